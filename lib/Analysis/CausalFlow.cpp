@@ -231,6 +231,14 @@ static std::string describe(const Boundaries &boundaries) {
   return text;
 }
 
+/// Whether segments are on a leak's way: who leaves them reads an op of theirs.
+static bool passesSegments(const FoundLeak &leak) {
+  return llvm::any_of(llvm::make_first_range(leak.path), [](Value value) {
+    return isa_and_nonnull<SegmentOp, PoolSegmentsOp, SelectSegmentsOp, SpreadSegmentsOp>(
+        value.getDefiningOp());
+  });
+}
+
 /// By all boundaries of short sequences. The path starts where a row first holds a later token.
 static void explainSegments(func::FuncOp function, const Violation &violation, bool replay,
                             CausalVerdict &verdict) {
@@ -254,10 +262,14 @@ static void explainSegments(func::FuncOp function, const Violation &violation, b
   if (replay) {
     replaySegments(*leak, boundaries);
   }
-  verdict.message =
-      "not causal: " + describe(*leak) + describe(boundaries) + "; " +
-      (isa<LabelsOp>(op) ? labelsRemedy.str()
-                         : "let this stage read an earlier segment, and counts up to its own row");
+  std::string remedy = "let this stage read an earlier segment, and counts up to its own row";
+  if (isa<LabelsOp>(op)) {
+    remedy = labelsRemedy.str();
+  } else if (!passesSegments(*leak)) {
+    Mending mending(function->getParentOfType<ModuleOp>());
+    remedy = remedyFor(opAtFault(*leak), verdict.place, mending);
+  }
+  verdict.message = "not causal: " + describe(*leak) + describe(boundaries) + "; " + remedy;
   verdict.witness = std::move(leak->witness);
 }
 

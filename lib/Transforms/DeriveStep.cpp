@@ -198,9 +198,8 @@ struct DeriveStepPass : sluice::impl::DeriveStepBase<DeriveStepPass> {
       getOperation().emitError("expected a function @predict to derive the step of, found none");
       return signalPassFailure();
     }
-    if (!getOperation()->getAttrOfType<IntegerAttr>("sluice.context") ||
-        getOperation().lookupSymbol("step")) {
-      getOperation().emitError("expected the attribute sluice.context, and no @step yet");
+    if (Operation *step = getOperation().lookupSymbol("step")) {
+      step->emitError("expected no @step yet, found one");
       return signalPassFailure();
     }
     StepRefusal refusal;

@@ -43,3 +43,17 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
     return %z : !sluice.seq<@last, 8, f32>
   }
 }
+
+// -----
+
+module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
+  sluice.axis @target
+  sluice.scale @s1 on @target factor 1
+  func.func @predict(%t: !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, i32> {
+    return %t : !sluice.seq<@s1, 0, i32>
+  }
+  // expected-error@+1 {{expected no @step yet, found one}}
+  func.func @step() {
+    return
+  }
+}

@@ -1,5 +1,9 @@
 // What every pass over model IR refuses, at the op, instead of crashing.
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-convert-factors
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-differentiate
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-derive-step
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-form-dispatches
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-build-entries
 
 // expected-error@+1 {{expected the module attribute sluice.context, an i64 of at least 1 and below 2^31, found another value}}
 module attributes {sluice.batch = 2 : i64, sluice.context = 0 : i64} {
@@ -87,5 +91,36 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
     // expected-error@+1 {{S-115: expected rows of the tokens that are predicted for attention by hashes, found rows of @words}}
     %o, %s = sluice.hashed_attention %x, %x, %x, %r {heads = 2 : i64, head_size = 4 : i64, hashes = 1 : i64, chunk = 4 : i64} : (!sluice.seq<@word, 8, f32>, !sluice.seq<@word, 8, f32>, !sluice.seq<@word, 8, f32>, tensor<2x8xf32>) -> (!sluice.seq<@word, 8, f32>, !sluice.seq<@word, 2, f32>)
     return %o : !sluice.seq<@word, 8, f32>
+  }
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  // expected-error@+1 {{expected a defined axis, found @t}}
+  sluice.scale @s1 on @t factor 1
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  sluice.axis @t
+  sluice.scale @s1 on @t factor 1
+  func.func @evaluate(%h: !sluice.seq<@s1, 4, f32>, %w: tensor<7x4xf32>, %t: !sluice.seq<@s1, 0, i32>) {
+    // expected-error@+1 {{expected a first scored row of at least 0, found -1}}
+    %loss = sluice.cross_entropy %h, %w, %t {offset = 1 : i64, first = -1 : i64} : (!sluice.seq<@s1, 4, f32>, tensor<7x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    return
+  }
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
+  sluice.axis @t
+  sluice.scale @s1 on @t factor 1
+  func.func @evaluate(%h: !sluice.seq<@s1, 4, f32>, %w: tensor<7x4xf32>, %t: !sluice.seq<@s1, 0, i32>) {
+    // expected-error@+1 {{expected label smoothing of at least 0 and below 1, found 1.000000e+00}}
+    %loss = sluice.cross_entropy %h, %w, %t {offset = 1 : i64, smoothing = 1.0 : f32} : (!sluice.seq<@s1, 4, f32>, tensor<7x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    return
   }
 }

@@ -6,6 +6,7 @@ set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 # lacks FILES...: the names (of stdin, one a line) that no line of the files (options of grep too) has, as whole words.
+# shellcheck disable=SC2317 # judge calls it, and the next
 lacks() {
   local name
   while read -r name; do
@@ -13,12 +14,22 @@ lacks() {
   done
 }
 
-# covered NAME FILES...: none of the names of stdin lacks, and there are some.
-covered() {
-  local label=$1 names missing
-  shift
+# silent FILES...: the texts (of stdin, one a line) that no expected error and no check of the files has.
+# shellcheck disable=SC2317
+silent() {
+  local text stated
+  stated=$(grep -rhE "$@" -e 'expected-error|CHECK|^[A-Z-]+: ')
+  while read -r text; do
+    [[ $stated == *"$text"* ]] || echo "$text"
+  done
+}
+
+# judge FINDER NAME FILES...: none of the names of stdin is found missing, and there are some.
+judge() {
+  local finder=$1 label=$2 names missing
+  shift 2
   names=$(cat)
-  missing=$(lacks "$@" <<< "$names")
+  missing=$($finder "$@" <<< "$names")
   if [[ $(wc -l <<< "$names") -lt 5 ]]; then
     fail "$label" "only $(wc -l <<< "$names") names were found"
   elif [[ -n $missing ]]; then
@@ -28,12 +39,16 @@ covered() {
   fi
 }
 
+# A definition may go on over lines, so these are joined first.
 for dialect in Sluice Dispatch Plan; do
-  ops=$(sed -nE 's/^def [A-Za-z_]+ *: *[A-Za-z_]+<"([a-z_]+)".*/'"${dialect,,}"'.\1/p' "$root/include/sluice/Dialect/$dialect"/*.td)
-  covered "round trip of every op of $dialect" "$root/test/Dialect/$dialect" --include=ops.mlir --include=step.mlir --include=hashed.mlir --include=labels.mlir <<< "$ops"
+  ops=$(cat "$root/include/sluice/Dialect/$dialect"/*.td | tr '\n' ' ' \
+    | grep -oE 'def [A-Za-z_]+ *: *[A-Za-z_]+<"[a-z_]+"' | sed -E 's/.*"([a-z_]+)"/'"${dialect,,}"'.\1/')
+  grep -rlZE 'RUN: sluice-opt %s \| sluice-opt \|' "$root/test/Dialect/$dialect" | xargs -0 grep -h CHECK > "$work/$dialect"
+  judge lacks "round trip of every op of $dialect" "$work/$dialect" <<< "$ops"
 done
-messages=$(grep -rhoE '"[DS]-[0-9]{3}: ' "$root/lib" | tr -d '": ' | sort -u)
-covered "every message of a verifier" "$root/test" --include=*.mlir --include=*.test <<< "$messages"
+# Of a message its first words count, as one number may have several.
+messages=$(grep -rhoE '"[DRS]-[0-9]{3}: [^"]{1,28}' "$root/lib" | tr -d '"' | sed 's/[^A-Za-z0-9]*$//' | sort -u)
+judge silent "every message of a verifier" "$root/test" --include=*.mlir --include=*.test <<< "$messages"
 passes=$(sed -nE 's/^def [A-Za-z]+ *: *[A-Za-z]*Pass<"([a-z-]+)".*/--\1/p' "$root"/include/sluice/{Transforms,Target}/Passes.td)
-covered "every pass" "$root/test/Transforms" "$root/test/Target" --include=*.mlir <<< "$passes"
+judge lacks "every pass" "$root/test/Transforms" "$root/test/Target" --include=*.mlir <<< "$passes"
 finish

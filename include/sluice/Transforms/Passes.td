@@ -33,7 +33,7 @@ def Differentiate : Pass<"sluice-differentiate", "::mlir::ModuleOp"> {
     parameter. Gradients of a value with several readers are added in reverse order of the readers. Ops that only the
     forward pass needed are erased. The objective stands last: losses may come from the backward pass.
   }];
-  let dependentDialects = ["::sluice::SluiceDialect"];
+  let dependentDialects = ["::sluice::SluiceDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
 
 def DeriveStep : Pass<"sluice-derive-step", "::mlir::ModuleOp"> {

@@ -400,3 +400,52 @@ func.func @two_bits_a_row(%x: tensor<2x16x2xf32>) {
   %c:3 = dispatch.segment_scan %x attributes {domain = #rows} : (tensor<2x16x2xf32>) -> (tensor<2x16xi32>, tensor<2x5xi32>, tensor<2x2xi32>)
   return
 }
+
+// -----
+
+#domain = #dispatch.domain<batch = 1, positions = 16, factor = 1>
+func.func @mask_of_one_position(%x: tensor<1x16x12xf32>) {
+  // expected-error@+1 {{D-008: expected a mask over (p, q), found affine_set<(d0)[s0] : (d0 >= 0)>}}
+  %o, %l = dispatch.attention %x, %x, %x attributes {domain = #domain, heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64,
+      query_column = 0 : i64, key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p)[n] : (p >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    dispatch.yield %s : f32
+  } : (tensor<1x16x12xf32>, tensor<1x16x12xf32>, tensor<1x16x12xf32>) -> (tensor<1x16x4xf32>, tensor<1x16x1xf32>)
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 1, positions = 16, factor = 1>
+func.func @mask_of_one_position_backward(%x: tensor<1x16x12xf32>, %o: tensor<1x16x4xf32>, %l: tensor<1x16x1xf32>) {
+  // expected-error@+1 {{D-008: expected a mask over (p, q), found affine_set<(d0)[s0] : (d0 >= 0)>}}
+  %dx = dispatch.attention_backward %x, %x, %x, %o, %l, %o attributes {domain = #domain, heads = 1 : i64, kv_heads = 1 : i64,
+      head_size = 4 : i64, query_column = 0 : i64, key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p)[n] : (p >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    dispatch.yield %s : f32
+  } derivative {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %g: f32):
+    dispatch.yield %g : f32
+  } : (tensor<1x16x12xf32>, tensor<1x16x12xf32>, tensor<1x16x12xf32>, tensor<1x16x4xf32>, tensor<1x16x1xf32>, tensor<1x16x4xf32>)
+      -> tensor<1x16x12xf32>
+  return
+}
+
+// -----
+
+#rows = #dispatch.domain<batch = 2, positions = 16, factor = 1, scheduled = true>
+func.func @scan_of_some_rows(%x: tensor<2x16x1xf32>) {
+  // expected-error@+1 {{D-019: expected a domain that is not scheduled, for a scan}}
+  %c:3 = dispatch.segment_scan %x attributes {domain = #rows} : (tensor<2x16x1xf32>) -> (tensor<2x16xi32>, tensor<2x5xi32>, tensor<2x2xi32>)
+  return
+}
+
+// -----
+
+#rows = #dispatch.domain<batch = 2, positions = 16, factor = 1, scheduled = true>
+func.func @sum_of_some_rows(%x: tensor<2x16x8xf32>) {
+  // expected-error@+1 {{D-019: expected a domain that is not scheduled, for a sum over rows}}
+  %w = dispatch.weight_gradient %x, %x attributes {domain = #rows, operandSegmentSizes = array<i32: 1, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}
+      : (tensor<2x16x8xf32>, tensor<2x16x8xf32>) -> tensor<8x8xf32>
+  return
+}

@@ -100,3 +100,8 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
     return
   }
 }
+
+// -----
+
+// expected-error@+1 {{S-058: expected segments of a scale with a capacity, and none where the axis is given, found otherwise}}
+"sluice.axis"() {sym_name = "words", segments = @s1} : () -> ()

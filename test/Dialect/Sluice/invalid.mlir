@@ -453,3 +453,8 @@ func.func @start_with_another_row(%x: !sluice.seq<@fine, 4, f32>, %r: tensor<3xf
   %y = sluice.start %x, %r by 2 : (!sluice.seq<@fine, 4, f32>, tensor<3xf32>) -> !sluice.seq<@fine, 4, f32>
   return
 }
+
+// -----
+
+// expected-error@+1 {{S-042: expected a capacity and a vocabulary, or neither, found one}}
+"sluice.axis"() {sym_name = "source", capacity = 5 : i64} : () -> ()

@@ -197,4 +197,24 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     %r = sluice.repeat_columns %n : (!sluice.seq<@fine, 0, f32>) -> !sluice.seq<@fine, 8, f32>
     return
   }
+
+  // CHECK-LABEL: func.func @hashes
+  func.func @hashes(%x: !sluice.seq<@fine, 4, f32>, %r: tensor<6x4xf32>) {
+    // CHECK: %[[O:.*]], %[[S:.*]] = sluice.hashed_attention %[[X:[a-z0-9]+]], %[[X]], %[[X]], %[[R:.*]] {chunk = 4 : i64, hashes = 3 : i64, head_size = 2 : i64, heads = 2 : i64, sorted}
+    %o, %s = sluice.hashed_attention %x, %x, %x, %r {heads = 2 : i64, head_size = 2 : i64, hashes = 3 : i64, chunk = 4 : i64, sorted}
+        : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, tensor<6x4xf32>)
+        -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 2, f32>)
+    // CHECK: sluice.hashed_attention_backward %[[X]], %[[X]], %[[O]], %[[S]], %[[O]], %[[R]] {chunk = 4 : i64, hashes = 3 : i64, head_size = 2 : i64, heads = 2 : i64}
+    %d, %e = sluice.hashed_attention_backward %x, %x, %o, %s, %o, %r {heads = 2 : i64, head_size = 2 : i64, hashes = 3 : i64, chunk = 4 : i64}
+        : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 2, f32>,
+           !sluice.seq<@fine, 4, f32>, tensor<6x4xf32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>)
+    return
+  }
+
+  // CHECK-LABEL: func.func @labels
+  func.func @labels(%t: !sluice.seq<@fine, 0, i32>) {
+    // CHECK: sluice.labels "words" of %{{.*}} : (!sluice.seq<@fine, 0, i32>) -> !sluice.seq<@fine, 0, f32>
+    %l = sluice.labels "words" of %t : (!sluice.seq<@fine, 0, i32>) -> !sluice.seq<@fine, 0, f32>
+    return
+  }
 }

@@ -120,24 +120,6 @@ TEST(Causality, GoldensButTheBidirectionalAreProved) {
   }
 }
 
-TEST(Causality, TrainingAloneCanLeak) {
-  CausalVerdict verdict =
-      checkModel(read(source + "/test/causality/leaky/ragged-dropout-in-training.json"));
-  EXPECT_EQ(verdict.modes, std::vector<std::string>{"eval"});
-  EXPECT_EQ(verdict.refusedMode, "train");
-  ASSERT_TRUE(verdict.witness);
-  EXPECT_GE(verdict.witness->token, verdict.witness->length) << "no token of the sequence leaks";
-}
-
-TEST(Causality, WasteIsWarnedOf) {
-  CausalVerdict verdict = checkModel(read(source + "/test/causality/causal/shift-larger.json"));
-  ASSERT_EQ(verdict.warnings.size(), 2u) << "and without fine layers, a blind spot";
-  EXPECT_EQ(verdict.warnings[0].kind, CausalWarning::Kind::Waste);
-  EXPECT_NE(verdict.warnings[0].format().find(":11:5: warning: a shift by 9"), std::string::npos)
-      << verdict.warnings[0].format();
-  EXPECT_NE(verdict.warnings[0].format().find("3 is enough"), std::string::npos);
-}
-
 namespace {
 
 std::string pick(std::mt19937 &generator, std::vector<std::string> choices) {

@@ -275,30 +275,6 @@ TEST(Chains, BothWaysOfDecidingAgree) {
 // Witnesses
 //===----------------------------------------------------------------------===//
 
-/// Of 22 tokens, row 0 reads token 1 by way of position 21, which shorter sequences have not.
-TEST(Witnesses, SayWhereTheyTakeALongerSequence) {
-  CausalVerdict verdict =
-      checkQuickly(stage("shift", "by", 20) + R"({ "op": "layer", "mask": "bidirectional" },)");
-  ASSERT_EQ(verdict.kind, Kind::Leak);
-  EXPECT_EQ(verdict.witness->length, 22);
-  EXPECT_TRUE(has(verdict.message, "reads token 1, through position 21 of the "))
-      << verdict.message;
-  EXPECT_TRUE(has(verdict.message, "which only sequences of 22 tokens or more have"));
-  verdict = checkQuickly(R"({ "op": "layer", "mask": "bidirectional" },)");
-  EXPECT_FALSE(has(verdict.message, "only sequences of")) << verdict.message;
-}
-
-TEST(Witnesses, NameThePositionThatALaterTokenMakes) {
-  CausalVerdict verdict =
-      checkQuickly(stage("shift", "by", 2) + "{ \"op\": \"norm\" },\n" +
-                   stage("shorten", "factor", 3) + stage("upsample", "factor", 3));
-  ASSERT_EQ(verdict.kind, Kind::Leak);
-  EXPECT_GE(verdict.witness->token, verdict.witness->length);
-  EXPECT_TRUE(has(verdict.message, ": it reads position ")) << verdict.message;
-  EXPECT_TRUE(has(verdict.message, ", which does not exist before; ")) << verdict.message;
-  EXPECT_TRUE(has(verdict.format(), "\n  once token ")) << verdict.format();
-}
-
 /// The walk finds the latest token; the row's own target says more where it is read too.
 TEST(Witnesses, NameTheTargetWhereItIsRead) {
   spec::Model model = parse(stage("shorten", "factor", 6) + stage("upsample", "factor", 6) +
@@ -314,68 +290,4 @@ TEST(Witnesses, NameTheTargetWhereItIsRead) {
   EXPECT_EQ(leak->witness.token, 3);
   EXPECT_EQ(leak->path.back().second, 3);
   EXPECT_EQ(leak->path.front().second, 2);
-}
-
-/// Ops of an hourglass all stand at its hierarchy; each stage is a step all the same, as in a model
-/// that is written stage by stage, and what a spec calls it.
-TEST(Witnesses, ShowEveryStageOfTheWay) {
-  auto opsOf = [](const std::string &stages) {
-    std::vector<std::string> ops;
-    for (const CausalStep &step : checkQuickly(stages).witness.value_or(CausalWitness()).path) {
-      ops.push_back(step.op);
-    }
-    return ops;
-  };
-  using Ops = std::vector<std::string>;
-  const std::string method = ", \"method\": \"linear\" },\n";
-  EXPECT_EQ(opsOf(R"({ "op": "hourglass", "hierarchy": "0@1 1@2 1@1", "shift": 0,
-    "shorten": "linear", "upsample": "linear" },)"),
-            (Ops{"embedding", "shift", "shorten (linear)", "layer", "norm", "upsample (linear)",
-                 "add", "layer", "norm", "head"}));
-  EXPECT_EQ(opsOf("{ \"op\": \"shorten\", \"factor\": 2" + method +
-                  "{ \"op\": \"layer\" },\n{ \"op\": \"upsample\", \"factor\": 2" + method +
-                  "{ \"op\": \"layer\", \"mask\": \"bidirectional\" },\n"),
-            (Ops{"embedding", "shorten (linear)", "layer", "upsample (linear)", "layer", "head"}));
-  std::string text =
-      checkQuickly(R"({ "op": "hourglass", "hierarchy": "0@1 3@2 0@1", "shift": 0 },)").format();
-  EXPECT_TRUE(has(text, ": layer: position 0 into 0, 3 times\n")) << text;
-}
-
-/// The place is the mask's, wherever it stands.
-TEST(Witnesses, NameThePlaceOfTheMask) {
-  auto lineOf = [](const std::string &defaults, const std::string &settings) {
-    spec::Diagnostic error;
-    std::optional<spec::Model> model = spec::readText(
-        "{\"sluice\": 1, \"vocabulary\": 7, \"context\": 64, \"batch\": 1, \"width\": 4,\n"
-        "\"defaults\": {\"heads\": 2" +
-            defaults +
-            "},\n\"stages\": [{ \"op\": \"embedding\" },\n"
-            "{ \"op\": \"hourglass\", \"hierarchy\": \"1@1 1@2 1@1\"" +
-            settings +
-            "},\n"
-            "{ \"op\": \"head\" }]}",
-        "test.json", error);
-    EXPECT_TRUE(model) << error.format();
-    CausalVerdict verdict = checkModel(*model, /*replay=*/false);
-    EXPECT_FALSE(has(verdict.message, "not enough by itself")) << verdict.message;
-    EXPECT_FALSE(has(verdict.message, "; then")) << "one key sets all: " << verdict.message;
-    return std::pair(verdict.place.line, verdict.place.column);
-  };
-  EXPECT_EQ(lineOf(",\n \"mask\": \"bidirectional\"", ""), std::pair(3u, 10u));
-  EXPECT_EQ(lineOf("", ",\n \"mask\": \"bidirectional\""), std::pair(5u, 10u));
-}
-
-/// Every change on the way to a causal model, or that one is not enough.
-TEST(Witnesses, RemediesMendTheWholeModel) {
-  auto hourglasses = [](int n) {
-    return repeated("{ \"op\": \"hourglass\", \"hierarchy\": \"1@1 1@2 1@1\", \"shift\": 0 },\n",
-                    n);
-  };
-  CausalVerdict verdict = checkQuickly(hourglasses(2));
-  ASSERT_EQ(verdict.kind, Kind::Leak);
-  EXPECT_TRUE(has(verdict.message, "; then, at test.json:")) << verdict.message;
-  EXPECT_FALSE(has(verdict.message, "not enough by itself")) << verdict.message;
-  verdict = checkQuickly(hourglasses(5));
-  ASSERT_EQ(verdict.kind, Kind::Leak);
-  EXPECT_TRUE(has(verdict.message, "not enough by itself")) << verdict.message;
 }

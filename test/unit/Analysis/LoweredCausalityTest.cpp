@@ -6,7 +6,6 @@
 #include "../Papers.h"
 #include "mlir/Pass/PassManager.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Transforms/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 #include <filesystem>
@@ -346,16 +345,4 @@ TEST(LoweredCausality, WrongForwardShiftsAreCaught) {
     }
   }
   EXPECT_GT(planted, 0);
-}
-
-/// Names are for the check alone: none is left, and no plan changes by it.
-TEST(LoweredCausality, NamesAreTakenOff) {
-  Road road(source + "/models/tiny/hourglass.json");
-  road.formDispatches();
-  LoweringWatch::finish(*road.module);
-  road.module->walk([](Operation *op) {
-    for (Value result : op->getResults()) {
-      EXPECT_TRUE(nameOf(result).empty() && gradientOf(result).empty());
-    }
-  });
 }

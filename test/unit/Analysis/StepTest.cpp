@@ -140,20 +140,6 @@ TEST(Step, WhatNoPredictionReadsIsNotComputed) {
   }
 }
 
-TEST(Step, AValueWithoutABoundIsRefusedByName) {
-  MLIRContext context;
-  spec::Diagnostic error;
-  auto model = spec::readText(R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
-    "width": 4, "defaults": {"heads": 1}, "stages": [{"op": "embedding"},
-    {"op": "layer", "mask": "bidirectional"}, {"op": "head"}]})",
-                              "test.json", error);
-  OwningOpRef<ModuleOp> module = importSpec(context, *model);
-  StepRefusal refusal;
-  EXPECT_FALSE(deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal));
-  EXPECT_TRUE(isa_and_nonnull<AttentionOp>(refusal.op));
-  EXPECT_NE(refusal.message.find("no bound"), std::string::npos) << refusal.message;
-}
-
 /// A plan with one claim changed is refused.
 TEST(Step, PlantedFaultsAreRefused) {
   const std::string stages = R"({"op": "embedding", "to": "x"}, {"op": "shift", "by": 5},

@@ -5,8 +5,6 @@
 #include "KernelHarness.h"
 #include "sluice/Target/Common/Emitter.h"
 
-#include "mlir/InitAllDialects.h"
-#include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
 #include <cmath>
 #include <cstring>
@@ -101,29 +99,6 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
       }
     }
   }
-}
-
-/// First diagnostic of generating a kernel, empty where it succeeds.
-std::string diagnosticOf(const std::string &text) {
-  DialectRegistry registry;
-  registerAllDialects(registry);
-  registry.insert<dispatch::DispatchDialect>();
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
-  auto source = parseSourceString<ModuleOp>(text, &context);
-  EXPECT_TRUE(source) << text;
-  std::string said;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    said = said.empty() ? diagnostic.str() : said;
-    return success();
-  });
-  OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context));
-  source->walk([&](Operation *op) {
-    if (isa<dispatch::AttentionOp, dispatch::AttentionBackwardOp>(op)) {
-      EXPECT_TRUE(failed(generate(op, *kernels, "kernel", cpu::Target::avx2())));
-    }
-  });
-  return said;
 }
 
 const Score plain = scaled(0.25);
@@ -281,30 +256,6 @@ func.func @f(%x: tensor<8192xf32>) -> tensor<8192xf32> {
       EXPECT_LE(std::abs(y[i] - expected), 2 * 0x1p-23 * expected) << "x = " << x[i];
     }
   }
-}
-
-/// What cannot be generated is said, on the op.
-TEST(Attention, RefusesWhatItCannotDo) {
-  struct {
-    AttentionCase c;
-    const char *message;
-  } cases[] = {
-      {{"heads", 1, 16, 3, 2, 4, 16, 1, causal(), plain},
-       "expected heads to be a multiple of kv_heads, found 3 and 2"},
-      {{"dropout", 1, 16, 1, 1, 4, 16, 1, causal(), plain, false, 1.0f},
-       "expected dropout in [0, 1)"},
-  };
-  for (auto &[c, message] : cases) {
-    for (const std::string &text : {c.forwardText(), c.backwardText()}) {
-      std::string said = diagnosticOf(text);
-      EXPECT_NE(said.find(message), std::string::npos) << c.name << ": " << said;
-    }
-  }
-  AttentionCase unusual{"region", 1, 16, 1, 1, 4, 16, 1, causal(), plain};
-  unusual.score.text = "%v = vector.broadcast %s : f32 to vector<2xf32>\n%r = vector.extract %v[0] "
-                       ": f32 from vector<2xf32>\n";
-  EXPECT_NE(diagnosticOf(unusual.forwardText()).find("expected scalar arith or math"),
-            std::string::npos);
 }
 
 /// The same bits in any order of the items, on one thread and on two.

@@ -270,31 +270,6 @@ TEST(CudaAttention, SchedulesChangeNothing) {
   expectSameBits(withTerms(byDistance, true, 20));
 }
 
-/// What cannot be generated is said, on the op, and leaves nothing behind.
-TEST(CudaAttention, RefusesWhatItCannotDo) {
-  AttentionCase wide{"wide", 1, 16, 1, 1, 264, 16, 1, causal(), plain}, narrow = wide, heads = wide,
-                                                                        terms = wide;
-  wide.bf16 = heads.bf16 = terms.bf16 = true;
-  terms.head = 16;
-  terms.factor = 2;
-  terms.biasRows = 4;
-  terms.distanceQuery = terms.distanceKey = terms.distancePositions = 2;
-  narrow.head = 16;
-  heads.head = 16;
-  heads.heads = 3;
-  heads.kvHeads = 2;
-  for (const auto &[c, message] :
-       {std::pair(wide, "expected heads of at most 256 columns on a GPU, found 264"),
-        std::pair(terms, "coprime a and b on a GPU, found 2 and 2"),
-        std::pair(narrow, R"(say "precision": {"compute": "bf16"} in the spec)"),
-        std::pair(heads, "expected heads to be a multiple of kv_heads, found 3 and 2")}) {
-    for (const std::string &text : {c.forwardText(), c.backwardText()}) {
-      std::string said = cudaRefusal(text);
-      EXPECT_NE(said.find(message), std::string::npos) << said;
-    }
-  }
-}
-
 void checkAssembly(int64_t head, bool everything) {
   AttentionCase c{"assembly", 8,
                   1024,       8,

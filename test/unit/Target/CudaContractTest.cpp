@@ -350,15 +350,4 @@ TEST(CudaContract, AssemblesWithoutSpills) {
   }
 }
 
-TEST(CudaContract, RefusesFactorsOfF32) {
-  std::string text = Case{.batch = 1, .positions = 8, .inner = 8, .columns = 8}.text();
-  for (size_t at; (at = text.find("bf16")) != std::string::npos;) {
-    text.replace(at, 4, "f32");
-  }
-  std::string message = cudaRefusal(text);
-  EXPECT_NE(message.find("expected factors of bf16, found 'tensor<1x8x8xf32>'"), std::string::npos)
-      << message;
-  EXPECT_NE(message.find("\"precision\""), std::string::npos) << message;
-}
-
 } // namespace

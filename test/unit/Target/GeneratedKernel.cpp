@@ -124,18 +124,3 @@ void GeneratedKernel::checkAssembly(const std::vector<std::string> &instructions
     }
   }
 }
-
-std::string test::cudaRefusal(const std::string &text) {
-  auto context = makeDispatchContext();
-  std::string message;
-  ScopedDiagnosticHandler handler(context.get(),
-                                  [&](Diagnostic &diagnostic) { message += diagnostic.str(); });
-  OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, context.get());
-  if (!source) {
-    return "not parsed: " + message;
-  }
-  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context.get()));
-  EXPECT_TRUE(failed(cuda::generateKernel(findDispatch(*source), *module, "kernel")));
-  EXPECT_TRUE(module->getBody()->empty());
-  return message;
-}

@@ -47,7 +47,4 @@ private:
 /// Blocks of a launch that a multiprocessor holds, by registers, threads and shared memory.
 int64_t blocksOf(const cuda::Stage &stage, const cuda::Usage &usage, const cuda::Target &target);
 
-/// What the generator says of an op that it refuses; the module must stay empty.
-std::string cudaRefusal(const std::string &text);
-
 } // namespace sluice::test

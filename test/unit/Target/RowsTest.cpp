@@ -506,47 +506,4 @@ TEST(Rows, FoldAndUnfold) {
   }
 }
 
-/// The diagnostic that the generator gives; empty where it takes the op.
-std::string refusal(const std::string &text) {
-  std::string found;
-  Generator generator = [&](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
-                            const cpu::Target &target) -> mlir::FailureOr<cpu::Kernel> {
-    mlir::ScopedDiagnosticHandler handler(op->getContext(), [&](mlir::Diagnostic &diagnostic) {
-      found = diagnostic.str();
-      return mlir::success();
-    });
-    if (succeeded(cpu::generateRows(mlir::cast<dispatch::RowsOp>(op), module, "taken", target))) {
-      found.clear();
-    }
-    cpu::Frame frame(op, module, name, target);
-    frame.finish();
-    return cpu::Kernel{frame.function(), 0, 0, "row"};
-  };
-  LoadedKernel kernel(text, cpu::Target::avx2(), generator);
-  return found;
-}
-
-TEST(Rows, RefusesWhatRowsCannotHold) {
-  std::string group = tensor({2, 8}), row = tensor({8}), sequence = tensor({1, 8, 8});
-  Access pairs{.map = "2 * p + i", .group = 2};
-  auto text = [&](const Access &access, const std::string &argument, const std::string &result,
-                  std::string body) {
-    return rowsText({1, 4, 0}, {{sequence, access, argument}}, {{result, Access{}}}, body);
-  };
-  std::string max = "%m = dispatch.reduce max %a0 : " + group + " -> f32\ndispatch.yield %m : f32";
-  EXPECT_NE(refusal(text(pairs, group, tensor({1, 4}), max)).find("R-001"), std::string::npos);
-  std::string yield = "dispatch.yield %a0 : ";
-  EXPECT_EQ(refusal(text(pairs, group, tensor({1, 4, 16}), yield + group)), "");
-  EXPECT_NE(refusal(text(pairs, row, tensor({1, 4, 8}), yield + row)).find("R-006"),
-            std::string::npos);
-  std::string gathered = rowsText({1, 4, 0}, {{tensor({8, 8}), Access{.kind = "gather"}, row}},
-                                  {{tensor({1, 4, 8}), Access{}}}, yield + row);
-  EXPECT_NE(refusal(gathered).find("R-005"), std::string::npos);
-  std::string wide = tensor({9});
-  EXPECT_NE(refusal(text(Access{}, wide, tensor({1, 4, 9}), yield + wide)).find("R-008"),
-            std::string::npos);
-  EXPECT_NE(refusal(text(Access{}, row, tensor({1, 4, 9}), yield + row)).find("R-009"),
-            std::string::npos);
-}
-
 } // namespace

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Specs become modules that verify, hold the tensors the spec declares, and go through the passes
-// to entries. With SLUICE_DUMP_MODEL set to a spec's path, prints its module and that of the
-// entries.
+// to entries.
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
@@ -10,7 +9,6 @@
 #include "sluice/Spec/Expansion.h"
 #include "sluice/Transforms/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
-#include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
 
@@ -86,52 +84,6 @@ static std::string layerSpec(const std::string &settings) {
          settings + "},\n    {\"op\": \"head\"}]}";
 }
 
-TEST(Import, PacksQueryKeyValue) {
-  MLIRContext context;
-  OwningOpRef<ModuleOp> module = importSpec(context, readModelText(layerSpec("\"head_size\": 6")));
-  auto weight = module->lookupSymbol<ParameterOp>("stages.1.attention.qkv.weight");
-  ASSERT_TRUE(weight);
-  auto type = cast<RankedTensorType>(weight.getType());
-  EXPECT_EQ(type.getShape(), ArrayRef<int64_t>({(4 + 2 * 2) * 6, 8}));
-  EXPECT_EQ(weight.getSizes(), ArrayRef<int64_t>({24, 12, 12}));
-  EXPECT_EQ(cast<StringAttr>(weight.getNames()[1]).getValue(), "stages.1.attention.key.weight");
-  EXPECT_TRUE(weight.getDecay());
-  auto bias = module->lookupSymbol<ParameterOp>("stages.1.attention.qkv.bias");
-  ASSERT_TRUE(bias);
-  EXPECT_EQ(cast<RankedTensorType>(bias.getType()).getShape(), ArrayRef<int64_t>({48}));
-  EXPECT_FALSE(bias.getDecay());
-}
-
-static int64_t countRandom(func::FuncOp function, llvm::DenseSet<int64_t> &ids) {
-  int64_t count = 0;
-  function.walk([&](dispatch::RandomOp random) {
-    ids.insert(random.getId());
-    ++count;
-  });
-  function.walk([&](AttentionOp attention) {
-    if (attention.getDropout().convertToFloat() > 0) {
-      ids.insert(attention.getRandomId());
-      ++count;
-    }
-  });
-  return count;
-}
-
-TEST(Import, DropoutIsOnlyTrained) {
-  MLIRContext context;
-  OwningOpRef<ModuleOp> module = importSpec(
-      context, readModelText(layerSpec("\"dropout\": 0.25, \"attention_dropout\": 0.5")));
-  ASSERT_TRUE(succeeded(verify(*module)));
-  llvm::DenseSet<int64_t> ids;
-  EXPECT_EQ(countRandom(module->lookupSymbol<func::FuncOp>("evaluate"), ids), 0);
-  EXPECT_EQ(countRandom(module->lookupSymbol<func::FuncOp>("predict"), ids), 0);
-  EXPECT_EQ(countRandom(module->lookupSymbol<func::FuncOp>("train"), ids), 3);
-  EXPECT_EQ(ids.size(), 3u);
-  ASSERT_TRUE(succeeded(makeEntries(*module)));
-  EXPECT_FALSE(module->lookupSymbol("train"));
-  EXPECT_TRUE(module->lookupSymbol("gradient"));
-}
-
 TEST(Import, LocationsAreStages) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = importSpec(context, readModelText(layerSpec("\"rotary\": true")));
@@ -145,16 +97,4 @@ TEST(Import, LocationsAreStages) {
     EXPECT_EQ(location.getLine(), 3u);
     EXPECT_EQ(location.getColumn(), 5u);
   });
-}
-
-TEST(Import, Dump) {
-  const char *path = std::getenv("SLUICE_DUMP_MODEL");
-  if (!path) {
-    GTEST_SKIP() << "SLUICE_DUMP_MODEL is not set";
-  }
-  MLIRContext context;
-  OwningOpRef<ModuleOp> module = importSpec(context, readModel(path));
-  module->print(llvm::outs());
-  ASSERT_TRUE(succeeded(makeEntries(*module)));
-  module->print(llvm::outs());
 }

@@ -117,27 +117,6 @@ TEST(Predictor, ItsLossIsTheBinomialPriorOfItsBits) {
   }
 }
 
-/// A row of distances for each distance of the longest of the layers that share the table: segments
-/// have one row more than tokens.
-TEST(Segments, ShareATableOfDistancesThatIsLongEnough) {
-  MLIRContext context;
-  OwningOpRef<ModuleOp> module = importSpec(
-      context,
-      readModelText(R"({"sluice": 1, "vocabulary": 40, "context": 13, "batch": 2, "width": 4,
-  "defaults": {"heads": 2, "relative": "xl"}, "stages": [{"op": "embedding"}, {"op": "layer", "to": "x"},
-  {"op": "boundaries", "name": "words", "rule": "whitespace"}, {"op": "shorten", "segments": "words"},
-  {"op": "shift", "by": 1, "start": "null"}, {"op": "layer"}, {"op": "upsample", "segments": "words", "by": 0},
-  {"op": "add", "with": "x"}, {"op": "head"}]})"));
-  int tables = 0;
-  for (auto parameter : module->getOps<ParameterOp>()) {
-    if (parameter.getInitial() == "sinusoidal") {
-      EXPECT_EQ(cast<RankedTensorType>(parameter.getType()).getDimSize(0), 14);
-      ++tables;
-    }
-  }
-  EXPECT_EQ(tables, 1);
-}
-
 /// Where the prior counts nothing, a finite gradient still reaches the predictor, through pooling.
 /// Draws in which each token is a segment, or no segment ends, give it none: so of several draws
 /// the largest.

@@ -1,16 +1,5 @@
-// Attention by hashes: what is printed is read, what the verifier refuses, and what is not compiled.
-// RUN: sluice-opt %s -split-input-file -verify-diagnostics | FileCheck %s
-
-// CHECK-LABEL: @printed
-func.func @printed(%x: !sluice.seq<@s1, 4, f32>, %l: !sluice.seq<@s1, 2, f32>, %r: tensor<6x4xf32>) {
-  // CHECK: sluice.hashed_attention %{{.*}} {chunk = 4 : i64, hashes = 3 : i64, head_size = 2 : i64, heads = 2 : i64, sorted}
-  %o, %s = sluice.hashed_attention %x, %x, %x, %r {heads = 2 : i64, head_size = 2 : i64, hashes = 3 : i64, chunk = 4 : i64, sorted} : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, tensor<6x4xf32>) -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 2, f32>)
-  // CHECK: sluice.hashed_attention_backward
-  %d, %e = sluice.hashed_attention_backward %x, %x, %o, %l, %o, %r {heads = 2 : i64, head_size = 2 : i64, hashes = 3 : i64, chunk = 4 : i64} : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 2, f32>, !sluice.seq<@s1, 4, f32>, tensor<6x4xf32>) -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>)
-  return
-}
-
-// -----
+// What the verifier of attention by hashes refuses.
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics
 
 func.func @chunk_of_three(%x: !sluice.seq<@s1, 4, f32>, %r: tensor<6x4xf32>) {
   // expected-error@+1 {{S-110: expected heads, a head size and hashes of at least 1, and a chunk of a power of two rows, found 2, 2, 3 and 3}}
