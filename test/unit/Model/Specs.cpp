@@ -37,7 +37,7 @@ static const char *const resampling =
     R"json({"sluice": 1, "vocabulary": 61, "context": 22, "batch": 2, "width": 24,
   "defaults": {"heads": 3, "activation": "gelu_tanh", "feed_forward": 33},
   "stages": [{"op": "embedding", "positions": "sinusoidal"},
-             {"op": "hourglass", "hierarchy": "0@1 1@5 0@1", "shorten": "linear", "shorten_window": 3, "upsample": "linear", "shift": 6},
+             {"op": "hourglass", "hierarchy": "0@1 1@5 0@1", "shorten": "convolution", "shorten_window": 3, "upsample": "linear", "shift": 6},
              {"op": "head"}]})json";
 
 /// Streams joined by name; shifts that are not shortened, a shift before an upsampling, a shift of
@@ -162,14 +162,14 @@ static const char *const convolutions =
   "stages": [{"op": "embedding", "positions": "learned"},
              {"op": "shorten", "factor": 1, "window": 3},
              {"op": "norm"},
-             {"op": "shorten", "factor": 1, "window": 4, "method": "linear", "to": "fine"},
+             {"op": "shorten", "factor": 1, "window": 4, "method": "convolution", "to": "fine"},
              {"op": "shift", "by": 2},
-             {"op": "shorten", "factor": 3, "window": 7, "method": "linear", "to": "thirds"},
+             {"op": "shorten", "factor": 3, "window": 7, "method": "convolution", "to": "thirds"},
              {"op": "shorten", "factor": 1, "window": 3, "method": "max"},
              {"op": "shift", "by": 1},
              {"op": "shorten", "factor": 2, "window": 5},
              {"op": "layer"},
-             {"op": "upsample", "factor": 2, "window": 6, "method": "linear"},
+             {"op": "upsample", "factor": 2, "window": 6, "method": "transposed"},
              {"op": "add", "with": "thirds"},
              {"op": "upsample", "factor": 3, "to": "wide"},
              {"op": "add", "with": "fine", "to": "sum"},
