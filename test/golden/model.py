@@ -15,6 +15,7 @@ from blocks import Blocks
 LAYER_DEFAULTS = {
     "norm": "layer", "placement": "pre", "epsilon": 1e-5, "activation": "gelu", "dropout": 0,
     "attention_dropout": 0, "mask": "causal", "rotary": False, "bias": True, "relative": "none",
+    "distances": "tokens",
 }
 
 

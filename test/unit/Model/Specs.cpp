@@ -280,7 +280,7 @@ static const char *const overDistances =
              {"op": "layer", "from": "x", "over": "fours", "relative": "xl_shared", "to": "fine"},
              {"op": "shift", "from": "x", "by": 5},
              {"op": "shorten", "factor": 6},
-             {"op": "layer", "over": "fours", "relative": "xl", "attention_dropout": 0.2, "to": "sixes"},
+             {"op": "layer", "over": "fours", "relative": "xl", "distances": "rows", "attention_dropout": 0.2, "to": "sixes"},
              {"op": "shorten", "from": "x", "factor": 3, "to": "threes"},
              {"op": "layer", "from": "fine", "over": "threes", "mask": "complete", "relative": {"bias": 9}},
              {"op": "layer", "over": "sixes", "mask": {"window": [1, 4]}, "relative": {"bias": 100}},
