@@ -13,6 +13,8 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <set>
+#include <tuple>
 
 namespace sluice::runtime {
 namespace {
@@ -179,6 +181,38 @@ WordModel countWords(const std::vector<ByteFile> &files) {
   return model;
 }
 
+/// The likeliest tokens that are bytes, `most` at most.
+std::vector<std::pair<uint8_t, double>> likeliest(std::span<const float> logits, size_t most) {
+  double top = *std::max_element(logits.begin(), logits.end()), sum = 0;
+  for (float logit : logits) {
+    sum += std::exp(logit - top);
+  }
+  std::vector<size_t> order(std::min<size_t>(logits.size(), 256));
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(-logits[a], a) < std::pair(-logits[b], b);
+  });
+  order.resize(std::min(order.size(), most));
+  std::vector<std::pair<uint8_t, double>> result;
+  for (size_t token : order) {
+    result.emplace_back(uint8_t(token), std::exp(logits[token] - top) / sum);
+  }
+  return result;
+}
+
+/// Tokens of a prompt that ends with a group.
+int64_t promptOfGroups(const ModelFacts &model, int64_t asked) {
+  int64_t quarter = std::max<int64_t>(model.context / 4 / model.group, 1) * model.group;
+  int64_t tokens = asked > 0 ? asked : quarter;
+  if (tokens % model.group != 0 || tokens <= model.first || tokens > model.context) {
+    throw UserError(
+        "--prompt-tokens: expected a multiple of " + std::to_string(model.group) + " from " +
+        std::to_string(model.first + 1) + " to the context, " + std::to_string(model.context) +
+        ", as the model predicts the group behind whole ones, found " + std::to_string(tokens));
+  }
+  return tokens;
+}
+
 constexpr const char *blue = "#2563eb", *red = "#dc2626";
 
 } // namespace
@@ -285,6 +319,40 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
   return result;
 }
 
+CompletionResult measureCompletions(Executor &executor, const std::vector<ByteFile> &files,
+                                    const SampleOptions &options,
+                                    const std::function<void(double)> &progress) {
+  const ModelFacts &model = executor.plan().model;
+  if (model.group <= 1) {
+    throw UserError(executor.artifact().path() +
+                    ": expected a model of groups alone, whose head reads a coarse scale, found "
+                    "one that predicts the next token; use sluice analyze samples");
+  }
+  CompletionResult result{model.group, promptOfGroups(model, options.promptTokens), {}, 0};
+  std::vector<ByteFile> windows =
+      cutFiles(files, result.promptTokens + result.group, options.prompts);
+  Predictor predictor(executor, /*cached=*/false);
+  double kinds = 0;
+  for (const ByteFile &window : windows) {
+    std::span<const uint8_t> all = window.bytes;
+    auto prompt = all.first(static_cast<size_t>(result.promptTokens));
+    predictor.begin(0, {});
+    Predictor::Turn turn{0, prompt, nullptr};
+    auto expected = likeliest(predictor.predict({&turn, 1}), static_cast<size_t>(result.group));
+    std::string_view whole = asText(window.bytes);
+    result.prompts.push_back({std::string(whole.substr(0, prompt.size())),
+                              std::string(whole.substr(prompt.size())), expected});
+    std::set<uint8_t> next(all.begin() + static_cast<std::ptrdiff_t>(prompt.size()), all.end());
+    kinds += static_cast<double>(next.size());
+    for (auto [token, probability] : expected) {
+      result.found += static_cast<double>(next.count(token));
+    }
+    progress ? progress(double(result.prompts.size()) / double(windows.size())) : void();
+  }
+  result.found /= kinds;
+  return result;
+}
+
 std::string drawContext(const ContextResult &result, const std::string &model) {
   std::vector<Point> plain, shuffled;
   for (const ContextResult::Place &place : result.places) {
@@ -307,6 +375,42 @@ std::string drawFrequency(const FrequencyResult &result, const std::string &mode
   Chart chart("Bits per token by how common tokens are", "bin, 1 the commonest");
   chart.add(points, blue, "mean", true);
   return pageStart("How " + model + " predicts common and rare tokens") + chart.draw() + pageEnd();
+}
+
+std::string drawSamples(const SampleResult &result, const std::string &model) {
+  Chart chart("Share of n-grams that the text has before", "n");
+  std::ostringstream table;
+  for (auto [name, color, side] :
+       {std::tuple("written", blue, &result.written), {"reference", red, &result.reference}}) {
+    std::vector<Point> points;
+    for (size_t n = 1; n <= side->repeats.size(); ++n) {
+      points.push_back({static_cast<double>(n), side->repeats[n - 1]});
+    }
+    chart.add(points, color, name, true);
+    writeRow(table, std::string("words, ") + name, std::to_string(side->words));
+    writeRow(table, std::string("perplexity of a word, ") + name, showNumber(side->perplexity, 1));
+  }
+  writeRow(table, "BLEU", showNumber(result.bleu, 4));
+  writeRow(table, "seconds a completion", showNumber(result.seconds, 3));
+  return pageStart("What " + model + " writes behind " + std::to_string(result.prompts) +
+                   " prompts") +
+         "<table>\n" + table.str() + "</table>\n" + chart.draw() + pageEnd();
+}
+
+std::string drawCompletions(const CompletionResult &result, const std::string &model) {
+  std::ostringstream out;
+  out << pageStart("What " + model + " expects in the next " + std::to_string(result.group) +
+                   " tokens");
+  for (const CompletionResult::Prompt &prompt : result.prompts) {
+    out << "<h2>" << escapeHtml(prompt.text) << "</h2>\n<table>\n";
+    writeRow(out, "the text", prompt.next);
+    for (auto [token, probability] : prompt.expected) {
+      writeRow(out, showNumber(probability, 3), std::string(1, static_cast<char>(token)));
+    }
+    out << "</table>\n";
+  }
+  out << pageEnd();
+  return out.str();
 }
 
 } // namespace sluice::runtime

@@ -157,9 +157,10 @@ private:
                         : "steps " + std::to_string(first) + " to " + std::to_string(goal) + " run";
       say(format(
           "note: %s at the schedule's floor, a learning rate of %g: the spec's schedule ends "
-          "at step %lld; --set training.schedule.steps=%lld spans all",
+          "at step %lld; --set %s=%lld spans all",
           steps.c_str(), options.scheduleEnd->rate,
-          static_cast<long long>(options.scheduleEnd->step), static_cast<long long>(goal)));
+          static_cast<long long>(options.scheduleEnd->step), options.scheduleEnd->key.c_str(),
+          static_cast<long long>(goal - options.scheduleEnd->before)));
     }
   }
 

@@ -217,6 +217,9 @@ std::optional<spec::Section> Outline::sectionOf(int object) const {
   if (outer == "training" && name == "schedule") {
     return Section::Schedule;
   }
+  if (name == "then" && sectionOf(self.parent) == Section::Schedule) {
+    return Section::Fall;
+  }
   auto isLayer = [&](int id) {
     return stageOf(id) == id || (node(id).parent == 0 && key(node(id)) == "defaults");
   };

@@ -200,11 +200,12 @@ Hourglass readHourglass(const Fields &fields, int64_t width) {
   using Up = Resampling<Upsampling>;
   Hourglass hourglass;
   hourglass.hierarchy = readHierarchy(fields, hourglass.factors);
-  Names<Down> downs = {{"attention", {Shortening::Average, true}},
-                       {"attention_linear", {Shortening::Linear, true}}};
-  for (size_t i = shorteningNames.size(); i-- > 0;) {
-    downs.insert(downs.begin(), {shorteningNames[i], {Shortening(i), false}});
+  Names<Down> downs;
+  for (auto [method, shortening] : shortenMethods()) {
+    downs.push_back({method, {shortening, false}});
   }
+  downs.push_back({"attention", {Shortening::Average, true}});
+  downs.push_back({"attention_linear", {Shortening::Linear, true}});
   Down down = fields.choice<Down>("shorten", downs, {Shortening::Average, false});
   hourglass.shorten = down.method;
   hourglass.shortenWindow = readShortenWindow(fields);

@@ -64,6 +64,12 @@ const Keys layerSettings = {
      "terms, with biases of each layer or of all",
      "none",
      {"none", "xl", "xl_shared"}},
+    {"distances",
+     "string",
+     "what sinusoids of Transformer-XL's terms count: tokens, or steps of the finer of the layer's "
+     "scales",
+     "tokens",
+     {"tokens", "rows"}},
     {"lsh",
      "false or {\"buckets\": number}",
      "attention by hashes: a row reads earlier rows of its own bucket, in its chunk of the bucket "

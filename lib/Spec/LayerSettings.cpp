@@ -83,8 +83,9 @@ void checkLsh(const Fields &fields, const Layer &layer) {
   }
 }
 
-/// Sets what scores have by distance: "relative".
+/// Sets what scores have by distance: "relative" and "distances".
 void readRelative(const Fields &fields, Layer &layer) {
+  layer.countsRows = fields.choice<bool>("distances", {{"tokens", false}, {"rows", true}}, false);
   constexpr std::string_view expected = "\"none\", \"xl\", \"xl_shared\" or {\"bias\": distances}";
   const JsonValue *value = fields.find("relative");
   if (!value) {
@@ -110,6 +111,11 @@ void readRelative(const Fields &fields, Layer &layer) {
 /// Distances are those of keys at or before the query; angles and XL's terms are two ways to say
 /// one thing.
 void checkRelative(const Fields &fields, const Layer &layer) {
+  if (layer.countsRows && !layer.isXl()) {
+    fields.fail(fields.position("distances"),
+                "expected \"distances\": \"rows\" only beside Transformer-XL's \"relative\" terms, "
+                "found it without; leave it out, or say \"relative\": \"xl\"");
+  }
   if (layer.relative == Relative::None) {
     return;
   }
@@ -165,12 +171,9 @@ Layer readWritten(const Fields &fields) {
 
 const std::vector<std::string_view> &layerKeys() {
   static const std::vector<std::string_view> keys = {
-      "heads",        "key_value_heads", "head_size",
-      "norm",         "placement",       "epsilon",
-      "activation",   "dropout",         "attention_dropout",
-      "mask",         "rotary",          "bias",
-      "feed_forward", "relative",        "scales",
-      "lsh"};
+      "heads",        "key_value_heads", "head_size",         "norm",   "placement", "epsilon",
+      "activation",   "dropout",         "attention_dropout", "mask",   "rotary",    "bias",
+      "feed_forward", "relative",        "distances",         "scales", "lsh"};
   return keys;
 }
 

@@ -4,10 +4,12 @@
 #include "Stages.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Limits.h"
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 
 namespace sluice::spec {
@@ -16,13 +18,24 @@ namespace {
 constexpr int64_t formatVersion = 1;
 constexpr size_t largestFile = size_t(16) << 20;
 
+/// Sets the second phase of a schedule.
+void readFall(const Fields &fields, Schedule &schedule) {
+  fields.allowOnly({"steps", "floor"});
+  fields.need("steps", "the steps over which the rate falls");
+  schedule.then = {fields.integer("steps", {}), fields.number("floor", {0, 1}, 0)};
+  if (schedule.then->floor > schedule.last()) {
+    fields.mismatch(
+        *fields.find("floor"), "floor",
+        format("a number of at most %g, the rate where this phase begins", schedule.last()),
+        "a phase lets the rate fall");
+  }
+}
+
 Schedule readSchedule(const JsonValue &value, const std::string &file) {
   Fields fields(value, file, "a schedule");
-  fields.allowOnly({"kind", "warmup", "steps", "floor"});
+  fields.allowOnly({"kind", "warmup", "steps", "floor", "then"});
   Schedule schedule;
-  schedule.kind = fields.choice<ScheduleKind>(
-      "kind", {{"cosine", ScheduleKind::Cosine}, {"constant", ScheduleKind::Constant}},
-      schedule.kind);
+  schedule.kind = fields.choice("kind", scheduleNames, schedule.kind);
   schedule.steps = fields.integer("steps", {}, schedule.steps);
   schedule.warmup = fields.integer("warmup", {0}, std::min(schedule.warmup, schedule.steps));
   schedule.floor = fields.number("floor", {0, 1}, schedule.floor);
@@ -31,6 +44,9 @@ Schedule readSchedule(const JsonValue &value, const std::string &file) {
                                                std::to_string(schedule.warmup) + " of " +
                                                std::to_string(schedule.steps) +
                                                " steps; warm up for fewer steps or train for more");
+  }
+  if (const JsonValue *then = fields.find("then")) {
+    readFall(Fields(*then, file, "a second phase"), schedule);
   }
   return schedule;
 }
@@ -245,6 +261,14 @@ std::string readWhole(const std::string &path) {
 }
 
 } // namespace
+
+double Schedule::last() const {
+  auto peak = static_cast<double>(std::max<int64_t>(1, warmup));
+  return warmup == steps || kind == ScheduleKind::Constant ? 1
+         : kind == ScheduleKind::Cosine
+             ? floor
+             : std::max(floor, std::sqrt(peak / static_cast<double>(steps)));
+}
 
 Training readTraining(const Fields &fields) {
   fields.allowOnly({"optimizer", "learning_rate", "betas", "epsilon", "weight_decay", "clip",

@@ -78,14 +78,23 @@ const Keys trainingKeys = {
      {"cut", "cyclic"}}};
 
 const Keys scheduleKeys = {
-    {"kind", "string", "how the rate falls after the warm-up", "cosine", {"cosine", "constant"}},
+    {"kind",
+     "string",
+     "how the rate falls after the warm-up: one cosine, not at all, or over the root of the step",
+     "cosine",
+     {scheduleNames.begin(), scheduleNames.end()}},
     {"warmup",
      "integer >= 0, at most steps",
      "steps over which the rate rises",
      "the smaller of 100 and steps",
      {}},
-    {"steps", "integer >= 1", "step at which the rate reaches its floor", "1000", {}},
-    {"floor", "number >= 0", "least rate, as a fraction of the learning rate", "0.1", {}}};
+    {"steps", "integer >= 1", "step at which a cosine reaches its floor", "1000", {}},
+    {"floor", "number >= 0", "least rate, as a fraction of the learning rate", "0.1", {}},
+    {"then", "object", "a second phase behind steps: one cosine from the rate there", "none", {}}};
+
+const Keys fallKeys = {
+    {"steps", "integer >= 1", "steps over which the rate falls", "required", {}},
+    {"floor", "number >= 0", "rate at its end, as a fraction of the learning rate", "0", {}}};
 
 const Keys precisionKeys = {
     {"compute",
@@ -131,7 +140,7 @@ const KeyInfo shortenInside = {"shorten",
                                "string",
                                "method of every shorten stage inside",
                                "average",
-                               {shorteningNames.begin(), shorteningNames.end()}};
+                               {"average", "linear", "max", "convolution"}};
 
 const KeyInfo windowInside = {"shorten_window",
                               "integer >= 1",
@@ -147,7 +156,7 @@ KeyInfo widthOf(std::string_view meaning) {
 
 /// The methods of groups, and more.
 std::vector<std::string_view> shortenings(std::initializer_list<std::string_view> more) {
-  std::vector<std::string_view> names(shorteningNames.begin(), shorteningNames.end());
+  std::vector<std::string_view> names = shortenInside.values;
   names.insert(names.end(), more);
   return names;
 }
@@ -190,12 +199,12 @@ Keys ownKeys(Op op) {
     return {
         factor("fine positions in one coarse position"),
         {"method", "string",
-         "mean of the group, a linear map of its features, the maximum of each feature, or maps "
-         "of its rows to width / factor columns side by side",
+         "mean of the group, a linear map of its features, the maximum of each feature, a linear "
+         "map of a window, or maps of its rows to width / factor columns side by side",
          "average", shortenings({"concatenate"})},
         {"window",
          "integer >= 1",
-         "rows that a group reads, which end where the group ends",
+         "rows that a group reads, which end where the group ends; not of \"linear\"",
          "the factor",
          {}},
         segments("pools segments instead of groups: their averages, or with \"method\": \"last\", "
@@ -206,13 +215,13 @@ Keys ownKeys(Op op) {
         factor("fine positions from one coarse position; divides the scale's factor"),
         {"method",
          "string",
-         "repetition, a linear map to the group's features, or a linear map of a row's own part "
-         "of the columns",
+         "repetition, a linear map to the group's features, sums of such maps to a window, or a "
+         "linear map of a row's own part of the columns",
          "repeat",
-         {"repeat", "linear", "split"}},
+         {"repeat", "linear", "transposed", "split"}},
         {"window",
          "integer >= 1",
-         "rows that a linear upsample's group reaches, a multiple of the factor",
+         "of \"transposed\": rows that a group reaches, a multiple of the factor",
          "the factor",
          {}},
         segments("repeats rows of segments instead of groups, on the tokens that follow them; with "
@@ -404,6 +413,8 @@ const std::vector<KeyInfo> &keysOf(Section section) {
     return trainingKeys;
   case Section::Schedule:
     return scheduleKeys;
+  case Section::Fall:
+    return fallKeys;
   case Section::Mask:
     return maskKeys;
   case Section::Relative:

@@ -69,9 +69,22 @@ bool readsParts(const Fields &fields, std::string_view method, int64_t factor, i
     fields.fail(fields.position("window"),
                 "expected no \"window\" for \"method\": " + quote(method) +
                     ", whose rows are those of the group, found one; "
-                    "leave it out, or say \"linear\"");
+                    "leave it out, or say " +
+                    quote(method == "split" ? "transposed" : "convolution"));
   }
   return true;
+}
+
+/// A linear map of other rows than the group's is a convolution.
+void refuseWindow(const Fields &fields, std::string_view method, std::string_view key,
+                  std::string_view other) {
+  const JsonValue *value = fields.find(method);
+  if (value && value->text == "linear" && fields.find(key)) {
+    fields.fail(fields.position(key), "expected no " + quote(key) + " for " + quote(method) +
+                                          ": \"linear\", whose rows are those of the group, found "
+                                          "one; leave it out, or say " +
+                                          quote(other));
+  }
 }
 
 Shorten readShorten(const Fields &fields, int64_t width) {
@@ -91,12 +104,10 @@ Shorten readShorten(const Fields &fields, int64_t width) {
     shorten.concatenates = true;
     return shorten;
   }
-  Names<Shortening> methods;
-  for (size_t i = 0; i < shorteningNames.size(); ++i) {
-    methods.emplace_back(shorteningNames[i], Shortening(i));
-  }
+  Names<Shortening> methods = shortenMethods();
   methods.emplace_back("concatenate", Shortening::Average); // read above
   shorten.method = fields.choice<Shortening>("method", methods, Shortening::Average);
+  refuseWindow(fields, "method", "window", "convolution");
   if (fields.find("window")) {
     shorten.window = fields.integer("window", anyWindow);
   }
@@ -129,8 +140,10 @@ Upsample readUpsample(const Fields &fields, int64_t width) {
   upsample.method = fields.choice<Upsampling>("method",
                                               {{"repeat", Upsampling::Repeat},
                                                {"linear", Upsampling::Linear},
+                                               {"transposed", Upsampling::Linear},
                                                {"split", Upsampling::Repeat}},
                                               Upsampling::Repeat);
+  refuseWindow(fields, "method", "window", "transposed");
   if (!fields.find("window")) {
     return upsample;
   }
@@ -145,7 +158,7 @@ Upsample readUpsample(const Fields &fields, int64_t width) {
     fields.fail(fields.position("window"),
                 "expected no \"window\" apart from the factor " + std::to_string(upsample.factor) +
                     " for an upsample that repeats, found " + std::to_string(window) +
-                    "; say \"method\": \"linear\", or leave it out");
+                    "; say \"method\": \"transposed\", or leave it out");
   }
   upsample.window = window;
   return upsample;
@@ -399,12 +412,22 @@ bool readStart(const Fields &fields, std::optional<int64_t> by) {
 }
 
 std::optional<int64_t> readShortenWindow(const Fields &fields) {
+  refuseWindow(fields, "shorten", "shorten_window", "convolution");
   return fields.find("shorten_window") ? std::optional(fields.integer("shorten_window", anyWindow))
                                        : std::nullopt;
 }
 
+Names<Shortening> shortenMethods() {
+  Names<Shortening> methods;
+  for (size_t i = 0; i < shorteningNames.size(); ++i) {
+    methods.emplace_back(shorteningNames[i], Shortening(i));
+  }
+  methods.emplace_back("convolution", Shortening::Linear); // whose window is any
+  return methods;
+}
+
 Shortening readShortening(const Fields &fields, std::string_view key) {
-  return fields.choice(key, shorteningNames, Shortening::Average);
+  return fields.choice<Shortening>(key, shortenMethods(), Shortening::Average);
 }
 
 Upsampling readUpsampling(const Fields &fields, std::string_view key) {

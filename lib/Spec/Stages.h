@@ -55,6 +55,8 @@ const std::vector<std::string_view> &projectionNames();
 std::optional<Activation> readProjection(const Fields &fields, std::string_view key);
 /// Whether `start` says that the first rows of a shift, `by` rows where that is known, are learned.
 bool readStart(const Fields &fields, std::optional<int64_t> by);
+/// How specs spell methods of one linear map or none.
+Names<Shortening> shortenMethods();
 Shortening readShortening(const Fields &fields, std::string_view key);
 /// The value of "shorten_window"; none where the stage has none.
 std::optional<int64_t> readShortenWindow(const Fields &fields);

@@ -65,6 +65,7 @@ private:
   Value bind(StringRef place, Type type) { return plan::BindOp::create(b, loc, type, place); }
   void store(StringRef place, Value value) { plan::StoreOp::create(b, loc, place, value); }
   Value schedule(RowsBuilder &rows, Value step);
+  Value cosine(RowsBuilder &rows, Value step, double begin, double length, double from, double to);
   void accumulateLosses();
   void buildScalars(Value squares);
   void buildAdam();
@@ -118,28 +119,45 @@ void EntryBuilder::markPhase(func::FuncOp func, StringRef phase) {
   }
 }
 
-/// Learning rate at `step` (f32, from 1): linear warm-up, then one cosine down to a floor.
+/// Half a wave: `from` up to step `begin`, `to` behind `length` steps more.
+Value EntryBuilder::cosine(RowsBuilder &rows, Value step, double begin, double length, double from,
+                           double to) {
+  Value progress = rows.div(rows.sub(step, rows.constant(begin, f32)),
+                            rows.constant(std::max(1.0, length), f32));
+  progress = arith::MinNumFOp::create(rows.body, progress, rows.constant(1, f32));
+  progress = arith::MaxNumFOp::create(rows.body, progress, rows.constant(0, f32));
+  Value wave =
+      math::CosOp::create(rows.body, rows.mul(progress, rows.constant(std::numbers::pi, f32)));
+  Value half = rows.mul(rows.add(wave, rows.constant(1, f32)), rows.constant((from - to) / 2, f32));
+  return rows.add(half, rows.constant(to, f32));
+}
+
+/// Learning rate at `step` (f32, from 1): linear warm-up, then what the kind says, in one phase or
+/// two.
 Value EntryBuilder::schedule(RowsBuilder &rows, Value step) {
   double warmup = training.number("warmup");
   double steps = training.number("steps");
   double floor = training.number("floor");
   Value rate = rows.constant(1, f32);
+  auto until = [&](double last, Value before, Value behind) -> Value {
+    Value isBefore =
+        arith::CmpFOp::create(rows.body, arith::CmpFPredicate::OLE, step, rows.constant(last, f32));
+    return arith::SelectOp::create(rows.body, isBefore, before, behind);
+  };
   if (training.text("schedule") == "cosine") {
-    Value progress = rows.div(rows.sub(step, rows.constant(warmup, f32)),
-                              rows.constant(std::max(1.0, steps - warmup), f32));
-    progress = arith::MinNumFOp::create(rows.body, progress, rows.constant(1, f32));
-    progress = arith::MaxNumFOp::create(rows.body, progress, rows.constant(0, f32));
-    Value wave =
-        math::CosOp::create(rows.body, rows.mul(progress, rows.constant(std::numbers::pi, f32)));
-    Value half =
-        rows.mul(rows.add(wave, rows.constant(1, f32)), rows.constant((1 - floor) / 2, f32));
-    rate = rows.add(half, rows.constant(floor, f32));
+    rate = cosine(rows, step, warmup, steps - warmup, 1, floor);
+  } else if (training.text("schedule") == "inverse_root") {
+    rate =
+        math::SqrtOp::create(rows.body, rows.div(rows.constant(std::max(1.0, warmup), f32), step));
+    rate = arith::MaxNumFOp::create(rows.body, rate, rows.constant(floor, f32));
+  }
+  if (training.attributes.contains("then_steps")) {
+    rate = until(steps, rate,
+                 cosine(rows, step, steps, training.number("then_steps"),
+                        training.number("then_from"), training.number("then_floor")));
   }
   if (warmup > 0) {
-    Value rising = rows.div(step, rows.constant(warmup, f32));
-    Value isRising = arith::CmpFOp::create(rows.body, arith::CmpFPredicate::OLE, step,
-                                           rows.constant(warmup, f32));
-    rate = arith::SelectOp::create(rows.body, isRising, rising, rate);
+    rate = until(warmup, rows.div(step, rows.constant(warmup, f32)), rate);
   }
   return rows.mul(rate, rows.constant(training.number("learning_rate"), f32));
 }

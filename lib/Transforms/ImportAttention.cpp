@@ -94,7 +94,7 @@ StageWriter::Sources StageWriter::attentionSources(const Layer &settings, Value 
 }
 
 /// Transformer-XL (Dai et al. 2019, section 3.3): queries q + u and q + v, q = Wq x, and rows W_r s
-/// of the sinusoids s of distances, in tokens: a row a step of distance.
+/// of the sinusoids s of distances, in tokens or in steps: a row a step of distance.
 StageWriter::Sources StageWriter::relativeSources(const Layer &settings, Value x) {
   int64_t queries = settings.heads * settings.headSize,
           keys = settings.keyValueHeads * settings.headSize;
@@ -117,8 +117,9 @@ StageWriter::Sources StageWriter::relativeSources(const Layer &settings, Value x
   name("attention.distance");
   int64_t step = std::gcd(current->factor, getFactor(function, cast<SequenceType>(over.getType())));
   int64_t width = current->width;
-  Value distances = PositionOp::create(b, sequence(step, width, computeType),
-                                       read(distancesName(model, step, width)));
+  Value distances =
+      PositionOp::create(b, sequence(step, width, computeType),
+                         read(distancesName(model, step, width, settings.countsRows)));
   Value rows = linear("attention.relative", distances, computeType);
   return {content, packed, 0, keys, {position, rows}};
 }

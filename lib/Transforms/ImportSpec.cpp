@@ -53,7 +53,7 @@ DictionaryAttr Importer::training() {
   };
   SmallVector<NamedAttribute> all = {
       text("optimizer", t.optimizer == spec::Optimizer::Adam ? "adam" : "adamw"),
-      text("schedule", t.schedule.kind == spec::ScheduleKind::Cosine ? "cosine" : "constant"),
+      text("schedule", spec::scheduleNames[static_cast<size_t>(t.schedule.kind)]),
       real("learning_rate", t.learningRate),
       real("beta1", t.beta1),
       real("beta2", t.beta2),
@@ -64,6 +64,11 @@ DictionaryAttr Importer::training() {
       real("steps", static_cast<double>(t.schedule.steps)),
       real("floor", t.schedule.floor),
   };
+  if (const auto &then = t.schedule.then) {
+    all.push_back(real("then_from", t.schedule.last()));
+    all.push_back(real("then_steps", static_cast<double>(then->steps)));
+    all.push_back(real("then_floor", then->floor));
+  }
   if (t.cyclic) {
     all.push_back(text("order", "cyclic"));
   }
@@ -208,7 +213,8 @@ void Importer::addTables() {
   int64_t sinusoids = 0;                    // positions, of the longest axis that has them
   std::map<std::string, int64_t> distances; // by table, of the layer that has most
   auto tableOf = [&](const spec::Primitive &layer) {
-    return distancesName(model, spec::distanceStep(primitives, layer), layer.width);
+    return distancesName(model, spec::distanceStep(primitives, layer), layer.width,
+                         std::get<spec::Layer>(layer.settings).countsRows);
   };
   for (const spec::Primitive &primitive : primitives) {
     if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings); layer && layer->isXl()) {
@@ -230,7 +236,7 @@ void Importer::addTables() {
       std::string name = tableOf(primitive);
       if (known.insert(name).second) {
         addTable(name, {distances[name], primitive.width}, "sinusoidal", 10000,
-                 spec::distanceStep(primitives, primitive));
+                 layer->countsRows ? 1 : spec::distanceStep(primitives, primitive));
       }
     }
     if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings); layer && layer->lsh) {

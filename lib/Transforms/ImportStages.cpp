@@ -25,8 +25,9 @@ std::string importing::rotaryName(double base, int64_t headSize, int64_t positio
   return text;
 }
 
-std::string importing::distancesName(const Model &model, int64_t factor, int64_t width) {
-  return sinusoidalName.str() + "." + std::to_string(factor) +
+std::string importing::distancesName(const Model &model, int64_t factor, int64_t width,
+                                     bool countsRows) {
+  return sinusoidalName.str() + "." + std::to_string(factor) + (countsRows ? ".rows" : "") +
          (width == model.width ? "" : ".width." + std::to_string(width));
 }
 

@@ -22,7 +22,7 @@ std::string rotaryName(double base, int64_t headSize, int64_t positions);
 std::string rotationsName(const spec::Primitive &stage);
 constexpr llvm::StringLiteral sinusoidalName = "sinusoidal";
 /// Symbol of the table of sinusoids that Transformer-XL's layers on a scale of `factor` read.
-std::string distancesName(const spec::Model &model, int64_t factor, int64_t width);
+std::string distancesName(const spec::Model &model, int64_t factor, int64_t width, bool countsRows);
 
 /// Symbol of the table of bits that the rule of a boundaries stage reads, by token or by position.
 std::string boundariesName(const spec::Primitive &stage);

@@ -11,6 +11,23 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64, sluice.tra
 
 // -----
 
+// CHECK: expected cosine, constant or inverse_root as the text schedule in the module attribute sluice.training, found linear
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64, sluice.training = {beta1 = 9.0e-01 : f64,
+    beta2 = 9.5e-01 : f64, clip = 1.0 : f64, epsilon = 1.0e-08 : f64, floor = 1.0e-01 : f64, learning_rate = 1.0e-03 : f64,
+    optimizer = "adamw", schedule = "linear", steps = 100.0 : f64, warmup = 10.0 : f64, weight_decay = 1.0e-01 : f64}} {
+}
+
+// -----
+
+// CHECK: expected the number then_from in the module attribute sluice.training, found none
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64, sluice.training = {beta1 = 9.0e-01 : f64,
+    beta2 = 9.5e-01 : f64, clip = 1.0 : f64, epsilon = 1.0e-08 : f64, floor = 1.0e-01 : f64, learning_rate = 1.0e-03 : f64,
+    optimizer = "adamw", schedule = "constant", steps = 100.0 : f64, then_floor = 0.0 : f64, then_steps = 5.0 : f64, warmup = 10.0 : f64,
+    weight_decay = 1.0e-01 : f64}} {
+}
+
+// -----
+
 // CHECK: expected the number learning_rate in the module attribute sluice.training, found none
 module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
 }

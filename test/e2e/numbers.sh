@@ -96,6 +96,21 @@ holds "run.json records it" 'f[0]["steps"] == 16 and f[0]["changes"][0]["step"] 
 succeeds "steps past the schedule" train "$work/m.sla" --out "$work/changed" --resume --steps 22
 says "are said" "steps 21 to 22 run at the schedule's floor"
 
+# Two phases, resumed in the first and in the second: rates are those of the formula, steps the same.
+phases=(--set 'training.schedule={"kind": "inverse_root", "warmup": 2, "steps": 8, "floor": 0, "then": {"steps": 4}}')
+succeeds "compile two phases" compile "${phases[@]}" -o "$work/phases.sla"
+succeeds "train both" train "$work/phases.sla" --out "$work/both" --steps 13
+says "says where the second ends" "step 13 runs at the schedule's floor.*--set training.schedule.then.steps=5 spans all"
+for steps in 5 10 13; do
+  resume=(); [[ $steps == 5 ]] || resume=(--resume)
+  succeeds "train to step $steps" train "$work/phases.sla" --out "$work/pieces" --steps "$steps" "${resume[@]}"
+done
+holds "resumed in either phase it makes the same steps" "(lambda a, b: len(a) == 13 and a == b)(*($timeless for run in f))" \
+  "$work/both/metrics.jsonl" "$work/pieces/metrics.jsonl"
+holds "rates rise, fall with the root, then with a cosine to 0" \
+  'all(abs(m["learning_rate"] / f[0][1]["learning_rate"] - r) < 1e-5 for m, r in zip(f[0], [0.5, 1] + [(2 / n)**0.5 for n in range(3, 9)] + [0.426777, 0.25, 0.0732233, 0, 0]))' \
+  "$work/both/metrics.jsonl"
+
 # A leak that was allowed.
 succeeds "compile --allow-leak" compile --set stages.1.shift=0 --allow-leak -o "$work/leak.sla"
 says "warns, and names the flag that made the leak" \

@@ -69,8 +69,9 @@ holds "the bins are all that is scored" \
 exits 2 "bins of a context are refused" "${analyze[@]}" context "${weights[@]}" --bins 3
 cp "$work/err" "$work/bins.err"
 succeeds "and the message says why" grep -q 'expected --bins with the analysis frequency alone, found context' "$work/bins.err"
-succeeds "analyze samples" "${analyze[@]}" samples "${weights[@]}" --train "$work/training.txt" --prompts 2 --num 2 --tokens 32
+succeeds "analyze samples" "${analyze[@]}" samples "${weights[@]}" --train "$work/training.txt" --prompts 2 --num 2 --tokens 32 --picture "$work/samples.html"
 cp "$work/out" "$work/samples.json"
+succeeds "and a page shows both" grep -q 'perplexity of a word, reference' "$work/samples.html"
 holds "samples and their text have words" 'f[0]["written"]["words"] > 0 and f[0]["reference"]["word_perplexity"] >= 1' "$work/samples.json"
 exits 2 "an odd window is refused" "${analyze[@]}" context "${weights[@]}" --length 7
 coarse=stages.1.inside.5

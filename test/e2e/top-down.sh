@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# A top-down model: rows without a coarsest group are neither scored nor continued; a model of groups alone is trained and evaluated, and
-# generates nothing.
+# A top-down model: rows without a coarsest group are neither scored nor continued; a model of groups alone is trained and evaluated,
+# expects a bag, and generates nothing.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -69,5 +69,16 @@ holds "groups: the loss falls" 'f[0][-1]["loss"] < f[0][0]["loss"]' "$work/group
 succeeds "groups: eval" "$sluice" eval "$work/groups.sla" --weights "$work/groups" --data "$work/held-out.txt" --json
 cp "$work/out" "$work/groups.eval.json"
 holds "groups: rows of the first group are not scored" 'f[0]["tokens"] == 1000 - 4' "$work/groups.eval.json"
+completions=("$sluice" analyze completions "$work/groups.sla" -w "$work/groups" --data "$work/held-out.txt")
+succeeds "groups: completions" "${completions[@]}" --prompts 3 --prompt-tokens 12 --picture "$work/groups.html" --json
+cp "$work/out" "$work/completions.json"
+succeeds "groups: their logits" "$sluice" logits "$work/groups.sla" -w "$work/groups" --data "$work/held-out.txt" -o "$work/groups.npy"
+holds "groups: the likeliest of the next group, as logits say" \
+  "(lambda p, raw: (lambda row: [e['token'] for e in p['expected']] == sorted(range(256), key=lambda t: (-row[t], t))[:4])(
+    __import__('array').array('f', raw[10 + int.from_bytes(raw[8:10], 'little'):])[11 * 256:12 * 256]) and
+    p['text'] + p['next'] == open('$work/held-out.txt').read()[:16] and len(f[0]['prompts']) == 3)(
+    f[0]['prompts'][0], open('$work/groups.npy', 'rb').read())" "$work/completions.json"
+succeeds "groups: a page shows them" grep -q '<table>' "$work/groups.html"
+refuses "groups: half a group" 'a multiple of 4 from' "${completions[@]}" --prompt-tokens 10
 refuses "groups: nothing is generated" 'bag of the next group' "$sluice" generate "$work/groups.sla" -w "$work/groups" -p 'the water' -n 3
 finish

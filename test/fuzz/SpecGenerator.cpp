@@ -206,6 +206,9 @@ void Generator::shorten(int64_t k) {
   emit({{"op", "shorten"}, {"factor", k}, {"method", pick({"average", "linear", "max"})}});
   if (chance(0.3)) {
     stages.back()["window"] = number(1, 2 * k + 1);
+    if (stages.back()["method"] == "linear") {
+      stages.back()["method"] = "convolution";
+    }
   }
   factor *= k;
 }
@@ -214,6 +217,7 @@ void Generator::upsample(int64_t k) {
   emit({{"op", "upsample"}, {"factor", k}, {"method", pick({"repeat", "linear"})}});
   if (stages.back()["method"] == "linear" && chance(0.3)) {
     stages.back()["window"] = k * number(1, 3);
+    stages.back()["method"] = "transposed";
   }
   factor /= k;
 }

@@ -107,6 +107,8 @@ class Attention:
         """(q + v) . r for every pair by itself: r = W_r s of the distance in tokens. [B, heads, P, keys]."""
         p, q = torch.arange(query.shape[2])[:, None], torch.arange(keys)[None, :]
         tokens = f * (p + 1) - g * (q + 1) if s["mask"] == "complete" else f * p - g * q
+        if s["distances"] == "rows":
+            tokens = tokens // math.gcd(f, g)
         column = torch.arange(self.width)
         angle = tokens.double()[..., None] / 10000.0 ** (2 * (column // 2) / self.width)
         sinusoids = torch.where(column % 2 == 0, angle.sin(), angle.cos()).float().to(query.dtype)

@@ -87,6 +87,13 @@ def learning_rate(training, n):
     elif schedule["kind"] == "cosine":
         u = min(1.0, (n - warmup) / (schedule["steps"] - warmup))
         factor = schedule["floor"] + (1 - schedule["floor"]) * (1 + math.cos(math.pi * u)) / 2
+    elif schedule["kind"] == "inverse_root":
+        factor = max(schedule["floor"], math.sqrt(max(1, warmup) / n))
+    if "then" in schedule and n > schedule["steps"]:
+        then, alone = schedule["then"], {key: value for key, value in schedule.items() if key != "then"}
+        start = learning_rate({"learning_rate": 1, "schedule": alone}, schedule["steps"])
+        u, low = min(1.0, (n - schedule["steps"]) / then["steps"]), then.get("floor", 0)
+        factor = low + (start - low) * (1 + math.cos(math.pi * u)) / 2
     return factor * training["learning_rate"]
 
 

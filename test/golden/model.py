@@ -15,6 +15,7 @@ from blocks import Blocks
 LAYER_DEFAULTS = {
     "norm": "layer", "placement": "pre", "epsilon": 1e-5, "activation": "gelu", "dropout": 0,
     "attention_dropout": 0, "mask": "causal", "rotary": False, "bias": True, "relative": "none",
+    "distances": "tokens",
 }
 
 
@@ -265,9 +266,9 @@ class Model(Attention, Blocks):
         elif op == "boundaries" and "predictor" in stage:
             self.linear_weights(prefix + "in.", stage["predictor"], d, True)
             self.linear_weights(prefix + "out.", 1, stage["predictor"], True)
-        elif op == "shorten" and stage.get("method") == "linear":
+        elif op == "shorten" and stage.get("method") in ("linear", "convolution"):
             self.linear_weights(prefix, d, stage.get("window", stage["factor"]) * d, True)
-        elif op == "upsample" and stage.get("method") == "linear":
+        elif op == "upsample" and stage.get("method") in ("linear", "transposed"):
             groups = stage.get("window", stage["factor"]) // stage["factor"]
             self.linear_weights(prefix, stage["factor"] * d, groups * d, True)
         elif op in ("head", "loss"):

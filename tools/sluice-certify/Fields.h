@@ -41,7 +41,9 @@ struct Layer {
 };
 
 /// How a `shorten` stage makes one position of a group.
-inline const std::vector<std::string> shortenMethods = {"average", "linear", "max"};
+inline const std::vector<std::string> shortenMethods = {"average", "linear", "max", "convolution"};
+/// Also of "attention_linear", the sixth.
+inline bool isLinear(size_t method) { return method % 2 == 1; }
 
 struct Level {
   int64_t layers, factor;

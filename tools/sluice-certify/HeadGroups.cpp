@@ -34,7 +34,7 @@ size_t Deriver::mixGroups(const Layer &layer, const std::string &path, size_t x,
 
 /// Coarse scales, a layer over all of them, fine layers.
 size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x) {
-  bool folds = fields.choice("shorten", shortenMethods) == 1;
+  bool folds = isLinear(fields.choice("shorten", shortenMethods));
   std::vector<Level> levels = readOneWay(fields, true);
   Layer settings = readLayer(fields), gathers = settings;
   fields.refuse(!settings.groups.empty(), "no \"scales\" in a bottom_up stage", "some");

@@ -7,7 +7,7 @@ using namespace certify;
 
 namespace {
 
-enum Down : size_t { Linear = 1, Attention = 3, AttentionLinear };
+enum Down : size_t { Attention = 4 };
 enum Up : size_t { LinearUp = 1, AttentionUp, AttentionLinearUp };
 enum Keys : size_t { All, Group };
 
@@ -112,7 +112,7 @@ Layer Deriver::Hourglass::resampler(Mask mask) const {
 }
 
 size_t Deriver::Hourglass::goDown(int64_t k, Names &next, size_t x) {
-  bool attends = down >= Attention, linear = down == Linear || down == AttentionLinear;
+  bool attends = down >= Attention, linear = isLinear(down);
   x = attends && settings.preNorm ? make.norm(next(), x) : x;
   size_t late = shiftsOutput ? x : make.shift(next(), shift.value_or(k - 1), learns, x);
   size_t groups = make.shorten(next(), k, fields.integer("shorten_window", 1, k), linear, late);

@@ -10,12 +10,10 @@ using namespace certify;
 
 namespace {
 
-const std::set<std::string> layerKeys = {"heads",        "key_value_heads", "head_size",
-                                         "norm",         "placement",       "epsilon",
-                                         "activation",   "dropout",         "attention_dropout",
-                                         "mask",         "rotary",          "bias",
-                                         "feed_forward", "relative",        "scales",
-                                         "lsh"};
+const std::set<std::string> layerKeys = {
+    "heads",        "key_value_heads", "head_size",         "norm",   "placement", "epsilon",
+    "activation",   "dropout",         "attention_dropout", "mask",   "rotary",    "bias",
+    "feed_forward", "relative",        "distances",         "scales", "lsh"};
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
     {"embedding", {"input", "positions", "dropout", "to"}},
@@ -144,7 +142,7 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
   std::vector<Level> levels = readOneWay(fields, false);
   Layer settings = readLayer(fields);
   fields.refuse(!settings.groups.empty(), "no \"scales\" in a top_down stage", "both");
-  bool folds = fields.choice("shorten", shortenMethods) == 1;
+  bool folds = isLinear(fields.choice("shorten", shortenMethods));
   bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
   bool activated = isActivated(fields, "projection_activation"), learns = learnsStart(fields);
   Names next{path};
@@ -236,8 +234,8 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
   if (op == "embedding" || op == "norm") {
     return op == "norm" ? norm(path, x) : embedding(fields, path);
   }
-  bool linear = op == "upsample" ? fields.choice("method", {"repeat", "linear"}) == 1
-                                 : fields.choice("method", shortenMethods) == 1;
+  bool linear = op == "upsample" ? fields.choice("method", {"repeat", "linear", "transposed"}) > 0
+                                 : isLinear(fields.choice("method", shortenMethods));
   if (op == "layers") {
     Layer settings = readLayer(fields);
     settings.mask.from = readFirst(fields, settings);

@@ -36,22 +36,23 @@ struct Owned {
   std::vector<std::string> kinds;
 };
 const std::vector<Owned> &ownedFlags() {
-  static const std::vector<Owned> flags = {{"--length", {"context"}},
-                                           {"--windows", {"context"}},
-                                           {"--bins", {"frequency"}},
-                                           {"--train", {"frequency", "samples"}},
-                                           {"--seed", {"context", "samples"}},
-                                           {"--prompts", {"samples"}},
-                                           {"--prompt-tokens", {"samples"}},
-                                           {"--tokens", {"samples"}},
-                                           {"--num", {"samples"}},
-                                           {"--temperature", {"samples"}},
-                                           {"--top-k", {"samples"}},
-                                           {"--top-p", {"samples"}},
-                                           {"--stream", {"neighbours"}},
-                                           {"--queries", {"neighbours"}},
-                                           {"--nearest", {"neighbours"}},
-                                           {"--picture", {"context", "frequency", "neighbours"}}};
+  static const std::vector<Owned> flags = {
+      {"--length", {"context"}},
+      {"--windows", {"context"}},
+      {"--bins", {"frequency"}},
+      {"--train", {"frequency", "samples"}},
+      {"--seed", {"context", "samples"}},
+      {"--prompts", {"samples", "completions"}},
+      {"--prompt-tokens", {"samples", "completions"}},
+      {"--tokens", {"samples"}},
+      {"--num", {"samples"}},
+      {"--temperature", {"samples"}},
+      {"--top-k", {"samples"}},
+      {"--top-p", {"samples"}},
+      {"--stream", {"neighbours"}},
+      {"--queries", {"neighbours"}},
+      {"--nearest", {"neighbours"}},
+  };
   return flags;
 }
 
@@ -134,6 +135,22 @@ nlohmann::json toJson(const SampleResult &result) {
           {"seconds", result.seconds}};
 }
 
+nlohmann::json toJson(const CompletionResult &result) {
+  nlohmann::json prompts = nlohmann::json::array();
+  for (const CompletionResult::Prompt &prompt : result.prompts) {
+    nlohmann::json expected = nlohmann::json::array();
+    for (auto [token, probability] : prompt.expected) {
+      expected.push_back({{"token", token}, {"probability", probability}});
+    }
+    prompts.push_back({{"text", prompt.text}, {"next", prompt.next}, {"expected", expected}});
+  }
+  return {{"analysis", "completions"},
+          {"group", result.group},
+          {"prompt_tokens", result.promptTokens},
+          {"found", result.found},
+          {"prompts", prompts}};
+}
+
 nlohmann::json toJson(const NeighbourResult::Group &group) {
   return {{"file", group.file},
           {"start", group.start},
@@ -207,6 +224,19 @@ std::string oneLine(const std::string &text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+void print(const CompletionResult &result) {
+  for (const CompletionResult::Prompt &prompt : result.prompts) {
+    std::cout << oneLine(prompt.text) << "\n  goes on with " << oneLine(prompt.next)
+              << "\n  expected ";
+    for (auto [token, probability] : prompt.expected) {
+      std::cout << ' ' << oneLine(std::string(1, static_cast<char>(token)));
+    }
+    std::cout << "\n";
+  }
+  std::cout << format("%.1f%% of the kinds of tokens in the next %lld were expected\n",
+                      100 * result.found, static_cast<long long>(result.group));
+}
+
 void print(const NeighbourResult &result) {
   std::cout << format("%lld groups of %lld tokens; similarity is the cosine of their rows\n",
                       static_cast<long long>(result.groups), static_cast<long long>(result.factor));
@@ -277,7 +307,11 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
   } else if (flags.kind == "samples") {
     SampleResult result = measureSamples(*executor, counted, files, options, draw);
     progress.clear();
-    report(flags, result, "");
+    report(flags, result, drawSamples(result, model));
+  } else if (flags.kind == "completions") {
+    CompletionResult result = measureCompletions(*executor, files, options, draw);
+    progress.clear();
+    report(flags, result, drawCompletions(result, model));
   } else {
     FrequencyResult result = measureFrequency(*executor, counted, files, flags.bins, draw);
     progress.clear();
@@ -297,9 +331,10 @@ void registerAnalyze(CLI::App &program) {
           "KIND", flags->kind,
           "context: how much worse tokens are predicted behind a shuffled half, by "
           "distance; frequency: how well, by how common they are; samples: what is written "
-          "behind prompts, beside what the text goes on with; neighbours: which groups of tokens "
-          "have rows alike in a stream")
-      ->check(CLI::IsMember({"context", "frequency", "samples", "neighbours"}))
+          "behind prompts, beside what the text goes on with; completions: which tokens a model of "
+          "groups alone expects in the next one; neighbours: which groups of tokens have rows "
+          "alike in a stream")
+      ->check(CLI::IsMember({"context", "frequency", "samples", "completions", "neighbours"}))
       ->required();
   addModelOptions(*command, flags->artifact, flags->weights);
   command->add_option("--data", flags->data, "Files to score, whose bytes are token ids")
@@ -329,11 +364,13 @@ void registerAnalyze(CLI::App &program) {
       ->default_val(5);
   SampleOptions &samples = flags->samples;
   samples.sampling.temperature = 0.7;
-  command->add_option("--prompts", samples.prompts, "samples: prompts, evenly spread over the text")
+  command
+      ->add_option("--prompts", samples.prompts,
+                   "samples, completions: prompts, evenly spread over the text")
       ->default_val(16);
   command
       ->add_option("--prompt-tokens", samples.promptTokens,
-                   "samples: tokens of a prompt; 0 takes a quarter of the context")
+                   "samples, completions: tokens of a prompt; 0 takes a quarter of the context")
       ->default_val(0);
   command
       ->add_option("--tokens", samples.tokens,
@@ -362,10 +399,7 @@ void registerAnalyze(CLI::App &program) {
       ->default_val(8);
   command->add_option("--nearest", flags->neighbours.nearest, "neighbours: how many of each")
       ->default_val(5);
-  command
-      ->add_option("--picture", flags->picture,
-                   "context, frequency, neighbours: page to write, HTML")
-      ->type_name("FILE");
+  command->add_option("--picture", flags->picture, "Page to write, HTML")->type_name("FILE");
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);
   command->callback([flags, command] { runAnalyze(*flags, *command); });

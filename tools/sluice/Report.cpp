@@ -37,15 +37,19 @@ void addTraining(runtime::Facts &facts, const spec::Training &training) {
     facts.emplace_back(std::string("training.") + name, format("%g", value));
   };
   const spec::Schedule &schedule = training.schedule;
-  bool isCosine = schedule.kind == spec::ScheduleKind::Cosine;
   facts.emplace_back("training.optimizer",
                      training.optimizer == spec::Optimizer::AdamW ? "adamw" : "adam");
   add("learning_rate", training.learningRate);
-  facts.emplace_back("training.schedule.kind", isCosine ? "cosine" : "constant");
+  facts.emplace_back("training.schedule.kind",
+                     std::string(spec::scheduleNames[static_cast<size_t>(schedule.kind)]));
   add("schedule.warmup", static_cast<double>(schedule.warmup));
-  if (isCosine) {
+  if (schedule.kind != spec::ScheduleKind::Constant || schedule.then) {
     add("schedule.steps", static_cast<double>(schedule.steps));
     add("schedule.floor", schedule.floor);
+  }
+  if (schedule.then) {
+    add("schedule.then.steps", static_cast<double>(schedule.then->steps));
+    add("schedule.then.floor", schedule.then->floor);
   }
   facts.emplace_back("training.betas", format("%g, %g", training.beta1, training.beta2));
   add("epsilon", training.epsilon);

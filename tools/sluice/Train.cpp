@@ -130,10 +130,18 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
 std::optional<ScheduleEnd> findScheduleEnd(const Plan &plan) {
   spec::Diagnostic ignored;
   std::optional<spec::Model> model = spec::readText(plan.model.spec, "spec.json", ignored);
-  if (!model || model->training.schedule.kind != spec::ScheduleKind::Cosine) {
+  if (!model) {
     return std::nullopt;
   }
   const spec::Schedule &schedule = model->training.schedule;
+  if (schedule.then) {
+    return ScheduleEnd{schedule.steps + schedule.then->steps,
+                       schedule.then->floor * model->training.learningRate,
+                       "training.schedule.then.steps", schedule.steps};
+  }
+  if (schedule.kind != spec::ScheduleKind::Cosine) {
+    return std::nullopt;
+  }
   return ScheduleEnd{schedule.steps, schedule.floor * model->training.learningRate};
 }
 

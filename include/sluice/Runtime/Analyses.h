@@ -91,8 +91,28 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
                             const std::vector<ByteFile> &files, const SampleOptions &options,
                             const std::function<void(double)> &progress = {});
 
+/// What a model of groups alone expects behind prompts: the likeliest tokens of the next group's
+/// bag, as many as the group has (the paper's table 7).
+struct CompletionResult {
+  struct Prompt {
+    std::string text, next;                           ///< what the text goes on with: one group
+    std::vector<std::pair<uint8_t, double>> expected; ///< tokens and probabilities, likeliest first
+  };
+  int64_t group = 0, promptTokens = 0;
+  std::vector<Prompt> prompts;
+  double found = 0; ///< share of the texts' next tokens, each kind once, that were expected
+};
+
+/// `options.prompts` and `options.promptTokens` alone count; a prompt is of whole groups. Throws
+/// UserError where the model predicts the next token, or no window of prompt and group fits.
+CompletionResult measureCompletions(Executor &executor, const std::vector<ByteFile> &files,
+                                    const SampleOptions &options,
+                                    const std::function<void(double)> &progress = {});
+
 /// A page (HTML with inline SVG) that shows a result.
 std::string drawContext(const ContextResult &result, const std::string &model);
 std::string drawFrequency(const FrequencyResult &result, const std::string &model);
+std::string drawSamples(const SampleResult &result, const std::string &model);
+std::string drawCompletions(const CompletionResult &result, const std::string &model);
 
 } // namespace sluice::runtime

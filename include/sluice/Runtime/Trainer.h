@@ -19,7 +19,9 @@ namespace sluice::runtime {
 /// Where a schedule stops falling.
 struct ScheduleEnd {
   int64_t step = 0;
-  double rate = 0; // from there on
+  double rate = 0;                             // from there on
+  std::string key = "training.schedule.steps"; // of the last phase
+  int64_t before = 0;                          // steps of earlier phases
 };
 
 struct TrainingOptions {

@@ -27,6 +27,7 @@ enum class Section : uint8_t {
   Precision,
   Training,
   Schedule,
+  Fall,
   Mask,
   Rotary,
   Relative,

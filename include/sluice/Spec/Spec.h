@@ -60,12 +60,14 @@ enum class Relative : uint8_t { None, Bias, Xl, XlShared };
 /// has them.
 enum class BoundaryRule : uint8_t { Whitespace, Every, SpaceLike, Labels };
 enum class Optimizer : uint8_t { AdamW, Adam };
-enum class ScheduleKind : uint8_t { Cosine, Constant };
+enum class ScheduleKind : uint8_t { Cosine, Constant, InverseRoot };
 
 /// How numbers are stored. Arithmetic is f32 whatever the storage.
 enum class NumberType : uint8_t { F32, Bf16 };
 
 /// How specs spell them, in the order of the enumeration.
+inline constexpr std::array<std::string_view, 3> scheduleNames = {"cosine", "constant",
+                                                                  "inverse_root"};
 inline constexpr std::array<std::string_view, 3> shorteningNames = {"average", "linear", "max"};
 inline constexpr std::array<std::string_view, 4> boundaryRuleNames = {"whitespace", "every",
                                                                       "space_like", "labels"};
@@ -134,7 +136,8 @@ struct Layer {
   int64_t first = 0;                ///< keys before this row are left out, whatever the mask
   std::optional<double> rotaryBase; ///< absent: no rotation
   Relative relative = Relative::None;
-  int64_t distances = 0;      ///< of Relative::Bias: rows of the table at most
+  int64_t distances = 0;   ///< of Relative::Bias: rows of the table at most
+  bool countsRows = false; ///< of Xl, XlShared: sinusoids are of distances in rows, not in tokens
   std::optional<Hashing> lsh; ///< absent: a mask alone says which keys are read
   bool bias = true;
   bool isOver = false;           ///< keys and values come from another stream than queries
@@ -355,6 +358,15 @@ struct Schedule {
   int64_t warmup = 100;
   int64_t steps = 1000;
   double floor = 0.1; ///< a fraction of the learning rate
+  /// A second phase, from `steps` on: one cosine from the rate there.
+  struct Fall {
+    int64_t steps = 0;
+    double floor = 0; ///< a fraction of the learning rate, at most that where the phase begins
+  };
+  std::optional<Fall> then;
+
+  /// The rate at step `steps`, as a fraction of the learning rate.
+  double last() const;
 };
 
 struct Training {

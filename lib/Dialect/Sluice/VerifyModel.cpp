@@ -300,8 +300,12 @@ LogicalResult sluice::verifyTraining(ModuleOp module) {
     return module.emitError() << "expected the " << kind << " " << name
                               << " in the module attribute sluice.training, found none";
   };
-  for (StringRef name : {"learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip",
-                         "warmup", "steps", "floor"}) {
+  SmallVector<StringRef> numbers = {"learning_rate", "beta1",  "beta2", "epsilon", "weight_decay",
+                                    "clip",          "warmup", "steps", "floor"};
+  if (training && training.contains("then_steps")) {
+    numbers.append({"then_steps", "then_from", "then_floor"});
+  }
+  for (StringRef name : numbers) {
     if (!training || !training.getAs<FloatAttr>(name)) {
       return lacks("number", name);
     }
@@ -331,6 +335,12 @@ LogicalResult sluice::verifyTraining(ModuleOp module) {
     if (!training.getAs<StringAttr>(name)) {
       return lacks("text", name);
     }
+  }
+  StringRef schedule = training.getAs<StringAttr>("schedule").getValue();
+  if (schedule != "cosine" && schedule != "constant" && schedule != "inverse_root") {
+    return module.emitError() << "expected cosine, constant or inverse_root as the text schedule "
+                                 "in the module attribute sluice.training, found "
+                              << schedule;
   }
   return success();
 }

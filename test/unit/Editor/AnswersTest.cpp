@@ -98,7 +98,9 @@ TEST(Hover, StageOfABrokenSpecStillHasAMeaning) {
 
 TEST(Hover, KeyShowsTypeMeaningAndDefault) {
   std::string text = hover(head + R"({"op": "shorten", "factor": 4, "met|hod": "linear"})" + rest);
-  EXPECT_TRUE(has(text, "- values: `average`, `linear`, `max`, `concatenate`\n- default: average"))
+  EXPECT_TRUE(
+      has(text,
+          "- values: `average`, `linear`, `max`, `convolution`, `concatenate`\n- default: average"))
       << text;
   EXPECT_EQ(hover(head + R"({"op": "shorten", "factor": 4, "method": "li|near"})" + rest), text);
   EXPECT_EQ(hover(head + R"({"op": "shift", "unknown|": 4})" + rest), "");

@@ -127,6 +127,11 @@ TEST_F(Analyses, SamplesStandBesideTheText) {
   EXPECT_GE(result.bleu, 0);
   EXPECT_LT(result.bleu, 0.5);
   EXPECT_EQ(measureSamples(executor, files, files, options).written.words, result.written.words);
+  std::string page = drawSamples(result, "<m>");
+  for (const char *part : {"&lt;m&gt;", "<svg", ">written<", ">reference<", "BLEU"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  }
+  EXPECT_THROW(measureCompletions(executor, files, options), UserError) << "of the next token";
   options.tokens = 500;
   EXPECT_THROW(measureSamples(executor, files, files, options), UserError);
 }

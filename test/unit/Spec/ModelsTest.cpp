@@ -105,6 +105,7 @@ TEST_P(MultiscaleRow, IsWhatItsNameSays) {
   EXPECT_EQ(layer.attentionDropout, 0.1);
   EXPECT_EQ(model.training.learningRate, 2.5e-4);
   EXPECT_EQ(model.training.schedule.warmup, 40000);
+  EXPECT_EQ(model.batch * model.training.accumulate, 256);
 }
 
 /// "-cifar" and the like; nothing: enwik8.
@@ -200,6 +201,7 @@ TEST_P(GroupedRow, IsWhatItsNameSays) {
   EXPECT_EQ(layer.attentionDropout, 0.1);
   EXPECT_EQ(model.context, 512);
   EXPECT_EQ(model.training.schedule.warmup, 40000);
+  EXPECT_EQ(model.batch * model.training.accumulate, 256);
 }
 
 std::string testName(const testing::TestParamInfo<std::string> &info) {

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 
@@ -120,6 +121,9 @@ Place placeOf(Section section) {
     return {head + R"(, "training": {)", "}" + stages, {}, keys};
   case Section::Schedule:
     return {head + R"(, "training": {"schedule": {)", "}}" + stages, {}, keys};
+  case Section::Fall:
+    return {
+        head + R"(, "training": {"schedule": {"then": {)", "}}}" + stages, {{"steps", "8"}}, keys};
   case Section::Mask:
     return {head + R"(, "defaults": {"mask": {)", "}}" + stages, {{"window", "[0, 4]"}}, keys};
   case Section::Rotary:
@@ -148,8 +152,8 @@ std::vector<Place> allPlaces() {
     places.push_back(placeOf(op));
   }
   for (Section section : {Section::Spec, Section::Defaults, Section::Precision, Section::Training,
-                          Section::Schedule, Section::Mask, Section::Rotary, Section::Relative,
-                          Section::Source, Section::Scale, Section::Lsh}) {
+                          Section::Schedule, Section::Fall, Section::Mask, Section::Rotary,
+                          Section::Relative, Section::Source, Section::Scale, Section::Lsh}) {
     places.push_back(placeOf(section));
   }
   return places;
@@ -200,11 +204,11 @@ TEST(Schema, ValuesAreThoseOfTheReader) {
       if (kinds != std::string::npos) { // of the key "op"
         expected = quoted(message.substr(kinds));
       }
-      expected.erase("window"); // masks, rotations and hashes may be objects too
-      expected.erase("tokens");
-      expected.erase("block");
-      expected.erase("base");
-      expected.erase("buckets");
+      for (const char *inside : {"window", "tokens", "block", "base", "buckets"}) {
+        if (std::ranges::find(key.values, inside) == key.values.end()) {
+          expected.erase(inside); // masks, rotations and hashes may be objects too
+        }
+      }
       EXPECT_EQ(Set(key.values.begin(), key.values.end()), expected) << message;
     }
   }

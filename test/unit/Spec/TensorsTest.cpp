@@ -111,9 +111,9 @@ TEST(Tensors, ATiedHeadHasNoMatrix) {
 
 TEST(Tensors, OfWindows) {
   Model model =
-      readGood(specText(R"({ "op": "shorten", "factor": 2, "window": 5, "method": "linear" },
-    { "op": "shorten", "factor": 1, "window": 2, "method": "linear" },
-    { "op": "upsample", "factor": 2, "window": 6, "method": "linear" },)"));
+      readGood(specText(R"({ "op": "shorten", "factor": 2, "window": 5, "method": "convolution" },
+    { "op": "shorten", "factor": 1, "window": 2, "method": "convolution" },
+    { "op": "upsample", "factor": 2, "window": 6, "method": "transposed" },)"));
   EXPECT_NE(show(model, "", "")
                 .find("stages.1.weight [12, 60] *\n"
                       "stages.1.bias [12]\n"
