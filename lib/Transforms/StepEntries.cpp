@@ -301,9 +301,10 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
   int64_t factor = isOfSegments ? inRows(domain) : domain.getFactor();
   dispatch->setAttr("domain", dispatch::DomainAttr::get(b.getContext(), domain.getBatch(),
                                                         bursts[number], factor, true));
-  if (auto keys = dispatch->getAttrOfType<dispatch::DomainAttr>("keys"); keys && isOfSegments) {
-    dispatch->setAttr("keys", dispatch::DomainAttr::get(b.getContext(), keys.getBatch(),
-                                                        keys.getPositions(), inRows(keys)));
+  if (auto keys = dispatch->getAttrOfType<dispatch::DomainAttr>("key_domain");
+      keys && isOfSegments) {
+    dispatch->setAttr("key_domain", dispatch::DomainAttr::get(b.getContext(), keys.getBatch(),
+                                                              keys.getPositions(), inRows(keys)));
   }
   dispatch->insertOperands(dispatch->getNumOperands(), readsCutScale(ops.front())
                                                            ? byTokens.lookup(number)
