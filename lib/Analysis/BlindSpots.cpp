@@ -29,11 +29,9 @@ public:
       auto flow = dyn_cast<CausalFlowInterface>(op);
       for (OpOperand &operand : op.getOpOperands()) {
         if (flow && isa<SequenceType>(operand.get().getType()) && !isOfBoundaries(operand)) {
-          if (auto spread = dyn_cast<SpreadSegmentsOp>(op)) {
-            int64_t back = (static_cast<int64_t>(spread.getBy()) + 1) * period;
+          if (auto segments = dyn_cast<SegmentsInterface>(op)) {
+            int64_t back = segments.getSegmentsSpanned() * period;
             distance = std::max(distance, known.lookup(operand.get()) + back);
-          } else if (isa<PoolSegmentsOp, SelectSegmentsOp>(op)) {
-            distance = std::max(distance, known.lookup(operand.get()) + period);
           } else if (auto relation = flow.getRelation(operand.getOperandNumber())) {
             distance = std::max(distance, known.lookup(operand.get()) +
                                               bridged(&op, operand.get(), *relation));

@@ -3,8 +3,6 @@
 // A proof as docs/certificate.md spells it. Nothing is decided here.
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Step.h"
-#include "sluice/Dialect/Sluice/Hashed.h"
-#include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 
@@ -43,64 +41,13 @@ static std::string nameOf(Value value) {
   return isGiven(function, type) ? scale.getAxis().str() : "tokens";
 }
 
-/// "causal", "complete", "window 0 4", "tokens 8 256", "block 3 4" (from row 3, of 4 rows) or
-/// "bidirectional", with " step 4" where a window holds every fourth key, " from 3" where keys
-/// begin at row 3; any other mask is spelled as a set, which no checker of specs accepts.
-static std::string spellMask(AttentionOp op) {
-  MaskWords words = describeMask(op.getMask(), scalesOf(op));
-  std::string from = (words.stride > 1 ? " step " + std::to_string(words.stride) : "") +
-                     (words.first > 0 ? " from " + std::to_string(words.first) : "");
-  switch (words.kind) {
-  case MaskWords::Causal:
-    return "causal" + from;
-  case MaskWords::Complete:
-    return "complete" + from;
-  case MaskWords::Bidirectional:
-    return "bidirectional" + from;
-  case MaskWords::Window:
-    return "window " + std::to_string(words.begin) + " " + std::to_string(words.end) + from;
-  case MaskWords::Tokens:
-    return "tokens " + std::to_string(words.begin) + " " + std::to_string(words.end) + from;
-  case MaskWords::Block:
-    return "block " + std::to_string(words.begin) + " " + std::to_string(words.end) + from;
-  case MaskWords::Other:
-    break;
-  }
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  op.getMask().print(stream);
-  return text;
-}
-
 /// The op and what its relation depends on: "shorten 4".
 static std::string spellKind(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (!op) {
-    return "tokens";
-  }
-  if (isa<SumColumnsOp, RepeatColumnsOp>(op)) { // a row of its own row
-    return "map";
-  }
-  std::string kind = op->getName().stripDialect().str();
-  if (auto cut = dyn_cast<SegmentOp>(op)) {
-    return kind + (value == cut.getEnds() ? " ends" : " counts");
-  }
-  if (auto pool = dyn_cast<PoolSegmentsOp>(op); pool && pool.getStarts()) {
-    return kind + " starts"; // which no spec has
-  }
-  for (StringRef name : {"by", "factor"}) {
-    if (auto number = op->getAttrOfType<IntegerAttr>(name)) {
-      auto window = op->getAttrOfType<IntegerAttr>("window");
-      bool isApart = window && window.getInt() != 0 && window.getInt() != number.getInt();
-      return kind + " " + std::to_string(number.getInt()) +
-             (isApart ? " window " + std::to_string(window.getInt()) : "");
-    }
-  }
-  if (auto hashed = dyn_cast<HashedAttentionOp>(op)) { // proved as if it read every earlier row
-    return hashed.getSorted() ? "attention sorted" : "attention causal";
-  }
-  auto attention = dyn_cast<AttentionOp>(op);
-  return attention ? kind + " " + spellMask(attention) : kind;
+  auto result = dyn_cast<OpResult>(value);
+  auto flow = dyn_cast_or_null<CausalFlowInterface>(value.getDefiningOp());
+  return flow     ? flow.spellRelation(result.getResultNumber())
+         : result ? spellByFactor(result.getOwner())
+                  : "tokens";
 }
 
 namespace {
@@ -270,9 +217,8 @@ void Writer::generation(ModuleOp module, const ModeProof &evaluate) {
 /// Whether the bits of segments say where these end, and nothing else. A step then keeps their
 /// number.
 static bool isOfBits(const StepRead &read) {
-  auto pool = dyn_cast<PoolSegmentsOp>(read.reader);
-  return isa<SegmentOp>(read.reader) ||
-         (pool && read.operand == pool.getBitsMutable().getOperandNumber());
+  auto segments = dyn_cast<SegmentsInterface>(read.reader);
+  return segments && segments.readsBits(read.operand);
 }
 
 /// In steps: a row that waits for k segments is computed where segment k - 1 ends.
@@ -295,7 +241,7 @@ static Frontier stepsOf(const StepSchedule &schedule) {
 int64_t Writer::reads(ArrayRef<StepRead> reads, const std::string &reader, bool isFinal) {
   int64_t count = 0;
   for (const StepRead &read : reads) {
-    if (isa<PoolSegmentsOp>(read.reader) && isOfBits(read)) {
+    if (isOfBits(read) && !isa<SegmentOp>(read.reader)) {
       continue; // ends say it
     }
     ++count;

@@ -8,10 +8,8 @@ using namespace mlir;
 using namespace sluice;
 
 bool sluice::isOfBoundaries(OpOperand &operand) {
-  Operation *op = operand.getOwner();
-  bool isContent = isa<PoolSegmentsOp, SelectSegmentsOp, SpreadSegmentsOp>(op) &&
-                   operand.getOperandNumber() == 0;
-  return !isContent && isa<SegmentOp, PoolSegmentsOp, SelectSegmentsOp, SpreadSegmentsOp>(op);
+  auto segments = dyn_cast<SegmentsInterface>(operand.getOwner());
+  return segments && !segments.movesRows(operand.getOperandNumber());
 }
 
 //===----------------------------------------------------------------------===//

@@ -26,11 +26,6 @@ constexpr size_t fewFloors = 3, mostFloors = 32;
 constexpr int64_t longestTable = 4096;
 } // namespace
 
-bool sluice::isLazy(Operation *op) {
-  auto fusion = dyn_cast_or_null<FusionInterface>(op);
-  return fusion && fusion.getFusionRole() == FusionRole::Access;
-}
-
 Scales::Scales(func::FuncOp function) {
   auto module = function->getParentOfType<ModuleOp>();
   DenseMap<StringAttr, FlatSymbolRefAttr> axisOfScale,
@@ -241,9 +236,9 @@ static Frontier frontierOf(OpResult value, const Scales &scales,
   if (scales.existsByTokens(value)) {
     addCandidate(result, getAffineDimExpr(0, op->getContext()) * scales.factorOf(value));
   }
-  if (auto cut = dyn_cast<SegmentOp>(op);
-      cut && value == cut.getEnds() && scales.existsByTokens(cut.getCounts())) {
-    addOwnEnd(cut, scales.factorOf(cut.getCounts()), result);
+  if (Value named = flow ? flow.getNamedPositions(value.getResultNumber()) : Value();
+      named && scales.existsByTokens(named)) {
+    addOwnEnd(value, scales.factorOf(named), result);
   }
   return result;
 }

@@ -12,11 +12,6 @@
 using namespace mlir;
 using namespace sluice;
 
-bool sluice::isLazy(Value value) {
-  Operation *op = value.getDefiningOp();
-  return op && isLazy(op);
-}
-
 //===----------------------------------------------------------------------===//
 // Collecting
 //===----------------------------------------------------------------------===//
@@ -48,14 +43,15 @@ static void collectReads(Operation &op, OpResult value, const Scales &scales,
 static void collectExistence(OpResult value, const Scales &scales,
                              std::vector<Obligation> &obligations) {
   Operation *op = value.getOwner();
-  auto cut = dyn_cast<SegmentOp>(op);
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  Value named = flow ? flow.getNamedPositions(value.getResultNumber()) : Value();
   if (scales.existsByTokens(value)) {
     obligations.push_back(
         {ObligationKind::Exist, op, 0, {}, value, {}, scales.factorOf(value), {}});
-  } else if (cut && value == cut.getEnds() && scales.existsByTokens(cut.getCounts())) {
+  } else if (named && scales.existsByTokens(named)) {
     SegmentTerm own = {SegmentTerm::End, value, getAffineDimExpr(0, op->getContext())};
     obligations.push_back(
-        {ObligationKind::Exist, op, 0, {}, value, {}, scales.factorOf(cut.getCounts()), {own}});
+        {ObligationKind::Exist, op, 0, {}, value, {}, scales.factorOf(named), {own}});
   }
 }
 

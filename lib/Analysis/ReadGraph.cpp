@@ -36,13 +36,7 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
       reads.push_back(byData ? RowRead::whole(number) : RowRead::related(number, *relation));
     }
   }
-  if (auto loss = dyn_cast<CrossEntropyOp>(op.getOperation())) {
-    AffineExpr target =
-        getAffineDimExpr(0, op->getContext()) + static_cast<int64_t>(loss.getOffset());
-    reads.push_back(
-        RowRead::through(loss.getTokensMutable().getOperandNumber(), AffineMap::get(2, 1, target)));
-    reads.back().factor = 0;
-  }
+  llvm::append_range(reads, op.getTargetReads());
   return reads;
 }
 
@@ -149,10 +143,8 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
     add(value, {nameOf(value).str(), gradientOf(value).str(), name, op.getLoc(), factorOf(value),
                 isLazy(&op), false, sums ? readsOf(unfold, sums) : readsOf(op, *reads)});
     // What training minimizes are means over valid positions.
-    auto loss = dyn_cast<CrossEntropyBackwardOp>(op);
-    auto head = dyn_cast<dispatch::CrossEntropyOp>(op);
-    if (isa<MeanGradientOp>(op) || (loss && value == loss.getInputGradient()) ||
-        (head && value == head.getInputGradient())) {
+    auto rows = dyn_cast<dispatch::RowReadsInterface>(op);
+    if (rows && rows.readsLength(result)) {
       values.back().reads.emplace_back();
     }
   }

@@ -20,17 +20,28 @@ int64_t LazyMap::at(int64_t p) const {
       static_cast<int64_t>(std::clamp<__int128>(distance, -beyond, beyond)), factor);
 }
 
+/// Constant operand of a sum or a division; none of any other expression.
+static std::optional<int64_t> constantOf(AffineExpr expression, AffineExprKind kind) {
+  auto binary = dyn_cast_if_present<AffineBinaryOpExpr>(expression);
+  auto constant = binary && binary.getKind() == kind ? dyn_cast<AffineConstantExpr>(binary.getRHS())
+                                                     : AffineConstantExpr();
+  return constant ? std::optional(constant.getValue()) : std::nullopt;
+}
+
 /// floor((floor((p - s) / f) - by) / k) = floor((p - s - f by) / (f k)), the op read first.
-static std::optional<LazyMap> mapThrough(Operation *op, const LazyMap *source) {
+static std::optional<LazyMap> mapThrough(CausalFlowInterface op, const LazyMap *source) {
   LazyMap map = source ? *source : LazyMap{op->getOperand(0), 0, 1};
   __int128 by = 0, k = 1;
-  if (auto shift = dyn_cast<ShiftOp>(op)) {
-    by = static_cast<int64_t>(shift.getBy());
-  } else if (auto upsample = dyn_cast<UpsampleOp>(op)) {
-    k = static_cast<int64_t>(upsample.getFactor());
-  } else if (auto unfold = dyn_cast<UnfoldOp>(op)) {
-    k = static_cast<int64_t>(unfold.getFactor());
-  } else {
+  AffineExpr position = op.getLatest(0); // (p - by) floordiv k
+  if (auto divisor = constantOf(position, AffineExprKind::FloorDiv)) {
+    k = *divisor;
+    position = cast<AffineBinaryOpExpr>(position).getLHS();
+  }
+  if (auto addend = constantOf(position, AffineExprKind::Add)) {
+    by = -static_cast<__int128>(*addend);
+    position = cast<AffineBinaryOpExpr>(position).getLHS();
+  }
+  if (!isa_and_present<AffineDimExpr>(position)) {
     return std::nullopt;
   }
   // op reads position (p - by) div k of a value that reads (q - shift) div factor of the root
@@ -65,7 +76,7 @@ ReadPlan::ReadPlan(func::FuncOp function) : function(function), scales(function)
                       endsLazySource(*relation, operand.get(), scales)});
     }
     if (isLazy(&op)) {
-      if (auto map = mapThrough(&op, mapOf(op.getOperand(0)))) {
+      if (auto map = mapThrough(flow, mapOf(op.getOperand(0)))) {
         maps[op.getResult(0)] = *map;
       }
     }

@@ -140,7 +140,11 @@ bool sluice::addThroughTerms(const PositionReads &reads, const Frontier &source,
   return false; // no term ends what is read
 }
 
-void sluice::addOwnEnd(SegmentOp cut, int64_t factor, Frontier &result) {
-  AffineExpr p = getAffineDimExpr(0, cut.getContext());
-  addEnd(result, {{p * factor, p}, {cut}});
+void sluice::addOwnEnd(Value ends, int64_t factor, Frontier &result) {
+  AffineExpr p = getAffineDimExpr(0, ends.getContext());
+  if (std::optional<CutTerm> own = resolveTerm({SegmentTerm::End, ends, p})) {
+    addEnd(result, {{p * factor, p}, {own->cut}});
+  } else {
+    result.unbounded = ends.getDefiningOp();
+  }
 }

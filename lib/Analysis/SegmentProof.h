@@ -22,8 +22,7 @@ struct SegmentQuestions {
 };
 SegmentQuestions askBySegments(const ModeProof &proof, const Obligation &obligation);
 
-/// Adds that row p of the ends of `cut` needs position e(p) to exist, on a scale of `factor`
-/// tokens.
-void addOwnEnd(SegmentOp cut, int64_t factor, Frontier &result);
+/// Adds that row p of `ends` needs position e(p) to exist, on a scale of `factor` tokens.
+void addOwnEnd(mlir::Value ends, int64_t factor, Frontier &result);
 
 } // namespace sluice

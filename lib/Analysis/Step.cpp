@@ -3,7 +3,6 @@
 // The step is found here: schedules from the proof's bounds, reads composed through lazy values,
 // rings as the least that keep every read. StepProof.cpp decides each claim again.
 #include "sluice/Analysis/Step.h"
-#include "sluice/Dialect/Sluice/Hashed.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
 #include <numeric>
@@ -437,10 +436,11 @@ std::optional<StepPlan> sluice::proveStep(func::FuncOp function, StepRefusal &re
 }
 
 std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &refusal) {
-  for (auto hashed : function.getOps<HashedAttentionOp>()) {
-    refusal = {hashed, "attention by hashes has no step yet: ranks are counted from the first row "
-                       "on"};
-    return std::nullopt;
+  for (auto flow : function.getOps<CausalFlowInterface>()) {
+    if (StringRef why = flow.getStepRefusal(); !why.empty()) {
+      refusal = {flow, why.str()};
+      return std::nullopt;
+    }
   }
   dispatch::RandomOp drawn;
   function.walk([&](dispatch::RandomOp op) { drawn = op; });

@@ -65,53 +65,9 @@ std::vector<Bytes> validLines(const Layout &layout, int64_t factor, const Extent
   return lines;
 }
 
-/// Whether the rows of a result that are not valid are zeros.
-bool zeroesInvalid(Operation *dispatch, unsigned result) {
-  if (auto rows = dyn_cast<dispatch::RowsOp>(dispatch)) {
-    return rows.getZeroInvalid();
-  }
-  return isa<dispatch::AttentionBackwardOp>(dispatch) ||
-         (isa<dispatch::CrossEntropyOp>(dispatch) && result == 0);
-}
-
-/// Whether result `result` has a row (or a number) for each row of the domain.
-bool followsDomain(Operation *dispatch, unsigned result) {
-  if (auto rows = dyn_cast<dispatch::RowsOp>(dispatch)) {
-    auto access = cast<dispatch::AccessAttr>(rows.getResultAccesses()[result]);
-    return access.getKind() == dispatch::AccessKind::Row;
-  }
-  return !isa<dispatch::WeightGradientOp, dispatch::CrossEntropyWeightGradientOp,
-              dispatch::ScatterRowsOp, dispatch::SegmentScanOp>(dispatch);
-}
-
-/// Of an attention: keys and values, rows by distance, and what has the rows of queries.
-template <typename Op> int64_t factorOf(Op op, unsigned operand, const Layout &layout) {
-  if (operand == 1 || operand == 2) {
-    return op.getKeys().getFactor();
-  }
-  int64_t factor = op.getDomain().getFactor();
-  dispatch::DistanceTerms terms = op.getTerms();
-  bool isRows = terms.rows && op->getOperand(operand) == terms.rows;
-  return isRows ? factor / terms.distance.query : layout.type.getRank() == 3 ? factor : -1;
-}
-
 /// The factor of the valid length of an operand whose rows are rows of sequences, or -1.
-int64_t factorOf(Operation *dispatch, unsigned operand, const Layout &layout) {
-  dispatch::DomainAttr domain = domainOf(dispatch);
-  if (auto rows = dyn_cast<dispatch::RowsOp>(dispatch)) {
-    auto access = cast<dispatch::AccessAttr>(rows.getAccesses()[operand]);
-    bool isRow = access.getKind() == dispatch::AccessKind::Row;
-    return isRow && domain.getFactor() != 0 ? access.getSourceFactor() : -1;
-  }
-  if (auto attention = dyn_cast<dispatch::AttentionOp>(dispatch)) {
-    return factorOf(attention, operand, layout);
-  }
-  if (auto attention = dyn_cast<dispatch::AttentionBackwardOp>(dispatch)) {
-    return factorOf(attention, operand, layout);
-  }
-  auto head = dyn_cast<dispatch::CrossEntropyWeightGradientOp>(dispatch);
-  bool isNumberARow = head && dispatch->getOperand(operand) == head.getLse();
-  return layout.type.getRank() == 3 || isNumberARow ? domain.getFactor() : -1;
+int64_t factorOf(Operation *dispatch, unsigned operand) {
+  return cast<dispatch::KernelInterface>(dispatch).getRowFactor(operand).value_or(-1);
 }
 
 } // namespace
@@ -145,7 +101,7 @@ std::vector<Bytes> sluice::oracle::readBytes(Operation *dispatch, unsigned opera
   bool isJudged = isa<dispatch::RowsOp, dispatch::WeightGradientOp, dispatch::ScatterRowsOp,
                       dispatch::ContractOp, dispatch::CrossEntropyOp>(dispatch);
   isJudged = isJudged || isCopiedByRows(dispatch, operand);
-  int64_t factor = layout.type.getRank() == 3 ? factorOf(dispatch, operand, layout) : 0;
+  int64_t factor = layout.type.getRank() == 3 ? factorOf(dispatch, operand) : 0;
   isJudged = isJudged && !dispatch::scheduleOf(dispatch);
   if (!isJudged || layout.type.getRank() != 3 || factor <= 0) {
     return {{0, dispatch::storageElements(layout.type) * layout.element}};
@@ -169,7 +125,8 @@ std::vector<Bytes> sluice::oracle::readBytes(Operation *dispatch, unsigned opera
 std::vector<Bytes> sluice::oracle::writtenBytes(Operation *dispatch, unsigned result,
                                                 const Extent &extent) {
   Layout layout(dispatch->getResult(result));
-  if (!followsDomain(dispatch, result)) {
+  auto kernel = cast<dispatch::KernelInterface>(dispatch);
+  if (!kernel.followsDomain(result)) {
     return {{0, layout.allBytes()}};
   }
   if (dispatch::scheduleOf(dispatch)) {
@@ -179,7 +136,7 @@ std::vector<Bytes> sluice::oracle::writtenBytes(Operation *dispatch, unsigned re
     }
     return lines;
   }
-  int64_t factor = zeroesInvalid(dispatch, result) ? 0 : domainOf(dispatch).getFactor();
+  int64_t factor = kernel.zeroesInvalid(result) ? 0 : domainOf(dispatch).getFactor();
   return validLines(layout, factor, extent);
 }
 
@@ -196,7 +153,7 @@ std::vector<Bytes> sluice::oracle::ignoredBytes(Operation *dispatch, unsigned op
   if (isScheduled && isOwnRow) {
     due = dueRows(dispatch, layout, extent);
   }
-  int64_t factor = isScheduled ? 0 : factorOf(dispatch, operand, layout);
+  int64_t factor = isScheduled ? 0 : factorOf(dispatch, operand);
   int64_t rows =
       layout.type.getRank() == 3 || factor > 0 ? layout.sequences() * layout.positions() : 0;
   for (int64_t row = 0; row < rows; ++row) {

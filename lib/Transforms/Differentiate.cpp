@@ -72,11 +72,6 @@ Value ReverseMode::add(ValueRange terms) {
   return map.getResult();
 }
 
-static bool isLazy(Value value) {
-  auto fusion = value.getDefiningOp<FusionInterface>();
-  return fusion && fusion.getFusionRole() == FusionRole::Access;
-}
-
 /// An op that passes its result's gradient on unchanged is still undefined past the last valid
 /// position: where both the gradient and the operand are lazy, the operand would receive what lies
 /// there.
@@ -92,13 +87,12 @@ Value ReverseMode::endAtLast(Value contribution, Value operand, ArrayRef<Value> 
 LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
   markGradient(contribution, value);
   if (isLazy(value)) {
-    auto fusion = value.getDefiningOp<FusionInterface>();
-    SmallVector<Value> operands(fusion->getNumOperands());
-    if (failed(cast<DifferentiableInterface>(fusion.getOperation())
-                   .buildBackward(b, {contribution}, operands))) {
+    auto map = value.getDefiningOp<DifferentiableInterface>();
+    SmallVector<Value> operands(map->getNumOperands());
+    if (failed(map.buildBackward(b, {contribution}, operands))) {
       return failure();
     }
-    return addContribution(fusion->getOperand(0), operands[0]);
+    return addContribution(map->getOperand(0), operands[0]);
   }
   Value &gradient = gradients[keeperOf(value)];
   gradient =

@@ -11,7 +11,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace sluice {
 #define GEN_PASS_DEF_FORMDISPATCHES
@@ -69,11 +68,8 @@ static llvm::StringSet<> axesOf(Operation *op) {
 
 /// The counts of an op between a scale and its segments; null for any other.
 static Value countsOf(Operation *op) {
-  return llvm::TypeSwitch<Operation *, Value>(op)
-      .Case<SegmentOp, PoolSegmentsOp, PoolSegmentsBackwardOp, PoolSegmentsBitsBackwardOp,
-            SelectSegmentsOp, SelectSegmentsBackwardOp, SpreadSegmentsOp, SpreadSegmentsBackwardOp>(
-          [](auto segments) -> Value { return segments.getCounts(); })
-      .Default([](Operation *) { return Value(); });
+  auto segments = dyn_cast<SegmentsInterface>(op);
+  return segments ? segments.getCounts() : Value();
 }
 
 /// Ops named after segments read no row behind the last segment. An op that reads rows of segments

@@ -346,8 +346,7 @@ Value StageWriter::stage(const Add &) {
 }
 
 Value StageWriter::stored(StringRef part, Value x) {
-  auto fusion = dyn_cast_or_null<FusionInterface>(x.getDefiningOp());
-  if (!fusion || fusion.getFusionRole() != FusionRole::Access) {
+  if (!isLazy(x)) {
     return x;
   }
   name(part);

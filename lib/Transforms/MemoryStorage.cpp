@@ -101,13 +101,8 @@ static std::optional<dispatch::DomainAttr> writtenRows(OpResult result) {
       type.getDimSize(1) != domain.getPositions()) {
     return std::nullopt;
   }
-  bool writesRows = isa<dispatch::ContractOp, dispatch::AttentionOp, dispatch::AttentionBackwardOp>(
-      result.getOwner());
-  if (auto rows = dyn_cast<dispatch::RowsOp>(result.getOwner())) {
-    auto access = cast<dispatch::AccessAttr>(rows.getResultAccesses()[result.getResultNumber()]);
-    writesRows = !rows.getZeroInvalid() && access.getKind() == dispatch::AccessKind::Row;
-  }
-  return writesRows ? std::optional(domain) : std::nullopt;
+  auto kernel = cast<dispatch::KernelInterface>(result.getOwner());
+  return kernel.staysWithinAxis(result.getResultNumber()) ? std::optional(domain) : std::nullopt;
 }
 
 void Storage::noteWritten(OpResult result) {

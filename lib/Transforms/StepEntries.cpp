@@ -277,6 +277,13 @@ void StepEntries::beginStep(func::FuncOp step) {
   buildGuards(known);
 }
 
+/// Whether an op makes rows of segments of rows of the scale that is cut.
+static bool readsCutScale(Operation *op) {
+  auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
+  auto segments = dyn_cast<SegmentsInterface>(op);
+  return segments && scaleOf(op->getResult(0)) != scaleOf(segments.getCounts());
+}
+
 void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
   auto isLast = [](Operation *user) { return isa<LastOp>(user); };
   bool isStoredForLast = llvm::all_of(
@@ -294,13 +301,14 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
   int64_t factor = isOfSegments ? inRows(domain) : domain.getFactor();
   dispatch->setAttr("domain", dispatch::DomainAttr::get(b.getContext(), domain.getBatch(),
                                                         bursts[number], factor, true));
-  if (auto keys = dispatch->getAttrOfType<dispatch::DomainAttr>("keys"); keys && isOfSegments) {
-    dispatch->setAttr("keys", dispatch::DomainAttr::get(b.getContext(), keys.getBatch(),
-                                                        keys.getPositions(), inRows(keys)));
+  if (auto keys = dispatch->getAttrOfType<dispatch::DomainAttr>("key_domain");
+      keys && isOfSegments) {
+    dispatch->setAttr("key_domain", dispatch::DomainAttr::get(b.getContext(), keys.getBatch(),
+                                                              keys.getPositions(), inRows(keys)));
   }
-  bool readsTokens = isa<PoolSegmentsOp, SelectSegmentsOp>(ops.front());
-  dispatch->insertOperands(dispatch->getNumOperands(),
-                           readsTokens ? byTokens.lookup(number) : schedules[number]);
+  dispatch->insertOperands(dispatch->getNumOperands(), readsCutScale(ops.front())
+                                                           ? byTokens.lookup(number)
+                                                           : schedules[number]);
   dispatch->setAttr("guard", b.getStringAttr("due." + Twine(number)));
 }
 

@@ -20,8 +20,8 @@ FlatSymbolRefAttr StepEntries::axisOf(SegmentOp cut) {
 void StepEntries::dropBits(func::FuncOp step) {
   for (auto keep : llvm::to_vector(step.getOps<KeepOp>())) {
     bool areBits = llvm::all_of(keep->getUses(), [](OpOperand &use) {
-      auto pool = dyn_cast<PoolSegmentsOp>(use.getOwner());
-      return isa<SegmentOp>(use.getOwner()) || (pool && &use == &pool.getBitsMutable());
+      auto segments = dyn_cast<SegmentsInterface>(use.getOwner());
+      return segments && segments.readsBits(use.getOperandNumber());
     });
     if (areBits && !keep.use_empty()) {
       SymbolTable::lookupNearestSymbolFrom<StateOp>(keep, keep.getStateAttr()).erase();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What an op costs: docs/adding-an-op.md lists the files that name the maximum of a group and the square of ReLU, and no other does.
+# What an op costs: docs/adding-an-op.md lists the files that name each of some ops, and no other does.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -25,6 +25,10 @@ costs() {
 costs "the files that name a group's maximum" "The maximum of a group" \
   'Shortening::Max|ShortenKind::Max|ShortenMax|shorten_max|"average", "linear", "max"'
 costs "the files that name the square of ReLU" "The square of ReLU" 'ReluSquared|relu_squared'
+costs "the files that name attention by hashes" "The attention by hashes" 'HashedAttention|hashed_attention'
+costs "the files that name what moves rows between a scale and its segments" "The three ops" \
+  '(Pool|Select|Spread)Segments|(pool|select|spread)_segments'
+costs "the files that name a scatter of rows" "The scatter of rows" 'ScatterRows|scatter_rows|judgeScatter|generateScatter'
 
 # Analyses and passes ask interfaces; only a picture's words go by the kind of op.
 switching=$(cd "$root" && grep -rlE '(isa|cast)[a-z_]*<[^>]*Shorten' lib | sort)

@@ -121,10 +121,6 @@ bool hasSegments(mlir::ModuleOp module);
 /// Frontier of every sequence of a function.
 llvm::DenseMap<mlir::Value, Frontier> computeFrontiers(mlir::func::FuncOp function);
 
-/// Whether an op's result is a map onto its operand and not stored: positions past the end of its
-/// scale are then read through to the operand, and are not null.
-bool isLazy(mlir::Operation *op);
-
 //===----------------------------------------------------------------------===//
 // Paths at one length
 //===----------------------------------------------------------------------===//
@@ -151,7 +147,7 @@ public:
     bool endsLazy; ///< endsLazySource
   };
   llvm::ArrayRef<Read> readsOf(mlir::Operation *op) const { return reads.find(op)->second; }
-  /// Null where the value is stored, or is no shift, upsampling or unfolding.
+  /// Null where the value is stored, or is no such map.
   const LazyMap *mapOf(mlir::Value value) const;
   int64_t lengthOf(mlir::Value value, int64_t length) const;
 

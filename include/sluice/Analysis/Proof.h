@@ -62,9 +62,6 @@ struct BeyondTheorem {
 /// To be asked before anything else: frontiers and walks are defined where there is no answer.
 std::optional<BeyondTheorem> findBeyondTheorem(mlir::func::FuncOp function);
 
-/// Whether the obligations of a value quantify over all integers instead of p >= 0.
-bool isLazy(mlir::Value value);
-
 /// How an obligation was decided.
 struct Decision {
   enum Kind { Holds, Fails, Vacuous, Undecided } kind = Holds;

@@ -45,6 +45,11 @@ LogicalResult HashedAttentionOp::verify() {
     return emitOpError("S-112: expected for each hash as many rotations, of ")
            << heads * size << " columns, found " << table << " for " << hashes;
   }
+  if (isGiven(*this, query) || isSegmented(*this, query)) {
+    return emitOpError("S-115: expected rows of the tokens that are predicted for attention by "
+                       "hashes, found rows of @")
+           << axisNameOf(*this, query);
+  }
   return success();
 }
 
@@ -72,6 +77,15 @@ std::optional<IntegerSet> HashedAttentionOp::getRelation(unsigned operand) {
 AffineExpr HashedAttentionOp::getLatest(unsigned operand) {
   bool isAny = getSorted() && operand != queries;
   return isAny ? AffineExpr() : getAffineDimExpr(0, getContext());
+}
+
+/// It is proved as if it read every earlier row.
+std::string HashedAttentionOp::spellRelation(unsigned) {
+  return getSorted() ? "attention sorted" : "attention causal";
+}
+
+StringRef HashedAttentionOp::getStepRefusal() {
+  return "attention by hashes has no step yet: ranks are counted from the first row on";
 }
 
 /// A row's gradient is that of rows behind it, wherever their hashes put them.

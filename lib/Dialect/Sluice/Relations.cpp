@@ -53,6 +53,15 @@ Relation CrossEntropyOp::getRelation(unsigned operand) {
 }
 AffineExpr CrossEntropyOp::getLatest(unsigned operand) { return Names(*this).p; }
 
+/// Rows of `tokens` are read wherever they lie.
+SmallVector<dispatch::RowRead> CrossEntropyOp::getTargetReads() {
+  AffineExpr target = Names(*this).p + static_cast<int64_t>(getOffset());
+  auto read = dispatch::RowRead::through(getTokensMutable().getOperandNumber(),
+                                         AffineMap::get(2, 1, target));
+  read.factor = 0;
+  return {read};
+}
+
 //===----------------------------------------------------------------------===//
 // Scales
 //===----------------------------------------------------------------------===//
@@ -81,6 +90,15 @@ Relation LastOp::getRelation(unsigned operand) {
   return IntegerSet::get(2, 1, {of.p, of.q - of.n + 1}, {true, true});
 }
 AffineExpr LastOp::getLatest(unsigned operand) { return AffineExpr(); }
+
+bool sluice::isLazy(Operation *op) {
+  auto flow = dyn_cast_or_null<CausalFlowInterface>(op);
+  return flow && flow.isLazy();
+}
+bool ShiftOp::isLazy() { return true; }
+bool UpsampleOp::isLazy() { return true; }
+bool UnfoldOp::isLazy() { return true; }
+bool LastOp::isLazy() { return true; }
 
 //===----------------------------------------------------------------------===//
 // Attention
@@ -128,4 +146,51 @@ AffineExpr AttentionOp::getLatest(unsigned operand) {
     }
   }
   return latest;
+}
+
+//===----------------------------------------------------------------------===//
+// Words of certificates
+//===----------------------------------------------------------------------===//
+
+std::string sluice::spellByFactor(Operation *op) {
+  std::string kind = op->getName().stripDialect().str();
+  for (StringRef name : {"by", "factor"}) {
+    if (auto number = op->getAttrOfType<IntegerAttr>(name)) {
+      auto window = op->getAttrOfType<IntegerAttr>("window");
+      bool isApart = window && window.getInt() != 0 && window.getInt() != number.getInt();
+      return kind + " " + std::to_string(number.getInt()) +
+             (isApart ? " window " + std::to_string(window.getInt()) : "");
+    }
+  }
+  return kind;
+}
+
+/// "causal", "complete", "window 0 4", "tokens 8 256", "block 3 4" (from row 3, of 4 rows) or
+/// "bidirectional", with " step 4" where a window holds every fourth key, " from 3" where keys
+/// begin at row 3; any other mask is spelled as a set, which no checker of specs accepts.
+std::string AttentionOp::spellRelation(unsigned) {
+  MaskWords words = describeMask(getMask(), scalesOf(*this));
+  std::string from = (words.stride > 1 ? " step " + std::to_string(words.stride) : "") +
+                     (words.first > 0 ? " from " + std::to_string(words.first) : "");
+  std::string numbers = " " + std::to_string(words.begin) + " " + std::to_string(words.end) + from;
+  switch (words.kind) {
+  case MaskWords::Causal:
+    return "attention causal" + from;
+  case MaskWords::Complete:
+    return "attention complete" + from;
+  case MaskWords::Bidirectional:
+    return "attention bidirectional" + from;
+  case MaskWords::Window:
+    return "attention window" + numbers;
+  case MaskWords::Tokens:
+    return "attention tokens" + numbers;
+  case MaskWords::Block:
+    return "attention block" + numbers;
+  case MaskWords::Other:
+    break;
+  }
+  std::string text = "attention ";
+  llvm::raw_string_ostream stream(text);
+  getMask().print(stream);
+  return text;
 }

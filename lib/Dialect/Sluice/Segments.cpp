@@ -164,6 +164,18 @@ PositionReads SegmentOp::getReads(unsigned result, unsigned operand) {
   return {of.where({of.term(0) - of.q, of.q}, 1), of.term(0), {{endTerm, getEnds(), of.p}}};
 }
 
+/// An end is a position of the scale that is cut.
+Value SegmentOp::getNamedPositions(unsigned result) { return result == 0 ? Value() : getCounts(); }
+
+std::string SegmentOp::spellRelation(unsigned result) {
+  return spellByFactor(*this) + (result == 0 ? " counts" : " ends");
+}
+
+/// No spec has rows of segments that begin at bits: there a mean is that of rows shifted by one.
+std::string PoolSegmentsOp::spellRelation(unsigned) {
+  return spellByFactor(*this) + (getStarts() ? " starts" : "");
+}
+
 /// Rows and bits of a segment; the ends that say where it begins and ends. Counts follow from ends.
 Relation PoolSegmentsOp::getRelation(unsigned operand) {
   Unknowns of(*this);
@@ -241,6 +253,9 @@ Relation SumColumnsOp::getRelation(unsigned) { return Unknowns(*this).is(Unknown
 AffineExpr SumColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
 Relation RepeatColumnsOp::getRelation(unsigned) { return Unknowns(*this).is(Unknowns(*this).p); }
 AffineExpr RepeatColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
+/// A row of its own row, as a map's.
+std::string SumColumnsOp::spellRelation(unsigned) { return "map"; }
+std::string RepeatColumnsOp::spellRelation(unsigned) { return "map"; }
 
 /// The row itself of what stands on the result's scale, and any row of the rest.
 static Reads readsSegments(Operation *op) {

@@ -69,10 +69,10 @@ LogicalResult DueOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 LogicalResult DueOp::verify() {
-  auto fusion = getValue().getDefiningOp<FusionInterface>();
-  if (fusion && fusion.getFusionRole() == FusionRole::Access) {
+  Operation *maker = getValue().getDefiningOp();
+  if (isLazy(maker)) {
     return emitOpError("S-032: expected a value that is stored, found the result of ")
-           << fusion->getName() << ", which is read through";
+           << maker->getName() << ", which is read through";
   }
   return success();
 }

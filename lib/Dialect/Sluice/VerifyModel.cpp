@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What passes need of a module beyond what each op's verifier sees.
-#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Runtime/Limits.h"
 
@@ -147,26 +146,11 @@ static LogicalResult verifySegmentations(func::FuncOp function) {
   return success();
 }
 
-/// Whether sequences of an axis and of its segments may meet in `op`, whose own verifier says how.
-static bool joinsSegments(Operation *op) {
-  return isa<SegmentOp, PoolSegmentsOp, PoolSegmentsBackwardOp, PoolSegmentsBitsBackwardOp,
-             SelectSegmentsOp, SelectSegmentsBackwardOp, SpreadSegmentsOp,
-             SpreadSegmentsBackwardOp>(op);
-}
-
 /// Sequences of two axes meet in attention alone, and what is given reads nothing that is
 /// predicted.
 static LogicalResult verifyAxes(Operation *op) {
-  if (joinsSegments(op)) {
+  if (isa<SegmentsInterface>(op)) { // its own verifier says how they meet
     return success();
-  }
-  if (isa<HashedAttentionOp>(op)) {
-    AxisOp rows = axisOf(op, op->getOperand(0));
-    if (rows && (rows.getCapacity() || rows.getSegments())) {
-      return op->emitError() << "S-115: expected rows of the tokens that are predicted for "
-                                "attention by hashes, found rows of @"
-                             << rows.getSymName();
-    }
   }
   if (isa<AttentionOp, AttentionBackwardOp>(op)) {
     AxisOp queries = axisOf(op, op->getOperand(0)), keys = axisOf(op, op->getOperand(1));

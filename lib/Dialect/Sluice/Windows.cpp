@@ -29,13 +29,8 @@ IntegerSet facts::relationOf(MLIRContext *context, RowGroup group) {
   return IntegerSet::get(2, 1, {q - first, first + (group.window - 1) - q}, {false, false});
 }
 
-static bool isMapOfPositions(Value value) {
-  auto source = value.getDefiningOp<FusionInterface>();
-  return source && source.getFusionRole() == FusionRole::Access;
-}
-
 Value facts::withinLength(OpBuilder &b, Location loc, Value sequence) {
-  if (!isMapOfPositions(sequence)) {
+  if (!isLazy(sequence.getDefiningOp())) {
     return sequence;
   }
   OpBuilder::InsertionGuard guard(b);
@@ -90,7 +85,7 @@ LogicalResult OverlapAddOp::verify() {
            << window << " times as many columns as a position has, or as many, found " << from
            << " for groups of " << factor << " in " << to;
   }
-  if (isMapOfPositions(getInput())) {
+  if (sluice::isLazy(getInput().getDefiningOp())) {
     return emitOpError("S-098: expected rows that are stored, found those of a map of positions");
   }
   return success();

@@ -43,17 +43,6 @@ static double bytesOf(RankedTensorType type, int64_t elements) {
   return double(elements) * type.getElementTypeBitWidth() / 8;
 }
 
-/// The access of operand `i`; whole where the op names it by a role of its own.
-static AccessKind accessOf(Operation *op, unsigned i) {
-  auto contract = dyn_cast<dispatch::ContractOp>(op);
-  auto accesses = op->getAttrOfType<ArrayAttr>("accesses");
-  unsigned first = contract ? 2 : 0;
-  if (!accesses || i < first || i - first >= accesses.size()) {
-    return AccessKind::Vector;
-  }
-  return cast<dispatch::AccessAttr>(accesses[i - first]).getKind();
-}
-
 /// Bytes of a weight that `op` reads in a step: its rows by number, or all of it whenever it runs.
 static double weightBytes(Operation *op, unsigned i, const StepRate &rate) {
   auto bind = op->getOperand(i).getDefiningOp<plan::BindOp>();
@@ -62,8 +51,9 @@ static double weightBytes(Operation *op, unsigned i, const StepRate &rate) {
     return 0;
   }
   auto type = cast<RankedTensorType>(bind.getType());
-  AccessKind access = accessOf(op, i);
-  if (access == AccessKind::Gather || access == AccessKind::Table) {
+  dispatch::AccessAttr access = cast<dispatch::KernelInterface>(op).getAccess(i);
+  AccessKind kind = access ? access.getKind() : AccessKind::Vector; // whole
+  if (kind == AccessKind::Gather || kind == AccessKind::Table) {
     return bytesOf(type, type.getShape().back()) * rate.rows;
   }
   return bytesOf(type, type.getNumElements()) * double(rate.runs) / double(rate.period);

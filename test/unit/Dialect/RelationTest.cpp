@@ -149,6 +149,12 @@ TEST_P(Relation, IsWhatTheReferenceReads) {
   }
 }
 
+/// What dispatches read through is what analyses take for not stored.
+TEST_P(Relation, IsLazyWhereDispatchesReadThrough) {
+  auto fusion = cast<FusionInterface>(op);
+  EXPECT_EQ(isLazy(op), fusion.getFusionRole() == FusionRole::Access);
+}
+
 TEST_P(Relation, LatestIsTheLastPositionOfTheRelation) {
   constexpr int64_t n = 400; // far past every q that a bounded row p < 40 reads
   for (unsigned operand : sequenceOperands()) {

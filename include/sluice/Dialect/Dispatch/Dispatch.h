@@ -25,6 +25,11 @@
 #include "sluice/Dialect/Dispatch/DistanceTerms.h"
 #include "sluice/Dialect/Dispatch/RowRead.h"
 
+namespace sluice::dispatch {
+/// KernelInterface::getRowFactor of an operand [B, T, d] of rows of the domain; none for any other.
+std::optional<int64_t> rowFactorOf(mlir::Operation *dispatch, unsigned operand);
+} // namespace sluice::dispatch
+
 #include "sluice/Dialect/Dispatch/DispatchInterfaces.h.inc"
 
 namespace sluice::dispatch {

@@ -155,7 +155,7 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
 
 class Dispatch_Op<string mnemonic, list<Trait> traits = []> : Op<Dispatch_Dialect, mnemonic, traits>;
 class Dispatch_KernelOp<string mnemonic, list<Trait> traits = []>
-    : Dispatch_Op<mnemonic, !listconcat(traits, [Pure, IsolatedFromAbove, DeclareOpInterfaceMethods<RowReadsInterface>])>;
+    : Dispatch_Op<mnemonic, !listconcat(traits, [Pure, IsolatedFromAbove, KernelInterface, DeclareOpInterfaceMethods<RowReadsInterface>])>;
 
 def SharesMemory : DeclareOpInterfaceMethods<SharedMemoryInterface>;
 
@@ -187,6 +187,11 @@ def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock, SharesMemory]> {
   let extraClassDeclaration = [{
     /// Operands with an access: all but the schedule.
     ::mlir::OperandRange getInputs() { return getAllInputs().drop_back(getDomain().getScheduled() ? 1 : 0); }
+    AccessAttr getAccess(unsigned operand);
+    bool followsDomain(unsigned result);
+    bool zeroesInvalid(unsigned) { return getZeroInvalid(); }
+    bool staysWithinAxis(unsigned result) { return !getZeroInvalid() && followsDomain(result); }
+    std::optional<int64_t> getRowFactor(unsigned operand);
   }];
   let hasVerifier = 1;
 }
@@ -221,6 +226,8 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
     ::mlir::Value getRotary() { return getRotatedColumns() ? ::mlir::Value(getExtras().back()) : ::mlir::Value(); }
     /// Extras that are arguments of the epilogue.
     ::mlir::OperandRange getArgumentExtras() { return getExtras().drop_back(getRotatedColumns() ? 1 : 0); }
+    AccessAttr getAccess(unsigned operand);
+    bool staysWithinAxis(unsigned) { return true; }
   }];
   let hasVerifier = 1;
 }
@@ -237,6 +244,7 @@ def Dispatch_WeightGradientOp : Dispatch_KernelOp<"weight_gradient", [AttrSizedO
                        Optional<AnyRankedTensor>:$init_bias, Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label,
                        OptionalAttr<StrAttr>:$guard);
   let results = (outs Optional<AnyRankedTensor>:$weight, Optional<AnyRankedTensor>:$bias);
+  let extraClassDeclaration = [{ bool followsDomain(unsigned) { return false; } }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
 }
@@ -271,6 +279,8 @@ defvar attentionMethods = [{
     DomainAttr getKeys() { return getKeyDomain().value_or(getDomain()); }
     /// Each batch row's valid keys, i64 [B]; null where the key domain says how many there are.
     ::mlir::Value getKeyCounts() { return optionalOperand(getExtras(), 64, 1); }
+    bool staysWithinAxis(unsigned) { return true; }
+    std::optional<int64_t> getRowFactor(unsigned operand);
 }];
 
 class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
@@ -333,6 +343,8 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
     }
     /// Gradients of queries, keys and values: one, two or three.
     ::mlir::ResultRange getSourceGradients() { return getGradients().drop_back(getTerms().count()); }
+    bool zeroesInvalid(unsigned) { return true; }
+    DomainAttr getResultDomain(unsigned result);
   }];
   let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$score_gradient);
   let assemblyFormat = [{operands attr-dict-with-keyword $score `derivative` $score_gradient `:`
@@ -369,6 +381,11 @@ def Dispatch_CrossEntropyOp
                             Dispatch_Domain:$domain), crossEntropyAttributes);
   let results = (outs AnyRankedTensor:$losses, Optional<AnyRankedTensor>:$lse,
                       Optional<AnyRankedTensor>:$input_gradient);
+  let extraClassDeclaration = [{
+    /// The gradient of a mean is divided by the number of scored rows.
+    bool readsLength(unsigned result) { return getOperation()->getResult(result) == getInputGradient(); }
+    bool zeroesInvalid(unsigned result) { return result == 0; }
+  }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
 }
@@ -386,6 +403,10 @@ def Dispatch_CrossEntropyWeightGradientOp
                             Optional<AnyRankedTensor>:$init_weight, Optional<AnyRankedTensor>:$init_bias,
                             Dispatch_Domain:$domain), crossEntropyAttributes);
   let results = (outs AnyRankedTensor:$weight_gradient, Optional<AnyRankedTensor>:$bias_gradient);
+  let extraClassDeclaration = [{
+    bool followsDomain(unsigned) { return false; }
+    std::optional<int64_t> getRowFactor(unsigned operand);
+  }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
 }
@@ -401,6 +422,7 @@ def Dispatch_ScatterRowsOp : Dispatch_KernelOp<"scatter_rows", [SharesMemory]> {
                        Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label,
                        OptionalAttr<StrAttr>:$guard);
   let results = (outs AnyRankedTensor:$table);
+  let extraClassDeclaration = [{ bool followsDomain(unsigned) { return false; } }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
 }
@@ -416,6 +438,7 @@ def Dispatch_SegmentScanOp : Dispatch_KernelOp<"segment_scan"> {
   let arguments = (ins AnyRankedTensor:$bits, Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label,
                        OptionalAttr<StrAttr>:$guard);
   let results = (outs AnyRankedTensor:$counts, AnyRankedTensor:$ends, AnyRankedTensor:$totals);
+  let extraClassDeclaration = [{ bool followsDomain(unsigned) { return false; } }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
 }

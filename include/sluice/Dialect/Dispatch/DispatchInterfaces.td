@@ -18,6 +18,47 @@ def RowReadsInterface : OpInterface<"RowReadsInterface"> {
       What row p of result `result` reads: any number of reads an operand, together all of them. None where the
       result is not one row a position (a parameter's gradient, a mean).
     }], "std::optional<::llvm::SmallVector<::sluice::dispatch::RowRead>>", "getRowReads", (ins "unsigned":$result)>,
+    InterfaceMethod<"Whether the numbers of `result` depend on how many rows are valid, as the gradient of a mean does.",
+    "bool", "readsLength", (ins "unsigned":$result), [{}], [{
+      (void)result;
+      return false;
+    }]>,
+  ];
+}
+
+def KernelInterface : OpInterface<"KernelInterface"> {
+  let description = "What a dispatch reads and writes of its operands and results in memory.";
+  let cppNamespace = "::sluice::dispatch";
+  let methods = [
+    InterfaceMethod<"The access of `operand`; null where the op names it by a role of its own.",
+    "::sluice::dispatch::AccessAttr", "getAccess", (ins "unsigned":$operand), [{}], [{
+      (void)operand;
+      return {};
+    }]>,
+    InterfaceMethod<"The rows that `result` has: those of the domain, of keys, or of distances.",
+    "::sluice::dispatch::DomainAttr", "getResultDomain", (ins "unsigned":$result), [{}], [{
+      (void)result;
+      return $_op.getDomain();
+    }]>,
+    InterfaceMethod<"Whether `result` has a row, or a number, for each row of its domain.",
+    "bool", "followsDomain", (ins "unsigned":$result), [{}], [{
+      (void)result;
+      return true;
+    }]>,
+    InterfaceMethod<"Whether the rows of `result` that are not valid are written, as zeros.",
+    "bool", "zeroesInvalid", (ins "unsigned":$result), [{}], [{
+      (void)result;
+      return false;
+    }]>,
+    InterfaceMethod<"Where the domain has an axis: whether no row of `result` behind those that the axis has in a batch is written.",
+    "bool", "staysWithinAxis", (ins "unsigned":$result), [{}], [{
+      (void)result;
+      return false;
+    }]>,
+    InterfaceMethod<"The factor of the valid length of an operand that holds rows of sequences; none for any other.",
+    "std::optional<int64_t>", "getRowFactor", (ins "unsigned":$operand), [{}], [{
+      return ::sluice::dispatch::rowFactorOf($_op, operand);
+    }]>,
   ];
 }
 

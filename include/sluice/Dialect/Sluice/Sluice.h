@@ -65,6 +65,9 @@ struct PositionReads {
   llvm::SmallVector<SegmentTerm, 2> terms;
 };
 
+/// The op's name and its factor or shift, with its window where that is another: "shorten 4".
+std::string spellByFactor(mlir::Operation *op);
+
 struct AccessChain;
 class BodyBuilder;
 class DispatchEmitter;
@@ -92,6 +95,11 @@ namespace sluice {
 /// own, else of the module; tokens a row.
 int64_t getBatch(mlir::Operation *op);
 int64_t getContext(mlir::Operation *op);
+
+/// CausalFlowInterface::isLazy; false of null and of an op without the interface. Obligations of a
+/// lazy value quantify over all integers instead of p >= 0.
+bool isLazy(mlir::Operation *op);
+inline bool isLazy(mlir::Value value) { return isLazy(value.getDefiningOp()); }
 
 /// Factor of a sequence's scale, looked up from `op`'s module. Zero for the scale of one position
 /// (`sluice.last`).

@@ -102,10 +102,11 @@ def Sluice_ParameterOp : Sluice_Op<"parameter", [Symbol]> {
 
 class Sluice_ComputeOp<string mnemonic, list<Trait> traits = []> : Sluice_Op<mnemonic, !listconcat([Pure], traits)>;
 
-/// An op of the forward pass answers every question; an op that differentiation makes has no backward of its own.
-class Sluice_ForwardOp<string mnemonic, list<Trait> traits = []>
+/// An op of the forward pass answers every question; an op that differentiation makes has no backward of its own. `says` are the
+/// methods of CausalFlowInterface that it has beside those without a default.
+class Sluice_ForwardOp<string mnemonic, list<Trait> traits = [], list<string> says = []>
     : Sluice_ComputeOp<mnemonic, !listconcat([
-        DeclareOpInterfaceMethods<CausalFlowInterface>, DeclareOpInterfaceMethods<DifferentiableInterface>,
+        DeclareOpInterfaceMethods<CausalFlowInterface, says>, DeclareOpInterfaceMethods<DifferentiableInterface>,
         DeclareOpInterfaceMethods<CostInterface>, DeclareOpInterfaceMethods<ReferenceInterface>], traits)>;
 class Sluice_BackwardOp<string mnemonic, list<Trait> traits = []>
     : Sluice_ComputeOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<ReferenceInterface>,
@@ -264,7 +265,7 @@ def attentionAttributes {
   }];
 }
 
-def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove]> {
+def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove], ["spellRelation"]> {
   let summary = "Softmax attention with a score region and a mask relation";
   let description = [{
     As dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one packed sequence or
@@ -315,7 +316,7 @@ def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedA
 // Scales
 //===----------------------------------------------------------------------===//
 
-def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess]> {
+def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess], ["isLazy"]> {
   let summary = "y[p] = x[p - by], null before; lazy. A negative `by` looks ahead (an adjoint, or a leak)";
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$by);
   let results = (outs Sluice_Sequence:$result);
@@ -371,7 +372,7 @@ def Sluice_ShortenMaxBackwardOp : Sluice_BackwardOp<"shorten_max_backward", [Fus
   let hasVerifier = 1;
 }
 
-def Sluice_UpsampleOp : Sluice_ForwardOp<"upsample", [FusedAccess]> {
+def Sluice_UpsampleOp : Sluice_ForwardOp<"upsample", [FusedAccess], ["isLazy"]> {
   let summary = "y[p] = x[p div k]; lazy. Adjoint of shorten with sum";
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
   let results = (outs Sluice_Sequence:$result);
@@ -387,7 +388,7 @@ def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusedWholeGroup]> {
   let hasVerifier = 1;
 }
 
-def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusedAccess]> {
+def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusedAccess], ["isLazy"]> {
   let summary = "y[p] = columns (p mod k) d .. of x[p div k]; lazy. Adjoint of fold";
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
   let results = (outs Sluice_Sequence:$result);
@@ -409,7 +410,7 @@ def Sluice_OverlapAddOp : Sluice_BackwardOp<"overlap_add", [FusedWholeGroup]> {
   let hasVerifier = 1;
 }
 
-def Sluice_LastOp : Sluice_ForwardOp<"last", [FusedAccess]> {
+def Sluice_LastOp : Sluice_ForwardOp<"last", [FusedAccess], ["isLazy"]> {
   let summary = "The last valid position, as a sequence of one position";
   let arguments = (ins Sluice_Sequence:$input);
   let results = (outs Sluice_Sequence:$result);
@@ -421,13 +422,13 @@ def Sluice_LastOp : Sluice_ForwardOp<"last", [FusedAccess]> {
 //===----------------------------------------------------------------------===//
 
 /// An op of the forward pass whose relations have terms that data decides.
-class Sluice_SegmentsOp<string mnemonic, string says>
-    : Sluice_ComputeOp<mnemonic, [DeclareOpInterfaceMethods<CausalFlowInterface, [says]>,
+class Sluice_SegmentsOp<string mnemonic, list<string> says>
+    : Sluice_ComputeOp<mnemonic, [SegmentsInterface, DeclareOpInterfaceMethods<CausalFlowInterface, says>,
                                   DeclareOpInterfaceMethods<DifferentiableInterface>,
                                   DeclareOpInterfaceMethods<CostInterface>, DeclareOpInterfaceMethods<ReferenceInterface>, FusedAlone]>;
 defvar segmentsAssembly = "operands attr-dict `:` functional-type(operands, results)";
 
-def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", "getReads"> {
+def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositions", "spellRelation"]> {
   let summary = "Segments from boundary bits: how many bits there are up to each position, and where each bit is";
   let description = [{
     A bit, one number a position, is 1 where it is above 0.5. Let e(m) be the position of bit m (m = 0, 1, ...), c(t) the number of bits
@@ -438,10 +439,11 @@ def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", "getReads"> {
   let arguments = (ins Sluice_Sequence:$bits, DefaultValuedAttr<I64Attr, "0">:$spare);
   let results = (outs Sluice_Sequence:$counts, Sluice_Sequence:$ends);
   let assemblyFormat = segmentsAssembly;
+  let extraClassDeclaration = [{ bool readsBits(unsigned) { return true; } }];
   let hasVerifier = 1;
 }
 
-def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", "getSegmentTerms"> {
+def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", ["getSegmentTerms", "spellRelation"]> {
   let summary = "Row m: the mean of segment m's rows; zeros where it is not closed";
   let description = [{
     Bits end segments: segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where m < n. With `starts` they begin them: e(m) <= q <
@@ -454,17 +456,18 @@ def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", "getSegmentTerms"
                        UnitAttr:$starts);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;
+  let extraClassDeclaration = [{ bool readsBits(unsigned operand) { return operand == getBitsMutable().getOperandNumber(); } }];
   let hasVerifier = 1;
 }
 
-def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", [FusedAlone]> {
+def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", [FusedAlone, SegmentsInterface]> {
   let summary = "dx[t] = dy[m] / (rows of m), of t's segment m; zeros where it is not closed";
   let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends, UnitAttr:$starts);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;
 }
 
-def Sluice_PoolSegmentsBitsBackwardOp : Sluice_BackwardOp<"pool_segments_bits_backward", [FusedAlone]> {
+def Sluice_PoolSegmentsBitsBackwardOp : Sluice_BackwardOp<"pool_segments_bits_backward", [FusedAlone, SegmentsInterface]> {
   let summary = "Straight-through gradient of boundary bits: a sum from each position to its segment's end";
   let description = [{
     h[t] = <dy[m], x[t] - y[m]> / (rows of m), of t's segment m; 0 where m is not closed. db[j] is the sum of h[t]
@@ -476,7 +479,7 @@ def Sluice_PoolSegmentsBitsBackwardOp : Sluice_BackwardOp<"pool_segments_bits_ba
   let assemblyFormat = segmentsAssembly;
 }
 
-def Sluice_SelectSegmentsOp : Sluice_SegmentsOp<"select_segments", "getSegmentTerms"> {
+def Sluice_SelectSegmentsOp : Sluice_SegmentsOp<"select_segments", ["getSegmentTerms"]> {
   let summary = "y[m] = x[e(m)], zeros for m >= n: a segment's last row, or its first where bits begin segments";
   let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$counts, Sluice_Sequence:$ends);
   let results = (outs Sluice_Sequence:$result);
@@ -484,22 +487,23 @@ def Sluice_SelectSegmentsOp : Sluice_SegmentsOp<"select_segments", "getSegmentTe
   let hasVerifier = 1;
 }
 
-def Sluice_SelectSegmentsBackwardOp : Sluice_BackwardOp<"select_segments_backward", [FusedAlone]> {
+def Sluice_SelectSegmentsBackwardOp : Sluice_BackwardOp<"select_segments_backward", [FusedAlone, SegmentsInterface]> {
   let summary = "dx[e(m)] = dy[m] for m < n, zeros elsewhere";
   let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;
 }
 
-def Sluice_SpreadSegmentsOp : Sluice_SegmentsOp<"spread_segments", "getSegmentTerms"> {
+def Sluice_SpreadSegmentsOp : Sluice_SegmentsOp<"spread_segments", ["getSegmentTerms"]> {
   let summary = "z[t] = y[c(t) - by], zeros where y has no such row; stored. By 1: the last closed segment";
   let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$counts, Sluice_Sequence:$ends, I64Attr:$by);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "operands `by` $by attr-dict `:` functional-type(operands, results)";
+  let extraClassDeclaration = [{ int64_t getSegmentsSpanned() { return static_cast<int64_t>(getBy()) + 1; } }];
   let hasVerifier = 1;
 }
 
-def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backward", [FusedAlone]> {
+def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backward", [FusedAlone, SegmentsInterface]> {
   let summary = "dy[m] = sum of dz[t] over the positions t with c(t) - by = m";
   let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends, I64Attr:$by);
   let results = (outs Sluice_Sequence:$result);
@@ -515,7 +519,7 @@ def Sluice_TotalOp : Sluice_ForwardOp<"total", [FusedAlone]> {
   let hasVerifier = 1;
 }
 
-def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody]> {
+def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody], ["spellRelation"]> {
   let summary = "y[p] = the sum of row p, one number";
   let arguments = (ins Sluice_Sequence:$input);
   let results = (outs Sluice_Sequence:$result);
@@ -523,7 +527,7 @@ def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody]> {
   let hasVerifier = 1;
 }
 
-def Sluice_RepeatColumnsOp : Sluice_ForwardOp<"repeat_columns", [FusedBody]> {
+def Sluice_RepeatColumnsOp : Sluice_ForwardOp<"repeat_columns", [FusedBody], ["spellRelation"]> {
   let summary = "y[p, c] = x[p], one number, for every column c. Adjoint of `sum_columns`";
   let arguments = (ins Sluice_Sequence:$input);
   let results = (outs Sluice_Sequence:$result);
@@ -535,7 +539,7 @@ def Sluice_RepeatColumnsOp : Sluice_ForwardOp<"repeat_columns", [FusedBody]> {
 // Loss
 //===----------------------------------------------------------------------===//
 
-def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusedAlone]> {
+def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusedAlone], ["getTargetReads"]> {
   let summary = "Head and loss in one, a number a row: nats of token p + offset under softmax(x[p] W^T + b)";
   let description = [{
     One op, so that a batch's logits are never stored. Tokens are targets here: row p is scored against token p + offset.
@@ -565,6 +569,9 @@ def Sluice_CrossEntropyBackwardOp
   let results = (outs Sluice_Sequence:$losses, Sluice_Sequence:$input_gradient, AnyRankedTensor:$weight_gradient,
                       Optional<AnyRankedTensor>:$bias_gradient);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let extraClassDeclaration = [{
+    bool readsLength(unsigned result) { return getOperation()->getResult(result) == getInputGradient(); }
+  }];
 }
 
 def Sluice_ObjectiveOp : Sluice_Op<"objective", [FusedAlone, DeclareOpInterfaceMethods<DifferentiableInterface>,
@@ -591,6 +598,7 @@ def Sluice_MeanGradientOp : Sluice_BackwardOp<"mean_gradient", [FusedBody]> {
   let arguments = (ins F32Attr:$factor, I64Attr:$first, UnitAttr:$padded, DefaultValuedAttr<I64Attr, "1">:$batches);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
+  let extraClassDeclaration = [{ bool readsLength(unsigned) { return true; } }];
 }
 
 #endif

@@ -37,6 +37,48 @@ def CausalFlowInterface : OpInterface<"CausalFlowInterface"> {
       std::optional<::mlir::IntegerSet> relation = $_op.getRelation(operand);
       return {relation, relation ? $_op.getLatest(operand) : ::mlir::AffineExpr(), $_op.getSegmentTerms(operand)};
     }]>,
+    InterfaceMethod<"The targets that a row is scored against: what getRelation leaves out.",
+    "::llvm::SmallVector<::sluice::dispatch::RowRead>", "getTargetReads", (ins), [{}], [{ return {}; }]>,
+    InterfaceMethod<[{
+      Whether the result is a map onto the first operand and not stored: past the end of its scale it is read through to the operand, and
+      is not null. Dispatches are formed of such an op by the role access.
+    }], "bool", "isLazy", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<[{
+      The sequence whose positions the rows of `result` name, as where segments end: row p says a position that must exist. Null where
+      rows are no positions.
+    }], "::mlir::Value", "getNamedPositions", (ins "unsigned":$result), [{}], [{
+      (void)result;
+      return {};
+    }]>,
+    InterfaceMethod<[{The op and what the relations of `result` depend on, as certificates spell it (docs/certificate.md): "shorten 4".}],
+    "std::string", "spellRelation", (ins "unsigned":$result), [{}], [{
+      (void)result;
+      return ::sluice::spellByFactor($_op);
+    }]>,
+    InterfaceMethod<"Why no incremental step computes it; empty where one may.", "::llvm::StringRef", "getStepRefusal", (ins), [{}],
+    [{ return {}; }]>,
+  ];
+}
+
+def SegmentsInterface : OpInterface<"SegmentsInterface"> {
+  let description = [{
+    An op between a scale and its segments, where sequences of both meet; its verifier says how. It makes a segmentation, or its last two
+    operands are the counts and ends of one.
+  }];
+  let cppNamespace = "::sluice";
+  let methods = [
+    InterfaceMethod<"The counts of the segmentation, on the scale that is cut.", "::mlir::Value", "getCounts", (ins)>,
+    InterfaceMethod<"Whether `operand` holds boundary bits: of these a step needs their number alone.",
+    "bool", "readsBits", (ins "unsigned":$operand), [{}], [{
+      (void)operand;
+      return false;
+    }]>,
+    InterfaceMethod<"Whether `operand` holds rows that move between the scales, and not what says where segments are.",
+    "bool", "movesRows", (ins "unsigned":$operand), [{}], [{
+      return operand + 2 < $_op->getNumOperands() && !$_op.readsBits(operand);
+    }]>,
+    InterfaceMethod<"Segments that lie between a row and the rows that it moves, those at both ends with them, at most.",
+    "int64_t", "getSegmentsSpanned", (ins), [{}], [{ return 1; }]>,
   ];
 }
 
