@@ -83,7 +83,9 @@ struct LatestPlan {
 class LatestWalk {
 public:
   LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t length, int64_t row);
+  /// Without the path, which is as long as the model is deep.
   std::optional<FoundLeak> find();
+  void addPath(FoundLeak &leak);
 
 private:
   struct Step {
@@ -222,6 +224,10 @@ std::optional<FoundLeak> LatestWalk::find() {
   leak.witness.length = length;
   leak.witness.row = row;
   leak.witness.token = token;
+  return leak;
+}
+
+void LatestWalk::addPath(FoundLeak &leak) {
   Value value = loss.getInput();
   int64_t position = row;
   leak.path.emplace_back(value, position);
@@ -239,7 +245,6 @@ std::optional<FoundLeak> LatestWalk::find() {
     position = at->from;
     leak.path.emplace_back(value, position);
   }
-  return leak;
 }
 
 static std::optional<FoundLeak> findLatestAt(const LatestPlan &latest, int64_t length,
@@ -282,6 +287,9 @@ static std::optional<FoundLeak> findLatest(const ReadPlan &plan, int64_t shortes
     } else {
       without = middle;
     }
+  }
+  if (leak) {
+    LatestWalk(latest, leak->loss, leak->witness.length, leak->witness.row).addPath(*leak);
   }
   return leak;
 }
