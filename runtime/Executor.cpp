@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <sched.h>
 
 namespace sluice::runtime {
@@ -284,10 +285,11 @@ int32_t Executor::scalarI32(const std::string &name) {
 float Executor::scalarF32(const std::string &name) { return fetchScalar<float>(name, Type::f32); }
 
 const Region &Executor::input(const std::string &name, Type type,
-                              const std::vector<int64_t> &shape) const {
+                              std::initializer_list<int64_t> shape) const {
   auto found = plan().inputs.find(name);
-  if (found != plan().inputs.end() && found->second.type == type && found->second.shape == shape &&
-      found->second.rowStride == shape.back()) {
+  if (found != plan().inputs.end() && found->second.type == type &&
+      std::ranges::equal(found->second.shape, shape) &&
+      found->second.rowStride == *std::prev(shape.end())) {
     return found->second;
   }
   std::string sizes;
@@ -360,7 +362,7 @@ std::span<const float> Executor::outputRow(const std::string &name, int64_t row)
   }
   const Region &region = found->second;
   int64_t width = region.shape[1], stride = region.rowStride * static_cast<int64_t>(sizeof(float));
-  if (fetched.insert(name).second) {
+  if (!device->sharesMemory() && fetched.insert(name).second) {
     int64_t last = (region.shape[0] - 1) * stride;
     device->download({region.offset, last + width * static_cast<int64_t>(sizeof(float))});
   }

@@ -66,12 +66,26 @@ std::optional<FoundLeak> sluice::findLeakAt(const ReadPlan &plan, int64_t length
 //===----------------------------------------------------------------------===//
 
 namespace {
+/// What walks at all lengths share. Chains of maps are read through, however long they are.
+struct LatestPlan {
+  explicit LatestPlan(const ReadPlan &plan) : plan(plan), losses(lossesOf(plan.function)) {
+    llvm::copy_if(plan.ops, std::back_inserter(followed),
+                  [&](Operation *op) { return !plan.mapOf(op->getResult(0)); });
+  }
+
+  const ReadPlan &plan;
+  SmallVector<CrossEntropyOp> losses;
+  std::vector<Operation *> followed; ///< ops that are no maps of others, in order
+};
+
 /// One row at one length: of every op the last position that it reads of each operand, back from
 /// the row, then forward the latest token that each reaches. One step an op, whatever the length.
 class LatestWalk {
 public:
-  LatestWalk(const ReadPlan &plan, CrossEntropyOp loss, int64_t length, int64_t row);
+  LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t length, int64_t row);
+  /// Without the path, which is as long as the model is deep.
   std::optional<FoundLeak> find();
+  void addPath(FoundLeak &leak);
 
 private:
   struct Step {
@@ -160,12 +174,12 @@ int64_t LatestWalk::tokenAt(Value value, int64_t position) const {
   return -1;
 }
 
-LatestWalk::LatestWalk(const ReadPlan &plan, CrossEntropyOp loss, int64_t length, int64_t row)
-    : plan(plan), loss(loss), length(length), row(row) {
+LatestWalk::LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t length, int64_t row)
+    : plan(latest.plan), loss(loss), length(length), row(row) {
   if (auto start = resolve(plan, length, loss.getInput(), row)) {
     want(start->first, start->second);
   }
-  for (Operation *op : llvm::reverse(plan.ops)) {
+  for (Operation *op : llvm::reverse(latest.followed)) {
     auto wanted = steps.find(op->getResult(0));
     if (wanted == steps.end()) {
       continue;
@@ -181,7 +195,7 @@ LatestWalk::LatestWalk(const ReadPlan &plan, CrossEntropyOp loss, int64_t length
       }
     }
   }
-  for (Operation *op : plan.ops) {
+  for (Operation *op : latest.followed) {
     auto wanted = steps.find(op->getResult(0));
     if (wanted == steps.end()) {
       continue;
@@ -210,6 +224,10 @@ std::optional<FoundLeak> LatestWalk::find() {
   leak.witness.length = length;
   leak.witness.row = row;
   leak.witness.token = token;
+  return leak;
+}
+
+void LatestWalk::addPath(FoundLeak &leak) {
   Value value = loss.getInput();
   int64_t position = row;
   leak.path.emplace_back(value, position);
@@ -227,15 +245,14 @@ std::optional<FoundLeak> LatestWalk::find() {
     position = at->from;
     leak.path.emplace_back(value, position);
   }
-  return leak;
 }
 
-static std::optional<FoundLeak> findLatestAt(const ReadPlan &plan, int64_t length,
+static std::optional<FoundLeak> findLatestAt(const LatestPlan &latest, int64_t length,
                                              ArrayRef<int64_t> rows) {
-  for (CrossEntropyOp loss : lossesOf(plan.function)) {
+  for (CrossEntropyOp loss : latest.losses) {
     for (int64_t row : rows) {
       if (row >= static_cast<int64_t>(loss.getFirst()) && row < length) {
-        if (auto leak = LatestWalk(plan, loss, length, row).find()) {
+        if (auto leak = LatestWalk(latest, loss, length, row).find()) {
           return leak;
         }
       }
@@ -247,13 +264,14 @@ static std::optional<FoundLeak> findLatestAt(const ReadPlan &plan, int64_t lengt
 /// Doubles the length, then halves it as long as a leak of the same rows is found.
 static std::optional<FoundLeak> findLatest(const ReadPlan &plan, int64_t shortest, int64_t longest,
                                            int64_t row, LeakSearch &search) {
+  LatestPlan latest(plan);
   double mostOps = 3e7; // seconds
   std::optional<FoundLeak> leak;
   int64_t without = shortest;
   SmallVector<int64_t> rows;
   for (int64_t length = shortest; !leak && mostOps > 0;) {
     rows = {row, 0, 1, length / 2};
-    leak = findLatestAt(plan, length, rows);
+    leak = findLatestAt(latest, length, rows);
     mostOps -= static_cast<double>(rows.size() * plan.ops.size());
     search.latest = length;
     without = leak ? without : length;
@@ -264,11 +282,14 @@ static std::optional<FoundLeak> findLatest(const ReadPlan &plan, int64_t shortes
   }
   while (leak && leak->witness.length - without > 1) {
     int64_t middle = without + (leak->witness.length - without) / 2;
-    if (auto shorter = findLatestAt(plan, middle, rows)) {
+    if (auto shorter = findLatestAt(latest, middle, rows)) {
       leak = shorter;
     } else {
       without = middle;
     }
+  }
+  if (leak) {
+    LatestWalk(latest, leak->loss, leak->witness.length, leak->witness.row).addPath(*leak);
   }
   return leak;
 }

@@ -83,11 +83,12 @@ void setFactor(std::vector<Hourglass::Level> &levels, int64_t factor) {
 
 void checkVariants(const Model &model) {
   const Stage *stage = findDrawing(model);
+  if (!stage) {
+    return checkExpansion(model);
+  }
   std::vector<Model> models = model.variants();
   std::ranges::for_each(models, checkExpansion);
-  if (stage) {
-    checkWeights(*stage, models, model.factors());
-  }
+  checkWeights(*stage, models, model.factors());
 }
 
 std::vector<int64_t> Model::factors() const {

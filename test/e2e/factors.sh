@@ -52,6 +52,12 @@ for factor in 2 4; do
 done
 holds "factors differ" 'f[0]["factors"]["2"]["nats"] != f[0]["factors"]["4"]["nats"]' "$work/all.json"
 succeeds "a notice says where each token recomputes all" grep -q "with factor 2 each token recomputes" "$work/notice-2"
+greedy=(--weights "$work/run" --prompt "the cat" --tokens 50 --temperature 0)
+succeeds "a text of factor 4, recomputed" "$sluice" generate "$work/drawn.sla" "${greedy[@]}" --no-cache
+cp "$work/out" "$work/recomputed.txt"
+succeeds "step by step" "$sluice" generate "$work/drawn.sla" "${greedy[@]}"
+cp "$work/out" "$work/cached.txt"
+succeeds "is the same, past the context" cmp "$work/cached.txt" "$work/recomputed.txt"
 succeeds "the step is of factor 4" "$sluice" generate "$work/drawn.sla" "${write[@]}" --save-session "$work/session"
 exits 2 "and of no other" "$sluice" generate "$work/drawn.sla" "${write[@]}" --save-session "$work/session-2" --factor 2
 cp "$work/err" "$work/refused"

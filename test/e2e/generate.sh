@@ -41,6 +41,48 @@ for name in vanilla hourglass factors-2-3-7-nested hourglass-windows embedding-a
   same "$name: the same greedy text without a cache, past the context" cached recomputed
 done
 
+# The other families, in few models, past the context; a session of each, saved within a group.
+# greedy NAME STAGES: the same text with and without a cache; what the first said is in $work/told.
+greedy() {
+  cat > "$work/$1.json" << JSON
+{ "sluice": 1, "vocabulary": 256, "context": 24, "batch": 1, "width": 12,
+  "defaults": { "heads": 4, "key_value_heads": 2, "feed_forward": 8 },
+  "stages": [ { "op": "embedding" }, $2, { "op": "head" } ] }
+JSON
+  succeeds "$1: compile" "$sluice" compile "$work/$1.json" -o "$work/$1.sla" --target cpu-avx2 --generation-rows 1
+  succeeds "$1: weights" "$sluice" train "$work/$1.sla" --steps 0 --out "$work/$1"
+  write cached "$1" -p abcde -n 45 -t 0
+  cp "$work/err" "$work/told"
+  write recomputed "$1" -p abcde -n 45 -t 0 --no-cache
+  succeeds "$1: 45 bytes" test "$(wc -c < "$work/cached")" -eq 45
+  same "$1: the same greedy text without a cache, past the context" cached recomputed
+}
+# family NAME STAGES
+family() {
+  greedy "$@"
+  write begin "$1" -p abcde -n 12 -t 0 --threads 2 --save-session "$work/family"
+  write rest "$1" --session "$work/family" -n 33 --threads 1
+  cat "$work/begin" "$work/rest" > "$work/joined"
+  same "$1: and with a session" cached joined
+}
+family "bottom-up and retina" '{ "op": "bottom_up", "hierarchy": "0@1 0@2 0@6", "shorten_window": 4 },
+  { "op": "layer", "scales": [ { "factor": 1, "tokens": [0, 3] }, { "factor": 4, "tokens": [3, 15] } ] }'
+family "attention resampling and XL" '{ "op": "hourglass", "hierarchy": "0@1 1@3 0@1", "shorten": "attention",
+  "upsample": "attention", "relative": "xl" }'
+family "convolution, maxima and groups side by side" '{ "op": "shorten", "factor": 1, "window": 3, "method": "linear", "to": "x" },
+  { "op": "shift", "by": 2 }, { "op": "shorten", "factor": 3, "window": 5, "method": "linear" }, { "op": "norm" },
+  { "op": "upsample", "factor": 3, "window": 6, "method": "linear" }, { "op": "add", "with": "x", "to": "y" },
+  { "op": "shift", "by": 1 }, { "op": "shorten", "factor": 2, "method": "max" }, { "op": "layer" },
+  { "op": "upsample", "factor": 2 }, { "op": "add", "with": "y", "to": "z" },
+  { "op": "shorten", "factor": 4, "method": "concatenate" }, { "op": "norm" }, { "op": "upsample", "factor": 4, "method": "split" },
+  { "op": "shift", "by": 3, "start": "null" }, { "op": "add", "with": "z" }'
+
+greedy "hashes" '{ "op": "layer", "key_value_heads": 4, "lsh": { "buckets": 2, "chunk": 4 } }'
+succeeds "hashes: says that each token recomputes all" grep -q 'no incremental step, so that each token recomputes all' "$work/told"
+exits 2 "hashes: no session" "$sluice" generate "$work/hashes.sla" -w "$work/hashes" -p a -n 1 --save-session "$work/new"
+cp "$work/err" "$work/said"
+succeeds "hashes: the message" grep -q 'expected an artifact that generates step by step' "$work/said"
+
 # Batches: more prompts than rows, of different lengths.
 python3 -c 'for i in range(19): print("ab" * (1 + i * 7 % 40))' > "$work/prompts"
 write together hourglass --prompt-file "$work/prompts" -n 20 --seed 4 --json
@@ -169,8 +211,22 @@ holds "inspect lists states and rates" \
 holds "and memory by its use" 'f[0]["memory"]["by_use"].keys() == {"training", "generation"}' "$work/inspect.json"
 "$sluice" inspect "$work/hourglass.sla" > "$work/inspect"
 succeeds "inspect says it to people" grep -q 'every token, [0-9]* every 4th token' "$work/inspect"
-"$sluice" bench "$work/hourglass.sla" -n 1 --generate --rows 3 --json > "$work/bench.json"
+"$sluice" bench "$work/hourglass.sla" -n 1 --kernels --generate --rows 3 --positions 8-40 --json > "$work/bench.json"
 holds "bench measures generation" \
   '(0 < f[0]["fraction_of_bandwidth"] < 1.5 and f[0]["cached_tokens_per_s"] > 0 and
      0 < f[0]["generation_step_ms"]["tenth"] <= f[0]["generation_step_ms"]["median"])' "$work/bench.json"
+holds "of the rows and positions asked for" \
+  '(f[0]["rows"] == 3 and f[0]["positions"] == [8, 40] and
+     16 * f[0]["state_bytes"] == 3 * sum(s["bytes"] for s in f[1]["states"]) and
+     math.isclose(f[0]["fraction_of_bandwidth"],
+       f[0]["step_bytes"] * f[0]["cached_tokens_per_s"] / 3 / 1e9 / f[0]["read_gbytes_per_s"], rel_tol=1e-9))' \
+  "$work/bench.json" "$work/inspect.json"
+succeeds "and the docs name its keys, all of them" python3 - "$root/docs/running.md" "$work/bench.json" << 'PYTHON'
+import json, re, sys
+section = re.search(r"^## Measuring\n(.*?)^## ", open(sys.argv[1]).read(), re.S | re.M).group(1)
+named = {key for row in re.findall(r"^\| (`.*?) \|", section, re.M) for key in re.findall(r"`(\w+)`", row)}
+found = set(json.load(open(sys.argv[2])))
+if len(named) < 20 or found ^ named != {"factor", "shortening_factor"}:
+    sys.exit(f"named and not found: {sorted(named - found)}; found and not named: {sorted(found - named)}")
+PYTHON
 finish

@@ -365,6 +365,8 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
     double attended = keys * double(flags.rows) / double(generation->rows);
     json["step_kernels"] = kernelTable(executor, last - first, peak, attended);
   }
+  json["rows"] = flags.rows;
+  json["positions"] = {first, last - 1};
   json["cached_tokens_per_s"] = speed.tokens;
   json["prefill_tokens_per_s"] = speed.promptTokens;
   json["generation_step_ms"] = {{"tenth", speed.quantile(0.1)}, {"median", speed.quantile(0.5)}};

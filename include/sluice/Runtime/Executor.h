@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -139,7 +140,8 @@ private:
   const std::pair<const std::string, std::vector<Launch>> &find(const std::string &entry) const;
   const Scalar &scalar(const std::string &name, Type type) const;
   template <typename T> T fetchScalar(const std::string &name, Type type);
-  const Region &input(const std::string &name, Type type, const std::vector<int64_t> &shape) const;
+  const Region &input(const std::string &name, Type type,
+                      std::initializer_list<int64_t> shape) const;
   std::span<int32_t> tokensIn(const std::string &name, int64_t rows);
   std::map<std::string, BatchInputs::Given> givenIn(const std::string &prefix, int64_t rows);
   std::span<int64_t> countsIn(const std::string &name, int64_t rows);

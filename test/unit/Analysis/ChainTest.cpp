@@ -81,17 +81,17 @@ bool has(const std::string &text, const std::string &part) {
 
 TEST(Chains, OfHourglasses) {
   std::string one = R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@1" },)";
-  EXPECT_EQ(checkQuickly(repeated(one, 100)).kind, Kind::Proved);
+  EXPECT_EQ(checkQuickly(repeated(one, 400)).kind, Kind::Proved);
   std::string leaky = R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@1", "shift": 0 },)";
-  CausalVerdict verdict = checkQuickly(repeated(one, 50) + leaky + repeated(one, 49));
+  CausalVerdict verdict = checkQuickly(repeated(one, 200) + leaky + repeated(one, 199));
   EXPECT_EQ(verdict.kind, Kind::Leak);
   EXPECT_TRUE(has(verdict.message, "shift by 1, not 0")) << verdict.message;
 }
 
 TEST(Chains, OfShorteningsAndUpsamplings) {
   auto least = [](int, int64_t k) { return k - 1; };
-  EXPECT_EQ(checkQuickly(zigzag(600, false, least)).kind, Kind::Proved);
-  EXPECT_EQ(checkQuickly(zigzag(600, false, [](int, int64_t k) { return k; })).kind, Kind::Proved);
+  EXPECT_EQ(checkQuickly(zigzag(1500, false, least)).kind, Kind::Proved);
+  EXPECT_EQ(checkQuickly(zigzag(1500, false, [](int, int64_t k) { return k; })).kind, Kind::Proved);
   EXPECT_EQ(checkQuickly(zigzag(90, true, least)).kind, Kind::Proved);
   for (bool layered : {false, true}) {
     CausalVerdict verdict =
@@ -104,7 +104,7 @@ TEST(Chains, OfShorteningsAndUpsamplings) {
 /// Never shifted on the way, and by the common multiple in the end: bounds nest to the depth of the
 /// model, and are not above the tokens anywhere before the last op.
 TEST(Chains, ThatAreLateInTheEnd) {
-  std::string late = zigzag(300, false, [](int, int64_t) { return 0; });
+  std::string late = zigzag(1500, false, [](int, int64_t) { return 0; });
   EXPECT_EQ(checkQuickly(late).kind, Kind::Leak);
   EXPECT_EQ(checkQuickly(late + stage("shift", "by", 29)).kind, Kind::Proved);
   CausalVerdict verdict = checkQuickly(late + stage("shift", "by", 28));

@@ -2,6 +2,7 @@
 //
 // The derived step against the whole forward pass, in float64, for every causal model of the
 // repository: the same code on the same numbers, so that every row of every value is bitwise equal.
+#include "../Model/StepSpecs.h"
 #include "../Papers.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/StepReference.h"
@@ -84,9 +85,12 @@ struct Subject {
   MLIRContext context{MLIRContext::Threading::DISABLED};
   OwningOpRef<ModuleOp> module;
 
-  explicit Subject(const std::string &path) {
+  Subject() {
     context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
                         arith::ArithDialect, math::MathDialect>();
+  }
+  explicit Subject(const spec::Model &model) : Subject() { module = importSpec(context, model); }
+  explicit Subject(const std::string &path) : Subject() {
     if (path.ends_with(".mlir")) {
       module = parseSourceString<ModuleOp>(readText(path), &context);
     } else {
@@ -201,8 +205,9 @@ DenseMap<Value, Value> matchValues(func::FuncOp step, func::FuncOp predict) {
 
 class Comparison {
 public:
-  /// Each text has at most `mostGiven` tokens of each named input.
-  explicit Comparison(Subject &subject, int64_t mostGiven = 1 << 20)
+  /// Each text has at most `mostGiven` tokens of each named input. With `steps`, it is so long that
+  /// as many follow the longest prompt of `runLong`.
+  explicit Comparison(Subject &subject, int64_t mostGiven = 1 << 20, int64_t steps = 0)
       : step(subject.function("step")), predict(subject.function("predict")),
         weights(randomWeights(*subject.module)), pairs(matchValues(step, predict)),
         givens(makeGivens(predict, mostGiven)) {
@@ -210,7 +215,9 @@ public:
     for (auto schedule : subject.module->getOps<ScheduleOp>()) {
       period = std::lcm(period, static_cast<int64_t>(schedule.getPeriod()));
     }
-    length = std::min({context, int64_t{64}, std::max<int64_t>(20, 2 * period + 5)});
+    length = steps > 0 ? 3 * period + 1 + steps
+                       : std::min({context, int64_t{64}, std::max<int64_t>(20, 2 * period + 5)});
+    EXPECT_LE(length, context);
     std::mt19937_64 generator(2);
     auto vocabulary =
         subject.module->getOperation()->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
@@ -249,10 +256,22 @@ public:
     }
   }
 
-  StepRunner makeRunner() {
+  /// Prompts that end just before the third period of the scales does, with it and just after, and
+  /// `steps` more tokens.
+  void runLong(int64_t steps) {
     StepRunner runner(step);
     setWeights(runner);
-    return runner;
+    std::vector<double> logits;
+    for (int64_t prompt = 3 * period - 1; prompt <= 3 * period + 1; ++prompt) {
+      runner.prefill(first(prompt));
+      compareRows(runner);
+      for (int64_t t = prompt; t < prompt + steps; ++t) {
+        logits = runner.step(tokens[t]);
+        compareRows(runner);
+      }
+      EXPECT_EQ(runner.getMistake(), "") << "after a prompt of " << prompt;
+    }
+    EXPECT_EQ(logits, forward->logits); // the longest has all tokens
   }
   /// The first mistake, or row that differs, of a module that was tampered with.
   bool findsFault() {
@@ -354,6 +373,60 @@ INSTANTIATE_TEST_SUITE_P(Models, DerivedStep, ::testing::ValuesIn(causalModels()
                            }
                            return name + "_" + std::to_string(info.index);
                          });
+
+using Named = std::pair<const char *, const char *>;
+class LongSteps : public ::testing::TestWithParam<Named> {};
+
+/// 64 steps, two periods of the scales at least, in a context that has room for them; of each
+/// factor where training draws it.
+TEST_P(LongSteps, EqualTheForwardPass) {
+  constexpr int64_t steps = 64;
+  std::string text =
+      std::regex_replace(GetParam().second, std::regex("\"context\": [0-9]+"), "\"context\": 104",
+                         std::regex_constants::format_first_only);
+  spec::Diagnostic error;
+  std::optional<spec::Model> model = spec::readText(text, "test.json", error);
+  ASSERT_TRUE(model) << error.format();
+  for (const spec::Model &variant : model->variants()) {
+    Subject subject(variant);
+    subject.derive();
+    ASSERT_FALSE(HasFatalFailure());
+    Comparison comparison(subject, 1 << 20, steps);
+    EXPECT_GE(steps, 2 * comparison.period);
+    comparison.runLong(steps);
+    EXPECT_GT(comparison.compared, 3 * steps);
+  }
+}
+
+/// Groups by convolution and side by side; blocks.
+constexpr const char *blocks = R"json({"sluice": 1, "vocabulary": 11, "context": 64, "batch": 1,
+  "width": 8, "defaults": {"heads": 2, "feed_forward": 8}, "stages": [{"op": "embedding"},
+    {"op": "shorten", "factor": 1, "window": 3, "method": "linear", "to": "near"},
+    {"op": "shift", "by": 2}, {"op": "shorten", "factor": 3, "window": 5, "method": "linear"},
+    {"op": "layer"}, {"op": "upsample", "factor": 3, "window": 6, "method": "linear"},
+    {"op": "add", "with": "near", "to": "bytes"},
+    {"op": "shorten", "factor": 4, "method": "concatenate"}, {"op": "layer"},
+    {"op": "upsample", "factor": 4, "method": "split"},
+    {"op": "shift", "by": 3, "start": "null", "to": "patches"},
+    {"op": "project", "from": "bytes"}, {"op": "add", "with": "patches"},
+    {"op": "replace", "with": "patches", "block": 4, "start": 3},
+    {"op": "layer", "mask": {"block": 4, "start": 3}}, {"op": "head"}]})json";
+
+constexpr const char *drawn = R"json({"sluice": 1, "vocabulary": 11, "context": 64, "batch": 1,
+  "width": 8, "defaults": {"heads": 2, "feed_forward": 8, "relative": "xl_shared"},
+  "stages": [{"op": "embedding"}, {"op": "hourglass", "hierarchy": "1@1 1@{2,3,5} 1@1"},
+    {"op": "head"}]})json";
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, LongSteps,
+    ::testing::Values(Named("Nested", sluice::testing::allOfIt),
+                      Named("Maxima", sluice::testing::maxima),
+                      Named("TopDown", sluice::testing::topDown),
+                      Named("BottomUpAndRetina", sluice::testing::bottomUpAndRetina),
+                      Named("AttentionBetweenScales", sluice::testing::headGroups),
+                      Named("NamedInput", sluice::testing::encoder), Named("Blocks", blocks),
+                      Named("DrawnFactors", drawn), Named("DocumentEnds", sluice::testing::begun)),
+    [](const auto &info) { return std::string(info.param.first); });
 
 TEST(DerivedStepFaults, ARingOneTooSmallIsSeen) {
   Subject intact(source + "/test/golden/nested.json");
