@@ -32,7 +32,7 @@ for dialect in Sluice Dispatch Plan; do
   ops=$(sed -nE 's/^def [A-Za-z_]+ *: *[A-Za-z_]+<"([a-z_]+)".*/'"${dialect,,}"'.\1/p' "$root/include/sluice/Dialect/$dialect"/*.td)
   covered "round trip of every op of $dialect" "$root/test/Dialect/$dialect" --include=ops.mlir --include=step.mlir --include=hashed.mlir --include=labels.mlir <<< "$ops"
 done
-messages=$(grep -rhoE '"[DS]-[0-9]{3}: ' "$root/lib" | tr -d '": ' | sort -u)
+messages=$(grep -rhoE '"[DPS]-[0-9]{3}: ' "$root/lib" | tr -d '": ' | sort -u)
 covered "every message of a verifier" "$root/test" --include=*.mlir --include=*.test <<< "$messages"
 passes=$(sed -nE 's/^def [A-Za-z]+ *: *[A-Za-z]*Pass<"([a-z-]+)".*/--\1/p' "$root"/include/sluice/{Transforms,Target}/Passes.td)
 covered "every pass" "$root/test/Transforms" "$root/test/Target" --include=*.mlir <<< "$passes"

@@ -201,6 +201,8 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &tar
       size_t number = set.records.size();
       record.name = ::nameOf(&op, number);
       record.operands = operandsOf(isolated);
+      record.drawsByUpdate = dispatch::drawsByUpdate(isolated);
+      record.scheduled = bool(dispatch::scheduleOf(isolated));
       record.dispatch = entry->first().str();
       if (!targets.gpus.empty()) {
         record.product = cuda::findProduct(isolated, numberOf(module, "sluice.context"),
