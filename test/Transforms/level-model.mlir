@@ -5,7 +5,6 @@
 // RUN: not sluice-opt %s --sluice-recompute=memory-budget=1 2>&1 | FileCheck %s
 // RUN: not sluice-opt %s --sluice-plan-memory 2>&1 | FileCheck %s
 // RUN: not sluice-opt %s --sluice-separate-places 2>&1 | FileCheck %s
-// RUN: not sluice-opt %s --sluice-build-entries 2>&1 | FileCheck %s
 // CHECK: level-model.mlir:[[#@LINE+10]]:{{.*}} error: expected a function of dispatches alone, found sluice.shift; run sluice-form-dispatches before
 
 // A GPU's kernels are made for the batch and the context.

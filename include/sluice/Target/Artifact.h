@@ -93,9 +93,9 @@ struct KernelSet {
 /// kernel.
 int64_t firstStream(mlir::Operation *dispatch);
 
-/// Generates kernels for `targets`. Functions hold dispatches alone. Dispatches that differ in their operands' values alone share
-/// one. Where a dispatch has no GPU kernel, fails with `unsupported` set: a message for the user,
-/// with the place in the spec.
+/// Generates kernels for `targets`. Functions hold dispatches alone. Dispatches that differ in
+/// their operands' values alone share one. Where a dispatch has no GPU kernel, fails with
+/// `unsupported` set: a message for the user, with the place in the spec.
 mlir::FailureOr<KernelSet> generateKernels(mlir::ModuleOp module, const Targets &targets,
                                            std::string &unsupported);
 
