@@ -70,6 +70,9 @@ struct PlanMemoryPass : sluice::impl::PlanMemoryBase<PlanMemoryPass> {
 } // namespace
 
 void sluice::emitBuffers(ModuleOp module, const MemoryPlan &memory) {
+  for (auto former : llvm::make_early_inc_range(module.getOps<plan::BufferOp>())) {
+    former.erase();
+  }
   OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
   module->setAttr(plan::arenaBytesName, b.getI64IntegerAttr(memory.arenaBytes));
   for (const auto &[name, place] : memory.places) {

@@ -53,15 +53,11 @@ int64_t workspaceBytes(KernelOp kernel) {
 class EntryVerifier {
 public:
   EntryVerifier(EntryOp entry, SymbolTableCollection &symbols)
-      : entry(entry), module(entry->getParentOfType<ModuleOp>()), symbols(symbols) {
-    for (auto buffer : module.getOps<BufferOp>()) {
-      auto begin = static_cast<int64_t>(buffer.getOffset());
-      buffers[buffer.getPlace()] = {begin, begin + static_cast<int64_t>(buffer.getBytes())};
-    }
-  }
+      : entry(entry), module(entry->getParentOfType<ModuleOp>()), symbols(symbols) {}
   LogicalResult run();
 
 private:
+  LogicalResult collectBuffers();
   LogicalResult collect(LaunchOp op);
   LogicalResult verifyArguments(Launch &launch);
   LogicalResult verifyScalars(Launch &launch, ArrayRef<int64_t> offsets);
@@ -125,6 +121,18 @@ LogicalResult EntryVerifier::verifyScalars(Launch &launch, ArrayRef<int64_t> off
   }
   Range read = buffers.find("scalar:" + length)->second;
   launch.ranges.push_back({read.begin, read.begin + int64_t(sizeof(int64_t))});
+  return success();
+}
+
+LogicalResult EntryVerifier::collectBuffers() {
+  for (auto buffer : module.getOps<BufferOp>()) {
+    auto begin = static_cast<int64_t>(buffer.getOffset());
+    Range range{begin, begin + static_cast<int64_t>(buffer.getBytes())};
+    if (!buffers.try_emplace(buffer.getPlace(), range).second) {
+      return buffer.emitOpError("P-018: expected one buffer for each place, found two for ")
+             << buffer.getPlace();
+    }
+  }
   return success();
 }
 
@@ -224,6 +232,9 @@ LogicalResult EntryVerifier::verifyProtected(Launch &launch) {
 }
 
 LogicalResult EntryVerifier::run() {
+  if (failed(collectBuffers())) {
+    return failure();
+  }
   for (Operation &op : entry.getBody().front()) {
     auto launch = dyn_cast<LaunchOp>(op);
     if (!launch) {

@@ -53,8 +53,8 @@ static Operation *isolate(Operation *dispatch, ModuleOp scratch) {
   IRMapping mapping;
   mapping.map(dispatch->getOperands(), block->getArguments());
   Operation *copy = b.clone(*dispatch, mapping);
-  for (StringRef name : {StringRef("plan.phase"), StringRef("guard"), StringRef("label"),
-                         StringRef(recomputedName)}) {
+  for (StringRef name : {StringRef("plan.phase"), StringRef("plan.offsets"), StringRef("guard"),
+                         StringRef("label"), StringRef(recomputedName)}) {
     copy->removeAttr(name);
   }
   eraseNames(copy);

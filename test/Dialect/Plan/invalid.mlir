@@ -311,3 +311,21 @@ module attributes {plan.arena_bytes = 1024 : i64} {
     plan.launch @add ([64, 256, 0, 8, 16, 24, 0, 0]) phase "update" after [0] {guard = "finite"}
   }
 }
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  // expected-error@+1 {{P-018: expected one buffer for each place, found two for scalar:rows}}
+  plan.buffer "scalar:rows" at 512 bytes 8 device 0
+  plan.entry @update.plan {
+  }
+}
