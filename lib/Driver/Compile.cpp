@@ -25,6 +25,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -398,6 +399,9 @@ Outcome Compilation::generate() {
     return badInput(sizesPlace + ": " + excess);
   }
   emitPlan(*module, *kernels, *memory);
+  if (failed(verify(*module))) {
+    return internalError();
+  }
   if (emits("plan")) {
     for (auto func : llvm::to_vector(module->getOps<func::FuncOp>())) {
       func.erase();

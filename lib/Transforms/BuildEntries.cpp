@@ -3,6 +3,7 @@
 // What surrounds the model: outputs, gradient norm, schedule, optimizer, initialization.
 #include "RowsBuilder.h"
 #include "sluice/Dialect/Plan/Names.h"
+#include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/ParameterLayout.h"
 #include "sluice/Transforms/Passes.h"
 
@@ -307,10 +308,7 @@ void EntryBuilder::buildAccumulate() {
 /// Random numbers of a batch are those of its rows in the update.
 static void drawByUpdate(func::FuncOp gradient) {
   gradient.walk([](Operation *op) {
-    auto dropout = op->getAttrOfType<FloatAttr>("dropout");
-    bool draws = dropout && dropout.getValueAsDouble() > 0;
-    op->walk([&](dispatch::RandomOp) { draws = true; });
-    if (draws && op->hasAttr("domain")) {
+    if (op->hasAttr("domain") && drawsNumbers(op)) {
       op->setAttr(dispatch::drawsByUpdateName, UnitAttr::get(op->getContext()));
     }
   });
@@ -394,7 +392,8 @@ LogicalResult requireResults(func::FuncOp func, bool several) {
 struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (failed(verifyModel(module)) || failed(verifyTraining(module))) {
+    if (failed(verifyModel(module)) || failed(verifyTraining(module)) ||
+        failed(verifyLevel(module, Level::Dispatches))) {
       return signalPassFailure();
     }
     EntryBuilder builder(module);

@@ -2,6 +2,7 @@
 //
 // Inputs of linear maps and heads in the type that these multiply in.
 #include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -35,7 +36,7 @@ private:
 
 struct ConvertFactorsPass : sluice::impl::ConvertFactorsBase<ConvertFactorsPass> {
   void runOnOperation() override {
-    if (failed(verifyModel(getOperation()))) {
+    if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
       return signalPassFailure();
     }
     for (auto func : getOperation().getOps<func::FuncOp>()) {

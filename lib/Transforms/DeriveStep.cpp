@@ -3,6 +3,7 @@
 // The derived step as model IR: @predict over the rows that are due, with states between steps.
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Sluice/Step.h"
+#include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -190,7 +191,7 @@ void StepWriter::write() {
 namespace {
 struct DeriveStepPass : sluice::impl::DeriveStepBase<DeriveStepPass> {
   void runOnOperation() override {
-    if (failed(verifyModel(getOperation()))) {
+    if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
       return signalPassFailure();
     }
     auto predict = getOperation().lookupSymbol<func::FuncOp>("predict");

@@ -4,6 +4,7 @@
 #include "sluice/Dialect/Sluice/Fusion.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
+#include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -194,12 +195,17 @@ LogicalResult completeObjective(func::FuncOp func) {
 
 struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
   void runOnOperation() override {
-    if (failed(verifyModel(getOperation()))) {
+    if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
       return signalPassFailure();
     }
     auto forward = getOperation().lookupSymbol<func::FuncOp>("evaluate");
     if (!forward) {
       getOperation().emitError("sluice-differentiate: expected a function @evaluate, found none");
+      return signalPassFailure();
+    }
+    if (auto made = getOperation().lookupSymbol("gradient")) {
+      made->emitError(
+          "expected a module without @gradient, found one; run sluice-differentiate once");
       return signalPassFailure();
     }
     // With dropout, what is trained is not what is evaluated.

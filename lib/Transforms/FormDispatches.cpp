@@ -5,6 +5,7 @@
 #include "StepEntries.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
+#include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -403,7 +404,7 @@ struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass>
       getOperation().emitError() << "expected sum-parts of at least 1, found " << int64_t(sumParts);
       return signalPassFailure();
     }
-    if (failed(verifyModel(getOperation()))) {
+    if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
       return signalPassFailure();
     }
     StepEntries entries(getOperation(), generationRows, keysApart);

@@ -4,6 +4,7 @@
 #include "sluice/Transforms/MemoryPlan.h"
 #include "MemoryStorage.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Transforms/Levels.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -196,12 +197,33 @@ static void planBuckets(ModuleOp module, ArrayRef<std::unique_ptr<Storage>> stor
   }
 }
 
+static LogicalResult verifyBuckets(ModuleOp module) {
+  Attribute found = module->getAttr(bucketsName);
+  auto rows = dyn_cast_or_null<DenseI64ArrayAttr>(found);
+  int64_t last = 0;
+  bool rises = !found || rows;
+  for (int64_t each : rows ? rows.asArrayRef() : ArrayRef<int64_t>()) {
+    rises &= each > last;
+    last = each;
+  }
+  return rises ? success()
+               : module.emitError() << "expected rising numbers of rows from 1 on in the module "
+                                       "attribute "
+                                    << bucketsName << ", found " << found;
+}
+
 FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes,
                                          int64_t counterBytes) {
   MemoryPlan plan;
   std::vector<std::unique_ptr<Storage>> storages;
   Storage::Names names;
+  if (failed(verifyLevel(module, Level::Dispatches)) || failed(verifyBuckets(module))) {
+    return failure();
+  }
   for (auto func : module.getOps<func::FuncOp>()) {
+    if (failed(verifyEntry(func))) {
+      return failure();
+    }
     storages.push_back(std::make_unique<Storage>(func, plan, names));
     if (failed(storages.back()->run())) {
       return failure();

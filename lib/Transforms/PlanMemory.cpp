@@ -2,6 +2,7 @@
 //
 // The passes that give tensors their memory.
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/MemoryPlan.h"
 #include "sluice/Transforms/Passes.h"
 
@@ -38,6 +39,9 @@ void separatePlaces(func::FuncOp func) {
 
 struct SeparatePlacesPass : sluice::impl::SeparatePlacesBase<SeparatePlacesPass> {
   void runOnOperation() override {
+    if (failed(verifyLevel(getOperation(), Level::Dispatches))) {
+      return signalPassFailure();
+    }
     llvm::for_each(getOperation().getOps<func::FuncOp>(), separatePlaces);
   }
 };
@@ -60,15 +64,17 @@ struct PlanMemoryPass : sluice::impl::PlanMemoryBase<PlanMemoryPass> {
       }
       op->setAttr("plan.offsets", DenseI64ArrayAttr::get(module.getContext(), offsets));
     });
-    module->setAttr("plan.arena_bytes", IntegerAttr::get(IntegerType::get(module.getContext(), 64),
-                                                         memory->arenaBytes));
   }
 };
 
 } // namespace
 
 void sluice::emitBuffers(ModuleOp module, const MemoryPlan &memory) {
+  for (auto former : llvm::make_early_inc_range(module.getOps<plan::BufferOp>())) {
+    former.erase();
+  }
   OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+  module->setAttr(plan::arenaBytesName, b.getI64IntegerAttr(memory.arenaBytes));
   for (const auto &[name, place] : memory.places) {
     plan::BufferOp::create(b, module.getLoc(), name, place.offset, place.bytes, 0);
   }

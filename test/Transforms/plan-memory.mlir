@@ -1,5 +1,6 @@
 // Which bytes of the arena a tensor has.
 // RUN: sluice-opt %s --sluice-plan-memory | FileCheck %s
+// RUN: sluice-opt %s --sluice-plan-memory --sluice-plan-memory | FileCheck %s --check-prefix=AGAIN
 
 #row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
 #domain = #dispatch.domain<batch = 1, positions = 64, factor = 1>
@@ -40,3 +41,7 @@ func.func @chain() {
 
 // CHECK-DAG:   plan.buffer "input:x" at {{.*}} bytes 4096 device 0
 // CHECK-DAG:   plan.buffer "output:y" at [[RESULT]] bytes 4096 device 0
+
+// Planned anew, each place has one buffer all the same.
+// AGAIN:     plan.buffer "input:x"
+// AGAIN-NOT: plan.buffer "input:x"

@@ -47,7 +47,7 @@ for dialect in Sluice Dispatch Plan; do
   judge lacks "round trip of every op of $dialect" "$work/$dialect" <<< "$ops"
 done
 # Of a message its first words count, as one number may have several.
-messages=$(grep -rhoE '"[DRS]-[0-9]{3}: [^"]{1,28}' "$root/lib" | tr -d '"' | sed 's/[^A-Za-z0-9]*$//' | sort -u)
+messages=$(grep -rhoE '"[DPRS]-[0-9]{3}: [^"]{1,28}' "$root/lib" | tr -d '"' | sed 's/[^A-Za-z0-9]*$//' | sort -u)
 judge silent "every message of a verifier" "$root/test" --include=*.mlir --include=*.test <<< "$messages"
 passes=$(sed -nE 's/^def [A-Za-z]+ *: *[A-Za-z]*Pass<"([a-z-]+)".*/--\1/p' "$root"/include/sluice/{Transforms,Target}/Passes.td)
 judge lacks "every pass" "$root/test/Transforms" "$root/test/Target" --include=*.mlir <<< "$passes"

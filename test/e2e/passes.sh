@@ -1,30 +1,84 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# IR that verifies never crashes a pass, neither ours nor upstream's. `SLUICE_FUZZ=N` makes N mutants of each level.
+# IR that verifies never crashes a pass, neither ours nor upstream's, and a pass refuses what is not of its level. `SLUICE_FUZZ=N` makes N
+# mutants of each level of the first model, and a quarter as many of each of the others.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 opt=$root/build/bin/sluice-opt
-count=${SLUICE_FUZZ:-20}
-spec=$work/model.json
-cat > "$spec" << 'SPEC'
-{ "sluice": 1, "vocabulary": 20, "context": 24, "batch": 2, "width": 8,
-  "defaults": { "heads": 2, "rotary": true },
-  "stages": [ { "op": "embedding" }, { "op": "hourglass", "hierarchy": "1@1 1@4 1@1" }, { "op": "head" } ] }
-SPEC
-upstream=canonicalize+cse+symbol-dce
+count=${SLUICE_FUZZ:-16}
 form="sluice-differentiate+sluice-form-dispatches"
-fuzz() {
-  local level=$1
-  shift
-  succeeds "$level: printed" "$sluice" compile "$spec" --emit "$level"
-  cp "$work/out" "$work/$level.mlir"
-  mkdir -p "$work/$level"
-  succeeds "$level: no mutant that verifies crashes a pass" \
-    python3 "$root/test/e2e/support/fuzz_passes.py" "$opt" "$work/$level.mlir" "$count" "${SLUICE_FUZZ_SEED:-1}" "$work/$level" "$@"
+upstream=canonicalize+cse+symbol-dce
+# spec NAME REST: a model of width 8 that has these keys.
+spec() {
+  echo '{ "sluice": 1, "vocabulary": 20, "batch": 2, "width": 8, '"$2"' }' > "$work/$1.json"
 }
-fuzz model sluice-convert-factors sluice-derive-step+sluice-form-dispatches \
-  $form+sluice-build-entries+sluice-separate-places+sluice-plan-memory $upstream+$form $form+sluice-build-entries+sluice-emit-plan
-fuzz dispatches $upstream+sluice-separate-places+sluice-plan-memory sluice-build-entries sluice-emit-plan \
-  sluice-generate-kernels=target=sm_80 sluice-recompute=memory-budget=900000
+spec hourglass '"context": 24, "defaults": { "heads": 2, "rotary": true },
+  "stages": [ { "op": "embedding" }, { "op": "hourglass", "hierarchy": "1@1 1@4 1@1" }, { "op": "head" } ]'
+spec segments '"context": 12, "defaults": { "heads": 2, "feed_forward": 8, "dropout": 0.2, "attention_dropout": 0.2 },
+  "stages": [ { "op": "embedding" }, { "op": "layer", "to": "x" }, { "op": "boundaries", "name": "words", "predictor": 8, "prior": 0.3 },
+    { "op": "shorten", "segments": "words" }, { "op": "shift", "by": 1, "start": "null" }, { "op": "layer" },
+    { "op": "upsample", "segments": "words", "by": 0 }, { "op": "add", "with": "x" }, { "op": "head" } ],
+  "training": { "accumulate": 2 }'
+spec hashed '"context": 12, "defaults": { "heads": 2, "feed_forward": 8, "lsh": { "buckets": 4, "chunk": 2 } },
+  "stages": [ { "op": "embedding" }, { "op": "layer" }, { "op": "head" } ]'
+spec inputs '"context": 8, "inputs": { "source": { "context": 6 } }, "defaults": { "heads": 2, "feed_forward": 8 },
+  "stages": [ { "op": "embedding", "positions": "learned", "to": "text" }, { "op": "embedding", "input": "source", "positions": "learned", "to": "memory" },
+    { "op": "layer", "from": "text", "over": "memory" }, { "op": "head" } ]'
+spec losses '"context": 12, "defaults": { "heads": 2, "feed_forward": 8 },
+  "stages": [ { "op": "embedding" }, { "op": "norm", "to": "fine" }, { "op": "shorten", "factor": 4 }, { "op": "layer" },
+    { "op": "loss", "name": "bag", "factor": 0.3, "tied": true }, { "op": "upsample", "factor": 4 }, { "op": "shift", "by": 3 },
+    { "op": "add", "with": "fine" }, { "op": "head", "label_smoothing": 0.1 } ]'
+spec drawn '"context": 12, "defaults": { "heads": 2, "feed_forward": 8 },
+  "stages": [ { "op": "embedding" }, { "op": "hourglass", "hierarchy": "1@1 1@{2,3} 1@1" }, { "op": "head" } ]'
+
+# level NAME LEVEL: the model's IR of that level.
+level() { succeeds "$1, $2: printed" "$sluice" compile "$work/$1.json" --emit "$2" --target cpu-avx2 && cp "$work/out" "$work/$1.$2.mlir"; }
+# fuzz NAME LEVEL COUNT PIPELINE...
+fuzz() {
+  local name=$1.$2 mutants=$3
+  shift 3
+  mkdir -p "$work/$name"
+  succeeds "$name: no mutant that verifies crashes a pass" \
+    python3 "$root/test/e2e/support/fuzz_passes.py" "$opt" "$work/$name.mlir" "$mutants" "${SLUICE_FUZZ_SEED:-1}" "$work/$name" "$@"
+}
+for name in hourglass segments hashed inputs losses drawn; do
+  level "$name" model
+  [[ $name == hourglass ]] && mutants=$count || mutants=$((count / 4))
+  fuzz "$name" model "$mutants" sluice-convert-factors sluice-derive-step+sluice-form-dispatches \
+    "$upstream+$form+sluice-build-entries+sluice-separate-places+sluice-emit-plan"
+  level "$name" gradient
+  fuzz "$name" gradient "$((mutants / 2))" "$upstream+sluice-form-dispatches+sluice-build-entries+sluice-plan-memory"
+  level "$name" dispatches
+  fuzz "$name" dispatches "$mutants" "$upstream+sluice-separate-places+sluice-emit-plan" sluice-recompute=memory-budget=900000
+done
+
+# Kernels of a CPU, a few of them, and plans with guards and axes of segments: nothing below reads them but upstream's passes.
+level losses kernels
+awk '/^  func.func/ { made++ } made < 4 || /^}/' "$work/losses.kernels.mlir" > "$work/few.kernels.mlir"
+fuzz few kernels "$((count / 4))" "$upstream" sluice-emit-plan
+for name in hourglass segments; do
+  level "$name" plan
+  fuzz "$name" plan "$((count / 2))" "$upstream" sluice-emit-plan
+  succeeds "$name.plan: read" "$opt" "$work/$name.plan.mlir" -o "$work/read.mlir"
+  succeeds "$name.plan: upstream's passes" "$opt" "$work/$name.plan.mlir" "--canonicalize" "--cse" "--symbol-dce" -o "$work/simplified.mlir"
+  succeeds "$name.plan: no launch is lost, merged or moved" cmp "$work/read.mlir" "$work/simplified.mlir"
+done
+
+# Every pass on every level: it runs, or says what it expected.
+runs='model:(convert-factors|derive-step|differentiate|form-dispatches) gradient:(convert-factors|derive-step|form-dispatches)
+  dispatches:(separate-places|plan-memory|emit-plan|generate-kernels|recompute)'
+for ir in model gradient dispatches plan; do
+  for pass in convert-factors derive-step differentiate form-dispatches build-entries separate-places plan-memory emit-plan generate-kernels \
+    generate-kernels=target=sm_80 recompute=memory-budget=900000; do
+    label="$ir: sluice-$pass"
+    if grep -qE "(^| )$ir:\(.*\b${pass%%=*}\b[^:]*\)" <<< "$runs" && [[ $pass != *sm_80 ]]; then
+      succeeds "$label runs" "$opt" "$work/segments.$ir.mlir" "--sluice-$pass" -o /dev/null
+    else
+      exits 1 "$label is refused" "$opt" "$work/segments.$ir.mlir" "--sluice-$pass" -o /dev/null
+      cp "$work/err" "$work/message"
+      succeeds "$label says what it expected" grep -q 'error: .*expected' "$work/message"
+    fi
+  done
+done
 finish

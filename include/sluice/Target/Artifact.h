@@ -56,6 +56,7 @@ struct KernelRecord {
   double flops = 0, bytes = 0;
   std::optional<cuda::Product> product; ///< what it is at full length and batch, for GPUs
   std::vector<Operand> operands;
+  bool drawsByUpdate = false, scheduled = false; ///< of the dispatch
   std::vector<Variant> variants;
   std::vector<DeviceVariant> deviceVariants;
 
@@ -92,9 +93,9 @@ struct KernelSet {
 /// kernel.
 int64_t firstStream(mlir::Operation *dispatch);
 
-/// Generates kernels for `targets`. Dispatches that differ in their operands' values alone share
-/// one. Where a dispatch has no GPU kernel, fails with `unsupported` set: a message for the user,
-/// with the place in the spec.
+/// Generates kernels for `targets`. Functions hold dispatches alone. Dispatches that differ in
+/// their operands' values alone share one. Where a dispatch has no GPU kernel, fails with
+/// `unsupported` set: a message for the user, with the place in the spec.
 mlir::FailureOr<KernelSet> generateKernels(mlir::ModuleOp module, const Targets &targets,
                                            std::string &unsupported);
 

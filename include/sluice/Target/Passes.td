@@ -21,7 +21,7 @@ def GenerateKernels : TargetPass<"sluice-generate-kernels"> {
   let description = [{
     Before: functions of dispatches. After: the functions of their kernels alone, on the kernel ABI
     (docs/plan-and-artifact.md). Dispatches that differ in the values of their operands alone share a kernel. Refused: a dispatch
-    that has no kernel for the target.
+    that has no kernel for the target, and a function that holds anything but dispatches and named memory.
   }];
 }
 
@@ -30,7 +30,8 @@ def EmitPlan : TargetPass<"sluice-emit-plan"> {
   let description = [{
     Before: functions of dispatches, after `sluice-build-entries`. After: `plan.buffer`, `plan.kernel` and, for each function, a
     `plan.entry` of launches. It plans memory itself, as it needs the kernels' workspaces. A launch names the launches before it
-    that touch the same bytes.
+    that touch the same bytes. The result is verified against what it was made of: arguments, order, and what guards protect. Refused: what
+    `sluice-generate-kernels` and `sluice-plan-memory` refuse.
   }];
 }
 

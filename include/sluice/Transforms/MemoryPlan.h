@@ -105,7 +105,8 @@ mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module, int64_t workspaceB
 /// Bytes of a tensor in the arena, with the padding of its rows and behind it.
 int64_t storedBytes(mlir::Value tensor);
 
-/// Adds a `plan.buffer` for every named place to the end of `module`.
+/// Adds a `plan.buffer` for every named place to the end of `module`, which says the arena's bytes.
+/// Those of an earlier plan go.
 void emitBuffers(mlir::ModuleOp module, const MemoryPlan &memory);
 
 } // namespace sluice

@@ -53,8 +53,8 @@ static Operation *isolate(Operation *dispatch, ModuleOp scratch) {
   IRMapping mapping;
   mapping.map(dispatch->getOperands(), block->getArguments());
   Operation *copy = b.clone(*dispatch, mapping);
-  for (StringRef name : {StringRef("plan.phase"), StringRef("guard"), StringRef("label"),
-                         StringRef(recomputedName)}) {
+  for (StringRef name : {StringRef("plan.phase"), StringRef("plan.offsets"), StringRef("guard"),
+                         StringRef("label"), StringRef(recomputedName)}) {
     copy->removeAttr(name);
   }
   eraseNames(copy);
@@ -201,6 +201,8 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &tar
       size_t number = set.records.size();
       record.name = ::nameOf(&op, number);
       record.operands = operandsOf(isolated);
+      record.drawsByUpdate = dispatch::drawsByUpdate(isolated);
+      record.scheduled = bool(dispatch::scheduleOf(isolated));
       record.dispatch = entry->first().str();
       if (!targets.gpus.empty()) {
         record.product = cuda::findProduct(isolated, numberOf(module, "sluice.context"),

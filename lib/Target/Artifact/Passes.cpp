@@ -3,7 +3,9 @@
 // Kernels and launches as passes: what the driver does for a whole artifact, for one target.
 #include "sluice/Target/Passes.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Target/Artifact.h"
+#include "sluice/Transforms/Levels.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -29,6 +31,9 @@ static FailureOr<KernelSet> kernelsFor(ModuleOp module, StringRef name) {
   if (!addTarget(name, targets)) {
     return module.emitError() << "expected a target (" << targetNames << "), found '" << name
                               << "'";
+  }
+  if (failed(verifyLevel(module, Level::Dispatches))) {
+    return failure();
   }
   for (StringRef size : {"sluice.context", "sluice.batch"}) {
     if (!targets.gpus.empty() && !module->getAttrOfType<IntegerAttr>(size)) {

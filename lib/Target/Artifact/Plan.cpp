@@ -12,6 +12,7 @@
 #include "sluice/Target/Artifact.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 #include <numeric>
 
 using namespace mlir;
@@ -53,8 +54,12 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
               b.getNamedAttr("workspace_bytes", b.getI64IntegerAttr(variant.workspaceBytes)),
           })));
     }
+    auto bytes = llvm::map_to_vector(record.operands, [](const auto &each) { return each.bytes; });
+    auto written = static_cast<uint64_t>(
+        llvm::count_if(record.operands, [](const auto &each) { return each.written; }));
     plan::KernelOp::create(b, loc, record.name, record.kind, b.getDictionaryAttr(symbols),
-                           APFloat(record.flops), APFloat(record.bytes));
+                           APFloat(record.flops), APFloat(record.bytes), bytes, written,
+                           record.drawsByUpdate, record.scheduled);
   }
   for (auto func : llvm::to_vector(module.getOps<func::FuncOp>())) {
     emitEntry(func, func.getSymName() + ".plan", kernels, memory, nullptr);

@@ -2,6 +2,9 @@
 // RUN: sluice-opt %s | sluice-opt | FileCheck %s
 // RUN: sluice-opt %s --mlir-print-op-generic | sluice-opt | FileCheck %s
 
+// CHECK: module attributes {plan.arena_bytes = 1024 : i64}
+module attributes {plan.arena_bytes = 1024 : i64} {
+
 // CHECK-LABEL: func.func @update
 func.func @update() {
   // CHECK-NEXT: %[[W:.*]] = plan.bind "parameter:head.weight" : tensor<4x6xf32>
@@ -13,21 +16,43 @@ func.func @update() {
   return
 }
 
-// CHECK: plan.buffer "flat:parameters" at 64 bytes 128 device 0
+// CHECK: plan.buffer "scalar:length" at 0 bytes 8 device 0
+plan.buffer "scalar:length" at 0 bytes 8 device 0
+plan.buffer "scalar:rows" at 8 bytes 8 device 0
+plan.buffer "scalar:step" at 16 bytes 8 device 0
+plan.buffer "scalar:seed" at 24 bytes 8 device 0
+plan.buffer "scalar:first_row" at 32 bytes 8 device 0
+plan.buffer "scalar:finite" at 40 bytes 4 device 0
+plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+plan.buffer "scalar:length.words" at 48 bytes 8 device 0
 plan.buffer "flat:parameters" at 64 bytes 128 device 0
-// CHECK: plan.kernel @k0 {bytes = 1.280000e+02 : f64, flops = 6.400000e+01 : f64, kind = "row", variants = {"cpu-avx2" = {items = 2 : i64}}}
-plan.kernel @k0 {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {"cpu-avx2" = {items = 2 : i64}}}
-// CHECK-LABEL: plan.entry @train
-plan.entry @train {
-  // CHECK-NEXT: plan.launch @k0([64, 192, 0]) phase "forward" after []
-  plan.launch @k0 ([64, 192, 0]) phase "forward" after []
-  // CHECK-NEXT: plan.launch @k0([192, 64, 0]) phase "update" after [0] {guard = "finite"}
-  plan.launch @k0 ([192, 64, 0]) phase "update" after [0] {guard = "finite"}
-  // CHECK-NEXT: plan.launch @k0([64, 192, 0]) phase "forward" after [] {axis = "words"}
-  plan.launch @k0 ([64, 192, 0]) phase "forward" after [] {axis = "words"}
+
+// CHECK: plan.kernel @norm {bytes = 1.280000e+02 : f64, flops = 6.400000e+01 : f64, kind = "row", operand_bytes = array<i64: 128, 4>, variants = {"cpu-avx2" = {items = 2 : i64}}, written = 1 : i64}
+plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {"cpu-avx2" = {items = 2 : i64}}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+// CHECK: plan.kernel @step {{.*}} scheduled, {{.*}}
+plan.kernel @step {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64, scheduled}
+// CHECK: plan.kernel @draw {{.*}} draws_by_update, {{.*}}
+plan.kernel @draw {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128>, written = 1 : i64, draws_by_update}
+
+// What the update writes it may be forbidden to write.
+// CHECK-LABEL: plan.entry @update.plan
+plan.entry @update.plan {
+  // CHECK-NEXT: plan.launch @norm([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
+  plan.launch @norm ([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
+  // CHECK-NEXT: plan.launch @add([64, 64, 0, 8, 16, 24, 0, 0]) phase "update" after [0] {guard = "finite"}
+  plan.launch @add ([64, 64, 0, 8, 16, 24, 0, 0]) phase "update" after [0] {guard = "finite"}
 }
 
-// CHECK-LABEL: plan.entry @of_three of "train" factor 3
-plan.entry @of_three of "train" factor 3 {
-  plan.launch @k0 ([64, 192, 0]) phase "forward" after []
+// A launch on an axis of segments follows the one that stores its length. What is due by a step's schedule may be left out.
+// CHECK-LABEL: plan.entry @step.plan of "step" factor 3
+plan.entry @step.plan of "step" factor 3 {
+  plan.launch @norm ([64, 44, 0, 8, 16, 24, 0, 0]) phase "forward" after []
+  plan.launch @norm ([64, 48, 0, 8, 16, 24, 0, 0]) phase "forward" after []
+  // CHECK: plan.launch @step([64, 256, 48, 8, 16, 24, 0, 0]) phase "forward" after [1] {axis = "words", guard = "due.0"}
+  plan.launch @step ([64, 256, 48, 8, 16, 24, 0, 0]) phase "forward" after [1] {axis = "words", guard = "due.0"}
+  // CHECK: plan.launch @draw([256, 0, 8, 16, 24, 32, 7, 0]) phase "forward" after [2]
+  plan.launch @draw ([256, 0, 8, 16, 24, 32, 7, 0]) phase "forward" after [2]
+}
+
 }

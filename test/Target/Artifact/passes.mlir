@@ -2,6 +2,7 @@
 // RUN: sluice-opt %s --sluice-generate-kernels | FileCheck %s --check-prefix=KERNELS
 // RUN: sluice-opt %s --sluice-generate-kernels=target=sm_80 | FileCheck %s --check-prefix=GPU
 // RUN: sluice-opt %s --sluice-emit-plan | FileCheck %s --check-prefix=PLAN
+// RUN: sluice-opt %s --sluice-plan-memory --sluice-emit-plan | FileCheck %s --check-prefix=PLAN
 // RUN: not sluice-opt %s --sluice-emit-plan=target=z80 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
 // UNKNOWN: expected a target (cpu, cpu-avx512, cpu-avx2, sm_80 or sm_90a), found 'z80'

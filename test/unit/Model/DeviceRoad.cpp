@@ -98,19 +98,33 @@ std::string test::takeRoad(const RoadRequest &request) {
   return code ? code.message() : "";
 }
 
-std::string test::runUpstreamPasses(const std::string &text) {
+/// `text` after the passes that `add` adds; empty where one fails.
+static std::string runPasses(const std::string &text, void (*add)(PassManager &)) {
   MLIRContext context;
   loadDialects(context);
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
   PassManager passes(&context);
-  for (int round = 0; round < 2; ++round) {
-    passes.addPass(createCanonicalizerPass());
-    passes.addPass(createCSEPass());
-    passes.addPass(createSymbolDCEPass());
-  }
+  add(passes);
   std::string result;
   if (module && succeeded(passes.run(*module))) {
     llvm::raw_string_ostream(result) << *module;
   }
   return result;
+}
+
+std::string test::lowerGradient(const std::string &text) {
+  return runPasses(text, [](PassManager &passes) {
+    passes.addPass(createFormDispatches());
+    passes.addPass(createBuildEntries());
+  });
+}
+
+std::string test::runUpstreamPasses(const std::string &text) {
+  return runPasses(text, [](PassManager &passes) {
+    for (int round = 0; round < 2; ++round) {
+      passes.addPass(createCanonicalizerPass());
+      passes.addPass(createCSEPass());
+      passes.addPass(createSymbolDCEPass());
+    }
+  });
 }

@@ -19,6 +19,10 @@ struct RoadRequest {
 /// Empty, or what went wrong.
 std::string takeRoad(const RoadRequest &request);
 
+/// Dispatches with their entries of `text`, a module of the gradient level; empty where a pass
+/// fails.
+std::string lowerGradient(const std::string &text);
+
 /// `text`, a module of any level, after upstream's canonicalize, cse and symbol-dce, each twice.
 /// Empty where a pass fails or leaves what does not verify.
 std::string runUpstreamPasses(const std::string &text);

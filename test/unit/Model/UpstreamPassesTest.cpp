@@ -58,6 +58,14 @@ TEST_F(UpstreamPasses, OnTheModelLevel) {
   EXPECT_EQ(trace(compile(folder, changed, target)), trace(compile(folder, source, target)));
 }
 
+TEST_F(UpstreamPasses, OnTheGradientLevel) {
+  std::string before = emit(source, "gradient");
+  std::string after = sluice::test::runUpstreamPasses(before);
+  ASSERT_FALSE(after.empty());
+  std::string expected = trace(takeRoad("before.sla", sluice::test::lowerGradient(before)));
+  EXPECT_EQ(trace(takeRoad("after.sla", sluice::test::lowerGradient(after))), expected);
+}
+
 TEST_F(UpstreamPasses, OnTheLevelOfDispatches) {
   std::string before = emit(source, "dispatches");
   std::string after = sluice::test::runUpstreamPasses(before);

@@ -31,8 +31,15 @@ def Dispatch_Dialect : Dialect {
     Padding is counted in elements, whatever their type. A *domain* names the rows a dispatch runs over and which of them
     are valid at run time.
 
-    `guard` names an i32 scalar, `scalar:GUARD`: where it is not 1 at the launch, the dispatch does nothing. Its results then keep
-    what their memory held, so only a dispatch whose results live in named memory, or are read under the same guard, may have one.
+    `guard` names an i32 scalar, `scalar:GUARD`, that a dispatch before it in the function stores. There are two kinds:
+      - `due.N` *allows* to leave the launch out where it is not 1. Only a scheduled dispatch may have it, and the scalar is made of
+        its schedule: all counts are zero then, so started or not, it writes nothing. A GPU's host, which would have to wait, starts it.
+      - Any other, such as `finite`, *forbids* the launch where it is not 1. Results then keep what their memory held, so they
+        live in named memory. What writes parameters, moments or compute copies has such a guard, but in @initialize and @prepare, and it is
+        made of the loss and the gradients.
+
+    Memory planning verifies this, and that dispatches of @gradient have `dispatch.draws_by_update` where they draw random numbers and
+    an update has several batches (`sluice.accumulate`), and nowhere else.
 
     Numbers are *stored* as f32 or bf16 and *computed with* as f32. Bodies, epilogues and regions take and yield f32. A
     bf16 operand is extended when it is read. A result is rounded to the nearest bf16 when it is written: ties go to even,

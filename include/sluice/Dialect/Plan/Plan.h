@@ -19,6 +19,14 @@
 
 namespace sluice::plan {
 
+/// Name of the module's attribute with the bytes of the arena, i64.
+constexpr llvm::StringLiteral arenaBytesName = "plan.arena_bytes";
+
+/// Whether a guard allows to leave a launch out, which would write nothing: `due.N`, 1 where some
+/// row of the batch computes rows by the step's schedule N. Any other forbids the launch
+/// (DispatchDialect).
+inline bool isPermission(llvm::StringRef guard) { return guard.starts_with("due."); }
+
 /// What `plan.bind` reads and `plan.store` writes. Two places may overlap (flat:parameters holds
 /// every parameter:NAME), so it is one resource.
 struct NamedMemory : public mlir::SideEffects::Resource::Base<NamedMemory> {

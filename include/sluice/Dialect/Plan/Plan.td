@@ -17,6 +17,10 @@ def Plan_Dialect : Dialect {
   let description = [{
     Before memory is planned, `plan.bind`, `plan.view` and `plan.store` name memory that outlives an entry point. Planning
     turns each function of dispatches into a `plan.entry` of `plan.launch`es over `plan.buffer`s.
+
+    An entry is verified against its module: what runs it trusts it. Each launch has its kernel's arguments, in the arena
+    (`plan.arena_bytes` of the module) and at the scalars' places. It comes after each launch before it that touches the same bytes. What a guard
+    of a launch means, [dispatches](dispatch.md) say; its scalar has a buffer and is written before.
   }];
 }
 
@@ -34,13 +38,18 @@ def Plan_BindOp : Plan_Op<"bind", [MemoryEffects<[MemRead<Plan_NamedMemory>]>]> 
   let arguments = (ins StrAttr:$place);
   let results = (outs AnyRankedTensor:$value);
   let assemblyFormat = "$place attr-dict `:` type($value)";
+  let hasVerifier = 1;
 }
 
 def Plan_ViewOp : Plan_Op<"view", [Pure]> {
   let summary = "The same memory under another shape";
+  let description = [{
+    Both have as many elements of one type, and rank 1 or 2: rows of rank 3 are padded.
+  }];
   let arguments = (ins AnyRankedTensor:$source);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
 }
 
 def Plan_StoreOp : Plan_Op<"store", [MemoryEffects<[MemWrite<Plan_NamedMemory>]>]> {
@@ -51,21 +60,29 @@ def Plan_StoreOp : Plan_Op<"store", [MemoryEffects<[MemWrite<Plan_NamedMemory>]>
   }];
   let arguments = (ins StrAttr:$place, AnyRankedTensor:$value);
   let assemblyFormat = "$place `,` $value attr-dict `:` type($value)";
+  let hasVerifier = 1;
 }
 
 def Plan_BufferOp : Plan_Op<"buffer"> {
   let summary = "A range of the arena";
   let arguments = (ins StrAttr:$place, I64Attr:$offset, I64Attr:$bytes, I64Attr:$device);
   let assemblyFormat = "$place `at` $offset `bytes` $bytes `device` $device attr-dict";
+  let hasVerifier = 1;
 }
 
 def Plan_KernelOp : Plan_Op<"kernel", [Symbol]> {
   let summary = "A kernel: one dispatch's shape, generated once for every launch that has it";
-  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, DictionaryAttr:$variants, F64Attr:$flops, F64Attr:$bytes);
+  let description = [{
+    `operand_bytes` are those of the dispatch's operands, then of its results, the last `written` of them. `draws_by_update` and
+    `scheduled` are those of the dispatch.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, DictionaryAttr:$variants, F64Attr:$flops, F64Attr:$bytes,
+                       DenseI64ArrayAttr:$operand_bytes, I64Attr:$written, UnitAttr:$draws_by_update, UnitAttr:$scheduled);
   let assemblyFormat = "$sym_name attr-dict";
+  let hasVerifier = 1;
 }
 
-def Plan_EntryOp : Plan_Op<"entry", [Symbol, NoTerminator, SingleBlock]> {
+def Plan_EntryOp : Plan_Op<"entry", [Symbol, NoTerminator, SingleBlock, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "An entry point: launches in order";
   let description = [{
     Of a model whose steps draw their factor, `factor` says that this is the entry `of` for another factor than the first.
@@ -75,12 +92,13 @@ def Plan_EntryOp : Plan_Op<"entry", [Symbol, NoTerminator, SingleBlock]> {
   let assemblyFormat = "$sym_name (`of` $of^ `factor` $factor)? attr-dict-with-keyword $body";
 }
 
-def Plan_LaunchOp : Plan_Op<"launch"> {
+def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"EntryOp">]> {
   let summary = "Runs a kernel over its items";
   let description = [{
-    `arguments` are byte offsets into the arena, then plain integers, as the kernel ABI has them. Items come from the kernel's variant. `after` are the indices of
-    launches of this entry that must be done before; `guard` names an i32 scalar that must be one. `axis` is the axis of segments
-    whose rows it runs over; without one the tokens' length says how many.
+    `arguments` are byte offsets into the arena: of operands and results, of the scalars length, rows, step and seed, and of first_row where the
+    kernel draws by the update. Then come the first random stream, a plain integer, and the workspace's offset. Items come from the kernel's variant.
+    `after` are the indices of launches of this entry that must be done before, ascending. `guard` names an i32 scalar that must be one. `axis` is the
+    axis of segments whose rows it runs over; without one the tokens' length says how many.
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, DenseI64ArrayAttr:$arguments, StrAttr:$phase,
                        DenseI64ArrayAttr:$after, OptionalAttr<StrAttr>:$guard, OptionalAttr<StrAttr>:$axis);

@@ -1,0 +1,263 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Launches against their module: kernels, memory, order, and what their guards protect.
+#include "sluice/Dialect/Plan/Names.h"
+#include "sluice/Dialect/Plan/Plan.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/SmallBitVector.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::plan;
+
+namespace {
+
+struct Range {
+  int64_t begin, end;
+  bool written = false;
+
+  bool meets(const Range &other) const { return begin < other.end && other.begin < end; }
+  bool isWithin(const Range &other) const { return other.begin <= begin && end <= other.end; }
+};
+
+/// A launch with what of the arena it touches.
+struct Launch {
+  LaunchOp op;
+  KernelOp kernel;
+  SmallVector<Range> ranges; ///< of operands and results, then of its length and workspace
+
+  bool isForbidden() { return op.getGuard() && !isPermission(*op.getGuard()); }
+  bool writes(const Range &range) const {
+    return llvm::any_of(ranges, [&](const Range &own) { return own.written && own.meets(range); });
+  }
+  bool conflictsWith(const Launch &other) const {
+    return llvm::any_of(ranges, [&](const Range &a) {
+      return llvm::any_of(other.ranges,
+                          [&](const Range &b) { return (a.written || b.written) && a.meets(b); });
+    });
+  }
+};
+
+/// The most bytes of workspace that a kernel has for any target.
+int64_t workspaceBytes(KernelOp kernel) {
+  int64_t most = 0;
+  for (NamedAttribute variant : kernel.getVariants()) {
+    auto bytes = cast<DictionaryAttr>(variant.getValue()).getAs<IntegerAttr>("workspace_bytes");
+    most = std::max(most, bytes ? bytes.getInt() : 0);
+  }
+  return most;
+}
+
+class EntryVerifier {
+public:
+  EntryVerifier(EntryOp entry, SymbolTableCollection &symbols)
+      : entry(entry), module(entry->getParentOfType<ModuleOp>()), symbols(symbols) {}
+  LogicalResult run();
+
+private:
+  LogicalResult collectBuffers();
+  LogicalResult collect(LaunchOp op);
+  LogicalResult verifyArguments(Launch &launch);
+  LogicalResult verifyScalars(Launch &launch, ArrayRef<int64_t> offsets);
+  LogicalResult verifyOrder(size_t index);
+  LogicalResult verifyGuard(size_t index);
+  LogicalResult verifyProtected(Launch &launch);
+  /// The launches of a bucket touch runs of bytes within their operands' ranges.
+  bool isBucket() { return entry.getSymName().contains('@'); }
+
+  EntryOp entry;
+  ModuleOp module;
+  SymbolTableCollection &symbols;
+  llvm::StringMap<Range> buffers;
+  std::vector<Launch> launches;
+  std::vector<llvm::SmallBitVector> ancestors;
+};
+
+/// The kernel ABI (docs/plan-and-artifact.md): operands and results, scalars, the first stream, the
+/// workspace.
+LogicalResult EntryVerifier::verifyArguments(Launch &launch) {
+  ArrayRef<int64_t> arguments = launch.op.getArguments();
+  ArrayRef<int64_t> bytes = launch.kernel.getOperandBytes();
+  size_t scalars = launch.kernel.getDrawsByUpdate() ? 5 : 4;
+  size_t expected = bytes.size() + scalars + 2;
+  if (arguments.size() != expected) {
+    return launch.op.emitOpError("P-009: expected ")
+           << expected << " arguments for @" << launch.kernel.getSymName() << ", found "
+           << arguments.size();
+  }
+  auto arena = module->getAttrOfType<IntegerAttr>(arenaBytesName);
+  if (!arena || !arena.getType().isInteger(64)) {
+    return launch.op.emitOpError("P-010: expected the module attribute ")
+           << arenaBytesName << ", an i64, found " << (arena ? "another value" : "none");
+  }
+  size_t firstWritten = bytes.size() - launch.kernel.getWritten();
+  for (auto [i, offset, size] : llvm::enumerate(arguments.take_front(bytes.size()), bytes)) {
+    if (offset < 0 ||
+        (!isBucket() && (offset > arena.getInt() || size > arena.getInt() - offset))) {
+      return launch.op.emitOpError("P-010: expected argument ")
+             << i << " to have its " << size << " bytes in the arena of " << arena.getInt()
+             << " bytes, found it at " << offset;
+    }
+    launch.ranges.push_back({offset, offset + size, i >= firstWritten});
+  }
+  if (int64_t size = workspaceBytes(launch.kernel); size > 0) {
+    launch.ranges.push_back({arguments.back(), arguments.back() + size, true});
+  }
+  return verifyScalars(launch, arguments.slice(bytes.size(), scalars));
+}
+
+LogicalResult EntryVerifier::verifyScalars(Launch &launch, ArrayRef<int64_t> offsets) {
+  std::string length = launch.op.getAxis() ? lengthName(*launch.op.getAxis()) : "length";
+  StringRef names[] = {length, "rows", "step", "seed", "first_row"};
+  for (auto [offset, name] : llvm::zip(offsets, names)) {
+    auto buffer = buffers.find(("scalar:" + name).str());
+    if (buffer == buffers.end() || buffer->second.begin != offset) {
+      InFlightDiagnostic error = launch.op.emitOpError("P-011: expected scalar:") << name << " at ";
+      return buffer == buffers.end() ? error << offset << ", found no such buffer"
+                                     : error << buffer->second.begin << ", found " << offset;
+    }
+  }
+  Range read = buffers.find("scalar:" + length)->second;
+  launch.ranges.push_back({read.begin, read.begin + int64_t(sizeof(int64_t))});
+  return success();
+}
+
+LogicalResult EntryVerifier::collectBuffers() {
+  for (auto buffer : module.getOps<BufferOp>()) {
+    auto begin = static_cast<int64_t>(buffer.getOffset());
+    Range range{begin, begin + static_cast<int64_t>(buffer.getBytes())};
+    if (!buffers.try_emplace(buffer.getPlace(), range).second) {
+      return buffer.emitOpError("P-018: expected one buffer for each place, found two for ")
+             << buffer.getPlace();
+    }
+  }
+  return success();
+}
+
+LogicalResult EntryVerifier::collect(LaunchOp op) {
+  auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(entry, op.getKernelAttr());
+  if (!kernel) {
+    return op.emitOpError("P-008: expected a plan.kernel of the module, found ")
+           << op.getKernelAttr();
+  }
+  launches.push_back({op, kernel, {}});
+  return verifyArguments(launches.back());
+}
+
+/// A launch follows, by what it names or what that follows, each that touches the same bytes.
+LogicalResult EntryVerifier::verifyOrder(size_t index) {
+  LaunchOp op = launches[index].op;
+  llvm::SmallBitVector &before = ancestors.emplace_back(launches.size());
+  int64_t last = -1;
+  for (int64_t named : op.getAfter()) {
+    if (named <= last || named >= static_cast<int64_t>(index)) {
+      return op.emitOpError("P-012: expected ascending numbers of launches before this one, ")
+             << index << ", found " << named;
+    }
+    last = named;
+    before |= ancestors[named];
+    before.set(named);
+  }
+  for (size_t other = index; !isBucket() && other-- > 0;) {
+    if (!before.test(other) && launches[index].conflictsWith(launches[other])) {
+      InFlightDiagnostic error = op.emitOpError("P-013: expected to be after launch ");
+      error << other << ", which touches the same bytes, found to be after [";
+      llvm::interleaveComma(op.getAfter(), error);
+      error << "] alone";
+      error.attachNote(launches[other].op.getLoc()) << "launch " << other;
+      return error;
+    }
+  }
+  return success();
+}
+
+/// A guard's scalar is written before, by a launch that is not guarded itself.
+LogicalResult EntryVerifier::verifyGuard(size_t index) {
+  Launch &launch = launches[index];
+  if (!launch.op.getGuard()) {
+    return success();
+  }
+  StringRef guard = *launch.op.getGuard();
+  auto buffer = buffers.find(("scalar:" + guard).str());
+  if (buffer == buffers.end()) {
+    return launch.op.emitOpError("P-014: expected a buffer scalar:") << guard << ", found none";
+  }
+  bool forbids = launch.isForbidden();
+  bool isWritten = false;
+  for (size_t other = 0; other < index; ++other) {
+    isWritten |= launches[other].writes(buffer->second) && !launches[other].op.getGuard() &&
+                 (!forbids || ancestors[index].test(other));
+  }
+  if (!isWritten) {
+    return launch.op.emitOpError(
+               "P-014: expected a launch without a guard before this one to write "
+               "the guard's scalar ")
+           << guard << ", found none";
+  }
+  if (!forbids && !launch.kernel.getScheduled()) {
+    return launch.op.emitOpError("P-015: expected a scheduled kernel, which writes nothing where "
+                                 "no row is due, for the guard ")
+           << guard << ", found @" << launch.kernel.getSymName();
+  }
+  return success();
+}
+
+/// Weights change where they begin, and else only where a guard lets them. What such a launch
+/// leaves alone must be there before.
+LogicalResult EntryVerifier::verifyProtected(Launch &launch) {
+  StringRef name = entry.getSymName().take_until([](char c) { return c == '.'; });
+  bool begins = name == "initialize" || name == "prepare";
+  for (StringRef place : {"flat:parameters", "flat:adam.m", "flat:adam.v", "flat:compute"}) {
+    auto buffer = buffers.find(place);
+    if (buffer != buffers.end() && !begins && launch.writes(buffer->second) &&
+        !launch.isForbidden()) {
+      return launch.op.emitOpError("P-016: expected a guard that forbids an update, as this "
+                                   "launch writes ")
+             << place << ", found "
+             << (launch.op.getGuard() ? *launch.op.getGuard() : StringRef("none"));
+    }
+  }
+  for (const Range &range : launch.isForbidden() ? launch.ranges : SmallVector<Range>()) {
+    auto isNamed = [&](const auto &buffer) { return range.isWithin(buffer.second); };
+    bool isResult = range.written && range.begin != launch.op.getArguments().back();
+    if (isResult && llvm::none_of(buffers, isNamed)) {
+      return launch.op.emitOpError("P-017: expected results in named memory, as the guard ")
+             << *launch.op.getGuard() << " may forbid the launch, found " << range.end - range.begin
+             << " bytes at " << range.begin;
+    }
+  }
+  return success();
+}
+
+LogicalResult EntryVerifier::run() {
+  if (failed(collectBuffers())) {
+    return failure();
+  }
+  for (Operation &op : entry.getBody().front()) {
+    auto launch = dyn_cast<LaunchOp>(op);
+    if (!launch) {
+      return op.emitOpError("P-007: expected launches alone in a plan.entry");
+    }
+    if (failed(collect(launch))) {
+      return failure();
+    }
+  }
+  ancestors.reserve(launches.size());
+  for (size_t i = 0; i < launches.size(); ++i) {
+    if (failed(verifyOrder(i)) || failed(verifyGuard(i)) || failed(verifyProtected(launches[i]))) {
+      return failure();
+    }
+  }
+  return success();
+}
+
+} // namespace
+
+LogicalResult EntryOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (!(*this)->getParentOfType<ModuleOp>()) {
+    return emitOpError("P-007: expected a module around a plan.entry, found none");
+  }
+  return EntryVerifier(*this, symbols).run();
+}

@@ -1,0 +1,331 @@
+// Plans that are not what memory planning and the kernel ABI promise: each edit is refused, with both values.
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics
+
+func.func @place() -> tensor<8xf32> {
+  // expected-error@+1 {{P-001: expected a place CLASS:NAME, of class parameter, compute, gradient, flat, scalar, constant, input, output, state, found "weight:w"}}
+  %w = plan.bind "weight:w" : tensor<8xf32>
+  return %w : tensor<8xf32>
+}
+
+// -----
+
+func.func @place_without_name(%w: tensor<8xf32>) {
+  // expected-error@+1 {{P-001: expected a place CLASS:NAME, of class parameter, compute, gradient, flat, scalar, constant, input, output, state, found "state:"}}
+  plan.store "state:", %w : tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @shape() -> tensor<?xf32> {
+  // expected-error@+1 {{P-002: expected a tensor of a static shape, found 'tensor<?xf32>'}}
+  %w = plan.bind "input:x" : tensor<?xf32>
+  return %w : tensor<?xf32>
+}
+
+// -----
+
+func.func @view_of_more(%x: tensor<2x3xi64>) -> tensor<7xi64> {
+  // expected-error@+1 {{P-003: expected as many elements of one type, of rank 2 or less, found 'tensor<2x3xi64>' and 'tensor<7xi64>'}}
+  %y = plan.view %x : tensor<2x3xi64> -> tensor<7xi64>
+  return %y : tensor<7xi64>
+}
+
+// -----
+
+func.func @view_of_padded_rows(%x: tensor<1x2x3xf32>) -> tensor<6xf32> {
+  // expected-error@+1 {{P-003: expected as many elements of one type, of rank 2 or less, found 'tensor<1x2x3xf32>' and 'tensor<6xf32>'}}
+  %y = plan.view %x : tensor<1x2x3xf32> -> tensor<6xf32>
+  return %y : tensor<6xf32>
+}
+
+// -----
+
+// expected-error@+1 {{P-004: expected an offset and bytes of at least 0 on device 0, found -64, 8 on device 0}}
+plan.buffer "scalar:length" at -64 bytes 8 device 0
+
+// -----
+
+// expected-error@+1 {{P-001: expected a place CLASS:NAME}}
+plan.buffer "temporaries" at 64 bytes 8 device 0
+
+// -----
+
+// expected-error@+1 {{P-005: expected bytes of at least 0, of which no more are written than there are, found 3 of 2 that are written}}
+plan.kernel @k {bytes = 1.0 : f64, flops = 1.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 3 : i64}
+
+// -----
+
+// expected-error@+1 {{P-006: expected a dictionary for each target, found 2 : i64 for "items"}}
+plan.kernel @k {bytes = 1.0 : f64, flops = 1.0 : f64, kind = "row", variants = {items = 2 : i64}, operand_bytes = array<i64>, written = 0 : i64}
+
+// -----
+
+plan.entry @evaluate.plan {
+  // expected-error@+1 {{'plan.bind' op P-007: expected launches alone in a plan.entry}}
+  %w = plan.bind "parameter:w" : tensor<8xf32>
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @update.plan {
+    // expected-error@+1 {{P-008: expected a plan.kernel of the module, found @gone}}
+    plan.launch @gone ([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @update.plan {
+    // expected-error@+1 {{P-009: expected 8 arguments for @norm, found 7}}
+    plan.launch @norm ([64, 40, 0, 8, 16, 24, 0]) phase "update" after []
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @update.plan {
+    // expected-error@+1 {{P-010: expected argument 0 to have its 128 bytes in the arena of 1024 bytes, found it at 1000}}
+    plan.launch @norm ([1000, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
+  }
+}
+
+// -----
+
+module {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @update.plan {
+    // expected-error@+1 {{P-010: expected the module attribute plan.arena_bytes, an i64, found none}}
+    plan.launch @norm ([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @update.plan {
+    // expected-error@+1 {{P-011: expected scalar:rows at 8, found 16}}
+    plan.launch @norm ([64, 40, 0, 16, 16, 24, 0, 0]) phase "update" after []
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @update.plan {
+    // expected-error@+1 {{P-011: expected scalar:length.words at 0, found no such buffer}}
+    plan.launch @norm ([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after [] {axis = "words"}
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @update.plan {
+    plan.launch @norm ([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
+    // expected-error@+1 {{P-012: expected ascending numbers of launches before this one, 1, found 1}}
+    plan.launch @add ([64, 64, 0, 8, 16, 24, 0, 0]) phase "update" after [0, 1] {guard = "finite"}
+  }
+}
+
+// -----
+
+// The first writes what the second reads.
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @evaluate.plan {
+    // expected-note@+1 {{launch 0}}
+    plan.launch @add ([64, 256, 0, 8, 16, 24, 0, 0]) phase "forward" after []
+    // expected-error@+1 {{P-013: expected to be after launch 0, which touches the same bytes, found to be after [] alone}}
+    plan.launch @add ([256, 512, 0, 8, 16, 24, 0, 0]) phase "forward" after []
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @update.plan {
+    plan.launch @norm ([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
+    // expected-error@+1 {{P-014: expected a buffer scalar:sane, found none}}
+    plan.launch @add ([64, 64, 0, 8, 16, 24, 0, 0]) phase "update" after [0] {guard = "sane"}
+  }
+}
+
+// -----
+
+// It touches other bytes than the launch that writes its guard, and names it not: nothing says which is first.
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @evaluate.plan {
+    plan.launch @norm ([512, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
+    // expected-error@+1 {{P-014: expected a launch without a guard before this one to write the guard's scalar finite, found none}}
+    plan.launch @add ([64, 64, 0, 8, 16, 24, 0, 0]) phase "update" after [] {guard = "finite"}
+  }
+}
+
+// -----
+
+// A device may start such a launch all the same.
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @step.plan {
+    plan.launch @norm ([64, 44, 0, 8, 16, 24, 0, 0]) phase "forward" after []
+    // expected-error@+1 {{P-015: expected a scheduled kernel, which writes nothing where no row is due, for the guard due.0, found @add}}
+    plan.launch @add ([256, 512, 0, 8, 16, 24, 0, 0]) phase "forward" after [] {guard = "due.0"}
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @update.plan {
+    plan.launch @norm ([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
+    // expected-error@+1 {{P-016: expected a guard that forbids an update, as this launch writes flat:parameters, found none}}
+    plan.launch @add ([64, 64, 0, 8, 16, 24, 0, 0]) phase "update" after [0]
+  }
+}
+
+// -----
+
+// Where the launch is left out, whoever reads the bytes behind the arena's names finds what was there before.
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @update.plan {
+    plan.launch @norm ([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
+    // expected-error@+1 {{P-017: expected results in named memory, as the guard finite may forbid the launch, found 128 bytes at 256}}
+    plan.launch @add ([64, 256, 0, 8, 16, 24, 0, 0]) phase "update" after [0] {guard = "finite"}
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "scalar:due.0" at 44 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  // expected-error@+1 {{P-018: expected one buffer for each place, found two for scalar:rows}}
+  plan.buffer "scalar:rows" at 512 bytes 8 device 0
+  plan.entry @update.plan {
+  }
+}
