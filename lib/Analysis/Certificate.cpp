@@ -4,6 +4,7 @@
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
@@ -78,7 +79,7 @@ static std::string spellKind(Value value) {
   if (!op) {
     return "tokens";
   }
-  if (isa<SumColumnsOp, RepeatColumnsOp>(op)) { // a row of its own row
+  if (isa<SumColumnsOp, RepeatColumnsOp, EntropyOp>(op)) { // a row of its own row
     return "map";
   }
   std::string kind = op->getName().stripDialect().str();
