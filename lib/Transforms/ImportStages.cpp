@@ -260,14 +260,14 @@ SmallVector<Value> StageWriter::ngrams(const Embedding &settings, Value tokens) 
     return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(value)));
   };
   SmallVector<Value> last = {tokens}, rows;
-  for (int64_t by = 1; by < settings.ngrams.back(); ++by) {
-    name("before." + std::to_string(by));
-    last.push_back(sluice::ShiftOp::create(b, tokens.getType(), tokens, by));
-  }
   for (int64_t size : settings.ngrams) {
+    for (auto by = static_cast<int64_t>(last.size()); by < size; ++by) {
+      name("before." + std::to_string(by));
+      last.push_back(sluice::ShiftOp::create(b, tokens.getType(), tokens, by));
+    }
     std::string part = "ngram." + std::to_string(size);
     name(part + ".hash");
-    Value hash = map(ArrayRef(last).take_front(size), [&](ArrayRef<Value> v) -> Value {
+    Value hash = map(last, [&](ArrayRef<Value> v) -> Value {
       Value sum = v.back();
       for (Value token : llvm::reverse(v.drop_back())) {
         sum = arith::AddIOp::create(b, arith::MulIOp::create(b, sum, whole(prime)), token);

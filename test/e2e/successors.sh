@@ -25,6 +25,9 @@ for stage in spec["stages"]:
         stage["width"] = 48 if stage["width"] > fine else 32
     if stage["op"] == "boundaries":
         stage["capacity"] = 1
+    for key, value in {"ngram_rows": 50, "threshold": 3, "ratio": {"from": 2, "to": 6, "steps": 10}}.items():
+        if key in stage:
+            stage[key] = value
     if "window" in str(stage.get("mask")):
         stage["mask"]["window"] = [0, 9]
 spec["training"].update(learning_rate=3e-3, schedule={"kind": "constant", "warmup": 2})
@@ -32,7 +35,7 @@ json.dump(spec, sys.stdout)
 PYTHON
 }
 
-for name in megabyte block-transformer spacebyte hnet; do
+for name in megabyte block-transformer spacebyte hnet blt; do
   succeeds "$name as published is proved" "$sluice" check "$root/models/successors/$name.json" --no-advice
   tiny "$name"
   succeeds "$name: proved, without a warning" "$sluice" check "$work/$name.json" --strict --certificate "$work/certificate"
