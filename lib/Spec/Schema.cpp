@@ -170,7 +170,7 @@ Keys ownKeys(Op op) {
              {"none", "learned", "sinusoidal"}},
             {"dropout", "number >= 0 and < 1", "on the sum", "0", {}},
             {"ngrams", "list of integers from 2 to 16", "sizes of n-grams, hashed", "none", {}},
-            {"ngram_rows", "integer from 1 to 16777216", "rows of each such table", "65536", {}}};
+            {"ngram_rows", "integer from 1 to 16777216", "rows of each table", "65536 there", {}}};
   case Op::Layer:
     return {{"over",
              "name of a stream, or list of {\"stream\": name, \"mask\": mask}",
