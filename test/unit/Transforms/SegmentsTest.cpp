@@ -127,8 +127,8 @@ TEST(Predictor, ItsLossIsTheBinomialPriorOfItsBits) {
 TEST(Predictor, ItsPriorMovesOverTheUpdates) {
   for (bool jumps : {false, true}) {
     MLIRContext context;
-    std::string moving = R"({"from": 0.5, "to": 0.1, "steps": 4)";
-    moving += jumps ? R"(, "jumps": 2})" : "}", text = drawn;
+    std::string text = drawn, moving = R"({"from": 0.5, "to": 0.1, "steps": 4)";
+    moving += jumps ? R"(, "jumps": 2})" : "}";
     text.replace(text.find("0.3"), 3, moving);
     OwningOpRef<ModuleOp> module = importSpec(context, readModelText(text));
     ASSERT_TRUE(succeeded(verify(*module)));
