@@ -56,6 +56,14 @@ for name in megabyte block-transformer spacebyte hnet blt; do
   succeeds "$name: the same text without a cache, past the context" cmp "$work/text" "$work/text--no-cache"
 done
 
+succeeds "n-grams, patches by entropy and a router: compile" "$sluice" compile "$root/test/golden/blt.json" -o "$work/golden.sla"
+printf '\003\021\007\004\012' > "$work/prompt"
+for flags in "" --no-cache; do
+  # shellcheck disable=SC2086
+  "$sluice" generate "$work/golden.sla" --weights "$root/test/golden/expected/blt.weights.safetensors" --no-echo --prompt-file "$work/prompt" -n 40 -t 1 --seed 5 $flags > "$work/text$flags" 2> "$work/err"
+done
+succeeds "with segments of several tokens, the same text without a cache" cmp "$work/text" "$work/text--no-cache"
+
 succeeds "boundaries of segments that begin at bits" "$sluice" boundaries "$work/spacebyte.sla" --weights "$work/spacebyte" --data "$work/held-out.txt" --json
 holds "each begins a segment, and segments hold all tokens" \
   'sum(l["segments"] for l in f[0]["lengths"]) == f[0]["boundaries"] and sum(l["segments"] * l["tokens"] for l in f[0]["lengths"]) == f[0]["tokens"]' "$work/out"

@@ -6,7 +6,11 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 32 : i64, sluice.nam
   sluice.parameter @e : tensor<11x4xf32> {deviation = 1.0 : f64, initial = "normal", names = ["e"], sizes = array<i64: 11>}
   func.func @evaluate(%t: !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32> {
     %e = sluice.read @e : tensor<11x4xf32>
-    %next = sluice.shift %t by -1 : (!sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, i32>
+    %kept = sluice.map(%t) {
+    ^bb0(%a: i32):
+      sluice.yield %a : i32
+    } : (!sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, i32>
+    %next = sluice.shift %kept by -1 : (!sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, i32>
     %pair = sluice.map(%t, %next) {
     ^bb0(%one: i32, %other: i32):
       %prime = arith.constant 31 : i32
@@ -24,7 +28,11 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 32 : i64, sluice.nam
   }
   func.func @predict(%t: !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@last, 11, f32> {
     %e = sluice.read @e : tensor<11x4xf32>
-    %next = sluice.shift %t by -1 : (!sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, i32>
+    %kept = sluice.map(%t) {
+    ^bb0(%a: i32):
+      sluice.yield %a : i32
+    } : (!sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, i32>
+    %next = sluice.shift %kept by -1 : (!sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, i32>
     %pair = sluice.map(%t, %next) {
     ^bb0(%one: i32, %other: i32):
       %prime = arith.constant 31 : i32
