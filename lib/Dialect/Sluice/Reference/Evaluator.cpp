@@ -105,9 +105,9 @@ T Evaluator<T>::at(Value sequence, int64_t row, int64_t position, int64_t column
   if (auto lazy = lazies.find(sequence); lazy != lazies.end()) {
     return lazy->second(row, position, column, null);
   }
-  if (auto given = tokens.find(sequence); given != tokens.end()) {
-    int64_t stride = given->second.size() / getRows();
-    return position < 0 || position >= stride ? null : T(tokenAt(sequence, row, position));
+  if (tokens.contains(sequence)) { // the one behind the last is a target alone
+    bool isThere = position >= 0 && position < getPositions(sequence);
+    return isThere ? T(tokenAt(sequence, row, position)) : null;
   }
   auto found = sequences.find(sequence);
   if (found == sequences.end()) {
