@@ -3,6 +3,7 @@
 // What the theorem speaks of. Model IR can say more than specs: a graph that hides reads from the
 // relations is refused here, before anything is concluded about it.
 #include "sluice/Analysis/Proof.h"
+#include "sluice/Dialect/Sluice/TokenHashes.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -69,7 +70,9 @@ static std::string findHiddenRead(Operation *op) {
     return "it reads a tensor that is no parameter, and that may have been computed from tokens; "
            "read a parameter";
   }
-  if (auto embed = dyn_cast<EmbedOp>(op); embed && !isa<BlockArgument>(embed.getTokens())) {
+  auto embed = dyn_cast<EmbedOp>(op);
+  auto table = embed ? cast<RankedTensorType>(embed.getTable().getType()) : RankedTensorType();
+  if (embed && !isOfTokens(embed.getTokens(), table.getDimSize(0))) {
     return "it embeds tokens that were computed; embed the tokens as the function is given them";
   }
   std::string hidden = findHiddenCut(cast<CausalFlowInterface>(op));

@@ -43,6 +43,31 @@ void readRule(const Fields &fields, Boundaries &made) {
   } else {
     refuse(fields, "factor", "beside \"rule\": \"every\"");
   }
+  if (made.rule == BoundaryRule::Entropy) {
+    fields.need("loss", "the name of the loss whose softmax says where segments end");
+    made.loss = fields.text("loss");
+    fields.need("threshold", "the entropy, in nats, above which a segment ends");
+    made.threshold = fields.number("threshold", {});
+    return;
+  }
+  for (std::string_view key : {"loss", "threshold"}) {
+    refuse(fields, key, "beside \"rule\": \"entropy\"");
+  }
+}
+
+/// A number, or one that moves: the last is returned.
+double readTarget(const Fields &fields, std::string_view key, Interval interval, Boundaries &made) {
+  const JsonValue *value = fields.find(key);
+  if (!value || value->kind != JsonKind::Object) {
+    return fields.number(key, interval);
+  }
+  constexpr int64_t mostSteps = int64_t{1} << 24; // that f32 counts
+  Fields target(*value, fields.fileName(), "a target that moves");
+  target.allowOnly({"from", "to", "steps", "jumps"});
+  made.moving =
+      MovingTarget{target.number("from", interval), target.integer("steps", {1, mostSteps}),
+                   target.find("jumps") ? target.integer("jumps", {1, mostSteps}) : 0};
+  return target.number("to", interval);
 }
 
 /// Beside `every` alone a document's end would move no later bit: groups would not begin with it.
@@ -57,7 +82,7 @@ void readDocumentEnd(const Fields &fields, Boundaries &made) {
 
 /// A router has its own bits, which begin segments, and its own loss.
 void readRouter(const Fields &fields, Boundaries &made) {
-  made.ratio = fields.number("ratio", aboveOne);
+  made.ratio = readTarget(fields, "ratio", aboveOne, made);
   made.weight = fields.number("weight", positive, 0.03);
   for (std::string_view key : {"rule", "predictor", "temperature", "prior"}) {
     refuse(fields, key, "without \"ratio\", which makes a router");
@@ -82,7 +107,7 @@ void readPredictor(const Fields &fields, Boundaries &made) {
   if (made.hidden > 0 && !made.rule) {
     made.temperature = fields.number("temperature", positive, 0.5);
     fields.need("prior", "the share of tokens that should end a segment");
-    made.prior = fields.number("prior", insideOne);
+    made.prior = readTarget(fields, "prior", insideOne, made);
     return;
   }
   for (std::string_view key : {"temperature", "prior"}) {
@@ -216,6 +241,31 @@ void readMode(const Fields &fields, Boundaries &made) {
         "expected \"reference-code\" for \"mode\" only where it differs from the paper: of a "
         "\"predictor\", or of \"rule\": \"every\" where bits end segments, found it elsewhere; "
         "leave it out");
+  }
+}
+
+void checkEntropy(const Stage &stage, const Primitive &input, const std::string &described,
+                  const Primitive *asked) {
+  const auto *made = std::get_if<Boundaries>(&stage.settings);
+  if (!made || made->rule != BoundaryRule::Entropy) {
+    return;
+  }
+  if (!asked) {
+    refuseAt(stage.at("loss"), "expected the name of an earlier loss stage for \"loss\", found " +
+                                   quote(made->loss) + "; give such a stage that name");
+  }
+  int64_t shift = std::get<Loss>(asked->settings).head.shiftOf(asked->factor);
+  if (asked->factor != 1 || shift > 0) {
+    refuseAt(stage.at("loss"),
+             "expected a loss on the tokens' scale, without a shift, for \"loss\", "
+             "found that of " +
+                 toString(asked->location) + "; name another");
+  }
+  if (!input.segments.empty()) {
+    refuseAt(stage.at("rule"),
+             "expected the rule \"entropy\" on tokens, each of which has a row of "
+             "the loss, found it on " +
+                 described + "; take another rule, or upsample it first");
   }
 }
 

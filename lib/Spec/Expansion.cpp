@@ -54,6 +54,7 @@ private:
   void checkSegments(const Stage &stage, int64_t input);
   int64_t mostBits(int64_t input) const;
   void checkPlace(int64_t keys, const SourceLocation &where) const;
+  const Primitive *lossOf(const Stage &stage) const;
   void defineSegments(const Boundaries &boundaries, const SourceLocation &location);
   std::string segmentsAfter(const Settings &settings, int64_t input) const;
   Layer settleOver(const Stage &stage, Layer layer, int64_t input, int64_t second) const;
@@ -186,6 +187,16 @@ const Primitive *Expander::cutOf(const Settings &settings) const {
   return known == segmentations.end() ? nullptr : &result[static_cast<size_t>(known->second.id)];
 }
 
+/// The loss whose softmax boundaries ask; null where they name none that is there.
+const Primitive *Expander::lossOf(const Stage &stage) const {
+  const auto *made = std::get_if<Boundaries>(&stage.settings);
+  auto found = std::ranges::find_if(result, [&](const Primitive &primitive) {
+    const auto *loss = std::get_if<Loss>(&primitive.settings);
+    return made && loss && loss->name == made->loss;
+  });
+  return found == result.end() ? nullptr : &*found;
+}
+
 void Expander::defineSegments(const Boundaries &boundaries, const SourceLocation &location) {
   if (!model.inputs.empty()) {
     fail(location, "expected no segments in a model with named inputs, whose lines are filled up "
@@ -225,6 +236,7 @@ void Expander::checkSegments(const Stage &stage, int64_t input) {
     auto outer = segmentations.find(segmentsOf(input));
     const Primitive *made =
         outer == segmentations.end() ? nullptr : &result[static_cast<size_t>(outer->second.id)];
+    checkEntropy(stage, result[static_cast<size_t>(input)], describe(input), lossOf(stage));
     checkDocumentEnd(stage, result[static_cast<size_t>(input)], describe(input),
                      made ? &std::get<Boundaries>(made->settings) : nullptr, model.vocabulary);
   }

@@ -177,7 +177,9 @@ Keys ownKeys(Op op) {
              "what is added for a token's position",
              "none",
              {"none", "learned", "sinusoidal"}},
-            {"dropout", "number >= 0 and < 1", "on the sum", "0", {}}};
+            {"dropout", "number >= 0 and < 1", "on the sum", "0", {}},
+            {"ngrams", "list of integers from 2 to 16", "sizes of n-grams, hashed", "none", {}},
+            {"ngram_rows", "integer from 1 to 16777216", "rows of each table", "65536 there", {}}};
   case Op::Layer:
     return {{"over",
              "name of a stream, or list of {\"stream\": name, \"mask\": mask}",
@@ -333,10 +335,17 @@ Keys ownKeys(Op op) {
         {"rule",
          "string",
          "where a bit stands: a byte of ASCII's whitespace, every factor-th position, or a byte "
-         "like a space behind one that is not, or labels of a file; beside a predictor, its labels",
+         "like a space behind one that is not, or labels of a file, or where a loss's softmax is "
+         "unsure; beside a predictor, its labels",
          "required without `predictor` and `ratio`",
          {boundaryRuleNames.begin(), boundaryRuleNames.end()}},
         {"factor", "integer >= 1", "positions of a segment of the rule every", "needed there", {}},
+        {"loss",
+         "name of a loss",
+         "of the rule entropy: whose softmax it is of",
+         "needed there",
+         {}},
+        {"threshold", "number >= 0", "of the rule entropy: a bit is above it", "needed there", {}},
         {"at", "string", "what a bit's token does to its segment", "end", {"end", "start"}},
         {"mode",
          "string",
@@ -344,7 +353,7 @@ Keys ownKeys(Op op) {
          "paper",
          {"paper", "reference-code"}},
         {"ratio",
-         "number > 1",
+         "number > 1, or one that moves",
          "of a router, which compares each row with the one before: rows of a segment it aims at",
          "none",
          {}},
@@ -354,7 +363,7 @@ Keys ownKeys(Op op) {
          "none",
          {}},
         {"prior",
-         "number > 0 and < 1",
+         "number > 0 and < 1, or one that moves",
          "of a predictor without rule: the share of tokens that should end a segment",
          "needed there",
          {}},

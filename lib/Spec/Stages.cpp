@@ -164,6 +164,35 @@ Upsample readUpsample(const Fields &fields, int64_t width) {
   return upsample;
 }
 
+/// Sizes that rise, and how many rows a table has. An input's axis delays nothing.
+void readNgrams(const Fields &fields, Embedding &embedding) {
+  constexpr int64_t mostTokens = 16, mostRows = int64_t{1} << 24;
+  constexpr std::string_view type = "a list of rising integers from 2 to 16";
+  embedding.ngramRows = fields.integer("ngram_rows", {1, mostRows}, 65536);
+  const JsonValue *sizes = fields.find("ngrams");
+  if (!sizes && fields.find("ngram_rows")) {
+    fields.fail(fields.position("ngram_rows"), "expected \"ngram_rows\" only beside \"ngrams\", "
+                                               "found it alone; give \"ngrams\", or leave it out");
+  }
+  if (sizes && (sizes->kind != JsonKind::Array || sizes->items.empty())) {
+    fields.mismatch(*sizes, "ngrams", type);
+  }
+  for (const JsonValue &size : sizes ? sizes->items : std::vector<JsonValue>()) {
+    int64_t tokens = fields.integerAt(size, "ngrams", {2, mostTokens});
+    if (!embedding.ngrams.empty() && tokens <= embedding.ngrams.back()) {
+      fields.fail(size.position, "expected " + std::string(type) + " for \"ngrams\", found " +
+                                     std::to_string(tokens) + " behind " +
+                                     std::to_string(embedding.ngrams.back()));
+    }
+    embedding.ngrams.push_back(tokens);
+  }
+  if (!embedding.ngrams.empty() && !embedding.input.empty()) {
+    fields.fail(fields.position("ngrams"),
+                "expected no \"ngrams\" in the embedding of an input, on whose axis nothing is "
+                "delayed, found both; leave them out");
+  }
+}
+
 Embedding readEmbedding(const Fields &fields) {
   Embedding embedding;
   embedding.input = fields.text("input", "");
@@ -173,6 +202,7 @@ Embedding readEmbedding(const Fields &fields) {
                                                   {"sinusoidal", Positions::Sinusoidal}},
                                                  Positions::None);
   embedding.dropout = fields.number("dropout", probability, 0);
+  readNgrams(fields, embedding);
   return embedding;
 }
 

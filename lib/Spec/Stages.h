@@ -80,6 +80,11 @@ void checkSegments(const Stage &stage, const Primitive &input, const std::string
 void checkDocumentEnd(const Stage &stage, const Primitive &input, const std::string &described,
                       const Boundaries *outer, int64_t vocabulary);
 
+/// Refuses boundaries by the entropy of what is no loss of the tokens' scale: `asked`, null where
+/// none has the name.
+void checkEntropy(const Stage &stage, const Primitive &input, const std::string &described,
+                  const Primitive *asked);
+
 TopDown readTopDown(const Fields &fields, int64_t width);
 
 /// Appends a stage of a composite one: its settings, prefix, place, and the ids of what it reads.

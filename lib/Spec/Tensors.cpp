@@ -60,6 +60,9 @@ private:
     Initial initial = {InitialKind::Normal, embeddingDeviation};
     const Input *input = model.findInput(embedding.input);
     tensor("token.weight", {input ? input->vocabulary : vocabulary, d}, initial, false);
+    for (int64_t size : embedding.ngrams) {
+      tensor("ngram." + std::to_string(size) + ".weight", {embedding.ngramRows, d}, initial, false);
+    }
     if (embedding.positions == Positions::Learned) {
       tensor("position.weight", {model.contextOf(embedding.input), d}, initial, false);
     }

@@ -68,6 +68,9 @@ static Value isAbove(ImplicitLocOpBuilder &b, Value x, Value threshold, Value on
 /// Bits of a rule by token, f32 0 or 1: rows of a table of one column. A segment's is that of the
 /// token that ends it.
 Value StageWriter::tokenBits(const Boundaries &settings, const std::string &segments) {
+  if (*settings.rule == BoundaryRule::Entropy) {
+    return entropyBits(settings);
+  }
   if (segments.empty()) {
     auto scale = FlatSymbolRefAttr::get(b.getContext(), scaleName(1));
     if (*settings.rule == BoundaryRule::Labels) {
@@ -181,7 +184,7 @@ static Value sigmoid(ImplicitLocOpBuilder &b, Value x, Value one) {
 /// own derivative.
 Value StageWriter::bitsOfLogits(const Boundaries &settings, Value logits) {
   bool isDrawn = (purpose == Purpose::Train || settings.asInCode) && !settings.rule;
-  double start = settings.rule ? 0 : std::log(settings.prior / (1 - settings.prior));
+  double start = settings.rule ? 0 : std::log(settings.firstPrior() / (1 - settings.firstPrior()));
   name("bits");
   return map(logits, [&](ArrayRef<Value> v) -> Value {
     Value zero = number(0), one = number(1);
@@ -240,19 +243,20 @@ Value importing::logGamma(ImplicitLocOpBuilder &b, Value x) {
 
 /// -log Binomial(k; L, a) / L in every row, k of a row's L tokens end a segment (Nawrot et al.
 /// 2023, equation 6).
-Value StageWriter::binomialPrior(Value bits, double a) {
+Value StageWriter::binomialPrior(Value bits, const Boundaries &settings) {
   name("prior");
   Value ones = toTokens(map(bits, [&](ArrayRef<Value>) { return number(1); }));
   bits = toTokens(bits);
   Value count = asLosses(TotalOp::create(b, bits.getType(), bits));
   Value all = asLosses(TotalOp::create(b, bits.getType(), ones));
-  return map({count, all}, [&](ArrayRef<Value> v) -> Value {
+  return map(withUpdate({count, all}, settings), [&](ArrayRef<Value> v) -> Value {
     Value one = number(1), others = arith::SubFOp::create(b, v[1], v[0]);
     auto logFactorial = [&](Value n) { return logGamma(b, arith::AddFOp::create(b, n, one)); };
     Value ways = arith::AddFOp::create(b, logFactorial(v[0]), logFactorial(others));
     ways = arith::SubFOp::create(b, ways, logFactorial(v[1]));
-    Value rate = arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], number(-std::log(a))),
-                                       arith::MulFOp::create(b, others, number(-std::log1p(-a))));
+    auto [set, unset] = costsOfBits(settings, v.drop_front(2));
+    Value rate = arith::AddFOp::create(b, arith::MulFOp::create(b, v[0], set),
+                                       arith::MulFOp::create(b, others, unset));
     // Of no tokens at all: a row of segments has none where nothing ends an outer one.
     Value tokens = arith::MaximumFOp::create(b, v[1], one);
     return arith::DivFOp::create(b, arith::AddFOp::create(b, ways, rate), tokens);
@@ -265,7 +269,7 @@ Value StageWriter::bitsOfPredictor(const Boundaries &settings) {
   Value bits = ofClosed(forced(settings, bitsOfLogits(settings, logits)));
   if (purpose != Purpose::Predict) {
     Value losses = settings.rule ? supervise(logits, bitsOfRule(settings), settings.asInCode)
-                                 : binomialPrior(bits, settings.prior);
+                                 : binomialPrior(bits, settings);
     terms.push_back(
         {losses, settings.name + (settings.rule ? ".labels" : ".prior"), settings.weight, 0});
   }
@@ -309,19 +313,19 @@ Value StageWriter::distanceToPrevious(Value x) {
 
 /// N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) in every row: F is the share of bits, G the mean of
 /// what was rounded to them (equation 10).
-Value StageWriter::ratioLoss(Value bits, Value chances, double ratio) {
+Value StageWriter::ratioLoss(Value bits, Value chances, const Boundaries &settings) {
   name("ratio");
   Value ones = toTokens(ofClosed(map(bits, [&](ArrayRef<Value>) { return number(1); })));
   auto total = [&](Value x) { return asLosses(TotalOp::create(b, x.getType(), x)); };
   Value count = total(toTokens(bits)), sum = total(toTokens(ofClosed(chances))), all = total(ones);
-  return map({count, sum, all}, [&](ArrayRef<Value> v) -> Value {
+  return map(withUpdate({count, sum, all}, settings), [&](ArrayRef<Value> v) -> Value {
+    auto [ratio, less] = ratioAndLess(settings, v.drop_front(3));
     Value one = number(1), rows = arith::MaximumFOp::create(b, v[2], one);
     Value share = arith::DivFOp::create(b, v[0], rows), mean = arith::DivFOp::create(b, v[1], rows);
     auto left = [&](Value x) -> Value { return arith::SubFOp::create(b, one, x); };
-    Value set = arith::MulFOp::create(b, number(ratio - 1), arith::MulFOp::create(b, share, mean));
+    Value set = arith::MulFOp::create(b, less, arith::MulFOp::create(b, share, mean));
     Value unset = arith::MulFOp::create(b, left(share), left(mean));
-    return arith::MulFOp::create(b, number(ratio / (ratio - 1)),
-                                 arith::AddFOp::create(b, set, unset));
+    return arith::MulFOp::create(b, ratio, arith::AddFOp::create(b, set, unset));
   });
 }
 
@@ -334,7 +338,7 @@ Value StageWriter::bitsOfRouter(const Boundaries &settings) {
     return arith::SelectOp::create(b, isSet, number(1), number(0));
   }));
   if (purpose != Purpose::Predict) {
-    Value losses = ratioLoss(bits, chances, settings.ratio);
+    Value losses = ratioLoss(bits, chances, settings);
     terms.push_back({losses, settings.name + ".ratio", settings.weight, 0});
   }
   segmentations[settings.name].chances = chances;

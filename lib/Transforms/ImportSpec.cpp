@@ -245,7 +245,8 @@ void Importer::addTables() {
                "rotations", 0);
     }
     const auto *made = std::get_if<spec::Boundaries>(&primitive.settings);
-    bool hasTable = made && made->rule && made->rule != spec::BoundaryRule::Labels;
+    bool hasTable = made && made->rule && made->rule != spec::BoundaryRule::Labels &&
+                    made->rule != spec::BoundaryRule::Entropy;
     if (hasTable && known.insert(boundariesName(primitive)).second) {
       bool isEvery = *made->rule == spec::BoundaryRule::Every;
       int64_t rows = isEvery ? spec::positionsOf(model, primitive) : model.vocabulary;
@@ -291,7 +292,7 @@ bool Importer::trainsOtherwise() const {
       return loss->head.labelSmoothing > 0;
     }
     if (const auto *made = std::get_if<spec::Boundaries>(&primitive.settings)) {
-      return made->hidden > 0 && !made->rule;
+      return (made->hidden > 0 && !made->rule) || made->moving;
     }
     const auto *dropout = std::get_if<spec::Dropout>(&primitive.settings);
     return dropout && dropout->rate > 0;

@@ -8,6 +8,7 @@
 #include "llvm/Support/Format.h"
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 using namespace mlir;
 using namespace sluice;
@@ -132,7 +133,9 @@ Value StageWriter::map(ValueRange inputs, Scalars code) {
   Block *block = b.createBlock(&op.getBody());
   SmallVector<Value> arguments;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    arguments.push_back(block->addArgument(b.getF32Type(), b.getLoc()));
+    bool isWhole = cast<SequenceType>(inputs[i].getType()).getElement().isInteger();
+    arguments.push_back(
+        block->addArgument(isWhole ? Type(b.getI32Type()) : b.getF32Type(), b.getLoc()));
   }
   Value result = code(arguments);
   YieldOp::create(b, ValueRange{result});
@@ -250,12 +253,46 @@ Value StageWriter::stage(const Layer &settings) {
 // Other stages
 //===----------------------------------------------------------------------===//
 
+/// Rows of tables by the last n tokens (Pagnoni et al. 2024, section 3.2.1). The hash is their
+/// polynomial, oldest token first, mod 2^31 and then mod the rows. Tokens before the first are 0.
+SmallVector<Value> StageWriter::ngrams(const Embedding &settings, Value tokens) {
+  constexpr uint32_t prime = 2654435761;
+  auto whole = [&](uint32_t value) -> Value {
+    return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(value)));
+  };
+  SmallVector<Value> last = {tokens}, rows;
+  for (int64_t size : settings.ngrams) {
+    for (auto by = static_cast<int64_t>(last.size()); by < size; ++by) {
+      name("before." + std::to_string(by));
+      last.push_back(sluice::ShiftOp::create(b, tokens.getType(), tokens, by));
+    }
+    std::string part = "ngram." + std::to_string(size);
+    name(part + ".hash");
+    Value hash = map(last, [&](ArrayRef<Value> v) -> Value {
+      Value sum = v.back();
+      for (Value token : llvm::reverse(v.drop_back())) {
+        sum = arith::AddIOp::create(b, arith::MulIOp::create(b, sum, whole(prime)), token);
+      }
+      Value positive = arith::AndIOp::create(b, sum, whole(0x7fffffff));
+      return arith::RemSIOp::create(b, positive, whole(static_cast<uint32_t>(settings.ngramRows)));
+    });
+    name(part);
+    rows.push_back(EmbedOp::create(b, sequence(1, current->width, residualType), hash,
+                                   parameter(part + ".weight")));
+  }
+  return rows;
+}
+
 Value StageWriter::stage(const Embedding &settings) {
   std::string table = current->prefix + ".token.weight";
   embedding = settings.input.empty() ? table : embedding;
   SequenceType type = sequence(1, current->width, residualType);
   name("token");
   SmallVector<Value> terms = {EmbedOp::create(b, type, tokensOf(settings.input), read(table))};
+  if (!settings.ngrams.empty()) {
+    terms.append(ngrams(settings, tokensOf(settings.input)));
+  }
+  size_t averaged = terms.size();
   if (settings.positions != Positions::None) {
     bool learned = settings.positions == Positions::Learned;
     name("position");
@@ -267,7 +304,12 @@ Value StageWriter::stage(const Embedding &settings) {
   }
   name("sum");
   return map(terms, [&](ArrayRef<Value> v) {
-    Value sum = v.size() == 1 ? v[0] : arith::AddFOp::create(b, v[0], v[1]).getResult();
+    auto plus = [&](Value sum, Value x) { return arith::AddFOp::create(b, sum, x).getResult(); };
+    Value sum = std::accumulate(v.begin() + 1, v.begin() + averaged, v[0], plus);
+    if (averaged > 1) {
+      sum = arith::MulFOp::create(b, sum, number(1.0 / static_cast<double>(averaged)));
+    }
+    sum = std::accumulate(v.begin() + averaged, v.end(), sum, plus);
     return drop(sum, settings.dropout, current->width);
   });
 }
@@ -406,6 +448,7 @@ Value StageWriter::rowsOf(const Head &settings, Value x) {
 
 Value StageWriter::stage(const Loss &settings) {
   Value x = streams[current->input];
+  asked[settings.name] = {x, settings.head, current->prefix};
   if (purpose == Purpose::Predict) {
     return x;
   }

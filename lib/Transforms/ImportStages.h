@@ -57,6 +57,7 @@ private:
   using Scalars = llvm::function_ref<mlir::Value(llvm::ArrayRef<mlir::Value>)>;
 
   mlir::Value stage(const spec::Embedding &settings);
+  llvm::SmallVector<mlir::Value> ngrams(const spec::Embedding &settings, mlir::Value tokens);
   mlir::Value stage(const spec::Layer &settings);
   mlir::Value stage(const spec::Norm &settings);
   mlir::Value stage(const spec::Shift &settings);
@@ -82,6 +83,21 @@ private:
     bool begins = false;      ///< bits begin segments
     mlir::Value chances = {}; ///< of a router: what was rounded to bits
   };
+  /// What a loss's softmax is made of (ImportEntropy.cpp).
+  struct Asked {
+    mlir::Value rows;
+    spec::Head head;
+    std::string prefix;
+  };
+  mlir::Value entropyBits(const spec::Boundaries &settings);
+  /// Targets of losses, which may move in training (ImportTargets.cpp).
+  llvm::SmallVector<mlir::Value> withUpdate(llvm::SmallVector<mlir::Value> numbers,
+                                            const spec::Boundaries &settings);
+  mlir::Value targetAt(const spec::Boundaries &settings, double last, mlir::Value update);
+  std::pair<mlir::Value, mlir::Value> costsOfBits(const spec::Boundaries &settings,
+                                                  llvm::ArrayRef<mlir::Value> update);
+  std::pair<mlir::Value, mlir::Value> ratioAndLess(const spec::Boundaries &settings,
+                                                   llvm::ArrayRef<mlir::Value> update);
   mlir::Value tokenBits(const spec::Boundaries &settings, const std::string &segments);
   mlir::Value ofClosed(mlir::Value bits);
   mlir::Value forcedAt(mlir::StringRef part, mlir::Value bits, mlir::Value where);
@@ -98,10 +114,10 @@ private:
   mlir::Value bitsOfPredictor(const spec::Boundaries &settings);
   mlir::Value productOf(llvm::StringRef part, mlir::Value x, mlir::Value y);
   mlir::Value distanceToPrevious(mlir::Value x);
-  mlir::Value ratioLoss(mlir::Value bits, mlir::Value chances, double ratio);
+  mlir::Value ratioLoss(mlir::Value bits, mlir::Value chances, const spec::Boundaries &settings);
   mlir::Value bitsOfRouter(const spec::Boundaries &settings);
   mlir::Value supervise(mlir::Value logits, mlir::Value labels, bool asInCode);
-  mlir::Value binomialPrior(mlir::Value bits, double rate);
+  mlir::Value binomialPrior(mlir::Value bits, const spec::Boundaries &settings);
   mlir::Value asLosses(mlir::Value x);
   mlir::Value poolSegments(const spec::Shorten &settings);
   mlir::Value spreadSegments(const spec::Upsample &settings);
@@ -182,6 +198,7 @@ private:
   };
   std::vector<Term> terms;
   std::map<std::string, Segmentation> segmentations; ///< by name
+  std::map<std::string, Asked> asked;                ///< by the loss's name
   llvm::StringMap<ParameterOp> parameters;
   llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::Value> reads;
   std::vector<mlir::Value> streams; ///< by stage

@@ -25,6 +25,9 @@ for stage in spec["stages"]:
         stage["width"] = 48 if stage["width"] > fine else 32
     if stage["op"] == "boundaries":
         stage["capacity"] = 1
+    for key, value in {"ngram_rows": 50, "threshold": 3, "ratio": {"from": 2, "to": 6, "steps": 10}}.items():
+        if key in stage:
+            stage[key] = value
     if "window" in str(stage.get("mask")):
         stage["mask"]["window"] = [0, 9]
 spec["training"].update(learning_rate=3e-3, schedule={"kind": "constant", "warmup": 2})
@@ -32,7 +35,7 @@ json.dump(spec, sys.stdout)
 PYTHON
 }
 
-for name in megabyte block-transformer spacebyte hnet; do
+for name in megabyte block-transformer spacebyte hnet blt; do
   succeeds "$name as published is proved" "$sluice" check "$root/models/successors/$name.json" --no-advice
   tiny "$name"
   succeeds "$name: proved, without a warning" "$sluice" check "$work/$name.json" --strict --certificate "$work/certificate"
@@ -52,6 +55,14 @@ for name in megabyte block-transformer spacebyte hnet; do
   succeeds "$name: 80 bytes" test "$(wc -c < "$work/text")" -eq 80
   succeeds "$name: the same text without a cache, past the context" cmp "$work/text" "$work/text--no-cache"
 done
+
+succeeds "n-grams, patches by entropy and a router: compile" "$sluice" compile "$root/test/golden/blt.json" -o "$work/golden.sla"
+printf '\003\021\007\004\012' > "$work/prompt"
+for flags in "" --no-cache; do
+  # shellcheck disable=SC2086
+  "$sluice" generate "$work/golden.sla" --weights "$root/test/golden/expected/blt.weights.safetensors" --no-echo --prompt-file "$work/prompt" -n 40 -t 1 --seed 5 $flags > "$work/text$flags" 2> "$work/err"
+done
+succeeds "with segments of several tokens, the same text without a cache" cmp "$work/text" "$work/text--no-cache"
 
 succeeds "boundaries of segments that begin at bits" "$sluice" boundaries "$work/spacebyte.sla" --weights "$work/spacebyte" --data "$work/held-out.txt" --json
 holds "each begins a segment, and segments hold all tokens" \

@@ -187,8 +187,7 @@ Computation Enumeration::at(Value value, int64_t position) const {
     if (!scaleOf(value).isTarget) {
       return {mixed(4, static_cast<uint64_t>(position)), -1};
     }
-    // The token after the last is there as its target, so reading it is no null.
-    return position < 0
+    return position < 0 || position >= length
                ? Computation{}
                : Computation{mixed(position == changed ? 2 : 1, static_cast<uint64_t>(position)),
                              position};

@@ -25,6 +25,19 @@ class Blocks:
         y = self.linear(prefix, x.rows())
         return y + self.linear(prefix + "with.", streams[stage["with"]].rows()) if "with" in stage else y
 
+    def with_ngrams(self, prefix, stage, x, tokens):
+        """The mean of x and rows of tables: that of size n is ((x[t - n + 1] a + x[t - n + 2]) a + ...) + x[t] mod 2^31, then
+        mod its rows, a = 2654435761; tokens before the first are 0."""
+        terms = [x]
+        for n in stage.get("ngrams", []):
+            table, rows = self.weights[f"{prefix}ngram.{n}.weight"], []
+            for text in tokens.tolist():
+                past = [0] * (n - 1) + text
+                sums = [sum(past[t + j] * 2654435761 ** (n - 1 - j) for j in range(n)) for t in range(len(text))]
+                rows.append([value % 2 ** 31 % table.shape[0] for value in sums])
+            terms.append(table[torch.tensor(rows)])
+        return sum(terms) / len(terms)
+
     @staticmethod
     def starts_block(stage, p):
         return p >= stage.get("start", 0) and (p - stage.get("start", 0)) % stage["block"] == 0

@@ -138,6 +138,7 @@ def compute(spec, weights, data, dtype):
     optimizer = make_optimizer(model, training)
     results, curve = {}, {"loss": [], "grad_norm": [], "learning_rate": []}
     for n in range(1, STEPS + 1):
+        model.update = n
         logits, losses, mean = losses_of(model, set_batch(model, batches, n - 1))
         optimizer.zero_grad()
         (mean + model.others).backward()

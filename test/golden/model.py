@@ -250,6 +250,8 @@ class Model(Attention, Blocks):
             own = self.spec["inputs"][stage["input"]] if "input" in stage else self.spec
             vocabulary = own.get("vocabulary", self.vocabulary)
             self.weight(prefix + "token.weight", (vocabulary, d), "embedding")
+            for n in stage.get("ngrams", []):
+                self.weight(f"{prefix}ngram.{n}.weight", (stage.get("ngram_rows", 65536), d), "embedding")
             if stage.get("positions") == "learned":
                 self.weight(prefix + "position.weight", (own["context"], d), "embedding")
             if "input" not in stage:
@@ -489,13 +491,28 @@ class Model(Attention, Blocks):
         forced = Model.document_ends(stage, tokens).tolist()
         return [[t for t in range(len(row)) if is_end(t, row) or ends[t]] for row, ends in zip(tokens.tolist(), forced)]
 
+    def target(self, number):
+        """A number, or that of update `update`, from 1, of one that moves."""
+        if not isinstance(number, dict):
+            return number
+        share = min((self.update - 1) / number["steps"], 1)
+        share = math.floor(share * number["jumps"]) / number["jumps"] if "jumps" in number else share
+        return number["from"] + (number["to"] - number["from"]) * share
+
+    def unsure(self, stage, tokens):
+        """Places where the softmax of a loss has an entropy above the threshold."""
+        logs = F.log_softmax(self.asked[stage["loss"]], 2)
+        bits = (-(logs.exp() * logs).sum(2) > stage["threshold"]) | self.document_ends(stage, tokens)
+        bits[:, 0] |= stage.get("at") == "start"
+        return [row.nonzero()[:, 0].tolist() for row in bits]
+
     def route(self, prefix, stage, x, tokens):
         """Places where neighbours differ (Hwang et al. 2025), and the ratio loss of each text."""
         own, previous = self.linear(prefix + "own.", x), self.linear(prefix + "previous.", x)
         alike = F.cosine_similarity(own[:, 1:], previous[:, :-1], dim=2)
         p = torch.cat((torch.ones_like(alike[:, :1]), (1 - alike) / 2), 1).masked_fill(self.document_ends(stage, tokens), 1)
         bits = (p >= 0.5).to(p)
-        share, mean, n = bits.mean(1), p.mean(1), stage["ratio"]
+        share, mean, n = bits.mean(1), p.mean(1), self.target(stage["ratio"])
         loss = n / (n - 1) * ((n - 1) * share * mean + (1 - share) * (1 - mean))
         self.others = self.others + stage.get("weight", 0.03) * loss.mean()
         self.ends[stage["name"]] = [row.nonzero()[:, 0].tolist() for row in bits]
@@ -507,7 +524,7 @@ class Model(Attention, Blocks):
         if "ratio" in stage:
             self.route(prefix, stage, source.rows(), tokens)
             return
-        ends = self.segment_ends(stage, tokens)
+        ends = (self.unsure if stage["rule"] == "entropy" else self.segment_ends)(stage, tokens)
         if "predictor" in stage:
             logits = self.linear(prefix + "out.", F.gelu(self.linear(prefix + "in.", source.rows())))[..., 0]
             labels = torch.zeros_like(logits)
@@ -572,7 +589,7 @@ class Model(Attention, Blocks):
 
     def logits(self, tokens):
         """tokens [B, N] -> [B, N, V]; what else is minimized is in `others`."""
-        streams, current, self.others = {}, None, 0
+        streams, current, self.others, self.asked = {}, None, 0, {}
         for prefix, stage in self.stages:
             self.width = stage["reads"]
             source = streams[stage["from"]] if "from" in stage else current
@@ -592,7 +609,7 @@ class Model(Attention, Blocks):
             table, kind, counts = self.weights[prefix + "token.weight"], stage.get("positions", "none"), None
             if "input" in stage:
                 tokens, counts = self.given[stage["input"]]
-            x = table[tokens]
+            x = self.with_ngrams(prefix, stage, table[tokens], tokens)
             return Stream(x if kind == "none" else x + self.positions(prefix, kind, x.dtype), 1, counts=counts)
         if op == "shift" and stage.get("start") == "null":
             x, by = source.rows(), stage["by"]
@@ -639,6 +656,7 @@ class Model(Attention, Blocks):
             logits = F.linear(x, self.weights[table], self.weights.get(prefix + "bias"))
             if op == "head":
                 return logits
+            self.asked[stage["name"]] = logits
             losses = self.losses_of(stage, logits)
             self.others = self.others + stage.get("factor", 1) * losses[self.scored].mean()
             return source

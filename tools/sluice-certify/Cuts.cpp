@@ -43,6 +43,15 @@ size_t Deriver::withFirst(const std::string &path, size_t bits) {
   return make(Kind::Map, path + ".begun", {bits, first});
 }
 
+/// Of a loss's softmax. It has a row for each token.
+size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
+  auto asked = lossRows.find(fields.text("loss"));
+  fields.refuse(asked == lossRows.end() || graph.values[asked->second].factor != 1,
+                "an earlier loss of the tokens' scale", "\"" + fields.text("loss") + "\"");
+  size_t x = make(Kind::Linear, path + ".logits", {stored(path + ".rows", asked->second)});
+  return make(Kind::Map, path + ".rule", {make(Kind::Map, path + ".entropy", {x})});
+}
+
 /// Bits of the tokens, by their place, or predicted; their counts, and the ends of segments.
 void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
@@ -51,13 +60,16 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
   int64_t factor = graph.values[x].factor;
   std::optional<size_t> outer = graph.values[x].segments;
   bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
-  auto rule = hasRule ? fields.choice("rule", {"whitespace", "every", "space_like", "labels"}) : 0;
+  auto rule =
+      hasRule ? fields.choice("rule", {"whitespace", "every", "space_like", "labels", "entropy"})
+              : 0;
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
   fields.refuse(
       cuts.contains(name) ||
           (factor != 1 && (outer || (hasRule && !isEvery) || fields.find("document_end"))) ||
-          (rule == 3 && !predicts),
+          (rule == 3 && !predicts) || (rule == 4 && outer),
       "a scale that can be cut, and a name of its own", "\"" + name + "\"");
+  dropout |= routes && fields.find("ratio")->is_object();
   axis.clear();
   auto ended = [&](size_t bits) {
     return !fields.find("document_end")
@@ -66,10 +78,11 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
                       {bits, documentBits(path + ".document_end", outer, begins)});
   };
   size_t chances = routes ? withFirst(path, ended(chancesOfRouter(path, x))) : 0;
-  size_t bits = routes     ? make(Kind::Map, path + ".bits", {chances})
-                : predicts ? bitsOfPredictor(fields, path, x)
-                : isEvery  ? make(Kind::Position, path + ".rule", {})
-                           : tokenBits(path, outer);
+  size_t bits = routes      ? make(Kind::Map, path + ".bits", {chances})
+                : predicts  ? bitsOfPredictor(fields, path, x)
+                : isEvery   ? make(Kind::Position, path + ".rule", {})
+                : rule == 4 ? bitsOfEntropy(fields, path)
+                            : tokenBits(path, outer);
   onScaleOf(x, bits);
   if (rule == 2 && !predicts) { // behind a token without one
     bits =

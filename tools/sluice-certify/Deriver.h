@@ -55,7 +55,7 @@ private:
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   size_t inParts(const std::string &op, const Fields &fields, const std::string &path, size_t x);
   void score(const Fields &fields, const std::string &path, const std::string &what, size_t x);
-  void nameLoss(const std::string &name, const Fields &fields);
+  void nameLoss(const std::string &name, const Fields &fields, size_t x);
   size_t project(const std::string &path, size_t x, std::optional<size_t> with, bool activated);
   size_t stored(const std::string &name, size_t value);
   size_t topDown(const Fields &fields, const std::string &path, size_t x);
@@ -75,6 +75,7 @@ private:
   size_t withFirst(const std::string &path, size_t bits);
   size_t smoothed(const std::string &path, size_t x, const Cut &cut);
   size_t chancesOfRouter(const std::string &path, size_t x);
+  size_t bitsOfEntropy(const Fields &fields, const std::string &path);
   size_t bitsOfPredictor(const Fields &fields, const std::string &path, size_t x);
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 
@@ -123,7 +124,7 @@ private:
   std::map<std::string, size_t> streams, inputs;
   std::map<std::string, Cut> cuts; ///< by the name of the segments
   std::map<size_t, Cut> cutsAt;    ///< by the value that says where they end
-  std::set<std::string> lossNames;
+  std::map<std::string, size_t> lossRows;
 };
 
 } // namespace certify

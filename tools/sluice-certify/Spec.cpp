@@ -16,7 +16,7 @@ const std::set<std::string> layerKeys = {
     "feed_forward", "relative",        "distances",         "scales", "lsh"};
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
-    {"embedding", {"input", "positions", "dropout", "to"}},
+    {"embedding", {"input", "positions", "dropout", "ngrams", "ngram_rows", "to"}},
     {"layer", {"over", "attention_norm", "first", "from", "to"}},
     {"norm", {"norm", "epsilon", "from", "to"}},
     {"shift", {"by", "start", "from", "to"}},
@@ -24,7 +24,7 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"upsample", {"factor", "method", "window", "segments", "by", "width", "from", "to"}},
     {"boundaries",
      {"name", "rule", "factor", "predictor", "prior", "temperature", "weight", "capacity", "at",
-      "document_end", "ratio", "mode", "from"}},
+      "loss", "threshold", "document_end", "ratio", "mode", "from"}},
     {"add", {"with", "from", "to"}},
     {"replace", {"with", "block", "start", "from", "to"}},
     {"dropout", {"rate", "from", "to"}},
@@ -70,7 +70,15 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path) {
   auto input = inputs.find(axis);
   fields.refuse(!axis.empty() && input == inputs.end(), "the name of an input", "\"" + axis + "\"");
   size_t tokens = axis.empty() ? 0 : input->second;
-  std::vector<size_t> terms = {make(Kind::Embed, path + ".token", {tokens})};
+  std::vector<size_t> terms = {make(Kind::Embed, path + ".token", {tokens})}, last = {tokens};
+  for (const json &n : fields.find("ngrams") ? *fields.find("ngrams") : json::array()) {
+    for (int64_t by = last.size(), to = fields.integerOf(n, "ngrams", 2);
+         by < std::min(to, int64_t{16}); ++by) {
+      last.push_back(make(Kind::Shift, path + ".before." + std::to_string(by), {tokens}, by));
+    }
+    size_t hash = make(Kind::Map, path + ".ngram." + n.dump() + ".hash", last);
+    terms.push_back(make(Kind::Embed, path + ".ngram." + n.dump(), {hash}));
+  }
   if (fields.choice("positions", {"none", "learned", "sinusoidal"}) != 0) {
     terms.push_back(make(Kind::Position, path + ".position", {}));
   }
@@ -161,7 +169,7 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
     settings.mask.from = learns ? 0 : levels[0].factor / level.factor - 1;
     x = stack(settings, level.layers, next, x);
     if (level.factor > 1 && fields.find("bags")) {
-      nameLoss("bag_" + std::to_string(level.factor), fields);
+      nameLoss("bag_" + std::to_string(level.factor), fields, x);
       score(Fields(json::object(), nullptr, path), next(), "loss", x);
     }
     above = x;
@@ -170,9 +178,9 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
   return above;
 }
 
-void Deriver::nameLoss(const std::string &name, const Fields &fields) {
+void Deriver::nameLoss(const std::string &name, const Fields &fields, size_t x) {
   bool isWord = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
-  fields.refuse(!isWord || name.empty() || name == "next" || !lossNames.insert(name).second,
+  fields.refuse(!isWord || name.empty() || name == "next" || !lossRows.emplace(name, x).second,
                 "a name of small letters, digits and underscores that no other loss has",
                 "\"" + name + "\"");
 }
@@ -276,7 +284,7 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
     return dropoutOf(fields, "rate") ? make(Kind::Map, path + ".dropout", {x}) : x;
   }
   if (op == "loss") {
-    nameLoss(fields.text("name"), fields);
+    nameLoss(fields.text("name"), fields, x);
   }
   score(fields, path, op, x);
   return x;

@@ -104,7 +104,8 @@ Boundaries find(const BoundaryFlags &flags, Progress &progress) {
   bool areLogits = made.hidden > 0;
   found.isPredicted = areLogits || made.ratio > 0;
   found.begins = made.begins;
-  double start = made.rule || !areLogits ? 0 : std::log(made.prior / (1 - made.prior));
+  double start =
+      made.rule || !areLogits ? 0 : std::log(made.firstPrior() / (1 - made.firstPrior()));
   auto add = [&](std::span<const float> row) {
     double number = row.front();
     double probability = areLogits ? 1 / (1 + std::exp(-(number + start))) : number;

@@ -57,8 +57,8 @@ enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window, Tokens,
 enum class Relative : uint8_t { None, Bias, Xl, XlShared };
 /// Where bits stand: at tokens (spaces, tabs and ends of lines), at every k-th position, or at a
 /// token that is like a space behind one that is not (Slagle 2024), or where a file beside the text
-/// has them.
-enum class BoundaryRule : uint8_t { Whitespace, Every, SpaceLike, Labels };
+/// has them, or where a loss's model is unsure of the next token (Pagnoni et al. 2024).
+enum class BoundaryRule : uint8_t { Whitespace, Every, SpaceLike, Labels, Entropy };
 enum class Optimizer : uint8_t { AdamW, Adam };
 enum class ScheduleKind : uint8_t { Cosine, Constant, InverseRoot };
 
@@ -69,8 +69,8 @@ enum class NumberType : uint8_t { F32, Bf16 };
 inline constexpr std::array<std::string_view, 3> scheduleNames = {"cosine", "constant",
                                                                   "inverse_root"};
 inline constexpr std::array<std::string_view, 3> shorteningNames = {"average", "linear", "max"};
-inline constexpr std::array<std::string_view, 4> boundaryRuleNames = {"whitespace", "every",
-                                                                      "space_like", "labels"};
+inline constexpr std::array<std::string_view, 5> boundaryRuleNames = {
+    "whitespace", "every", "space_like", "labels", "entropy"};
 inline constexpr std::array<std::string_view, 5> activationNames = {"relu", "gelu", "gelu_tanh",
                                                                     "swiglu", "relu_squared"};
 
@@ -97,6 +97,8 @@ struct Embedding {
   std::string input; ///< the named input that it reads; empty: the tokens
   Positions positions = Positions::None;
   double dropout = 0;
+  std::vector<int64_t> ngrams; ///< sizes: each has a table, whose rows hashes of tokens choose
+  int64_t ngramRows = 0;       ///< of each such table
 };
 
 /// An equal part of a layer's heads, with keys and values of its own.
@@ -289,6 +291,14 @@ struct BottomUp {
   Layer layer;
 };
 
+/// A target that moves over the updates of training, evenly or in equal jumps, to that which
+/// evaluation has: at update n it is `from` + ((n - 1) / steps, at most 1) times the way.
+struct MovingTarget {
+  double from = 0;
+  int64_t steps = 1;
+  int64_t jumps = 0; ///< 0: evenly
+};
+
 /// A segmentation of the tokens: bits that end a segment, or begin one. Its result is no stream.
 struct Boundaries {
   std::string name;                 ///< of the segmentation and of the axis of its segments
@@ -305,7 +315,13 @@ struct Boundaries {
   std::optional<int64_t> documentEnd;
   double ratio =
       0; ///< rows of a segment that a router should make (Hwang et al. 2025); 0: no router
+  std::optional<MovingTarget> moving; ///< what goes before `ratio` or `prior` in training
+  std::string loss;                   ///< of BoundaryRule::Entropy: whose softmax is asked
+  double threshold = 0;               ///< of its entropy, in nats: a bit stands above it
   int64_t spare = 0; ///< rows beyond its segments that some stage reads; set by the expansion
+
+  /// What logits of a predictor begin near.
+  double firstPrior() const { return moving ? moving->from : prior; }
 };
 
 using Settings =

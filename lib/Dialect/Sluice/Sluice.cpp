@@ -197,6 +197,23 @@ LogicalResult MapOp::verify() {
     return emitOpError("S-004: expected ")
            << getInputs().size() << " arguments of the body, found " << getBody().getNumArguments();
   }
+  auto isWhole = [](Value sequence) {
+    return cast<SequenceType>(sequence.getType()).getElement().isInteger();
+  };
+  for (auto [input, argument] : llvm::zip_equal(getInputs(), getBody().getArguments())) {
+    if (isWhole(input) != argument.getType().isInteger()) {
+      return emitOpError("S-125: expected an argument of i32 for a sequence of i32, and of f32 for "
+                         "another, found ")
+             << argument.getType() << " for " << input.getType();
+    }
+  }
+  Type yielded = getBody().front().getTerminator()->getOperand(0).getType();
+  if (isWhole(getResult()) != yielded.isInteger()) {
+    return emitOpError(
+               "S-125: expected a yield of i32 for a result of i32, and of f32 for another, "
+               "found ")
+           << yielded << " for " << result;
+  }
   return success();
 }
 

@@ -2,6 +2,7 @@
 //
 // What passes need of a module beyond what each op's verifier sees.
 #include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Dialect/Sluice/TokenHashes.h"
 #include "sluice/Runtime/Limits.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -250,11 +251,17 @@ static LogicalResult verifyInModel(Operation *op, SymbolTableCollection &symbols
     return verifyGiven(op, loss.getTokens(), "targets", "move targets by the offset");
   }
   if (auto embed = dyn_cast<EmbedOp>(op)) {
-    if (failed(verifyGiven(op, embed.getTokens(), "tokens", "embed them first"))) {
-      return failure();
-    }
-    AxisOp axis = axisOf(op, embed.getTokens());
     auto table = cast<RankedTensorType>(embed.getTable().getType());
+    Value tokens = embed.getTokens();
+    if (tokens.getDefiningOp<MapOp>() && !isOfTokens(tokens, table.getDimSize(0))) {
+      return op->emitError() << "S-126: expected a map of whole numbers that ends in (x and c) mod "
+                                "n, of at most the table's "
+                             << table.getDimSize(0) << " rows, found another; hash into the table";
+    }
+    if (!isOfTokens(tokens, table.getDimSize(0))) {
+      return verifyGiven(op, tokens, "tokens", "embed them first");
+    }
+    AxisOp axis = isa<BlockArgument>(tokens) ? axisOf(op, tokens) : AxisOp();
     if (axis && axis.getVocabulary() &&
         table.getDimSize(0) < static_cast<int64_t>(*axis.getVocabulary())) {
       return op->emitError() << "S-043: expected a row for each of the "

@@ -302,6 +302,13 @@ const Case cases[] = {
     {"unfold_2", RESCALE("unfold", "factor 2", SEQ("s8", 4), SEQ("s4", 2))},
     {"unfold_3", RESCALE("unfold", "factor 3", SEQ("s3", 3), SEQ("s1", 1))},
     {"total", RESCALE("total", "", SEQ("s2", 2), SEQ("s2", 2))},
+    {"entropy", RESCALE("entropy", "", SEQ("s2", 3), SEQ("s2", 1))},
+    {"update", "() -> " SEQ("s1", 0) " { %y = sluice.update : " SEQ("s1", 0) " return %y : " SEQ(
+                   "s1", 0) " }"},
+    {"map_of_tokens",
+     "(%t: " TOKENS ") -> " TOKENS " { %y = sluice.map(%t) { ^bb0(%a: i32): "
+     "%c = arith.constant 5 : i32 %z = arith.muli %a, %c : i32 "
+     "sluice.yield %z : i32 } : (" TOKENS ") -> " TOKENS " return %y : " TOKENS " }"},
     {"sum_columns", RESCALE("sum_columns", "", SEQ("s2", 3), SEQ("s2", 0))},
     {"repeat_columns", RESCALE("repeat_columns", "", SEQ("s2", 0), SEQ("s2", 3))},
     {"last", "(%x: " SEQ("s3", 2) ") -> " SEQ("one", 2) " { %y = sluice.last %x : (" SEQ(

@@ -91,28 +91,54 @@ void setAll(reference::Evaluator<double> &evaluator, func::FuncOp function, uint
   evaluator.setTokens(function.getArgument(0), tokens);
 }
 
+/// The loss of `function` is the binomial prior of its own bits, of which a share of `a` is
+/// expected.
+void expectPrior(func::FuncOp function, reference::Setting setting, uint64_t seed, double a) {
+  constexpr double length = 13;
+  reference::Evaluator<double> evaluator(function->getParentOfType<ModuleOp>(), setting);
+  setAll(evaluator, function, seed);
+  ASSERT_TRUE(succeeded(evaluator.evaluate(function)));
+  auto results = function.getBody().front().getTerminator()->getOperands();
+  ASSERT_EQ(results.size(), 3U); // next, prior, share
+  std::vector<double> prior = evaluator.getSequence(results[1]),
+                      bits = evaluator.getSequence(results[2]);
+  for (int64_t row = 0; row < 2; ++row) {
+    double k = std::accumulate(bits.begin() + row * 13, bits.begin() + (row + 1) * 13, 0.0);
+    double ways = std::lgamma(length + 1) - std::lgamma(k + 1) - std::lgamma(length - k + 1);
+    double expected = -(ways + k * std::log(a) + (length - k) * std::log(1 - a)) / length;
+    for (int64_t t = 0; t < 13; ++t) {
+      EXPECT_NEAR(prior[row * 13 + t], expected, 1e-6);
+    }
+  }
+}
+
 TEST(Predictor, ItsLossIsTheBinomialPriorOfItsBits) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = importSpec(context, readModelText(drawn));
   ASSERT_TRUE(succeeded(verify(*module)));
   auto function = module->lookupSymbol<func::FuncOp>("evaluate");
   ASSERT_TRUE(module->lookupSymbol("train"));
-  constexpr double length = 13, a = 0.3;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
-    reference::Evaluator<double> evaluator(*module, {.rows = 2, .length = 13});
-    setAll(evaluator, function, seed);
-    ASSERT_TRUE(succeeded(evaluator.evaluate(function)));
-    auto results = function.getBody().front().getTerminator()->getOperands();
-    ASSERT_EQ(results.size(), 3U); // next, prior, share
-    std::vector<double> prior = evaluator.getSequence(results[1]),
-                        bits = evaluator.getSequence(results[2]);
-    for (int64_t row = 0; row < 2; ++row) {
-      double k = std::accumulate(bits.begin() + row * 13, bits.begin() + (row + 1) * 13, 0.0);
-      double ways = std::lgamma(length + 1) - std::lgamma(k + 1) - std::lgamma(length - k + 1);
-      double expected = -(ways + k * std::log(a) + (length - k) * std::log(1 - a)) / length;
-      for (int64_t t = 0; t < 13; ++t) {
-        EXPECT_NEAR(prior[row * 13 + t], expected, 1e-6);
-      }
+    expectPrior(function, {.rows = 2, .length = 13}, seed, 0.3);
+  }
+}
+
+/// From 0.5 to 0.1 over four updates, evenly and in two jumps. Evaluation has the last one.
+TEST(Predictor, ItsPriorMovesOverTheUpdates) {
+  for (bool jumps : {false, true}) {
+    MLIRContext context;
+    std::string text = drawn, moving = R"({"from": 0.5, "to": 0.1, "steps": 4)";
+    moving += jumps ? R"(, "jumps": 2})" : "}";
+    text.replace(text.find("0.3"), 3, moving);
+    OwningOpRef<ModuleOp> module = importSpec(context, readModelText(text));
+    ASSERT_TRUE(succeeded(verify(*module)));
+    auto train = module->lookupSymbol<func::FuncOp>("train");
+    auto evaluate = module->lookupSymbol<func::FuncOp>("evaluate");
+    const double even[] = {0.5, 0.4, 0.3, 0.2, 0.1, 0.1}, jumped[] = {0.5, 0.5, 0.3, 0.3, 0.1, 0.1};
+    for (uint64_t n = 1; n <= 6; ++n) {
+      reference::Setting setting{.rows = 2, .length = 13, .step = n};
+      expectPrior(train, setting, n, (jumps ? jumped : even)[n - 1]);
+      expectPrior(evaluate, setting, n, 0.1);
     }
   }
 }

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What data say beside the tokens. Apart from Sluice.td, as few programs need it.
+// What data say beside the tokens, how sure a model is, how far training has come. Apart from
+// Sluice.td, as few programs need them.
 
 #ifndef SLUICE_LABELS_TD
 #define SLUICE_LABELS_TD
@@ -17,6 +18,25 @@ def Sluice_LabelsOp : Sluice_ForwardOp<"labels", [FusedBody]> {
   let arguments = (ins Sluice_Sequence:$tokens, StrAttr:$label);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$label `of` $tokens attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_EntropyOp : Sluice_ForwardOp<"entropy", [FusedBody], ["spellRelation"]> {
+  let summary = "y[p] = the entropy of softmax(x[p]) over the columns, in nats, one column";
+  let description = "It decides where segments end, and so no gradient passes.";
+  let arguments = (ins Sluice_Sequence:$logits);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_UpdateOp : Sluice_ForwardOp<"update", [FusedBody]> {
+  let summary = "y[p] = the number of the update that is made, from 1, for every p";
+  let description = [{
+    The host's number, which the learning rate follows too. So what is scheduled goes on as it was where a run is resumed. Up to 2^24 it is exact.
+  }];
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
 

@@ -139,6 +139,7 @@ def Sluice_StoreGradientOp : Sluice_Op<"store_gradient"> {
 
 def Sluice_EmbedOp : Sluice_ForwardOp<"embed", [FusedBody]> {
   let summary = "Row of a table by token: y[p] = table[token[p]]";
+  let description = "A map of tokens may stand in their place if it ends in (x and c) mod n, n at most the table's rows.";
   let arguments = (ins Sluice_Sequence:$tokens, AnyRankedTensor:$table);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
@@ -168,7 +169,7 @@ def Sluice_PositionBackwardOp : Sluice_BackwardOp<"position_backward", [FusedAlo
 def Sluice_MapOp : Sluice_ForwardOp<"map", [FusedBody, SingleBlock, IsolatedFromAbove]> {
   let summary = "Scalar code applied to every element of sequences of one scale and width";
   let description = [{
-    Residual sums, activations and dropout are maps. The region takes one f32 an operand and yields one; it is
+    Residual sums, activations and dropout are maps. The region takes one f32 an operand (i32 of a sequence of i32) and yields one; it is
     straight-line arith and math, and `dispatch.random` (dropout's draw, which differentiation and recomputation repeat).
     Its backward is a map too, made by differentiating the region.
 

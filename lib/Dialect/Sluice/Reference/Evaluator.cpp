@@ -105,6 +105,10 @@ T Evaluator<T>::at(Value sequence, int64_t row, int64_t position, int64_t column
   if (auto lazy = lazies.find(sequence); lazy != lazies.end()) {
     return lazy->second(row, position, column, null);
   }
+  if (tokens.contains(sequence)) { // the one behind the last is a target alone
+    bool isThere = position >= 0 && position < getPositions(sequence);
+    return isThere ? T(tokenAt(sequence, row, position)) : null;
+  }
   auto found = sequences.find(sequence);
   if (found == sequences.end()) {
     llvm::report_fatal_error("reference: a sequence is read before it is set");
@@ -131,8 +135,8 @@ std::vector<T> Evaluator<T>::rowAt(Value sequence, int64_t row, int64_t position
 template <typename T>
 int32_t Evaluator<T>::tokenAt(Value value, int64_t row, int64_t position) const {
   auto found = tokens.find(value);
-  if (found == tokens.end()) {
-    llvm::report_fatal_error("reference: tokens are read before they are set");
+  if (found == tokens.end()) { // computed of tokens
+    return static_cast<int32_t>(at(value, row, position, 0));
   }
   int64_t stride = found->second.size() / getRows();
   if (position < 0 || position >= stride) {

@@ -8,20 +8,26 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
 
-/// y[p, c] = body(x0[p, c], x1[p, c], ...)
+/// y[p, c] = body(x0[p, c], x1[p, c], ...). Whole numbers of sequences are below 2^24, which every
+/// kind of number holds.
 template <typename T> static void evaluate(MapOp op, Evaluator<T> &evaluator) {
   const Setting &setting = evaluator.getSetting();
   int64_t columns = evaluator.getColumns(op.getResult());
+  bool isWhole = op.getResult().getType().getElement().isInteger();
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
     std::vector<T> row(columns);
     for (int64_t c = 0; c < columns; ++c) {
       SmallVector<Scalar<T>> arguments;
       for (Value input : op.getInputs()) {
-        arguments.push_back({.real = evaluator.at(input, b, p, c)});
+        T number = evaluator.at(input, b, p, c);
+        bool ofWhole = cast<SequenceType>(input.getType()).getElement().isInteger();
+        arguments.push_back(ofWhole ? Scalar<T>{.integer = static_cast<int64_t>(number)}
+                                    : Scalar<T>{.real = number});
       }
       ScalarPlace place{setting.seed, setting.step, p, c,
                         b * evaluator.getCapacity(op.getResult()) + p};
-      row[c] = evaluateScalar<T>(op.getBody(), arguments, place).front().real;
+      Scalar<T> result = evaluateScalar<T>(op.getBody(), arguments, place).front();
+      row[c] = isWhole ? T(result.integer) : result.real;
     }
     return row;
   });

@@ -1,0 +1,14 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Rows of tables by hashes of tokens: maps of whole numbers in the place of tokens.
+#pragma once
+
+#include "mlir/IR/Value.h"
+
+namespace sluice {
+
+/// Whether an embedding may read `tokens` as the rows of its table: those of its function, or a map
+/// of them that ends in (x and c) mod n, c >= 0 and n <= `rows`, so that every number has a row.
+bool isOfTokens(mlir::Value tokens, int64_t rows);
+
+} // namespace sluice
