@@ -234,8 +234,7 @@ static std::string describe(const Boundaries &boundaries) {
 /// Whether segments are on a leak's way: who leaves them reads an op of theirs.
 static bool passesSegments(const FoundLeak &leak) {
   return llvm::any_of(llvm::make_first_range(leak.path), [](Value value) {
-    return isa_and_nonnull<SegmentOp, PoolSegmentsOp, SelectSegmentsOp, SpreadSegmentsOp>(
-        value.getDefiningOp());
+    return isa_and_nonnull<SegmentsInterface>(value.getDefiningOp());
   });
 }
 

@@ -135,12 +135,15 @@ const KeyInfo start = {"start",
                        "zeros",
                        {"zeros", "null"}};
 
+std::vector<std::string_view> shortenings() {
+  std::vector<std::string_view> names(shorteningNames.begin(), shorteningNames.end());
+  names.emplace_back("convolution");
+  return names;
+}
+
 /// Of composite stages.
-const KeyInfo shortenInside = {"shorten",
-                               "string",
-                               "method of every shorten stage inside",
-                               "average",
-                               {"average", "linear", "max", "convolution"}};
+const KeyInfo shortenInside = {"shorten", "string", "method of every shorten stage inside",
+                               "average", shortenings()};
 
 const KeyInfo windowInside = {"shorten_window",
                               "integer >= 1",

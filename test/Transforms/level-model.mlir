@@ -9,7 +9,7 @@
 
 // A GPU's kernels are made for the batch and the context.
 // RUN: echo 'func.func @nothing() { return }' | not sluice-opt --sluice-generate-kernels=target=sm_80 2>&1 | FileCheck %s --check-prefix=SIZES
-// SIZES: expected the module attribute sluice.batch
+// SIZES: expected the module attribute sluice.context
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   sluice.axis @target
   sluice.scale @s1 on @target factor 1

@@ -69,9 +69,9 @@ family "bottom-up and retina" '{ "op": "bottom_up", "hierarchy": "0@1 0@2 0@6", 
   { "op": "layer", "scales": [ { "factor": 1, "tokens": [0, 3] }, { "factor": 4, "tokens": [3, 15] } ] }'
 family "attention resampling and XL" '{ "op": "hourglass", "hierarchy": "0@1 1@3 0@1", "shorten": "attention",
   "upsample": "attention", "relative": "xl" }'
-family "convolution, maxima and groups side by side" '{ "op": "shorten", "factor": 1, "window": 3, "method": "linear", "to": "x" },
-  { "op": "shift", "by": 2 }, { "op": "shorten", "factor": 3, "window": 5, "method": "linear" }, { "op": "norm" },
-  { "op": "upsample", "factor": 3, "window": 6, "method": "linear" }, { "op": "add", "with": "x", "to": "y" },
+family "convolution, maxima and groups side by side" '{ "op": "shorten", "factor": 1, "window": 3, "method": "convolution", "to": "x" },
+  { "op": "shift", "by": 2 }, { "op": "shorten", "factor": 3, "window": 5, "method": "convolution" }, { "op": "norm" },
+  { "op": "upsample", "factor": 3, "window": 6, "method": "transposed" }, { "op": "add", "with": "x", "to": "y" },
   { "op": "shift", "by": 1 }, { "op": "shorten", "factor": 2, "method": "max" }, { "op": "layer" },
   { "op": "upsample", "factor": 2 }, { "op": "add", "with": "y", "to": "z" },
   { "op": "shorten", "factor": 4, "method": "concatenate" }, { "op": "norm" }, { "op": "upsample", "factor": 4, "method": "split" },

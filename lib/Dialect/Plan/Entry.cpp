@@ -256,8 +256,5 @@ LogicalResult EntryVerifier::run() {
 } // namespace
 
 LogicalResult EntryOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  if (!(*this)->getParentOfType<ModuleOp>()) {
-    return emitOpError("P-007: expected a module around a plan.entry, found none");
-  }
   return EntryVerifier(*this, symbols).run();
 }

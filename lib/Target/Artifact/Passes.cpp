@@ -32,14 +32,14 @@ static FailureOr<KernelSet> kernelsFor(ModuleOp module, StringRef name) {
     return module.emitError() << "expected a target (" << targetNames << "), found '" << name
                               << "'";
   }
-  if (failed(verifyLevel(module, Level::Dispatches))) {
-    return failure();
-  }
   for (StringRef size : {"sluice.context", "sluice.batch"}) {
     if (!targets.gpus.empty() && !module->getAttrOfType<IntegerAttr>(size)) {
       return module.emitError() << "expected the module attribute " << size
                                 << ", an i64 that a GPU's products are known by, found none";
     }
+  }
+  if (failed(verifyLevel(module, Level::Dispatches))) {
+    return failure();
   }
   std::string unsupported;
   FailureOr<KernelSet> kernels = generateKernels(module, targets, unsupported);

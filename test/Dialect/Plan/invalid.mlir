@@ -329,3 +329,12 @@ module attributes {plan.arena_bytes = 1024 : i64} {
   plan.entry @update.plan {
   }
 }
+
+// -----
+
+func.func @inside() {
+  // expected-error@+1 {{'plan.entry' op expects parent op 'builtin.module'}}
+  plan.entry @evaluate.plan {
+  }
+  return
+}

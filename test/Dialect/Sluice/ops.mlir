@@ -217,4 +217,18 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     %l = sluice.labels "words" of %t : (!sluice.seq<@fine, 0, i32>) -> !sluice.seq<@fine, 0, f32>
     return
   }
+
+  // CHECK-LABEL: func.func @whole_numbers
+  func.func @whole_numbers(%t: !sluice.seq<@fine, 0, i32>, %x: !sluice.seq<@fine, 4, f32>) {
+    // CHECK: sluice.entropy %{{.*}} : (!sluice.seq<@fine, 4, f32>) -> !sluice.seq<@fine, 1, f32>
+    %h = sluice.entropy %x : (!sluice.seq<@fine, 4, f32>) -> !sluice.seq<@fine, 1, f32>
+    // CHECK: sluice.update : <@fine, 0, f32>
+    %n = sluice.update : !sluice.seq<@fine, 0, f32>
+    // CHECK: sluice.yield %{{.*}} : i32
+    %r = sluice.map(%t) {
+    ^bb0(%a: i32):
+      sluice.yield %a : i32
+    } : (!sluice.seq<@fine, 0, i32>) -> !sluice.seq<@fine, 0, i32>
+    return
+  }
 }

@@ -401,9 +401,9 @@ TEST_P(LongSteps, EqualTheForwardPass) {
 /// Groups by convolution and side by side; blocks.
 constexpr const char *blocks = R"json({"sluice": 1, "vocabulary": 11, "context": 64, "batch": 1,
   "width": 8, "defaults": {"heads": 2, "feed_forward": 8}, "stages": [{"op": "embedding"},
-    {"op": "shorten", "factor": 1, "window": 3, "method": "linear", "to": "near"},
-    {"op": "shift", "by": 2}, {"op": "shorten", "factor": 3, "window": 5, "method": "linear"},
-    {"op": "layer"}, {"op": "upsample", "factor": 3, "window": 6, "method": "linear"},
+    {"op": "shorten", "factor": 1, "window": 3, "method": "convolution", "to": "near"},
+    {"op": "shift", "by": 2}, {"op": "shorten", "factor": 3, "window": 5, "method": "convolution"},
+    {"op": "layer"}, {"op": "upsample", "factor": 3, "window": 6, "method": "transposed"},
     {"op": "add", "with": "near", "to": "bytes"},
     {"op": "shorten", "factor": 4, "method": "concatenate"}, {"op": "layer"},
     {"op": "upsample", "factor": 4, "method": "split"},

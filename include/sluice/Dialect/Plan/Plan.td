@@ -82,7 +82,7 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol]> {
   let hasVerifier = 1;
 }
 
-def Plan_EntryOp : Plan_Op<"entry", [Symbol, NoTerminator, SingleBlock, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def Plan_EntryOp : Plan_Op<"entry", [Symbol, HasParent<"::mlir::ModuleOp">, NoTerminator, SingleBlock, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "An entry point: launches in order";
   let description = [{
     Of a model whose steps draw their factor, `factor` says that this is the entry `of` for another factor than the first.

@@ -1,22 +1,5 @@
-// RUN: sluice-opt %s -split-input-file -verify-diagnostics | FileCheck %s
-// How sure a model is, how far training has come, and maps of whole numbers.
-sluice.axis @tokens
-sluice.scale @s1 on @tokens factor 1
-// CHECK-LABEL: @kinds
-func.func @kinds(%t: !sluice.seq<@s1, 0, i32>, %x: !sluice.seq<@s1, 4, f32>) {
-  // CHECK: sluice.entropy %{{.*}} : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 1, f32>
-  %h = sluice.entropy %x : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 1, f32>
-  // CHECK: sluice.update : <@s1, 0, f32>
-  %n = sluice.update : !sluice.seq<@s1, 0, f32>
-  // CHECK: sluice.yield %{{.*}} : i32
-  %r = sluice.map(%t) {
-  ^bb0(%a: i32):
-    sluice.yield %a : i32
-  } : (!sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, i32>
-  return
-}
-
-// -----
+// What is no entropy, no number of an update, and no map of whole numbers.
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics
 
 sluice.axis @tokens
 sluice.scale @s1 on @tokens factor 1
