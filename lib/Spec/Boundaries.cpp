@@ -3,6 +3,7 @@
 // The stage that cuts the tokens into segments (Nawrot et al. 2023, sections 3.1 to 3.3).
 #include "Stages.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -61,12 +62,13 @@ double readTarget(const Fields &fields, std::string_view key, Interval interval,
   if (!value || value->kind != JsonKind::Object) {
     return fields.number(key, interval);
   }
-  constexpr int64_t mostSteps = int64_t{1} << 24; // that f32 counts
+  constexpr int64_t mostSteps = (int64_t{1} << 24) - 1; // that f32 counts
   Fields target(*value, fields.fileName(), "a target that moves");
   target.allowOnly({"from", "to", "steps", "jumps"});
-  made.moving =
-      MovingTarget{target.number("from", interval), target.integer("steps", {1, mostSteps}),
-                   target.find("jumps") ? target.integer("jumps", {1, mostSteps}) : 0};
+  int64_t steps = target.integer("steps", {1, mostSteps});
+  int64_t mostJumps = std::min(steps, mostSteps / steps); // their product is counted too
+  made.moving = MovingTarget{target.number("from", interval), steps,
+                             target.find("jumps") ? target.integer("jumps", {1, mostJumps}) : 0};
   return target.number("to", interval);
 }
 

@@ -112,9 +112,10 @@ void readRelative(const Fields &fields, Layer &layer) {
 /// one thing.
 void checkRelative(const Fields &fields, const Layer &layer) {
   if (layer.countsRows && !layer.isXl()) {
-    fields.fail(fields.position("distances"),
-                "expected \"distances\": \"rows\" only beside Transformer-XL's \"relative\" terms, "
-                "found it without; leave it out, or say \"relative\": \"xl\"");
+    fields.fail(
+        fields.position("distances"),
+        "expected \"distances\": \"rows\" only beside Transformer-XL's \"relative\" terms, "
+        "found it without; say \"distances\": \"tokens\" in this stage, or \"relative\": \"xl\"");
   }
   if (layer.relative == Relative::None) {
     return;

@@ -28,13 +28,16 @@ SmallVector<Value> StageWriter::withUpdate(SmallVector<Value> numbers, const Bou
 /// from + (last - from) min((n - 1) / steps, 1) at update n, the quotient rounded down to jumps.
 Value StageWriter::targetAt(const Boundaries &settings, double last, Value update) {
   const MovingTarget &moving = *settings.moving;
-  Value share = arith::MulFOp::create(b, arith::SubFOp::create(b, update, number(1)),
-                                      number(1 / static_cast<double>(moving.steps)));
-  share = arith::MinimumFOp::create(b, share, number(1));
+  auto steps = static_cast<double>(moving.steps), jumps = static_cast<double>(moving.jumps);
+  Value done = arith::SubFOp::create(b, update, number(1));
+  done = arith::MinimumFOp::create(b, done, number(steps));
+  // Products of whole numbers that f32 holds, and one division: so a jump is not late.
   if (moving.jumps > 0) {
-    auto jumps = static_cast<double>(moving.jumps);
-    share = math::FloorOp::create(b, arith::MulFOp::create(b, share, number(jumps)));
-    share = arith::MulFOp::create(b, share, number(1 / jumps));
+    done = arith::MulFOp::create(b, done, number(jumps));
+  }
+  Value share = arith::DivFOp::create(b, done, number(steps));
+  if (moving.jumps > 0) {
+    share = arith::DivFOp::create(b, math::FloorOp::create(b, share), number(jumps));
   }
   Value way = arith::MulFOp::create(b, share, number(last - moving.from));
   return arith::AddFOp::create(b, number(moving.from), way);

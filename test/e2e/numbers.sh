@@ -107,6 +107,9 @@ for steps in 5 10 13; do
 done
 holds "resumed in either phase it makes the same steps" "(lambda a, b: len(a) == 13 and a == b)(*($timeless for run in f))" \
   "$work/both/metrics.jsonl" "$work/pieces/metrics.jsonl"
+succeeds "inspect two phases" "$sluice" inspect "$work/phases.sla" --json
+cp "$work/out" "$work/phases.json"
+holds "a run without --steps makes both" 'f[0]["training_steps"] == 12' "$work/phases.json"
 holds "rates rise, fall with the root, then with a cosine to 0" \
   'all(abs(m["learning_rate"] / f[0][1]["learning_rate"] - r) < 1e-5 for m, r in zip(f[0], [0.5, 1] + [(2 / n)**0.5 for n in range(3, 9)] + [0.426777, 0.25, 0.0732233, 0, 0]))' \
   "$work/both/metrics.jsonl"

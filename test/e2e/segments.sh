@@ -32,6 +32,16 @@ for name in words drawn; do
   succeeds "$name: eval" "$sluice" eval "$work/$name.sla" --weights "$work/$name" --data "$work/held-out.txt" --window 64 --stride 64 --json
   cp "$work/out" "$work/$name.eval.json"
 done
+
+# Five jumps in 25 updates: the sixth has the first jump behind it. The loss is that of k bits of 64.
+succeeds "jumps: compile" "$sluice" compile "$work/drawn.json" -o "$work/jumps.sla" --set batch=1 \
+  --set 'stages.2.prior={"from": 0.5, "to": 0.2, "steps": 25, "jumps": 5}'
+succeeds "jumps: train" "$sluice" train "$work/jumps.sla" --data "$work/training.txt" --out "$work/jumps" --steps 6
+cost='(lambda k, a: -(math.lgamma(65) - math.lgamma(k + 1) - math.lgamma(65 - k) + k * math.log(a) + (64 - k) * math.log(1 - a)) / 64)'
+for jump in 5:0.5 6:0.44; do
+  holds "jumps: update ${jump%:*} aims at ${jump#*:}" \
+    "(lambda l: abs(l['words.prior'] - $cost(round(64 * l['words.share']), ${jump#*:})) < 1e-5)(f[0][${jump%:*} - 1]['losses'])" "$work/jumps/metrics.jsonl"
+done
 python3 - "$work/held-out.txt" > "$work/share.json" << 'PYTHON'
 import sys
 text = open(sys.argv[1]).read()[:-1]

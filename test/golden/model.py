@@ -495,8 +495,8 @@ class Model(Attention, Blocks):
         """A number, or that of update `update`, from 1, of one that moves."""
         if not isinstance(number, dict):
             return number
-        share = min((self.update - 1) / number["steps"], 1)
-        share = math.floor(share * number["jumps"]) / number["jumps"] if "jumps" in number else share
+        done, steps = min(self.update - 1, number["steps"]), number["steps"]
+        share = done * number["jumps"] // steps / number["jumps"] if "jumps" in number else done / steps
         return number["from"] + (number["to"] - number["from"]) * share
 
     def unsure(self, stage, tokens):

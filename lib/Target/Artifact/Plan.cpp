@@ -259,6 +259,9 @@ static json::Object modelToJson(ModuleOp module, StringRef spec) {
 static json::Object trainingToJson(ModuleOp module) {
   auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
   double steps = training.getAs<FloatAttr>("steps").getValueAsDouble();
+  if (auto then = training.getAs<FloatAttr>("then_steps")) { // the schedule's second phase
+    steps += then.getValueAsDouble();
+  }
   json::Object object{{"steps", static_cast<int64_t>(steps)}};
   if (int64_t batches = batchesOfUpdate(module); batches > 1) {
     object["accumulate"] = batches;
