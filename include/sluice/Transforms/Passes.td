@@ -125,8 +125,9 @@ def PlanMemory : Pass<"sluice-plan-memory", "::mlir::ModuleOp"> {
     temporaries of all entry points share what is behind it, packed by size and by life. After: a `plan.buffer` for every
     named place, the byte offsets of a dispatch's results as its attribute `plan.offsets`, the arena's size as the module's
     `plan.arena_bytes`. The compiler runs the same planning with the workspaces of the kernels behind the temporaries.
-    Refused: a function in which a dispatch would read memory that another has written since, one with arguments or results, a guard
-    that no dispatch before it stores or that protects a temporary, and a write of parameters outside @initialize and @prepare that no guard forbids.
+    Refused: a function in which a dispatch would read memory that another has written since, and one with arguments or results.
+    A guard is refused that no dispatch before it stores, or that protects a temporary. So is a write of parameters outside @initialize
+    and @prepare that no guard forbids.
   }];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect"];
 }

@@ -1,0 +1,118 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Segments that data decides: the ops that make them, and those between a scale and its segments. A part of Sluice.td, which
+// includes it.
+
+/// An op of the forward pass whose relations have terms that data decides.
+class Sluice_SegmentsOp<string mnemonic, list<string> says>
+    : Sluice_ComputeOp<mnemonic, [SegmentsInterface, DeclareOpInterfaceMethods<CausalFlowInterface, says>,
+                                  DeclareOpInterfaceMethods<DifferentiableInterface>,
+                                  DeclareOpInterfaceMethods<CostInterface>, DeclareOpInterfaceMethods<ReferenceInterface>, FusedAlone]>;
+defvar segmentsAssembly = "operands attr-dict `:` functional-type(operands, results)";
+
+def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositions", "spellRelation"]> {
+  let summary = "Segments from boundary bits: how many bits there are up to each position, and where each bit is";
+  let description = [{
+    A bit, one number a position, is 1 where it is above 0.5. Let e(m) be the position of bit m (m = 0, 1, ...), c(t) the number of bits
+    at positions <= t, n that of all. `counts[t]` = c(t), i32. `ends[m]` = e(m) for m < n, i32, and for the other rows of the segmented axis
+    the positions of the bits' scale at full length, which no position reaches. Where n + `spare` is more than the axis has rows, the run ends with an error that names row and count:
+    nothing is cut. No gradient passes.
+  }];
+  let arguments = (ins Sluice_Sequence:$bits, DefaultValuedAttr<I64Attr, "0">:$spare);
+  let results = (outs Sluice_Sequence:$counts, Sluice_Sequence:$ends);
+  let assemblyFormat = segmentsAssembly;
+  let extraClassDeclaration = [{ bool readsBits(unsigned) { return true; } }];
+  let hasVerifier = 1;
+}
+
+def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", ["getSegmentTerms", "spellRelation"]> {
+  let summary = "Row m: the mean of segment m's rows; zeros where it is not closed";
+  let description = [{
+    Bits end segments: segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where m < n. With `starts` they begin them: e(m) <= q <
+    e(m + 1), closed where m + 1 < n. (Nawrot et al. 2023, equation 4.)
+
+    The bits' gradient is straight-through: that of the weights 1 - (m - g(t)), g(t) the number of bits before t (with `starts`: up
+    to t, less one), with the support that hard bits give.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$bits, Sluice_Sequence:$counts, Sluice_Sequence:$ends,
+                       UnitAttr:$starts);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+  let extraClassDeclaration = [{ bool readsBits(unsigned operand) { return operand == getBitsMutable().getOperandNumber(); } }];
+  let hasVerifier = 1;
+}
+
+def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", [FusedAlone, SegmentsInterface]> {
+  let summary = "dx[t] = dy[m] / (rows of m), of t's segment m; zeros where it is not closed";
+  let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends, UnitAttr:$starts);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+}
+
+def Sluice_PoolSegmentsBitsBackwardOp : Sluice_BackwardOp<"pool_segments_bits_backward", [FusedAlone, SegmentsInterface]> {
+  let summary = "Straight-through gradient of boundary bits: a sum from each position to its segment's end";
+  let description = [{
+    h[t] = <dy[m], x[t] - y[m]> / (rows of m), of t's segment m; 0 where m is not closed. db[j] is the sum of h[t]
+    over t > j (with `starts`: t >= j) in j's own segment, as h sums to 0 over each of the later ones.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$pooled, Sluice_Sequence:$gradient,
+                       Sluice_Sequence:$counts, Sluice_Sequence:$ends, UnitAttr:$starts);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+}
+
+def Sluice_SelectSegmentsOp : Sluice_SegmentsOp<"select_segments", ["getSegmentTerms"]> {
+  let summary = "y[m] = x[e(m)], zeros for m >= n: a segment's last row, or its first where bits begin segments";
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$counts, Sluice_Sequence:$ends);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+  let hasVerifier = 1;
+}
+
+def Sluice_SelectSegmentsBackwardOp : Sluice_BackwardOp<"select_segments_backward", [FusedAlone, SegmentsInterface]> {
+  let summary = "dx[e(m)] = dy[m] for m < n, zeros elsewhere";
+  let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+}
+
+def Sluice_SpreadSegmentsOp : Sluice_SegmentsOp<"spread_segments", ["getSegmentTerms"]> {
+  let summary = "z[t] = y[c(t) - by], zeros where y has no such row; stored. By 1: the last closed segment";
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$counts, Sluice_Sequence:$ends, I64Attr:$by);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands `by` $by attr-dict `:` functional-type(operands, results)";
+  let extraClassDeclaration = [{ int64_t getSegmentsSpanned() { return static_cast<int64_t>(getBy()) + 1; } }];
+  let hasVerifier = 1;
+}
+
+def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backward", [FusedAlone, SegmentsInterface]> {
+  let summary = "dy[m] = sum of dz[t] over the positions t with c(t) - by = m";
+  let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends, I64Attr:$by);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands `by` $by attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_TotalOp : Sluice_ForwardOp<"total", [FusedAlone]> {
+  let summary = "y[p] = the sum of x over all valid positions, for every p: for losses, which no row reads";
+  let description = "It is its own adjoint.";
+  let arguments = (ins Sluice_Sequence:$input);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+  let hasVerifier = 1;
+}
+
+def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody], ["spellRelation"]> {
+  let summary = "y[p] = the sum of row p, one number";
+  let arguments = (ins Sluice_Sequence:$input);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+  let hasVerifier = 1;
+}
+
+def Sluice_RepeatColumnsOp : Sluice_ForwardOp<"repeat_columns", [FusedBody], ["spellRelation"]> {
+  let summary = "y[p, c] = x[p], one number, for every column c. Adjoint of `sum_columns`";
+  let arguments = (ins Sluice_Sequence:$input);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = segmentsAssembly;
+  let hasVerifier = 1;
+}

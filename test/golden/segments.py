@@ -1,0 +1,121 @@
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Segments of docs/segments.md: where they end, their rows, and the losses of what decides it."""
+import torch
+import torch.nn.functional as F
+
+
+class Segments:
+    """What stages of a Model compute between a scale and its segments; weights are the model's."""
+
+    @staticmethod
+    def document_ends(stage, tokens):
+        """bool [B, N]: bits of tokens that end documents, or of those behind them where bits begin segments."""
+        ends = tokens == stage.get("document_end", -1)
+        return F.pad(ends, (1, 0))[:, :-1] if stage.get("at") == "start" else ends
+
+    @staticmethod
+    def segment_ends(stage, tokens):
+        """Positions of bits: those of tokens of a rule, or every k-th."""
+        begins = stage.get("at") == "start"
+
+        def is_space_like(byte):
+            return not (chr(byte).isalnum() and byte < 128) and not 128 <= byte < 192
+
+        def is_end(position, row):
+            if begins and position == 0:
+                return True
+            if stage["rule"] == "every":
+                return (position + (0 if begins else 1)) % stage["factor"] == 0
+            if stage["rule"] == "space_like":
+                return is_space_like(row[position]) and not (position > 0 and is_space_like(row[position - 1]))
+            return chr(row[position]) in " \t\n\v\f\r"
+
+        forced = Segments.document_ends(stage, tokens).tolist()
+        return [[t for t in range(len(row)) if is_end(t, row) or ends[t]] for row, ends in zip(tokens.tolist(), forced)]
+
+    def target(self, number):
+        """A number, or that of update `update`, from 1, of one that moves."""
+        if not isinstance(number, dict):
+            return number
+        done, steps = min(self.update - 1, number["steps"]), number["steps"]
+        share = done * number["jumps"] // steps / number["jumps"] if "jumps" in number else done / steps
+        return number["from"] + (number["to"] - number["from"]) * share
+
+    def unsure(self, stage, tokens):
+        """Places where the softmax of a loss has an entropy above the threshold."""
+        logs = F.log_softmax(self.asked[stage["loss"]], 2)
+        bits = (-(logs.exp() * logs).sum(2) > stage["threshold"]) | self.document_ends(stage, tokens)
+        bits[:, 0] |= stage.get("at") == "start"
+        return [row.nonzero()[:, 0].tolist() for row in bits]
+
+    def route(self, prefix, stage, x, tokens):
+        """Places where neighbours differ (Hwang et al. 2025), and the ratio loss of each text."""
+        own, previous = self.linear(prefix + "own.", x), self.linear(prefix + "previous.", x)
+        alike = F.cosine_similarity(own[:, 1:], previous[:, :-1], dim=2)
+        p = torch.cat((torch.ones_like(alike[:, :1]), (1 - alike) / 2), 1).masked_fill(self.document_ends(stage, tokens), 1)
+        bits = (p >= 0.5).to(p)
+        share, mean, n = bits.mean(1), p.mean(1), self.target(stage["ratio"])
+        loss = n / (n - 1) * ((n - 1) * share * mean + (1 - share) * (1 - mean))
+        self.others = self.others + stage.get("weight", 0.03) * loss.mean()
+        self.ends[stage["name"]] = [row.nonzero()[:, 0].tolist() for row in bits]
+        self.chances[stage["name"]] = p
+
+    def cut(self, prefix, stage, source, tokens):
+        """Ends of a rule; or where a predictor's probability rounds to 1, with the rule as labels."""
+        self.begins[stage["name"]] = stage.get("at") == "start"
+        if "ratio" in stage:
+            self.route(prefix, stage, source.rows(), tokens)
+            return
+        ends = (self.unsure if stage["rule"] == "entropy" else self.segment_ends)(stage, tokens)
+        if "predictor" in stage:
+            logits = self.linear(prefix + "out.", F.gelu(self.linear(prefix + "in.", source.rows())))[..., 0]
+            labels = torch.zeros_like(logits)
+            for b, places in enumerate(ends):
+                labels[b, places] = 1
+            bits = (logits > 0) | self.document_ends(stage, tokens)
+            ends = [row.nonzero()[:, 0].tolist() for row in bits]
+            loss = F.binary_cross_entropy(torch.sigmoid(logits), labels)
+            self.others = self.others + stage.get("weight", 1) * loss
+        self.ends[stage["name"]] = ends
+
+    def pool_segments(self, stage, x):
+        """Rows of closed segments, then at least one row of zeros."""
+        ends = self.ends[stage["segments"]]
+        most = 1 + max(map(len, ends))
+        rows = []
+        for b, places in enumerate(ends):
+            starts = [0] + [t + 1 for t in places]
+            if stage.get("method", "average") != "average":  # "last", or of segments that begin "first"
+                own = [x[b, t] for t in places]
+            elif self.begins[stage["segments"]]:  # row m is the segment before bit m
+                own = [torch.zeros_like(x[b, 0])] + [x[b, s:t].mean(0) for s, t in zip(places, places[1:])]
+            else:
+                own = [x[b, s:t + 1].mean(0) for s, t in zip(starts, places)]
+            own += [torch.zeros_like(x[b, 0])] * (most - len(own))
+            rows.append(torch.stack(own))
+        return torch.stack(rows)
+
+    def spread_segments(self, stage, y, n):
+        """Row t reads row c(t) - by, c(t) the ends up to t; zeros where there is none."""
+        result, method = [], stage.get("method", "repeat")
+        if method == "smooth":
+            return self.smooth(stage, y, n)
+        for b, places in enumerate(self.ends[stage["segments"]]):
+            reads = [sum(p <= t for p in places) - stage.get("by", 1) for t in range(n)]
+            if method == "scatter":
+                reads = [m if t in places else -1 for t, m in enumerate(reads)]
+            result.append(torch.stack([y[b, m] if m >= 0 else torch.zeros_like(y[b, 0]) for m in reads]))
+        return torch.stack(result)
+
+    def smooth(self, stage, y, n):
+        """Row t reads the moving average up to its segment, times a gate of 1 with the derivative of p or 1 - p."""
+        result = []
+        for b, places in enumerate(self.ends[stage["segments"]]):
+            p, z, rows = self.chances[stage["segments"]][b], torch.zeros_like(y[b, 0]), []
+            for m, t in enumerate(places):
+                chance = p[t].clamp(1e-4, 1 - 1e-4)
+                z = chance * y[b, m] + (1 - chance) * z
+                rows += [z] * ((places + [n])[m + 1] - t)
+            sure = torch.where(p >= 0.5, p, 1 - p)
+            result.append(torch.stack(rows) * (sure + (1 - sure).detach())[:, None])
+        return torch.stack(result)
