@@ -135,9 +135,13 @@ const KeyInfo start = {"start",
                        "zeros",
                        {"zeros", "null"}};
 
-std::vector<std::string_view> shortenings() {
-  std::vector<std::string_view> names(shorteningNames.begin(), shorteningNames.end());
-  names.emplace_back("convolution");
+/// The methods of groups, and more.
+std::vector<std::string_view> shortenings(std::initializer_list<std::string_view> more = {}) {
+  std::vector<std::string_view> names;
+  for (auto [name, method] : shortenMethods()) {
+    names.push_back(name);
+  }
+  names.insert(names.end(), more);
   return names;
 }
 
@@ -155,13 +159,6 @@ const KeyInfo windowInside = {"shorten_window",
 /// Of stages whose result is a linear map's.
 KeyInfo widthOf(std::string_view meaning) {
   return {"width", "integer >= 1", meaning, "that of the stream", {}};
-}
-
-/// The methods of groups, and more.
-std::vector<std::string_view> shortenings(std::initializer_list<std::string_view> more) {
-  std::vector<std::string_view> names = shortenInside.values;
-  names.insert(names.end(), more);
-  return names;
 }
 
 /// The keys that stages of one op have beside op, from, to and layer settings.
