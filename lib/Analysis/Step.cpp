@@ -117,7 +117,11 @@ bool Deriver::cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms, Ste
     bool isCount = term.kind == SegmentTerm::Count;
     if (!found || !cut || found->cut != cut || isCount == (reader != nullptr) ||
         (isCount && found->at != p)) {
-      return refuse(&op, "which segments it reads is not said by the ends and counts of its own");
+      return refuse(
+          &op,
+          "it reads segments by ends or counts that are not one segmentation's of the tokens, as "
+          "with segments of segments and with document_end; steps follow one segmentation "
+          "alone");
     }
   }
   if (reader) {

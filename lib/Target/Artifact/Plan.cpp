@@ -178,7 +178,11 @@ static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) 
   }
   json::Object rates;
   for (const auto &[guard, rate] : stepRates(module)) {
-    rates[guard] = json::Object{{"runs", rate.runs}, {"period", rate.period}};
+    json::Object object{{"runs", rate.runs}, {"period", rate.period}};
+    if (!rate.segments.empty()) {
+      object["segments"] = rate.segments;
+    }
+    rates[guard] = std::move(object);
   }
   StepReads reads = stepReads(module);
   return json::Object{

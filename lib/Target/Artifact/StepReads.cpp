@@ -24,7 +24,7 @@ std::map<std::string, StepRate> sluice::stepRates(ModuleOp module) {
       auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(schedule, segments);
       int64_t context = getContext(module), rows = std::min<int64_t>(*axis.getRows(), context);
       double often = double(rows) / double(context);
-      rates[name()] = {rows, context, rate.rows * often, often};
+      rates[name()] = {rows, context, rate.rows * often, often, segments.getValue().str()};
       continue;
     }
     auto first = static_cast<int64_t>(schedule.getFirst());
