@@ -409,8 +409,7 @@ PictureEdge Bands::finishEdge(const ReachGraph &graph, size_t above,
   edge.below = *bandOf(source.root);
   edge.above = indexOf(above);
   for (Operation *map : llvm::reverse(source.maps)) {
-    auto shift = dyn_cast<ShiftOp>(map);
-    edge.shifts |= shift && shift.getBy() != 0;
+    edge.shifts |= cast<CausalFlowInterface>(map).getShift().value_or(0) != 0;
     edge.label += (edge.label.empty() ? "" : ", ") + nameOfMap(map);
   }
   bool own = !source.reader || isPointwise(source.reader, source.operand);

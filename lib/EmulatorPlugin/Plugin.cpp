@@ -115,7 +115,8 @@ SLUICE_EXPORT void *sluice_replay_create(const char *text, size_t bytes, char **
   made->module = mlir::parseSourceString<mlir::ModuleOp>(llvm::StringRef(text, bytes), config);
   if (made->module) {
     made->module->walk([&](mlir::Operation *op) {
-      if (llvm::isa_and_nonnull<mlir::func::FuncOp>(op->getParentOp()) && op->hasAttr("domain")) {
+      if (llvm::isa_and_nonnull<mlir::func::FuncOp>(op->getParentOp()) &&
+          llvm::isa<sluice::dispatch::KernelInterface>(op)) {
         made->dispatch = op;
       }
     });

@@ -69,6 +69,9 @@ struct KernelRecord {
 struct Targets {
   llvm::SmallVector<const cpu::Target *> cpus;
   llvm::SmallVector<const cuda::Target *> gpus;
+
+  /// Parts of a sum over rows: an artifact's targets share one plan, and so the most of any.
+  int64_t mostSumParts() const;
 };
 constexpr llvm::StringLiteral targetNames = "cpu, cpu-avx512, cpu-avx2, sm_80 or sm_90a";
 /// Adds the targets of a name (`cpu`: every CPU's) that are not there; whether it is known.
