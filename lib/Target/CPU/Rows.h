@@ -51,8 +51,6 @@ private:
   Place mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at,
                mlir::Value member, bool sequence, mlir::Value gathered = {});
   mlir::Value validRows(dispatch::AccessAttr access, int64_t extent, const RowPosition &at);
-  mlir::Value positionOf(dispatch::AccessAttr access, mlir::Value value, mlir::Value member,
-                         mlir::Value valid);
   bool mayBeOutside(unsigned i);
   mlir::Value resultIndex(unsigned i, const RowPosition &at);
   mlir::Value byteOffset(unsigned tensor);

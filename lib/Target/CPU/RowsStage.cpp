@@ -19,10 +19,6 @@ static AccessKind resultKind(dispatch::RowsOp op, unsigned i) {
   return cast<dispatch::AccessAttr>(op.getResultAccesses()[i]).getKind();
 }
 
-static dispatch::AccessAttr accessOf(dispatch::RowsOp op, unsigned operand) {
-  return cast<dispatch::AccessAttr>(op.getAccesses()[operand]);
-}
-
 static dispatch::YieldOp yieldOf(dispatch::RowsOp op) {
   return cast<dispatch::YieldOp>(op.getBody().front().getTerminator());
 }
