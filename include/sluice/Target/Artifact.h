@@ -52,7 +52,7 @@ struct KernelRecord {
     bool written = false;
   };
   std::string name, kind;
-  std::string dispatch; ///< its op alone, as text: what a replay evaluates
+  std::string dispatch; ///< its op alone, as text: what the oracle evaluates
   double flops = 0, bytes = 0;
   std::optional<cuda::Product> product; ///< what it is at full length and batch, for GPUs
   std::vector<Operand> operands;
