@@ -97,7 +97,8 @@ static LogicalResult check(dispatch::RowsOp op) {
 // The loop over rows
 //===----------------------------------------------------------------------===//
 
-static void emitRowLoop(Frame &frame, dispatch::RowsOp op, RowEmitter &emitter, int64_t perItem) {
+static void emitRowLoop(Frame &frame, dispatch::RowsOp op, VectorRowEmitter &emitter,
+                        int64_t perItem) {
   ImplicitLocOpBuilder &b = frame.builder();
   dispatch::DomainAttr domain = op.getDomain();
   int64_t positions = domain.getPositions();
@@ -151,7 +152,7 @@ FailureOr<Kernel> cpu::generateRows(dispatch::RowsOp op, ModuleOp module, String
   int64_t perItem = rowsPerItem(launchRows, *parts, widestRow(op));
 
   Frame frame(op, module, name, target);
-  RowEmitter emitter(frame, op, *schedule);
+  VectorRowEmitter emitter(frame, op, *schedule);
   emitter.clearSums();
   emitRowLoop(frame, op, emitter, perItem);
   emitter.storeSums();

@@ -79,9 +79,9 @@ struct Columns : BodyColumns {
 };
 
 /// Emits the body for one row.
-class RowEmitter : RowBody<Columns> {
+class VectorRowEmitter : RowBody<Columns> {
 public:
-  RowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule);
+  VectorRowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule);
 
   void emitRow(const RowPosition &at);   ///< a valid row
   void emitZeros(const RowPosition &at); ///< zeros for a row that is not

@@ -100,9 +100,9 @@ struct Columns : BodyColumns {
 };
 
 /// Emits the body for one row.
-class RowEmitter : RowBody<Columns> {
+class TeamRowEmitter : RowBody<Columns> {
 public:
-  RowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule);
+  TeamRowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule);
 
   /// Loads what all rows read alike, at the kernel's start.
   void emitShared();
