@@ -131,6 +131,14 @@ static bool readsSequence(Operation *op, unsigned operand) {
          !isOfBoundaries(op->getOpOperand(operand)) && flow.getRelation(operand).has_value();
 }
 
+/// Whether a row reads that of the segment that its count finds.
+static bool readsItsSegment(const BandSource &source) {
+  auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
+  auto segments = dyn_cast_if_present<SegmentsInterface>(source.reader);
+  return segments && segments.movesRows(source.operand) &&
+         scaleOf(source.reader->getResult(0)) == scaleOf(segments.getCounts());
+}
+
 BandSource Bands::sourceOf(Operation *op, unsigned operand) const {
   BandSource source{op->getOperand(operand), {}, op, operand};
   while (isLazy(source.root.getDefiningOp())) {
@@ -409,16 +417,15 @@ PictureEdge Bands::finishEdge(const ReachGraph &graph, size_t above,
   edge.below = *bandOf(source.root);
   edge.above = indexOf(above);
   for (Operation *map : llvm::reverse(source.maps)) {
-    auto shift = dyn_cast<ShiftOp>(map);
-    edge.shifts |= shift && shift.getBy() != 0;
+    edge.shifts |= cast<CausalFlowInterface>(map).getShift().value_or(0) != 0;
     edge.label += (edge.label.empty() ? "" : ", ") + nameOfMap(map);
   }
   bool own = !source.reader || isPointwise(source.reader, source.operand);
-  edge.kind = !own && !draft.mask.empty()                        ? PictureEdge::Kind::Attention
-              : isa_and_present<SpreadSegmentsOp>(source.reader) ? PictureEdge::Kind::Map
-              : !own                                             ? PictureEdge::Kind::Group
-              : source.maps.empty()                              ? PictureEdge::Kind::Same
-                                                                 : PictureEdge::Kind::Map;
+  edge.kind = !own && !draft.mask.empty() ? PictureEdge::Kind::Attention
+              : readsItsSegment(source)   ? PictureEdge::Kind::Map
+              : !own                      ? PictureEdge::Kind::Group
+              : source.maps.empty()       ? PictureEdge::Kind::Same
+                                          : PictureEdge::Kind::Map;
   readsOf(graph, draft, source, edge);
   return edge;
 }

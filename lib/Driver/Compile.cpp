@@ -267,8 +267,8 @@ std::optional<Outcome> Compilation::lowerModel() {
   if (auto failure = addStep()) {
     return failure;
   }
-  if (auto failure = runPass(
-          createFormDispatches({request.generationRows, /*keysApart=*/targets.gpus.empty()}))) {
+  if (auto failure = runPass(createFormDispatches(
+          {request.generationRows, /*keysApart=*/targets.gpus.empty(), targets.mostSumParts()}))) {
     return failure;
   }
   if (auto failure = runPass(createBuildEntries())) {

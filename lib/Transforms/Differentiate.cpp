@@ -103,12 +103,12 @@ LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
 }
 
 LogicalResult ReverseMode::visit(DifferentiableInterface op) {
-  bool isObjective = isa<ObjectiveOp>(op);
   SmallVector<Value> results;
   for (Value result : op->getResults()) {
     results.push_back(gradients.lookup(result));
   }
-  if (!isObjective && llvm::none_of(results, [](Value g) { return g != nullptr; })) {
+  bool isMinimized = results.empty(); // the backward pass begins there
+  if (!isMinimized && llvm::none_of(results, [](Value g) { return g != nullptr; })) {
     return success();
   }
   SmallVector<Value> operands;

@@ -89,7 +89,7 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
                  Option<"keysApart", "keys-apart", "bool", "false",
                         "States hold keys and values without the queries beside them">,
                  Option<"sumParts", "sum-parts", "int64_t", "32",
-                        "Most parts that a sum over rows is cut into; threads take parts, and a second launch adds them">];
+                        "Most parts that a sum over rows is cut into, for a second launch to add; the compiler asks its targets">];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }

@@ -88,6 +88,15 @@ StringRef HashedAttentionOp::getStepRefusal() {
   return "attention by hashes has no step yet: ranks are counted from the first row on";
 }
 
+OpRemedy HashedAttentionOp::getRemedy() {
+  if (!getSorted()) {
+    return {};
+  }
+  return {"rows sorted by hashes stand where later rows put them; leave out \"causal\": false",
+          "sorted",
+          {}};
+}
+
 /// A row's gradient is that of rows behind it, wherever their hashes put them.
 std::optional<SmallVector<RowRead>> HashedAttentionBackwardOp::getRowReads(unsigned) {
   SmallVector<RowRead> reads;

@@ -34,7 +34,7 @@ static std::vector<PartOf> attend(HashedAttentionOp op, HashedSlots &all) {
           b, all.type(all.slots, width, all.f32()), all.type(all.slots, all.heads, all.f32()),
           query, query, value, ValueRange(), all.ofSlots(), dispatch::DomainAttr(), all.heads,
           all.heads, all.size, 0, 0, 0, all.maskOf(part), llvm::APFloat(0.0F), 0, StringAttr(),
-          StringAttr(), false, AffineMapAttr());
+          StringAttr(), false, AffineMapAttr(), false);
       all.fillRegion(mixed.getScore(), /*derivative=*/false);
       made.push_back({hash, part, mixed.getOutput(), mixed.getLse()});
     }
@@ -193,7 +193,7 @@ static SmallVector<Value> differentiate(HashedAttentionBackwardOp op, HashedSlot
         all.emitter.b, types, query, query, value, output, lseOf(op, all, hash, part), gradient,
         ValueRange(), all.ofSlots(), dispatch::DomainAttr(), all.heads, all.heads, all.size, 0, 0,
         0, all.maskOf(part), llvm::APFloat(0.0F), 0, StringAttr(), StringAttr(), false,
-        AffineMapAttr());
+        AffineMapAttr(), false);
     all.fillRegion(made.getScore(), /*derivative=*/false);
     all.fillRegion(made.getScoreGradient(), /*derivative=*/true);
     llvm::append_range(gradients, made.getGradients());

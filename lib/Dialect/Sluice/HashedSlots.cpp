@@ -32,10 +32,10 @@ Value HashedSlots::project() {
   Value table = rotationsOf(cast<SequenceType>(query.getType()).getElement());
   int64_t columns = cast<RankedTensorType>(table.getType()).getDimSize(0);
   auto result = emitter.b.getArrayAttr({AccessAttr::get(emitter.b.getContext(), AccessKind::Row)});
-  auto contract = dispatch::ContractOp::create(emitter.b, TypeRange(type(rows, columns, f32())),
-                                               emitter.get(query), table, ValueRange(), ofRows(),
-                                               UnitAttr(), emitter.b.getArrayAttr({}), result,
-                                               IntegerAttr(), StringAttr(), StringAttr());
+  auto contract = dispatch::ContractOp::create(
+      emitter.b, TypeRange(type(rows, columns, f32())), emitter.get(query), table, ValueRange(),
+      ofRows(), UnitAttr(), emitter.b.getArrayAttr({}), result, IntegerAttr(), StringAttr(),
+      StringAttr(), UnitAttr());
   OpBuilder::InsertionGuard guard(emitter.b);
   Block *block = emitter.b.createBlock(&contract.getEpilogue());
   dispatch::YieldOp::create(emitter.b, ValueRange{block->addArgument(f32(), emitter.b.getLoc())});

@@ -88,7 +88,7 @@ public:
     SmallVector<Attribute> results(types.size(), AccessAttr::get(b.getContext(), kind));
     auto op = dispatch::RowsOp::create(emitter.b, types, operands, domain, b.getArrayAttr(accesses),
                                        b.getArrayAttr(results), UnitAttr(), DenseI64ArrayAttr(),
-                                       StringAttr(), StringAttr());
+                                       StringAttr(), StringAttr(), UnitAttr());
     op.getBody().takeBody(region);
     return op.getResults();
   }

@@ -108,7 +108,7 @@ public:
     auto result = AccessAttr::get(b.getContext(), AccessKind::Row);
     auto op = dispatch::RowsOp::create(emitter.b, type, operands, domain, b.getArrayAttr(accesses),
                                        b.getArrayAttr({result}), UnitAttr(), DenseI64ArrayAttr(),
-                                       StringAttr(), StringAttr());
+                                       StringAttr(), StringAttr(), UnitAttr());
     op.getBody().takeBody(region);
     return op.getResult(0);
   }
@@ -257,7 +257,7 @@ static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmi
       dispatch::DomainAttr::get(b.getContext(), 1, 1, 0),
       b.getArrayAttr({access(AccessKind::Vector), access(AccessKind::Scalar)}),
       b.getArrayAttr({access(AccessKind::Scalar)}), UnitAttr(), DenseI64ArrayAttr(),
-      b.getStringAttr("segments"), StringAttr());
+      b.getStringAttr("segments"), StringAttr(), UnitAttr());
   op.getBody().takeBody(region);
   plan::StoreOp::create(b, "scalar:" + plan::lengthName(axis), op.getResult(0));
 }

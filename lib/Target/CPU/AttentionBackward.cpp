@@ -341,7 +341,7 @@ void BackwardGenerator::emitProducts(Value q0) {
 
 FailureOr<Kernel> cpu::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module,
                                                  StringRef name, const Target &target) {
-  if (failed(checkOp(op)) || failed(checkRegion(op.getScore())) ||
+  if (failed(checkAttention(op)) || failed(checkRegion(op.getScore())) ||
       failed(checkRegion(op.getScoreGradient()))) {
     return failure();
   }

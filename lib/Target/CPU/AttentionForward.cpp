@@ -266,7 +266,7 @@ void ForwardGenerator::emitResults() {
 
 FailureOr<Kernel> cpu::generateAttention(dispatch::AttentionOp op, ModuleOp module, StringRef name,
                                          const Target &target) {
-  if (failed(checkOp(op)) || failed(checkRegion(op.getScore()))) {
+  if (failed(checkAttention(op)) || failed(checkRegion(op.getScore()))) {
     return failure();
   }
   if (op.getDomain().getScheduled()) {

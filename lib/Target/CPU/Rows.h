@@ -51,8 +51,6 @@ private:
   Place mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at,
                mlir::Value member, bool sequence, mlir::Value gathered = {});
   mlir::Value validRows(dispatch::AccessAttr access, int64_t extent, const RowPosition &at);
-  mlir::Value positionOf(dispatch::AccessAttr access, mlir::Value value, mlir::Value member,
-                         mlir::Value valid);
   bool mayBeOutside(unsigned i);
   mlir::Value resultIndex(unsigned i, const RowPosition &at);
   mlir::Value byteOffset(unsigned tensor);
@@ -81,9 +79,9 @@ struct Columns : BodyColumns {
 };
 
 /// Emits the body for one row.
-class RowEmitter : RowBody<Columns> {
+class VectorRowEmitter : RowBody<Columns> {
 public:
-  RowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule);
+  VectorRowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule);
 
   void emitRow(const RowPosition &at);   ///< a valid row
   void emitZeros(const RowPosition &at); ///< zeros for a row that is not

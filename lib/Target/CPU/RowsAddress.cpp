@@ -18,18 +18,6 @@ using namespace sluice::cpu::rows;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-static RankedTensorType tensorOf(dispatch::RowsOp op, unsigned i) {
-  unsigned operands = op.getInputs().size();
-  Value value = i < operands ? op.getInputs()[i] : op.getOutputs()[i - operands];
-  return cast<RankedTensorType>(value.getType());
-}
-
-static AccessAttr accessOf(dispatch::RowsOp op, unsigned i) {
-  unsigned operands = op.getInputs().size();
-  return cast<AccessAttr>(i < operands ? op.getAccesses()[i]
-                                       : op.getResultAccesses()[i - operands]);
-}
-
 /// Rows that a mapped position is checked against: those of one sequence, or of the whole table.
 static int64_t extentOf(RankedTensorType type, AccessAttr access) {
   bool isSequence = access.getKind() == AccessKind::Row || access.getLevel() > 0;
@@ -107,18 +95,12 @@ Value Addresses::validRows(AccessAttr access, int64_t extent, const RowPosition 
                    : validLengths.lookup(factor);
 }
 
-Value Addresses::positionOf(AccessAttr access, Value value, Value member, Value valid) {
-  AffineMap map = access.getMap().getValue();
-  SmallVector<Value> symbols(map.getNumSymbols(), valid);
-  return affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {value, member}, symbols);
-}
-
 /// The map's row of the row's position, or of what `gathered` holds.
 Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at,
                                    Value member, bool sequence, Value gathered) {
   Value valid = sequence && isEndless(op, access) ? frame.index(std::numeric_limits<int64_t>::max())
                                                   : validRows(access, extent, at);
-  Value position = positionOf(access, gathered ? gathered : at.position, member, valid);
+  Value position = positionOf(b, access, gathered ? gathered : at.position, member, valid);
   Value inside;
   if (gathered || !alwaysInside(op, access, extent)) {
     // Unsigned, so that one comparison also catches the positions before the first.
@@ -138,8 +120,8 @@ std::pair<Value, Value> Addresses::range(unsigned i, const RowPosition &at, Valu
                                          Value last) {
   AccessAttr access = accessOf(op, i);
   Value valid = validRows(access, extentOf(tensorOf(op, i), access), at);
-  Value first = positionOf(access, from ? toIndex(b, from) : at.position, frame.index(0), valid);
-  Value end = positionOf(access, last ? toIndex(b, last) : at.position, frame.index(1), valid);
+  Value first = positionOf(b, access, from ? toIndex(b, from) : at.position, frame.index(0), valid);
+  Value end = positionOf(b, access, last ? toIndex(b, last) : at.position, frame.index(1), valid);
   return {arith::MaxSIOp::create(b, first, frame.index(0)), arith::MinSIOp::create(b, end, valid)};
 }
 

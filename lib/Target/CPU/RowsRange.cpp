@@ -14,11 +14,11 @@ using namespace sluice::cpu::rows;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-Value RowEmitter::indexOf(int64_t argument) {
+Value VectorRowEmitter::indexOf(int64_t argument) {
   return argument < 0 ? Value() : known(op.getBody().getArgument(unsigned(argument)));
 }
 
-Value RowEmitter::elementOf(BlockArgument argument) {
+Value VectorRowEmitter::elementOf(BlockArgument argument) {
   unsigned number = argument.getArgNumber();
   auto access = cast<AccessAttr>(op.getAccesses()[number]);
   return access.getKind() == AccessKind::Range
@@ -26,7 +26,7 @@ Value RowEmitter::elementOf(BlockArgument argument) {
              : addresses.operandElement(number, at, indexOf(access.getIndex()));
 }
 
-std::pair<Value, Value> RowEmitter::rangeOf(unsigned argument) {
+std::pair<Value, Value> VectorRowEmitter::rangeOf(unsigned argument) {
   auto access = cast<AccessAttr>(op.getAccesses()[argument]);
   return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
 }
@@ -42,7 +42,7 @@ static BodyValues overRange(Frame &frame, std::pair<Value, Value> range, ValueRa
   return BodyValues(loop.getResults());
 }
 
-Value RowEmitter::rangeElement(unsigned argument) {
+Value VectorRowEmitter::rangeElement(unsigned argument) {
   Value none = zero(op.getBody().getArgument(argument).getType());
   return overRange(frame, rangeOf(argument), none,
                    [&](Value q, ValueRange sums) -> Values {
@@ -52,7 +52,7 @@ Value RowEmitter::rangeElement(unsigned argument) {
       .front();
 }
 
-BodyValues RowEmitter::rangeValues(unsigned argument, Columns &columns) {
+BodyValues VectorRowEmitter::rangeValues(unsigned argument, Columns &columns) {
   Values none(columns.count, zero(vectorOf(b.getF32Type())));
   return overRange(frame, rangeOf(argument), none, [&](Value q, ValueRange sums) {
     Values next = loadAll(addresses.rangeRow(argument, at, q), columns, false);

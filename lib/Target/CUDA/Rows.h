@@ -33,8 +33,6 @@ struct Plan {
 /// Fails with a diagnostic on a dispatch that no row kernel can be.
 mlir::FailureOr<Plan> makePlan(dispatch::RowsOp op);
 
-dispatch::AccessAttr accessOf(dispatch::RowsOp op, unsigned tensor); ///< operands first
-mlir::RankedTensorType tensorOf(dispatch::RowsOp op, unsigned tensor);
 dispatch::YieldOp yieldOf(dispatch::RowsOp op);
 bool isShared(dispatch::RowsOp op, unsigned operand); ///< a row that all rows read
 
@@ -81,8 +79,6 @@ private:
   Place mapped(dispatch::AccessAttr access, int64_t extent, const Row &at, mlir::Value member,
                bool sequence, mlir::Value gathered = {});
   mlir::Value validRows(dispatch::AccessAttr access, int64_t extent, const Row &at);
-  mlir::Value positionOf(dispatch::AccessAttr access, mlir::Value value, mlir::Value member,
-                         mlir::Value valid);
   mlir::Value toIndex(mlir::Value integer);
   Source sourceAt(unsigned i, Place place, const Row &at, mlir::Value member);
   mlir::Value elements(unsigned tensor);
@@ -104,9 +100,9 @@ struct Columns : BodyColumns {
 };
 
 /// Emits the body for one row.
-class RowEmitter : RowBody<Columns> {
+class TeamRowEmitter : RowBody<Columns> {
 public:
-  RowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule);
+  TeamRowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule);
 
   /// Loads what all rows read alike, at the kernel's start.
   void emitShared();

@@ -34,12 +34,6 @@ Value Addresses::validRows(AccessAttr access, int64_t extent, const Row &at) {
                      : Value(arith::CeilDivUIOp::create(b, at.length, e.index(factor)));
 }
 
-Value Addresses::positionOf(AccessAttr access, Value value, Value member, Value valid) {
-  AffineMap map = access.getMap().getValue();
-  SmallVector<Value> symbols(map.getNumSymbols(), valid);
-  return affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {value, member}, symbols);
-}
-
 Value Addresses::toIndex(Value integer) {
   return arith::IndexCastOp::create(b, b.getIndexType(), integer);
 }
@@ -49,7 +43,7 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row 
                                    bool sequence, Value gathered) {
   Value valid = sequence && isEndless(op, access) ? e.index(std::numeric_limits<int64_t>::max())
                                                   : validRows(access, extent, at);
-  Value position = positionOf(access, gathered ? gathered : at.position, member, valid);
+  Value position = positionOf(b, access, gathered ? gathered : at.position, member, valid);
   Value inside, wanted = position;
   if (gathered || !alwaysInside(op, access, extent)) {
     // Unsigned, so that one comparison also catches the positions before the first.
@@ -65,8 +59,8 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row 
 std::pair<Value, Value> Addresses::range(unsigned i, const Row &at, Value from, Value last) {
   AccessAttr access = accessOf(op, i);
   Value valid = validRows(access, tensorOf(op, i).getDimSize(1), at);
-  Value first = positionOf(access, from ? toIndex(from) : at.position, e.index(0), valid);
-  Value behind = positionOf(access, last ? toIndex(last) : at.position, e.index(1), valid);
+  Value first = positionOf(b, access, from ? toIndex(from) : at.position, e.index(0), valid);
+  Value behind = positionOf(b, access, last ? toIndex(last) : at.position, e.index(1), valid);
   Value end = e.min(behind, valid);
   return {e.max(first, e.index(0)), e.select(at.valid, end, e.index(0))};
 }

@@ -11,7 +11,7 @@ using namespace sluice::cuda::rows;
 using dispatch::AccessKind;
 
 /// What is found comes after what finds it.
-void RowEmitter::emitElements() {
+void TeamRowEmitter::emitElements() {
   for (unsigned level : {0, 1, 2}) {
     for (BlockArgument argument : op.getBody().getArguments()) {
       if (!isRow(argument) && accessOf(op, argument.getArgNumber()).getLevel() == level) {
@@ -21,11 +21,11 @@ void RowEmitter::emitElements() {
   }
 }
 
-Value RowEmitter::indexOf(int64_t argument) {
+Value TeamRowEmitter::indexOf(int64_t argument) {
   return argument < 0 ? Value() : known(op.getBody().getArgument(unsigned(argument)));
 }
 
-Value RowEmitter::elementOf(BlockArgument argument) {
+Value TeamRowEmitter::elementOf(BlockArgument argument) {
   unsigned number = argument.getArgNumber();
   dispatch::AccessAttr access = accessOf(op, number);
   return access.getKind() == AccessKind::Range
@@ -33,12 +33,12 @@ Value RowEmitter::elementOf(BlockArgument argument) {
              : addresses.operandElement(number, at, indexOf(access.getIndex()));
 }
 
-std::pair<Value, Value> RowEmitter::rangeOf(unsigned argument) {
+std::pair<Value, Value> TeamRowEmitter::rangeOf(unsigned argument) {
   dispatch::AccessAttr access = accessOf(op, argument);
   return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
 }
 
-Value RowEmitter::rangeElement(unsigned argument) {
+Value TeamRowEmitter::rangeElement(unsigned argument) {
   auto [first, end] = rangeOf(argument);
   Type type = op.getBody().getArgument(argument).getType();
   return e
@@ -50,7 +50,7 @@ Value RowEmitter::rangeElement(unsigned argument) {
       .front();
 }
 
-Values RowEmitter::rangeValues(unsigned argument, Columns &columns) {
+Values TeamRowEmitter::rangeValues(unsigned argument, Columns &columns) {
   auto [first, end] = rangeOf(argument);
   Values none(countOf(columns), zero(vectorOf(b.getF32Type())));
   return e.loop(first, end, 1, none, [&](Value q, ValueRange sums) {

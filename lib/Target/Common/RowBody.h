@@ -79,6 +79,18 @@ mlir::Value ringRow(mlir::ImplicitLocOpBuilder &b, int64_t extent, mlir::Value b
 mlir::Value sequenceRow(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, int64_t extent,
                         mlir::Value batch, mlir::Value position);
 
+/// Access and type of a tensor of a row kernel: operands first, then results.
+dispatch::AccessAttr accessOf(dispatch::RowsOp op, unsigned tensor);
+mlir::RankedTensorType tensorOf(dispatch::RowsOp op, unsigned tensor);
+
+/// Number of parts that results of access `columns` ask for; 0 where there are none.
+mlir::FailureOr<int64_t> sumPartsOf(dispatch::RowsOp op);
+
+/// The position that an access maps `value`, the row's own or a gathered one, and `member` to, in a
+/// source of `valid` rows; all of type index.
+mlir::Value positionOf(mlir::ImplicitLocOpBuilder &b, dispatch::AccessAttr access,
+                       mlir::Value value, mlir::Value member, mlir::Value valid);
+
 /// Whether the rows that an operand of access `row` or `table` (or a group of `flat`) maps to lie
 /// within its source for every valid row of the domain. `extent` counts the source's rows.
 bool alwaysInside(dispatch::RowsOp op, dispatch::AccessAttr access, int64_t extent);

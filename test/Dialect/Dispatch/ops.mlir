@@ -11,7 +11,7 @@
 func.func @rows(%x: tensor<2x16x8xf32>, %g: tensor<8xf32>) -> tensor<2x4x8xf32> {
   // CHECK: dispatch.rows %{{.*}}, %{{.*}} attributes
   // CHECK-SAME: #dispatch.access<row, map = #[[GROUP]], group = 4, factor = 1
-  // CHECK-SAME: domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>
+  // CHECK-SAME: domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>, draws_by_update
   // CHECK: dispatch.reduce_group add %{{.*}} : tensor<4x8xf32> -> tensor<8xf32>
   // CHECK: dispatch.spread %{{.*}} : tensor<8xf32> -> tensor<4x8xf32>
   // CHECK: dispatch.reduce add %{{.*}} : tensor<8xf32> -> f32
@@ -20,7 +20,7 @@ func.func @rows(%x: tensor<2x16x8xf32>, %g: tensor<8xf32>) -> tensor<2x4x8xf32> 
   // CHECK: dispatch.random {fixed_step, id = 1 : i64, width = 8 : i64} : tensor<8xf32>
   // CHECK: dispatch.yield %{{.*}} : tensor<8xf32>
   %y = dispatch.rows %x, %g attributes {domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
-      accesses = [#group, #vector], result_accesses = [#row], zero_invalid} {
+      accesses = [#group, #vector], result_accesses = [#row], zero_invalid, draws_by_update} {
   ^bb0(%rows: tensor<4x8xf32>, %gain: tensor<8xf32>):
     %sum = dispatch.reduce_group add %rows : tensor<4x8xf32> -> tensor<8xf32>
     %sums = dispatch.spread %sum : tensor<8xf32> -> tensor<4x8xf32>

@@ -38,7 +38,7 @@ def Dispatch_Dialect : Dialect {
         live in named memory. What writes parameters, moments or compute copies has such a guard, but in @initialize and @prepare, and it is
         made of the loss and the gradients.
 
-    Memory planning verifies this, and that dispatches of @gradient have `dispatch.draws_by_update` where they draw random numbers and
+    Memory planning verifies this, and that dispatches of @gradient have `draws_by_update` where they draw random numbers and
     an update has several batches (`sluice.accumulate`), and nowhere else.
 
     Numbers are *stored* as f32 or bf16 and *computed with* as f32. Bodies, epilogues and regions take and yield f32. A
@@ -164,9 +164,15 @@ class Dispatch_Op<string mnemonic, list<Trait> traits = []> : Op<Dispatch_Dialec
 class Dispatch_KernelOp<string mnemonic, list<Trait> traits = []>
     : Dispatch_Op<mnemonic, !listconcat(traits, [Pure, IsolatedFromAbove, KernelInterface, DeclareOpInterfaceMethods<RowReadsInterface>])>;
 
+/// A kernel whose body, or dropout, may draw random numbers.
+class Dispatch_DrawingOp<string mnemonic, list<Trait> traits = []>
+    : Dispatch_KernelOp<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<DrawInterface, ["drawsNumbers"]>])> {
+  dag drawing = (ins UnitAttr:$draws_by_update);
+}
+
 def SharesMemory : DeclareOpInterfaceMethods<SharedMemoryInterface>;
 
-def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock, SharesMemory]> {
+def Dispatch_RowsOp : Dispatch_DrawingOp<"rows", [SingleBlock, SharesMemory]> {
   let summary = "One pass over rows, with statistics";
   let description = [{
     The body runs once a row. Its arguments are the operands seen through `accesses`; it yields one value a
@@ -184,10 +190,10 @@ def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock, SharesMemory]> {
     }
     ```
   }];
-  let arguments = (ins Variadic<AnyRankedTensor>:$all_inputs,
+  let arguments = !con((ins Variadic<AnyRankedTensor>:$all_inputs,
                        Dispatch_Domain:$domain, ArrayAttr:$accesses, ArrayAttr:$result_accesses,
                        UnitAttr:$zero_invalid, OptionalAttr<DenseI64ArrayAttr>:$aliases, OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard);
+                       OptionalAttr<StrAttr>:$guard), drawing);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{operands attr-dict-with-keyword $body `:` functional-type(operands, results)}];
@@ -203,7 +209,7 @@ def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock, SharesMemory]> {
   let hasVerifier = 1;
 }
 
-def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
+def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
   let summary = "Rows times a weight matrix, with an epilogue";
   let description = [{
     acc[r, n] = sum over k of input[r, k] * W(k, n). Weights are stored [out, in], so a linear map reads
@@ -218,11 +224,11 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
     below it, each pair (hD + 2i, hD + 2i + 1) of what is stored as the first result is rotated by its row's angle (Su et
     al. 2021, equation 34).
   }];
-  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$all_extras,
+  let arguments = !con((ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$all_extras,
                        Dispatch_Domain:$domain, UnitAttr:$by_input,
                        ArrayAttr:$accesses, ArrayAttr:$result_accesses, OptionalAttr<I64Attr>:$rotated_columns,
                        OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard);
+                       OptionalAttr<StrAttr>:$guard), drawing);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{operands attr-dict-with-keyword $epilogue `:` functional-type(operands, results)}];
@@ -235,6 +241,9 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
     ::mlir::OperandRange getArgumentExtras() { return getExtras().drop_back(getRotatedColumns() ? 1 : 0); }
     AccessAttr getAccess(unsigned operand);
     bool staysWithinAxis(unsigned) { return true; }
+    /// Of rows, all but a table of angles.
+    bool readsOwnRows(unsigned operand);
+    int64_t getTileRows(int64_t blocks);
   }];
   let hasVerifier = 1;
 }
@@ -288,14 +297,16 @@ defvar attentionMethods = [{
     ::mlir::Value getKeyCounts() { return optionalOperand(getExtras(), 64, 1); }
     bool staysWithinAxis(unsigned) { return true; }
     std::optional<int64_t> getRowFactor(unsigned operand);
+    /// Queries, keys and values, where heads are copied in chunks of 16 bytes: those of rows that are not valid are not.
+    bool skipsInvalid(unsigned operand) { return operand < 3 && getHeadSize() % 8 == 0; }
 }];
 
-class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
-  dag attentionAttributes = (ins Dispatch_Domain:$domain, OptionalAttr<Dispatch_Domain>:$key_domain, I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
+class Dispatch_AttentionBase<string mnemonic_> : Dispatch_DrawingOp<mnemonic_> {
+  dag attentionAttributes = !con((ins Dispatch_Domain:$domain, OptionalAttr<Dispatch_Domain>:$key_domain, I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
                        I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column,
                        IntegerSetAttr:$mask, DefaultValuedAttr<F32Attr, "0.0f">:$dropout,
                        DefaultValuedAttr<I64Attr, "0">:$random_id, OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard, UnitAttr:$distance_bias, OptionalAttr<AffineMapAttr>:$distance);
+                       OptionalAttr<StrAttr>:$guard, UnitAttr:$distance_bias, OptionalAttr<AffineMapAttr>:$distance), drawing);
 }
 
 def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
@@ -309,6 +320,7 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
                             Variadic<AnyRankedTensor>:$extras), attentionAttributes);
   let results = (outs AnyRankedTensor:$output, AnyRankedTensor:$lse);
   let extraClassDeclaration = attentionMethods # [{
+    std::optional<SharedRead> getSharedRead(unsigned operand);
     ::mlir::Value getSchedule() { return optionalOperand(getExtras(), 64, 2); }
     DistanceTerms getTerms() {
       return DistanceTerms(getExtras().drop_back((getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0)), getDistanceBias(), getDistance());
@@ -392,6 +404,7 @@ def Dispatch_CrossEntropyOp
     /// The gradient of a mean is divided by the number of scored rows.
     bool readsLength(unsigned result) { return getOperation()->getResult(result) == getInputGradient(); }
     bool zeroesInvalid(unsigned result) { return result == 0; }
+    int64_t getTileRows(int64_t) { return 64; }
   }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
@@ -413,6 +426,7 @@ def Dispatch_CrossEntropyWeightGradientOp
   let extraClassDeclaration = [{
     bool followsDomain(unsigned) { return false; }
     std::optional<int64_t> getRowFactor(unsigned operand);
+    bool skipsInvalid(unsigned) { return false; }
   }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
@@ -445,7 +459,11 @@ def Dispatch_SegmentScanOp : Dispatch_KernelOp<"segment_scan"> {
   let arguments = (ins AnyRankedTensor:$bits, Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label,
                        OptionalAttr<StrAttr>:$guard);
   let results = (outs AnyRankedTensor:$counts, AnyRankedTensor:$ends, AnyRankedTensor:$totals);
-  let extraClassDeclaration = [{ bool followsDomain(unsigned) { return false; } }];
+  let extraClassDeclaration = [{
+    bool followsDomain(unsigned) { return false; }
+    bool skipsInvalid(unsigned) { return false; }
+    bool makesSegments() { return true; }
+  }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
 }
@@ -521,7 +539,7 @@ def Dispatch_RandomOp : Dispatch_Op<"random", [Pure]> {
     Element e = r * width + column (64 bits; r the global row). `id` names the stream; a launch may add to it. Philox4x32-10 with counter (low 32 bits of e / 4, bits 32.. of
     e / 4, id, low 32 bits of the device scalar step) and key (low, high 32 bits of the device scalar seed); word
     w = e mod 4 of the result; the number is (w >> 8) * 2^-24. `width` is the true width of a row. With `fixed_step` the
-    step in the counter is 0 (initialization). In a dispatch with the attribute `dispatch.draws_by_update`, r counts from the device scalar
+    step in the counter is 0 (initialization). In a dispatch with `draws_by_update`, r counts from the device scalar
     first_row times the rows of a text. Elementwise ops may carry it through fusion: it depends on nothing else.
   }];
   let arguments = (ins I64Attr:$id, I64Attr:$width, UnitAttr:$fixed_step);

@@ -36,9 +36,9 @@ bool readsWholeGroups(mlir::Value sequence, RowGroup group);
 /// are the first columns of its rows, queries first, and only this attention, forward and backward,
 /// reads those.
 bool canRotateWhereMade(AttentionOp op);
-/// The attention that this linear map rotates queries and keys for, as it stores them; null where
-/// there is none.
-AttentionOp findRotation(LinearOp map);
+/// The attention whose queries and keys the linear map that makes `packed` rotates as it stores
+/// them; null where there is none.
+AttentionOp findRotation(mlir::Value packed);
 /// Columns of a packed row that are queries and keys.
 int64_t endOfKeys(AttentionOp op);
 

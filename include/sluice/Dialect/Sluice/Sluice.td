@@ -219,7 +219,7 @@ def Sluice_NormBackwardOp : Sluice_BackwardOp<"norm_backward", [FusedBody]> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_LinearOp : Sluice_ForwardOp<"linear", [FusedContraction]> {
+def Sluice_LinearOp : Sluice_ForwardOp<"linear", [FusedContraction, FactorInterface]> {
   let summary = "y = x W^T + b, W [out, in]";
   let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$weight, Optional<AnyRankedTensor>:$bias);
   let results = (outs Sluice_Sequence:$result);
@@ -231,6 +231,7 @@ def Sluice_LinearInputGradientOp : Sluice_BackwardOp<"linear_input_gradient", [F
   let summary = "dx = dy W";
   let arguments = (ins Sluice_Sequence:$gradient, AnyRankedTensor:$weight);
   let results = (outs Sluice_Sequence:$result);
+  let extraClassDeclaration = [{ bool multipliesByInput() { return true; } }];
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
@@ -266,7 +267,7 @@ def attentionAttributes {
   }];
 }
 
-def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove], ["spellRelation"]> {
+def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove, AxesInterface], ["spellRelation", "getRemedy"]> {
   let summary = "Softmax attention with a score region and a mask relation";
   let description = [{
     As dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one packed sequence or
@@ -294,7 +295,7 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFrom
   let hasVerifier = 1;
 }
 
-def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedAlone, IsolatedFromAbove]> {
+def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedAlone, IsolatedFromAbove, AxesInterface]> {
   let summary = "Gradients of queries, keys and values";
   let description = [{
     One gradient a sequence: one where the three are packed, two where keys and values are, of queries and of both, three
@@ -317,14 +318,14 @@ def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedA
 // Scales
 //===----------------------------------------------------------------------===//
 
-def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess], ["isLazy"]> {
+def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess], ["isLazy", "getShift"]> {
   let summary = "y[p] = x[p - by], null before; lazy. A negative `by` looks ahead (an adjoint, or a leak)";
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$by);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$input `by` $by attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_StartOp : Sluice_ForwardOp<"start", [FusedGroup]> {
+def Sluice_StartOp : Sluice_ForwardOp<"start", [FusedGroup], ["getShift"]> {
   let summary = "y[p] = x[p - by] for p >= by, and the row `null` before; stored";
   let description = [{
     A shift whose first rows are learned: `null` is a parameter of one row. No token is in it, so that the relation is a shift's.
@@ -389,7 +390,7 @@ def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusedWholeGroup]> {
   let hasVerifier = 1;
 }
 
-def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusedAccess], ["isLazy"]> {
+def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusedAccess], ["isLazy", "readsMember"]> {
   let summary = "y[p] = columns (p mod k) d .. of x[p div k]; lazy. Adjoint of fold";
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
   let results = (outs Sluice_Sequence:$result);
@@ -408,6 +409,7 @@ def Sluice_OverlapAddOp : Sluice_BackwardOp<"overlap_add", [FusedWholeGroup]> {
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor, I64Attr:$window);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$input `factor` $factor `window` $window attr-dict `:` functional-type(operands, results)";
+  let extraClassDeclaration = [{ std::optional<::sluice::dispatch::RowRead> getMemberRead(); }];
   let hasVerifier = 1;
 }
 
@@ -424,7 +426,7 @@ include "sluice/Dialect/Sluice/Segments.td"
 // Loss
 //===----------------------------------------------------------------------===//
 
-def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusedAlone], ["getTargetReads"]> {
+def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusedAlone, FactorInterface], ["getTargetReads", "getRemedy"]> {
   let summary = "Head and loss in one, a number a row: nats of token p + offset under softmax(x[p] W^T + b)";
   let description = [{
     One op, so that a batch's logits are never stored. Tokens are targets here: row p is scored against token p + offset.
