@@ -3,10 +3,10 @@
 """Time and memory of one transformer layer by its scale and the length of the text: figure 2 of Subramanian et al. (2020), whose
 layer has 768 columns, 12 heads of 64 and a hidden width of 3072, post-norm.
 
-A layer's cost is what two more layers add to a model of one, halved. Time is a processor's, user and system together, of one
+A layer's cost is a quarter of what four more layers add to a model of four. Time is a processor's, user and system together, of one
 thread: of a forward pass, which `sluice eval` makes, and of a training step. So other work on the machine disturbs it little,
-by caches and clocks alone. The two models take turns; a median stands for all turns. Memory is what a training step keeps for
-its backward pass, as `sluice inspect --memory` says.
+by caches and clocks alone. A median stands for all turns. Memory is what the temporaries of a training step grow by where they
+are most, as `sluice inspect --memory` says: what a layer keeps for its backward pass.
 
 Usage: benchmarks/layer_by_scale.py [--lengths N ...] [--scales K ...] [--turns N] [--sluice PATH] [--json FILE]
 Prints a table, one text a batch.
@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FEW, MANY = 1, 3  # layers
+FEW, MANY = 4, 8  # layers: with few, a peak outside of them could hide what they keep
 
 
 def spec_of(scale, length, layers):
@@ -49,11 +49,11 @@ class Model:
     """An artifact and its first weights."""
 
     def __init__(self, sluice, folder, scale, length, layers):
-        self.sluice, self.length = sluice, length
+        self.sluice, self.length, self.runs = sluice, length, 0
         stem = folder / f"{scale}-{length}-{layers}"
         spec, self.artifact, self.weights = stem.with_suffix(".json"), stem.with_suffix(".sla"), stem.with_suffix(".run")
         spec.write_text(json.dumps(spec_of(scale, length, layers)))
-        run([sluice, "compile", spec, "-o", self.artifact, "--target", "cpu-avx512"])
+        run([sluice, "compile", spec, "-o", self.artifact, "--target", "cpu-avx512", "--generation-rows", 1])
         run([sluice, "train", self.artifact, "--steps", 0, "--out", self.weights])
 
     def forward(self, text, windows):
@@ -62,13 +62,15 @@ class Model:
         return run([self.sluice, "eval", self.artifact, "-w", self.weights, "--data", text, "--stride", self.length,
                     "--tokens", tokens, "-j", 1])[1]
 
-    def train(self, steps):
-        return run([self.sluice, "bench", self.artifact, "--steps", steps, "-j", 1])[1]
+    def train(self, text, steps):
+        self.runs += 1
+        return run([self.sluice, "train", self.artifact, "--data", text, "--steps", steps, "-j", 1,
+                    "--out", self.weights.with_suffix(f".run-{self.runs}")])[1]
 
-    def kept(self):
-        """Bytes that a training step keeps for its backward pass."""
+    def temporaries(self):
+        """Bytes of what a training step makes, where it is most."""
         contents = json.loads(run([self.sluice, "inspect", self.artifact, "--memory", "--json"])[0])["memory"]["contents"]
-        return sum(entry["bytes"] for entry in contents if entry["kind"] == "kept")
+        return sum(part["bytes"] for part in contents if part["kind"] in ("kept", "recomputed", "gradients", "transient", "gaps"))
 
 
 def seconds_of(measure, model, few, many, turns):
@@ -79,8 +81,8 @@ def seconds_of(measure, model, few, many, turns):
 def measure(sluice, folder, text, scale, length, turns):
     small, large = (Model(sluice, folder, scale, length, layers) for layers in (FEW, MANY))
     more = max(4, 16384 // length)
-    row = {"scale": scale, "length": length, "kept": (large.kept() - small.kept()) / (MANY - FEW)}
-    for name, how in (("forward", lambda model, n: model.forward(text, n)), ("train", lambda model, n: model.train(n))):
+    row = {"scale": scale, "length": length, "kept": (large.temporaries() - small.temporaries()) / (MANY - FEW)}
+    for name, how in (("forward", lambda model, n: model.forward(text, n)), ("train", lambda model, n: model.train(text, n))):
         seconds = [seconds_of(how, model, 2, 2 + more, turns) for model in (small, large)]
         row[name] = (seconds[1] - seconds[0]) / (MANY - FEW)
     return row

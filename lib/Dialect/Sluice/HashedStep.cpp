@@ -15,6 +15,11 @@ using namespace sluice::hashed;
 
 FusionRole HashedBucketsOp::getFusionRole() { return FusionRole::Alone; }
 
+/// A dispatch of the step that runs whatever is due.
+static void markWhole(Operation *dispatch) {
+  dispatch->setAttr(stepWholeName, UnitAttr::get(dispatch->getContext()));
+}
+
 //===----------------------------------------------------------------------===//
 // Buckets
 //===----------------------------------------------------------------------===//
@@ -30,9 +35,12 @@ static Value rotationsOf(HashedBucketsOp op, DispatchEmitter &emitter) {
   SlotPass pass(emitter);
   Value row =
       pass.load(table, {.kind = AccessKind::Flat, .at = pass.p, .width = type.getDimSize(1)});
-  return pass.finish({row}, {type.clone(element)},
-                     dispatch::DomainAttr::get(pass.b.getContext(), 1, type.getDimSize(0), 0),
-                     AccessKind::Flat)[0];
+  auto each = dispatch::DomainAttr::get(pass.b.getContext(), 1, type.getDimSize(0), 0);
+  Value made = pass.finish({row}, {type.clone(element)}, each, AccessKind::Flat)[0];
+  if (op->hasAttr(stepScheduleName)) {
+    markWhole(made.getDefiningOp());
+  }
+  return made;
 }
 
 /// Products with all rotations.
@@ -116,9 +124,6 @@ private:
     SmallVector<Value> made = pass.finish(yielded, types, emitter.wholeDomain(batch, positions));
     markWhole(made.front().getDefiningOp());
     return made;
-  }
-  void markWhole(Operation *dispatch) const {
-    dispatch->setAttr(stepWholeName, emitter.b.getUnitAttr());
   }
   /// The one number of a text.
   Value only(SlotPass &pass, Value tensor, int64_t at = 0) const {
