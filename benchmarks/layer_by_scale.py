@@ -3,7 +3,7 @@
 """Time and memory of one transformer layer by its scale and the length of the text: figure 2 of Subramanian et al. (2020), whose
 layer has 768 columns, 12 heads of 64 and a hidden width of 3072, post-norm.
 
-A layer's cost is a quarter of what four more layers add to a model of four. Time is a processor's, user and system together, of one
+A layer's cost is half of what two more layers add to a model of two. Time is a processor's, user and system together, of one
 thread: of a forward pass, which `sluice eval` makes, and of a training step. So other work on the machine disturbs it little,
 by caches and clocks alone. A median stands for all turns. Memory is what the temporaries of a training step grow by where they
 are most, as `sluice inspect --memory` says: what a layer keeps for its backward pass.
@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FEW, MANY = 4, 8  # layers: with few, a peak outside of them could hide what they keep
+FEW, MANY = 2, 4  # layers
 
 
 def spec_of(scale, length, layers):
@@ -80,7 +80,7 @@ def seconds_of(measure, model, few, many, turns):
 
 def measure(sluice, folder, text, scale, length, turns):
     small, large = (Model(sluice, folder, scale, length, layers) for layers in (FEW, MANY))
-    more = max(4, 16384 // length)
+    more = max(2, 2048 * scale // length)  # a coarse layer is a small share of its model
     row = {"scale": scale, "length": length, "kept": (large.temporaries() - small.temporaries()) / (MANY - FEW)}
     for name, how in (("forward", lambda model, n: model.forward(text, n)), ("train", lambda model, n: model.train(text, n))):
         seconds = [seconds_of(how, model, 2, 2 + more, turns) for model in (small, large)]

@@ -287,7 +287,8 @@ void Generator::upsample(int64_t k) {
 
 /// A stage that keeps the scale and, without mistakes, causality.
 void Generator::filler() {
-  if (chance(0.08)) {
+  constexpr int64_t coarsestLoss = 8; // its first row lies within every context
+  if (factor <= coarsestLoss && chance(0.08)) {
     return loss();
   }
   switch (number(0, 7)) {

@@ -18,7 +18,7 @@ Value hashed::bucketOf(SlotPass &pass, Value buckets, int64_t hash) {
   Value isOwn =
       pass.is(arith::CmpIPredicate::eq, pass.columns(width), pass.row(pass.whole(hash), width));
   Value own = arith::SelectOp::create(b, isOwn, buckets, pass.row(pass.real(0), width));
-  return arith::FPToSIOp::create(b, b.getI32Type(), pass.most(own));
+  return pass.most(own);
 }
 
 /// For each row its bucket from 1 on, which 0 stands for where there is no row; where its bucket's
@@ -26,7 +26,14 @@ Value hashed::bucketOf(SlotPass &pass, Value buckets, int64_t hash) {
 SmallVector<Value> HashedSlots::findPlaces(int64_t hash) {
   SlotPass pass(emitter);
   ImplicitLocOpBuilder &b = pass.b;
-  Value bucket = bucketOf(pass, pass.own(emitter.get(labels), hashes), hash);
+  Value number = bucketOf(pass, pass.own(emitter.get(labels), hashes), hash);
+  // As a whole number: the greatest that is no greater.
+  Value column = pass.columns(buckets);
+  Value real = arith::SIToFPOp::create(b, RankedTensorType::get({buckets}, b.getF32Type()), column);
+  Value isUpTo =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, real, pass.row(number, buckets));
+  Value bucket =
+      pass.most(arith::SelectOp::create(b, isUpTo, column, pass.row(pass.whole(0), buckets)));
   Value label = arith::AddIOp::create(b, bucket, pass.whole(1));
   Value begin = arith::MulIOp::create(b, bucket, pass.whole(region));
   Value place = arith::AddIOp::create(b, begin, pass.position());

@@ -108,7 +108,7 @@ private:
 /// gradient.
 void fillScore(Region &score, int64_t size, ImplicitLocOpBuilder &like, bool derivative = false);
 
-/// Of a row's buckets, that of one hash, i32.
+/// Of a row's buckets, that of one hash: a whole number as f32.
 Value bucketOf(SlotPass &pass, Value buckets, int64_t hash);
 
 /// Dispatches of a step.

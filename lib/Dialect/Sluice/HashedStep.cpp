@@ -172,8 +172,8 @@ void HashedStep::listMembers() {
   Value isBefore = pass.is(arith::CmpIPredicate::slt, pass.position(), only(pass, position));
   SmallVector<Value> bits;
   for (int64_t hash = 0; hash < hashes; ++hash) {
-    Value isOf =
-        pass.is(arith::CmpIPredicate::eq, bucketOf(pass, each, hash), bucketOf(pass, its, hash));
+    Value isOf = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, bucketOf(pass, each, hash),
+                                       bucketOf(pass, its, hash));
     bits.push_back(arith::SelectOp::create(b, arith::AndIOp::create(b, isOf, isBefore),
                                            pass.real(1), pass.real(0)));
   }
