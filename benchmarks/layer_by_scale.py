@@ -8,7 +8,7 @@ thread: of a forward pass, which `sluice eval` makes, and of a training step. So
 by caches and clocks alone. A median stands for all turns. Memory is what the temporaries of a training step grow by where they
 are most, as `sluice inspect --memory` says: what a layer keeps for its backward pass.
 
-Usage: benchmarks/layer_by_scale.py [--lengths N ...] [--scales K ...] [--turns N] [--sluice PATH] [--json FILE]
+Usage: benchmarks/layer_by_scale.py [--lengths N ...] [--scales K ...] [--turns N] [--repeats N] [--sluice PATH] [--json FILE]
 Prints a table, one text a batch.
 """
 import argparse
@@ -78,9 +78,9 @@ def seconds_of(measure, model, few, many, turns):
     return statistics.median((measure(model, many) - measure(model, few)) / (many - few) for _ in range(turns))
 
 
-def measure(sluice, folder, text, scale, length, turns):
+def measure(sluice, folder, text, scale, length, turns, repeats):
     small, large = (Model(sluice, folder, scale, length, layers) for layers in (FEW, MANY))
-    more = max(2, 2048 * scale // length)  # a coarse layer is a small share of its model
+    more = repeats or max(2, 2048 * scale // length)  # a coarse layer is a small share of its model
     row = {"scale": scale, "length": length, "kept": (large.temporaries() - small.temporaries()) / (MANY - FEW)}
     for name, how in (("forward", lambda model, n: model.forward(text, n)), ("train", lambda model, n: model.train(text, n))):
         seconds = [seconds_of(how, model, 2, 2 + more, turns) for model in (small, large)]
@@ -93,6 +93,7 @@ def main():
     parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096])
     parser.add_argument("--scales", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=0, help="texts of a turn; 0: more where the layer is coarser")
     parser.add_argument("--sluice", type=Path, default=ROOT / "build/bin/sluice")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -104,7 +105,7 @@ def main():
         print("| length | scale | forward, ms | training step, ms | kept, MB |\n|---|---|---|---|---|")
         for length in options.lengths:
             for scale in options.scales:
-                row = measure(options.sluice, folder, text, scale, length, options.turns)
+                row = measure(options.sluice, folder, text, scale, length, options.turns, options.repeats)
                 rows.append(row)
                 print(f"| {length} | {scale} | {row['forward'] * 1e3:.2f} | {row['train'] * 1e3:.2f} | {row['kept'] / 1e6:.2f} |",
                       flush=True)
