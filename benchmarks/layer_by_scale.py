@@ -4,7 +4,7 @@
 layer has 768 columns, 12 heads of 64 and a hidden width of 3072, post-norm.
 
 A layer's cost is half of what two more layers add to a model of two. Time is a processor's, user and system together, of one
-thread: of a forward pass, which `sluice eval` makes, and of a training step. So other work on the machine disturbs it little,
+thread: of a forward pass, which `sluice eval` makes. So other work on the machine disturbs it little,
 by caches and clocks alone. A median stands for all turns. Memory is what the temporaries of a training step grow by where they
 are most, as `sluice inspect --memory` says: what a layer keeps for its backward pass.
 
@@ -49,7 +49,7 @@ class Model:
     """An artifact and its first weights."""
 
     def __init__(self, sluice, folder, scale, length, layers):
-        self.sluice, self.length, self.runs = sluice, length, 0
+        self.sluice, self.length = sluice, length
         stem = folder / f"{scale}-{length}-{layers}"
         spec, self.artifact, self.weights = stem.with_suffix(".json"), stem.with_suffix(".sla"), stem.with_suffix(".run")
         spec.write_text(json.dumps(spec_of(scale, length, layers)))
@@ -61,11 +61,6 @@ class Model:
         tokens = windows * self.length
         return run([self.sluice, "eval", self.artifact, "-w", self.weights, "--data", text, "--stride", self.length,
                     "--tokens", tokens, "-j", 1])[1]
-
-    def train(self, text, steps):
-        self.runs += 1
-        return run([self.sluice, "train", self.artifact, "--data", text, "--steps", steps, "-j", 1,
-                    "--out", self.weights.with_suffix(f".run-{self.runs}")])[1]
 
     def temporaries(self):
         """Bytes of what a training step makes, where it is most."""
@@ -82,9 +77,8 @@ def measure(sluice, folder, text, scale, length, turns, repeats):
     small, large = (Model(sluice, folder, scale, length, layers) for layers in (FEW, MANY))
     more = repeats or max(2, 2048 * scale // length)  # a coarse layer is a small share of its model
     row = {"scale": scale, "length": length, "kept": (large.temporaries() - small.temporaries()) / (MANY - FEW)}
-    for name, how in (("forward", lambda model, n: model.forward(text, n)), ("train", lambda model, n: model.train(text, n))):
-        seconds = [seconds_of(how, model, 2, 2 + more, turns) for model in (small, large)]
-        row[name] = (seconds[1] - seconds[0]) / (MANY - FEW)
+    seconds = [seconds_of(lambda model, n: model.forward(text, n), model, 2, 2 + more, turns) for model in (small, large)]
+    row["forward"] = (seconds[1] - seconds[0]) / (MANY - FEW)
     return row
 
 
@@ -102,12 +96,12 @@ def main():
         folder = Path(name)
         text = folder / "text"
         text.write_bytes(random.Random(1).randbytes(1 << 20))
-        print("| length | scale | forward, ms | training step, ms | kept, MB |\n|---|---|---|---|---|")
+        print("| length | scale | forward, ms | kept, MB |\n|---|---|---|---|")
         for length in options.lengths:
             for scale in options.scales:
                 row = measure(options.sluice, folder, text, scale, length, options.turns, options.repeats)
                 rows.append(row)
-                print(f"| {length} | {scale} | {row['forward'] * 1e3:.2f} | {row['train'] * 1e3:.2f} | {row['kept'] / 1e6:.2f} |",
+                print(f"| {length} | {scale} | {row['forward'] * 1e3:.2f} | {row['kept'] / 1e6:.2f} |",
                       flush=True)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
