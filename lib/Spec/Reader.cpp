@@ -72,6 +72,27 @@ void checkDefaultsOf(const Fields &top, std::optional<Fields> &defaults) {
   }
 }
 
+/// Distances in rows that defaults say are of the layers which count any: one must.
+void checkDistancesAreCounted(const std::optional<Fields> &defaults, const Model &model) {
+  const JsonValue *said = defaults ? defaults->find("distances") : nullptr;
+  auto counts = [](const auto &settings) {
+    if constexpr (requires { settings.countsRows; }) {
+      return settings.countsRows;
+    } else if constexpr (requires { settings.layer.countsRows; }) {
+      return settings.layer.countsRows;
+    } else {
+      return false;
+    }
+  };
+  if (said && said->text == "rows" && std::ranges::none_of(model.stages, [&](const Stage &stage) {
+        return std::visit(counts, stage.settings);
+      })) {
+    defaults->fail(said->position,
+                   "expected a stage with Transformer-XL's \"relative\" terms where the defaults "
+                   "say \"distances\": \"rows\", found none; leave \"distances\" out");
+  }
+}
+
 void readSizes(const Fields &top, Model &model) {
   model.vocabulary = top.integer("vocabulary", {2});
   model.context = top.integer("context", {});
@@ -240,6 +261,7 @@ Model readModel(std::string text, const std::string &file) {
   std::optional<Fields> defaults;
   checkDefaultsOf(top, defaults);
   readStages(top, defaults ? &*defaults : nullptr, model);
+  checkDistancesAreCounted(defaults, model);
   checkInputsAreRead(model);
   if (const JsonValue *precision = top.find("precision")) {
     model.precision = readPrecision(Fields(*precision, file, "the precision"));

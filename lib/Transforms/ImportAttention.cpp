@@ -130,11 +130,14 @@ Value StageWriter::hashedAttention(const Layer &settings, Value x) {
   Value rows = linear("attention.query_key", x, computeType);
   Value values = linear("attention.value", x, computeType);
   Value table = read(rotationsName(*current));
+  name("attention.buckets");
+  Value buckets = HashedBucketsOp::create(
+      b, sequence(current->factor, settings.lsh->hashes, b.getF32Type()), rows, table);
   name("attention.mix", current->at("lsh"));
   auto op = HashedAttentionOp::create(
       b, sequence(current->factor, settings.heads * size, computeType),
-      sequence(current->factor, settings.heads, b.getF32Type()), rows, rows, values, table,
-      settings.heads, size, settings.lsh->hashes, settings.lsh->chunk, !settings.lsh->isCausal);
+      sequence(current->factor, settings.heads, b.getF32Type()), rows, rows, values, buckets,
+      settings.heads, size, settings.lsh->buckets, settings.lsh->chunk, !settings.lsh->isCausal);
   return linear("attention.output", op.getOutput(), residualType);
 }
 

@@ -285,6 +285,9 @@ static bool readsCutScale(Operation *op) {
 }
 
 void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
+  if (dispatch->removeAttr(stepWholeName)) {
+    return;
+  }
   auto isLast = [](Operation *user) { return isa<LastOp>(user); };
   bool isStoredForLast = llvm::all_of(
       ops, [&](Operation *op) { return !op->use_empty() && llvm::all_of(op->getUsers(), isLast); });

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Enumeration.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <map>
@@ -240,6 +241,17 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
   Computation result = {mixed(3, reinterpret_cast<uintptr_t>(op)), -1};
   if (auto attention = dyn_cast<AttentionOp>(op)) {
     add(result, attend(attention, p));
+    return result;
+  }
+  if (auto hashed = dyn_cast<HashedAttentionOp>(op)) { // any earlier row may share a bucket
+    int64_t end = hashed.getSorted() ? positions(hashed.getKey()) : p + 1;
+    for (int64_t q = 0; q < end; ++q) {
+      result.hash = mixed(result.hash, static_cast<uint64_t>(q));
+      for (Value read :
+           {Value(hashed.getKey()), Value(hashed.getValue()), Value(hashed.getBuckets())}) {
+        add(result, at(read, q));
+      }
+    }
     return result;
   }
   int64_t group = 1, window = 1;

@@ -11,12 +11,13 @@ import torch.nn.functional as F
 
 from attention import Attention
 from blocks import Blocks
+from hashes import Hashes
 from segments import Segments
 
 LAYER_DEFAULTS = {
     "norm": "layer", "placement": "pre", "epsilon": 1e-5, "activation": "gelu", "dropout": 0,
     "attention_dropout": 0, "mask": "causal", "rotary": False, "bias": True, "relative": "none",
-    "distances": "tokens",
+    "distances": "tokens", "lsh": False,
 }
 
 
@@ -38,7 +39,7 @@ class Stream:
         return self.at(torch.arange(self.x.shape[1])) if self.shift else self.x
 
 
-class Model(Attention, Blocks, Segments):
+class Model(Attention, Blocks, Hashes, Segments):
     """Weights by name (`weights`, filled by `make`) and `logits`. `make(name, shape, kind)` returns one weight;
     kind is gain, bias, embedding or matrix."""
 
@@ -307,6 +308,10 @@ class Model(Attention, Blocks, Segments):
             self.declare_groups(prefix, s)
             self.declare_feed_forward(prefix, s)
             return
+        if s["lsh"]:
+            self.declare_hashed(prefix, s)
+            self.declare_feed_forward(prefix, s)
+            return
         over = self.widths.get(s.get("over"), d)
         if "over" in s and not normed and s["placement"] == "pre":
             self.norm_weights(prefix + "attention.over.norm.", s["norm"], over)
@@ -370,6 +375,8 @@ class Model(Attention, Blocks, Segments):
         def attend(y, keys):
             if self.groups_of(s):
                 return self.grouped_attention(prefix + "attention.", y, {**s, "factor": f}, streams)
+            if s["lsh"]:
+                return self.hashed_attention(prefix + "attention.", y, s)
             return self.attention(prefix + "attention.", y, y if keys is None else keys, s, f, g, counts)
 
         def feed(y):

@@ -33,6 +33,7 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   } else if (settings.isHashed) {
     keys = make(Kind::Linear, path + ".query_key", {x});
     values = make(Kind::Linear, path + ".value", {x});
+    terms.push_back(make(Kind::Map, path + ".buckets", {keys}));
     x = keys;
   } else {
     x = keys = make(Kind::Linear, path + ".qkv", {x});

@@ -105,8 +105,10 @@ Relation certify::relationOf(const Value &value, size_t operand) {
   case Kind::Upsample:
   case Kind::Unfold:
     return {Relation::One, 1, n};
-  case Kind::Attention: // a query, and one of positions, is its own row
-    return operand == 0 || operand == 3 ? Relation{} : relationOfMask(value, operand == 4);
+  case Kind::Attention: // a query, and one of positions, is its own row; buckets are as keys
+    return operand == 0 || (operand == 3 && value.operands.size() > 4)
+               ? Relation{}
+               : relationOfMask(value, operand == 4);
   case Kind::Counts: // bits up to its own
     return {Relation::Earlier};
   case Kind::Pool: // the ends before and at it

@@ -35,7 +35,7 @@ static std::vector<PartOf> attend(HashedAttentionOp op, HashedSlots &all) {
           query, query, value, ValueRange(), all.ofSlots(), dispatch::DomainAttr(), all.heads,
           all.heads, all.size, 0, 0, 0, all.maskOf(part), llvm::APFloat(0.0F), 0, StringAttr(),
           StringAttr(), false, AffineMapAttr(), false);
-      all.fillRegion(mixed.getScore(), /*derivative=*/false);
+      fillScore(mixed.getScore(), all.size, b);
       made.push_back({hash, part, mixed.getOutput(), mixed.getLse()});
     }
   }
@@ -156,6 +156,9 @@ LogicalResult HashedAttentionOp::emitDispatches(DispatchEmitter &emitter) {
   if (failed(checkLowering(*this))) {
     return failure();
   }
+  if (getOperation()->hasAttr(stepScheduleName)) {
+    return emitHashedStep(*this, emitter);
+  }
   HashedSlots all(*this, emitter);
   std::vector<PartOf> made = attend(*this, all);
   Value lse = sumLse(*this, all, made);
@@ -194,8 +197,8 @@ static SmallVector<Value> differentiate(HashedAttentionBackwardOp op, HashedSlot
         ValueRange(), all.ofSlots(), dispatch::DomainAttr(), all.heads, all.heads, all.size, 0, 0,
         0, all.maskOf(part), llvm::APFloat(0.0F), 0, StringAttr(), StringAttr(), false,
         AffineMapAttr(), false);
-    all.fillRegion(made.getScore(), /*derivative=*/false);
-    all.fillRegion(made.getScoreGradient(), /*derivative=*/true);
+    fillScore(made.getScore(), all.size, all.emitter.b);
+    fillScore(made.getScoreGradient(), all.size, all.emitter.b, /*derivative=*/true);
     llvm::append_range(gradients, made.getGradients());
   }
   return gradients;

@@ -200,14 +200,16 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
 
   // CHECK-LABEL: func.func @hashes
   func.func @hashes(%x: !sluice.seq<@fine, 4, f32>, %r: tensor<6x4xf32>) {
-    // CHECK: %[[O:.*]], %[[S:.*]] = sluice.hashed_attention %[[X:[a-z0-9]+]], %[[X]], %[[X]], %[[R:.*]] {chunk = 4 : i64, hashes = 3 : i64, head_size = 2 : i64, heads = 2 : i64, sorted}
-    %o, %s = sluice.hashed_attention %x, %x, %x, %r {heads = 2 : i64, head_size = 2 : i64, hashes = 3 : i64, chunk = 4 : i64, sorted}
-        : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, tensor<6x4xf32>)
+    // CHECK: %[[B:.*]] = sluice.hashed_buckets %[[X:[a-z0-9]+]], %{{.*}} :
+    %b = sluice.hashed_buckets %x, %r : (!sluice.seq<@fine, 4, f32>, tensor<6x4xf32>) -> !sluice.seq<@fine, 3, f32>
+    // CHECK: %[[O:.*]], %[[S:.*]] = sluice.hashed_attention %[[X]], %[[X]], %[[X]], %[[B]] {bucket_count = 4 : i64, chunk = 4 : i64, head_size = 2 : i64, heads = 2 : i64, sorted}
+    %o, %s = sluice.hashed_attention %x, %x, %x, %b {heads = 2 : i64, head_size = 2 : i64, bucket_count = 4 : i64, chunk = 4 : i64, sorted}
+        : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 3, f32>)
         -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 2, f32>)
-    // CHECK: sluice.hashed_attention_backward %[[X]], %[[X]], %[[O]], %[[S]], %[[O]], %[[R]] {chunk = 4 : i64, hashes = 3 : i64, head_size = 2 : i64, heads = 2 : i64}
-    %d, %e = sluice.hashed_attention_backward %x, %x, %o, %s, %o, %r {heads = 2 : i64, head_size = 2 : i64, hashes = 3 : i64, chunk = 4 : i64}
+    // CHECK: sluice.hashed_attention_backward %[[X]], %[[X]], %[[O]], %[[S]], %[[O]], %[[B]] {bucket_count = 4 : i64, chunk = 4 : i64, head_size = 2 : i64, heads = 2 : i64}
+    %d, %e = sluice.hashed_attention_backward %x, %x, %o, %s, %o, %b {heads = 2 : i64, head_size = 2 : i64, bucket_count = 4 : i64, chunk = 4 : i64}
         : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 2, f32>,
-           !sluice.seq<@fine, 4, f32>, tensor<6x4xf32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>)
+           !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 3, f32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>)
     return
   }
 

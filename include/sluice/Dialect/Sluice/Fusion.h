@@ -142,6 +142,8 @@ private:
 /// ring), and where it has them, the symbols of its schedule and of its state.
 constexpr llvm::StringLiteral stepRowsName = "step.rows", stepScheduleName = "step.schedule",
                               stepStateName = "step.state";
+/// Attribute of a dispatch of the step that runs over all of its rows, whatever is due.
+constexpr llvm::StringLiteral stepWholeName = "step.whole";
 
 /// Stored tensor of a sequence: [B, positions, d], or [B, positions] for one number a position.
 mlir::RankedTensorType getStoredType(mlir::Operation *scope, SequenceType type);
