@@ -323,8 +323,7 @@ std::optional<Outcome> Compilation::keepToBudget(KernelSet &kernels,
   if (!made->copies.empty()) {
     notice += (notice.empty() ? "" : "\n") + describeRecomputation(*made, *module, kernels);
   }
-  budget = {*request.memoryBudget, made->fullBytes, static_cast<int64_t>(made->copies.size()),
-            made->operations};
+  budget = {*request.memoryBudget, made->fullBytes, made->launches, made->operations};
   if (auto failure = watchPass("sluice-recompute")) {
     return failure;
   }

@@ -358,7 +358,7 @@ static std::string placeOf(func::FuncOp source, SequenceType tokens) {
 
 LogicalResult Former::run() {
   Block &block = source.getBody().front();
-  std::vector<DispatchGroup> groups = formDispatchGroups(source);
+  std::vector<DispatchGroup> groups = formDispatchGroups(source, repeatMaps(source));
   for (Type type : source.getArgumentTypes()) {
     if (!isa<SequenceType>(type)) {
       return source.emitError() << "expected sequences as arguments, found " << type

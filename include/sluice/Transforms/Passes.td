@@ -70,6 +70,9 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
     upsampling and unfolding become the maps through which their readers read, and are stored only for a reader that
     takes no map. After: functions hold dispatch and plan ops alone. Correctness does not depend on what gathers where.
 
+    In the backward pass, maps whose result weight gradients alone read are made again by the contraction that makes its gradient, where the
+    maps of its epilogue read their operands anyhow. The forward result is then not kept.
+
     ```mlir
     %u = sluice.upsample %y factor 4 : ...
     %x = sluice.map(%skip, %u) { add } : ...
