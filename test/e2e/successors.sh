@@ -28,6 +28,8 @@ for stage in spec["stages"]:
     for key, value in {"ngram_rows": 50, "threshold": 3, "ratio": {"from": 2, "to": 6, "steps": 10}}.items():
         if key in stage:
             stage[key] = value
+    if stage.get("rule") == "coding_rate":
+        stage["threshold"] = 1.4
     if "window" in str(stage.get("mask")):
         stage["mask"]["window"] = [0, 9]
 spec["training"].update(learning_rate=3e-3, schedule={"kind": "constant", "warmup": 2})
@@ -35,7 +37,7 @@ json.dump(spec, sys.stdout)
 PYTHON
 }
 
-for name in megabyte block-transformer spacebyte hnet blt; do
+for name in megabyte block-transformer spacebyte hnet blt byteflow; do
   succeeds "$name as published is proved" "$sluice" check "$root/models/successors/$name.json" --no-advice
   tiny "$name"
   succeeds "$name: proved, without a warning" "$sluice" check "$work/$name.json" --strict --certificate "$work/certificate"
