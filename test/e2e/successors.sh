@@ -29,7 +29,7 @@ for stage in spec["stages"]:
         if key in stage:
             stage[key] = value
     if stage.get("rule") == "coding_rate":
-        stage["threshold"] = 1.4
+        stage["threshold"] = 0.5
     if "window" in str(stage.get("mask")):
         stage["mask"]["window"] = [0, 9]
 spec["training"].update(learning_rate=3e-3, schedule={"kind": "constant", "warmup": 2})

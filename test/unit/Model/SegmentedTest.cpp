@@ -222,6 +222,10 @@ TEST(Segmented, MaximaOfEqualRowsAreTheFirst) {
     tokens[i] = static_cast<double>(i / 16 % 3); // of token k, k mod 3
   }
   std::ranges::fill(weights.at("stages.0.position.weight"), 0);
+  std::vector<double> &head = weights.at("stages.4.weight");
+  for (size_t i = 0; i < head.size(); ++i) {
+    head[i] = static_cast<double>(i * 7 % 5) / 8; // so each column moves the loss
+  }
   model.setWeights(weights);
   Inputs inputs = randomInputs(48, 1, 9, 9);
   inputs.tokens = {1, 4, 7, 1, 2, 5, 5, 3, 2, 0}; // rows of 1 1 1, 1 2 2 and 2 0 2
