@@ -58,13 +58,16 @@ for name in megabyte block-transformer spacebyte hnet blt byteflow; do
   succeeds "$name: the same text without a cache, past the context" cmp "$work/text" "$work/text--no-cache"
 done
 
-succeeds "n-grams, patches by entropy and a router: compile" "$sluice" compile "$root/test/golden/blt.json" -o "$work/golden.sla"
+# N-grams, patches by entropy and a router; coding rates, maxima and n-grams inside documents.
 printf '\003\021\007\004\012' > "$work/prompt"
-for flags in "" --no-cache; do
-  # shellcheck disable=SC2086
-  "$sluice" generate "$work/golden.sla" --weights "$root/test/golden/expected/blt.weights.safetensors" --no-echo --prompt-file "$work/prompt" -n 40 -t 1 --seed 5 $flags > "$work/text$flags" 2> "$work/err"
+for name in blt flow; do
+  succeeds "golden $name: compile" "$sluice" compile "$root/test/golden/$name.json" -t cpu-avx2 -o "$work/golden.sla"
+  for flags in "" --no-cache; do
+    # shellcheck disable=SC2086
+    "$sluice" generate "$work/golden.sla" --weights "$root/test/golden/expected/$name.weights.safetensors" --no-echo --prompt-file "$work/prompt" -n 40 -t 1 --seed 5 $flags > "$work/text$flags" 2> "$work/err"
+  done
+  succeeds "golden $name: with segments of several tokens, the same text without a cache" cmp "$work/text" "$work/text--no-cache"
 done
-succeeds "with segments of several tokens, the same text without a cache" cmp "$work/text" "$work/text--no-cache"
 
 succeeds "boundaries of segments that begin at bits" "$sluice" boundaries "$work/spacebyte.sla" --weights "$work/spacebyte" --data "$work/held-out.txt" --json
 holds "each begins a segment, and segments hold all tokens" \
