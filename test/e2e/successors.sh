@@ -58,6 +58,13 @@ for name in megabyte block-transformer spacebyte hnet blt byteflow; do
   succeeds "$name: the same text without a cache, past the context" cmp "$work/text" "$work/text--no-cache"
 done
 
+# ByteFlow's greatest rates of the whole text, as printed: a quarter of 40 rows, and the first.
+sed 's/"threshold": 0.5/"top": 0.25/' "$work/byteflow.json" > "$work/top.json"
+exits 1 "byteflow as printed is refused" "$sluice" check "$work/top.json" --no-replay
+succeeds "byteflow as printed: compile" "$sluice" compile "$work/top.json" --allow-leak -t cpu-avx2 -o "$work/top.sla"
+succeeds "byteflow as printed: train" "$sluice" train "$work/top.sla" --data "$work/training.txt" --out "$work/top" --steps 2
+holds "has as many bits as it is told" 'all(0.25 <= l["losses"]["chunks.share"] <= 0.275 for l in f[0])' "$work/top/metrics.jsonl"
+
 # N-grams, patches by entropy and a router; coding rates, maxima and n-grams inside documents.
 printf '\003\021\007\004\012' > "$work/prompt"
 for name in blt flow; do
