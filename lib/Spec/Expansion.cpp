@@ -238,7 +238,7 @@ void Expander::checkSegments(const Stage &stage, int64_t input) {
         outer == segmentations.end() ? nullptr : &result[static_cast<size_t>(outer->second.id)];
     checkEntropy(stage, result[static_cast<size_t>(input)], describe(input), lossOf(stage));
     checkDocumentEnd(stage, result[static_cast<size_t>(input)], describe(input),
-                     made ? &std::get<Boundaries>(made->settings) : nullptr, model.vocabulary);
+                     made ? &std::get<Boundaries>(made->settings) : nullptr);
   }
   const auto *upsample = std::get_if<Upsample>(&stage.settings);
   if (upsample && cut) { // row n of a stream that was delayed by one

@@ -154,6 +154,20 @@ void checkInput(const Embedding &embedding, const Stage &stage, const Model &mod
                                              : suggestion(embedding.input, known, "inputs"))}};
 }
 
+void checkVocabulary(const Stage &stage, int64_t vocabulary) {
+  const auto *embedding = std::get_if<Embedding>(&stage.settings);
+  const auto *made = std::get_if<Boundaries>(&stage.settings);
+  std::optional<int64_t> token = embedding ? embedding->documentEnd
+                                 : made    ? made->documentEnd
+                                           : std::nullopt;
+  if (token && *token >= vocabulary) {
+    throw Failure{{stage.at("document_end"), "expected a token below the vocabulary of " +
+                                                 std::to_string(vocabulary) +
+                                                 " for \"document_end\", found " +
+                                                 std::to_string(*token) + "; name another"}};
+  }
+}
+
 /// An input that no stage embeds is a slip.
 void checkInputsAreRead(const Model &model) {
   for (const Input &input : model.inputs) {
@@ -220,6 +234,7 @@ void readStages(const Fields &top, const Fields *defaults, Model &model) {
     if (embedding && !embedding->input.empty()) {
       checkInput(*embedding, stage, model);
     }
+    checkVocabulary(stage, model.vocabulary);
     bool isOfTokens = embedding && embedding->input.empty();
     if (first != isOfTokens || last != (op == Op::Head)) {
       std::string expected =

@@ -179,7 +179,8 @@ Keys ownKeys(Op op) {
              {"none", "learned", "sinusoidal"}},
             {"dropout", "number >= 0 and < 1", "on the sum", "0", {}},
             {"ngrams", "list of integers from 2 to 16", "sizes of n-grams, hashed", "none", {}},
-            {"ngram_rows", "integer from 1 to 16777216", "rows of each table", "65536 there", {}}};
+            {"ngram_rows", "integer from 1 to 16777216", "rows of each table", "65536 there", {}},
+            {"document_end", "integer >= 0", "a token that no n-gram behind it reads", "none", {}}};
   case Op::Layer:
     return {{"over",
              "name of a stream, or list of {\"stream\": name, \"mask\": mask}",
@@ -209,7 +210,8 @@ Keys ownKeys(Op op) {
          "rows that a group reads, which end where the group ends; not of \"linear\"",
          "the factor",
          {}},
-        segments("pools segments instead of groups: their averages, or with \"method\": \"last\", "
+        segments("pools segments instead of groups: their averages or maxima, or with \"method\": "
+                 "\"last\", "
                  "of those that begin at bits \"first\", their rows at bits"),
         widthOf("of \"concatenate\": numbers in a row of the result")};
   case Op::Upsample:
@@ -330,59 +332,7 @@ Keys ownKeys(Op op) {
              "cascaded",
              {"cascaded", "repooled"}}};
   case Op::Boundaries:
-    return {
-        {"name", "string", "names the segments", "required", {}},
-        {"rule",
-         "string",
-         "where a bit stands: a byte of ASCII's whitespace, every factor-th position, or a byte "
-         "like a space behind one that is not, or labels of a file, or where a loss's softmax is "
-         "unsure; beside a predictor, its labels",
-         "required without `predictor` and `ratio`",
-         {boundaryRuleNames.begin(), boundaryRuleNames.end()}},
-        {"factor", "integer >= 1", "positions of a segment of the rule every", "needed there", {}},
-        {"loss",
-         "name of a loss",
-         "of the rule entropy: whose softmax it is of",
-         "needed there",
-         {}},
-        {"threshold", "number >= 0", "of the rule entropy: a bit is above it", "needed there", {}},
-        {"at", "string", "what a bit's token does to its segment", "end", {"end", "start"}},
-        {"mode",
-         "string",
-         "where the paper of dynamic pooling and its public code differ, whose way this goes",
-         "paper",
-         {"paper", "reference-code"}},
-        {"ratio",
-         "number > 1, or one that moves",
-         "of a router, which compares each row with the one before: rows of a segment it aims at",
-         "none",
-         {}},
-        {"predictor",
-         "integer >= 1",
-         "hidden width of two linear maps that predict boundaries from the stream",
-         "none",
-         {}},
-        {"prior",
-         "number > 0 and < 1, or one that moves",
-         "of a predictor without rule: the share of tokens that should end a segment",
-         "needed there",
-         {}},
-        {"temperature", "number > 0", "of its Gumbel-sigmoid, in training", "0.5 there", {}},
-        {"weight",
-         "number > 0",
-         "what the loss of a predictor or router counts",
-         "1, of a router 0.03",
-         {}},
-        {"document_end",
-         "integer >= 0",
-         "a token that ends a segment, whatever the rule, predictor or router says",
-         "none",
-         {}},
-        {"capacity",
-         "number > 0 and <= 1",
-         "most segments of a row of a batch, as a share of the context; more end the run",
-         "1, of the rule every 1 / factor",
-         {}}};
+    return boundaryKeys();
   }
   return {};
 }

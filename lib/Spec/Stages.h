@@ -65,6 +65,8 @@ Upsampling readUpsampling(const Fields &fields, std::string_view key);
 /// Names that are words and no names of functions, scales and places of a plan.
 bool isInputName(std::string_view name);
 
+Embedding readEmbedding(const Fields &fields);
+
 /// A boundaries stage of a model of `context` tokens a row.
 Boundaries readBoundaries(const Fields &fields, int64_t context);
 
@@ -78,7 +80,7 @@ void checkSegments(const Stage &stage, const Primitive &input, const std::string
 /// Whether the document's end of a stage that cuts the segments `outer` makes, null of tokens, is a
 /// token of the vocabulary, and one that these segments end at too.
 void checkDocumentEnd(const Stage &stage, const Primitive &input, const std::string &described,
-                      const Boundaries *outer, int64_t vocabulary);
+                      const Boundaries *outer);
 
 /// Refuses boundaries by the entropy of what is no loss of the tokens' scale: `asked`, null where
 /// none has the name.

@@ -246,7 +246,8 @@ void Importer::addTables() {
     }
     const auto *made = std::get_if<spec::Boundaries>(&primitive.settings);
     bool hasTable = made && made->rule && made->rule != spec::BoundaryRule::Labels &&
-                    made->rule != spec::BoundaryRule::Entropy;
+                    made->rule != spec::BoundaryRule::Entropy &&
+                    made->rule != spec::BoundaryRule::CodingRate;
     if (hasTable && known.insert(boundariesName(primitive)).second) {
       bool isEvery = *made->rule == spec::BoundaryRule::Every;
       int64_t rows = isEvery ? spec::positionsOf(model, primitive) : model.vocabulary;

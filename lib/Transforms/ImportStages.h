@@ -58,6 +58,8 @@ private:
 
   mlir::Value stage(const spec::Embedding &settings);
   llvm::SmallVector<mlir::Value> ngrams(const spec::Embedding &settings, mlir::Value tokens);
+  llvm::SmallVector<mlir::Value> ofDocument(llvm::ArrayRef<mlir::Value> last,
+                                            std::optional<int64_t> end);
   mlir::Value stage(const spec::Layer &settings);
   mlir::Value stage(const spec::Norm &settings);
   mlir::Value stage(const spec::Shift &settings);
@@ -90,6 +92,10 @@ private:
     std::string prefix;
   };
   mlir::Value entropyBits(const spec::Boundaries &settings);
+  mlir::Value bitsOfCodingRate(const spec::Boundaries &settings); // ImportCodingRate.cpp
+  mlir::Value greatestRates(mlir::Value rates, double share);
+  mlir::Value asNumbers(llvm::StringRef part, mlir::Value x);
+  mlir::Value isAbove(mlir::Value x, mlir::Value threshold, mlir::Value one, mlir::Value zero);
   /// Targets of losses, which may move in training (ImportTargets.cpp).
   llvm::SmallVector<mlir::Value> withUpdate(llvm::SmallVector<mlir::Value> numbers,
                                             const spec::Boundaries &settings);
@@ -105,7 +111,12 @@ private:
                            bool begins);
   mlir::Value forced(const spec::Boundaries &settings, mlir::Value bits);
   mlir::Value repeated(mlir::Value number, mlir::Value like);
+  /// Scans over rows, by doubling (ImportScans.cpp).
+  using Join =
+      llvm::function_ref<mlir::Value(mlir::Value row, mlir::Value part, mlir::Value before)>;
+  mlir::Value doubled(llvm::StringRef what, mlir::Value x, mlir::Value left, Join join);
   mlir::Value smoothed(mlir::Value x, const Segmentation &of);
+  mlir::Value greatest(mlir::Value x, const Segmentation &of);
   mlir::Value gated(mlir::Value x, const Segmentation &of, bool scatters);
   mlir::Value toTokens(mlir::Value x);
   mlir::Value bitsOfRule(const spec::Boundaries &settings);

@@ -80,8 +80,15 @@ says "so does a boundary read ahead" 'counts-ahead.mlir:17:.*reads token 1 where
   "$sluice" check "$corpus/segments/counts-ahead.mlir" --no-replay
 says "the bits that show it are forced" 'replay of the compiled program: with token 1 changed and the bit at 1 that is predicted from it, row 0' 1 \
   "$sluice" check "$corpus/segments/counts-ahead.mlir"
-for name in phrases-own pairs-of-own-words parts-of-own-pairs spacebyte-own starts-own hnet-own blt-own; do
+for name in phrases-own pairs-of-own-words parts-of-own-pairs spacebyte-own starts-own hnet-own blt-own byteflow-own maxima-own; do
   says "$name is shown" "replay of the compiled program: with token [0-9]+ changed.*loss changed by" 1 "$sluice" check "$corpus/segments/$name.json"
+done
+sed 's/"threshold": 0.1/"top": 0.25/' "$corpus/segments/byteflow.json" > "$work/byteflow-top.json"
+says "the greatest rates of the whole text are shown" "replay of the compiled program: with token [0-9]+ changed and the bit .*loss changed by" 1 \
+  "$sluice" check "$work/byteflow-top.json"
+for name in byteflow maxima; do
+  says "$name is proved" 'proved causal' 0 "$sluice" check "$corpus/segments/$name.json" --certificate "$work/$name.txt"
+  says "$name is certified, with its step" 'certified: causal.*step by step' 0 "$certify" "$corpus/segments/$name.json" "$work/$name.txt"
 done
 succeeds "no pass adds a dependence to segments" "$sluice" compile "$corpus/segments/phrases.json" --verify-each-causality -o "$work/x.sla"
 succeeds "a certificate of segments is written" "$sluice" check "$corpus/segments/words-late.json" --certificate "$work/words.txt"

@@ -52,6 +52,22 @@ size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   return make(Kind::Map, path + ".rule", {make(Kind::Map, path + ".entropy", {x})});
 }
 
+/// Of products of a row with those before it, at most `window` rows away.
+size_t Deriver::bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x) {
+  x = make(Kind::Map, path + ".rate.rows", {x});
+  std::vector<size_t> products;
+  for (int64_t lag = 0, window = fields.integer("window", 1, 4); lag <= window; ++lag) {
+    std::string part = path + ".rate." + std::to_string(lag);
+    size_t before = lag == 0 ? x : make(Kind::Shift, part + ".rows", {x}, lag);
+    products.push_back(make(Kind::Map, part, {make(Kind::Map, part + ".terms", {x, before})}));
+    for (int64_t by = 1, at = products.back(); by + lag <= window; ++by) {
+      products.push_back(
+          make(Kind::Shift, part + ".before." + std::to_string(by), {static_cast<size_t>(at)}, by));
+    }
+  }
+  return make(Kind::Map, path + ".rule", {make(Kind::Map, path + ".rate", products)});
+}
+
 /// Bits of the tokens, by their place, or predicted; their counts, and the ends of segments.
 void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
@@ -60,15 +76,15 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
   int64_t factor = graph.values[x].factor;
   std::optional<size_t> outer = graph.values[x].segments;
   bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
-  auto rule =
-      hasRule ? fields.choice("rule", {"whitespace", "every", "space_like", "labels", "entropy"})
-              : 0;
+  auto rule = hasRule ? fields.choice("rule", {"whitespace", "every", "space_like", "labels",
+                                               "entropy", "coding_rate"})
+                      : 0;
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
-  fields.refuse(
-      cuts.contains(name) ||
-          (factor != 1 && (outer || (hasRule && !isEvery) || fields.find("document_end"))) ||
-          (rule == 3 && !predicts) || (rule == 4 && outer),
-      "a scale that can be cut, and a name of its own", "\"" + name + "\"");
+  fields.refuse(cuts.contains(name) ||
+                    (factor != 1 && (outer || (hasRule && !isEvery && rule != 5) ||
+                                     fields.find("document_end"))) ||
+                    (rule == 3 && !predicts) || (rule == 4 && outer),
+                "a scale that can be cut, and a name of its own", "\"" + name + "\"");
   dropout |= routes && fields.find("ratio")->is_object();
   axis.clear();
   auto ended = [&](size_t bits) {
@@ -82,6 +98,7 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
                 : predicts  ? bitsOfPredictor(fields, path, x)
                 : isEvery   ? make(Kind::Position, path + ".rule", {})
                 : rule == 4 ? bitsOfEntropy(fields, path)
+                : rule == 5 ? bitsOfCodingRate(fields, path, x)
                             : tokenBits(path, outer);
   onScaleOf(x, bits);
   if (rule == 2 && !predicts) { // behind a token without one
@@ -125,12 +142,18 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   const Value &on = graph.values[isPool ? cut.bits : cut.ends];
   fields.refuse(graph.values[x].factor != on.factor || graph.values[x].segments != on.segments,
                 "a stream of tokens to pool, or of these segments to spread", "another");
-  auto method = isPool ? fields.choice("method", {"average", "last", "first"})
+  auto method = isPool ? fields.choice("method", {"average", "last", "first", "max"})
                        : fields.choice("method", {"repeat", "scatter", "smooth"});
-  // A mean of rows from e(m - 1) on, before e(m).
-  bool isLate = isPool && method == 0 && cut.begins;
+  bool isMaximum = isPool && method == 3;
+  // A mean or maximum of rows from e(m - 1) on, before e(m).
+  bool isLate = isPool && (method == 0 || isMaximum) && cut.begins;
   x = stored(path + ".rows", isLate ? make(Kind::Shift, path + ".before", {x}, 1) : x);
   x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
+  if (isMaximum) { // each row has that of the rows of its segment up to it
+    size_t open = make(Kind::Map, path + ".unset", {cut.bits});
+    open = make(Kind::Map, path + ".left", {make(Kind::Shift, path + ".open", {open}, 1)});
+    x = doubled(path + ".greatest.", x, open);
+  }
   if (isPool && method > 0) {
     return atEnds(path + ".pool", x, cut.ends);
   }
@@ -147,14 +170,19 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   return make(Kind::Map, path + ".gated", {result, gate});
 }
 
-/// Moving averages by doubling, of as many rows as a text may have segments.
+/// Moving averages of rows of segments.
 size_t Deriver::smoothed(const std::string &path, size_t x, const Cut &cut) {
   size_t left =
       make(Kind::Map, path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
   left = make(Kind::Map, path + ".left", {left});
   x = make(Kind::Map, path + ".own", {x, make(Kind::Map, path + ".left.wide", {left})});
+  return doubled(path + ".smooth.", x, left);
+}
+
+/// A scan over as many rows as a text has.
+size_t Deriver::doubled(const std::string &name, size_t x, size_t left) {
   for (int64_t step = 1; step < spec["context"]; step *= 2) {
-    std::string pass = path + ".smooth." + std::to_string(step);
+    std::string pass = name + std::to_string(step);
     size_t wide = make(Kind::Map, pass + ".left.wide", {left});
     x = make(Kind::Map, pass, {x, wide, make(Kind::Shift, pass + ".before", {x}, step)});
     if (2 * step < spec["context"]) {

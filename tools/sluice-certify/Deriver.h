@@ -73,9 +73,11 @@ private:
   size_t documentBits(const std::string &name, std::optional<size_t> outer, bool begins);
   size_t atEnds(const std::string &name, size_t x, size_t outer);
   size_t withFirst(const std::string &path, size_t bits);
+  size_t doubled(const std::string &name, size_t x, size_t left);
   size_t smoothed(const std::string &path, size_t x, const Cut &cut);
   size_t chancesOfRouter(const std::string &path, size_t x);
   size_t bitsOfEntropy(const Fields &fields, const std::string &path);
+  size_t bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x);
   size_t bitsOfPredictor(const Fields &fields, const std::string &path, size_t x);
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 

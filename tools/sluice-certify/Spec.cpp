@@ -16,7 +16,7 @@ const std::set<std::string> layerKeys = {
     "feed_forward", "relative",        "distances",         "scales", "lsh"};
 
 const std::map<std::string, std::set<std::string>> ownKeys = {
-    {"embedding", {"input", "positions", "dropout", "ngrams", "ngram_rows", "to"}},
+    {"embedding", {"input", "positions", "dropout", "ngrams", "ngram_rows", "document_end", "to"}},
     {"layer", {"over", "attention_norm", "first", "from", "to"}},
     {"norm", {"norm", "epsilon", "from", "to"}},
     {"shift", {"by", "start", "from", "to"}},
@@ -24,7 +24,7 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"upsample", {"factor", "method", "window", "segments", "by", "width", "from", "to"}},
     {"boundaries",
      {"name", "rule", "factor", "predictor", "prior", "temperature", "weight", "capacity", "at",
-      "loss", "threshold", "document_end", "ratio", "mode", "from"}},
+      "loss", "threshold", "epsilon", "window", "document_end", "ratio", "mode", "from"}},
     {"add", {"with", "from", "to"}},
     {"replace", {"with", "block", "start", "from", "to"}},
     {"dropout", {"rate", "from", "to"}},
