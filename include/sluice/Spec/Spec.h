@@ -318,15 +318,31 @@ struct Boundaries {
   std::optional<MovingTarget> moving; ///< what goes before `ratio` or `prior` in training
   std::string loss;                   ///< of BoundaryRule::Entropy: whose softmax is asked
   double threshold = 0;               ///< of its entropy, in nats: a bit stands above it
+  bool isRise = false;                ///< the threshold is of what it rises from row to row
   int64_t spare = 0; ///< rows beyond its segments that some stage reads; set by the expansion
 
   /// What logits of a predictor begin near.
   double firstPrior() const { return moving ? moving->from : prior; }
 };
 
+/// Attention between a scale and its segments. From segments each row asks the rows of its own
+/// segment, by a query a part; from the scale that is cut each row asks the parts of one segment's
+/// row.
+struct Attend {
+  std::string over;     ///< the stream of keys and values
+  std::string segments; ///< the segmentation between the two
+  int64_t heads = 1;
+  int64_t headSize = 0; ///< set by the expansion where it is 0: columns of the finer stream a head
+  int64_t parts = 1;
+  int64_t by = 1;    ///< from the scale that is cut: row t reads row c(t) - by, as an upsample does
+  bool asks = false; ///< queries are of segments; set by the expansion
+  Norm norm;
+  bool bias = true;
+};
+
 using Settings =
     std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head, Loss, Layers,
-                 Hourglass, Project, TopDown, BottomUp, Boundaries, Replace>;
+                 Hourglass, Project, TopDown, BottomUp, Boundaries, Replace, Attend>;
 
 /// The alternatives of Settings, in their order.
 enum class Op : uint8_t {
@@ -346,7 +362,8 @@ enum class Op : uint8_t {
   TopDown,
   BottomUp,
   Boundaries,
-  Replace
+  Replace,
+  Attend
 };
 
 /// The op as a spec spells it ("shorten").
@@ -360,9 +377,10 @@ struct Stage {
   Settings settings;
   SourceLocation location; ///< the stage's opening brace
   KeyLocations keys;
-  std::string prefix; ///< of the names of its weights: "stages.1"
-  std::string from;   ///< empty: the result of the stage before
-  std::string to;     ///< empty: unnamed
+  std::string prefix;    ///< of the names of its weights: "stages.1"
+  std::string from;      ///< empty: the result of the stage before
+  std::string to;        ///< empty: unnamed
+  bool isFrozen = false; ///< its weights are given, and training leaves them as they are
 
   Op op() const { return static_cast<Op>(settings.index()); }
   /// Where the value of `key` stands, or the stage itself where the key was not given.

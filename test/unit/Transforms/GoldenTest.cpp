@@ -176,7 +176,8 @@ TEST_P(Golden, Gradients) {
 INSTANTIATE_TEST_SUITE_P(Specs, Golden,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
                                            "bidirectional", "top-down", "bottomup", "repooled",
-                                           "retina", "dynamic", "begun", "blocks", "widths", "blt"),
+                                           "retina", "dynamic", "begun", "blocks", "widths", "blt",
+                                           "attend"),
                          [](const auto &info) {
                            std::string name = info.param;
                            llvm::replace(name, '-', '_');
