@@ -100,6 +100,9 @@ static std::string nameOfMap(Operation *op) {
   if (auto select = dyn_cast<SelectSegmentsOp>(op)) {
     return beginSegments(select.getEnds()) ? "first rows of segments" : "last rows of segments";
   }
+  if (isa<AttendSegmentsOp, AttendPartsOp>(op)) {
+    return isa<AttendPartsOp>(op) ? "attention over a segment" : "attention of segments";
+  }
   if (isa<HashedAttentionOp>(op)) {
     return "attention by hashes";
   }

@@ -69,10 +69,17 @@ void readRule(const Fields &fields, Boundaries &made) {
   if (made.rule == BoundaryRule::Entropy) {
     fields.need("loss", "the name of the loss whose softmax says where segments end");
     made.loss = fields.text("loss");
-    fields.need("threshold", "the entropy, in nats, above which a segment ends");
-    made.threshold = fields.number("threshold", {});
+    made.isRise = fields.find("rise");
+    if (made.isRise) {
+      refuse(fields, "threshold", "without \"rise\", which is a threshold of its own");
+    } else {
+      fields.need("threshold", "the entropy, in nats, above which a segment ends; or a \"rise\"");
+    }
+    made.threshold = fields.number(made.isRise ? "rise" : "threshold", {});
   } else {
-    refuse(fields, "loss", "beside \"rule\": \"entropy\"");
+    for (std::string_view key : {"loss", "rise"}) {
+      refuse(fields, key, "beside \"rule\": \"entropy\"");
+    }
   }
   readCodingRate(fields, made);
 }
@@ -138,10 +145,6 @@ void readPredictor(const Fields &fields, Boundaries &made) {
   }
 }
 
-[[noreturn]] void refuseAt(const SourceLocation &location, const std::string &message) {
-  throw Failure{{location, message}};
-}
-
 std::string_view methodOf(const Shorten &pool) {
   return pool.method == Shortening::Max ? "max"
          : !pool.isSelection            ? "average"
@@ -194,7 +197,8 @@ bool standsOnSegments(const Stage &stage) {
   }
   Op op = stage.op();
   return op == Op::Norm || op == Op::Shift || op == Op::Add || op == Op::Project ||
-         op == Op::Dropout || op == Op::Shorten || op == Op::Upsample || op == Op::Boundaries;
+         op == Op::Dropout || op == Op::Shorten || op == Op::Upsample || op == Op::Boundaries ||
+         op == Op::Attend;
 }
 
 /// A stage that cuts, and one that pools what was cut, read a scale of the tokens or whole
@@ -260,7 +264,8 @@ void checkSegments(const Stage &stage, const Primitive &input, const std::string
     refuseAt(
         stage.location,
         "expected a layer without \"over\" and \"scales\", a norm, shift, shorten, upsample, add, "
-        "project, dropout, boundaries or an hourglass without attention resampling, found a " +
+        "project, dropout, attend, boundaries or an hourglass without attention resampling, found "
+        "a " +
             std::string(spec::name(stage.op())) + " stage of " + described + "; upsample it first");
   }
 }

@@ -236,11 +236,10 @@ void readStages(const Fields &top, const Fields *defaults, Model &model) {
     }
     checkVocabulary(stage, model.vocabulary);
     bool isOfTokens = embedding && embedding->input.empty();
-    if (first != isOfTokens || last != (op == Op::Head)) {
-      std::string expected =
-          first  ? "an embedding of the tokens as the first stage"
-          : last ? "a head as the last stage"
-                 : "only the first stage to be an embedding of the tokens and only the last a head";
+    if ((first && !isOfTokens) || last != (op == Op::Head)) {
+      std::string expected = first  ? "an embedding of the tokens as the first stage"
+                             : last ? "a head as the last stage"
+                                    : "only the last stage to be a head";
       top.fail({stage.at("op").line, stage.at("op").column},
                "expected " + expected + ", found " + quote(name(op)) + " as stage " +
                    std::to_string(i + 1) + " of " + std::to_string(list.items.size()));

@@ -331,6 +331,25 @@ Keys ownKeys(Op op) {
              "what groups are made of: the finer scale's result, or the stage's input",
              "cascaded",
              {"cascaded", "repooled"}}};
+  case Op::Attend:
+    return {
+        {"over", "name of a stream", "the stream of keys and values", "required", {}},
+        {"segments", "string", "the segments of one of the two streams", "required", {}},
+        {"heads", "integer >= 1", "number of attention heads", "required, here or in `defaults`", {}},
+        {"head_size",
+         "integer >= 1",
+         "columns of a head",
+         "the width of the stream that is cut / heads",
+         {}},
+        {"parts", "integer from 1 to 64", "queries of a segment, or keys that its row is", "1", {}},
+        {"by",
+         "integer >= 0",
+         "of rows that read segments: which, as of an upsample",
+         "1: the last that ended",
+         {}},
+        {"norm", "string", "of both streams", "layer", {"layer", "rms"}},
+        {"epsilon", "number > 0", "of the norms", "1e-5", {}},
+        {"bias", "boolean", "adds biases to its linear maps", "true", {}}};
   case Op::Boundaries:
     return boundaryKeys();
   }
@@ -348,6 +367,13 @@ Keys keysOfStage(Op op) {
   }
   if (op != Op::Head && op != Op::Loss && op != Op::Boundaries) {
     keys.push_back({"to", "string", "names the result; defined once", "unnamed", {}});
+  }
+  if (op != Op::Shift && op != Op::Add && op != Op::Replace && op != Op::Dropout) {
+    keys.push_back({"frozen",
+                    "boolean",
+                    "training leaves the stage's weights as they were given",
+                    "false",
+                    {}});
   }
   Keys own = ownKeys(op);
   keys.insert(keys.end(), own.begin(), own.end());
@@ -447,6 +473,9 @@ std::string_view meaning(Op op) {
            "it.";
   case Op::BottomUp:
     return "Layers on scale after scale, a layer whose heads read them all, then fine layers.";
+  case Op::Attend:
+    return "Attention between a scale and its segments: from segments over their own rows, or from "
+           "rows over the parts of a segment's row.";
   case Op::Boundaries:
     return "Bits that end or begin segments of the tokens, by a rule or predicted; a shorten and "
            "an "

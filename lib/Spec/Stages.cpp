@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
     "embedding", "layer",    "norm",      "shift",      "shorten", "upsample",
     "add",       "dropout",  "head",      "loss",       "layers",  "hourglass",
-    "project",   "top_down", "bottom_up", "boundaries", "replace"};
+    "project",   "top_down", "bottom_up", "boundaries", "replace", "attend"};
 
 constexpr Range anyShift = {0, largestSize}, anyWindow = {1, largestSize};
 
@@ -332,6 +332,8 @@ Settings readSettings(Op op, const Fields &fields, int64_t width, int64_t contex
     Mask block = readBlock(fields);
     return Replace{fields.text("with"), block.end, block.begin};
   }
+  case Op::Attend:
+    return readAttend(fields);
   }
   return {};
 }
@@ -438,18 +440,20 @@ std::string_view name(Op op) { return opNames[static_cast<size_t>(op)]; }
 Stage readStage(const JsonValue &value, const std::string &file, const Fields *defaults,
                 int64_t width, int64_t context) {
   Op op = readOp(value, file);
-  std::string article =
-      op == Op::Embedding || op == Op::Upsample || op == Op::Add || op == Op::Hourglass ? "an "
-                                                                                        : "a ";
+  std::string article = op == Op::Embedding || op == Op::Upsample || op == Op::Add ||
+                                op == Op::Hourglass || op == Op::Attend
+                            ? "an "
+                            : "a ";
   Fields fields(value, file, article + std::string(name(op)) + " stage");
   fields.allowOnly(keyNames(op));
   Stage stage;
   stage.location = fields.locate(value.position);
   stage.from = fields.text("from", "");
   stage.to = fields.text("to", "");
+  stage.isFrozen = fields.boolean("frozen", false);
   // Keys of `defaults` are names of layer settings; `embedding` and `head` have keys of the same
   // spelling that do not come from there.
-  if (hasLayerSettings(op) || op == Op::Norm) {
+  if (hasLayerSettings(op) || op == Op::Norm || op == Op::Attend) {
     fields.inherit(defaults);
   }
   stage.settings = readSettings(op, fields, width, context);

@@ -44,8 +44,10 @@ private:
 
 bool ReverseMode::isTrained(Value value) {
   auto read = value.getDefiningOp<ReadOp>();
-  return read && !SymbolTable::lookupNearestSymbolFrom<ParameterOp>(func, read.getParameterAttr())
-                      .getFrozen();
+  auto parameter =
+      read ? SymbolTable::lookupNearestSymbolFrom<ParameterOp>(func, read.getParameterAttr())
+           : ParameterOp();
+  return parameter && !parameter.getFrozen() && !parameter.getHeld();
 }
 
 /// The value that keeps the gradient: of a parameter, which may be read in two types, one of its

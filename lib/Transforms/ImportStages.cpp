@@ -57,8 +57,14 @@ StageWriter::StageWriter(func::FuncOp function, const Model &model, Purpose purp
 void StageWriter::write(const Primitive &primitive) {
   current = &primitive;
   name(spec::name(primitive.op()));
+  size_t told = terms.size();
   streams.push_back(
       std::visit([this](const auto &settings) { return stage(settings); }, primitive.settings));
+  if (primitive.isFrozen && primitive.op() != spec::Op::Head) {
+    for (Term &term : llvm::drop_begin(terms, told)) {
+      term.factor = 0; // told, and minimized by nothing
+    }
+  }
 }
 
 void StageWriter::finish() {
@@ -465,7 +471,8 @@ Value StageWriter::rowsOf(const Head &settings, Value x) {
 
 Value StageWriter::stage(const Loss &settings) {
   Value x = streams[current->input];
-  asked[settings.name] = {x, settings.head, current->prefix};
+  asked[settings.name] = {x, settings.head.tied ? embedding : current->prefix + ".weight",
+                          settings.head.bias ? current->prefix + ".bias" : ""};
   if (purpose == Purpose::Predict) {
     return x;
   }

@@ -76,6 +76,7 @@ private:
   mlir::Value stage(const spec::TopDown &settings);
   mlir::Value stage(const spec::BottomUp &settings);
   mlir::Value stage(const spec::Boundaries &settings);
+  mlir::Value stage(const spec::Attend &settings);
 
   /// What stages between tokens and segments read (ImportSegments.cpp).
   struct Segmentation {
@@ -88,8 +89,7 @@ private:
   /// What a loss's softmax is made of (ImportEntropy.cpp).
   struct Asked {
     mlir::Value rows;
-    spec::Head head;
-    std::string prefix;
+    std::string weight, bias; ///< symbols
   };
   mlir::Value entropyBits(const spec::Boundaries &settings);
   mlir::Value bitsOfCodingRate(const spec::Boundaries &settings); // ImportCodingRate.cpp
@@ -132,6 +132,10 @@ private:
   mlir::Value asLosses(mlir::Value x);
   mlir::Value poolSegments(const spec::Shorten &settings);
   mlir::Value spreadSegments(const spec::Upsample &settings);
+  /// Attention between a scale and its segments (ImportAttend.cpp): what its maps add.
+  llvm::SmallVector<mlir::Value> askSegments(const spec::Attend &settings, mlir::Value x,
+                                             mlir::Value over);
+  mlir::Value askParts(const spec::Attend &settings, mlir::Value x, mlir::Value over);
   /// Groups whose rows stand side by side, and rows of such (ImportBlocks.cpp).
   mlir::Value concatenate(const spec::Shorten &settings);
   mlir::Value split(const spec::Upsample &settings);
@@ -215,7 +219,7 @@ private:
   std::vector<mlir::Value> streams; ///< by stage
   const spec::Primitive *current = nullptr;
   std::string sharedBiases; ///< prefix of the layer that has the biases which layers share
-  std::string embedding;    ///< symbol of the tokens' table, which a tied head reads
+  std::string embedding;    ///< symbol of the tokens' last table, which a tied head reads
   int64_t nextRandom = 2;   ///< 0 and 1 draw initial weights
 };
 

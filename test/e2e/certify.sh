@@ -66,6 +66,7 @@ mean-of-begun.mlir mean-of-begun-closed.mlir
 words-null-dropped.json words-null.json
 words-from-ahead.json words-from-behind.json
 smoothed-backwards.mlir smoothed.mlir
+attend-ahead.mlir attend-behind.mlir
 labels-forward.mlir labels-of-a-loss.mlir
 nested-own-segment.mlir nested.mlir
 END
@@ -80,7 +81,7 @@ says "so does a boundary read ahead" 'counts-ahead.mlir:17:.*reads token 1 where
   "$sluice" check "$corpus/segments/counts-ahead.mlir" --no-replay
 says "the bits that show it are forced" 'replay of the compiled program: with token 1 changed and the bit at 1 that is predicted from it, row 0' 1 \
   "$sluice" check "$corpus/segments/counts-ahead.mlir"
-for name in phrases-own pairs-of-own-words parts-of-own-pairs spacebyte-own starts-own hnet-own blt-own byteflow-own maxima-own; do
+for name in phrases-own pairs-of-own-words parts-of-own-pairs spacebyte-own starts-own hnet-own blt-own attend-own byteflow-own maxima-own; do
   says "$name is shown" "replay of the compiled program: with token [0-9]+ changed.*loss changed by" 1 "$sluice" check "$corpus/segments/$name.json"
 done
 sed 's/"threshold": 0.1/"top": 0.25/' "$corpus/segments/byteflow.json" > "$work/byteflow-top.json"

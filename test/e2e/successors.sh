@@ -48,7 +48,17 @@ for name in megabyte block-transformer spacebyte hnet blt byteflow; do
   sed 's/ block \([0-9]*\) / block 0 /; s/ spread_segments 1 / spread_segments 0 /' "$work/certificate" > "$work/changed"
   exits 1 "$name: not with other blocks or segments" "$root/build/bin/sluice-certify" "$work/$name.json" "$work/changed"
   succeeds "$name: compile" "$sluice" compile "$work/$name.json" -o "$work/$name.sla"
-  succeeds "$name: train" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --eval-data "$work/held-out.txt" --out "$work/$name" --steps 20
+  given=()
+  if [[ $name == blt ]]; then
+    exits 2 "its small model has weights of its own" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --out "$work/none" --steps 1
+    cp "$work/err" "$work/refused"
+    succeeds "and the message names them" grep -q 'weights for the frozen stages.0, .* found none for stages.0.token.weight' "$work/refused"
+    tiny blt-small
+    succeeds "its small model: compile" "$sluice" compile "$work/blt-small.json" -o "$work/blt-small.sla"
+    succeeds "its small model: train" "$sluice" train "$work/blt-small.sla" --data "$work/training.txt" --out "$work/blt-small" --steps 20
+    given=(--weights "$work/blt-small" --match 'stages.[0-3].*')
+  fi
+  succeeds "$name: train" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --eval-data "$work/held-out.txt" --out "$work/$name" --steps 20 "${given[@]}"
   holds "$name: the loss falls" 'f[0][-1]["loss"] < f[0][0]["loss"] - 1' "$work/$name/metrics.jsonl"
   for flags in "" --no-cache; do
     # shellcheck disable=SC2086

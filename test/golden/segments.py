@@ -42,9 +42,11 @@ class Segments:
         return number["from"] + (number["to"] - number["from"]) * share
 
     def unsure(self, stage, tokens):
-        """Places where the softmax of a loss has an entropy above the threshold."""
+        """Places where the softmax of a loss has an entropy above the threshold, or one that rises by more."""
         logs = F.log_softmax(self.asked[stage["loss"]], 2)
-        bits = (-(logs.exp() * logs).sum(2) > stage["threshold"]) | self.document_ends(stage, tokens)
+        asked = -(logs.exp() * logs).sum(2)
+        asked = asked - F.pad(asked, (1, 0))[:, :-1] if "rise" in stage else asked
+        bits = (asked > stage.get("rise", stage.get("threshold"))) | self.document_ends(stage, tokens)
         bits[:, 0] |= stage.get("at") == "start"
         return [row.nonzero()[:, 0].tolist() for row in bits]
 

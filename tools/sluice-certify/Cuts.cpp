@@ -49,7 +49,10 @@ size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   fields.refuse(asked == lossRows.end() || graph.values[asked->second].factor != 1,
                 "an earlier loss of the tokens' scale", "\"" + fields.text("loss") + "\"");
   size_t x = make(Kind::Linear, path + ".logits", {stored(path + ".rows", asked->second)});
-  return make(Kind::Map, path + ".rule", {make(Kind::Map, path + ".entropy", {x})});
+  x = make(Kind::Map, path + ".entropy", {x});
+  return !fields.find("rise") ? make(Kind::Map, path + ".rule", {x})
+                              : make(Kind::Map, path + ".rule",
+                                     {x, make(Kind::Shift, path + ".entropy.before", {x}, 1)});
 }
 
 /// Of products of a row with those before it, at most `window` rows away.
@@ -168,6 +171,58 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   size_t gate = make(Kind::Map, path + ".gate", {method == 1 ? cut.bits : cut.chances});
   gate = make(Kind::Map, path + ".gate.wide", {make(Kind::Map, path + ".gate.number", {gate})});
   return make(Kind::Map, path + ".gated", {result, gate});
+}
+
+/// Segments ask their own rows, a query a part; or rows ask the parts of a segment's row.
+size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t x) {
+  auto found = cuts.find(fields.text("segments"));
+  fields.refuse(found == cuts.end(), "the name of earlier segments",
+                "\"" + fields.text("segments") + "\"");
+  Cut cut = found->second;
+  size_t y = stream(fields.text("over"), fields);
+  auto isOn = [&](size_t value, size_t as) {
+    const Value &one = graph.values[value], &other = graph.values[as];
+    return one.segments == other.segments && one.factor == other.factor;
+  };
+  bool asks = isOn(x, cut.ends);
+  fields.refuse(!isOn(x, asks ? cut.ends : cut.bits) || !isOn(y, asks ? cut.bits : cut.ends),
+                "a stream of segments, and one of what they cut", "another");
+  x = stored(path + ".rows", x);
+  size_t own = make(Kind::Norm, path + ".own.norm", {x});
+  y = make(Kind::Norm, path + ".over.norm", {stored(path + ".over.rows", y)});
+  auto linear = [&](const std::string &part, size_t of) {
+    return make(Kind::Linear, path + "." + part, {of});
+  };
+  auto rows = [&](const std::string &part) {
+    size_t made = linear(part, y);
+    return cut.begins ? stored(path + "." + part + ".rows",
+                               make(Kind::Shift, path + "." + part + ".before", {made}, 1))
+                      : made;
+  };
+  auto spread = [&](const std::string &part) {
+    size_t made = make(Kind::Spread, path + "." + part + ".spread",
+                       {linear(part, y), cut.counts, cut.ends}, fields.integer("by", 0, 1));
+    return onScaleOf(cut.bits, made);
+  };
+  std::vector<size_t> terms = {x}, mixed = {asks ? rows("key") : linear("query", own)}, values;
+  size_t value = asks ? rows("value") : 0;
+  for (int64_t i = 0; i < fields.integer("parts", 1, 1); ++i) {
+    std::string part = "." + std::to_string(i);
+    if (asks) {
+      size_t query = linear("query" + part, own);
+      query =
+          make(Kind::Attend, path + ".mix" + part, {query, mixed[0], value, cut.counts, cut.ends});
+      terms.push_back(linear("output" + part, query));
+    } else {
+      mixed.push_back(spread("key" + part));
+      values.push_back(spread("value" + part));
+    }
+  }
+  mixed.insert(mixed.end(), values.begin(), values.end());
+  if (!asks) {
+    terms.push_back(linear("output", make(Kind::Map, path + ".mix", mixed)));
+  }
+  return make(Kind::Map, path + ".sum", terms);
 }
 
 /// Moving averages of rows of segments.

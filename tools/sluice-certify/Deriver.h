@@ -79,6 +79,7 @@ private:
   size_t bitsOfEntropy(const Fields &fields, const std::string &path);
   size_t bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x);
   size_t bitsOfPredictor(const Fields &fields, const std::string &path, size_t x);
+  size_t attendCut(const Fields &fields, const std::string &path, size_t x);
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 
   /// Appends a value, on its first operand's scale unless it changes that.

@@ -14,7 +14,7 @@ namespace certify {
 
 /// In this order: those from Shift on have a number.
 // clang-format off
-enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Counts, Ends, Pool, Select, Shift, Shorten, Fold, Upsample, Unfold, Start, Spread };
+enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Counts, Ends, Pool, Select, Attend, Shift, Shorten, Fold, Upsample, Unfold, Start, Spread };
 // clang-format on
 
 /// Which keys a row of attention reads, of queries on a scale of factor a and keys of b: those that

@@ -9,11 +9,25 @@
 using namespace certify;
 
 std::string Value::spell() const {
-  static const char *const names[] = {
-      "tokens",          "embed",     "position",       "map",          "norm",
-      "linear",          "attention", "segment counts", "segment ends", "pool_segments",
-      "select_segments", "shift",     "shorten",        "fold",         "upsample",
-      "unfold",          "start",     "spread_segments"};
+  static const char *const names[] = {"tokens",
+                                      "embed",
+                                      "position",
+                                      "map",
+                                      "norm",
+                                      "linear",
+                                      "attention",
+                                      "segment counts",
+                                      "segment ends",
+                                      "pool_segments",
+                                      "select_segments",
+                                      "attend_segments",
+                                      "shift",
+                                      "shorten",
+                                      "fold",
+                                      "upsample",
+                                      "unfold",
+                                      "start",
+                                      "spread_segments"};
   static const char *const masks[] = {" causal", " complete", " window",
                                       " tokens", " block",    " bidirectional"};
   std::string spelled = names[static_cast<size_t>(kind)];
@@ -113,6 +127,8 @@ Relation certify::relationOf(const Value &value, size_t operand) {
     return {Relation::Earlier};
   case Kind::Pool: // the ends before and at it
     return {Relation::Window, 1, 1, 0, -1};
+  case Kind::Attend: // the same, and its own query
+    return operand == 4 ? Relation{Relation::Window, 1, 1, 0, -1} : Relation{};
   default:
     return {};
   }
@@ -120,12 +136,14 @@ Relation certify::relationOf(const Value &value, size_t operand) {
 
 bool certify::isUnread(const Value &value, size_t operand) {
   return (value.kind == Kind::Pool && operand == 2) ||
+         (value.kind == Kind::Attend && operand == 3) ||
          (value.kind == Kind::Select && operand == 1) ||
          (value.kind == Kind::Spread && operand == 2);
 }
 
 bool certify::isReadThroughEnds(const Value &value, size_t operand) {
   return value.kind == Kind::Ends || (value.kind == Kind::Pool && operand < 2) ||
+         (value.kind == Kind::Attend && (operand == 1 || operand == 2)) ||
          ((value.kind == Kind::Select || value.kind == Kind::Spread) && operand == 0);
 }
 

@@ -256,7 +256,7 @@ static void relateThroughEnds(Question &question, const Value &value, const Form
   question.require(last.plus(q, -1));
   if (value.kind == Kind::Select || (inStep && value.kind == Kind::Ends)) {
     question.require(q.plus(last, -1));
-  } else if (value.kind == Kind::Pool) {
+  } else if (value.kind == Kind::Pool || value.kind == Kind::Attend) {
     question.require(q.plus(question.end(*value.segments, p.plus(one, -1)), -1).plus(one, -1));
   }
 }

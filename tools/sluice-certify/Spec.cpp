@@ -24,9 +24,12 @@ const std::map<std::string, std::set<std::string>> ownKeys = {
     {"upsample", {"factor", "method", "window", "segments", "by", "width", "from", "to"}},
     {"boundaries",
      {"name", "rule", "factor", "predictor", "prior", "temperature", "weight", "capacity", "at",
-      "loss", "threshold", "epsilon", "window", "document_end", "ratio", "mode", "from"}},
+      "loss", "threshold", "rise", "epsilon", "window", "document_end", "ratio", "mode", "from"}},
     {"add", {"with", "from", "to"}},
     {"replace", {"with", "block", "start", "from", "to"}},
+    {"attend",
+     {"over", "segments", "heads", "head_size", "parts", "by", "norm", "epsilon", "bias", "from",
+      "to"}},
     {"dropout", {"rate", "from", "to"}},
     {"head", {"tied", "bias", "label_smoothing", "shift", "first", "from"}},
     {"loss", {"name", "factor", "shift", "first", "tied", "bias", "label_smoothing", "from"}},
@@ -224,6 +227,9 @@ size_t Deriver::stage(const std::string &op, const Fields &fields, const std::st
     boundaries(fields, path, x);
     return x;
   }
+  if (op == "attend") {
+    return attendCut(fields, path, x);
+  }
   if ((op == "shorten" || op == "upsample") && fields.find("segments")) {
     return throughCut(op, fields, path, x);
   }
@@ -305,14 +311,14 @@ Graph Deriver::run() {
     std::string path = "stages." + std::to_string(i), op = Fields(stage, nullptr, path).text("op");
     auto known = ownKeys.find(op);
     bool embeds = op == "embedding" && !stage.contains("input");
-    if (known == ownKeys.end() || embeds != (i == 0) ||
+    if (known == ownKeys.end() || (i == 0 && !embeds) ||
         (op == "head") != (i + 1 == stages.size())) {
       fail(path, "the kind of a stage, an embedding first and a head last", "\"" + op + "\"");
     }
     bool layered = op == "layer" || op == "layers" || op == "hourglass" || op == "top_down" ||
                    op == "bottom_up";
     std::set<std::string> keys = known->second;
-    keys.insert("op");
+    keys.insert({"op", "frozen"});
     keys.insert(layerKeys.begin(), layered ? layerKeys.end() : layerKeys.begin());
     checkKeys(stage, keys, path);
     Fields fields(stage, layered ? defaults : nullptr, path);

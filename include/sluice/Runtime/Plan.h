@@ -77,6 +77,7 @@ struct Tensor {
   int64_t offset = 0, gradient = 0;
   std::map<std::string, int64_t> states;
   bool decay = false;
+  bool frozen = false; ///< training leaves it as it was given
 
   int64_t elements() const;
 };

@@ -320,6 +320,7 @@ struct Boundaries {
   std::optional<MovingTarget> moving; ///< what goes before `ratio` or `prior` in training
   std::string loss;                   ///< of BoundaryRule::Entropy: whose softmax is asked
   double threshold = 0;               ///< of its entropy, or a rate, in nats: bits stand above it
+  bool isRise = false;                ///< the threshold is of what it rises from row to row
   double epsilon = 1;                 ///< of BoundaryRule::CodingRate: the distortion of a column
   double top = 0;     ///< of that: not above a threshold, but this share of all rows
   int64_t window = 4; ///< of that: rows before it that a row is compared with
@@ -329,9 +330,24 @@ struct Boundaries {
   double firstPrior() const { return moving ? moving->from : prior; }
 };
 
+/// Attention between a scale and its segments. From segments each row asks the rows of its own
+/// segment, by a query a part; from the scale that is cut each row asks the parts of one segment's
+/// row.
+struct Attend {
+  std::string over;     ///< the stream of keys and values
+  std::string segments; ///< the segmentation between the two
+  int64_t heads = 1;
+  int64_t headSize = 0; ///< set by the expansion where it is 0: columns of the finer stream a head
+  int64_t parts = 1;
+  int64_t by = 1;    ///< from the scale that is cut: row t reads row c(t) - by, as an upsample does
+  bool asks = false; ///< queries are of segments; set by the expansion
+  Norm norm;
+  bool bias = true;
+};
+
 using Settings =
     std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head, Loss, Layers,
-                 Hourglass, Project, TopDown, BottomUp, Boundaries, Replace>;
+                 Hourglass, Project, TopDown, BottomUp, Boundaries, Replace, Attend>;
 
 /// The alternatives of Settings, in their order.
 enum class Op : uint8_t {
@@ -351,7 +367,8 @@ enum class Op : uint8_t {
   TopDown,
   BottomUp,
   Boundaries,
-  Replace
+  Replace,
+  Attend
 };
 
 /// The op as a spec spells it ("shorten").
@@ -365,9 +382,10 @@ struct Stage {
   Settings settings;
   SourceLocation location; ///< the stage's opening brace
   KeyLocations keys;
-  std::string prefix; ///< of the names of its weights: "stages.1"
-  std::string from;   ///< empty: the result of the stage before
-  std::string to;     ///< empty: unnamed
+  std::string prefix;    ///< of the names of its weights: "stages.1"
+  std::string from;      ///< empty: the result of the stage before
+  std::string to;        ///< empty: unnamed
+  bool isFrozen = false; ///< its weights are given, and training leaves them as they are
 
   Op op() const { return static_cast<Op>(settings.index()); }
   /// Where the value of `key` stands, or the stage itself where the key was not given.

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Operands that others find: elements by an index, and sums over ranges of rows, in the rows'
-// order.
+// Operands that others find: elements by an index, and sums or maxima over ranges of rows,
+// in the rows' order.
 #include "../Common/Storage.h"
 #include "Rows.h"
 
@@ -31,6 +31,12 @@ std::pair<Value, Value> VectorRowEmitter::rangeOf(unsigned argument) {
   return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
 }
 
+/// What a range makes of its rows: their sum, or the greatest number of each column.
+static dispatch::ReduceKind kindOf(dispatch::RowsOp op, unsigned argument) {
+  bool isGreatest = cast<AccessAttr>(op.getAccesses()[argument]).getLeast();
+  return isGreatest ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
+}
+
 /// Carries `sums` over a range of rows: `add` gives what row q makes of them.
 static BodyValues overRange(Frame &frame, std::pair<Value, Value> range, ValueRange sums,
                             llvm::function_ref<BodyValues(Value q, ValueRange sums)> add) {
@@ -43,21 +49,23 @@ static BodyValues overRange(Frame &frame, std::pair<Value, Value> range, ValueRa
 }
 
 Value VectorRowEmitter::rangeElement(unsigned argument) {
-  Value none = zero(op.getBody().getArgument(argument).getType());
+  dispatch::ReduceKind kind = kindOf(op, argument);
+  Value none = identityOf(b, kind, op.getBody().getArgument(argument).getType());
   return overRange(frame, rangeOf(argument), none,
                    [&](Value q, ValueRange sums) -> Values {
                      Value element = addresses.rangeElement(argument, at, q);
-                     return {arith::AddFOp::create(b, sums.front(), element)};
+                     return {combineRows(b, kind, sums.front(), element)};
                    })
       .front();
 }
 
 BodyValues VectorRowEmitter::rangeValues(unsigned argument, Columns &columns) {
-  Values none(columns.count, zero(vectorOf(b.getF32Type())));
+  dispatch::ReduceKind kind = kindOf(op, argument);
+  Values none(columns.count, identityOf(b, kind, vectorOf(b.getF32Type())));
   return overRange(frame, rangeOf(argument), none, [&](Value q, ValueRange sums) {
     Values next = loadAll(addresses.rangeRow(argument, at, q), columns, false);
     for (auto [value, sum] : llvm::zip_equal(next, sums)) {
-      value = arith::AddFOp::create(b, sum, value);
+      value = combineRows(b, kind, sum, value);
     }
     return next;
   });

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Operands that others find: elements by an index, and sums over ranges of rows, in the rows'
-// order. The threads of a row have one range.
+// Operands that others find: elements by an index, and sums or maxima over ranges of rows,
+// in the rows' order. The threads of a row have one range.
 #include "Rows.h"
 
 using namespace mlir;
@@ -38,26 +38,34 @@ std::pair<Value, Value> TeamRowEmitter::rangeOf(unsigned argument) {
   return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
 }
 
+/// What a range makes of its rows: their sum, or the greatest number of each column.
+static dispatch::ReduceKind kindOf(dispatch::RowsOp op, unsigned argument) {
+  return accessOf(op, argument).getLeast() ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
+}
+
 Value TeamRowEmitter::rangeElement(unsigned argument) {
   auto [first, end] = rangeOf(argument);
   Type type = op.getBody().getArgument(argument).getType();
+  dispatch::ReduceKind kind = kindOf(op, argument);
   return e
-      .loop(first, end, 1, zero(type),
+      .loop(first, end, 1, identityOf(b, kind, type),
             [&](Value q, ValueRange sums) -> Values {
               Value element = converted(addresses.rangeElement(argument, at, q), type);
-              return {e.addf(sums.front(), element)};
+              return {combineRows(b, kind, sums.front(), element)};
             })
       .front();
 }
 
 Values TeamRowEmitter::rangeValues(unsigned argument, Columns &columns) {
   auto [first, end] = rangeOf(argument);
-  Values none(countOf(columns), zero(vectorOf(b.getF32Type())));
+  dispatch::ReduceKind kind = kindOf(op, argument);
+  Values none(countOf(columns), identityOf(b, kind, vectorOf(b.getF32Type())));
   return e.loop(first, end, 1, none, [&](Value q, ValueRange sums) {
     Source row = addresses.rangeRow(argument, at, q);
     Values next;
     for (size_t j = 0; j < countOf(columns); ++j) {
-      next.push_back(e.addf(sums[j], converted(load(row, columns, j), b.getF32Type())));
+      Value value = converted(load(row, columns, j), b.getF32Type());
+      next.push_back(combineRows(b, kind, sums[j], value));
     }
     return next;
   });

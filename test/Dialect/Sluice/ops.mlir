@@ -220,6 +220,20 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     return
   }
 
+  // CHECK-LABEL: func.func @attend
+  func.func @attend(%q: !sluice.seq<@w, 8, f32>, %x: !sluice.seq<@fine, 8, f32>, %z: !sluice.seq<@fine, 8, f32>, %c: !sluice.seq<@fine, 0, i32>, %e: !sluice.seq<@w, 0, i32>, %l: !sluice.seq<@w, 2, f32>) {
+    // CHECK: %[[O:.*]], %[[L:.*]] = sluice.attend_segments %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} heads 2 :
+    %o, %m = sluice.attend_segments %q, %x, %z, %c, %e heads 2 : (!sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 0, i32>, !sluice.seq<@w, 0, i32>) -> (!sluice.seq<@w, 8, f32>, !sluice.seq<@w, 2, f32>)
+    // CHECK: sluice.attend_segments_backward %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[L]], %{{.*}} heads 2 :
+    %dq, %dk, %dv = sluice.attend_segments_backward %q, %x, %z, %o, %m, %q, %c, %e heads 2
+      : (!sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@w, 8, f32>, !sluice.seq<@w, 2, f32>, !sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 0, i32>, !sluice.seq<@w, 0, i32>) -> (!sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>)
+    // CHECK: sluice.attend_parts %{{.*}} keys(%{{.*}}, %{{.*}}) values(%{{.*}}, %{{.*}}) heads 4 :
+    %y = sluice.attend_parts %x keys(%z, %x) values(%x, %z) heads 4 : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.attend_parts_backward %{{.*}} keys(%{{.*}}) values(%{{.*}}) by %{{.*}} heads 4 :
+    %g:3 = sluice.attend_parts_backward %x keys(%z) values(%x) by %y heads 4 : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>) -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>)
+    return
+  }
+
   // CHECK-LABEL: func.func @whole_numbers
   func.func @whole_numbers(%t: !sluice.seq<@fine, 0, i32>, %x: !sluice.seq<@fine, 4, f32>) {
     // CHECK: sluice.entropy %{{.*}} : (!sluice.seq<@fine, 4, f32>) -> !sluice.seq<@fine, 1, f32>

@@ -121,7 +121,8 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     A result of access `row` whose yield is tensor<k x d> is stored as one row of k d columns.
 
     An index is an argument of access `row`; that of a range may be a gathered element too. Of a range v is the value of
-    argument `index` and w that of argument `last`, p where that is -1. What of it lies outside [0, N') is left out, and the sum is taken in the order of q. With `extended`, of elements of i32 alone, a
+    argument `index` and w that of argument `last`, p where that is -1. What of it lies outside [0, N') is left out, and the sum is taken in the order of q.
+    With `least` it is the greatest number of each column instead, minus infinity of no row. With `extended`, of elements of i32 alone, a
     position below 0 is read as itself and one from N' on as the greatest number: so a sequence that ascends goes on.
   }];
   let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group,

@@ -91,12 +91,13 @@ def Sluice_ParameterOp : Sluice_Op<"parameter", [Symbol]> {
     `zeros`, `ones`, `normal` (with `deviation`), or, for frozen tables, `members` (1 in the rows that `members` lists, 0 elsewhere),
     `rotary` (row p: cosine and sine of p base^(-2i/D) at
     2i and 2i + 1) or `sinusoidal` (sine and cosine there, base^(-2i/d), of p times `stride`). `decay` marks matrices that weight decay applies to.
+    `held` marks weights that training leaves as they were given: no gradient reaches them.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type, StrArrayAttr:$names,
                        DenseI64ArrayAttr:$sizes, StrAttr:$initial,
                        DefaultValuedAttr<F64Attr, "0.0">:$deviation, DefaultValuedAttr<F64Attr, "10000.0">:$base,
                        UnitAttr:$decay, UnitAttr:$frozen, DefaultValuedAttr<I64Attr, "1">:$stride,
-                       OptionalAttr<DenseI64ArrayAttr>:$members);
+                       OptionalAttr<DenseI64ArrayAttr>:$members, UnitAttr:$held);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
 }
 
