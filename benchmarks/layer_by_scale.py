@@ -4,8 +4,8 @@
 layer has 768 columns, 12 heads of 64 and a hidden width of 3072, post-norm.
 
 A layer's cost is half of what two more layers add to a model of two. Time is a processor's, user and system together, of one
-thread: of a forward pass, which `sluice eval` makes. So other work on the machine disturbs it little,
-by caches and clocks alone. A median stands for all turns. Memory is what the temporaries of a training step grow by where they
+thread: of a forward pass, which `sluice eval` makes. So other work on the machine disturbs it little, but for
+caches and clocks. A median stands for all turns. Memory is what the temporaries of a training step grow by where they
 are most, as `sluice inspect --memory` says: what a layer keeps for its backward pass.
 
 Usage: benchmarks/layer_by_scale.py [--lengths N ...] [--scales K ...] [--turns N] [--repeats N] [--sluice PATH] [--json FILE]
