@@ -138,9 +138,10 @@ private:
     MLIRContext *context = b.getContext();
     auto column = AffineMap::get(1, 0, getAffineConstantExpr(0, context));
     operands.push_back(tensor);
-    accesses.push_back(AccessAttr::get(
-        context, access.kind, AffineMapAttr::get(AffineMap::get(2, 1, access.at)), 1, access.factor,
-        AffineMapAttr::get(column), access.index, /*least=*/false, access.last, access.extended));
+    accesses.push_back(AccessAttr::get(context, access.kind,
+                                       AffineMapAttr::get(AffineMap::get(2, 1, access.at)), 1,
+                                       access.factor, AffineMapAttr::get(column), access.index,
+                                       /*outside=*/FloatAttr(), access.last, access.extended));
     Type type = dispatch::bodyTypeOf(cast<RankedTensorType>(tensor.getType()).getElementType());
     return block.addArgument(width > 0 ? RankedTensorType::get({width}, type) : type, b.getLoc());
   }
