@@ -29,7 +29,7 @@ struct Access {
   int64_t group = 1, factor = 1;
   std::string column = "0";
   int64_t index = -1;
-  std::string outside; ///< a number; empty: zeros
+  std::string outside = {}; ///< a number; empty: zeros
   int64_t last = -1;
   bool extended = false;
   operator std::string() const {
