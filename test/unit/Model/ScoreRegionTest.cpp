@@ -60,12 +60,11 @@ std::string withRectifiedTerm(const std::string &model, int &regions) {
   return result.append(rest, model.cend());
 }
 
-/// The model of `spec` with other scores, on every target, against the reference.
-void expectCompiled(const std::string &layer, std::string (*change)(const std::string &, int &),
+/// A model of these stages with other scores, on every target, against the reference.
+void expectCompiled(const std::string &stages, std::string (*change)(const std::string &, int &),
                     int expected) {
   Folder folder;
-  std::string spec = folder.write("plain.json", stackOf(layer + R"(,
-                                            {"op": "hourglass", "hierarchy": "0@1 1@3 0@1"},)"));
+  std::string spec = folder.write("plain.json", stackOf(stages));
   int regions = 0;
   std::string source = folder.write("changed.mlir", change(emit(spec, "model"), regions));
   ASSERT_EQ(regions, expected) << "in @evaluate and in @predict";
@@ -95,11 +94,13 @@ void expectCompiled(const std::string &layer, std::string (*change)(const std::s
 }
 
 TEST(ScoreRegion, IsDifferentiatedAndCompiledFromIR) {
-  expectCompiled(R"({"op": "layer", "key_value_heads": 1})", withCapAndBias, 4);
+  expectCompiled(R"({"op": "layer", "key_value_heads": 1},
+                    {"op": "hourglass", "hierarchy": "0@1 1@3 0@1"},)",
+                 withCapAndBias, 4);
 }
 
 TEST(ScoreRegion, ReadsATableByDistance) {
-  expectCompiled(R"({"op": "layer", "key_value_heads": 1, "relative": {"bias": 4}})",
+  expectCompiled(R"({"op": "layer", "key_value_heads": 1, "relative": {"bias": 4}},)",
                  withRectifiedTerm, 2);
 }
 
