@@ -81,8 +81,7 @@ static std::string nameOfMap(Operation *op) {
     return "linear upsample " + std::to_string(unfold.getFactor());
   }
   if (auto shorten = dyn_cast<ShortenOp>(op)) {
-    return stringifyShortenKind(shorten.getKind()).str() + " of " +
-           nameOfGroup(shorten.getRowGroup());
+    return shorten.getWord().str() + " of " + nameOfGroup(shorten.getRowGroup());
   }
   if (auto fold = dyn_cast<FoldOp>(op)) {
     return "linear map of " + nameOfGroup(fold.getRowGroup());

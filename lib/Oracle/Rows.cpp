@@ -86,7 +86,8 @@ Numbers RowPass::rowAt(const Stored &stored, Value argument, dispatch::AccessAtt
   int64_t sources = type.getDimSize(1), limit = limitOf(argument, access, row);
   int64_t batch = type.getDimSize(0) == 1 ? 0 : rows.batch(row); // one sequence for all
   double goesOn = q < 0 ? double(q) : double(INT32_MAX);
-  Number outside{access.getExtended() ? goesOn : access.getLeast() ? -INFINITY : 0, 0};
+  FloatAttr identity = access.getOutside();
+  Number outside{access.getExtended() ? goesOn : identity ? identity.getValueAsDouble() : 0, 0};
   bool inside = q >= 0 && q < limit && first >= 0;
   Numbers numbers;
   for (int64_t column = 0; column < elementsOf(argument) / access.getGroup(); ++column) {
@@ -131,7 +132,7 @@ Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessA
       most = number.value > most.value ? number : most;
     }
   }
-  if (access.getLeast()) {
+  if (access.getRangeKind() == dispatch::ReduceKind::Max) {
     return greatest; // of stored numbers, which have no error
   }
   Numbers totals;

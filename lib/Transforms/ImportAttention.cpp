@@ -176,7 +176,11 @@ Value StageWriter::mix(const std::string &block, const Layer &settings, const So
     Type i32 = b.getI32Type();
     body->addArguments({b.getF32Type(), i32, i32, i32}, SmallVector<Location>(4, b.getLoc()));
     Value scale = number(1 / std::sqrt(static_cast<double>(size)));
-    YieldOp::create(b, ValueRange{arith::MulFOp::create(b, body->getArgument(0), scale)});
+    Value score = arith::MulFOp::create(b, body->getArgument(0), scale);
+    if (settings.relative == Relative::Bias) { // the table's row by distance, by head
+      score = arith::AddFOp::create(b, score, body->addArgument(b.getF32Type(), b.getLoc()));
+    }
+    YieldOp::create(b, ValueRange{score});
   }
   return op.getOutput();
 }

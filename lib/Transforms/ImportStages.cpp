@@ -369,7 +369,8 @@ Value StageWriter::stage(const Shorten &settings) {
   } else {
     x = ShortenOp::create(
         b, sequence(current->factor, current->width, residualType), x, settings.factor,
-        settings.method == Shortening::Max ? ShortenKind::Max : ShortenKind::Average, window);
+        settings.method == Shortening::Max ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add,
+        window, /*mean=*/settings.method != Shortening::Max);
   }
   return linearly ? linear("", x, residualType) : x;
 }

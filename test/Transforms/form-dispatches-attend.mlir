@@ -18,7 +18,7 @@
 // CHECK:           dispatch.reduce_group add %{{.*}} : tensor<4x2xf32> -> tensor<2xf32>
 // The greatest of a segment's.
 // CHECK:         %[[MOST:.*]] = dispatch.rows %[[E]], %[[E]], %[[SCORES]] attributes {accesses = [
-// CHECK-SAME:      #dispatch.access<range, map = #[[NEXT]], {{[^>]*}}index = 0, least = true last = 1>
+// CHECK-SAME:      #dispatch.access<range, map = #[[NEXT]], {{[^>]*}}index = 0, outside = {{0xFF800000 : f32|0xFF800000}} last = 1>
 // CHECK-SAME:      domain = #dispatch.domain<batch = 2, positions = 5, factor = 0>
 // CHECK:         math.exp
 // CHECK:         math.log

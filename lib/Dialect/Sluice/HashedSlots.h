@@ -46,7 +46,7 @@ public:
     accesses.push_back(AccessAttr::get(
         context, access.kind, AffineMapAttr::get(AffineMap::get(2, 1, access.at)), 1, access.factor,
         AffineMapAttr::get(AffineMap::get(1, 0, getAffineConstantExpr(access.column, context))),
-        index, /*least=*/false, /*last=*/-1, /*extended=*/false));
+        index, /*outside=*/FloatAttr(), /*last=*/-1, /*extended=*/false));
     Type type = dispatch::bodyTypeOf(cast<RankedTensorType>(tensor.getType()).getElementType());
     return block.addArgument(access.width > 0 ? RankedTensorType::get({access.width}, type) : type,
                              b.getLoc());

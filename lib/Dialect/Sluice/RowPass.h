@@ -4,6 +4,7 @@
 // by an index or over a range, and rows seen as heads.
 #pragma once
 
+#include "sluice/Dialect/Dispatch/Combiner.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -96,7 +97,7 @@ public:
                      .factor = factor,
                      .index = numberOf(first),
                      .last = numberOf(last),
-                     .least = isGreatest};
+                     .isGreatest = isGreatest};
     return load(tensor, access, columnsOf(tensor));
   }
   /// Element p of a tensor [B, T].
@@ -156,7 +157,7 @@ private:
     int64_t factor = 0, index = -1, last = -1;
     bool extended = false;
     int64_t group = 1;
-    bool least = false;
+    bool isGreatest = false;
   };
 
   static int64_t columnsOf(Value tensor) {
@@ -173,11 +174,15 @@ private:
     MLIRContext *context = b.getContext();
     AffineMap column = access.group > 1 ? AffineMap::get(2, 0, i * width)
                                         : AffineMap::get(1, 0, getAffineConstantExpr(0, context));
+    FloatAttr outside;
+    if (access.isGreatest) {
+      outside = cast<FloatAttr>(dispatch::identityOf(dispatch::ReduceKind::Max, b.getF32Type()));
+    }
     operands.push_back(tensor);
     accesses.push_back(AccessAttr::get(context, access.kind,
                                        AffineMapAttr::get(AffineMap::get(2, 1, access.at)),
                                        access.group, access.factor, AffineMapAttr::get(column),
-                                       access.index, access.least, access.last, access.extended));
+                                       access.index, outside, access.last, access.extended));
     Type type = dispatch::bodyTypeOf(cast<RankedTensorType>(tensor.getType()).getElementType());
     SmallVector<int64_t> shape = {width};
     if (access.group > 1) {

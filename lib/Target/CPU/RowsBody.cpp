@@ -112,8 +112,8 @@ BodyValues VectorRowEmitter::keptValues(Value value, Columns &columns) {
   return keeper && *keeper < current ? loadAll(kept.lookup(value), columns, true) : Values();
 }
 
-BodyValues VectorRowEmitter::reducedGroup(dispatch::ReduceKind kind, Value group,
-                                          Columns &columns) {
+BodyValues VectorRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value group,
+                                    Columns &columns) {
   int64_t members = groupOf(group);
   VectorType type = vectorOf(getElementTypeOrSelf(group.getType()));
   if (members <= unrolledGroup) {
@@ -124,14 +124,14 @@ BodyValues VectorRowEmitter::reducedGroup(dispatch::ReduceKind kind, Value group
         if (member.known == 0) {
           sums.push_back(value);
         } else {
-          sums[i] = combineRows(b, kind, sums[i], value);
+          sums[i] = combineRows(b, combiner, sums[i], value);
         }
       }
     });
     return sums;
   }
   prepareSpreads(group, columns);
-  Values start(columns.count, identityOf(b, kind, type));
+  Values start(columns.count, identityOf(b, combiner, type));
   auto loop = scf::ForOp::create(b, frame.index(0), frame.index(members), frame.index(1), start);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
@@ -140,7 +140,7 @@ BodyValues VectorRowEmitter::reducedGroup(dispatch::ReduceKind kind, Value group
   Values values = memberValues(group, columns, member);
   Values sums;
   for (auto [i, value] : llvm::enumerate(values)) {
-    sums.push_back(combineRows(b, kind, loop.getRegionIterArg(i), value));
+    sums.push_back(combineRows(b, combiner, loop.getRegionIterArg(i), value));
   }
   scf::YieldOp::create(b, sums);
   return Values(loop.getResults());

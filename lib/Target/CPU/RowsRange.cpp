@@ -31,12 +31,6 @@ std::pair<Value, Value> VectorRowEmitter::rangeOf(unsigned argument) {
   return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
 }
 
-/// What a range makes of its rows: their sum, or the greatest number of each column.
-static dispatch::ReduceKind kindOf(dispatch::RowsOp op, unsigned argument) {
-  bool isGreatest = cast<AccessAttr>(op.getAccesses()[argument]).getLeast();
-  return isGreatest ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
-}
-
 /// Carries `sums` over a range of rows: `add` gives what row q makes of them.
 static BodyValues overRange(Frame &frame, std::pair<Value, Value> range, ValueRange sums,
                             llvm::function_ref<BodyValues(Value q, ValueRange sums)> add) {
@@ -49,7 +43,7 @@ static BodyValues overRange(Frame &frame, std::pair<Value, Value> range, ValueRa
 }
 
 Value VectorRowEmitter::rangeElement(unsigned argument) {
-  dispatch::ReduceKind kind = kindOf(op, argument);
+  dispatch::ReduceKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getRangeKind();
   Value none = identityOf(b, kind, op.getBody().getArgument(argument).getType());
   return overRange(frame, rangeOf(argument), none,
                    [&](Value q, ValueRange sums) -> Values {
@@ -60,7 +54,7 @@ Value VectorRowEmitter::rangeElement(unsigned argument) {
 }
 
 BodyValues VectorRowEmitter::rangeValues(unsigned argument, Columns &columns) {
-  dispatch::ReduceKind kind = kindOf(op, argument);
+  dispatch::ReduceKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getRangeKind();
   Values none(columns.count, identityOf(b, kind, vectorOf(b.getF32Type())));
   return overRange(frame, rangeOf(argument), none, [&](Value q, ValueRange sums) {
     Values next = loadAll(addresses.rangeRow(argument, at, q), columns, false);

@@ -187,8 +187,7 @@ BodyValues VectorRowEmitter::emitColumns(const RowStage &stage, Columns &columns
   for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
     dispatch::ReduceOp reduce = reduction;
     Value row = reduce.getRow();
-    Values values =
-        groupOf(row) ? reducedGroup(reduce.getKind(), row, columns) : rowValues(row, columns);
+    Values values = groupOf(row) ? reducedGroup({}, row, columns) : rowValues(row, columns);
     for (auto [i, value] : llvm::enumerate(values)) {
       if (Value lanesUsed = mask(columns, i)) {
         value = arith::SelectOp::create(b, lanesUsed, value,

@@ -50,6 +50,7 @@ struct Shape : AttentionSizes {
   /// operands.
   bool hasRows;
   int64_t biasRows;
+  bool addsBiases = false; ///< the derivative of a score after the region is that of its bias
   unsigned firstTerm;
   /// a p - b q + c, coprime. A block's queries lie b apart and its keys a, so that its distances
   /// lie a b apart; each of the b (a) classes of queries (keys) has tiles of its own.

@@ -170,7 +170,10 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
     if (failed(checkRegion(op.getScoreGradient()))) {
       return failure();
     }
-    s.gradientFactor = factorOf(op.getScoreGradient(), 4);
+    Region &derivative = op.getScoreGradient();
+    s.gradientFactor = factorOf(derivative, derivative.getNumArguments() - 1);
+    auto yielded = derivative.front().getTerminator()->getOperands();
+    s.addsBiases = yielded.size() > 1 && yielded[1] == derivative.getArguments().back();
   }
   s.mask = withoutRedundant(op.getMask(), s.isOneDomain());
   s.boundsKeys = boundsKeys(s.mask, s.isOneDomain());

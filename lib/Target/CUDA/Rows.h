@@ -39,12 +39,12 @@ bool isShared(dispatch::RowsOp op, unsigned operand); ///< a row that all rows r
 /// A row in memory, from its first column on. Columns past the last are read again from the last
 /// vector that may be, or not at all.
 struct Source {
-  mlir::Value memory;   ///< memref<readable x element>
-  mlir::Value inside;   ///< i1: else zeros or the least number; null where it always is
-  bool least = false;   ///< the least number
-  int64_t width = 0;    ///< columns
-  int64_t readable = 0; ///< elements that are this row's own memory: its padding too
-  bool aligned = true;  ///< vectors start at multiples of their size
+  mlir::Value memory;           ///< memref<readable x element>
+  mlir::Value inside;           ///< i1: else `outside`; null where it always is
+  mlir::FloatAttr outside = {}; ///< null: zero
+  int64_t width = 0;            ///< columns
+  int64_t readable = 0;         ///< elements that are this row's own memory: its padding too
+  bool aligned = true;          ///< vectors start at multiples of their size
 };
 
 /// Finds rows and elements in memory. A row that does not exist is found within its buffer.
@@ -125,7 +125,7 @@ private:
   Values argumentValues(unsigned argument, Columns &columns) override;
   Values argumentValues(unsigned argument, Columns &columns, Member &member) override;
   Values uniform(dispatch::RandomOp random, Columns &columns, mlir::Value shift) override;
-  Values reducedGroup(dispatch::ReduceKind kind, mlir::Value group, Columns &columns) override;
+  Values reducedGroup(dispatch::ReduceGroupOp op, mlir::Value group, Columns &columns) override;
   mlir::Value uniformElement(dispatch::RandomOp random);
   Source memberRow(unsigned argument, mlir::Value member);
 

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Where the rows and elements of a row kernel lie. A row outside its source is found at the
-// source's first row, and `inside` says that it is to be zeros, or the least number: loads need no
-// branch.
+// source's first row, and `inside` says that it is to be zeros, or what the access says: loads need
+// no branch.
 #include "Rows.h"
 
 #include "mlir/Dialect/Affine/Utils.h"
@@ -122,7 +122,7 @@ Source Addresses::sourceAt(unsigned i, Place place, const Row &at, Value member)
   AffineMap columnMap = access.getColumn().getValue();
   Source source;
   source.inside = place.inside;
-  source.least = access.getLeast();
+  source.outside = access.getOutside();
   source.width = widthOf(op.getBody().getArgument(i));
   source.aligned = isAligned(type, columnMap, plan.vector);
   bool whole = columnMap.isSingleConstant() && columnMap.getSingleConstantResult() == 0;
@@ -185,8 +185,7 @@ Value Addresses::operandElement(unsigned i, const Row &at, Value gathered) {
   if (accessOf(op, i).getExtended()) {
     return e.select(place.inside, loaded, goesOn(b, place.position));
   }
-  auto kind = accessOf(op, i).getLeast() ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
-  return e.select(place.inside, loaded, identityOf(b, kind, wanted));
+  return e.select(place.inside, loaded, constantOf(b, accessOf(op, i).getOutside(), wanted));
 }
 
 Source Addresses::resultRow(unsigned i, const Row &at, int64_t width, Value member, Value part) {

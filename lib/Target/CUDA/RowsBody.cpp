@@ -76,13 +76,13 @@ Source TeamRowEmitter::memberRow(unsigned argument, Value member) {
 
 /// In the members' order. Long groups go by `unrolledGroup` members, whose loads are under way
 /// together.
-Values TeamRowEmitter::reducedGroup(dispatch::ReduceKind kind, Value group, Columns &columns) {
+Values TeamRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value group, Columns &columns) {
   int64_t members = groupOf(group);
   Type element = getElementTypeOrSelf(group.getType());
   auto combineAll = [&](Values sums, ArrayRef<Values> all) {
     for (const Values &values : all) {
       for (auto [j, value] : llvm::enumerate(values)) {
-        sums[j] = combineRows(b, kind, sums[j], value);
+        sums[j] = combineRows(b, combiner, sums[j], value);
       }
     }
     return sums;
@@ -104,7 +104,7 @@ Values TeamRowEmitter::reducedGroup(dispatch::ReduceKind kind, Value group, Colu
   };
   prepareSpreads(group, columns);
   int64_t full = members / unrolledGroup * unrolledGroup;
-  Values start(countOf(columns), identityOf(b, kind, vectorOf(element)));
+  Values start(countOf(columns), identityOf(b, combiner, vectorOf(element)));
   Values sums =
       e.loop(e.index(0), e.index(full), unrolledGroup, start, [&](Value first, ValueRange carried) {
         return combineAll(Values(carried), together(first, unrolledGroup));

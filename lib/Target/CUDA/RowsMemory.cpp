@@ -76,8 +76,7 @@ Value TeamRowEmitter::load(const Source &source, const Columns &columns, size_t 
   if (!source.inside) {
     return loaded;
   }
-  auto kind = source.least ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
-  return e.select(source.inside, loaded, identityOf(b, kind, type));
+  return e.select(source.inside, loaded, constantOf(b, source.outside, type));
 }
 
 void TeamRowEmitter::store(Value value, const Source &source, const Columns &columns, size_t j,

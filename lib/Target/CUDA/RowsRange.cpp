@@ -38,15 +38,10 @@ std::pair<Value, Value> TeamRowEmitter::rangeOf(unsigned argument) {
   return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
 }
 
-/// What a range makes of its rows: their sum, or the greatest number of each column.
-static dispatch::ReduceKind kindOf(dispatch::RowsOp op, unsigned argument) {
-  return accessOf(op, argument).getLeast() ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
-}
-
 Value TeamRowEmitter::rangeElement(unsigned argument) {
   auto [first, end] = rangeOf(argument);
   Type type = op.getBody().getArgument(argument).getType();
-  dispatch::ReduceKind kind = kindOf(op, argument);
+  dispatch::ReduceKind kind = accessOf(op, argument).getRangeKind();
   return e
       .loop(first, end, 1, identityOf(b, kind, type),
             [&](Value q, ValueRange sums) -> Values {
@@ -58,7 +53,7 @@ Value TeamRowEmitter::rangeElement(unsigned argument) {
 
 Values TeamRowEmitter::rangeValues(unsigned argument, Columns &columns) {
   auto [first, end] = rangeOf(argument);
-  dispatch::ReduceKind kind = kindOf(op, argument);
+  dispatch::ReduceKind kind = accessOf(op, argument).getRangeKind();
   Values none(countOf(columns), identityOf(b, kind, vectorOf(b.getF32Type())));
   return e.loop(first, end, 1, none, [&](Value q, ValueRange sums) {
     Source row = addresses.rangeRow(argument, at, q);

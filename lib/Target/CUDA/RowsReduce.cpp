@@ -16,8 +16,7 @@ Values TeamRowEmitter::accumulate(const RowStage &stage, Columns &columns, Value
   for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
     dispatch::ReduceOp reduce = reduction;
     Value row = reduce.getRow();
-    Values values =
-        groupOf(row) ? reducedGroup(reduce.getKind(), row, columns) : rowValues(row, columns);
+    Values values = groupOf(row) ? reducedGroup({}, row, columns) : rowValues(row, columns);
     for (auto [j, value] : llvm::enumerate(values)) {
       if (Value columnsOnly = mask(columns, j)) {
         value = e.select(columnsOnly, value, identityOf(b, reduce.getKind(), value.getType()));

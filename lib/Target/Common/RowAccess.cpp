@@ -3,6 +3,7 @@
 // Which rows of memory the operands of a row kernel are, and what it does in all.
 #include "RowBody.h"
 
+#include "sluice/Dialect/Dispatch/Combiner.h"
 #include "mlir/Dialect/Affine/Utils.h"
 
 using namespace mlir;
@@ -189,7 +190,9 @@ Work target::workOf(dispatch::RowsOp op) {
         (floats && OpTrait::hasElementwiseMappableTraits(&inner) && !isa<arith::SelectOp>(inner));
     if (counted) {
       auto tensor = dyn_cast<RankedTensorType>(widest);
-      work.flops += double(launchRows) * (tensor ? tensor.getNumElements() : 1);
+      auto group = dyn_cast<dispatch::ReduceGroupOp>(inner);
+      int64_t each = group ? dispatch::countOperations(group.getCombiner()) : 1;
+      work.flops += double(launchRows) * double((tensor ? tensor.getNumElements() : 1) * each);
     }
   }
   work.kind = sequence ? "row" : "stream";

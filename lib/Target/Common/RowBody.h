@@ -59,7 +59,14 @@ bool isRow(mlir::Value value);
 
 /// Neutral element of a reduction (zero, or the least number), of a vector type or a number.
 mlir::Value identityOf(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, mlir::Type type);
-/// What `dispatch.reduce_group` makes of the rows so far and a later one, on both targets.
+/// A number, of a vector type or as it is; zero where it is null.
+mlir::Value constantOf(mlir::ImplicitLocOpBuilder &b, mlir::TypedAttr number, mlir::Type type);
+/// What `dispatch.reduce_group` makes of the rows so far and a later one, on both targets: of a
+/// null op, their sum. Its identity is what a loop starts with.
+mlir::Value combineRows(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, mlir::Value rows,
+                        mlir::Value later);
+mlir::Value identityOf(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, mlir::Type type);
+/// The same of a combiner that has a name.
 mlir::Value combineRows(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, mlir::Value rows,
                         mlir::Value later);
 
@@ -147,7 +154,8 @@ protected:
   /// A row that an earlier loop has kept; empty where none has.
   virtual Values keptValues(Value, Columns &) { return {}; }
   virtual Values uniform(dispatch::RandomOp random, Columns &columns, Value shift) = 0;
-  virtual Values reducedGroup(dispatch::ReduceKind kind, Value group, Columns &columns) = 0;
+  /// The rows of `group` as `op` combines them; of a null op, their sum.
+  virtual Values reducedGroup(dispatch::ReduceGroupOp op, Value group, Columns &columns) = 0;
 
   Values rowValues(Value value, Columns &columns) {
     if (auto found = columns.values.find(value); found != columns.values.end()) {
@@ -245,7 +253,7 @@ private:
     }
     mlir::Operation *operation = value.getDefiningOp();
     if (auto reduced = mlir::dyn_cast<dispatch::ReduceGroupOp>(operation)) {
-      return reducedGroup(reduced.getKind(), reduced.getRows(), columns);
+      return reducedGroup(reduced, reduced.getRows(), columns);
     }
     if (isLeaf(operation)) {
       return leaf(operation, columns, nullptr);

@@ -47,6 +47,7 @@ def Dispatch_Dialect : Dialect {
     type*: products and sums of bf16 factors are those of their f32 values. Statistics, log-sum-exps, losses, logits,
     biases and the gradients of weights are f32.
   }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
   let useDefaultAttributePrinterParser = 1;
 }
 
@@ -115,39 +116,38 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     is 0, N' is T'; but a sequence that a scheduled domain reads has no end then, as its ring holds whatever is read. A
     position outside [0, N') is read as zeros. `column` is (p) or (p, i) -> first column, so that a row of k d columns
     can be read as k rows of d (zero: the whole row or its first d columns). Where the first column is negative, zeros
-    are read too. With `least` a position outside is read as the least number of the type (minus infinity), which no
-    maximum chooses. Results use `row`
+    are read too. With `outside` a position outside is read as that number, the identity of what combines the rows. Results use `row`
     with the identity map, `flat`, `vector` and `scalar` (domains of one row), or `columns`.
     A result of access `row` whose yield is tensor<k x d> is stored as one row of k d columns.
 
     An index is an argument of access `row`; that of a range may be a gathered element too. Of a range v is the value of
     argument `index` and w that of argument `last`, p where that is -1. What of it lies outside [0, N') is left out, and the sum is taken in the order of q.
-    With `least` it is the greatest number of each column instead, minus infinity of no row. With `extended`, of elements of i32 alone, a
+    With an infinite `outside` it is the greatest number of each column instead, minus infinity of no row. With `extended`, of elements of i32 alone, a
     position below 0 is read as itself and one from N' on as the greatest number: so a sequence that ascends goes on.
   }];
   let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group,
                         "int64_t":$source_factor, "::mlir::AffineMapAttr":$column, "int64_t":$index,
-                        DefaultValuedParameter<"bool", "false">:$least,
+                        OptionalParameter<"::mlir::FloatAttr">:$outside,
                         DefaultValuedParameter<"int64_t", "-1">:$last,
                         DefaultValuedParameter<"bool", "false">:$extended);
   let builders = [
     AttrBuilder<(ins "AccessKind":$kind), [{
       auto two = ::mlir::AffineMap::get(2, 1, ::mlir::getAffineDimExpr(0, $_ctxt));
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
-      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0, ::mlir::AffineMapAttr::get(zero), -1, false,
-                   -1, false);
+      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0, ::mlir::AffineMapAttr::get(zero), -1,
+                   ::mlir::FloatAttr(), -1, false);
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group, "int64_t":$source_factor,
-                     "::mlir::AffineMapAttr":$column, "int64_t":$index, "bool":$least), [{
-      return $_get($_ctxt, kind, map, group, source_factor, column, index, least, -1, false);
+                     "::mlir::AffineMapAttr":$column, "int64_t":$index, "::mlir::FloatAttr":$outside), [{
+      return $_get($_ctxt, kind, map, group, source_factor, column, index, outside, -1, false);
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMap":$map, "int64_t":$group, "int64_t":$source_factor), [{
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
       return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(map), group, source_factor, ::mlir::AffineMapAttr::get(zero), -1,
-                   false, -1, false);
+                   ::mlir::FloatAttr(), -1, false);
     }]>];
   let assemblyFormat = [{`<` $kind `,` `map` `=` $map `,` `group` `=` $group `,` `factor` `=` $source_factor `,`
-                         `column` `=` $column `,` `index` `=` $index (`,` `least` `=` $least^)?
+                         `column` `=` $column `,` `index` `=` $index (`,` `outside` `=` $outside^)?
                          (`last` `=` $last^)? (`extended` `=` $extended^)? `>`}];
   let extraClassDeclaration = [{
     /// Row p of the source itself: identity map, one row, whole width.
@@ -156,6 +156,8 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     unsigned getLevel() const {
       return getKind() == AccessKind::Range ? 2 : getKind() == AccessKind::Gather ? 1 : 0;
     }
+    /// What a range makes of its rows: their sum, or the greatest number of each column.
+    ReduceKind getRangeKind() const { return getOutside() ? ReduceKind::Max : ReduceKind::Add; }
     /// Arguments that find it.
     ::llvm::SmallVector<unsigned> getIndices() const;
   }];
@@ -280,13 +282,15 @@ defvar attentionDoc = [{
     and `value` (the three may be one tensor), rotated already where they are to be (`contract`).
     keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element ((b heads + h) T + p) T' + q, stream
     `random_id`, T the positions of queries and T' of keys.
-    The score region takes (f32 score, i32 p, i32 q, i32 h) and yields f32; it is straight-line arith and math.
+    The score region takes (f32 score, i32 p, i32 q, i32 h), then the terms that it reads, and yields f32; it is straight-line arith
+    and math.
 
     *Terms* by distance may follow the tensors above (DistanceTerms). `distance` is d(p, q) = a p - b q + c with
     a, b >= 1; where it is absent, d(p, q) = p - q. A row of R is a step of distance. Its factor is f / a, f the queries' factor, and also
     the keys' factor over b. Of two tensors of rows, Qv [B, T, heads * D] and R [B, M, heads * D], the sum over i of
     Qv[p, i] R[d(p, q), i] is added to the score before the region.
-    With `distance_bias` a table b, f32 [M, heads], follows, and b[d(p, q), h] is added to what the region yields. A distance beyond the
+    With `distance_bias` a table b, f32 [M, heads], follows, and the region has one more argument, b[d(p, q), h]. What the region makes
+    of it is its own affair: a sum, a factor, any function. A table of one row is a number a head. A distance beyond the
     last (valid) row has that row. The mask says d(p, q) >= 0.
     Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
 }];
@@ -335,8 +339,8 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
 def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> {
   let summary = "Attention backward: gradients of Q, K and V in one pass";
   let description = attentionDoc # [{
-    `score_gradient` takes (f32 score, i32 p, i32 q, i32 h, f32 g) and yields g * d score_region / d score; it is
-    derived from the score region by differentiation of scalar code, never written by hand. Results are one gradient
+    `score_gradient` takes what the score region takes, then f32 g, and yields g * d score_region / d score, then the same for each term
+    that the region reads. It is derived from the score region by differentiation of scalar code, never written by hand. Results are one gradient
     of all three, [B, T, width]; or two, of Q and of K and V; or three. dQ, dK and dV are in the columns query_column,
     key_column and value_column, so ranges in one tensor are disjoint. One tensor of all takes one domain. Where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and dK is
     rotated back by its row's angle. Rows that are not valid are zeros where all valid numbers are finite.
@@ -491,14 +495,21 @@ def Dispatch_ReduceOp : Dispatch_Op<"reduce", [Pure]> {
   let assemblyFormat = "$kind $row attr-dict `:` type($row) `->` type($result)";
 }
 
-def Dispatch_ReduceGroupOp : Dispatch_Op<"reduce_group", [Pure]> {
+def Dispatch_ReduceGroupOp : Dispatch_Op<"reduce_group", [Pure, SingleBlock, IsolatedFromAbove]> {
   let summary = "Combines the k rows of a group, in order: tensor<k x d> -> tensor<d>";
   let description = [{
-    Of `max`, a later row takes over where it is greater, so that of equal numbers the first stays; NaN stays NaN.
+    The region is the *combiner*: of the number so far and that of a later row, column by column, it makes the next. It is
+    elementwise arith and math. `identity` is what the combiner leaves alone on either side: of a group with many rows it is the
+    first number so far.
+
+    Two combiners have names: `add`, and `max`, where a later row takes over if it is greater, so that of equal numbers the first
+    stays, and NaN stays NaN. Any other is written out: `combine %rows identity 1.0 : f32 {^bb0(%so_far: f32, %later: f32): ...}`.
   }];
-  let arguments = (ins Dispatch_ReduceKind:$kind, AnyRankedTensor:$rows);
+  let arguments = (ins AnyRankedTensor:$rows, TypedAttrInterface:$identity);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$kind $rows attr-dict `:` type($rows) `->` type($result)";
+  let regions = (region SizedRegion<1>:$combiner);
+  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::sluice::dispatch::ReduceKind":$kind, "::mlir::Value":$rows)>];
+  let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
 }
 

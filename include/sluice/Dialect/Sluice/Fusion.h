@@ -59,11 +59,11 @@ public:
 
   /// Body value of a sequence at this row: computed here, or loaded through its access chain.
   mlir::Value get(mlir::Value sequence);
-  /// A group's rows of a sequence: tensor<window x d>. Those outside are zeros, or with `least`
-  /// what no maximum chooses.
-  mlir::Value getGroup(mlir::Value sequence, RowGroup group, bool least = false);
+  /// A group's rows of a sequence: tensor<window x d>. Those outside are zeros, or `outside`.
+  mlir::Value getGroup(mlir::Value sequence, RowGroup group, mlir::FloatAttr outside = {});
   /// One row of a group alone.
-  mlir::Value getMember(mlir::Value sequence, RowGroup group, int64_t member);
+  mlir::Value getMember(mlir::Value sequence, RowGroup group, int64_t member,
+                        mlir::FloatAttr outside = {});
   /// Rows of `width` columns of a stored sequence, at positions and from first columns that are
   /// expressions of p and i < group: tensor<group x width>, or of one row tensor<width>.
   mlir::Value getStored(mlir::Value sequence, mlir::AffineExpr position, mlir::AffineExpr column,
@@ -95,7 +95,7 @@ public:
 
 private:
   mlir::Value load(mlir::Value tensor, dispatch::AccessAttr access, mlir::Type bodyType);
-  mlir::Value loadChain(const AccessChain &chain, int64_t width, bool least = false);
+  mlir::Value loadChain(const AccessChain &chain, int64_t width, mlir::FloatAttr outside = {});
 
   mlir::Operation *scope;
   mlir::Block &block;

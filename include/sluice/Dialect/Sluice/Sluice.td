@@ -39,6 +39,7 @@ def Sluice_Dialect : Dialect {
     of another type is converted by a map of its own (`sluice-convert-factors`). Gradients of sequences have the sequences'
     types, those of parameters are f32. Shifts, folds, upsampling and `last` may change the type, as they move rows.
   }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
   let useDefaultTypePrinterParser = 1;
 }
 
@@ -275,7 +276,7 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFrom
     several). Keys and values lie on one scale, queries and the output on one. `mask` is the relation over p, a position
     of the queries' scale, and q, one of the keys', with symbol n, the valid length of keys: on a given axis, the row's own
     count. The score region is scalar
-    code (f32 score, i32 p, i32 q, i32 head) -> f32. With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of row p's
+    code (f32 score, i32 p, i32 q, i32 head) -> f32, with an argument more for a term that it reads. With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of row p's
     angle) each pair (2i, 2i + 1) of a query's or key's columns is rotated by its row's angle first (Su et al. 2021,
     equation 34). Results: output and the rows' log-sum-exp. The backward differentiates
     the region and transposes the relation.
@@ -284,8 +285,8 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFrom
     a, b >= 1; where it is absent, d(p, q) = p - q. With factors f of queries and g of keys, f / a = g / b. That is the factor of a step
     of distance. Two sequences of heads D columns each are Qv, on the queries' scale, and R, on that of the steps. The region's score
     is then Q K + Qv[p] R[d(p, q)] (Dai et al. 2019, equation of section 3.3, with Q = q + u, Qv = q + v). With `distance_bias` a
-    table [M, heads] follows: b[d(p, q), head] is added to what the region yields. A distance beyond the last valid row has that row.
-    The mask says d(p, q) >= 0.
+    table [M, heads] follows, and the region's last argument is b[d(p, q), head]. A table of one row is a number a head. The gradient of
+    the table is that of the region by this argument. A distance beyond the last valid row has that row. The mask says d(p, q) >= 0.
   }];
   let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,
                             Variadic<AnyType>:$extras), attentionAttributes.attributes);
@@ -344,22 +345,31 @@ def Sluice_StartBackwardOp : Sluice_BackwardOp<"start_backward", [FusedBody]> {
   let assemblyFormat = "$gradient `by` $by attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_ShortenKind : I32EnumAttr<"ShortenKind", "what is made of a group", [
-    I32EnumAttrCase<"Average", 0, "average">, I32EnumAttrCase<"Sum", 1, "sum">, I32EnumAttrCase<"Max", 2, "max">]> {
-  let cppNamespace = "::sluice";
-}
-
-def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusedGroup]> {
-  let summary = "Group m: the average, sum or maximum of its window x[k m + k - w + i], 0 <= i < w";
+def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusedGroup, SingleBlock, IsolatedFromAbove]> {
+  let summary = "Group m: what a combiner makes of its window x[k m + k - w + i], 0 <= i < w";
   let description = [{
-    An average is always divided by w. A maximum, column by column, leaves out positions where x is null. It is zero where
-    nothing is left, or only minus infinity. Its gradient goes to the first of the greatest (`shorten_max_backward`).
+    The region is the *combiner*: of the number so far and that of a later row, column by column, it makes the next. It is
+    elementwise arith and math. Positions where x is null are left out, and those where `mask`, one number a row, is not
+    greater than 0.5. What is left is combined in order. Where nothing is left, the result is `identity`, which the combiner leaves
+    alone on either side. A result that is an infinite identity becomes zero.
+
+    `sum`, `average` (a sum divided by w, always) and `max` (the first of equal numbers stays) are short for their regions. Any other is
+    written out: `mask %bits combine identity 1.0 {^bb0(%so_far: f32, %later: f32): ...}`. The region says what the gradient is. Of a sum it is spread; that of a maximum goes to the first of the greatest
+    (`shorten_max_backward`), none where all are minus infinity. Any other region has none: it runs forward.
   }];
-  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor,
-                       DefaultValuedAttr<Sluice_ShortenKind, "::sluice::ShortenKind::Average">:$kind,
-                       DefaultValuedAttr<I64Attr, "0">:$window);
+  let arguments = (ins Sluice_Sequence:$input, Optional<Sluice_Sequence>:$mask, I64Attr:$factor,
+                       DefaultValuedAttr<I64Attr, "0">:$window, UnitAttr:$mean, F32Attr:$identity);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "$input `factor` $factor (`window` $window^)? ($kind^)? attr-dict `:` functional-type(operands, results)";
+  let regions = (region SizedRegion<1>:$combiner);
+  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$input, "int64_t":$factor,
+      "::sluice::dispatch::ReduceKind":$kind, CArg<"int64_t", "0">:$window, CArg<"bool", "false">:$mean)>];
+  let extraClassDeclaration = [{
+    bool isSum();
+    bool isMax();
+    /// "average", "sum", "max", or "combination".
+    ::llvm::StringRef getWord();
+  }];
+  let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
 }
 
