@@ -335,7 +335,11 @@ Keys ownKeys(Op op) {
     return {
         {"over", "name of a stream", "the stream of keys and values", "required", {}},
         {"segments", "string", "the segments of one of the two streams", "required", {}},
-        {"heads", "integer >= 1", "number of attention heads", "required, here or in `defaults`", {}},
+        {"heads",
+         "integer >= 1",
+         "number of attention heads",
+         "required, here or in `defaults`",
+         {}},
         {"head_size",
          "integer >= 1",
          "columns of a head",
