@@ -17,9 +17,15 @@ inline Outcome badInput(const std::string &message) { return {2, "", message}; }
 /// One compilation: stages in order, each able to end it.
 class Compilation {
 public:
-  explicit Compilation(const CompileRequest &request) : request(request) {}
+  /// Inputs of weight gradients are kept, or made again where that is possible.
+  Compilation(const CompileRequest &request, bool keepMaps)
+      : request(request), keepMaps(keepMaps) {}
 
   Outcome run();
+  /// Where the budget cannot be met: the least arena that can.
+  std::optional<int64_t> leastArena() const { return least; }
+  /// Whether anything of the module is stored as bf16.
+  bool hasBf16();
 
 private:
   std::optional<Outcome> checkOutput() const;
@@ -47,6 +53,8 @@ private:
   std::string print(mlir::Operation *op) const;
 
   const CompileRequest &request;
+  const bool keepMaps;
+  std::optional<int64_t> least;
   mlir::MLIRContext context;
   std::string text;                         ///< the spec, or the model IR, as it was read
   std::string sizesPlace;                   ///< where the spec says its sizes

@@ -29,8 +29,8 @@ class Former {
 public:
   /// Sums over rows are cut into at most `mostParts`; `step`, where `source` is the incremental
   /// step.
-  Former(func::FuncOp source, int64_t mostParts, StepEntries *step)
-      : source(source), mostParts(mostParts), step(step), b(source) {}
+  Former(func::FuncOp source, int64_t mostParts, bool keepMaps, StepEntries *step)
+      : source(source), mostParts(mostParts), keepMaps(keepMaps), step(step), b(source) {}
 
   LogicalResult run();
 
@@ -48,6 +48,7 @@ private:
 
   func::FuncOp source;
   const int64_t mostParts;
+  const bool keepMaps;
   StepEntries *step;
   OpBuilder b;
   DenseMap<Value, Value> tensors;
@@ -358,7 +359,8 @@ static std::string placeOf(func::FuncOp source, SequenceType tokens) {
 
 LogicalResult Former::run() {
   Block &block = source.getBody().front();
-  std::vector<DispatchGroup> groups = formDispatchGroups(source, repeatMaps(source));
+  std::vector<DispatchGroup> groups =
+      formDispatchGroups(source, keepMaps ? RepeatedMaps() : repeatMaps(source));
   for (Type type : source.getArgumentTypes()) {
     if (!isa<SequenceType>(type)) {
       return source.emitError() << "expected sequences as arguments, found " << type
@@ -411,7 +413,7 @@ struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass>
     entries.split();
     for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       bool isStep = func.getSymName() == "step";
-      if (failed(Former(func, sumParts, isStep ? &entries : nullptr).run())) {
+      if (failed(Former(func, sumParts, keepMaps, isStep ? &entries : nullptr).run())) {
         return signalPassFailure();
       }
       if (func.getSymName() == "prefill") {

@@ -137,7 +137,7 @@ bool blockMeans(Operation *op) {
   auto coarse = SequenceType::get(op->getContext(), FlatSymbolRefAttr::get(op->getContext(), name),
                                   fine.getWidth(), fine.getElement());
   replaceBy(op, [&](ImplicitLocOpBuilder &b, Value x) -> Value {
-    Value means = ShortenOp::create(b, coarse, x, 2);
+    Value means = ShortenOp::create(b, coarse, x, 2, dispatch::ReduceKind::Add, 0, /*mean=*/true);
     return UpsampleOp::create(b, fine, means, 2);
   });
   return true;

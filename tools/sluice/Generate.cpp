@@ -6,6 +6,7 @@
 #include "GenerateImages.h"
 #include "Score.h"
 #include "Signals.h"
+#include "Trace.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Generator.h"
@@ -15,10 +16,7 @@
 #include "sluice/Runtime/Text.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 
@@ -252,66 +250,15 @@ private:
   size_t current = 0;
 };
 
-/// A line for each token that is read: what it did to segments.
-class Trace {
-public:
-  /// `sink` tells it from now on, where a trace is asked for.
-  Trace(const GenerateFlags &flags, const Executor &executor, bool isCached, TextSink &sink)
-      : name(flags.trace) {
-    if (flags.trace.empty()) {
-      return;
-    }
-    if (!isCached || !executor.hasSegments()) {
-      throw UserError("--trace: expected a model with segments, generated from step by step, found "
-                      "one without " +
-                      std::string(isCached ? "segments" : "a step, or --no-cache") +
-                      "; leave it out");
-    }
-    file.open(flags.trace);
-    requireWritten();
-    sink.read = [this](size_t text, int64_t position, uint8_t token, auto segments) {
-      nlohmann::ordered_json line = {{"text", text}, {"position", position}, {"token", token}};
-      for (const Predictor::Segments &each : segments) {
-        line["segments"][each.name] = {{"bit", each.isBoundary ? 1 : 0}, {"closed", each.closed}};
-      }
-      file << line.dump() << "\n";
-      requireWritten();
-    };
-  }
-
-  /// Throws JobError where a line could not be written.
-  void close() {
-    file.close();
-    requireWritten();
-  }
-
-private:
-  void requireWritten() const {
-    if (!file) {
-      throw JobError(showPath(name) + ": the trace cannot be written: " + std::strerror(errno));
+/// What --trace must not replace.
+std::vector<std::string> filesBeside(const GenerateFlags &flags) {
+  std::vector<std::string> files = {flags.artifact, flags.weights, flags.promptFile, flags.session};
+  for (const auto &[name, own] : parseInputFiles("--input", flags.inputs)) {
+    for (const std::filesystem::path &file : own) {
+      files.push_back(file.native());
     }
   }
-
-  std::string name;
-  std::ofstream file;
-};
-
-/// Throws UserError where a trace would replace a file that is read or written beside it.
-void checkTrace(const GenerateFlags &flags) {
-  std::vector<std::string> others = {flags.artifact, flags.weights, flags.promptFile,
-                                     flags.session};
-  for (const auto &[name, files] : parseInputFiles("--input", flags.inputs)) {
-    for (const std::filesystem::path &file : files) {
-      others.push_back(file.native());
-    }
-  }
-  requireOther("--trace", flags.trace, others);
-  requireWritable(flags.trace);
-  if (std::filesystem::weakly_canonical(flags.trace) ==
-      std::filesystem::weakly_canonical(flags.saveSession)) {
-    throw UserError("expected different files for --trace and --save-session, found both at " +
-                    showPath(flags.trace) + "; name another file");
-  }
+  return files;
 }
 
 void checkFlags(const GenerateFlags &flags) {
@@ -338,7 +285,7 @@ void checkFlags(const GenerateFlags &flags) {
     requireNoOtherFile(flags.saveSession);
   }
   if (!flags.trace.empty()) {
-    checkTrace(flags);
+    checkTrace(flags.trace, filesBeside(flags), flags.saveSession);
   }
 }
 
@@ -460,13 +407,11 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
     catchSignals();
   }
   TextSink sink = printer.sink();
-  Trace trace(flags, *executor, predictor.isCached(), sink);
+  Trace trace(flags.trace, *executor, predictor.isCached(), sink);
   printer.begin();
   writeTexts(*executor, predictor, job.texts, flags.tokens, options,
              stopsOf(flags, executor->plan()), sink);
-  if (!flags.trace.empty()) {
-    trace.close();
-  }
+  trace.close();
   if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks what was drawn
     saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});
   }

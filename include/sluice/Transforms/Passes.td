@@ -92,7 +92,9 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
                  Option<"keysApart", "keys-apart", "bool", "false",
                         "States hold keys and values without the queries beside them">,
                  Option<"sumParts", "sum-parts", "int64_t", "32",
-                        "Most parts that a sum over rows is cut into, for a second launch to add; the compiler asks its targets">];
+                        "Most parts that a sum over rows is cut into, for a second launch to add; the compiler asks its targets">,
+                 Option<"keepMaps", "keep-maps", "bool", "false",
+                        "Keep what weight gradients alone read rather than make it again">];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }

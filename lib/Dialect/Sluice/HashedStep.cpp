@@ -51,11 +51,10 @@ static Value project(HashedBucketsOp op, DispatchEmitter &emitter, int64_t posit
                                      cast<RankedTensorType>(table.getType()).getDimSize(0)},
                                     b.getF32Type());
   auto result = b.getArrayAttr({AccessAttr::get(b.getContext(), AccessKind::Row)});
-  auto contract = dispatch::ContractOp::create(b, TypeRange(type), emitter.get(op.getInput()),
-                                               table, ValueRange(), emitter.domainOf(op.getInput()),
-                                               UnitAttr(), b.getArrayAttr({}), result,
-                                               IntegerAttr(), StringAttr(), StringAttr(),
-                                               UnitAttr());
+  auto contract = dispatch::ContractOp::create(
+      b, TypeRange(type), emitter.get(op.getInput()), table, ValueRange(),
+      emitter.domainOf(op.getInput()), UnitAttr(), b.getArrayAttr({}), result, IntegerAttr(),
+      StringAttr(), StringAttr(), UnitAttr());
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&contract.getEpilogue());
   dispatch::YieldOp::create(b, ValueRange{block->addArgument(b.getF32Type(), b.getLoc())});

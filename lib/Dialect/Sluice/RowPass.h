@@ -132,10 +132,10 @@ public:
     dispatch::YieldOp::create(b, yielded);
     SmallVector<Attribute> results(yielded.size(),
                                    AccessAttr::get(b.getContext(), AccessKind::Row));
-    auto op = dispatch::RowsOp::create(emitter.b, llvm::to_vector_of<Type>(types), operands, domain,
-                                       b.getArrayAttr(accesses), b.getArrayAttr(results),
-                                       UnitAttr(), DenseI64ArrayAttr(), StringAttr(), StringAttr(),
-                                       UnitAttr());
+    auto op =
+        dispatch::RowsOp::create(emitter.b, llvm::to_vector_of<Type>(types), operands, domain,
+                                 b.getArrayAttr(accesses), b.getArrayAttr(results), UnitAttr(),
+                                 DenseI64ArrayAttr(), StringAttr(), StringAttr(), UnitAttr());
     op.getBody().takeBody(region);
     return llvm::to_vector_of<Value>(op.getResults());
   }

@@ -113,7 +113,7 @@ BodyValues VectorRowEmitter::keptValues(Value value, Columns &columns) {
 }
 
 BodyValues VectorRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value group,
-                                    Columns &columns) {
+                                          Columns &columns) {
   int64_t members = groupOf(group);
   VectorType type = vectorOf(getElementTypeOrSelf(group.getType()));
   if (members <= unrolledGroup) {

@@ -76,7 +76,8 @@ Source TeamRowEmitter::memberRow(unsigned argument, Value member) {
 
 /// In the members' order. Long groups go by `unrolledGroup` members, whose loads are under way
 /// together.
-Values TeamRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value group, Columns &columns) {
+Values TeamRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value group,
+                                    Columns &columns) {
   int64_t members = groupOf(group);
   Type element = getElementTypeOrSelf(group.getType());
   auto combineAll = [&](Values sums, ArrayRef<Values> all) {

@@ -3,8 +3,8 @@
 // Which rows of memory the operands of a row kernel are, and what it does in all.
 #include "RowBody.h"
 
-#include "sluice/Dialect/Dispatch/Combiner.h"
 #include "mlir/Dialect/Affine/Utils.h"
+#include "sluice/Dialect/Dispatch/Combiner.h"
 
 using namespace mlir;
 using namespace sluice;

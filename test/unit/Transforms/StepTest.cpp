@@ -325,8 +325,7 @@ std::vector<std::string> causalModels() {
       std::string path = entry.path().string();
       bool isModel = entry.path().extension() == ".json" || entry.path().extension() == ".mlir";
       if (isModel && sluice::test::standsForItsKind(entry.path()) &&
-          path.find("/expected/") == std::string::npos &&
-          !path.ends_with("bidirectional.json")) {
+          path.find("/expected/") == std::string::npos && !path.ends_with("bidirectional.json")) {
         paths.push_back(path);
       }
     }
