@@ -318,51 +318,40 @@ TEST(SegmentGradients, PoolsMatchTheRelaxationWithFrozenSupport) {
   }
 }
 
-/// Keys, values and the query, against differences of the float64 reference.
-TEST(SegmentGradients, AttentionIsTheLimitOfDifferences) {
-  for (const std::string &function : {attended(), besides(2), besides(3)}) {
-    Model model(function);
-    std::vector<unsigned> indices = addGradient(model);
-    ASSERT_EQ(indices.size(), 2U);
-    Generator generator(7);
-    for (int64_t length : {1, 2, 5, 9}) {
-      Setting setting{.rows = 2, .length = length};
-      Arguments all = randomArguments(generator, model.getFunction("gradient"), setting, 2);
-      all.values[0] = randomBits(generator, length);
-      auto found = evaluate<double>(model.getFunction("gradient"), all, setting);
-      std::vector<Numbers> weights(all.values.begin() + 3, all.values.end());
-      Arguments arguments{{all.values.begin(), all.values.begin() + 3}};
-      for (size_t argument = 0; argument < indices.size(); ++argument) {
-        Numbers expected = finiteDifference(model, arguments, indices[argument], weights, setting);
-        ASSERT_EQ(found[argument].size(), expected.size());
-        for (size_t i = 0; i < expected.size(); ++i) {
-          ASSERT_NEAR(found[argument][i], expected[i], 1e-7) << function << " element " << i;
-        }
+/// Gradients of all operands but bits, against differences of the float64 reference.
+void expectDifferences(const std::string &function, size_t gradients, uint64_t seed,
+                       std::initializer_list<int64_t> lengths, double bound) {
+  Model model(function);
+  std::vector<unsigned> indices = addGradient(model);
+  ASSERT_EQ(indices.size(), gradients);
+  Generator generator(seed);
+  for (int64_t length : lengths) {
+    Setting setting{.rows = 2, .length = length};
+    Arguments all = randomArguments(generator, model.getFunction("gradient"), setting, 2);
+    all.values[0] = randomBits(generator, length);
+    auto found = evaluate<double>(model.getFunction("gradient"), all, setting);
+    std::vector<Numbers> weights(all.values.begin() + 3, all.values.end());
+    Arguments arguments{{all.values.begin(), all.values.begin() + 3}};
+    for (size_t argument = 0; argument < indices.size(); ++argument) {
+      Numbers expected = finiteDifference(model, arguments, indices[argument], weights, setting);
+      ASSERT_EQ(found[argument].size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(found[argument][i], expected[i], bound) << function << " element " << i;
       }
     }
+  }
+}
+
+TEST(SegmentGradients, AttentionIsTheLimitOfDifferences) {
+  for (const std::string &function : {attended(), besides(2), besides(3)}) {
+    expectDifferences(function, 2, 7, {1, 2, 5, 9}, 1e-7);
   }
 }
 
 /// The other ops are linear, and bits have no gradient there.
 TEST(SegmentGradients, SelectionAndSpreadAreTheLimitOfDifferences) {
   for (const std::string &function : {selected(), spread(0), spread(1), spread(2), spread(-1)}) {
-    Model model(function);
-    std::vector<unsigned> indices = addGradient(model);
-    ASSERT_EQ(indices.size(), 1U);
-    Generator generator(6);
-    for (int64_t length : {1, 2, 5, 9, 16}) {
-      Setting setting{.rows = 2, .length = length};
-      Arguments all = randomArguments(generator, model.getFunction("gradient"), setting, 2);
-      all.values[0] = randomBits(generator, length);
-      auto found = evaluate<double>(model.getFunction("gradient"), all, setting);
-      std::vector<Numbers> weights(all.values.begin() + 3, all.values.end());
-      Arguments arguments{{all.values.begin(), all.values.begin() + 3}};
-      Numbers expected = finiteDifference(model, arguments, indices[0], weights, setting);
-      ASSERT_EQ(found[0].size(), expected.size());
-      for (size_t i = 0; i < expected.size(); ++i) {
-        ASSERT_NEAR(found[0][i], expected[i], 1e-9) << function << " element " << i;
-      }
-    }
+    expectDifferences(function, 1, 6, {1, 2, 5, 9, 16}, 1e-9);
   }
 }
 
