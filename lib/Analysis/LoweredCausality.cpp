@@ -41,6 +41,7 @@ public:
 
 private:
   std::optional<AddedRead> runAt(int64_t length);
+  bool isOfSameOp(size_t promised, int64_t p, unsigned column) const;
   std::optional<AddedRead> compareRow(size_t index, size_t promised, int64_t p);
   AddedRead describe(size_t index, int64_t p, size_t column) const;
   std::optional<std::pair<int64_t, int64_t>> addedToken() const;
@@ -88,11 +89,42 @@ std::optional<std::pair<int64_t, int64_t>> Comparison::addedToken() const {
   return std::nullopt;
 }
 
+/// Whether it is a row of another result of an op, as a log-sum-exp is of attention's, whose same
+/// row of some result was read before: nothing comes with it that did not come with that.
+bool Comparison::isOfSameOp(size_t promised, int64_t p, unsigned column) const {
+  auto [source, q] = columns.at(column);
+  const std::vector<ReadGraph::Value> &values = before.getValues();
+  const ReadGraph::Value &read = values[source];
+  for (size_t index = 0; index < values.size(); ++index) {
+    const ReadGraph::Value &other = values[index];
+    if (index == source || other.op != read.op || other.place != read.place ||
+        other.factor != read.factor) {
+      continue;
+    }
+    std::optional<size_t> known = columns.find(other.name, q);
+    bool wasRead =
+        (index == promised && q == p) ||
+        (known && beforeSets[promised][static_cast<size_t>(p)].test(static_cast<unsigned>(*known)));
+    llvm::BitVector more = beforeSets[source][static_cast<size_t>(q)];
+    more.reset(beforeSets[index][static_cast<size_t>(q)]);
+    more.reset(column);
+    if (wasRead && more.none()) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::optional<AddedRead> Comparison::compareRow(size_t index, size_t promised, int64_t p) {
   const llvm::BitVector &now = afterSets[index][static_cast<size_t>(p)];
   const llvm::BitVector &old = beforeSets[promised][static_cast<size_t>(p)];
   llvm::BitVector difference = now;
   difference.reset(old);
+  for (unsigned column : difference.set_bits()) {
+    if (isOfSameOp(promised, p, column)) {
+      difference.reset(column);
+    }
+  }
   if (difference.any()) {
     AddedRead added = describe(index, p, static_cast<size_t>(difference.find_first()));
     added.token = addedToken();

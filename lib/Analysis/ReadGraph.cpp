@@ -36,6 +36,14 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
       reads.push_back(byData ? RowRead::whole(number) : RowRead::related(number, *relation));
     }
   }
+  // Rows of a segment are found by the ends or by the counts, which are of the same bits.
+  auto segments = dyn_cast<SegmentsInterface>(op.getOperation());
+  for (OpOperand &operand : op->getOpOperands()) {
+    bool isCounts = segments && operand.get() == segments.getCounts();
+    if (isCounts && !op.getRelation(operand.getOperandNumber())) {
+      reads.push_back(RowRead::whole(operand.getOperandNumber()));
+    }
+  }
   llvm::append_range(reads, op.getTargetReads());
   return reads;
 }

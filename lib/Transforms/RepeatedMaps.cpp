@@ -3,6 +3,7 @@
 // Inputs of weight gradients that are made again instead of kept.
 #include "RepeatedMaps.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Dialect/Sluice/ValueNames.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
@@ -115,6 +116,7 @@ LinearInputGradientOp Repetition::build(SmallVectorImpl<Operation *> &copies) {
   IRMapping mapping;
   for (Operation *map : maps) {
     copies.push_back(b.clone(*map, mapping));
+    eraseNames(copies.back()); // those of the forward pass
     copies.back()->setAttr("plan.phase", b.getStringAttr("backward"));
   }
   value.replaceUsesWithIf(mapping.lookup(value), [](OpOperand &use) {

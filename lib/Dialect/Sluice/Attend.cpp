@@ -166,10 +166,8 @@ Cost AttendPartsBackwardOp::getCost() {
 LogicalResult AttendSegmentsOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                               MutableArrayRef<Value> operands) {
   auto made = AttendSegmentsBackwardOp::create(
-      b, getLoc(), TypeRange{getQuery().getType(), getKey().getType(), getValue().getType()},
-      ValueRange{getQuery(), getKey(), getValue(), getOutput(), getLse(), results[0], getCounts(),
-                 getEnds()},
-      getOperation()->getAttrs());
+      b, getLoc(), getQuery().getType(), getKey().getType(), getValue().getType(), getQuery(),
+      getKey(), getValue(), getOutput(), getLse(), results[0], getCounts(), getEnds(), getHeads());
   for (unsigned i = 0; i < 3; ++i) {
     operands[i] = made->getResult(i);
   }

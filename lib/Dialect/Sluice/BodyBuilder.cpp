@@ -105,15 +105,7 @@ Value BodyBuilder::get(Value sequence) {
 }
 
 Value BodyBuilder::getGroup(Value sequence, RowGroup group, FloatAttr outside) {
-  Value rows = loadChain(resolveAccess(sequence, group), widthOf(sequence), outside);
-  if (group.window > 1 || !rows) {
-    return rows;
-  }
-  // A group of one row is loaded as a row.
-  auto type = cast<RankedTensorType>(rows.getType());
-  auto grouped = RankedTensorType::get({1, type.getDimSize(0)}, type.getElementType());
-  SmallVector<ReassociationIndices> all{{0, 1}};
-  return tensor::ExpandShapeOp::create(b, grouped, rows, all);
+  return loadChain(resolveAccess(sequence, group), widthOf(sequence), outside);
 }
 
 Value BodyBuilder::getMember(Value sequence, RowGroup group, int64_t member, FloatAttr outside) {

@@ -119,7 +119,9 @@ RowGroup FoldOp::getRowGroup() {
 bool FoldOp::yieldsGroup() { return true; }
 
 LogicalResult FoldOp::emitBody(BodyBuilder &body) {
-  Value rows = body.getGroup(getInput(), getRowGroup());
+  RowGroup group = getRowGroup();
+  Value rows =
+      group.window == 1 ? body.getMember(getInput(), group, 0) : body.getGroup(getInput(), group);
   body.set(getResult(), rows);
   return success(rows != nullptr);
 }

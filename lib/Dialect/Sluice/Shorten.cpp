@@ -425,8 +425,9 @@ static Value groupForMax(Operation *op, Value input, RowGroup group, BodyBuilder
 
 static Value combined(ShortenOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
-  bool isWhole = !op.getMask() && readsWholeGroups(op.getInput(), op.getRowGroup());
-  if (op.isMax() && !op.getMask() && !isWhole) {
+  bool isOne = op.getRowGroup().window == 1; // a row, and no group
+  bool isWhole = !isOne && !op.getMask() && readsWholeGroups(op.getInput(), op.getRowGroup());
+  if (op.isMax() && !op.getMask() && !isWhole && !isOne) {
     return groupForMax(op, op.getInput(), op.getRowGroup(), body);
   }
   Value found = isWhole ? combineGroup(op, body) : combineMembers(op, body);
@@ -477,6 +478,10 @@ static Value firstOfGreatest(ImplicitLocOpBuilder &b, Value rows) {
 
 LogicalResult ShortenMaxBackwardOp::emitBody(BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
+  if (getRowGroup().window == 1) { // one row is the greatest
+    body.set(getResult(), body.get(getGradient()));
+    return success();
+  }
   Value rows = groupForMax(*this, getInput(), getRowGroup(), body);
   Value gradient = rows ? body.get(getGradient()) : Value();
   if (!gradient) {

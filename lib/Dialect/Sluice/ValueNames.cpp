@@ -14,7 +14,9 @@ static constexpr llvm::StringLiteral gradients = "sluice.gradients_of";
 static StringRef read(Value value, StringRef attribute) {
   auto result = dyn_cast<OpResult>(value);
   auto array = result ? result.getOwner()->getAttrOfType<ArrayAttr>(attribute) : ArrayAttr();
-  return array ? cast<StringAttr>(array[result.getResultNumber()]).getValue() : StringRef();
+  bool isThere = array && result.getResultNumber() < array.size();
+  auto name = isThere ? dyn_cast<StringAttr>(array[result.getResultNumber()]) : StringAttr();
+  return name ? name.getValue() : StringRef();
 }
 
 static void write(Value value, StringRef attribute, StringRef text) {
@@ -24,6 +26,7 @@ static void write(Value value, StringRef attribute, StringRef text) {
   SmallVector<Attribute> all(op->getNumResults(), b.getStringAttr(""));
   if (auto known = op->getAttrOfType<ArrayAttr>(attribute)) {
     all.assign(known.begin(), known.end());
+    all.resize(op->getNumResults(), b.getStringAttr(""));
   }
   all[result.getResultNumber()] = b.getStringAttr(text);
   op->setAttr(attribute, b.getArrayAttr(all));

@@ -125,7 +125,7 @@ TEST(Hover, ModelShowsItsVerdict) {
 }
 
 TEST(Completion, OffersKeysThatAreNotThereYet) {
-  std::vector<std::string> keys = {"from", "to", "method", "window", "segments", "width"};
+  std::vector<std::string> keys = {"from", "to", "frozen", "method", "window", "segments", "width"};
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, |})" + rest), keys);
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, "me|"})" + rest), keys);
   EXPECT_EQ(labels(head + "{|"), std::vector<std::string>{"op"});

@@ -165,7 +165,15 @@ TEST_P(Golden, Gradients) {
     if (parameter.getFrozen()) {
       continue;
     }
-    const std::vector<double> &gradient = evaluator->getGradients().at(parameter.getSymName());
+    auto made = evaluator->getGradients().find(parameter.getSymName());
+    if (made == evaluator->getGradients().end()) { // of a frozen stage
+      for (auto part : parameter.getNames().getAsRange<StringAttr>()) {
+        std::vector<double> expected = results.numbers("gradient." + part.str());
+        EXPECT_EQ(expected, std::vector<double>(expected.size())) << part.str();
+      }
+      continue;
+    }
+    const std::vector<double> &gradient = made->second;
     size_t first = 0;
     for (auto part : parameter.getNames().getAsRange<StringAttr>()) {
       std::string name = "gradient." + part.str();

