@@ -9,7 +9,6 @@
 // holds up to 10 and fails at 11.
 #include "Bound.h"
 #include "Certify.h"
-#include "Graph.h"
 
 #include <algorithm>
 #include <limits>
@@ -69,6 +68,7 @@ Shape shapeOf(const Expression &expression) {
     return {x.period, x.rise / expression.number};
   }
   case Expression::End:
+  case Expression::Count:
     refuseEnd();
   }
   return {};
@@ -112,13 +112,26 @@ public:
       result.candidates.push_back(sum());
     }
     need(")");
-    if (at != text.size()) {
-      fail("the end of the line");
-    }
+    finish();
+    return result;
+  }
+  Expression wholeSum() {
+    Expression result = sum();
+    finish();
+    return result;
+  }
+  int64_t wholeNatural() {
+    int64_t result = natural();
+    finish();
     return result;
   }
 
 private:
+  void finish() const {
+    if (at != text.size()) {
+      fail("the end of the line");
+    }
+  }
   [[noreturn]] void fail(const std::string &expected) const {
     throw Refusal("expected " + expected + " in the bound, found '" + text.substr(at, 20) + "'");
   }
@@ -187,12 +200,12 @@ private:
       }
       return makeFloor(std::move(inner), divisor);
     }
-    if (accept("e")) {
+    if (bool isEnd = accept("e"); isEnd || accept("c")) {
       int64_t ends = natural();
       need("(");
       Expression inner = sum();
       need(")");
-      return {Expression::End, ends, {std::move(inner)}};
+      return {isEnd ? Expression::End : Expression::Count, ends, {std::move(inner)}};
     }
     need("(");
     Expression inner = sum();
@@ -237,6 +250,7 @@ int64_t Expression::at(int64_t p) const {
   case Floor:
     return floorDivide(parts[0].at(p), number);
   case End:
+  case Count:
     refuseEnd();
   }
   return 0;
@@ -274,6 +288,44 @@ Bound Bound::of(const Expression &inner) const {
 }
 
 Bound certify::parseBound(const std::string &text) { return Parser(text).bound(); }
+Expression certify::parseSum(const std::string &text) { return Parser(text).wholeSum(); }
+int64_t certify::parseNatural(const std::string &text) { return Parser(text).wholeNatural(); }
+
+int64_t certify::floorDivide(int64_t x, int64_t y) { return x / y - (x % y < 0 ? 1 : 0); }
+
+bool certify::hasEnds(const std::vector<Expression> &parts) {
+  return std::any_of(parts.begin(), parts.end(), [](const Expression &part) {
+    return part.kind == Expression::End || part.kind == Expression::Count || hasEnds(part.parts);
+  });
+}
+
+int64_t certify::periodOf(const Expression &function) { return shapeOf(function).period; }
+
+bool certify::isSameFunction(const Expression &x, const Expression &y) {
+  if (hasEnds({x, y})) {
+    return !(x < y) && !(y < x);
+  }
+  int64_t period = std::lcm(periodOf(x), periodOf(y));
+  for (int64_t p = 0; p <= stretched({period, 0}, 1).period; ++p) {
+    if (x.at(p) != y.at(p)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+int64_t certify::firstAtLeast(const Expression &function, int64_t least) {
+  int64_t from = 0, next = 1;
+  for (; function.at(next - 1) < least; next *= 2) {
+    if (next > int64_t{1} << 40) {
+      throw Refusal("vacuous: nothing is read at all, so that a proof about it would be empty");
+    }
+  }
+  for (; next > 0; next /= 2) {
+    from += function.at(from + next - 1) < least ? next : 0;
+  }
+  return from;
+}
 
 bool certify::isNonDecreasing(const Bound &bound) {
   return std::all_of(bound.candidates.begin(), bound.candidates.end(), [](const Expression &c) {

@@ -15,10 +15,10 @@ int64_t plus(int64_t x, int64_t y, int64_t factor = 1);
 
 /// A function of p: quasi-affine where no end stands in it.
 struct Expression {
-  enum Kind { Constant, Variable, Sum, Multiple, Floor, End } kind = Constant;
+  enum Kind { Constant, Variable, Sum, Multiple, Floor, End, Count } kind = Constant;
   int64_t number = 0; ///< Constant; Multiple: by; Floor: the divisor, at least 1; End: the value
-                      ///< whose row m says where segment m ends
-  std::vector<Expression> parts; ///< Sum: two; Multiple, Floor, End: one
+                      ///< whose row m says where segment m ends; Count: of these, how many up to it
+  std::vector<Expression> parts; ///< Sum: two; Multiple, Floor, End, Count: one
 
   /// Throws Refusal where a number overflows, or data decides it.
   int64_t at(int64_t p) const;
@@ -43,6 +43,20 @@ struct Bound {
 
 /// Reads what the grammar of docs/certificate.md allows; throws Refusal for anything else.
 Bound parseBound(const std::string &text);
+Expression parseSum(const std::string &text);
+int64_t parseNatural(const std::string &text);
+
+/// floor(x / y), y > 0.
+int64_t floorDivide(int64_t x, int64_t y);
+/// Whether an end or a count of segments stands in them.
+bool hasEnds(const std::vector<Expression> &parts);
+/// c(p + period) = c(p) + some rise, for every integer p.
+int64_t periodOf(const Expression &function);
+/// Whether two functions are the same, ends in them by their text alone.
+bool isSameFunction(const Expression &x, const Expression &y);
+/// The first p >= 0 from which a function that never falls is at least `least`. Throws Refusal
+/// where there is none.
+int64_t firstAtLeast(const Expression &function, int64_t least);
 
 /// Whether no candidate ever falls, so that the bound of the latest of some positions holds for
 /// all. Exact. Throws Refusal where a period is too long to enumerate.

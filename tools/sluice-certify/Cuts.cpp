@@ -9,38 +9,37 @@ using namespace certify;
 /// draws bits.
 size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, size_t x) {
   dropout |= !fields.find("rule");
-  x = make(Kind::Linear, path + ".in", {stored(path + ".rows", x)});
-  x = make(Kind::Map, path + ".activation", {x});
-  return make(Kind::Map, path + ".bits", {make(Kind::Linear, path + ".out", {x})});
+  x = make("linear", path + ".in", {stored(path + ".rows", x)});
+  x = make("map", path + ".activation", {x});
+  return make("map", path + ".bits", {make("linear", path + ".out", {x})});
 }
 
 /// A row is compared with the one before.
 size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
   x = stored(path + ".rows", x);
-  size_t query = make(Kind::Linear, path + ".own", {x});
-  size_t key =
-      make(Kind::Shift, path + ".before", {make(Kind::Linear, path + ".previous", {x})}, 1);
+  size_t query = make("linear", path + ".own", {x});
+  size_t key = make("shift", path + ".before", {make("linear", path + ".previous", {x})}, 1);
   auto product = [&](const std::string &name, size_t one, size_t other) {
-    return make(Kind::Map, path + name, {make(Kind::Map, path + name + ".terms", {one, other})});
+    return make("map", path + name, {make("map", path + name + ".terms", {one, other})});
   };
   size_t both = product(".cosine", query, key), queries = product(".own.square", query, query);
-  x = make(Kind::Map, path + ".distance", {both, queries, product(".previous.square", key, key)});
-  return make(Kind::Map, path + ".column", {x});
+  x = make("map", path + ".distance", {both, queries, product(".previous.square", key, key)});
+  return make("map", path + ".column", {x});
 }
 
 /// Where a token ends a document, or behind; of segments, at the token that they end or begin with.
 size_t Deriver::documentBits(const std::string &name, std::optional<size_t> outer, bool begins) {
   const Cut *cut = outer ? &cutsAt[*outer] : nullptr;
   size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
-                    : make(Kind::Embed, name, {0});
+                    : make("embed", name, {0});
   bits = cut ? atEnds(name, stored(name + ".rows", bits), *outer) : bits;
-  return begins && !(cut && cut->begins) ? make(Kind::Shift, name + ".before", {bits}, 1) : bits;
+  return begins && !(cut && cut->begins) ? make("shift", name + ".before", {bits}, 1) : bits;
 }
 
 /// The first row has a bit.
 size_t Deriver::withFirst(const std::string &path, size_t bits) {
-  size_t first = onScaleOf(bits, make(Kind::Position, path + ".first", {}));
-  return make(Kind::Map, path + ".begun", {bits, first});
+  size_t first = onScaleOf(bits, make("position", path + ".first", {}));
+  return make("map", path + ".begun", {bits, first});
 }
 
 /// Of a loss's softmax. It has a row for each token.
@@ -48,12 +47,12 @@ size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   auto asked = lossRows.find(fields.text("loss"));
   fields.refuse(asked == lossRows.end() || graph.values[asked->second].factor != 1,
                 "an earlier loss of the tokens' scale", "\"" + fields.text("loss") + "\"");
-  size_t x = make(Kind::Linear, path + ".logits", {stored(path + ".rows", asked->second)});
-  return make(Kind::Map, path + ".rule", {make(Kind::Map, path + ".entropy", {x})});
+  size_t x = make("linear", path + ".logits", {stored(path + ".rows", asked->second)});
+  return make("map", path + ".rule", {make("map", path + ".entropy", {x})});
 }
 
 /// Bits of the tokens, by their place, or predicted; their counts, and the ends of segments.
-void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
+size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
   bool predicts = fields.find("predictor");
   fields.refuse(!inputs.empty(), "segments in a model without inputs", "\"" + name + "\"");
@@ -74,43 +73,43 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
   auto ended = [&](size_t bits) {
     return !fields.find("document_end")
                ? bits
-               : make(Kind::Map, path + ".ended",
+               : make("map", path + ".ended",
                       {bits, documentBits(path + ".document_end", outer, begins)});
   };
   size_t chances = routes ? withFirst(path, ended(chancesOfRouter(path, x))) : 0;
-  size_t bits = routes      ? make(Kind::Map, path + ".bits", {chances})
+  size_t bits = routes      ? make("map", path + ".bits", {chances})
                 : predicts  ? bitsOfPredictor(fields, path, x)
-                : isEvery   ? make(Kind::Position, path + ".rule", {})
+                : isEvery   ? make("position", path + ".rule", {})
                 : rule == 4 ? bitsOfEntropy(fields, path)
                             : tokenBits(path, outer);
   onScaleOf(x, bits);
   if (rule == 2 && !predicts) { // behind a token without one
-    bits =
-        make(Kind::Map, path + ".change", {bits, make(Kind::Shift, path + ".before", {bits}, 1)});
+    bits = make("map", path + ".change", {bits, make("shift", path + ".before", {bits}, 1)});
   }
   bits = routes ? bits : ended(bits);
   bits = begins && !routes && (predicts || !isEvery) ? withFirst(path, bits) : bits;
   if (outer) { // no bits behind the last segment that has ended
-    size_t ones = make(Kind::Map, path + ".ones", {cutsAt[*outer].bits});
-    bits = make(Kind::Map, path + ".cut", {bits, atEnds(path + ".closed", ones, *outer)});
+    size_t ones = make("map", path + ".ones", {cutsAt[*outer].bits});
+    bits = make("map", path + ".cut", {bits, atEnds(path + ".closed", ones, *outer)});
   }
-  size_t counts = make(Kind::Counts, path + ".segment", {bits});
-  size_t ends = make(Kind::Ends, path + ".segment", {bits});
+  size_t counts = make("segment_counts", path + ".segment", {bits});
+  size_t ends = make("segment_ends", path + ".segment", {bits});
   graph.values[ends].segments = ends;
   graph.values[ends].factor = 1;
   cuts[name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
+  return x;
 }
 
 /// A segment's bit is that of the token that ends it.
 size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer) {
   return outer ? atEnds(path + ".rule", tokenBits(path, graph.values[cutsAt[*outer].bits].segments),
                         *outer)
-               : make(Kind::Embed, path + ".rule", {0});
+               : make("embed", path + ".rule", {0});
 }
 
 /// Rows at the ends of segments.
 size_t Deriver::atEnds(const std::string &name, size_t x, size_t outer) {
-  return onScaleOf(outer, make(Kind::Select, name, {x, cutsAt[outer].counts, outer}));
+  return onScaleOf(outer, make("select_segments", name, {x, cutsAt[outer].counts, outer}));
 }
 
 /// From tokens to segments, or back.
@@ -129,37 +128,37 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
                        : fields.choice("method", {"repeat", "scatter", "smooth"});
   // A mean of rows from e(m - 1) on, before e(m).
   bool isLate = isPool && method == 0 && cut.begins;
-  x = stored(path + ".rows", isLate ? make(Kind::Shift, path + ".before", {x}, 1) : x);
+  x = stored(path + ".rows", isLate ? make("shift", path + ".before", {x}, 1) : x);
   x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
   if (isPool && method > 0) {
     return atEnds(path + ".pool", x, cut.ends);
   }
-  size_t result = isPool ? make(Kind::Pool, path + ".pool", {x, cut.bits, cut.counts, cut.ends})
-                         : make(Kind::Spread, path + ".spread", {x, cut.counts, cut.ends},
-                                fields.integer("by", 0, 1));
+  size_t result = isPool
+                      ? make("pool_segments", path + ".pool", {x, cut.bits, cut.counts, cut.ends})
+                      : make("spread_segments", path + ".spread", {x, cut.counts, cut.ends},
+                             fields.integer("by", 0, 1));
   onScaleOf(isPool ? cut.ends : cut.bits, result);
   if (isPool || method == 0) {
     return result;
   }
   // Times one, or nothing where there is no bit.
-  size_t gate = make(Kind::Map, path + ".gate", {method == 1 ? cut.bits : cut.chances});
-  gate = make(Kind::Map, path + ".gate.wide", {make(Kind::Map, path + ".gate.number", {gate})});
-  return make(Kind::Map, path + ".gated", {result, gate});
+  size_t gate = make("map", path + ".gate", {method == 1 ? cut.bits : cut.chances});
+  gate = make("map", path + ".gate.wide", {make("map", path + ".gate.number", {gate})});
+  return make("map", path + ".gated", {result, gate});
 }
 
 /// Moving averages by doubling, of as many rows as a text may have segments.
 size_t Deriver::smoothed(const std::string &path, size_t x, const Cut &cut) {
-  size_t left =
-      make(Kind::Map, path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
-  left = make(Kind::Map, path + ".left", {left});
-  x = make(Kind::Map, path + ".own", {x, make(Kind::Map, path + ".left.wide", {left})});
+  size_t left = make("map", path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
+  left = make("map", path + ".left", {left});
+  x = make("map", path + ".own", {x, make("map", path + ".left.wide", {left})});
   for (int64_t step = 1; step < spec["context"]; step *= 2) {
     std::string pass = path + ".smooth." + std::to_string(step);
-    size_t wide = make(Kind::Map, pass + ".left.wide", {left});
-    x = make(Kind::Map, pass, {x, wide, make(Kind::Shift, pass + ".before", {x}, step)});
+    size_t wide = make("map", pass + ".left.wide", {left});
+    x = make("map", pass, {x, wide, make("shift", pass + ".before", {x}, step)});
     if (2 * step < spec["context"]) {
-      left = make(Kind::Map, pass + ".left",
-                  {left, make(Kind::Shift, pass + ".left.before", {left}, step)});
+      left =
+          make("map", pass + ".left", {left, make("shift", pass + ".left.before", {left}, step)});
     }
   }
   return x;

@@ -10,8 +10,6 @@
 
 namespace certify {
 
-constexpr size_t mostValues = size_t{1} << 20;
-
 /// The first key of a layer's mask, 0 if its fields name none.
 int64_t readFirst(const Fields &fields, const Layer &settings);
 
@@ -22,7 +20,13 @@ struct Names {
   std::string operator()() { return prefix + ".inside." + std::to_string(count++); }
 };
 
-/// Derives one graph.
+/// A value whose relations are not spelled yet.
+struct Draft : Value {
+  Numbers numbers;
+  std::string input; ///< whose axis it stands on; empty: that of the tokens
+};
+
+/// Expands the stages of a spec to one graph.
 class Deriver {
 public:
   Deriver(const json &spec, bool train) : spec(spec), train(train) {}
@@ -31,12 +35,43 @@ public:
   /// Whether what is trained is not what is evaluated; known after run().
   bool trainsOtherwise() const { return dropout; }
 
+  /// A row of the table of stages (Stages.cpp): the keys that it may have, and what it expands to.
+  enum Trait : unsigned {
+    Layered = 1,  ///< has the settings of layers too
+    OfTokens = 2, ///< not of what is given
+    Aside = 4     ///< the next stage reads what this one reads
+  };
+  struct Stage {
+    std::string keys;
+    size_t (Deriver::*expand)(const Fields &fields, const std::string &path, size_t input);
+    unsigned traits = 0;
+  };
+
 private:
   class Hourglass;
 
-  size_t stage(const std::string &op, const Fields &fields, const std::string &path, size_t input);
-  size_t embedding(const Fields &fields, const std::string &path);
-  void checkGiven(const std::string &op, const Fields &fields, size_t x) const;
+  // Stages
+  size_t embedding(const Fields &fields, const std::string &path, size_t);
+  size_t layers(const Fields &fields, const std::string &path, size_t x);
+  size_t singleLayer(const Fields &fields, const std::string &path, size_t x);
+  size_t normStage(const Fields &fields, const std::string &path, size_t x);
+  size_t shiftStage(const Fields &fields, const std::string &path, size_t x);
+  size_t shortenStage(const Fields &fields, const std::string &path, size_t x);
+  size_t upsampleStage(const Fields &fields, const std::string &path, size_t x);
+  size_t join(const Fields &fields, const std::string &path, size_t x);
+  size_t replace(const Fields &fields, const std::string &path, size_t x);
+  size_t projectStage(const Fields &fields, const std::string &path, size_t x);
+  size_t dropoutStage(const Fields &fields, const std::string &path, size_t x);
+  size_t loss(const Fields &fields, const std::string &path, size_t x);
+  size_t head(const Fields &fields, const std::string &path, size_t x);
+  size_t hourglass(const Fields &fields, const std::string &path, size_t x);
+  size_t topDown(const Fields &fields, const std::string &path, size_t x);
+  size_t bottomUp(const Fields &fields, const std::string &path, size_t x);
+  size_t boundaries(const Fields &fields, const std::string &path, size_t x);
+  static const std::map<std::string, Stage> &table();
+
+  // What they are made of
+  Graph finish() const;
   /// With keys and values of the streams `over`: none, the layer's own; several, one a group of
   /// heads.
   size_t layer(const Layer &settings, const std::string &path, size_t x,
@@ -49,8 +84,6 @@ private:
   /// Layers, and a norm behind them where they are pre-norm.
   size_t stack(const Layer &settings, int64_t layers, Names &next, size_t x);
   size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask);
-  size_t bottomUp(const Fields &fields, const std::string &path, size_t x);
-  size_t singleLayer(const Fields &fields, const std::string &path, size_t x);
   size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   size_t inParts(const std::string &op, const Fields &fields, const std::string &path, size_t x);
@@ -58,9 +91,9 @@ private:
   void nameLoss(const std::string &name, const Fields &fields, size_t x);
   size_t project(const std::string &path, size_t x, std::optional<size_t> with, bool activated);
   size_t stored(const std::string &name, size_t value);
-  size_t topDown(const Fields &fields, const std::string &path, size_t x);
-  size_t hourglass(const Fields &fields, const std::string &path, size_t x);
   size_t stream(const std::string &name, const Fields &fields) const;
+  /// The stream of "with", which is on the scale of x.
+  size_t partner(const Fields &fields, size_t x) const;
 
   /// What stages between tokens and segments read.
   struct Cut {
@@ -68,7 +101,6 @@ private:
     bool begins;
     size_t chances; ///< of a router
   };
-  void boundaries(const Fields &fields, const std::string &path, size_t x);
   size_t tokenBits(const std::string &path, std::optional<size_t> outer);
   size_t documentBits(const std::string &name, std::optional<size_t> outer, bool begins);
   size_t atEnds(const std::string &name, size_t x, size_t outer);
@@ -80,35 +112,42 @@ private:
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 
   /// Appends a value, on its first operand's scale unless it changes that.
-  size_t make(Kind kind, const std::string &name, std::vector<size_t> operands,
-              int64_t number = 0) {
+  size_t make(const char *op, const std::string &name, std::vector<size_t> operands,
+              int64_t number = 0, int64_t window = 0) {
     if (graph.values.size() >= mostValues) {
       throw BadInput("expected a model of fewer than " + std::to_string(mostValues) + " values");
     }
-    int64_t factor = operands.empty() ? 1 : graph.values[operands[0]].factor;
-    factor *= kind == Kind::Shorten || kind == Kind::Fold ? number : 1;
-    factor /= kind == Kind::Upsample || kind == Kind::Unfold ? number : 1;
-    Value made{name, kind, number, 0, {}, operands, factor, 1, axis};
-    if (!operands.empty()) {
-      made.input = graph.values[operands[0]].input;
-      made.segments = graph.values[operands[0]].segments;
+    graph.values.emplace_back();
+    Draft &made = graph.values.back();
+    made.name = name;
+    made.op = &findOp(op);
+    made.operands = std::move(operands);
+    made.numbers = {number, window, "", ""};
+    made.input = axis;
+    if (!made.operands.empty()) {
+      onScaleOf(made.operands[0], graph.values.size() - 1);
+      made.factor *= made.patternOf(0) == Pattern::Group ? number : 1;
+      made.factor /= made.patternOf(0) == Pattern::Whole ? number : 1;
     }
-    graph.values.push_back(std::move(made));
+    made.isGiven = !made.input.empty();
     return graph.values.size() - 1;
   }
   /// `value`, made where the rows of `as` are.
   size_t onScaleOf(size_t as, size_t value) {
-    graph.values[value].factor = graph.values[as].factor;
-    graph.values[value].segments = graph.values[as].segments;
-    graph.values[value].input = graph.values[as].input;
+    Draft &made = graph.values[value];
+    const Draft &other = graph.values[as];
+    made.factor = other.factor;
+    made.segments = other.segments;
+    made.input = other.input;
+    made.isGiven = other.isGiven;
     return value;
   }
-  size_t norm(const std::string &path, size_t x) { return make(Kind::Norm, path + ".norm", {x}); }
+  size_t norm(const std::string &path, size_t x) { return make("norm", path + ".norm", {x}); }
   size_t add(const std::string &path, size_t x, size_t y) {
-    return make(Kind::Map, path + ".add", {x, y});
+    return make("map", path + ".add", {x, y});
   }
   size_t shift(const std::string &path, int64_t by, bool learns, size_t x) {
-    return make(learns && by > 0 ? Kind::Start : Kind::Shift, path + ".shift", {x}, by);
+    return make(learns && by > 0 ? "start" : "shift", path + ".shift", {x}, by);
   }
   /// Whether this graph drops out here; notes that some graph does.
   bool dropoutOf(const Fields &fields, const std::string &key) {
@@ -119,7 +158,10 @@ private:
 
   const json &spec;
   bool train, dropout = false;
-  Graph graph;
+  struct {
+    std::vector<Draft> values;
+    std::vector<Loss> losses;
+  } graph;
   std::string axis; ///< of what is made from nothing
   std::map<std::string, size_t> streams, inputs;
   std::map<std::string, Cut> cuts; ///< by the name of the segments

@@ -23,6 +23,20 @@ json parseSpec(const std::string &text);
 
 constexpr int64_t largestNumber = (int64_t{1} << 31) - 1;
 
+/// Which keys a row of attention reads, of queries on a scale of factor a and keys of b: those that
+/// begin where the query does or before, b q <= a p; those that end where it does, b (q + 1) <=
+/// a (p + 1); m - end < q <= m - begin, m = a p div b; in tokens, a (p + 1) - end < b (q + 1) <=
+/// a (p + 1) - begin; all.
+struct Mask {
+  enum Kind { Causal, Complete, Window, Tokens, Block, Bidirectional } kind = Causal;
+  int64_t begin = 0, end = 0; ///< of a block, q <= p in that of p: one starts at begin, of end rows
+  int64_t from = 0;           ///< keys before this one are left out
+  int64_t step = 1;           ///< of a window on one scale: keys p - begin - step j alone
+
+  /// The relation, of queries and keys on scales of these factors.
+  std::string spell(int64_t queryFactor, int64_t keyFactor) const;
+};
+
 /// Heads of a layer that have keys of their own: of a stream, or of means of the layer's input.
 struct HeadGroup {
   std::string stream; ///< empty: means of `factor` rows

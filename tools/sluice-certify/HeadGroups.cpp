@@ -19,17 +19,16 @@ size_t Deriver::mixGroups(const Layer &layer, const std::string &path, size_t x,
         fail(part, "scales of at most 2^31 - 1 tokens a position", "more");
       }
       bool isMoving = group.mask.step > 1;
-      keys = make(Kind::Shorten, part + ".shorten", {x}, isMoving ? 1 : group.factor);
-      graph.values[keys].window = isMoving ? group.factor : 0;
+      keys = make("shorten", part + ".shorten", {x}, isMoving ? 1 : group.factor, group.factor);
     } else if (!sources.empty() && layer.preNorm) {
       keys = norm(part + ".over", keys);
     }
-    size_t query = make(Kind::Linear, part + ".query", {x});
-    keys = make(Kind::Linear, part + ".kv", {keys});
+    size_t query = make("linear", part + ".query", {x});
+    keys = make("linear", part + ".kv", {keys});
     size_t mixed = attend(part + ".mix", {query, keys, keys}, group.mask);
-    outputs.push_back(make(Kind::Linear, part + ".output", {mixed}));
+    outputs.push_back(make("linear", part + ".output", {mixed}));
   }
-  return outputs.size() == 1 ? outputs[0] : make(Kind::Map, path + ".output.sum", outputs);
+  return outputs.size() == 1 ? outputs[0] : make("map", path + ".output.sum", outputs);
 }
 
 /// Coarse scales, a layer over all of them, fine layers.
@@ -52,4 +51,38 @@ size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x
   }
   x = layer(gathers, next(), x, scales);
   return stack(settings, levels[0].layers, next, x);
+}
+
+/// Scales from the coarsest down: groups of the stage's own input, beside them what the scale above
+/// made of the last group that ended.
+size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
+  std::vector<Level> levels = readOneWay(fields, false);
+  Layer settings = readLayer(fields);
+  fields.refuse(!settings.groups.empty(), "no \"scales\" in a top_down stage", "both");
+  bool folds = isLinear(fields.choice("shorten", shortenMethods));
+  bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
+  bool activated = isActivated(fields, "projection_activation"), learns = learnsStart(fields);
+  Names next{path};
+  int64_t before = 0;
+  size_t above = input;
+  for (const Level &level : levels) {
+    bool joins = before > 0;
+    int64_t ratio = joins ? before / level.factor : 1;
+    if (joins) {
+      above = upsample(next(), ratio, unfolds, above, fields);
+      above = shift(next(), ratio - 1, learns, above);
+    }
+    int64_t k = level.factor, window = fields.integer("shorten_window", 1, k);
+    size_t x = k > 1 ? shorten(next(), k, window, folds, input) : input;
+    x = joins ? project(next(), x, above, activated) : x;
+    settings.mask.from = learns ? 0 : levels[0].factor / level.factor - 1;
+    x = stack(settings, level.layers, next, x);
+    if (level.factor > 1 && fields.find("bags")) {
+      nameLoss("bag_" + std::to_string(level.factor), fields, x);
+      score(Fields(json::object(), nullptr, path), next(), "loss", x);
+    }
+    above = x;
+    before = level.factor;
+  }
+  return above;
 }

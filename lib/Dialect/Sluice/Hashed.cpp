@@ -80,9 +80,7 @@ AffineExpr HashedAttentionOp::getLatest(unsigned operand) {
 }
 
 /// It is proved as if it read every earlier row.
-std::string HashedAttentionOp::spellRelation(unsigned) {
-  return getSorted() ? "attention sorted" : "attention causal";
-}
+std::string HashedAttentionOp::getNeutralName(unsigned) { return "attention"; }
 
 StringRef HashedAttentionOp::getStepRefusal() {
   return "attention by hashes has no step yet: ranks are counted from the first row on";

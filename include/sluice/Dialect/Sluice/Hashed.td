@@ -9,7 +9,7 @@ include "sluice/Dialect/Sluice/Step.td"
 
 defvar hashedAttributes = (ins I64Attr:$heads, I64Attr:$head_size, I64Attr:$hashes, I64Attr:$chunk, UnitAttr:$sorted);
 
-def Sluice_HashedAttentionOp : Sluice_ForwardOp<"hashed_attention", [FusedAlone], ["spellRelation", "getStepRefusal"]> {
+def Sluice_HashedAttentionOp : Sluice_ForwardOp<"hashed_attention", [FusedAlone], ["getNeutralName", "getStepRefusal"]> {
   let summary = "Attention between rows of one bucket, chunk by chunk (Kitaev et al. 2020, section 2)";
   let description = [{
     Queries and keys are one sequence, of heads D columns, and values another one. `rotations`, [hashes buckets / 2, heads D], are

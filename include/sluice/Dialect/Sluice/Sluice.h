@@ -65,9 +65,6 @@ struct PositionReads {
   llvm::SmallVector<SegmentTerm, 2> terms;
 };
 
-/// The op's name and its factor or shift, with its window where that is another: "shorten 4".
-std::string spellByFactor(mlir::Operation *op);
-
 struct AccessChain;
 class BodyBuilder;
 class DispatchEmitter;
