@@ -41,10 +41,42 @@ struct Bound {
   bool operator<(const Bound &other) const { return candidates < other.candidates; }
 };
 
-/// Reads what the grammar of docs/certificate.md allows; throws Refusal for anything else.
-Bound parseBound(const std::string &text);
-Expression parseSum(const std::string &text);
-int64_t parseNatural(const std::string &text);
+/// Reads a line by the grammar of docs/certificate.md; throws Refusal where it is none.
+class Line {
+public:
+  explicit Line(std::string text) : text(std::move(text)) {}
+
+  bool isNext(const std::string &word) const { return text.compare(at, word.size(), word) == 0; }
+  bool accept(const std::string &word);
+  void need(const std::string &word) {
+    if (!accept(word)) {
+      fail("'" + word + "'");
+    }
+  }
+  /// Up to the next space.
+  std::string word();
+  /// DIGITS, without sign; one number has one spelling.
+  int64_t natural();
+  Expression sum();
+  /// All of the line.
+  Bound bound();
+  void finish() const {
+    if (at != text.size()) {
+      fail("the end of the line");
+    }
+  }
+  [[noreturn]] void fail(const std::string &expected) const;
+
+private:
+  Expression term(bool negative);
+  Expression atom();
+
+  std::string text;
+  size_t at = 0;
+  int terms = 0;
+};
+
+inline Bound parseBound(const std::string &text) { return Line(text).bound(); }
 
 /// floor(x / y), y > 0.
 int64_t floorDivide(int64_t x, int64_t y);
@@ -57,6 +89,8 @@ bool isSameFunction(const Expression &x, const Expression &y);
 /// The first p >= 0 from which a function that never falls is at least `least`. Throws Refusal
 /// where there is none.
 int64_t firstAtLeast(const Expression &function, int64_t least);
+constexpr const char *vacuous =
+    "vacuous: nothing is read at all, so that a proof about it would be empty";
 
 /// Whether no candidate ever falls, so that the bound of the latest of some positions holds for
 /// all. Exact. Throws Refusal where a period is too long to enumerate.

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <openssl/sha.h>
-#include <sstream>
 
 using namespace certify;
 
@@ -26,7 +25,7 @@ std::string sha256(const std::string &text) {
 
 /// Reads one mode's graph and its bounds, and decides the theorem about it. Nothing here knows of a
 /// spec.
-class ModeReader : Part {
+class ModeReader : public Part {
 public:
   ModeReader(Lines &lines, Judge &judge) : Part{graph, lines, judge} {}
 
@@ -39,12 +38,9 @@ public:
       conclude();
     }
     end(mode, graph.values.size());
-    if (graph.losses.empty()) {
-      throw Refusal("expected a loss, found none");
-    }
+    demand(!graph.losses.empty(), "expected a loss, found none");
     graph.markSampled();
   }
-  int64_t countObligations() const { return obligations; }
 
   Graph graph;
   std::vector<Bound> bounds;
@@ -56,47 +52,30 @@ private:
 };
 
 /// NAME OP of OPERAND... scale FACTOR [segments ENDS] stored|lazy|given
-Value parseValue(const std::string &text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; std::getline(stream, word, ' ');) {
-    words.push_back(word);
-  }
+Value parseValue(Line line) {
   Value value;
-  size_t at = 0;
-  auto next = [&] { return at < words.size() ? words[at++] : std::string(); };
-  auto need = [&](bool isThere, const char *what) {
-    if (!isThere) {
-      throw Refusal(std::string("expected ") + what + " of a value, found '" + text + "'");
-    }
-  };
-  value.name = next();
-  value.op = &findOp(next());
-  need(next() == "of", "'of'");
-  std::string word = next();
-  for (; word != "scale"; word = next()) {
-    value.operands.push_back(static_cast<size_t>(parseNatural(word)));
+  value.name = line.word();
+  line.need(" ");
+  value.op = &findOp(line.word());
+  line.need(" of");
+  while (!line.accept(" scale ")) {
+    line.need(" ");
+    value.operands.push_back(static_cast<size_t>(line.natural()));
   }
-  value.factor = parseNatural(next());
-  word = next();
-  if (word == "segments") {
-    value.segments = static_cast<size_t>(parseNatural(next()));
-    word = next();
+  value.factor = line.natural();
+  if (line.accept(" segments ")) {
+    value.segments = static_cast<size_t>(line.natural());
   }
-  value.isGiven = word == "given";
-  need(at == words.size() && !text.ends_with(' ') &&
-           (value.isGiven || word == (value.op->isLazy() ? "lazy" : "stored")),
-       "whether it is stored, as its op is,");
+  value.isGiven = line.accept(" given");
+  line.need(value.isGiven ? "" : value.op->isLazy() ? " lazy" : " stored");
+  line.finish();
   return value;
 }
 
 void ModeReader::value() {
   size_t index = graph.values.size();
   std::string number = std::to_string(index);
-  if (index >= mostValues) {
-    throw Refusal("expected fewer than " + std::to_string(mostValues) + " values, found more");
-  }
-  graph.values.push_back(parseValue(lines.rest("value " + number + " ")));
+  graph.values.push_back(parseValue(Line(lines.rest("value " + number + " "))));
   Value &value = graph.values.back();
   value.line = lines.number;
   checkOperands(graph, index);
@@ -139,18 +118,13 @@ void ModeReader::read(size_t index, size_t operand) {
   if (relation.hasEnds() || hasEnds(from.candidates) || hasEnds(to.candidates)) {
     return demandOfEnds(EndsRead(graph, index, operand).isNeverAbove(from, to));
   }
-  if (!relation.hasSample()) {
-    throw Refusal("vacuous: nothing is read at all, so that a proof about it would be empty");
-  }
-  if (relation.kind != Relation::At && !isNonDecreasing(from)) {
-    throw Refusal("the operand's bound falls somewhere, so that the latest position that is read "
-                  "does not bound the others");
-  }
-  if (!relation.last) {
-    if (graph.values[source].isGiven && from.candidates.empty()) {
-      return; // no position of it needs a token
-    }
-    throw Refusal("every position reads all of the sequence, later tokens too");
+  demand(relation.hasSample(), vacuous);
+  demand(relation.kind == Relation::At || isNonDecreasing(from),
+         "the operand's bound falls somewhere, so that the latest position that is read does not "
+         "bound the others");
+  if (!relation.last) { // no position of what is given may need a token
+    return demand(graph.values[source].isGiven && from.candidates.empty(),
+                  "every position reads all of the sequence, later tokens too");
   }
   // From the first row that reads anything: a stored operand is null before 0, and a stored value
   // has no position there. Only what is lazy may be read everywhere.
@@ -161,14 +135,14 @@ void ModeReader::read(size_t index, size_t operand) {
 }
 
 void ModeReader::conclude() {
-  std::istringstream words(lines.rest("no-leak "));
-  std::string row, name, offset, more;
-  std::getline(std::getline(words, row, ' '), name, ' ') >> offset;
-  Loss loss = {name, static_cast<size_t>(parseNatural(row))};
+  Line line(lines.rest("no-leak "));
+  Loss loss = {"", static_cast<size_t>(line.natural())};
+  line.need(" ");
+  loss.name = line.word();
+  line.need(" 1");
+  line.finish();
   std::string at = std::to_string(loss.row) + " " + loss.name;
-  if (loss.row >= graph.values.size() || words.str() != at + " 1") {
-    throw Refusal("expected a value, a loss and '1' behind 'no-leak', found '" + words.str() + "'");
-  }
+  demand(loss.row < graph.values.size(), "expected a value behind 'no-leak', found " + at);
   judge.demand(bounds[loss.row], {{makeVariable()}}, false, "p");
   ++obligations;
   obligation("prefix-invariance " + at);
@@ -193,39 +167,32 @@ std::string spell(const Graph &graph, size_t index) {
 
 /// Whether a certificate's graph is what the stages of its spec expand to.
 void demandSame(const Graph &graph, const Graph &stages, Lines &lines) {
-  for (size_t i = 0; i < std::max(graph.values.size(), stages.values.size()); ++i) {
-    if (i == graph.values.size() || i == stages.values.size()) {
-      throw Refusal("expected the " + std::to_string(stages.values.size()) +
-                    " values that the stages of the spec expand to, found " +
-                    std::to_string(graph.values.size()));
-    }
+  auto same = [](bool holds, const std::string &expected, const std::string &found) {
+    demand(holds, "expected " + expected + ", as the stages of the spec expand, found " + found);
+  };
+  for (size_t i = 0; i < std::min(graph.values.size(), stages.values.size()); ++i) {
     const Value &value = graph.values[i], &expected = stages.values[i];
+    std::string stage = spell(stages, i), found = spell(graph, i);
     lines.number = value.line;
-    if (spell(graph, i) != spell(stages, i) || value.isGiven != expected.isGiven) {
-      throw Refusal("expected '" + spell(stages, i) +
-                    "', as the stages of the spec expand, found '" + spell(graph, i) + "'");
-    }
+    same(stage == found && value.isGiven == expected.isGiven, "'" + stage + "'", "'" + found + "'");
     for (size_t j = 0; j < value.reads.size(); ++j) {
-      if (!value.isUnread(j) && !value.reads[j].isSame(expected.reads[j])) {
-        throw Refusal("expected operand " + std::to_string(j) + " of " + value.name +
-                      " read as the stages of the spec say, found other rows");
-      }
+      same(value.isUnread(j) || value.reads[j].isSame(expected.reads[j]),
+           "the rows that operand " + std::to_string(j) + " of '" + found + "' is read at",
+           "others");
     }
   }
-  auto isSame = [](const Loss &x, const Loss &y) { return x.name == y.name && x.row == y.row; };
-  if (!std::ranges::equal(graph.losses, stages.losses, isSame)) {
-    throw Refusal("expected the losses of the spec, found others");
-  }
+  same(std::ranges::equal(graph.losses, stages.losses) &&
+           graph.values.size() == stages.values.size(),
+       "as many values and losses", "others");
 }
 
 /// Checks a certificate against a model with each factor that it draws; returns what it proves, for
 /// people.
 std::string check(const std::vector<Model> &models, const std::string &specText, Lines &lines,
                   bool walks) {
-  if (lines.startsWith("sluice-certificate 2\n")) {
-    throw Refusal("expected a certificate of version 3, found one of version 2; have sluice check "
-                  "--certificate write it again");
-  }
+  demand(!lines.startsWith("sluice-certificate 2\n"),
+         "expected a certificate of version 3, found one of version 2; have sluice check "
+         "--certificate write it again");
   lines.expect("sluice-certificate 3");
   lines.expect("spec sha256 " + sha256(specText));
   int64_t obligations = 0, longest = 0;
@@ -249,7 +216,7 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
       int64_t line = lines.number;
       demandSame(reader.graph, stages, lines);
       lines.number = line;
-      obligations += reader.countObligations();
+      obligations += reader.obligations;
       longest = walks ? std::max(longest, enumerate(reader.graph, reader.bounds)) : 0;
       return std::move(reader.graph);
     };

@@ -18,7 +18,8 @@ size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, s
 size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
   x = stored(path + ".rows", x);
   size_t query = make("linear", path + ".own", {x});
-  size_t key = make("shift", path + ".before", {make("linear", path + ".previous", {x})}, 1);
+  size_t key =
+      make("shift", path + ".before", {make("linear", path + ".previous", {x})}, behind(1));
   auto product = [&](const std::string &name, size_t one, size_t other) {
     return make("map", path + name, {make("map", path + name + ".terms", {one, other})});
   };
@@ -33,7 +34,8 @@ size_t Deriver::documentBits(const std::string &name, std::optional<size_t> oute
   size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
                     : make("embed", name, {0});
   bits = cut ? atEnds(name, stored(name + ".rows", bits), *outer) : bits;
-  return begins && !(cut && cut->begins) ? make("shift", name + ".before", {bits}, 1) : bits;
+  return begins && !(cut && cut->begins) ? make("shift", name + ".before", {bits}, behind(1))
+                                         : bits;
 }
 
 /// The first row has a bit.
@@ -45,8 +47,8 @@ size_t Deriver::withFirst(const std::string &path, size_t bits) {
 /// Of a loss's softmax. It has a row for each token.
 size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   auto asked = lossRows.find(fields.text("loss"));
-  fields.refuse(asked == lossRows.end() || graph.values[asked->second].factor != 1,
-                "an earlier loss of the tokens' scale", "\"" + fields.text("loss") + "\"");
+  fields.need(asked != lossRows.end() && graph.values[asked->second].factor == 1,
+              "an earlier loss of the tokens' scale");
   size_t x = make("linear", path + ".logits", {stored(path + ".rows", asked->second)});
   return make("map", path + ".rule", {make("map", path + ".entropy", {x})});
 }
@@ -55,7 +57,7 @@ size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
 size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
   bool predicts = fields.find("predictor");
-  fields.refuse(!inputs.empty(), "segments in a model without inputs", "\"" + name + "\"");
+  fields.need(inputs.empty(), "segments in a model without inputs");
   int64_t factor = graph.values[x].factor;
   std::optional<size_t> outer = graph.values[x].segments;
   bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
@@ -63,11 +65,10 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
       hasRule ? fields.choice("rule", {"whitespace", "every", "space_like", "labels", "entropy"})
               : 0;
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
-  fields.refuse(
-      cuts.contains(name) ||
-          (factor != 1 && (outer || (hasRule && !isEvery) || fields.find("document_end"))) ||
-          (rule == 3 && !predicts) || (rule == 4 && outer),
-      "a scale that can be cut, and a name of its own", "\"" + name + "\"");
+  bool readsTokens = (hasRule && !isEvery) || fields.find("document_end");
+  fields.need(!cuts.contains(name) && (factor == 1 || (!outer && !readsTokens)) &&
+                  (rule != 3 || predicts) && (rule != 4 || !outer),
+              "a scale that can be cut, and a name of its own");
   dropout |= routes && fields.find("ratio")->is_object();
   axis.clear();
   auto ended = [&](size_t bits) {
@@ -84,7 +85,8 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
                             : tokenBits(path, outer);
   onScaleOf(x, bits);
   if (rule == 2 && !predicts) { // behind a token without one
-    bits = make("map", path + ".change", {bits, make("shift", path + ".before", {bits}, 1)});
+    bits =
+        make("map", path + ".change", {bits, make("shift", path + ".before", {bits}, behind(1))});
   }
   bits = routes ? bits : ended(bits);
   bits = begins && !routes && (predicts || !isEvery) ? withFirst(path, bits) : bits;
@@ -117,25 +119,24 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
                            size_t x) {
   auto found = cuts.find(fields.text("segments"));
   bool isPool = op == "shorten";
-  fields.refuse(found == cuts.end() || fields.find("factor") || fields.find("window"),
-                "the name of earlier segments, and no groups beside them",
-                "\"" + fields.text("segments") + "\"");
+  fields.need(found != cuts.end() && !fields.find("factor") && !fields.find("window"),
+              "the name of earlier segments, and no groups beside them");
   Cut cut = found->second;
   const Value &on = graph.values[isPool ? cut.bits : cut.ends];
-  fields.refuse(graph.values[x].factor != on.factor || graph.values[x].segments != on.segments,
-                "a stream of tokens to pool, or of these segments to spread", "another");
+  fields.need(graph.values[x].isOnScaleOf(on),
+              "a stream of tokens to pool, or of these segments to spread");
   auto method = isPool ? fields.choice("method", {"average", "last", "first"})
                        : fields.choice("method", {"repeat", "scatter", "smooth"});
   // A mean of rows from e(m - 1) on, before e(m).
   bool isLate = isPool && method == 0 && cut.begins;
-  x = stored(path + ".rows", isLate ? make("shift", path + ".before", {x}, 1) : x);
+  x = stored(path + ".rows", isLate ? make("shift", path + ".before", {x}, behind(1)) : x);
   x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
   if (isPool && method > 0) {
     return atEnds(path + ".pool", x, cut.ends);
   }
   size_t result = isPool
                       ? make("pool_segments", path + ".pool", {x, cut.bits, cut.counts, cut.ends})
-                      : make("spread_segments", path + ".spread", {x, cut.counts, cut.ends},
+                      : make("spread_segments", path + ".spread", {x, cut.counts, cut.ends}, "",
                              fields.integer("by", 0, 1));
   onScaleOf(isPool ? cut.ends : cut.bits, result);
   if (isPool || method == 0) {
@@ -155,10 +156,10 @@ size_t Deriver::smoothed(const std::string &path, size_t x, const Cut &cut) {
   for (int64_t step = 1; step < spec["context"]; step *= 2) {
     std::string pass = path + ".smooth." + std::to_string(step);
     size_t wide = make("map", pass + ".left.wide", {left});
-    x = make("map", pass, {x, wide, make("shift", pass + ".before", {x}, step)});
+    x = make("map", pass, {x, wide, make("shift", pass + ".before", {x}, behind(step))});
     if (2 * step < spec["context"]) {
-      left =
-          make("map", pass + ".left", {left, make("shift", pass + ".left.before", {left}, step)});
+      left = make("map", pass + ".left",
+                  {left, make("shift", pass + ".left.before", {left}, behind(step))});
     }
   }
   return x;

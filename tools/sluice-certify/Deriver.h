@@ -10,9 +10,6 @@
 
 namespace certify {
 
-/// The first key of a layer's mask, 0 if its fields name none.
-int64_t readFirst(const Fields &fields, const Layer &settings);
-
 /// Paths of the stages that a composite one expands to, in order.
 struct Names {
   std::string prefix;
@@ -20,10 +17,11 @@ struct Names {
   std::string operator()() { return prefix + ".inside." + std::to_string(count++); }
 };
 
-/// A value whose relations are not spelled yet.
+/// A value whose relations are not read yet.
 struct Draft : Value {
-  Numbers numbers;
-  std::string input; ///< whose axis it stands on; empty: that of the tokens
+  std::string rows, distances; ///< what the table leaves open
+  int64_t by = 0;              ///< of rows of segments
+  std::string input;           ///< whose axis it stands on; empty: that of the tokens
 };
 
 /// Expands the stages of a spec to one graph.
@@ -41,33 +39,18 @@ public:
     OfTokens = 2, ///< not of what is given
     Aside = 4     ///< the next stage reads what this one reads
   };
+  using Expand = size_t(const Fields &fields, const std::string &path, size_t x);
   struct Stage {
     std::string keys;
-    size_t (Deriver::*expand)(const Fields &fields, const std::string &path, size_t input);
+    Expand Deriver::*expand;
     unsigned traits = 0;
   };
 
 private:
   class Hourglass;
 
-  // Stages
-  size_t embedding(const Fields &fields, const std::string &path, size_t);
-  size_t layers(const Fields &fields, const std::string &path, size_t x);
-  size_t singleLayer(const Fields &fields, const std::string &path, size_t x);
-  size_t normStage(const Fields &fields, const std::string &path, size_t x);
-  size_t shiftStage(const Fields &fields, const std::string &path, size_t x);
-  size_t shortenStage(const Fields &fields, const std::string &path, size_t x);
-  size_t upsampleStage(const Fields &fields, const std::string &path, size_t x);
-  size_t join(const Fields &fields, const std::string &path, size_t x);
-  size_t replace(const Fields &fields, const std::string &path, size_t x);
-  size_t projectStage(const Fields &fields, const std::string &path, size_t x);
-  size_t dropoutStage(const Fields &fields, const std::string &path, size_t x);
-  size_t loss(const Fields &fields, const std::string &path, size_t x);
-  size_t head(const Fields &fields, const std::string &path, size_t x);
-  size_t hourglass(const Fields &fields, const std::string &path, size_t x);
-  size_t topDown(const Fields &fields, const std::string &path, size_t x);
-  size_t bottomUp(const Fields &fields, const std::string &path, size_t x);
-  size_t boundaries(const Fields &fields, const std::string &path, size_t x);
+  Expand embedding, layers, singleLayer, normStage, shiftStage, shortenStage, upsampleStage, join,
+      replace, projectStage, dropoutStage, loss, head, hourglass, topDown, bottomUp, boundaries;
   static const std::map<std::string, Stage> &table();
 
   // What they are made of
@@ -113,24 +96,30 @@ private:
 
   /// Appends a value, on its first operand's scale unless it changes that.
   size_t make(const char *op, const std::string &name, std::vector<size_t> operands,
-              int64_t number = 0, int64_t window = 0) {
+              const std::string &rows = "", int64_t by = 0) {
     if (graph.values.size() >= mostValues) {
       throw BadInput("expected a model of fewer than " + std::to_string(mostValues) + " values");
     }
-    graph.values.emplace_back();
+    graph.values.push_back({{name, &findOp(op), std::move(operands)}, rows, "", by, axis});
     Draft &made = graph.values.back();
-    made.name = name;
-    made.op = &findOp(op);
-    made.operands = std::move(operands);
-    made.numbers = {number, window, "", ""};
-    made.input = axis;
-    if (!made.operands.empty()) {
-      onScaleOf(made.operands[0], graph.values.size() - 1);
-      made.factor *= made.patternOf(0) == Pattern::Group ? number : 1;
-      made.factor /= made.patternOf(0) == Pattern::Whole ? number : 1;
+    made.isGiven = !axis.empty();
+    return made.operands.empty() ? graph.values.size() - 1
+                                 : onScaleOf(made.operands[0], graph.values.size() - 1);
+  }
+  /// The last `window` rows of each group of k.
+  size_t group(const char *op, const std::string &name, size_t x, int64_t k, int64_t window) {
+    x = make(op, name, {x}, "rows " + spellLinear(k, k - window) + " to " + spellLinear(k, k - 1));
+    graph.values[x].factor *= k;
+    if (k < 1 || graph.values[x].factor > largestNumber) { // both were below 2^31
+      throw BadInput(name + ": expected scales of at most 2^31 - 1 tokens a position, found more");
     }
-    made.isGiven = !made.input.empty();
-    return graph.values.size() - 1;
+    return x;
+  }
+  /// Each row k times.
+  size_t repeat(const char *op, const std::string &name, size_t x, int64_t k) {
+    x = make(op, name, {x}, "at floor(p/" + std::to_string(k) + ")");
+    graph.values[x].factor /= k;
+    return x;
   }
   /// `value`, made where the rows of `as` are.
   size_t onScaleOf(size_t as, size_t value) {
@@ -147,8 +136,9 @@ private:
     return make("map", path + ".add", {x, y});
   }
   size_t shift(const std::string &path, int64_t by, bool learns, size_t x) {
-    return make(learns && by > 0 ? "start" : "shift", path + ".shift", {x}, by);
+    return make(learns && by > 0 ? "start" : "shift", path + ".shift", {x}, behind(by));
   }
+  static std::string behind(int64_t by) { return "at " + spellLinear(1, -by); }
   /// Whether this graph drops out here; notes that some graph does.
   bool dropoutOf(const Fields &fields, const std::string &key) {
     bool drops = fields.dropsOut(key);

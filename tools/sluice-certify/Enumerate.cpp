@@ -90,16 +90,15 @@ private:
   std::vector<std::vector<Reading>> stored;
 };
 
-/// Rows from the first that some row reads to its own.
+/// Rows that some row reads, and those between them and its own.
 int64_t reachOf(const Relation &relation) {
-  int64_t reach = relation.last ? std::max<int64_t>(0, -relation.last->at(0)) : 0, widest = 0;
+  int64_t behind = relation.last ? std::max<int64_t>(0, -relation.last->at(0)) : 0, rows = 0;
   if (relation.kind != Relation::At && relation.first) {
-    int64_t period = std::lcm(periodOf(*relation.first), periodOf(*relation.last));
-    for (int64_t p = 0; p < period; ++p) {
-      widest = std::max(widest, relation.last->at(p) - relation.first->at(p) + 1);
+    for (int64_t p = 0, period = periodOf(*relation.first); p < period; ++p) {
+      rows = std::max(rows, relation.last->at(p) - relation.first->at(p) + 1);
     }
   }
-  return reach + widest + relation.from;
+  return behind + rows + relation.from;
 }
 
 /// Twice the product of the factors plus the largest shift or window, in tokens.

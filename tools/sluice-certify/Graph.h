@@ -41,13 +41,13 @@ struct Relation {
 /// Reads what the grammar of docs/certificate.md allows; throws Refusal for anything else.
 Relation parseRelation(const std::string &text);
 
-/// What an op reads of an operand: the pattern of a relation, and how the two scales lie.
+/// What an op may read of an operand. Where no segments stand in it, the last row that is read
+/// rises as the two scales lie: by F rows of the operand in f rows of the result, of factors F : f.
 enum class Pattern {
   Own,        ///< the same row of the same scale
-  Behind,     ///< the row `number` before it
-  Group,      ///< of a scale `number` times as fine, the last `window` rows of its group
-  Whole,      ///< of a scale `number` times as coarse, the group that holds it
-  Keys,       ///< of any scale, what the mask says
+  Moved,      ///< one row, at most as late
+  Group,      ///< rows side by side
+  Keys,       ///< what a mask says
   Distances,  ///< rows by distance, up to the greatest
   UpTo,       ///< the rows up to it
   BitsToEnd,  ///< bits up to where its segment ends
@@ -55,7 +55,7 @@ enum class Pattern {
   Bits,       ///< bits of its segment, which ends say to a step
   EndRow,     ///< the row where its segment ends
   Ends,       ///< where its segment ends, and the one before
-  OfSegments, ///< row c - `number` of segments, c of which end up to it
+  OfSegments, ///< row c - n of segments, c of which end up to it
   Unread      ///< nothing: the other operands say it
 };
 
@@ -85,13 +85,14 @@ constexpr size_t mostValues = size_t{1} << 20;
 struct Value {
   std::string name; ///< "stages.1.inside.0.attention.mix"
   const Op *op = nullptr;
-  std::vector<size_t> operands;
-  std::vector<Relation> reads;    ///< of each operand; of one that is unread, none that counts
-  int64_t factor = 1;             ///< tokens a row
-  bool isGiven = false;           ///< on an input's axis, all known before the first token
-  std::optional<size_t> segments; ///< its rows are segments: the value that says where they end
-  int64_t line = 0;               ///< of the certificate
-  bool isSampled = true;          ///< the row that is sampled is computed from it
+  std::vector<size_t> operands = {};
+  std::vector<Relation> reads = {}; ///< of each operand; of one that is unread, none that counts
+  int64_t factor = 1;               ///< tokens a row
+  bool isGiven = false;             ///< on an input's axis, all known before the first token
+  std::optional<size_t> segments =
+      {};                ///< its rows are segments: the value that says where they end
+  int64_t line = 0;      ///< of the certificate
+  bool isSampled = true; ///< the row that is sampled is computed from it
 
   Pattern patternOf(size_t operand) const {
     return op->patterns[std::min(operand, op->patterns.size() - 1)];
@@ -102,21 +103,17 @@ struct Value {
   }
 };
 
-/// What the numbers of a relation are, beside its pattern.
-struct Numbers {
-  int64_t number = 0, window = 0; ///< window 0: as many rows as the group has
-  std::string keys, distances;    ///< relations
-};
-
 /// "4*p + 3"
 std::string spellLinear(int64_t slope, int64_t constant);
-/// The relation of a pattern, spelled.
-std::string spellPattern(const Value &value, size_t operand, const Numbers &numbers);
+/// The relation of an operand whose pattern has one alone; of segments, `by` before.
+std::string spellPattern(const Value &value, size_t operand, int64_t by = 0);
 
 /// Row t of values[row] is scored against token t + 1.
 struct Loss {
   std::string name; ///< "stages.3.head"
   size_t row = 0;
+
+  bool operator==(const Loss &other) const = default;
 };
 
 /// The values that the losses are computed from, operands first.

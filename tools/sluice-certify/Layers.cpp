@@ -43,6 +43,30 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   return make("linear", path + ".output", {x});
 }
 
+/// Each group has queries of x, keys and values of its source, and columns of the output map; the
+/// results are summed.
+size_t Deriver::mixGroups(const Layer &layer, const std::string &path, size_t x,
+                          const std::vector<size_t> &sources) {
+  std::vector<size_t> outputs;
+  for (size_t i = 0; i < layer.groups.size(); ++i) {
+    const HeadGroup &group = layer.groups[i];
+    std::string part = path + "." + std::to_string(i);
+    size_t keys = sources.empty() ? x : sources[i];
+    if (sources.empty() && group.factor > 1) {
+      bool isMoving = group.mask.step > 1;
+      keys =
+          this->group("shorten", part + ".shorten", x, isMoving ? 1 : group.factor, group.factor);
+    } else if (!sources.empty() && layer.preNorm) {
+      keys = norm(part + ".over", keys);
+    }
+    size_t query = make("linear", part + ".query", {x});
+    keys = make("linear", part + ".kv", {keys});
+    size_t mixed = attend(part + ".mix", {query, keys, keys}, group.mask);
+    outputs.push_back(make("linear", part + ".output", {mixed}));
+  }
+  return outputs.size() == 1 ? outputs[0] : make("map", path + ".output.sum", outputs);
+}
+
 std::string Mask::spell(int64_t queryFactor, int64_t keyFactor) const {
   int64_t common = std::gcd(queryFactor, keyFactor), a = queryFactor / common,
           b = keyFactor / common;
@@ -70,22 +94,16 @@ size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, co
   size_t x = operands[0], keys = operands[1];
   const Draft &query = graph.values[x], &key = graph.values[keys];
   Mask read = mask;
-  if (key.input != query.input) { // what is given is read whole, by tokens alone
-    if (query.isGiven) {
-      fail(name, "a layer of the tokens over another axis", "one of the input " + query.input);
-    }
+  if (key.input != query.input) { // what is given is read whole
     read = {Mask::Bidirectional, 0, 0, mask.from};
-  }
-  if (read.kind == Mask::Block && key.factor != query.factor) {
-    fail(name, "keys on the queries' scale where a block is the mask", "another scale");
   }
   std::string seen = read.spell(query.factor, key.factor);
   int64_t common = std::gcd(query.factor, key.factor);
   int64_t ahead = read.kind == Mask::Complete ? (query.factor - key.factor) / common : 0;
   // Its own row in steps of distance, or under `complete` its end from the first key's end.
   std::string distances = "keys to " + spellLinear(query.factor / common, ahead);
-  size_t result = make("attention", name, std::move(operands));
-  graph.values[result].numbers = {0, 0, seen, distances};
+  size_t result = make("attention", name, std::move(operands), seen);
+  graph.values[result].distances = distances;
   return result;
 }
 
@@ -118,39 +136,17 @@ size_t Deriver::stack(const Layer &settings, int64_t layers, Names &next, size_t
   return layers > 0 && settings.preNorm ? norm(next(), x) : x;
 }
 
-/// Groups of heads have no first key of their own.
-int64_t certify::readFirst(const Fields &fields, const Layer &settings) {
-  int64_t first = fields.integer("first", 0, 0);
-  fields.refuse(first > 0 && !settings.groups.empty(), "no \"first\" beside groups of heads",
-                "both");
-  return first;
-}
-
 /// A layer with keys and values of its own, or of other streams.
 size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
-  settings.mask.from = readFirst(fields, settings);
-  settings.attentionNorm = fields.boolean("attention_norm", true);
+  settings.mask.from = fields.integer("first", 0, 0);
+  settings.attentionNorm = fields.choice("attention_norm", {true, false}) == 0;
   const json *over = fields.find("over");
-  bool isGrouped = !settings.groups.empty() || (over && over->is_array());
-  fields.refuse(!settings.attentionNorm && (!settings.preNorm || isGrouped),
-                "norms of a post-norm block, and of groups of heads", "\"attention_norm\": false");
-  if (!over) {
-    return layer(settings, path, x);
-  }
-  bool isRelative = fields.find("relative") && *fields.find("relative") != "none";
-  fields.refuse(!settings.groups.empty() || (isRelative && isGrouped),
-                "neither \"scales\" nor \"relative\" beside several streams", "both");
-  if (!isGrouped) {
-    size_t other = stream(fields.text("over"), fields);
-    bool isApart = graph.values[other].factor != graph.values[x].factor;
-    fields.refuse(isRelative && (graph.values[other].input != graph.values[x].input ||
-                                 (isApart && settings.mask.kind == Mask::Tokens)),
-                  "no \"relative\" over an input's axis or by a window in tokens", "both");
-    return layer(settings, path, x, {other});
+  if (!over || !over->is_array()) {
+    return over ? layer(settings, path, x, {stream(fields.text("over"), fields)})
+                : layer(settings, path, x);
   }
   settings.groups = readSources(fields, settings.mask);
-  readFirst(fields, settings);
   std::vector<size_t> sources;
   for (const HeadGroup &group : settings.groups) {
     sources.push_back(stream(group.stream, fields));

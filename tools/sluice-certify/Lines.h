@@ -34,10 +34,7 @@ public:
     return text.compare(at, start.size(), start) == 0;
   }
   /// Reads this line if it is the next one.
-  bool accept(const std::string &line) {
-    bool isNext = text.compare(at, line.size() + 1, line + "\n") == 0;
-    return isNext && (expect(line), true);
-  }
+  bool accept(const std::string &line) { return startsWith(line + "\n") && (expect(line), true); }
   void finish() {
     expect("end certificate " + std::to_string(number + 1) + " lines");
     if (at != text.size()) {

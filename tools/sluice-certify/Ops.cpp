@@ -19,12 +19,12 @@ const Op &certify::findOp(const std::string &name) {
       {"linear", {Own}, 1},
       {"map", {Own}, 1, Op::Many},
       {"attention", {Own, Keys, Keys, Own, Distances}, 3},
-      {"shift", {Behind}, 1, Op::Lazy},
-      {"start", {Behind}, 1}, // its own rows stand where there is none
+      {"shift", {Moved}, 1, Op::Lazy},
+      {"start", {Moved}, 1}, // its own rows stand where there is none
       {"shorten", {Group}, 1},
       {"fold", {Group}, 1},
-      {"upsample", {Whole}, 1, Op::Lazy},
-      {"unfold", {Whole}, 1, Op::Lazy},
+      {"upsample", {Moved}, 1, Op::Lazy},
+      {"unfold", {Moved}, 1, Op::Lazy},
       {"segment_counts", {UpTo}, 1, Op::Counts},
       {"segment_ends", {BitsToEnd}, 1, Op::Ends},
       {"pool_segments", {Segment, Bits, Unread, Ends}, 4},
@@ -32,9 +32,7 @@ const Op &certify::findOp(const std::string &name) {
       {"spread_segments", {OfSegments, Own, Unread}, 3},
   };
   auto row = std::ranges::find(table, name, [](const Op &op) { return std::string(op.name); });
-  if (row == table.end()) {
-    throw Refusal("expected an op of the table, found '" + name + "'");
-  }
+  demand(row != table.end(), "expected an op of the table, found '" + name + "'");
   return *row;
 }
 
@@ -46,113 +44,91 @@ std::string certify::spellLinear(int64_t slope, int64_t constant) {
                                 : "");
 }
 
-std::string certify::spellPattern(const Value &value, size_t operand, const Numbers &numbers) {
-  int64_t n = numbers.number, window = numbers.window == 0 ? n : numbers.window;
-  std::string last = std::to_string(value.operands.empty() ? 0 : value.operands.back());
+std::string certify::spellPattern(const Value &value, size_t operand, int64_t by) {
+  std::string ends = std::to_string(value.operands.back());
   switch (value.patternOf(operand)) {
-  case Pattern::Own:
-    return "at p";
-  case Pattern::Behind:
-    return "at " + spellLinear(1, -n);
-  case Pattern::Group:
-    return "rows " + spellLinear(n, n - window) + " to " + spellLinear(n, n - 1);
-  case Pattern::Whole:
-    return "at floor(p/" + std::to_string(n) + ")";
-  case Pattern::Keys:
-    return numbers.keys;
-  case Pattern::Distances:
-    return numbers.distances;
   case Pattern::UpTo:
     return "keys to p";
   case Pattern::BitsToEnd:
     return "keys to e" + std::to_string(value.segments.value_or(0)) + "(p)";
   case Pattern::Segment:
   case Pattern::Bits:
-    return "rows e" + last + "(p - 1) + 1 to e" + last + "(p)";
+    return "rows e" + ends + "(p - 1) + 1 to e" + ends + "(p)";
   case Pattern::EndRow:
-    return "at e" + last + "(p)";
+    return "at e" + ends + "(p)";
   case Pattern::Ends:
     return "rows p - 1 to p";
   case Pattern::OfSegments:
-    return "at c" + last + "(p)" + (n > 0 ? " - " + std::to_string(n) : "");
-  case Pattern::Unread:
-    break;
+    return "at c" + ends + "(p)" + (by > 0 ? " - " + std::to_string(by) : "");
+  default:
+    return "at p";
   }
-  return "at p";
+}
+
+static void allow(bool holds, const Value &value, const std::string &what) {
+  certify::demand(holds,
+                  "expected of '" + std::string(value.op->name) + "' " + what + ", found others");
 }
 
 void certify::checkOperands(const Graph &graph, size_t index) {
   const Value &value = graph.values[index];
-  auto demand = [&](bool holds, const std::string &what) {
-    if (!holds) {
-      throw Refusal("expected " + what + " of '" + value.op->name + "', found others");
-    }
-  };
   size_t count = value.operands.size();
-  demand(count >= value.op->least && (value.op->isMany() || count <= value.op->patterns.size()),
-         "as many operands as the table says");
-  demand(std::ranges::all_of(value.operands, [&](size_t operand) { return operand < index; }),
-         "earlier values as operands");
-  demand(value.factor >= 1, "a factor of at least 1");
-  demand(!value.segments ||
-             (*value.segments <= index && graph.values[*value.segments].op->endsSegments()),
-         "rows of segments, which a value ends,");
-  demand(!value.op->endsSegments() || value.segments == index, "rows of its own segments");
+  allow(count >= value.op->least && (value.op->isMany() || count <= value.op->patterns.size()) &&
+            std::ranges::all_of(value.operands, [&](size_t operand) { return operand < index; }),
+        value, "earlier values as operands, as many as the table says");
+  allow(value.factor >= 1 &&
+            (!value.segments ||
+             (*value.segments <= index && graph.values[*value.segments].op->endsSegments())),
+        value, "a factor of at least 1, and of segments a value that ends them");
+  allow(!value.op->endsSegments() || value.segments == index, value, "rows of its own segments");
 }
 
-/// Numbers are read off the relation, and the relation is made of them again.
+/// Of rows of segments, their scales: what was cut, and the segments that value `ends` ends.
+static void checkSegments(const Graph &graph, const Value &value, const Value &source, size_t ends,
+                          bool isSpread) {
+  const Value &rows = isSpread ? source : value, &cut = isSpread ? value : source;
+  const Value &bits = graph.values[graph.values[ends].operands.at(0)];
+  allow(rows.segments == ends && rows.factor == 1 && cut.isOnScaleOf(bits), value,
+        "rows of segments and of what was cut");
+}
+
 void certify::checkRelation(const Graph &graph, size_t index, size_t operand) {
   const Value &value = graph.values[index], &source = graph.values[value.operands[operand]];
   const Relation &relation = value.reads[operand];
   Pattern pattern = value.patternOf(operand);
-  auto demand = [&](bool holds, const std::string &what) {
-    if (!holds) {
-      throw Refusal(std::string("expected of '") + value.op->name + "' " + what +
-                    ", found another");
-    }
-  };
-  int64_t factor = source.factor; // where the value must stand
-  Numbers numbers;
-  bool isOfEnds = pattern == Pattern::BitsToEnd || pattern == Pattern::Segment ||
-                  pattern == Pattern::Bits || pattern == Pattern::EndRow ||
-                  pattern == Pattern::OfSegments;
-  demand(isOfEnds == relation.hasEnds(), "a relation with ends where segments are read");
-  if (pattern == Pattern::Behind) {
-    numbers.number = -relation.last.value_or(Expression()).at(0);
-    demand(numbers.number >= 0, "a row at or before its own");
-  } else if (pattern == Pattern::Group) {
-    demand(value.factor % source.factor == 0, "a scale that is a multiple of its operand's");
-    numbers.number = value.factor / source.factor;
-    numbers.window = numbers.number - relation.first.value_or(Expression()).at(0);
-    demand(numbers.window >= 1, "a row in each group");
-    factor = value.factor;
-  } else if (pattern == Pattern::Whole) {
-    demand(source.factor % value.factor == 0, "a scale that divides its operand's");
-    numbers.number = source.factor / value.factor;
-    factor = value.factor;
-  } else if (pattern == Pattern::Keys || pattern == Pattern::Distances) {
-    auto rises = [](const std::optional<Expression> &e) { return !e || isNonDecreasing({{*e}}); };
-    demand(relation.kind == Relation::Keys && rises(relation.first) && rises(relation.last) &&
-               (relation.step == 1 || (relation.first && relation.last)),
-           "keys, none of whose limits falls,");
-    return;
-  } else if (pattern == Pattern::OfSegments) {
-    demand(source.segments == value.operands.back() && source.factor == 1, "rows of the segments");
-    const Expression &last = *relation.last; // c, or c - number
-    numbers.number = last.kind == Expression::Sum ? -last.parts[1].at(0) : 0;
-    demand(numbers.number >= 0, "a segment at or before its own");
-  } else if (isOfEnds) { // from the scale that was cut, which the ends' bits have
-    demand(value.op->endsSegments() || value.segments == value.operands.back(),
-           "rows of the segments");
-    const Value &ends = graph.values[*value.segments];
-    demand(value.factor == 1 && source.isOnScaleOf(graph.values[ends.operands[0]]),
-           "rows of what was cut");
+  if (pattern >= Pattern::BitsToEnd && pattern != Pattern::Ends) {
+    bool isSpread = pattern == Pattern::OfSegments;
+    size_t ends = value.op->endsSegments() ? index : value.operands.back();
+    allow(graph.values[ends].op->endsSegments(), value, "ends of segments");
+    checkSegments(graph, value, source, ends, isSpread);
+    const Expression &last = relation.last ? *relation.last : Expression();
+    int64_t by = isSpread && last.kind == Expression::Sum ? -last.parts[1].at(0) : 0;
+    std::string spelled = spellPattern(value, operand, by);
+    return allow(by >= 0 && relation.isSame(parseRelation(spelled)), value, "'" + spelled + "'");
   }
-  demand(isOfEnds || (value.factor == factor && value.segments == source.segments &&
-                      value.isGiven == source.isGiven),
-         "the scale that its relation says");
-  std::string spelled = spellPattern(value, operand, numbers);
-  demand(relation.isSame(parseRelation(spelled)), "'" + spelled + "'");
+  bool isMasked = pattern == Pattern::Keys || pattern == Pattern::Distances;
+  allow(!relation.hasEnds(), value, "a relation without ends");
+  if (pattern == Pattern::Moved || pattern == Pattern::Group || isMasked) {
+    Relation::Kind kind = isMasked                    ? Relation::Keys
+                          : pattern == Pattern::Moved ? Relation::At
+                                                      : Relation::Rows;
+    allow(relation.kind == kind && (kind != Relation::At || relation.last->at(-1) < 0), value,
+          "rows that its row in the table allows");
+  } else {
+    std::string spelled = spellPattern(value, operand);
+    allow(relation.isSame(parseRelation(spelled)), value, "'" + spelled + "'");
+  }
+  allow(isMasked || (value.segments == source.segments && value.isGiven == source.isGiven), value,
+        "an operand on its own axis");
+  auto never = [](const std::optional<Expression> &e) { return !e || isNonDecreasing({{*e}}); };
+  allow(never(relation.first) && never(relation.last), value, "limits that never fall");
+  if (relation.last) { // another axis has no tokens in common
+    int64_t common = std::gcd(value.factor, source.factor);
+    Expression next = relation.last->of(makeLinear(1, source.factor / common));
+    Expression risen = makeLinear(1, value.factor / common).of(*relation.last);
+    allow(value.isGiven == source.isGiven && isSameFunction(next, risen), value,
+          "rows that rise as its scale does");
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -160,39 +136,28 @@ void certify::checkRelation(const Graph &graph, size_t index, size_t operand) {
 //===----------------------------------------------------------------------===//
 
 Relation certify::parseRelation(const std::string &text) {
-  std::string rest = text;
-  /// What follows the word, taken from the end.
-  auto cut = [&](const std::string &word) -> std::optional<std::string> {
-    size_t at = rest.find(word);
-    if (at == std::string::npos) {
-      return std::nullopt;
-    }
-    std::string found = rest.substr(at + word.size());
-    rest.resize(at);
-    return found;
-  };
+  Line line(text);
   Relation relation;
-  if (rest.starts_with("at ")) {
-    relation.first = relation.last = parseSum(rest.substr(3));
-    return relation;
-  }
-  bool isKeys = rest.starts_with("keys ");
-  if (!isKeys && !rest.starts_with("rows ")) {
-    throw Refusal("expected 'at', 'rows' or 'keys' and which, found '" + text + "'");
-  }
-  relation.kind = isKeys ? Relation::Keys : Relation::Rows;
-  relation.from = parseNatural(isKeys ? cut(" from ").value_or("0") : "0");
-  relation.step = parseNatural(isKeys ? cut(" step ").value_or("1") : "1");
-  if (isKeys && rest == "keys all" && relation.step == 1) {
-    return relation;
-  }
-  if (std::optional<std::string> last = cut(" to "); last && relation.step > 0) {
-    relation.last = parseSum(*last);
+  if (line.accept("at ")) {
+    relation.first = relation.last = line.sum();
+  } else if (line.accept("keys all")) {
+    relation.kind = Relation::Keys;
   } else {
-    throw Refusal("expected a last row, found '" + text + "'");
+    relation.kind = line.accept("keys") ? Relation::Keys : Relation::Rows;
+    if (relation.kind == Relation::Rows || !line.isNext(" to ")) {
+      line.need(relation.kind == Relation::Rows ? "rows " : " ");
+      relation.first = line.sum();
+    }
+    line.need(" to ");
+    relation.last = line.sum();
   }
-  if (rest.size() > 4 || !isKeys) {
-    relation.first = parseSum(rest.substr(std::min<size_t>(5, rest.size())));
+  if (relation.kind == Relation::Keys) {
+    relation.step = relation.first && line.accept(" step ") ? line.natural() : 1;
+    relation.from = line.accept(" from ") ? line.natural() : 0;
+  }
+  line.finish();
+  if (relation.step < 1) {
+    line.fail("a step of at least 1");
   }
   return relation;
 }

@@ -260,8 +260,6 @@ EndsRead::EndsRead(const Graph &graph, size_t value, size_t operand, bool inStep
 }
 
 void certify::demandOfEnds(bool holds) {
-  if (!holds) {
-    throw Refusal("the obligation does not hold for all boundaries, or too many orders of where "
-                  "segments end would have to be tried");
-  }
+  demand(holds, "the obligation does not hold for all boundaries, or too many orders of where "
+                "segments end would have to be tried");
 }

@@ -51,7 +51,7 @@ private:
   std::vector<Term> terms;
 };
 
-/// Form p of a value and a row q that it reads, under all boundaries; in a step, of what is stored
+/// Row p of a value and a row q that it reads, under all boundaries; in a step, of what is stored
 /// below lazy values.
 struct EndsRead {
   Question question;

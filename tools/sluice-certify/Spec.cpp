@@ -37,23 +37,12 @@ const std::string layerKeys =
     "heads key_value_heads head_size norm placement epsilon activation dropout attention_dropout "
     "mask rotary bias feed_forward relative distances scales lsh";
 
-void checkKeys(const json &object, const std::string &known, const std::string &where) {
-  for (const auto &[key, value] : object.items()) {
-    if (key.find(' ') != key.npos || (" " + known + " ").find(" " + key + " ") == known.npos) {
-      fail(where, "a key that this checker knows", "\"" + key + "\"");
-    }
-  }
-}
-
 /// In the order of their names.
 std::vector<std::string> namesOfInputs(const json &spec) {
   std::vector<std::string> names;
   if (spec.contains("inputs")) {
     for (const auto &[name, input] : spec["inputs"].items()) {
-      if (!input.is_object()) {
-        fail("inputs", "objects", input.dump());
-      }
-      checkKeys(input, "context vocabulary", "inputs." + name);
+      Fields(input, nullptr, "inputs." + name).needKeys("context vocabulary");
       names.push_back(name);
     }
   }
@@ -69,33 +58,32 @@ Graph Deriver::run() {
     inputs[name] = make("tokens", name, {});
   }
   axis.clear();
-  const json *defaults = spec.contains("defaults") ? &spec["defaults"] : nullptr;
-  checkKeys(defaults ? *defaults : json::object(), layerKeys, "defaults");
+  const json none = json::object(), &defaults = spec.contains("defaults") ? spec["defaults"] : none;
+  Fields(defaults, nullptr, "defaults").needKeys(layerKeys);
   const json &stages = spec["stages"];
   for (size_t i = 0; i < stages.size(); ++i) {
     const json &stage = stages[i];
-    std::string path = "stages." + std::to_string(i), op = Fields(stage, nullptr, path).text("op");
+    std::string path = "stages." + std::to_string(i);
+    Fields own(stage, nullptr, path);
+    std::string op = own.text("op");
     auto known = table().find(op);
     bool embeds = op == "embedding" && !stage.contains("input");
-    if (known == table().end() || embeds != (i == 0) ||
-        (op == "head") != (i + 1 == stages.size())) {
-      fail(path, "the kind of a stage, an embedding first and a head last", "\"" + op + "\"");
-    }
+    own.need(known != table().end() && embeds == (i == 0) &&
+                 (op == "head") == (i + 1 == stages.size()),
+             "the kind of a stage, an embedding first and a head last");
     const Stage &row = known->second;
-    checkKeys(stage, "op " + row.keys + ((row.traits & Layered) ? " " + layerKeys : ""), path);
-    Fields fields(stage, (row.traits & Layered) ? defaults : nullptr, path);
-    size_t input = stage.contains("from") ? stream(fields.text("from"), fields) : previous;
-    const json *relative = (row.traits & Layered) ? fields.find("relative") : nullptr;
-    bool isRelative = relative && *relative != "none";
-    fields.refuse(op != "embedding" && graph.values[input].isGiven &&
-                      ((row.traits & OfTokens) || isRelative),
-                  "a stream of the tokens for " + op + (isRelative ? " with \"relative\"" : ""),
-                  "one of " + graph.values[input].input);
+    bool isLayered = row.traits & Layered;
+    own.needKeys("op " + row.keys + (isLayered ? " " + layerKeys : ""));
+    Fields fields(stage, isLayered ? &defaults : nullptr, path);
+    size_t input = stage.contains("from") ? stream(own.text("from"), own) : previous;
+    bool isRelative = isLayered && fields.isSet("relative", "none");
+    own.need(op == "embedding" || !graph.values[input].isGiven ||
+                 !((row.traits & OfTokens) || isRelative),
+             "a stream of the tokens for " + op + (isRelative ? " with \"relative\"" : ""));
     size_t made = (this->*row.expand)(fields, path, input);
     previous = (row.traits & Aside) ? previous : made;
-    if (stage.contains("to") && !streams.try_emplace(fields.text("to"), previous).second) {
-      fail(path, "a name that no earlier result has", "\"" + fields.text("to") + "\"");
-    }
+    own.need(!stage.contains("to") || streams.try_emplace(own.text("to"), previous).second,
+             "a name that no earlier result has");
   }
   return finish();
 }
@@ -121,8 +109,14 @@ Graph Deriver::finish() const {
     if (value.segments) {
       value.segments = numbers[*value.segments];
     }
+    const Draft &draft = graph.values[i];
     for (size_t j = 0; j < value.operands.size(); ++j) {
-      value.reads.push_back(parseRelation(spellPattern(value, j, graph.values[i].numbers)));
+      Pattern pattern = value.patternOf(j);
+      bool isOpen = pattern >= Pattern::Moved && pattern <= Pattern::Keys;
+      value.reads.push_back(parseRelation(isOpen ? draft.rows
+                                          : pattern == Pattern::Distances
+                                              ? draft.distances
+                                              : spellPattern(value, j, draft.by)));
     }
   }
   for (const Loss &loss : graph.losses) {
@@ -157,15 +151,13 @@ std::vector<Model> certify::deriveModels(const std::string &text) {
   bool known = spec.is_object() && spec.contains("sluice") && spec["sluice"] == 1 &&
                spec.contains("stages") && spec["stages"].is_array() && spec["stages"].size() >= 2 &&
                std::ranges::all_of(spec["stages"], isObject);
-  if (!known || (spec.contains("defaults") && !spec["defaults"].is_object())) {
-    throw BadInput(
-        "expected a spec of version 1, an object with \"sluice\", \"stages\" of at least "
-        "two objects, and perhaps \"defaults\", found another value");
+  if (!known) {
+    throw BadInput("expected a spec of version 1, an object with \"sluice\" and \"stages\" of at "
+                   "least two objects, found another value");
   }
-  checkKeys(
-      spec,
-      "sluice name vocabulary context batch width seed inputs defaults stages precision training",
-      "the spec");
+  Fields(spec, nullptr, "the spec")
+      .needKeys("sluice name vocabulary context batch width seed inputs defaults stages precision "
+                "training");
   for (std::vector<Model> models;;) {
     json chosen = spec;
     int64_t factor = chooseFactor(chosen, models.size());

@@ -37,13 +37,13 @@ const std::map<std::string, Deriver::Stage> &Deriver::table() {
 size_t Deriver::embedding(const Fields &fields, const std::string &path, size_t) {
   axis = fields.find("input") ? fields.text("input") : "";
   auto input = inputs.find(axis);
-  fields.refuse(!axis.empty() && input == inputs.end(), "the name of an input", "\"" + axis + "\"");
+  fields.need(axis.empty() || input != inputs.end(), "the name of an input");
   size_t tokens = axis.empty() ? 0 : input->second;
   std::vector<size_t> terms = {make("embed", path + ".token", {tokens})}, last = {tokens};
   for (const json &n : fields.find("ngrams") ? *fields.find("ngrams") : json::array()) {
-    for (int64_t by = last.size(), to = fields.integerOf(n, "ngrams", 2);
-         by < std::min(to, int64_t{16}); ++by) {
-      last.push_back(make("shift", path + ".before." + std::to_string(by), {tokens}, by));
+    fields.need(n.is_number_integer() && n >= 2, "whole numbers from 2 for \"ngrams\"");
+    for (int64_t by = last.size(); by < std::min(n.get<int64_t>(), int64_t{16}); ++by) {
+      last.push_back(make("shift", path + ".before." + std::to_string(by), {tokens}, behind(by)));
     }
     size_t hash = make("map", path + ".ngram." + n.dump() + ".hash", last);
     terms.push_back(make("embed", path + ".ngram." + n.dump(), {hash}));
@@ -57,7 +57,7 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path, size_t)
 
 size_t Deriver::layers(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
-  settings.mask.from = readFirst(fields, settings);
+  settings.mask.from = fields.integer("first", 0, 0);
   for (int64_t i = 0; i < fields.integer("count", 1); ++i) {
     x = layer(settings, path + ".inside." + std::to_string(i), x);
   }
@@ -74,23 +74,20 @@ size_t Deriver::dropoutStage(const Fields &fields, const std::string &path, size
 
 size_t Deriver::shiftStage(const Fields &fields, const std::string &path, size_t x) {
   int64_t by = fields.integer("by", 0);
-  fields.refuse(by == 0 && learnsStart(fields), "a shift of 1 or more for \"start\": \"null\"",
-                "0");
   return shift(path, by, learnsStart(fields), x);
 }
 
 size_t Deriver::stream(const std::string &name, const Fields &fields) const {
   auto found = streams.find(name);
-  fields.refuse(found == streams.end(), "the name of an earlier stage's result",
-                "\"" + name + "\"");
+  fields.need(found != streams.end(),
+              "the name of an earlier stage's result, not \"" + name + "\"");
   return found->second;
 }
 
 size_t Deriver::partner(const Fields &fields, size_t x) const {
   size_t y = stream(fields.text("with"), fields);
   const Draft &one = graph.values[x], &other = graph.values[y];
-  fields.refuse(!one.isOnScaleOf(other) || one.input != other.input, "two streams of one scale",
-                "two scales");
+  fields.need(one.isOnScaleOf(other) && one.input == other.input, "two streams of one scale");
   return y;
 }
 
@@ -149,12 +146,9 @@ size_t Deriver::head(const Fields &fields, const std::string &path, size_t x) {
 //===----------------------------------------------------------------------===//
 
 size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x) {
-  if (graph.values[x].factor * k > largestNumber) { // both are below 2^31
-    fail(path, "scales of at most 2^31 - 1 tokens a position", "more");
-  }
   if (k > 1 || window > 1) {
-    x = linear ? make("fold", path + ".fold", {x}, k, window)
-               : make("shorten", path + ".shorten", {x}, k, window);
+    x = linear ? group("fold", path + ".fold", x, k, window)
+               : group("shorten", path + ".shorten", x, k, window);
   }
   return linear ? make("linear", path + ".linear", {x}) : x;
 }
@@ -163,32 +157,29 @@ size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool
 size_t Deriver::inParts(const std::string &op, const Fields &fields, const std::string &path,
                         size_t x) {
   int64_t k = fields.integer("factor", 1), factor = graph.values[x].factor;
-  bool divides = op == "shorten" ? factor * k <= largestNumber : factor % k == 0;
-  fields.refuse(!divides || fields.find("window"), "a factor of the scale, without \"window\"",
-                std::to_string(k));
+  fields.need(op == "shorten" || factor % k == 0, "a factor of the scale");
   if (op == "upsample" && k > 1) {
-    x = make("unfold", path + ".unfold", {stored(path + ".groups", x)}, k);
+    x = repeat("unfold", path + ".unfold", stored(path + ".groups", x), k);
   }
   x = make("linear", path + ".linear", {stored(path + ".rows", x)});
-  return op == "shorten" && k > 1 ? make("fold", path + ".fold", {x}, k) : x;
+  return op == "shorten" && k > 1 ? group("fold", path + ".fold", x, k, k) : x;
 }
 
 size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t x,
                          const Fields &fields) {
-  fields.refuse(graph.values[x].factor % k != 0, "a factor that divides the scale's",
-                std::to_string(k));
   int64_t window = fields.integer("window", 1, k);
-  fields.refuse(window % k != 0 || (!linear && window != k),
-                "a window of whole groups, for a linear upsample", std::to_string(window));
+  fields.need(k > 0 && graph.values[x].factor % k == 0, "a factor that divides the scale's");
+  fields.need(window % k == 0 && (linear || window == k),
+              "a window of whole groups, for a linear upsample");
   if (window > k) { // a transposed convolution: a linear map of several groups
-    x = make("fold", path + ".window", {x}, 1, window / k);
+    x = group("fold", path + ".window", x, 1, window / k);
   }
   if (linear) {
     x = make("linear", path + ".linear", {x});
   }
   return k == 1   ? x
-         : linear ? make("unfold", path + ".unfold", {x}, k)
-                  : make("upsample", path + ".upsample", {x}, k);
+         : linear ? repeat("unfold", path + ".unfold", x, k)
+                  : repeat("upsample", path + ".upsample", x, k);
 }
 
 size_t Deriver::stored(const std::string &name, size_t value) {
@@ -205,23 +196,19 @@ size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t>
 }
 
 void Deriver::nameLoss(const std::string &name, const Fields &fields, size_t x) {
-  bool isWord = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
-  fields.refuse(!isWord || name.empty() || name == "next" || !lossRows.emplace(name, x).second,
-                "a name of small letters, digits and underscores that no other loss has",
-                "\"" + name + "\"");
+  fields.need(lossRows.emplace(name, x).second, "a name that no other loss has");
 }
 
 /// Row t reads group (t - shift) div k. Rows that are not scored are held to the theorem too.
 void Deriver::score(const Fields &fields, const std::string &path, const std::string &what,
                     size_t x) {
   dropoutOf(fields, "label_smoothing");
-  fields.integer("first", 0, 0);
   int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
   if (k > 1) {
-    x = make("upsample", path + ".upsample", {x}, k);
+    x = repeat("upsample", path + ".upsample", x, k);
   }
   if (by > 0) {
-    x = make("shift", path + ".shift", {x}, by);
+    x = shift(path, by, false, x);
   }
   graph.losses.push_back({path + "." + what, x});
 }

@@ -25,9 +25,7 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
     read.source = operand;
     return read;
   }
-  if (!relation.last) {
-    throw Refusal("a stored value reads positions that no step could keep");
-  }
+  demand(relation.last.has_value(), "a stored value reads positions that no step could keep");
   read.last = *relation.last;
   read.first = relation.first;
   for (; graph.values[operand].op->isLazy(); operand = graph.values[operand].operands[0]) {
@@ -40,8 +38,6 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
   read.source = operand;
   return read;
 }
-
-Relation ownRow() { return parseRelation("at p"); }
 
 Bound plusOne(Bound bound) {
   for (Expression &candidate : bound.candidates) {
@@ -69,8 +65,10 @@ private:
 
 /// The natural number that ends a line; -1 for "all".
 int64_t StepReader::number(const std::string &start, bool orAll) {
-  std::string text = lines.rest(start);
-  return orAll && text == "all" ? -1 : parseNatural(text);
+  Line line(lines.rest(start));
+  int64_t rows = orAll && line.accept("all") ? -1 : line.natural();
+  line.finish();
+  return rows;
 }
 
 /// s_source(last read) <= s_reader(p), and s_reader(p) < s_source(first read + ring): the row that
@@ -90,10 +88,8 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
   if (source.ring < 0) {
     return;
   }
-  if (!read.first) {
-    throw Refusal("every earlier row is read, of which the ring keeps " +
-                  std::to_string(source.ring));
-  }
+  demand(read.first.has_value(),
+         "every earlier row is read, of which the ring keeps " + std::to_string(source.ring));
   Bound last = source.ring > 0 ? plusOne(reader) : reader;
   int64_t whole = firstAtLeast(*read.first, 0); // from here on, no row before 0 is read
   later = makeLinear(1, whole);
@@ -138,9 +134,8 @@ void StepReader::value(size_t index) {
     return;
   }
   mine.schedule = parseBound(lines.rest("schedule " + number + " "));
-  if (!isInOrder(value, mine.schedule)) {
-    throw Refusal("the schedule falls somewhere, so that rows would not come in order");
-  }
+  demand(isInOrder(value, mine.schedule),
+         "the schedule falls somewhere, so that rows would not come in order");
   mine.ring = this->number("keep " + number + " ", /*orAll=*/true);
   int64_t factor = value.segments ? 0 : value.factor;
   obligation("exist " + number + " " + std::to_string(factor));
@@ -148,9 +143,7 @@ void StepReader::value(size_t index) {
   mine.burst = this->number("burst " + number + " ", /*orAll=*/false);
   ++obligations;
   judge.demand(plusOne(mine.schedule), mine.schedule.of(makeLinear(1, mine.burst)), false, "p");
-  if (mine.ring > 0 && mine.ring < mine.burst) {
-    throw Refusal("rows of one step would share a slot");
-  }
+  demand(mine.ring <= 0 || mine.ring >= mine.burst, "rows of one step would share a slot");
   bool counts = value.op->isCountedOn();
   if (counts) { // of what the step's own bit decides
     obligation("own " + number);
@@ -162,14 +155,13 @@ void StepReader::value(size_t index) {
       continue; // counts, or ends, say it
     }
     const Relation &relation = value.reads[i];
-    if (relation.kind == Relation::Keys && graph.values[value.operands[i]].op->isLazy()) {
-      throw Refusal("attention over positions that are not stored is not known to the step");
-    }
+    demand(relation.kind != Relation::Keys || !graph.values[value.operands[i]].op->isLazy(),
+           "attention over positions that are not stored is not known to the step");
     if (value.segments || relation.hasEnds()) {
       demandThroughEnds(reader, mine.schedule, EndsRead(graph, index, i, /*inStep=*/true));
     } else {
       demandRead(reader, mine.schedule,
-                 followRead(graph, counts ? ownRow() : relation, value.operands[i]));
+                 followRead(graph, counts ? parseRelation("at p") : relation, value.operands[i]));
     }
   }
 }
@@ -186,7 +178,7 @@ Step StepReader::read() {
   }
   // Step t samples from row t.
   const Loss &head = graph.head();
-  demandRead(head.name, {{makeVariable()}}, followRead(graph, ownRow(), head.row));
+  demandRead(head.name, {{makeVariable()}}, followRead(graph, parseRelation("at p"), head.row));
   end("step", count);
   step.obligations = obligations;
   return step;
@@ -202,7 +194,7 @@ Step certify::readStep(const Graph &graph, Lines &lines, Judge &judge) {
 
 namespace {
 
-/// Steps, token after token. Form q is in slot q mod ring, and rows come in order: so the newest
+/// Steps, token after token. Row q is in slot q mod ring, and rows come in order: so the newest
 /// rows are there, as many as the ring has.
 class StepWalk {
 public:
@@ -225,7 +217,7 @@ public:
                       std::to_string(computed[i] - before[i]) + " rows of " + value.name);
       }
     }
-    visit(ownRow(), graph.head().row, t, t);
+    visit(parseRelation("at p"), graph.head().row, t, t);
   }
 
 private:
