@@ -5,7 +5,6 @@
 #include "Certify.h"
 #include "Lines.h"
 
-#include <algorithm>
 #include <openssl/sha.h>
 
 using namespace certify;
@@ -80,7 +79,7 @@ void ModeReader::value() {
   value.line = lines.number;
   checkOperands(graph, index);
   bounds.push_back(parseBound(lines.rest("bound " + number + " ")));
-  if (value.op->takesTokens() && !value.isGiven) {
+  if (value.op->trait == Op::Tokens && !value.isGiven) {
     obligation("token " + number);
     judge.demand({{makeVariable()}}, bounds[index], false, "p");
   }
@@ -101,7 +100,8 @@ void ModeReader::value() {
       Expression own = {Expression::End, static_cast<int64_t>(index), {makeVariable()}};
       judge.demand({{{Expression::Multiple, bits.factor, {own}}}}, bounds[index], false, "p");
     }
-  } else if (!value.op->takesTokens() && !value.op->isLazy() && !value.isGiven && !value.segments) {
+  } else if (value.op->trait != Op::Tokens && !value.op->isLazy() && !value.isGiven &&
+             !value.segments) {
     obligation("exist " + number + " " + std::to_string(value.factor));
     judge.demand({{makeLinear(value.factor, 0)}}, bounds[index], false, "p");
   }
@@ -150,10 +150,6 @@ void ModeReader::conclude() {
   graph.losses.push_back(loss);
 }
 
-//===----------------------------------------------------------------------===//
-// The spec
-//===----------------------------------------------------------------------===//
-
 std::string spell(const Graph &graph, size_t index) {
   const Value &value = graph.values[index];
   std::string text =
@@ -190,10 +186,9 @@ void demandSame(const Graph &graph, const Graph &stages, Lines &lines) {
 /// people.
 std::string check(const std::vector<Model> &models, const std::string &specText, Lines &lines,
                   bool walks) {
-  demand(!lines.startsWith("sluice-certificate 2\n"),
-         "expected a certificate of version 3, found one of version 2; have sluice check "
-         "--certificate write it again");
-  lines.expect("sluice-certificate 3");
+  std::string version = lines.rest("sluice-certificate ");
+  demand(version == "3", "expected a certificate of version 3, found one of version " + version +
+                             "; have sluice check --certificate write it again");
   lines.expect("spec sha256 " + sha256(specText));
   int64_t obligations = 0, longest = 0;
   std::string factors, given; // what the theorem does not speak of

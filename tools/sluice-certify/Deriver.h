@@ -70,7 +70,7 @@ private:
   size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   size_t inParts(const std::string &op, const Fields &fields, const std::string &path, size_t x);
-  void score(const Fields &fields, const std::string &path, const std::string &what, size_t x);
+  size_t score(const Fields &fields, const std::string &path, const std::string &what, size_t x);
   void nameLoss(const std::string &name, const Fields &fields, size_t x);
   size_t project(const std::string &path, size_t x, std::optional<size_t> with, bool activated);
   size_t stored(const std::string &name, size_t value);

@@ -68,7 +68,7 @@ private:
     const Value &value = graph.values[index];
     Reading result = {-1, mix(index, 1)};
     if (value.operands.empty()) { // tokens; positions, which are constants
-      return {value.op->takesTokens() && !value.isGiven ? p : -1,
+      return {value.op->trait == Op::Tokens && !value.isGiven ? p : -1,
               mix(result.digest, static_cast<uint64_t>(p))};
     }
     for (size_t i = 0; i < value.operands.size(); ++i) {
@@ -98,7 +98,9 @@ int64_t reachOf(const Relation &relation) {
       rows = std::max(rows, relation.last->at(p) - relation.first->at(p) + 1);
     }
   }
-  return behind + rows + relation.from;
+  bool isGroup =
+      relation.kind == Relation::Rows && rows == relation.last->at(1) - relation.last->at(0);
+  return behind + (isGroup ? 0 : rows) + relation.from;
 }
 
 /// Twice the product of the factors plus the largest shift or window, in tokens.

@@ -64,17 +64,17 @@ struct Op {
   const char *name;
   std::vector<Pattern> patterns; ///< of its operands
   size_t least;                  ///< operands, at least
-  enum Trait { None, Many, Lazy, Tokens, Counts, Ends } trait = None;
+  enum Trait {
+    None,
+    Many,   ///< further operands are as the last one
+    Lazy,   ///< not stored: outside its scale it is read through to its operand
+    Tokens, ///< it holds the tokens themselves
+    Counts, ///< a step makes a row of the one before and of its own bit
+    Ends    ///< the same, and its rows say where segments end
+  } trait = None;
 
-  /// Further operands are as the last one.
-  bool isMany() const { return trait == Many; }
-  /// Not stored: outside its scale it is read through to its operand.
   bool isLazy() const { return trait == Lazy; }
-  /// It holds the tokens themselves.
-  bool takesTokens() const { return trait == Tokens; }
-  /// Its rows say where segments end.
   bool endsSegments() const { return trait == Ends; }
-  /// A step makes a row of the one before and of its own bit.
   bool isCountedOn() const { return trait == Counts || trait == Ends; }
 };
 

@@ -73,7 +73,8 @@ static void allow(bool holds, const Value &value, const std::string &what) {
 void certify::checkOperands(const Graph &graph, size_t index) {
   const Value &value = graph.values[index];
   size_t count = value.operands.size();
-  allow(count >= value.op->least && (value.op->isMany() || count <= value.op->patterns.size()) &&
+  allow(count >= value.op->least &&
+            (value.op->trait == Op::Many || count <= value.op->patterns.size()) &&
             std::ranges::all_of(value.operands, [&](size_t operand) { return operand < index; }),
         value, "earlier values as operands, as many as the table says");
   allow(value.factor >= 1 &&
@@ -83,24 +84,17 @@ void certify::checkOperands(const Graph &graph, size_t index) {
   allow(!value.op->endsSegments() || value.segments == index, value, "rows of its own segments");
 }
 
-/// Of rows of segments, their scales: what was cut, and the segments that value `ends` ends.
-static void checkSegments(const Graph &graph, const Value &value, const Value &source, size_t ends,
-                          bool isSpread) {
-  const Value &rows = isSpread ? source : value, &cut = isSpread ? value : source;
-  const Value &bits = graph.values[graph.values[ends].operands.at(0)];
-  allow(rows.segments == ends && rows.factor == 1 && cut.isOnScaleOf(bits), value,
-        "rows of segments and of what was cut");
-}
-
 void certify::checkRelation(const Graph &graph, size_t index, size_t operand) {
   const Value &value = graph.values[index], &source = graph.values[value.operands[operand]];
   const Relation &relation = value.reads[operand];
   Pattern pattern = value.patternOf(operand);
   if (pattern >= Pattern::BitsToEnd && pattern != Pattern::Ends) {
-    bool isSpread = pattern == Pattern::OfSegments;
+    bool isSpread = pattern == Pattern::OfSegments; // to what was cut; the others from there
     size_t ends = value.op->endsSegments() ? index : value.operands.back();
-    allow(graph.values[ends].op->endsSegments(), value, "ends of segments");
-    checkSegments(graph, value, source, ends, isSpread);
+    const Value &rows = isSpread ? source : value, &cut = isSpread ? value : source;
+    allow(graph.values[ends].op->endsSegments() && rows.segments == ends && rows.factor == 1 &&
+              cut.isOnScaleOf(graph.values[graph.values[ends].operands[0]]),
+          value, "rows of segments and of what was cut");
     const Expression &last = relation.last ? *relation.last : Expression();
     int64_t by = isSpread && last.kind == Expression::Sum ? -last.parts[1].at(0) : 0;
     std::string spelled = spellPattern(value, operand, by);
@@ -130,10 +124,6 @@ void certify::checkRelation(const Graph &graph, size_t index, size_t operand) {
           "rows that rise as its scale does");
   }
 }
-
-//===----------------------------------------------------------------------===//
-// Relations
-//===----------------------------------------------------------------------===//
 
 Relation certify::parseRelation(const std::string &text) {
   Line line(text);

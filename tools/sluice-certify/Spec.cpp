@@ -4,8 +4,6 @@
 // the graph: stages, their order and names, factors, shifts, masks, placement, activation, dropout.
 #include "Deriver.h"
 
-#include <regex>
-
 using namespace certify;
 
 json certify::parseSpec(const std::string &text) {
@@ -31,14 +29,12 @@ json certify::parseSpec(const std::string &text) {
   }
 }
 
-namespace {
-
-const std::string layerKeys =
+static const std::string layerKeys =
     "heads key_value_heads head_size norm placement epsilon activation dropout attention_dropout "
     "mask rotary bias feed_forward relative distances scales lsh";
 
 /// In the order of their names.
-std::vector<std::string> namesOfInputs(const json &spec) {
+static std::vector<std::string> namesOfInputs(const json &spec) {
   std::vector<std::string> names;
   if (spec.contains("inputs")) {
     for (const auto &[name, input] : spec["inputs"].items()) {
@@ -48,8 +44,6 @@ std::vector<std::string> namesOfInputs(const json &spec) {
   }
   return names;
 }
-
-} // namespace
 
 Graph Deriver::run() {
   size_t previous = make("tokens", "tokens", {});
@@ -147,17 +141,13 @@ static int64_t chooseFactor(json &spec, size_t i) {
 
 std::vector<Model> certify::deriveModels(const std::string &text) {
   json spec = parseSpec(text);
-  auto isObject = [](const json &stage) { return stage.is_object(); };
-  bool known = spec.is_object() && spec.contains("sluice") && spec["sluice"] == 1 &&
-               spec.contains("stages") && spec["stages"].is_array() && spec["stages"].size() >= 2 &&
-               std::ranges::all_of(spec["stages"], isObject);
-  if (!known) {
-    throw BadInput("expected a spec of version 1, an object with \"sluice\" and \"stages\" of at "
-                   "least two objects, found another value");
-  }
-  Fields(spec, nullptr, "the spec")
-      .needKeys("sluice name vocabulary context batch width seed inputs defaults stages precision "
-                "training");
+  Fields own(spec, nullptr, "the spec");
+  own.need(spec.is_object() && spec.value("sluice", json()) == 1 &&
+               spec.value("stages", json()).is_array() && spec["stages"].size() >= 2 &&
+               std::ranges::all_of(spec["stages"], [](const json &s) { return s.is_object(); }),
+           "version 1, an object with \"sluice\" and \"stages\" of at least two objects");
+  own.needKeys("sluice name vocabulary context batch width seed inputs defaults stages precision "
+               "training");
   for (std::vector<Model> models;;) {
     json chosen = spec;
     int64_t factor = chooseFactor(chosen, models.size());

@@ -132,18 +132,12 @@ size_t Deriver::upsampleStage(const Fields &fields, const std::string &path, siz
 
 size_t Deriver::loss(const Fields &fields, const std::string &path, size_t x) {
   nameLoss(fields.text("name"), fields, x);
-  score(fields, path, "loss", x);
-  return x;
+  return score(fields, path, "loss", x);
 }
 
 size_t Deriver::head(const Fields &fields, const std::string &path, size_t x) {
-  score(fields, path, "head", x);
-  return x;
+  return score(fields, path, "head", x);
 }
-
-//===----------------------------------------------------------------------===//
-// What stages are made of
-//===----------------------------------------------------------------------===//
 
 size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x) {
   if (k > 1 || window > 1) {
@@ -200,15 +194,11 @@ void Deriver::nameLoss(const std::string &name, const Fields &fields, size_t x) 
 }
 
 /// Row t reads group (t - shift) div k. Rows that are not scored are held to the theorem too.
-void Deriver::score(const Fields &fields, const std::string &path, const std::string &what,
-                    size_t x) {
+size_t Deriver::score(const Fields &fields, const std::string &path, const std::string &what,
+                      size_t x) {
   dropoutOf(fields, "label_smoothing");
   int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
-  if (k > 1) {
-    x = repeat("upsample", path + ".upsample", x, k);
-  }
-  if (by > 0) {
-    x = shift(path, by, false, x);
-  }
-  graph.losses.push_back({path + "." + what, x});
+  size_t row = k > 1 ? repeat("upsample", path + ".upsample", x, k) : x;
+  graph.losses.push_back({path + "." + what, by > 0 ? shift(path, by, false, row) : row});
+  return x;
 }

@@ -188,10 +188,6 @@ Step certify::readStep(const Graph &graph, Lines &lines, Judge &judge) {
   return StepReader(graph, lines, judge).read();
 }
 
-//===----------------------------------------------------------------------===//
-// Brute force
-//===----------------------------------------------------------------------===//
-
 namespace {
 
 /// Steps, token after token. Row q is in slot q mod ring, and rows come in order: so the newest

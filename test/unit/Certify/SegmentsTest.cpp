@@ -109,7 +109,7 @@ TEST(SegmentBounds, ARowReadsSegmentsThatAreClosed) {
     graph.values[0].op = &findOp("pool_segments");
     graph.values[3].op = &findOp("spread_segments");
     graph.values[3].operands = {0, 1, 2};
-    graph.values[3].reads = {parseRelation(spellPattern(graph.values[3], 0, {by, 0, "", ""}))};
+    graph.values[3].reads = {parseRelation(spellPattern(graph.values[3], 0, by))};
     EndsRead read(graph, 3, 0);
     Bound end = parseBound("max(-1, e2(p))");
     EXPECT_EQ(read.isNeverAbove(end, parseBound("max(-1, p)")), by >= 1);
