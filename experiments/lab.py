@@ -51,31 +51,37 @@ def text():
     return folder / "training.txt", folder / "held-out.txt"
 
 
-def compile_arm(folder, spec, budget):
-    """Path of an artifact whose schedule ends with the budget, and its steps."""
+def compile_steps(folder, spec, steps):
+    """Path of an artifact whose schedule has as many steps."""
     path, artifact = folder / "spec.json", folder / "model.sla"
     folder.mkdir(parents=True, exist_ok=True)
+    training = spec["training"] | {"schedule": {"kind": "cosine", "warmup": max(1, steps // 10), "steps": steps, "floor": 0.05}}
+    path.write_text(json.dumps(spec | {"training": training}, indent=1) + "\n")
+    run("compile", path, "-o", artifact, "--target", "cpu")
+    return artifact
 
-    def write(steps):
-        training = spec["training"] | {"schedule": {"kind": "cosine", "warmup": max(1, steps // 10), "steps": steps, "floor": 0.05}}
-        path.write_text(json.dumps(spec | {"training": training}, indent=1) + "\n")
-        run("compile", path, "-o", artifact, "--target", "cpu")
 
-    write(100)
-    flops = json.loads(run("inspect", artifact, "--json"))["step"]["flops"]
+def operations(artifact):
+    """Of a training step."""
+    return json.loads(run("inspect", artifact, "--json"))["step"]["flops"]
+
+
+def compile_arm(folder, spec, budget):
+    """Path of an artifact whose schedule ends with the budget, its steps, and the operations of one."""
+    flops = operations(compile_steps(folder, spec, 100))
     steps = round(budget / flops)
-    write(steps)
-    return artifact, steps, flops
+    return compile_steps(folder, spec, steps), steps, flops
 
 
-def train(folder, artifact, steps, seed, training):
-    """Weights of a run, and its losses by step; a finished run is taken as it is."""
+def train(folder, artifact, steps, seed, training, *more):
+    """Weights of a run, and its losses by step; a finished run is taken as it is. more: further flags of `sluice train`."""
     out = folder / f"seed-{seed}"
     stamp = out / "finished"
     key = (folder / "spec.json").read_text()
     if not stamp.exists() or stamp.read_text() != key:
         subprocess.run(["rm", "-rf", out], check=True)
-        run("train", artifact, "--data", training, "--out", out, "--steps", steps, "--seed", seed, "--save-every", steps, "--keep", 1)
+        run("train", artifact, "--data", training, "--out", out, "--steps", steps, "--seed", seed, "--save-every", steps, "--keep", 1,
+            *more)
         stamp.write_text(key)
     return out, [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
 
@@ -110,6 +116,7 @@ def compare(name, arms, pairs, budget=BUDGET):
 
 
 def judge(results, first, second, claim):
+    """What `compare` says of a pair. results: {"bits_per_byte": a number a seed} by name."""
     ours, theirs = results[first]["bits_per_byte"], results[second]["bits_per_byte"]
     test = stats.ttest_rel(ours, theirs)
     difference = sum(ours) / len(ours) - sum(theirs) / len(theirs)

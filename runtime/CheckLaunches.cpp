@@ -27,7 +27,7 @@ double numberAt(std::span<const uint8_t> bytes, Type type, size_t at) {
   return type == Type::f32 ? read(float()) : type == Type::i32 ? read(int32_t()) : read(int64_t());
 }
 
-/// As the replay judges: without a bound any number will do, but none must become NaN.
+/// As the oracle judges: without a bound any number will do, but none must become NaN.
 bool isWithin(double found, double expected, double bound) {
   if (!std::isfinite(expected)) {
     return found == expected || (std::isnan(found) && std::isnan(expected));
@@ -113,9 +113,9 @@ const Launch &findLaunch(const Device &device, const RecordedLaunch &recorded) {
   return *launch;
 }
 
-class Replayer {
+class Rerun {
 public:
-  Replayer(Device &device, const RecordedLaunch &recorded)
+  Rerun(Device &device, const RecordedLaunch &recorded)
       : device(device), recorded(recorded), launch(findLaunch(device, recorded)),
         kernel(device.plan().kernels[static_cast<size_t>(launch.kernel)]) {}
 
@@ -174,12 +174,12 @@ private:
 } // namespace
 
 LaunchCheck checkLaunch(Device &device, const RecordedLaunch &launch, RecordedLaunch *goldens) {
-  Replayer replayer(device, launch);
-  replayer.run();
+  Rerun rerun(device, launch);
+  rerun.run();
   if (goldens) {
     *goldens = launch;
   }
-  return replayer.compare(goldens);
+  return rerun.compare(goldens);
 }
 
 } // namespace sluice::runtime

@@ -21,9 +21,9 @@ struct Plugin {
   decltype(&sluice_emulator_launch) launch;
   decltype(&sluice_emulator_destroy) destroy;
   decltype(&sluice_emulator_free) free;
-  decltype(&sluice_replay_create) createReplay;
-  decltype(&sluice_replay_judge) judge;
-  decltype(&sluice_replay_destroy) destroyReplay;
+  decltype(&sluice_judge_create) createJudge;
+  decltype(&sluice_judge_launch) judge;
+  decltype(&sluice_judge_destroy) destroyJudge;
 
   /// Takes ownership of a message.
   std::string take(char *message) const {
@@ -59,9 +59,9 @@ const Plugin &openPlugin() {
         !find(library, "sluice_emulator_launch", found.launch) ||
         !find(library, "sluice_emulator_destroy", found.destroy) ||
         !find(library, "sluice_emulator_free", found.free) ||
-        !find(library, "sluice_replay_create", found.createReplay) ||
-        !find(library, "sluice_replay_judge", found.judge) ||
-        !find(library, "sluice_replay_destroy", found.destroyReplay)) {
+        !find(library, "sluice_judge_create", found.createJudge) ||
+        !find(library, "sluice_judge_launch", found.judge) ||
+        !find(library, "sluice_judge_destroy", found.destroyJudge)) {
       throw UserError(path + ": expected the emulator of this version of sluice, found another; "
                              "build both together");
     }
@@ -73,8 +73,8 @@ const Plugin &openPlugin() {
 struct DestroyKernel {
   void operator()(void *kernel) const { openPlugin().destroy(kernel); }
 };
-struct DestroyReplay {
-  void operator()(void *replay) const { openPlugin().destroyReplay(replay); }
+struct DestroyJudge {
+  void operator()(void *judge) const { openPlugin().destroyJudge(judge); }
 };
 
 class EmulatorDevice : public Device {
@@ -86,7 +86,7 @@ public:
     for (const Kernel &kernel : plan().kernels) {
       kernels.emplace_back(requireVariant(*loaded, kernel, chosen).stages.size());
     }
-    replays.resize(kernels.size());
+    judges.resize(kernels.size());
   }
 
   std::string target() const override { return chosen; }
@@ -108,7 +108,7 @@ public:
     auto start = std::chrono::steady_clock::now();
     std::vector<std::vector<uint8_t>> before = operandsOf(node);
     runStages(node);
-    replay(node, before);
+    judgeLaunch(node, before);
     if (timing) {
       KernelTime &time = kernelTimes[static_cast<size_t>(node.kernel)];
       time.seconds +=
@@ -198,7 +198,7 @@ private:
   }
 
   /// Judges what the launch made of `before` in float64.
-  void replay(const Launch &launch, const std::vector<std::vector<uint8_t>> &before) {
+  void judgeLaunch(const Launch &launch, const std::vector<std::vector<uint8_t>> &before) {
     const Kernel &kernel = kernelOf(launch);
     if (kernel.operands.empty()) {
       return; // a plan by hand, of no dispatch
@@ -212,18 +212,18 @@ private:
     auto scalar = [&](size_t number) {
       return *reinterpret_cast<const int64_t *>(arena.get() + launch.arguments[scalars + number]);
     };
-    SluiceEmulatorReplay request = {buffers.data(),
-                                    buffers.size(),
-                                    scalar(0), // length, rows, step, seed
-                                    scalar(1),
-                                    scalar(2),
-                                    scalar(3),
-                                    launch.arguments[firstStream],
-                                    firstStream > scalars + 4 ? scalar(4) : 0,
-                                    observer ? &EmulatorDevice::observe : nullptr,
-                                    this};
+    SluiceJudgedLaunch request = {buffers.data(),
+                                  buffers.size(),
+                                  scalar(0), // length, rows, step, seed
+                                  scalar(1),
+                                  scalar(2),
+                                  scalar(3),
+                                  launch.arguments[firstStream],
+                                  firstStream > scalars + 4 ? scalar(4) : 0,
+                                  observer ? &EmulatorDevice::observe : nullptr,
+                                  this};
     char *message = nullptr;
-    if (plugin.judge(replayOf(launch.kernel), &request, &message)) {
+    if (plugin.judge(judgeOf(launch.kernel), &request, &message)) {
       throw JobError("kernel \"" + kernel.name + "\" (" + chosen +
                      ", emulated) computes other numbers than its operands have in float64, "
                      "rounding allowed for; this is a defect of sluice, please report it:\n" +
@@ -242,15 +242,15 @@ private:
                                                    told->bound});
   }
 
-  void *replayOf(int64_t kernel) {
-    std::unique_ptr<void, DestroyReplay> &known = replays[static_cast<size_t>(kernel)];
+  void *judgeOf(int64_t kernel) {
+    std::unique_ptr<void, DestroyJudge> &known = judges[static_cast<size_t>(kernel)];
     if (!known) {
       std::span<const uint8_t> text = loaded->blob("k" + std::to_string(kernel) + "_dispatch");
       char *message = nullptr;
       known.reset(
-          plugin.createReplay(reinterpret_cast<const char *>(text.data()), text.size(), &message));
+          plugin.createJudge(reinterpret_cast<const char *>(text.data()), text.size(), &message));
       if (!known) {
-        throw JobError("the replay does not take kernel " +
+        throw JobError("the oracle does not take kernel " +
                        plan().kernels[static_cast<size_t>(kernel)].name + ": " +
                        plugin.take(message));
       }
@@ -315,7 +315,7 @@ private:
   const Observer observer;
   HostMemory arena;
   std::vector<std::vector<std::unique_ptr<void, DestroyKernel>>> kernels; // by kernel and stage
-  std::vector<std::unique_ptr<void, DestroyReplay>> replays;              // by kernel
+  std::vector<std::unique_ptr<void, DestroyJudge>> judges;                // by kernel
   uint64_t launched = 0;
 };
 

@@ -220,14 +220,6 @@ void Writer::seat() {
     if (waiting >= taken.size()) { // the row has been another text's
       predictor.begin(row, {});
     }
-    if (texts[waiting].room <= 0) {
-      if (sink.finish) {
-        sink.finish(waiting, StopReason::Length);
-      }
-      ++waiting;
-      --row; // the next text's
-      continue;
-    }
     living.push_back({waiting++, row, 0, StopFilter(stops)});
   }
 }
@@ -351,7 +343,8 @@ void scoreTexts(Executor &executor, Predictor &predictor, std::span<Scored> text
       for (size_t row = 0; row < batch.size(); ++row) {
         Scored &text = batch[row];
         if (size_t known = text.first + text.nats.size(); known < text.bytes.size()) {
-          turns.push_back({static_cast<int64_t>(row), std::span(text.bytes).first(known)});
+          turns.push_back(
+              {static_cast<int64_t>(row), std::span(text.bytes).first(known), &text.given});
         }
       }
       if (turns.empty()) {

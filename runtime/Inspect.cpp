@@ -101,7 +101,8 @@ std::vector<std::pair<Generation::Rate, int64_t>> launchesOfStep(const Plan &pla
   std::map<Generation::Rate, int64_t> counts;
   for (const Launch &launch : plan.entries.at("step")) {
     auto rate = plan.generation->rates.find(launch.guard ? launch.guard->scalar : "");
-    bool isRare = rate != plan.generation->rates.end() && rate->second.runs < rate->second.period;
+    bool isRare = rate != plan.generation->rates.end() &&
+                  (rate->second.runs < rate->second.period || !rate->second.segments.empty());
     ++counts[isRare ? rate->second : Generation::Rate()];
   }
   std::vector<std::pair<Generation::Rate, int64_t>> sorted(counts.begin(), counts.end());
@@ -112,10 +113,15 @@ std::vector<std::pair<Generation::Rate, int64_t>> launchesOfStep(const Plan &pla
   return sorted;
 }
 
-/// "every token", "every 4th token", "3 of 4 tokens".
+/// "every token", "every 4th token", "in 3 of 4 tokens", "where a segment of words ends (at most 21
+/// of 48 tokens)".
 std::string showRate(const Generation::Rate &rate) {
+  if (!rate.segments.empty()) {
+    return "where a segment of " + rate.segments + " ends (at most " + std::to_string(rate.runs) +
+           " of " + std::to_string(rate.period) + " tokens)";
+  }
   if (rate.runs != 1) {
-    return std::to_string(rate.runs) + " of " + std::to_string(rate.period) + " tokens";
+    return "in " + std::to_string(rate.runs) + " of " + std::to_string(rate.period) + " tokens";
   }
   const char *ordinal = rate.period == 2 ? "nd" : rate.period == 3 ? "rd" : "th";
   return rate.period == 1 ? "every token"
@@ -138,6 +144,9 @@ Json describeGeneration(const Plan &plan) {
   Json launches = Json::array();
   for (const auto &[rate, count] : launchesOfStep(plan)) {
     launches.push_back({{"runs", rate.runs}, {"period", rate.period}, {"count", count}});
+    if (!rate.segments.empty()) {
+      launches.back()["segments"] = rate.segments;
+    }
   }
   return {{"rows", plan.generation->rows},
           {"period", plan.generation->period},
@@ -155,7 +164,9 @@ void describeGenerationForPeople(std::ostringstream &out, const Plan &plan) {
   out << "\n  a step reads " << showBytes(static_cast<double>(plan.generation->weightReads))
       << " of weights and, of each text, "
       << showBytes(plan.generation->stateReadsAt(0, plan.model.context, plan.model.context))
-      << " of states, on the average\n";
+      << " of states, "
+      << (plan.segments.empty() ? "on the average" : "with as many segments as there may be")
+      << "\n";
   out << format("%-52s %8s %6s %8s %8s %14s\n", "state (of each text)", "scale", "type", "rows",
                 "width", "bytes");
   for (const auto &[name, state] : plan.generation->states) {

@@ -323,9 +323,10 @@ private:
       }
     }
     for (const auto &[guard, rate] : json.at("rates").members()) {
-      rate.keys({"runs", "period"});
+      rate.keys({"runs", "period"}, {"segments"});
       int64_t period = rate.at("period").integer(1, 1 << 30);
-      generation.rates[guard] = {rate.at("runs").integer(0, period), period};
+      std::string segments = rate.has("segments") ? rate.at("segments").string() : "";
+      generation.rates[guard] = {rate.at("runs").integer(0, period), period, segments};
     }
     json.at("reads").keys({"weights", "states"});
     generation.weightReads = json.at("reads").at("weights").integer(0, mostWork);

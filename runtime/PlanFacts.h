@@ -231,7 +231,7 @@ protected:
   }
 
   void readTensor(const StrictJson &json) {
-    json.keys({"name", "shape", "type", "offset", "gradient", "states", "decay"});
+    json.keys({"name", "shape", "type", "offset", "gradient", "states", "decay"}, {"frozen"});
     Tensor tensor;
     tensor.name = json.at("name").string();
     for (const Tensor &other : plan.tensors) {
@@ -249,6 +249,7 @@ protected:
       tensor.states[name] = range(state, bytes, sizeof(float));
     }
     tensor.decay = json.at("decay").boolean();
+    tensor.frozen = json.has("frozen") && json.at("frozen").boolean();
     plan.tensors.push_back(std::move(tensor));
   }
 

@@ -101,6 +101,11 @@ std::vector<double> penalized(std::span<const float> logits, double penalty,
                  : result[id] > 0 ? result[id] / penalty
                                   : result[id] * penalty;
   }
+  if (!std::ranges::all_of(result, [](double logit) { return std::isfinite(logit); })) {
+    throw UserError(format("--repetition-penalty: expected one with which logits stay finite, "
+                           "found %.9g; change --repetition-penalty",
+                           penalty));
+  }
   return result;
 }
 

@@ -73,6 +73,19 @@ StartingWeights startFromWeights(const Path &path, const std::vector<std::string
   return start;
 }
 
+void requireFrozen(const std::vector<std::string> &taken, const Plan &plan) {
+  for (const Tensor &tensor : plan.tensors) {
+    if (tensor.frozen && std::find(taken.begin(), taken.end(), tensor.name) == taken.end()) {
+      std::string stage = tensor.name.substr(0, tensor.name.find('.', tensor.name.find('.') + 1));
+      throw UserError(
+          "expected weights for the frozen " + stage +
+          ", which training leaves as they are given, found none for " + tensor.name +
+          "; name a run that has trained them with --weights, and them with --match \"" + stage +
+          ".*\"");
+    }
+  }
+}
+
 std::string describeStart(const StartingWeights &weights) {
   size_t all = weights.taken.size() + weights.left.size();
   if (weights.left.empty()) {

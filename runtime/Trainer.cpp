@@ -192,6 +192,7 @@ private:
       record.weights = startFromWeights(weights, match, executor, observer.message);
       say(describeStart(*record.weights));
     }
+    requireFrozen(record.weights ? record.weights->taken : std::vector<std::string>(), plan);
   }
 
   void begin() {

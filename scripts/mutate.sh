@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Plants faults in the GPU kernels of a model that uses all of them (test/mutation/subject.json: ragged sizes, several blocks
-# an axis, more steps of K than twice a pipeline's stages) and asks the emulator and the float64 replay about each: barriers,
+# an axis, more steps of K than twice a pipeline's stages) and asks the emulator and the float64 oracle about each: barriers,
 # waits and commits removed or loosened, bounds, masks, clamps and stage numbers one off. Prints what nothing found, what was
 # proved to be no fault, and shares of what was caught. A complete run takes an hour or two; it says its progress, and what was stopped
 # is taken up again where --log and --resume are given.

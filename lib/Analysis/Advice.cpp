@@ -222,7 +222,12 @@ static int64_t delayOf(const ShiftKey &key) {
   return tokens * (key.by.front() - key.least);
 }
 
+/// Least values hold together: which other shifts are lowered is said, where there are any.
 static void warnOfWaste(const Shifts &shifts, CausalVerdict &verdict) {
+  bool areSeveral = llvm::count_if(shifts.keys, [](const ShiftKey &key) {
+                      return key.least < key.by.front();
+                    }) > 1;
+  std::string together = areSeveral ? ", with the others that are named at their least" : "";
   for (const ShiftKey &key : shifts.keys) {
     int64_t by = key.by.front();
     if (key.least >= by) {
@@ -237,8 +242,8 @@ static void warnOfWaste(const Shifts &shifts, CausalVerdict &verdict) {
             ? " (it is set for " + count(static_cast<int64_t>(key.levels), "level") + " at once)"
             : "";
     verdict.warnings.push_back({Kind::Waste, placeOf(op),
-                                "a shift by " + std::to_string(by) + " where " + least + all +
-                                    "; with the least one, all that is read through " +
+                                "a shift by " + std::to_string(by) + " where " + least + together +
+                                    all + "; with the least one, all that is read through " +
                                     (key.levels > 1 ? "all of them" : "it") + " is " +
                                     count(delayOf(key), isOnSegments ? "segment" : "token") +
                                     " newer"});

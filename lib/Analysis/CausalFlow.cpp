@@ -6,7 +6,6 @@
 #include "sluice/Analysis/Proof.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
-#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Transforms/ImportSpec.h"
 
@@ -161,10 +160,9 @@ static int64_t longestLength(func::FuncOp function) {
     if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
       int64_t factor = scales.factorOf(op.getResult(0)); // below 2^31, as shifts are
       coarsest = std::max(coarsest, factor);
-      if (isa<ShiftOp, StartOp>(op)) {
-        int64_t by = op.getAttrOfType<IntegerAttr>("by").getInt();
-        shifts = std::min(most, shifts + factor * std::abs(by));
-      }
+      auto flow = dyn_cast<CausalFlowInterface>(op);
+      int64_t by = flow ? flow.getShift().value_or(0) : 0;
+      shifts = std::min(most, shifts + factor * std::abs(by));
     }
   }
   return std::min(most, 4 * coarsest + 2 * shifts);
@@ -262,8 +260,8 @@ static void explainSegments(func::FuncOp function, const Violation &violation, b
     replaySegments(*leak, boundaries);
   }
   std::string remedy = "let this stage read an earlier segment, and counts up to its own row";
-  if (isa<LabelsOp>(op)) {
-    remedy = labelsRemedy.str();
+  if (OpRemedy own = remedyOf(op); !own.words.empty() && own.attribute.empty()) {
+    remedy = own.words; // wherever segments are
   } else if (!passesSegments(*leak)) {
     Mending mending(function->getParentOfType<ModuleOp>());
     remedy = remedyFor(opAtFault(*leak), verdict.place, mending);

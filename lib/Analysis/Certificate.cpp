@@ -361,7 +361,7 @@ static Frontier stepsOf(const StepSchedule &schedule) {
 int64_t Writer::reads(ArrayRef<StepRead> reads, const std::string &reader, bool isFinal) {
   int64_t count = 0;
   for (const StepRead &read : reads) {
-    if (isOfBits(read) && !isa<SegmentOp>(read.reader)) {
+    if (isOfBits(read) && !cast<SegmentsInterface>(read.reader).makesSegmentation()) {
       continue; // ends say it
     }
     ++count;

@@ -93,20 +93,6 @@ bool sluice::endsLazySource(IntegerSet relation, Value source, const Scales &sca
                       [](AffineExpr constraint) { return constraint.isFunctionOfSymbol(0); });
 }
 
-bool sluice::mentionsLength(IntegerSet relation) {
-  AffineExpr q = getAffineDimExpr(1, relation.getContext());
-  AffineExpr n = getAffineSymbolExpr(0, relation.getContext());
-  for (auto [constraint, equality] :
-       llvm::zip_equal(relation.getConstraints(), relation.getEqFlags())) {
-    bool isEnd = !equality && simplifyAffineExpr(constraint - (n - 1 - q), 2, 1) ==
-                                  getAffineConstantExpr(0, relation.getContext());
-    if (constraint.isFunctionOfSymbol(0) && !isEnd) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /// What has fallen further than any sequence is long needs no larger number to say so. Larger is
 /// looser, and a bound still.
 static AffineExpr raised(AffineExpr candidate) {

@@ -81,8 +81,7 @@ static std::string nameOfMap(Operation *op) {
     return "linear upsample " + std::to_string(unfold.getFactor());
   }
   if (auto shorten = dyn_cast<ShortenOp>(op)) {
-    return stringifyShortenKind(shorten.getKind()).str() + " of " +
-           nameOfGroup(shorten.getRowGroup());
+    return shorten.getWord().str() + " of " + nameOfGroup(shorten.getRowGroup());
   }
   if (auto fold = dyn_cast<FoldOp>(op)) {
     return "linear map of " + nameOfGroup(fold.getRowGroup());
@@ -99,6 +98,9 @@ static std::string nameOfMap(Operation *op) {
   }
   if (auto select = dyn_cast<SelectSegmentsOp>(op)) {
     return beginSegments(select.getEnds()) ? "first rows of segments" : "last rows of segments";
+  }
+  if (isa<AttendSegmentsOp, AttendPartsOp>(op)) {
+    return isa<AttendPartsOp>(op) ? "attention over a segment" : "attention of segments";
   }
   if (isa<HashedAttentionOp>(op)) {
     return "attention by hashes";
@@ -129,6 +131,14 @@ static bool readsSequence(Operation *op, unsigned operand) {
   auto flow = dyn_cast<CausalFlowInterface>(op);
   return flow && isa<SequenceType>(op->getOperand(operand).getType()) &&
          !isOfBoundaries(op->getOpOperand(operand)) && flow.getRelation(operand).has_value();
+}
+
+/// Whether a row reads that of the segment that its count finds.
+static bool readsItsSegment(const BandSource &source) {
+  auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
+  auto segments = dyn_cast_if_present<SegmentsInterface>(source.reader);
+  return segments && segments.movesRows(source.operand) &&
+         scaleOf(source.reader->getResult(0)) == scaleOf(segments.getCounts());
 }
 
 BandSource Bands::sourceOf(Operation *op, unsigned operand) const {
@@ -409,16 +419,15 @@ PictureEdge Bands::finishEdge(const ReachGraph &graph, size_t above,
   edge.below = *bandOf(source.root);
   edge.above = indexOf(above);
   for (Operation *map : llvm::reverse(source.maps)) {
-    auto shift = dyn_cast<ShiftOp>(map);
-    edge.shifts |= shift && shift.getBy() != 0;
+    edge.shifts |= cast<CausalFlowInterface>(map).getShift().value_or(0) != 0;
     edge.label += (edge.label.empty() ? "" : ", ") + nameOfMap(map);
   }
   bool own = !source.reader || isPointwise(source.reader, source.operand);
-  edge.kind = !own && !draft.mask.empty()                        ? PictureEdge::Kind::Attention
-              : isa_and_present<SpreadSegmentsOp>(source.reader) ? PictureEdge::Kind::Map
-              : !own                                             ? PictureEdge::Kind::Group
-              : source.maps.empty()                              ? PictureEdge::Kind::Same
-                                                                 : PictureEdge::Kind::Map;
+  edge.kind = !own && !draft.mask.empty() ? PictureEdge::Kind::Attention
+              : readsItsSegment(source)   ? PictureEdge::Kind::Map
+              : !own                      ? PictureEdge::Kind::Group
+              : source.maps.empty()       ? PictureEdge::Kind::Same
+                                          : PictureEdge::Kind::Map;
   readsOf(graph, draft, source, edge);
   return edge;
 }

@@ -126,6 +126,16 @@ void ReadGraph::addOp(Operation &op) {
   }
 }
 
+/// What a row reads through one that holds a group's rows, where it takes its own of these alone.
+using MemberRead = std::pair<Operation *, std::optional<RowRead>>;
+static MemberRead memberRead(Operation &op) {
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  Operation *maker = flow && flow.readsMember() ? op.getOperand(0).getDefiningOp() : nullptr;
+  auto group = dyn_cast_or_null<dispatch::RowReadsInterface>(maker);
+  std::optional<RowRead> read = group ? group.getMemberRead() : std::nullopt;
+  return {read ? maker : nullptr, read};
+}
+
 void ReadGraph::addResult(Operation &op, unsigned result) {
   OpResult value = op.getResult(result);
   std::optional<SmallVector<RowRead>> reads;
@@ -138,10 +148,9 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
   }
   if (reads) {
     std::string name = op.getName().stripDialect().str();
-    auto unfold = dyn_cast<UnfoldOp>(op);
-    auto sums = unfold && byMember ? unfold.getInput().getDefiningOp<OverlapAddOp>() : nullptr;
+    auto [reader, read] = byMember ? memberRead(op) : MemberRead();
     add(value, {nameOf(value).str(), gradientOf(value).str(), name, op.getLoc(), factorOf(value),
-                isLazy(&op), false, sums ? readsOf(unfold, sums) : readsOf(op, *reads)});
+                isLazy(&op), false, reader ? readsOf(*reader, *read) : readsOf(op, *reads)});
     // What training minimizes are means over valid positions.
     auto rows = dyn_cast<dispatch::RowReadsInterface>(op);
     if (rows && rows.readsLength(result)) {
@@ -154,7 +163,8 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
 static bool isAmongSegments(Operation &op) {
   auto function = op.getParentOfType<func::FuncOp>();
   return llvm::any_of(function.getBody().front(), [](Operation &other) {
-    return isa<SegmentOp, dispatch::SegmentScanOp>(other);
+    auto kernel = dyn_cast<dispatch::KernelInterface>(other);
+    return isa<SegmentsInterface>(other) || (kernel && kernel.makesSegments());
   });
 }
 
@@ -183,15 +193,6 @@ std::vector<ReadGraph::Read> ReadGraph::readsOf(Operation &op, ArrayRef<RowRead>
     result.push_back(std::move(known));
   }
   return result;
-}
-
-/// Windows q that position p stands in: k q + k - w <= p <= k q + k - 1.
-std::vector<ReadGraph::Read> ReadGraph::readsOf(UnfoldOp unfold, OverlapAddOp sums) const {
-  auto k = static_cast<int64_t>(sums.getFactor()), w = static_cast<int64_t>(sums.getWindow());
-  AffineExpr p = getAffineDimExpr(0, unfold.getContext()), q = getAffineDimExpr(1, p.getContext());
-  AffineExpr last = q * k + (k - 1);
-  IntegerSet windows = IntegerSet::get(2, 1, {p - last + (w - 1), last - p}, {false, false});
-  return readsOf(*sums, RowRead::related(0, windows));
 }
 
 //===----------------------------------------------------------------------===//

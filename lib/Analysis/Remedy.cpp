@@ -1,10 +1,14 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Remedy.h"
 #include "sluice/Analysis/Reach.h"
-#include "sluice/Dialect/Sluice/Labels.h"
 
 using namespace mlir;
 using namespace sluice;
+
+OpRemedy sluice::remedyOf(Operation *op) {
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  return flow ? flow.getRemedy() : OpRemedy();
+}
 
 /// Factor of an op that reads groups; 1 for any other.
 static int64_t groupOf(Operation *op) {
@@ -76,28 +80,9 @@ std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Men
            " holds later tokens than its first row may read; shift by " + std::to_string(enough) +
            ", not " + std::to_string(by) + ", at " + spec::toString(place);
   }
-  if (auto loss = dyn_cast<CrossEntropyOp>(fault)) {
-    auto offset = static_cast<int64_t>(loss.getOffset());
-    mending.setOffset(loss);
-    return "row t is scored against token t + " + std::to_string(offset) +
-           ", which it reads; score it against token t + 1, at " + spec::toString(place);
-  }
-  if (auto hashed = dyn_cast<HashedAttentionOp>(fault); hashed && hashed.getSorted()) {
-    mending.setCausal(hashed);
-    return "rows sorted by hashes stand where later rows put them; leave out \"causal\": false, "
-           "at " +
-           spec::toString(place);
-  }
-  if (isa<LabelsOp>(fault)) {
-    return labelsRemedy.str() + ", at " + spec::toString(place);
-  }
-  auto attention = dyn_cast<AttentionOp>(fault);
-  bool changes = attention && mentionsLength(attention.getMask());
-  if (attention) {
-    mending.setCausal(attention);
-    return std::string(changes ? "what its mask lets a position read changes as the sequence grows"
-                               : "its mask lets a position read later ones") +
-           "; use the mask \"causal\" or a window, at " + spec::toString(place);
+  if (OpRemedy own = remedyOf(fault); !own.words.empty()) {
+    mending.remedy(fault);
+    return own.words + ", at " + spec::toString(place);
   }
   return "this stage reads a position of its input that is not there yet";
 }

@@ -4,11 +4,12 @@
 #pragma once
 
 #include "sluice/Analysis/CausalFlow.h"
-#include "sluice/Dialect/Sluice/Hashed.h"
-#include "sluice/Dialect/Sluice/MaskBounds.h"
 #include <functional>
 
 namespace sluice {
+
+/// CausalFlowInterface::getRemedy; empty of an op without the interface.
+OpRemedy remedyOf(mlir::Operation *op);
 
 /// Changes to a module that its spec's keys would make: to every op of one place, in each mode.
 /// Undone in the end.
@@ -60,26 +61,29 @@ public:
       });
     });
   }
-  void setOffset(CrossEntropyOp like) {
-    forEachAt<CrossEntropyOp>(like, [&](CrossEntropyOp op) {
-      undo.emplace_back([op, old = op.getOffset()]() mutable { op.setOffset(old); });
-      op.setOffset(1);
-    });
-  }
-  void setCausal(AttentionOp like) {
-    forEachAt<AttentionOp>(like, [&](AttentionOp op) {
-      undo.emplace_back([op, old = op.getMask()]() mutable { op.setMask(old); });
-      op.setMask(causalMask(op.getContext(), scalesOf(op)));
-    });
-  }
-  void setCausal(HashedAttentionOp like) {
-    forEachAt<HashedAttentionOp>(like, [&](HashedAttentionOp op) {
-      undo.emplace_back([op]() mutable { op.setSorted(true); });
-      op.setSorted(false);
+  /// Each gets what its own remedy says.
+  void remedy(mlir::Operation *like) {
+    forEachAt<mlir::Operation *>(like, [&](mlir::Operation *op) {
+      OpRemedy own = remedyOf(op);
+      if (op->getName() != like->getName() || own.attribute.empty()) {
+        return;
+      }
+      undo.emplace_back([op, name = own.attribute, old = op->getAttr(own.attribute)] {
+        setOrRemove(op, name, old);
+      });
+      setOrRemove(op, own.attribute, own.value);
     });
   }
 
 private:
+  static void setOrRemove(mlir::Operation *op, llvm::StringRef name, mlir::Attribute value) {
+    if (value) {
+      op->setAttr(name, value);
+    } else {
+      op->removeAttr(name);
+    }
+  }
+
   template <typename Op>
   void forEachAt(mlir::Operation *like, llvm::function_ref<void(Op)> change) {
     auto place = like->getLoc()->findInstanceOf<mlir::FileLineColLoc>();

@@ -3,6 +3,7 @@
 // The step is found here: schedules from the proof's bounds, reads composed through lazy values,
 // rings as the least that keep every read. StepProof.cpp decides each claim again.
 #include "sluice/Analysis/Step.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
 #include <numeric>
@@ -36,6 +37,7 @@ private:
   bool cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms, StepRead &read);
   bool isSelection(const StepRead &read, const StepSchedule &reader) const;
   std::optional<Frontier> inSegments(Value value, SegmentOp &cut);
+  bool checkHashes();
   bool checkSegments();
   bool follow(Operation *reader, StepRead &read, Value operand);
   bool addValue(Value value);
@@ -117,7 +119,11 @@ bool Deriver::cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms, Ste
     bool isCount = term.kind == SegmentTerm::Count;
     if (!found || !cut || found->cut != cut || isCount == (reader != nullptr) ||
         (isCount && found->at != p)) {
-      return refuse(&op, "which segments it reads is not said by the ends and counts of its own");
+      return refuse(
+          &op,
+          "it reads segments by ends or counts that are not one segmentation's of the tokens, as "
+          "with segments of segments and with document_end; steps follow one segmentation "
+          "alone");
     }
   }
   if (reader) {
@@ -405,7 +411,20 @@ std::optional<StepPlan> Deriver::derive() {
       step.ring = std::max(step.ring, std::min(plan.schedules[step.schedule].burst, step.capacity));
     }
   }
-  return checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
+  return checkHashes() && checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
+}
+
+/// The dispatches of such a step have one row a text.
+bool Deriver::checkHashes() {
+  for (const auto &[value, step] : plan.values) {
+    Operation *op = value.getDefiningOp();
+    if (isa_and_nonnull<HashedBucketsOp, HashedAttentionOp>(op) &&
+        plan.schedules[step.schedule].burst > 1) {
+      return refuse(op, "one token makes several rows due, and attention by hashes has a step of "
+                        "one; shift what it reads");
+    }
+  }
+  return true;
 }
 
 /// Rings of segments are found by clocks: that these are those of the tokens, and all else that the

@@ -40,10 +40,10 @@ static double operationsOfStep(ModuleOp module, const KernelSet &kernels) {
 std::string driver::describeRecomputation(const Recomputation &made, ModuleOp module,
                                           const KernelSet &kernels) {
   double before = operationsOfStep(module, kernels) - made.operations;
-  return format("--memory-budget: an arena of %s instead of %s; a training step computes %zu "
+  return format("--memory-budget: an arena of %s instead of %s; a training step computes %lld "
                 "launches again, %.1f%% more operations",
                 mebibytes(made.arenaBytes).c_str(), mebibytes(made.fullBytes).c_str(),
-                made.copies.size(), 100 * made.operations / before);
+                static_cast<long long>(made.launches), 100 * made.operations / before);
 }
 
 /// A quarter, a third and half of the most rows that an axis has: so many texts' worth of rows lie

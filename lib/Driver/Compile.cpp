@@ -28,6 +28,7 @@
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/Support/Regex.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -107,12 +108,25 @@ Outcome Compilation::internalError(const std::string &what) {
   return {3, "", "internal error: " + what + "; this is a defect of sluice, " + where};
 }
 
+/// What an op of model IR refuses, a numbered message, with its place; empty where none does.
+static std::string findRefusal(StringRef diagnostics) {
+  static const llvm::Regex place("^loc\\(\"(.*)\":([0-9]+):([0-9]+)\\): (S-[0-9]+: .*)$");
+  for (StringRef line : llvm::split(diagnostics, '\n')) {
+    SmallVector<StringRef> parts;
+    if (place.match(line, &parts)) {
+      return llvm::join_items(":", parts[1], parts[2], parts[3], " ") + parts[4].str();
+    }
+  }
+  return "";
+}
+
 std::optional<Outcome> Compilation::runPass(std::unique_ptr<Pass> pass) {
   PassManager manager(&context);
   std::string name = pass->getArgument().str();
   manager.addPass(std::move(pass));
   if (failed(manager.run(*module))) {
-    return internalError();
+    std::string refusal = isModelIR(request.spec) ? findRefusal(diagnostics) : "";
+    return refusal.empty() ? internalError() : badInput(refusal);
   }
   return watchPass(name);
 }
@@ -267,8 +281,8 @@ std::optional<Outcome> Compilation::lowerModel() {
   if (auto failure = addStep()) {
     return failure;
   }
-  if (auto failure = runPass(
-          createFormDispatches({request.generationRows, /*keysApart=*/targets.gpus.empty()}))) {
+  if (auto failure = runPass(createFormDispatches(
+          {request.generationRows, /*keysApart=*/targets.gpus.empty(), targets.mostSumParts()}))) {
     return failure;
   }
   if (auto failure = runPass(createBuildEntries())) {
@@ -323,8 +337,7 @@ std::optional<Outcome> Compilation::keepToBudget(KernelSet &kernels,
   if (!made->copies.empty()) {
     notice += (notice.empty() ? "" : "\n") + describeRecomputation(*made, *module, kernels);
   }
-  budget = {*request.memoryBudget, made->fullBytes, static_cast<int64_t>(made->copies.size()),
-            made->operations};
+  budget = {*request.memoryBudget, made->fullBytes, made->launches, made->operations};
   if (auto failure = watchPass("sluice-recompute")) {
     return failure;
   }

@@ -23,11 +23,6 @@ std::string driver::findFactorMistake(const spec::Model &model, const CompileReq
     return place + "one of the factors that are drawn (" + list + "), found " +
            std::to_string(*request.factor);
   }
-  if (request.memoryBudget && !factors.empty()) {
-    return request.spec + ": --memory-budget: expected one factor a level, found a set that each "
-                          "step draws from, whose steps have budgets of their own; leave it out, "
-                          "or write one factor";
-  }
   return "";
 }
 

@@ -27,7 +27,8 @@ static bool isPositionMap(const Primitive &stage) {
 /// Whether a group's rows lie side by side: all features of a linear shorten, and where the
 /// gradient of a maximum goes, or of a window that is no whole number of groups.
 static bool laysGroupsOut(const Shorten &shorten) {
-  return shorten.method == Shortening::Linear || shorten.method == Shortening::Max ||
+  return shorten.method == Shortening::Linear ||
+         (shorten.method == Shortening::Max && shorten.segments.empty()) ||
          shorten.rows() % shorten.factor != 0;
 }
 

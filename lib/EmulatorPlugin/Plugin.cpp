@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The emulator and the replay behind a C interface, for the runtime, which knows no LLVM.
+// The emulator and the oracle of launches behind a C interface, for the runtime, which knows no
+// LLVM.
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Emulator/Emulator.h"
 #include "sluice/Oracle/Oracle.h"
@@ -76,7 +77,7 @@ SLUICE_EXPORT void sluice_emulator_destroy(void *kernel) { delete static_cast<Em
 namespace {
 
 /// A dispatch and the context that it lives in.
-struct Replayed {
+struct Judged {
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::Operation *dispatch = nullptr;
@@ -102,8 +103,8 @@ SluiceExpectation describe(mlir::Operation *dispatch, const sluice::oracle::Expe
 
 } // namespace
 
-SLUICE_EXPORT void *sluice_replay_create(const char *text, size_t bytes, char **message) {
-  auto made = std::make_unique<Replayed>();
+SLUICE_EXPORT void *sluice_judge_create(const char *text, size_t bytes, char **message) {
+  auto made = std::make_unique<Judged>();
   made->context
       .loadDialect<sluice::dispatch::DispatchDialect, mlir::arith::ArithDialect,
                    mlir::func::FuncDialect, mlir::math::MathDialect, mlir::tensor::TensorDialect>();
@@ -115,7 +116,8 @@ SLUICE_EXPORT void *sluice_replay_create(const char *text, size_t bytes, char **
   made->module = mlir::parseSourceString<mlir::ModuleOp>(llvm::StringRef(text, bytes), config);
   if (made->module) {
     made->module->walk([&](mlir::Operation *op) {
-      if (llvm::isa_and_nonnull<mlir::func::FuncOp>(op->getParentOp()) && op->hasAttr("domain")) {
+      if (llvm::isa_and_nonnull<mlir::func::FuncOp>(op->getParentOp()) &&
+          llvm::isa<sluice::dispatch::KernelInterface>(op)) {
         made->dispatch = op;
       }
     });
@@ -127,11 +129,10 @@ SLUICE_EXPORT void *sluice_replay_create(const char *text, size_t bytes, char **
   return made.release();
 }
 
-SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *request,
+SLUICE_EXPORT int sluice_judge_launch(void *judge, const SluiceJudgedLaunch *request,
                                       char **message) {
-  auto *replayed = static_cast<Replayed *>(replay);
-  size_t operands = replayed->dispatch->getNumOperands(),
-         results = replayed->dispatch->getNumResults();
+  auto *judged = static_cast<Judged *>(judge);
+  size_t operands = judged->dispatch->getNumOperands(), results = judged->dispatch->getNumResults();
   if (request->bufferCount != operands + results) {
     tell(message, "expected " + std::to_string(operands + results) + " buffers, found " +
                       std::to_string(request->bufferCount));
@@ -149,21 +150,21 @@ SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *
   launch.firstRow = request->firstRow;
   if (request->observe) {
     launch.observe = [&](const sluice::oracle::Expectation &found) {
-      SluiceExpectation told = describe(replayed->dispatch, found);
+      SluiceExpectation told = describe(judged->dispatch, found);
       request->observe(request->context, &told);
     };
   }
   std::string said;
   mlir::ScopedDiagnosticHandler handler(
-      &replayed->context, [&](mlir::Diagnostic &diagnostic) { said += diagnostic.str() + "\n"; });
-  auto judgement = sluice::oracle::judge(replayed->dispatch, launch);
+      &judged->context, [&](mlir::Diagnostic &diagnostic) { said += diagnostic.str() + "\n"; });
+  auto judgement = sluice::oracle::judge(judged->dispatch, launch);
   if (mlir::failed(judgement)) {
     tell(message, said);
     return 1;
   }
   // Of thousands of launches one's mean may be off by chance; a wrong rounding's is off each time.
-  bool biasedTwice = judgement->isBiased() && replayed->wasBiased;
-  replayed->wasBiased = judgement->isBiased();
+  bool biasedTwice = judgement->isBiased() && judged->wasBiased;
+  judged->wasBiased = judgement->isBiased();
   if (judgement->isWrong() || biasedTwice) {
     tell(message, judgement->str());
     return 1;
@@ -171,6 +172,6 @@ SLUICE_EXPORT int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *
   return 0;
 }
 
-SLUICE_EXPORT void sluice_replay_destroy(void *replay) { delete static_cast<Replayed *>(replay); }
+SLUICE_EXPORT void sluice_judge_destroy(void *judge) { delete static_cast<Judged *>(judge); }
 
 SLUICE_EXPORT void sluice_emulator_free(char *message) { ::free(message); }

@@ -136,13 +136,20 @@ public:
   int64_t biasRow(int64_t p, int64_t j) const {
     return op.getTerms().distance.row(p, j, int64_t(biases.size()));
   }
+  /// The score region's arguments.
+  Numbers placeOf(Number product, int64_t p, int64_t j) const {
+    Numbers place{product, {double(p), 0}, {double(j), 0}, {double(head), 0}};
+    if (!biases.empty()) {
+      place.push_back(biases[biasRow(p, j)]);
+    }
+    return place;
+  }
   FailureOr<Number> score(Number product, int64_t p, int64_t j) {
-    Number place[] = {product, {double(p), 0}, {double(j), 0}, {double(head), 0}};
-    auto yielded = evaluateScalar(op.getScore(), place, launch, {row(p), p});
+    auto yielded = evaluateScalar(op.getScore(), placeOf(product, p, j), launch, {row(p), p});
     if (failed(yielded)) {
       return failure();
     }
-    return biases.empty() ? (*yielded)[0] : oracle::add((*yielded)[0], biases[biasRow(p, j)]);
+    return (*yielded)[0];
   }
   /// 0, or 1 / (1 - dropout).
   Number keep(int64_t p, int64_t j) {
@@ -290,7 +297,7 @@ Numbers Gradients::rotatedBack(Numbers line, int64_t p) const {
 }
 
 /// With r the row of p and j: dQv[p] += ds R[r], dR[r] += ds Qv[p], db[r] += the gradient of the
-/// region's result.
+/// bias.
 void Gradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j,
                          Number rawGradient, Number gradient) {
   constexpr unsigned positionQuery = 3, distanceRow = 4;
@@ -330,13 +337,14 @@ LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64
     Number probability = monotone(subtract(*score, own), std::exp), keep = head.keep(p, j);
     Number gradient =
         multiply(probability, subtract(multiply(head.dot(g, head.v[j]), keep), delta));
-    Number place[] = {product, {double(p), 0}, {double(j), 0}, {double(head.head), 0}, gradient};
+    Numbers place = head.placeOf(product, p, j);
+    place.push_back(gradient);
     auto yielded = evaluateScalar(op.getScoreGradient(), place, launch, {head.row(p), p});
     if (failed(yielded)) {
       return failure();
     }
     Number ds = head.factor((*yielded)[0]), kept = head.factor(multiply(probability, keep));
-    addTerms(head, p, j, ds, gradient);
+    addTerms(head, p, j, ds, yielded->back());
     for (int64_t c = 0; c < head.size; ++c) {
       dq[c].add(ds, head.k[j][c]);
       dk[j][c] = oracle::add(dk[j][c], multiply(ds, head.q[p][c]));

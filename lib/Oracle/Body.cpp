@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Body.h"
 
+#include "sluice/Dialect/Dispatch/Combiner.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
 using namespace mlir;
@@ -171,8 +172,7 @@ LogicalResult Body::compute(Operation &op) {
     return success();
   }
   if (auto group = dyn_cast<dispatch::ReduceGroupOp>(op)) {
-    set(result, reduce(group.getKind(), get(group.getRows()), size_t(elements(result))));
-    return success();
+    return combine(group);
   }
   if (auto spread = dyn_cast<dispatch::SpreadOp>(op)) {
     const Numbers row = get(spread.getRow());
@@ -188,6 +188,26 @@ LogicalResult Body::compute(Operation &op) {
     return success();
   }
   return computeElements(op);
+}
+
+/// Those that have a kind by its rule, any other row by row.
+LogicalResult Body::combine(dispatch::ReduceGroupOp op) {
+  const Numbers &rows = get(op.getRows());
+  auto columns = size_t(elements(op.getResult()));
+  if (auto kind = dispatch::kindOf(op.getCombiner())) {
+    set(op.getResult(), reduce(*kind, rows, columns));
+    return success();
+  }
+  Numbers soFar(rows.begin(), rows.begin() + int64_t(columns));
+  for (size_t i = columns; i < rows.size(); ++i) {
+    auto next = evaluateScalar(op.getCombiner(), {soFar[i % columns], rows[i]}, launch, place);
+    if (failed(next)) {
+      return failure();
+    }
+    soFar[i % columns] = next->front();
+  }
+  set(op.getResult(), std::move(soFar));
+  return success();
 }
 
 /// Element by element; a scalar operand goes with each.

@@ -29,6 +29,7 @@ public:
 
 private:
   llvm::LogicalResult compute(mlir::Operation &op);
+  llvm::LogicalResult combine(dispatch::ReduceGroupOp op);
   llvm::LogicalResult computeElements(mlir::Operation &op);
   Numbers ofPlace(mlir::Operation &op) const;
 

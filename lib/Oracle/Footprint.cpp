@@ -4,7 +4,6 @@
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Sequence.h"
-#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -72,41 +71,16 @@ int64_t factorOf(Operation *dispatch, unsigned operand) {
 
 } // namespace
 
-/// Rows that a block shares, from a multiple of their number on.
-static int64_t tileOf(Operation *dispatch, int64_t blocks) {
-  if (isa<dispatch::CrossEntropyOp>(dispatch)) {
-    return 64;
-  }
-  auto contract = dyn_cast<dispatch::ContractOp>(dispatch);
-  if (!contract) {
-    return 1;
-  }
-  auto type = cast<RankedTensorType>(contract->getResult(0).getType());
-  int64_t ofLarge = llvm::divideCeil(type.getDimSize(0) * type.getDimSize(1), 128) *
-                    llvm::divideCeil(type.getDimSize(2), 64);
-  return blocks > ofLarge ? 64 : 128;
-}
-
-/// Attention's queries, keys and values, where heads are copied in chunks of 16 bytes: those of
-/// rows that are not valid are not.
-static bool isCopiedByRows(Operation *dispatch, unsigned operand) {
-  auto whole = [](auto op) { return op && op.getHeadSize() % 8 == 0; };
-  return operand < 3 && (whole(dyn_cast<dispatch::AttentionOp>(dispatch)) ||
-                         whole(dyn_cast<dispatch::AttentionBackwardOp>(dispatch)));
-}
-
 std::vector<Bytes> sluice::oracle::readBytes(Operation *dispatch, unsigned operand,
                                              const Extent &extent, int64_t blocks) {
   Layout layout(dispatch->getOperand(operand));
-  bool isJudged = isa<dispatch::RowsOp, dispatch::WeightGradientOp, dispatch::ScatterRowsOp,
-                      dispatch::ContractOp, dispatch::CrossEntropyOp>(dispatch);
-  isJudged = isJudged || isCopiedByRows(dispatch, operand);
+  auto kernel = cast<dispatch::KernelInterface>(dispatch);
+  bool isJudged = kernel.skipsInvalid(operand) && !dispatch::scheduleOf(dispatch);
   int64_t factor = layout.type.getRank() == 3 ? factorOf(dispatch, operand) : 0;
-  isJudged = isJudged && !dispatch::scheduleOf(dispatch);
   if (!isJudged || layout.type.getRank() != 3 || factor <= 0) {
     return {{0, dispatch::storageElements(layout.type) * layout.element}};
   }
-  int64_t rows = layout.sequences() * layout.positions(), tile = tileOf(dispatch, blocks);
+  int64_t rows = layout.sequences() * layout.positions(), tile = kernel.getTileRows(blocks);
   std::vector<Bytes> result;
   for (int64_t first = 0; first < rows; first += tile) {
     int64_t last = std::min(rows, first + tile);
@@ -148,7 +122,7 @@ std::vector<Bytes> sluice::oracle::ignoredBytes(Operation *dispatch, unsigned op
     return ignored;
   }
   bool isScheduled = bool(dispatch::scheduleOf(dispatch));
-  bool isOwnRow = isa<dispatch::ContractOp>(dispatch) && layout.type.getRank() == 3;
+  bool isOwnRow = cast<dispatch::KernelInterface>(dispatch).readsOwnRows(operand);
   std::vector<int64_t> due;
   if (isScheduled && isOwnRow) {
     due = dueRows(dispatch, layout, extent);

@@ -86,7 +86,8 @@ Numbers RowPass::rowAt(const Stored &stored, Value argument, dispatch::AccessAtt
   int64_t sources = type.getDimSize(1), limit = limitOf(argument, access, row);
   int64_t batch = type.getDimSize(0) == 1 ? 0 : rows.batch(row); // one sequence for all
   double goesOn = q < 0 ? double(q) : double(INT32_MAX);
-  Number outside{access.getExtended() ? goesOn : access.getLeast() ? -INFINITY : 0, 0};
+  FloatAttr identity = access.getOutside();
+  Number outside{access.getExtended() ? goesOn : identity ? identity.getValueAsDouble() : 0, 0};
   bool inside = q >= 0 && q < limit && first >= 0;
   Numbers numbers;
   for (int64_t column = 0; column < elementsOf(argument) / access.getGroup(); ++column) {
@@ -112,7 +113,7 @@ Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessA
   return numbers;
 }
 
-/// Rows map(v, 0) to map(w, 1) - 1.
+/// Of the rows map(v, 0) to map(w, 1) - 1, their sum or the greatest number of each column.
 Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessAttr access,
                          int64_t row, const Body &body) {
   int64_t limit = limitOf(argument, access, row);
@@ -123,10 +124,16 @@ Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessA
   };
   int64_t end = std::min(bound(access.getLast(), 1), limit);
   std::vector<ProductSum> sums(static_cast<size_t>(elementsOf(argument)));
+  Numbers greatest(sums.size(), {-INFINITY, 0});
   for (int64_t q = std::max<int64_t>(bound(access.getIndex(), 0), 0); q < end; ++q) {
-    for (auto [sum, number] : llvm::zip_equal(sums, rowAt(stored, argument, access, row, q, 0))) {
+    Numbers numbers = rowAt(stored, argument, access, row, q, 0);
+    for (auto [sum, most, number] : llvm::zip_equal(sums, greatest, numbers)) {
       sum.add(number);
+      most = number.value > most.value ? number : most;
     }
+  }
+  if (access.getRangeKind() == dispatch::ReduceKind::Max) {
+    return greatest; // of stored numbers, which have no error
   }
   Numbers totals;
   for (const ProductSum &sum : sums) {

@@ -33,6 +33,28 @@ void readName(const Fields &fields, Boundaries &made) {
   }
 }
 
+void readCodingRate(const Fields &fields, Boundaries &made) {
+  if (made.rule == BoundaryRule::CodingRate) {
+    constexpr int64_t mostRows = 8; // a scalar body has their products, two by two
+    if (fields.find("top")) {
+      refuse(fields, "threshold", "without \"top\"");
+      made.top = fields.number("top", share);
+    } else {
+      fields.need("threshold", "the rate, in nats, above which a row has a bit");
+      made.threshold = fields.number("threshold", {});
+    }
+    made.epsilon = fields.number("epsilon", positive, 1);
+    made.window = fields.integer("window", {1, mostRows}, 4);
+    return;
+  }
+  for (std::string_view key : {"epsilon", "window", "top"}) {
+    refuse(fields, key, "beside \"rule\": \"coding_rate\"");
+  }
+  if (made.rule != BoundaryRule::Entropy) {
+    refuse(fields, "threshold", "beside \"rule\": \"entropy\" or \"coding_rate\"");
+  }
+}
+
 void readRule(const Fields &fields, Boundaries &made) {
   made.begins = fields.choice<bool>("at", {{"end", false}, {"start", true}}, false);
   if (fields.find("rule")) {
@@ -47,13 +69,19 @@ void readRule(const Fields &fields, Boundaries &made) {
   if (made.rule == BoundaryRule::Entropy) {
     fields.need("loss", "the name of the loss whose softmax says where segments end");
     made.loss = fields.text("loss");
-    fields.need("threshold", "the entropy, in nats, above which a segment ends");
-    made.threshold = fields.number("threshold", {});
-    return;
+    made.isRise = fields.find("rise");
+    if (made.isRise) {
+      refuse(fields, "threshold", "without \"rise\", which is a threshold of its own");
+    } else {
+      fields.need("threshold", "the entropy, in nats, above which a segment ends; or a \"rise\"");
+    }
+    made.threshold = fields.number(made.isRise ? "rise" : "threshold", {});
+  } else {
+    for (std::string_view key : {"loss", "rise"}) {
+      refuse(fields, key, "beside \"rule\": \"entropy\"");
+    }
   }
-  for (std::string_view key : {"loss", "threshold"}) {
-    refuse(fields, key, "beside \"rule\": \"entropy\"");
-  }
+  readCodingRate(fields, made);
 }
 
 /// A number, or one that moves: the last is returned.
@@ -117,23 +145,28 @@ void readPredictor(const Fields &fields, Boundaries &made) {
   }
 }
 
-[[noreturn]] void refuseAt(const SourceLocation &location, const std::string &message) {
-  throw Failure{{location, message}};
+std::string_view methodOf(const Shorten &pool) {
+  return pool.method == Shortening::Max ? "max"
+         : !pool.isSelection            ? "average"
+         : pool.isFirst                 ? "first"
+                                        : "last";
 }
 
-/// A selected row has no derivative by the bits that select it, and is at one end of its segment.
+/// Selected rows and maxima have no derivative by bits, and a selected row is at one end of its
+/// segment.
 void checkSelection(const Stage &stage, const Boundaries &made) {
   const auto *pool = std::get_if<Shorten>(&stage.settings);
   if (pool && pool->isSelection && pool->isFirst != made.begins) {
     std::string fits = quote(made.begins ? "first" : "last");
-    refuseAt(stage.at("method"), "expected \"average\" or " + fits +
+    refuseAt(stage.at("method"), "expected \"average\", \"max\" or " + fits +
                                      " for \"method\", as bits of " + quote(made.name) +
                                      (made.begins ? " begin" : " end") + " segments, found " +
-                                     quote(pool->isFirst ? "first" : "last") + "; say " + fits);
+                                     quote(methodOf(*pool)) + "; say " + fits);
   }
   if (pool && !pool->isSelection && made.ratio > 0) {
     refuseAt(stage.at("method"), "expected \"first\" for \"method\" where a router makes the "
-                                 "segments, found \"average\"; say \"first\"");
+                                 "segments, found " +
+                                     quote(methodOf(*pool)) + "; say \"first\"");
   }
   const auto *spread = std::get_if<Upsample>(&stage.settings);
   if (spread && spread->smooths && made.ratio == 0) {
@@ -142,11 +175,12 @@ void checkSelection(const Stage &stage, const Boundaries &made) {
              "no router makes, found \"smooth\"; give " +
                  quote(made.name) + " a \"ratio\", or say \"repeat\"");
   }
-  if (pool && pool->isSelection && made.hidden > 0 && !made.rule) {
+  if (pool && methodOf(*pool) != "average" && made.hidden > 0 && !made.rule) {
     refuseAt(stage.at("method"),
              "expected \"average\" for \"method\" where a predictor without \"rule\" makes the "
-             "segments, as a selected row has no derivative by its bits, found " +
-                 quote(pool->isFirst ? "first" : "last") +
+             "segments, as a " +
+                 std::string(pool->isSelection ? "selected row" : "maximum") +
+                 " has no derivative by its bits, found " + quote(methodOf(*pool)) +
                  "; leave it out, or give the boundaries a \"rule\"");
   }
 }
@@ -163,7 +197,8 @@ bool standsOnSegments(const Stage &stage) {
   }
   Op op = stage.op();
   return op == Op::Norm || op == Op::Shift || op == Op::Add || op == Op::Project ||
-         op == Op::Dropout || op == Op::Shorten || op == Op::Upsample || op == Op::Boundaries;
+         op == Op::Dropout || op == Op::Shorten || op == Op::Upsample || op == Op::Boundaries ||
+         op == Op::Attend;
 }
 
 /// A stage that cuts, and one that pools what was cut, read a scale of the tokens or whole
@@ -181,10 +216,12 @@ void checkCut(const Stage &stage, const Primitive &input, const std::string &des
                              "found " +
                                  described + "; upsample it first");
   }
-  if (made && made->rule && *made->rule != BoundaryRule::Every && input.factor != 1) {
-    refuseAt(stage.at("rule"), "expected the rule \"every\" on groups of tokens, as a group has "
-                               "no byte of its own, found another on " +
-                                   described + "; say \"every\", or upsample it first");
+  if (made && made->rule && *made->rule != BoundaryRule::Every &&
+      *made->rule != BoundaryRule::CodingRate && input.factor != 1) {
+    refuseAt(stage.at("rule"),
+             "expected the rule \"every\" or \"coding_rate\" on groups of tokens, as a group has "
+             "no byte of its own, found another on " +
+                 described + "; say \"every\", or upsample it first");
   }
   if (made && made->rule == BoundaryRule::SpaceLike && !input.segments.empty()) {
     refuseAt(stage.at("rule"), "expected the rule \"space_like\" on tokens, as it reads the byte "
@@ -227,7 +264,8 @@ void checkSegments(const Stage &stage, const Primitive &input, const std::string
     refuseAt(
         stage.location,
         "expected a layer without \"over\" and \"scales\", a norm, shift, shorten, upsample, add, "
-        "project, dropout, boundaries or an hourglass without attention resampling, found a " +
+        "project, dropout, attend, boundaries or an hourglass without attention resampling, found "
+        "a " +
             std::string(spec::name(stage.op())) + " stage of " + described + "; upsample it first");
   }
 }
@@ -272,17 +310,12 @@ void checkEntropy(const Stage &stage, const Primitive &input, const std::string 
 }
 
 void checkDocumentEnd(const Stage &stage, const Primitive &input, const std::string &described,
-                      const Boundaries *outer, int64_t vocabulary) {
+                      const Boundaries *outer) {
   const auto *made = std::get_if<Boundaries>(&stage.settings);
   if (!made || !made->documentEnd) {
     return;
   }
   const SourceLocation &where = stage.at("document_end");
-  std::string token = std::to_string(*made->documentEnd);
-  if (*made->documentEnd >= vocabulary) {
-    refuseAt(where, "expected a token below the vocabulary of " + std::to_string(vocabulary) +
-                        " for \"document_end\", found " + token + "; name another");
-  }
   if (input.factor != 1) {
     refuseAt(where,
              "expected \"document_end\" on tokens or segments, as a group has no token of its "
@@ -295,7 +328,7 @@ void checkDocumentEnd(const Stage &stage, const Primitive &input, const std::str
                         (outer->documentEnd
                              ? " with \"document_end\": " + std::to_string(*outer->documentEnd)
                              : " without \"document_end\"") +
-                        "; give them \"document_end\": " + token);
+                        "; give them \"document_end\": " + std::to_string(*made->documentEnd));
   }
   if (outer && outer->begins && !made->begins) {
     refuseAt(where, "expected \"at\": \"start\" beside \"document_end\" where bits of " +

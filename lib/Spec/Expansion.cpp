@@ -59,6 +59,8 @@ private:
   std::string segmentsAfter(const Settings &settings, int64_t input) const;
   Layer settleOver(const Stage &stage, Layer layer, int64_t input, int64_t second) const;
   const Primitive *cutOf(const Settings &settings) const;
+  const Primitive *cutOf(const std::string &segments) const;
+  int64_t expandAttend(const Stage &stage, int64_t input);
   const std::string &axisOf(int64_t id) const { return result[static_cast<size_t>(id)].axis; }
   const std::string &segmentsOf(int64_t id) const {
     return result[static_cast<size_t>(id)].segments;
@@ -183,7 +185,11 @@ void Expander::checkGiven(const Stage &stage, int64_t input) const {
 
 /// The stage whose bits make the segments that the settings name; null where they name none.
 const Primitive *Expander::cutOf(const Settings &settings) const {
-  auto known = segmentations.find(namedSegments(settings));
+  return cutOf(namedSegments(settings));
+}
+
+const Primitive *Expander::cutOf(const std::string &segments) const {
+  auto known = segmentations.find(segments);
   return known == segmentations.end() ? nullptr : &result[static_cast<size_t>(known->second.id)];
 }
 
@@ -238,7 +244,7 @@ void Expander::checkSegments(const Stage &stage, int64_t input) {
         outer == segmentations.end() ? nullptr : &result[static_cast<size_t>(outer->second.id)];
     checkEntropy(stage, result[static_cast<size_t>(input)], describe(input), lossOf(stage));
     checkDocumentEnd(stage, result[static_cast<size_t>(input)], describe(input),
-                     made ? &std::get<Boundaries>(made->settings) : nullptr, model.vocabulary);
+                     made ? &std::get<Boundaries>(made->settings) : nullptr);
   }
   const auto *upsample = std::get_if<Upsample>(&stage.settings);
   if (upsample && cut) { // row n of a stream that was delayed by one
@@ -391,7 +397,7 @@ int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix
   int64_t width = widthAfter(settings, widthOf(input));
   result.push_back({id, input, second, factor, width, std::move(axis), std::move(segments),
                     std::move(settings), std::move(prefix), location, stage.keys,
-                    std::move(sources)});
+                    std::move(sources), stage.isFrozen});
   if (result.back().op() == Op::Layer) {
     checkSources(result.back(), result);
   }
@@ -426,6 +432,9 @@ int64_t Expander::expandStage(const Stage &stage) {
     return emit(stage, settleOver(stage, *layer, input, second), stage.prefix, stage.location,
                 input, second);
   }
+  if (stage.op() == Op::Attend) {
+    return expandAttend(stage, input);
+  }
   if (const auto *layers = std::get_if<Layers>(&stage.settings)) {
     for (int64_t i = 0; i < layers->count; ++i) {
       input = emit(stage, layers->layer, stage.prefix + ".inside." + std::to_string(i),
@@ -454,6 +463,19 @@ int64_t Expander::expandStage(const Stage &stage) {
     checkScored(stage, loss->head, input);
   }
   return emit(stage, stage.settings, stage.prefix, stage.location, input);
+}
+
+/// Between a scale and its segments. A text's segments are as many as some stage reads.
+int64_t Expander::expandAttend(const Stage &stage, int64_t input) {
+  const auto &written = std::get<Attend>(stage.settings);
+  int64_t second = stream(written.over, stage.at("over"));
+  const Primitive *cut = cutOf(written.segments);
+  Attend attend =
+      settleAttend(stage, result[static_cast<size_t>(input)], result[static_cast<size_t>(second)],
+                   describe(input) + ", and " + describe(second), cut);
+  auto &made = std::get<Boundaries>(result[static_cast<size_t>(cut->id)].settings);
+  made.spare = std::max(made.spare, attend.asks ? 0 : 1 - attend.by);
+  return emit(stage, attend, stage.prefix, stage.location, input, second);
 }
 
 int64_t Expander::expandTopDown(const Stage &stage, int64_t input) {

@@ -106,6 +106,11 @@ const JsonValue *Fields::find(std::string_view key) const {
   return parent ? parent->find(key) : nullptr;
 }
 
+bool Fields::isOwn(std::string_view key) const {
+  return std::ranges::any_of(value.members,
+                             [&](const JsonMember &member) { return member.key == key; });
+}
+
 const JsonValue &Fields::need(std::string_view key, std::string_view type) const {
   if (const JsonValue *found = find(key)) {
     return *found;

@@ -58,6 +58,8 @@ public:
   const JsonValue *find(std::string_view key) const;
   /// The same, where absence is an error; `type` says what is missing.
   const JsonValue &need(std::string_view key, std::string_view type) const;
+  /// Whether the key stands here, and not in what this inherits from.
+  bool isOwn(std::string_view key) const;
 
   int64_t integer(std::string_view key, Range range) const;
   int64_t integer(std::string_view key, Range range, int64_t otherwise) const;

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Settings of layers as data for editors, and what stages of other kinds share with them.
+// Settings of layers as data for editors, what stages of other kinds share with them, and keys of
+// boundaries.
 #pragma once
 
 #include "sluice/Spec/Schema.h"
@@ -17,5 +18,8 @@ extern const Keys maskKeys, sourceKeys, scaleKeys, relativeKeys, rotaryKeys, lsh
 /// Blocks of rows, of a mask and of a stage.
 KeyInfo blockKey(std::string_view otherwise);
 KeyInfo blockStartKey(std::string_view otherwise);
+
+/// Of the stage that cuts into segments.
+Keys boundaryKeys();
 
 } // namespace sluice::spec

@@ -110,12 +110,15 @@ void readRelative(const Fields &fields, Layer &layer) {
 
 /// Distances are those of keys at or before the query; angles and XL's terms are two ways to say
 /// one thing.
-void checkRelative(const Fields &fields, const Layer &layer) {
+void checkRelative(const Fields &fields, Layer &layer) {
   if (layer.countsRows && !layer.isXl()) {
-    fields.fail(
-        fields.position("distances"),
-        "expected \"distances\": \"rows\" only beside Transformer-XL's \"relative\" terms, "
-        "found it without; say \"distances\": \"tokens\" in this stage, or \"relative\": \"xl\"");
+    if (fields.isOwn("distances")) {
+      fields.fail(
+          fields.position("distances"),
+          "expected \"distances\": \"rows\" only beside Transformer-XL's \"relative\" terms, "
+          "found it without; leave it out of this stage, or say \"relative\": \"xl\"");
+    }
+    layer.countsRows = false; // defaults say it of the layers that have these terms
   }
   if (layer.relative == Relative::None) {
     return;

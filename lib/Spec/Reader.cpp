@@ -72,6 +72,27 @@ void checkDefaultsOf(const Fields &top, std::optional<Fields> &defaults) {
   }
 }
 
+/// Distances in rows that defaults say are of the layers which count any: one must.
+void checkDistancesAreCounted(const std::optional<Fields> &defaults, const Model &model) {
+  const JsonValue *said = defaults ? defaults->find("distances") : nullptr;
+  auto counts = [](const auto &settings) {
+    if constexpr (requires { settings.countsRows; }) {
+      return settings.countsRows;
+    } else if constexpr (requires { settings.layer.countsRows; }) {
+      return settings.layer.countsRows;
+    } else {
+      return false;
+    }
+  };
+  if (said && said->text == "rows" && std::ranges::none_of(model.stages, [&](const Stage &stage) {
+        return std::visit(counts, stage.settings);
+      })) {
+    defaults->fail(said->position,
+                   "expected a stage with Transformer-XL's \"relative\" terms where the defaults "
+                   "say \"distances\": \"rows\", found none; leave \"distances\" out");
+  }
+}
+
 void readSizes(const Fields &top, Model &model) {
   model.vocabulary = top.integer("vocabulary", {2});
   model.context = top.integer("context", {});
@@ -131,6 +152,20 @@ void checkInput(const Embedding &embedding, const Stage &stage, const Model &mod
       {stage.at("input"), "expected the name of an input, found " + quote(embedding.input) + "; " +
                               (known.empty() ? R"(the spec has none: add it to "inputs")"
                                              : suggestion(embedding.input, known, "inputs"))}};
+}
+
+void checkVocabulary(const Stage &stage, int64_t vocabulary) {
+  const auto *embedding = std::get_if<Embedding>(&stage.settings);
+  const auto *made = std::get_if<Boundaries>(&stage.settings);
+  std::optional<int64_t> token = embedding ? embedding->documentEnd
+                                 : made    ? made->documentEnd
+                                           : std::nullopt;
+  if (token && *token >= vocabulary) {
+    throw Failure{{stage.at("document_end"), "expected a token below the vocabulary of " +
+                                                 std::to_string(vocabulary) +
+                                                 " for \"document_end\", found " +
+                                                 std::to_string(*token) + "; name another"}};
+  }
 }
 
 /// An input that no stage embeds is a slip.
@@ -199,12 +234,12 @@ void readStages(const Fields &top, const Fields *defaults, Model &model) {
     if (embedding && !embedding->input.empty()) {
       checkInput(*embedding, stage, model);
     }
+    checkVocabulary(stage, model.vocabulary);
     bool isOfTokens = embedding && embedding->input.empty();
-    if (first != isOfTokens || last != (op == Op::Head)) {
-      std::string expected =
-          first  ? "an embedding of the tokens as the first stage"
-          : last ? "a head as the last stage"
-                 : "only the first stage to be an embedding of the tokens and only the last a head";
+    if ((first && !isOfTokens) || last != (op == Op::Head)) {
+      std::string expected = first  ? "an embedding of the tokens as the first stage"
+                             : last ? "a head as the last stage"
+                                    : "only the last stage to be a head";
       top.fail({stage.at("op").line, stage.at("op").column},
                "expected " + expected + ", found " + quote(name(op)) + " as stage " +
                    std::to_string(i + 1) + " of " + std::to_string(list.items.size()));
@@ -240,6 +275,7 @@ Model readModel(std::string text, const std::string &file) {
   std::optional<Fields> defaults;
   checkDefaultsOf(top, defaults);
   readStages(top, defaults ? &*defaults : nullptr, model);
+  checkDistancesAreCounted(defaults, model);
   checkInputsAreRead(model);
   if (const JsonValue *precision = top.find("precision")) {
     model.precision = readPrecision(Fields(*precision, file, "the precision"));

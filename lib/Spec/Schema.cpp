@@ -179,7 +179,8 @@ Keys ownKeys(Op op) {
              {"none", "learned", "sinusoidal"}},
             {"dropout", "number >= 0 and < 1", "on the sum", "0", {}},
             {"ngrams", "list of integers from 2 to 16", "sizes of n-grams, hashed", "none", {}},
-            {"ngram_rows", "integer from 1 to 16777216", "rows of each table", "65536 there", {}}};
+            {"ngram_rows", "integer from 1 to 16777216", "rows of each table", "65536 there", {}},
+            {"document_end", "integer >= 0", "a token that no n-gram behind it reads", "none", {}}};
   case Op::Layer:
     return {{"over",
              "name of a stream, or list of {\"stream\": name, \"mask\": mask}",
@@ -209,7 +210,8 @@ Keys ownKeys(Op op) {
          "rows that a group reads, which end where the group ends; not of \"linear\"",
          "the factor",
          {}},
-        segments("pools segments instead of groups: their averages, or with \"method\": \"last\", "
+        segments("pools segments instead of groups: their averages or maxima, or with \"method\": "
+                 "\"last\", "
                  "of those that begin at bits \"first\", their rows at bits"),
         widthOf("of \"concatenate\": numbers in a row of the result")};
   case Op::Upsample:
@@ -329,60 +331,31 @@ Keys ownKeys(Op op) {
              "what groups are made of: the finer scale's result, or the stage's input",
              "cascaded",
              {"cascaded", "repooled"}}};
-  case Op::Boundaries:
+  case Op::Attend:
     return {
-        {"name", "string", "names the segments", "required", {}},
-        {"rule",
-         "string",
-         "where a bit stands: a byte of ASCII's whitespace, every factor-th position, or a byte "
-         "like a space behind one that is not, or labels of a file, or where a loss's softmax is "
-         "unsure; beside a predictor, its labels",
-         "required without `predictor` and `ratio`",
-         {boundaryRuleNames.begin(), boundaryRuleNames.end()}},
-        {"factor", "integer >= 1", "positions of a segment of the rule every", "needed there", {}},
-        {"loss",
-         "name of a loss",
-         "of the rule entropy: whose softmax it is of",
-         "needed there",
-         {}},
-        {"threshold", "number >= 0", "of the rule entropy: a bit is above it", "needed there", {}},
-        {"at", "string", "what a bit's token does to its segment", "end", {"end", "start"}},
-        {"mode",
-         "string",
-         "where the paper of dynamic pooling and its public code differ, whose way this goes",
-         "paper",
-         {"paper", "reference-code"}},
-        {"ratio",
-         "number > 1, or one that moves",
-         "of a router, which compares each row with the one before: rows of a segment it aims at",
-         "none",
-         {}},
-        {"predictor",
+        {"over", "name of a stream", "the stream of keys and values", "required", {}},
+        {"segments", "string", "the segments of one of the two streams", "required", {}},
+        {"heads",
          "integer >= 1",
-         "hidden width of two linear maps that predict boundaries from the stream",
-         "none",
+         "number of attention heads",
+         "required, here or in `defaults`",
          {}},
-        {"prior",
-         "number > 0 and < 1, or one that moves",
-         "of a predictor without rule: the share of tokens that should end a segment",
-         "needed there",
+        {"head_size",
+         "integer >= 1",
+         "columns of a head",
+         "the width of the stream that is cut / heads",
          {}},
-        {"temperature", "number > 0", "of its Gumbel-sigmoid, in training", "0.5 there", {}},
-        {"weight",
-         "number > 0",
-         "what the loss of a predictor or router counts",
-         "1, of a router 0.03",
-         {}},
-        {"document_end",
+        {"parts", "integer from 1 to 64", "queries of a segment, or keys that its row is", "1", {}},
+        {"by",
          "integer >= 0",
-         "a token that ends a segment, whatever the rule, predictor or router says",
-         "none",
+         "of rows that read segments: which, as of an upsample",
+         "1: the last that ended",
          {}},
-        {"capacity",
-         "number > 0 and <= 1",
-         "most segments of a row of a batch, as a share of the context; more end the run",
-         "1, of the rule every 1 / factor",
-         {}}};
+        {"norm", "string", "of both streams", "layer", {"layer", "rms"}},
+        {"epsilon", "number > 0", "of the norms", "1e-5", {}},
+        {"bias", "boolean", "adds biases to its linear maps", "true", {}}};
+  case Op::Boundaries:
+    return boundaryKeys();
   }
   return {};
 }
@@ -398,6 +371,13 @@ Keys keysOfStage(Op op) {
   }
   if (op != Op::Head && op != Op::Loss && op != Op::Boundaries) {
     keys.push_back({"to", "string", "names the result; defined once", "unnamed", {}});
+  }
+  if (op != Op::Shift && op != Op::Add && op != Op::Replace && op != Op::Dropout) {
+    keys.push_back({"frozen",
+                    "boolean",
+                    "training leaves the stage's weights as they were given",
+                    "false",
+                    {}});
   }
   Keys own = ownKeys(op);
   keys.insert(keys.end(), own.begin(), own.end());
@@ -497,6 +477,9 @@ std::string_view meaning(Op op) {
            "it.";
   case Op::BottomUp:
     return "Layers on scale after scale, a layer whose heads read them all, then fine layers.";
+  case Op::Attend:
+    return "Attention between a scale and its segments: from segments over their own rows, or from "
+           "rows over the parts of a segment's row.";
   case Op::Boundaries:
     return "Bits that end or begin segments of the tokens, by a rule or predicted; a shorten and "
            "an "

@@ -15,11 +15,9 @@ namespace {
 constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
     "embedding", "layer",    "norm",      "shift",      "shorten", "upsample",
     "add",       "dropout",  "head",      "loss",       "layers",  "hourglass",
-    "project",   "top_down", "bottom_up", "boundaries", "replace"};
+    "project",   "top_down", "bottom_up", "boundaries", "replace", "attend"};
 
-constexpr Range anyShift = {0, largestSize};
-
-constexpr Range anyWindow = {1, largestSize};
+constexpr Range anyShift = {0, largestSize}, anyWindow = {1, largestSize};
 
 Shift readShift(const Fields &fields) {
   int64_t by = fields.integer("by", anyShift);
@@ -90,10 +88,11 @@ void refuseWindow(const Fields &fields, std::string_view method, std::string_vie
 Shorten readShorten(const Fields &fields, int64_t width) {
   Shorten pool;
   if (readSegments(fields, pool.segments)) {
-    enum { Average, Last, First };
+    enum { Average, Max, Last, First };
     auto method = fields.choice<int>(
-        "method", {{"average", Average}, {"last", Last}, {"first", First}}, Average);
-    pool.isSelection = method != Average;
+        "method", {{"average", Average}, {"max", Max}, {"last", Last}, {"first", First}}, Average);
+    pool.method = method == Max ? Shortening::Max : Shortening::Average;
+    pool.isSelection = method >= Last;
     pool.isFirst = method == First;
     return pool;
   }
@@ -162,48 +161,6 @@ Upsample readUpsample(const Fields &fields, int64_t width) {
   }
   upsample.window = window;
   return upsample;
-}
-
-/// Sizes that rise, and how many rows a table has. An input's axis delays nothing.
-void readNgrams(const Fields &fields, Embedding &embedding) {
-  constexpr int64_t mostTokens = 16, mostRows = int64_t{1} << 24;
-  constexpr std::string_view type = "a list of rising integers from 2 to 16";
-  embedding.ngramRows = fields.integer("ngram_rows", {1, mostRows}, 65536);
-  const JsonValue *sizes = fields.find("ngrams");
-  if (!sizes && fields.find("ngram_rows")) {
-    fields.fail(fields.position("ngram_rows"), "expected \"ngram_rows\" only beside \"ngrams\", "
-                                               "found it alone; give \"ngrams\", or leave it out");
-  }
-  if (sizes && (sizes->kind != JsonKind::Array || sizes->items.empty())) {
-    fields.mismatch(*sizes, "ngrams", type);
-  }
-  for (const JsonValue &size : sizes ? sizes->items : std::vector<JsonValue>()) {
-    int64_t tokens = fields.integerAt(size, "ngrams", {2, mostTokens});
-    if (!embedding.ngrams.empty() && tokens <= embedding.ngrams.back()) {
-      fields.fail(size.position, "expected " + std::string(type) + " for \"ngrams\", found " +
-                                     std::to_string(tokens) + " behind " +
-                                     std::to_string(embedding.ngrams.back()));
-    }
-    embedding.ngrams.push_back(tokens);
-  }
-  if (!embedding.ngrams.empty() && !embedding.input.empty()) {
-    fields.fail(fields.position("ngrams"),
-                "expected no \"ngrams\" in the embedding of an input, on whose axis nothing is "
-                "delayed, found both; leave them out");
-  }
-}
-
-Embedding readEmbedding(const Fields &fields) {
-  Embedding embedding;
-  embedding.input = fields.text("input", "");
-  embedding.positions = fields.choice<Positions>("positions",
-                                                 {{"none", Positions::None},
-                                                  {"learned", Positions::Learned},
-                                                  {"sinusoidal", Positions::Sinusoidal}},
-                                                 Positions::None);
-  embedding.dropout = fields.number("dropout", probability, 0);
-  readNgrams(fields, embedding);
-  return embedding;
 }
 
 /// Of a key that says otherwise which keys are read.
@@ -375,6 +332,8 @@ Settings readSettings(Op op, const Fields &fields, int64_t width, int64_t contex
     Mask block = readBlock(fields);
     return Replace{fields.text("with"), block.end, block.begin};
   }
+  case Op::Attend:
+    return readAttend(fields);
   }
   return {};
 }
@@ -481,18 +440,20 @@ std::string_view name(Op op) { return opNames[static_cast<size_t>(op)]; }
 Stage readStage(const JsonValue &value, const std::string &file, const Fields *defaults,
                 int64_t width, int64_t context) {
   Op op = readOp(value, file);
-  std::string article =
-      op == Op::Embedding || op == Op::Upsample || op == Op::Add || op == Op::Hourglass ? "an "
-                                                                                        : "a ";
+  std::string article = op == Op::Embedding || op == Op::Upsample || op == Op::Add ||
+                                op == Op::Hourglass || op == Op::Attend
+                            ? "an "
+                            : "a ";
   Fields fields(value, file, article + std::string(name(op)) + " stage");
   fields.allowOnly(keyNames(op));
   Stage stage;
   stage.location = fields.locate(value.position);
   stage.from = fields.text("from", "");
   stage.to = fields.text("to", "");
+  stage.isFrozen = fields.boolean("frozen", false);
   // Keys of `defaults` are names of layer settings; `embedding` and `head` have keys of the same
   // spelling that do not come from there.
-  if (hasLayerSettings(op) || op == Op::Norm) {
+  if (hasLayerSettings(op) || op == Op::Norm || op == Op::Attend) {
     fields.inherit(defaults);
   }
   stage.settings = readSettings(op, fields, width, context);

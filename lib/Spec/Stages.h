@@ -65,6 +65,12 @@ Upsampling readUpsampling(const Fields &fields, std::string_view key);
 /// Names that are words and no names of functions, scales and places of a plan.
 bool isInputName(std::string_view name);
 
+Embedding readEmbedding(const Fields &fields);
+
+[[noreturn]] inline void refuseAt(const SourceLocation &location, const std::string &message) {
+  throw Failure{{location, message}};
+}
+
 /// A boundaries stage of a model of `context` tokens a row.
 Boundaries readBoundaries(const Fields &fields, int64_t context);
 
@@ -75,10 +81,16 @@ std::string namedSegments(const Settings &settings);
 void checkSegments(const Stage &stage, const Primitive &input, const std::string &described,
                    const Primitive *cut);
 
+Attend readAttend(const Fields &fields);
+/// The settings of an `attend` stage that reads `input` and `over`, `described` both: which of them
+/// has queries, and the columns of a head. `cut` makes the segments; null: no stage before does.
+Attend settleAttend(const Stage &stage, const Primitive &input, const Primitive &over,
+                    const std::string &described, const Primitive *cut);
+
 /// Whether the document's end of a stage that cuts the segments `outer` makes, null of tokens, is a
 /// token of the vocabulary, and one that these segments end at too.
 void checkDocumentEnd(const Stage &stage, const Primitive &input, const std::string &described,
-                      const Boundaries *outer, int64_t vocabulary);
+                      const Boundaries *outer);
 
 /// Refuses boundaries by the entropy of what is no loss of the tokens' scale: `asked`, null where
 /// none has the name.

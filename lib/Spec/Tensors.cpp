@@ -39,7 +39,8 @@ private:
     return stream < 0 ? model.width : primitives[static_cast<size_t>(stream)].width;
   }
   void tensor(const std::string &name, std::vector<int64_t> shape, Initial initial, bool decay) {
-    result.push_back({stage->prefix + "." + name, std::move(shape), initial, decay, stage->id});
+    result.push_back(
+        {stage->prefix + "." + name, std::move(shape), initial, decay, stage->id, stage->isFrozen});
   }
   /// A linear map's weight, [out, in]; `shrink` divides its deviation.
   void matrix(const std::string &name, int64_t out, int64_t in, double shrink = 1) {
@@ -258,6 +259,48 @@ private:
     }
   }
 
+  /// The side of segments has a map for each part of a row: of queries and results, or of keys and
+  /// values. What is added to the stream begins as small as a layer's block.
+  void add(const Attend &attend) {
+    int64_t columns = attend.heads * attend.headSize, over = widthOf(stage->second);
+    auto map = [&](const std::string &name, int64_t out, int64_t in, double shrink = 1) {
+      matrix(name, out, in, shrink);
+      if (attend.bias) {
+        bias(name, out);
+      }
+    };
+    auto part = [](const char *name, int64_t i) {
+      return std::string(name) + "." + std::to_string(i) + ".";
+    };
+    norm("own.norm.", attend.norm.norm, d);
+    norm("over.norm.", attend.norm.norm, over);
+    for (int64_t i = 0; attend.asks && i < attend.parts; ++i) {
+      map(part("query", i), columns, d);
+    }
+    for (const char *name : {"key", "value"}) {
+      if (attend.asks) {
+        map(std::string(name) + ".", columns, over);
+      }
+    }
+    if (!attend.asks) {
+      map("query.", columns, d);
+    }
+    for (int64_t i = 0; !attend.asks && i < attend.parts; ++i) {
+      map(part("key", i), columns, over);
+      map(part("value", i), columns, over);
+    }
+    if (!attend.asks) {
+      return map("output.", d, columns, residual);
+    }
+    double ofPart = residual * std::sqrt(static_cast<double>(attend.parts));
+    for (int64_t i = 0; i < attend.parts; ++i) {
+      matrix(part("output", i), d, columns, ofPart);
+    }
+    if (attend.bias) {
+      bias("output.", d);
+    }
+  }
+
   /// Of what predicts bits: two linear maps, down to one number; a router compares two maps.
   void add(const Boundaries &boundaries) {
     if (boundaries.ratio > 0) {
@@ -354,6 +397,24 @@ static void checkShared(const std::vector<Primitive> &primitives) {
   }
 }
 
+/// A frozen stage has weights to keep, and some stage has others to train.
+static void checkFrozen(const Model &model, const std::vector<Tensor> &all) {
+  for (const Stage &stage : model.stages) {
+    bool hasWeights = std::ranges::any_of(
+        all, [&](const Tensor &tensor) { return tensor.name.starts_with(stage.prefix + "."); });
+    if (stage.isFrozen && !hasWeights) {
+      throw Failure{{stage.at("frozen"), "expected \"frozen\" only of a stage that has weights, "
+                                         "found it of one that has none; leave it out"}};
+    }
+  }
+  bool trains = std::ranges::any_of(all, [](const Tensor &tensor) { return !tensor.isFrozen; });
+  if (!trains) {
+    throw Failure{{model.stages.back().location,
+                   "expected a stage to train, found all that have weights frozen; leave "
+                   "\"frozen\" out of one of them"}};
+  }
+}
+
 void checkExpansion(const Model &model) {
   std::string limit = std::to_string(mostElements);
   __int128 activations = static_cast<__int128>(model.context) * model.batch * model.width;
@@ -381,8 +442,10 @@ void checkExpansion(const Model &model) {
     }
   }
   checkShared(primitives);
+  std::vector<Tensor> all = tensors(model, primitives);
+  checkFrozen(model, all);
   __int128 total = 0; // one tensor has at most 2^93 elements, and the first excess ends the loop
-  for (const Tensor &tensor : tensors(model, primitives)) {
+  for (const Tensor &tensor : all) {
     __int128 elements = 1;
     for (int64_t size : tensor.shape) {
       elements *= size;

@@ -114,7 +114,7 @@ func::FuncOp EntryBuilder::makeEntry(StringRef name, StringRef phase) {
 
 void EntryBuilder::markPhase(func::FuncOp func, StringRef phase) {
   for (Operation &op : func.getBody().front()) {
-    if (isa<dispatch::DispatchDialect>(op.getDialect())) {
+    if (isa<dispatch::KernelInterface>(op)) {
       op.setAttr("plan.phase", b.getStringAttr(phase));
     }
   }
@@ -307,11 +307,7 @@ void EntryBuilder::buildAccumulate() {
 
 /// Random numbers of a batch are those of its rows in the update.
 static void drawByUpdate(func::FuncOp gradient) {
-  gradient.walk([](Operation *op) {
-    if (op->hasAttr("domain") && drawsNumbers(op)) {
-      op->setAttr(dispatch::drawsByUpdateName, UnitAttr::get(op->getContext()));
-    }
-  });
+  gradient.walk([](dispatch::DrawInterface op) { op.setDrawsByUpdate(op.drawsNumbers()); });
 }
 
 void EntryBuilder::buildUpdate() {

@@ -42,10 +42,8 @@ struct ConvertFactorsPass : sluice::impl::ConvertFactorsBase<ConvertFactorsPass>
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       Converter converter;
       for (Operation &op : llvm::make_early_inc_range(func.getBody().front())) {
-        if (auto linear = dyn_cast<LinearOp>(op)) {
-          converter.convert(op, linear.getInputMutable(), linear.getWeight());
-        } else if (auto head = dyn_cast<CrossEntropyOp>(op)) {
-          converter.convert(op, head.getInputMutable(), head.getWeight());
+        if (auto product = dyn_cast<FactorInterface>(op)) {
+          converter.convert(op, product.getInputMutable(), product.getWeight());
         }
       }
     }

@@ -44,8 +44,10 @@ private:
 
 bool ReverseMode::isTrained(Value value) {
   auto read = value.getDefiningOp<ReadOp>();
-  return read && !SymbolTable::lookupNearestSymbolFrom<ParameterOp>(func, read.getParameterAttr())
-                      .getFrozen();
+  auto parameter =
+      read ? SymbolTable::lookupNearestSymbolFrom<ParameterOp>(func, read.getParameterAttr())
+           : ParameterOp();
+  return parameter && !parameter.getFrozen() && !parameter.getHeld();
 }
 
 /// The value that keeps the gradient: of a parameter, which may be read in two types, one of its
@@ -103,12 +105,12 @@ LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
 }
 
 LogicalResult ReverseMode::visit(DifferentiableInterface op) {
-  bool isObjective = isa<ObjectiveOp>(op);
   SmallVector<Value> results;
   for (Value result : op->getResults()) {
     results.push_back(gradients.lookup(result));
   }
-  if (!isObjective && llvm::none_of(results, [](Value g) { return g != nullptr; })) {
+  bool isMinimized = results.empty(); // the backward pass begins there
+  if (!isMinimized && llvm::none_of(results, [](Value g) { return g != nullptr; })) {
     return success();
   }
   SmallVector<Value> operands;

@@ -10,7 +10,7 @@ namespace {
 
 class Grouping {
 public:
-  explicit Grouping(func::FuncOp func) {
+  Grouping(func::FuncOp func, const RepeatedMaps &repeated) : repeated(repeated) {
     for (Operation &op : func.getBody().front()) {
       order[&op] = ops.size();
       ops.push_back(&op);
@@ -49,6 +49,7 @@ private:
   void storeEndsOfGroup(Value sequence, RowGroup group);
   void findStored();
 
+  const RepeatedMaps &repeated;
   std::vector<Operation *> ops;
   DenseMap<Operation *, size_t> order;
   DenseMap<Operation *, size_t> groupOf;
@@ -205,7 +206,10 @@ std::vector<DispatchGroup> Grouping::run() {
   for (Operation *op : ops) {
     std::optional<FusionRole> role = roleOf(op);
     if (role == FusionRole::Contraction) {
-      start(op, DispatchGroup::Kind::Contraction);
+      size_t group = start(op, DispatchGroup::Kind::Contraction);
+      for (Operation *map : repeated.lookup(op)) {
+        join(group, map);
+      }
     } else if (role == FusionRole::Alone) {
       start(op, DispatchGroup::Kind::Alone);
     }
@@ -243,6 +247,7 @@ std::vector<DispatchGroup> Grouping::run() {
 
 } // namespace
 
-std::vector<DispatchGroup> sluice::formDispatchGroups(func::FuncOp func) {
-  return Grouping(func).run();
+std::vector<DispatchGroup> sluice::formDispatchGroups(func::FuncOp func,
+                                                      const RepeatedMaps &repeated) {
+  return Grouping(func, repeated).run();
 }

@@ -3,7 +3,7 @@
 // Which model ops share a dispatch.
 #pragma once
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "RepeatedMaps.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
 namespace sluice {
@@ -21,7 +21,9 @@ struct DispatchGroup {
 ///
 /// A group runs where the op it formed around stands. An op may join if what it reads is there
 /// before that point, and, where it moves later than its own place, if all its other readers run
-/// later still. So the order is a valid one.
-std::vector<DispatchGroup> formDispatchGroups(mlir::func::FuncOp func);
+/// later still. So the order is a valid one. `repeated` maps join the contraction that they stand
+/// behind.
+std::vector<DispatchGroup> formDispatchGroups(mlir::func::FuncOp func,
+                                              const RepeatedMaps &repeated = RepeatedMaps());
 
 } // namespace sluice

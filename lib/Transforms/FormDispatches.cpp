@@ -154,10 +154,10 @@ void Former::sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc) {
                                        AffineMap::get(2, 1, b.getAffineDimExpr(1)), count, 0));
   }
   SmallVector<Attribute> resultAccesses(parts.size(), AccessAttr::get(context, AccessKind::Vector));
-  auto op =
-      dispatch::RowsOp::create(b, loc, types, parts, dispatch::DomainAttr::get(context, 1, 1, 0),
-                               b.getArrayAttr(accesses), b.getArrayAttr(resultAccesses), UnitAttr(),
-                               DenseI64ArrayAttr(), b.getStringAttr("sum parts"), StringAttr());
+  auto op = dispatch::RowsOp::create(
+      b, loc, types, parts, dispatch::DomainAttr::get(context, 1, 1, 0), b.getArrayAttr(accesses),
+      b.getArrayAttr(resultAccesses), UnitAttr(), DenseI64ArrayAttr(), b.getStringAttr("sum parts"),
+      StringAttr(), UnitAttr());
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&op.getBody());
   SmallVector<Value> sums;
@@ -216,7 +216,8 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
   dispatch::YieldOp::create(body.builder(), yields);
   auto op = dispatch::RowsOp::create(b, first->getLoc(), types, body.operands(), domain,
                                      b.getArrayAttr(body.accesses()), b.getArrayAttr(accesses),
-                                     UnitAttr(), DenseI64ArrayAttr(), StringAttr(), StringAttr());
+                                     UnitAttr(), DenseI64ArrayAttr(), StringAttr(), StringAttr(),
+                                     UnitAttr());
   op.getBody().takeBody(region);
   SmallVector<std::pair<Value, Value>> partial;
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
@@ -235,7 +236,7 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
 LogicalResult Former::emitContraction(const DispatchGroup &group) {
   Operation *first = group.ops.front();
   MLIRContext *context = b.getContext();
-  bool byInput = isa<LinearInputGradientOp>(first);
+  bool byInput = cast<FusionInterface>(first).multipliesByInput();
   Value input = lower(first->getOperand(0));
   Value weight = lower(first->getOperand(1));
   if (!input || !weight) {
@@ -263,8 +264,7 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   SmallVector<Value> extras(body.operands());
   SmallVector<Attribute> accesses(body.accesses());
   IntegerAttr rotatedColumns;
-  auto map = dyn_cast<LinearOp>(first);
-  if (AttentionOp attention = map ? findRotation(map) : AttentionOp()) {
+  if (AttentionOp attention = findRotation(first->getResult(0))) {
     // Queries and keys are rotated as they are stored, once for all readers: the table is last.
     extras.push_back(lower(attention.getRotary()));
     accesses.push_back(AccessAttr::get(context, AccessKind::Table,
@@ -275,7 +275,7 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   auto op = dispatch::ContractOp::create(
       b, first->getLoc(), types, input, weight, extras, emitter.domainOf(first->getOperand(0)),
       byInput ? b.getUnitAttr() : UnitAttr(), b.getArrayAttr(accesses),
-      b.getArrayAttr(resultAccesses), rotatedColumns, StringAttr(), StringAttr());
+      b.getArrayAttr(resultAccesses), rotatedColumns, StringAttr(), StringAttr(), UnitAttr());
   op.getEpilogue().takeBody(region);
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
     tensors[output] = result;
@@ -314,7 +314,7 @@ LogicalResult Former::emit(const DispatchGroup &group) {
   for (Operation *op = before->getNextNode(); op && !op->hasTrait<OpTrait::IsTerminator>();
        op = op->getNextNode()) {
     op->setAttr("plan.phase", phase ? phase : Attribute(b.getStringAttr("forward")));
-    if (step && isa<dispatch::DispatchDialect>(op->getDialect())) {
+    if (step && isa<dispatch::KernelInterface>(op)) {
       step->schedule(op, group.ops);
     }
   }
@@ -358,7 +358,7 @@ static std::string placeOf(func::FuncOp source, SequenceType tokens) {
 
 LogicalResult Former::run() {
   Block &block = source.getBody().front();
-  std::vector<DispatchGroup> groups = formDispatchGroups(source);
+  std::vector<DispatchGroup> groups = formDispatchGroups(source, repeatMaps(source));
   for (Type type : source.getArgumentTypes()) {
     if (!isa<SequenceType>(type)) {
       return source.emitError() << "expected sequences as arguments, found " << type

@@ -130,11 +130,14 @@ Value StageWriter::hashedAttention(const Layer &settings, Value x) {
   Value rows = linear("attention.query_key", x, computeType);
   Value values = linear("attention.value", x, computeType);
   Value table = read(rotationsName(*current));
+  name("attention.buckets");
+  Value buckets = HashedBucketsOp::create(
+      b, sequence(current->factor, settings.lsh->hashes, b.getF32Type()), rows, table);
   name("attention.mix", current->at("lsh"));
   auto op = HashedAttentionOp::create(
       b, sequence(current->factor, settings.heads * size, computeType),
-      sequence(current->factor, settings.heads, b.getF32Type()), rows, rows, values, table,
-      settings.heads, size, settings.lsh->hashes, settings.lsh->chunk, !settings.lsh->isCausal);
+      sequence(current->factor, settings.heads, b.getF32Type()), rows, rows, values, buckets,
+      settings.heads, size, settings.lsh->buckets, settings.lsh->chunk, !settings.lsh->isCausal);
   return linear("attention.output", op.getOutput(), residualType);
 }
 
@@ -173,7 +176,11 @@ Value StageWriter::mix(const std::string &block, const Layer &settings, const So
     Type i32 = b.getI32Type();
     body->addArguments({b.getF32Type(), i32, i32, i32}, SmallVector<Location>(4, b.getLoc()));
     Value scale = number(1 / std::sqrt(static_cast<double>(size)));
-    YieldOp::create(b, ValueRange{arith::MulFOp::create(b, body->getArgument(0), scale)});
+    Value score = arith::MulFOp::create(b, body->getArgument(0), scale);
+    if (settings.relative == Relative::Bias) { // the table's row by distance, by head
+      score = arith::AddFOp::create(b, score, body->addArgument(b.getF32Type(), b.getLoc()));
+    }
+    YieldOp::create(b, ValueRange{score});
   }
   return op.getOutput();
 }

@@ -11,8 +11,8 @@ using namespace sluice;
 using namespace sluice::importing;
 using namespace sluice::spec;
 
-/// 1 where the softmax that a loss scores row t by has an entropy above the threshold. It is of
-/// token t + 1, and read from tokens up to t.
+/// 1 where the softmax that a loss scores row t by has an entropy above the threshold, or one that
+/// rose by more since row t - 1. It is of token t + 1, and read from tokens up to t.
 Value StageWriter::entropyBits(const Boundaries &settings) {
   const Asked &of = asked.at(settings.loss);
   Value rows = stored("rows", of.rows);
@@ -20,16 +20,20 @@ Value StageWriter::entropyBits(const Boundaries &settings) {
   auto typeOf = [&](int64_t width) {
     return SequenceType::get(b.getContext(), scale, width, b.getF32Type());
   };
-  Value weight = readWeight(of.head.tied ? embedding : of.prefix + ".weight");
-  Value bias = of.head.bias ? read(of.prefix + ".bias") : Value();
+  Value weight = readWeight(of.weight), bias = read(of.bias);
   name("logits");
   Value logits = LinearOp::create(b, typeOf(model.vocabulary), rows, weight, bias);
   name("entropy");
-  Value entropy = EntropyOp::create(b, typeOf(1), logits);
+  SmallVector<Value> entropies = {EntropyOp::create(b, typeOf(1), logits)};
+  if (settings.isRise) {
+    name("entropy.before");
+    entropies.push_back(sluice::ShiftOp::create(b, typeOf(1), entropies[0], 1));
+  }
   name("rule");
-  return map(entropy, [&](ArrayRef<Value> v) -> Value {
+  return map(entropies, [&](ArrayRef<Value> v) -> Value {
+    Value asked = settings.isRise ? arith::SubFOp::create(b, v[0], v[1]).getResult() : v[0];
     Value above =
-        arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, v[0], number(settings.threshold));
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, asked, number(settings.threshold));
     return arith::SelectOp::create(b, above, number(1), number(0));
   });
 }

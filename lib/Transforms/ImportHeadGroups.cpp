@@ -29,10 +29,10 @@ Value StageWriter::keysOf(const Layer &settings, size_t group, Value x) {
   Type element = cast<SequenceType>(x.getType()).getElement();
   if (heads.isMoving) { // a group that ends at each row
     return ShortenOp::create(b, sequence(current->factor, current->width, element), x, 1,
-                             ShortenKind::Average, heads.factor);
+                             dispatch::ReduceKind::Add, heads.factor, /*mean=*/true);
   }
   auto type = sequence(current->factor * heads.factor, current->width, element);
-  return ShortenOp::create(b, type, x, heads.factor, ShortenKind::Average, 0);
+  return ShortenOp::create(b, type, x, heads.factor, dispatch::ReduceKind::Add, 0, /*mean=*/true);
 }
 
 /// The groups' outputs side by side through one matrix: the sum of maps by its columns, with one

@@ -59,8 +59,8 @@ std::vector<int64_t> importing::membersOf(const Boundaries &settings, int64_t ro
   return members;
 }
 
-/// 1 where x is above `threshold`, 0 elsewhere.
-static Value isAbove(ImplicitLocOpBuilder &b, Value x, Value threshold, Value one, Value zero) {
+/// `one` where x is above `threshold`, else `zero`.
+Value StageWriter::isAbove(Value x, Value threshold, Value one, Value zero) {
   Value above = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, x, threshold);
   return arith::SelectOp::create(b, above, one, zero);
 }
@@ -104,6 +104,9 @@ Value StageWriter::tokenBits(const Boundaries &settings, const std::string &segm
 
 /// Bits of the rule, by token or by position.
 Value StageWriter::bitsOfRule(const Boundaries &settings) {
+  if (*settings.rule == BoundaryRule::CodingRate) {
+    return forced(settings, bitsOfCodingRate(settings));
+  }
   if (*settings.rule != BoundaryRule::Every) {
     return forced(settings, tokenBits(settings, current->segments));
   }
@@ -136,7 +139,7 @@ Value StageWriter::toTokens(Value x) {
     const Segmentation &of = segmentations.at(at);
     Value all = SpreadSegmentsOp::create(b, of.bits.getType(), x, of.counts, of.ends, 1);
     x = map({all, of.bits}, [&](ArrayRef<Value> v) -> Value { // bits learn nothing from this
-      Value isEnd = isAbove(b, v[1], number(0.5), number(1), number(0));
+      Value isEnd = isAbove(v[1], number(0.5), number(1), number(0));
       return arith::MulFOp::create(b, v[0], isEnd);
     });
     at = of.outer;
@@ -189,7 +192,7 @@ Value StageWriter::bitsOfLogits(const Boundaries &settings, Value logits) {
   return map(logits, [&](ArrayRef<Value> v) -> Value {
     Value zero = number(0), one = number(1);
     if (!isDrawn) {
-      return isAbove(b, v[0], number(-start), one, zero);
+      return isAbove(v[0], number(-start), one, zero);
     }
     constexpr double least = 1e-6; // of a draw's distance from 0 and 1
     Value draw = dispatch::RandomOp::create(b, b.getF32Type(), nextRandom++, 1);
@@ -199,7 +202,7 @@ Value StageWriter::bitsOfLogits(const Boundaries &settings, Value logits) {
     Value logit = arith::AddFOp::create(b, v[0], number(start));
     Value moved = arith::AddFOp::create(b, logit, math::LogOp::create(b, odds));
     Value soft = sigmoid(b, arith::MulFOp::create(b, moved, number(1 / settings.temperature)), one);
-    Value hard = isAbove(b, soft, number(0.5), one, zero);
+    Value hard = isAbove(soft, number(0.5), one, zero);
     return dispatch::StraightThroughOp::create(b, b.getF32Type(), hard, soft);
   });
 }
@@ -381,8 +384,10 @@ Value StageWriter::poolSegments(const Shorten &settings) {
   }
   x = stored("rows", x);
   SequenceType type = sequence(1, current->width, residualType);
+  bool isMaximum = settings.method == Shortening::Max;
+  x = isMaximum ? greatest(x, of) : x;
   name("pool");
-  if (settings.isSelection) {
+  if (settings.isSelection || isMaximum) {
     return SelectSegmentsOp::create(b, type, x, of.counts, of.ends);
   }
   return PoolSegmentsOp::create(b, type, x, of.bits, of.counts, of.ends, false);
@@ -406,52 +411,6 @@ Value StageWriter::repeated(Value number, Value like) {
       number);
 }
 
-/// z[m] = P[m] x[m] + (1 - P[m]) z[m - 1], z[-1] = 0, P the chance of the bit at e(m) (equation 5).
-/// By doubling: after a pass, row m has the terms of the 2 s rows up to it, and `left` the product
-/// of their 1 - P. So it is maps and shifts, all rows at once.
-Value StageWriter::smoothed(Value x, const Segmentation &of) {
-  constexpr double least = 1e-4; // of a chance's distance from 0 and 1
-  auto scale = cast<SequenceType>(x.getType()).getScale();
-  name("chance");
-  Value left =
-      SelectSegmentsOp::create(b, SequenceType::get(b.getContext(), scale, 1, b.getF32Type()),
-                               of.chances, of.counts, of.ends);
-  name("number");
-  left = asLosses(left);
-  name("left");
-  left = map(left, [&](ArrayRef<Value> v) -> Value {
-    Value some = arith::MaximumFOp::create(b, v[0], number(least));
-    Value part = arith::MinimumFOp::create(b, some, number(1 - least));
-    return arith::SubFOp::create(b, number(1), part);
-  });
-  name("left.wide");
-  Value wide = repeated(left, x);
-  name("own");
-  x = map({x, wide}, [&](ArrayRef<Value> v) -> Value {
-    return arith::MulFOp::create(b, v[0], arith::SubFOp::create(b, number(1), v[1]));
-  });
-  for (int64_t step = 1; step < model.context; step *= 2) {
-    std::string pass = "smooth." + std::to_string(step);
-    name(pass + ".left.wide");
-    Value wide = repeated(left, x);
-    name(pass + ".before");
-    Value before = sluice::ShiftOp::create(b, x.getType(), x, step);
-    name(pass);
-    x = map({x, wide, before}, [&](ArrayRef<Value> v) -> Value {
-      return arith::AddFOp::create(b, v[0], arith::MulFOp::create(b, v[1], v[2]));
-    });
-    if (2 * step >= model.context) {
-      break; // no pass reads another product
-    }
-    name(pass + ".left.before");
-    Value earlier = sluice::ShiftOp::create(b, left.getType(), left, step);
-    name(pass + ".left");
-    left = map({left, earlier},
-               [&](ArrayRef<Value> v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
-  }
-  return x;
-}
-
 /// Rows times a gate. One that scatters is 1 at bits and 0 elsewhere, and bits learn nothing from
 /// it. A router's is 1 everywhere, and its derivative that of how sure the router was: of p at a
 /// bit, of 1 - p elsewhere (Hwang et al. 2025, equations 6 to 9).
@@ -460,7 +419,7 @@ Value StageWriter::gated(Value x, const Segmentation &of, bool scatters) {
   Value gate = map(scatters ? of.bits : of.chances, [&](ArrayRef<Value> v) -> Value {
     Value one = number(1), half = number(0.5);
     if (scatters) {
-      return isAbove(b, v[0], half, one, number(0));
+      return isAbove(v[0], half, one, number(0));
     }
     Value isSet = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, v[0], half);
     Value sure = arith::SelectOp::create(b, isSet, v[0], arith::SubFOp::create(b, one, v[0]));

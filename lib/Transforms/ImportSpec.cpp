@@ -163,8 +163,8 @@ void Importer::addParameter(const std::string &symbol, ArrayRef<const spec::Tens
   b.setLoc(locationOf(b.getContext(), primitives[static_cast<size_t>(first.stage)].location));
   ParameterOp::create(b, symbol, RankedTensorType::get(shape, b.getF32Type()),
                       b.getArrayAttr(names), sizes, initial, llvm::APFloat(first.initial.deviation),
-                      llvm::APFloat(10000.0), first.decay, /*frozen=*/false,
-                      /*stride=*/1, DenseI64ArrayAttr());
+                      llvm::APFloat(10000.0), first.decay && !first.isFrozen, /*frozen=*/false,
+                      /*stride=*/1, DenseI64ArrayAttr(), first.isFrozen);
 }
 
 /// Query, key and value, or where queries are apart key and value, which stand one after the other
@@ -172,7 +172,10 @@ void Importer::addParameter(const std::string &symbol, ArrayRef<const spec::Tens
 size_t Importer::addPacked(const std::vector<spec::Tensor> &tensors, size_t first) {
   const spec::Primitive &stage = primitives[static_cast<size_t>(tensors[first].stage)];
   const auto *layer = std::get_if<spec::Layer>(&stage.settings);
-  bool isApart = layer && layer->hasOwnQueries();
+  if (!layer) {
+    return 0;
+  }
+  bool isApart = layer->hasOwnQueries();
   StringRef part = isApart ? ".key." : ".query.", packed = isApart ? ".kv." : ".qkv.";
   StringRef name = tensors[first].name;
   size_t at = name.rfind(part);
@@ -246,7 +249,8 @@ void Importer::addTables() {
     }
     const auto *made = std::get_if<spec::Boundaries>(&primitive.settings);
     bool hasTable = made && made->rule && made->rule != spec::BoundaryRule::Labels &&
-                    made->rule != spec::BoundaryRule::Entropy;
+                    made->rule != spec::BoundaryRule::Entropy &&
+                    made->rule != spec::BoundaryRule::CodingRate;
     if (hasTable && known.insert(boundariesName(primitive)).second) {
       bool isEvery = *made->rule == spec::BoundaryRule::Every;
       int64_t rows = isEvery ? spec::positionsOf(model, primitive) : model.vocabulary;

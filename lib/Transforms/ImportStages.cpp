@@ -57,8 +57,14 @@ StageWriter::StageWriter(func::FuncOp function, const Model &model, Purpose purp
 void StageWriter::write(const Primitive &primitive) {
   current = &primitive;
   name(spec::name(primitive.op()));
+  size_t told = terms.size();
   streams.push_back(
       std::visit([this](const auto &settings) { return stage(settings); }, primitive.settings));
+  if (primitive.isFrozen && primitive.op() != spec::Op::Head) {
+    for (Term &term : llvm::drop_begin(terms, told)) {
+      term.factor = 0; // told, and minimized by nothing
+    }
+  }
 }
 
 void StageWriter::finish() {
@@ -253,6 +259,22 @@ Value StageWriter::stage(const Layer &settings) {
 // Other stages
 //===----------------------------------------------------------------------===//
 
+/// The last tokens, newest first, with zeros for the one that ended the document before and all
+/// before that.
+SmallVector<Value> StageWriter::ofDocument(ArrayRef<Value> last, std::optional<int64_t> end) {
+  SmallVector<Value> own(last);
+  auto whole = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(value)));
+  };
+  Value isBefore;
+  for (size_t i = 1; end && i < own.size(); ++i) {
+    Value isEnd = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own[i], whole(*end));
+    isBefore = isBefore ? Value(arith::OrIOp::create(b, isBefore, isEnd)) : isEnd;
+    own[i] = arith::SelectOp::create(b, isBefore, whole(0), own[i]);
+  }
+  return own;
+}
+
 /// Rows of tables by the last n tokens (Pagnoni et al. 2024, section 3.2.1). The hash is their
 /// polynomial, oldest token first, mod 2^31 and then mod the rows. Tokens before the first are 0.
 SmallVector<Value> StageWriter::ngrams(const Embedding &settings, Value tokens) {
@@ -269,8 +291,9 @@ SmallVector<Value> StageWriter::ngrams(const Embedding &settings, Value tokens) 
     std::string part = "ngram." + std::to_string(size);
     name(part + ".hash");
     Value hash = map(last, [&](ArrayRef<Value> v) -> Value {
-      Value sum = v.back();
-      for (Value token : llvm::reverse(v.drop_back())) {
+      SmallVector<Value> own = ofDocument(v, settings.documentEnd);
+      Value sum = own.back();
+      for (Value token : llvm::reverse(ArrayRef(own).drop_back())) {
         sum = arith::AddIOp::create(b, arith::MulIOp::create(b, sum, whole(prime)), token);
       }
       Value positive = arith::AndIOp::create(b, sum, whole(0x7fffffff));
@@ -346,7 +369,8 @@ Value StageWriter::stage(const Shorten &settings) {
   } else {
     x = ShortenOp::create(
         b, sequence(current->factor, current->width, residualType), x, settings.factor,
-        settings.method == Shortening::Max ? ShortenKind::Max : ShortenKind::Average, window);
+        settings.method == Shortening::Max ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add,
+        window, /*mean=*/settings.method != Shortening::Max);
   }
   return linearly ? linear("", x, residualType) : x;
 }
@@ -448,7 +472,8 @@ Value StageWriter::rowsOf(const Head &settings, Value x) {
 
 Value StageWriter::stage(const Loss &settings) {
   Value x = streams[current->input];
-  asked[settings.name] = {x, settings.head, current->prefix};
+  asked[settings.name] = {x, settings.head.tied ? embedding : current->prefix + ".weight",
+                          settings.head.bias ? current->prefix + ".bias" : ""};
   if (purpose == Purpose::Predict) {
     return x;
   }

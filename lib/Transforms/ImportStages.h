@@ -58,6 +58,8 @@ private:
 
   mlir::Value stage(const spec::Embedding &settings);
   llvm::SmallVector<mlir::Value> ngrams(const spec::Embedding &settings, mlir::Value tokens);
+  llvm::SmallVector<mlir::Value> ofDocument(llvm::ArrayRef<mlir::Value> last,
+                                            std::optional<int64_t> end);
   mlir::Value stage(const spec::Layer &settings);
   mlir::Value stage(const spec::Norm &settings);
   mlir::Value stage(const spec::Shift &settings);
@@ -74,6 +76,7 @@ private:
   mlir::Value stage(const spec::TopDown &settings);
   mlir::Value stage(const spec::BottomUp &settings);
   mlir::Value stage(const spec::Boundaries &settings);
+  mlir::Value stage(const spec::Attend &settings);
 
   /// What stages between tokens and segments read (ImportSegments.cpp).
   struct Segmentation {
@@ -86,10 +89,13 @@ private:
   /// What a loss's softmax is made of (ImportEntropy.cpp).
   struct Asked {
     mlir::Value rows;
-    spec::Head head;
-    std::string prefix;
+    std::string weight, bias; ///< symbols
   };
   mlir::Value entropyBits(const spec::Boundaries &settings);
+  mlir::Value bitsOfCodingRate(const spec::Boundaries &settings); // ImportCodingRate.cpp
+  mlir::Value greatestRates(mlir::Value rates, double share);
+  mlir::Value asNumbers(llvm::StringRef part, mlir::Value x);
+  mlir::Value isAbove(mlir::Value x, mlir::Value threshold, mlir::Value one, mlir::Value zero);
   /// Targets of losses, which may move in training (ImportTargets.cpp).
   llvm::SmallVector<mlir::Value> withUpdate(llvm::SmallVector<mlir::Value> numbers,
                                             const spec::Boundaries &settings);
@@ -105,7 +111,12 @@ private:
                            bool begins);
   mlir::Value forced(const spec::Boundaries &settings, mlir::Value bits);
   mlir::Value repeated(mlir::Value number, mlir::Value like);
+  /// Scans over rows, by doubling (ImportScans.cpp).
+  using Join =
+      llvm::function_ref<mlir::Value(mlir::Value row, mlir::Value part, mlir::Value before)>;
+  mlir::Value doubled(llvm::StringRef what, mlir::Value x, mlir::Value left, Join join);
   mlir::Value smoothed(mlir::Value x, const Segmentation &of);
+  mlir::Value greatest(mlir::Value x, const Segmentation &of);
   mlir::Value gated(mlir::Value x, const Segmentation &of, bool scatters);
   mlir::Value toTokens(mlir::Value x);
   mlir::Value bitsOfRule(const spec::Boundaries &settings);
@@ -121,6 +132,10 @@ private:
   mlir::Value asLosses(mlir::Value x);
   mlir::Value poolSegments(const spec::Shorten &settings);
   mlir::Value spreadSegments(const spec::Upsample &settings);
+  /// Attention between a scale and its segments (ImportAttend.cpp): what its maps add.
+  llvm::SmallVector<mlir::Value> askSegments(const spec::Attend &settings, mlir::Value x,
+                                             mlir::Value over);
+  mlir::Value askParts(const spec::Attend &settings, mlir::Value x, mlir::Value over);
   /// Groups whose rows stand side by side, and rows of such (ImportBlocks.cpp).
   mlir::Value concatenate(const spec::Shorten &settings);
   mlir::Value split(const spec::Upsample &settings);
@@ -204,7 +219,7 @@ private:
   std::vector<mlir::Value> streams; ///< by stage
   const spec::Primitive *current = nullptr;
   std::string sharedBiases; ///< prefix of the layer that has the biases which layers share
-  std::string embedding;    ///< symbol of the tokens' table, which a tied head reads
+  std::string embedding;    ///< symbol of the tokens' last table, which a tied head reads
   int64_t nextRandom = 2;   ///< 0 and 1 draw initial weights
 };
 

@@ -10,10 +10,6 @@
 using namespace mlir;
 using namespace sluice;
 
-static bool isDispatchOp(Operation *op) {
-  return op && isa_and_nonnull<dispatch::DispatchDialect>(op->getDialect());
-}
-
 //===----------------------------------------------------------------------===//
 // Levels
 //===----------------------------------------------------------------------===//
@@ -22,7 +18,7 @@ static bool standsOn(Operation &op, Level level) {
   if (level == Level::Model) {
     return isa_and_nonnull<SluiceDialect>(op.getDialect());
   }
-  return isDispatchOp(&op) || isa<plan::BindOp, plan::ViewOp, plan::StoreOp>(op);
+  return isa<dispatch::KernelInterface, plan::BindOp, plan::ViewOp, plan::StoreOp>(op);
 }
 
 LogicalResult sluice::verifyLevel(ModuleOp module, Level level) {
@@ -110,8 +106,9 @@ static Operation *makerOfGuard(Operation *dispatch, StringRef guard) {
   for (auto store : cast<func::FuncOp>(dispatch->getParentOp()).getOps<plan::StoreOp>()) {
     Operation *made = store.getValue().getDefiningOp();
     auto type = cast<RankedTensorType>(store.getValue().getType());
-    if (store.getPlace() == ("scalar:" + guard).str() && isDispatchOp(made) &&
-        !made->hasAttr("guard") && store->isBeforeInBlock(dispatch) && type.getRank() == 0 &&
+    if (store.getPlace() == ("scalar:" + guard).str() &&
+        isa_and_nonnull<dispatch::KernelInterface>(made) && !made->hasAttr("guard") &&
+        store->isBeforeInBlock(dispatch) && type.getRank() == 0 &&
         type.getElementType().isInteger(32)) {
       maker = made;
     }
@@ -191,23 +188,17 @@ static LogicalResult verifyProtected(Operation *dispatch, StringRef entry) {
 // Entries
 //===----------------------------------------------------------------------===//
 
-bool sluice::drawsNumbers(Operation *dispatch) {
-  auto dropout = dispatch->getAttrOfType<FloatAttr>("dropout");
-  bool draws = dropout && dropout.getValueAsDouble() > 0;
-  dispatch->walk([&](dispatch::RandomOp) { draws = true; });
-  return draws;
-}
-
 /// An update of several batches draws each row's numbers once: all that draws in @gradient says so,
 /// and nothing else does.
 static LogicalResult verifyDraws(Operation *dispatch, StringRef entry) {
   auto module = dispatch->getParentOfType<ModuleOp>();
-  bool expected = entry == "gradient" && batchesOfUpdate(module) > 1 && drawsNumbers(dispatch);
+  bool expected =
+      entry == "gradient" && batchesOfUpdate(module) > 1 && dispatch::drawsNumbers(dispatch);
   if (dispatch::drawsByUpdate(dispatch) == expected) {
     return success();
   }
   return dispatch->emitError() << "D-065: expected " << (expected ? "" : "no ")
-                               << dispatch::drawsByUpdateName << " on a dispatch of @" << entry
+                               << "draws_by_update on a dispatch of @" << entry
                                << ", where an update has " << batchesOfUpdate(module)
                                << (expected ? " batches and this draws random numbers, found none"
                                             : " batches, or which draws nothing, found one");
@@ -220,8 +211,9 @@ LogicalResult sluice::verifyEntry(func::FuncOp func) {
   }
   StringRef entry = func.getSymName().take_until([](char c) { return c == '.'; });
   for (Operation &op : func.getBody().front()) {
-    if (isDispatchOp(&op) && (failed(verifyGuard(&op)) || failed(verifyProtected(&op, entry)) ||
-                              failed(verifyDraws(&op, entry)))) {
+    if (isa<dispatch::KernelInterface>(op) &&
+        (failed(verifyGuard(&op)) || failed(verifyProtected(&op, entry)) ||
+         failed(verifyDraws(&op, entry)))) {
       return failure();
     }
   }

@@ -16,9 +16,7 @@ inline int64_t alignTo(int64_t value, int64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
-inline bool isDispatch(mlir::Operation &op) {
-  return mlir::isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect());
-}
+inline bool isDispatch(mlir::Operation &op) { return mlir::isa<dispatch::KernelInterface>(op); }
 
 /// Values of one entry that share memory, and when that memory is alive.
 class Storage {

@@ -19,16 +19,13 @@ using namespace sluice;
 
 namespace {
 
-bool isDispatch(Operation *op) {
-  return op && isa_and_nonnull<dispatch::DispatchDialect>(op->getDialect());
-}
-
 void separatePlaces(func::FuncOp func) {
   llvm::DenseMap<Value, StringRef> places;
   for (auto store : func.getOps<plan::StoreOp>()) {
     auto [place, isFirst] = places.try_emplace(store.getValue(), store.getPlace());
     Operation *maker = store.getValue().getDefiningOp();
-    if (!isFirst && place->second != store.getPlace() && isDispatch(maker)) {
+    if (!isFirst && place->second != store.getPlace() &&
+        isa_and_nonnull<dispatch::KernelInterface>(maker)) {
       unsigned number = cast<OpResult>(store.getValue()).getResultNumber();
       OpBuilder b(func.getContext());
       b.setInsertionPointAfter(maker);
@@ -55,7 +52,7 @@ struct PlanMemoryPass : sluice::impl::PlanMemoryBase<PlanMemoryPass> {
     }
     emitBuffers(module, *memory);
     module.walk([&](Operation *op) {
-      if (!isDispatch(op) || !isa<func::FuncOp>(op->getParentOp())) {
+      if (!isa<dispatch::KernelInterface>(op) || !isa<func::FuncOp>(op->getParentOp())) {
         return;
       }
       SmallVector<int64_t> offsets;

@@ -256,15 +256,76 @@ FailureOr<Recomputation> Search::run() {
 
 } // namespace
 
-FailureOr<Recomputation> sluice::recompute(ModuleOp module, const RecomputeRequest &request) {
-  if (auto gradient = module.lookupSymbol<func::FuncOp>("gradient")) {
-    return Search(module, gradient, request).run();
+/// @gradient of the model, or of each factor that steps draw.
+static SmallVector<func::FuncOp> gradientsOf(ModuleOp module) {
+  SmallVector<func::FuncOp> gradients;
+  for (auto func : module.getOps<func::FuncOp>()) {
+    auto of = func->getAttrOfType<StringAttr>("plan.of");
+    if (func.getSymName() == "gradient" || (of && of.getValue() == "gradient")) {
+      gradients.push_back(func);
+    }
   }
-  FailureOr<MemoryPlan> plan = planMemory(module, request.workspaceBytes, request.counterBytes);
-  if (failed(plan)) {
+  return gradients;
+}
+
+/// Moves functions out of a module for as long as it lives.
+class Without {
+public:
+  Without(ArrayRef<func::FuncOp> funcs, func::FuncOp kept) {
+    for (func::FuncOp func : funcs) {
+      if (func != kept) {
+        places.emplace_back(func, func->getNextNode());
+        module = func->getParentOfType<ModuleOp>();
+        func->remove();
+      }
+    }
+  }
+  ~Without() {
+    for (auto [func, next] : llvm::reverse(places)) {
+      Block *body = module.getBody();
+      body->getOperations().insert(next ? Block::iterator(next) : body->end(), func);
+    }
+  }
+
+private:
+  ModuleOp module;
+  SmallVector<std::pair<Operation *, Operation *>> places;
+};
+
+FailureOr<Recomputation> sluice::recompute(ModuleOp module, const RecomputeRequest &request) {
+  FailureOr<MemoryPlan> whole = planMemory(module, request.workspaceBytes, request.counterBytes);
+  if (failed(whole)) {
     return failure();
   }
   Recomputation result;
-  result.fullBytes = result.arenaBytes = plan->arenaBytes;
+  result.fullBytes = result.arenaBytes = whole->arenaBytes;
+  if (whole->arenaBytes <= request.budgetBytes) {
+    return result;
+  }
+  // Entries share the temporaries' memory, so each gradient is searched without the others. What
+  // these name in the arena is there as well.
+  SmallVector<func::FuncOp> gradients = gradientsOf(module);
+  int64_t most = 0;
+  for (func::FuncOp gradient : gradients) {
+    Without others(gradients, gradient);
+    FailureOr<MemoryPlan> alone = planMemory(module, request.workspaceBytes, request.counterBytes);
+    if (failed(alone)) {
+      return failure();
+    }
+    int64_t named = whole->temporariesOffset - alone->temporariesOffset;
+    RecomputeRequest own = request;
+    own.budgetBytes -= named;
+    FailureOr<Recomputation> made = Search(module, gradient, own).run();
+    if (failed(made)) {
+      return failure();
+    }
+    most = std::max(most, made->arenaBytes + named);
+    if (gradient == gradients.front()) {
+      result.operations = made->operations;
+      result.launches = static_cast<int64_t>(made->copies.size());
+    }
+    llvm::append_range(result.copies, made->copies);
+  }
+  result.arenaBytes = gradients.empty() ? whole->arenaBytes : most;
   return result;
 }

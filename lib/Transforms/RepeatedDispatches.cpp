@@ -13,7 +13,7 @@ using namespace sluice;
 RepeatedDispatches::RepeatedDispatches(func::FuncOp func) {
   bool isBackward = false;
   for (Operation &op : func.getBody().front()) {
-    if (!isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect())) {
+    if (!isa<dispatch::KernelInterface>(op)) {
       continue;
     }
     auto phase = op.getAttrOfType<StringAttr>("plan.phase");

@@ -48,7 +48,7 @@ public:
     auto op = dispatch::RowsOp::create(b, types, operands, domain, b.getArrayAttr(accesses),
                                        b.getArrayAttr(resultAccesses), mlir::UnitAttr(),
                                        b.getDenseI64ArrayAttr(aliases), b.getStringAttr(label),
-                                       mlir::StringAttr());
+                                       mlir::StringAttr(), mlir::UnitAttr());
     op.getBody().takeBody(region);
     return op;
   }

@@ -285,6 +285,9 @@ static bool readsCutScale(Operation *op) {
 }
 
 void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
+  if (dispatch->removeAttr(stepWholeName)) {
+    return;
+  }
   auto isLast = [](Operation *user) { return isa<LastOp>(user); };
   bool isStoredForLast = llvm::all_of(
       ops, [&](Operation *op) { return !op->use_empty() && llvm::all_of(op->getUsers(), isLast); });
@@ -317,7 +320,7 @@ static AccessAttr ownColumns(OpBuilder &b, int64_t factor, int64_t first) {
   AffineMap own = AffineMap::get(2, 1, b.getAffineDimExpr(0));
   AffineMap column = AffineMap::get(1, 0, b.getAffineConstantExpr(first));
   return AccessAttr::get(b.getContext(), AccessKind::Row, AffineMapAttr::get(own), 1, factor,
-                         AffineMapAttr::get(column), -1, /*least=*/false);
+                         AffineMapAttr::get(column), -1, /*outside=*/FloatAttr());
 }
 
 /// What a state holds of its value: all columns in one place, or what `apart` says.

@@ -45,7 +45,7 @@ static AccessAttr onlyRow(OpBuilder &b) {
   AffineMap zero = AffineMap::get(2, 1, b.getAffineConstantExpr(0));
   AffineMap column = AffineMap::get(1, 0, b.getAffineConstantExpr(0));
   return AccessAttr::get(b.getContext(), AccessKind::Row, AffineMapAttr::get(zero), 1, 0,
-                         AffineMapAttr::get(column), -1, /*least=*/false);
+                         AffineMapAttr::get(column), -1, /*outside=*/FloatAttr());
 }
 
 static Value toI64(RowsBuilder &rows, Value number) {
@@ -77,10 +77,11 @@ Value StepEntries::countSegments(SegmentOp op, Value bits, RankedTensorType type
   Value before = each.operand(closed, onlyRow(b), i32);
   auto stored = cast<RankedTensorType>(bits.getType());
   Type number32 = b.getF32Type();
-  AccessAttr own = AccessAttr::get(
-      b.getContext(), AccessKind::Row,
-      AffineMapAttr::get(AffineMap::get(2, 1, b.getAffineDimExpr(0))), 1, 1,
-      AffineMapAttr::get(AffineMap::get(1, 0, b.getAffineConstantExpr(0))), -1, /*least=*/false);
+  AccessAttr own =
+      AccessAttr::get(b.getContext(), AccessKind::Row,
+                      AffineMapAttr::get(AffineMap::get(2, 1, b.getAffineDimExpr(0))), 1, 1,
+                      AffineMapAttr::get(AffineMap::get(1, 0, b.getAffineConstantExpr(0))), -1,
+                      /*outside=*/FloatAttr());
   bool isRow = stored.getRank() == 3;
   Value bit = each.operand(bits, own, isRow ? RankedTensorType::get({1}, number32) : number32);
   bit =

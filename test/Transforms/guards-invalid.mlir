@@ -306,7 +306,7 @@ func.func @update() {
 module attributes {sluice.accumulate = 2 : i64} {
 func.func @gradient() {
   %x = plan.bind "input:x" : tensor<1x8x16xf32>
-  // expected-error@+1 {{D-065: expected dispatch.draws_by_update on a dispatch of @gradient, where an update has 2 batches and this draws random numbers, found none}}
+  // expected-error@+1 {{D-065: expected draws_by_update on a dispatch of @gradient, where an update has 2 batches and this draws random numbers, found none}}
   %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>, accesses = [#row], result_accesses = [#row]} {
   ^bb0(%r: tensor<16xf32>):
     %u = dispatch.random {id = 3 : i64, width = 16 : i64} : tensor<16xf32>
@@ -328,8 +328,8 @@ func.func @gradient() {
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 func.func @gradient() {
   %x = plan.bind "input:x" : tensor<1x8x16xf32>
-  // expected-error@+1 {{D-065: expected no dispatch.draws_by_update on a dispatch of @gradient, where an update has 1 batches, or which draws nothing, found one}}
-  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>, accesses = [#row], result_accesses = [#row], dispatch.draws_by_update} {
+  // expected-error@+1 {{D-065: expected no draws_by_update on a dispatch of @gradient, where an update has 1 batches, or which draws nothing, found one}}
+  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>, accesses = [#row], result_accesses = [#row], draws_by_update} {
   ^bb0(%r: tensor<16xf32>):
     %u = dispatch.random {id = 3 : i64, width = 16 : i64} : tensor<16xf32>
     %z = arith.addf %r, %u : tensor<16xf32>
@@ -350,8 +350,8 @@ func.func @gradient() {
 module attributes {sluice.accumulate = 2 : i64} {
 func.func @gradient() {
   %x = plan.bind "input:x" : tensor<1x8x16xf32>
-  // expected-error@+1 {{D-065: expected no dispatch.draws_by_update on a dispatch of @gradient, where an update has 2 batches, or which draws nothing, found one}}
-  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>, accesses = [#row], result_accesses = [#row], dispatch.draws_by_update} {
+  // expected-error@+1 {{D-065: expected no draws_by_update on a dispatch of @gradient, where an update has 2 batches, or which draws nothing, found one}}
+  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>, accesses = [#row], result_accesses = [#row], draws_by_update} {
   ^bb0(%r: tensor<16xf32>):
     %z = arith.addf %r, %r : tensor<16xf32>
     dispatch.yield %z : tensor<16xf32>

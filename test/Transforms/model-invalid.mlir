@@ -89,8 +89,8 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
   func.func @predict(%x: !sluice.seq<@word, 8, f32>) -> !sluice.seq<@word, 8, f32> {
     %r = sluice.read @rotations : tensor<2x8xf32>
     // expected-error@+1 {{S-115: expected rows of the tokens that are predicted for attention by hashes, found rows of @words}}
-    %o, %s = sluice.hashed_attention %x, %x, %x, %r {heads = 2 : i64, head_size = 4 : i64, hashes = 1 : i64, chunk = 4 : i64} : (!sluice.seq<@word, 8, f32>, !sluice.seq<@word, 8, f32>, !sluice.seq<@word, 8, f32>, tensor<2x8xf32>) -> (!sluice.seq<@word, 8, f32>, !sluice.seq<@word, 2, f32>)
-    return %o : !sluice.seq<@word, 8, f32>
+    %b = sluice.hashed_buckets %x, %r : (!sluice.seq<@word, 8, f32>, tensor<2x8xf32>) -> !sluice.seq<@word, 1, f32>
+    return %x : !sluice.seq<@word, 8, f32>
   }
 }
 

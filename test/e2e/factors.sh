@@ -100,5 +100,15 @@ exits 2 "another factor" "$sluice" eval "$work/drawn.sla" "${score[@]}" --factor
 exits 2 "a factor of one that draws none" "$sluice" eval "$work/only-2.sla" "${score[@]}" --factor 2
 exits 2 "compile of another factor" compile "$spec" -o "$work/x.sla" --factor 3
 exits 2 "losses by token without a factor" "$sluice" eval "$work/drawn.sla" "${score[@]}" --per-token "$work/x.npy"
-exits 2 "a budget" compile "$spec" -o "$work/x.sla" --memory-budget 512MiB
+
+# Within a budget, the least there is, steps of both factors are the same.
+exits 2 "a budget that is too small" compile "$spec" -o "$work/x.sla" --memory-budget 1 --factor 4
+least=$(sed -n 's/.*expected at least \([0-9]*\) .*/\1/p' "$work/err")
+exits 2 "one byte less than the least" compile "$spec" -o "$work/x.sla" --memory-budget $((least - 1)) --factor 4
+succeeds "the least" compile "$spec" -o "$work/lean.sla" --memory-budget "$least" --factor 4
+succeeds "inspect" "$sluice" inspect "$work/lean.sla" --json
+holds "keeps to it" "f[0]['memory']['arena_bytes'] <= $least < f[0]['memory']['budget']['full_bytes']" "$work/out"
+succeeds "train within it" "$sluice" train "$work/lean.sla" --data "$work/training.txt" --log-every 1 --steps 12 --out "$work/lean"
+holds "the same steps" 'all((a["factor"], a["loss"], a["grad_norm"]) == (b["factor"], b["loss"], b["grad_norm"]) for a, b in zip(*f)) and len(f[1]) == 12' \
+  "$work/run/metrics.jsonl" "$work/lean/metrics.jsonl"
 finish

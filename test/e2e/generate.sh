@@ -77,11 +77,13 @@ family "convolution, maxima and groups side by side" '{ "op": "shorten", "factor
   { "op": "shorten", "factor": 4, "method": "concatenate" }, { "op": "norm" }, { "op": "upsample", "factor": 4, "method": "split" },
   { "op": "shift", "by": 3, "start": "null" }, { "op": "add", "with": "z" }'
 
-greedy "hashes" '{ "op": "layer", "key_value_heads": 4, "lsh": { "buckets": 2, "chunk": 4 } }'
-succeeds "hashes: says that each token recomputes all" grep -q 'no incremental step, so that each token recomputes all' "$work/told"
-exits 2 "hashes: no session" "$sluice" generate "$work/hashes.sla" -w "$work/hashes" -p a -n 1 --save-session "$work/new"
+family "hashes" '{ "op": "layer", "key_value_heads": 4, "lsh": { "buckets": 2, "chunk": 4 } }'
+greedy "bursts" '{ "op": "shorten", "factor": 2 }, { "op": "upsample", "factor": 2 },
+  { "op": "layer", "key_value_heads": 4, "lsh": { "buckets": 2, "chunk": 4 } }, { "op": "shift", "by": 1 }'
+succeeds "bursts: says that each token recomputes all" grep -q 'no incremental step, so that each token recomputes all' "$work/told"
+exits 2 "bursts: no session" "$sluice" generate "$work/bursts.sla" -w "$work/bursts" -p a -n 1 --save-session "$work/new"
 cp "$work/err" "$work/said"
-succeeds "hashes: the message" grep -q 'expected an artifact that generates step by step' "$work/said"
+succeeds "bursts: the message" grep -q 'expected an artifact that generates step by step' "$work/said"
 
 # Batches: more prompts than rows, of different lengths.
 python3 -c 'for i in range(19): print("ab" * (1 + i * 7 % 40))' > "$work/prompts"

@@ -84,6 +84,14 @@ exits 2 "another input beside it" writes --session "$work/line.session" --input 
 says "that it is held" 'expected no --input beside --session, which holds the inputs'
 exits 2 "a session of several lines" writes --input "source=$work/some.txt" --save-session "$work/line.session"
 says "their number" 'expected one text for a session, found the 20 lines of --input'
+likely() { "$sluice" generate "$work/copy.sla" --cpu-target "$targets" --weights "$work/run" --json --input "source=$work/one.txt" "$@"; }
+succeeds "continuations are scored" likely --score "$(cat "$work/one.txt")" --score "$(tr a-y b-z < "$work/one.txt")"
+holds "and the line itself is likeliest" 'f[0][0]["nats"] < 1 < f[0][1]["nats"]' <(python3 -c '
+import json, sys; print(json.dumps([json.loads(line) for line in sys.stdin]))' < "$work/out")
+exits 2 "a score beyond the line" likely --score 12345678901234567
+says "how much is left" 'at most 16 bytes'
+exits 2 "a prompt that leaves nothing" likely --prompt 1234567890123456
+says "how much may be given" 'line of at most 16 bytes'
 exits 2 "generate without its input" writes
 says "which it names" 'expected --input source=FILE'
 printf 'a\nb\n' > "$work/prompts.txt"

@@ -23,7 +23,7 @@ costs() {
 }
 
 costs "the files that name a group's maximum" "The maximum of a group" \
-  'Shortening::Max|ShortenKind::Max|ShortenMax|shorten_max|"average", "linear", "max"'
+  'Shortening::Max|ShortenMax|shorten_max|"average", "linear", "max"'
 costs "the files that name the square of ReLU" "The square of ReLU" 'ReluSquared|relu_squared'
 costs "the files that name attention by hashes" "The attention by hashes" 'HashedAttention|hashed_attention'
 costs "the files that name what moves rows between a scale and its segments" "The three ops" \

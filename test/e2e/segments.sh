@@ -135,6 +135,16 @@ go "and on from it" --session "$work/session" --prompt "" --tokens 39
 cat "$work/first" "$work/out" > "$work/both"
 succeeds "writes the same text" cmp "$work/cached" "$work/both"
 holds "the trace has a line a token, and a bit where one is a space" 'len(f[0]) == 70 and f[0][0]["token"] == 115 and all((line["token"] in (9, 10, 11, 12, 13, 32)) == (line["segments"]["words"]["bit"] == 1) for line in f[0])' "$work/trace.jsonl"
+# A trace replaces nothing that is read or written beside it.
+trace() { "$sluice" generate "$work/words.sla" --weights "$work/words" --tokens 2 "$@"; }
+cp "$work/session" "$work/kept"
+exits 2 "a trace in place of its session" trace --session "$work/session" --prompt "" --trace "$work/session"
+succeeds "which stays" cmp "$work/session" "$work/kept"
+exits 2 "a trace where the session is saved" trace --prompt a --trace "$work/both.x" --save-session "$work/./both.x"
+exits 2 "a trace to a device" trace --prompt a --trace /dev/full
+succeeds "inspect" "$sluice" inspect "$work/words.sla"
+cp "$work/out" "$work/inspected"
+succeeds "says that rows wait for segments' ends" grep -q 'where a segment of words ends (at most [0-9]* of [0-9]* tokens)' "$work/inspected"
 # Model IR may call an axis and losses what it likes: the plan lists their scalars, outputs and states.
 succeeds "model IR" "$sluice" compile "$work/words.json" --emit model
 sed -e 's/@words\.s1\b/@"segments.2"/g; s/@words\b/@"closed.x"/g; s/"next", "words.share"/"2", "loss.loss"/' "$work/out" > "$work/named.mlir"

@@ -28,6 +28,8 @@ for stage in spec["stages"]:
     for key, value in {"ngram_rows": 50, "threshold": 3, "ratio": {"from": 2, "to": 6, "steps": 10}}.items():
         if key in stage:
             stage[key] = value
+    if stage.get("rule") == "coding_rate":
+        stage["threshold"] = 0.5
     if "window" in str(stage.get("mask")):
         stage["mask"]["window"] = [0, 9]
 spec["training"].update(learning_rate=3e-3, schedule={"kind": "constant", "warmup": 2})
@@ -35,7 +37,7 @@ json.dump(spec, sys.stdout)
 PYTHON
 }
 
-for name in megabyte block-transformer spacebyte hnet blt; do
+for name in megabyte block-transformer spacebyte hnet blt byteflow; do
   succeeds "$name as published is proved" "$sluice" check "$root/models/successors/$name.json" --no-advice
   tiny "$name"
   succeeds "$name: proved, without a warning" "$sluice" check "$work/$name.json" --strict --certificate "$work/certificate"
@@ -46,7 +48,17 @@ for name in megabyte block-transformer spacebyte hnet blt; do
   sed 's/\(c[0-9]*(p)\) - 1$/\1/; s/ keys \([0-9]*\)\*floor(.*) - [0-9]* to p$/ keys \1*floor(p\/\1) to p/' "$work/certificate" > "$work/changed"
   exits 1 "$name: not with other blocks or segments" "$root/build/bin/sluice-certify" "$work/$name.json" "$work/changed"
   succeeds "$name: compile" "$sluice" compile "$work/$name.json" -o "$work/$name.sla"
-  succeeds "$name: train" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --eval-data "$work/held-out.txt" --out "$work/$name" --steps 20
+  given=()
+  if [[ $name == blt ]]; then
+    exits 2 "its small model has weights of its own" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --out "$work/none" --steps 1
+    cp "$work/err" "$work/refused"
+    succeeds "and the message names them" grep -q 'weights for the frozen stages.0, .* found none for stages.0.token.weight' "$work/refused"
+    tiny blt-small
+    succeeds "its small model: compile" "$sluice" compile "$work/blt-small.json" -o "$work/blt-small.sla"
+    succeeds "its small model: train" "$sluice" train "$work/blt-small.sla" --data "$work/training.txt" --out "$work/blt-small" --steps 20
+    given=(--weights "$work/blt-small" --match 'stages.[0-3].*')
+  fi
+  succeeds "$name: train" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --eval-data "$work/held-out.txt" --out "$work/$name" --steps 20 "${given[@]}"
   holds "$name: the loss falls" 'f[0][-1]["loss"] < f[0][0]["loss"] - 1' "$work/$name/metrics.jsonl"
   for flags in "" --no-cache; do
     # shellcheck disable=SC2086
@@ -56,13 +68,23 @@ for name in megabyte block-transformer spacebyte hnet blt; do
   succeeds "$name: the same text without a cache, past the context" cmp "$work/text" "$work/text--no-cache"
 done
 
-succeeds "n-grams, patches by entropy and a router: compile" "$sluice" compile "$root/test/golden/blt.json" -o "$work/golden.sla"
+# ByteFlow's greatest rates of the whole text, as printed: a quarter of 40 rows, and the first.
+sed 's/"threshold": 0.5/"top": 0.25/' "$work/byteflow.json" > "$work/top.json"
+exits 1 "byteflow as printed is refused" "$sluice" check "$work/top.json" --no-replay
+succeeds "byteflow as printed: compile" "$sluice" compile "$work/top.json" --allow-leak -t cpu-avx2 -o "$work/top.sla"
+succeeds "byteflow as printed: train" "$sluice" train "$work/top.sla" --data "$work/training.txt" --out "$work/top" --steps 2
+holds "has as many bits as it is told" 'all(0.25 <= l["losses"]["chunks.share"] <= 0.275 for l in f[0])' "$work/top/metrics.jsonl"
+
+# N-grams, patches by entropy and a router; coding rates, maxima and n-grams inside documents.
 printf '\003\021\007\004\012' > "$work/prompt"
-for flags in "" --no-cache; do
-  # shellcheck disable=SC2086
-  "$sluice" generate "$work/golden.sla" --weights "$root/test/golden/expected/blt.weights.safetensors" --no-echo --prompt-file "$work/prompt" -n 40 -t 1 --seed 5 $flags > "$work/text$flags" 2> "$work/err"
+for name in blt flow; do
+  succeeds "golden $name: compile" "$sluice" compile "$root/test/golden/$name.json" -t cpu-avx2 -o "$work/golden.sla"
+  for flags in "" --no-cache; do
+    # shellcheck disable=SC2086
+    "$sluice" generate "$work/golden.sla" --weights "$root/test/golden/expected/$name.weights.safetensors" --no-echo --prompt-file "$work/prompt" -n 40 -t 1 --seed 5 $flags > "$work/text$flags" 2> "$work/err"
+  done
+  succeeds "golden $name: with segments of several tokens, the same text without a cache" cmp "$work/text" "$work/text--no-cache"
 done
-succeeds "with segments of several tokens, the same text without a cache" cmp "$work/text" "$work/text--no-cache"
 
 succeeds "boundaries of segments that begin at bits" "$sluice" boundaries "$work/spacebyte.sla" --weights "$work/spacebyte" --data "$work/held-out.txt" --json
 holds "each begins a segment, and segments hold all tokens" \

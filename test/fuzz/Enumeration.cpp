@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Enumeration.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <map>
@@ -77,7 +78,7 @@ Enumeration::Enumeration(func::FuncOp function, int64_t length, MaskTable &masks
     if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType()) || isRead(&op)) {
       continue;
     }
-    if (isa<SegmentOp, PoolSegmentsOp, SelectSegmentsOp, SpreadSegmentsOp>(op)) {
+    if (isa<SegmentOp, PoolSegmentsOp, SelectSegmentsOp, SpreadSegmentsOp, AttendSegmentsOp>(op)) {
       for (OpResult result : op.getResults()) {
         stored[result] = rowsOf(result);
       }
@@ -137,11 +138,31 @@ Computation Enumeration::pool(PoolSegmentsOp op, int64_t segment) const {
   return result;
 }
 
+/// A segment's own row, and the keys and values that it has ended with.
+Computation Enumeration::attend(AttendSegmentsOp op, int64_t segment) const {
+  Computation result = {mixed(8, reinterpret_cast<uintptr_t>(op.getOperation())), -1};
+  const std::vector<int64_t> &at_ = endsOf(op.getEnds());
+  add(result, at(op.getQuery(), segment));
+  if (static_cast<size_t>(segment) >= at_.size()) {
+    return result;
+  }
+  add(result, at(op.getEnds(), segment));
+  int64_t first = segment == 0 ? 0 : at_[static_cast<size_t>(segment - 1)] + 1;
+  for (int64_t q = first; q <= at_[static_cast<size_t>(segment)]; ++q) {
+    add(result, at(op.getKey(), q));
+    add(result, at(op.getValue(), q));
+  }
+  return result;
+}
+
 Computation Enumeration::computeOfSegments(OpResult result, int64_t p) const {
   Operation *op = result.getOwner();
   Computation own = {mixed(7 + result.getResultNumber(), reinterpret_cast<uintptr_t>(op)), -1};
   if (auto pooled = dyn_cast<PoolSegmentsOp>(op)) {
     return pool(pooled, p);
+  }
+  if (auto attended = dyn_cast<AttendSegmentsOp>(op)) {
+    return attend(attended, p);
   }
   if (auto cut = dyn_cast<SegmentOp>(op)) {
     bool isEnd = result == cut.getEnds();
@@ -240,6 +261,17 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
   Computation result = {mixed(3, reinterpret_cast<uintptr_t>(op)), -1};
   if (auto attention = dyn_cast<AttentionOp>(op)) {
     add(result, attend(attention, p));
+    return result;
+  }
+  if (auto hashed = dyn_cast<HashedAttentionOp>(op)) { // any earlier row may share a bucket
+    int64_t end = hashed.getSorted() ? positions(hashed.getKey()) : p + 1;
+    for (int64_t q = 0; q < end; ++q) {
+      result.hash = mixed(result.hash, static_cast<uint64_t>(q));
+      for (Value read :
+           {Value(hashed.getKey()), Value(hashed.getValue()), Value(hashed.getBuckets())}) {
+        add(result, at(read, q));
+      }
+    }
     return result;
   }
   int64_t group = 1, window = 1;

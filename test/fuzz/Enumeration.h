@@ -53,6 +53,7 @@ private:
   Computation compute(mlir::Operation *op, int64_t position) const;
   Computation attend(AttentionOp op, int64_t position) const;
   Computation pool(PoolSegmentsOp op, int64_t segment) const;
+  Computation attend(AttendSegmentsOp op, int64_t segment) const;
   Computation bitsUpTo(mlir::Value bits, int64_t position) const;
   const std::vector<int64_t> &endsOf(mlir::Value endsOrCounts) const;
   std::vector<Computation> rowsOf(mlir::OpResult result) const;

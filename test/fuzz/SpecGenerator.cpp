@@ -43,6 +43,9 @@ private:
   Json sourceMask();
   void groupHeads(Json &stage);
   void layer();
+  void hash(Json &stage);
+  void loss();
+  void readInput();
   void hourglass();
   void shift(int64_t by);
   void shorten(int64_t k);
@@ -60,6 +63,7 @@ private:
   int64_t width = 2, factor = 1;
   std::vector<Json> stages;
   std::vector<Stream> streams; ///< that have a name
+  int losses = 0;
 };
 
 std::string Generator::nameLast() {
@@ -120,6 +124,23 @@ void Generator::addLayerSettings(Json &stage) {
   // Layers that share biases are of one size, which these are not.
   if (stage["mask"] != "bidirectional" && chance(0.15)) {
     stage["relative"] = rotary || chance(0.5) ? Json{{"bias", number(1, 5)}} : Json("xl");
+    if (stage["relative"] == "xl" && chance(0.4)) {
+      stage["distances"] = "rows";
+    }
+  }
+}
+
+/// Attention by hashes; as published it leaks.
+void Generator::hash(Json &stage) {
+  for (const char *key :
+       {"rotary", "relative", "distances", "key_value_heads", "attention_dropout"}) {
+    stage.erase(key);
+  }
+  stage["mask"] = "causal";
+  stage["lsh"] = {
+      {"buckets", 2 * number(1, 3)}, {"chunk", pick({1, 2, 4})}, {"hashes", number(1, 3)}};
+  if (mistake()) {
+    stage["lsh"]["causal"] = false;
   }
 }
 
@@ -134,7 +155,8 @@ Json Generator::sourceMask() {
 
 /// Two heads, each with keys of its own: streams, or means of the layer's input.
 void Generator::groupHeads(Json &stage) {
-  for (const char *key : {"rotary", "relative", "key_value_heads", "mask", "head_size"}) {
+  for (const char *key :
+       {"rotary", "relative", "distances", "key_value_heads", "mask", "head_size"}) {
     stage.erase(key);
   }
   stage["heads"] = 2;
@@ -161,15 +183,56 @@ void Generator::layer() {
   if (stage["op"] == "layer" && !streams.empty() && chance(0.2)) {
     stage["over"] =
         streams[static_cast<size_t>(number(0, static_cast<int64_t>(streams.size()) - 1))].name;
-    stage.erase("rotary");
-    stage.erase("relative");
+    for (const char *key : {"rotary", "relative", "distances"}) {
+      stage.erase(key);
+    }
     if (chance(0.4)) {
       stage["mask"] = "complete";
     }
   } else if (stage["op"] == "layer" && chance(0.2)) {
     groupHeads(stage);
+  } else if (chance(0.1)) {
+    hash(stage);
   }
   emit(stage);
+}
+
+/// Of the stream at hand, which goes on behind it. By default it fits groups that were not shifted.
+void Generator::loss() {
+  Json stage = {{"op", "loss"}, {"name", "loss" + std::to_string(losses++)}};
+  stage["factor"] = pick({0.25, 2.0});
+  stage["tied"] = chance(0.5);
+  if (chance(0.3)) {
+    stage["label_smoothing"] = 0.1;
+  }
+  if (mistake()) {
+    stage["shift"] = number(0, factor - 1);
+  }
+  emit(stage);
+  emit({{"op", "norm"}}); // which may have a name
+}
+
+/// A named input through a layer of its own, and a layer of the tokens that reads it.
+void Generator::readInput() {
+  std::string text = nameLast();
+  emit({{"op", "embedding"}, {"input", "source"}});
+  auto layerOf = [&](const char *mask) {
+    Json stage = {{"op", "layer"}};
+    addLayerSettings(stage);
+    for (const char *key : {"rotary", "relative", "distances"}) {
+      stage.erase(key);
+    }
+    stage["mask"] = mask;
+    return stage;
+  };
+  if (chance(0.6)) {
+    emit(layerOf(pick({"bidirectional", "causal"})));
+  }
+  stages.back()["to"] = "memory";
+  Json reader = layerOf("bidirectional");
+  reader["from"] = text;
+  reader["over"] = "memory";
+  emit(reader);
 }
 
 void Generator::hourglass() {
@@ -224,6 +287,10 @@ void Generator::upsample(int64_t k) {
 
 /// A stage that keeps the scale and, without mistakes, causality.
 void Generator::filler() {
+  constexpr int64_t coarsestLoss = 8; // its first row lies within every context
+  if (factor <= coarsestLoss && chance(0.08)) {
+    return loss();
+  }
   switch (number(0, 7)) {
   case 0:
     return emit({{"op", "norm"}, {"norm", pick({"layer", "rms"})}});
@@ -297,6 +364,7 @@ void Generator::unusedBranch() {
   addLayerSettings(stage);
   stage["mask"] = "bidirectional";
   stage.erase("relative");
+  stage.erase("distances");
   emit(stage);
   if (chance(0.5) && factor * 3 <= coarsest) {
     emit({{"op", "shorten"}, {"factor", 3}});
@@ -346,9 +414,15 @@ void Generator::body(int depth) {
 //===----------------------------------------------------------------------===//
 
 Json Generator::training() {
+  Json schedule = {{"kind", pick({"cosine", "constant", "inverse_root"})},
+                   {"warmup", number(0, 2)},
+                   {"steps", 10}};
+  if (chance(0.3)) {
+    schedule["then"] = {{"steps", number(1, 5)}};
+  }
   return {{"optimizer", pick({"adamw", "adam"})},
           {"clip", pick({0.0, 0.5, 1.0})},
-          {"schedule", {{"kind", pick({"cosine", "constant"})}, {"warmup", 1}, {"steps", 10}}}};
+          {"schedule", schedule}};
 }
 
 std::string Generator::spec() {
@@ -359,6 +433,10 @@ std::string Generator::spec() {
     embedding["dropout"] = 0.25;
   }
   emit(embedding);
+  bool hasInput = chance(0.15);
+  if (hasInput) {
+    readInput();
+  }
   body(0);
   emit({{"op", "head"}, {"tied", chance(0.5)}, {"bias", chance(0.5)}});
 
@@ -370,6 +448,9 @@ std::string Generator::spec() {
               {"width", width},
               {"seed", number(0, 9)},
               {"training", training()}};
+  if (hasInput) {
+    top["inputs"]["source"] = {{"context", number(1, 6)}, {"vocabulary", number(2, 9)}};
+  }
   if (chance(0.25)) {
     top["precision"] = {{"compute", "bf16"}, {"residual", pick({"f32", "bf16"})}};
   }

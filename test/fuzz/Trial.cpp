@@ -52,6 +52,15 @@ Trained fuzz::tryTraining(const std::string &text, uint64_t seed) {
   testing::Inputs inputs = testing::randomInputs(
       facts.vocabulary, facts.batch,
       1 + static_cast<int64_t>(seed % static_cast<uint64_t>(facts.context)), seed);
+  for (const auto &[name, given] : model.plan().given) { // rows of 0 tokens and more
+    testing::GivenTokens &tokens = inputs.given[name];
+    tokens.capacity = given.capacity;
+    tokens.tokens.assign(static_cast<size_t>(facts.batch * given.capacity), 1);
+    for (int64_t row = 0; row < facts.batch; ++row) {
+      tokens.counts.push_back((static_cast<int64_t>(seed % 7) + row) % (given.capacity + 1));
+    }
+    inputs.scored.assign(static_cast<size_t>(facts.batch), inputs.length);
+  }
   testing::Gradient step = model.train(inputs);
   if (!std::isfinite(step.loss) || !allFinite(step.losses)) {
     return {Trained::Failed, "the loss is not finite"};

@@ -27,13 +27,16 @@ class Blocks:
 
     def with_ngrams(self, prefix, stage, x, tokens):
         """The mean of x and rows of tables: that of size n is ((x[t - n + 1] a + x[t - n + 2]) a + ...) + x[t] mod 2^31, then
-        mod its rows, a = 2654435761; tokens before the first are 0."""
+        mod its rows, a = 2654435761; tokens before the first are 0, and so are those of documents that ended before."""
         terms = [x]
         for n in stage.get("ngrams", []):
             table, rows = self.weights[f"{prefix}ngram.{n}.weight"], []
             for text in tokens.tolist():
-                past = [0] * (n - 1) + text
-                sums = [sum(past[t + j] * 2654435761 ** (n - 1 - j) for j in range(n)) for t in range(len(text))]
+                sums = []
+                for t in range(len(text)):
+                    ends = [q + 1 for q in range(t) if text[q] == stage.get("document_end")]
+                    past = ([0] * n + text[max([0] + ends):t + 1])[-n:]
+                    sums.append(sum(token * 2654435761 ** (n - 1 - j) for j, token in enumerate(past)))
                 rows.append([value % 2 ** 31 % table.shape[0] for value in sums])
             terms.append(table[torch.tensor(rows)])
         return sum(terms) / len(terms)

@@ -110,8 +110,8 @@ def losses_of(model, tokens):
 
 def make_optimizer(model, training):
     """Decay goes to matrices only; PyTorch's AdamW and Adam are what docs/spec.md describes."""
-    decayed = [w for n, w in model.weights.items() if model.kinds[n] == "matrix"]
-    others = [w for n, w in model.weights.items() if model.kinds[n] != "matrix"]
+    decayed = [w for n, w in model.weights.items() if model.kinds[n] == "matrix" and model.trains(n)]
+    others = [w for n, w in model.weights.items() if model.kinds[n] != "matrix" and model.trains(n)]
     groups = [{"params": decayed, "weight_decay": training["weight_decay"]}, {"params": others, "weight_decay": 0.0}]
     kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[training["optimizer"]]
     return kind([g for g in groups if g["params"]], lr=1.0, betas=tuple(training["betas"]), eps=training["epsilon"])
@@ -131,10 +131,12 @@ def set_batch(model, batches, n):
 def compute(spec, weights, data, dtype):
     """Everything the goldens hold, computed in `dtype`: name -> float64 numpy array."""
     def load(name, shape, kind):
-        return torch.tensor(weights[name], dtype=dtype).reshape(shape).requires_grad_()
+        return torch.tensor(weights[name], dtype=dtype).reshape(shape)
 
     training = {**TRAINING_DEFAULTS, **spec.get("training", {})}
     model, batches = Model(spec, load), {name: torch.tensor(x, dtype=torch.int64) for name, x in data.items()}
+    for name, weight in model.weights.items():
+        weight.requires_grad_(model.trains(name))
     optimizer = make_optimizer(model, training)
     results, curve = {}, {"loss": [], "grad_norm": [], "learning_rate": []}
     for n in range(1, STEPS + 1):
@@ -142,7 +144,7 @@ def compute(spec, weights, data, dtype):
         logits, losses, mean = losses_of(model, set_batch(model, batches, n - 1))
         optimizer.zero_grad()
         (mean + model.others).backward()
-        gradients = {name: w.grad for name, w in model.weights.items()}
+        gradients = {name: w.grad if model.trains(name) else torch.zeros_like(w) for name, w in model.weights.items()}
         if n == 1:
             results |= {"logits": logits, "losses": losses}
             results |= {"gradient." + name: g.clone() for name, g in gradients.items()}

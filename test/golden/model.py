@@ -9,14 +9,16 @@ import math
 import torch
 import torch.nn.functional as F
 
+from attend import Attend
 from attention import Attention
 from blocks import Blocks
+from hashes import Hashes
 from segments import Segments
 
 LAYER_DEFAULTS = {
     "norm": "layer", "placement": "pre", "epsilon": 1e-5, "activation": "gelu", "dropout": 0,
     "attention_dropout": 0, "mask": "causal", "rotary": False, "bias": True, "relative": "none",
-    "distances": "tokens",
+    "distances": "tokens", "lsh": False,
 }
 
 
@@ -38,7 +40,7 @@ class Stream:
         return self.at(torch.arange(self.x.shape[1])) if self.shift else self.x
 
 
-class Model(Attention, Blocks, Segments):
+class Model(Attend, Attention, Blocks, Hashes, Segments):
     """Weights by name (`weights`, filled by `make`) and `logits`. `make(name, shape, kind)` returns one weight;
     kind is gain, bias, embedding or matrix."""
 
@@ -49,9 +51,14 @@ class Model(Attention, Blocks, Segments):
         self.shared, self.biases = "", {}
         self.ends = {}  # by segmentation: a list of positions for each row of the batch
         self.begins, self.chances = {}, {}  # by segmentation: whether bits begin segments; a router's p
+        self.frozen, self.coarse, self.places = set(), False, {}  # prefixes of stages; what stands on segments, by name
         self.stages, self.widths = [], {}  # by name: the width of a stream; `width` is that of what a stage reads
         for index, stage in enumerate(spec["stages"]):
             self.expand(f"stages.{index}.", stage)
+
+    def trains(self, name):
+        """Whether training moves a weight."""
+        return not any(name.startswith(prefix) for prefix in self.frozen)
 
     # Expansion: composite stages become (name prefix, stage) pairs, weights are declared on the way.
 
@@ -79,8 +86,12 @@ class Model(Attention, Blocks, Segments):
             self.expand_parts(prefix, self.bottom_up(stage), stage)
         else:
             if "segments" in stage:  # resampled by ends, not by a factor
-                stage = {**stage, "op": {"shorten": "pool", "upsample": "spread"}[op]}
+                stage = {**stage, "op": {"shorten": "pool", "upsample": "spread"}.get(op, op)}
             width, self.width = self.width, self.widths.get(stage.get("from"), self.width)
+            coarse = self.places.get(stage.get("from"), self.coarse)
+            self.coarse = {"pool": True, "spread": False, "embedding": False}.get(stage["op"], coarse)
+            if op == "attend":  # from segments, or over them
+                stage = {**stage, "asks": self.coarse}
             if "name_input" in stage:
                 self.widths[stage["name_input"]] = self.width
             self.declare(prefix, stage)
@@ -90,7 +101,7 @@ class Model(Attention, Blocks, Segments):
                 return
             self.width = self.spec["width"] if op == "embedding" else stage.get("width", self.width)
             if "to" in stage:
-                self.widths[stage["to"]] = self.width
+                self.widths[stage["to"]], self.places[stage["to"]] = self.width, self.coarse
 
     def expand_parts(self, prefix, parts, stage):
         parts[0] = {**parts[0], **({"from": stage["from"]} if "from" in stage else {})}
@@ -245,7 +256,8 @@ class Model(Attention, Blocks, Segments):
 
     def declare(self, prefix, stage):
         op, d = stage["op"], self.width
-        if self.declare_block(prefix, stage):
+        self.frozen |= {prefix} if stage.get("frozen", False) else set()
+        if self.declare_block(prefix, stage) or self.declare_attend(prefix, stage):
             return
         if op == "embedding":
             own = self.spec["inputs"][stage["input"]] if "input" in stage else self.spec
@@ -305,6 +317,10 @@ class Model(Attention, Blocks, Segments):
             self.norm_weights(prefix + "attention.norm.", s["norm"])
         if self.groups_of(s):
             self.declare_groups(prefix, s)
+            self.declare_feed_forward(prefix, s)
+            return
+        if s["lsh"]:
+            self.declare_hashed(prefix, s)
             self.declare_feed_forward(prefix, s)
             return
         over = self.widths.get(s.get("over"), d)
@@ -370,6 +386,8 @@ class Model(Attention, Blocks, Segments):
         def attend(y, keys):
             if self.groups_of(s):
                 return self.grouped_attention(prefix + "attention.", y, {**s, "factor": f}, streams)
+            if s["lsh"]:
+                return self.hashed_attention(prefix + "attention.", y, s)
             return self.attention(prefix + "attention.", y, y if keys is None else keys, s, f, g, counts)
 
         def feed(y):
@@ -521,6 +539,8 @@ class Model(Attention, Blocks, Segments):
         x = source.rows()
         if op == "pool":
             return Stream(self.pool_segments(stage, x), 1)
+        if op == "attend":
+            return Stream(self.attend(prefix, stage, x, streams[stage["over"]].rows()), 1)
         if op == "spread":
             return Stream(self.spread_segments(stage, x, tokens.shape[1]), 1)
         if op == "top_down":
@@ -546,7 +566,8 @@ class Model(Attention, Blocks, Segments):
                 return logits
             self.asked[stage["name"]] = logits
             losses = self.losses_of(stage, logits)
-            self.others = self.others + stage.get("factor", 1) * losses[self.scored].mean()
+            if not stage.get("frozen", False):
+                self.others = self.others + stage.get("factor", 1) * losses[self.scored].mean()
             return source
         else:
             raise ValueError(f"no such op: {op}")

@@ -42,9 +42,25 @@ class Segments:
         return number["from"] + (number["to"] - number["from"]) * share
 
     def unsure(self, stage, tokens):
-        """Places where the softmax of a loss has an entropy above the threshold."""
+        """Places where the softmax of a loss has an entropy above the threshold, or one that rises by more."""
         logs = F.log_softmax(self.asked[stage["loss"]], 2)
-        bits = (-(logs.exp() * logs).sum(2) > stage["threshold"]) | self.document_ends(stage, tokens)
+        asked = -(logs.exp() * logs).sum(2)
+        asked = asked - F.pad(asked, (1, 0))[:, :-1] if "rise" in stage else asked
+        bits = (asked > stage.get("rise", stage.get("threshold"))) | self.document_ends(stage, tokens)
+        bits[:, 0] |= stage.get("at") == "start"
+        return [row.nonzero()[:, 0].tolist() for row in bits]
+
+    def coded(self, stage, tokens, x):
+        """Places where a row adds more than the threshold to the coding rate of the rows before it (Deng et al. 2026)."""
+        scale, window, eye = stage.get("epsilon", 1) ** -2, stage.get("window", 4), torch.eye(x.shape[2], dtype=x.dtype)
+
+        def rate(rows):
+            return torch.logdet(eye + scale * rows.T @ rows) / 2
+
+        bits = self.document_ends(stage, tokens)
+        for b, t in torch.cartesian_prod(*map(torch.arange, x.shape[:2])).tolist():
+            before = x[b, max(0, t - window):t]
+            bits[b, t] |= bool(rate(x[b, max(0, t - window):t + 1]) - rate(before) > stage["threshold"])
         bits[:, 0] |= stage.get("at") == "start"
         return [row.nonzero()[:, 0].tolist() for row in bits]
 
@@ -66,7 +82,10 @@ class Segments:
         if "ratio" in stage:
             self.route(prefix, stage, source.rows(), tokens)
             return
-        ends = (self.unsure if stage["rule"] == "entropy" else self.segment_ends)(stage, tokens)
+        if stage["rule"] == "coding_rate":
+            ends = self.coded(stage, tokens, source.rows().detach())
+        else:
+            ends = (self.unsure if stage["rule"] == "entropy" else self.segment_ends)(stage, tokens)
         if "predictor" in stage:
             logits = self.linear(prefix + "out.", F.gelu(self.linear(prefix + "in.", source.rows())))[..., 0]
             labels = torch.zeros_like(logits)
@@ -83,14 +102,18 @@ class Segments:
         ends = self.ends[stage["segments"]]
         most = 1 + max(map(len, ends))
         rows = []
+
+        def pool(group):
+            return group.max(0).values if stage.get("method") == "max" else group.mean(0)
+
         for b, places in enumerate(ends):
             starts = [0] + [t + 1 for t in places]
-            if stage.get("method", "average") != "average":  # "last", or of segments that begin "first"
+            if stage.get("method", "average") in ("last", "first"):  # "first" of segments that begin at bits
                 own = [x[b, t] for t in places]
             elif self.begins[stage["segments"]]:  # row m is the segment before bit m
-                own = [torch.zeros_like(x[b, 0])] + [x[b, s:t].mean(0) for s, t in zip(places, places[1:])]
+                own = [torch.zeros_like(x[b, 0])] + [pool(x[b, s:t]) for s, t in zip(places, places[1:])]
             else:
-                own = [x[b, s:t + 1].mean(0) for s, t in zip(starts, places)]
+                own = [pool(x[b, s:t + 1]) for s, t in zip(starts, places)]
             own += [torch.zeros_like(x[b, 0])] * (most - len(own))
             rows.append(torch.stack(own))
         return torch.stack(rows)

@@ -15,7 +15,7 @@
 using namespace sluice;
 using namespace sluice::mutation;
 
-/// The dispatch of a kernel, for the replay.
+/// The dispatch of a kernel, for the oracle.
 class Step::Dispatch {
 public:
   Dispatch(const runtime::Artifact &artifact, int64_t kernel) {
@@ -230,7 +230,7 @@ std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_
   done.firstStream = (*visit.arguments)[operands.size() + 4];
   auto judgement = oracle::judge(visit.op, done);
   if (mlir::failed(judgement)) {
-    throw std::runtime_error("a dispatch that the replay does not know");
+    throw std::runtime_error("a dispatch that the oracle does not know");
   }
   return judgement->str();
 }

@@ -296,7 +296,7 @@ Outcome Trials::runFrom(size_t stage, uint64_t fault, const Stages &planted,
   if (outputsOf(subject) == expected) {
     return {Fate::Survived, ""};
   }
-  limitTime(0); // the kernel has ended; the replay may take its time
+  limitTime(0); // the kernel has ended; the oracle may take its time
   std::string wrong = subject.judge();
   return {wrong.empty() ? Fate::Changed : Fate::Wrong, wrong};
 }

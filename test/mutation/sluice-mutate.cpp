@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Plants faults in an artifact's GPU kernels, one at a time, and asks the emulator and the float64
-// replay about each.
+// oracle about each.
 #include "Step.h"
 
 #include "llvm/Support/CommandLine.h"

@@ -50,7 +50,27 @@ size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   fields.need(asked != lossRows.end() && graph.values[asked->second].factor == 1,
               "an earlier loss of the tokens' scale");
   size_t x = make("linear", path + ".logits", {stored(path + ".rows", asked->second)});
-  return make("map", path + ".rule", {make("map", path + ".entropy", {x})});
+  x = make("map", path + ".entropy", {x});
+  return !fields.find("rise") ? make("map", path + ".rule", {x})
+                              : make("map", path + ".rule",
+                                     {x, make("shift", path + ".entropy.before", {x}, behind(1))});
+}
+
+/// Of products of a row with those before it, at most `window` rows away.
+size_t Deriver::bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x) {
+  x = make("map", path + ".rate.rows", {x});
+  std::vector<size_t> products;
+  for (int64_t lag = 0, window = fields.integer("window", 1, 4); lag <= window; ++lag) {
+    std::string part = path + ".rate." + std::to_string(lag);
+    size_t before = lag == 0 ? x : make("shift", part + ".rows", {x}, behind(lag));
+    size_t product = make("map", part, {make("map", part + ".terms", {x, before})});
+    products.push_back(product);
+    for (int64_t by = 1; by + lag <= window; ++by) {
+      std::string name = part + ".before." + std::to_string(by);
+      products.push_back(make("shift", name, {product}, behind(by)));
+    }
+  }
+  return make("map", path + ".rule", {make("map", path + ".rate", products)});
 }
 
 /// Bits of the tokens, by their place, or predicted; their counts, and the ends of segments.
@@ -61,11 +81,11 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   int64_t factor = graph.values[x].factor;
   std::optional<size_t> outer = graph.values[x].segments;
   bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
-  auto rule =
-      hasRule ? fields.choice("rule", {"whitespace", "every", "space_like", "labels", "entropy"})
-              : 0;
+  auto rule = hasRule ? fields.choice("rule", {"whitespace", "every", "space_like", "labels",
+                                               "entropy", "coding_rate"})
+                      : 0;
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
-  bool readsTokens = (hasRule && !isEvery) || fields.find("document_end");
+  bool readsTokens = (hasRule && !isEvery && rule != 5) || fields.find("document_end");
   fields.need(!cuts.contains(name) && (factor == 1 || (!outer && !readsTokens)) &&
                   (rule != 3 || predicts) && (rule != 4 || !outer),
               "a scale that can be cut, and a name of its own");
@@ -82,6 +102,7 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
                 : predicts  ? bitsOfPredictor(fields, path, x)
                 : isEvery   ? make("position", path + ".rule", {})
                 : rule == 4 ? bitsOfEntropy(fields, path)
+                : rule == 5 ? bitsOfCodingRate(fields, path, x)
                             : tokenBits(path, outer);
   onScaleOf(x, bits);
   if (rule == 2 && !predicts) { // behind a token without one
@@ -125,12 +146,18 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   const Value &on = graph.values[isPool ? cut.bits : cut.ends];
   fields.need(graph.values[x].isOnScaleOf(on),
               "a stream of tokens to pool, or of these segments to spread");
-  auto method = isPool ? fields.choice("method", {"average", "last", "first"})
+  auto method = isPool ? fields.choice("method", {"average", "last", "first", "max"})
                        : fields.choice("method", {"repeat", "scatter", "smooth"});
-  // A mean of rows from e(m - 1) on, before e(m).
-  bool isLate = isPool && method == 0 && cut.begins;
+  bool isMaximum = isPool && method == 3;
+  // A mean or maximum of rows from e(m - 1) on, before e(m).
+  bool isLate = isPool && (method == 0 || isMaximum) && cut.begins;
   x = stored(path + ".rows", isLate ? make("shift", path + ".before", {x}, behind(1)) : x);
   x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
+  if (isMaximum) { // each row has that of the rows of its segment up to it
+    size_t open = make("map", path + ".unset", {cut.bits});
+    open = make("map", path + ".left", {make("shift", path + ".open", {open}, behind(1))});
+    x = doubled(path + ".greatest.", x, open);
+  }
   if (isPool && method > 0) {
     return atEnds(path + ".pool", x, cut.ends);
   }
@@ -148,13 +175,68 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   return make("map", path + ".gated", {result, gate});
 }
 
-/// Moving averages by doubling, of as many rows as a text may have segments.
+/// Segments ask their own rows, a query a part; or rows ask the parts of a segment's row.
+size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t x) {
+  auto found = cuts.find(fields.text("segments"));
+  fields.need(found != cuts.end(), "the name of earlier segments");
+  const Cut &cut = found->second;
+  size_t y = stream(fields.text("over"), fields);
+  auto isOn = [&](size_t value, size_t as) {
+    return graph.values[value].isOnScaleOf(graph.values[as]);
+  };
+  bool asks = isOn(x, cut.ends);
+  fields.need(isOn(x, asks ? cut.ends : cut.bits) && isOn(y, asks ? cut.bits : cut.ends),
+              "a stream of segments, and one of what they cut");
+  x = stored(path + ".rows", x);
+  size_t own = norm(path + ".own", x);
+  y = norm(path + ".over", stored(path + ".over.rows", y));
+  auto linear = [&](const std::string &part, size_t of) {
+    return make("linear", path + "." + part, {of});
+  };
+  auto rows = [&](const std::string &part) {
+    size_t made = linear(part, y);
+    return cut.begins ? stored(path + "." + part + ".rows",
+                               make("shift", path + "." + part + ".before", {made}, behind(1)))
+                      : made;
+  };
+  auto spread = [&](const std::string &part) {
+    size_t made = make("spread_segments", path + "." + part + ".spread",
+                       {linear(part, y), cut.counts, cut.ends}, "", fields.integer("by", 0, 1));
+    return onScaleOf(cut.bits, made);
+  };
+  std::vector<size_t> terms = {x}, mixed = {asks ? rows("key") : linear("query", own)}, values;
+  size_t value = asks ? rows("value") : 0;
+  for (int64_t i = 0; i < fields.integer("parts", 1, 1); ++i) {
+    std::string part = "." + std::to_string(i);
+    if (asks) {
+      size_t query = linear("query" + part, own);
+      query = make("attend_segments", path + ".mix" + part,
+                   {query, mixed[0], value, cut.counts, cut.ends});
+      terms.push_back(linear("output" + part, query));
+    } else {
+      mixed.push_back(spread("key" + part));
+      values.push_back(spread("value" + part));
+    }
+  }
+  mixed.insert(mixed.end(), values.begin(), values.end());
+  if (!asks) {
+    terms.push_back(linear("output", make("map", path + ".mix", mixed)));
+  }
+  return make("map", path + ".sum", terms);
+}
+
+/// Moving averages of rows of segments.
 size_t Deriver::smoothed(const std::string &path, size_t x, const Cut &cut) {
   size_t left = make("map", path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
   left = make("map", path + ".left", {left});
   x = make("map", path + ".own", {x, make("map", path + ".left.wide", {left})});
+  return doubled(path + ".smooth.", x, left);
+}
+
+/// A scan over as many rows as a text has.
+size_t Deriver::doubled(const std::string &name, size_t x, size_t left) {
   for (int64_t step = 1; step < spec["context"]; step *= 2) {
-    std::string pass = path + ".smooth." + std::to_string(step);
+    std::string pass = name + std::to_string(step);
     size_t wide = make("map", pass + ".left.wide", {left});
     x = make("map", pass, {x, wide, make("shift", pass + ".before", {x}, behind(step))});
     if (2 * step < spec["context"]) {

@@ -50,7 +50,8 @@ private:
   class Hourglass;
 
   Expand embedding, layers, singleLayer, normStage, shiftStage, shortenStage, upsampleStage, join,
-      replace, projectStage, dropoutStage, loss, head, hourglass, topDown, bottomUp, boundaries;
+      replace, projectStage, dropoutStage, loss, head, hourglass, topDown, bottomUp, boundaries,
+      attendCut;
   static const std::map<std::string, Stage> &table();
 
   // What they are made of
@@ -66,7 +67,8 @@ private:
                    const std::vector<size_t> &sources);
   /// Layers, and a norm behind them where they are pre-norm.
   size_t stack(const Layer &settings, int64_t layers, Names &next, size_t x);
-  size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask);
+  size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask,
+                const char *op = "attention");
   size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   size_t inParts(const std::string &op, const Fields &fields, const std::string &path, size_t x);
@@ -88,9 +90,11 @@ private:
   size_t documentBits(const std::string &name, std::optional<size_t> outer, bool begins);
   size_t atEnds(const std::string &name, size_t x, size_t outer);
   size_t withFirst(const std::string &path, size_t bits);
+  size_t doubled(const std::string &name, size_t x, size_t left);
   size_t smoothed(const std::string &path, size_t x, const Cut &cut);
   size_t chancesOfRouter(const std::string &path, size_t x);
   size_t bitsOfEntropy(const Fields &fields, const std::string &path);
+  size_t bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x);
   size_t bitsOfPredictor(const Fields &fields, const std::string &path, size_t x);
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 

@@ -33,13 +33,15 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   } else if (settings.isHashed) {
     keys = make("linear", path + ".query_key", {x});
     values = make("linear", path + ".value", {x});
+    terms.push_back(make("map", path + ".buckets", {keys}));
     x = keys;
   } else {
     x = keys = make("linear", path + ".qkv", {x});
   }
   std::vector<size_t> operands = {x, keys, values.value_or(keys)};
   operands.insert(operands.end(), terms.begin(), terms.end());
-  x = attend(path + ".mix", std::move(operands), settings.mask);
+  x = attend(path + ".mix", std::move(operands), settings.mask,
+             settings.isHashed ? "hashed_attention" : "attention");
   return make("linear", path + ".output", {x});
 }
 
@@ -90,7 +92,8 @@ std::string Mask::spell(int64_t queryFactor, int64_t keyFactor) const {
          (from > 0 ? " from " + std::to_string(from) : "");
 }
 
-size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, const Mask &mask) {
+size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, const Mask &mask,
+                       const char *op) {
   size_t x = operands[0], keys = operands[1];
   const Draft &query = graph.values[x], &key = graph.values[keys];
   Mask read = mask;
@@ -102,7 +105,7 @@ size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, co
   int64_t ahead = read.kind == Mask::Complete ? (query.factor - key.factor) / common : 0;
   // Its own row in steps of distance, or under `complete` its end from the first key's end.
   std::string distances = "keys to " + spellLinear(query.factor / common, ahead);
-  size_t result = make("attention", name, std::move(operands), seen);
+  size_t result = make(op, name, std::move(operands), seen);
   graph.values[result].distances = distances;
   return result;
 }

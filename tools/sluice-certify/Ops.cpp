@@ -19,6 +19,7 @@ const Op &certify::findOp(const std::string &name) {
       {"linear", {Own}, 1},
       {"map", {Own}, 1, Op::Many},
       {"attention", {Own, Keys, Keys, Own, Distances}, 3},
+      {"hashed_attention", {Own, Keys, Keys, Keys}, 4}, // the last are buckets
       {"shift", {Moved}, 1, Op::Lazy},
       {"start", {Moved}, 1}, // its own rows stand where there is none
       {"shorten", {Group}, 1},
@@ -29,6 +30,7 @@ const Op &certify::findOp(const std::string &name) {
       {"segment_ends", {BitsToEnd}, 1, Op::Ends},
       {"pool_segments", {Segment, Bits, Unread, Ends}, 4},
       {"select_segments", {EndRow, Unread, Own}, 3},
+      {"attend_segments", {Own, Segment, Segment, Unread, Ends}, 5},
       {"spread_segments", {OfSegments, Own, Unread}, 3},
   };
   auto row = std::ranges::find(table, name, [](const Op &op) { return std::string(op.name); });

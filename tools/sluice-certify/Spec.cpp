@@ -62,12 +62,12 @@ Graph Deriver::run() {
     std::string op = own.text("op");
     auto known = table().find(op);
     bool embeds = op == "embedding" && !stage.contains("input");
-    own.need(known != table().end() && embeds == (i == 0) &&
+    own.need(known != table().end() && (i > 0 || embeds) &&
                  (op == "head") == (i + 1 == stages.size()),
              "the kind of a stage, an embedding first and a head last");
     const Stage &row = known->second;
     bool isLayered = row.traits & Layered;
-    own.needKeys("op " + row.keys + (isLayered ? " " + layerKeys : ""));
+    own.needKeys("op frozen " + row.keys + (isLayered ? " " + layerKeys : ""));
     Fields fields(stage, isLayered ? &defaults : nullptr, path);
     size_t input = stage.contains("from") ? stream(own.text("from"), own) : previous;
     bool isRelative = isLayered && fields.isSet("relative", "none");

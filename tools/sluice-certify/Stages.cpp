@@ -9,7 +9,7 @@ const std::map<std::string, Deriver::Stage> &Deriver::table() {
   using D = Deriver;
   // clang-format off
   static const std::map<std::string, Stage> stages = {
-      {"embedding", {"input positions dropout ngrams ngram_rows to", &D::embedding}},
+      {"embedding", {"input positions dropout ngrams ngram_rows document_end to", &D::embedding}},
       {"layer", {"over attention_norm first from to", &D::singleLayer, Layered}},
       {"layers", {"count first from to", &D::layers, Layered}},
       {"norm", {"norm epsilon from to", &D::normStage}},
@@ -26,7 +26,8 @@ const std::map<std::string, Deriver::Stage> &Deriver::table() {
                     &D::topDown, Layered | OfTokens}},
       {"bottom_up", {"hierarchy shorten shorten_window pooling from to", &D::bottomUp, Layered | OfTokens}},
       {"boundaries", {"name rule factor predictor prior temperature weight capacity at loss threshold "
-                      "document_end ratio mode from", &D::boundaries, Aside}},
+                      "rise epsilon window document_end ratio mode from", &D::boundaries, Aside}},
+      {"attend", {"over segments heads head_size parts by norm epsilon bias from to", &D::attendCut}},
       {"loss", {"name factor shift first tied bias label_smoothing from", &D::loss, Aside | OfTokens}},
       {"head", {"tied bias label_smoothing shift first from", &D::head, OfTokens}},
   };

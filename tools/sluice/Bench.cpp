@@ -391,6 +391,11 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
 void checkGeneration(const BenchFlags &flags, const Executor &executor) {
   const Plan &plan = executor.plan();
   if (!plan.generation) {
+    if (!flags.positions.empty() || flags.rows != BenchFlags().rows) {
+      throw UserError(std::string(flags.positions.empty() ? "--rows" : "--positions") +
+                      ": expected an artifact that generates step by step, found one without; "
+                      "leave it out (sluice compile --emit step says why there is no step)");
+    }
     return;
   }
   if (!executor.hasStep()) {

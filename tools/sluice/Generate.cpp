@@ -15,6 +15,9 @@
 #include "sluice/Runtime/Text.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -253,7 +256,8 @@ private:
 class Trace {
 public:
   /// `sink` tells it from now on, where a trace is asked for.
-  Trace(const GenerateFlags &flags, const Executor &executor, bool isCached, TextSink &sink) {
+  Trace(const GenerateFlags &flags, const Executor &executor, bool isCached, TextSink &sink)
+      : name(flags.trace) {
     if (flags.trace.empty()) {
       return;
     }
@@ -263,23 +267,52 @@ public:
                       std::string(isCached ? "segments" : "a step, or --no-cache") +
                       "; leave it out");
     }
-    requireOther("--trace", flags.trace, {flags.artifact, flags.weights});
     file.open(flags.trace);
-    if (!file) {
-      throw UserError(showPath(flags.trace) + ": expected a file to write, found none that opens");
-    }
+    requireWritten();
     sink.read = [this](size_t text, int64_t position, uint8_t token, auto segments) {
       nlohmann::ordered_json line = {{"text", text}, {"position", position}, {"token", token}};
       for (const Predictor::Segments &each : segments) {
         line["segments"][each.name] = {{"bit", each.isBoundary ? 1 : 0}, {"closed", each.closed}};
       }
       file << line.dump() << "\n";
+      requireWritten();
     };
   }
 
+  /// Throws JobError where a line could not be written.
+  void close() {
+    file.close();
+    requireWritten();
+  }
+
 private:
+  void requireWritten() const {
+    if (!file) {
+      throw JobError(showPath(name) + ": the trace cannot be written: " + std::strerror(errno));
+    }
+  }
+
+  std::string name;
   std::ofstream file;
 };
+
+/// Throws UserError where a trace would replace a file that is read or written beside it.
+void checkTrace(const GenerateFlags &flags) {
+  std::vector<std::string> others = {flags.artifact, flags.weights, flags.promptFile,
+                                     flags.session};
+  for (const auto &[name, files] : parseInputFiles("--input", flags.inputs)) {
+    for (const std::filesystem::path &file : files) {
+      others.push_back(file.native());
+    }
+  }
+  requireOther("--trace", flags.trace, others);
+  requireWritable(flags.trace);
+  if (std::filesystem::weakly_canonical(flags.trace) ==
+      std::filesystem::weakly_canonical(flags.saveSession)) {
+    throw UserError("expected different files for --trace and --save-session, found both at " +
+                    showPath(flags.trace) + "; name another file");
+  }
+}
 
 void checkFlags(const GenerateFlags &flags) {
   checkSampling(flags.options);
@@ -303,6 +336,9 @@ void checkFlags(const GenerateFlags &flags) {
     requireOther("--save-session", flags.saveSession, {flags.artifact, flags.weights});
     requireWritable(flags.saveSession);
     requireNoOtherFile(flags.saveSession);
+  }
+  if (!flags.trace.empty()) {
+    checkTrace(flags);
   }
 }
 
@@ -339,15 +375,29 @@ void resume(const GenerateFlags &flags, const CLI::App &command, Executor &execu
   text = std::move(session.text);
 }
 
-/// What ends a text. One with named inputs is a line, one row of the context: it ends with either.
-std::vector<std::string> stopsOf(const GenerateFlags &flags, const Plan &plan, Job &job) {
+/// A text with named inputs is a line, one row of the context: how much of it is left. Throws
+/// UserError where nothing is.
+void limitToLines(const Plan &plan, Job &job) {
   if (plan.given.empty()) {
-    return flags.stops;
+    return;
   }
   for (Text &text : job.texts) {
     text.room = plan.model.context + 1 - std::ssize(text.bytes);
+    if (text.room <= 0) {
+      throw UserError(format("expected a line of at most %lld bytes with its prompt, of which some "
+                             "are left to write (the model has named inputs and a context of "
+                             "%lld), found %lld; shorten the prompt",
+                             static_cast<long long>(plan.model.context),
+                             static_cast<long long>(plan.model.context),
+                             static_cast<long long>(std::ssize(text.bytes) - 1)));
+    }
   }
-  return flags.stops.empty() ? std::vector<std::string>{"\n"} : flags.stops;
+}
+
+/// What ends a text. One with named inputs ends with its line.
+std::vector<std::string> stopsOf(const GenerateFlags &flags, const Plan &plan) {
+  bool isLine = !plan.given.empty() && flags.stops.empty();
+  return isLine ? std::vector<std::string>{"\n"} : flags.stops;
 }
 
 void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
@@ -396,6 +446,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   if (!flags.session.empty()) {
     resume(flags, command, *executor, predictor, options, job.texts.front());
   }
+  limitToLines(executor->plan(), job);
   for (const Text &text : job.texts) { // before anything is printed
     checkContinues(*executor,
                    {reinterpret_cast<const char *>(text.bytes.data()), text.bytes.size()});
@@ -412,7 +463,10 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   Trace trace(flags, *executor, predictor.isCached(), sink);
   printer.begin();
   writeTexts(*executor, predictor, job.texts, flags.tokens, options,
-             stopsOf(flags, executor->plan(), job), sink);
+             stopsOf(flags, executor->plan()), sink);
+  if (!flags.trace.empty()) {
+    trace.close();
+  }
   if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks what was drawn
     saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});
   }
@@ -509,8 +563,10 @@ void registerGenerate(CLI::App &program) {
                    "on: text, position, token and, by segmentation, bit (1 where the token ends a "
                    "segment, so that its rows are computed) and closed (segments that have ended)")
       ->type_name("FILE");
-  command->add_flag("--no-cache", flags->noCache,
-                    "Recompute everything for each token, for comparison: the text is the same");
+  command->add_flag(
+      "--no-cache", flags->noCache,
+      "Recompute everything for each token, for comparison: the likeliest text is the "
+      "same; probabilities are equal but for rounding");
   addFactor(*command, flags->factor,
             "generate with this one; none takes that of sluice compile --factor, whose steps keep "
             "their states");

@@ -23,13 +23,23 @@ void addScoreFlag(CLI::App &command, std::vector<std::string> &continuations) {
 }
 
 void refuseBesideScore(const CLI::App &command) {
-  for (const char *flag : {"--tokens", "--num", "--stop", "--no-echo", "--input", "--images",
-                           "--session", "--save-session", "--temperature", "--top-k", "--top-p",
-                           "--min-p", "--typical", "--repetition-penalty", "--seed", "--trace"}) {
+  for (const char *flag : {"--tokens", "--num", "--stop", "--no-echo", "--images", "--session",
+                           "--save-session", "--temperature", "--top-k", "--top-p", "--min-p",
+                           "--typical", "--repetition-penalty", "--seed", "--trace"}) {
     if (command.count(flag) > 0) {
       throw UserError(std::string("expected no ") + flag +
                       " beside --score, which draws nothing, found it; leave one of them out");
     }
+  }
+}
+
+/// Throws UserError where a line does not hold the continuation.
+static void requireRoom(const Text &text, const std::string &continuation) {
+  if (auto size = std::ssize(continuation); size > text.room) {
+    throw UserError(format("--score: expected a continuation of at most %lld bytes, what the "
+                           "model's context leaves of a line behind its prompt, found %lld; "
+                           "shorten it",
+                           static_cast<long long>(text.room), static_cast<long long>(size)));
   }
 }
 
@@ -44,7 +54,8 @@ void printScores(const std::vector<std::string> &prompts, const std::vector<Text
                         "one; leave it out");
       }
       checkPrompt(continuation, executor.plan().model.vocabulary, "the continuation");
-      scored.push_back({text.bytes, text.bytes.size()});
+      requireRoom(text, continuation);
+      scored.push_back({text.bytes, text.bytes.size(), {}, text.given});
       scored.back().bytes.insert(scored.back().bytes.end(), continuation.begin(),
                                  continuation.end());
     }

@@ -95,9 +95,6 @@ struct Frontier {
   bool needsNothing() const { return candidates.empty() && ends.empty() && !unbounded; }
 };
 
-/// Whether a relation mentions its operand's length, other than to end there (n - 1 - q >= 0).
-bool mentionsLength(mlir::IntegerSet relation);
-
 /// Whether a relation ends a lazy source at n; see Obligation::bound.
 bool endsLazySource(mlir::IntegerSet relation, mlir::Value source, const Scales &scales);
 

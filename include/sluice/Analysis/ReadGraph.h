@@ -59,7 +59,6 @@ private:
   void addOutput(mlir::Value value, size_t number);
   void add(mlir::Value value, Value description);
   std::vector<Read> readsOf(mlir::Operation &op, llvm::ArrayRef<dispatch::RowRead> reads) const;
-  std::vector<Read> readsOf(UnfoldOp unfold, OverlapAddOp sums) const;
   void visitRow(size_t source, int64_t q, const Read &read, int64_t length,
                 llvm::function_ref<void(size_t, int64_t)> visit) const;
 

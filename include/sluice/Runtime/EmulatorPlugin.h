@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { sluiceEmulatorAbi = 4 };
+enum { sluiceEmulatorAbi = 5 };
 
 /* Global memory that a launch may touch. */
 typedef struct {
@@ -68,15 +68,15 @@ typedef struct {
   /* Told of whatever is judged; may be null. */
   void (*observe)(void *context, const SluiceExpectation *expectation);
   void *context;
-} SluiceEmulatorReplay;
+} SluiceJudgedLaunch;
 
 /* What a kernel should compute: the text of a module that holds one dispatch. Null with a message
    where it is not understood. */
-void *sluice_replay_create(const char *text, size_t bytes, char **message);
+void *sluice_judge_create(const char *text, size_t bytes, char **message);
 /* Evaluates the launch in float64. 0, or 1 with the results that are farther off than rounding
    explains, or with the reason why nothing could be evaluated. */
-int sluice_replay_judge(void *replay, const SluiceEmulatorReplay *launch, char **message);
-void sluice_replay_destroy(void *replay);
+int sluice_judge_launch(void *judge, const SluiceJudgedLaunch *launch, char **message);
+void sluice_judge_destroy(void *judge);
 void sluice_emulator_free(char *message);
 
 #ifdef __cplusplus

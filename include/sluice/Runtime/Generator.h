@@ -115,6 +115,7 @@ struct Scored {
   std::vector<uint8_t> bytes; ///< at least one
   size_t first = 1;           ///< the first byte that is scored; those before are the prompt
   std::vector<double> nats{}; ///< -log of its probability, by scored byte
+  GivenLines given{};         ///< its named inputs
 };
 
 /// Scores texts that are given, step by step where the predictor is cached: as many at once as it

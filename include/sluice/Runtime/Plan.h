@@ -77,6 +77,7 @@ struct Tensor {
   int64_t offset = 0, gradient = 0;
   std::map<std::string, int64_t> states;
   bool decay = false;
+  bool frozen = false; ///< training leaves it as it was given
 
   int64_t elements() const;
 };
@@ -180,6 +181,7 @@ struct Generation {
   /// How often launches of a step run, by the scalar that guards them; others run at every step.
   struct Rate {
     int64_t runs = 1, period = 1; // in `runs` of every `period` steps
+    std::string segments = {};    // of this axis: where one ends, and so at most that often
     auto operator<=>(const Rate &) const = default;
   };
   std::map<std::string, Rate> rates;

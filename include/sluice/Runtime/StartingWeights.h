@@ -18,6 +18,10 @@ namespace sluice::runtime {
 StartingWeights startFromWeights(const Path &path, const std::vector<std::string> &match,
                                  Executor &executor, const Notice &notice = {});
 
+/// Whether each frozen tensor of the plan is among those `taken`: it has no other weights. Throws
+/// UserError.
+void requireFrozen(const std::vector<std::string> &taken, const Plan &plan);
+
 /// "took 3 of 17 tensors from W: a, b, c; left as initialized: d, e and 12 more"
 std::string describeStart(const StartingWeights &weights);
 

@@ -14,7 +14,7 @@ namespace sluice::spec {
 struct Primitive {
   int64_t id = 0;       ///< its index in the expansion
   int64_t input = -1;   ///< id of the stream it reads; -1: the tokens (embedding only)
-  int64_t second = -1;  ///< id of the other operand of `add`, `project`, a layer's `over`; -1: none
+  int64_t second = -1;  ///< id of the other operand of `add`, `project`, an `over`; -1: none
   int64_t factor = 1;   ///< of the result's scale: position m stands for tokens from factor * m
   int64_t width = 0;    ///< of the result: numbers a row; of a head, of what it reads
   std::string axis;     ///< of the result: the name of an input; empty: of the tokens
@@ -27,6 +27,7 @@ struct Primitive {
   KeyLocations keys; ///< of the stage as written
   /// Of a layer whose heads are grouped: id of the stream that each group's keys and values are of.
   std::vector<int64_t> sources;
+  bool isFrozen = false; ///< its weights are given, and training leaves them as they are
 
   Op op() const { return static_cast<Op>(settings.index()); }
   /// Where the value of `key` stands, or `location` where the key was not given.
@@ -63,8 +64,9 @@ struct Tensor {
   std::string name;           ///< "stages.1.inside.0.attention.query.weight"
   std::vector<int64_t> shape; ///< matrices are [out, in]
   Initial initial;
-  bool decay = false; ///< whether weight decay applies: matrices, but no embedding, norm or bias
-  int64_t stage = 0;  ///< id of the primitive stage that owns it
+  bool decay = false;    ///< whether weight decay applies: matrices, but no embedding, norm or bias
+  int64_t stage = 0;     ///< id of the primitive stage that owns it
+  bool isFrozen = false; ///< training leaves it as it was given
 
   int64_t elements() const;
 };

@@ -57,8 +57,9 @@ enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window, Tokens,
 enum class Relative : uint8_t { None, Bias, Xl, XlShared };
 /// Where bits stand: at tokens (spaces, tabs and ends of lines), at every k-th position, or at a
 /// token that is like a space behind one that is not (Slagle 2024), or where a file beside the text
-/// has them, or where a loss's model is unsure of the next token (Pagnoni et al. 2024).
-enum class BoundaryRule : uint8_t { Whitespace, Every, SpaceLike, Labels, Entropy };
+/// has them, or where a loss's model is unsure of the next token (Pagnoni et al. 2024), or where a
+/// row adds much to the coding rate of those before it (Deng et al. 2026).
+enum class BoundaryRule : uint8_t { Whitespace, Every, SpaceLike, Labels, Entropy, CodingRate };
 enum class Optimizer : uint8_t { AdamW, Adam };
 enum class ScheduleKind : uint8_t { Cosine, Constant, InverseRoot };
 
@@ -69,8 +70,8 @@ enum class NumberType : uint8_t { F32, Bf16 };
 inline constexpr std::array<std::string_view, 3> scheduleNames = {"cosine", "constant",
                                                                   "inverse_root"};
 inline constexpr std::array<std::string_view, 3> shorteningNames = {"average", "linear", "max"};
-inline constexpr std::array<std::string_view, 5> boundaryRuleNames = {
-    "whitespace", "every", "space_like", "labels", "entropy"};
+inline constexpr std::array<std::string_view, 6> boundaryRuleNames = {
+    "whitespace", "every", "space_like", "labels", "entropy", "coding_rate"};
 inline constexpr std::array<std::string_view, 5> activationNames = {"relu", "gelu", "gelu_tanh",
                                                                     "swiglu", "relu_squared"};
 
@@ -99,6 +100,7 @@ struct Embedding {
   double dropout = 0;
   std::vector<int64_t> ngrams; ///< sizes: each has a table, whose rows hashes of tokens choose
   int64_t ngramRows = 0;       ///< of each such table
+  std::optional<int64_t> documentEnd; ///< a token that no n-gram behind it reads
 };
 
 /// An equal part of a layer's heads, with keys and values of its own.
@@ -166,7 +168,7 @@ struct Shift {
 
 struct Shorten {
   int64_t factor = 1;
-  Shortening method = Shortening::Average;
+  Shortening method = Shortening::Average; ///< of segments: Average or Max
   std::optional<int64_t> window; ///< rows that a group reads, the last one its own; none: factor
   std::string segments = {};     ///< the segmentation whose segments it pools; empty: groups
   bool isSelection = false;      ///< of segments: rows at their bits, not their averages
@@ -317,16 +319,35 @@ struct Boundaries {
       0; ///< rows of a segment that a router should make (Hwang et al. 2025); 0: no router
   std::optional<MovingTarget> moving; ///< what goes before `ratio` or `prior` in training
   std::string loss;                   ///< of BoundaryRule::Entropy: whose softmax is asked
-  double threshold = 0;               ///< of its entropy, in nats: a bit stands above it
-  int64_t spare = 0; ///< rows beyond its segments that some stage reads; set by the expansion
+  double threshold = 0;               ///< of its entropy, or a rate, in nats: bits stand above it
+  bool isRise = false;                ///< the threshold is of what it rises from row to row
+  double epsilon = 1;                 ///< of BoundaryRule::CodingRate: the distortion of a column
+  double top = 0;     ///< of that: not above a threshold, but this share of all rows
+  int64_t window = 4; ///< of that: rows before it that a row is compared with
+  int64_t spare = 0;  ///< rows beyond its segments that some stage reads; set by the expansion
 
   /// What logits of a predictor begin near.
   double firstPrior() const { return moving ? moving->from : prior; }
 };
 
+/// Attention between a scale and its segments. From segments each row asks the rows of its own
+/// segment, by a query a part; from the scale that is cut each row asks the parts of one segment's
+/// row.
+struct Attend {
+  std::string over;     ///< the stream of keys and values
+  std::string segments; ///< the segmentation between the two
+  int64_t heads = 1;
+  int64_t headSize = 0; ///< set by the expansion where it is 0: columns of the finer stream a head
+  int64_t parts = 1;
+  int64_t by = 1;    ///< from the scale that is cut: row t reads row c(t) - by, as an upsample does
+  bool asks = false; ///< queries are of segments; set by the expansion
+  Norm norm;
+  bool bias = true;
+};
+
 using Settings =
     std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head, Loss, Layers,
-                 Hourglass, Project, TopDown, BottomUp, Boundaries, Replace>;
+                 Hourglass, Project, TopDown, BottomUp, Boundaries, Replace, Attend>;
 
 /// The alternatives of Settings, in their order.
 enum class Op : uint8_t {
@@ -346,7 +367,8 @@ enum class Op : uint8_t {
   TopDown,
   BottomUp,
   Boundaries,
-  Replace
+  Replace,
+  Attend
 };
 
 /// The op as a spec spells it ("shorten").
@@ -360,9 +382,10 @@ struct Stage {
   Settings settings;
   SourceLocation location; ///< the stage's opening brace
   KeyLocations keys;
-  std::string prefix; ///< of the names of its weights: "stages.1"
-  std::string from;   ///< empty: the result of the stage before
-  std::string to;     ///< empty: unnamed
+  std::string prefix;    ///< of the names of its weights: "stages.1"
+  std::string from;      ///< empty: the result of the stage before
+  std::string to;        ///< empty: unnamed
+  bool isFrozen = false; ///< its weights are given, and training leaves them as they are
 
   Op op() const { return static_cast<Op>(settings.index()); }
   /// Where the value of `key` stands, or the stage itself where the key was not given.

@@ -52,7 +52,7 @@ struct KernelRecord {
     bool written = false;
   };
   std::string name, kind;
-  std::string dispatch; ///< its op alone, as text: what a replay evaluates
+  std::string dispatch; ///< its op alone, as text: what the oracle evaluates
   double flops = 0, bytes = 0;
   std::optional<cuda::Product> product; ///< what it is at full length and batch, for GPUs
   std::vector<Operand> operands;
@@ -69,6 +69,9 @@ struct KernelRecord {
 struct Targets {
   llvm::SmallVector<const cpu::Target *> cpus;
   llvm::SmallVector<const cuda::Target *> gpus;
+
+  /// Parts of a sum over rows: an artifact's targets share one plan, and so the most of any.
+  int64_t mostSumParts() const;
 };
 constexpr llvm::StringLiteral targetNames = "cpu, cpu-avx512, cpu-avx2, sm_80 or sm_90a";
 /// Adds the targets of a name (`cpu`: every CPU's) that are not there; whether it is known.

@@ -15,9 +15,6 @@ enum class Level { Model, Dispatches };
 /// a pass does not look for there, it would drop without a word.
 mlir::LogicalResult verifyLevel(mlir::ModuleOp module, Level level);
 
-/// Whether a dispatch draws random numbers, in its body or as dropout.
-bool drawsNumbers(mlir::Operation *dispatch);
-
 /// What memory planning needs of an entry of dispatches: nothing comes or goes but by named memory.
 /// What guards protect and allow is as the dispatch dialect says, and what draws random numbers in
 /// an update of several batches draws by its rows.

@@ -70,6 +70,9 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
     upsampling and unfolding become the maps through which their readers read, and are stored only for a reader that
     takes no map. After: functions hold dispatch and plan ops alone. Correctness does not depend on what gathers where.
 
+    In the backward pass, maps whose result weight gradients alone read are made again by the contraction that makes its gradient, where the
+    maps of its epilogue read their operands anyhow. The forward result is then not kept.
+
     ```mlir
     %u = sluice.upsample %y factor 4 : ...
     %x = sluice.map(%skip, %u) { add } : ...
@@ -89,7 +92,7 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
                  Option<"keysApart", "keys-apart", "bool", "false",
                         "States hold keys and values without the queries beside them">,
                  Option<"sumParts", "sum-parts", "int64_t", "32",
-                        "Most parts that a sum over rows is cut into; threads take parts, and a second launch adds them">];
+                        "Most parts that a sum over rows is cut into, for a second launch to add; the compiler asks its targets">];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }

@@ -24,15 +24,16 @@ struct Recomputation {
   int64_t fullBytes = 0;  ///< of the arena without copies
   int64_t arenaBytes = 0; ///< with them; where it is above the budget, the least that was reached,
                           ///< and the module is as it was
-  double operations = 0;  ///< of the copies
+  double operations = 0;  ///< of the copies, with the main factor
+  int64_t launches = 0;   ///< copies, with the main factor
   std::vector<std::pair<mlir::Operation *, mlir::Operation *>> copies; ///< each with its original
 };
 
-/// Makes @gradient of `module` (dispatches, after sluice-build-entries) need an arena of at most
-/// the budget, with few operations more. A dispatch is repeated at most once, so a step never has
-/// more than its forward operations again. A copy is the same dispatch, so it has the same kernel,
-/// draws the same random numbers and gives the same bits. Fails, with a diagnostic, where memory
-/// cannot be planned.
+/// Makes @gradient of `module` (dispatches, after sluice-build-entries), with each factor that
+/// steps draw, need an arena of at most the budget, with few operations more. A dispatch is
+/// repeated at most once, so a step never has more than its forward operations again. A copy is the
+/// same dispatch, so it has the same kernel, draws the same random numbers and gives the same bits.
+/// Fails, with a diagnostic, where memory cannot be planned.
 mlir::FailureOr<Recomputation> recompute(mlir::ModuleOp module, const RecomputeRequest &request);
 
 } // namespace sluice

@@ -4,9 +4,11 @@
 #include "Found.h"
 #include "Terms.h"
 
+#include "sluice/Dialect/Dispatch/Combiner.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Plan/Names.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -425,7 +427,13 @@ static LogicalResult verifyGroup(Operation *op, Value group, Value row) {
   return success();
 }
 
-LogicalResult ReduceGroupOp::verify() { return verifyGroup(*this, getRows(), getResult()); }
+LogicalResult ReduceGroupOp::verify() {
+  if (failed(verifyGroup(*this, getRows(), getResult()))) {
+    return failure();
+  }
+  std::string fault = findFault(getCombiner(), elementOf(getRows()), getIdentity());
+  return fault.empty() ? success() : emitOpError("D-070: ") << fault;
+}
 LogicalResult SpreadOp::verify() { return verifyGroup(*this, getRows(), getRow()); }
 
 LogicalResult AttentionOp::verify() {
@@ -447,7 +455,7 @@ LogicalResult AttentionOp::verify() {
       failed(verifyTerms(*this, (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0)))) {
     return failure();
   }
-  return verifyBody(*this, getScore(), 4, 1, "score");
+  return verifyBody(*this, getScore(), 4 + (getDistanceBias() ? 1 : 0), 1, "score");
 }
 
 /// One gradient a sequence: as many rows as it has.
@@ -485,7 +493,8 @@ LogicalResult AttentionBackwardOp::verify() {
       failed(verifyStorage(*this, {getOutput()})) || failed(verifyStorage(*this, getGradients())) ||
       failed(verifyF32(*this, {getRotary(), getLse()})) || failed(verifyDomains(*this)) ||
       failed(verifyTerms(*this, (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0))) ||
-      failed(verifyGradients(*this)) || failed(verifyBody(*this, getScore(), 4, 1, "score"))) {
+      failed(verifyGradients(*this)) ||
+      failed(verifyBody(*this, getScore(), 4 + (getDistanceBias() ? 1 : 0), 1, "score"))) {
     return failure();
   }
   auto head = static_cast<int64_t>(getHeadSize());
@@ -497,7 +506,8 @@ LogicalResult AttentionBackwardOp::verify() {
                        "an angle for each position, found heads of ")
            << head << " by " << table;
   }
-  return verifyBody(*this, getScoreGradient(), 5, 1, "derivative");
+  unsigned terms = (getDistanceBias() ? 1 : 0);
+  return verifyBody(*this, getScoreGradient(), 5 + terms, 1 + terms, "derivative");
 }
 
 //===----------------------------------------------------------------------===//

@@ -40,6 +40,11 @@ LogicalResult sluice::dispatch::detail::verifyFound(RowsOp op, unsigned i) {
                           "past their ends, found operand ")
            << i << " of " << type;
   }
+  if (access.getOutside() && (!isRow || !isStorageType(type.getElementType()))) {
+    return op.emitOpError("D-071: expected rows of f32 or bf16, of access row, to be numbers "
+                          "outside, found operand ")
+           << i << " of " << type;
+  }
   if (!isRange && !isGather) {
     return success();
   }

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// KernelInterface: what each dispatch reads and writes of memory.
+// KernelInterface: what each dispatch reads and writes of memory. DrawInterface: what it draws.
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 
 using namespace mlir;
@@ -39,6 +39,17 @@ AccessAttr ContractOp::getAccess(unsigned operand) {
   return operand < firstExtra ? AccessAttr() : accessAt(getAccesses(), operand - firstExtra);
 }
 
+bool ContractOp::readsOwnRows(unsigned operand) { return rankOf(*this, operand) == 3; }
+
+/// Tiles of 64 columns. Where large tiles are few there are more blocks, of half as many rows.
+int64_t ContractOp::getTileRows(int64_t blocks) {
+  constexpr int64_t large = 128, small = 64, columns = 64;
+  auto type = cast<RankedTensorType>(getOperation()->getResult(0).getType());
+  int64_t ofLarge = llvm::divideCeil(type.getDimSize(0) * type.getDimSize(1), large) *
+                    llvm::divideCeil(type.getDimSize(2), columns);
+  return blocks > ofLarge ? small : large;
+}
+
 /// Keys and values, rows by distance, and what has the rows of queries.
 template <typename Op> static Factor attentionFactor(Op op, unsigned operand) {
   constexpr unsigned key = 1, value = 2;
@@ -54,6 +65,19 @@ template <typename Op> static Factor attentionFactor(Op op, unsigned operand) {
 Factor AttentionOp::getRowFactor(unsigned operand) { return attentionFactor(*this, operand); }
 Factor AttentionBackwardOp::getRowFactor(unsigned operand) {
   return attentionFactor(*this, operand);
+}
+
+/// Keys and values, and as many rows by distance as keys.
+std::optional<SharedRead> AttentionOp::getSharedRead(unsigned operand) {
+  constexpr unsigned key = 1, value = 2;
+  DistanceTerms terms = getTerms();
+  bool isByDistance = terms.rows && getOperand(operand) == terms.rows;
+  if (operand != key && operand != value && !isByDistance) {
+    return std::nullopt;
+  }
+  auto columns = static_cast<int64_t>((isByDistance ? getHeads() : getKvHeads()) * getHeadSize());
+  int64_t factor = getKeyCounts() ? 0 : std::max<int64_t>(1, getKeys().getFactor());
+  return SharedRead{getMask(), factor, columns};
 }
 
 /// Of gradients of terms, Qv's has the rows of queries and R's a row a step of the distance; of a
@@ -78,4 +102,28 @@ DomainAttr AttentionBackwardOp::getResultDomain(unsigned result) {
 Factor CrossEntropyWeightGradientOp::getRowFactor(unsigned operand) {
   return getOperand(operand) == getLse() ? Factor(getDomain().getFactor())
                                          : rowFactorOf(*this, operand);
+}
+
+//===----------------------------------------------------------------------===//
+// DrawInterface
+//===----------------------------------------------------------------------===//
+
+static bool holdsRandom(Operation *dispatch) {
+  return dispatch->walk([](RandomOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
+bool RowsOp::drawsNumbers() { return holdsRandom(*this); }
+bool ContractOp::drawsNumbers() { return holdsRandom(*this); }
+bool AttentionOp::drawsNumbers() { return getDropout().convertToFloat() > 0 || holdsRandom(*this); }
+bool AttentionBackwardOp::drawsNumbers() {
+  return getDropout().convertToFloat() > 0 || holdsRandom(*this);
+}
+
+bool sluice::dispatch::drawsNumbers(Operation *dispatch) {
+  auto drawing = dyn_cast<DrawInterface>(dispatch);
+  return drawing && drawing.drawsNumbers();
+}
+bool sluice::dispatch::drawsByUpdate(Operation *dispatch) {
+  auto drawing = dyn_cast<DrawInterface>(dispatch);
+  return drawing && drawing.getDrawsByUpdate();
 }

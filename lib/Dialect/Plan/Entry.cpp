@@ -16,7 +16,7 @@ namespace {
 
 struct Range {
   int64_t begin, end;
-  bool written = false;
+  bool written = false, isWorkspace = false;
 
   bool meets(const Range &other) const { return begin < other.end && other.begin < end; }
   bool isWithin(const Range &other) const { return other.begin <= begin && end <= other.end; }
@@ -40,12 +40,12 @@ struct Launch {
   }
 };
 
-/// The most bytes of workspace that a kernel has for any target.
-int64_t workspaceBytes(KernelOp kernel) {
+/// The most that a kernel has for any target of `name`, workspace_bytes or counters.
+int64_t mostOf(KernelOp kernel, StringRef name) {
   int64_t most = 0;
   for (NamedAttribute variant : kernel.getVariants()) {
-    auto bytes = cast<DictionaryAttr>(variant.getValue()).getAs<IntegerAttr>("workspace_bytes");
-    most = std::max(most, bytes ? bytes.getInt() : 0);
+    auto number = cast<DictionaryAttr>(variant.getValue()).getAs<IntegerAttr>(name);
+    most = std::max(most, number ? number.getInt() : 0);
   }
   return most;
 }
@@ -61,6 +61,7 @@ private:
   LogicalResult collect(LaunchOp op);
   LogicalResult verifyArguments(Launch &launch);
   LogicalResult verifyScalars(Launch &launch, ArrayRef<int64_t> offsets);
+  LogicalResult verifyWorkspace(Launch &launch, int64_t arenaBytes);
   LogicalResult verifyOrder(size_t index);
   LogicalResult verifyGuard(size_t index);
   LogicalResult verifyProtected(Launch &launch);
@@ -88,7 +89,7 @@ LogicalResult EntryVerifier::verifyArguments(Launch &launch) {
            << arguments.size();
   }
   auto arena = module->getAttrOfType<IntegerAttr>(arenaBytesName);
-  if (!arena || !arena.getType().isInteger(64)) {
+  if (!arena || !arena.getType().isSignlessInteger(64)) {
     return launch.op.emitOpError("P-010: expected the module attribute ")
            << arenaBytesName << ", an i64, found " << (arena ? "another value" : "none");
   }
@@ -102,10 +103,29 @@ LogicalResult EntryVerifier::verifyArguments(Launch &launch) {
     }
     launch.ranges.push_back({offset, offset + size, i >= firstWritten});
   }
-  if (int64_t size = workspaceBytes(launch.kernel); size > 0) {
-    launch.ranges.push_back({arguments.back(), arguments.back() + size, true});
+  if (failed(verifyWorkspace(launch, arena.getInt()))) {
+    return failure();
   }
   return verifyScalars(launch, arguments.slice(bytes.size(), scalars));
+}
+
+/// The workspace, the last argument, and the counters right in front of it.
+LogicalResult EntryVerifier::verifyWorkspace(Launch &launch, int64_t arenaBytes) {
+  int64_t size = mostOf(launch.kernel, workspaceBytesName);
+  int64_t counters = mostOf(launch.kernel, countersName), before = counters * counterBytes;
+  int64_t offset = launch.op.getArguments().back();
+  if (size == 0 && counters == 0) {
+    return success();
+  }
+  bool isWithin = offset >= before && size <= arenaBytes && offset <= arenaBytes - size;
+  if (!isWithin || offset % workspaceAlignment != 0) {
+    return launch.op.emitOpError("P-020: expected the workspace's ")
+           << size << " bytes, and " << before << " of counters in front of them, in the arena of "
+           << arenaBytes << " bytes from a multiple of " << workspaceAlignment
+           << " on, found them at " << offset;
+  }
+  launch.ranges.push_back({offset - before, offset + size, /*written=*/true, /*isWorkspace=*/true});
+  return success();
 }
 
 LogicalResult EntryVerifier::verifyScalars(Launch &launch, ArrayRef<int64_t> offsets) {
@@ -221,7 +241,7 @@ LogicalResult EntryVerifier::verifyProtected(Launch &launch) {
   }
   for (const Range &range : launch.isForbidden() ? launch.ranges : SmallVector<Range>()) {
     auto isNamed = [&](const auto &buffer) { return range.isWithin(buffer.second); };
-    bool isResult = range.written && range.begin != launch.op.getArguments().back();
+    bool isResult = range.written && !range.isWorkspace;
     if (isResult && llvm::none_of(buffers, isNamed)) {
       return launch.op.emitOpError("P-017: expected results in named memory, as the guard ")
              << *launch.op.getGuard() << " may forbid the launch, found " << range.end - range.begin

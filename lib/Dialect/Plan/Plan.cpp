@@ -3,6 +3,8 @@
 // The plan dialect: registration, and what each op says of itself. Entry.cpp verifies launches.
 #include "sluice/Dialect/Plan/Plan.h"
 
+#include "mlir/IR/BuiltinOps.h"
+
 using namespace mlir;
 using namespace sluice::plan;
 
@@ -65,6 +67,15 @@ LogicalResult BufferOp::verify() {
            << static_cast<int64_t>(getOffset()) << ", " << static_cast<int64_t>(getBytes())
            << " on device " << static_cast<int64_t>(getDevice());
   }
+  auto module = (*this)->getParentOfType<ModuleOp>();
+  auto arena = module ? module->getAttrOfType<IntegerAttr>(arenaBytesName) : IntegerAttr();
+  bool isKnown = arena && arena.getType().isSignlessInteger(64);
+  auto offset = static_cast<int64_t>(getOffset()), bytes = static_cast<int64_t>(getBytes());
+  if (isKnown && (offset > arena.getInt() || bytes > arena.getInt() - offset)) {
+    return emitOpError("P-021: expected the ")
+           << bytes << " bytes of " << getPlace() << " in the arena of " << arena.getInt()
+           << " bytes, found them at " << offset;
+  }
   return verifyPlace(*this, getPlace());
 }
 
@@ -81,6 +92,15 @@ LogicalResult KernelOp::verify() {
     if (!isa<DictionaryAttr>(variant.getValue())) {
       return emitOpError("P-006: expected a dictionary for each target, found ")
              << variant.getValue() << " for " << variant.getName();
+    }
+    for (StringRef name : {workspaceBytesName, countersName}) {
+      Attribute found = cast<DictionaryAttr>(variant.getValue()).get(name);
+      auto number = dyn_cast_or_null<IntegerAttr>(found);
+      bool fits = number && number.getType().isSignlessInteger(64) && number.getInt() >= 0;
+      if (found && !fits) {
+        return emitOpError("P-019: expected ")
+               << name << ", an i64 of at least 0, found " << found << " for " << variant.getName();
+      }
     }
   }
   return success();

@@ -75,7 +75,7 @@ Value BodyBuilder::load(Value tensor, AccessAttr access, Type bodyType) {
   return block.addArgument(bodyType, b.getLoc());
 }
 
-Value BodyBuilder::loadChain(const AccessChain &chain, int64_t width, bool least) {
+Value BodyBuilder::loadChain(const AccessChain &chain, int64_t width, FloatAttr outside) {
   int64_t group = chain.group;
   Value tensor = lowered(chain.root);
   if (!tensor) {
@@ -91,7 +91,7 @@ Value BodyBuilder::loadChain(const AccessChain &chain, int64_t width, bool least
   auto access = AccessAttr::get(
       b.getContext(), AccessKind::Row, AffineMapAttr::get(AffineMap::get(2, 1, chain.position)),
       group, getDomainFactor(scope, root, axis),
-      AffineMapAttr::get(AffineMap::get(columnDims, 0, chain.column)), -1, least);
+      AffineMapAttr::get(AffineMap::get(columnDims, 0, chain.column)), -1, outside);
   return load(tensor, access, type);
 }
 
@@ -104,8 +104,8 @@ Value BodyBuilder::get(Value sequence) {
   return values[sequence] = loadChain(resolveAccess(sequence), widthOf(sequence));
 }
 
-Value BodyBuilder::getGroup(Value sequence, RowGroup group, bool least) {
-  Value rows = loadChain(resolveAccess(sequence, group), widthOf(sequence), least);
+Value BodyBuilder::getGroup(Value sequence, RowGroup group, FloatAttr outside) {
+  Value rows = loadChain(resolveAccess(sequence, group), widthOf(sequence), outside);
   if (group.window > 1 || !rows) {
     return rows;
   }
@@ -116,8 +116,8 @@ Value BodyBuilder::getGroup(Value sequence, RowGroup group, bool least) {
   return tensor::ExpandShapeOp::create(b, grouped, rows, all);
 }
 
-Value BodyBuilder::getMember(Value sequence, RowGroup group, int64_t member) {
-  return loadChain(resolveMember(sequence, group, member), widthOf(sequence));
+Value BodyBuilder::getMember(Value sequence, RowGroup group, int64_t member, FloatAttr outside) {
+  return loadChain(resolveMember(sequence, group, member), widthOf(sequence), outside);
 }
 
 Value BodyBuilder::getStored(Value sequence, AffineExpr position, AffineExpr column, int64_t group,
@@ -162,7 +162,7 @@ Value BodyBuilder::getGatheredRow(Value table, Value token) {
   AccessAttr plain = AccessAttr::get(b.getContext(), AccessKind::Gather);
   auto access =
       AccessAttr::get(b.getContext(), AccessKind::Gather, plain.getMap(), 1, 0, plain.getColumn(),
-                      cast<BlockArgument>(token).getArgNumber(), false);
+                      cast<BlockArgument>(token).getArgNumber(), FloatAttr());
   return load(lowered(table), access,
               RankedTensorType::get({type.getDimSize(1)}, type.getElementType()));
 }

@@ -178,11 +178,13 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   if (failed(products)) {
     return failure();
   }
-  Value product = products->front();
-  if (!product) {
-    product = arith::ConstantOp::create(b, getLoc(), b.getF32FloatAttr(0));
+  // Of the score and of what a term gives; places have none.
+  SmallVector<Value> yielded{products->front()};
+  llvm::append_range(yielded, ArrayRef(*products).drop_front(4));
+  for (Value &product : yielded) {
+    product = product ? product : arith::ConstantOp::create(b, getLoc(), b.getF32FloatAttr(0));
   }
-  YieldOp::create(b, getLoc(), product);
+  YieldOp::create(b, getLoc(), yielded);
   eraseDead(derivative);
   llvm::copy(backward.getGradients().take_front(sources), operands.begin());
   llvm::copy(backward.getGradients().drop_front(sources), operands.begin() + firstTerm);
@@ -203,7 +205,7 @@ LogicalResult ShiftOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 LogicalResult UpsampleOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                         MutableArrayRef<Value> operands) {
   operands[0] = ShortenOp::create(b, getLoc(), getInput().getType(), results[0], getFactor(),
-                                  ShortenKind::Sum, /*window=*/0);
+                                  dispatch::ReduceKind::Add);
   return success();
 }
 

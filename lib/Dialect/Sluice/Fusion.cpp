@@ -39,13 +39,14 @@ FusionRole PositionBackwardOp::getFusionRole() { return FusionRole::Alone; }
 /// says it.
 static bool countsFromEnd(const AccessChain &chain) { return chain.position.isFunctionOfSymbol(0); }
 
-/// Whether a shift's rows are those of a coarser scale.
+/// Whether a shift's rows are, through maps that are not stored, those of another scale.
 static bool readsCoarser(ShiftOp shift) {
-  Operation *maker = shift.getInput().getDefiningOp();
-  while (auto before = dyn_cast_or_null<ShiftOp>(maker)) {
-    maker = before.getInput().getDefiningOp();
+  SequenceType type = shift.getInput().getType();
+  Value source = shift.getInput();
+  while (isLazy(source)) {
+    source = source.getDefiningOp()->getOperand(0);
   }
-  return isa_and_nonnull<UpsampleOp, UnfoldOp>(maker);
+  return cast<SequenceType>(source.getType()).getScale() != type.getScale();
 }
 
 /// Of a shift that reads a coarser scale the last row is stored, not one of what it shifts: a step

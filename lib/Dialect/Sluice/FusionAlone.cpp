@@ -116,8 +116,8 @@ bool sluice::canRotateWhereMade(AttentionOp op) {
   return areFirst && staysValue && isAlone;
 }
 
-AttentionOp sluice::findRotation(LinearOp map) {
-  for (Operation *user : map.getResult().getUsers()) {
+AttentionOp sluice::findRotation(Value packed) {
+  for (Operation *user : packed.getUsers()) {
     auto attention = dyn_cast<AttentionOp>(user);
     if (attention && attention.getRotary() && canRotateWhereMade(attention)) {
       return attention;
@@ -170,7 +170,7 @@ static Value sumOfParts(Value parts, Type table, DispatchEmitter &emitter) {
 
 LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
   auto made = getQuery().getDefiningOp<LinearOp>();
-  if (getRotary() && (!made || findRotation(made) != *this)) {
+  if (getRotary() && (!made || findRotation(getQuery()) != *this)) {
     return emitError("S-026: queries and keys are rotated only where they are the first columns, "
                      "queries first, of a linear map that this attention alone reads");
   }
@@ -179,7 +179,8 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
       emitter.get(getKey()), emitter.get(getValue()), extrasOf(*this, Value(), emitter),
       emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
       getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId(), StringAttr(), StringAttr(), getDistanceBias(), getDistanceAttr());
+      getRandomId(), StringAttr(), StringAttr(), getDistanceBias(), getDistanceAttr(),
+      /*draws_by_update=*/false);
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
   emitter.set(getLse(), op.getLse());
@@ -200,7 +201,8 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
       emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()), extras,
       emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
       getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId(), StringAttr(), StringAttr(), getDistanceBias(), getDistanceAttr());
+      getRandomId(), StringAttr(), StringAttr(), getDistanceBias(), getDistanceAttr(),
+      /*draws_by_update=*/false);
   cloneRegion(getScore(), op.getScore(), emitter.b);
   cloneRegion(getScoreGradient(), op.getScoreGradient(), emitter.b);
   for (auto [gradient, tensor] : llvm::zip_equal(getGradients(), op.getGradients())) {

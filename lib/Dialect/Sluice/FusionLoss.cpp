@@ -189,7 +189,7 @@ LogicalResult ObjectiveOp::emitDispatches(DispatchEmitter &emitter) {
       b, types, body.operands, dispatch::DomainAttr::get(b.getContext(), 1, 1, 0),
       b.getArrayAttr(body.accesses), b.getArrayAttr(accesses), UnitAttr(),
       b.getDenseI64ArrayAttr(SmallVector<int64_t>(results.size(), -1)),
-      b.getStringAttr("mean loss"), StringAttr());
+      b.getStringAttr("mean loss"), StringAttr(), UnitAttr());
   op.getBody().takeBody(body.region);
   plan::StoreOp::create(b, "scalar:loss", op.getResult(0));
   for (size_t i = 1; i < results.size(); ++i) {

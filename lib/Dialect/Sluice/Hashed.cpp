@@ -5,6 +5,7 @@
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "OpFacts.h"
 #include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Dialect/Sluice/Step.h"
 
 #include <cmath>
 #include <numbers>
@@ -16,52 +17,88 @@ using dispatch::RowRead;
 #define GET_OP_CLASSES
 #include "sluice/Dialect/Sluice/HashedOps.cpp.inc"
 
-/// Operands: queries, keys, which are the same sequence, and values.
+/// Operands: queries, keys, which are the same sequence, values and buckets.
 constexpr unsigned queries = 0, values = 2;
 
 //===----------------------------------------------------------------------===//
 // Verifiers
 //===----------------------------------------------------------------------===//
 
+/// What no op takes: rows of a given axis, and rows of segments.
+template <typename Op> static LogicalResult verifyAxis(Op op, SequenceType rows) {
+  if (isGiven(op, rows) || isSegmented(op, rows)) {
+    return op.emitOpError("S-115: expected rows of the tokens that are predicted for attention by "
+                          "hashes, found rows of @")
+           << axisNameOf(op, rows);
+  }
+  return success();
+}
+
+LogicalResult HashedBucketsOp::verify() {
+  auto table = cast<RankedTensorType>(getRotations().getType());
+  SequenceType input = getInput().getType(), type = getResult().getType();
+  int64_t hashes = type.getWidth();
+  if (table.getRank() != 2 || table.getDimSize(1) != input.getWidth() || hashes < 1 ||
+      table.getDimSize(0) < hashes || table.getDimSize(0) % hashes != 0) {
+    return emitOpError("S-112: expected for each hash as many rotations, of ")
+           << input.getWidth() << " columns, found " << table << " for " << hashes;
+  }
+  if (input.getScale() != type.getScale() || !type.getElement().isF32()) {
+    return emitOpError("S-140: expected buckets of f32 on the scale of their rows, found ")
+           << input << " and " << type;
+  }
+  return verifyAxis(*this, input);
+}
+
+/// Whether keys are the queries' sequence, or what a step keeps of it.
+static bool isSame(Value query, Value key) {
+  auto kept = key.getDefiningOp<KeepOp>();
+  return query == key || (kept && kept.getValue() == query);
+}
+
 LogicalResult HashedAttentionOp::verify() {
   auto heads = static_cast<int64_t>(getHeads()), size = static_cast<int64_t>(getHeadSize());
-  auto hashes = static_cast<int64_t>(getHashes()), chunk = static_cast<int64_t>(getChunk());
-  if (heads < 1 || size < 1 || hashes < 1 || chunk < 1 || !llvm::isPowerOf2_64(getChunk())) {
-    return emitOpError("S-110: expected heads, a head size and hashes of at least 1, and a chunk "
-                       "of a power of two rows, found ")
-           << heads << ", " << size << ", " << hashes << " and " << chunk;
+  auto count = static_cast<int64_t>(getBucketCount()), chunk = static_cast<int64_t>(getChunk());
+  if (heads < 1 || size < 1 || count < 2 || chunk < 1 || !llvm::isPowerOf2_64(getChunk())) {
+    return emitOpError("S-110: expected heads and a head size of at least 1, 2 buckets or more, "
+                       "and a chunk of a power of two rows, found ")
+           << heads << ", " << size << ", " << count << " and " << chunk;
   }
   SequenceType query = getQuery().getType(), value = getValue().getType();
-  if (getQuery() != getKey() || query.getScale() != value.getScale() ||
+  if (!isSame(getQuery(), getKey()) || query.getScale() != value.getScale() ||
       query.getWidth() != heads * size || value.getWidth() != heads * size ||
       query.getScale() != getOutput().getType().getScale()) {
     return emitOpError("S-111: expected queries that are the keys, and values, of ")
            << heads * size << " columns on one scale, found " << query << ", " << getKey().getType()
            << " and " << value;
   }
-  auto table = cast<RankedTensorType>(getRotations().getType());
-  if (table.getRank() != 2 || table.getDimSize(1) != heads * size || table.getDimSize(0) < hashes ||
-      table.getDimSize(0) % hashes != 0) {
-    return emitOpError("S-112: expected for each hash as many rotations, of ")
-           << heads * size << " columns, found " << table << " for " << hashes;
+  SequenceType buckets = getBuckets().getType();
+  if (buckets.getScale() != query.getScale() || buckets.getWidth() < 1 ||
+      !buckets.getElement().isF32()) {
+    return emitOpError("S-141: expected a bucket a hash, f32 on the scale of ")
+           << query << ", found " << buckets;
   }
-  if (isGiven(*this, query) || isSegmented(*this, query)) {
-    return emitOpError("S-115: expected rows of the tokens that are predicted for attention by "
-                       "hashes, found rows of @")
-           << axisNameOf(*this, query);
-  }
-  return success();
+  return verifyAxis(*this, query);
 }
 
 //===----------------------------------------------------------------------===//
 // Positions, cost
 //===----------------------------------------------------------------------===//
 
-/// Queries: their own row. Keys and values: rows up to it, or, sorted, every row.
-std::optional<IntegerSet> HashedAttentionOp::getRelation(unsigned operand) {
-  if (operand > values) {
+std::optional<IntegerSet> HashedBucketsOp::getRelation(unsigned operand) {
+  if (operand > 0) {
     return std::nullopt;
   }
+  AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
+  return IntegerSet::get(2, 1, {q - p}, {true});
+}
+
+AffineExpr HashedBucketsOp::getLatest(unsigned) { return getAffineDimExpr(0, getContext()); }
+std::string HashedBucketsOp::getNeutralName(unsigned) { return "map"; }
+
+/// Queries: their own row. Keys, values and buckets: rows up to it, whatever their buckets, or,
+/// sorted, every row.
+std::optional<IntegerSet> HashedAttentionOp::getRelation(unsigned operand) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   if (operand == queries) {
     return IntegerSet::get(2, 1, {q - p}, {true});
@@ -79,11 +116,15 @@ AffineExpr HashedAttentionOp::getLatest(unsigned operand) {
   return isAny ? AffineExpr() : getAffineDimExpr(0, getContext());
 }
 
-/// It is proved as if it read every earlier row.
-std::string HashedAttentionOp::getNeutralName(unsigned) { return "attention"; }
+std::string HashedAttentionOp::getNeutralName(unsigned) { return "hashed_attention"; }
 
-StringRef HashedAttentionOp::getStepRefusal() {
-  return "attention by hashes has no step yet: ranks are counted from the first row on";
+OpRemedy HashedAttentionOp::getRemedy() {
+  if (!getSorted()) {
+    return {};
+  }
+  return {"rows sorted by hashes stand where later rows put them; leave out \"causal\": false",
+          "sorted",
+          {}};
 }
 
 /// A row's gradient is that of rows behind it, wherever their hashes put them.
@@ -101,30 +142,33 @@ std::optional<SmallVector<RowRead>> HashedAttentionBackwardOp::getRowReads(unsig
 template <typename Op> static double pairsOf(Op op) {
   return 2.0 * static_cast<double>(getBatch(op)) *
          static_cast<double>(getPositions(op, op.getQuery().getType())) *
-         static_cast<double>(op.getHeads() * op.getHashes() * op.getChunk());
+         static_cast<double>(int64_t(op.getHeads() * op.getChunk()) * op.getHashes());
 }
 
-/// Rotations, a product of all columns for each.
-template <typename Op> static double workOfHashes(Op op) {
-  return 2.0 * facts::elements(op, op.getQuery()) *
-         static_cast<double>(cast<RankedTensorType>(op.getRotations().getType()).getDimSize(0));
+/// A product of all columns for each rotation.
+Cost HashedBucketsOp::getCost() {
+  auto rotations = cast<RankedTensorType>(getRotations().getType()).getDimSize(0);
+  return facts::cost(*this, 2.0 * facts::elements(*this, getInput()) * double(rotations));
 }
 
 /// As attention's, a pair.
 Cost HashedAttentionOp::getCost() {
   double each = 4.0 * static_cast<double>(getHeadSize()) + 3;
-  return facts::cost(*this, workOfHashes(*this) + each * pairsOf(*this),
-                     {getQuery(), getValue(), getOutput(), getLse()});
+  return facts::cost(*this, each * pairsOf(*this), {getQuery(), getValue(), getOutput(), getLse()});
 }
 
 Cost HashedAttentionBackwardOp::getCost() {
   double each = 10.0 * static_cast<double>(getHeadSize()) + 5;
-  return facts::cost(*this, workOfHashes(*this) + each * pairsOf(*this));
+  return facts::cost(*this, each * pairsOf(*this));
 }
 
 //===----------------------------------------------------------------------===//
 // Backward
 //===----------------------------------------------------------------------===//
+
+LogicalResult HashedBucketsOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArrayRef<Value>) {
+  return success();
+}
 
 /// The one gradient of what are queries and keys.
 LogicalResult HashedAttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
@@ -133,7 +177,7 @@ LogicalResult HashedAttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> res
                                    getOutput().getType().getElement());
   auto backward = HashedAttentionBackwardOp::create(
       b, getLoc(), getQuery().getType(), getValue().getType(), getQuery(), getValue(), getOutput(),
-      getLse(), gradient, getRotations(), getHeads(), getHeadSize(), getHashes(), getChunk(),
+      getLse(), gradient, getBuckets(), getHeads(), getHeadSize(), getBucketCount(), getChunk(),
       getSorted());
   operands[queries] = backward.getQueryGradient();
   operands[values] = backward.getValueGradient();

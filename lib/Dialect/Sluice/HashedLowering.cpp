@@ -34,8 +34,8 @@ static std::vector<PartOf> attend(HashedAttentionOp op, HashedSlots &all) {
           b, all.type(all.slots, width, all.f32()), all.type(all.slots, all.heads, all.f32()),
           query, query, value, ValueRange(), all.ofSlots(), dispatch::DomainAttr(), all.heads,
           all.heads, all.size, 0, 0, 0, all.maskOf(part), llvm::APFloat(0.0F), 0, StringAttr(),
-          StringAttr(), false, AffineMapAttr());
-      all.fillRegion(mixed.getScore(), /*derivative=*/false);
+          StringAttr(), false, AffineMapAttr(), false);
+      fillScore(mixed.getScore(), all.size, b);
       made.push_back({hash, part, mixed.getOutput(), mixed.getLse()});
     }
   }
@@ -156,6 +156,9 @@ LogicalResult HashedAttentionOp::emitDispatches(DispatchEmitter &emitter) {
   if (failed(checkLowering(*this))) {
     return failure();
   }
+  if (getOperation()->hasAttr(stepScheduleName)) {
+    return emitHashedStep(*this, emitter);
+  }
   HashedSlots all(*this, emitter);
   std::vector<PartOf> made = attend(*this, all);
   Value lse = sumLse(*this, all, made);
@@ -193,9 +196,9 @@ static SmallVector<Value> differentiate(HashedAttentionBackwardOp op, HashedSlot
         all.emitter.b, types, query, query, value, output, lseOf(op, all, hash, part), gradient,
         ValueRange(), all.ofSlots(), dispatch::DomainAttr(), all.heads, all.heads, all.size, 0, 0,
         0, all.maskOf(part), llvm::APFloat(0.0F), 0, StringAttr(), StringAttr(), false,
-        AffineMapAttr());
-    all.fillRegion(made.getScore(), /*derivative=*/false);
-    all.fillRegion(made.getScoreGradient(), /*derivative=*/true);
+        AffineMapAttr(), false);
+    fillScore(made.getScore(), all.size, all.emitter.b);
+    fillScore(made.getScoreGradient(), all.size, all.emitter.b, /*derivative=*/true);
     llvm::append_range(gradients, made.getGradients());
   }
   return gradients;

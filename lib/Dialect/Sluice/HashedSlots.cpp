@@ -12,58 +12,30 @@ using namespace sluice::hashed;
 // Slots
 //===----------------------------------------------------------------------===//
 
-/// The rotations in the type of the rows, which holds their numbers as they are.
-Value HashedSlots::rotationsOf(Type element) {
-  Value table = emitter.get(rotations);
-  auto type = cast<RankedTensorType>(table.getType());
-  if (type.getElementType() == element) {
-    return table;
-  }
-  SlotPass pass(emitter);
-  Value row =
-      pass.load(table, {.kind = AccessKind::Flat, .at = pass.p, .width = type.getDimSize(1)});
-  return pass.finish({row}, {type.clone(element)},
-                     dispatch::DomainAttr::get(pass.b.getContext(), 1, type.getDimSize(0), 0),
-                     AccessKind::Flat)[0];
-}
-
-/// Products with all rotations.
-Value HashedSlots::project() {
-  Value table = rotationsOf(cast<SequenceType>(query.getType()).getElement());
-  int64_t columns = cast<RankedTensorType>(table.getType()).getDimSize(0);
-  auto result = emitter.b.getArrayAttr({AccessAttr::get(emitter.b.getContext(), AccessKind::Row)});
-  auto contract = dispatch::ContractOp::create(emitter.b, TypeRange(type(rows, columns, f32())),
-                                               emitter.get(query), table, ValueRange(), ofRows(),
-                                               UnitAttr(), emitter.b.getArrayAttr({}), result,
-                                               IntegerAttr(), StringAttr(), StringAttr());
-  OpBuilder::InsertionGuard guard(emitter.b);
-  Block *block = emitter.b.createBlock(&contract.getEpilogue());
-  dispatch::YieldOp::create(emitter.b, ValueRange{block->addArgument(f32(), emitter.b.getLoc())});
-  return contract.getResult(0);
+Value hashed::bucketOf(SlotPass &pass, Value buckets, int64_t hash) {
+  int64_t width = cast<RankedTensorType>(buckets.getType()).getDimSize(0);
+  ImplicitLocOpBuilder &b = pass.b;
+  Value isOwn =
+      pass.is(arith::CmpIPredicate::eq, pass.columns(width), pass.row(pass.whole(hash), width));
+  Value own = arith::SelectOp::create(b, isOwn, buckets, pass.row(pass.real(0), width));
+  return pass.most(own);
 }
 
 /// For each row its bucket from 1 on, which 0 stands for where there is no row; where its bucket's
 /// region begins; and its own place there.
-SmallVector<Value> HashedSlots::findBuckets(Value projected, int64_t hash) {
+SmallVector<Value> HashedSlots::findPlaces(int64_t hash) {
   SlotPass pass(emitter);
-  int64_t half = buckets / 2;
   ImplicitLocOpBuilder &b = pass.b;
-  Value y = pass.load(projected, {.at = pass.p, .width = half, .column = hash * half});
-  Value size = math::AbsFOp::create(b, y);
-  Value isGreatest =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, size, pass.row(pass.most(size), half));
-  Value isBelow =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, y, pass.row(pass.real(0), half));
-  // The first bucket is the greatest of numbers that fall.
-  Value column = pass.columns(half);
-  Value falling = arith::SubIOp::create(b, pass.row(pass.whole(buckets), half), column);
-  Value fallen = arith::SubIOp::create(b, pass.row(pass.whole(half), half), column);
-  Value own = arith::SelectOp::create(b, isBelow, fallen, falling);
-  Value found =
-      pass.most(arith::SelectOp::create(b, isGreatest, own, pass.row(pass.whole(1), half)));
-  Value label = arith::SubIOp::create(b, pass.whole(buckets + 1), found);
-  Value begin =
-      arith::MulIOp::create(b, arith::SubIOp::create(b, label, pass.whole(1)), pass.whole(region));
+  Value number = bucketOf(pass, pass.own(emitter.get(labels), hashes), hash);
+  // As a whole number: the greatest that is no greater.
+  Value column = pass.columns(buckets);
+  Value real = arith::SIToFPOp::create(b, RankedTensorType::get({buckets}, b.getF32Type()), column);
+  Value isUpTo =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OLE, real, pass.row(number, buckets));
+  Value bucket =
+      pass.most(arith::SelectOp::create(b, isUpTo, column, pass.row(pass.whole(0), buckets)));
+  Value label = arith::AddIOp::create(b, bucket, pass.whole(1));
+  Value begin = arith::MulIOp::create(b, bucket, pass.whole(region));
   Value place = arith::AddIOp::create(b, begin, pass.position());
   Type numbers = type(rows, 0, i32());
   return pass.finish({label, begin, place}, {numbers, numbers, numbers}, ofRows());
@@ -140,9 +112,8 @@ Slots HashedSlots::order(ArrayRef<Value> found) {
 }
 
 void HashedSlots::find() {
-  Value projected = project();
   for (int64_t hash = 0; hash < hashes; ++hash) {
-    of.push_back(order(findBuckets(projected, hash)));
+    of.push_back(order(findPlaces(hash)));
   }
 }
 
@@ -173,12 +144,13 @@ IntegerSet HashedSlots::maskOf(Part part) const {
   return IntegerSet::get(2, 1, {last - 1 - q, q - first}, {false, false});
 }
 
-void HashedSlots::fillRegion(Region &score, bool derivative) const {
-  ImplicitLocOpBuilder b(emitter.b.getLoc(), emitter.b.getContext());
+void hashed::fillScore(Region &score, int64_t size, ImplicitLocOpBuilder &like, bool derivative) {
+  ImplicitLocOpBuilder b(like.getLoc(), like.getContext());
   Block *block = b.createBlock(&score);
-  SmallVector<Type> types{f32(), i32(), i32(), i32()};
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  SmallVector<Type> types{f32, i32, i32, i32};
   if (derivative) {
-    types.push_back(f32());
+    types.push_back(f32);
   }
   block->addArguments(types, SmallVector<Location>(types.size(), b.getLoc()));
   Value scale = arith::ConstantOp::create(

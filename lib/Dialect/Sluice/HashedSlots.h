@@ -46,7 +46,7 @@ public:
     accesses.push_back(AccessAttr::get(
         context, access.kind, AffineMapAttr::get(AffineMap::get(2, 1, access.at)), 1, access.factor,
         AffineMapAttr::get(AffineMap::get(1, 0, getAffineConstantExpr(access.column, context))),
-        index, /*least=*/false, /*last=*/-1, /*extended=*/false));
+        index, /*outside=*/FloatAttr(), /*last=*/-1, /*extended=*/false));
     Type type = dispatch::bodyTypeOf(cast<RankedTensorType>(tensor.getType()).getElementType());
     return block.addArgument(access.width > 0 ? RankedTensorType::get({access.width}, type) : type,
                              b.getLoc());
@@ -88,7 +88,7 @@ public:
     SmallVector<Attribute> results(types.size(), AccessAttr::get(b.getContext(), kind));
     auto op = dispatch::RowsOp::create(emitter.b, types, operands, domain, b.getArrayAttr(accesses),
                                        b.getArrayAttr(results), UnitAttr(), DenseI64ArrayAttr(),
-                                       StringAttr(), StringAttr());
+                                       StringAttr(), StringAttr(), UnitAttr());
     op.getBody().takeBody(region);
     return op.getResults();
   }
@@ -103,6 +103,16 @@ private:
   SmallVector<Value> operands;
   SmallVector<Attribute> accesses;
 };
+
+/// The score region of attention by hashes: score / sqrt(size), and with `derivative` that of a
+/// gradient.
+void fillScore(Region &score, int64_t size, ImplicitLocOpBuilder &like, bool derivative = false);
+
+/// Of a row's buckets, that of one hash: a whole number as f32.
+Value bucketOf(SlotPass &pass, Value buckets, int64_t hash);
+
+/// Dispatches of a step.
+LogicalResult emitHashedStep(HashedAttentionOp op, DispatchEmitter &emitter);
 
 /// Where one hash puts the rows, i32. A row without a slot has none that is read.
 struct Slots {
@@ -123,10 +133,11 @@ class HashedSlots {
 public:
   template <typename Op>
   HashedSlots(Op op, DispatchEmitter &emitter)
-      : HashedSlots(emitter, op.getQuery(), op.getRotations(), op.getBuckets()) {
+      : HashedSlots(emitter, op.getQuery(), op.getBuckets()) {
     heads = static_cast<int64_t>(op.getHeads());
     size = static_cast<int64_t>(op.getHeadSize());
-    hashes = static_cast<int64_t>(op.getHashes());
+    hashes = op.getHashes();
+    buckets = static_cast<int64_t>(op.getBucketCount());
     chunk = static_cast<int64_t>(op.getChunk());
     aligned = std::max<int64_t>(chunk, blockOfKernels);
     region = rows + aligned;
@@ -145,33 +156,29 @@ public:
     return width > 0 ? RankedTensorType::get({batch, positions, width}, element)
                      : RankedTensorType::get({batch, positions}, element);
   }
-  /// score / sqrt(D), and with `derivative` that of a gradient.
-  void fillRegion(Region &score, bool derivative) const;
   dispatch::DomainAttr ofRows() const { return emitter.domainOf(query); }
   dispatch::DomainAttr ofSlots() const { return emitter.wholeDomain(batch, slots); }
   Type f32() const { return emitter.b.getF32Type(); }
   Type i32() const { return emitter.b.getI32Type(); }
 
   DispatchEmitter &emitter;
-  Value query, rotations;
-  int64_t batch, rows, buckets, heads = 0, size = 0, hashes = 0, chunk = 0;
+  Value query, labels; ///< labels: a bucket a hash
+  int64_t batch, rows, buckets = 0, heads = 0, size = 0, hashes = 0, chunk = 0;
   int64_t aligned = 0; ///< slots of a bucket begin at a multiple of it
   int64_t region = 0;  ///< places of a bucket in the scan: all rows, then those that fill its slots
   int64_t slots = 0;
   std::vector<Slots> of; ///< by hash
 
 private:
-  HashedSlots(DispatchEmitter &emitter, Value query, Value rotations, int64_t buckets)
-      : emitter(emitter), query(query), rotations(rotations), batch(getBatch(emitter.getScope())),
-        rows(emitter.typeOf(query).getDimSize(1)), buckets(buckets) {}
+  HashedSlots(DispatchEmitter &emitter, Value query, Value labels)
+      : emitter(emitter), query(query), labels(labels), batch(getBatch(emitter.getScope())),
+        rows(emitter.typeOf(query).getDimSize(1)) {}
 
   /// Rows and keys that attention kernels compute together.
   static constexpr int64_t blockOfKernels = 64;
 
   void find();
-  Value rotationsOf(Type element);
-  Value project();
-  SmallVector<Value> findBuckets(Value projected, int64_t hash);
+  SmallVector<Value> findPlaces(int64_t hash);
   Value setBits(Value labels);
   Slots order(ArrayRef<Value> found);
 };

@@ -31,6 +31,13 @@ std::optional<IntegerSet> LabelsOp::getRelation(unsigned) {
 }
 AffineExpr LabelsOp::getLatest(unsigned) { return {}; }
 
+OpRemedy LabelsOp::getRemedy() {
+  return {"labels come from data that may look ahead, so a loss alone may read them; learn them "
+          "with a \"predictor\"",
+          "",
+          {}};
+}
+
 Cost LabelsOp::getCost() { return facts::cost(*this, 0); }
 
 /// Tokens are whole numbers.

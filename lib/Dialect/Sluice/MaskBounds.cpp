@@ -132,6 +132,20 @@ std::pair<int64_t, int64_t> MaskBounds::getRange(int64_t p, int64_t n) const {
   return {first, last};
 }
 
+bool sluice::mentionsLength(IntegerSet relation) {
+  AffineExpr q = getAffineDimExpr(1, relation.getContext());
+  AffineExpr n = getAffineSymbolExpr(0, relation.getContext());
+  for (auto [constraint, equality] :
+       llvm::zip_equal(relation.getConstraints(), relation.getEqFlags())) {
+    bool isEnd = !equality && simplifyAffineExpr(constraint - (n - 1 - q), 2, 1) ==
+                                  getAffineConstantExpr(0, relation.getContext());
+    if (constraint.isFunctionOfSymbol(0) && !isEnd) {
+      return true;
+    }
+  }
+  return false;
+}
+
 int64_t sluice::countMask(IntegerSet mask, int64_t rows, int64_t n) {
   MaskBounds bounds = solveMask(mask);
   int64_t count = 0;

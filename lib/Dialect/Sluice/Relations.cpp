@@ -69,6 +69,7 @@ SmallVector<dispatch::RowRead> CrossEntropyOp::getTargetReads() {
 static AffineExpr shifted(ShiftOp op) { return Names(op).p - static_cast<int64_t>(op.getBy()); }
 Relation ShiftOp::getRelation(unsigned operand) { return readsOne(*this, operand, shifted(*this)); }
 AffineExpr ShiftOp::getLatest(unsigned operand) { return shifted(*this); }
+std::optional<int64_t> ShiftOp::getShift() { return static_cast<int64_t>(getBy()); }
 
 static AffineExpr lastOfGroup(Operation *op, int64_t k) { return Names(op).p * k + (k - 1); }
 Relation FoldOp::getRelation(unsigned) { return facts::relationOf(getContext(), getRowGroup()); }
@@ -98,6 +99,7 @@ bool sluice::isLazy(Operation *op) {
 bool ShiftOp::isLazy() { return true; }
 bool UpsampleOp::isLazy() { return true; }
 bool UnfoldOp::isLazy() { return true; }
+bool UnfoldOp::readsMember() { return true; }
 bool LastOp::isLazy() { return true; }
 
 //===----------------------------------------------------------------------===//
@@ -146,4 +148,22 @@ AffineExpr AttentionOp::getLatest(unsigned operand) {
     }
   }
   return latest;
+}
+
+//===----------------------------------------------------------------------===//
+// Remedies
+//===----------------------------------------------------------------------===//
+
+OpRemedy AttentionOp::getRemedy() {
+  StringRef fault = mentionsLength(getMask())
+                        ? "what its mask lets a position read changes as the sequence grows"
+                        : "its mask lets a position read later ones";
+  return {fault.str() + "; use the mask \"causal\" or a window", "mask",
+          IntegerSetAttr::get(causalMask(getContext(), scalesOf(*this)))};
+}
+
+OpRemedy CrossEntropyOp::getRemedy() {
+  return {"row t is scored against token t + " + std::to_string(static_cast<int64_t>(getOffset())) +
+              ", which it reads; score it against token t + 1",
+          "offset", Builder(getContext()).getI64IntegerAttr(1)};
 }

@@ -2,161 +2,17 @@
 //
 // Lowering of the ops of Segments.cpp. One row pass each: a row finds its segment by the counts, a
 // segment its rows by the ends, and both read rows of the other scale by index or sum a range.
+#include "RowPass.h"
 #include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
-#include "sluice/Dialect/Sluice/Fusion.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <numeric>
 
 using namespace mlir;
 using namespace sluice;
-using dispatch::AccessAttr;
-using dispatch::AccessKind;
+using namespace sluice::lowering;
 
 namespace {
-
-int64_t widthOf(Value sequence) { return cast<SequenceType>(sequence.getType()).getWidth(); }
-
-/// A row pass under construction. Offsets are to the position, or to the index that finds a row.
-class RowPass {
-public:
-  explicit RowPass(DispatchEmitter &emitter)
-      : b(emitter.b.getLoc(), emitter.b.getContext()), emitter(emitter),
-        block(region.emplaceBlock()), p(getAffineDimExpr(0, b.getContext())),
-        i(getAffineDimExpr(1, b.getContext())) {
-    b.setInsertionPointToEnd(&block);
-  }
-
-  /// Row p of a sequence on the result's scale.
-  Value row(Value sequence) { return rowOf(sequence, {AccessKind::Row, p, factorOf(sequence)}); }
-  /// Element p + `offset`: of counts, 0 outside.
-  Value count(Value counts, int64_t offset) {
-    return element(emitter.get(counts), {AccessKind::Row, p + offset, 0});
-  }
-  /// Element p + `offset` of ends; e(x) = x for x < 0.
-  Value end(Value ends, int64_t offset) {
-    return element(emitter.get(ends),
-                   {.kind = AccessKind::Row, .at = p + offset, .extended = true});
-  }
-  /// The same at `index` + `offset`.
-  Value end(Value ends, Value index, int64_t offset) {
-    return element(
-        emitter.get(ends),
-        {.kind = AccessKind::Gather, .at = p + offset, .index = numberOf(index), .extended = true});
-  }
-  /// Row `index` + `offset` of a sequence, zeros where it has none.
-  Value gather(Value sequence, Value index, int64_t offset, bool whole) {
-    return rowOf(sequence, {.kind = AccessKind::Gather,
-                            .at = p + offset,
-                            .factor = whole ? 0 : factorOf(sequence),
-                            .index = numberOf(index)});
-  }
-  /// The sum of the rows [first + offset, last + offset) of a sequence.
-  Value sum(Value sequence, Value first, Value last, int64_t offset) {
-    return rowOf(sequence, {.kind = AccessKind::Range,
-                            .at = p + offset,
-                            .factor = factorOf(sequence),
-                            .index = numberOf(first),
-                            .last = numberOf(last)});
-  }
-  /// The same of one number a position, [p + offset, last + offset).
-  Value sumFromHere(Value tensor, int64_t factor, Value last, int64_t offset) {
-    return element(
-        tensor,
-        {.kind = AccessKind::Range, .at = p + offset, .factor = factor, .last = numberOf(last)});
-  }
-  /// The sum of all valid rows of a sequence.
-  Value total(Value sequence) {
-    AffineExpr n = getAffineSymbolExpr(0, b.getContext());
-    return rowOf(sequence, {AccessKind::Range, i * n, factorOf(sequence)});
-  }
-  /// Row 0 of a tensor [B, 1, d] or [B, 1].
-  Value first(Value tensor, int64_t width) {
-    return load(tensor, {AccessKind::Row, getAffineConstantExpr(0, b.getContext()), 0}, width);
-  }
-  /// Element p of a tensor [B, T].
-  Value own(Value tensor) { return element(tensor, {AccessKind::Row, p, 0}); }
-
-  Value constant(int32_t value) { return arith::ConstantOp::create(b, b.getI32IntegerAttr(value)); }
-  Value splat(Value number, Value like) {
-    auto type = dyn_cast<RankedTensorType>(like.getType());
-    return type ? Value(tensor::SplatOp::create(b, type, number)) : number;
-  }
-  Value scaled(Value row, Value by) { return arith::MulFOp::create(b, row, splat(by, row)); }
-  /// `row` where `condition` holds, else zeros.
-  Value where(Value condition, Value row) {
-    Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(row.getType()));
-    return arith::SelectOp::create(b, condition, row, zeros);
-  }
-  /// Whether a segment's last bit is set: `last` is one of `positions`.
-  Value isClosed(Value last, int64_t positions) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, last,
-                                 constant(static_cast<int32_t>(positions)));
-  }
-  /// One over a segment's rows.
-  Value share(Value first, Value last) {
-    Value rows = arith::SubIOp::create(b, last, first);
-    Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
-    return arith::DivFOp::create(b, one, arith::SIToFPOp::create(b, b.getF32Type(), rows));
-  }
-
-  /// The dispatch: `yielded` a row of `domain`, stored as `type`.
-  Value finish(Value yielded, RankedTensorType type, dispatch::DomainAttr domain) {
-    dispatch::YieldOp::create(b, yielded);
-    auto result = AccessAttr::get(b.getContext(), AccessKind::Row);
-    auto op = dispatch::RowsOp::create(emitter.b, type, operands, domain, b.getArrayAttr(accesses),
-                                       b.getArrayAttr({result}), UnitAttr(), DenseI64ArrayAttr(),
-                                       StringAttr(), StringAttr());
-    op.getBody().takeBody(region);
-    return op.getResult(0);
-  }
-  /// The same as `result` of the model.
-  LogicalResult finish(Value yielded, Value result) {
-    emitter.set(result, finish(yielded, emitter.typeOf(result), emitter.domainOf(result)));
-    return success();
-  }
-
-  ImplicitLocOpBuilder b;
-
-private:
-  struct Access {
-    AccessKind kind;
-    AffineExpr at;
-    int64_t factor = 0, index = -1, last = -1;
-    bool extended = false;
-  };
-
-  int64_t factorOf(Value sequence) const { return emitter.factorOf(sequence); }
-  static int64_t numberOf(Value argument) { return cast<BlockArgument>(argument).getArgNumber(); }
-  Value rowOf(Value sequence, const Access &access) {
-    return load(emitter.get(sequence), access, widthOf(sequence));
-  }
-  Value element(Value tensor, const Access &access) { return load(tensor, access, 0); }
-  Value load(Value tensor, const Access &access, int64_t width) {
-    MLIRContext *context = b.getContext();
-    auto column = AffineMap::get(1, 0, getAffineConstantExpr(0, context));
-    operands.push_back(tensor);
-    accesses.push_back(AccessAttr::get(
-        context, access.kind, AffineMapAttr::get(AffineMap::get(2, 1, access.at)), 1, access.factor,
-        AffineMapAttr::get(column), access.index, /*least=*/false, access.last, access.extended));
-    Type type = dispatch::bodyTypeOf(cast<RankedTensorType>(tensor.getType()).getElementType());
-    return block.addArgument(width > 0 ? RankedTensorType::get({width}, type) : type, b.getLoc());
-  }
-
-  DispatchEmitter &emitter;
-  Region region;
-  Block &block;
-  AffineExpr p, i;
-  SmallVector<Value> operands;
-  SmallVector<Attribute> accesses;
-};
-
-/// Positions that counts have at full length, where no end is.
-int64_t positionsOf(Value counts, DispatchEmitter &emitter) {
-  return getPositions(emitter.getScope(), cast<SequenceType>(counts.getType()));
-}
 
 /// The segment that row t of the finer scale is in, as ends see it: it lies between e(v - 1) and
 /// e(v), v = c(t - 1), or c(t) where bits begin segments. Rows of the segments' scale are m = v, or
@@ -257,7 +113,7 @@ static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmi
       dispatch::DomainAttr::get(b.getContext(), 1, 1, 0),
       b.getArrayAttr({access(AccessKind::Vector), access(AccessKind::Scalar)}),
       b.getArrayAttr({access(AccessKind::Scalar)}), UnitAttr(), DenseI64ArrayAttr(),
-      b.getStringAttr("segments"), StringAttr());
+      b.getStringAttr("segments"), StringAttr(), UnitAttr());
   op.getBody().takeBody(region);
   plan::StoreOp::create(b, "scalar:" + plan::lengthName(axis), op.getResult(0));
 }

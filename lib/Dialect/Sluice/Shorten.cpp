@@ -3,15 +3,18 @@
 // Shortening: every fact of sluice.shorten, and of the op that its maximum's gradient needs.
 #include "OpFacts.h"
 #include "Reference/Reference.h"
+#include "sluice/Dialect/Dispatch/Combiner.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
 #include <cmath>
 #include <limits>
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
+using dispatch::identityOf;
 using dispatch::ReduceKind;
 using dispatch::RowRead;
 
@@ -19,11 +22,139 @@ using dispatch::RowRead;
 // Positions, state, cost
 //===----------------------------------------------------------------------===//
 
+/// One number a row of the input's scale, which is stored.
+static LogicalResult verifyMask(ShortenOp op) {
+  auto mask = op.getMask() ? cast<SequenceType>(op.getMask().getType()) : SequenceType();
+  if (!mask) {
+    return success();
+  }
+  if (mask.getScale() != op.getInput().getType().getScale() || mask.getWidth() != 0 ||
+      !isa<FloatType>(mask.getElement())) {
+    return op.emitOpError("S-132: expected a mask of one number a row, f32 or bf16, on scale ")
+           << op.getInput().getType().getScale() << ", found " << mask;
+  }
+  if (isLazy(op.getMask())) {
+    return op.emitOpError(
+        "S-133: expected a mask that is stored, found that of a map of positions");
+  }
+  return success();
+}
+
 LogicalResult ShortenOp::verify() {
-  if (failed(facts::verifyWindow(*this, getRowGroup()))) {
+  if (failed(facts::verifyWindow(*this, getRowGroup())) ||
+      failed(
+          facts::verifyScales(*this, getInput().getType(), getResult().getType(), getFactor())) ||
+      failed(verifyMask(*this))) {
     return failure();
   }
-  return facts::verifyScales(*this, getInput().getType(), getResult().getType(), getFactor());
+  Type f32 = Float32Type::get(getContext());
+  std::string fault = dispatch::findFault(getCombiner(), f32, getIdentityAttr());
+  if (!fault.empty()) {
+    return emitOpError("S-130: ") << fault;
+  }
+  if (getMean() && (!isSum() || getMask())) {
+    return emitOpError("S-131: expected an average to be a sum of all rows, found ")
+           << (isSum() ? "a mask" : "another combiner");
+  }
+  return success();
+}
+
+bool ShortenOp::isSum() { return dispatch::kindOf(getCombiner()) == ReduceKind::Add; }
+bool ShortenOp::isMax() { return dispatch::isMaximum(getCombiner()); }
+StringRef ShortenOp::getWord() {
+  return getMean() ? "average" : isSum() ? "sum" : isMax() ? "max" : "combination";
+}
+
+static void buildNamed(OpBuilder &b, OperationState &state, ReduceKind kind, Region &combiner) {
+  auto yield = [](OpBuilder &inner, Location loc, Value next) {
+    YieldOp::create(inner, loc, next);
+  };
+  dispatch::buildCombiner(b, state.location, combiner, kind, b.getF32Type(), yield);
+  auto identity = cast<FloatAttr>(dispatch::identityOf(kind, b.getF32Type()));
+  state.getOrAddProperties<ShortenOp::Properties>().identity = identity;
+}
+
+void ShortenOp::build(OpBuilder &b, OperationState &state, Type type, Value input, int64_t factor,
+                      ReduceKind kind, int64_t window, bool mean) {
+  state.addOperands(input);
+  state.addTypes(type);
+  Properties &properties = state.getOrAddProperties<Properties>();
+  properties.factor = b.getI64IntegerAttr(factor);
+  properties.window = b.getI64IntegerAttr(window);
+  properties.mean = mean ? b.getUnitAttr() : UnitAttr();
+  buildNamed(b, state, kind, *state.addRegion());
+}
+
+/// `average`, which may be left out, `sum`, `max` or `combine identity NUMBER {region}`.
+static ParseResult parseCombiner(OpAsmParser &parser, OperationState &state) {
+  ShortenOp::Properties &properties = state.getOrAddProperties<ShortenOp::Properties>();
+  Region &combiner = *state.addRegion();
+  StringRef word = "average";
+  if (failed(parser.parseOptionalKeyword(&word, {"average", "sum", "max", "combine"}))) {
+    word = "average";
+  }
+  if (word == "combine") {
+    Type f32 = parser.getBuilder().getF32Type();
+    return failure(parser.parseKeyword("identity") ||
+                   parser.parseAttribute(properties.identity, f32) || parser.parseRegion(combiner));
+  }
+  OpBuilder b(parser.getContext());
+  properties.mean = word == "average" ? b.getUnitAttr() : UnitAttr();
+  buildNamed(b, state, word == "max" ? ReduceKind::Max : ReduceKind::Add, combiner);
+  return success();
+}
+
+/// `%x factor 4 window 6 mask %bits max : ...`
+ParseResult ShortenOp::parse(OpAsmParser &parser, OperationState &state) {
+  Properties &properties = state.getOrAddProperties<Properties>();
+  SmallVector<OpAsmParser::UnresolvedOperand, 2> operands(1);
+  SMLoc place = parser.getCurrentLocation();
+  Type i64 = parser.getBuilder().getI64Type();
+  FunctionType type;
+  if (parser.parseOperand(operands[0]) || parser.parseKeyword("factor") ||
+      parser.parseAttribute(properties.factor, i64)) {
+    return failure();
+  }
+  properties.window = parser.getBuilder().getI64IntegerAttr(0);
+  if (succeeded(parser.parseOptionalKeyword("window")) &&
+      parser.parseAttribute(properties.window, i64)) {
+    return failure();
+  }
+  if (succeeded(parser.parseOptionalKeyword("mask")) &&
+      parser.parseOperand(operands.emplace_back())) {
+    return failure();
+  }
+  if (parseCombiner(parser, state) || parser.parseOptionalAttrDict(state.attributes) ||
+      parser.parseColonType(type) ||
+      parser.resolveOperands(operands, type.getInputs(), place, state.operands)) {
+    return failure();
+  }
+  state.addTypes(type.getResults());
+  return success();
+}
+
+void ShortenOp::print(OpAsmPrinter &printer) {
+  printer << ' ' << getInput() << " factor " << static_cast<int64_t>(getFactor());
+  if (static_cast<int64_t>(getWindow()) != 0) {
+    printer << " window " << static_cast<int64_t>(getWindow());
+  }
+  if (getMask()) {
+    printer << " mask " << getMask();
+  }
+  std::optional<ReduceKind> kind = dispatch::kindOf(getCombiner());
+  SmallVector<StringRef> written{"factor", "window", "identity"};
+  if (kind && getIdentityAttr() == identityOf(*kind, Float32Type::get(getContext()))) {
+    written.push_back("mean");
+    printer << (getMean() ? "" : *kind == ReduceKind::Add ? " sum" : " max");
+  } else {
+    printer << " combine identity ";
+    printer.printAttributeWithoutType(getIdentityAttr());
+    printer << ' ';
+    printer.printRegion(getCombiner());
+  }
+  printer.printOptionalAttrDict((*this)->getAttrs(), written);
+  printer << " : ";
+  printer.printFunctionalType(*this);
 }
 
 std::optional<IntegerSet> ShortenOp::getRelation(unsigned) {
@@ -35,12 +166,12 @@ AffineExpr ShortenOp::getLatest(unsigned) {
   return getAffineDimExpr(0, getContext()) * k + (k - 1);
 }
 
-/// An element: w - 1 additions or comparisons, and an average's division. A maximum's backward
-/// compares again.
+/// An element: w - 1 combinations, and an average's division. A maximum's backward compares again.
 Cost ShortenOp::getCost() {
   auto window = static_cast<double>(getRowGroup().window);
-  double each = window - (getKind() == ShortenKind::Average ? 0 : 1);
-  bool keeps = getKind() == ShortenKind::Max;
+  auto operations = static_cast<double>(dispatch::countOperations(getCombiner()));
+  double each = (window - 1) * operations + (getMean() ? 1 : 0);
+  bool keeps = !isSum();
   return facts::cost(*this, each * facts::elements(*this, getResult()),
                      keeps ? ValueRange(getInput()) : ValueRange());
 }
@@ -100,33 +231,48 @@ static Value sumOverWindows(ShortenOp op, OpBuilder &b, Value gradient) {
   gradient = facts::withinLength(b, op.getLoc(), gradient);
   Value ahead = ShiftOp::create(b, op.getLoc(), gradient.getType(), gradient, 1 - count);
   Type type = group.factor == 1 ? op.getInput().getType() : gradient.getType();
-  return ShortenOp::create(b, op.getLoc(), type, ahead, 1, ShortenKind::Sum, count);
+  return ShortenOp::create(b, op.getLoc(), type, ahead, 1, ReduceKind::Add, count);
 }
 
-/// A sum's adjoint is `upsample`, a choice's `unfold` of the groups with the gradient in its place:
-/// both lazy, so that the adjoint of a shift may read past the end.
+/// A sum's adjoint is `upsample`, which is lazy, so that the adjoint of a shift may read past the
+/// end.
+static Value gradientOfSum(ShortenOp op, OpBuilder &b, Value gradient) {
+  SequenceType type = op.getInput().getType();
+  RowGroup group = op.getRowGroup();
+  bool isApart = group.window != group.factor;
+  Value coarse = op.getMean() ? shareOf(op, b, gradient) : gradient;
+  if (group.window % group.factor != 0) {
+    return facts::unfoldWindows(b, op.getLoc(), type, coarse, group);
+  }
+  coarse = isApart ? sumOverWindows(op, b, coarse) : coarse;
+  return isApart && group.factor == 1
+             ? coarse
+             : UpsampleOp::create(b, op.getLoc(), type, coarse, group.factor).getResult();
+}
+
+/// That of a choice is `unfold` of the groups with the gradient in its place: lazy, too.
+static Value gradientOfMax(ShortenOp op, OpBuilder &b, Value input, Value gradient) {
+  auto type = cast<SequenceType>(input.getType());
+  RowGroup group = op.getRowGroup();
+  auto groups = SequenceType::get(b.getContext(), op.getResult().getType().getScale(),
+                                  group.window * type.getWidth(), type.getElement());
+  Value chosen = ShortenMaxBackwardOp::create(b, op.getLoc(), groups, input, gradient, group.factor,
+                                              op.getWindow());
+  return facts::unfoldWindows(b, op.getLoc(), type, chosen, group);
+}
+
 LogicalResult ShortenOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                        MutableArrayRef<Value> operands) {
-  SequenceType type = getInput().getType();
-  RowGroup group = getRowGroup();
-  if (getKind() == ShortenKind::Max) {
-    auto groups = SequenceType::get(getContext(), getResult().getType().getScale(),
-                                    group.window * type.getWidth(), type.getElement());
-    Value chosen = ShortenMaxBackwardOp::create(b, getLoc(), groups, getInput(), results[0],
-                                                group.factor, getWindow());
-    operands[0] = facts::unfoldWindows(b, getLoc(), type, chosen, group);
-    return success();
+  if (getMask()) {
+    return emitError("S-134: the group of rows that this op combines has a mask, which has no "
+                     "gradient yet; choose between the rows and the identity before, by a map");
   }
-  bool isApart = group.window != group.factor;
-  Value coarse = getKind() == ShortenKind::Average ? shareOf(*this, b, results[0]) : results[0];
-  if (group.window % group.factor != 0) {
-    operands[0] = facts::unfoldWindows(b, getLoc(), type, coarse, group);
-    return success();
+  if (!isSum() && !isMax()) {
+    return emitError("S-135: the combiner of this group is neither a sum nor a maximum, and has no "
+                     "gradient; it runs forward alone");
   }
-  coarse = isApart ? sumOverWindows(*this, b, coarse) : coarse;
-  operands[0] = isApart && group.factor == 1
-                    ? coarse
-                    : UpsampleOp::create(b, getLoc(), type, coarse, group.factor).getResult();
+  operands[0] = isSum() ? gradientOfSum(*this, b, results[0])
+                        : gradientOfMax(*this, b, getInput(), results[0]);
   return success();
 }
 
@@ -152,23 +298,25 @@ static std::pair<int64_t, T> greatest(const Evaluator<T> &evaluator, Value x, Ro
   return found;
 }
 
-/// y[m] = sum of x[k m + k - w + i], 0 <= i < w, divided by w where it is an average; or the
-/// greatest
+/// y[m] = what combines x[k m + k - w + i], 0 <= i < w, in order: those within the sequence that
+/// the mask has; a sum divided by w where it is an average
 template <typename T> static void evaluate(ShortenOp op, Evaluator<T> &evaluator) {
   RowGroup group = op.getRowGroup();
+  const auto identity = static_cast<T>(op.getIdentity().convertToFloat());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
-    std::vector<T> y(evaluator.getColumns(op.getResult()));
-    for (size_t c = 0; op.getKind() == ShortenKind::Max && c < y.size(); ++c) {
-      T number = greatest(evaluator, op.getInput(), group, b, m, c).second;
-      y[c] = number == leastNumber<T> ? 0 : number;
-    }
-    for (int64_t i = 0; op.getKind() != ShortenKind::Max && i < group.window; ++i) {
-      for (size_t c = 0; c < y.size(); ++c) {
-        y[c] += evaluator.at(op.getInput(), b, group.factor * m + group.first + i, c);
+    std::vector<T> y(evaluator.getColumns(op.getResult()), identity);
+    for (int64_t i = 0; i < group.window; ++i) {
+      int64_t q = group.factor * m + group.first + i;
+      bool isIn = !op.getMask() || evaluator.at(op.getMask(), b, q, 0) > T(0.5);
+      for (size_t c = 0; isIn && c < y.size(); ++c) {
+        Scalar<T> soFar{.real = y[c]},
+            later{.real = evaluator.at(op.getInput(), b, q, c, identity)};
+        y[c] = evaluateScalar<T>(op.getCombiner(), {soFar, later}, ScalarPlace{}).front().real;
       }
     }
     for (T &value : y) {
-      value = op.getKind() == ShortenKind::Average ? value / static_cast<T>(group.window) : value;
+      value = op.getMean() ? value / static_cast<T>(group.window) : value;
+      value = std::isinf(identity) && value == identity ? 0 : value;
     }
     return y;
   });
@@ -213,24 +361,55 @@ static RankedTensorType rowOf(RankedTensorType group) {
   return RankedTensorType::get({group.getDimSize(1)}, group.getElementType());
 }
 
-/// The sum of a group's rows, in order; null with a diagnostic.
-static Value sumOfGroup(ShortenOp op, BodyBuilder &body) {
+static bool isFinite(FloatAttr number) { return number.getValue().isFinite(); }
+
+/// What stands in place of rows outside: null where zeros do.
+static FloatAttr outsideOf(ShortenOp op) {
+  FloatAttr identity = op.getIdentityAttr();
+  return identity.getValue().isZero() ? FloatAttr() : identity;
+}
+
+/// A group's rows combined one by one, each by an access of its own; null with a diagnostic.
+static Value combineMembers(ShortenOp op, BodyBuilder &body) {
   RowGroup group = op.getRowGroup();
   ImplicitLocOpBuilder &b = body.builder();
-  if (readsWholeGroups(op.getInput(), group)) {
-    Value rows = body.getGroup(op.getInput(), group);
-    if (!rows) {
+  Value soFar;
+  for (int64_t i = 0; i < group.window; ++i) {
+    Value row = body.getMember(op.getInput(), group, i, op.getMask() ? FloatAttr() : outsideOf(op));
+    Value bit = row && op.getMask() ? body.getMember(op.getMask(), group, i) : Value();
+    if (!row || (op.getMask() && !bit)) {
       return {};
     }
-    return dispatch::ReduceGroupOp::create(b, rowOf(cast<RankedTensorType>(rows.getType())),
-                                           ReduceKind::Add, rows);
+    if (bit && !soFar) {
+      soFar = body.constant(row.getType(), op.getIdentity().convertToDouble());
+    }
+    Value next = soFar ? body.cloneScalar(op.getCombiner().front(), ValueRange{soFar, row}) : row;
+    if (bit) {
+      Value isIn = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, bit,
+                                         body.constant(bit.getType(), 0.5));
+      next = arith::SelectOp::create(b, isIn, next, soFar);
+    }
+    soFar = next;
   }
-  Value sum = body.getMember(op.getInput(), group, 0);
-  for (int64_t i = 1; sum && i < group.window; ++i) {
-    Value row = body.getMember(op.getInput(), group, i);
-    sum = row ? Value(arith::AddFOp::create(b, sum, row)) : Value();
+  return soFar;
+}
+
+/// A group's rows combined, whole; null with a diagnostic.
+static Value combineGroup(ShortenOp op, BodyBuilder &body) {
+  ImplicitLocOpBuilder &b = body.builder();
+  Value rows = body.getGroup(op.getInput(), op.getRowGroup(), outsideOf(op));
+  if (!rows) {
+    return {};
   }
-  return sum;
+  RankedTensorType row = rowOf(cast<RankedTensorType>(rows.getType()));
+  auto combined = dispatch::ReduceGroupOp::create(b, row, rows, op.getIdentityAttr());
+  IRMapping mapping;
+  op.getCombiner().cloneInto(&combined.getCombiner(), mapping);
+  Operation *yield = combined.getCombiner().front().getTerminator();
+  OpBuilder inner(yield);
+  dispatch::YieldOp::create(inner, yield->getLoc(), yield->getOperands());
+  yield->erase();
+  return combined;
 }
 
 /// A group's rows, minus infinity where there is none; null with a diagnostic.
@@ -240,31 +419,34 @@ static Value groupForMax(Operation *op, Value input, RowGroup group, BodyBuilder
                     "groups, found none");
     return {};
   }
-  return body.getGroup(input, group, /*least=*/true);
+  Type f32 = body.builder().getF32Type();
+  return body.getGroup(input, group, cast<FloatAttr>(identityOf(ReduceKind::Max, f32)));
 }
 
-static Value maxOfGroup(ShortenOp op, BodyBuilder &body) {
+static Value combined(ShortenOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
-  Value rows = groupForMax(op, op.getInput(), op.getRowGroup(), body);
-  if (!rows) {
-    return {};
+  bool isWhole = !op.getMask() && readsWholeGroups(op.getInput(), op.getRowGroup());
+  if (op.isMax() && !op.getMask() && !isWhole) {
+    return groupForMax(op, op.getInput(), op.getRowGroup(), body);
   }
-  RankedTensorType row = rowOf(cast<RankedTensorType>(rows.getType()));
-  Value found = dispatch::ReduceGroupOp::create(b, row, ReduceKind::Max, rows);
-  Value least = body.constant(row, leastNumber<double>);
-  Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, found, least);
-  return arith::SelectOp::create(b, isNone, body.constant(row, 0), found);
+  Value found = isWhole ? combineGroup(op, body) : combineMembers(op, body);
+  if (!found || isFinite(op.getIdentityAttr())) {
+    return found;
+  }
+  Value identity = body.constant(found.getType(), op.getIdentity().convertToDouble());
+  Value isNone = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, found, identity);
+  return arith::SelectOp::create(b, isNone, body.constant(found.getType(), 0), found);
 }
 
 LogicalResult ShortenOp::emitBody(BodyBuilder &body) {
   if (getInput().getType().getWidth() == 0) {
     return emitOpError("S-053: expected rows of columns, found one number a row");
   }
-  Value row = getKind() == ShortenKind::Max ? maxOfGroup(*this, body) : sumOfGroup(*this, body);
+  Value row = combined(*this, body);
   if (!row) {
     return failure();
   }
-  if (getKind() == ShortenKind::Average) {
+  if (getMean()) {
     Value share = body.constant(row.getType(), 1.0 / static_cast<double>(getRowGroup().window));
     row = arith::MulFOp::create(body.builder(), row, share);
   }

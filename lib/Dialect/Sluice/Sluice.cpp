@@ -322,6 +322,28 @@ template <typename Op> static LogicalResult verifyTerms(Op op) {
   return verifyDistance(op);
 }
 
+/// The region reads what is declared: a score, its place, and with a table the row of both.
+static LogicalResult verifyScore(AttentionOp op) {
+  Block &score = op.getScore().front();
+  unsigned expected = op.getDistanceBias() ? 5 : 4;
+  auto isNumber = [&](BlockArgument argument) {
+    bool isPlace = argument.getArgNumber() >= 1 && argument.getArgNumber() <= 3;
+    return isPlace ? argument.getType().isInteger(32) : argument.getType().isF32();
+  };
+  if (score.getNumArguments() == expected && llvm::all_of(score.getArguments(), isNumber)) {
+    return success();
+  }
+  InFlightDiagnostic error =
+      op.emitOpError("S-009: expected a score region over (score, p, q, head")
+      << (op.getDistanceBias() ? ", bias" : "") << "), found " << score.getNumArguments()
+      << " arguments";
+  if (score.getNumArguments() == expected) {
+    error << " of ";
+    llvm::interleaveComma(score.getArgumentTypes(), error);
+  }
+  return error;
+}
+
 LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2 || getMask().getNumSymbols() != 1) {
     return emitOpError("S-007: expected a mask over (p, q) with symbol n, found ") << getMaskAttr();
@@ -359,11 +381,7 @@ LogicalResult AttentionOp::verify() {
       failed(verifyOneScale(*this, {getQuery(), getOutput(), getLse()}, "queries and outputs"))) {
     return failure();
   }
-  if (getScore().getNumArguments() != 4) {
-    return emitOpError("S-009: expected a score region over (score, p, q, head), found ")
-           << getScore().getNumArguments() << " arguments";
-  }
-  return success();
+  return verifyScore(*this);
 }
 
 /// A gradient has the scale and the width of what it is the gradient of.

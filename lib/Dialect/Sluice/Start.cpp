@@ -46,6 +46,8 @@ AffineExpr StartOp::getLatest(unsigned) {
   return getAffineDimExpr(0, getContext()) - rowsOf(*this);
 }
 
+std::optional<int64_t> StartOp::getShift() { return rowsOf(*this); }
+
 Cost StartOp::getCost() { return facts::cost(*this, 0); }
 
 std::optional<SmallVector<RowRead>> StartBackwardOp::getRowReads(unsigned) { return std::nullopt; }

@@ -90,14 +90,20 @@ static LogicalResult verifyRead(ReadOp read, SymbolTableCollection &symbols) {
   return success();
 }
 
+static std::optional<int64_t> shiftOf(Operation *op) {
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  return flow ? flow.getShift() : std::nullopt;
+}
+
 static LogicalResult verifySizes(Operation *op) {
   auto scale = dyn_cast<ScaleOp>(op);
-  auto shift = dyn_cast<ShiftOp>(op);
-  auto attention = dyn_cast<AttentionOp>(op);
-  bool isShiftLarge =
-      shift && (int64_t(shift.getBy()) > mostSize || int64_t(shift.getBy()) < -mostSize);
-  if ((scale && int64_t(scale.getFactor()) > mostSize) || isShiftLarge ||
-      (attention && hasLargeConstant(attention.getMask()))) {
+  int64_t by = shiftOf(op).value_or(0);
+  bool isMaskLarge = llvm::any_of(op->getAttrs(), [](NamedAttribute attribute) {
+    auto mask = dyn_cast<IntegerSetAttr>(attribute.getValue());
+    return mask && hasLargeConstant(mask.getValue());
+  });
+  if ((scale && int64_t(scale.getFactor()) > mostSize) || by > mostSize || by < -mostSize ||
+      isMaskLarge) {
     return op->emitError() << "expected factors, shifts and a mask's constants below 2^31";
   }
   return success();
@@ -153,8 +159,8 @@ static LogicalResult verifyAxes(Operation *op) {
   if (isa<SegmentsInterface>(op)) { // its own verifier says how they meet
     return success();
   }
-  if (isa<AttentionOp, AttentionBackwardOp>(op)) {
-    AxisOp queries = axisOf(op, op->getOperand(0)), keys = axisOf(op, op->getOperand(1));
+  if (auto meeting = dyn_cast<AxesInterface>(op)) {
+    AxisOp queries = axisOf(op, meeting.getQuery()), keys = axisOf(op, meeting.getKey());
     if (queries && keys && queries != keys && queries.getCapacity()) {
       return op->emitError() << "S-040: expected queries of the axis that is predicted where keys "
                                 "are of another, found queries of the given axis @"
@@ -180,7 +186,7 @@ static LogicalResult verifyAxes(Operation *op) {
                              << first.getSymName() << " and @" << axis.getSymName();
     }
   }
-  if (first && first.getCapacity() && isa<ShiftOp>(op)) {
+  if (first && first.getCapacity() && shiftOf(op)) {
     return op->emitError() << "S-041: expected no shift on the given axis @" << first.getSymName()
                            << ", whose rows have counts of their own, found one";
   }

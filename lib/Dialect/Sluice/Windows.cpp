@@ -98,6 +98,14 @@ std::optional<SmallVector<RowRead>> OverlapAddOp::getRowReads(unsigned) {
   return SmallVector<RowRead>{windows};
 }
 
+/// Windows q that position p stands in: k q + k - w <= p <= k q + k - 1.
+std::optional<RowRead> OverlapAddOp::getMemberRead() {
+  auto k = static_cast<int64_t>(getFactor()), w = static_cast<int64_t>(getWindow());
+  AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
+  AffineExpr last = q * k + (k - 1);
+  return RowRead::related(0, IntegerSet::get(2, 1, {p - last + (w - 1), last - p}, {false, false}));
+}
+
 Cost OverlapAddOp::getCost() {
   double windows = static_cast<double>(getWindow()) / static_cast<double>(getFactor());
   return facts::cost(*this, windows * facts::elements(*this, getResult()));

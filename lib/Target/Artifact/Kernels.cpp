@@ -152,6 +152,11 @@ static LogicalResult generateForCpus(Operation *isolated, size_t number,
   return success();
 }
 
+int64_t Targets::mostSumParts() const {
+  return std::max<int64_t>(
+      {1, cpus.empty() ? 0 : cpu::mostSumParts, gpus.empty() ? 0 : cuda::mostSumParts});
+}
+
 bool sluice::addTarget(StringRef name, Targets &targets) {
   bool known = false;
   auto add = [&](auto &list, const auto *target, bool isMeant) {
@@ -187,7 +192,7 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &tar
   llvm::StringMap<size_t> known;
   for (auto func : module.getOps<func::FuncOp>()) {
     for (Operation &op : func.getBody().front()) {
-      if (!isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect())) {
+      if (!isa<dispatch::KernelInterface>(op)) {
         continue;
       }
       Operation *isolated = isolate(&op, *scratch);

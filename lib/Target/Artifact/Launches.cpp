@@ -104,7 +104,7 @@ void sluice::emitEntry(func::FuncOp func, const Twine &name, const KernelSet &ke
   SmallVector<Operation *> launches;
   SmallVector<Footprint> footprints;
   for (Operation &op : func.getBody().front()) {
-    if (isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect())) {
+    if (isa<dispatch::KernelInterface>(op)) {
       launches.push_back(&op);
       const KernelRecord &record = kernels.records[kernels.kernelOf.lookup(&op)];
       footprints.push_back(footprintOf(&op, record.workspaceBytes(), memory, bucket));

@@ -178,7 +178,11 @@ static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) 
   }
   json::Object rates;
   for (const auto &[guard, rate] : stepRates(module)) {
-    rates[guard] = json::Object{{"runs", rate.runs}, {"period", rate.period}};
+    json::Object object{{"runs", rate.runs}, {"period", rate.period}};
+    if (!rate.segments.empty()) {
+      object["segments"] = rate.segments;
+    }
+    rates[guard] = std::move(object);
   }
   StepReads reads = stepReads(module);
   return json::Object{
@@ -202,7 +206,7 @@ static json::Array tensorsToJson(ModuleOp module, const MemoryPlan &memory) {
       int64_t fromStart = offset - memory.places.at("flat:parameters").offset;
       SmallVector<int64_t> shape(type.getShape());
       shape[0] = size;
-      tensors.push_back(json::Object{
+      json::Object tensor{
           {"name", cast<StringAttr>(name).getValue()},
           {"shape", json::Array(shape)},
           {"type", "f32"},
@@ -210,7 +214,11 @@ static json::Array tensorsToJson(ModuleOp module, const MemoryPlan &memory) {
           {"gradient", memory.places.at("flat:gradients").offset + fromStart},
           {"states", json::Object{{"adam.m", memory.places.at("flat:adam.m").offset + fromStart},
                                   {"adam.v", memory.places.at("flat:adam.v").offset + fromStart}}},
-          {"decay", parameter.getDecay()}});
+          {"decay", parameter.getDecay()}};
+      if (parameter.getHeld()) {
+        tensor["frozen"] = true;
+      }
+      tensors.push_back(std::move(tensor));
       row += size;
     }
   }

@@ -24,7 +24,7 @@ std::map<std::string, StepRate> sluice::stepRates(ModuleOp module) {
       auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(schedule, segments);
       int64_t context = getContext(module), rows = std::min<int64_t>(*axis.getRows(), context);
       double often = double(rows) / double(context);
-      rates[name()] = {rows, context, rate.rows * often, often};
+      rates[name()] = {rows, context, rate.rows * often, often, segments.getValue().str()};
       continue;
     }
     auto first = static_cast<int64_t>(schedule.getFirst());
@@ -59,32 +59,33 @@ static double weightBytes(Operation *op, unsigned i, const StepRate &rate) {
   return bytesOf(type, type.getNumElements()) * double(rate.runs) / double(rate.period);
 }
 
+/// Rows that a launch reads of `rows`, once, at token `time` of what its positions are counted in.
+static int64_t rowsShared(Operation *op, const dispatch::SharedRead &read, int64_t rows,
+                          int64_t time) {
+  if (read.factor == 0) {
+    return rows;
+  }
+  auto domain = op->getAttrOfType<dispatch::DomainAttr>("domain");
+  int64_t p = time / std::max<int64_t>(1, domain.getFactor()), there = time / read.factor + 1;
+  auto [first, last] = solveMask(read.relation).getRange(p, there);
+  return std::min(std::max<int64_t>(0, last - first + 1), rows);
+}
+
 /// Bytes of states that `op` reads at token t, on the average over the period around it.
 static double stateBytes(Operation *op, const DenseSet<Value> &states, const StepRate &rate,
                          int64_t t) {
-  if (auto attention = dyn_cast<dispatch::AttentionOp>(op)) {
-    auto positionOf = [&](dispatch::DomainAttr domain) {
-      return int64_t(double(t) * rate.clock) / std::max<int64_t>(1, domain.getFactor());
-    };
-    int64_t p = positionOf(attention.getDomain()), keysSoFar = positionOf(attention.getKeys()) + 1;
-    auto [first, last] = solveMask(attention.getMask()).getRange(p, keysSoFar);
-    auto type = cast<RankedTensorType>(attention.getKey().getType());
-    int64_t capacity = type.getDimSize(1);
-    int64_t keys = attention.getKeyCounts() // of a named input, all
-                       ? capacity
-                       : std::min(std::max<int64_t>(0, last - first + 1), capacity);
-    int64_t columns = int64_t(attention.getKvHeads() * attention.getHeadSize());
-    int64_t distances =
-        attention.getTerms().rows ? int64_t(attention.getHeads() * attention.getHeadSize()) : 0;
-    return bytesOf(type, keys * (2 * columns + distances)) * double(rate.runs) /
-           double(rate.period);
-  }
+  auto kernel = cast<dispatch::KernelInterface>(op);
   double bytes = 0;
-  for (unsigned i = 0; isa<dispatch::RowsOp>(op) && i + 1 < op->getNumOperands(); ++i) {
-    auto type = dyn_cast<RankedTensorType>(op->getOperand(i).getType());
-    if (states.contains(op->getOperand(i)) && type.getRank() == 3) {
-      auto access = cast<dispatch::AccessAttr>(op->getAttrOfType<ArrayAttr>("accesses")[i]);
-      bytes += bytesOf(type, access.getGroup() * type.getDimSize(2)) * rate.rows;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    auto type = dyn_cast<RankedTensorType>(operand.getType());
+    if (std::optional<dispatch::SharedRead> shared = kernel.getSharedRead(i)) {
+      int64_t time = int64_t(double(t) * rate.clock);
+      int64_t rows = rowsShared(op, *shared, type.getDimSize(1), time);
+      bytes += bytesOf(type, rows * shared->columns) * double(rate.runs) / double(rate.period);
+    } else if (states.contains(operand) && type.getRank() == 3 && !kernel.readsOwnRows(i)) {
+      dispatch::AccessAttr access = kernel.getAccess(i);
+      int64_t rows = access ? access.getGroup() : 0;
+      bytes += bytesOf(type, rows * type.getDimSize(2)) * rate.rows;
     }
   }
   return bytes;
@@ -103,7 +104,7 @@ StepReads sluice::stepReads(ModuleOp module) {
   double weights = 0;
   SmallVector<double> kept(parts);
   for (Operation &op : step.getBody().front()) {
-    if (!isa_and_nonnull<dispatch::DispatchDialect>(op.getDialect())) {
+    if (!isa<dispatch::KernelInterface>(op)) {
       continue;
     }
     auto guard = op.getAttrOfType<StringAttr>("guard");

@@ -15,6 +15,7 @@ struct StepRate {
   int64_t runs = 1, period = 1;
   double rows = 1;  ///< that a step computes, on the average
   double clock = 1; ///< what positions are counted in, by token: of segments as many as may be
+  std::string segments = {}; ///< axis at whose segments' ends it runs, at most that often
 };
 
 /// Rates by guard, `due.N`.

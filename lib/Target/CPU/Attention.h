@@ -10,6 +10,7 @@
 #pragma once
 
 #include "sluice/Target/CPU/Kernel.h"
+#include "sluice/Target/Common/AttentionSizes.h"
 #include "sluice/Target/Common/Score.h"
 
 #include <functional>
@@ -17,11 +18,7 @@
 namespace sluice::cpu::attention {
 
 /// Sizes of the problem and of the blocks.
-struct Shape {
-  int64_t batch, queries, keys; ///< positions of queries and of keys, a row of the batch
-  int64_t heads, kvHeads, head;
-  int64_t queryColumn, keyColumn, valueColumn;
-  int64_t group;      ///< query heads a key/value head
+struct Shape : AttentionSizes {
   int64_t queryBlock; ///< queries a block: queryVectors vectors
   int64_t queryVectors;
   int64_t keyBlock;    ///< keys a block
@@ -30,14 +27,9 @@ struct Shape {
   int64_t queryBlocks; ///< blocks that cover all queries
   int64_t keyBlocks;
   int64_t elementBytes; ///< of queries, keys, values, outputs and their gradients in memory
-  float dropout;
-  int64_t randomId;
 };
 
 template <typename Op> Shape makeShape(Op op, const Target &target);
-
-/// Fails with a diagnostic on the op where a generator cannot do what it says.
-template <typename Op> mlir::LogicalResult checkOp(Op op);
 
 /// Valid lengths of queries and of keys in a row of the batch, of type index; one value where they
 /// have one domain and keys no counts.

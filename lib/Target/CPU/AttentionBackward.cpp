@@ -24,7 +24,8 @@ public:
                     const Target &target)
       : op(op), target(target), shape(makeShape(op, target)), frame(op, module, name, target),
         e(frame.builder(), target.lanes), terms(op, target, shape, frame, e),
-        keepsScores(!op.getScoreGradient().getArgument(0).use_empty()) {}
+        keepsScores(!op.getScoreGradient().getArgument(0).use_empty()),
+        readsBiases(op.getTerms().bias && !op.getScoreGradient().getArgument(4).use_empty()) {}
 
   Kernel generate();
 
@@ -58,6 +59,7 @@ private:
   Emitter e;
   Terms terms;
   const bool keepsScores; ///< the derivative reads the raw scores
+  const bool readsBiases; ///< and the biases
 
   Value query, key, value, output, lse, outputGradient, rotary; // tensors
   SmallVector<Value> gradients;                                 // one, two or three
@@ -260,8 +262,8 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
         Value local = e.add(row, i);
         Value q = e.toInteger(e.add(q0, local));
         Value raw = terms.addProduct(line[j], local, offset);
-        Value score = e.broadcast(emitRegion(e, op.getScore(), {raw, p, q, h}));
-        score = terms.addBias(score, p0, q0, local, offset);
+        Value bias = terms.biasOf(p0, q0, local, offset);
+        Value score = e.broadcast(emitRegion(e, op.getScore(), withTerms({raw, p, q, h}, bias)));
         Value probability = emitExp(e, e.subf(score, logSum));
         if (masked) {
           probability = e.select(emitMask(e, op.getMask(), p, q, n), probability, e.splat(0));
@@ -303,14 +305,18 @@ void BackwardGenerator::emitScoreGradients(Value q0) {
         }
         Value g = e.mulf(probability, e.subf(change, delta));
         Value score = keepsScores ? e.load(scores, {local, offset}) : line[j];
-        Value derived = e.broadcast(emitRegion(e, op.getScoreGradient(), {score, p, q, h, g}));
+        Value bias = readsBiases ? terms.biasOf(p0, q0, local, offset) : Value();
+        bias = bias || !op.getTerms().bias ? bias : g; // which nothing reads
+        Emitter::Values derived =
+            emitAll(e, op.getScoreGradient(), withTerms({score, p, q, h}, {bias, g}));
         // Where the mask forbids a pair its score is nobody's concern and its derivative may be
         // infinite: 0 it is.
         Value absent =
             arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, probability, e.splat(0));
-        e.store(e.select(absent, e.splat(0), derived), scoreGradients, {local, offset});
-        if (op.getTerms().bias) {
-          terms.addBiasGradient(e.select(absent, e.splat(0), g), p0, q0, local, offset);
+        auto present = [&](Value x) { return e.select(absent, e.splat(0), e.broadcast(x)); };
+        e.store(present(derived[0]), scoreGradients, {local, offset});
+        if (derived.size() > 1) {
+          terms.addBiasGradient(present(derived[1]), p0, q0, local, offset);
         }
       }
     }
@@ -341,7 +347,7 @@ void BackwardGenerator::emitProducts(Value q0) {
 
 FailureOr<Kernel> cpu::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module,
                                                  StringRef name, const Target &target) {
-  if (failed(checkOp(op)) || failed(checkRegion(op.getScore())) ||
+  if (failed(checkAttention(op)) || failed(checkRegion(op.getScore())) ||
       failed(checkRegion(op.getScoreGradient()))) {
     return failure();
   }

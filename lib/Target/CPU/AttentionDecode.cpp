@@ -202,14 +202,14 @@ void DecodeGenerator::addDistances(const Query &of, Value q0, Value at, Emitter:
 }
 
 /// Adds the table's biases, one a key.
-Value DecodeGenerator::addBiases(const Query &of, Value q0, Value at, Value score) {
+Value DecodeGenerator::biasesOf(const Query &of, Value q0, Value at) {
   int64_t rows = cast<RankedTensorType>(op.getTerms().bias.getType()).getDimSize(0);
   Emitter::Values numbers;
   for (int64_t i = 0; i < e.lanes; ++i) {
     Value row = distanceRow(of, q0, e.add(at, i), e.index(rows));
     numbers.push_back(e.loadScalar(biases, {row, of.head}));
   }
-  return e.addf(score, vector::FromElementsOp::create(e.b, e.floats, numbers));
+  return vector::FromElementsOp::create(e.b, e.floats, numbers);
 }
 
 /// Rows of `ring` that hold the tile of keys from `first` on. Where `clamped`, the last valid
@@ -301,11 +301,9 @@ Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q
       arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.integers, ArrayRef(numbers)));
   Value p = e.toInteger(of.position);
   Value q = e.add(e.broadcast(e.toInteger(e.add(q0, at))), lanes);
-  Value score =
-      e.broadcast(emitRegion(e, op.getScore(), {e.sumEach(dots), p, q, e.toInteger(of.head)}));
-  if (biases) {
-    score = addBiases(of, q0, at, score);
-  }
+  Value bias = biases ? biasesOf(of, q0, at) : Value();
+  Value score = e.broadcast(
+      emitRegion(e, op.getScore(), withTerms({e.sumEach(dots), p, q, e.toInteger(of.head)}, bias)));
   Value holds = emitRelation(e, op.getMask(), e.broadcast(p), q, e.broadcast(e.toInteger(length)));
   return e.select(holds, score, e.splat(-infinity));
 }

@@ -82,7 +82,7 @@ private:
                          mlir::Value at);
   mlir::Value distanceRow(const Query &query, mlir::Value q0, mlir::Value key, mlir::Value rows);
   void addDistances(const Query &query, mlir::Value q0, mlir::Value at, Emitter::Values &dots);
-  mlir::Value addBiases(const Query &query, mlir::Value q0, mlir::Value at, mlir::Value score);
+  mlir::Value biasesOf(const Query &query, mlir::Value q0, mlir::Value at);
   void addTerms(const Query &query);
   void addValues(mlir::Value q0, mlir::Value at, mlir::Value end);
   void addTile(const Query &query, llvm::ArrayRef<mlir::Value> rows, mlir::Value at);

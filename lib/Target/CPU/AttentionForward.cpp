@@ -199,8 +199,8 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
         Value local = e.add(row, i);
         Value q = e.toInteger(e.add(q0, local));
         Value raw = terms.addProduct(line[j], local, offset);
-        Value score = e.broadcast(emitRegion(e, op.getScore(), {raw, p, q, h}));
-        score = terms.addBias(score, p0, q0, local, offset);
+        Value bias = terms.biasOf(p0, q0, local, offset);
+        Value score = e.broadcast(emitRegion(e, op.getScore(), withTerms({raw, p, q, h}, bias)));
         if (masked) {
           score = e.select(emitMask(e, op.getMask(), p, q, n), score, e.splat(-infinity));
         }
@@ -266,7 +266,7 @@ void ForwardGenerator::emitResults() {
 
 FailureOr<Kernel> cpu::generateAttention(dispatch::AttentionOp op, ModuleOp module, StringRef name,
                                          const Target &target) {
-  if (failed(checkOp(op)) || failed(checkRegion(op.getScore()))) {
+  if (failed(checkAttention(op)) || failed(checkRegion(op.getScore()))) {
     return failure();
   }
   if (op.getDomain().getScheduled()) {

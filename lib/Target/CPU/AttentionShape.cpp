@@ -11,21 +11,9 @@ using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
 template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
-  dispatch::DomainAttr domain = op.getDomain();
   Shape s{};
-  s.batch = domain.getBatch();
-  s.queries = domain.getPositions();
-  s.keys = op.getKeys().getPositions();
-  s.heads = op.getHeads();
-  s.kvHeads = op.getKvHeads();
-  s.head = op.getHeadSize();
-  s.queryColumn = op.getQueryColumn();
-  s.keyColumn = op.getKeyColumn();
-  s.valueColumn = op.getValueColumn();
-  s.group = s.heads / s.kvHeads;
+  static_cast<AttentionSizes &>(s) = attentionSizes(op);
   s.elementBytes = cast<RankedTensorType>(op.getQuery().getType()).getElementTypeBitWidth() / 8;
-  s.dropout = op.getDropout().convertToFloat();
-  s.randomId = op.getRandomId();
   // 64 queries by 64 keys: the block's scores, values and accumulators (16 KiB each at D = 64) stay
   // near the first level of cache. A causal diagonal wastes half a block a row of blocks: 6% at N =
   // 1024, but 25% at N = 256, where smaller blocks lose less to their own overhead than they save.
@@ -67,30 +55,6 @@ template std::pair<Value, Value> attention::validLengths(dispatch::AttentionOp o
                                                          Value batchRow);
 template std::pair<Value, Value> attention::validLengths(dispatch::AttentionBackwardOp op,
                                                          Frame &frame, Value batchRow);
-
-/// What the generators cannot do, said on the op.
-template <typename Op> LogicalResult attention::checkOp(Op op) {
-  int64_t heads = op.getHeads(), kvHeads = op.getKvHeads();
-  if (kvHeads < 1 || heads % kvHeads != 0) {
-    return op.emitError("expected heads to be a multiple of kv_heads, found ")
-           << heads << " and " << kvHeads;
-  }
-  float dropout = op.getDropout().convertToFloat();
-  if (!(dropout >= 0 && dropout < 1)) {
-    return op.emitError("expected dropout in [0, 1), found ") << dropout;
-  }
-  IntegerSet mask = op.getMask();
-  bool affine =
-      llvm::all_of(mask.getConstraints(), [](AffineExpr expr) { return expr.isPureAffine(); });
-  if (!affine || mask.getNumSymbols() > 1) {
-    return op.emitError("expected a mask that is affine in (p, q) and one length, found ")
-           << IntegerSetAttr::get(mask);
-  }
-  return success();
-}
-
-template LogicalResult attention::checkOp(dispatch::AttentionOp op);
-template LogicalResult attention::checkOp(dispatch::AttentionBackwardOp op);
 
 Value attention::emitMask(Emitter &e, IntegerSet mask, Value p, Value q, Value length) {
   return e.broadcast(emitRelation(e, mask, p, q, length));

@@ -249,18 +249,15 @@ Value Terms::addProduct(Value raw, Value key, Value offset) {
   return e.addf(raw, e.load(scoreProducts, {key, offset}));
 }
 
-Value Terms::addBias(Value score, Value p0, Value q0, Value key, Value offset) {
+Value Terms::biasOf(Value p0, Value q0, Value key, Value offset) {
   if (!table) {
-    return score;
+    return {};
   }
   Value at = biasIndex(p0, q0, key, offset);
-  return e.addf(score, a == 1 ? e.load(biases, {at}) : gather(biases, {at}, a));
+  return a == 1 ? e.load(biases, {at}) : gather(biases, {at}, a);
 }
 
 void Terms::addBiasGradient(Value gradient, Value p0, Value q0, Value key, Value offset) {
-  if (!table) {
-    return;
-  }
   Value at = biasIndex(p0, q0, key, offset);
   if (a == 1) {
     e.store(e.addf(e.load(biasGradients, {at}), gradient), biasGradients, {at});

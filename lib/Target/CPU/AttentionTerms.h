@@ -46,16 +46,16 @@ public:
   /// Products of a pair of blocks, for `addProduct`.
   void emitProducts(mlir::Value p0, mlir::Value q0);
 
-  /// A score with its product; with its bias. Key q0 + key; queries p0 + offset + (0, 1, ...).
+  /// A score with its product; its bias, null where there are none. Key q0 + key; queries p0 +
+  /// offset + (0, 1, ...).
   mlir::Value addProduct(mlir::Value raw, mlir::Value key, mlir::Value offset);
-  mlir::Value addBias(mlir::Value score, mlir::Value p0, mlir::Value q0, mlir::Value key,
-                      mlir::Value offset);
+  mlir::Value biasOf(mlir::Value p0, mlir::Value q0, mlir::Value key, mlir::Value offset);
 
   // Backward
 
   /// Zeros in the sums of a head's gradients.
   void clearGradients();
-  /// Adds gradients of scores after the region to those of biases.
+  /// Adds what the derivative says of biases to their gradients.
   void addBiasGradient(mlir::Value gradient, mlir::Value p0, mlir::Value q0, mlir::Value key,
                        mlir::Value offset);
   /// dQv += dS R and dR += dS^T Qv for a pair of blocks; dS is [key][query].

@@ -14,23 +14,6 @@ using namespace sluice::cpu::rows;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-/// Number of parts that `columns` results ask for; 0 where there are none.
-static FailureOr<int64_t> partsOf(dispatch::RowsOp op) {
-  int64_t parts = 0;
-  for (auto [i, output] : llvm::enumerate(op.getOutputs())) {
-    if (cast<AccessAttr>(op.getResultAccesses()[i]).getKind() != AccessKind::Columns) {
-      continue;
-    }
-    int64_t found = cast<RankedTensorType>(output.getType()).getDimSize(0);
-    if (parts != 0 && parts != found) {
-      return op.emitOpError("R-004: expected all column sums to have ")
-             << parts << " parts, found " << found;
-    }
-    parts = found;
-  }
-  return parts;
-}
-
 /// Widest row of the body: what an item's size is measured by.
 static int64_t widestRow(dispatch::RowsOp op) {
   int64_t widest = 1;
@@ -114,7 +97,8 @@ static LogicalResult check(dispatch::RowsOp op) {
 // The loop over rows
 //===----------------------------------------------------------------------===//
 
-static void emitRowLoop(Frame &frame, dispatch::RowsOp op, RowEmitter &emitter, int64_t perItem) {
+static void emitRowLoop(Frame &frame, dispatch::RowsOp op, VectorRowEmitter &emitter,
+                        int64_t perItem) {
   ImplicitLocOpBuilder &b = frame.builder();
   dispatch::DomainAttr domain = op.getDomain();
   int64_t positions = domain.getPositions();
@@ -160,7 +144,7 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, RowEmitter &emitter, 
 FailureOr<Kernel> cpu::generateRows(dispatch::RowsOp op, ModuleOp module, StringRef name,
                                     const Target &target) {
   FailureOr<Schedule> schedule = Schedule::of(op);
-  FailureOr<int64_t> parts = partsOf(op);
+  FailureOr<int64_t> parts = sumPartsOf(op);
   if (failed(schedule) || failed(parts) || failed(check(op))) {
     return failure();
   }
@@ -168,7 +152,7 @@ FailureOr<Kernel> cpu::generateRows(dispatch::RowsOp op, ModuleOp module, String
   int64_t perItem = rowsPerItem(launchRows, *parts, widestRow(op));
 
   Frame frame(op, module, name, target);
-  RowEmitter emitter(frame, op, *schedule);
+  VectorRowEmitter emitter(frame, op, *schedule);
   emitter.clearSums();
   emitRowLoop(frame, op, emitter, perItem);
   emitter.storeSums();

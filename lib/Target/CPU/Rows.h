@@ -26,7 +26,7 @@ public:
   Addresses(Frame &frame, dispatch::RowsOp op);
 
   /// The row that operand `i` has for group member `member`, from its first column on; outside the
-  /// source zeros, or the least number.
+  /// source zeros, or what the access says.
   mlir::Value operandRow(unsigned i, const RowPosition &at, mlir::Value member,
                          mlir::Value gathered);
   /// An element; `gathered` is the index (i32) that finds it, null where none does.
@@ -51,15 +51,13 @@ private:
   Place mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at,
                mlir::Value member, bool sequence, mlir::Value gathered = {});
   mlir::Value validRows(dispatch::AccessAttr access, int64_t extent, const RowPosition &at);
-  mlir::Value positionOf(dispatch::AccessAttr access, mlir::Value value, mlir::Value member,
-                         mlir::Value valid);
   bool mayBeOutside(unsigned i);
   mlir::Value resultIndex(unsigned i, const RowPosition &at);
   mlir::Value byteOffset(unsigned tensor);
   mlir::Value rowView(unsigned tensor, mlir::RankedTensorType type, bool padded, mlir::Value row,
                       mlir::Value column);
   mlir::Value elements(unsigned tensor, mlir::RankedTensorType type);
-  mlir::Value outsideRow(mlir::Type element, bool least);
+  mlir::Value outsideRow(mlir::Type element, mlir::FloatAttr number);
 
   Frame &frame;
   dispatch::RowsOp op;
@@ -67,8 +65,8 @@ private:
   int64_t widest = 1;
   llvm::DenseMap<unsigned, mlir::Value> offsets;
   llvm::DenseMap<int64_t, mlir::Value> validLengths;
-  /// By type and whether they are of the least number, not of zeros.
-  llvm::DenseMap<std::pair<mlir::Type, unsigned>, mlir::Value> outsideRows;
+  /// By type and number; null stands for zero.
+  llvm::DenseMap<std::pair<mlir::Type, mlir::Attribute>, mlir::Value> outsideRows;
 };
 
 /// Neighbouring vectors of columns that are computed together.
@@ -81,9 +79,9 @@ struct Columns : BodyColumns {
 };
 
 /// Emits the body for one row.
-class RowEmitter : RowBody<Columns> {
+class VectorRowEmitter : RowBody<Columns> {
 public:
-  RowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule);
+  VectorRowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule);
 
   void emitRow(const RowPosition &at);   ///< a valid row
   void emitZeros(const RowPosition &at); ///< zeros for a row that is not
@@ -112,7 +110,7 @@ private:
   Values argumentValues(unsigned argument, Columns &columns, Member &member) override;
   Values keptValues(mlir::Value value, Columns &columns) override;
   Values uniform(dispatch::RandomOp random, Columns &columns, mlir::Value shift) override;
-  Values reducedGroup(dispatch::ReduceKind kind, mlir::Value group, Columns &columns) override;
+  Values reducedGroup(dispatch::ReduceGroupOp op, mlir::Value group, Columns &columns) override;
 
   mlir::Value mask(const Columns &columns, int64_t vector);
   Values loadAll(mlir::Value memory, Columns &columns, bool padded);

@@ -2,7 +2,7 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros (or
-// of the least number) in scratch, chosen by pointer, so that the loops over columns have no
+// of what the access says) in scratch, chosen by pointer, so that the loops over columns have no
 // branch.
 #include "../Common/Storage.h"
 #include "Rows.h"
@@ -17,18 +17,6 @@ using namespace sluice::cpu;
 using namespace sluice::cpu::rows;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
-
-static RankedTensorType tensorOf(dispatch::RowsOp op, unsigned i) {
-  unsigned operands = op.getInputs().size();
-  Value value = i < operands ? op.getInputs()[i] : op.getOutputs()[i - operands];
-  return cast<RankedTensorType>(value.getType());
-}
-
-static AccessAttr accessOf(dispatch::RowsOp op, unsigned i) {
-  unsigned operands = op.getInputs().size();
-  return cast<AccessAttr>(i < operands ? op.getAccesses()[i]
-                                       : op.getResultAccesses()[i - operands]);
-}
 
 /// Rows that a mapped position is checked against: those of one sequence, or of the whole table.
 static int64_t extentOf(RankedTensorType type, AccessAttr access) {
@@ -57,7 +45,7 @@ bool Addresses::mayBeOutside(unsigned i) {
 
 Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), b(frame.builder()) {
   unsigned operands = op.getInputs().size();
-  llvm::SetVector<std::pair<Type, unsigned>> outside;
+  llvm::SetVector<std::pair<Type, Attribute>> outside;
   for (unsigned i = 0; i < operands + op.getOutputs().size(); ++i) {
     unsigned argument = i < operands ? i : op->getNumOperands() + i - operands;
     offsets[i] = frame.buffer(argument).getDefiningOp<memref::ViewOp>().getByteShift();
@@ -68,7 +56,7 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), 
       widest = std::max(widest, whole ? type.getNumElements() : type.getShape().back());
     }
     if (i < operands && mayBeOutside(i)) {
-      outside.insert({type.getElementType(), access.getLeast()});
+      outside.insert({type.getElementType(), access.getOutside()});
     }
     bool isOneLength = access.getSourceFactor() > 0 && !op.getDomain().getScheduled();
     if (isOneLength && !validLengths.count(access.getSourceFactor())) {
@@ -76,17 +64,17 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), 
     }
   }
   widest = dispatch::paddedWidth(widest);
-  for (auto [element, least] : outside) {
-    outsideRows[{element, least}] = outsideRow(element, least);
+  for (auto [element, number] : outside) {
+    outsideRows[{element, number}] = outsideRow(element, cast_or_null<FloatAttr>(number));
   }
 }
 
-Value Addresses::outsideRow(Type element, bool least) {
+Value Addresses::outsideRow(Type element, FloatAttr number) {
   Type stored = memoryTypeOf(element);
   Value memory = frame.scratch(MemRefType::get({widest}, stored));
   auto type = VectorType::get({16}, stored);
-  Value row = least ? identityOf(b, dispatch::ReduceKind::Max, type.clone(element))
-                    : Value(arith::ConstantOp::create(b, b.getZeroAttr(type)));
+  Value row = number ? constantOf(b, number, type.clone(element))
+                     : Value(arith::ConstantOp::create(b, b.getZeroAttr(type)));
   if (row.getType() != type) {
     row = arith::BitcastOp::create(b, type, row);
   }
@@ -107,18 +95,12 @@ Value Addresses::validRows(AccessAttr access, int64_t extent, const RowPosition 
                    : validLengths.lookup(factor);
 }
 
-Value Addresses::positionOf(AccessAttr access, Value value, Value member, Value valid) {
-  AffineMap map = access.getMap().getValue();
-  SmallVector<Value> symbols(map.getNumSymbols(), valid);
-  return affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {value, member}, symbols);
-}
-
 /// The map's row of the row's position, or of what `gathered` holds.
 Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at,
                                    Value member, bool sequence, Value gathered) {
   Value valid = sequence && isEndless(op, access) ? frame.index(std::numeric_limits<int64_t>::max())
                                                   : validRows(access, extent, at);
-  Value position = positionOf(access, gathered ? gathered : at.position, member, valid);
+  Value position = positionOf(b, access, gathered ? gathered : at.position, member, valid);
   Value inside;
   if (gathered || !alwaysInside(op, access, extent)) {
     // Unsigned, so that one comparison also catches the positions before the first.
@@ -138,8 +120,8 @@ std::pair<Value, Value> Addresses::range(unsigned i, const RowPosition &at, Valu
                                          Value last) {
   AccessAttr access = accessOf(op, i);
   Value valid = validRows(access, extentOf(tensorOf(op, i), access), at);
-  Value first = positionOf(access, from ? toIndex(b, from) : at.position, frame.index(0), valid);
-  Value end = positionOf(access, last ? toIndex(b, last) : at.position, frame.index(1), valid);
+  Value first = positionOf(b, access, from ? toIndex(b, from) : at.position, frame.index(0), valid);
+  Value end = positionOf(b, access, last ? toIndex(b, last) : at.position, frame.index(1), valid);
   return {arith::MaxSIOp::create(b, first, frame.index(0)), arith::MinSIOp::create(b, end, valid)};
 }
 
@@ -221,7 +203,7 @@ Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Val
     return row;
   }
   return arith::SelectOp::create(b, place.inside, row,
-                                 outsideRows.lookup({type.getElementType(), access.getLeast()}));
+                                 outsideRows.lookup({type.getElementType(), access.getOutside()}));
 }
 
 Value Addresses::elements(unsigned tensor, RankedTensorType type) {
@@ -242,8 +224,8 @@ Value Addresses::operandElement(unsigned i, const RowPosition &at, Value gathere
   if (accessOf(op, i).getExtended()) {
     return arith::SelectOp::create(b, place.inside, loaded, goesOn(b, place.position));
   }
-  auto kind = accessOf(op, i).getLeast() ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
-  return arith::SelectOp::create(b, place.inside, loaded, identityOf(b, kind, loaded.getType()));
+  Value outside = constantOf(b, accessOf(op, i).getOutside(), loaded.getType());
+  return arith::SelectOp::create(b, place.inside, loaded, outside);
 }
 
 Value Addresses::resultIndex(unsigned i, const RowPosition &at) {

@@ -14,10 +14,12 @@ using namespace sluice;
 using namespace sluice::cpu;
 using namespace sluice::cpu::rows;
 
-Value RowEmitter::zero(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
+Value VectorRowEmitter::zero(Type type) {
+  return arith::ConstantOp::create(b, b.getZeroAttr(type));
+}
 
 /// First column of a vector, moved by `shift` (the member's first column in a folded row).
-Value RowEmitter::columnOf(Columns &columns, size_t vector, Value shift) {
+Value VectorRowEmitter::columnOf(Columns &columns, size_t vector, Value shift) {
   Value first = columns.first;
   if (vector != 0) {
     first = arith::AddIOp::create(b, first, frame.index(int64_t(vector) * lanes));
@@ -26,7 +28,7 @@ Value RowEmitter::columnOf(Columns &columns, size_t vector, Value shift) {
 }
 
 /// Lanes of a vector that are columns; null where all are.
-Value RowEmitter::mask(const Columns &columns, int64_t vector) {
+Value VectorRowEmitter::mask(const Columns &columns, int64_t vector) {
   if (columns.tail == 0 || vector + 1 < columns.count) {
     return nullptr;
   }
@@ -37,7 +39,7 @@ Value RowEmitter::mask(const Columns &columns, int64_t vector) {
 }
 
 /// Memory with padded rows (scratch) is read and written in whole vectors.
-BodyValues RowEmitter::loadAll(Value memory, Columns &columns, bool padded) {
+BodyValues VectorRowEmitter::loadAll(Value memory, Columns &columns, bool padded) {
   Values values;
   for (int64_t i = 0; i < columns.count; ++i) {
     Value lanesUsed = padded ? Value() : mask(columns, i);
@@ -46,8 +48,8 @@ BodyValues RowEmitter::loadAll(Value memory, Columns &columns, bool padded) {
   return values;
 }
 
-void RowEmitter::storeAll(Value memory, Columns &columns, ValueRange values, bool padded,
-                          Value shift) {
+void VectorRowEmitter::storeAll(Value memory, Columns &columns, ValueRange values, bool padded,
+                                Value shift) {
   for (auto [i, value] : llvm::enumerate(values)) {
     Value lanesUsed = padded ? Value() : mask(columns, i);
     storeVector(b, value, memory, columnOf(columns, i, shift), lanesUsed);
@@ -55,12 +57,12 @@ void RowEmitter::storeAll(Value memory, Columns &columns, ValueRange values, boo
 }
 
 /// The row of a group argument that a member reads.
-Value RowEmitter::memberRow(unsigned argument, Value member) {
+Value VectorRowEmitter::memberRow(unsigned argument, Value member) {
   auto access = cast<dispatch::AccessAttr>(op.getAccesses()[argument]);
   return addresses.operandRow(argument, at, member, indexOf(access.getIndex()));
 }
 
-BodyValues RowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
+BodyValues VectorRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
   Type i64 = b.getI64Type();
   Value width = arith::ConstantIntOp::create(b, random.getWidth(), 64);
   Value first = arith::IndexCastOp::create(b, i64, columnOf(columns, 0, shift));
@@ -93,24 +95,25 @@ BodyValues RowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Valu
   return results;
 }
 
-BodyValues RowEmitter::argumentValues(unsigned argument, Columns &columns) {
+BodyValues VectorRowEmitter::argumentValues(unsigned argument, Columns &columns) {
   auto access = cast<dispatch::AccessAttr>(op.getAccesses()[argument]);
   return access.getKind() == dispatch::AccessKind::Range
              ? rangeValues(argument, columns)
              : loadAll(bases[argument].front(), columns, false);
 }
 
-BodyValues RowEmitter::argumentValues(unsigned argument, Columns &columns, Member &member) {
+BodyValues VectorRowEmitter::argumentValues(unsigned argument, Columns &columns, Member &member) {
   Value row = member.known >= 0 ? bases[argument][member.known] : memberRow(argument, member.index);
   return loadAll(row, columns, false);
 }
 
-BodyValues RowEmitter::keptValues(Value value, Columns &columns) {
+BodyValues VectorRowEmitter::keptValues(Value value, Columns &columns) {
   std::optional<unsigned> keeper = schedule.keeper(value);
   return keeper && *keeper < current ? loadAll(kept.lookup(value), columns, true) : Values();
 }
 
-BodyValues RowEmitter::reducedGroup(dispatch::ReduceKind kind, Value group, Columns &columns) {
+BodyValues VectorRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value group,
+                                    Columns &columns) {
   int64_t members = groupOf(group);
   VectorType type = vectorOf(getElementTypeOrSelf(group.getType()));
   if (members <= unrolledGroup) {
@@ -121,14 +124,14 @@ BodyValues RowEmitter::reducedGroup(dispatch::ReduceKind kind, Value group, Colu
         if (member.known == 0) {
           sums.push_back(value);
         } else {
-          sums[i] = combineRows(b, kind, sums[i], value);
+          sums[i] = combineRows(b, combiner, sums[i], value);
         }
       }
     });
     return sums;
   }
   prepareSpreads(group, columns);
-  Values start(columns.count, identityOf(b, kind, type));
+  Values start(columns.count, identityOf(b, combiner, type));
   auto loop = scf::ForOp::create(b, frame.index(0), frame.index(members), frame.index(1), start);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
@@ -137,14 +140,14 @@ BodyValues RowEmitter::reducedGroup(dispatch::ReduceKind kind, Value group, Colu
   Values values = memberValues(group, columns, member);
   Values sums;
   for (auto [i, value] : llvm::enumerate(values)) {
-    sums.push_back(combineRows(b, kind, loop.getRegionIterArg(i), value));
+    sums.push_back(combineRows(b, combiner, loop.getRegionIterArg(i), value));
   }
   scf::YieldOp::create(b, sums);
   return Values(loop.getResults());
 }
 
 /// Stores tensor<k x d> as one row of k d columns.
-void RowEmitter::storeGroup(unsigned result, Value value, Columns &columns) {
+void VectorRowEmitter::storeGroup(unsigned result, Value value, Columns &columns) {
   Value memory = addresses.resultRow(result, at);
   int64_t members = groupOf(value);
   auto store = [&](Member &member) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Operands that others find: elements by an index, and sums over ranges of rows, in the rows'
-// order.
+// Operands that others find: elements by an index, and sums or maxima over ranges of rows,
+// in the rows' order.
 #include "../Common/Storage.h"
 #include "Rows.h"
 
@@ -14,11 +14,11 @@ using namespace sluice::cpu::rows;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-Value RowEmitter::indexOf(int64_t argument) {
+Value VectorRowEmitter::indexOf(int64_t argument) {
   return argument < 0 ? Value() : known(op.getBody().getArgument(unsigned(argument)));
 }
 
-Value RowEmitter::elementOf(BlockArgument argument) {
+Value VectorRowEmitter::elementOf(BlockArgument argument) {
   unsigned number = argument.getArgNumber();
   auto access = cast<AccessAttr>(op.getAccesses()[number]);
   return access.getKind() == AccessKind::Range
@@ -26,7 +26,7 @@ Value RowEmitter::elementOf(BlockArgument argument) {
              : addresses.operandElement(number, at, indexOf(access.getIndex()));
 }
 
-std::pair<Value, Value> RowEmitter::rangeOf(unsigned argument) {
+std::pair<Value, Value> VectorRowEmitter::rangeOf(unsigned argument) {
   auto access = cast<AccessAttr>(op.getAccesses()[argument]);
   return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
 }
@@ -42,22 +42,24 @@ static BodyValues overRange(Frame &frame, std::pair<Value, Value> range, ValueRa
   return BodyValues(loop.getResults());
 }
 
-Value RowEmitter::rangeElement(unsigned argument) {
-  Value none = zero(op.getBody().getArgument(argument).getType());
+Value VectorRowEmitter::rangeElement(unsigned argument) {
+  dispatch::ReduceKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getRangeKind();
+  Value none = identityOf(b, kind, op.getBody().getArgument(argument).getType());
   return overRange(frame, rangeOf(argument), none,
                    [&](Value q, ValueRange sums) -> Values {
                      Value element = addresses.rangeElement(argument, at, q);
-                     return {arith::AddFOp::create(b, sums.front(), element)};
+                     return {combineRows(b, kind, sums.front(), element)};
                    })
       .front();
 }
 
-BodyValues RowEmitter::rangeValues(unsigned argument, Columns &columns) {
-  Values none(columns.count, zero(vectorOf(b.getF32Type())));
+BodyValues VectorRowEmitter::rangeValues(unsigned argument, Columns &columns) {
+  dispatch::ReduceKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getRangeKind();
+  Values none(columns.count, identityOf(b, kind, vectorOf(b.getF32Type())));
   return overRange(frame, rangeOf(argument), none, [&](Value q, ValueRange sums) {
     Values next = loadAll(addresses.rangeRow(argument, at, q), columns, false);
     for (auto [value, sum] : llvm::zip_equal(next, sums)) {
-      value = arith::AddFOp::create(b, sum, value);
+      value = combineRows(b, kind, sum, value);
     }
     return next;
   });

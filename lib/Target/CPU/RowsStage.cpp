@@ -19,15 +19,11 @@ static AccessKind resultKind(dispatch::RowsOp op, unsigned i) {
   return cast<dispatch::AccessAttr>(op.getResultAccesses()[i]).getKind();
 }
 
-static dispatch::AccessAttr accessOf(dispatch::RowsOp op, unsigned operand) {
-  return cast<dispatch::AccessAttr>(op.getAccesses()[operand]);
-}
-
 static dispatch::YieldOp yieldOf(dispatch::RowsOp op) {
   return cast<dispatch::YieldOp>(op.getBody().front().getTerminator());
 }
 
-RowEmitter::RowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule)
+VectorRowEmitter::VectorRowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule)
     : RowBody(frame.builder(), frame.target().lanes, /*contract=*/true), frame(frame), op(op),
       schedule(schedule), addresses(frame, op) {
   if (!op.getBody().getOps<dispatch::RandomOp>().empty()) {
@@ -55,7 +51,7 @@ RowEmitter::RowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedu
 // One row
 //===----------------------------------------------------------------------===//
 
-void RowEmitter::emitRow(const RowPosition &position) {
+void VectorRowEmitter::emitRow(const RowPosition &position) {
   at = position;
   scalars.clear();
   bases.clear();
@@ -84,7 +80,7 @@ void RowEmitter::emitRow(const RowPosition &position) {
 }
 
 /// Elements that the body or other arguments use; what is found comes after what finds it.
-void RowEmitter::emitElements() {
+void VectorRowEmitter::emitElements() {
   Block &body = op.getBody().front();
   for (BlockArgument argument : body.getArguments()) {
     bool isFound = accessOf(op, argument.getArgNumber()).getLevel() > 0;
@@ -112,7 +108,7 @@ void RowEmitter::emitElements() {
 
 /// Emits the scalars (and the rows that spread one) that are known once `depth` reductions have
 /// been done.
-void RowEmitter::emitScalars(int64_t depth) {
+void VectorRowEmitter::emitScalars(int64_t depth) {
   for (Operation &operation : op.getBody().front().without_terminator()) {
     Value result = operation.getResult(0);
     if (scalars.count(result) || schedule.depth(result) > depth ||
@@ -141,13 +137,13 @@ void RowEmitter::emitScalars(int64_t depth) {
 /// Loop-carried sums wait for one another (4 cycles an add, 2 adds a cycle), so eight in all hide
 /// the latency; stages that only map columns have nothing carried, and four vectors a turn are
 /// enough to spare the loop's own work.
-int64_t RowEmitter::vectorsTogether(const RowStage &stage) const {
+int64_t VectorRowEmitter::vectorsTogether(const RowStage &stage) const {
   int64_t reductions = std::max<int64_t>(stage.reductions.size(), 1);
   int64_t together = std::clamp<int64_t>(8 / reductions, 2, 4);
   return std::min<int64_t>(together, llvm::divideCeil(stage.width, lanes));
 }
 
-void RowEmitter::emitStage(unsigned number) {
+void VectorRowEmitter::emitStage(unsigned number) {
   current = number;
   const RowStage &stage = schedule.stages()[number];
   int64_t together = vectorsTogether(stage);
@@ -182,7 +178,7 @@ void RowEmitter::emitStage(unsigned number) {
 
 /// One turn of a stage's loop. All loads come before the stores: a result may take an operand's
 /// place.
-BodyValues RowEmitter::emitColumns(const RowStage &stage, Columns &columns, ValueRange sums) {
+BodyValues VectorRowEmitter::emitColumns(const RowStage &stage, Columns &columns, ValueRange sums) {
   int64_t together = vectorsTogether(stage);
   for (Value value : stage.keeps) {
     storeAll(kept.lookup(value), columns, rowValues(value, columns), true);
@@ -191,8 +187,7 @@ BodyValues RowEmitter::emitColumns(const RowStage &stage, Columns &columns, Valu
   for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
     dispatch::ReduceOp reduce = reduction;
     Value row = reduce.getRow();
-    Values values =
-        groupOf(row) ? reducedGroup(reduce.getKind(), row, columns) : rowValues(row, columns);
+    Values values = groupOf(row) ? reducedGroup({}, row, columns) : rowValues(row, columns);
     for (auto [i, value] : llvm::enumerate(values)) {
       if (Value lanesUsed = mask(columns, i)) {
         value = arith::SelectOp::create(b, lanesUsed, value,
@@ -206,7 +201,7 @@ BodyValues RowEmitter::emitColumns(const RowStage &stage, Columns &columns, Valu
   return next;
 }
 
-void RowEmitter::storeResults(const RowStage &stage, Columns &columns) {
+void VectorRowEmitter::storeResults(const RowStage &stage, Columns &columns) {
   auto yield = yieldOf(op);
   for (unsigned i : stage.stores) {
     Value value = yield.getValues()[i];
@@ -239,7 +234,7 @@ void RowEmitter::storeResults(const RowStage &stage, Columns &columns) {
 
 /// Sum or greatest. The greatest of floats is one compare and select, a single instruction: NaN is
 /// left to the sums.
-Value RowEmitter::combine(dispatch::ReduceOp reduce, Value left, Value right) {
+Value VectorRowEmitter::combine(dispatch::ReduceOp reduce, Value left, Value right) {
   bool floats = isa<FloatType>(getElementTypeOrSelf(left.getType()));
   if (reduce.getKind() == dispatch::ReduceKind::Add) {
     if (!floats) {
@@ -256,7 +251,7 @@ Value RowEmitter::combine(dispatch::ReduceOp reduce, Value left, Value right) {
 
 /// Halves the vectors until one number is left: log2(lanes) steps, where a chain in order would
 /// take a step a lane.
-Value RowEmitter::finishReduction(dispatch::ReduceOp reduce, ValueRange sums) {
+Value VectorRowEmitter::finishReduction(dispatch::ReduceOp reduce, ValueRange sums) {
   Values left(sums);
   while (left.size() > 1) {
     Values half;
@@ -286,7 +281,7 @@ Value RowEmitter::finishReduction(dispatch::ReduceOp reduce, ValueRange sums) {
 // Rows that are not valid, and sums over rows
 //===----------------------------------------------------------------------===//
 
-void RowEmitter::emitZeros(const RowPosition &position) {
+void VectorRowEmitter::emitZeros(const RowPosition &position) {
   at = position;
   for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
     if (resultKind(op, i) == AccessKind::Columns) {
@@ -313,7 +308,7 @@ void RowEmitter::emitZeros(const RowPosition &position) {
   }
 }
 
-void RowEmitter::clearSums() {
+void VectorRowEmitter::clearSums() {
   for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
     if (Value memory = sumRows.lookup(i)) {
       auto type = cast<MemRefType>(memory.getType());
@@ -327,7 +322,7 @@ void RowEmitter::clearSums() {
   }
 }
 
-void RowEmitter::storeSums() {
+void VectorRowEmitter::storeSums() {
   RowPosition part{frame.item(), frame.index(0), frame.item()};
   for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
     Value sums = sumRows.lookup(i);

@@ -12,6 +12,7 @@
 
 #include "Tensor.h"
 
+#include "sluice/Target/Common/AttentionSizes.h"
 #include "sluice/Target/Common/Score.h"
 
 #include <array>
@@ -30,17 +31,11 @@ constexpr float log2e = 1.44269504f;
 constexpr float largestExponent = 65536;
 
 /// Sizes of the problem.
-struct Shape {
-  int64_t batch, queries, keys; ///< positions of queries and of keys, a row of the batch
-  int64_t heads, kvHeads, head;
-  int64_t group; ///< query heads a key/value head
-  int64_t queryColumn, keyColumn, valueColumn;
+struct Shape : AttentionSizes {
   /// Columns of results that one block sums, a multiple of 16: all of a head's, up to 128 of them.
   /// Wider heads are made in two parts by two blocks, which both form the scores.
   int64_t partWidth, parts;
-  int64_t width; ///< of a head in shared memory: the parts, zeros from `head` on
-  float dropout;
-  int64_t randomId;
+  int64_t width;                  ///< of a head in shared memory: the parts, zeros from `head` on
   int64_t queryFactor, keyFactor; ///< of the domains
   /// The score region where it is score * factor, and the derivative where it is g * factor: then
   /// neither costs anything for each score.
@@ -55,6 +50,7 @@ struct Shape {
   /// operands.
   bool hasRows;
   int64_t biasRows;
+  bool addsBiases = false; ///< the derivative of a score after the region is that of its bias
   unsigned firstTerm;
   /// a p - b q + c, coprime. A block's queries lie b apart and its keys a, so that its distances
   /// lie a b apart; each of the b (a) classes of queries (keys) has tiles of its own.

@@ -87,8 +87,8 @@ Values BackwardStage::probabilities(const Values &raw, int64_t columns, Value he
                                     Numbers logSum, Numbers bias) {
   Values scores = f.each(raw, columns, [&](Value score, const Place &at) {
     auto [p, q] = positions(at);
-    score = f.score(op.getScore(), {score, p, q, head});
-    return shape.biasRows > 0 ? e.addf(score, bias(at)) : score;
+    Value own = shape.biasRows > 0 ? bias(at) : Value();
+    return f.score(op.getScore(), withTerms({score, p, q, head}, own));
   });
   auto exponent = [&](Value score, const Place &at) -> Value {
     Value negative = arith::NegFOp::create(b, logSum(at));
@@ -118,7 +118,9 @@ Values BackwardStage::scale(float factor) {
 /// its derivative may be infinite: 0 it is.
 Values BackwardStage::scoreGradients(const Values &raw, const Values &probability,
                                      const Values &change, int64_t columns, Value head,
-                                     Positions positions, Numbers delta, Values *ofBiases) {
+                                     Positions positions, Numbers delta, Numbers bias,
+                                     Values *ofBiases) {
+  bool readsBiases = shape.biasRows > 0 && !op.getScoreGradient().getArgument(4).use_empty();
   size_t i = 0;
   return f.each(raw, columns, [&](Value score, const Place &at) -> Value {
     auto [p, q] = positions(at);
@@ -130,15 +132,20 @@ Values BackwardStage::scoreGradients(const Values &raw, const Values &probabilit
     }
     ++i;
     Value g = e.mulf(some, e.subf(moved, delta(at)));
-    if (ofBiases) {
+    bool isPlain = shape.gradientFactor && (shape.biasRows == 0 || shape.addsBiases);
+    if (isPlain && ofBiases) {
       ofBiases->push_back(g);
     }
-    if (shape.gradientFactor) {
+    if (isPlain) {
       return g;
     }
-    Value derived = emitRegion(e, op.getScoreGradient(), {score, p, q, head, g});
+    Value own = readsBiases ? bias(at) : shape.biasRows > 0 ? g : Value(); // g: nothing reads it
+    Values derived = emitAll(e, op.getScoreGradient(), withTerms({score, p, q, head}, {own, g}));
     Value absent = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, some, none);
-    return e.select(absent, none, derived);
+    if (ofBiases && derived.size() > 1) {
+      ofBiases->push_back(e.select(absent, none, derived[1]));
+    }
+    return shape.gradientFactor ? g : e.select(absent, none, derived[0]);
   });
 }
 

@@ -49,10 +49,10 @@ protected:
                        mlir::Value extreme, bool bounded, Positions positions, Numbers logSum,
                        Numbers bias);
   /// The gradients of raw scores from those of P, yet to be multiplied by `gradientFactor`. With
-  /// dropout P is marked. `ofBiases` gets what the derivative region is given.
+  /// dropout P is marked. `ofBiases` gets those of biases.
   Values scoreGradients(const Values &raw, const Values &probability, const Values &change,
                         int64_t columns, mlir::Value head, Positions positions, Numbers delta,
-                        Values *ofBiases = nullptr);
+                        Numbers bias, Values *ofBiases = nullptr);
   Values scale(float factor); ///< of the thread's two rows of results; none where it is 1
   Stage finish(int64_t blocks, int64_t sharedBytes);
 

@@ -181,10 +181,10 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   if (shape.hasRows) {
     raw = addEach(e, raw, f.multiplyRows(distances, 1, positionTile, offset));
   }
+  auto bias = [&](const Place &at) { return biases[at.row()]; };
   Values probability = probabilities(
       raw, queries, h, classify(p0).full, anyExtreme(offset), /*bounded=*/!shape.boundsKeys,
-      positions, [&](const Place &at) { return logSums[at.columnOf()]; },
-      [&](const Place &at) { return biases[at.row()]; });
+      positions, [&](const Place &at) { return logSums[at.columnOf()]; }, bias);
   if (shape.dropout > 0) {
     probability =
         f.marked(probability, queries, AttentionFrame::Keys::Neither, [&](const Place &at) {
@@ -196,7 +196,7 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   Values deltas = readStatistics(1, offset), ofBiases;
   Values gradient = scoreGradients(
       raw, probability, change, queries, h, positions,
-      [&](const Place &at) { return deltas[at.columnOf()]; }, &ofBiases);
+      [&](const Place &at) { return deltas[at.columnOf()]; }, bias, &ofBiases);
   Values sums(carried);
   if (shape.hasRows) {
     sums =

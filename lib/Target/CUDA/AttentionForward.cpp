@@ -173,8 +173,9 @@ Values Forward::maskedScores(Value number, Value offset) {
     scores = addEach(e, scores, band->multiplyFixed(positions, bandTile, offset));
   }
   scores = f.each(scores, keysPerTile, [&](Value score, const Place &at) {
-    score = f.score(op.getScore(), {score, rows[at.row()], columns[at.columnOf()], h});
-    return shape.biasRows > 0 ? e.addf(score, band->bias(biasByte, offset, at)) : score;
+    Value bias = shape.biasRows > 0 ? band->bias(biasByte, offset, at) : Value();
+    return f.score(op.getScore(),
+                   withTerms({score, rows[at.row()], columns[at.columnOf()], h}, bias));
   });
   Value full = f.classify(p0, queries, q0, keysPerTile).full;
   return f.masked(scores, keysPerTile, full, -infinity, [&](const Place &at) {

@@ -78,11 +78,11 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   if (shape.hasRows) {
     raw = addEach(e, raw, band->multiplyStreamed(bandTile, positionTile, offset));
   }
+  auto bias = [&](const Place &at) { return band->bias(biasByte, offset, at); };
   // Sums of keys that are not valid are their own rows': zeros replace them in the end.
   Values probability = probabilities(
       raw, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
-      /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.columnOf()]; },
-      [&](const Place &at) { return band->bias(biasByte, offset, at); });
+      /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.columnOf()]; }, bias);
   Values dropped = probability;
   if (shape.dropout > 0) {
     probability = f.marked(probability, queries, AttentionFrame::Keys::Rows,
@@ -96,8 +96,9 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
                                        Values(carried.drop_front(half)));
   Values change = f.multiplyRows(values, 1, gradientTile, offset);
   Values deltas = readStatistics(1, offset);
-  Values gradient = scoreGradients(raw, probability, change, queries, head, positions,
-                                   [&](const Place &at) { return deltas[at.columnOf()]; });
+  Values gradient = scoreGradients(
+      raw, probability, change, queries, head, positions,
+      [&](const Place &at) { return deltas[at.columnOf()]; }, bias);
   Values sums = f.multiplyWeights(gradient, 1, queryTile, partOffset, shape.partWidth,
                                   Values(carried.take_front(half)));
   sums.append(valueSums);

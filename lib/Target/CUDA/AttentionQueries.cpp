@@ -137,10 +137,11 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
   if (shape.hasRows) {
     raw = addEach(e, raw, band->multiplyFixed(positionQueries, bandTile, offset));
   }
+  auto bias = [&](const Place &at) { return band->bias(biasByte, offset, at); };
   Values probability = probabilities(
       raw, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme,
       /*bounded=*/!shape.boundsKeys, positions, [&](const Place &at) { return logSums[at.row()]; },
-      [&](const Place &at) { return band->bias(biasByte, offset, at); });
+      bias);
   if (shape.dropout > 0) {
     probability = f.marked(probability, keys, AttentionFrame::Keys::Columns, [&](const Place &at) {
       return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
@@ -150,7 +151,8 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
   Values ofBiases;
   Values gradient = scoreGradients(
       raw, probability, change, keys, h, positions,
-      [&](const Place &at) { return deltas[at.row()]; }, shape.biasRows > 0 ? &ofBiases : nullptr);
+      [&](const Place &at) { return deltas[at.row()]; }, bias,
+      shape.biasRows > 0 ? &ofBiases : nullptr);
   size_t count = size_t(shape.partWidth / 2);
   Values sums = f.multiplyWeights(gradient, 1, keyTile, e.add(offset, e.mul(f.part, 2)),
                                   shape.partWidth, Values(carried.take_front(count)));

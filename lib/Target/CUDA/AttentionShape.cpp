@@ -19,13 +19,12 @@ static Type elementOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getElementType();
 }
 
-/// Sizes that no kernel here serves, and relations that are no code.
+/// Sizes that no kernel here serves.
 template <typename Op> static LogicalResult checkSizes(Op op) {
-  int64_t heads = op.getHeads(), kvHeads = op.getKvHeads(), head = op.getHeadSize();
-  if (kvHeads < 1 || heads % kvHeads != 0) {
-    return op.emitError("expected heads to be a multiple of kv_heads, found ")
-           << heads << " and " << kvHeads;
+  if (failed(checkAttention(op))) {
+    return failure();
   }
+  int64_t head = op.getHeadSize();
   if (head > widestHead) {
     return op.emitError("expected heads of at most ")
            << widestHead << " columns on a GPU, found " << head
@@ -35,17 +34,6 @@ template <typename Op> static LogicalResult checkSizes(Op op) {
   if (std::gcd(distance.query, distance.key) != 1) {
     return op.emitError("expected a distance a p - b q + c with coprime a and b on a GPU, found ")
            << distance.query << " and " << distance.key;
-  }
-  float dropout = op.getDropout().convertToFloat();
-  if (!(dropout >= 0 && dropout < 1)) {
-    return op.emitError("expected dropout in [0, 1), found ") << dropout;
-  }
-  IntegerSet mask = op.getMask();
-  bool affine =
-      llvm::all_of(mask.getConstraints(), [](AffineExpr expr) { return expr.isPureAffine(); });
-  if (!affine || mask.getNumSymbols() > 1) {
-    return op.emitError("expected a mask that is affine in (p, q) and one length, found ")
-           << IntegerSetAttr::get(mask);
   }
   return success();
 }
@@ -163,25 +151,13 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   if (failed(checkSizes(op)) || failed(checkTypes(op)) || failed(checkRegion(op.getScore()))) {
     return failure();
   }
-  dispatch::DomainAttr domain = op.getDomain();
   Shape s{};
-  s.batch = domain.getBatch();
-  s.queries = domain.getPositions();
-  s.queryFactor = domain.getFactor();
-  s.keys = op.getKeys().getPositions();
+  static_cast<AttentionSizes &>(s) = attentionSizes(op);
+  s.queryFactor = op.getDomain().getFactor();
   s.keyFactor = op.getKeys().getFactor();
   if (Value counts = op.getKeyCounts()) {
     s.keyCounts = static_cast<unsigned>(llvm::find(op->getOperands(), counts).getIndex());
   }
-  s.heads = op.getHeads();
-  s.kvHeads = op.getKvHeads();
-  s.group = s.heads / s.kvHeads;
-  s.head = op.getHeadSize();
-  s.queryColumn = op.getQueryColumn();
-  s.keyColumn = op.getKeyColumn();
-  s.valueColumn = op.getValueColumn();
-  s.dropout = op.getDropout().convertToFloat();
-  s.randomId = op.getRandomId();
   dispatch::DistanceTerms terms = op.getTerms();
   s.hasRows = bool(terms.rows);
   s.biasRows = terms.bias ? cast<RankedTensorType>(terms.bias.getType()).getDimSize(0) : 0;
@@ -194,7 +170,10 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
     if (failed(checkRegion(op.getScoreGradient()))) {
       return failure();
     }
-    s.gradientFactor = factorOf(op.getScoreGradient(), 4);
+    Region &derivative = op.getScoreGradient();
+    s.gradientFactor = factorOf(derivative, derivative.getNumArguments() - 1);
+    auto yielded = derivative.front().getTerminator()->getOperands();
+    s.addsBiases = yielded.size() > 1 && yielded[1] == derivative.getArguments().back();
   }
   s.mask = withoutRedundant(op.getMask(), s.isOneDomain());
   s.boundsKeys = boundsKeys(s.mask, s.isOneDomain());

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Elementary functions and divisions from the GPU's own approximations, within what the replay
+// Elementary functions and divisions from the GPU's own approximations, within what the oracle
 // grants: 4 ulp of an elementary function, 2 ulp of a division. Random numbers in fewer
 // instructions, bit for bit.
 #pragma once

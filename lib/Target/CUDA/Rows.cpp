@@ -117,7 +117,7 @@ private:
     whole.threads = plan.threads;
     Value slot = pointerTo(frame, sharedMemory(frame, "arrived", 1, frame.b.getI32Type()));
     Value last = isLastToArrive(frame, part, plan.partBlocks, slot);
-    e.when(last, [&] { RowEmitter(frame, op, whole, schedule).emitSumOfParts(plan, part); });
+    e.when(last, [&] { TeamRowEmitter(frame, op, whole, schedule).emitSumOfParts(plan, part); });
   }
 
   /// The sums with a row that is wanted, else as they are.
@@ -141,7 +141,7 @@ private:
   dispatch::RowsOp op;
   const Plan &plan;
   const Schedule &schedule;
-  RowEmitter emitter;
+  TeamRowEmitter emitter;
 };
 
 } // namespace

@@ -33,20 +33,18 @@ struct Plan {
 /// Fails with a diagnostic on a dispatch that no row kernel can be.
 mlir::FailureOr<Plan> makePlan(dispatch::RowsOp op);
 
-dispatch::AccessAttr accessOf(dispatch::RowsOp op, unsigned tensor); ///< operands first
-mlir::RankedTensorType tensorOf(dispatch::RowsOp op, unsigned tensor);
 dispatch::YieldOp yieldOf(dispatch::RowsOp op);
 bool isShared(dispatch::RowsOp op, unsigned operand); ///< a row that all rows read
 
 /// A row in memory, from its first column on. Columns past the last are read again from the last
 /// vector that may be, or not at all.
 struct Source {
-  mlir::Value memory;   ///< memref<readable x element>
-  mlir::Value inside;   ///< i1: else zeros or the least number; null where it always is
-  bool least = false;   ///< the least number
-  int64_t width = 0;    ///< columns
-  int64_t readable = 0; ///< elements that are this row's own memory: its padding too
-  bool aligned = true;  ///< vectors start at multiples of their size
+  mlir::Value memory;           ///< memref<readable x element>
+  mlir::Value inside;           ///< i1: else `outside`; null where it always is
+  mlir::FloatAttr outside = {}; ///< null: zero
+  int64_t width = 0;            ///< columns
+  int64_t readable = 0;         ///< elements that are this row's own memory: its padding too
+  bool aligned = true;          ///< vectors start at multiples of their size
 };
 
 /// Finds rows and elements in memory. A row that does not exist is found within its buffer.
@@ -81,8 +79,6 @@ private:
   Place mapped(dispatch::AccessAttr access, int64_t extent, const Row &at, mlir::Value member,
                bool sequence, mlir::Value gathered = {});
   mlir::Value validRows(dispatch::AccessAttr access, int64_t extent, const Row &at);
-  mlir::Value positionOf(dispatch::AccessAttr access, mlir::Value value, mlir::Value member,
-                         mlir::Value valid);
   mlir::Value toIndex(mlir::Value integer);
   Source sourceAt(unsigned i, Place place, const Row &at, mlir::Value member);
   mlir::Value elements(unsigned tensor);
@@ -104,9 +100,9 @@ struct Columns : BodyColumns {
 };
 
 /// Emits the body for one row.
-class RowEmitter : RowBody<Columns> {
+class TeamRowEmitter : RowBody<Columns> {
 public:
-  RowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule);
+  TeamRowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule);
 
   /// Loads what all rows read alike, at the kernel's start.
   void emitShared();
@@ -129,7 +125,7 @@ private:
   Values argumentValues(unsigned argument, Columns &columns) override;
   Values argumentValues(unsigned argument, Columns &columns, Member &member) override;
   Values uniform(dispatch::RandomOp random, Columns &columns, mlir::Value shift) override;
-  Values reducedGroup(dispatch::ReduceKind kind, mlir::Value group, Columns &columns) override;
+  Values reducedGroup(dispatch::ReduceGroupOp op, mlir::Value group, Columns &columns) override;
   mlir::Value uniformElement(dispatch::RandomOp random);
   Source memberRow(unsigned argument, mlir::Value member);
 

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Where the rows and elements of a row kernel lie. A row outside its source is found at the
-// source's first row, and `inside` says that it is to be zeros, or the least number: loads need no
-// branch.
+// source's first row, and `inside` says that it is to be zeros, or what the access says: loads need
+// no branch.
 #include "Rows.h"
 
 #include "mlir/Dialect/Affine/Utils.h"
@@ -34,12 +34,6 @@ Value Addresses::validRows(AccessAttr access, int64_t extent, const Row &at) {
                      : Value(arith::CeilDivUIOp::create(b, at.length, e.index(factor)));
 }
 
-Value Addresses::positionOf(AccessAttr access, Value value, Value member, Value valid) {
-  AffineMap map = access.getMap().getValue();
-  SmallVector<Value> symbols(map.getNumSymbols(), valid);
-  return affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {value, member}, symbols);
-}
-
 Value Addresses::toIndex(Value integer) {
   return arith::IndexCastOp::create(b, b.getIndexType(), integer);
 }
@@ -49,7 +43,7 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row 
                                    bool sequence, Value gathered) {
   Value valid = sequence && isEndless(op, access) ? e.index(std::numeric_limits<int64_t>::max())
                                                   : validRows(access, extent, at);
-  Value position = positionOf(access, gathered ? gathered : at.position, member, valid);
+  Value position = positionOf(b, access, gathered ? gathered : at.position, member, valid);
   Value inside, wanted = position;
   if (gathered || !alwaysInside(op, access, extent)) {
     // Unsigned, so that one comparison also catches the positions before the first.
@@ -65,8 +59,8 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row 
 std::pair<Value, Value> Addresses::range(unsigned i, const Row &at, Value from, Value last) {
   AccessAttr access = accessOf(op, i);
   Value valid = validRows(access, tensorOf(op, i).getDimSize(1), at);
-  Value first = positionOf(access, from ? toIndex(from) : at.position, e.index(0), valid);
-  Value behind = positionOf(access, last ? toIndex(last) : at.position, e.index(1), valid);
+  Value first = positionOf(b, access, from ? toIndex(from) : at.position, e.index(0), valid);
+  Value behind = positionOf(b, access, last ? toIndex(last) : at.position, e.index(1), valid);
   Value end = e.min(behind, valid);
   return {e.max(first, e.index(0)), e.select(at.valid, end, e.index(0))};
 }
@@ -128,7 +122,7 @@ Source Addresses::sourceAt(unsigned i, Place place, const Row &at, Value member)
   AffineMap columnMap = access.getColumn().getValue();
   Source source;
   source.inside = place.inside;
-  source.least = access.getLeast();
+  source.outside = access.getOutside();
   source.width = widthOf(op.getBody().getArgument(i));
   source.aligned = isAligned(type, columnMap, plan.vector);
   bool whole = columnMap.isSingleConstant() && columnMap.getSingleConstantResult() == 0;
@@ -191,8 +185,7 @@ Value Addresses::operandElement(unsigned i, const Row &at, Value gathered) {
   if (accessOf(op, i).getExtended()) {
     return e.select(place.inside, loaded, goesOn(b, place.position));
   }
-  auto kind = accessOf(op, i).getLeast() ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
-  return e.select(place.inside, loaded, identityOf(b, kind, wanted));
+  return e.select(place.inside, loaded, constantOf(b, accessOf(op, i).getOutside(), wanted));
 }
 
 Source Addresses::resultRow(unsigned i, const Row &at, int64_t width, Value member, Value part) {

@@ -10,14 +10,14 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 
-Value RowEmitter::columnOf(Columns &columns, size_t vector, Value shift) {
+Value TeamRowEmitter::columnOf(Columns &columns, size_t vector, Value shift) {
   Value first = columns.first[vector];
   return shift ? e.add(first, shift) : first;
 }
 
 /// Four neighbours share a counter of Philox, where rows (and the members of a folded row) begin
 /// with one.
-Values RowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
+Values TeamRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
   Type i64 = b.getI64Type();
   Value step = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, i64, 0)) : frame.step;
   Value row = emitDrawnRow(b, at.global, frame.firstRow, op.getDomain().getPositions());
@@ -44,7 +44,7 @@ Values RowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value sh
   return numbers;
 }
 
-Value RowEmitter::uniformElement(dispatch::RandomOp random) {
+Value TeamRowEmitter::uniformElement(dispatch::RandomOp random) {
   Type i64 = b.getI64Type();
   Value step = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, i64, 0)) : frame.step;
   Value row = emitDrawnRow(b, at.global, frame.firstRow, op.getDomain().getPositions());
@@ -53,7 +53,7 @@ Value RowEmitter::uniformElement(dispatch::RandomOp random) {
                      PhiloxWord::Narrow);
 }
 
-Values RowEmitter::argumentValues(unsigned argument, Columns &columns) {
+Values TeamRowEmitter::argumentValues(unsigned argument, Columns &columns) {
   if (accessOf(op, argument).getKind() == dispatch::AccessKind::Range) {
     return rangeValues(argument, columns);
   }
@@ -62,27 +62,27 @@ Values RowEmitter::argumentValues(unsigned argument, Columns &columns) {
                                : loadArgument(argument, bases[argument].front(), columns);
 }
 
-Values RowEmitter::argumentValues(unsigned argument, Columns &columns, Member &member) {
+Values TeamRowEmitter::argumentValues(unsigned argument, Columns &columns, Member &member) {
   Source row =
       member.known >= 0 ? bases[argument][member.known] : memberRow(argument, member.index);
   return loadArgument(argument, row, columns);
 }
 
 /// The row of an argument that a member of its group reads.
-Source RowEmitter::memberRow(unsigned argument, Value member) {
+Source TeamRowEmitter::memberRow(unsigned argument, Value member) {
   Value gathered = indexOf(accessOf(op, argument).getIndex());
   return addresses.operandRow(argument, at, member, gathered);
 }
 
 /// In the members' order. Long groups go by `unrolledGroup` members, whose loads are under way
 /// together.
-Values RowEmitter::reducedGroup(dispatch::ReduceKind kind, Value group, Columns &columns) {
+Values TeamRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value group, Columns &columns) {
   int64_t members = groupOf(group);
   Type element = getElementTypeOrSelf(group.getType());
   auto combineAll = [&](Values sums, ArrayRef<Values> all) {
     for (const Values &values : all) {
       for (auto [j, value] : llvm::enumerate(values)) {
-        sums[j] = combineRows(b, kind, sums[j], value);
+        sums[j] = combineRows(b, combiner, sums[j], value);
       }
     }
     return sums;
@@ -104,7 +104,7 @@ Values RowEmitter::reducedGroup(dispatch::ReduceKind kind, Value group, Columns 
   };
   prepareSpreads(group, columns);
   int64_t full = members / unrolledGroup * unrolledGroup;
-  Values start(countOf(columns), identityOf(b, kind, vectorOf(element)));
+  Values start(countOf(columns), identityOf(b, combiner, vectorOf(element)));
   Values sums =
       e.loop(e.index(0), e.index(full), unrolledGroup, start, [&](Value first, ValueRange carried) {
         return combineAll(Values(carried), together(first, unrolledGroup));

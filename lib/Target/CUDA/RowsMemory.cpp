@@ -10,10 +10,10 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 
-Value RowEmitter::zero(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
+Value TeamRowEmitter::zero(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
 
 /// Between what memory holds and what the body computes in: bf16 and f32.
-Value RowEmitter::converted(Value value, Type element) {
+Value TeamRowEmitter::converted(Value value, Type element) {
   Type from = getElementTypeOrSelf(value.getType());
   if (from == element) {
     return value;
@@ -26,7 +26,7 @@ Value RowEmitter::converted(Value value, Type element) {
 }
 
 /// Elements of vector `j` that are columns; null where all are.
-Value RowEmitter::mask(const Columns &columns, size_t j) {
+Value TeamRowEmitter::mask(const Columns &columns, size_t j) {
   if (!columns.ragged[j]) {
     return nullptr;
   }
@@ -56,7 +56,7 @@ static bool holdsWholeVectors(const Source &source, int64_t vector) {
 
 /// Columns past the end repeat the row's last vector or element; nothing stores them, and sums
 /// leave them out.
-Value RowEmitter::load(const Source &source, const Columns &columns, size_t j) {
+Value TeamRowEmitter::load(const Source &source, const Columns &columns, size_t j) {
   VectorType type = vectorOf(cast<MemRefType>(source.memory.getType()).getElementType());
   Value first = columns.first[j], loaded;
   bool ragged = columns.ragged[j];
@@ -76,12 +76,11 @@ Value RowEmitter::load(const Source &source, const Columns &columns, size_t j) {
   if (!source.inside) {
     return loaded;
   }
-  auto kind = source.least ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add;
-  return e.select(source.inside, loaded, identityOf(b, kind, type));
+  return e.select(source.inside, loaded, constantOf(b, source.outside, type));
 }
 
-void RowEmitter::store(Value value, const Source &source, const Columns &columns, size_t j,
-                       Value guard) {
+void TeamRowEmitter::store(Value value, const Source &source, const Columns &columns, size_t j,
+                           Value guard) {
   value = converted(value, cast<MemRefType>(source.memory.getType()).getElementType());
   auto type = cast<VectorType>(value.getType());
   Value first = columns.first[j];
@@ -103,7 +102,7 @@ void RowEmitter::store(Value value, const Source &source, const Columns &columns
   }
 }
 
-Values RowEmitter::loadArgument(unsigned argument, const Source &source, Columns &columns) {
+Values TeamRowEmitter::loadArgument(unsigned argument, const Source &source, Columns &columns) {
   Type element = getElementTypeOrSelf(op.getBody().getArgument(argument).getType());
   bool guarded =
       computesInvalid(op, plan) && accessOf(op, argument).getKind() != dispatch::AccessKind::Vector;
@@ -116,7 +115,7 @@ Values RowEmitter::loadArgument(unsigned argument, const Source &source, Columns
 }
 
 /// All threads of a row have read what they will of it: a result may take an operand's place.
-void RowEmitter::meet() {
+void TeamRowEmitter::meet() {
   if (plan.team > threadsPerWarp) {
     NVVM::BarrierOp::create(b);
   } else {

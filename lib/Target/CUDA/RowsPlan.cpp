@@ -28,18 +28,6 @@ static constexpr int64_t fewRows = 64;
 /// multiprocessor would get no block.
 static constexpr int64_t rowsPerShare = 24, mostMultiprocessors = 132;
 
-AccessAttr rows::accessOf(dispatch::RowsOp op, unsigned tensor) {
-  unsigned operands = op.getInputs().size();
-  return cast<AccessAttr>(tensor < operands ? op.getAccesses()[tensor]
-                                            : op.getResultAccesses()[tensor - operands]);
-}
-
-RankedTensorType rows::tensorOf(dispatch::RowsOp op, unsigned tensor) {
-  unsigned operands = op.getInputs().size();
-  Value value = tensor < operands ? op.getInputs()[tensor] : op.getOutputs()[tensor - operands];
-  return cast<RankedTensorType>(value.getType());
-}
-
 dispatch::YieldOp rows::yieldOf(dispatch::RowsOp op) {
   return cast<dispatch::YieldOp>(op.getBody().front().getTerminator());
 }
@@ -249,23 +237,6 @@ static void divideColumns(dispatch::RowsOp op, Plan &plan) {
 //===----------------------------------------------------------------------===//
 // Blocks
 //===----------------------------------------------------------------------===//
-
-static FailureOr<int64_t> sumPartsOf(dispatch::RowsOp op) {
-  int64_t parts = 0;
-  for (unsigned i = op.getInputs().size(); i < op.getInputs().size() + op.getOutputs().size();
-       ++i) {
-    if (accessOf(op, i).getKind() != AccessKind::Columns) {
-      continue;
-    }
-    int64_t found = tensorOf(op, i).getDimSize(0);
-    if (parts != 0 && parts != found) {
-      return op.emitOpError("R-004: expected all column sums to have ")
-             << parts << " parts, found " << found;
-    }
-    parts = found;
-  }
-  return parts;
-}
 
 static void divideRows(dispatch::RowsOp op, Plan &plan) {
   int64_t rows = op.getDomain().getLaunchRows();

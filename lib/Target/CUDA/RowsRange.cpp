@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Operands that others find: elements by an index, and sums over ranges of rows, in the rows'
-// order. The threads of a row have one range.
+// Operands that others find: elements by an index, and sums or maxima over ranges of rows,
+// in the rows' order. The threads of a row have one range.
 #include "Rows.h"
 
 using namespace mlir;
@@ -11,7 +11,7 @@ using namespace sluice::cuda::rows;
 using dispatch::AccessKind;
 
 /// What is found comes after what finds it.
-void RowEmitter::emitElements() {
+void TeamRowEmitter::emitElements() {
   for (unsigned level : {0, 1, 2}) {
     for (BlockArgument argument : op.getBody().getArguments()) {
       if (!isRow(argument) && accessOf(op, argument.getArgNumber()).getLevel() == level) {
@@ -21,11 +21,11 @@ void RowEmitter::emitElements() {
   }
 }
 
-Value RowEmitter::indexOf(int64_t argument) {
+Value TeamRowEmitter::indexOf(int64_t argument) {
   return argument < 0 ? Value() : known(op.getBody().getArgument(unsigned(argument)));
 }
 
-Value RowEmitter::elementOf(BlockArgument argument) {
+Value TeamRowEmitter::elementOf(BlockArgument argument) {
   unsigned number = argument.getArgNumber();
   dispatch::AccessAttr access = accessOf(op, number);
   return access.getKind() == AccessKind::Range
@@ -33,31 +33,34 @@ Value RowEmitter::elementOf(BlockArgument argument) {
              : addresses.operandElement(number, at, indexOf(access.getIndex()));
 }
 
-std::pair<Value, Value> RowEmitter::rangeOf(unsigned argument) {
+std::pair<Value, Value> TeamRowEmitter::rangeOf(unsigned argument) {
   dispatch::AccessAttr access = accessOf(op, argument);
   return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
 }
 
-Value RowEmitter::rangeElement(unsigned argument) {
+Value TeamRowEmitter::rangeElement(unsigned argument) {
   auto [first, end] = rangeOf(argument);
   Type type = op.getBody().getArgument(argument).getType();
+  dispatch::ReduceKind kind = accessOf(op, argument).getRangeKind();
   return e
-      .loop(first, end, 1, zero(type),
+      .loop(first, end, 1, identityOf(b, kind, type),
             [&](Value q, ValueRange sums) -> Values {
               Value element = converted(addresses.rangeElement(argument, at, q), type);
-              return {e.addf(sums.front(), element)};
+              return {combineRows(b, kind, sums.front(), element)};
             })
       .front();
 }
 
-Values RowEmitter::rangeValues(unsigned argument, Columns &columns) {
+Values TeamRowEmitter::rangeValues(unsigned argument, Columns &columns) {
   auto [first, end] = rangeOf(argument);
-  Values none(countOf(columns), zero(vectorOf(b.getF32Type())));
+  dispatch::ReduceKind kind = accessOf(op, argument).getRangeKind();
+  Values none(countOf(columns), identityOf(b, kind, vectorOf(b.getF32Type())));
   return e.loop(first, end, 1, none, [&](Value q, ValueRange sums) {
     Source row = addresses.rangeRow(argument, at, q);
     Values next;
     for (size_t j = 0; j < countOf(columns); ++j) {
-      next.push_back(e.addf(sums[j], converted(load(row, columns, j), b.getF32Type())));
+      Value value = converted(load(row, columns, j), b.getF32Type());
+      next.push_back(combineRows(b, kind, sums[j], value));
     }
     return next;
   });

@@ -11,13 +11,12 @@ using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 
 /// A thread's vectors in order: one vector of sums for each statistic.
-Values RowEmitter::accumulate(const RowStage &stage, Columns &columns, ValueRange carried) {
+Values TeamRowEmitter::accumulate(const RowStage &stage, Columns &columns, ValueRange carried) {
   Values next(carried);
   for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
     dispatch::ReduceOp reduce = reduction;
     Value row = reduce.getRow();
-    Values values =
-        groupOf(row) ? reducedGroup(reduce.getKind(), row, columns) : rowValues(row, columns);
+    Values values = groupOf(row) ? reducedGroup({}, row, columns) : rowValues(row, columns);
     for (auto [j, value] : llvm::enumerate(values)) {
       if (Value columnsOnly = mask(columns, j)) {
         value = e.select(columnsOnly, value, identityOf(b, reduce.getKind(), value.getType()));
@@ -29,7 +28,7 @@ Values RowEmitter::accumulate(const RowStage &stage, Columns &columns, ValueRang
 }
 
 /// Sum or greatest; of NaN no promise, as on the CPU.
-Value RowEmitter::combine(dispatch::ReduceKind kind, Value left, Value right) {
+Value TeamRowEmitter::combine(dispatch::ReduceKind kind, Value left, Value right) {
   bool floats = isa<FloatType>(getElementTypeOrSelf(left.getType()));
   if (kind == dispatch::ReduceKind::Add) {
     return floats ? e.addf(left, right) : e.add(left, right);
@@ -38,7 +37,7 @@ Value RowEmitter::combine(dispatch::ReduceKind kind, Value left, Value right) {
 }
 
 /// What the lane at that distance holds. A shuffle moves 32 bits.
-Value RowEmitter::ofLane(Value value, int64_t distance) {
+Value TeamRowEmitter::ofLane(Value value, int64_t distance) {
   if (value.getType().isInteger(64)) {
     Type i32 = b.getI32Type(), two = VectorType::get({2}, i32);
     Value halves = vector::BitCastOp::create(
@@ -56,7 +55,7 @@ Value RowEmitter::ofLane(Value value, int64_t distance) {
 }
 
 /// A tree over the lanes of a row: every one of them holds the result.
-Value RowEmitter::acrossWarp(dispatch::ReduceKind kind, Value value) {
+Value TeamRowEmitter::acrossWarp(dispatch::ReduceKind kind, Value value) {
   int64_t lanes = std::min(plan.team, threadsPerWarp);
   for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
     value = combine(kind, value, ofLane(value, distance));
@@ -66,7 +65,7 @@ Value RowEmitter::acrossWarp(dispatch::ReduceKind kind, Value value) {
 
 /// The columns of a vector, the lanes of a warp, the warps in order: the order depends on the width
 /// alone. A stage's statistics share one barrier.
-void RowEmitter::finishReductions(const RowStage &stage, ValueRange carried) {
+void TeamRowEmitter::finishReductions(const RowStage &stage, ValueRange carried) {
   for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
     dispatch::ReduceOp reduce = reduction;
     Value total = vector::ExtractOp::create(b, carried[r], 0);

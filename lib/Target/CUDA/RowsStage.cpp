@@ -27,8 +27,8 @@ Value rows::sharedMemory(Frame &frame, const Twine &name, int64_t elements, Type
   return memref::GetGlobalOp::create(b, type, symbol);
 }
 
-RowEmitter::RowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan,
-                       const Schedule &schedule)
+TeamRowEmitter::TeamRowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan,
+                               const Schedule &schedule)
     : RowBody(frame.b, plan.vector, /*contract=*/false), frame(frame), op(op), plan(plan),
       schedule(schedule), e(frame.e), addresses(frame, op, plan) {
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
@@ -46,7 +46,7 @@ RowEmitter::RowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan,
 }
 
 /// `count` vectors from column `base` (null: 0) on.
-Columns RowEmitter::columnsFrom(int64_t width, Value base, int64_t count, bool ragged) {
+Columns TeamRowEmitter::columnsFrom(int64_t width, Value base, int64_t count, bool ragged) {
   Columns columns;
   columns.width = width;
   Value first = e.mul(laneOfTeam, plan.vector);
@@ -61,7 +61,7 @@ Columns RowEmitter::columnsFrom(int64_t width, Value base, int64_t count, bool r
 
 /// Teams of one block read what all rows share from shared memory: from global memory it is read
 /// once a block.
-void RowEmitter::emitShared() {
+void TeamRowEmitter::emitShared() {
   if (!plan.whole || plan.slices > 1) {
     return;
   }
@@ -85,7 +85,7 @@ void RowEmitter::emitShared() {
 }
 
 /// Copies a row to shared memory, with all threads of the block.
-Source RowEmitter::staged(unsigned number, const Source &source) {
+Source TeamRowEmitter::staged(unsigned number, const Source &source) {
   Source copy = source;
   copy.readable = llvm::alignTo(uint64_t(source.width), uint64_t(plan.vector));
   copy.aligned = true;
@@ -106,8 +106,8 @@ Source RowEmitter::staged(unsigned number, const Source &source) {
 // One row
 //===----------------------------------------------------------------------===//
 
-Values RowEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Value sliceOfRow,
-                           ValueRange carried) {
+Values TeamRowEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Value sliceOfRow,
+                               ValueRange carried) {
   at = read;
   to = row;
   stores = storesRow;
@@ -173,7 +173,7 @@ Values RowEmitter::emitRow(const Row &read, const Row &row, Value storesRow, Val
 
 /// Emits the scalars (and the rows that spread one) that are known once `depth` reductions have
 /// been done.
-void RowEmitter::emitScalars(int64_t depth) {
+void TeamRowEmitter::emitScalars(int64_t depth) {
   for (Operation &operation : op.getBody().front().without_terminator()) {
     Value result = operation.getResult(0);
     bool due = !scalars.count(result) && schedule.depth(result) <= depth &&
@@ -184,7 +184,7 @@ void RowEmitter::emitScalars(int64_t depth) {
   }
 }
 
-void RowEmitter::emitScalar(Operation &operation) {
+void TeamRowEmitter::emitScalar(Operation &operation) {
   Value result = operation.getResult(0);
   if (auto splat = dyn_cast<tensor::SplatOp>(operation)) {
     VectorType type = vectorOf(splat.getInput().getType());
@@ -205,7 +205,7 @@ void RowEmitter::emitScalar(Operation &operation) {
   }
 }
 
-void RowEmitter::emitStage(const RowStage &stage) {
+void TeamRowEmitter::emitStage(const RowStage &stage) {
   Values start;
   for (dispatch::ReduceOp reduce : stage.reductions) {
     start.push_back(
@@ -248,7 +248,7 @@ void RowEmitter::emitStage(const RowStage &stage) {
 //===----------------------------------------------------------------------===//
 
 /// Whether one of these results may take the place of an operand: of one that is stored alike.
-bool RowEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
+bool TeamRowEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
   auto yielded = yieldOf(op).getValues();
   return llvm::any_of(llvm::enumerate(op.getOutputs()), [&](auto output) {
     return which(yielded[output.index()]) &&
@@ -257,7 +257,7 @@ bool RowEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
 }
 
 /// All loads come before the stores: a result may take an operand's place.
-void RowEmitter::storeStage(const RowStage &stage, Columns &columns) {
+void TeamRowEmitter::storeStage(const RowStage &stage, Columns &columns) {
   auto yielded = yieldOf(op).getValues();
   bool any = false;
   for (unsigned i : stage.stores) {
@@ -291,7 +291,7 @@ void RowEmitter::storeStage(const RowStage &stage, Columns &columns) {
   stores ? e.when(stores, storeAll) : storeAll();
 }
 
-void RowEmitter::storeResult(unsigned result, Columns &columns) {
+void TeamRowEmitter::storeResult(unsigned result, Columns &columns) {
   Value value = yieldOf(op).getValues()[result];
   int64_t members = groupOf(value);
   auto storeRow = [&](const Source &row, const Values &values) {

@@ -15,7 +15,7 @@ using dispatch::AccessKind;
 
 static constexpr int64_t sumsTogether = 8; ///< rows of sums read at a time
 
-void RowEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t width)> body) {
+void TeamRowEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t width)> body) {
   for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
     if (accessOf(op, op.getInputs().size() + i).getKind() == AccessKind::Columns) {
       body(i, widthOf(value));
@@ -24,14 +24,14 @@ void RowEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t width)
 }
 
 /// Where a block's sums go.
-Source RowEmitter::sumRow(unsigned result) {
+Source TeamRowEmitter::sumRow(unsigned result) {
   int64_t width = widthOf(yieldOf(op).getValues()[result]);
   return plan.staged()
              ? addresses.workspaceRow(e.index(sumOffsets(op, plan)[result]), frame.block, width)
              : addresses.resultRow(result, at, width, nullptr, frame.block);
 }
 
-Values RowEmitter::zeroSums() {
+Values TeamRowEmitter::zeroSums() {
   Values zeros;
   forSums([&](unsigned, int64_t width) {
     zeros.append(plan.whole ? plan.chunksOf(width) : 0, zero(vectorOf(b.getF32Type())));
@@ -39,7 +39,7 @@ Values RowEmitter::zeroSums() {
   return zeros;
 }
 
-void RowEmitter::clearSums() {
+void TeamRowEmitter::clearSums() {
   if (plan.whole) {
     return;
   }
@@ -57,7 +57,7 @@ void RowEmitter::clearSums() {
 }
 
 /// A thread's columns are its own, in registers and in memory: no other reads them before the end.
-void RowEmitter::addToSums(unsigned result, Columns &columns) {
+void TeamRowEmitter::addToSums(unsigned result, Columns &columns) {
   Values added = rowValues(yieldOf(op).getValues()[result], columns);
   for (Value &value : added) {
     value = e.select(at.valid, value, zero(value.getType()));
@@ -77,7 +77,7 @@ void RowEmitter::addToSums(unsigned result, Columns &columns) {
   }
 }
 
-void RowEmitter::storeSums(ValueRange rest) {
+void TeamRowEmitter::storeSums(ValueRange rest) {
   if (!plan.whole) {
     return;
   }
@@ -96,7 +96,7 @@ void RowEmitter::storeSums(ValueRange rest) {
   });
 }
 
-void RowEmitter::storeSum(unsigned result, int64_t width, ValueRange sumsOfTeam) {
+void TeamRowEmitter::storeSum(unsigned result, int64_t width, ValueRange sumsOfTeam) {
   Source row = sumRow(result);
   Columns &own = inHand[width];
   if (plan.teams() == 1) {
@@ -129,7 +129,7 @@ void RowEmitter::storeSum(unsigned result, int64_t width, ValueRange sumsOfTeam)
   }
 }
 
-void RowEmitter::emitSumOfParts(const Plan &summed, Value part) {
+void TeamRowEmitter::emitSumOfParts(const Plan &summed, Value part) {
   SmallVector<int64_t> offsets = sumOffsets(op, summed);
   Value first = e.mul(part, summed.partBlocks);
   forSums([&](unsigned result, int64_t width) {

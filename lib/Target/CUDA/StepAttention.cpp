@@ -39,7 +39,7 @@ private:
   Values loadOwnColumns(Value memory, Value row, int64_t first);
   Value distanceRow(Value key, Value rows);
   Value productOf(Value memory, Value key);
-  Value addBias(Value score, Value key);
+  Value biasOf(Value key); ///< null where there are none
   State addKeys(Value q0, ValueRange before);
   /// Number `i` of part `part`.
   using LoadPart = llvm::function_ref<Value(Value part, Value i)>;
@@ -164,13 +164,13 @@ Value StepAttention::productOf(Value memory, Value key) {
   return sumOfLanes(frame, dot, team);
 }
 
-Value StepAttention::addBias(Value score, Value key) {
+Value StepAttention::biasOf(Value key) {
   if (!terms.bias) {
-    return score;
+    return {};
   }
   Value row = distanceRow(key, e.index(typeOf(terms.bias).getDimSize(0)));
   Value table = frame.buffer(terms.rows ? 5 : 3);
-  return e.addf(score, e.loadScalar(table, {row, headNumber}));
+  return e.loadScalar(table, {row, headNumber});
 }
 
 /// The keys from `q0` on that are the teams' of one turn. A key that the mask leaves out counts
@@ -184,8 +184,8 @@ StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
     numbers.push_back(e.min(q, e.add(length, -1)));
     Value dot = productOf(key, numbers.back());
     seen.push_back(emitRelation(e, op.getMask(), p, e.toInteger(q), n));
-    Value score = emitRegion(e, op.getScore(), {dot, p, e.toInteger(q), e.toInteger(headNumber)});
-    score = addBias(score, numbers.back());
+    Value place[] = {dot, p, e.toInteger(q), e.toInteger(headNumber)};
+    Value score = emitRegion(e, op.getScore(), withTerms(place, biasOf(numbers.back())));
     scores.push_back(e.select(seen.back(), score, f32(-infinity)));
   }
   Value most = before[0];

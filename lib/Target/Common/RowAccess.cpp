@@ -3,11 +3,50 @@
 // Which rows of memory the operands of a row kernel are, and what it does in all.
 #include "RowBody.h"
 
+#include "sluice/Dialect/Dispatch/Combiner.h"
+#include "mlir/Dialect/Affine/Utils.h"
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::target;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
+
+AccessAttr target::accessOf(dispatch::RowsOp op, unsigned tensor) {
+  unsigned operands = op.getInputs().size();
+  return cast<AccessAttr>(tensor < operands ? op.getAccesses()[tensor]
+                                            : op.getResultAccesses()[tensor - operands]);
+}
+
+RankedTensorType target::tensorOf(dispatch::RowsOp op, unsigned tensor) {
+  unsigned operands = op.getInputs().size();
+  Value value = tensor < operands ? op.getInputs()[tensor] : op.getOutputs()[tensor - operands];
+  return cast<RankedTensorType>(value.getType());
+}
+
+FailureOr<int64_t> target::sumPartsOf(dispatch::RowsOp op) {
+  int64_t parts = 0;
+  for (unsigned i = op.getInputs().size(); i < op.getInputs().size() + op.getOutputs().size();
+       ++i) {
+    if (accessOf(op, i).getKind() != AccessKind::Columns) {
+      continue;
+    }
+    int64_t found = tensorOf(op, i).getDimSize(0);
+    if (parts != 0 && parts != found) {
+      return op.emitOpError("R-004: expected all column sums to have ")
+             << parts << " parts, found " << found;
+    }
+    parts = found;
+  }
+  return parts;
+}
+
+Value target::positionOf(ImplicitLocOpBuilder &b, AccessAttr access, Value value, Value member,
+                         Value valid) {
+  AffineMap map = access.getMap().getValue();
+  SmallVector<Value> symbols(map.getNumSymbols(), valid);
+  return affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {value, member}, symbols);
+}
 
 /// Least and greatest value of an index expression over [0, positions) x [0, group); none where it
 /// depends on more.
@@ -151,7 +190,9 @@ Work target::workOf(dispatch::RowsOp op) {
         (floats && OpTrait::hasElementwiseMappableTraits(&inner) && !isa<arith::SelectOp>(inner));
     if (counted) {
       auto tensor = dyn_cast<RankedTensorType>(widest);
-      work.flops += double(launchRows) * (tensor ? tensor.getNumElements() : 1);
+      auto group = dyn_cast<dispatch::ReduceGroupOp>(inner);
+      int64_t each = group ? dispatch::countOperations(group.getCombiner()) : 1;
+      work.flops += double(launchRows) * double((tensor ? tensor.getNumElements() : 1) * each);
     }
   }
   work.kind = sequence ? "row" : "stream";

@@ -59,7 +59,14 @@ bool isRow(mlir::Value value);
 
 /// Neutral element of a reduction (zero, or the least number), of a vector type or a number.
 mlir::Value identityOf(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, mlir::Type type);
-/// What `dispatch.reduce_group` makes of the rows so far and a later one, on both targets.
+/// A number, of a vector type or as it is; zero where it is null.
+mlir::Value constantOf(mlir::ImplicitLocOpBuilder &b, mlir::TypedAttr number, mlir::Type type);
+/// What `dispatch.reduce_group` makes of the rows so far and a later one, on both targets: of a
+/// null op, their sum. Its identity is what a loop starts with.
+mlir::Value combineRows(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, mlir::Value rows,
+                        mlir::Value later);
+mlir::Value identityOf(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, mlir::Type type);
+/// The same of a combiner that has a name.
 mlir::Value combineRows(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, mlir::Value rows,
                         mlir::Value later);
 
@@ -78,6 +85,18 @@ mlir::Value ringRow(mlir::ImplicitLocOpBuilder &b, int64_t extent, mlir::Value b
 /// scheduled domain's, a ring.
 mlir::Value sequenceRow(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, int64_t extent,
                         mlir::Value batch, mlir::Value position);
+
+/// Access and type of a tensor of a row kernel: operands first, then results.
+dispatch::AccessAttr accessOf(dispatch::RowsOp op, unsigned tensor);
+mlir::RankedTensorType tensorOf(dispatch::RowsOp op, unsigned tensor);
+
+/// Number of parts that results of access `columns` ask for; 0 where there are none.
+mlir::FailureOr<int64_t> sumPartsOf(dispatch::RowsOp op);
+
+/// The position that an access maps `value`, the row's own or a gathered one, and `member` to, in a
+/// source of `valid` rows; all of type index.
+mlir::Value positionOf(mlir::ImplicitLocOpBuilder &b, dispatch::AccessAttr access,
+                       mlir::Value value, mlir::Value member, mlir::Value valid);
 
 /// Whether the rows that an operand of access `row` or `table` (or a group of `flat`) maps to lie
 /// within its source for every valid row of the domain. `extent` counts the source's rows.
@@ -135,7 +154,8 @@ protected:
   /// A row that an earlier loop has kept; empty where none has.
   virtual Values keptValues(Value, Columns &) { return {}; }
   virtual Values uniform(dispatch::RandomOp random, Columns &columns, Value shift) = 0;
-  virtual Values reducedGroup(dispatch::ReduceKind kind, Value group, Columns &columns) = 0;
+  /// The rows of `group` as `op` combines them; of a null op, their sum.
+  virtual Values reducedGroup(dispatch::ReduceGroupOp op, Value group, Columns &columns) = 0;
 
   Values rowValues(Value value, Columns &columns) {
     if (auto found = columns.values.find(value); found != columns.values.end()) {
@@ -233,7 +253,7 @@ private:
     }
     mlir::Operation *operation = value.getDefiningOp();
     if (auto reduced = mlir::dyn_cast<dispatch::ReduceGroupOp>(operation)) {
-      return reducedGroup(reduced.getKind(), reduced.getRows(), columns);
+      return reducedGroup(reduced, reduced.getRows(), columns);
     }
     if (isLeaf(operation)) {
       return leaf(operation, columns, nullptr);

@@ -5,9 +5,12 @@
 // what is kept.
 #include "RowBody.h"
 
+#include "sluice/Dialect/Dispatch/Combiner.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -24,15 +27,15 @@ int64_t target::groupOf(Value value) {
   return type && type.getRank() == 2 ? type.getDimSize(0) : 0;
 }
 
-Value target::identityOf(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Type type) {
+Value target::constantOf(ImplicitLocOpBuilder &b, TypedAttr number, Type type) {
   Type element = getElementTypeOrSelf(type);
-  TypedAttr number = b.getZeroAttr(element);
-  if (kind == dispatch::ReduceKind::Max) {
-    if (auto floats = dyn_cast<FloatType>(element)) {
-      number = FloatAttr::get(element, APFloat::getInf(floats.getFloatSemantics(), true));
-    } else {
-      number = IntegerAttr::get(element, APInt::getSignedMinValue(element.getIntOrFloatBitWidth()));
-    }
+  number = number ? number : cast<TypedAttr>(b.getZeroAttr(element));
+  if (auto real = dyn_cast<FloatAttr>(number); real && real.getType() != element) {
+    APFloat value = real.getValue();
+    bool loses = false;
+    value.convert(cast<FloatType>(element).getFloatSemantics(), APFloat::rmNearestTiesToEven,
+                  &loses);
+    number = FloatAttr::get(element, value);
   }
   if (auto shaped = dyn_cast<ShapedType>(type)) {
     number = DenseElementsAttr::get(shaped, Attribute(number));
@@ -40,14 +43,42 @@ Value target::identityOf(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Typ
   return arith::ConstantOp::create(b, number);
 }
 
-/// A later row takes over where it is greater, or where it is NaN: what comes first stays of
-/// equals.
+Value target::identityOf(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Type type) {
+  return constantOf(b, dispatch::identityOf(kind, getElementTypeOrSelf(type)), type);
+}
+
+Value target::identityOf(ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, Type type) {
+  return constantOf(b, op ? op.getIdentity() : TypedAttr(), type);
+}
+
+Value target::combineRows(ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, Value rows,
+                          Value later) {
+  if (!op) {
+    bool floats = isa<FloatType>(getElementTypeOrSelf(rows.getType()));
+    return floats ? Value(arith::AddFOp::create(b, rows, later))
+                  : Value(arith::AddIOp::create(b, rows, later));
+  }
+  auto vectors = cast<VectorType>(rows.getType());
+  Block &combiner = op.getCombiner().front();
+  IRMapping mapping;
+  mapping.map(combiner.getArguments(), ValueRange{rows, later});
+  for (Operation &inner : combiner.without_terminator()) {
+    VectorType type = vectors.clone(inner.getResult(0).getType());
+    if (auto constant = dyn_cast<arith::ConstantOp>(inner)) {
+      mapping.map(constant.getResult(), constantOf(b, constant.getValue(), type));
+      continue;
+    }
+    Operation *copy = b.clone(inner, mapping);
+    copy->getResult(0).setType(type);
+  }
+  return mapping.lookup(combiner.getTerminator()->getOperand(0));
+}
+
 Value target::combineRows(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Value rows,
                           Value later) {
   bool floats = isa<FloatType>(getElementTypeOrSelf(rows.getType()));
   if (kind == dispatch::ReduceKind::Add) {
-    return floats ? Value(arith::AddFOp::create(b, rows, later))
-                  : Value(arith::AddIOp::create(b, rows, later));
+    return combineRows(b, dispatch::ReduceGroupOp(), rows, later);
   }
   if (!floats) {
     return arith::MaxSIOp::create(b, rows, later);

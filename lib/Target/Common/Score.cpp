@@ -22,6 +22,10 @@ LogicalResult target::checkRegion(Region &region) {
 }
 
 Value target::emitRegion(Emitter &e, Region &region, ValueRange arguments) {
+  return emitAll(e, region, arguments).front();
+}
+
+Emitter::Values target::emitAll(Emitter &e, Region &region, ValueRange arguments) {
   Block &block = region.front();
   IRMapping map;
   map.map(block.getArguments(), arguments);
@@ -43,5 +47,6 @@ Value target::emitRegion(Emitter &e, Region &region, ValueRange arguments) {
     state.addAttributes(op.getAttrs());
     map.map(op.getResult(0), e.b.create(state)->getResult(0));
   }
-  return map.lookup(cast<dispatch::YieldOp>(block.getTerminator()).getOperand(0));
+  return llvm::map_to_vector(block.getTerminator()->getOperands(),
+                             [&](Value yielded) { return map.lookup(yielded); });
 }

@@ -11,7 +11,7 @@
 func.func @rows(%x: tensor<2x16x8xf32>, %g: tensor<8xf32>) -> tensor<2x4x8xf32> {
   // CHECK: dispatch.rows %{{.*}}, %{{.*}} attributes
   // CHECK-SAME: #dispatch.access<row, map = #[[GROUP]], group = 4, factor = 1
-  // CHECK-SAME: domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>
+  // CHECK-SAME: domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>, draws_by_update
   // CHECK: dispatch.reduce_group add %{{.*}} : tensor<4x8xf32> -> tensor<8xf32>
   // CHECK: dispatch.spread %{{.*}} : tensor<8xf32> -> tensor<4x8xf32>
   // CHECK: dispatch.reduce add %{{.*}} : tensor<8xf32> -> f32
@@ -20,7 +20,7 @@ func.func @rows(%x: tensor<2x16x8xf32>, %g: tensor<8xf32>) -> tensor<2x4x8xf32> 
   // CHECK: dispatch.random {fixed_step, id = 1 : i64, width = 8 : i64} : tensor<8xf32>
   // CHECK: dispatch.yield %{{.*}} : tensor<8xf32>
   %y = dispatch.rows %x, %g attributes {domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
-      accesses = [#group, #vector], result_accesses = [#row], zero_invalid} {
+      accesses = [#group, #vector], result_accesses = [#row], zero_invalid, draws_by_update} {
   ^bb0(%rows: tensor<4x8xf32>, %gain: tensor<8xf32>):
     %sum = dispatch.reduce_group add %rows : tensor<4x8xf32> -> tensor<8xf32>
     %sums = dispatch.spread %sum : tensor<8xf32> -> tensor<4x8xf32>
@@ -144,17 +144,48 @@ func.func @cross_entropy(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor
   return %l, %dx, %dw, %db : tensor<2x16xf32>, tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<7xf32>
 }
 
-#greatest = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p * 4 + i - 3)>, group = 4, factor = 1, column = affine_map<(p) -> (0)>, index = -1, least = true>
+#greatest = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p * 4 + i - 3)>, group = 4, factor = 1, column = affine_map<(p) -> (0)>, index = -1, outside = 0xFF800000 : f32>
 
 // CHECK-LABEL: func.func @greatest
 func.func @greatest(%x: tensor<2x16x8xf32>) -> tensor<2x4x8xf32> {
-  // CHECK: #dispatch.access<row, map = #[[GROUP]], group = 4, factor = 1, column = #{{.*}}, index = -1, least = true>
+  // CHECK: #dispatch.access<row, map = #[[GROUP]], group = 4, factor = 1, column = #{{.*}}, index = -1, outside = 0xFF800000 : f32>
   // CHECK: dispatch.reduce_group max %{{.*}} : tensor<4x8xf32> -> tensor<8xf32>
   %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
       accesses = [#greatest], result_accesses = [#row]} {
   ^bb0(%rows: tensor<4x8xf32>):
     %max = dispatch.reduce_group max %rows : tensor<4x8xf32> -> tensor<8xf32>
     dispatch.yield %max : tensor<8xf32>
+  } : (tensor<2x16x8xf32>) -> tensor<2x4x8xf32>
+  return %y : tensor<2x4x8xf32>
+}
+
+#ones = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p * 4 + i - 3)>, group = 4, factor = 1, column = affine_map<(p) -> (0)>, index = -1, outside = 1.0 : f32>
+
+// CHECK-LABEL: func.func @product
+func.func @product(%x: tensor<2x16x8xf32>) -> tensor<2x4x8xf32> {
+  // CHECK: index = -1, outside = 1.000000e+00 : f32>
+  // CHECK: dispatch.reduce_group combine %{{.*}} identity 1.000000e+00 : f32 {
+  // CHECK-NEXT: ^bb0(%[[SO_FAR:.*]]: f32, %[[LATER:.*]]: f32):
+  // CHECK-NEXT:   arith.mulf %[[SO_FAR]], %[[LATER]] : f32
+  // CHECK-NEXT:   dispatch.yield
+  // CHECK-NEXT: } : tensor<4x8xf32> -> tensor<8xf32>
+  // Written out, a kind reads back as its name.
+  // CHECK: dispatch.reduce_group add %{{.*}} : tensor<4x8xf32> -> tensor<8xf32>
+  %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
+      accesses = [#ones], result_accesses = [#row]} {
+  ^bb0(%rows: tensor<4x8xf32>):
+    %product = dispatch.reduce_group combine %rows identity 1.0 : f32 {
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.mulf %a, %b : f32
+      dispatch.yield %c : f32
+    } : tensor<4x8xf32> -> tensor<8xf32>
+    %sum = dispatch.reduce_group combine %rows identity 0.0 : f32 {
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.addf %a, %b : f32
+      dispatch.yield %c : f32
+    } : tensor<4x8xf32> -> tensor<8xf32>
+    %both = arith.addf %product, %sum : tensor<8xf32>
+    dispatch.yield %both : tensor<8xf32>
   } : (tensor<2x16x8xf32>) -> tensor<2x4x8xf32>
   return %y : tensor<2x4x8xf32>
 }

@@ -332,6 +332,115 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
+// Nothing exempts the arena's first byte: a launch without a workspace names 0 as its place.
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @update.plan {
+    plan.launch @norm ([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
+    // expected-error@+1 {{P-017: expected results in named memory, as the guard finite may forbid the launch, found 128 bytes at 0}}
+    plan.launch @add ([64, 0, 0, 8, 16, 24, 0, 0]) phase "update" after [0] {guard = "finite"}
+  }
+}
+
+// -----
+
+// expected-error@+1 {{P-019: expected workspace_bytes, an i64 of at least 0, found -64 : i64 for "cpu"}}
+plan.kernel @k {bytes = 1.0 : f64, flops = 1.0 : f64, kind = "row", variants = {cpu = {workspace_bytes = -64 : i64}}, operand_bytes = array<i64>, written = 0 : i64}
+
+// -----
+
+// expected-error@+1 {{P-019: expected workspace_bytes, an i64 of at least 0, found 64 : i32 for "cpu"}}
+plan.kernel @k {bytes = 1.0 : f64, flops = 1.0 : f64, kind = "row", variants = {cpu = {workspace_bytes = 64 : i32}}, operand_bytes = array<i64>, written = 0 : i64}
+
+// -----
+
+// expected-error@+1 {{P-019: expected counters, an i64 of at least 0, found "two" for "sm_80"}}
+plan.kernel @k {bytes = 1.0 : f64, flops = 1.0 : f64, kind = "row", variants = {sm_80 = {counters = "two", workspace_bytes = 64 : i64}}, operand_bytes = array<i64>, written = 0 : i64}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @sum {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {cpu = {workspace_bytes = 256 : i64}}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.entry @evaluate.plan {
+    // expected-error@+1 {{P-020: expected the workspace's 256 bytes, and 0 of counters in front of them, in the arena of 1024 bytes from a multiple of 64 on, found them at 832}}
+    plan.launch @sum ([64, 40, 0, 8, 16, 24, 0, 832]) phase "forward" after []
+  }
+}
+
+// -----
+
+// Vectors lie at cache lines.
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @sum {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {cpu = {workspace_bytes = 256 : i64}}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.entry @evaluate.plan {
+    // expected-error@+1 {{P-020: expected the workspace's 256 bytes, and 0 of counters in front of them, in the arena of 1024 bytes from a multiple of 64 on, found them at 520}}
+    plan.launch @sum ([64, 40, 0, 8, 16, 24, 0, 520]) phase "forward" after []
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @sum {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {cpu = {workspace_bytes = 64 : i64, counters = 32 : i64}}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.entry @evaluate.plan {
+    // expected-error@+1 {{P-020: expected the workspace's 64 bytes, and 128 of counters in front of them, in the arena of 1024 bytes from a multiple of 64 on, found them at 64}}
+    plan.launch @sum ([64, 40, 0, 8, 16, 24, 0, 64]) phase "forward" after []
+  }
+}
+
+// -----
+
+// Two launches share the workspace, and nothing orders them.
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.buffer "scalar:finite" at 40 bytes 4 device 0
+  plan.buffer "flat:parameters" at 64 bytes 128 device 0
+  plan.kernel @sum {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {cpu = {workspace_bytes = 256 : i64}}, operand_bytes = array<i64: 128, 4>, written = 1 : i64}
+  plan.entry @evaluate.plan {
+    // expected-note@+1 {{launch 0}}
+    plan.launch @sum ([64, 40, 0, 8, 16, 24, 0, 512]) phase "forward" after []
+    // expected-error@+1 {{P-013: expected to be after launch 0, which touches the same bytes, found to be after [] alone}}
+    plan.launch @sum ([64, 44, 0, 8, 16, 24, 0, 512]) phase "forward" after []
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  // expected-error@+1 {{P-021: expected the 128 bytes of flat:parameters in the arena of 1024 bytes, found them at 960}}
+  plan.buffer "flat:parameters" at 960 bytes 128 device 0
+}
+
+// -----
+
 func.func @inside() {
   // expected-error@+1 {{'plan.entry' op expects parent op 'builtin.module'}}
   plan.entry @evaluate.plan {

@@ -53,6 +53,16 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     %g = sluice.shorten %s factor 4 sum : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 8, f32>
     // CHECK: sluice.shorten %{{.*}} factor 4 max :
     %m = sluice.shorten %s factor 4 max : (!sluice.seq<@fine, 8, f32>) -> !sluice.seq<@coarse, 8, f32>
+    // CHECK: sluice.shorten %{{.*}} factor 4 window 6 mask %{{.*}} combine identity 1.000000e+00 {
+    // CHECK-NEXT: ^bb0(%[[SO_FAR:.*]]: f32, %[[LATER:.*]]: f32):
+    // CHECK-NEXT:   arith.mulf %[[SO_FAR]], %[[LATER]] : f32
+    // CHECK-NEXT:   sluice.yield
+    // CHECK-NEXT: } : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 0, f32>) -> !sluice.seq<@coarse, 8, f32>
+    %products = sluice.shorten %s factor 4 window 6 mask %rstd2 combine identity 1.0 {
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.mulf %a, %b : f32
+      sluice.yield %c : f32
+    } : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 0, f32>) -> !sluice.seq<@coarse, 8, f32>
     // CHECK: sluice.shorten_max_backward %{{.*}}, %{{.*}} factor 4
     %z = sluice.shorten_max_backward %s, %m factor 4 : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@coarse, 8, f32>) -> !sluice.seq<@coarse, 32, f32>
     // CHECK: sluice.shorten %{{.*}} factor 4 window 6 sum
@@ -121,18 +131,20 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     // CHECK: sluice.attention %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes {distance_bias,
     %o, %lse = sluice.attention %q, %x, %x, %u, %r, %bias attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 4 : i64, distance_bias,
         query_column = 0 : i64, key_column = 0 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
-    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32):
-      sluice.yield %s : f32
+    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %e: f32):
+      %c = arith.addf %s, %e : f32
+      sluice.yield %c : f32
     } : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 8, f32>,
          !sluice.seq<@fine, 8, f32>, tensor<5x2xf32>) -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 2, f32>)
     // CHECK: %{{.*}}:5 = sluice.attention_backward
     %d:5 = sluice.attention_backward %q, %x, %x, %o, %lse, %dy, %u, %r, %bias attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 4 : i64,
         distance_bias, query_column = 0 : i64, key_column = 0 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
-    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32):
-      sluice.yield %s : f32
+    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %e: f32):
+      %c = arith.addf %s, %e : f32
+      sluice.yield %c : f32
     } derivative {
-    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %g: f32):
-      sluice.yield %g : f32
+    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %e: f32, %g: f32):
+      sluice.yield %g, %g : f32, f32
     } : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 8, f32>,
          !sluice.seq<@fine, 2, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, tensor<5x2xf32>)
         -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, tensor<5x2xf32>)
@@ -200,14 +212,16 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
 
   // CHECK-LABEL: func.func @hashes
   func.func @hashes(%x: !sluice.seq<@fine, 4, f32>, %r: tensor<6x4xf32>) {
-    // CHECK: %[[O:.*]], %[[S:.*]] = sluice.hashed_attention %[[X:[a-z0-9]+]], %[[X]], %[[X]], %[[R:.*]] {chunk = 4 : i64, hashes = 3 : i64, head_size = 2 : i64, heads = 2 : i64, sorted}
-    %o, %s = sluice.hashed_attention %x, %x, %x, %r {heads = 2 : i64, head_size = 2 : i64, hashes = 3 : i64, chunk = 4 : i64, sorted}
-        : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, tensor<6x4xf32>)
+    // CHECK: %[[B:.*]] = sluice.hashed_buckets %[[X:[a-z0-9]+]], %{{.*}} :
+    %b = sluice.hashed_buckets %x, %r : (!sluice.seq<@fine, 4, f32>, tensor<6x4xf32>) -> !sluice.seq<@fine, 3, f32>
+    // CHECK: %[[O:.*]], %[[S:.*]] = sluice.hashed_attention %[[X]], %[[X]], %[[X]], %[[B]] {bucket_count = 4 : i64, chunk = 4 : i64, head_size = 2 : i64, heads = 2 : i64, sorted}
+    %o, %s = sluice.hashed_attention %x, %x, %x, %b {heads = 2 : i64, head_size = 2 : i64, bucket_count = 4 : i64, chunk = 4 : i64, sorted}
+        : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 3, f32>)
         -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 2, f32>)
-    // CHECK: sluice.hashed_attention_backward %[[X]], %[[X]], %[[O]], %[[S]], %[[O]], %[[R]] {chunk = 4 : i64, hashes = 3 : i64, head_size = 2 : i64, heads = 2 : i64}
-    %d, %e = sluice.hashed_attention_backward %x, %x, %o, %s, %o, %r {heads = 2 : i64, head_size = 2 : i64, hashes = 3 : i64, chunk = 4 : i64}
+    // CHECK: sluice.hashed_attention_backward %[[X]], %[[X]], %[[O]], %[[S]], %[[O]], %[[B]] {bucket_count = 4 : i64, chunk = 4 : i64, head_size = 2 : i64, heads = 2 : i64}
+    %d, %e = sluice.hashed_attention_backward %x, %x, %o, %s, %o, %b {heads = 2 : i64, head_size = 2 : i64, bucket_count = 4 : i64, chunk = 4 : i64}
         : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 2, f32>,
-           !sluice.seq<@fine, 4, f32>, tensor<6x4xf32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>)
+           !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 3, f32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>)
     return
   }
 
@@ -215,6 +229,20 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
   func.func @labels(%t: !sluice.seq<@fine, 0, i32>) {
     // CHECK: sluice.labels "words" of %{{.*}} : (!sluice.seq<@fine, 0, i32>) -> !sluice.seq<@fine, 0, f32>
     %l = sluice.labels "words" of %t : (!sluice.seq<@fine, 0, i32>) -> !sluice.seq<@fine, 0, f32>
+    return
+  }
+
+  // CHECK-LABEL: func.func @attend
+  func.func @attend(%q: !sluice.seq<@w, 8, f32>, %x: !sluice.seq<@fine, 8, f32>, %z: !sluice.seq<@fine, 8, f32>, %c: !sluice.seq<@fine, 0, i32>, %e: !sluice.seq<@w, 0, i32>, %l: !sluice.seq<@w, 2, f32>) {
+    // CHECK: %[[O:.*]], %[[L:.*]] = sluice.attend_segments %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} heads 2 :
+    %o, %m = sluice.attend_segments %q, %x, %z, %c, %e heads 2 : (!sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 0, i32>, !sluice.seq<@w, 0, i32>) -> (!sluice.seq<@w, 8, f32>, !sluice.seq<@w, 2, f32>)
+    // CHECK: sluice.attend_segments_backward %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[L]], %{{.*}} heads 2 :
+    %dq, %dk, %dv = sluice.attend_segments_backward %q, %x, %z, %o, %m, %q, %c, %e heads 2
+      : (!sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@w, 8, f32>, !sluice.seq<@w, 2, f32>, !sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 0, i32>, !sluice.seq<@w, 0, i32>) -> (!sluice.seq<@w, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>)
+    // CHECK: sluice.attend_parts %{{.*}} keys(%{{.*}}, %{{.*}}) values(%{{.*}}, %{{.*}}) heads 4 :
+    %y = sluice.attend_parts %x keys(%z, %x) values(%x, %z) heads 4 : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>) -> !sluice.seq<@fine, 8, f32>
+    // CHECK: sluice.attend_parts_backward %{{.*}} keys(%{{.*}}) values(%{{.*}}) by %{{.*}} heads 4 :
+    %g:3 = sluice.attend_parts_backward %x keys(%z) values(%x) by %y heads 4 : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>) -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>)
     return
   }
 

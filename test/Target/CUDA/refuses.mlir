@@ -161,8 +161,9 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
     // CHECK: refuses.mlir:[[#@LINE+1]]:{{[0-9]+}}: --target sm_80: the GPU kernel of {{.*}}: expected a distance a p - b q + c with coprime a and b on a GPU, found 2 and 2
     %o, %l = dispatch.attention %x, %x, %x, %e attributes {domain = #domain, heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, query_column = 0 : i64,
         key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>, distance_bias, distance = affine_map<(p, q) -> (p * 2 - q * 2)>} {
-    ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
-      dispatch.yield %s : f32
+    ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %e0: f32):
+      %c = arith.addf %s, %e0 : f32
+      dispatch.yield %c : f32
     } : (tensor<1x8x12xbf16>, tensor<1x8x12xbf16>, tensor<1x8x12xbf16>, tensor<4x1xf32>) -> (tensor<1x8x4xbf16>, tensor<1x8x1xf32>)
     return
   }

@@ -140,7 +140,7 @@ AccessAttr changed(AccessAttr access, int64_t by, int64_t group, int64_t factor)
   AffineMap map = access.getMap().getValue();
   auto moved = AffineMap::get(2, 1, map.getResult(0) + by);
   return AccessAttr::get(access.getContext(), access.getKind(), AffineMapAttr::get(moved), group,
-                         factor, access.getColumn(), access.getIndex(), access.getLeast());
+                         factor, access.getColumn(), access.getIndex(), access.getOutside());
 }
 
 /// Rows of sequences that an op reads through maps, and calls `plant(change)` for each, where

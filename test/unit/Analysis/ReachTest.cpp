@@ -329,11 +329,14 @@ TEST(Waste, LeastShiftsAgreeWithEnumeration) {
     }
     CausalVerdict verdict = Imported(chainOf(fine, coarse, after)).check();
     std::vector<std::string> expected, found;
+    bool areSeveral = int(least[0] < now[0]) + int(least[1] < now[1]) + int(least[2] < now[2]) > 1;
+    std::string together = areSeveral ? ", with the others that are named at their least" : "";
     for (int i = 0; i < 3; ++i) {
       if (least[i] < now[i]) {
         expected.push_back("a shift by " + std::to_string(now[i]) + " where " +
                            (least[i] ? std::to_string(least[i]) + " is enough" : "none is needed") +
-                           " to be causal; with the least one, all that is read through it is " +
+                           " to be causal" + together +
+                           "; with the least one, all that is read through it is " +
                            std::to_string((now[i] - least[i]) * (i == 1 ? 4 : 1)) + " token");
       }
     }

@@ -82,11 +82,27 @@ public:
         ")\n";
     return name;
   }
-  /// "pool", "starts" or "select"
+  /// Segments, by their last rows, over their own rows of `x`.
+  std::string attend(const std::string &x, const std::string &counts, const std::string &ends,
+                     const std::string &fine, const std::string &coarse) {
+    std::string cut = sequence(fine, "0, i32") + ", " + sequence(coarse, "0, i32");
+    std::string query = op("select_segments " + x + ", " + counts + ", " + ends,
+                           sequence(fine) + ", " + cut, sequence(coarse));
+    std::string name = "%v" + std::to_string(count++), rows = sequence(fine);
+    body += "    " + name + ", " + name + "_lse = sluice.attend_segments " + query + ", " + x +
+            ", " + x + ", " + counts + ", " + ends + " heads 2 : (" + sequence(coarse) + ", " +
+            rows + ", " + rows + ", " + cut + ") -> (" + sequence(coarse) + ", " +
+            sequence(coarse, "2, f32") + ")\n";
+    return name;
+  }
+  /// "pool", "starts", "select" or "attend"
   std::string pool(const std::string &how, const std::string &x, const std::string &bits,
                    const std::string &counts, const std::string &ends, const std::string &fine,
                    const std::string &coarse) {
     std::string cut = sequence(fine, "0, i32") + ", " + sequence(coarse, "0, i32");
+    if (how == "attend") {
+      return attend(x, counts, ends, fine, coarse);
+    }
     return how == "select" ? op("select_segments " + x + ", " + counts + ", " + ends,
                                 sequence(fine) + ", " + cut, sequence(coarse))
                            : op("pool_segments " + x + ", " + bits + ", " + counts + ", " + ends +
@@ -121,6 +137,7 @@ struct Choice {
       {}; ///< "attention", "shift", "back" (a shift by -1) or "repeat" (by 2) on segments
   bool isNested = false;
   int64_t innerBy = 1; ///< of the segments of segments
+  int64_t rowsBy = 0;  ///< of the rows that are pooled
 
   std::string text() const;
 };
@@ -129,7 +146,9 @@ std::string Choice::text() const {
   Text text;
   std::string bits = text.bits("%x", bitsBy, "s1");
   auto [counts, ends] = text.segment(bits, "s1", "w1");
-  std::string y = text.pool(pool, "%x", bits, counts, ends, "s1", "w1");
+  std::string rows =
+      rowsBy == 0 ? "%x" : text.sum(text.shift("%x", rowsBy, sequence("s1")), "%x", "s1");
+  std::string y = text.pool(pool, rows, bits, counts, ends, "s1", "w1");
   if (inside == "attention") {
     y = text.attention(y, "w1");
   } else if (inside == "repeat") {
@@ -172,12 +191,23 @@ TEST(SegmentProof, ReadsOfClosedSegmentsAreProved) {
   EXPECT_EQ(verdictOf({}), Kind::Proved);
   EXPECT_EQ(verdictOf({.inside = "attention"}), Kind::Proved);
   EXPECT_EQ(verdictOf({.pool = "select"}), Kind::Proved);
+  EXPECT_EQ(verdictOf({.pool = "attend"}), Kind::Proved);
+  EXPECT_EQ(verdictOf({.pool = "attend", .rowsBy = 1}), Kind::Proved);
   EXPECT_EQ(verdictOf({.by = 2, .pool = "starts"}), Kind::Proved);
   EXPECT_EQ(verdictOf({.by = 2, .inside = "repeat"}), Kind::Proved);
   EXPECT_EQ(verdictOf({.isNested = true}), Kind::Proved);
 }
 
-TEST(SegmentProof, ItsOwnSegmentLeaks) { EXPECT_EQ(verdictOf({.by = 0}), Kind::Leak); }
+TEST(SegmentProof, ItsOwnSegmentLeaks) {
+  EXPECT_EQ(verdictOf({.by = 0}), Kind::Leak);
+  EXPECT_EQ(verdictOf({.by = 0, .pool = "attend"}), Kind::Leak);
+}
+
+/// Its last key is the first row behind it.
+TEST(SegmentProof, ASegmentThatAttendsToTheNextLeaks) {
+  EXPECT_EQ(verdictOf({.pool = "attend", .rowsBy = -1}), Kind::Leak);
+  EXPECT_EQ(verdictOf({.by = 2, .pool = "attend", .rowsBy = -1}), Kind::Proved);
+}
 
 TEST(SegmentProof, AMeanOfStartsIsClosedByTheNext) {
   EXPECT_EQ(verdictOf({.by = 1, .pool = "starts"}), Kind::Leak);
@@ -227,12 +257,12 @@ Choice randomChoice(std::mt19937_64 &generator) {
   auto pick = [&](int64_t least, int64_t most) {
     return least + static_cast<int64_t>(generator() % static_cast<uint64_t>(most - least + 1));
   };
-  const char *pools[] = {"pool", "starts", "select"};
+  const char *pools[] = {"pool", "starts", "select", "attend"};
   const char *insides[] = {"", "attention", "shift", "back", "repeat"};
   return {.bitsBy = pick(-1, 1),
           .countsBy = pick(-1, 1),
           .by = pick(0, 3),
-          .pool = pools[pick(0, 2)],
+          .pool = pools[pick(0, 3)],
           .inside = insides[pick(0, 4)],
           .isNested = pick(0, 3) == 0,
           .innerBy = pick(0, 2)};

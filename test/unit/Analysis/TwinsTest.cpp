@@ -5,6 +5,7 @@
 // refuse it, at a row that reads its target, and a replay must show that row change. Twins have the
 // stages, scales and heads of their models, but one layer in place of several, and few columns.
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Transforms/ImportSpec.h"
 
@@ -43,6 +44,10 @@ std::string makeLeaky(func::FuncOp function) {
     loosen(attention);
     return "mask";
   }
+  for (auto attention : function.getOps<HashedAttentionOp>()) { // as published
+    attention.setSorted(true);
+    return "sorted";
+  }
   return "";
 }
 
@@ -55,6 +60,7 @@ std::string reduced(const std::filesystem::path &path) {
   for (auto [what, with] :
        {std::pair(R"([1-9]\d*@)", "1@"),
         {R"("count": \d+)", R"("count": 1)"},
+        {R"("buckets": \d+)", R"("buckets": 4, "chunk": 4)"},
         {R"("batch": \d+)", R"("batch": 2)"},
         {R"("context": \d{4,})", R"("context": 96)"},
         {R"("name": "(multiscale|hourglass|lsh|dynamic).*")", R"("name": "row")"},
@@ -120,5 +126,6 @@ TEST(Twins, OfThePapersRowsAreRefusedAndTheyAreProved) {
   EXPECT_GT(changes.size(), 50U);
   EXPECT_GT(changed["shift"], 50);
   EXPECT_GT(changed["mask"], 10);
+  EXPECT_EQ(changed["sorted"], 1);
   EXPECT_EQ(changed[""], 0) << "a row without shift and attention";
 }

@@ -114,6 +114,21 @@ std::string attentionOver(const std::string &scale, bool isPacked, const std::st
          ", !sluice.seq<@s2, 2, f32>) return %o : " + s2d4 + " }";
 }
 
+/// A score that is rectified and times a number by distance and head, c + tanh e: neither a sum nor
+/// a term that stands behind the region.
+std::string attentionByDistance() {
+  std::string table = "tensor<3x2xf32>";
+  return "(%q: " + s2d4 + ", %k: " + s2d4 + ", %e: " + table + ") -> " + s2d4 +
+         " { %o, %l = sluice.attention %q, %k, %k, %e attributes {heads = 2 : i64, kv_heads = 2 : "
+         "i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 0 : i64, value_column = 0 "
+         ": i64, distance_bias, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {^bb0(%s: f32, %p: "
+         "i32, %t: i32, %h: i32, %b: f32): %c = arith.constant 0.75 : f32 %w = math.tanh %b : f32 "
+         "%f = arith.addf %w, %c : f32 %z = arith.constant 0.0 : f32 %r = arith.maximumf %s, %z : "
+         "f32 %y = arith.mulf %r, %f : f32 sluice.yield %y : f32} : (" +
+         s2d4 + ", " + s2d4 + ", " + s2d4 + ", " + table + ") -> (" + s2d4 +
+         ", !sluice.seq<@s2, 2, f32>) return %o : " + s2d4 + " }";
+}
+
 std::string norm(bool rms, bool bias) {
   std::string v = "tensor<4xf32>";
   return "(%x: " + s2d4 + ", %g: " + v + (bias ? ", %b: " + v : "") + ") -> " + s2d4 +
@@ -274,6 +289,7 @@ std::vector<Case> cases() {
       {"attention_over_a_coarser_scale", differences,
        attentionOver("s4", false, "p - 2 * q >= 0",
                      ", dropout = 0.375 : f32, random_id = 9 : i64")},
+      {"attention_by_distance", differences, attentionByDistance()},
       {"attention_dropout", differences,
        attention(1, "p - q >= 0", scaled, false, ", dropout = 0.375 : f32, random_id = 9 : i64")},
       {"shift", differences, rescale("shift %x by 3", s1d4, s1d4)},
@@ -292,6 +308,10 @@ std::vector<Case> cases() {
       {"sum_columns", differences, rescale("sum_columns %x", s1d4, losses)},
       {"repeat_columns", differences, rescale("repeat_columns %x", losses, s1d4)},
       {"fold", differences, rescale("fold %x factor 2", s2d4, "!sluice.seq<@s4, 8, f32>")},
+      {"shorten_maximum_of_a_region", differences,
+       rescale("shorten %x factor 4 combine identity 0xFF800000 {^bb0(%s: f32, %l: f32): %m = "
+               "arith.maximumf %s, %l : f32 sluice.yield %m : f32}",
+               s1d4, s4d4)},
       {"shorten_window_whole", constants, rescale("shorten %x factor 2 window 6", s1d4, s2d4)},
       {"shorten_window_part", constants, rescale("shorten %x factor 2 window 5", s1d4, s2d4)},
       {"shorten_window_gap", differences, rescale("shorten %x factor 4 window 3 sum", s1d4, s4d4)},

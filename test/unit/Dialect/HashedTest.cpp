@@ -19,13 +19,15 @@ const std::string rows = "!sluice.seq<@s1, 4, f32>", lse = "!sluice.seq<@s1, 2, 
 
 /// @f of rows x, which are queries and keys, of values v and of rotations r.
 std::string hashed(int64_t hashes, int64_t buckets, int64_t chunk, bool sorted = false) {
-  std::string table = "tensor<" + std::to_string(hashes * buckets / 2) + "x4xf32>";
+  std::string table = "tensor<" + std::to_string(hashes * buckets / 2) + "x4xf32>",
+              found = "!sluice.seq<@s1, " + std::to_string(hashes) + ", f32>";
   return "(%x: " + rows + ", %v: " + rows + ", %r: " + table + ") -> " + rows +
-         " { %o, %l = sluice.hashed_attention %x, %x, %v, %r {heads = 2 : i64, head_size = 2 : "
+         " { %b = sluice.hashed_buckets %x, %r : (" + rows + ", " + table + ") -> " + found +
+         " %o, %l = sluice.hashed_attention %x, %x, %v, %b {heads = 2 : i64, head_size = 2 : "
          "i64, "
-         "hashes = " +
-         std::to_string(hashes) + " : i64, chunk = " + std::to_string(chunk) + " : i64" +
-         (sorted ? ", sorted" : "") + "} : (" + rows + ", " + rows + ", " + rows + ", " + table +
+         "bucket_count = " +
+         std::to_string(buckets) + " : i64, chunk = " + std::to_string(chunk) + " : i64" +
+         (sorted ? ", sorted" : "") + "} : (" + rows + ", " + rows + ", " + rows + ", " + found +
          ") -> (" + rows + ", " + lse + ") return %o : " + rows + " }";
 }
 

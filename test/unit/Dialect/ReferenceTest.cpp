@@ -81,6 +81,24 @@ TEST(Scales, MaximaLeaveOutWhatIsOutside) {
   EXPECT_EQ(run(f, {x}, {.rows = 1, .length = 9}), (Numbers{0, -1, -4}));
 }
 
+TEST(Scales, AnyCombinerLeavesOutWhatIsOutsideOrMasked) {
+  // Groups {2, 3, 4, 5} and {6, 7, ., .}; the mask has 3 and 5.
+  auto combined = [&](const std::string &op, const std::string &identity, bool isMasked) {
+    std::string bits = "!sluice.seq<@s1, 0, f32>";
+    std::string f = "(%x: " + s1 + ", %b: " + bits + ") -> " + s4 +
+                    " { %y = sluice.shorten %x factor 4" + (isMasked ? " mask %b" : "") +
+                    " combine identity " + identity + " {^bb0(%s: f32, %l: f32): %n = " + op +
+                    " %s, %l : f32 sluice.yield %n : f32} : (" + s1 +
+                    (isMasked ? ", " + bits : "") + ") -> " + s4 + " return %y : " + s4 + " }";
+    return run(f, {{2, 3, 4, 5, 6, 7}, {0, 1, 0, 1, 0, 0}}, {.rows = 1, .length = 6});
+  };
+  EXPECT_EQ(combined("arith.mulf", "1.0", false), (Numbers{120, 42}));
+  EXPECT_EQ(combined("arith.mulf", "1.0", true), (Numbers{15, 1}));
+  EXPECT_EQ(combined("arith.minimumf", "0x7F800000", false), (Numbers{2, 6}));
+  // Nothing is left of the second group: an infinite identity becomes zero.
+  EXPECT_EQ(combined("arith.minimumf", "0x7F800000", true), (Numbers{3, 0}));
+}
+
 TEST(Scales, AMaximumsGradientGoesToTheFirst) {
   std::string wide = "!sluice.seq<@s4, 4, f32>";
   std::string f = "(%x: " + s1 + ", %g: " + s4 + ") -> " + wide +

@@ -21,10 +21,11 @@ const std::string fine = "!sluice.seq<@s1, 2, f32>", bit = "!sluice.seq<@s1, 1, 
                   ends = "!sluice.seq<@w1, 0, i32>";
 
 /// @f of bits and rows x of @s1 and y of segments: `body` makes %r from them, %c and %e.
-std::string segmented(const std::string &body, const std::string &result) {
+std::string segmented(const std::string &body, const std::string &result,
+                      const std::string &names = "%r") {
   return "(%b: " + bit + ", %x: " + fine + ", %y: " + coarse + ") -> " + result +
-         " { %c, %e = sluice.segment %b : (" + bit + ") -> (" + counts + ", " + ends +
-         ") %r = " + body + " return %r : " + result + " }";
+         " { %c, %e = sluice.segment %b : (" + bit + ") -> (" + counts + ", " + ends + ") " +
+         names + " = " + body + " return %r : " + result + " }";
 }
 
 std::string pooled(const std::string &attributes) {
@@ -43,6 +44,29 @@ std::string spread(int by) {
   return segmented("sluice.spread_segments %y, %c, %e by " + std::to_string(by) + " : (" + coarse +
                        ", " + counts + ", " + ends + ") -> " + fine,
                    fine);
+}
+
+std::string attended() {
+  return segmented("sluice.attend_segments %y, %x, %x, %c, %e heads 1 : (" + coarse + ", " + fine +
+                       ", " + fine + ", " + counts + ", " + ends + ") -> (" + coarse +
+                       ", !sluice.seq<@w1, 1, f32>)",
+                   coarse, "%r, %lse");
+}
+
+/// Rows of the fine scale over k rows made of them, and of the segments spread to them.
+std::string besides(int parts) {
+  std::string of = "(" + coarse + ", " + counts + ", " + ends + ") -> " + fine;
+  std::string body = "sluice.spread_segments %y, %c, %e by 1 : " + of + " ", keys = "%x",
+              types = fine + ", " + fine;
+  std::string values = "%z";
+  for (int i = 1; i < parts; ++i) {
+    keys += i == 1 ? ", %z" : ", %x";
+    values += i == 1 ? ", %x" : ", %x";
+    types += ", " + fine + ", " + fine;
+  }
+  return segmented(body + "%r = sluice.attend_parts %x keys (" + keys + ") values (" + values +
+                       ") heads 2 : (" + fine + ", " + types + ") -> " + fine,
+                   fine, "%z");
 }
 
 //===----------------------------------------------------------------------===//
@@ -210,6 +234,14 @@ TEST_F(Segments, SpreadReadsTheSegmentItCounts) {
   }
 }
 
+TEST_F(Segments, AttentionReadsItsOwnQueryAndTheRowsOfTheSegment) {
+  forAllBits(attended(), 6, [&](Operation *op, Bits bits, Evaluator<double> &values) {
+    check(op, 0, bits, values, /*other=*/3, /*exact=*/false);
+    check(op, 4, bits, values, /*other=*/longest, /*exact=*/false);
+    check(op, 1, bits, values, /*other=*/3, /*exact=*/bits.at.back());
+  });
+}
+
 //===----------------------------------------------------------------------===//
 // Gradients
 //===----------------------------------------------------------------------===//
@@ -280,6 +312,31 @@ TEST(SegmentGradients, PoolsMatchTheRelaxationWithFrozenSupport) {
           constexpr double h = 1e-4;
           ASSERT_NEAR(found[argument][i], (at(h) - at(-h)) / (2 * h), 1e-6)
               << attributes << " argument " << argument << ", element " << i;
+        }
+      }
+    }
+  }
+}
+
+/// Keys, values and the query, against differences of the float64 reference.
+TEST(SegmentGradients, AttentionIsTheLimitOfDifferences) {
+  for (const std::string &function : {attended(), besides(2), besides(3)}) {
+    Model model(function);
+    std::vector<unsigned> indices = addGradient(model);
+    ASSERT_EQ(indices.size(), 2U);
+    Generator generator(7);
+    for (int64_t length : {1, 2, 5, 9}) {
+      Setting setting{.rows = 2, .length = length};
+      Arguments all = randomArguments(generator, model.getFunction("gradient"), setting, 2);
+      all.values[0] = randomBits(generator, length);
+      auto found = evaluate<double>(model.getFunction("gradient"), all, setting);
+      std::vector<Numbers> weights(all.values.begin() + 3, all.values.end());
+      Arguments arguments{{all.values.begin(), all.values.begin() + 3}};
+      for (size_t argument = 0; argument < indices.size(); ++argument) {
+        Numbers expected = finiteDifference(model, arguments, indices[argument], weights, setting);
+        ASSERT_EQ(found[argument].size(), expected.size());
+        for (size_t i = 0; i < expected.size(); ++i) {
+          ASSERT_NEAR(found[argument][i], expected[i], 1e-7) << function << " element " << i;
         }
       }
     }

@@ -49,7 +49,8 @@ static std::string done(const driver::Outcome &outcome) {
 static bool hasSegments(const std::string &source) {
   std::ifstream file(source);
   std::string text(std::istreambuf_iterator<char>(file), {});
-  return text.find("\"boundaries\"") != std::string::npos;
+  return text.find("\"boundaries\"") != std::string::npos ||
+         text.find("\"lsh\"") != std::string::npos;
 }
 
 std::string compile(const Folder &folder, const std::string &source, const std::string &target,

@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A score written in IR alone: a soft cap and a linear position bias are put into the text of a
-// model, which is then compiled as it stands. Forward and backward must follow with no launch more.
+// model, which is then compiled as it stands; and a score that is rectified and reads a table its
+// own way. Forward and backward must follow with no launch more.
 #include "Harness.h"
 #include "Specs.h"
 
@@ -39,13 +40,34 @@ int64_t launches(const Model &model) {
   return static_cast<int64_t>(model.plan().entries.at("gradient").size());
 }
 
-TEST(ScoreRegion, IsDifferentiatedAndCompiledFromIR) {
+/// Every attention's `yield x`, x with the row e of a table by distance in it, becomes: yield
+/// max(x, 0) + h tanh(e).
+std::string withRectifiedTerm(const std::string &model, int &regions) {
+  static const std::regex region(
+      R"((\^bb0\(%\w+: f32, %\w+: i32, %\w+: i32, (%\w+): i32, (%\w+): f32\):\n[^}]*?)sluice\.yield (%\w+) : f32)");
+  std::string result;
+  auto rest = model.cbegin();
+  for (std::smatch match; std::regex_search(rest, model.cend(), match, region);
+       rest = match[0].second) {
+    result.append(rest, match[0].first);
+    result += match[1].str() + "%none = arith.constant 0.0 : f32\n%some = arith.maximumf " +
+              match[4].str() + ", %none : f32\n%bent = math.tanh " + match[3].str() +
+              " : f32\n%number = arith.sitofp " + match[2].str() +
+              " : i32 to f32\n%slope = arith.mulf %bent, %number : f32\n" +
+              "%score = arith.addf %some, %slope : f32\nsluice.yield %score : f32";
+    ++regions;
+  }
+  return result.append(rest, model.cend());
+}
+
+/// A model of these stages with other scores, on every target, against the reference.
+void expectCompiled(const std::string &stages, std::string (*change)(const std::string &, int &),
+                    int expected) {
   Folder folder;
-  std::string spec = folder.write("plain.json", stackOf(R"({"op": "layer", "key_value_heads": 1},
-                                            {"op": "hourglass", "hierarchy": "0@1 1@3 0@1"},)"));
+  std::string spec = folder.write("plain.json", stackOf(stages));
   int regions = 0;
-  std::string source = folder.write("capped.mlir", withCapAndBias(emit(spec, "model"), regions));
-  ASSERT_EQ(regions, 4) << "two layers in each of @evaluate and @predict";
+  std::string source = folder.write("changed.mlir", change(emit(spec, "model"), regions));
+  ASSERT_EQ(regions, expected) << "in @evaluate and in @predict";
 
   ReferenceModel reference(emit(source, "gradient"));
   Tensors weights = randomWeights(reference.shapes(), 1);
@@ -54,11 +76,11 @@ TEST(ScoreRegion, IsDifferentiatedAndCompiledFromIR) {
   Gradient inFloat = reference.gradient(inputs, weights, Precision::F32);
   std::map<std::string, std::string> plainArtifacts = compileForAll(folder, spec);
   for (const auto &[target, artifact] : compileForAll(folder, source)) {
-    Model capped(artifact, target), plain(plainArtifacts.at(target), target);
-    EXPECT_EQ(launches(capped), launches(plain));
-    capped.setWeights(weights);
+    Model changed(artifact, target), plain(plainArtifacts.at(target), target);
+    EXPECT_EQ(launches(changed), launches(plain));
+    changed.setWeights(weights);
     plain.setWeights(weights);
-    Gradient found = capped.gradient(inputs);
+    Gradient found = changed.gradient(inputs);
     Comparison comparison("score in IR on " + target);
     comparison.expect("losses", found.losses, yardstick(exact.losses, inFloat.losses));
     for (const auto &[name, values] : found.gradients) {
@@ -69,6 +91,17 @@ TEST(ScoreRegion, IsDifferentiatedAndCompiledFromIR) {
     Yardstick losses = yardstick(exact.losses, inFloat.losses);
     EXPECT_GT(ratio(plain.gradient(inputs).losses, losses), 100);
   }
+}
+
+TEST(ScoreRegion, IsDifferentiatedAndCompiledFromIR) {
+  expectCompiled(R"({"op": "layer", "key_value_heads": 1},
+                    {"op": "hourglass", "hierarchy": "0@1 1@3 0@1"},)",
+                 withCapAndBias, 4);
+}
+
+TEST(ScoreRegion, ReadsATableByDistance) {
+  expectCompiled(R"({"op": "layer", "key_value_heads": 1, "relative": {"bias": 4}},)",
+                 withRectifiedTerm, 2);
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
 
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -202,6 +203,42 @@ std::string wordsSpec(const Folder &folder) {
         {"op": "shorten", "segments": "words"}, {"op": "shift", "by": 1, "start": "null"},
         {"op": "layers", "count": 2}, {"op": "upsample", "segments": "words", "by": 0},
         {"op": "head"}]})");
+}
+
+/// Equal rows: the segment's maximum is that of its first row, and so is the gradient, bit for bit.
+TEST(Segmented, MaximaOfEqualRowsAreTheFirst) {
+  Folder folder;
+  std::string target = runtime::machineTargets().front();
+  std::string source = folder.write("maxima.json", R"({"sluice": 1, "vocabulary": 48,
+      "context": 9, "batch": 1, "width": 16,
+      "stages": [{"op": "embedding", "positions": "learned"},
+        {"op": "boundaries", "name": "threes", "rule": "every", "factor": 3},
+        {"op": "shorten", "segments": "threes", "method": "max"},
+        {"op": "upsample", "segments": "threes"}, {"op": "head"}]})");
+  Model model(compile(folder, source, target), target);
+  Tensors weights = model.weights();
+  std::vector<double> &tokens = weights.at("stages.0.token.weight");
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<double>(i / 16 % 3); // of token k, k mod 3
+  }
+  std::ranges::fill(weights.at("stages.0.position.weight"), 0);
+  std::vector<double> &head = weights.at("stages.4.weight");
+  for (size_t i = 0; i < head.size(); ++i) {
+    head[i] = static_cast<double>(i * 7 % 5) / 8; // so each column moves the loss
+  }
+  model.setWeights(weights);
+  Inputs inputs = randomInputs(48, 1, 9, 9);
+  inputs.tokens = {1, 4, 7, 1, 2, 5, 5, 3, 2, 0}; // rows of 1 1 1, 1 2 2 and 2 0 2
+  Gradient found = model.gradient(inputs);
+  const std::vector<double> &moved = found.gradients.at("stages.0.position.weight");
+  std::vector<size_t> rows;
+  for (size_t row = 0; row < 9; ++row) {
+    if (std::ranges::any_of(std::span(moved).subspan(row * 16, 16),
+                            [](double x) { return x != 0; })) {
+      rows.push_back(row);
+    }
+  }
+  EXPECT_EQ(rows, (std::vector<size_t>{0, 4, 6}));
 }
 
 /// A batch of segments of one token leaves NaN in every row. Few segments then read none of it.

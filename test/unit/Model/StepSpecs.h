@@ -142,6 +142,14 @@ constexpr const char *everyToken =
     {"op": "upsample", "segments": "ones", "by": 0}, {"op": "add", "with": "fine"},
     {"op": "head"}]})json";
 
+/// Attention by hashes on two scales: chunks that a bucket fills many times.
+constexpr const char *hashes = R"json({"sluice": 1, "vocabulary": 17, "context": 29, "batch": 3,
+  "width": 10, "defaults": {"heads": 2, "feed_forward": 12},
+  "stages": [{"op": "embedding", "positions": "learned"},
+    {"op": "layer", "head_size": 3, "lsh": {"buckets": 2, "chunk": 4, "hashes": 3}},
+    {"op": "hourglass", "hierarchy": "0@1 1@3 0@1", "lsh": {"buckets": 4, "chunk": 1}},
+    {"op": "head"}]})json";
+
 /// Two inputs, one that fills several parts of the kernel's keys, read on two scales; rows of the
 /// batch have all of an input, none and some.
 constexpr const char *encoders =

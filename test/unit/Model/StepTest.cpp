@@ -196,7 +196,8 @@ INSTANTIATE_TEST_SUITE_P(LazyHeads, Stepped,
                          [](const auto &info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(HeadGroups, Stepped,
-                         ::testing::Values(Family{"BottomUpAndRetina", bottomUpAndRetina}),
+                         ::testing::Values(Family{"BottomUpAndRetina", bottomUpAndRetina},
+                                           Family{"Hashes", hashes}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,

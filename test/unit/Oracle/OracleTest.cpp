@@ -135,7 +135,7 @@ Launch contractLaunch() {
           .firstStream = 2};
 }
 
-class Replay : public ::testing::Test {
+class Judge : public ::testing::Test {
 protected:
   void SetUp() override {
     if (targets().empty()) {
@@ -146,7 +146,7 @@ protected:
 
 } // namespace
 
-TEST_F(Replay, ContractionWithEpilogue) {
+TEST_F(Judge, ContractionWithEpilogue) {
   for (bool byInput : {false, true}) {
     Judged judged(contractText(byInput));
     judged.spoilOperand(0, [](float &value) { value += 0.01f; });
@@ -159,14 +159,14 @@ TEST_F(Replay, ContractionWithEpilogue) {
 }
 
 /// A step of K left out, and a neighbour's row.
-TEST_F(Replay, LostTermIsFound) {
+TEST_F(Judge, LostTermIsFound) {
   Judged judged(contractText(false));
   judged.spoilOperand(0, [](float &value) { value = 0; });
   expectRight(judged, contractLaunch());
   EXPECT_GE(judged.ofSpoiled.results[0].mismatches, 18);
 }
 
-TEST_F(Replay, WeightGradient) {
+TEST_F(Judge, WeightGradient) {
   std::string left = tensor({2, 9, 13}), right = tensor({2, 9, 7}), weight = tensor({13, 7}),
               bias = tensor({13});
   Judged judged("func.func @f(%l: " + left + ", %r: " + right + ", %w: " + weight +
@@ -187,7 +187,7 @@ TEST_F(Replay, WeightGradient) {
 }
 
 /// A mean of shifted rows, a norm of it, and its statistic.
-TEST_F(Replay, RowsOfAShorteningAndANorm) {
+TEST_F(Judge, RowsOfAShorteningAndANorm) {
   std::string row = tensor({24}), group = tensor({4, 24});
   Access own{.factor = 4}, vector{.kind = "vector"};
   Judged judged(rowsText({2, 5, 4},
@@ -220,7 +220,7 @@ TEST_F(Replay, RowsOfAShorteningAndANorm) {
   EXPECT_GT(judged.ofSpoiled.results[3].mismatches, 0);
 }
 
-TEST_F(Replay, Scatter) {
+TEST_F(Judge, Scatter) {
   std::string index = tensor({2, 10}, "i32"), values = tensor({2, 9, 6}), table = tensor({5, 6});
   Judged judged("func.func @f(%i: " + index + ", %v: " + values + ", %t: " + table +
                 ") {\n%y = dispatch.scatter_rows %i, %v, %t attributes {domain = "
@@ -235,7 +235,7 @@ TEST_F(Replay, Scatter) {
   EXPECT_EQ(judged.ofSpoiled.results[0].mismatches, 1);
 }
 
-TEST_F(Replay, AttentionBothWays) {
+TEST_F(Judge, AttentionBothWays) {
   AttentionCase c{.name = "grouped",
                   .batch = 2,
                   .positions = 13,
@@ -267,7 +267,7 @@ TEST_F(Replay, AttentionBothWays) {
 }
 
 /// A plain mean; and smoothed labels, some rows unscored, a gradient that comes in by row.
-TEST_F(Replay, HeadAndCrossEntropy) {
+TEST_F(Judge, HeadAndCrossEntropy) {
   std::string x = tensor({2, 9, 12}), w = tensor({17, 12}), t = tensor({2, 10}, "i32"),
               one = tensor({2, 9}), b = tensor({17});
   for (bool other : {false, true}) {
@@ -307,7 +307,7 @@ TEST_F(Replay, HeadAndCrossEntropy) {
   }
 }
 
-TEST_F(Replay, ScheduledRows) {
+TEST_F(Judge, ScheduledRows) {
   checkGroups(7, judgedSteps());
   checkIntegers(judgedSteps());
   for (bool half : {false, true}) {
@@ -328,13 +328,13 @@ SegmentRun judgedSegments(const std::string &text) {
                                  : SegmentRun();
 }
 
-TEST_F(Replay, Segments) {
+TEST_F(Judge, Segments) {
   checkSegmentScans(judgedSegments);
   checkSegmentRows(judgedSegments);
 }
 
 /// The first bit, and the end of the first segment, are read.
-TEST_F(Replay, SeesOtherSegments) {
+TEST_F(Judge, SeesOtherSegments) {
   std::string domain = "domain = #dispatch.domain<batch = 1, positions = 4, factor = 1>";
   Judged scan("func.func @f(%x: tensor<1x4xf32>) {\n%r:3 = dispatch.segment_scan %x attributes {" +
               domain +
@@ -359,7 +359,7 @@ TEST_F(Replay, SeesOtherSegments) {
 }
 
 /// A run that starts, counts or ends elsewhere than the kernel was told.
-TEST_F(Replay, SeesRowsOfAnotherStep) {
+TEST_F(Judge, SeesRowsOfAnotherStep) {
   Product product{2, 1, 24, 16};
   Decode decode{2, 1, 2, 2, 8, 16, 1, causal(), scaled(1), false, {}};
   Floats runs = {5, 1, 6, 9, 1, 10};

@@ -94,6 +94,16 @@ TEST(Reader, StagesOverrideDefaults) {
   EXPECT_EQ(std::get<Norm>(model.stages[3].settings).norm, NormKind::Layer);
 }
 
+/// Distances in rows that defaults say hold where distances are counted.
+TEST(Reader, InheritedDistancesHoldWhereTheyApply) {
+  Model model = readGood(specText(R"({ "op": "layer" }, { "op": "layer", "relative": "none" },
+    { "op": "layer", "relative": { "bias": 4 }, "rotary": true },)",
+                                  R"("heads": 2, "relative": "xl", "distances": "rows")"));
+  EXPECT_TRUE(layerOf(model).countsRows);
+  EXPECT_FALSE(std::get<Layer>(model.stages[2].settings).countsRows);
+  EXPECT_FALSE(std::get<Layer>(model.stages[3].settings).countsRows);
+}
+
 TEST(Reader, DefaultsDoNotReachStagesWithKeysOfTheSameName) {
   Model model = readGood(specText("", R"("heads": 2, "dropout": 0.5, "bias": true)"));
   EXPECT_EQ(std::get<Embedding>(model.stages[0].settings).dropout, 0);

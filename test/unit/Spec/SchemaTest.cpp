@@ -67,6 +67,12 @@ Place placeOf(Op op) {
     need("with", "\"a\"");
     need("block", "2");
     break;
+  case Op::Attend:
+    need("from", "\"a\"");
+    need("over", "\"s\"");
+    need("segments", "\"w\"");
+    need("heads", "2");
+    break;
   case Op::Dropout:
     need("rate", "0.5");
     break;
@@ -93,6 +99,10 @@ Place placeOf(Op op) {
     need("hierarchy", "\"1@2 1@1\"");
   }
   std::string before = op == Op::Embedding ? "" : body;
+  if (op == Op::Attend) {
+    before += R"({"op": "boundaries", "name": "w", "rule": "whitespace"}, )"
+              R"({"op": "shorten", "segments": "w", "to": "s"}, )";
+  }
   std::string after =
       R"(, {"op": "head")" + std::string(op == Op::TopDown ? R"(, "first": 1})" : "}");
   return {head + R"(, "stages": [)" + before + "{", "}" + (op == Op::Head ? "" : after) + "]}",

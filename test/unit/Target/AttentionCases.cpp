@@ -165,9 +165,14 @@ static std::string attributes(const AttentionCase &c) {
          " : i64" + (c.biasRows > 0 ? ", distance_bias" : "") + distanceText(c) + "}";
 }
 
-static std::string region(const std::string &body, bool derivative) {
-  return std::string("{\n^bb0(%s: f32, %p: i32, %q: i32, %h: i32") +
-         (derivative ? ", %g: f32" : "") + "):\n" + body + "dispatch.yield %r : f32\n}";
+/// A bias is added to what the score makes.
+static std::string region(const AttentionCase &c, const std::string &body, bool derivative) {
+  bool hasBias = c.biasRows > 0;
+  std::string end = !hasBias     ? "dispatch.yield %r : f32\n}"
+                    : derivative ? "dispatch.yield %r, %g : f32, f32\n}"
+                                 : "%b = arith.addf %r, %e : f32\ndispatch.yield %b : f32\n}";
+  return std::string("{\n^bb0(%s: f32, %p: i32, %q: i32, %h: i32") + (hasBias ? ", %e: f32" : "") +
+         (derivative ? ", %g: f32" : "") + "):\n" + body + end;
 }
 
 namespace {
@@ -229,7 +234,7 @@ std::string AttentionCase::forwardText() const {
   std::string logs = tensor(batch, positions, heads);
   return "func.func @f(" + arguments + ") -> (" + out + ", " + logs + ") {\n" +
          "%o:2 = dispatch.attention " + names + " attributes " + attributes(*this) +
-         region(score.text, false) + " : (" + types + ") -> (" + out + ", " + logs +
+         region(*this, score.text, false) + " : (" + types + ") -> (" + out + ", " + logs +
          ")\nreturn %o#0, %o#1 : " + out + ", " + logs + "\n}";
 }
 
@@ -253,6 +258,7 @@ std::string AttentionCase::backwardText() const {
          result + ") {\n%y:" + std::to_string(count) + " = dispatch.attention_backward " +
          operands.names + ", %o, %l, %d" + operands.termNames + (rotary ? ", %t" : "") +
          (counts.empty() ? "" : ", %n") + " attributes " + attributes(*this) +
-         region(score.text, false) + " derivative " + region(score.derivativeText, true) + " : (" +
-         types + ") -> (" + result + ")\nreturn " + values + " : " + result + "\n}";
+         region(*this, score.text, false) + " derivative " +
+         region(*this, score.derivativeText, true) + " : (" + types + ") -> (" + result +
+         ")\nreturn " + values + " : " + result + "\n}";
 }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Elementary functions and divisions of GPU kernels on the emulator, whose approximations are as
-// far off as the PTX ISA allows: the error must still be what the replay grants.
+// far off as the PTX ISA allows: the error must still be what the oracle grants.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
@@ -49,7 +49,7 @@ struct Function {
   const char *name;
   double (*exact)(double);
   double least, most; ///< sizes of arguments
-  double ulps;        ///< that the error may be; the replay grants 4
+  double ulps;        ///< that the error may be; the oracle grants 4
 };
 
 class CudaMath : public testing::TestWithParam<Function> {};

@@ -364,6 +364,21 @@ TEST(CudaRows, GroupsOfAnySize) {
   }
 }
 
+/// Products and minima: the same operations in the same order.
+TEST(CudaRows, CombinersWithoutANameEqualCpu) {
+  SKIP_WITHOUT_CPU();
+  const int64_t batch = 2, fine = 29;
+  for (auto [d, k, shift] : {std::tuple{7, 3, 2}, std::tuple{36, 9, 8}}) {
+    std::string text = combinersText(batch, fine, d, k, shift);
+    LoadedKernel cpu = cpuKernel(text);
+    EmulatedKernel cuda(text);
+    ASSERT_TRUE(cpu.loaded() && cuda.made());
+    Floats x = randomFloats(batch * fine * d, 1, 0.5F, 1.5F);
+    Launch launch{.operands = {x, x}, .length = 26, .rows = batch};
+    EXPECT_EQ(cuda.run(runOf(launch)), cpu.run(launch)) << "k " << k << " d " << d;
+  }
+}
+
 /// Maxima of groups that are unrolled and that are loops, and where they are first: no arithmetic,
 /// so the same bits. Few numbers, so many ties.
 TEST(CudaRows, GreatestOfShiftedGroupsEqualsCpu) {

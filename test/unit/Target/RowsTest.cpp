@@ -310,6 +310,35 @@ TEST(Rows, NormBackwardThroughAdjointMaps) {
   }
 }
 
+/// Of groups that are unrolled and of loops; what is outside is left out.
+TEST(Rows, CombinersWithoutAName) {
+  const int64_t batch = 2, fine = 29, length = 26;
+  for (Size size : {Size{7, 3, 2}, Size{36, 9, 8}}) {
+    auto [d, k, shift] = size;
+    int64_t coarse = (fine + k - 1) / k;
+    std::string text = combinersText(batch, fine, d, k, shift);
+    Floats x = randomFloats(batch * fine * d, 1, 0.5F, 1.5F);
+    for (const cpu::Target *target : targets()) {
+      LoadedKernel kernel(text, *target, rows());
+      ASSERT_TRUE(kernel.loaded());
+      auto results = runTwice(kernel, {.operands = {x, x}, .length = length, .rows = batch});
+      for (int64_t i = 0; i < batch * coarse * d; ++i) {
+        int64_t c = i % d, m = i / d % coarse, b = i / d / coarse;
+        double product = 1, least = INFINITY;
+        for (int64_t q = k * m - shift; q < k * m - shift + k; ++q) {
+          double number = q >= 0 && q < length ? x[(b * fine + q) * d + c] : NAN;
+          product = std::isnan(number) ? product : product * number;
+          least = std::fmin(least, number);
+        }
+        if (m < (length + k - 1) / k) {
+          ASSERT_NEAR(results[0][i], product, double(k) * unit * product) << "row " << m;
+          ASSERT_EQ(results[1][i], float(least)) << "row " << m;
+        }
+      }
+    }
+  }
+}
+
 TEST(Rows, GroupSumAdjointOfRepeat) {
   const int64_t batch = 2, fine = 13;
   for (Size size : {Size{7, 2, 0}, Size{40, 7, 0}, Size{257, 9, 0}}) {

@@ -29,14 +29,15 @@ struct Access {
   int64_t group = 1, factor = 1;
   std::string column = "0";
   int64_t index = -1;
-  bool least = false;
+  std::string outside = {}; ///< a number; empty: zeros
   int64_t last = -1;
   bool extended = false;
   operator std::string() const {
     return "#dispatch.access<" + kind + ", map = affine_map<(p, i)[n] -> (" + map +
            ")>, group = " + std::to_string(group) + ", factor = " + std::to_string(factor) +
            ", column = affine_map<(p) -> (" + column + ")>, index = " + std::to_string(index) +
-           (least ? ", least = true" : "") + (last >= 0 ? " last = " + std::to_string(last) : "") +
+           (outside.empty() ? "" : ", outside = " + outside + " : f32") +
+           (last >= 0 ? " last = " + std::to_string(last) : "") +
            (extended ? " extended = true" : "") + ">";
   }
 };
@@ -128,13 +129,36 @@ inline std::string maxText(int64_t batch, int64_t fine, int64_t d, int64_t k, in
     }
   }
   std::string map = std::to_string(k) + " * p + i - " + std::to_string(shift);
-  Access own{.factor = k}, rows{.map = map, .group = k, .least = true};
+  Access own{.factor = k}, rows{.map = map, .group = k, .outside = "0xFF800000"};
   return rowsText(
       {batch, coarse, k},
       {{tensor({batch, fine, d}, element), rows, group},
        {tensor({batch, coarse, d}, element), own, row}},
       {{tensor({batch, coarse, d}, element), own}, {tensor({batch, coarse, k * d}, element), own}},
       body, row);
+}
+
+/// The product of rows k p + i - shift, and their minimum, in order: combiners without a name.
+inline std::string combinersText(int64_t batch, int64_t fine, int64_t d, int64_t k, int64_t shift) {
+  int64_t coarse = (fine + k - 1) / k;
+  std::string row = tensor({d}), group = tensor({k, d});
+  auto combined = [&](const std::string &name, const std::string &rows, const std::string &op,
+                      const std::string &identity) {
+    return name + " = dispatch.reduce_group combine " + rows + " identity " + identity +
+           " : f32 {\n^bb0(%s: f32, %l: f32):\n%n = " + op +
+           " %s, %l : f32\ndispatch.yield %n : f32\n} : " + group + " -> " + row + "\n";
+  };
+  std::string map = std::to_string(k) + " * p + i - " + std::to_string(shift);
+  Access own{.factor = k}, ones{.map = map, .group = k, .outside = "1.0"},
+      most{.map = map, .group = k, .outside = "0x7F800000"};
+  return rowsText(
+      {batch, coarse, k},
+      {{tensor({batch, fine, d}), ones, group}, {tensor({batch, fine, d}), most, group}},
+      {{tensor({batch, coarse, d}), own}, {tensor({batch, coarse, d}), own}},
+      combined("%p", "%a0", "arith.mulf", "1.0") +
+          combined("%m", "%a1", "arith.minimumf", "0x7F800000") +
+          "dispatch.yield %p, %m : ROW, ROW",
+      row);
 }
 
 inline Floats randomFloats(int64_t count, unsigned seed, float low = -1, float high = 1) {

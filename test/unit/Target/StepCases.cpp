@@ -311,10 +311,12 @@ std::string Decode::text() const {
          ", kv_heads = " + number(kvHeads) + ", head_size = " + number(head) +
          ", query_column = 0 : i64, key_column = " + number(heads * head) +
          ", value_column = " + number((heads + kvHeads) * head) + ", mask = " + relation.text +
-         (biasRows > 0 ? ", distance_bias" : "") +
-         "} {\n^bb0(%s: f32, %p: i32, %q0: i32, %h: i32):\n" + scoreText(score) +
-         "dispatch.yield %r : f32\n} : (" + types + ") -> (" + output().text() + ", " +
-         lse().text() + ")\nreturn\n}\n";
+         (biasRows > 0 ? ", distance_bias" : "") + "} {\n^bb0(%s: f32, %p: i32, %q0: i32, %h: i32" +
+         (biasRows > 0 ? ", %e: f32" : "") + "):\n" + scoreText(score) +
+         (biasRows > 0 ? "%sum = arith.addf %r, %e : f32\ndispatch.yield %sum"
+                       : "dispatch.yield %r") +
+         " : f32\n} : (" + types + ") -> (" + output().text() + ", " + lse().text() +
+         ")\nreturn\n}\n";
 }
 void test::checkDecode(const Decode &c, const Make &make) {
   Run run = make(c.text());

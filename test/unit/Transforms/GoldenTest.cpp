@@ -4,6 +4,7 @@
 // logits and gradients (test/golden/README.md).
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Transforms/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
@@ -65,8 +66,8 @@ protected:
     tokens.resize(static_cast<size_t>(model.batch * (model.context + 1)));
   }
 
-  /// Ones in the rows that the table lists; or row p: cos and sin of p stride base^(-2i/D), or sin
-  /// and cos.
+  /// Ones in the rows that the table lists; drawn numbers; or row p: cos and sin of p stride
+  /// base^(-2i/D), or sin and cos.
   static std::vector<double> table(ParameterOp parameter) {
     auto type = cast<RankedTensorType>(parameter.getType());
     if (parameter.getInitial() == "members") {
@@ -75,6 +76,10 @@ protected:
         bits[static_cast<size_t>(row)] = 1;
       }
       return bits;
+    }
+    if (parameter.getInitial() == "rotations") {
+      std::vector<float> drawn = drawRotations(parameter);
+      return {drawn.begin(), drawn.end()};
     }
     int64_t columns = type.getDimSize(1);
     std::vector<double> result;
@@ -176,7 +181,8 @@ TEST_P(Golden, Gradients) {
 INSTANTIATE_TEST_SUITE_P(Specs, Golden,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
                                            "bidirectional", "top-down", "bottomup", "repooled",
-                                           "retina", "dynamic", "begun", "blocks", "widths", "blt"),
+                                           "retina", "dynamic", "begun", "blocks", "widths", "blt",
+                                            "attend", "flow", "lsh-causal", "lsh-bidirectional"),
                          [](const auto &info) {
                            std::string name = info.param;
                            llvm::replace(name, '-', '_');

@@ -54,12 +54,9 @@ bool isStorageType(mlir::Type element);
 /// What a body holds of an element that is stored as `element`: f32 for bf16, else the type itself.
 mlir::Type bodyTypeOf(mlir::Type element);
 
-/// Of a dispatch that draws random numbers: that it draws by the rows of an update, of which the
-/// batch's first has the number that the device scalar first_row says. Else that number is 0.
-constexpr llvm::StringLiteral drawsByUpdateName = "dispatch.draws_by_update";
-inline bool drawsByUpdate(mlir::Operation *dispatch) {
-  return dispatch->hasAttr(drawsByUpdateName);
-}
+/// DrawInterface; false of an op without the interface.
+bool drawsNumbers(mlir::Operation *dispatch);
+bool drawsByUpdate(mlir::Operation *dispatch);
 
 /// The device scalar that is a dispatch's length (DomainAttr).
 std::string lengthOf(mlir::Operation *dispatch);

@@ -38,7 +38,7 @@ def Dispatch_Dialect : Dialect {
         live in named memory. What writes parameters, moments or compute copies has such a guard, but in @initialize and @prepare, and it is
         made of the loss and the gradients.
 
-    Memory planning verifies this, and that dispatches of @gradient have `dispatch.draws_by_update` where they draw random numbers and
+    Memory planning verifies this, and that dispatches of @gradient have `draws_by_update` where they draw random numbers and
     an update has several batches (`sluice.accumulate`), and nowhere else.
 
     Numbers are *stored* as f32 or bf16 and *computed with* as f32. Bodies, epilogues and regions take and yield f32. A
@@ -47,6 +47,7 @@ def Dispatch_Dialect : Dialect {
     type*: products and sums of bf16 factors are those of their f32 values. Statistics, log-sum-exps, losses, logits,
     biases and the gradients of weights are f32.
   }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
   let useDefaultAttributePrinterParser = 1;
 }
 
@@ -115,38 +116,38 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     is 0, N' is T'; but a sequence that a scheduled domain reads has no end then, as its ring holds whatever is read. A
     position outside [0, N') is read as zeros. `column` is (p) or (p, i) -> first column, so that a row of k d columns
     can be read as k rows of d (zero: the whole row or its first d columns). Where the first column is negative, zeros
-    are read too. With `least` a position outside is read as the least number of the type (minus infinity), which no
-    maximum chooses. Results use `row`
+    are read too. With `outside` a position outside is read as that number, the identity of what combines the rows. Results use `row`
     with the identity map, `flat`, `vector` and `scalar` (domains of one row), or `columns`.
     A result of access `row` whose yield is tensor<k x d> is stored as one row of k d columns.
 
     An index is an argument of access `row`; that of a range may be a gathered element too. Of a range v is the value of
-    argument `index` and w that of argument `last`, p where that is -1. What of it lies outside [0, N') is left out, and the sum is taken in the order of q. With `extended`, of elements of i32 alone, a
+    argument `index` and w that of argument `last`, p where that is -1. What of it lies outside [0, N') is left out, and the sum is taken in the order of q.
+    With an infinite `outside` it is the greatest number of each column instead, minus infinity of no row. With `extended`, of elements of i32 alone, a
     position below 0 is read as itself and one from N' on as the greatest number: so a sequence that ascends goes on.
   }];
   let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group,
                         "int64_t":$source_factor, "::mlir::AffineMapAttr":$column, "int64_t":$index,
-                        DefaultValuedParameter<"bool", "false">:$least,
+                        OptionalParameter<"::mlir::FloatAttr">:$outside,
                         DefaultValuedParameter<"int64_t", "-1">:$last,
                         DefaultValuedParameter<"bool", "false">:$extended);
   let builders = [
     AttrBuilder<(ins "AccessKind":$kind), [{
       auto two = ::mlir::AffineMap::get(2, 1, ::mlir::getAffineDimExpr(0, $_ctxt));
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
-      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0, ::mlir::AffineMapAttr::get(zero), -1, false,
-                   -1, false);
+      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0, ::mlir::AffineMapAttr::get(zero), -1,
+                   ::mlir::FloatAttr(), -1, false);
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group, "int64_t":$source_factor,
-                     "::mlir::AffineMapAttr":$column, "int64_t":$index, "bool":$least), [{
-      return $_get($_ctxt, kind, map, group, source_factor, column, index, least, -1, false);
+                     "::mlir::AffineMapAttr":$column, "int64_t":$index, "::mlir::FloatAttr":$outside), [{
+      return $_get($_ctxt, kind, map, group, source_factor, column, index, outside, -1, false);
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMap":$map, "int64_t":$group, "int64_t":$source_factor), [{
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
       return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(map), group, source_factor, ::mlir::AffineMapAttr::get(zero), -1,
-                   false, -1, false);
+                   ::mlir::FloatAttr(), -1, false);
     }]>];
   let assemblyFormat = [{`<` $kind `,` `map` `=` $map `,` `group` `=` $group `,` `factor` `=` $source_factor `,`
-                         `column` `=` $column `,` `index` `=` $index (`,` `least` `=` $least^)?
+                         `column` `=` $column `,` `index` `=` $index (`,` `outside` `=` $outside^)?
                          (`last` `=` $last^)? (`extended` `=` $extended^)? `>`}];
   let extraClassDeclaration = [{
     /// Row p of the source itself: identity map, one row, whole width.
@@ -155,6 +156,8 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     unsigned getLevel() const {
       return getKind() == AccessKind::Range ? 2 : getKind() == AccessKind::Gather ? 1 : 0;
     }
+    /// What a range makes of its rows: their sum, or the greatest number of each column.
+    ReduceKind getRangeKind() const { return getOutside() ? ReduceKind::Max : ReduceKind::Add; }
     /// Arguments that find it.
     ::llvm::SmallVector<unsigned> getIndices() const;
   }];
@@ -164,9 +167,15 @@ class Dispatch_Op<string mnemonic, list<Trait> traits = []> : Op<Dispatch_Dialec
 class Dispatch_KernelOp<string mnemonic, list<Trait> traits = []>
     : Dispatch_Op<mnemonic, !listconcat(traits, [Pure, IsolatedFromAbove, KernelInterface, DeclareOpInterfaceMethods<RowReadsInterface>])>;
 
+/// A kernel whose body, or dropout, may draw random numbers.
+class Dispatch_DrawingOp<string mnemonic, list<Trait> traits = []>
+    : Dispatch_KernelOp<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<DrawInterface, ["drawsNumbers"]>])> {
+  dag drawing = (ins UnitAttr:$draws_by_update);
+}
+
 def SharesMemory : DeclareOpInterfaceMethods<SharedMemoryInterface>;
 
-def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock, SharesMemory]> {
+def Dispatch_RowsOp : Dispatch_DrawingOp<"rows", [SingleBlock, SharesMemory]> {
   let summary = "One pass over rows, with statistics";
   let description = [{
     The body runs once a row. Its arguments are the operands seen through `accesses`; it yields one value a
@@ -184,10 +193,10 @@ def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock, SharesMemory]> {
     }
     ```
   }];
-  let arguments = (ins Variadic<AnyRankedTensor>:$all_inputs,
+  let arguments = !con((ins Variadic<AnyRankedTensor>:$all_inputs,
                        Dispatch_Domain:$domain, ArrayAttr:$accesses, ArrayAttr:$result_accesses,
                        UnitAttr:$zero_invalid, OptionalAttr<DenseI64ArrayAttr>:$aliases, OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard);
+                       OptionalAttr<StrAttr>:$guard), drawing);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{operands attr-dict-with-keyword $body `:` functional-type(operands, results)}];
@@ -203,7 +212,7 @@ def Dispatch_RowsOp : Dispatch_KernelOp<"rows", [SingleBlock, SharesMemory]> {
   let hasVerifier = 1;
 }
 
-def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
+def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
   let summary = "Rows times a weight matrix, with an epilogue";
   let description = [{
     acc[r, n] = sum over k of input[r, k] * W(k, n). Weights are stored [out, in], so a linear map reads
@@ -218,11 +227,11 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
     below it, each pair (hD + 2i, hD + 2i + 1) of what is stored as the first result is rotated by its row's angle (Su et
     al. 2021, equation 34).
   }];
-  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$all_extras,
+  let arguments = !con((ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Variadic<AnyRankedTensor>:$all_extras,
                        Dispatch_Domain:$domain, UnitAttr:$by_input,
                        ArrayAttr:$accesses, ArrayAttr:$result_accesses, OptionalAttr<I64Attr>:$rotated_columns,
                        OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard);
+                       OptionalAttr<StrAttr>:$guard), drawing);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$epilogue);
   let assemblyFormat = [{operands attr-dict-with-keyword $epilogue `:` functional-type(operands, results)}];
@@ -235,6 +244,9 @@ def Dispatch_ContractOp : Dispatch_KernelOp<"contract", [SingleBlock]> {
     ::mlir::OperandRange getArgumentExtras() { return getExtras().drop_back(getRotatedColumns() ? 1 : 0); }
     AccessAttr getAccess(unsigned operand);
     bool staysWithinAxis(unsigned) { return true; }
+    /// Of rows, all but a table of angles.
+    bool readsOwnRows(unsigned operand);
+    int64_t getTileRows(int64_t blocks);
   }];
   let hasVerifier = 1;
 }
@@ -270,13 +282,15 @@ defvar attentionDoc = [{
     and `value` (the three may be one tensor), rotated already where they are to be (`contract`).
     keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element ((b heads + h) T + p) T' + q, stream
     `random_id`, T the positions of queries and T' of keys.
-    The score region takes (f32 score, i32 p, i32 q, i32 h) and yields f32; it is straight-line arith and math.
+    The score region takes (f32 score, i32 p, i32 q, i32 h), then the terms that it reads, and yields f32; it is straight-line arith
+    and math.
 
     *Terms* by distance may follow the tensors above (DistanceTerms). `distance` is d(p, q) = a p - b q + c with
     a, b >= 1; where it is absent, d(p, q) = p - q. A row of R is a step of distance. Its factor is f / a, f the queries' factor, and also
     the keys' factor over b. Of two tensors of rows, Qv [B, T, heads * D] and R [B, M, heads * D], the sum over i of
     Qv[p, i] R[d(p, q), i] is added to the score before the region.
-    With `distance_bias` a table b, f32 [M, heads], follows, and b[d(p, q), h] is added to what the region yields. A distance beyond the
+    With `distance_bias` a table b, f32 [M, heads], follows, and the region has one more argument, b[d(p, q), h]. What the region makes
+    of it is its own affair: a sum, a factor, any function. A table of one row is a number a head. A distance beyond the
     last (valid) row has that row. The mask says d(p, q) >= 0.
     Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
 }];
@@ -288,14 +302,16 @@ defvar attentionMethods = [{
     ::mlir::Value getKeyCounts() { return optionalOperand(getExtras(), 64, 1); }
     bool staysWithinAxis(unsigned) { return true; }
     std::optional<int64_t> getRowFactor(unsigned operand);
+    /// Queries, keys and values, where heads are copied in chunks of 16 bytes: those of rows that are not valid are not.
+    bool skipsInvalid(unsigned operand) { return operand < 3 && getHeadSize() % 8 == 0; }
 }];
 
-class Dispatch_AttentionBase<string mnemonic_> : Dispatch_KernelOp<mnemonic_> {
-  dag attentionAttributes = (ins Dispatch_Domain:$domain, OptionalAttr<Dispatch_Domain>:$key_domain, I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
+class Dispatch_AttentionBase<string mnemonic_> : Dispatch_DrawingOp<mnemonic_> {
+  dag attentionAttributes = !con((ins Dispatch_Domain:$domain, OptionalAttr<Dispatch_Domain>:$key_domain, I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
                        I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column,
                        IntegerSetAttr:$mask, DefaultValuedAttr<F32Attr, "0.0f">:$dropout,
                        DefaultValuedAttr<I64Attr, "0">:$random_id, OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard, UnitAttr:$distance_bias, OptionalAttr<AffineMapAttr>:$distance);
+                       OptionalAttr<StrAttr>:$guard, UnitAttr:$distance_bias, OptionalAttr<AffineMapAttr>:$distance), drawing);
 }
 
 def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
@@ -309,6 +325,7 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
                             Variadic<AnyRankedTensor>:$extras), attentionAttributes);
   let results = (outs AnyRankedTensor:$output, AnyRankedTensor:$lse);
   let extraClassDeclaration = attentionMethods # [{
+    std::optional<SharedRead> getSharedRead(unsigned operand);
     ::mlir::Value getSchedule() { return optionalOperand(getExtras(), 64, 2); }
     DistanceTerms getTerms() {
       return DistanceTerms(getExtras().drop_back((getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0)), getDistanceBias(), getDistance());
@@ -322,8 +339,8 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
 def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> {
   let summary = "Attention backward: gradients of Q, K and V in one pass";
   let description = attentionDoc # [{
-    `score_gradient` takes (f32 score, i32 p, i32 q, i32 h, f32 g) and yields g * d score_region / d score; it is
-    derived from the score region by differentiation of scalar code, never written by hand. Results are one gradient
+    `score_gradient` takes what the score region takes, then f32 g, and yields g * d score_region / d score, then the same for each term
+    that the region reads. It is derived from the score region by differentiation of scalar code, never written by hand. Results are one gradient
     of all three, [B, T, width]; or two, of Q and of K and V; or three. dQ, dK and dV are in the columns query_column,
     key_column and value_column, so ranges in one tensor are disjoint. One tensor of all takes one domain. Where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and dK is
     rotated back by its row's angle. Rows that are not valid are zeros where all valid numbers are finite.
@@ -392,6 +409,7 @@ def Dispatch_CrossEntropyOp
     /// The gradient of a mean is divided by the number of scored rows.
     bool readsLength(unsigned result) { return getOperation()->getResult(result) == getInputGradient(); }
     bool zeroesInvalid(unsigned result) { return result == 0; }
+    int64_t getTileRows(int64_t) { return 64; }
   }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
@@ -413,6 +431,7 @@ def Dispatch_CrossEntropyWeightGradientOp
   let extraClassDeclaration = [{
     bool followsDomain(unsigned) { return false; }
     std::optional<int64_t> getRowFactor(unsigned operand);
+    bool skipsInvalid(unsigned) { return false; }
   }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
@@ -445,7 +464,11 @@ def Dispatch_SegmentScanOp : Dispatch_KernelOp<"segment_scan"> {
   let arguments = (ins AnyRankedTensor:$bits, Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label,
                        OptionalAttr<StrAttr>:$guard);
   let results = (outs AnyRankedTensor:$counts, AnyRankedTensor:$ends, AnyRankedTensor:$totals);
-  let extraClassDeclaration = [{ bool followsDomain(unsigned) { return false; } }];
+  let extraClassDeclaration = [{
+    bool followsDomain(unsigned) { return false; }
+    bool skipsInvalid(unsigned) { return false; }
+    bool makesSegments() { return true; }
+  }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
   let hasVerifier = 1;
 }
@@ -472,14 +495,21 @@ def Dispatch_ReduceOp : Dispatch_Op<"reduce", [Pure]> {
   let assemblyFormat = "$kind $row attr-dict `:` type($row) `->` type($result)";
 }
 
-def Dispatch_ReduceGroupOp : Dispatch_Op<"reduce_group", [Pure]> {
+def Dispatch_ReduceGroupOp : Dispatch_Op<"reduce_group", [Pure, SingleBlock, IsolatedFromAbove]> {
   let summary = "Combines the k rows of a group, in order: tensor<k x d> -> tensor<d>";
   let description = [{
-    Of `max`, a later row takes over where it is greater, so that of equal numbers the first stays; NaN stays NaN.
+    The region is the *combiner*: of the number so far and that of a later row, column by column, it makes the next. It is
+    elementwise arith and math. `identity` is what the combiner leaves alone on either side: of a group with many rows it is the
+    first number so far.
+
+    Two combiners have names: `add`, and `max`, where a later row takes over if it is greater, so that of equal numbers the first
+    stays, and NaN stays NaN. Any other is written out: `combine %rows identity 1.0 : f32 {^bb0(%so_far: f32, %later: f32): ...}`.
   }];
-  let arguments = (ins Dispatch_ReduceKind:$kind, AnyRankedTensor:$rows);
+  let arguments = (ins AnyRankedTensor:$rows, TypedAttrInterface:$identity);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$kind $rows attr-dict `:` type($rows) `->` type($result)";
+  let regions = (region SizedRegion<1>:$combiner);
+  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::sluice::dispatch::ReduceKind":$kind, "::mlir::Value":$rows)>];
+  let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
 }
 
@@ -521,7 +551,7 @@ def Dispatch_RandomOp : Dispatch_Op<"random", [Pure]> {
     Element e = r * width + column (64 bits; r the global row). `id` names the stream; a launch may add to it. Philox4x32-10 with counter (low 32 bits of e / 4, bits 32.. of
     e / 4, id, low 32 bits of the device scalar step) and key (low, high 32 bits of the device scalar seed); word
     w = e mod 4 of the result; the number is (w >> 8) * 2^-24. `width` is the true width of a row. With `fixed_step` the
-    step in the counter is 0 (initialization). In a dispatch with the attribute `dispatch.draws_by_update`, r counts from the device scalar
+    step in the counter is 0 (initialization). In a dispatch with `draws_by_update`, r counts from the device scalar
     first_row times the rows of a text. Elementwise ops may carry it through fusion: it depends on nothing else.
   }];
   let arguments = (ins I64Attr:$id, I64Attr:$width, UnitAttr:$fixed_step);

@@ -23,6 +23,10 @@ def RowReadsInterface : OpInterface<"RowReadsInterface"> {
       (void)result;
       return false;
     }]>,
+    InterfaceMethod<[{
+      Where a row of the result is the k rows of a group side by side: what the one at position p of the fine scale reads, for a reader
+      that takes no other (`sluice.unfold`). None where that is not said apart.
+    }], "std::optional<::sluice::dispatch::RowRead>", "getMemberRead", (ins), [{}], [{ return std::nullopt; }]>,
   ];
 }
 
@@ -59,6 +63,44 @@ def KernelInterface : OpInterface<"KernelInterface"> {
     "std::optional<int64_t>", "getRowFactor", (ins "unsigned":$operand), [{}], [{
       return ::sluice::dispatch::rowFactorOf($_op, operand);
     }]>,
+    InterfaceMethod<"Whether it finds where segments are, so that data decides which rows other dispatches read.",
+    "bool", "makesSegments", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<"Whether row j of `operand` is read for row j of the domain alone.",
+    "bool", "readsOwnRows", (ins "unsigned":$operand), [{}], [{
+      (void)operand;
+      return false;
+    }]>,
+    InterfaceMethod<[{
+      Of a scheduled dispatch: what the rows of a launch read of `operand` together, each of them once, however many rows are due. None
+      where each reads its own.
+    }], "std::optional<::sluice::dispatch::SharedRead>", "getSharedRead", (ins "unsigned":$operand), [{}], [{
+      (void)operand;
+      return std::nullopt;
+    }]>,
+    InterfaceMethod<[{
+      Whether a GPU kernel reads no tile of rows of `operand` in which none is valid. A kernel that may read others says so.
+    }], "bool", "skipsInvalid", (ins "unsigned":$operand), [{}], [{
+      (void)operand;
+      return true;
+    }]>,
+    InterfaceMethod<"Rows of such a tile, from a multiple of their number on, where a GPU kernel has `blocks` blocks.",
+    "int64_t", "getTileRows", (ins "int64_t":$blocks), [{}], [{
+      (void)blocks;
+      return 1;
+    }]>,
+  ];
+}
+
+def DrawInterface : OpInterface<"DrawInterface"> {
+  let description = [{
+    A dispatch that may draw random numbers. They are drawn by the rows of the batch; with `draws_by_update` by those of the update,
+    of which the batch's first has the number that the device scalar first_row says.
+  }];
+  let cppNamespace = "::sluice::dispatch";
+  let methods = [
+    InterfaceMethod<"Whether it draws any.", "bool", "drawsNumbers", (ins)>,
+    InterfaceMethod<"Whether it has `draws_by_update`.", "bool", "getDrawsByUpdate", (ins)>,
+    InterfaceMethod<"Gives or takes `draws_by_update`.", "void", "setDrawsByUpdate", (ins "bool":$by)>,
   ];
 }
 

@@ -49,6 +49,14 @@ struct RowRead {
   }
 };
 
+/// Rows q of an operand that the rows of one launch read together: those that `relation`, over (p,
+/// q) with symbol n, gives to row p.
+struct SharedRead {
+  mlir::IntegerSet relation;
+  int64_t factor;  ///< tokens a row q; 0: all rows are there, and all are read
+  int64_t columns; ///< of a row
+};
+
 /// The reads of an attention's rows. Forward, operands (query, key, value, terms, rotary): its own
 /// query and the keys and values that `mask` (over (p, q), symbol n) gives it; of rows by distance
 /// those up to the greatest that its position has.

@@ -19,7 +19,8 @@ def Plan_Dialect : Dialect {
     turns each function of dispatches into a `plan.entry` of `plan.launch`es over `plan.buffer`s.
 
     An entry is verified against its module: what runs it trusts it. Each launch has its kernel's arguments, in the arena
-    (`plan.arena_bytes` of the module) and at the scalars' places. It comes after each launch before it that touches the same bytes. What a guard
+    (`plan.arena_bytes` of the module) and at the scalars' places. There lie buffers too, and its workspace, at a multiple of 64 bytes, with the
+    kernel's `counters` in front. It comes after each launch before it that touches the same bytes. What a guard
     of a launch means, [dispatches](dispatch.md) say; its scalar has a buffer and is written before.
   }];
 }

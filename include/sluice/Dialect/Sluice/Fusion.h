@@ -36,9 +36,9 @@ bool readsWholeGroups(mlir::Value sequence, RowGroup group);
 /// are the first columns of its rows, queries first, and only this attention, forward and backward,
 /// reads those.
 bool canRotateWhereMade(AttentionOp op);
-/// The attention that this linear map rotates queries and keys for, as it stores them; null where
-/// there is none.
-AttentionOp findRotation(LinearOp map);
+/// The attention whose queries and keys the linear map that makes `packed` rotates as it stores
+/// them; null where there is none.
+AttentionOp findRotation(mlir::Value packed);
 /// Columns of a packed row that are queries and keys.
 int64_t endOfKeys(AttentionOp op);
 
@@ -59,11 +59,11 @@ public:
 
   /// Body value of a sequence at this row: computed here, or loaded through its access chain.
   mlir::Value get(mlir::Value sequence);
-  /// A group's rows of a sequence: tensor<window x d>. Those outside are zeros, or with `least`
-  /// what no maximum chooses.
-  mlir::Value getGroup(mlir::Value sequence, RowGroup group, bool least = false);
+  /// A group's rows of a sequence: tensor<window x d>. Those outside are zeros, or `outside`.
+  mlir::Value getGroup(mlir::Value sequence, RowGroup group, mlir::FloatAttr outside = {});
   /// One row of a group alone.
-  mlir::Value getMember(mlir::Value sequence, RowGroup group, int64_t member);
+  mlir::Value getMember(mlir::Value sequence, RowGroup group, int64_t member,
+                        mlir::FloatAttr outside = {});
   /// Rows of `width` columns of a stored sequence, at positions and from first columns that are
   /// expressions of p and i < group: tensor<group x width>, or of one row tensor<width>.
   mlir::Value getStored(mlir::Value sequence, mlir::AffineExpr position, mlir::AffineExpr column,
@@ -95,7 +95,7 @@ public:
 
 private:
   mlir::Value load(mlir::Value tensor, dispatch::AccessAttr access, mlir::Type bodyType);
-  mlir::Value loadChain(const AccessChain &chain, int64_t width, bool least = false);
+  mlir::Value loadChain(const AccessChain &chain, int64_t width, mlir::FloatAttr outside = {});
 
   mlir::Operation *scope;
   mlir::Block &block;
@@ -142,6 +142,8 @@ private:
 /// ring), and where it has them, the symbols of its schedule and of its state.
 constexpr llvm::StringLiteral stepRowsName = "step.rows", stepScheduleName = "step.schedule",
                               stepStateName = "step.state";
+/// Attribute of a dispatch of the step that runs over all of its rows, whatever is due.
+constexpr llvm::StringLiteral stepWholeName = "step.whole";
 
 /// Stored tensor of a sequence: [B, positions, d], or [B, positions] for one number a position.
 mlir::RankedTensorType getStoredType(mlir::Operation *scope, SequenceType type);

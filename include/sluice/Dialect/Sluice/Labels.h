@@ -13,9 +13,4 @@ namespace sluice {
 /// Where the host gives labels, f32 [B, T], by the name behind it.
 constexpr llvm::StringRef labelsInput = "input:labels.";
 
-/// What to do where a prediction reads labels.
-constexpr llvm::StringRef labelsRemedy =
-    "labels come from data that may look ahead, so a loss alone may read them; learn them with a "
-    "\"predictor\"";
-
 } // namespace sluice

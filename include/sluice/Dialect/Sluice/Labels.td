@@ -8,7 +8,7 @@
 
 include "sluice/Dialect/Sluice/Hashed.td"
 
-def Sluice_LabelsOp : Sluice_ForwardOp<"labels", [FusedBody]> {
+def Sluice_LabelsOp : Sluice_ForwardOp<"labels", [FusedBody], ["getRemedy"]> {
   let summary = "y[p] = what data beside the tokens say of token p, 0 or 1: for losses, which no row reads";
   let description = [{
     A tokenizer's segments, or what another model found, follow from the whole text. So a label reads every token, and a

@@ -68,6 +68,9 @@ struct MaskBounds {
 /// mod, are left out.
 MaskBounds solveMask(mlir::IntegerSet mask);
 
+/// Whether a relation mentions its operand's length, other than to end there (n - 1 - q >= 0).
+bool mentionsLength(mlir::IntegerSet relation);
+
 /// Pairs (p, q) of `mask` with p in [0, rows) and q in [0, n).
 int64_t countMask(mlir::IntegerSet mask, int64_t rows, int64_t n);
 

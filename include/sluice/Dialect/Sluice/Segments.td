@@ -92,6 +92,52 @@ def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backwar
   let assemblyFormat = "operands `by` $by attr-dict `:` functional-type(operands, results)";
 }
 
+def Sluice_AttendSegmentsOp : Sluice_SegmentsOp<"attend_segments", ["getSegmentTerms", "getStepRefusal"]> {
+  let summary = "Row m: attention of segment m's query over the segment's own rows; zeros where it is not closed";
+  let description = [{
+    Segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where m < n. Heads are laid out by column: with H heads of D
+    columns, column i H + h of a row is number i of head h. Of each head p[q] is the softmax, over the segment's rows, of
+    (sum over i of query[m, i] key[q, i]) / sqrt(D), and output[m, i] the sum of p[q] value[q, i]. `lse[m, h]` is the logarithm of the
+    sum of the scores' exponentials. (Pagnoni et al. 2024, section 3.2.2.)
+  }];
+  let arguments = (ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value, Sluice_Sequence:$counts,
+                       Sluice_Sequence:$ends, I64Attr:$heads);
+  let results = (outs Sluice_Sequence:$output, Sluice_Sequence:$lse);
+  let assemblyFormat = "operands `heads` $heads attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_AttendSegmentsBackwardOp : Sluice_BackwardOp<"attend_segments_backward", [FusedAlone, SegmentsInterface]> {
+  let summary = "Gradients of the query, the keys and the values of `attend_segments`; zeros where a segment is not closed";
+  let arguments = (ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value, Sluice_Sequence:$output,
+                       Sluice_Sequence:$lse, Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends,
+                       I64Attr:$heads);
+  let results = (outs Sluice_Sequence:$query_gradient, Sluice_Sequence:$key_gradient, Sluice_Sequence:$value_gradient);
+  let assemblyFormat = "operands `heads` $heads attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_AttendPartsOp : Sluice_ForwardOp<"attend_parts", [FusedAlone, AttrSizedOperandSegments], ["getNeutralName"]> {
+  let summary = "Attention of each row over k keys and values that stand beside it";
+  let description = [{
+    `keys` and `values` are k sequences each, on the query's scale. Of each head p[j] is the softmax over j of
+    (sum over i of query[t, i] keys_j[t, i]) / sqrt(D), and result[t, i] the sum of p[j] values_j[t, i]. Heads are laid out as of
+    `attend_segments`. So bytes read the parts of a patch's row, once that is spread to them (Pagnoni et al. 2024, section 3.3.1).
+  }];
+  let arguments = (ins Sluice_Sequence:$query, Variadic<Sluice_Sequence>:$keys, Variadic<Sluice_Sequence>:$values, I64Attr:$heads);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$query `keys` `(` $keys `)` `values` `(` $values `)` `heads` $heads attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_AttendPartsBackwardOp : Sluice_BackwardOp<"attend_parts_backward", [FusedAlone, AttrSizedOperandSegments]> {
+  let summary = "Gradients of the query, then of each key, then of each value of `attend_parts`";
+  let arguments = (ins Sluice_Sequence:$query, Variadic<Sluice_Sequence>:$keys, Variadic<Sluice_Sequence>:$values,
+                       Sluice_Sequence:$gradient, I64Attr:$heads);
+  let results = (outs Variadic<Sluice_Sequence>:$gradients);
+  let assemblyFormat = [{$query `keys` `(` $keys `)` `values` `(` $values `)` `by` $gradient `heads` $heads attr-dict `:`
+                         functional-type(operands, results)}];
+}
+
 def Sluice_TotalOp : Sluice_ForwardOp<"total", [FusedAlone]> {
   let summary = "y[p] = the sum of x over all valid positions, for every p: for losses, which no row reads";
   let description = "It is its own adjoint.";

@@ -65,6 +65,13 @@ struct PositionReads {
   llvm::SmallVector<SegmentTerm, 2> terms;
 };
 
+/// What to change in a spec about an op that reads what is not there yet.
+struct OpRemedy {
+  std::string words;         ///< behind which the op's place stands
+  llvm::StringRef attribute; ///< of the op, which changes with it; empty where another op changes
+  mlir::Attribute value;     ///< its value then; null: none
+};
+
 struct AccessChain;
 class BodyBuilder;
 class DispatchEmitter;

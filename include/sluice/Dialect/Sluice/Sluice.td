@@ -39,6 +39,7 @@ def Sluice_Dialect : Dialect {
     of another type is converted by a map of its own (`sluice-convert-factors`). Gradients of sequences have the sequences'
     types, those of parameters are f32. Shifts, folds, upsampling and `last` may change the type, as they move rows.
   }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
   let useDefaultTypePrinterParser = 1;
 }
 
@@ -91,12 +92,13 @@ def Sluice_ParameterOp : Sluice_Op<"parameter", [Symbol]> {
     `zeros`, `ones`, `normal` (with `deviation`), or, for frozen tables, `members` (1 in the rows that `members` lists, 0 elsewhere),
     `rotary` (row p: cosine and sine of p base^(-2i/D) at
     2i and 2i + 1) or `sinusoidal` (sine and cosine there, base^(-2i/d), of p times `stride`). `decay` marks matrices that weight decay applies to.
+    `held` marks weights that training leaves as they were given: no gradient reaches them.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<AnyRankedTensor>:$type, StrArrayAttr:$names,
                        DenseI64ArrayAttr:$sizes, StrAttr:$initial,
                        DefaultValuedAttr<F64Attr, "0.0">:$deviation, DefaultValuedAttr<F64Attr, "10000.0">:$base,
                        UnitAttr:$decay, UnitAttr:$frozen, DefaultValuedAttr<I64Attr, "1">:$stride,
-                       OptionalAttr<DenseI64ArrayAttr>:$members);
+                       OptionalAttr<DenseI64ArrayAttr>:$members, UnitAttr:$held);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
 }
 
@@ -219,7 +221,7 @@ def Sluice_NormBackwardOp : Sluice_BackwardOp<"norm_backward", [FusedBody]> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_LinearOp : Sluice_ForwardOp<"linear", [FusedContraction]> {
+def Sluice_LinearOp : Sluice_ForwardOp<"linear", [FusedContraction, FactorInterface]> {
   let summary = "y = x W^T + b, W [out, in]";
   let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$weight, Optional<AnyRankedTensor>:$bias);
   let results = (outs Sluice_Sequence:$result);
@@ -231,6 +233,7 @@ def Sluice_LinearInputGradientOp : Sluice_BackwardOp<"linear_input_gradient", [F
   let summary = "dx = dy W";
   let arguments = (ins Sluice_Sequence:$gradient, AnyRankedTensor:$weight);
   let results = (outs Sluice_Sequence:$result);
+  let extraClassDeclaration = [{ bool multipliesByInput() { return true; } }];
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
@@ -266,14 +269,14 @@ def attentionAttributes {
   }];
 }
 
-def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove]> {
+def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove, AxesInterface], ["getRemedy"]> {
   let summary = "Softmax attention with a score region and a mask relation";
   let description = [{
     As dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one packed sequence or
     several). Keys and values lie on one scale, queries and the output on one. `mask` is the relation over p, a position
     of the queries' scale, and q, one of the keys', with symbol n, the valid length of keys: on a given axis, the row's own
     count. The score region is scalar
-    code (f32 score, i32 p, i32 q, i32 head) -> f32. With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of row p's
+    code (f32 score, i32 p, i32 q, i32 head) -> f32, with an argument more for a term that it reads. With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of row p's
     angle) each pair (2i, 2i + 1) of a query's or key's columns is rotated by its row's angle first (Su et al. 2021,
     equation 34). Results: output and the rows' log-sum-exp. The backward differentiates
     the region and transposes the relation.
@@ -282,8 +285,8 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFrom
     a, b >= 1; where it is absent, d(p, q) = p - q. With factors f of queries and g of keys, f / a = g / b. That is the factor of a step
     of distance. Two sequences of heads D columns each are Qv, on the queries' scale, and R, on that of the steps. The region's score
     is then Q K + Qv[p] R[d(p, q)] (Dai et al. 2019, equation of section 3.3, with Q = q + u, Qv = q + v). With `distance_bias` a
-    table [M, heads] follows: b[d(p, q), head] is added to what the region yields. A distance beyond the last valid row has that row.
-    The mask says d(p, q) >= 0.
+    table [M, heads] follows, and the region's last argument is b[d(p, q), head]. A table of one row is a number a head. The gradient of
+    the table is that of the region by this argument. A distance beyond the last valid row has that row. The mask says d(p, q) >= 0.
   }];
   let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,
                             Variadic<AnyType>:$extras), attentionAttributes.attributes);
@@ -294,7 +297,7 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFrom
   let hasVerifier = 1;
 }
 
-def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedAlone, IsolatedFromAbove]> {
+def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedAlone, IsolatedFromAbove, AxesInterface]> {
   let summary = "Gradients of queries, keys and values";
   let description = [{
     One gradient a sequence: one where the three are packed, two where keys and values are, of queries and of both, three
@@ -317,14 +320,14 @@ def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedA
 // Scales
 //===----------------------------------------------------------------------===//
 
-def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess], ["isLazy"]> {
+def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess], ["isLazy", "getShift"]> {
   let summary = "y[p] = x[p - by], null before; lazy. A negative `by` looks ahead (an adjoint, or a leak)";
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$by);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$input `by` $by attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_StartOp : Sluice_ForwardOp<"start", [FusedGroup]> {
+def Sluice_StartOp : Sluice_ForwardOp<"start", [FusedGroup], ["getShift"]> {
   let summary = "y[p] = x[p - by] for p >= by, and the row `null` before; stored";
   let description = [{
     A shift whose first rows are learned: `null` is a parameter of one row. No token is in it, so that the relation is a shift's.
@@ -342,22 +345,31 @@ def Sluice_StartBackwardOp : Sluice_BackwardOp<"start_backward", [FusedBody]> {
   let assemblyFormat = "$gradient `by` $by attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_ShortenKind : I32EnumAttr<"ShortenKind", "what is made of a group", [
-    I32EnumAttrCase<"Average", 0, "average">, I32EnumAttrCase<"Sum", 1, "sum">, I32EnumAttrCase<"Max", 2, "max">]> {
-  let cppNamespace = "::sluice";
-}
-
-def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusedGroup]> {
-  let summary = "Group m: the average, sum or maximum of its window x[k m + k - w + i], 0 <= i < w";
+def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusedGroup, SingleBlock, IsolatedFromAbove]> {
+  let summary = "Group m: what a combiner makes of its window x[k m + k - w + i], 0 <= i < w";
   let description = [{
-    An average is always divided by w. A maximum, column by column, leaves out positions where x is null. It is zero where
-    nothing is left, or only minus infinity. Its gradient goes to the first of the greatest (`shorten_max_backward`).
+    The region is the *combiner*: of the number so far and that of a later row, column by column, it makes the next. It is
+    elementwise arith and math. Positions where x is null are left out, and those where `mask`, one number a row, is not
+    greater than 0.5. What is left is combined in order. Where nothing is left, the result is `identity`, which the combiner leaves
+    alone on either side. A result that is an infinite identity becomes zero.
+
+    `sum`, `average` (a sum divided by w, always) and `max` (the first of equal numbers stays) are short for their regions. Any other is
+    written out: `mask %bits combine identity 1.0 {^bb0(%so_far: f32, %later: f32): ...}`. The region says what the gradient is. Of a sum it is spread; that of a maximum goes to the first of the greatest
+    (`shorten_max_backward`), none where all are minus infinity. Any other region has none: it runs forward.
   }];
-  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor,
-                       DefaultValuedAttr<Sluice_ShortenKind, "::sluice::ShortenKind::Average">:$kind,
-                       DefaultValuedAttr<I64Attr, "0">:$window);
+  let arguments = (ins Sluice_Sequence:$input, Optional<Sluice_Sequence>:$mask, I64Attr:$factor,
+                       DefaultValuedAttr<I64Attr, "0">:$window, UnitAttr:$mean, F32Attr:$identity);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "$input `factor` $factor (`window` $window^)? ($kind^)? attr-dict `:` functional-type(operands, results)";
+  let regions = (region SizedRegion<1>:$combiner);
+  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$input, "int64_t":$factor,
+      "::sluice::dispatch::ReduceKind":$kind, CArg<"int64_t", "0">:$window, CArg<"bool", "false">:$mean)>];
+  let extraClassDeclaration = [{
+    bool isSum();
+    bool isMax();
+    /// "average", "sum", "max", or "combination".
+    ::llvm::StringRef getWord();
+  }];
+  let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
 }
 
@@ -389,7 +401,7 @@ def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusedWholeGroup]> {
   let hasVerifier = 1;
 }
 
-def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusedAccess], ["isLazy"]> {
+def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusedAccess], ["isLazy", "readsMember"]> {
   let summary = "y[p] = columns (p mod k) d .. of x[p div k]; lazy. Adjoint of fold";
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
   let results = (outs Sluice_Sequence:$result);
@@ -408,6 +420,7 @@ def Sluice_OverlapAddOp : Sluice_BackwardOp<"overlap_add", [FusedWholeGroup]> {
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor, I64Attr:$window);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$input `factor` $factor `window` $window attr-dict `:` functional-type(operands, results)";
+  let extraClassDeclaration = [{ std::optional<::sluice::dispatch::RowRead> getMemberRead(); }];
   let hasVerifier = 1;
 }
 
@@ -424,7 +437,7 @@ include "sluice/Dialect/Sluice/Segments.td"
 // Loss
 //===----------------------------------------------------------------------===//
 
-def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusedAlone], ["getTargetReads"]> {
+def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusedAlone, FactorInterface], ["getTargetReads", "getRemedy"]> {
   let summary = "Head and loss in one, a number a row: nats of token p + offset under softmax(x[p] W^T + b)";
   let description = [{
     One op, so that a batch's logits are never stored. Tokens are targets here: row p is scored against token p + offset.

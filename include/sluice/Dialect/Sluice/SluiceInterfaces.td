@@ -57,6 +57,32 @@ def CausalFlowInterface : OpInterface<"CausalFlowInterface"> {
     }]>,
     InterfaceMethod<"Why no incremental step computes it; empty where one may.", "::llvm::StringRef", "getStepRefusal", (ins), [{}],
     [{ return {}; }]>,
+    InterfaceMethod<"By how many positions of its scale it looks back, or less than 0 ahead; none where it is no shift.",
+    "std::optional<int64_t>", "getShift", (ins), [{}], [{ return std::nullopt; }]>,
+    InterfaceMethod<[{
+      Whether a row reads, of its operand's row, only what stands there for its own place in the group
+      (RowReadsInterface::getMemberRead).
+    }], "bool", "readsMember", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<"What to change in a spec where it reads what is not there yet; empty where nothing of its own would help.",
+    "::sluice::OpRemedy", "getRemedy", (ins), [{}], [{ return {}; }]>,
+  ];
+}
+
+def AxesInterface : OpInterface<"AxesInterface"> {
+  let description = "An op in which sequences of two axes may meet: attention, and its gradient.";
+  let cppNamespace = "::sluice";
+  let methods = [
+    InterfaceMethod<"What the results have the rows of.", "::mlir::Value", "getQuery", (ins)>,
+    InterfaceMethod<"What it reads of the other axis.", "::mlir::Value", "getKey", (ins)>,
+  ];
+}
+
+def FactorInterface : OpInterface<"FactorInterface"> {
+  let description = "An op that multiplies rows by a weight: both in the type that the weight is read in (`sluice-convert-factors`).";
+  let cppNamespace = "::sluice";
+  let methods = [
+    InterfaceMethod<"The rows.", "::mlir::OpOperand &", "getInputMutable", (ins)>,
+    InterfaceMethod<"The weight.", "::mlir::Value", "getWeight", (ins)>,
   ];
 }
 
@@ -76,6 +102,9 @@ def SegmentsInterface : OpInterface<"SegmentsInterface"> {
     InterfaceMethod<"Whether `operand` holds rows that move between the scales, and not what says where segments are.",
     "bool", "movesRows", (ins "unsigned":$operand), [{}], [{
       return operand + 2 < $_op->getNumOperands() && !$_op.readsBits(operand);
+    }]>,
+    InterfaceMethod<"Whether it makes the segmentation.", "bool", "makesSegmentation", (ins), [{}], [{
+      return $_op.getCounts().getDefiningOp() == $_op.getOperation();
     }]>,
     InterfaceMethod<"Segments that lie between a row and the rows that it moves, those at both ends with them, at most.",
     "int64_t", "getSegmentsSpanned", (ins), [{}], [{ return 1; }]>,
@@ -128,6 +157,8 @@ def FusionInterface : OpInterface<"FusionInterface"> {
     "::sluice::RowGroup", "getRowGroup", (ins), [{}], [{ return ::sluice::RowGroup(); }]>,
     InterfaceMethod<"Whether its row is the k rows of a group side by side, which no body reads until they are stored.",
     "bool", "yieldsGroup", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<"For role contraction, of rows by operand 1: whether this is read [in, out], as a linear map's gradient reads its weight.",
+    "bool", "multipliesByInput", (ins), [{}], [{ return false; }]>,
     InterfaceMethod<"For role alone: builds the op's own dispatches and sets its results' tensors in `emitter`.",
     "::mlir::LogicalResult", "emitDispatches", (ins "::sluice::DispatchEmitter &":$emitter), [{}], [{ return ::mlir::failure(); }]>,
   ];

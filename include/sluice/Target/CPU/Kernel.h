@@ -29,6 +29,10 @@ struct Target {
   static const Target &avx2();
 };
 
+/// Parts of a sum over rows at most, each of which a thread takes; a second launch adds them. It
+/// does not depend on the machine's threads, as the order of a sum must not.
+constexpr int64_t mostSumParts = 32;
+
 /// A generated kernel. Results depend neither on the items' order nor on threads; the number of
 /// items depends on shapes alone.
 struct Kernel {

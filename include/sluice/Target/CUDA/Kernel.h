@@ -29,6 +29,10 @@ struct Target {
 constexpr int64_t threadsPerBlock = 128; ///< of kernels that need no other number
 constexpr int64_t threadsPerWarp = 32;
 
+/// Parts of a sum over rows at most, which a second launch adds. Few, as blocks share a part
+/// (RowsPlan.cpp): how many parts there are need not fill a GPU.
+constexpr int64_t mostSumParts = 32;
+
 /// One launch of a kernel: `void name(uint8_t *arena, const int64_t *arguments)`, the CPU's `item`
 /// being the block of a one-dimensional grid. Blocks run in any order and wait for no other; their
 /// number depends on shapes alone.

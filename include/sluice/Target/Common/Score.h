@@ -50,6 +50,16 @@ mlir::LogicalResult checkRegion(mlir::Region &region);
 /// A scalar region as code. Arguments are scalars (the same for all lanes) or vectors; what depends
 /// on scalars alone stays scalar.
 mlir::Value emitRegion(Emitter &e, mlir::Region &region, mlir::ValueRange arguments);
+/// All that it yields.
+Emitter::Values emitAll(Emitter &e, mlir::Region &region, mlir::ValueRange arguments);
+
+/// A score region's arguments with those of its terms behind them; null ones are not there.
+inline Emitter::Values withTerms(mlir::ValueRange place, mlir::ValueRange others) {
+  Emitter::Values arguments(place);
+  llvm::copy_if(others, std::back_inserter(arguments),
+                [](mlir::Value other) { return bool(other); });
+  return arguments;
+}
 
 /// Pairs (p, q) of the relation at full length, counted on a grid of at most 64 x 64 samples: a
 /// figure for plans.

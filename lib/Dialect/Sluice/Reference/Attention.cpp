@@ -50,8 +50,7 @@ public:
     return terms.rows ? product + dot(positionQuery(b, p, h), distanceRow(b, p, q, h)) : product;
   }
   T score(T raw, int64_t p, int64_t q, int64_t h) {
-    T yielded = region(op.getScore(), raw, p, q, h);
-    return terms.bias ? yielded + evaluator.getTensor(terms.bias)[biasIndex(p, q, h)] : yielded;
+    return region(op.getScore(), raw, p, q, h).front();
   }
   std::vector<T> columns(Value sequence, int64_t b, int64_t p, int64_t first) {
     std::vector<T> vector(size);
@@ -96,15 +95,23 @@ public:
     return sum;
   }
 
-  /// What the score region makes of a raw score; with `gradient`, what its derivative makes of
-  /// (score, gradient).
-  T region(Region &code, T score, int64_t p, int64_t q, int64_t h, const T *gradient = nullptr) {
+  /// What the score region makes of a raw score and its bias; with `gradient`, what its derivative
+  /// makes of these and of that.
+  std::vector<T> region(Region &code, T score, int64_t p, int64_t q, int64_t h,
+                        const T *gradient = nullptr) {
     SmallVector<Scalar<T>> arguments = {
         {.real = score}, {.integer = p}, {.integer = q}, {.integer = h}};
+    if (terms.bias) {
+      arguments.push_back({.real = T(evaluator.getTensor(terms.bias)[biasIndex(p, q, h)])});
+    }
     if (gradient) {
       arguments.push_back({.real = *gradient});
     }
-    return evaluateScalar<T>(code, arguments, ScalarPlace{}).front().real;
+    std::vector<T> yielded;
+    for (Scalar<T> scalar : evaluateScalar<T>(code, arguments, ScalarPlace{})) {
+      yielded.push_back(scalar.real);
+    }
+    return yielded;
   }
 
   /// Factor of dropout: 0, or 1 / (1 - rate). A draw below the rate drops.
@@ -193,7 +200,8 @@ static void attendRowBackward(
     T keep = heads.keep(b, h, p, q);
     T scoreGradient =
         probability * (heads.dot(outputGradient, heads.value(b, q, h)) * keep - delta);
-    T rawGradient = heads.region(op.getScoreGradient(), raw, p, q, h, &scoreGradient);
+    std::vector<T> derived = heads.region(op.getScoreGradient(), raw, p, q, h, &scoreGradient);
+    T rawGradient = derived.front();
     add(2, q, op.getValueColumn() + keyHead * size, outputGradient, probability * keep);
     // A rotation's adjoint turns back, by the angle of the row that the gradient belongs to.
     add(0, p, op.getQueryColumn() + h * size, heads.rotate(key, p, -1), rawGradient);
@@ -203,7 +211,7 @@ static void attendRowBackward(
       add(distanceRows, heads.rowOf(b, p, q), h * size, heads.positionQuery(b, p, h), rawGradient);
     }
     if (heads.terms.bias) {
-      add(biases, 0, heads.biasIndex(p, q, h), {T(1)}, scoreGradient);
+      add(biases, 0, heads.biasIndex(p, q, h), {T(1)}, derived.back());
     }
   }
 }

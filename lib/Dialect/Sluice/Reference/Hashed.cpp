@@ -4,79 +4,91 @@
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "Reference.h"
 #include <cmath>
-#include <map>
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
+
+/// argmax of [y; -y], the first of equal ones.
+template <typename T>
+static int64_t bucketOf(const std::vector<T> &table, const std::vector<T> &x, int64_t hash,
+                        int64_t half) {
+  int64_t bucket = 2 * half;
+  T greatest = -1;
+  for (int64_t i = 0; i < half; ++i) {
+    T y = 0;
+    for (size_t c = 0; c < x.size(); ++c) {
+      y += table[static_cast<size_t>(hash * half + i) * x.size() + c] * x[c];
+    }
+    int64_t own = y < 0 ? i + half : i;
+    if (std::abs(y) > greatest || (std::abs(y) == greatest && own < bucket)) {
+      greatest = std::abs(y);
+      bucket = own;
+    }
+  }
+  return bucket;
+}
+
+template <typename T> static void evaluate(HashedBucketsOp op, Evaluator<T> &evaluator) {
+  evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
+    std::vector<T> x = evaluator.rowAt(op.getInput(), b, p), buckets;
+    for (int64_t hash = 0; hash < op.getHashes(); ++hash) {
+      buckets.push_back(static_cast<T>(
+          bucketOf(evaluator.getTensor(op.getRotations()), x, hash, op.getBuckets() / 2)));
+    }
+    return buckets;
+  });
+}
 
 namespace {
 /// The rows that each row of one batch row reads.
 template <typename T, typename Op> class Hashes {
 public:
   Hashes(Op op, const Evaluator<T> &evaluator, int64_t row)
-      : op(op), evaluator(evaluator), row(row), rows(evaluator.getPositions(op.getQuery())) {
-    for (int64_t hash = 0; hash < static_cast<int64_t>(op.getHashes()); ++hash) {
-      addKeys(hash);
-    }
-  }
+      : op(op), evaluator(evaluator), row(row), rows(evaluator.getPositions(op.getQuery())) {}
 
   /// Those before row p, one entry for each hash that finds one.
-  const std::vector<int64_t> &keysOf(int64_t p) { return found_[p]; }
+  std::vector<int64_t> keysOf(int64_t p) const {
+    std::vector<int64_t> found;
+    for (int64_t hash = 0; hash < Op(op).getHashes(); ++hash) {
+      addKeys(hash, p, found);
+    }
+    return found;
+  }
 
 private:
-  /// argmax of [y; -y], the first of equal ones.
   int64_t bucketOf(int64_t hash, int64_t p) const {
-    const std::vector<T> &table = evaluator.getTensor(op.getRotations());
-    std::vector<T> x = evaluator.rowAt(op.getQuery(), row, p);
-    int64_t half = op.getBuckets() / 2, bucket = 2 * half;
-    T greatest = -1;
-    for (int64_t i = 0; i < half; ++i) {
-      T y = 0;
-      for (size_t c = 0; c < x.size(); ++c) {
-        y += table[static_cast<size_t>(hash * half + i) * x.size() + c] * x[c];
-      }
-      int64_t own = y < 0 ? i + half : i;
-      if (std::abs(y) > greatest || (std::abs(y) == greatest && own < bucket)) {
-        greatest = std::abs(y);
-        bucket = own;
-      }
-    }
-    return bucket;
+    return static_cast<int64_t>(evaluator.at(Op(op).getBuckets(), row, p, hash));
   }
 
-  /// Rank within the bucket, or in the list sorted by buckets.
-  int64_t rankOf(const std::vector<int64_t> &buckets, int64_t p) const {
-    int64_t rank = 0, own = buckets[static_cast<size_t>(p)];
-    for (int64_t q = 0; q < rows; ++q) {
-      int64_t bucket = buckets[static_cast<size_t>(q)];
-      rank += (q < p && bucket == own) || (op.getSorted() && bucket < own) ? 1 : 0;
-    }
-    return rank;
-  }
-
-  void addKeys(int64_t hash) {
-    std::vector<int64_t> buckets, chunks;
-    for (int64_t p = 0; p < rows; ++p) {
-      buckets.push_back(bucketOf(hash, p));
-    }
-    for (int64_t p = 0; p < rows; ++p) {
-      chunks.push_back(rankOf(buckets, p) / static_cast<int64_t>(op.getChunk()));
-    }
-    for (size_t p = 0; p < buckets.size(); ++p) {
-      for (size_t q = 0; q < p; ++q) {
-        bool isNear = chunks[q] == chunks[p] || chunks[q] + 1 == chunks[p];
-        if (isNear && (op.getSorted() || buckets[q] == buckets[p])) {
-          found_[static_cast<int64_t>(p)].push_back(static_cast<int64_t>(q));
-        }
+  /// Rows are listed by their rank, which counts those before them in their bucket or, sorted, in
+  /// the list of all.
+  void addKeys(int64_t hash, int64_t p, std::vector<int64_t> &found) const {
+    int64_t own = bucketOf(hash, p), chunk = static_cast<int64_t>(Op(op).getChunk());
+    bool isSorted = Op(op).getSorted();
+    std::vector<std::pair<int64_t, int64_t>> listed; // bucket, row
+    for (int64_t q = 0; q < (isSorted ? rows : p + 1); ++q) {
+      if (int64_t bucket = bucketOf(hash, q); isSorted || bucket == own) {
+        listed.push_back({bucket, q});
       }
     }
+    std::ranges::sort(listed);
+    int64_t rank = std::ranges::find(listed, std::pair(own, p)) - listed.begin();
+    int64_t first = std::max<int64_t>(0, (rank / chunk - 1) * chunk);
+    int64_t end = std::min<int64_t>(llvm::alignTo(rank + 1, chunk), listed.size());
+    std::vector<int64_t> keys;
+    for (auto [bucket, q] : ArrayRef(listed).slice(first, end - first)) {
+      if (q < p) {
+        keys.push_back(q);
+      }
+    }
+    std::ranges::sort(keys);
+    llvm::append_range(found, keys);
   }
 
-  mutable Op op; ///< generated accessors are not const
+  Op op;
   const Evaluator<T> &evaluator;
   int64_t row, rows;
-  std::map<int64_t, std::vector<int64_t>> found_;
 };
 } // namespace
 
@@ -101,7 +113,7 @@ static T attend(HashedAttentionOp op, const Evaluator<T> &evaluator, int64_t b, 
   std::vector<T> query = evaluator.rowAt(op.getQuery(), b, p);
   std::vector<T> scores;
   for (int64_t q : keys) {
-    std::vector<T> key = evaluator.rowAt(op.getQuery(), b, q);
+    std::vector<T> key = evaluator.rowAt(op.getKey(), b, q);
     scores.push_back(scoreOf(&query[first], &key[first], size));
   }
   T maximum = *std::ranges::max_element(scores), sum = 0;
@@ -125,7 +137,7 @@ template <typename T> static void evaluate(HashedAttentionOp op, Evaluator<T> &e
   }
   std::vector<std::vector<T>> sums;
   evaluator.define(op.getOutput(), [&](int64_t b, int64_t p) {
-    const std::vector<int64_t> &keys = hashes[static_cast<size_t>(b)].keysOf(p);
+    std::vector<int64_t> keys = hashes[static_cast<size_t>(b)].keysOf(p);
     std::vector<T> output(heads * size), lse(heads);
     for (int64_t h = 0; !keys.empty() && h < heads; ++h) {
       lse[h] = attend<T>(op, evaluator, b, p, h * size, keys, output);
@@ -171,7 +183,7 @@ template <typename T> static void evaluate(HashedAttentionBackwardOp op, Evaluat
     Hashes<T, HashedAttentionBackwardOp> hashes(op, evaluator, b);
     std::vector<std::vector<T>> ofQueries(rows, std::vector<T>(columns)), ofValues = ofQueries;
     for (int64_t p = 0; p < rows; ++p) {
-      const std::vector<int64_t> &keys = hashes.keysOf(p);
+      std::vector<int64_t> keys = hashes.keysOf(p);
       for (int64_t q : keys) {
         attendBackward<T>(op, evaluator, b, p, q, ofQueries, ofValues);
       }
@@ -188,5 +200,6 @@ template <typename T> static void evaluate(HashedAttentionBackwardOp op, Evaluat
   evaluator.setSequence(op.getValueGradient(), std::move(values));
 }
 
+SLUICE_REFERENCE(HashedBucketsOp)
 SLUICE_REFERENCE(HashedAttentionOp)
 SLUICE_REFERENCE(HashedAttentionBackwardOp)

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Where segments end (Nawrot et al. 2023, table 1): whitespace, a tokenizer's pieces, spikes of an entropy, drawn bits; and every 2nd, 3rd,
+4th and 6th byte.
+
+All arms are one model, with a layer on the tokens, four on the segments and one more on the tokens; only the stage that cuts differs.
+The paper compares at whatever factor a method has. Here each is compared with fixed segments at its own factor: on the straight line, over
+segments a byte of held-out text, between the two fixed arms that enclose it, seed by seed.
+
+Criterion, fixed before any run: that of `lab.compare`. A method whose segments are longer or shorter than those of all fixed arms, for
+any seed, is not compared.
+
+Drawn bits are rounded in evaluation, as the paper says; "gumbel drawn" are the same weights with bits drawn there too, as its code does.
+
+Operations: those of the rows that segments have, so a method with few of them trains for more steps. How many a learned
+method makes is known behind a run only. So a run with a seed of its own, 0, comes first and says it; results tell the operations that
+were made.
+
+Usage: boundaries.py [--training FILE --held-out FILE]     default: the text of scripts/text.sh, its first 400,000 bytes
+Needs the package sentencepiece beside those of lab.py.
+"""
+import argparse
+import functools
+import json
+import subprocess
+import sys
+
+import numpy
+from scipy import special
+
+import lab
+
+sys.path.insert(0, str(lab.ROOT / "scripts"))
+import boundary_labels  # noqa: E402
+
+BUDGET = 1e12
+DRAWN = "gumbel drawn"
+FOLDER = lab.BUILD / "experiments/boundaries"
+PIECES = 10_000  # of the paper's English vocabularies
+BYTES = 400_000
+HELD_OUT_TOKENS = 50_000
+FIXED = (2, 3, 4, 6)
+LEARNED = {"unigram": {"rule": "labels", "predictor": 128}, "entropy": {"rule": "labels", "predictor": 128},
+           "gumbel": {"predictor": 128, "prior": 0.2}}
+
+
+def spec(boundaries):
+    segments = {"segments": "words"}
+    return lab.base([{"op": "embedding"}, {"op": "layer"}, {"op": "norm", "to": "fine"},
+                     {"op": "boundaries", "name": "words"} | boundaries,
+                     {"op": "shorten"} | segments, {"op": "shift", "by": 1, "start": "null"}, {"op": "layers", "count": 4}, {"op": "norm"},
+                     {"op": "upsample", "by": 0} | segments, {"op": "add", "with": "fine"}, {"op": "layer"}, {"op": "norm"},
+                     {"op": "head"}], defaults={"rotary": True})
+
+
+def texts():
+    parser = argparse.ArgumentParser(description="Where segments end.")
+    parser.add_argument("--training")
+    parser.add_argument("--held-out")
+    options = parser.parse_args()
+    if bool(options.training) != bool(options.held_out):
+        parser.error("expected --training and --held-out together")
+    training, held_out = (options.training, options.held_out) if options.training else lab.text()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    cut = FOLDER / "training.txt"
+    with open(training, "rb") as file:
+        cut.write_bytes(file.read(BYTES))
+    return cut, held_out
+
+
+def unigram_labels(training):
+    """Path of labels: where the likeliest pieces of the training text end."""
+    path, vocabulary = FOLDER / "unigram.labels", FOLDER / "pieces"
+    if not path.exists():
+        command = [sys.executable, lab.ROOT / "scripts/boundary_labels.py"]
+        subprocess.run([*command, "train", "--size", str(PIECES), "--out", vocabulary, training], check=True, capture_output=True)
+        made = subprocess.run([*command, "unigram", "--vocabulary", f"{vocabulary}.vocab", training], check=True, capture_output=True)
+        path.write_bytes(made.stdout)
+    return path
+
+
+def entropy_labels(training):
+    """Path of labels: spikes of the entropy of a model without segments, trained on the same text for as many operations."""
+    path, logits = FOLDER / "entropy.labels", FOLDER / "logits.npy"
+    if not path.exists():
+        model = lab.base([{"op": "embedding"}, {"op": "layers", "count": 4}, {"op": "norm"}, {"op": "head"}], defaults={"rotary": True})
+        artifact, steps, _ = lab.compile_arm(FOLDER / "of-entropies", model, BUDGET)
+        out, _ = lab.train(FOLDER / "of-entropies", artifact, steps, 0, training)
+        lab.run("logits", artifact, "--weights", out, "--data", training, "--out", logits)
+        rows = numpy.load(logits, mmap_mode="r")
+        entropies = []
+        for start in range(0, len(rows), 10_000):
+            logs = special.log_softmax(rows[start:start + 10_000].astype(numpy.float64), axis=1)
+            entropies += (-(numpy.exp(logs) * logs).sum(axis=1)).tolist()
+        path.write_text("".join(map(str, boundary_labels.label_spikes(entropies, 2))))
+        logits.unlink()
+    return path
+
+
+@functools.cache
+def cost(key):
+    """Operations of a training step by segments a token, of the stage that `key` is: quadratic, as attention is."""
+    shares = (1 / 8, 1 / 4, 1 / 2)
+    found = [lab.operations(lab.compile_steps(FOLDER / "costs", spec(json.loads(key) | {"capacity": share}), 100)) for share in shares]
+    return numpy.polynomial.Polynomial.fit(shares, found, 2)
+
+
+def operations(boundaries, share):
+    # A rule costs nothing that `inspect` counts, so all of them cost the same.
+    return float(cost(json.dumps(boundaries if "predictor" in boundaries else {"rule": "whitespace"}))(share))
+
+
+def mean_share(out):
+    """Segments a token over the steps of a run."""
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    return sum(json.loads(line)["losses"]["words.share"] for line in lines) / len(lines)
+
+
+def compile_arm(name, boundaries, share):
+    """An artifact whose schedule ends with the budget where texts have that share of segments a token, and its steps."""
+    steps = round(BUDGET / operations(boundaries, share))
+    return lab.compile_steps(FOLDER / name, spec(boundaries), steps), steps
+
+
+def prepare(training):
+    """Stage, artifact, steps and flags of training, by arm."""
+    arms = {}
+    for factor in FIXED:
+        stage = {"rule": "every", "factor": factor, "capacity": 1}
+        arms[f"fixed-{factor}"] = (stage, *compile_arm(f"fixed-{factor}", stage, 1 / factor), ())
+    text = training.read_bytes()
+    share = sum(byte in b"\t\n\v\f\r " for byte in text) / len(text)
+    arms["whitespace"] = ({"rule": "whitespace"}, *compile_arm("whitespace", {"rule": "whitespace"}, share), ())
+    labels = {"unigram": unigram_labels(training), "entropy": entropy_labels(training)}
+    for name, boundaries in LEARNED.items():
+        more = ("--labels", f"words={labels[name]}") if name in labels else ()
+        share = labels[name].read_text().count("1") / len(text) if name in labels else boundaries["prior"]
+        artifact, steps = compile_arm(f"{name}-0", boundaries, share)
+        out, _ = lab.train(FOLDER / f"{name}-0", artifact, steps, 0, training, *more)
+        print(f"boundaries: {name}: {share:.4f} segments a token foreseen, {mean_share(out):.4f} found", flush=True)
+        arms[name] = (boundaries, *compile_arm(name, boundaries, mean_share(out)), more)
+    return arms
+
+
+def at_share(results, share, seed):
+    """Bits per byte of fixed segments with that share of segments a token; None outside the fixed arms."""
+    fixed = sorted((results[f"fixed-{factor}"]["share"][seed], results[f"fixed-{factor}"]["bits_per_byte"][seed]) for factor in FIXED)
+    for (low, first), (high, second) in zip(fixed, fixed[1:]):
+        if low <= share <= high:
+            return first + (second - first) * (share - low) / (high - low)
+    return None
+
+
+def score(artifact, out, held_out, result):
+    found = json.loads(lab.run("eval", artifact, "--weights", out, "--data", held_out, "--tokens", HELD_OUT_TOKENS, "--json"))
+    result["share"].append(found["losses"]["words.share"])
+    result["bits_per_byte"].append(found["bits_per_byte"])
+
+
+def judge(results, seeds):
+    """Claims of the seeds that all arms have trained with."""
+    verdicts = []
+    for name in ("whitespace", *LEARNED, DRAWN):
+        line = [at_share(results, results[name]["share"][i], i) for i in range(seeds)]
+        if None in line:
+            print(f"boundaries: {name}: not compared, segments a byte: {results[name]['share']}", flush=True)
+            continue
+        results[f"fixed at {name}"] = {"bits_per_byte": line}
+        verdicts.append(lab.judge(results, name, f"fixed at {name}", f"{name} is better than fixed segments of its length"))
+    return verdicts
+
+
+def main():
+    training, held_out = texts()
+    arms = prepare(training)
+    results = {name: {"steps": steps, "operations": [], "share": [], "bits_per_byte": []} for name, (_, _, steps, _) in arms.items()}
+    results[DRAWN] = {"share": [], "bits_per_byte": []}
+    drawing = compile_arm("gumbel-drawn", LEARNED["gumbel"] | {"mode": "reference-code"}, LEARNED["gumbel"]["prior"])[0]
+    curves = {}
+    for count, seed in enumerate(lab.SEEDS, 1):
+        for name, (stage, artifact, steps, more) in arms.items():
+            out, losses = lab.train(FOLDER / name, artifact, steps, seed, training, *more)
+            score(artifact, out, held_out, results[name])
+            if name == "gumbel":
+                score(drawing, out, held_out, results[DRAWN])
+            results[name]["operations"].append(steps * operations(stage, mean_share(out)))
+            curves.setdefault(name, []).append(losses)
+            print(f"boundaries: {name}, seed {seed}: {results[name]['bits_per_byte'][-1]:.4f} bits per byte at "
+                  f"{results[name]['share'][-1]:.4f} segments a byte after {steps} steps", flush=True)
+        if count > 1:
+            written = {"arms": {name: dict(result) for name, result in results.items() if "share" in result}, "claims": judge(results, count)}
+            (FOLDER / "results.json").write_text(json.dumps(written, indent=1) + "\n")
+            lab.draw(FOLDER / "losses.svg", curves)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Combiners: regions that make one number of two, of that so far and a later row's. Model IR and
+// dispatches have them alike.
+#pragma once
+
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+
+namespace sluice::dispatch {
+
+using YieldBuilder = llvm::function_ref<void(mlir::OpBuilder &, mlir::Location, mlir::Value)>;
+
+/// Fills an empty region with the combiner of a kind, for numbers of `element`.
+void buildCombiner(mlir::OpBuilder &b, mlir::Location loc, mlir::Region &combiner, ReduceKind kind,
+                   mlir::Type element, YieldBuilder yield);
+/// What that combiner leaves alone: zero, or the least number.
+mlir::TypedAttr identityOf(ReduceKind kind, mlir::Type element);
+
+/// The kind whose very ops a combiner has; none of any other.
+std::optional<ReduceKind> kindOf(mlir::Region &combiner);
+/// Whether a combiner is the greatest number: that of the kind, or `arith.maximumf`.
+bool isMaximum(mlir::Region &combiner);
+/// Its operations: 1 where it has a kind.
+int64_t countOperations(mlir::Region &combiner);
+
+/// What makes a combiner of numbers of `element`, or its identity, unfit: "expected ..., found
+/// ..."; empty where nothing does.
+std::string findFault(mlir::Region &combiner, mlir::Type element, mlir::TypedAttr identity);
+
+} // namespace sluice::dispatch

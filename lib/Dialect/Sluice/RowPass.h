@@ -1,0 +1,207 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A row pass under construction, for ops that are dispatches of their own: rows found by position,
+// by an index or over a range, and rows seen as heads.
+#pragma once
+
+#include "sluice/Dialect/Dispatch/Combiner.h"
+#include "sluice/Dialect/Sluice/Fusion.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace sluice::lowering {
+using namespace mlir;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+
+inline int64_t widthOf(Value sequence) { return cast<SequenceType>(sequence.getType()).getWidth(); }
+
+/// A row pass under construction. Offsets are to the position, or to the index that finds a row.
+class RowPass {
+public:
+  explicit RowPass(DispatchEmitter &emitter)
+      : b(emitter.b.getLoc(), emitter.b.getContext()), emitter(emitter),
+        block(region.emplaceBlock()), p(getAffineDimExpr(0, b.getContext())),
+        i(getAffineDimExpr(1, b.getContext())) {
+    b.setInsertionPointToEnd(&block);
+  }
+
+  /// Row p of a sequence on the result's scale.
+  Value row(Value sequence) { return rowOf(sequence, {AccessKind::Row, p, factorOf(sequence)}); }
+  /// Element p + `offset`: of counts, 0 outside.
+  Value count(Value counts, int64_t offset) {
+    return element(emitter.get(counts), {AccessKind::Row, p + offset, 0});
+  }
+  /// Element p + `offset` of ends; e(x) = x for x < 0.
+  Value end(Value ends, int64_t offset) {
+    return element(emitter.get(ends),
+                   {.kind = AccessKind::Row, .at = p + offset, .extended = true});
+  }
+  /// The same at `index` + `offset`.
+  Value end(Value ends, Value index, int64_t offset) {
+    return element(
+        emitter.get(ends),
+        {.kind = AccessKind::Gather, .at = p + offset, .index = numberOf(index), .extended = true});
+  }
+  /// Row `index` + `offset` of a sequence, zeros where it has none.
+  Value gather(Value sequence, Value index, int64_t offset, bool whole) {
+    return rowOf(sequence, {.kind = AccessKind::Gather,
+                            .at = p + offset,
+                            .factor = whole ? 0 : factorOf(sequence),
+                            .index = numberOf(index)});
+  }
+  /// The sum of the rows [first + offset, last + offset) of a sequence.
+  Value sum(Value sequence, Value first, Value last, int64_t offset) {
+    return rowOf(sequence, {.kind = AccessKind::Range,
+                            .at = p + offset,
+                            .factor = factorOf(sequence),
+                            .index = numberOf(first),
+                            .last = numberOf(last)});
+  }
+  /// The same of one number a position, [p + offset, last + offset).
+  Value sumFromHere(Value tensor, int64_t factor, Value last, int64_t offset) {
+    return element(
+        tensor,
+        {.kind = AccessKind::Range, .at = p + offset, .factor = factor, .last = numberOf(last)});
+  }
+  /// The sum of all valid rows of a sequence.
+  Value total(Value sequence) {
+    AffineExpr n = getAffineSymbolExpr(0, b.getContext());
+    return rowOf(sequence, {AccessKind::Range, i * n, factorOf(sequence)});
+  }
+  /// Row 0 of a tensor [B, 1, d] or [B, 1].
+  Value first(Value tensor, int64_t width) {
+    return load(tensor, {AccessKind::Row, getAffineConstantExpr(0, b.getContext()), 0}, width);
+  }
+  /// Row p of a tensor [B, T, d].
+  Value row(Value tensor, int64_t factor) {
+    return load(tensor, {AccessKind::Row, p, factor}, columnsOf(tensor));
+  }
+  /// The same as d / H rows of H heads: column i H + h is number i of head h.
+  Value heads(Value tensor, int64_t factor, int64_t heads) {
+    Access access = {
+        .kind = AccessKind::Row, .at = p, .factor = factor, .group = columnsOf(tensor) / heads};
+    return load(tensor, access, heads);
+  }
+  /// Row `index` + `offset` of a tensor [B, T, d], all of whose rows are there.
+  Value gather(Value tensor, Value index, int64_t offset) {
+    Access access = {.kind = AccessKind::Gather, .at = p + offset, .index = numberOf(index)};
+    return load(tensor, access, columnsOf(tensor));
+  }
+  /// The sum of rows [first + offset, last + offset) of a tensor, or their greatest numbers.
+  Value over(Value tensor, int64_t factor, Value first, Value last, int64_t offset,
+             bool isGreatest) {
+    Access access = {.kind = AccessKind::Range,
+                     .at = p + offset,
+                     .factor = factor,
+                     .index = numberOf(first),
+                     .last = numberOf(last),
+                     .isGreatest = isGreatest};
+    return load(tensor, access, columnsOf(tensor));
+  }
+  /// Element p of a tensor [B, T].
+  Value own(Value tensor) { return element(tensor, {AccessKind::Row, p, 0}); }
+
+  Value constant(int32_t value) { return arith::ConstantOp::create(b, b.getI32IntegerAttr(value)); }
+  Value splat(Value number, Value like) {
+    auto type = dyn_cast<RankedTensorType>(like.getType());
+    return type ? Value(tensor::SplatOp::create(b, type, number)) : number;
+  }
+  Value scaled(Value row, Value by) { return arith::MulFOp::create(b, row, splat(by, row)); }
+  /// `row` where `condition` holds, else zeros.
+  Value where(Value condition, Value row) {
+    Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(row.getType()));
+    return arith::SelectOp::create(b, condition, row, zeros);
+  }
+  /// Whether a segment's last bit is set: `last` is one of `positions`.
+  Value isClosed(Value last, int64_t positions) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, last,
+                                 constant(static_cast<int32_t>(positions)));
+  }
+  /// One over a segment's rows.
+  Value share(Value first, Value last) {
+    Value rows = arith::SubIOp::create(b, last, first);
+    Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
+    return arith::DivFOp::create(b, one, arith::SIToFPOp::create(b, b.getF32Type(), rows));
+  }
+
+  /// The dispatch: each of `yielded` a row of `domain`, stored as the type beside it.
+  SmallVector<Value> finish(ArrayRef<Value> yielded, ArrayRef<RankedTensorType> types,
+                            dispatch::DomainAttr domain) {
+    dispatch::YieldOp::create(b, yielded);
+    SmallVector<Attribute> results(yielded.size(),
+                                   AccessAttr::get(b.getContext(), AccessKind::Row));
+    auto op = dispatch::RowsOp::create(emitter.b, llvm::to_vector_of<Type>(types), operands, domain,
+                                       b.getArrayAttr(accesses), b.getArrayAttr(results),
+                                       UnitAttr(), DenseI64ArrayAttr(), StringAttr(), StringAttr(),
+                                       UnitAttr());
+    op.getBody().takeBody(region);
+    return llvm::to_vector_of<Value>(op.getResults());
+  }
+  Value finish(Value yielded, RankedTensorType type, dispatch::DomainAttr domain) {
+    return finish(ArrayRef<Value>(yielded), ArrayRef<RankedTensorType>(type), domain).front();
+  }
+  /// The same as `result` of the model.
+  LogicalResult finish(Value yielded, Value result) {
+    emitter.set(result, finish(yielded, emitter.typeOf(result), emitter.domainOf(result)));
+    return success();
+  }
+
+  ImplicitLocOpBuilder b;
+
+private:
+  struct Access {
+    AccessKind kind;
+    AffineExpr at;
+    int64_t factor = 0, index = -1, last = -1;
+    bool extended = false;
+    int64_t group = 1;
+    bool isGreatest = false;
+  };
+
+  static int64_t columnsOf(Value tensor) {
+    return cast<RankedTensorType>(tensor.getType()).getDimSize(2);
+  }
+
+  int64_t factorOf(Value sequence) const { return emitter.factorOf(sequence); }
+  static int64_t numberOf(Value argument) { return cast<BlockArgument>(argument).getArgNumber(); }
+  Value rowOf(Value sequence, const Access &access) {
+    return load(emitter.get(sequence), access, widthOf(sequence));
+  }
+  Value element(Value tensor, const Access &access) { return load(tensor, access, 0); }
+  Value load(Value tensor, const Access &access, int64_t width) {
+    MLIRContext *context = b.getContext();
+    AffineMap column = access.group > 1 ? AffineMap::get(2, 0, i * width)
+                                        : AffineMap::get(1, 0, getAffineConstantExpr(0, context));
+    FloatAttr outside;
+    if (access.isGreatest) {
+      outside = cast<FloatAttr>(dispatch::identityOf(dispatch::ReduceKind::Max, b.getF32Type()));
+    }
+    operands.push_back(tensor);
+    accesses.push_back(AccessAttr::get(context, access.kind,
+                                       AffineMapAttr::get(AffineMap::get(2, 1, access.at)),
+                                       access.group, access.factor, AffineMapAttr::get(column),
+                                       access.index, outside, access.last, access.extended));
+    Type type = dispatch::bodyTypeOf(cast<RankedTensorType>(tensor.getType()).getElementType());
+    SmallVector<int64_t> shape = {width};
+    if (access.group > 1) {
+      shape.insert(shape.begin(), access.group);
+    }
+    return block.addArgument(width > 0 ? RankedTensorType::get(shape, type) : type, b.getLoc());
+  }
+
+  DispatchEmitter &emitter;
+  Region region;
+  Block &block;
+  AffineExpr p, i;
+  SmallVector<Value> operands;
+  SmallVector<Attribute> accesses;
+};
+
+/// Positions that counts have at full length, where no end is.
+inline int64_t positionsOf(Value counts, DispatchEmitter &emitter) {
+  return getPositions(emitter.getScope(), cast<SequenceType>(counts.getType()));
+}
+
+} // namespace sluice::lowering

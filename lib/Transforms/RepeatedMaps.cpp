@@ -1,0 +1,137 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Inputs of weight gradients that are made again instead of kept.
+#include "RepeatedMaps.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+bool isBackward(Operation *op) {
+  auto phase = op->getAttrOfType<StringAttr>("plan.phase");
+  return phase && phase.getValue() == "backward";
+}
+
+/// One weight gradient's input, and what it takes to make it again.
+class Repetition {
+public:
+  explicit Repetition(LinearWeightGradientOp reader) : reader(reader), value(reader.getInput()) {}
+
+  /// Whether it can be made again, and need not be kept then.
+  bool find();
+  /// Copies the maps for every weight gradient that reads the value; gives the contraction that
+  /// they stand behind.
+  LinearInputGradientOp build(SmallVectorImpl<Operation *> &copies);
+
+private:
+  bool findContraction();
+  void findReaders();
+  bool collect(Value needed);
+
+  LinearWeightGradientOp reader;
+  Value value;
+  LinearInputGradientOp contraction;
+  DenseSet<Value> read; ///< by maps of what the contraction makes
+  llvm::SetVector<Operation *> maps;
+};
+
+} // namespace
+
+bool Repetition::findContraction() {
+  for (Operation *user : reader.getGradient().getUsers()) {
+    auto product = dyn_cast<LinearInputGradientOp>(user);
+    auto made = product ? product.getResult().getType() : SequenceType();
+    auto needed = cast<SequenceType>(value.getType());
+    bool fits = made && made.getScale() == needed.getScale() &&
+                made.getWidth() == needed.getWidth() && product->getBlock() == reader->getBlock();
+    if (fits) {
+      contraction = product;
+      return true;
+    }
+  }
+  return false;
+}
+
+/// What the maps read that differentiate the value: its own operands are among it, where the
+/// derivative depends on them.
+void Repetition::findReaders() {
+  llvm::SetVector<Operation *> derivatives;
+  auto addMaps = [&](Operation *op) {
+    for (Operation *user : op->getUsers()) {
+      if (isa<MapOp>(user) && isBackward(user)) {
+        derivatives.insert(user);
+      }
+    }
+  };
+  addMaps(contraction);
+  for (size_t i = 0; i < derivatives.size(); ++i) {
+    read.insert_range(derivatives[i]->getOperands());
+    addMaps(derivatives[i]);
+  }
+}
+
+/// The maps that make `needed` of what is read anyhow; those that others read come first.
+bool Repetition::collect(Value needed) {
+  auto type = cast<SequenceType>(needed.getType()), whole = cast<SequenceType>(value.getType());
+  if (type.getScale() != whole.getScale() || type.getWidth() != whole.getWidth()) {
+    return false;
+  }
+  if (needed != value && read.contains(needed)) {
+    return !isLazy(needed);
+  }
+  auto map = needed.getDefiningOp<MapOp>();
+  if (!map || isBackward(map) ||
+      !llvm::all_of(map.getInputs(), [&](Value input) { return collect(input); })) {
+    return false;
+  }
+  maps.insert(map);
+  return true;
+}
+
+bool Repetition::find() {
+  bool readByWeights = llvm::all_of(value.getUsers(), [](Operation *user) {
+    bool isMap = user->getNumResults() == 1 && isLazy(user->getResult(0));
+    return isBackward(user) ? isa<LinearWeightGradientOp>(user) : !isMap;
+  });
+  if (!readByWeights || !findContraction()) {
+    return false;
+  }
+  findReaders();
+  return collect(value);
+}
+
+/// The contraction and the copies come before the first weight gradient that reads them.
+LinearInputGradientOp Repetition::build(SmallVectorImpl<Operation *> &copies) {
+  if (reader->isBeforeInBlock(contraction)) {
+    contraction->moveBefore(reader);
+  }
+  OpBuilder b(contraction);
+  b.setInsertionPointAfter(contraction);
+  IRMapping mapping;
+  for (Operation *map : maps) {
+    copies.push_back(b.clone(*map, mapping));
+    copies.back()->setAttr("plan.phase", b.getStringAttr("backward"));
+  }
+  value.replaceUsesWithIf(mapping.lookup(value), [](OpOperand &use) {
+    return isa<LinearWeightGradientOp>(use.getOwner());
+  });
+  return contraction;
+}
+
+RepeatedMaps sluice::repeatMaps(func::FuncOp func) {
+  RepeatedMaps repeated;
+  for (auto reader : llvm::to_vector(func.getOps<LinearWeightGradientOp>())) {
+    Repetition repetition(reader);
+    if (isBackward(reader) && repetition.find()) {
+      SmallVector<Operation *> copies;
+      LinearInputGradientOp contraction = repetition.build(copies);
+      llvm::append_range(repeated[contraction], copies);
+    }
+  }
+  return repeated;
+}
