@@ -3,6 +3,7 @@
 // A proof as docs/certificate.md spells it. Nothing is decided here.
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Step.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 
@@ -41,17 +42,13 @@ static std::string nameOf(Value value) {
   return isGiven(function, type) ? scale.getAxis().str() : "tokens";
 }
 
-/// The op and what its relation depends on: "shorten 4".
-static std::string spellKind(Value value) {
-  auto result = dyn_cast<OpResult>(value);
+static std::string spellOp(Value value) {
   auto flow = dyn_cast_or_null<CausalFlowInterface>(value.getDefiningOp());
-  return flow     ? flow.spellRelation(result.getResultNumber())
-         : result ? spellByFactor(result.getOwner())
-                  : "tokens";
+  return flow ? flow.getNeutralName(cast<OpResult>(value).getResultNumber()) : "tokens";
 }
 
 namespace {
-/// Bounds in the certificate's grammar. `numbers` are those of values.
+/// Bounds and relations in the certificate's grammar. `numbers` are those of values.
 class BoundSpeller {
 public:
   explicit BoundSpeller(const llvm::DenseMap<Value, int64_t> &numbers) : numbers(numbers) {}
@@ -70,6 +67,9 @@ public:
     return text + ")";
   }
 
+  /// Which rows of an operand row p reads, as the op's own facts say: "at p - 3".
+  std::string spell(IntegerSet relation, ArrayRef<SegmentTerm> terms) const;
+
 private:
   /// "2*e7(p + 1) + 1", where value 7 says where segments end.
   std::string spell(const EndBound &bound) const {
@@ -82,7 +82,22 @@ private:
     return inner;
   }
 
-  static std::string spell(AffineExpr expression, const std::string &p) {
+  /// "e7(p - 1)": where a segment ends; "c7(p)": how many end up to p.
+  std::string spell(const SegmentTerm &term) const {
+    Value ends = term.of;
+    if (term.kind == SegmentTerm::Count) {
+      ends = term.of.getDefiningOp<SegmentOp>().getEnds();
+    }
+    return (term.kind == SegmentTerm::Count ? "c" : "e") + std::to_string(numbers.at(ends)) + "(" +
+           spell(term.at, "p") + ")";
+  }
+
+  /// `terms` stand for the symbols behind the length's.
+  static std::string spell(AffineExpr expression, const std::string &p,
+                           ArrayRef<std::string> terms = {}) {
+    if (auto symbol = dyn_cast<AffineSymbolExpr>(expression)) {
+      return terms[symbol.getPosition() - 1];
+    }
     if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
       return std::to_string(constant.getValue());
     }
@@ -90,7 +105,7 @@ private:
       return p;
     }
     auto binary = cast<AffineBinaryOpExpr>(expression);
-    std::string left = spell(binary.getLHS(), p), right = spell(binary.getRHS(), p);
+    std::string left = spell(binary.getLHS(), p, terms), right = spell(binary.getRHS(), p, terms);
     switch (binary.getKind()) {
     case AffineExprKind::Add:
       return right.front() == '-' ? left + " - " + right.substr(1) : left + " + " + right;
@@ -106,6 +121,24 @@ private:
   static bool isSum(AffineExpr expression) { return expression.getKind() == AffineExprKind::Add; }
 
   const llvm::DenseMap<Value, int64_t> &numbers;
+};
+
+/// The rows that a relation holds, by the words of the grammar.
+struct RowsRead {
+  bool isWord = true; ///< nothing else is in it
+  bool isAt = false, isClipped = false;
+  AffineExpr first, last; ///< of p and terms
+  int64_t from = 0, step = 1;
+
+  explicit RowsRead(IntegerSet relation);
+
+private:
+  /// Whether a constraint is one of the words beside first and last.
+  bool takeWord(AffineExpr constraint, bool isEquality);
+  void settleStep();
+
+  unsigned symbols;
+  AffineExpr q, n, remainder;
 };
 
 /// Writes the lines of a certificate.
@@ -139,6 +172,92 @@ private:
 };
 } // namespace
 
+bool RowsRead::takeWord(AffineExpr constraint, bool isEquality) {
+  if (auto part = dyn_cast<AffineBinaryOpExpr>(constraint);
+      isEquality && part && part.getKind() == AffineExprKind::Mod) {
+    isWord &= !remainder && isa<AffineConstantExpr>(part.getRHS());
+    remainder = part.getLHS();
+    step = isWord ? cast<AffineConstantExpr>(part.getRHS()).getValue() : 1;
+    return true;
+  }
+  auto least = dyn_cast<AffineConstantExpr>(simplifyAffineExpr(q - constraint, 2, symbols));
+  if (least && !isEquality) {
+    isClipped = true;
+    from = std::max(from, least.getValue());
+    return true;
+  }
+  return !isEquality && constraint == n - 1 - q;
+}
+
+/// Every `step`-th row, counted back from the last one: then the first one is read.
+void RowsRead::settleStep() {
+  if (step == 1) {
+    return;
+  }
+  auto number = [&](AffineExpr e) {
+    auto constant = dyn_cast_or_null<AffineConstantExpr>(e ? simplifyAffineExpr(e, 2, symbols) : e);
+    return constant ? std::optional(constant.getValue()) : std::nullopt;
+  };
+  auto apart = first && last ? number(last - first) : std::nullopt;
+  auto behind = last ? number(remainder.replace(q, last)) : std::nullopt;
+  isWord &= apart && behind && *behind % step == 0;
+  first = isWord ? last - *apart / step * step : first;
+}
+
+RowsRead::RowsRead(IntegerSet relation)
+    : symbols(relation.getNumSymbols()), q(getAffineDimExpr(1, relation.getContext())),
+      n(getAffineSymbolExpr(0, relation.getContext())) {
+  SmallVector<AffineExpr> others;
+  SmallVector<bool> equalities;
+  for (unsigned i = 0; i < relation.getNumConstraints(); ++i) {
+    if (!takeWord(relation.getConstraint(i), relation.isEq(i))) {
+      others.push_back(relation.getConstraint(i));
+      equalities.push_back(relation.isEq(i));
+    }
+  }
+  isAt = llvm::is_contained(equalities, true);
+  if (others.empty()) {
+    return;
+  }
+  MaskBounds bounds = solveMask(IntegerSet::get(2, symbols, others, equalities));
+  isWord &= bounds.exact && bounds.conditions.empty() && bounds.lower.size() <= 1 &&
+            bounds.upper.size() <= 1;
+  auto settle = [&](ArrayRef<AffineExpr> bound) {
+    if (bound.empty()) {
+      return AffineExpr();
+    }
+    auto division = dyn_cast<AffineBinaryOpExpr>(bound[0]);
+    bool isUp = division && division.getKind() == AffineExprKind::CeilDiv;
+    AffineExpr down =
+        isUp ? (division.getLHS() + (division.getRHS() - 1)).floorDiv(division.getRHS()) : bound[0];
+    isWord &= !down.isFunctionOfSymbol(0);
+    return simplifyAffineExpr(down, 2, symbols);
+  };
+  first = settle(bounds.lower);
+  last = settle(bounds.upper);
+  settleStep();
+}
+
+std::string BoundSpeller::spell(IntegerSet relation, ArrayRef<SegmentTerm> terms) const {
+  RowsRead rows(relation);
+  if (!rows.isWord || (rows.isClipped ? rows.isAt : !rows.first || !rows.last)) {
+    return "unknown"; // to every checker
+  }
+  SmallVector<std::string> words;
+  for (const SegmentTerm &term : terms) {
+    words.push_back(spell(term));
+  }
+  auto of = [&](AffineExpr bound) { return spell(bound, "p", words); };
+  if (rows.isAt) {
+    return "at " + of(rows.last);
+  }
+  std::string first = rows.first ? " " + of(rows.first) : "";
+  return (rows.isClipped ? "keys" + first : "rows" + first) +
+         (rows.last ? " to " + of(rows.last) : " all") +
+         (rows.step > 1 ? " step " + std::to_string(rows.step) : "") +
+         (rows.from > 0 ? " from " + std::to_string(rows.from) : "");
+}
+
 void Writer::value(Value value, const Scales &scales) {
   auto number = static_cast<int64_t>(numbers.size());
   numbers[value] = number;
@@ -156,7 +275,7 @@ void Writer::value(Value value, const Scales &scales) {
       scales.isSegmented(value)
           ? " segments " + std::to_string(cuts.lookup(scales.axisOf(value).getAttr()))
           : "";
-  line("value", number, nameOf(value), spellKind(value), "of" + operands, "scale",
+  line("value", number, nameOf(value), spellOp(value), "of" + operands, "scale",
        std::to_string(scales.factorOf(value)) + segments,
        !scales.isOnTargetAxis(value) ? "given"
        : isLazy(value)               ? "lazy"
@@ -169,7 +288,8 @@ void Writer::obligation(const Obligation &obligation) {
   case ObligationKind::Token:
     return line("token", number);
   case ObligationKind::Read:
-    return line("read", number, obligation.operand, numbers.at(obligation.source));
+    return line("read", number, obligation.operand, numbers.at(obligation.source),
+                BoundSpeller(numbers).spell(obligation.relation, obligation.terms));
   case ObligationKind::Steady: // no spec has a mask that mentions the length
     return line("steady", number, obligation.operand);
   case ObligationKind::Exist:
@@ -314,7 +434,7 @@ static void write(ModuleOp module, Writer &writer) {
 static void writeHead(StringRef text, Writer &writer) {
   llvm::SHA256 hash;
   hash.update(text);
-  writer.line("sluice-certificate", 2);
+  writer.line("sluice-certificate", 3);
   writer.line("spec", "sha256", llvm::toHex(hash.final(), /*LowerCase=*/true));
 }
 

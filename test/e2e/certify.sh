@@ -27,7 +27,7 @@ says "and all paths are walked" 'all paths at lengths up to 12' 0 \
   "$certify" "$models/hourglass.json" "$work/a.txt" --enumerate
 says "another spec is refused" ':2: refused: .*sha256' 1 "$certify" "$models/nested.json" "$work/a.txt"
 sed 's/^bound 13 max(-1, p - 3)$/bound 13 max(-1, p - 4)/' "$work/a.txt" > "$work/b.txt"
-says "a bound that does not hold is refused, with its line" 'b\.txt:[0-9]+: refused: the obligation does not hold at q = ' 1 \
+says "a bound that does not hold is refused, with its line" 'b\.txt:[0-9]+: refused: the obligation does not hold at p - 3 = ' 1 \
   "$certify" "$models/hourglass.json" "$work/b.txt"
 awk '/^keep [0-9]+ 4$/ && !done { sub(/4$/, "3"); done = 1 } { print }' "$work/a.txt" > "$work/ring.txt"
 says "a ring one row too small is refused" 'ring\.txt:[0-9]+: refused: the obligation does not hold at p' 1 \
@@ -124,7 +124,7 @@ if grep -nE 'include "(sluice|mlir|llvm)/|include <(mlir|llvm)' "${sources[@]}" 
 else
   pass "nor does it include any"
 fi
-if (($(cat "${sources[@]}" | wc -l) < 3450)); then pass "it can be read in one sitting"; else fail "it can be read in one sitting"; fi
+if (($(cat "${sources[@]}" | wc -l) < 3400)); then pass "it can be read in one sitting"; else fail "it can be read in one sitting"; fi
 
 # --- every model that is shipped or tested
 mkdir "$work/judged"

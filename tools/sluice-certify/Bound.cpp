@@ -9,7 +9,6 @@
 // holds up to 10 and fails at 11.
 #include "Bound.h"
 #include "Certify.h"
-#include "Graph.h"
 
 #include <algorithm>
 #include <limits>
@@ -69,6 +68,7 @@ Shape shapeOf(const Expression &expression) {
     return {x.period, x.rise / expression.number};
   }
   case Expression::End:
+  case Expression::Count:
     refuseEnd();
   }
   return {};
@@ -98,111 +98,6 @@ public:
 
 private:
   int64_t first, last = std::numeric_limits<int64_t>::max();
-};
-
-/// Reads a bound by recursive descent.
-class Parser {
-public:
-  explicit Parser(const std::string &text) : text(text) {}
-
-  Bound bound() {
-    Bound result;
-    need("max(-1");
-    while (accept(", ")) {
-      result.candidates.push_back(sum());
-    }
-    need(")");
-    if (at != text.size()) {
-      fail("the end of the line");
-    }
-    return result;
-  }
-
-private:
-  [[noreturn]] void fail(const std::string &expected) const {
-    throw Refusal("expected " + expected + " in the bound, found '" + text.substr(at, 20) + "'");
-  }
-  bool accept(const std::string &word) {
-    bool there = text.compare(at, word.size(), word) == 0;
-    at += there ? word.size() : 0;
-    return there;
-  }
-  void need(const std::string &word) {
-    if (!accept(word)) {
-      fail("'" + word + "'");
-    }
-  }
-
-  /// DIGITS, without sign; one number has one spelling.
-  int64_t natural() {
-    size_t start = at;
-    int64_t value = 0;
-    for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
-      value = plus(times(value, 10), text[at] - '0');
-    }
-    if (at == start || (text[start] == '0' && at > start + 1)) {
-      fail("a number");
-    }
-    return value;
-  }
-
-  Expression sum() {
-    Expression result = term(accept("-"));
-    for (bool more = true; more;) {
-      bool added = accept(" + "), subtracted = !added && accept(" - ");
-      more = added || subtracted;
-      if (more) {
-        result = {Expression::Sum, 0, {result, term(subtracted)}};
-      }
-    }
-    return result;
-  }
-
-  Expression term(bool negative) {
-    if (++terms > mostTerms) {
-      throw Refusal("the bound has more than " + std::to_string(mostTerms) + " terms");
-    }
-    Expression result;
-    if (text[at] >= '0' && text[at] <= '9') {
-      int64_t number = natural();
-      result = accept("*") ? Expression{Expression::Multiple, number, {atom()}}
-                           : Expression{Expression::Constant, number, {}};
-    } else {
-      result = atom();
-    }
-    return negative ? Expression{Expression::Multiple, -1, {result}} : result;
-  }
-
-  Expression atom() {
-    if (accept("p")) {
-      return makeVariable();
-    }
-    if (accept("floor(")) {
-      Expression inner = sum();
-      need("/");
-      int64_t divisor = natural();
-      need(")");
-      if (divisor < 1) {
-        fail("a divisor of at least 1 before this");
-      }
-      return makeFloor(std::move(inner), divisor);
-    }
-    if (accept("e")) {
-      int64_t ends = natural();
-      need("(");
-      Expression inner = sum();
-      need(")");
-      return {Expression::End, ends, {std::move(inner)}};
-    }
-    need("(");
-    Expression inner = sum();
-    need(")");
-    return inner;
-  }
-
-  const std::string &text;
-  size_t at = 0;
-  int terms = 0;
 };
 
 } // namespace
@@ -237,6 +132,7 @@ int64_t Expression::at(int64_t p) const {
   case Floor:
     return floorDivide(parts[0].at(p), number);
   case End:
+  case Count:
     refuseEnd();
   }
   return 0;
@@ -273,7 +169,125 @@ Bound Bound::of(const Expression &inner) const {
   return result;
 }
 
-Bound certify::parseBound(const std::string &text) { return Parser(text).bound(); }
+Bound Line::bound() {
+  Bound result;
+  need("max(-1");
+  while (accept(", ")) {
+    result.candidates.push_back(sum());
+  }
+  need(")");
+  finish();
+  return result;
+}
+
+void Line::fail(const std::string &expected) const {
+  throw Refusal("expected " + expected + ", found '" + text.substr(at, 20) + "'");
+}
+
+bool Line::accept(const std::string &word) {
+  bool there = isNext(word);
+  at += there ? word.size() : 0;
+  return there;
+}
+
+int64_t Line::natural() {
+  size_t start = at;
+  int64_t value = 0;
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
+    value = plus(times(value, 10), text[at] - '0');
+  }
+  if (at == start || (text[start] == '0' && at > start + 1)) {
+    fail("a number");
+  }
+  return value;
+}
+
+std::string Line::word() {
+  size_t start = at;
+  at = std::min(text.find(' ', at), text.size());
+  return text.substr(start, at - start);
+}
+
+Expression Line::sum() {
+  Expression result = term(accept("-"));
+  for (bool more = true; more;) {
+    bool added = accept(" + "), subtracted = !added && accept(" - ");
+    more = added || subtracted;
+    if (more) {
+      result = {Expression::Sum, 0, {result, term(subtracted)}};
+    }
+  }
+  return result;
+}
+
+Expression Line::term(bool negative) {
+  demand(++terms <= mostTerms, "more than " + std::to_string(mostTerms) + " terms in a line");
+  Expression result;
+  if (text[at] >= '0' && text[at] <= '9') {
+    int64_t number = natural();
+    result = accept("*") ? Expression{Expression::Multiple, number, {atom()}}
+                         : Expression{Expression::Constant, number, {}};
+  } else {
+    result = atom();
+  }
+  return negative ? Expression{Expression::Multiple, -1, {result}} : result;
+}
+
+Expression Line::atom() {
+  if (accept("p")) {
+    return makeVariable();
+  }
+  bool isFloor = accept("floor"), isEnd = !isFloor && accept("e");
+  bool isCount = !isFloor && !isEnd && accept("c");
+  int64_t number = isEnd || isCount ? natural() : 1;
+  need("(");
+  Expression inner = sum();
+  if (isFloor) {
+    need("/");
+    number = natural();
+  }
+  need(")");
+  if (number < 1 && isFloor) {
+    fail("a divisor of at least 1 before this");
+  }
+  return isEnd     ? Expression{Expression::End, number, {std::move(inner)}}
+         : isCount ? Expression{Expression::Count, number, {std::move(inner)}}
+                   : makeFloor(std::move(inner), number);
+}
+
+int64_t certify::floorDivide(int64_t x, int64_t y) { return x / y - (x % y < 0 ? 1 : 0); }
+
+bool certify::hasEnds(const std::vector<Expression> &parts) {
+  return std::any_of(parts.begin(), parts.end(), [](const Expression &part) {
+    return part.kind == Expression::End || part.kind == Expression::Count || hasEnds(part.parts);
+  });
+}
+
+int64_t certify::periodOf(const Expression &function) { return shapeOf(function).period; }
+
+bool certify::isSameFunction(const Expression &x, const Expression &y) {
+  if (hasEnds({x, y})) {
+    return !(x < y) && !(y < x);
+  }
+  int64_t period = std::lcm(periodOf(x), periodOf(y));
+  for (int64_t p = 0; p <= stretched({period, 0}, 1).period; ++p) {
+    if (x.at(p) != y.at(p)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+int64_t certify::firstAtLeast(const Expression &function, int64_t least) {
+  int64_t from = 0, next = 1;
+  for (; function.at(next - 1) < least; next *= 2) {
+    demand(next <= int64_t{1} << 40, vacuous);
+  }
+  for (; next > 0; next /= 2) {
+    from += function.at(from + next - 1) < least ? next : 0;
+  }
+  return from;
+}
 
 bool certify::isNonDecreasing(const Bound &bound) {
   return std::all_of(bound.candidates.begin(), bound.candidates.end(), [](const Expression &c) {

@@ -15,10 +15,10 @@ int64_t plus(int64_t x, int64_t y, int64_t factor = 1);
 
 /// A function of p: quasi-affine where no end stands in it.
 struct Expression {
-  enum Kind { Constant, Variable, Sum, Multiple, Floor, End } kind = Constant;
+  enum Kind { Constant, Variable, Sum, Multiple, Floor, End, Count } kind = Constant;
   int64_t number = 0; ///< Constant; Multiple: by; Floor: the divisor, at least 1; End: the value
-                      ///< whose row m says where segment m ends
-  std::vector<Expression> parts; ///< Sum: two; Multiple, Floor, End: one
+                      ///< whose row m says where segment m ends; Count: of these, how many up to it
+  std::vector<Expression> parts; ///< Sum: two; Multiple, Floor, End, Count: one
 
   /// Throws Refusal where a number overflows, or data decides it.
   int64_t at(int64_t p) const;
@@ -41,8 +41,56 @@ struct Bound {
   bool operator<(const Bound &other) const { return candidates < other.candidates; }
 };
 
-/// Reads what the grammar of docs/certificate.md allows; throws Refusal for anything else.
-Bound parseBound(const std::string &text);
+/// Reads a line by the grammar of docs/certificate.md; throws Refusal where it is none.
+class Line {
+public:
+  explicit Line(std::string text) : text(std::move(text)) {}
+
+  bool isNext(const std::string &word) const { return text.compare(at, word.size(), word) == 0; }
+  bool accept(const std::string &word);
+  void need(const std::string &word) {
+    if (!accept(word)) {
+      fail("'" + word + "'");
+    }
+  }
+  /// Up to the next space.
+  std::string word();
+  /// DIGITS, without sign; one number has one spelling.
+  int64_t natural();
+  Expression sum();
+  /// All of the line.
+  Bound bound();
+  void finish() const {
+    if (at != text.size()) {
+      fail("the end of the line");
+    }
+  }
+  [[noreturn]] void fail(const std::string &expected) const;
+
+private:
+  Expression term(bool negative);
+  Expression atom();
+
+  std::string text;
+  size_t at = 0;
+  int terms = 0;
+};
+
+inline Bound parseBound(const std::string &text) { return Line(text).bound(); }
+
+/// floor(x / y), y > 0.
+int64_t floorDivide(int64_t x, int64_t y);
+/// Whether an end or a count of segments stands in them.
+bool hasEnds(const std::vector<Expression> &parts);
+/// c(p + period) = c(p) + some rise, for every integer p.
+int64_t periodOf(const Expression &function);
+/// Whether two functions are the same, ends in them by their text alone.
+bool isSameFunction(const Expression &x, const Expression &y);
+/// The first p >= 0 from which a function that never falls is at least `least`. Throws Refusal
+/// where there is none.
+int64_t firstAtLeast(const Expression &function, int64_t least);
+constexpr const char *vacuous =
+    "vacuous: nothing is read at all, so that a proof about it would be empty";
 
 /// Whether no candidate ever falls, so that the bound of the latest of some positions holds for
 /// all. Exact. Throws Refusal where a period is too long to enumerate.

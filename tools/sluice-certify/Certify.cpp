@@ -5,18 +5,9 @@
 #include "Certify.h"
 #include "Lines.h"
 
-#include <algorithm>
 #include <openssl/sha.h>
 
 using namespace certify;
-
-Expression certify::latestRead(const Relation &relation) {
-  return makeFloor(makeLinear(relation.queryFactor, relation.offset), relation.keyFactor);
-}
-
-Expression certify::earliestRead(const Relation &relation) {
-  return makeFloor(makeLinear(relation.queryFactor, relation.earliest), relation.keyFactor);
-}
 
 namespace {
 
@@ -31,60 +22,86 @@ std::string sha256(const std::string &text) {
   return hex;
 }
 
-/// Checks one mode's part of a certificate.
-class ModeChecker : Part {
+/// Reads one mode's graph and its bounds, and decides the theorem about it. Nothing here knows of a
+/// spec.
+class ModeReader : public Part {
 public:
-  ModeChecker(const Graph &graph, Lines &lines, Judge &judge) : Part{graph, lines, judge} {}
+  ModeReader(Lines &lines, Judge &judge) : Part{graph, lines, judge} {}
 
-  int64_t check(const std::string &mode) {
+  void read(const std::string &mode) {
     lines.expect("mode " + mode);
-    for (size_t i = 0; i < graph.values.size(); ++i) {
-      value(i);
+    while (lines.startsWith("value ")) {
+      value();
     }
-    conclude();
+    while (lines.startsWith("no-leak ")) {
+      conclude();
+    }
     end(mode, graph.values.size());
-    return obligations;
+    demand(!graph.losses.empty(), "expected a loss, found none");
+    graph.markSampled();
   }
-  const std::vector<Bound> &getBounds() const { return bounds; }
+
+  Graph graph;
+  std::vector<Bound> bounds;
 
 private:
-  void value(size_t index);
+  void value();
   void read(size_t index, size_t operand);
   void conclude();
-
-  std::vector<Bound> bounds;
 };
 
-void ModeChecker::value(size_t index) {
-  const Value &value = graph.values[index];
-  std::string number = std::to_string(index), operands;
-  for (size_t operand : value.operands) {
-    operands += " " + std::to_string(operand);
+/// NAME OP of OPERAND... scale FACTOR [segments ENDS] stored|lazy|given
+Value parseValue(Line line) {
+  Value value;
+  value.name = line.word();
+  line.need(" ");
+  value.op = &findOp(line.word());
+  line.need(" of");
+  while (!line.accept(" scale ")) {
+    line.need(" ");
+    value.operands.push_back(static_cast<size_t>(line.natural()));
   }
-  lines.expect("value " + number + " " + value.name + " " + value.spell() + " of" + operands +
-               " scale " + std::to_string(value.factor) +
-               (value.segments ? " segments " + std::to_string(*value.segments) : "") +
-               (value.isGiven()  ? " given"
-                : value.isLazy() ? " lazy"
-                                 : " stored"));
+  value.factor = line.natural();
+  if (line.accept(" segments ")) {
+    value.segments = static_cast<size_t>(line.natural());
+  }
+  value.isGiven = line.accept(" given");
+  line.need(value.isGiven ? "" : value.op->isLazy() ? " lazy" : " stored");
+  line.finish();
+  return value;
+}
+
+void ModeReader::value() {
+  size_t index = graph.values.size();
+  std::string number = std::to_string(index);
+  graph.values.push_back(parseValue(Line(lines.rest("value " + number + " "))));
+  Value &value = graph.values.back();
+  value.line = lines.number;
+  checkOperands(graph, index);
   bounds.push_back(parseBound(lines.rest("bound " + number + " ")));
-  if (value.kind == Kind::Tokens && !value.isGiven()) {
+  if (value.op->trait == Op::Tokens && !value.isGiven) {
     obligation("token " + number);
     judge.demand({{makeVariable()}}, bounds[index], false, "p");
   }
+  value.reads.resize(value.operands.size());
   for (size_t i = 0; i < value.operands.size(); ++i) {
-    if (!isUnread(value, i)) {
+    if (!value.isUnread(i)) {
+      value.reads[i] = parseRelation(lines.rest("read " + number + " " + std::to_string(i) + " " +
+                                                std::to_string(value.operands[i]) + " "));
+      ++obligations;
+      checkRelation(graph, index, i);
       read(index, i);
     }
   }
-  if (value.kind == Kind::Ends) { // where a segment ends is a position that must exist
+  if (value.op->endsSegments()) { // where a segment ends is a position that must exist
     const Value &bits = graph.values[value.operands[0]];
     if (!bits.segments) {
       obligation("exist " + number + " " + std::to_string(bits.factor));
       Expression own = {Expression::End, static_cast<int64_t>(index), {makeVariable()}};
       judge.demand({{{Expression::Multiple, bits.factor, {own}}}}, bounds[index], false, "p");
     }
-  } else if (value.kind != Kind::Tokens && !value.isLazy() && !value.isGiven() && !value.segments) {
+  } else if (value.op->trait != Op::Tokens && !value.op->isLazy() && !value.isGiven &&
+             !value.segments) {
     obligation("exist " + number + " " + std::to_string(value.factor));
     judge.demand({{makeLinear(value.factor, 0)}}, bounds[index], false, "p");
   }
@@ -93,58 +110,85 @@ void ModeChecker::value(size_t index) {
 /// (p, q) in the relation implies u_operand(q) <= u_value(p): q is eliminated by hand, each time to
 /// the positions that bound the others. Where there is more than one q, that takes a bound that
 /// never falls.
-void ModeChecker::read(size_t index, size_t operand) {
+void ModeReader::read(size_t index, size_t operand) {
   const Value &value = graph.values[index];
   size_t source = value.operands[operand];
-  obligation("read " + std::to_string(index) + " " + std::to_string(operand) + " " +
-             std::to_string(source));
   const Bound &from = bounds[source], &to = bounds[index];
-  if (isReadThroughEnds(value, operand) || hasEnds(from.candidates) || hasEnds(to.candidates)) {
+  const Relation &relation = value.reads[operand];
+  if (relation.hasEnds() || hasEnds(from.candidates) || hasEnds(to.candidates)) {
     return demandOfEnds(EndsRead(graph, index, operand).isNeverAbove(from, to));
   }
-  Relation relation = relationOf(value, operand);
-  if (!relation.findSample()) {
-    throw Refusal("vacuous: nothing is read at all, so that a proof about it would be empty");
+  demand(relation.hasSample(), vacuous);
+  demand(relation.kind == Relation::At || isNonDecreasing(from),
+         "the operand's bound falls somewhere, so that the latest position that is read does not "
+         "bound the others");
+  if (!relation.last) { // no position of what is given may need a token
+    return demand(graph.values[source].isGiven && from.candidates.empty(),
+                  "every position reads all of the sequence, later tokens too");
   }
-  // A stored operand is null before 0, and a stored value has no position there.
-  bool everywhere = value.isLazy() && graph.values[source].isLazy();
-  bool isOne = relation.kind == Relation::One;
-  if (!isOne && !isNonDecreasing(from)) {
-    throw Refusal("the operand's bound falls somewhere, so that the latest position that is read "
-                  "does not bound the others");
-  }
-  if (relation.kind == Relation::All) {
-    if (graph.values[source].isGiven() && from.candidates.empty()) {
-      return; // no position of it needs a token
-    }
-    throw Refusal("every position reads all of the sequence, later tokens too");
-  }
-  if (isOne && relation.keyFactor == 1) { // p = q + k
-    bool shifts = value.kind == Kind::Shift || value.kind == Kind::Start;
-    return judge.demand(from, to.of(makeLinear(1, -relation.offset)), everywhere,
-                        shifts ? "q" : "p");
-  }
-  // From the first row that reads anything. Only what is upsampled may be read everywhere.
-  std::string row = relation.isOfAttention() ? "p - " + std::to_string(relation.firstRow()) : "p";
-  Expression p = makeLinear(1, relation.firstRow());
-  judge.demand(from.of(latestRead(relation).of(p)), to.of(p), everywhere, row);
+  // From the first row that reads anything: a stored operand is null before 0, and a stored value
+  // has no position there. Only what is lazy may be read everywhere.
+  bool everywhere = value.op->isLazy() && graph.values[source].op->isLazy();
+  int64_t first = relation.firstRow();
+  Expression p = makeLinear(1, first);
+  judge.demand(from.of(relation.last->of(p)), to.of(p), everywhere, nameBehind(first));
 }
 
-void ModeChecker::conclude() {
-  for (const Loss &loss : graph.losses) {
-    std::string at = std::to_string(loss.row) + " " + loss.name;
-    obligation("no-leak " + at + " 1");
-    judge.demand(bounds[loss.row], {{makeVariable()}}, false, "p");
-    obligation("prefix-invariance " + at);
-    judge.demand(bounds[loss.row], {{makeVariable()}}, false, "p");
+void ModeReader::conclude() {
+  Line line(lines.rest("no-leak "));
+  Loss loss = {"", static_cast<size_t>(line.natural())};
+  line.need(" ");
+  loss.name = line.word();
+  line.need(" 1");
+  line.finish();
+  std::string at = std::to_string(loss.row) + " " + loss.name;
+  demand(loss.row < graph.values.size(), "expected a value behind 'no-leak', found " + at);
+  judge.demand(bounds[loss.row], {{makeVariable()}}, false, "p");
+  ++obligations;
+  obligation("prefix-invariance " + at);
+  judge.demand(bounds[loss.row], {{makeVariable()}}, false, "p");
+  graph.losses.push_back(loss);
+}
+
+std::string spell(const Graph &graph, size_t index) {
+  const Value &value = graph.values[index];
+  std::string text =
+      "value " + std::to_string(index) + " " + value.name + " " + value.op->name + " of";
+  for (size_t operand : value.operands) {
+    text += " " + std::to_string(operand);
   }
+  return text + " scale " + std::to_string(value.factor) +
+         (value.segments ? " segments " + std::to_string(*value.segments) : "");
+}
+
+/// Whether a certificate's graph is what the stages of its spec expand to.
+void demandSame(const Graph &graph, const Graph &stages, Lines &lines) {
+  auto same = [](bool holds, const std::string &expected, const std::string &found) {
+    demand(holds, "expected " + expected + ", as the stages of the spec expand, found " + found);
+  };
+  for (size_t i = 0; i < std::min(graph.values.size(), stages.values.size()); ++i) {
+    const Value &value = graph.values[i], &expected = stages.values[i];
+    std::string stage = spell(stages, i), found = spell(graph, i);
+    lines.number = value.line;
+    same(stage == found && value.isGiven == expected.isGiven, "'" + stage + "'", "'" + found + "'");
+    for (size_t j = 0; j < value.reads.size(); ++j) {
+      same(value.isUnread(j) || value.reads[j].isSame(expected.reads[j]),
+           "the rows that operand " + std::to_string(j) + " of '" + found + "' is read at",
+           "others");
+    }
+  }
+  same(std::ranges::equal(graph.losses, stages.losses) &&
+           graph.values.size() == stages.values.size(),
+       "as many values and losses", "others");
 }
 
 /// Checks a certificate against a model with each factor that it draws; returns what it proves, for
 /// people.
 std::string check(const std::vector<Model> &models, const std::string &specText, Lines &lines,
                   bool walks) {
-  lines.expect("sluice-certificate 2");
+  std::string version = lines.rest("sluice-certificate ");
+  demand(version == "3", "expected a certificate of version 3, found one of version " + version +
+                             "; have sluice check --certificate write it again");
   lines.expect("spec sha256 " + sha256(specText));
   int64_t obligations = 0, longest = 0;
   std::string factors, given; // what the theorem does not speak of
@@ -161,22 +205,26 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
       factors += (factors.empty() ? " and each factor of " : ", ") + std::to_string(model.factor);
     }
     Judge judge;
-    auto mode = [&](const char *name, const Graph &graph) {
-      ModeChecker checker(graph, lines, judge);
-      obligations += checker.check(name);
-      longest = walks ? std::max(longest, enumerate(graph, checker.getBounds())) : 0;
+    auto mode = [&](const char *name, const Graph &stages) {
+      ModeReader reader(lines, judge);
+      reader.read(name);
+      int64_t line = lines.number;
+      demandSame(reader.graph, stages, lines);
+      lines.number = line;
+      obligations += reader.obligations;
+      longest = walks ? std::max(longest, enumerate(reader.graph, reader.bounds)) : 0;
+      return std::move(reader.graph);
     };
-    mode("eval", model.evaluate);
+    const Graph graph = mode("eval", model.evaluate);
     if (model.train) {
       mode("train", *model.train);
     } else {
       lines.expect("mode train is eval");
     }
     // What is sampled from the head's row becomes token t + 1.
-    const Graph &graph = model.evaluate;
     lines.expect("mode generate");
     lines.expect("aligned " + graph.head().name + " " + graph.values[graph.head().row].name + " 1");
-    hasStep &= !hasSegments(graph) || !lines.accept("mode step is none");
+    hasStep &= !graph.hasSegments() || !lines.accept("mode step is none");
     if (hasStep) {
       Step step = readStep(graph, lines, judge);
       obligations += step.obligations;
@@ -189,7 +237,7 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
   std::string what =
       "causal for every length" + factors + ", in eval, train and generate" +
       (hasStep ? ", and step by step" : "") + given + (given.empty() ? "" : ")") +
-      (hasSegments(first.evaluate) ? ", for all boundaries that its axes have rows for" : "") +
+      (first.evaluate.hasSegments() ? ", for all boundaries that its axes have rows for" : "") +
       "; " + std::to_string(obligations) + " obligations";
   return walks ? what + ", and all paths at lengths up to " + std::to_string(longest) : what;
 }

@@ -20,6 +20,13 @@ struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Refuses a certificate where it does not hold.
+inline void demand(bool holds, const std::string &otherwise) {
+  if (!holds) {
+    throw Refusal(otherwise);
+  }
+}
+
 struct Answer {
   int status = 0; ///< 0 certified, 1 refused, 2 bad input
   std::string message;

@@ -9,73 +9,75 @@ using namespace certify;
 /// draws bits.
 size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, size_t x) {
   dropout |= !fields.find("rule");
-  x = make(Kind::Linear, path + ".in", {stored(path + ".rows", x)});
-  x = make(Kind::Map, path + ".activation", {x});
-  return make(Kind::Map, path + ".bits", {make(Kind::Linear, path + ".out", {x})});
+  x = make("linear", path + ".in", {stored(path + ".rows", x)});
+  x = make("map", path + ".activation", {x});
+  return make("map", path + ".bits", {make("linear", path + ".out", {x})});
 }
 
 /// A row is compared with the one before.
 size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
   x = stored(path + ".rows", x);
-  size_t query = make(Kind::Linear, path + ".own", {x});
+  size_t query = make("linear", path + ".own", {x});
   size_t key =
-      make(Kind::Shift, path + ".before", {make(Kind::Linear, path + ".previous", {x})}, 1);
+      make("shift", path + ".before", {make("linear", path + ".previous", {x})}, behind(1));
   auto product = [&](const std::string &name, size_t one, size_t other) {
-    return make(Kind::Map, path + name, {make(Kind::Map, path + name + ".terms", {one, other})});
+    return make("map", path + name, {make("map", path + name + ".terms", {one, other})});
   };
   size_t both = product(".cosine", query, key), queries = product(".own.square", query, query);
-  x = make(Kind::Map, path + ".distance", {both, queries, product(".previous.square", key, key)});
-  return make(Kind::Map, path + ".column", {x});
+  x = make("map", path + ".distance", {both, queries, product(".previous.square", key, key)});
+  return make("map", path + ".column", {x});
 }
 
 /// Where a token ends a document, or behind; of segments, at the token that they end or begin with.
 size_t Deriver::documentBits(const std::string &name, std::optional<size_t> outer, bool begins) {
   const Cut *cut = outer ? &cutsAt[*outer] : nullptr;
   size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
-                    : make(Kind::Embed, name, {0});
+                    : make("embed", name, {0});
   bits = cut ? atEnds(name, stored(name + ".rows", bits), *outer) : bits;
-  return begins && !(cut && cut->begins) ? make(Kind::Shift, name + ".before", {bits}, 1) : bits;
+  return begins && !(cut && cut->begins) ? make("shift", name + ".before", {bits}, behind(1))
+                                         : bits;
 }
 
 /// The first row has a bit.
 size_t Deriver::withFirst(const std::string &path, size_t bits) {
-  size_t first = onScaleOf(bits, make(Kind::Position, path + ".first", {}));
-  return make(Kind::Map, path + ".begun", {bits, first});
+  size_t first = onScaleOf(bits, make("position", path + ".first", {}));
+  return make("map", path + ".begun", {bits, first});
 }
 
 /// Of a loss's softmax. It has a row for each token.
 size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   auto asked = lossRows.find(fields.text("loss"));
-  fields.refuse(asked == lossRows.end() || graph.values[asked->second].factor != 1,
-                "an earlier loss of the tokens' scale", "\"" + fields.text("loss") + "\"");
-  size_t x = make(Kind::Linear, path + ".logits", {stored(path + ".rows", asked->second)});
-  x = make(Kind::Map, path + ".entropy", {x});
-  return !fields.find("rise") ? make(Kind::Map, path + ".rule", {x})
-                              : make(Kind::Map, path + ".rule",
-                                     {x, make(Kind::Shift, path + ".entropy.before", {x}, 1)});
+  fields.need(asked != lossRows.end() && graph.values[asked->second].factor == 1,
+              "an earlier loss of the tokens' scale");
+  size_t x = make("linear", path + ".logits", {stored(path + ".rows", asked->second)});
+  x = make("map", path + ".entropy", {x});
+  return !fields.find("rise") ? make("map", path + ".rule", {x})
+                              : make("map", path + ".rule",
+                                     {x, make("shift", path + ".entropy.before", {x}, behind(1))});
 }
 
 /// Of products of a row with those before it, at most `window` rows away.
 size_t Deriver::bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x) {
-  x = make(Kind::Map, path + ".rate.rows", {x});
+  x = make("map", path + ".rate.rows", {x});
   std::vector<size_t> products;
   for (int64_t lag = 0, window = fields.integer("window", 1, 4); lag <= window; ++lag) {
     std::string part = path + ".rate." + std::to_string(lag);
-    size_t before = lag == 0 ? x : make(Kind::Shift, part + ".rows", {x}, lag);
-    products.push_back(make(Kind::Map, part, {make(Kind::Map, part + ".terms", {x, before})}));
-    for (int64_t by = 1, at = products.back(); by + lag <= window; ++by) {
-      products.push_back(
-          make(Kind::Shift, part + ".before." + std::to_string(by), {static_cast<size_t>(at)}, by));
+    size_t before = lag == 0 ? x : make("shift", part + ".rows", {x}, behind(lag));
+    size_t product = make("map", part, {make("map", part + ".terms", {x, before})});
+    products.push_back(product);
+    for (int64_t by = 1; by + lag <= window; ++by) {
+      std::string name = part + ".before." + std::to_string(by);
+      products.push_back(make("shift", name, {product}, behind(by)));
     }
   }
-  return make(Kind::Map, path + ".rule", {make(Kind::Map, path + ".rate", products)});
+  return make("map", path + ".rule", {make("map", path + ".rate", products)});
 }
 
 /// Bits of the tokens, by their place, or predicted; their counts, and the ends of segments.
-void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
+size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
   bool predicts = fields.find("predictor");
-  fields.refuse(!inputs.empty(), "segments in a model without inputs", "\"" + name + "\"");
+  fields.need(inputs.empty(), "segments in a model without inputs");
   int64_t factor = graph.values[x].factor;
   std::optional<size_t> outer = graph.values[x].segments;
   bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
@@ -83,54 +85,54 @@ void Deriver::boundaries(const Fields &fields, const std::string &path, size_t x
                                                "entropy", "coding_rate"})
                       : 0;
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
-  fields.refuse(cuts.contains(name) ||
-                    (factor != 1 && (outer || (hasRule && !isEvery && rule != 5) ||
-                                     fields.find("document_end"))) ||
-                    (rule == 3 && !predicts) || (rule == 4 && outer),
-                "a scale that can be cut, and a name of its own", "\"" + name + "\"");
+  bool readsTokens = (hasRule && !isEvery && rule != 5) || fields.find("document_end");
+  fields.need(!cuts.contains(name) && (factor == 1 || (!outer && !readsTokens)) &&
+                  (rule != 3 || predicts) && (rule != 4 || !outer),
+              "a scale that can be cut, and a name of its own");
   dropout |= routes && fields.find("ratio")->is_object();
   axis.clear();
   auto ended = [&](size_t bits) {
     return !fields.find("document_end")
                ? bits
-               : make(Kind::Map, path + ".ended",
+               : make("map", path + ".ended",
                       {bits, documentBits(path + ".document_end", outer, begins)});
   };
   size_t chances = routes ? withFirst(path, ended(chancesOfRouter(path, x))) : 0;
-  size_t bits = routes      ? make(Kind::Map, path + ".bits", {chances})
+  size_t bits = routes      ? make("map", path + ".bits", {chances})
                 : predicts  ? bitsOfPredictor(fields, path, x)
-                : isEvery   ? make(Kind::Position, path + ".rule", {})
+                : isEvery   ? make("position", path + ".rule", {})
                 : rule == 4 ? bitsOfEntropy(fields, path)
                 : rule == 5 ? bitsOfCodingRate(fields, path, x)
                             : tokenBits(path, outer);
   onScaleOf(x, bits);
   if (rule == 2 && !predicts) { // behind a token without one
     bits =
-        make(Kind::Map, path + ".change", {bits, make(Kind::Shift, path + ".before", {bits}, 1)});
+        make("map", path + ".change", {bits, make("shift", path + ".before", {bits}, behind(1))});
   }
   bits = routes ? bits : ended(bits);
   bits = begins && !routes && (predicts || !isEvery) ? withFirst(path, bits) : bits;
   if (outer) { // no bits behind the last segment that has ended
-    size_t ones = make(Kind::Map, path + ".ones", {cutsAt[*outer].bits});
-    bits = make(Kind::Map, path + ".cut", {bits, atEnds(path + ".closed", ones, *outer)});
+    size_t ones = make("map", path + ".ones", {cutsAt[*outer].bits});
+    bits = make("map", path + ".cut", {bits, atEnds(path + ".closed", ones, *outer)});
   }
-  size_t counts = make(Kind::Counts, path + ".segment", {bits});
-  size_t ends = make(Kind::Ends, path + ".segment", {bits});
+  size_t counts = make("segment_counts", path + ".segment", {bits});
+  size_t ends = make("segment_ends", path + ".segment", {bits});
   graph.values[ends].segments = ends;
   graph.values[ends].factor = 1;
   cuts[name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
+  return x;
 }
 
 /// A segment's bit is that of the token that ends it.
 size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer) {
   return outer ? atEnds(path + ".rule", tokenBits(path, graph.values[cutsAt[*outer].bits].segments),
                         *outer)
-               : make(Kind::Embed, path + ".rule", {0});
+               : make("embed", path + ".rule", {0});
 }
 
 /// Rows at the ends of segments.
 size_t Deriver::atEnds(const std::string &name, size_t x, size_t outer) {
-  return onScaleOf(outer, make(Kind::Select, name, {x, cutsAt[outer].counts, outer}));
+  return onScaleOf(outer, make("select_segments", name, {x, cutsAt[outer].counts, outer}));
 }
 
 /// From tokens to segments, or back.
@@ -138,70 +140,68 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
                            size_t x) {
   auto found = cuts.find(fields.text("segments"));
   bool isPool = op == "shorten";
-  fields.refuse(found == cuts.end() || fields.find("factor") || fields.find("window"),
-                "the name of earlier segments, and no groups beside them",
-                "\"" + fields.text("segments") + "\"");
+  fields.need(found != cuts.end() && !fields.find("factor") && !fields.find("window"),
+              "the name of earlier segments, and no groups beside them");
   Cut cut = found->second;
   const Value &on = graph.values[isPool ? cut.bits : cut.ends];
-  fields.refuse(graph.values[x].factor != on.factor || graph.values[x].segments != on.segments,
-                "a stream of tokens to pool, or of these segments to spread", "another");
+  fields.need(graph.values[x].isOnScaleOf(on),
+              "a stream of tokens to pool, or of these segments to spread");
   auto method = isPool ? fields.choice("method", {"average", "last", "first", "max"})
                        : fields.choice("method", {"repeat", "scatter", "smooth"});
   bool isMaximum = isPool && method == 3;
   // A mean or maximum of rows from e(m - 1) on, before e(m).
   bool isLate = isPool && (method == 0 || isMaximum) && cut.begins;
-  x = stored(path + ".rows", isLate ? make(Kind::Shift, path + ".before", {x}, 1) : x);
+  x = stored(path + ".rows", isLate ? make("shift", path + ".before", {x}, behind(1)) : x);
   x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
   if (isMaximum) { // each row has that of the rows of its segment up to it
-    size_t open = make(Kind::Map, path + ".unset", {cut.bits});
-    open = make(Kind::Map, path + ".left", {make(Kind::Shift, path + ".open", {open}, 1)});
+    size_t open = make("map", path + ".unset", {cut.bits});
+    open = make("map", path + ".left", {make("shift", path + ".open", {open}, behind(1))});
     x = doubled(path + ".greatest.", x, open);
   }
   if (isPool && method > 0) {
     return atEnds(path + ".pool", x, cut.ends);
   }
-  size_t result = isPool ? make(Kind::Pool, path + ".pool", {x, cut.bits, cut.counts, cut.ends})
-                         : make(Kind::Spread, path + ".spread", {x, cut.counts, cut.ends},
-                                fields.integer("by", 0, 1));
+  size_t result = isPool
+                      ? make("pool_segments", path + ".pool", {x, cut.bits, cut.counts, cut.ends})
+                      : make("spread_segments", path + ".spread", {x, cut.counts, cut.ends}, "",
+                             fields.integer("by", 0, 1));
   onScaleOf(isPool ? cut.ends : cut.bits, result);
   if (isPool || method == 0) {
     return result;
   }
   // Times one, or nothing where there is no bit.
-  size_t gate = make(Kind::Map, path + ".gate", {method == 1 ? cut.bits : cut.chances});
-  gate = make(Kind::Map, path + ".gate.wide", {make(Kind::Map, path + ".gate.number", {gate})});
-  return make(Kind::Map, path + ".gated", {result, gate});
+  size_t gate = make("map", path + ".gate", {method == 1 ? cut.bits : cut.chances});
+  gate = make("map", path + ".gate.wide", {make("map", path + ".gate.number", {gate})});
+  return make("map", path + ".gated", {result, gate});
 }
 
 /// Segments ask their own rows, a query a part; or rows ask the parts of a segment's row.
 size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t x) {
   auto found = cuts.find(fields.text("segments"));
-  fields.refuse(found == cuts.end(), "the name of earlier segments",
-                "\"" + fields.text("segments") + "\"");
-  Cut cut = found->second;
+  fields.need(found != cuts.end(), "the name of earlier segments");
+  const Cut &cut = found->second;
   size_t y = stream(fields.text("over"), fields);
   auto isOn = [&](size_t value, size_t as) {
-    const Value &one = graph.values[value], &other = graph.values[as];
-    return one.segments == other.segments && one.factor == other.factor;
+    return graph.values[value].isOnScaleOf(graph.values[as]);
   };
   bool asks = isOn(x, cut.ends);
-  fields.refuse(!isOn(x, asks ? cut.ends : cut.bits) || !isOn(y, asks ? cut.bits : cut.ends),
-                "a stream of segments, and one of what they cut", "another");
+  fields.need(isOn(x, asks ? cut.ends : cut.bits) && isOn(y, asks ? cut.bits : cut.ends),
+              "a stream of segments, and one of what they cut");
   x = stored(path + ".rows", x);
-  size_t own = make(Kind::Norm, path + ".own.norm", {x});
-  y = make(Kind::Norm, path + ".over.norm", {stored(path + ".over.rows", y)});
+  size_t own = norm(path + ".own", x);
+  y = norm(path + ".over", stored(path + ".over.rows", y));
   auto linear = [&](const std::string &part, size_t of) {
-    return make(Kind::Linear, path + "." + part, {of});
+    return make("linear", path + "." + part, {of});
   };
   auto rows = [&](const std::string &part) {
     size_t made = linear(part, y);
     return cut.begins ? stored(path + "." + part + ".rows",
-                               make(Kind::Shift, path + "." + part + ".before", {made}, 1))
+                               make("shift", path + "." + part + ".before", {made}, behind(1)))
                       : made;
   };
   auto spread = [&](const std::string &part) {
-    size_t made = make(Kind::Spread, path + "." + part + ".spread",
-                       {linear(part, y), cut.counts, cut.ends}, fields.integer("by", 0, 1));
+    size_t made = make("spread_segments", path + "." + part + ".spread",
+                       {linear(part, y), cut.counts, cut.ends}, "", fields.integer("by", 0, 1));
     return onScaleOf(cut.bits, made);
   };
   std::vector<size_t> terms = {x}, mixed = {asks ? rows("key") : linear("query", own)}, values;
@@ -210,8 +210,8 @@ size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t 
     std::string part = "." + std::to_string(i);
     if (asks) {
       size_t query = linear("query" + part, own);
-      query =
-          make(Kind::Attend, path + ".mix" + part, {query, mixed[0], value, cut.counts, cut.ends});
+      query = make("attend_segments", path + ".mix" + part,
+                   {query, mixed[0], value, cut.counts, cut.ends});
       terms.push_back(linear("output" + part, query));
     } else {
       mixed.push_back(spread("key" + part));
@@ -220,17 +220,16 @@ size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t 
   }
   mixed.insert(mixed.end(), values.begin(), values.end());
   if (!asks) {
-    terms.push_back(linear("output", make(Kind::Map, path + ".mix", mixed)));
+    terms.push_back(linear("output", make("map", path + ".mix", mixed)));
   }
-  return make(Kind::Map, path + ".sum", terms);
+  return make("map", path + ".sum", terms);
 }
 
 /// Moving averages of rows of segments.
 size_t Deriver::smoothed(const std::string &path, size_t x, const Cut &cut) {
-  size_t left =
-      make(Kind::Map, path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
-  left = make(Kind::Map, path + ".left", {left});
-  x = make(Kind::Map, path + ".own", {x, make(Kind::Map, path + ".left.wide", {left})});
+  size_t left = make("map", path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
+  left = make("map", path + ".left", {left});
+  x = make("map", path + ".own", {x, make("map", path + ".left.wide", {left})});
   return doubled(path + ".smooth.", x, left);
 }
 
@@ -238,11 +237,11 @@ size_t Deriver::smoothed(const std::string &path, size_t x, const Cut &cut) {
 size_t Deriver::doubled(const std::string &name, size_t x, size_t left) {
   for (int64_t step = 1; step < spec["context"]; step *= 2) {
     std::string pass = name + std::to_string(step);
-    size_t wide = make(Kind::Map, pass + ".left.wide", {left});
-    x = make(Kind::Map, pass, {x, wide, make(Kind::Shift, pass + ".before", {x}, step)});
+    size_t wide = make("map", pass + ".left.wide", {left});
+    x = make("map", pass, {x, wide, make("shift", pass + ".before", {x}, behind(step))});
     if (2 * step < spec["context"]) {
-      left = make(Kind::Map, pass + ".left",
-                  {left, make(Kind::Shift, pass + ".left.before", {left}, step)});
+      left = make("map", pass + ".left",
+                  {left, make("shift", pass + ".left.before", {left}, behind(step))});
     }
   }
   return x;

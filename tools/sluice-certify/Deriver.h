@@ -10,11 +10,6 @@
 
 namespace certify {
 
-constexpr size_t mostValues = size_t{1} << 20;
-
-/// The first key of a layer's mask, 0 if its fields name none.
-int64_t readFirst(const Fields &fields, const Layer &settings);
-
 /// Paths of the stages that a composite one expands to, in order.
 struct Names {
   std::string prefix;
@@ -22,7 +17,14 @@ struct Names {
   std::string operator()() { return prefix + ".inside." + std::to_string(count++); }
 };
 
-/// Derives one graph.
+/// A value whose relations are not read yet.
+struct Draft : Value {
+  std::string rows, distances; ///< what the table leaves open
+  int64_t by = 0;              ///< of rows of segments
+  std::string input;           ///< whose axis it stands on; empty: that of the tokens
+};
+
+/// Expands the stages of a spec to one graph.
 class Deriver {
 public:
   Deriver(const json &spec, bool train) : spec(spec), train(train) {}
@@ -31,12 +33,29 @@ public:
   /// Whether what is trained is not what is evaluated; known after run().
   bool trainsOtherwise() const { return dropout; }
 
+  /// A row of the table of stages (Stages.cpp): the keys that it may have, and what it expands to.
+  enum Trait : unsigned {
+    Layered = 1,  ///< has the settings of layers too
+    OfTokens = 2, ///< not of what is given
+    Aside = 4     ///< the next stage reads what this one reads
+  };
+  using Expand = size_t(const Fields &fields, const std::string &path, size_t x);
+  struct Stage {
+    std::string keys;
+    Expand Deriver::*expand;
+    unsigned traits = 0;
+  };
+
 private:
   class Hourglass;
 
-  size_t stage(const std::string &op, const Fields &fields, const std::string &path, size_t input);
-  size_t embedding(const Fields &fields, const std::string &path);
-  void checkGiven(const std::string &op, const Fields &fields, size_t x) const;
+  Expand embedding, layers, singleLayer, normStage, shiftStage, shortenStage, upsampleStage, join,
+      replace, projectStage, dropoutStage, loss, head, hourglass, topDown, bottomUp, boundaries,
+      attendCut;
+  static const std::map<std::string, Stage> &table();
+
+  // What they are made of
+  Graph finish() const;
   /// With keys and values of the streams `over`: none, the layer's own; several, one a group of
   /// heads.
   size_t layer(const Layer &settings, const std::string &path, size_t x,
@@ -48,19 +67,18 @@ private:
                    const std::vector<size_t> &sources);
   /// Layers, and a norm behind them where they are pre-norm.
   size_t stack(const Layer &settings, int64_t layers, Names &next, size_t x);
-  size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask);
-  size_t bottomUp(const Fields &fields, const std::string &path, size_t x);
-  size_t singleLayer(const Fields &fields, const std::string &path, size_t x);
+  size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask,
+                const char *op = "attention");
   size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   size_t inParts(const std::string &op, const Fields &fields, const std::string &path, size_t x);
-  void score(const Fields &fields, const std::string &path, const std::string &what, size_t x);
+  size_t score(const Fields &fields, const std::string &path, const std::string &what, size_t x);
   void nameLoss(const std::string &name, const Fields &fields, size_t x);
   size_t project(const std::string &path, size_t x, std::optional<size_t> with, bool activated);
   size_t stored(const std::string &name, size_t value);
-  size_t topDown(const Fields &fields, const std::string &path, size_t x);
-  size_t hourglass(const Fields &fields, const std::string &path, size_t x);
   size_t stream(const std::string &name, const Fields &fields) const;
+  /// The stream of "with", which is on the scale of x.
+  size_t partner(const Fields &fields, size_t x) const;
 
   /// What stages between tokens and segments read.
   struct Cut {
@@ -68,7 +86,6 @@ private:
     bool begins;
     size_t chances; ///< of a router
   };
-  void boundaries(const Fields &fields, const std::string &path, size_t x);
   size_t tokenBits(const std::string &path, std::optional<size_t> outer);
   size_t documentBits(const std::string &name, std::optional<size_t> outer, bool begins);
   size_t atEnds(const std::string &name, size_t x, size_t outer);
@@ -79,40 +96,53 @@ private:
   size_t bitsOfEntropy(const Fields &fields, const std::string &path);
   size_t bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x);
   size_t bitsOfPredictor(const Fields &fields, const std::string &path, size_t x);
-  size_t attendCut(const Fields &fields, const std::string &path, size_t x);
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 
   /// Appends a value, on its first operand's scale unless it changes that.
-  size_t make(Kind kind, const std::string &name, std::vector<size_t> operands,
-              int64_t number = 0) {
+  size_t make(const char *op, const std::string &name, std::vector<size_t> operands,
+              const std::string &rows = "", int64_t by = 0) {
     if (graph.values.size() >= mostValues) {
       throw BadInput("expected a model of fewer than " + std::to_string(mostValues) + " values");
     }
-    int64_t factor = operands.empty() ? 1 : graph.values[operands[0]].factor;
-    factor *= kind == Kind::Shorten || kind == Kind::Fold ? number : 1;
-    factor /= kind == Kind::Upsample || kind == Kind::Unfold ? number : 1;
-    Value made{name, kind, number, 0, {}, operands, factor, 1, axis};
-    if (!operands.empty()) {
-      made.input = graph.values[operands[0]].input;
-      made.segments = graph.values[operands[0]].segments;
+    graph.values.push_back({{name, &findOp(op), std::move(operands)}, rows, "", by, axis});
+    Draft &made = graph.values.back();
+    made.isGiven = !axis.empty();
+    return made.operands.empty() ? graph.values.size() - 1
+                                 : onScaleOf(made.operands[0], graph.values.size() - 1);
+  }
+  /// The last `window` rows of each group of k.
+  size_t group(const char *op, const std::string &name, size_t x, int64_t k, int64_t window) {
+    x = make(op, name, {x}, "rows " + spellLinear(k, k - window) + " to " + spellLinear(k, k - 1));
+    graph.values[x].factor *= k;
+    if (k < 1 || graph.values[x].factor > largestNumber) { // both were below 2^31
+      throw BadInput(name + ": expected scales of at most 2^31 - 1 tokens a position, found more");
     }
-    graph.values.push_back(std::move(made));
-    return graph.values.size() - 1;
+    return x;
+  }
+  /// Each row k times.
+  size_t repeat(const char *op, const std::string &name, size_t x, int64_t k) {
+    x = make(op, name, {x}, "at floor(p/" + std::to_string(k) + ")");
+    graph.values[x].factor /= k;
+    return x;
   }
   /// `value`, made where the rows of `as` are.
   size_t onScaleOf(size_t as, size_t value) {
-    graph.values[value].factor = graph.values[as].factor;
-    graph.values[value].segments = graph.values[as].segments;
-    graph.values[value].input = graph.values[as].input;
+    Draft &made = graph.values[value];
+    const Draft &other = graph.values[as];
+    made.factor = other.factor;
+    made.segments = other.segments;
+    made.input = other.input;
+    made.isGiven = other.isGiven;
     return value;
   }
-  size_t norm(const std::string &path, size_t x) { return make(Kind::Norm, path + ".norm", {x}); }
+  size_t norm(const std::string &path, size_t x) { return make("norm", path + ".norm", {x}); }
   size_t add(const std::string &path, size_t x, size_t y) {
-    return make(Kind::Map, path + ".add", {x, y});
+    return make("map", path + ".add", {x, y});
   }
   size_t shift(const std::string &path, int64_t by, bool learns, size_t x) {
-    return make(learns && by > 0 ? Kind::Start : Kind::Shift, path + ".shift", {x}, by);
+    return make(learns && by > 0 ? "start" : "shift", path + ".shift", {x}, behind(by));
   }
+  static std::string behind(int64_t by) { return "at " + spellLinear(1, -by); }
   /// Whether this graph drops out here; notes that some graph does.
   bool dropoutOf(const Fields &fields, const std::string &key) {
     bool drops = fields.dropsOut(key);
@@ -122,7 +152,10 @@ private:
 
   const json &spec;
   bool train, dropout = false;
-  Graph graph;
+  struct {
+    std::vector<Draft> values;
+    std::vector<Loss> losses;
+  } graph;
   std::string axis; ///< of what is made from nothing
   std::map<std::string, size_t> streams, inputs;
   std::map<std::string, Cut> cuts; ///< by the name of the segments

@@ -38,7 +38,7 @@ public:
   Walk(const Graph &graph, int64_t length) : graph(graph), length(length) {
     stored.resize(graph.values.size());
     for (size_t i = 0; i < graph.values.size(); ++i) {
-      for (int64_t p = 0; !graph.values[i].isLazy() && p < lengthOf(i); ++p) {
+      for (int64_t p = 0; !graph.values[i].op->isLazy() && p < lengthOf(i); ++p) {
         stored[i].push_back(compute(i, p));
       }
     }
@@ -47,7 +47,7 @@ public:
   /// What is given has a length of its own, whatever that of the tokens.
   int64_t lengthOf(size_t value) const {
     constexpr int64_t givenLength = 3;
-    if (graph.values[value].isGiven()) {
+    if (graph.values[value].isGiven) {
       return givenLength;
     }
     int64_t factor = graph.values[value].factor;
@@ -56,7 +56,7 @@ public:
 
   /// Null where nothing is stored; lazy values are read through.
   Reading at(size_t value, int64_t p) const {
-    if (graph.values[value].isLazy()) {
+    if (graph.values[value].op->isLazy()) {
       return compute(value, p);
     }
     bool there = p >= 0 && p < lengthOf(value);
@@ -68,14 +68,14 @@ private:
     const Value &value = graph.values[index];
     Reading result = {-1, mix(index, 1)};
     if (value.operands.empty()) { // tokens; positions, which are constants
-      return {value.kind == Kind::Tokens && !value.isGiven() ? p : -1,
+      return {value.op->trait == Op::Tokens && !value.isGiven ? p : -1,
               mix(result.digest, static_cast<uint64_t>(p))};
     }
     for (size_t i = 0; i < value.operands.size(); ++i) {
-      Relation relation = relationOf(value, i);
+      const Relation &relation = value.reads[i];
       int64_t n = lengthOf(value.operands[i]);
       relation.each(p, n, [&](int64_t q) {
-        if (!relation.isOfAttention() || q < n) {
+        if (relation.kind != Relation::Keys || q < n) {
           Reading read = at(value.operands[i], q);
           result.latest = std::max(result.latest, read.latest);
           result.digest = mix(result.digest, read.digest + i);
@@ -90,34 +90,37 @@ private:
   std::vector<std::vector<Reading>> stored;
 };
 
+/// Rows that some row reads, and those between them and its own.
+int64_t reachOf(const Relation &relation) {
+  int64_t behind = relation.last ? std::max<int64_t>(0, -relation.last->at(0)) : 0, rows = 0;
+  if (relation.kind != Relation::At && relation.first) {
+    for (int64_t p = 0, period = periodOf(*relation.first); p < period; ++p) {
+      rows = std::max(rows, relation.last->at(p) - relation.first->at(p) + 1);
+    }
+  }
+  bool isGroup =
+      relation.kind == Relation::Rows && rows == relation.last->at(1) - relation.last->at(0);
+  return behind + (isGroup ? 0 : rows) + relation.from;
+}
+
 /// Twice the product of the factors plus the largest shift or window, in tokens.
 int64_t longestOf(const Graph &graph) {
   __int128 product = 1, reach = 0;
   for (const Value &value : graph.values) {
-    bool coarser = value.kind == Kind::Shorten || value.kind == Kind::Fold;
-    product = std::min<__int128>(product * (coarser ? value.number : 1), mostTokens);
-    bool shifts = value.kind == Kind::Shift || value.kind == Kind::Start;
-    int64_t by = shifts ? value.number : value.mask.end;
-    bool inTokens = !shifts && value.mask.kind == Mask::Tokens; // common ones
-    int64_t unit = inTokens ? std::gcd(value.factor, value.keyFactor)
-                   : shifts ? value.factor
-                            : value.keyFactor;
-    reach = std::max(reach, __int128(by) * unit + __int128(value.mask.from) * value.keyFactor);
-    int64_t rowTokens = coarser ? value.factor / value.number : 1;
-    reach = std::max(reach, __int128(value.window) * rowTokens);
+    for (size_t i = 0; i < value.operands.size(); ++i) {
+      int64_t factor = graph.values[value.operands[i]].factor;
+      bool coarser = value.patternOf(i) == Pattern::Group;
+      product = std::min<__int128>(product * (coarser ? value.factor / factor : 1), mostTokens);
+      reach = std::max(reach, __int128(reachOf(value.reads[i])) * factor);
+    }
   }
   return static_cast<int64_t>(std::min<__int128>(2 * product + reach + 1, mostTokens));
 }
 
 } // namespace
 
-bool certify::hasSegments(const Graph &graph) {
-  return std::any_of(graph.values.begin(), graph.values.end(),
-                     [](const Value &value) { return value.segments.has_value(); });
-}
-
 int64_t certify::enumerate(const Graph &graph, const std::vector<Bound> &bounds) {
-  if (hasSegments(graph)) {
+  if (graph.hasSegments()) {
     throw BadInput("expected scales of constant factors for --enumerate, found segments that "
                    "depend on data; leave it out");
   }

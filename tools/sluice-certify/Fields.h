@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
+#include <regex>
 #include <sstream>
 
 namespace certify {
@@ -22,6 +22,20 @@ using nlohmann::json;
 json parseSpec(const std::string &text);
 
 constexpr int64_t largestNumber = (int64_t{1} << 31) - 1;
+
+/// Which keys a row of attention reads, of queries on a scale of factor a and keys of b: those that
+/// begin where the query does or before, b q <= a p; those that end where it does, b (q + 1) <=
+/// a (p + 1); m - end < q <= m - begin, m = a p div b; in tokens, a (p + 1) - end < b (q + 1) <=
+/// a (p + 1) - begin; all.
+struct Mask {
+  enum Kind { Causal, Complete, Window, Tokens, Block, Bidirectional } kind = Causal;
+  int64_t begin = 0, end = 0; ///< of a block, q <= p in that of p: one starts at begin, of end rows
+  int64_t from = 0;           ///< keys before this one are left out
+  int64_t step = 1;           ///< of a window on one scale: keys p - begin - step j alone
+
+  /// The relation, of queries and keys on scales of these factors.
+  std::string spell(int64_t queryFactor, int64_t keyFactor) const;
+};
 
 /// Heads of a layer that have keys of their own: of a stream, or of means of the layer's input.
 struct HeadGroup {
@@ -41,7 +55,7 @@ struct Layer {
 };
 
 /// How a `shorten` stage makes one position of a group.
-inline const std::vector<std::string> shortenMethods = {"average", "linear", "max", "convolution"};
+inline const json shortenMethods = {"average", "linear", "max", "convolution"};
 /// Also of "attention_linear", the sixth.
 inline bool isLinear(size_t method) { return method % 2 == 1; }
 
@@ -49,81 +63,65 @@ struct Level {
   int64_t layers, factor;
 };
 
-[[noreturn]] inline void fail(const std::string &where, const std::string &expected,
-                              const std::string &found) {
-  throw BadInput(where + ": expected " + expected + ", found " + found);
-}
-
 /// A stage's settings: its own keys, then those of `defaults` where the stage has layer settings.
 class Fields {
 public:
   Fields(const json &own, const json *defaults, std::string where)
       : own(own), defaults(defaults), where(std::move(where)) {}
 
+  void need(bool holds, const std::string &expected) const {
+    if (!holds) {
+      throw BadInput(where + ": expected " + expected + ", found " + own.dump());
+    }
+  }
+  /// No key but those of a list with spaces between.
+  void needKeys(const std::string &known) const {
+    need(own.is_object(), "an object");
+    for (const auto &[key, value] : own.items()) {
+      bool isWord = key.find(' ') == key.npos;
+      need(isWord && (" " + known + " ").find(" " + key + " ") != known.npos,
+           "keys that this checker knows, not \"" + key + "\"");
+    }
+  }
+
   const json *find(const std::string &key) const {
     const json *object = own.contains(key) ? &own : defaults;
     return object && object->contains(key) ? &object->at(key) : nullptr;
+  }
+  bool isSet(const std::string &key, const json &otherwise) const {
+    const json *value = find(key);
+    return value && *value != otherwise;
   }
 
   int64_t integer(const std::string &key, int64_t least,
                   std::optional<int64_t> otherwise = {}) const {
     const json *value = find(key);
-    if (!value && otherwise) {
-      return *otherwise;
-    }
-    return integerOf(value ? *value : json(), key, least);
-  }
-
-  int64_t integerOf(const json &value, const std::string &key, int64_t least) const {
-    bool fits = value.is_number_integer() && value >= least && value <= largestNumber;
-    if (!fits) {
-      fail(where, "an integer from " + std::to_string(least) + " for \"" + key + "\"",
-           value.dump());
-    }
-    return value.get<int64_t>();
+    need(value ? value->is_number_integer() && *value >= least && *value <= largestNumber
+               : otherwise.has_value(),
+         "an integer from " + std::to_string(least) + " for \"" + key + "\"");
+    return value ? value->get<int64_t>() : *otherwise;
   }
 
   /// A probability that is not 0.
   bool dropsOut(const std::string &key) const {
     const json *value = find(key);
-    if (value && (!value->is_number() || *value < 0 || *value >= 1)) {
-      fail(where, "a number >= 0 and < 1 for \"" + key + "\"", value->dump());
-    }
+    need(!value || (value->is_number() && *value >= 0 && *value < 1),
+         "a number >= 0 and < 1 for \"" + key + "\"");
     return value && *value > 0;
   }
 
-  /// The index of the value among `names`; the first where there is none.
-  size_t choice(const std::string &key, const std::vector<std::string> &names) const {
+  /// The index of the value among `values`; the first where there is none.
+  size_t choice(const std::string &key, const json &values) const {
     const json *value = find(key);
-    auto found = value ? std::find(names.begin(), names.end(),
-                                   value->is_string() ? value->get<std::string>() : "")
-                       : names.begin();
-    if (found == names.end()) {
-      fail(where, "a known value for \"" + key + "\"", value->dump());
-    }
-    return static_cast<size_t>(found - names.begin());
-  }
-
-  bool boolean(const std::string &key, bool otherwise) const {
-    const json *value = find(key);
-    if (value && !value->is_boolean()) {
-      fail(where, "true or false for \"" + key + "\"", value->dump());
-    }
-    return value ? value->get<bool>() : otherwise;
+    auto found = value ? std::find(values.begin(), values.end(), *value) : values.begin();
+    need(found != values.end(), "one of " + values.dump() + " for \"" + key + "\"");
+    return static_cast<size_t>(found - values.begin());
   }
 
   std::string text(const std::string &key) const {
     const json *value = find(key);
-    if (!value || !value->is_string() || value->get<std::string>().empty()) {
-      fail(where, "a string that is not empty for \"" + key + "\"", value ? value->dump() : "none");
-    }
+    need(value && value->is_string() && *value != "", "a word for \"" + key + "\"");
     return value->get<std::string>();
-  }
-
-  void refuse(bool wrong, const std::string &expected, const std::string &found) const {
-    if (wrong) {
-      fail(where, expected, found);
-    }
   }
 
 private:
@@ -134,19 +132,16 @@ private:
 
 /// [a, b]
 inline Mask readEnds(const Fields &fields, const json &ends, Mask::Kind kind) {
-  Mask mask{kind};
-  if (ends.is_array() && ends.size() == 2) {
-    mask.begin = fields.integerOf(ends[0], "a", 0);
-    mask.end = fields.integerOf(ends[1], "b", 0);
-  }
-  fields.refuse(mask.begin >= mask.end, "[a, b] with 0 <= a < b", ends.dump());
-  return mask;
+  auto isEnd = [](const json &x) { return x.is_number_integer() && x >= 0 && x <= largestNumber; };
+  bool arePair = ends.is_array() && ends.size() == 2 && std::ranges::all_of(ends, isEnd);
+  fields.need(arePair && ends[0] < ends[1], "[a, b] with 0 <= a < b");
+  return {kind, ends[0], ends[1]};
 }
 
 /// "block" and "start"
 inline Mask readBlock(const Fields &fields) {
   Mask mask{Mask::Block, fields.integer("start", 0, 0), fields.integer("block", 2)};
-  fields.refuse(mask.begin >= mask.end, "a \"start\" below \"block\"", std::to_string(mask.begin));
+  fields.need(mask.begin < mask.end, "a \"start\" below \"block\"");
   return mask;
 }
 
@@ -157,51 +152,34 @@ inline Mask readMask(const Fields &fields) {
   if (auto word = words.find(value ? *value : "causal"); word != words.end()) {
     return word->second;
   }
-  bool isBlock = value->is_object() && value->contains("block");
-  bool inTokens = value->is_object() && value->contains("tokens");
-  fields.refuse(!value->is_object() ||
-                    value->size() != (isBlock && value->contains("start") ? 2 : 1) ||
-                    (!isBlock && !inTokens && !value->contains("window")),
-                R"("causal", "complete", "bidirectional", {"window": [a, b]}, )"
-                R"({"tokens": [a, b]} or {"block": rows} for "mask")",
-                value->dump());
-  return isBlock    ? readBlock(Fields(*value, nullptr, "a mask"))
-         : inTokens ? readEnds(fields, value->at("tokens"), Mask::Tokens)
-                    : readEnds(fields, value->at("window"), Mask::Window);
-}
-
-/// A table of biases by distance is no value; rows by distance are.
-inline void readRelative(const Fields &fields, Layer &layer) {
-  const json *value = fields.find("relative");
-  if (value && value->is_object()) {
-    fields.refuse(value->size() != 1 || !value->contains("bias"),
-                  "{\"bias\": distances} for \"relative\"", value->dump());
-    fields.integerOf(value->at("bias"), "bias", 1);
-  } else {
-    layer.isXl = fields.choice("relative", {"none", "xl", "xl_shared"}) > 0;
+  Fields own(*value, nullptr, "a mask");
+  if (own.find("block")) {
+    own.needKeys("block start");
+    return readBlock(own);
   }
-  fields.refuse(value && *value != "none" && layer.mask.kind == Mask::Bidirectional,
-                "keys at or before the query where \"relative\" is given", "\"bidirectional\"");
+  bool inTokens = own.find("tokens");
+  own.needKeys(inTokens ? "tokens" : "window");
+  own.need(!value->empty(), "a mask");
+  return inTokens ? readEnds(own, value->at("tokens"), Mask::Tokens)
+                  : readEnds(own, value->at("window"), Mask::Window);
 }
 
 /// The retina's: means of the layer's input, with a window each.
 inline std::vector<HeadGroup> readScales(const Fields &fields) {
   std::vector<HeadGroup> groups;
   const json *list = fields.find("scales");
+  fields.need(!list || list->is_array(), "a list for \"scales\"");
   for (const json &scale : list ? *list : json::array()) {
-    bool good = list->is_array() && scale.is_object() && scale.contains("factor") &&
-                scale.contains("tokens") && scale.size() == (scale.contains("grid") ? 3 : 2);
-    fields.refuse(!good,
-                  "a list of {\"factor\": k, \"tokens\": [a, b]}, perhaps with \"grid\", for "
-                  "\"scales\"",
-                  list->dump());
-    bool isMoving = Fields(scale, nullptr, "a scale").choice("grid", {"fixed", "moving"}) == 1;
-    groups.push_back({"", fields.integerOf(scale["factor"], "factor", 1),
-                      readEnds(fields, scale["tokens"], Mask::Tokens)});
-    if (HeadGroup &group = groups.back(); isMoving) { // a mean at every row, of whole groups alone
+    Fields own(scale, nullptr, "a scale");
+    own.needKeys("factor tokens grid");
+    HeadGroup group = {"", own.integer("factor", 1),
+                       readEnds(own, scale.value("tokens", json()), Mask::Tokens)};
+    if (own.choice("grid", {"fixed", "moving"}) ==
+        1) { // a mean at every row, of whole groups alone
       group.mask.step = group.factor;
       group.mask.from = group.factor - 1;
     }
+    groups.push_back(group);
   }
   return groups;
 }
@@ -210,14 +188,11 @@ inline std::vector<HeadGroup> readScales(const Fields &fields) {
 inline std::vector<HeadGroup> readSources(const Fields &fields, const Mask &mask) {
   std::vector<HeadGroup> groups;
   for (const json &source : *fields.find("over")) {
-    bool good = source.is_object() && source.contains("stream") &&
-                source.size() == (source.contains("mask") ? 2 : 1);
-    fields.refuse(!good, "{\"stream\": name} or {\"stream\": name, \"mask\": mask} in \"over\"",
-                  source.dump());
     Fields own(source, nullptr, "a source");
+    own.needKeys("stream mask");
     groups.push_back({own.text("stream"), 1, own.find("mask") ? readMask(own) : mask});
   }
-  fields.refuse(groups.empty(), "a stream in \"over\"", "none");
+  fields.need(!groups.empty(), "a stream in \"over\"");
   return groups;
 }
 
@@ -229,12 +204,16 @@ inline Layer readLayer(const Fields &fields) {
   bool blocks = fields.dropsOut("dropout"), weights = fields.dropsOut("attention_dropout");
   layer.dropsOut = blocks || weights;
   layer.mask = readMask(fields);
-  readRelative(fields, layer);
+  const json *relative = fields.find("relative"); // a table of biases by distance is no value
+  layer.isXl = !(relative && relative->is_object()) &&
+               fields.choice("relative", {"none", "xl", "xl_shared"}) > 0;
   layer.groups = readScales(fields);
-  if (const json *lsh = fields.find("lsh"); lsh && *lsh != false) { // a part of what is causal
-    layer.isHashed = lsh->is_object() && Fields(*lsh, nullptr, "lsh").boolean("causal", true);
-    fields.refuse(!layer.isHashed || layer.mask.kind != Mask::Causal || layer.isXl,
-                  "causal ranks, a causal mask and no distances with \"lsh\"", lsh->dump());
+  layer.isHashed = fields.isSet("lsh", false);
+  if (layer.isHashed) { // a part of what is causal
+    const json &lsh = *fields.find("lsh");
+    fields.need(lsh.is_object() && lsh.value("causal", json(true)) == true &&
+                    layer.mask.kind == Mask::Causal && !layer.isXl,
+                "causal ranks, a causal mask and no distances with \"lsh\"");
   }
   return layer;
 }
@@ -246,59 +225,22 @@ inline bool readsTheSame(const std::vector<Level> &levels) {
          std::equal(levels.begin(), levels.end(), levels.rbegin(), isAlike);
 }
 
-/// LAYERS@FACTOR, separated by spaces.
+/// "2@1 8@4 2@1": LAYERS@FACTOR, each factor a multiple of the finer one beside it.
 inline std::vector<Level> readLevels(const Fields &fields) {
-  std::string text = fields.text("hierarchy"), word;
+  static const std::regex pattern("([0-9]{1,5})@([0-9]{1,10})");
   std::vector<Level> levels;
-  auto number = [&](std::string_view digits, int64_t least, int64_t most) {
-    int64_t value = 0;
-    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    fields.refuse(error != std::errc() || end != digits.data() + digits.size() || value < least ||
-                      value > most,
-                  "levels LAYERS@FACTOR", text);
-    return value;
-  };
-  for (std::istringstream words(text); words >> word;) {
-    size_t at = std::min(word.find('@'), word.size() - 1);
-    std::string_view view = word;
-    levels.push_back(
-        {number(view.substr(0, at), 0, 10000), number(view.substr(at + 1), 1, largestNumber)});
+  std::istringstream words(fields.text("hierarchy"));
+  for (std::string word; words >> word;) {
+    std::smatch parts;
+    bool isLevel = std::regex_match(word, parts, pattern) && levels.size() < 63;
+    levels.push_back(isLevel ? Level{std::stoll(parts[1]), std::stoll(parts[2])} : Level{0, 0});
+    int64_t a = levels.back().factor, b = levels.rbegin()[levels.size() > 1 ? 1 : 0].factor;
+    fields.need(
+        levels.back().layers <= 10000 && a >= 1 && a <= largestNumber &&
+            std::max(a, b) % std::min(a, b) == 0,
+        "at most 63 levels LAYERS@FACTOR, each factor a multiple of the finer one beside it");
   }
-  fields.refuse(levels.size() > 63 || (levels.size() == 1 && levels[0].layers == 0),
-                "at most 63 levels, and a layer where there is one", text);
-  return levels;
-}
-
-/// "2@1 8@4 2@1"
-inline std::vector<Level> readHierarchy(const Fields &fields) {
-  std::vector<Level> levels = readLevels(fields);
-  bool good = !levels.empty() && levels.front().factor == 1 && levels.back().factor == 1;
-  bool falls = false, same = good && readsTheSame(levels);
-  for (size_t i = 1; good && i < levels.size(); ++i) {
-    int64_t a = levels[i - 1].factor, b = levels[i].factor;
-    good = (same || a != b) && std::max(a, b) % std::min(a, b) == 0 && !(falls && a < b);
-    falls |= a > b;
-  }
-  fields.refuse(!good,
-                "levels from factor 1 inwards and back, each factor a multiple of the one "
-                "outside it",
-                fields.text("hierarchy"));
-  return levels;
-}
-
-/// "2@16 4@4 8@1", or, where it rises, "9@1 9@4 8@16"
-inline std::vector<Level> readOneWay(const Fields &fields, bool rises) {
-  std::vector<Level> levels = readLevels(fields);
-  bool good =
-      levels.size() >= (rises ? 2U : 1U) && (rises ? levels.front() : levels.back()).factor == 1;
-  for (size_t i = 1; good && i < levels.size(); ++i) {
-    int64_t fine = levels[rises ? i - 1 : i].factor, coarse = levels[rises ? i : i - 1].factor;
-    good = coarse % fine == 0 && !(rises && coarse == fine);
-  }
-  fields.refuse(!good,
-                "levels " + std::string(rises ? "from" : "down to") +
-                    " factor 1, each factor a multiple of the finer one beside it",
-                fields.text("hierarchy"));
+  fields.need(!levels.empty(), "a level");
   return levels;
 }
 

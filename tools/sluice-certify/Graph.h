@@ -1,110 +1,119 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a spec computes, as far as causality goes: values, what they are made from, and which
-// positions of that each of their positions reads.
+// The neutral graph: values, the ops that make them, and which rows of its operands each row reads.
+// A certificate carries one; a spec's stages expand to one.
 #pragma once
 
+#include "Bound.h"
+
 #include <algorithm>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 
 namespace certify {
 
-/// In this order: those from Shift on have a number.
-// clang-format off
-enum class Kind { Tokens, Embed, Position, Map, Norm, Linear, Attention, Counts, Ends, Pool, Select, Attend, Shift, Shorten, Fold, Upsample, Unfold, Start, Spread };
-// clang-format on
-
-/// Which keys a row of attention reads, of queries on a scale of factor a and keys of b: those that
-/// begin where the query does or before, b q <= a p; those that end where it does, b (q + 1) <=
-/// a (p + 1); m - end < q <= m - begin, m = a p div b; in tokens, a (p + 1) - end < b (q + 1) <=
-/// a (p + 1) - begin; all.
-struct Mask {
-  enum Kind { Causal, Complete, Window, Tokens, Block, Bidirectional } kind = Causal;
-  int64_t begin = 0, end = 0; ///< of a block, q <= p in that of p: one starts at begin, of end rows
-  int64_t from = 0;           ///< keys before this one are left out
-  int64_t step = 1;           ///< of a window on one scale: keys p - begin - step j alone
-};
-
-struct Value {
-  std::string name; ///< "stages.1.inside.0.attention.mix"
-  Kind kind = Kind::Tokens;
-  int64_t number = 0; ///< of a shift or a start: by; of what changes the scale: its factor
-  int64_t window = 0; ///< of a group: rows that it reads, the last one its own; 0: its factor
-  Mask mask;          ///< of attention
-  std::vector<size_t> operands;
-  int64_t factor = 1;    ///< tokens a position
-  int64_t keyFactor = 1; ///< of attention: tokens a key
-  std::string input;     ///< whose axis it stands on; empty: that of the tokens
-  bool isSampled = true; ///< the row that is sampled is computed from it
-  std::optional<size_t> segments =
-      {}; ///< its rows are segments: the value that says where they end
-
-  /// Not stored: positions outside its scale are read through to its operand.
-  bool isLazy() const {
-    return kind == Kind::Shift || kind == Kind::Upsample || kind == Kind::Unfold;
-  }
-  /// On an input's axis, all known before the first token.
-  bool isGiven() const { return !input.empty(); }
-  /// "attention window 0 4"
-  std::string spell() const;
-};
-
-/// Positions q of an operand that position p reads, where last(p) = (queryFactor p + offset) div
-/// keyFactor, and so first(p) with `earliest`. Attention reads from <= q < n only, n the operand's
-/// length; elsewhere what lies outside is read as zeros.
+/// Rows q of an operand that row p reads.
 struct Relation {
   enum Kind {
-    One,     ///< q = last(p), which is first(p)
-    Group,   ///< first(p) <= q <= last(p)
-    Earlier, ///< of attention, like all from here on: q <= last(p)
-    Window,  ///< first(p) <= q <= last(p)
-    All
-  } kind = One;
-  int64_t queryFactor = 1, keyFactor = 1, offset = 0, earliest = 0;
-  int64_t from = 0, step = 1; ///< of attention: keys last(p) - step j alone
+    At,   ///< q = last(p), which is first(p)
+    Rows, ///< first(p) <= q <= last(p); what lies outside the operand is null, as for At
+    Keys, ///< those that the operand has of first(p) <= q <= last(p)
+  } kind = At;
+  std::optional<Expression> first, last; ///< of Keys: none where nothing limits them
+  int64_t from = 0, step = 1;            ///< of Keys: q >= from; last(p) - step j alone
 
-  bool isOfAttention() const { return kind >= Earlier; }
-  /// Without the limits of attention. All has none.
-  std::optional<int64_t> firstOf(int64_t p) const;
-  std::optional<int64_t> lastOf(int64_t p) const;
-  bool contains(int64_t p, int64_t q) const;
-  /// Calls `read` with each q that p reads, of All those of an operand of n rows.
+  bool hasEnds() const;
+  /// The first p >= 0 that reads a q >= from. Throws Refusal where there is none.
+  int64_t firstRow() const;
+  /// Whether it holds some p, q >= 0.
+  bool hasSample() const;
+  bool isSame(const Relation &other) const;
+  /// Calls `read` with each q that p reads of an operand of n rows.
   template <typename Read> void each(int64_t p, int64_t n, Read read) const {
-    int64_t first = firstOf(p).value_or(from), last = lastOf(p).value_or(n - 1);
-    for (int64_t q = isOfAttention() ? std::max(first, from) : first; q <= last; ++q) {
-      if (step == 1 || (last - q) % step == 0) {
+    int64_t least = first ? first->at(p) : from, most = last ? last->at(p) : n - 1;
+    least = kind == Keys ? std::max(least, from) : least;
+    for (int64_t q = least; q <= most; ++q) {
+      if (step == 1 || (most - q) % step == 0) {
         read(q);
       }
     }
   }
-  /// The first p >= 0 that reads a q >= from.
-  int64_t firstRow() const;
-  /// Some p, q >= 0 in it; none where it is empty.
-  std::optional<std::pair<int64_t, int64_t>> findSample() const;
 };
 
-/// One word for each set of keys: of one scale `complete` is `causal`, and a window in tokens,
-/// which is counted in those common to both scales from here on, is one in keys where it can be.
-void settleMask(Value &attention);
+/// Reads what the grammar of docs/certificate.md allows; throws Refusal for anything else.
+Relation parseRelation(const std::string &text);
 
-/// Whether an operand is none that a position reads: what counts or ends alone already say.
-bool isUnread(const Value &value, size_t operand);
-/// Whether data decides what is read of it: rows and bits of a segment, and rows of segments.
-bool isReadThroughEnds(const Value &value, size_t operand);
+/// What an op may read of an operand. Where no segments stand in it, the last row that is read
+/// rises as the two scales lie: by F rows of the operand in f rows of the result, of factors F : f.
+enum class Pattern {
+  Own,        ///< the same row of the same scale
+  Moved,      ///< one row, at most as late
+  Group,      ///< rows side by side
+  Keys,       ///< what a mask says
+  Distances,  ///< rows by distance, up to the greatest
+  UpTo,       ///< the rows up to it
+  BitsToEnd,  ///< bits up to where its segment ends
+  Segment,    ///< rows of its segment
+  Bits,       ///< bits of its segment, which ends say to a step
+  EndRow,     ///< the row where its segment ends
+  Ends,       ///< where its segment ends, and the one before
+  OfSegments, ///< row c - n of segments, c of which end up to it
+  Unread      ///< nothing: the other operands say it
+};
 
-/// What position p of a value reads of its operand.
-Relation relationOf(const Value &value, size_t operand);
+/// A row of the one table of ops (Ops.cpp).
+struct Op {
+  const char *name;
+  std::vector<Pattern> patterns; ///< of its operands
+  size_t least;                  ///< operands, at least
+  enum Trait {
+    None,
+    Many,   ///< further operands are as the last one
+    Lazy,   ///< not stored: outside its scale it is read through to its operand
+    Tokens, ///< it holds the tokens themselves
+    Counts, ///< a step makes a row of the one before and of its own bit
+    Ends    ///< the same, and its rows say where segments end
+  } trait = None;
 
-/// floor(x / y), y > 0.
-int64_t floorDivide(int64_t x, int64_t y);
+  bool isLazy() const { return trait == Lazy; }
+  bool endsSegments() const { return trait == Ends; }
+  bool isCountedOn() const { return trait == Counts || trait == Ends; }
+};
+
+const Op &findOp(const std::string &name);
+
+constexpr size_t mostValues = size_t{1} << 20;
+
+struct Value {
+  std::string name; ///< "stages.1.inside.0.attention.mix"
+  const Op *op = nullptr;
+  std::vector<size_t> operands = {};
+  std::vector<Relation> reads = {}; ///< of each operand; of one that is unread, none that counts
+  int64_t factor = 1;               ///< tokens a row
+  bool isGiven = false;             ///< on an input's axis, all known before the first token
+  std::optional<size_t> segments =
+      {};                ///< its rows are segments: the value that says where they end
+  int64_t line = 0;      ///< of the certificate
+  bool isSampled = true; ///< the row that is sampled is computed from it
+
+  Pattern patternOf(size_t operand) const {
+    return op->patterns[std::min(operand, op->patterns.size() - 1)];
+  }
+  bool isUnread(size_t operand) const { return patternOf(operand) == Pattern::Unread; }
+  bool isOnScaleOf(const Value &other) const {
+    return factor == other.factor && segments == other.segments && isGiven == other.isGiven;
+  }
+};
+
+/// "4*p + 3"
+std::string spellLinear(int64_t slope, int64_t constant);
+/// The relation of an operand whose pattern has one alone; of segments, `by` before.
+std::string spellPattern(const Value &value, size_t operand, int64_t by = 0);
 
 /// Row t of values[row] is scored against token t + 1.
 struct Loss {
   std::string name; ///< "stages.3.head"
   size_t row = 0;
+
+  bool operator==(const Loss &other) const = default;
 };
 
 /// The values that the losses are computed from, operands first.
@@ -113,7 +122,23 @@ struct Graph {
   std::vector<Loss> losses; ///< the last one scores the row that is sampled
 
   const Loss &head() const { return losses.back(); }
+  /// Which values `rows` are computed from.
+  std::vector<bool> findLive(const std::vector<size_t> &rows) const;
+  void markSampled() {
+    std::vector<bool> sampled = findLive({head().row});
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i].isSampled = sampled[i];
+    }
+  }
+  bool hasSegments() const {
+    return std::ranges::any_of(values, [](const Value &v) { return v.segments.has_value(); });
+  }
 };
+
+/// Throws Refusal where a value's operands, scale or relations are not what its op's row in the
+/// table allows.
+void checkOperands(const Graph &graph, size_t value);
+void checkRelation(const Graph &graph, size_t value, size_t operand);
 
 struct Model {
   std::vector<std::string> inputs; ///< beside the tokens
@@ -122,17 +147,9 @@ struct Model {
   int64_t factor = 0;         ///< the one of those that an hourglass draws; 0: it draws none
 };
 
-/// Keeps what the losses are computed from, in order.
-void keepLive(Graph &graph);
-
 /// Derives the graphs of a spec, composite stages expanded (docs/spec.md). Throws BadInput where
 /// the text is no spec.
 std::vector<Model> deriveModels(const std::string &text);
-
-struct Bound;
-
-/// Whether data decides what some position reads.
-bool hasSegments(const Graph &graph);
 
 /// Walks every read at every length up to twice the product of the factors plus the largest shift
 /// or window. Throws Refusal where a row reads its target, changes as the sequence grows, or needs

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The stages of an hourglass, in order: their paths are numbered so.
+// Stages of several scales: hourglasses, top_down and bottom_up. What they are made of is numbered
+// in order.
 #include "Deriver.h"
 
 using namespace certify;
@@ -12,8 +13,8 @@ enum Up : size_t { LinearUp = 1, AttentionUp, AttentionLinearUp };
 enum Keys : size_t { All, Group };
 
 /// Those of a stage, then attention from two of them.
-std::vector<std::string> downMethods() {
-  std::vector<std::string> names = shortenMethods;
+json downMethods() {
+  json names = shortenMethods;
   names.insert(names.end(), {"attention", "attention_linear"});
   return names;
 }
@@ -24,123 +25,152 @@ std::vector<std::string> downMethods() {
 /// leaves on the way down is added where the way up comes back to its factor.
 class Deriver::Hourglass {
 public:
-  Hourglass(const Fields &fields, Deriver &make);
+  Hourglass(const Fields &fields, Deriver &make) : fields(fields), make(make) {
+    fields.need(levels.front().factor == 1 && levels.back().factor == 1,
+                "levels from factor 1 inwards and back");
+    for (size_t i = 1; i < levels.size(); ++i) {
+      bottom = levels[i].factor > levels[bottom].factor ? i : bottom;
+    }
+    bottom = readsTheSame(levels) ? levels.size() / 2 : bottom;
+    up = bottom + 1;
+  }
 
   /// From level `at` inwards and back to its factor.
-  size_t descend(size_t at, const std::string &path, size_t x);
+  size_t descend(size_t at, const std::string &path, size_t x) {
+    Names next{path};
+    x = make.stack(settings, levels[at].layers, next, x);
+    if (at == bottom) {
+      return x;
+    }
+    size_t left = x;
+    x = goDown(levels[at + 1].factor / levels[at].factor, next, x);
+    factor = levels[at + 1].factor;
+    x = at + 1 == bottom ? make.stack(settings, levels[bottom].layers, next, x)
+                         : descend(at + 1, next(), x);
+    while (up < levels.size() && levels[up].factor >= levels[at].factor) {
+      Level level = levels[up++];
+      bool returns = level.factor == levels[at].factor;
+      x = goUp(factor / level.factor, next, x, returns ? std::optional(left) : std::nullopt);
+      factor = level.factor;
+      x = make.stack(settings, level.layers, next, x);
+      if (returns) {
+        break;
+      }
+    }
+    return x;
+  }
 
 private:
-  size_t goDown(int64_t k, Names &next, size_t x);
-  size_t goUp(int64_t k, Names &next, size_t x, std::optional<size_t> skip);
-  Layer resampler(Mask mask) const;
+  /// A layer between scales reads streams that a pre-norm hourglass has normed.
+  Layer resampler(Mask mask) const {
+    Layer layer = settings;
+    layer.attentionNorm = !settings.preNorm;
+    layer.mask = mask;
+    return layer;
+  }
+
+  size_t goDown(int64_t k, Names &next, size_t x) {
+    bool attends = down >= Attention, linear = isLinear(down);
+    x = attends && settings.preNorm ? make.norm(next(), x) : x;
+    size_t late = shiftsOutput ? x : make.shift(next(), shiftOf(k), learns, x);
+    size_t groups = make.shorten(next(), k, fields.integer("shorten_window", 1, k), linear, late);
+    if (!attends) {
+      return groups;
+    }
+    groups = settings.preNorm ? make.norm(next(), groups) : groups;
+    Mask mask = keys == Group ? Mask{Mask::Window, 0, k} : Mask{};
+    return make.layer(resampler(mask), next(), groups, {x});
+  }
+
+  size_t goUp(int64_t k, Names &next, size_t x, std::optional<size_t> skip) {
+    if (upwards < AttentionUp) {
+      x = make.upsample(next(), k, upwards == LinearUp, x, fields);
+      x = shiftsOutput ? make.shift(next(), shiftOf(k), learns, x) : x;
+      return skip ? make.add(next(), x, *skip) : x;
+    }
+    fields.need(skip.has_value(), "a stream that was shortened here, for attention to upsample");
+    x = settings.preNorm ? make.norm(next(), x) : x;
+    size_t queries = *skip;
+    if (upwards == AttentionLinearUp) {
+      size_t fine = make.upsample(next(), k, true, x, fields);
+      fine = settings.preNorm ? make.norm(next(), fine) : fine;
+      queries = make.add(next(), fine, *skip);
+    }
+    x = make.layer(resampler({}), next(), queries, {x});
+    x = settings.preNorm ? make.norm(next(), x) : x;
+    return make.add(next(), x, *skip);
+  }
+
+  int64_t shiftOf(int64_t k) const { return fields.integer("shift", 0, k - 1); }
 
   const Fields &fields;
   Deriver &make;
-  bool learns;
-  std::vector<Level> levels;
+  std::vector<Level> levels = readLevels(fields);
+  Layer settings = readLayer(fields);
   size_t bottom = 0, up = 0; ///< the coarsest level; the next one on the way up
   int64_t factor = 1;        ///< reached
-  Layer settings;
-  std::optional<int64_t> shift;
-  bool shiftsOutput = false;  ///< what was upsampled is shifted, not what is shortened
-  size_t down, upwards, keys; ///< index of the value of "shorten", "upsample", "shorten_keys"
+  bool learns = learnsStart(fields);
+  /// What was upsampled is shifted, not what is shortened.
+  bool shiftsOutput = fields.choice("shifted", {"input", "output"}) == 1;
+  size_t down = fields.choice("shorten", downMethods());
+  size_t upwards = fields.choice("upsample", {"repeat", "linear", "attention", "attention_linear"});
+  size_t keys = fields.choice("shorten_keys", {"all", "group"});
 };
 
 size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t x) {
   return Hourglass(fields, *this).descend(0, path, x);
 }
 
-Deriver::Hourglass::Hourglass(const Fields &fields, Deriver &make)
-    : fields(fields), make(make), learns(learnsStart(fields)), levels(readHierarchy(fields)),
-      settings(readLayer(fields)), down(fields.choice("shorten", downMethods())),
-      upwards(fields.choice("upsample", {"repeat", "linear", "attention", "attention_linear"})),
-      keys(fields.choice("shorten_keys", {"all", "group"})) {
-  for (size_t i = 1; i < levels.size(); ++i) {
-    bottom = levels[i].factor > levels[bottom].factor ? i : bottom;
-  }
-  bottom = readsTheSame(levels) ? levels.size() / 2 : bottom;
-  up = bottom + 1;
-  if (fields.find("shift")) {
-    shift = fields.integer("shift", 0);
-  }
-  shiftsOutput = fields.choice("shifted", {"input", "output"}) == 1;
-  bool attends = down >= Attention || upwards >= AttentionUp;
-  const json *rotary = fields.find("rotary");
-  fields.refuse(shiftsOutput && attends, "\"shifted\": \"input\" where attention resamples",
-                "\"output\"");
-  fields.refuse(!shiftsOutput && learns, "\"shifted\": \"output\" for \"start\": \"null\"",
-                "\"input\"");
-  fields.refuse(shift == 0 && learns, "a shift of 1 or more for \"start\": \"null\"", "0");
-  fields.refuse(keys != All && down < Attention,
-                "attention that shortens where \"shorten_keys\" is \"group\"", "none");
-  fields.refuse(attends && !settings.groups.empty(), "no \"scales\" where attention resamples",
-                "both");
-  fields.refuse(attends && rotary && *rotary != false, "no \"rotary\" where attention resamples",
-                "both");
-}
-
-size_t Deriver::Hourglass::descend(size_t at, const std::string &path, size_t x) {
+/// Coarse scales, a layer over all of them, fine layers.
+size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x) {
+  bool folds = isLinear(fields.choice("shorten", shortenMethods));
+  std::vector<Level> levels = readLevels(fields);
+  Layer settings = readLayer(fields), gathers = settings;
+  gathers.isXl = false;
+  bool repooled = fields.choice("pooling", {"cascaded", "repooled"}) == 1;
   Names next{path};
-  x = make.stack(settings, levels[at].layers, next, x);
-  if (at == bottom) {
-    return x;
+  std::vector<size_t> scales;
+  for (size_t i = 1, finer = x; i < levels.size(); ++i) {
+    int64_t factor = repooled ? levels[i].factor : levels[i].factor / levels[i - 1].factor;
+    int64_t window = fields.integer("shorten_window", 1, factor);
+    finer = shorten(next(), factor, window, folds, repooled ? x : finer);
+    finer = stack(settings, levels[i].layers, next, finer);
+    scales.push_back(finer);
+    gathers.groups.push_back({"the scale", 1, {Mask::Complete, 0, 0}});
   }
-  size_t left = x;
-  x = goDown(levels[at + 1].factor / levels[at].factor, next, x);
-  factor = levels[at + 1].factor;
-  x = at + 1 == bottom ? make.stack(settings, levels[bottom].layers, next, x)
-                       : descend(at + 1, next(), x);
-  while (up < levels.size() && levels[up].factor >= levels[at].factor) {
-    Level level = levels[up++];
-    bool returns = level.factor == levels[at].factor;
-    x = goUp(factor / level.factor, next, x, returns ? std::optional(left) : std::nullopt);
-    factor = level.factor;
-    x = make.stack(settings, level.layers, next, x);
-    if (returns) {
-      break;
+  x = layer(gathers, next(), x, scales);
+  return stack(settings, levels[0].layers, next, x);
+}
+
+/// Scales from the coarsest down: groups of the stage's own input, beside them what the scale above
+/// made of the last group that ended.
+size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
+  std::vector<Level> levels = readLevels(fields);
+  Layer settings = readLayer(fields);
+  bool folds = isLinear(fields.choice("shorten", shortenMethods));
+  bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
+  bool activated = isActivated(fields, "projection_activation"), learns = learnsStart(fields);
+  Names next{path};
+  int64_t before = 0;
+  size_t above = input;
+  for (const Level &level : levels) {
+    bool joins = before > 0;
+    int64_t ratio = joins ? before / level.factor : 1;
+    if (joins) {
+      above = upsample(next(), ratio, unfolds, above, fields);
+      above = shift(next(), ratio - 1, learns, above);
     }
+    int64_t k = level.factor, window = fields.integer("shorten_window", 1, k);
+    size_t x = k > 1 ? shorten(next(), k, window, folds, input) : input;
+    x = joins ? project(next(), x, above, activated) : x;
+    settings.mask.from = learns ? 0 : levels[0].factor / level.factor - 1;
+    x = stack(settings, level.layers, next, x);
+    if (level.factor > 1 && fields.find("bags")) {
+      nameLoss("bag_" + std::to_string(level.factor), fields, x);
+      score(Fields(json::object(), nullptr, path), next(), "loss", x);
+    }
+    above = x;
+    before = level.factor;
   }
-  return x;
-}
-
-/// A layer between scales reads streams that a pre-norm hourglass has normed.
-Layer Deriver::Hourglass::resampler(Mask mask) const {
-  Layer layer = settings;
-  layer.attentionNorm = !settings.preNorm;
-  layer.mask = mask;
-  return layer;
-}
-
-size_t Deriver::Hourglass::goDown(int64_t k, Names &next, size_t x) {
-  bool attends = down >= Attention, linear = isLinear(down);
-  x = attends && settings.preNorm ? make.norm(next(), x) : x;
-  size_t late = shiftsOutput ? x : make.shift(next(), shift.value_or(k - 1), learns, x);
-  size_t groups = make.shorten(next(), k, fields.integer("shorten_window", 1, k), linear, late);
-  if (!attends) {
-    return groups;
-  }
-  groups = settings.preNorm ? make.norm(next(), groups) : groups;
-  Mask mask = keys == Group ? Mask{Mask::Window, 0, k} : Mask{};
-  return make.layer(resampler(mask), next(), groups, {x});
-}
-
-size_t Deriver::Hourglass::goUp(int64_t k, Names &next, size_t x, std::optional<size_t> skip) {
-  if (upwards < AttentionUp) {
-    x = make.upsample(next(), k, upwards == LinearUp, x, fields);
-    x = shiftsOutput ? make.shift(next(), shift.value_or(k - 1), learns, x) : x;
-    return skip ? make.add(next(), x, *skip) : x;
-  }
-  if (!skip) {
-    fail(next(), "a stream that was shortened here, for attention to upsample", "none");
-  }
-  x = settings.preNorm ? make.norm(next(), x) : x;
-  size_t queries = *skip;
-  if (upwards == AttentionLinearUp) {
-    size_t fine = make.upsample(next(), k, true, x, fields);
-    fine = settings.preNorm ? make.norm(next(), fine) : fine;
-    queries = make.add(next(), fine, *skip);
-  }
-  x = make.layer(resampler({}), next(), queries, {x});
-  x = settings.preNorm ? make.norm(next(), x) : x;
-  return make.add(next(), x, *skip);
+  return above;
 }

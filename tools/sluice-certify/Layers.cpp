@@ -19,46 +19,94 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
     other = norm(path + ".over", *other);
   }
   if (settings.isXl) {
-    size_t content = make(Kind::Linear, path + ".query", {x});
-    terms.push_back(make(Kind::Linear, path + ".query_position", {x}));
-    keys = make(Kind::Linear, path + ".kv", {other.value_or(x)});
-    size_t distance = onScaleOf(x, make(Kind::Position, path + ".distance", {}));
+    size_t content = make("linear", path + ".query", {x});
+    terms.push_back(make("linear", path + ".query_position", {x}));
+    keys = make("linear", path + ".kv", {other.value_or(x)});
+    size_t distance = onScaleOf(x, make("position", path + ".distance", {}));
     // A row by distance is a step that queries and keys are whole numbers of.
     graph.values[distance].factor = std::gcd(graph.values[x].factor, graph.values[keys].factor);
-    terms.push_back(make(Kind::Linear, path + ".relative", {distance}));
+    terms.push_back(make("linear", path + ".relative", {distance}));
     x = content;
   } else if (other) {
-    x = make(Kind::Linear, path + ".query", {x});
-    keys = make(Kind::Linear, path + ".kv", {*other});
+    x = make("linear", path + ".query", {x});
+    keys = make("linear", path + ".kv", {*other});
   } else if (settings.isHashed) {
-    keys = make(Kind::Linear, path + ".query_key", {x});
-    values = make(Kind::Linear, path + ".value", {x});
-    terms.push_back(make(Kind::Map, path + ".buckets", {keys}));
+    keys = make("linear", path + ".query_key", {x});
+    values = make("linear", path + ".value", {x});
+    terms.push_back(make("map", path + ".buckets", {keys}));
     x = keys;
   } else {
-    x = keys = make(Kind::Linear, path + ".qkv", {x});
+    x = keys = make("linear", path + ".qkv", {x});
   }
   std::vector<size_t> operands = {x, keys, values.value_or(keys)};
   operands.insert(operands.end(), terms.begin(), terms.end());
-  x = attend(path + ".mix", std::move(operands), settings.mask);
-  return make(Kind::Linear, path + ".output", {x});
+  x = attend(path + ".mix", std::move(operands), settings.mask,
+             settings.isHashed ? "hashed_attention" : "attention");
+  return make("linear", path + ".output", {x});
 }
 
-size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, const Mask &mask) {
-  size_t keys = operands[1], result = make(Kind::Attention, name, std::move(operands));
-  Value &value = graph.values[result];
-  value.mask = mask;
-  value.keyFactor = graph.values[keys].factor;
-  if (graph.values[keys].input != value.input) { // what is given is read whole, by tokens alone
-    if (value.isGiven()) {
-      fail(name, "a layer of the tokens over another axis", "one of the input " + value.input);
+/// Each group has queries of x, keys and values of its source, and columns of the output map; the
+/// results are summed.
+size_t Deriver::mixGroups(const Layer &layer, const std::string &path, size_t x,
+                          const std::vector<size_t> &sources) {
+  std::vector<size_t> outputs;
+  for (size_t i = 0; i < layer.groups.size(); ++i) {
+    const HeadGroup &group = layer.groups[i];
+    std::string part = path + "." + std::to_string(i);
+    size_t keys = sources.empty() ? x : sources[i];
+    if (sources.empty() && group.factor > 1) {
+      bool isMoving = group.mask.step > 1;
+      keys =
+          this->group("shorten", part + ".shorten", x, isMoving ? 1 : group.factor, group.factor);
+    } else if (!sources.empty() && layer.preNorm) {
+      keys = norm(part + ".over", keys);
     }
-    value.mask = {Mask::Bidirectional, 0, 0, value.mask.from};
+    size_t query = make("linear", part + ".query", {x});
+    keys = make("linear", part + ".kv", {keys});
+    size_t mixed = attend(part + ".mix", {query, keys, keys}, group.mask);
+    outputs.push_back(make("linear", part + ".output", {mixed}));
   }
-  if (value.mask.kind == Mask::Block && value.keyFactor != value.factor) {
-    fail(name, "keys on the queries' scale where a block is the mask", "another scale");
+  return outputs.size() == 1 ? outputs[0] : make("map", path + ".output.sum", outputs);
+}
+
+std::string Mask::spell(int64_t queryFactor, int64_t keyFactor) const {
+  int64_t common = std::gcd(queryFactor, keyFactor), a = queryFactor / common,
+          b = keyFactor / common;
+  auto at = [&](int64_t constant) { // (a p + constant) div b
+    std::string sum = spellLinear(a, constant);
+    return b == 1 ? sum : "floor((" + sum + ")/" + std::to_string(b) + ")";
+  };
+  auto inCommon = [&](int64_t tokens) { return (tokens + common - 1) / common; };
+  int64_t least = inCommon(begin), most = inCommon(end), missing = begin == 0 ? 0 : end - begin;
+  int64_t whole = (most - least) / step * step; // of every `step`-th key, whole groups
+  std::string rows = std::to_string(end);
+  const std::map<Kind, std::string> limits = {
+      {Causal, " to " + at(0)},
+      {Complete, " to " + at(a - b)},
+      {Window, " " + at(-b * (end - 1)) + " to " + at(-b * begin)},
+      {Tokens, " " + at(step > 1 ? step - least - whole : a - most) + " to " + at(a - b - least)},
+      {Block, " " + rows + "*floor((" + spellLinear(1, missing) + ")/" + rows + ") - " +
+                  std::to_string(missing) + " to p"},
+      {Bidirectional, " all"}};
+  return "keys" + limits.at(kind) + (step > 1 ? " step " + std::to_string(step) : "") +
+         (from > 0 ? " from " + std::to_string(from) : "");
+}
+
+size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, const Mask &mask,
+                       const char *op) {
+  size_t x = operands[0], keys = operands[1];
+  const Draft &query = graph.values[x], &key = graph.values[keys];
+  Mask read = mask;
+  if (key.input != query.input) { // what is given is read whole
+    read = {Mask::Bidirectional, 0, 0, mask.from};
   }
-  settleMask(value);
+  std::string seen = read.spell(query.factor, key.factor);
+  int64_t common = std::gcd(query.factor, key.factor);
+  int64_t ahead = read.kind == Mask::Complete ? (query.factor - key.factor) / common : 0;
+  // Its own row in steps of distance, or under `complete` its end from the first key's end.
+  std::string distances = "keys to " + spellLinear(query.factor / common, ahead);
+  size_t result = make(op, name, std::move(operands), seen);
+  graph.values[result].distances = distances;
   return result;
 }
 
@@ -68,18 +116,18 @@ size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
   auto block = [&](const std::string &name, auto inner) {
     bool norms = settings.preNorm && (settings.attentionNorm || name != path + ".attention");
     size_t branch = inner(norms ? norm(name, x) : x);
-    x = make(Kind::Map, name + ".sum", {x, branch});
+    x = make("map", name + ".sum", {x, branch});
     x = settings.preNorm ? x : norm(name, x);
   };
   block(path + ".attention", [&](size_t v) { return mix(settings, path + ".attention", v, over); });
   block(path + ".feed_forward", [&](size_t v) {
     std::vector<size_t> in;
     if (settings.gated) {
-      in.push_back(make(Kind::Linear, path + ".feed_forward.gate", {v}));
+      in.push_back(make("linear", path + ".feed_forward.gate", {v}));
     }
-    in.push_back(make(Kind::Linear, path + ".feed_forward.in", {v}));
-    v = make(Kind::Map, path + ".feed_forward.activation", in);
-    return make(Kind::Linear, path + ".feed_forward.out", {v});
+    in.push_back(make("linear", path + ".feed_forward.in", {v}));
+    v = make("map", path + ".feed_forward.activation", in);
+    return make("linear", path + ".feed_forward.out", {v});
   });
   return x;
 }
@@ -91,39 +139,17 @@ size_t Deriver::stack(const Layer &settings, int64_t layers, Names &next, size_t
   return layers > 0 && settings.preNorm ? norm(next(), x) : x;
 }
 
-/// Groups of heads have no first key of their own.
-int64_t certify::readFirst(const Fields &fields, const Layer &settings) {
-  int64_t first = fields.integer("first", 0, 0);
-  fields.refuse(first > 0 && !settings.groups.empty(), "no \"first\" beside groups of heads",
-                "both");
-  return first;
-}
-
 /// A layer with keys and values of its own, or of other streams.
 size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
-  settings.mask.from = readFirst(fields, settings);
-  settings.attentionNorm = fields.boolean("attention_norm", true);
+  settings.mask.from = fields.integer("first", 0, 0);
+  settings.attentionNorm = fields.choice("attention_norm", {true, false}) == 0;
   const json *over = fields.find("over");
-  bool isGrouped = !settings.groups.empty() || (over && over->is_array());
-  fields.refuse(!settings.attentionNorm && (!settings.preNorm || isGrouped),
-                "norms of a post-norm block, and of groups of heads", "\"attention_norm\": false");
-  if (!over) {
-    return layer(settings, path, x);
-  }
-  bool isRelative = fields.find("relative") && *fields.find("relative") != "none";
-  fields.refuse(!settings.groups.empty() || (isRelative && isGrouped),
-                "neither \"scales\" nor \"relative\" beside several streams", "both");
-  if (!isGrouped) {
-    size_t other = stream(fields.text("over"), fields);
-    bool isApart = graph.values[other].factor != graph.values[x].factor;
-    fields.refuse(isRelative && (graph.values[other].input != graph.values[x].input ||
-                                 (isApart && settings.mask.kind == Mask::Tokens)),
-                  "no \"relative\" over an input's axis or by a window in tokens", "both");
-    return layer(settings, path, x, {other});
+  if (!over || !over->is_array()) {
+    return over ? layer(settings, path, x, {stream(fields.text("over"), fields)})
+                : layer(settings, path, x);
   }
   settings.groups = readSources(fields, settings.mask);
-  readFirst(fields, settings);
   std::vector<size_t> sources;
   for (const HeadGroup &group : settings.groups) {
     sources.push_back(stream(group.stream, fields));

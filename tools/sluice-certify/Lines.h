@@ -30,11 +30,11 @@ public:
     return line.substr(start.size());
   }
   void expect(const std::string &line) { rest(line, true); }
-  /// Reads this line if it is the next one.
-  bool accept(const std::string &line) {
-    bool isNext = text.compare(at, line.size() + 1, line + "\n") == 0;
-    return isNext && (expect(line), true);
+  bool startsWith(const std::string &start) const {
+    return text.compare(at, start.size(), start) == 0;
   }
+  /// Reads this line if it is the next one.
+  bool accept(const std::string &line) { return startsWith(line + "\n") && (expect(line), true); }
   void finish() {
     expect("end certificate " + std::to_string(number + 1) + " lines");
     if (at != text.size()) {
@@ -70,6 +70,11 @@ private:
   std::set<std::tuple<Bound, Bound, bool>> known;
 };
 
+/// What stands for p - `rows`, for people.
+inline std::string nameBehind(int64_t rows) {
+  return rows == 0 ? "p" : "p - " + std::to_string(rows);
+}
+
 /// A part of a certificate, as it is read.
 struct Part {
   const Graph &graph;
@@ -97,11 +102,6 @@ struct Step {
   std::vector<Value> values; ///< as the graph's; those of lazy values say nothing
   int64_t obligations = 0;
 };
-
-/// The latest position that row p reads, where it does not read all.
-Expression latestRead(const Relation &relation);
-/// The earliest one, where it does not read all before that.
-Expression earliestRead(const Relation &relation);
 
 /// Reads and decides "mode step". Throws Refusal where the step would read a row that is not there.
 Step readStep(const Graph &graph, Lines &lines, Judge &judge);

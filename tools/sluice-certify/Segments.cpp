@@ -141,6 +141,13 @@ Form Question::of(const Expression &expression, const Form &at) {
     return Form().plus(of(expression.parts[0], at), expression.number);
   case Expression::End:
     return end(static_cast<size_t>(expression.number), of(expression.parts[0], at));
+  case Expression::Count: { // e(count - 1) <= at < e(count)
+    auto ends = static_cast<size_t>(expression.number);
+    Form inner = of(expression.parts[0], at), count = fresh(), one = Form::number(1);
+    require(inner.plus(end(ends, count.plus(one, -1)), -1));
+    require(end(ends, count).plus(inner, -1).plus(one, -1));
+    return count;
+  }
   case Expression::Floor:
     break;
   }
@@ -212,12 +219,6 @@ bool Question::isNeverAbove(const Bound &left, const Form &x, const Bound &right
   });
 }
 
-bool certify::hasEnds(const std::vector<Expression> &parts) {
-  return std::any_of(parts.begin(), parts.end(), [](const Expression &part) {
-    return part.kind == Expression::End || hasEnds(part.parts);
-  });
-}
-
 bool certify::isNeverAbove(const Bound &left, const Bound &right) {
   Question question;
   Form p = question.fresh();
@@ -225,65 +226,40 @@ bool certify::isNeverAbove(const Bound &left, const Bound &right) {
   return question.isNeverAbove(left, p, right, p);
 }
 
-/// The q of row p whose relation has no ends.
-static void relate(Question &question, const Relation &relation, const Form &p, const Form &q) {
-  Form ahead = Form().plus(p, relation.queryFactor).plus(q, -relation.keyFactor);
-  if (relation.firstOf(0)) { // keyFactor (q + 1) > queryFactor p + earliest
-    question.require(Form::number(relation.keyFactor - 1 - relation.earliest).plus(ahead, -1));
+/// The rows q of row p. Of what a step counts on it reads the last one alone.
+static void relate(Question &question, const Relation &relation, const Form &p, const Form &q,
+                   bool isLast = false) {
+  if (relation.kind == Relation::At || isLast) {
+    return question.requireEqual(q, question.of(*relation.last, p));
   }
-  if (relation.kind != Relation::All) { // keyFactor q <= queryFactor p + offset
-    question.require(ahead.plus(Form::number(relation.offset)));
+  if (relation.first) {
+    question.require(q.plus(question.of(*relation.first, p), -1));
   }
-  if (relation.isOfAttention()) {
+  if (relation.last) {
+    question.require(question.of(*relation.last, p).plus(q, -1));
+  }
+  if (relation.kind == Relation::Keys) {
     question.require(q.plus(Form::number(-relation.from)));
-  }
-}
-
-/// e(p - 1) < q <= e(p) of a segment's rows and bits, q = e(p) of its last row, q <= e(p) of the
-/// bits that say where it ends, of which a step reads the last, and q = M - number of a row of
-/// segments, where e(M - 1) <= p < e(M).
-static void relateThroughEnds(Question &question, const Value &value, const Form &p, const Form &q,
-                              bool inStep) {
-  Form one = Form::number(1);
-  if (value.kind == Kind::Spread) {
-    size_t ends = value.operands[2];
-    Form count = question.fresh();
-    question.require(p.plus(question.end(ends, count.plus(one, -1)), -1));
-    question.require(question.end(ends, count).plus(p, -1).plus(one, -1));
-    return question.requireEqual(q, count.plus(Form::number(-value.number)));
-  }
-  Form last = question.end(*value.segments, p);
-  question.require(last.plus(q, -1));
-  if (value.kind == Kind::Select || (inStep && value.kind == Kind::Ends)) {
-    question.require(q.plus(last, -1));
-  } else if (value.kind == Kind::Pool || value.kind == Kind::Attend) {
-    question.require(q.plus(question.end(*value.segments, p.plus(one, -1)), -1).plus(one, -1));
   }
 }
 
 EndsRead::EndsRead(const Graph &graph, size_t value, size_t operand, bool inStep)
     : source(graph.values[value].operands[operand]) {
   const Value &result = graph.values[value];
-  if (!result.isLazy()) {
+  if (!result.op->isLazy()) {
     question.require(p);
   }
-  if (isReadThroughEnds(result, operand)) {
-    relateThroughEnds(question, result, p, q, inStep);
-  } else {
-    relate(question, relationOf(result, operand), p, q);
-  }
-  for (; inStep && graph.values[source].isLazy(); source = graph.values[source].operands[0]) {
+  relate(question, result.reads[operand], p, q, inStep && result.op->isCountedOn());
+  for (; inStep && graph.values[source].op->isLazy(); source = graph.values[source].operands[0]) {
     Form reader = std::exchange(q, question.fresh());
-    relate(question, relationOf(graph.values[source], 0), reader, q);
+    relate(question, graph.values[source].reads[0], reader, q);
   }
-  if (!graph.values[source].isLazy()) {
+  if (!graph.values[source].op->isLazy()) {
     question.require(q);
   }
 }
 
 void certify::demandOfEnds(bool holds) {
-  if (!holds) {
-    throw Refusal("the obligation does not hold for all boundaries, or too many orders of where "
-                  "segments end would have to be tried");
-  }
+  demand(holds, "the obligation does not hold for all boundaries, or too many orders of where "
+                "segments end would have to be tried");
 }

@@ -51,9 +51,6 @@ private:
   std::vector<Term> terms;
 };
 
-/// Whether an end stands in them.
-bool hasEnds(const std::vector<Expression> &parts);
-
 /// Row p of a value and a row q that it reads, under all boundaries; in a step, of what is stored
 /// below lazy values.
 struct EndsRead {

@@ -21,19 +21,15 @@ struct StoredRead {
 /// leaves out at the front count as read: that demands more.
 StoredRead followRead(const Graph &graph, const Relation &relation, size_t operand) {
   StoredRead read;
-  if (graph.values[operand].isGiven()) { // all of it, there before the first token
+  if (graph.values[operand].isGiven) { // all of it, there before the first token
     read.source = operand;
     return read;
   }
-  if (relation.kind == Relation::All) {
-    throw Refusal("a stored value reads positions that no step could keep");
-  }
-  read.last = latestRead(relation);
-  if (relation.kind != Relation::Earlier) {
-    read.first = earliestRead(relation);
-  }
-  for (; graph.values[operand].isLazy(); operand = graph.values[operand].operands[0]) {
-    Expression position = latestRead(relationOf(graph.values[operand], 0));
+  demand(relation.last.has_value(), "a stored value reads positions that no step could keep");
+  read.last = *relation.last;
+  read.first = relation.first;
+  for (; graph.values[operand].op->isLazy(); operand = graph.values[operand].operands[0]) {
+    const Expression &position = *graph.values[operand].reads[0].last;
     read.last = position.of(read.last);
     if (read.first) {
       read.first = position.of(*read.first);
@@ -41,20 +37,6 @@ StoredRead followRead(const Graph &graph, const Relation &relation, size_t opera
   }
   read.source = operand;
   return read;
-}
-
-/// The first p >= 0 from which a function that never falls is at least 0.
-int64_t firstAtLeastZero(const Expression &function) {
-  int64_t from = 0, next = 1;
-  for (; function.at(next - 1) < 0; next *= 2) {
-    if (next > int64_t{1} << 40) {
-      throw Refusal("nothing is read at all, so that a proof about it would be empty");
-    }
-  }
-  for (; next > 0; next /= 2) {
-    from += function.at(from + next - 1) < 0 ? next : 0;
-  }
-  return from;
 }
 
 Bound plusOne(Bound bound) {
@@ -83,14 +65,9 @@ private:
 
 /// The natural number that ends a line; -1 for "all".
 int64_t StepReader::number(const std::string &start, bool orAll) {
-  std::string text = lines.rest(start);
-  if (orAll && text == "all") {
-    return -1;
-  }
-  int64_t rows = std::strtoll(text.c_str(), nullptr, 10);
-  if (rows < 0 || text.size() >= 18 || text != std::to_string(rows)) {
-    throw Refusal("expected a number of rows, found '" + text + "'");
-  }
+  Line line(lines.rest(start));
+  int64_t rows = orAll && line.accept("all") ? -1 : line.natural();
+  line.finish();
   return rows;
 }
 
@@ -100,26 +77,24 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
   const Step::Value &source = step.values[read.source];
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
-  bool isGiven = graph.values[read.source].isGiven();
-  int64_t from = isGiven ? 0 : firstAtLeastZero(read.last);
+  bool isGiven = graph.values[read.source].isGiven;
+  int64_t from = isGiven ? 0 : firstAtLeast(read.last, 0);
   Expression later = makeLinear(1, from);
   if (!isGiven) {
     judge.demand(source.schedule.of(read.last.of(later)), reader.of(later), false,
-                 "p - " + std::to_string(from));
+                 nameBehind(from));
   }
   obligation("kept " + about);
   if (source.ring < 0) {
     return;
   }
-  if (!read.first) {
-    throw Refusal("every earlier row is read, of which the ring keeps " +
-                  std::to_string(source.ring));
-  }
+  demand(read.first.has_value(),
+         "every earlier row is read, of which the ring keeps " + std::to_string(source.ring));
   Bound last = source.ring > 0 ? plusOne(reader) : reader;
-  int64_t whole = firstAtLeastZero(*read.first); // from here on, no row before 0 is read
+  int64_t whole = firstAtLeast(*read.first, 0); // from here on, no row before 0 is read
   later = makeLinear(1, whole);
   Expression replaces = makeLinear(1, source.ring).of(read.first->of(later));
-  judge.demand(last.of(later), source.schedule.of(replaces), false, "p - " + std::to_string(whole));
+  judge.demand(last.of(later), source.schedule.of(replaces), false, nameBehind(whole));
   if (whole > from && last.at(whole - 1) > source.schedule.at(source.ring)) {
     throw Refusal("the obligation does not hold at p = " + std::to_string(whole - 1) +
                   ", which reads row 0");
@@ -154,14 +129,13 @@ void StepReader::value(size_t index) {
   const Value &value = graph.values[index];
   std::string number = std::to_string(index);
   Step::Value &mine = step.values[index];
-  if (value.isGiven()) {
+  if (value.isGiven) {
     mine.ring = this->number("keep " + number + " ", /*orAll=*/true);
     return;
   }
   mine.schedule = parseBound(lines.rest("schedule " + number + " "));
-  if (!isInOrder(value, mine.schedule)) {
-    throw Refusal("the schedule falls somewhere, so that rows would not come in order");
-  }
+  demand(isInOrder(value, mine.schedule),
+         "the schedule falls somewhere, so that rows would not come in order");
   mine.ring = this->number("keep " + number + " ", /*orAll=*/true);
   int64_t factor = value.segments ? 0 : value.factor;
   obligation("exist " + number + " " + std::to_string(factor));
@@ -169,28 +143,25 @@ void StepReader::value(size_t index) {
   mine.burst = this->number("burst " + number + " ", /*orAll=*/false);
   ++obligations;
   judge.demand(plusOne(mine.schedule), mine.schedule.of(makeLinear(1, mine.burst)), false, "p");
-  if (mine.ring > 0 && mine.ring < mine.burst) {
-    throw Refusal("rows of one step would share a slot");
-  }
-  bool counts = value.kind == Kind::Counts;
-  if (counts || value.kind == Kind::Ends) { // of what the step's own bit decides
+  demand(mine.ring <= 0 || mine.ring >= mine.burst, "rows of one step would share a slot");
+  bool counts = value.op->isCountedOn();
+  if (counts) { // of what the step's own bit decides
     obligation("own " + number);
-    Expression p = makeVariable(), end = {Expression::End, static_cast<int64_t>(index), {p}};
-    judge.demand(mine.schedule, {{counts ? p : end}}, false, "p");
+    judge.demand(mine.schedule, {{*value.reads[0].last}}, false, "p");
   }
   for (size_t i = 0; i < value.operands.size(); ++i) {
     std::string reader = number + " " + std::to_string(i);
-    if (isUnread(value, i) || (value.kind == Kind::Pool && i == 1)) {
+    if (value.isUnread(i) || value.patternOf(i) == Pattern::Bits) {
       continue; // counts, or ends, say it
     }
-    if (relationOf(value, i).isOfAttention() && graph.values[value.operands[i]].isLazy()) {
-      throw Refusal("attention over positions that are not stored is not known to the step");
-    }
-    if (value.segments || isReadThroughEnds(value, i)) {
+    const Relation &relation = value.reads[i];
+    demand(relation.kind != Relation::Keys || !graph.values[value.operands[i]].op->isLazy(),
+           "attention over positions that are not stored is not known to the step");
+    if (value.segments || relation.hasEnds()) {
       demandThroughEnds(reader, mine.schedule, EndsRead(graph, index, i, /*inStep=*/true));
     } else {
       demandRead(reader, mine.schedule,
-                 followRead(graph, counts ? Relation{} : relationOf(value, i), value.operands[i]));
+                 followRead(graph, counts ? parseRelation("at p") : relation, value.operands[i]));
     }
   }
 }
@@ -200,14 +171,14 @@ Step StepReader::read() {
   lines.expect("mode step");
   size_t count = 0;
   for (size_t i = 0; i < graph.values.size(); ++i) {
-    if (!graph.values[i].isLazy() && graph.values[i].isSampled) {
+    if (!graph.values[i].op->isLazy() && graph.values[i].isSampled) {
       value(i);
       ++count;
     }
   }
   // Step t samples from row t.
   const Loss &head = graph.head();
-  demandRead(head.name, {{makeVariable()}}, followRead(graph, Relation{}, head.row));
+  demandRead(head.name, {{makeVariable()}}, followRead(graph, parseRelation("at p"), head.row));
   end("step", count);
   step.obligations = obligations;
   return step;
@@ -216,10 +187,6 @@ Step StepReader::read() {
 Step certify::readStep(const Graph &graph, Lines &lines, Judge &judge) {
   return StepReader(graph, lines, judge).read();
 }
-
-//===----------------------------------------------------------------------===//
-// Brute force
-//===----------------------------------------------------------------------===//
 
 namespace {
 
@@ -234,11 +201,11 @@ public:
     before = computed;
     for (size_t i = 0; i < graph.values.size(); ++i) {
       const Value &value = graph.values[i];
-      for (; !value.isLazy() && !value.isGiven() && value.isSampled &&
+      for (; !value.op->isLazy() && !value.isGiven && value.isSampled &&
              step.values[i].schedule.at(computed[i]) <= t;
            ++computed[i]) {
         for (size_t operand = 0; operand < value.operands.size(); ++operand) {
-          visit(relationOf(value, operand), value.operands[operand], computed[i], t);
+          visit(value.reads[operand], value.operands[operand], computed[i], t);
         }
       }
       if (computed[i] - before[i] > step.values[i].burst) {
@@ -246,21 +213,21 @@ public:
                       std::to_string(computed[i] - before[i]) + " rows of " + value.name);
       }
     }
-    visit(Relation{}, graph.head().row, t, t);
+    visit(parseRelation("at p"), graph.head().row, t, t);
   }
 
 private:
   bool isThere(size_t index, int64_t row) const {
     int64_t ring = step.values[index].ring;
     int64_t oldest = ring == 0 ? before[index] : ring < 0 ? 0 : computed[index] - ring;
-    return graph.values[index].isGiven() ? ring < 0 : oldest <= row && row < computed[index];
+    return graph.values[index].isGiven ? ring < 0 : oldest <= row && row < computed[index];
   }
 
   /// Rows of an operand that row p reads at step t, through lazy values.
   void visit(const Relation &relation, size_t operand, int64_t p, int64_t t) {
     relation.each(p, t / graph.values[operand].factor + 1, [&](int64_t q) {
-      if (graph.values[operand].isLazy()) {
-        visit(relationOf(graph.values[operand], 0), graph.values[operand].operands[0], q, t);
+      if (graph.values[operand].op->isLazy()) {
+        visit(graph.values[operand].reads[0], graph.values[operand].operands[0], q, t);
       } else if (q >= 0 && !isThere(operand, q)) {
         throw Refusal("enumeration: step " + std::to_string(t) + " reads row " + std::to_string(q) +
                       " of " + graph.values[operand].name + ", which is not there");

@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
       "Also walk all paths, at all lengths up to twice the product of the factors plus "
       "the largest shift or window");
   program.set_version_flag("--version",
-                           "sluice-certify " SLUICE_VERSION ", certificates of version 2");
+                           "sluice-certify " SLUICE_VERSION ", certificates of version 3");
   try {
     program.parse(argc, argv);
     Answer answer = certify::certify(readSource(spec), readSource(certificate), enumerates);

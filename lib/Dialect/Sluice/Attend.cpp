@@ -118,7 +118,7 @@ Relation AttendPartsOp::getRelation(unsigned) {
 }
 AffineExpr AttendPartsOp::getLatest(unsigned) { return getAffineDimExpr(0, getContext()); }
 /// A row of its own rows, as a map's.
-std::string AttendPartsOp::spellRelation(unsigned) { return "map"; }
+std::string AttendPartsOp::getNeutralName(unsigned) { return "map"; }
 
 /// The row itself of what stands on the result's scale, any row of the rest and of what says where
 /// segments are.

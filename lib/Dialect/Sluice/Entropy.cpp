@@ -37,7 +37,7 @@ std::optional<IntegerSet> EntropyOp::getRelation(unsigned) {
   return IntegerSet::get(2, 1, {q - p}, {true});
 }
 AffineExpr EntropyOp::getLatest(unsigned) { return getAffineDimExpr(0, getContext()); }
-std::string EntropyOp::spellRelation(unsigned) { return "map"; }
+std::string EntropyOp::getNeutralName(unsigned) { return "map"; }
 
 /// It has no operands.
 std::optional<IntegerSet> UpdateOp::getRelation(unsigned) { return std::nullopt; }

@@ -94,9 +94,10 @@ std::optional<IntegerSet> HashedBucketsOp::getRelation(unsigned operand) {
 }
 
 AffineExpr HashedBucketsOp::getLatest(unsigned) { return getAffineDimExpr(0, getContext()); }
-std::string HashedBucketsOp::spellRelation(unsigned) { return "map"; }
+std::string HashedBucketsOp::getNeutralName(unsigned) { return "map"; }
 
-/// Queries: their own row. Keys, values and buckets: rows up to it, or, sorted, every row.
+/// Queries: their own row. Keys, values and buckets: rows up to it, whatever their buckets, or,
+/// sorted, every row.
 std::optional<IntegerSet> HashedAttentionOp::getRelation(unsigned operand) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   if (operand == queries) {
@@ -115,10 +116,7 @@ AffineExpr HashedAttentionOp::getLatest(unsigned operand) {
   return isAny ? AffineExpr() : getAffineDimExpr(0, getContext());
 }
 
-/// It is proved as if it read every earlier row.
-std::string HashedAttentionOp::spellRelation(unsigned) {
-  return getSorted() ? "attention sorted" : "attention causal";
-}
+std::string HashedAttentionOp::getNeutralName(unsigned) { return "hashed_attention"; }
 
 OpRemedy HashedAttentionOp::getRemedy() {
   if (!getSorted()) {

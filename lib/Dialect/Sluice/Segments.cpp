@@ -167,13 +167,8 @@ PositionReads SegmentOp::getReads(unsigned result, unsigned operand) {
 /// An end is a position of the scale that is cut.
 Value SegmentOp::getNamedPositions(unsigned result) { return result == 0 ? Value() : getCounts(); }
 
-std::string SegmentOp::spellRelation(unsigned result) {
-  return spellByFactor(*this) + (result == 0 ? " counts" : " ends");
-}
-
-/// No spec has rows of segments that begin at bits: there a mean is that of rows shifted by one.
-std::string PoolSegmentsOp::spellRelation(unsigned) {
-  return spellByFactor(*this) + (getStarts() ? " starts" : "");
+std::string SegmentOp::getNeutralName(unsigned result) {
+  return result == 0 ? "segment_counts" : "segment_ends";
 }
 
 /// Rows and bits of a segment; the ends that say where it begins and ends. Counts follow from ends.
@@ -254,8 +249,8 @@ AffineExpr SumColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
 Relation RepeatColumnsOp::getRelation(unsigned) { return Unknowns(*this).is(Unknowns(*this).p); }
 AffineExpr RepeatColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
 /// A row of its own row, as a map's.
-std::string SumColumnsOp::spellRelation(unsigned) { return "map"; }
-std::string RepeatColumnsOp::spellRelation(unsigned) { return "map"; }
+std::string SumColumnsOp::getNeutralName(unsigned) { return "map"; }
+std::string RepeatColumnsOp::getNeutralName(unsigned) { return "map"; }
 
 /// The row itself of what stands on the result's scale, and any row of the rest.
 static Reads readsSegments(Operation *op) {

@@ -140,20 +140,61 @@ TEST(Bound, MonotoneBoundsAgreeWithTryingEveryPoint) {
   EXPECT_GT(falling, 200);
 }
 
-TEST(Relation, EveryRelationHasTheSampleItNames) {
-  for (const Relation &relation :
-       {Relation{}, Relation{Relation::One, 1, 1, -5, -5}, Relation{Relation::One, 1, 4},
-        Relation{Relation::Group, 4, 1, 3, 0}, Relation{Relation::Group, 4, 1, 3, 2},
-        Relation{Relation::Group, 1, 1, 0, -2}, Relation{Relation::Earlier},
-        Relation{Relation::Window, 1, 1, -3, -3}, Relation{Relation::Window, 1, 4, -3, 0},
-        Relation{Relation::Window, 2, 3, -1, 1}, Relation{Relation::All}}) {
-    auto sample = relation.findSample();
-    ASSERT_TRUE(sample);
-    EXPECT_TRUE(relation.contains(sample->first, sample->second));
-    EXPECT_FALSE(relation.kind != Relation::All && relation.contains(sample->first, 1000));
+TEST(Relation, HasASampleWhereSomeRowReads) {
+  for (const char *text :
+       {"at p", "at p - 5", "at floor(p/4)", "rows 4*p to 4*p + 3", "rows 4*p + 2 to 4*p + 3",
+        "rows p - 2 to p", "keys to p", "keys p - 3 to p - 3",
+        "keys floor(p/4) to floor((p - 3)/4)", "keys floor((2*p + 1)/3) to floor((2*p - 1)/3)",
+        "keys all", "keys to p from 3", "keys p - 8 to p step 4 from 3", "keys p - 2 to p - 3"}) {
+    Relation relation = parseRelation(text);
+    bool holds = false;
+    for (int64_t p = 0; p < 20; ++p) {
+      relation.each(p, 20, [&](int64_t q) { holds |= q >= 0; });
+    }
+    EXPECT_EQ(relation.hasSample(), holds) << text;
+    EXPECT_EQ(holds, std::string(text) != "keys p - 2 to p - 3") << text;
   }
 }
 
-TEST(Relation, AnEmptyWindowHasNone) {
-  EXPECT_FALSE((Relation{Relation::Window, 1, 1, -3, -2}).findSample());
+TEST(Relation, IsTheSameWhereItsFunctionsAre) {
+  auto same = [](const char *x, const char *y) {
+    return parseRelation(x).isSame(parseRelation(y));
+  };
+  EXPECT_TRUE(same("at floor((3*p + 4)/2)", "at floor(3*p/2) + 2"));
+  EXPECT_TRUE(same("at e4(p - 1)", "at e4(p - 1)"));
+  EXPECT_FALSE(same("at floor(3*p/2)", "at floor((3*p + 1)/2)"));
+  EXPECT_FALSE(same("at e4(p)", "at e4(p - 1)"));
+  EXPECT_FALSE(same("keys to p", "keys 0 to p"));
+  EXPECT_FALSE(same("keys to p", "keys to p from 1"));
+  EXPECT_FALSE(same("keys p - 4 to p", "keys p - 4 to p step 2"));
+  EXPECT_FALSE(same("rows p to p", "keys p to p"));
+}
+
+TEST(Relation, IsNotReadFromAnythingElse) {
+  for (const char *text : {"",
+                           "at",
+                           "at ",
+                           "at q",
+                           "at p ",
+                           "at p to p",
+                           "rows to p",
+                           "rows all",
+                           "rows p to",
+                           "keys",
+                           "keys ",
+                           "keys p",
+                           "keys to",
+                           "keys to p from",
+                           "keys to p from -1",
+                           "keys to p step 0",
+                           "keys all step 2",
+                           "keys to p from 1 step 2",
+                           "rows p to p step 2",
+                           "key to p",
+                           "keysp to p",
+                           "unknown",
+                           "keys to max(-1, p)",
+                           "keys p to p to p"}) {
+    EXPECT_THROW(parseRelation(text), Refusal) << text;
+  }
 }

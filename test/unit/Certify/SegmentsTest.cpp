@@ -106,10 +106,10 @@ TEST(SegmentBounds, ARowReadsSegmentsThatAreClosed) {
   for (int64_t by : {0, 1, 2}) {
     Graph graph;
     graph.values.resize(4);
-    graph.values[0].kind = Kind::Pool;
-    graph.values[3].kind = Kind::Spread;
-    graph.values[3].number = by;
+    graph.values[0].op = &findOp("pool_segments");
+    graph.values[3].op = &findOp("spread_segments");
     graph.values[3].operands = {0, 1, 2};
+    graph.values[3].reads = {parseRelation(spellPattern(graph.values[3], 0, by))};
     EndsRead read(graph, 3, 0);
     Bound end = parseBound("max(-1, e2(p))");
     EXPECT_EQ(read.isNeverAbove(end, parseBound("max(-1, p)")), by >= 1);

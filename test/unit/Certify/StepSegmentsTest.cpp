@@ -53,7 +53,7 @@ public:
     for (int64_t t = 0; t < length && good; ++t) {
       before = computed;
       for (size_t i = 0; i < graph.values.size(); ++i) {
-        if (!graph.values[i].isLazy() && graph.values[i].isSampled) {
+        if (!graph.values[i].op->isLazy() && graph.values[i].isSampled) {
           compute(i, t);
         }
       }
@@ -81,6 +81,8 @@ private:
       return floorDivide(x, e.number);
     case Expression::End:
       return end(x);
+    case Expression::Count:
+      return std::ranges::count_if(ends, [&](int64_t position) { return position <= x; });
     }
     return never;
   }
@@ -97,8 +99,7 @@ private:
     for (; stepOf(index, computed[index]) <= t; ++computed[index]) {
       int64_t row = computed[index];
       // The number of closed segments is counted on, and an end is the step's own position.
-      good &= value.kind != Kind::Counts || row == t;
-      good &= value.kind != Kind::Ends || end(row) == t;
+      good &= !value.op->isCountedOn() || at(*value.reads[0].last, row) == t;
       good &= row - before[index] < claims.bursts.at(index);
       for (size_t i = 0; i < value.operands.size(); ++i) {
         readOperand(value, i, row);
@@ -111,27 +112,14 @@ private:
 
   void readOperand(const Value &value, size_t operand, int64_t p) {
     size_t source = value.operands[operand];
-    if (value.kind == Kind::Counts) {
-      return read(source, p);
-    }
-    if (value.kind == Kind::Ends || (value.kind == Kind::Select && operand == 0)) {
-      return read(source, end(p));
-    }
-    if (value.kind == Kind::Spread && operand == 0) {
-      int64_t count = 0;
-      for (; end(count) <= p; ++count) {
-      }
-      return read(source, count - value.number);
-    }
-    if (isUnread(value, operand) || (value.kind == Kind::Pool && operand == 1)) {
+    if (value.isUnread(operand) || value.patternOf(operand) == Pattern::Bits) {
       return;
     }
-    Relation relation = relationOf(value, operand);
-    bool isPooled = value.kind == Kind::Pool && operand == 0;
-    int64_t first = isPooled ? end(p - 1) + 1 : relation.firstOf(p).value_or(0);
-    int64_t last = isPooled ? end(p) : *relation.lastOf(p);
-    for (int64_t q = first; q <= last; ++q) {
-      if (isPooled || relation.contains(p, q)) {
+    const Relation &relation = value.reads[operand];
+    int64_t last = at(*relation.last, p);
+    int64_t first = relation.first ? at(*relation.first, p) : relation.from;
+    for (int64_t q = value.op->isCountedOn() ? last : first; q <= last; ++q) {
+      if (relation.step == 1 || (last - q) % relation.step == 0) {
         read(source, q);
       }
     }
@@ -139,10 +127,8 @@ private:
 
   void read(size_t index, int64_t row) {
     const Value &value = graph.values[index];
-    if (value.isLazy()) {
-      int64_t inner =
-          value.kind == Kind::Shift ? row - value.number : floorDivide(row, value.number);
-      return read(value.operands[0], inner);
+    if (value.op->isLazy()) {
+      return read(value.operands[0], value.reads[0].last->at(row));
     }
     int64_t ring = claims.rings.at(index);
     int64_t oldest = ring == 0 ? before[index] : ring < 0 ? 0 : computed[index] - ring;

@@ -21,7 +21,7 @@ def Sluice_LabelsOp : Sluice_ForwardOp<"labels", [FusedBody], ["getRemedy"]> {
   let hasVerifier = 1;
 }
 
-def Sluice_EntropyOp : Sluice_ForwardOp<"entropy", [FusedBody], ["spellRelation"]> {
+def Sluice_EntropyOp : Sluice_ForwardOp<"entropy", [FusedBody], ["getNeutralName"]> {
   let summary = "y[p] = the entropy of softmax(x[p]) over the columns, in nats, one column";
   let description = "It decides where segments end, and so no gradient passes.";
   let arguments = (ins Sluice_Sequence:$logits);

@@ -10,7 +10,7 @@ class Sluice_SegmentsOp<string mnemonic, list<string> says>
                                   DeclareOpInterfaceMethods<CostInterface>, DeclareOpInterfaceMethods<ReferenceInterface>, FusedAlone]>;
 defvar segmentsAssembly = "operands attr-dict `:` functional-type(operands, results)";
 
-def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositions", "spellRelation"]> {
+def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositions", "getNeutralName"]> {
   let summary = "Segments from boundary bits: how many bits there are up to each position, and where each bit is";
   let description = [{
     A bit, one number a position, is 1 where it is above 0.5. Let e(m) be the position of bit m (m = 0, 1, ...), c(t) the number of bits
@@ -25,7 +25,7 @@ def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositi
   let hasVerifier = 1;
 }
 
-def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", ["getSegmentTerms", "spellRelation"]> {
+def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", ["getSegmentTerms"]> {
   let summary = "Row m: the mean of segment m's rows; zeros where it is not closed";
   let description = [{
     Bits end segments: segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where m < n. With `starts` they begin them: e(m) <= q <
@@ -116,7 +116,7 @@ def Sluice_AttendSegmentsBackwardOp : Sluice_BackwardOp<"attend_segments_backwar
   let assemblyFormat = "operands `heads` $heads attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_AttendPartsOp : Sluice_ForwardOp<"attend_parts", [FusedAlone, AttrSizedOperandSegments], ["spellRelation"]> {
+def Sluice_AttendPartsOp : Sluice_ForwardOp<"attend_parts", [FusedAlone, AttrSizedOperandSegments], ["getNeutralName"]> {
   let summary = "Attention of each row over k keys and values that stand beside it";
   let description = [{
     `keys` and `values` are k sequences each, on the query's scale. Of each head p[j] is the softmax over j of
@@ -147,7 +147,7 @@ def Sluice_TotalOp : Sluice_ForwardOp<"total", [FusedAlone]> {
   let hasVerifier = 1;
 }
 
-def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody], ["spellRelation"]> {
+def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody], ["getNeutralName"]> {
   let summary = "y[p] = the sum of row p, one number";
   let arguments = (ins Sluice_Sequence:$input);
   let results = (outs Sluice_Sequence:$result);
@@ -155,7 +155,7 @@ def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody], ["spellRe
   let hasVerifier = 1;
 }
 
-def Sluice_RepeatColumnsOp : Sluice_ForwardOp<"repeat_columns", [FusedBody], ["spellRelation"]> {
+def Sluice_RepeatColumnsOp : Sluice_ForwardOp<"repeat_columns", [FusedBody], ["getNeutralName"]> {
   let summary = "y[p, c] = x[p], one number, for every column c. Adjoint of `sum_columns`";
   let arguments = (ins Sluice_Sequence:$input);
   let results = (outs Sluice_Sequence:$result);

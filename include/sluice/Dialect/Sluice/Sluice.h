@@ -72,9 +72,6 @@ struct OpRemedy {
   mlir::Attribute value;     ///< its value then; null: none
 };
 
-/// The op's name and its factor or shift, with its window where that is another: "shorten 4".
-std::string spellByFactor(mlir::Operation *op);
-
 struct AccessChain;
 class BodyBuilder;
 class DispatchEmitter;

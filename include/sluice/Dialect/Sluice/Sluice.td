@@ -269,7 +269,7 @@ def attentionAttributes {
   }];
 }
 
-def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove, AxesInterface], ["spellRelation", "getRemedy"]> {
+def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove, AxesInterface], ["getRemedy"]> {
   let summary = "Softmax attention with a score region and a mask relation";
   let description = [{
     As dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one packed sequence or

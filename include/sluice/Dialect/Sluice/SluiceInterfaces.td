@@ -50,10 +50,10 @@ def CausalFlowInterface : OpInterface<"CausalFlowInterface"> {
       (void)result;
       return {};
     }]>,
-    InterfaceMethod<[{The op and what the relations of `result` depend on, as certificates spell it (docs/certificate.md): "shorten 4".}],
-    "std::string", "spellRelation", (ins "unsigned":$result), [{}], [{
+    InterfaceMethod<"What `result` is in the neutral graph of certificates (docs/certificate.md); which rows it reads is said beside it.",
+    "std::string", "getNeutralName", (ins "unsigned":$result), [{}], [{
       (void)result;
-      return ::sluice::spellByFactor($_op);
+      return $_op->getName().stripDialect().str();
     }]>,
     InterfaceMethod<"Why no incremental step computes it; empty where one may.", "::llvm::StringRef", "getStepRefusal", (ins), [{}],
     [{ return {}; }]>,

@@ -1,0 +1,195 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The one table of ops: which rows each may read, and what must hold of its numbers.
+#include "Certify.h"
+#include "Graph.h"
+
+#include <numeric>
+
+using namespace certify;
+
+/// Operands of attention: queries, keys, values; then queries of positions and rows by distance.
+const Op &certify::findOp(const std::string &name) {
+  using enum Pattern;
+  static const std::vector<Op> table = {
+      {"tokens", {}, 0, Op::Tokens},
+      {"position", {}, 0},
+      {"embed", {Own}, 1},
+      {"norm", {Own}, 1},
+      {"linear", {Own}, 1},
+      {"map", {Own}, 1, Op::Many},
+      {"attention", {Own, Keys, Keys, Own, Distances}, 3},
+      {"hashed_attention", {Own, Keys, Keys, Keys}, 4}, // the last are buckets
+      {"shift", {Moved}, 1, Op::Lazy},
+      {"start", {Moved}, 1}, // its own rows stand where there is none
+      {"shorten", {Group}, 1},
+      {"fold", {Group}, 1},
+      {"upsample", {Moved}, 1, Op::Lazy},
+      {"unfold", {Moved}, 1, Op::Lazy},
+      {"segment_counts", {UpTo}, 1, Op::Counts},
+      {"segment_ends", {BitsToEnd}, 1, Op::Ends},
+      {"pool_segments", {Segment, Bits, Unread, Ends}, 4},
+      {"select_segments", {EndRow, Unread, Own}, 3},
+      {"attend_segments", {Own, Segment, Segment, Unread, Ends}, 5},
+      {"spread_segments", {OfSegments, Own, Unread}, 3},
+  };
+  auto row = std::ranges::find(table, name, [](const Op &op) { return std::string(op.name); });
+  demand(row != table.end(), "expected an op of the table, found '" + name + "'");
+  return *row;
+}
+
+/// "4*p + 3"
+std::string certify::spellLinear(int64_t slope, int64_t constant) {
+  std::string text = slope == 1 ? "p" : std::to_string(slope) + "*p";
+  return text + (constant < 0   ? " - " + std::to_string(-constant)
+                 : constant > 0 ? " + " + std::to_string(constant)
+                                : "");
+}
+
+std::string certify::spellPattern(const Value &value, size_t operand, int64_t by) {
+  std::string ends = std::to_string(value.operands.back());
+  switch (value.patternOf(operand)) {
+  case Pattern::UpTo:
+    return "keys to p";
+  case Pattern::BitsToEnd:
+    return "keys to e" + std::to_string(value.segments.value_or(0)) + "(p)";
+  case Pattern::Segment:
+  case Pattern::Bits:
+    return "rows e" + ends + "(p - 1) + 1 to e" + ends + "(p)";
+  case Pattern::EndRow:
+    return "at e" + ends + "(p)";
+  case Pattern::Ends:
+    return "rows p - 1 to p";
+  case Pattern::OfSegments:
+    return "at c" + ends + "(p)" + (by > 0 ? " - " + std::to_string(by) : "");
+  default:
+    return "at p";
+  }
+}
+
+static void allow(bool holds, const Value &value, const std::string &what) {
+  certify::demand(holds,
+                  "expected of '" + std::string(value.op->name) + "' " + what + ", found others");
+}
+
+void certify::checkOperands(const Graph &graph, size_t index) {
+  const Value &value = graph.values[index];
+  size_t count = value.operands.size();
+  allow(count >= value.op->least &&
+            (value.op->trait == Op::Many || count <= value.op->patterns.size()) &&
+            std::ranges::all_of(value.operands, [&](size_t operand) { return operand < index; }),
+        value, "earlier values as operands, as many as the table says");
+  allow(value.factor >= 1 &&
+            (!value.segments ||
+             (*value.segments <= index && graph.values[*value.segments].op->endsSegments())),
+        value, "a factor of at least 1, and of segments a value that ends them");
+  allow(!value.op->endsSegments() || value.segments == index, value, "rows of its own segments");
+}
+
+void certify::checkRelation(const Graph &graph, size_t index, size_t operand) {
+  const Value &value = graph.values[index], &source = graph.values[value.operands[operand]];
+  const Relation &relation = value.reads[operand];
+  Pattern pattern = value.patternOf(operand);
+  if (pattern >= Pattern::BitsToEnd && pattern != Pattern::Ends) {
+    bool isSpread = pattern == Pattern::OfSegments; // to what was cut; the others from there
+    size_t ends = value.op->endsSegments() ? index : value.operands.back();
+    const Value &rows = isSpread ? source : value, &cut = isSpread ? value : source;
+    allow(graph.values[ends].op->endsSegments() && rows.segments == ends && rows.factor == 1 &&
+              cut.isOnScaleOf(graph.values[graph.values[ends].operands[0]]),
+          value, "rows of segments and of what was cut");
+    const Expression &last = relation.last ? *relation.last : Expression();
+    int64_t by = isSpread && last.kind == Expression::Sum ? -last.parts[1].at(0) : 0;
+    std::string spelled = spellPattern(value, operand, by);
+    return allow(by >= 0 && relation.isSame(parseRelation(spelled)), value, "'" + spelled + "'");
+  }
+  bool isMasked = pattern == Pattern::Keys || pattern == Pattern::Distances;
+  allow(!relation.hasEnds(), value, "a relation without ends");
+  if (pattern == Pattern::Moved || pattern == Pattern::Group || isMasked) {
+    Relation::Kind kind = isMasked                    ? Relation::Keys
+                          : pattern == Pattern::Moved ? Relation::At
+                                                      : Relation::Rows;
+    allow(relation.kind == kind && (kind != Relation::At || relation.last->at(-1) < 0), value,
+          "rows that its row in the table allows");
+  } else {
+    std::string spelled = spellPattern(value, operand);
+    allow(relation.isSame(parseRelation(spelled)), value, "'" + spelled + "'");
+  }
+  allow(isMasked || (value.segments == source.segments && value.isGiven == source.isGiven), value,
+        "an operand on its own axis");
+  auto never = [](const std::optional<Expression> &e) { return !e || isNonDecreasing({{*e}}); };
+  allow(never(relation.first) && never(relation.last), value, "limits that never fall");
+  if (relation.last) { // another axis has no tokens in common
+    int64_t common = std::gcd(value.factor, source.factor);
+    Expression next = relation.last->of(makeLinear(1, source.factor / common));
+    Expression risen = makeLinear(1, value.factor / common).of(*relation.last);
+    allow(value.isGiven == source.isGiven && isSameFunction(next, risen), value,
+          "rows that rise as its scale does");
+  }
+}
+
+Relation certify::parseRelation(const std::string &text) {
+  Line line(text);
+  Relation relation;
+  if (line.accept("at ")) {
+    relation.first = relation.last = line.sum();
+  } else if (line.accept("keys all")) {
+    relation.kind = Relation::Keys;
+  } else {
+    relation.kind = line.accept("keys") ? Relation::Keys : Relation::Rows;
+    if (relation.kind == Relation::Rows || !line.isNext(" to ")) {
+      line.need(relation.kind == Relation::Rows ? "rows " : " ");
+      relation.first = line.sum();
+    }
+    line.need(" to ");
+    relation.last = line.sum();
+  }
+  if (relation.kind == Relation::Keys) {
+    relation.step = relation.first && line.accept(" step ") ? line.natural() : 1;
+    relation.from = line.accept(" from ") ? line.natural() : 0;
+  }
+  line.finish();
+  if (relation.step < 1) {
+    line.fail("a step of at least 1");
+  }
+  return relation;
+}
+
+bool Relation::hasEnds() const {
+  return (first && certify::hasEnds({*first})) || (last && certify::hasEnds({*last}));
+}
+
+int64_t Relation::firstRow() const {
+  return last ? firstAtLeast(*last, kind == Keys ? from : 0) : 0;
+}
+
+bool Relation::hasSample() const {
+  // A window may be empty for some rows; what it holds of keys repeats after a period.
+  int64_t period = std::lcm(first ? periodOf(*first) : 1, last ? periodOf(*last) : 1);
+  for (int64_t p = firstRow(), end = p + period; p < end; ++p) {
+    if (!last || !first || first->at(p) <= last->at(p)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Relation::isSame(const Relation &other) const {
+  auto same = [](const std::optional<Expression> &x, const std::optional<Expression> &y) {
+    return x.has_value() == y.has_value() && (!x || isSameFunction(*x, *y));
+  };
+  return kind == other.kind && from == other.from && step == other.step &&
+         same(first, other.first) && same(last, other.last);
+}
+
+std::vector<bool> Graph::findLive(const std::vector<size_t> &rows) const {
+  std::vector<bool> live(values.size());
+  for (size_t row : rows) {
+    live[row] = true;
+  }
+  for (size_t i = values.size(); i-- > 0;) {
+    for (size_t operand : values[i].operands) {
+      live[operand] = live[operand] || live[i];
+    }
+  }
+  return live;
+}

@@ -1,0 +1,205 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The one table of stages: a row for each, its keys and what it expands to.
+#include "Deriver.h"
+
+using namespace certify;
+
+const std::map<std::string, Deriver::Stage> &Deriver::table() {
+  using D = Deriver;
+  // clang-format off
+  static const std::map<std::string, Stage> stages = {
+      {"embedding", {"input positions dropout ngrams ngram_rows document_end to", &D::embedding}},
+      {"layer", {"over attention_norm first from to", &D::singleLayer, Layered}},
+      {"layers", {"count first from to", &D::layers, Layered}},
+      {"norm", {"norm epsilon from to", &D::normStage}},
+      {"dropout", {"rate from to", &D::dropoutStage}},
+      {"add", {"with from to", &D::join}},
+      {"replace", {"with block start from to", &D::replace}},
+      {"project", {"with activation bias width from to", &D::projectStage}},
+      {"shift", {"by start from to", &D::shiftStage, OfTokens}},
+      {"shorten", {"factor method window segments width from to", &D::shortenStage, OfTokens}},
+      {"upsample", {"factor method window segments by width from to", &D::upsampleStage, OfTokens}},
+      {"hourglass", {"hierarchy shorten shorten_window shorten_keys upsample shift shifted start from to",
+                     &D::hourglass, Layered | OfTokens}},
+      {"top_down", {"hierarchy shorten shorten_window upsample projection_activation bags start from to",
+                    &D::topDown, Layered | OfTokens}},
+      {"bottom_up", {"hierarchy shorten shorten_window pooling from to", &D::bottomUp, Layered | OfTokens}},
+      {"boundaries", {"name rule factor predictor prior temperature weight capacity at loss threshold "
+                      "rise epsilon window document_end ratio mode from", &D::boundaries, Aside}},
+      {"attend", {"over segments heads head_size parts by norm epsilon bias from to", &D::attendCut}},
+      {"loss", {"name factor shift first tied bias label_smoothing from", &D::loss, Aside | OfTokens}},
+      {"head", {"tied bias label_smoothing shift first from", &D::head, OfTokens}},
+  };
+  // clang-format on
+  return stages;
+}
+
+size_t Deriver::embedding(const Fields &fields, const std::string &path, size_t) {
+  axis = fields.find("input") ? fields.text("input") : "";
+  auto input = inputs.find(axis);
+  fields.need(axis.empty() || input != inputs.end(), "the name of an input");
+  size_t tokens = axis.empty() ? 0 : input->second;
+  std::vector<size_t> terms = {make("embed", path + ".token", {tokens})}, last = {tokens};
+  for (const json &n : fields.find("ngrams") ? *fields.find("ngrams") : json::array()) {
+    fields.need(n.is_number_integer() && n >= 2, "whole numbers from 2 for \"ngrams\"");
+    for (int64_t by = last.size(); by < std::min(n.get<int64_t>(), int64_t{16}); ++by) {
+      last.push_back(make("shift", path + ".before." + std::to_string(by), {tokens}, behind(by)));
+    }
+    size_t hash = make("map", path + ".ngram." + n.dump() + ".hash", last);
+    terms.push_back(make("embed", path + ".ngram." + n.dump(), {hash}));
+  }
+  if (fields.choice("positions", {"none", "learned", "sinusoidal"}) != 0) {
+    terms.push_back(make("position", path + ".position", {}));
+  }
+  bool drops = dropoutOf(fields, "dropout");
+  return terms.size() > 1 || drops ? make("map", path + ".sum", terms) : terms[0];
+}
+
+size_t Deriver::layers(const Fields &fields, const std::string &path, size_t x) {
+  Layer settings = readLayer(fields);
+  settings.mask.from = fields.integer("first", 0, 0);
+  for (int64_t i = 0; i < fields.integer("count", 1); ++i) {
+    x = layer(settings, path + ".inside." + std::to_string(i), x);
+  }
+  return x;
+}
+
+size_t Deriver::normStage(const Fields &, const std::string &path, size_t x) {
+  return norm(path, x);
+}
+
+size_t Deriver::dropoutStage(const Fields &fields, const std::string &path, size_t x) {
+  return dropoutOf(fields, "rate") ? make("map", path + ".dropout", {x}) : x;
+}
+
+size_t Deriver::shiftStage(const Fields &fields, const std::string &path, size_t x) {
+  int64_t by = fields.integer("by", 0);
+  return shift(path, by, learnsStart(fields), x);
+}
+
+size_t Deriver::stream(const std::string &name, const Fields &fields) const {
+  auto found = streams.find(name);
+  fields.need(found != streams.end(),
+              "the name of an earlier stage's result, not \"" + name + "\"");
+  return found->second;
+}
+
+size_t Deriver::partner(const Fields &fields, size_t x) const {
+  size_t y = stream(fields.text("with"), fields);
+  const Draft &one = graph.values[x], &other = graph.values[y];
+  fields.need(one.isOnScaleOf(other) && one.input == other.input, "two streams of one scale");
+  return y;
+}
+
+size_t Deriver::join(const Fields &fields, const std::string &path, size_t x) {
+  return add(path, x, partner(fields, x));
+}
+
+/// The same rows of both.
+size_t Deriver::replace(const Fields &fields, const std::string &path, size_t x) {
+  readBlock(fields);
+  return make("map", path + ".replace", {partner(fields, x), x});
+}
+
+size_t Deriver::projectStage(const Fields &fields, const std::string &path, size_t x) {
+  bool isActive = isActivated(fields, "activation");
+  return fields.find("with") ? project(path, x, partner(fields, x), isActive)
+                             : project(path, x, {}, isActive);
+}
+
+size_t Deriver::shortenStage(const Fields &fields, const std::string &path, size_t x) {
+  if (fields.find("segments")) {
+    return throughCut("shorten", fields, path, x);
+  }
+  if (const json *method = fields.find("method"); method && *method == "concatenate") {
+    return inParts("shorten", fields, path, x);
+  }
+  int64_t k = fields.integer("factor", 1);
+  bool linear = isLinear(fields.choice("method", shortenMethods));
+  return shorten(path, k, fields.integer("window", 1, k), linear, x);
+}
+
+size_t Deriver::upsampleStage(const Fields &fields, const std::string &path, size_t x) {
+  if (fields.find("segments")) {
+    return throughCut("upsample", fields, path, x);
+  }
+  if (const json *method = fields.find("method"); method && *method == "split") {
+    return inParts("upsample", fields, path, x);
+  }
+  bool linear = fields.choice("method", {"repeat", "linear", "transposed"}) > 0;
+  return upsample(path, fields.integer("factor", 1), linear, x, fields);
+}
+
+size_t Deriver::loss(const Fields &fields, const std::string &path, size_t x) {
+  nameLoss(fields.text("name"), fields, x);
+  return score(fields, path, "loss", x);
+}
+
+size_t Deriver::head(const Fields &fields, const std::string &path, size_t x) {
+  return score(fields, path, "head", x);
+}
+
+size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x) {
+  if (k > 1 || window > 1) {
+    x = linear ? group("fold", path + ".fold", x, k, window)
+               : group("shorten", path + ".shorten", x, k, window);
+  }
+  return linear ? make("linear", path + ".linear", {x}) : x;
+}
+
+/// A linear map of each row of a group, side by side; or of each part of a group's row.
+size_t Deriver::inParts(const std::string &op, const Fields &fields, const std::string &path,
+                        size_t x) {
+  int64_t k = fields.integer("factor", 1), factor = graph.values[x].factor;
+  fields.need(op == "shorten" || factor % k == 0, "a factor of the scale");
+  if (op == "upsample" && k > 1) {
+    x = repeat("unfold", path + ".unfold", stored(path + ".groups", x), k);
+  }
+  x = make("linear", path + ".linear", {stored(path + ".rows", x)});
+  return op == "shorten" && k > 1 ? group("fold", path + ".fold", x, k, k) : x;
+}
+
+size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t x,
+                         const Fields &fields) {
+  int64_t window = fields.integer("window", 1, k);
+  fields.need(k > 0 && graph.values[x].factor % k == 0, "a factor that divides the scale's");
+  fields.need(window % k == 0 && (linear || window == k),
+              "a window of whole groups, for a linear upsample");
+  if (window > k) { // a transposed convolution: a linear map of several groups
+    x = group("fold", path + ".window", x, 1, window / k);
+  }
+  if (linear) {
+    x = make("linear", path + ".linear", {x});
+  }
+  return k == 1   ? x
+         : linear ? repeat("unfold", path + ".unfold", x, k)
+                  : repeat("upsample", path + ".upsample", x, k);
+}
+
+size_t Deriver::stored(const std::string &name, size_t value) {
+  return graph.values[value].op->isLazy() ? make("map", name, {value}) : value;
+}
+
+size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t> with,
+                        bool activated) {
+  std::vector<size_t> terms = {make("linear", path + ".linear", {stored(path + ".rows", x)})};
+  if (with) {
+    terms.push_back(make("linear", path + ".with", {stored(path + ".with.rows", *with)}));
+  }
+  return with || activated ? make("map", path + ".project", terms) : terms[0];
+}
+
+void Deriver::nameLoss(const std::string &name, const Fields &fields, size_t x) {
+  fields.need(lossRows.emplace(name, x).second, "a name that no other loss has");
+}
+
+/// Row t reads group (t - shift) div k. Rows that are not scored are held to the theorem too.
+size_t Deriver::score(const Fields &fields, const std::string &path, const std::string &what,
+                      size_t x) {
+  dropoutOf(fields, "label_smoothing");
+  int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
+  size_t row = k > 1 ? repeat("upsample", path + ".upsample", x, k) : x;
+  graph.losses.push_back({path + "." + what, by > 0 ? shift(path, by, false, row) : row});
+  return x;
+}
