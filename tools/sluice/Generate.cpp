@@ -4,13 +4,13 @@
 #include "Commands.h"
 #include "Common.h"
 #include "GenerateImages.h"
+#include "Printer.h"
 #include "Score.h"
 #include "Signals.h"
 #include "Trace.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Generator.h"
-#include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/LinePairs.h"
 #include "sluice/Runtime/Session.h"
 #include "sluice/Runtime/Text.h"
@@ -145,110 +145,6 @@ Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
   }
   return job;
 }
-
-bool isUtf8(const std::string &text) {
-  try {
-    nlohmann::json(text).dump();
-    return true;
-  } catch (const nlohmann::json::type_error &) {
-    return false;
-  }
-}
-
-const char *nameOf(StopReason reason) {
-  switch (reason) {
-  case StopReason::Length:
-    return "length";
-  case StopReason::StopText:
-    return "stop";
-  case StopReason::Reader:
-    return "interrupted";
-  }
-}
-
-/// Prints texts in their order: the first that is not finished as it comes, those behind it when
-/// their turn has come.
-class Printer {
-public:
-  Printer(const GenerateFlags &flags, const Job &job)
-      : flags(flags), job(job), drawnBefore(job.texts.empty() ? 0 : job.texts.front().drawn),
-        parts(job.prompts.size()) {}
-
-  TextSink sink() {
-    return {[this](size_t text, std::string_view bytes) { return write(text, bytes); },
-            [this](size_t text, StopReason reason) { finish(text, reason); }};
-  }
-  void begin() {
-    if (!parts.empty()) {
-      open();
-    }
-  }
-
-private:
-  struct Part {
-    std::string text;
-    std::optional<StopReason> end;
-  };
-
-  bool write(size_t text, std::string_view bytes) {
-    parts[text].text += bytes;
-    if (text == current && !flags.json) {
-      std::cout << bytes << std::flush;
-    }
-    return std::cout.good() && caughtSignal() == 0; // quietly where the reader has gone
-  }
-
-  void finish(size_t text, StopReason reason) {
-    parts[text].end = reason;
-    while (current < parts.size() && parts[current].end) {
-      close();
-      if (++current < parts.size()) {
-        open();
-      }
-    }
-  }
-
-  /// What stands before a text's bytes, and those that have come.
-  void open() {
-    if (flags.json) {
-      return;
-    }
-    if (parts.size() > 1) { // as head(1) does for several files
-      std::cout << (current == 0 ? "" : "\n") << "==> " << current + 1 << " <==\n";
-    }
-    std::cout << (flags.noEcho ? "" : job.prompts[current]) << parts[current].text << std::flush;
-  }
-
-  void close() {
-    const Part &part = parts[current];
-    if (flags.json) {
-      printLine(part);
-    } else if (std::cout.good() && (!flags.noEcho || parts.size() > 1)) {
-      std::cout << std::endl;
-    }
-  }
-
-  void printLine(const Part &part) {
-    nlohmann::ordered_json json = {{"prompt", job.prompts[current]},
-                                   {"sample", job.texts[current].sample},
-                                   {"text", part.text},
-                                   {"stop", nameOf(*part.end)},
-                                   {"tokens", job.texts[current].drawn - drawnBefore}};
-    if (!isUtf8(part.text)) {
-      json["hex"] = toHex(asBytes(part.text)); // `text` then holds replacement characters
-    }
-    if (!isUtf8(job.prompts[current])) {
-      json["prompt_hex"] = toHex(asBytes(job.prompts[current]));
-    }
-    std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
-  }
-
-  const GenerateFlags &flags;
-  const Job &job;
-  const int64_t drawnBefore; ///< of the one text of a session
-  std::vector<Part> parts;
-  size_t current = 0;
-};
 
 /// What --trace must not replace.
 std::vector<std::string> filesBeside(const GenerateFlags &flags) {
@@ -402,7 +298,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
     printScores(job.prompts, job.texts, flags.continuations, flags.json, *executor, predictor);
     return;
   }
-  Printer printer(flags, job);
+  Printer printer(job.prompts, job.texts, !flags.noEcho, flags.json);
   if (!flags.saveSession.empty()) {
     catchSignals();
   }

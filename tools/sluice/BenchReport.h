@@ -1,0 +1,14 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What `sluice bench` tells people of what it measured.
+#pragma once
+
+#include "sluice/Runtime/Executor.h"
+
+#include <nlohmann/json.hpp>
+
+namespace sluice::cli {
+
+/// The figures of `json`, then the tables of kernels where it has them, on standard output.
+void printBench(const nlohmann::json &json, const runtime::Executor &executor);
+
+} // namespace sluice::cli

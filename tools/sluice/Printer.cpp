@@ -1,0 +1,91 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Printer.h"
+#include "Signals.h"
+#include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Hash.h"
+
+#include <nlohmann/json.hpp>
+
+#include <iostream>
+
+namespace sluice::cli {
+namespace {
+
+using runtime::StopReason;
+
+bool isUtf8(const std::string &text) {
+  try {
+    nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error &) {
+    return false;
+  }
+}
+
+const char *nameOf(StopReason reason) {
+  switch (reason) {
+  case StopReason::Length:
+    return "length";
+  case StopReason::StopText:
+    return "stop";
+  case StopReason::Reader:
+    return "interrupted";
+  }
+}
+
+} // namespace
+
+bool Printer::write(size_t text, std::string_view bytes) {
+  parts[text].text += bytes;
+  if (text == current && !asJson) {
+    std::cout << bytes << std::flush;
+  }
+  return std::cout.good() && caughtSignal() == 0; // quietly where the reader has gone
+}
+
+void Printer::finish(size_t text, StopReason reason) {
+  parts[text].end = reason;
+  while (current < parts.size() && parts[current].end) {
+    close();
+    if (++current < parts.size()) {
+      open();
+    }
+  }
+}
+
+void Printer::open() {
+  if (asJson) {
+    return;
+  }
+  if (parts.size() > 1) { // as head(1) does for several files
+    std::cout << (current == 0 ? "" : "\n") << "==> " << current + 1 << " <==\n";
+  }
+  std::cout << (echoes ? prompts[current] : "") << parts[current].text << std::flush;
+}
+
+void Printer::close() {
+  const Part &part = parts[current];
+  if (asJson) {
+    printLine(part);
+  } else if (std::cout.good() && (echoes || parts.size() > 1)) {
+    std::cout << std::endl;
+  }
+}
+
+void Printer::printLine(const Part &part) {
+  nlohmann::ordered_json json = {{"prompt", prompts[current]},
+                                 {"sample", texts[current].sample},
+                                 {"text", part.text},
+                                 {"stop", nameOf(*part.end)},
+                                 {"tokens", texts[current].drawn - drawnBefore}};
+  if (!isUtf8(part.text)) {
+    json["hex"] =
+        runtime::toHex(runtime::asBytes(part.text)); // `text` then holds replacement characters
+  }
+  if (!isUtf8(prompts[current])) {
+    json["prompt_hex"] = runtime::toHex(runtime::asBytes(prompts[current]));
+  }
+  std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+}
+
+} // namespace sluice::cli

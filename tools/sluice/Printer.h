@@ -1,0 +1,55 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What `sluice generate` writes.
+#pragma once
+
+#include "sluice/Runtime/Generator.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::cli {
+
+/// Prints texts in their order: the first that is not finished as it comes, those behind it when
+/// their turn has come. Prompts stand before them where it `echoes`; as JSON a text is a line.
+class Printer {
+public:
+  /// One prompt a text. Both must live as long.
+  Printer(const std::vector<std::string> &prompts, const std::vector<runtime::Text> &texts,
+          bool echoes, bool asJson)
+      : prompts(prompts), texts(texts), echoes(echoes), asJson(asJson),
+        drawnBefore(texts.empty() ? 0 : texts.front().drawn), parts(prompts.size()) {}
+
+  runtime::TextSink sink() {
+    return {[this](size_t text, std::string_view bytes) { return write(text, bytes); },
+            [this](size_t text, runtime::StopReason reason) { finish(text, reason); }};
+  }
+  void begin() {
+    if (!parts.empty()) {
+      open();
+    }
+  }
+
+private:
+  struct Part {
+    std::string text;
+    std::optional<runtime::StopReason> end;
+  };
+
+  bool write(size_t text, std::string_view bytes);
+  void finish(size_t text, runtime::StopReason reason);
+  /// What stands before a text's bytes, and those that have come.
+  void open();
+  void close();
+  void printLine(const Part &part);
+
+  const std::vector<std::string> &prompts;
+  const std::vector<runtime::Text> &texts;
+  const bool echoes, asJson;
+  const int64_t drawnBefore; ///< of the one text of a session
+  std::vector<Part> parts;
+  size_t current = 0;
+};
+
+} // namespace sluice::cli
