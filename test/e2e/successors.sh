@@ -21,10 +21,14 @@ for stage in spec["stages"]:
         stage["count"] = 1
         if "feed_forward" in stage:
             stage["feed_forward"] = 96
-    if "width" in stage:
+    if isinstance(stage.get("width"), int):
         stage["width"] = 48 if stage["width"] > fine else 32
     if stage["op"] == "boundaries":
         stage["capacity"] = 1
+    if stage["op"] == "hnet": # of two levels
+        stage.update(layers=[1, [1, 1, 1], 1], width=[32, 48], boundaries=[{"ratio": 2}, {"ratio": 2}])
+        stage["local"]["mask"]["window"] = [0, 9]
+        stage["global"]["feed_forward"] = 96
     for key, value in {"ngram_rows": 50, "threshold": 3, "ratio": {"from": 2, "to": 6, "steps": 10}}.items():
         if key in stage:
             stage[key] = value
@@ -37,7 +41,7 @@ json.dump(spec, sys.stdout)
 PYTHON
 }
 
-for name in megabyte block-transformer spacebyte hnet blt byteflow; do
+for name in megabyte block-transformer spacebyte hnet hnet-2 blt byteflow; do
   succeeds "$name as published is proved" "$sluice" check "$root/models/successors/$name.json" --no-advice
   tiny "$name"
   succeeds "$name: proved, without a warning" "$sluice" check "$work/$name.json" --strict --certificate "$work/certificate"
