@@ -3,7 +3,6 @@
 // The step is found here: schedules from the proof's bounds, reads composed through lazy values,
 // rings as the least that keep every read. StepProof.cpp decides each claim again.
 #include "sluice/Analysis/Step.h"
-#include "sluice/Dialect/Sluice/Hashed.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
 #include <numeric>
@@ -37,7 +36,7 @@ private:
   bool cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms, StepRead &read);
   bool isSelection(const StepRead &read, const StepSchedule &reader) const;
   std::optional<Frontier> inSegments(Value value, SegmentOp &cut);
-  bool checkHashes();
+  bool checkBursts();
   bool checkSegments();
   bool follow(Operation *reader, StepRead &read, Value operand);
   bool addValue(Value value);
@@ -411,17 +410,14 @@ std::optional<StepPlan> Deriver::derive() {
       step.ring = std::max(step.ring, std::min(plan.schedules[step.schedule].burst, step.capacity));
     }
   }
-  return checkHashes() && checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
+  return checkBursts() && checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
 }
 
-/// The dispatches of such a step have one row a text.
-bool Deriver::checkHashes() {
+bool Deriver::checkBursts() {
   for (const auto &[value, step] : plan.values) {
-    Operation *op = value.getDefiningOp();
-    if (isa_and_nonnull<HashedBucketsOp, HashedAttentionOp>(op) &&
-        plan.schedules[step.schedule].burst > 1) {
-      return refuse(op, "one token makes several rows due, and attention by hashes has a step of "
-                        "one; shift what it reads");
+    auto flow = value.getDefiningOp<CausalFlowInterface>();
+    if (flow && !flow.getBurstRefusal().empty() && plan.schedules[step.schedule].burst > 1) {
+      return refuse(flow, flow.getBurstRefusal().str());
     }
   }
   return true;

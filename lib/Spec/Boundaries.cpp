@@ -146,10 +146,9 @@ void readPredictor(const Fields &fields, Boundaries &made) {
 }
 
 std::string_view methodOf(const Shorten &pool) {
-  return pool.method == Shortening::Max ? "max"
-         : !pool.isSelection            ? "average"
-         : pool.isFirst                 ? "first"
-                                        : "last";
+  return !pool.isSelection ? shorteningNames[static_cast<size_t>(pool.method)]
+         : pool.isFirst    ? "first"
+                           : "last";
 }
 
 /// Selected rows and maxima have no derivative by bits, and a selected row is at one end of its

@@ -87,7 +87,7 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
   bool readsTokens = (hasRule && !isEvery && rule != 5) || fields.find("document_end");
   fields.need(!cuts.contains(name) && (factor == 1 || (!outer && !readsTokens)) &&
-                  (rule != 3 || predicts) && (rule != 4 || !outer),
+                  (rule != 4 || !outer),
               "a scale that can be cut, and a name of its own");
   dropout |= routes && fields.find("ratio")->is_object();
   axis.clear();
@@ -119,7 +119,8 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   size_t ends = make("segment_ends", path + ".segment", {bits});
   graph.values[ends].segments = ends;
   graph.values[ends].factor = 1;
-  cuts[name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
+  // Labels look ahead: what they alone cut is named to no stage.
+  cuts[rule == 3 && !predicts ? "" : name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
   return x;
 }
 

@@ -96,6 +96,12 @@ std::optional<IntegerSet> HashedBucketsOp::getRelation(unsigned operand) {
 AffineExpr HashedBucketsOp::getLatest(unsigned) { return getAffineDimExpr(0, getContext()); }
 std::string HashedBucketsOp::getNeutralName(unsigned) { return "map"; }
 
+/// The dispatches of a step have one row a text.
+constexpr StringLiteral burstRefusal = "one token makes several rows due, and attention by hashes "
+                                       "has a step of one; shift what it reads";
+StringRef HashedBucketsOp::getBurstRefusal() { return burstRefusal; }
+StringRef HashedAttentionOp::getBurstRefusal() { return burstRefusal; }
+
 /// Queries: their own row. Keys, values and buckets: rows up to it, whatever their buckets, or,
 /// sorted, every row.
 std::optional<IntegerSet> HashedAttentionOp::getRelation(unsigned operand) {
@@ -115,8 +121,6 @@ AffineExpr HashedAttentionOp::getLatest(unsigned operand) {
   bool isAny = getSorted() && operand != queries;
   return isAny ? AffineExpr() : getAffineDimExpr(0, getContext());
 }
-
-std::string HashedAttentionOp::getNeutralName(unsigned) { return "hashed_attention"; }
 
 OpRemedy HashedAttentionOp::getRemedy() {
   if (!getSorted()) {

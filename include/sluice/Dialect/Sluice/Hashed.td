@@ -9,7 +9,7 @@ include "sluice/Dialect/Sluice/Step.td"
 
 defvar hashedAttributes = (ins I64Attr:$heads, I64Attr:$head_size, I64Attr:$bucket_count, I64Attr:$chunk, UnitAttr:$sorted);
 
-def Sluice_HashedBucketsOp : Sluice_ForwardOp<"hashed_buckets", [FusedAlone], ["getNeutralName"]> {
+def Sluice_HashedBucketsOp : Sluice_ForwardOp<"hashed_buckets", [FusedAlone], ["getNeutralName", "getBurstRefusal"]> {
   let summary = "The bucket of a row by each hash (Kitaev et al. 2020, section 2)";
   let description = [{
     `rotations`, [hashes buckets / 2, d], are constants. For each hash, y = R x has a number for each of half the buckets. The bucket of
@@ -29,7 +29,7 @@ def Sluice_HashedBucketsOp : Sluice_ForwardOp<"hashed_buckets", [FusedAlone], ["
   let hasVerifier = 1;
 }
 
-def Sluice_HashedAttentionOp : Sluice_ForwardOp<"hashed_attention", [FusedAlone], ["getNeutralName", "getRemedy"]> {
+def Sluice_HashedAttentionOp : Sluice_ForwardOp<"hashed_attention", [FusedAlone], ["getBurstRefusal", "getRemedy"]> {
   let summary = "Attention between rows of one bucket, chunk by chunk (Kitaev et al. 2020, section 2)";
   let description = [{
     Queries and keys are one sequence, of heads D columns, and values another one. `buckets` has a column a hash: the row's bucket, 0 to
