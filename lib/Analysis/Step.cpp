@@ -37,7 +37,7 @@ private:
   bool cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms, StepRead &read);
   bool isSelection(const StepRead &read, const StepSchedule &reader) const;
   std::optional<Frontier> inSegments(Value value, SegmentOp &cut);
-  bool checkHashes();
+  bool checkBursts();
   bool checkSegments();
   bool follow(Operation *reader, StepRead &read, Value operand);
   bool addValue(Value value);
@@ -411,17 +411,20 @@ std::optional<StepPlan> Deriver::derive() {
       step.ring = std::max(step.ring, std::min(plan.schedules[step.schedule].burst, step.capacity));
     }
   }
-  return checkHashes() && checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
+  return checkBursts() && checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
 }
 
 /// The dispatches of such a step have one row a text.
-bool Deriver::checkHashes() {
+bool Deriver::checkBursts() {
   for (const auto &[value, step] : plan.values) {
     Operation *op = value.getDefiningOp();
-    if (isa_and_nonnull<HashedBucketsOp, HashedAttentionOp>(op) &&
+    bool isHashed = isa_and_nonnull<HashedBucketsOp, HashedAttentionOp>(op);
+    if ((isHashed || isa_and_nonnull<AttendSegmentsOp>(op)) &&
         plan.schedules[step.schedule].burst > 1) {
-      return refuse(op, "one token makes several rows due, and attention by hashes has a step of "
-                        "one; shift what it reads");
+      StringRef what = isHashed ? "attention by hashes" : "attention of segments over their rows";
+      return refuse(op, ("one token makes several rows due, and " + what +
+                         " has a step of one; shift what it reads")
+                            .str());
     }
   }
   return true;
@@ -455,12 +458,6 @@ std::optional<StepPlan> sluice::proveStep(func::FuncOp function, StepRefusal &re
 }
 
 std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &refusal) {
-  for (auto flow : function.getOps<CausalFlowInterface>()) {
-    if (StringRef why = flow.getStepRefusal(); !why.empty()) {
-      refusal = {flow, why.str()};
-      return std::nullopt;
-    }
-  }
   dispatch::RandomOp drawn;
   function.walk([&](dispatch::RandomOp op) { drawn = op; });
   if (drawn) {
