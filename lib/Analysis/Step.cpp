@@ -451,12 +451,6 @@ std::optional<StepPlan> sluice::proveStep(func::FuncOp function, StepRefusal &re
 }
 
 std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &refusal) {
-  for (auto flow : function.getOps<CausalFlowInterface>()) {
-    if (StringRef why = flow.getStepRefusal(); !why.empty()) {
-      refusal = {flow, why.str()};
-      return std::nullopt;
-    }
-  }
   dispatch::RandomOp drawn;
   function.walk([&](dispatch::RandomOp op) { drawn = op; });
   if (drawn) {

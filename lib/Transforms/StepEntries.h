@@ -8,6 +8,7 @@
 #include "sluice/Dialect/Sluice/Step.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace sluice {
 
@@ -72,6 +73,7 @@ private:
                      next,
                  llvm::StringRef label, mlir::ValueRange counts = {});
   void buildGuards(llvm::ArrayRef<size_t> numbered);
+  std::string guardOf(size_t number) const;
   static mlir::FlatSymbolRefAttr axisOf(SegmentOp cut);
   static void dropBits(mlir::func::FuncOp step);
   mlir::ArrayAttr axesAhead(mlir::func::FuncOp prefill);
@@ -84,6 +86,9 @@ private:
   mlir::Value withinAxis(mlir::ImplicitLocOpBuilder &b, ScheduleOp schedule, mlir::Value rows);
   void storeEnds(SegmentOp op, mlir::RankedTensorType type,
                  llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
+  size_t numberOf(mlir::Operation *op);
+  void numberMembers(mlir::func::FuncOp step);
+  void scheduleMembers(SegmentOp op, mlir::Value ends);
   /// Columns of a state's value that lie in a place of their own: the state's name and `suffix`.
   struct Kept {
     llvm::StringRef suffix;
@@ -103,7 +108,8 @@ private:
   llvm::DenseMap<mlir::Attribute, size_t>
       numbers; ///< of schedules, by symbol; then every step's, and the last row's
   llvm::SmallVector<mlir::Value> schedules;
-  llvm::DenseMap<size_t, mlir::Value> byTokens;    ///< schedules of segments, lengths in tokens
+  llvm::DenseMap<size_t, mlir::Value> byTokens; ///< schedules of segments, lengths in tokens
+  llvm::MapVector<size_t, size_t> members;      ///< of a schedule of segments, that of their rows
   llvm::SmallVector<mlir::FlatSymbolRefAttr> cuts; ///< axes of @prefill's last results, its counts
   llvm::DenseMap<mlir::Operation *, int64_t> factors; ///< the greatest of what a schedule makes due
   llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis

@@ -177,6 +177,76 @@ void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value,
   tensors[op.getEnds()] = made.getResult(0);
 }
 
+/// Schedule of the rows that an op of the step makes due.
+size_t StepEntries::numberOf(Operation *op) {
+  return numbers.lookup(op->getAttrOfType<ArrayAttr>(stepScheduleName)[0]);
+}
+
+/// Segments that attend to their rows have a schedule of these: as many as there are positions.
+void StepEntries::numberMembers(func::FuncOp step) {
+  for (auto attention : step.getOps<AttendSegmentsOp>()) {
+    if (members.try_emplace(numberOf(attention), bursts.size()).second) {
+      bursts.push_back(getPositions(step, attention.getCounts().getType()));
+    }
+  }
+}
+
+/// The number in a column of a row of them; -1 where there is no such column.
+static Value numberIn(RowsBuilder &rows, Value row, Value place) {
+  auto type = cast<RankedTensorType>(row.getType());
+  Type i32 = rows.body.getI32Type();
+  Value column = dispatch::ColumnOp::create(rows.body, type.clone(i32));
+  Value isThere = arith::CmpIOp::create(rows.body, arith::CmpIPredicate::eq, column,
+                                        rows.splat(place, type.clone(i32)));
+  Value none = arith::ConstantOp::create(
+      rows.body, DenseElementsAttr::get(type, rows.body.getIntegerAttr(type.getElementType(), -1)));
+  return dispatch::ReduceOp::create(rows.body, type.getElementType(), dispatch::ReduceKind::Max,
+                                    arith::SelectOp::create(rows.body, isThere, row, none));
+}
+
+/// Of each text, the rows of the segment that becomes due: those behind the end before it, up to
+/// its own. None of segment -1's end is found in the ring, so that it is at -1.
+void StepEntries::scheduleMembers(SegmentOp op, Value ends) {
+  Type i64 = b.getI64Type(), i32 = b.getI32Type();
+  auto type = RankedTensorType::get({rows, 3}, i64);
+  auto ring = cast<RankedTensorType>(ends.getType());
+  SmallVector<size_t> made;
+  for (auto [number, ofRows] : members) {
+    auto isIts = [&, number = number](AttendSegmentsOp attention) {
+      return attention.getEnds() == op.getEnds() && numberOf(attention) == number;
+    };
+    if (llvm::none_of(op->getParentOfType<func::FuncOp>().getOps<AttendSegmentsOp>(), isIts)) {
+      continue;
+    }
+    RowsBuilder each(b, op.getLoc(), dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
+    ImplicitLocOpBuilder &body = each.body;
+    auto run = RankedTensorType::get({3}, i64);
+    Value due = each.operand(schedules[number], AccessKind::Flat, run);
+    Value all = each.operand(ends, AccessKind::Flat, ring.clone({ring.getDimSize(1)}, i32));
+    Value length = each.operand(doneNow, AccessKind::Flat, i64);
+    auto whole = [&](int32_t value) -> Value {
+      return arith::ConstantOp::create(body, body.getI32IntegerAttr(value));
+    };
+    Value slots = whole(static_cast<int32_t>(ring.getDimSize(1)));
+    Value segment = toI32(each, numberIn(each, due, whole(0)));
+    Value earlier = arith::SubIOp::create(body, segment, whole(1));
+    Value before = numberIn(each, all, arith::RemSIOp::create(body, earlier, slots));
+    Value last = numberIn(each, all, arith::RemSIOp::create(body, segment, slots));
+    Value count = toI64(each, arith::SubIOp::create(body, last, before));
+    count = arith::SelectOp::create(body, isAbove(each, numberIn(each, due, whole(1)), 0), count,
+                                    constant(body, 0));
+    Value start = toI64(each, arith::AddIOp::create(body, before, whole(1)));
+    each.result(packRow(each, start, count, length), AccessKind::Flat, type);
+    dispatch::RowsOp launch = each.finish("segment rows");
+    launch->setAttr("plan.phase", b.getStringAttr("forward"));
+    schedules[ofRows] = launch.getResult(0);
+    made.push_back(ofRows);
+  }
+  if (!made.empty()) {
+    buildGuards(made);
+  }
+}
+
 /// What the host compares after a run: rows that the segments need, and rows that there are.
 static void storeTotals(OpBuilder &b, SegmentOp op, Value closed, int64_t rows, StringRef axis) {
   Type i32 = b.getI32Type();
@@ -206,6 +276,7 @@ void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
   tensors[op.getCounts()] = counts;
   Value closed = scheduleSegments(op, counts);
   storeEnds(op, emitter.typeOf(op.getEnds()), tensors);
+  scheduleMembers(op, tensors.lookup(op.getEnds()));
   storeTotals(b, op, closed, rows, axisOf(op).getValue());
 }
 

@@ -81,7 +81,7 @@ holds "has as many bits as it is told" 'all(0.25 <= l["losses"]["chunks.share"] 
 
 # N-grams, patches by entropy and a router; coding rates, maxima and n-grams inside documents.
 printf '\003\021\007\004\012' > "$work/prompt"
-for name in blt flow; do
+for name in blt attend flow; do
   succeeds "golden $name: compile" "$sluice" compile "$root/test/golden/$name.json" -t cpu-avx2 -o "$work/golden.sla"
   for flags in "" --no-cache; do
     # shellcheck disable=SC2086

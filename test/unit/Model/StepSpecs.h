@@ -183,4 +183,28 @@ constexpr const char *begun =
     {"op": "upsample", "segments": "routed", "method": "smooth"}, {"op": "add", "with": "sum"},
     {"op": "head"}]})json";
 
+/// Segments that attend to their rows, by two queries, and tokens to the parts of a segment; then
+/// segments that bits begin, with heads of one column.
+constexpr const char *attends =
+    R"json({"sluice": 1, "vocabulary": 40, "context": 19, "batch": 3, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8, "rotary": true},
+  "stages": [{"op": "embedding"}, {"op": "layer", "to": "bytes"},
+    {"op": "boundaries", "name": "words", "rule": "whitespace", "capacity": 0.9},
+    {"op": "shorten", "segments": "words"}, {"op": "project", "width": 12},
+    {"op": "attend", "over": "bytes", "segments": "words", "parts": 2}, {"op": "layer", "to": "global"},
+    {"op": "attend", "from": "bytes", "over": "global", "segments": "words", "parts": 3, "to": "fine"},
+    {"op": "boundaries", "name": "begun", "rule": "space_like", "at": "start"},
+    {"op": "shorten", "segments": "begun"},
+    {"op": "attend", "over": "fine", "segments": "begun", "heads": 3, "head_size": 1, "norm": "rms", "to": "means"},
+    {"op": "attend", "from": "fine", "over": "means", "segments": "begun"}, {"op": "head"}]})json";
+
+/// The same of GPU code.
+constexpr const char *attendsOnce =
+    R"json({"sluice": 1, "vocabulary": 14, "context": 7, "batch": 2,
+  "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding", "to": "fine"},
+    {"op": "boundaries", "name": "words", "rule": "whitespace", "capacity": 0.9},
+    {"op": "shorten", "segments": "words"}, {"op": "attend", "over": "fine", "segments": "words", "to": "global"},
+    {"op": "attend", "from": "fine", "over": "global", "segments": "words", "parts": 2}, {"op": "head"}]})json";
+
 } // namespace sluice::testing
