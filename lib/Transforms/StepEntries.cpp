@@ -150,8 +150,8 @@ void StepEntries::split() {
     }
     keep.erase();
   }
+  addCuts(prefill, due);
   for (auto cut : prefill.getOps<SegmentOp>()) {
-    cuts.push_back(axisOf(cut));
     kept.push_back(cut.getCounts());
   }
   prefill->setAttr(aheadName, axesAhead(prefill));
@@ -186,8 +186,8 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
   Value take = each.operand(plan::BindOp::create(b, loc, perRow(), "input:take"), AccessKind::Flat,
                             b.getI64Type());
   auto type = RankedTensorType::get({rows, 3}, b.getI64Type());
-  for (auto [i, tensor] : llvm::enumerate(counts)) {
-    clocks[cuts[i]] = closedIn(each, tensor, take);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    clocks[cuts[i].axis] = closedIn(each, counts, i, take);
   }
   for (const MakeRun &make : runs) {
     Run run = make(each.body, take, done);

@@ -79,7 +79,9 @@ private:
   mlir::ArrayAttr axesAhead(mlir::func::FuncOp prefill);
   void readGiven(mlir::func::FuncOp step);
   mlir::Value bindClosed(mlir::FlatSymbolRefAttr axis);
-  mlir::Value closedIn(RowsBuilder &each, mlir::Value counts, mlir::Value take);
+  mlir::Value closedIn(RowsBuilder &each, mlir::ValueRange counts, size_t i, mlir::Value take);
+  void addCuts(mlir::func::FuncOp prefill,
+               const llvm::DenseMap<mlir::Value, ScheduleOp> &due);
   void commitClosed(mlir::ValueRange counts);
   mlir::Value countSegments(SegmentOp op, mlir::Value bits, mlir::RankedTensorType type);
   mlir::Value scheduleSegments(SegmentOp op, mlir::Value counts);
@@ -110,7 +112,14 @@ private:
   llvm::SmallVector<mlir::Value> schedules;
   llvm::DenseMap<size_t, mlir::Value> byTokens; ///< schedules of segments, lengths in tokens
   llvm::MapVector<size_t, size_t> members;      ///< of a schedule of segments, that of their rows
-  llvm::SmallVector<mlir::FlatSymbolRefAttr> cuts; ///< axes of @prefill's last results, its counts
+  /// A segmentation. Of another scale than the tokens, the schedule of its counts, and which
+  /// segmentation cut that scale.
+  struct Cut {
+    mlir::FlatSymbolRefAttr axis;
+    ScheduleOp counted;
+    std::optional<size_t> outer;
+  };
+  llvm::SmallVector<Cut> cuts; ///< whose counts are @prefill's last results
   llvm::DenseMap<mlir::Operation *, int64_t> factors; ///< the greatest of what a schedule makes due
   llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis
   mlir::Value doneNow;

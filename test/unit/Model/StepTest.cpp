@@ -205,7 +205,10 @@ INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,
                                            Family{"LastAndPredicted", lastAndPredicted},
                                            Family{"EveryToken", everyToken},
                                            Family{"FullAxis", fullAxis}, Family{"Begun", begun},
-                                           Family{"Attends", attends}),
+                                           Family{"Attends", attends},
+                                           Family{"RoutersOfRouters", routersOfRouters},
+                                           Family{"PartsOfGroups", partsOfGroups},
+                                           Family{"PhrasesOfWords", phrasesOfWords}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Inputs, Stepped, ::testing::Values(Family{"Encoders", encoders}),

@@ -330,6 +330,10 @@ std::vector<std::string> causalModels() {
       }
     }
   }
+  for (const char *name :
+       {"documents", "documents-routed", "parts-of-pairs", "phrases", "phrases-predicted"}) {
+    paths.push_back(source + "/test/causality/segments/" + name + ".json");
+  }
   std::sort(paths.begin(), paths.end());
   return paths;
 }
