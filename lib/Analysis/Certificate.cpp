@@ -341,8 +341,9 @@ static bool isOfBits(const StepRead &read) {
   return segments && segments.readsBits(read.operand);
 }
 
-/// In steps: a row that waits for k segments is computed where segment k - 1 ends.
-static Frontier stepsOf(const StepSchedule &schedule) {
+/// In steps: a row that waits for k segments is computed where segment k - 1 ends. Of what is cut in
+/// turn, the step that ends a segment is that of the row with its bit.
+static Frontier stepsOf(const StepPlan &plan, const StepSchedule &schedule) {
   if (!schedule.cut) {
     return {schedule.due, nullptr, {}};
   }
@@ -351,8 +352,19 @@ static Frontier stepsOf(const StepSchedule &schedule) {
   if (schedule.first == 0) { // the first step has rows that wait for none
     steps.candidates.push_back(getAffineConstantExpr(0, row.getContext()));
   }
-  for (AffineExpr due : schedule.due) {
-    steps.ends.push_back({{row, simplifyAffineExpr(due - 1, 1, 0)}, {schedule.cut}});
+  EndBound end;
+  const StepSchedule *counted = &schedule;
+  while (SegmentOp cut = counted->cut) {
+    end.maps.insert(end.maps.begin(), row);
+    end.cuts.insert(end.cuts.begin(), cut);
+    counted = &plan.scheduleOf(cut.getCounts());
+  }
+  for (AffineExpr first : counted->due) {
+    for (AffineExpr due : schedule.due) {
+      steps.ends.push_back(end);
+      steps.ends.back().maps.insert(steps.ends.back().maps.begin(), first);
+      steps.ends.back().maps.back() = simplifyAffineExpr(due - 1, 1, 0);
+    }
   }
   return steps;
 }
@@ -400,7 +412,7 @@ void Writer::step(const ModeProof &evaluate) {
     }
     const StepSchedule &schedule = plan->schedules[step.schedule];
     bool isCut = value.getDefiningOp<SegmentOp>() != nullptr;
-    line("schedule", number, BoundSpeller(numbers).spell(stepsOf(schedule)));
+    line("schedule", number, BoundSpeller(numbers).spell(stepsOf(*plan, schedule)));
     line("keep", number,
          areBits.lookup(value) ? "0"
          : step.keepsAll       ? "all"

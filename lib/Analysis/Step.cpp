@@ -2,7 +2,7 @@
 //
 // The step is found here: schedules from the proof's bounds, reads composed through lazy values,
 // rings as the least that keep every read. StepProof.cpp decides each claim again.
-#include "sluice/Analysis/Step.h"
+#include "StepSegments.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
 #include <numeric>
@@ -19,8 +19,8 @@ class Deriver {
 public:
   Deriver(func::FuncOp function, StepRefusal &refusal)
       : function(function), refusal(refusal), scales(function),
-        frontiers(computeFrontiers(function)), every(everyStep(function.getContext())),
-        context(sluice::getContext(function)) {
+        frontiers(computeFrontiers(function)), clocks(function, scales, frontiers),
+        every(everyStep(function.getContext())), context(sluice::getContext(function)) {
     plan.function = function;
   }
   std::optional<StepPlan> derive();
@@ -33,10 +33,6 @@ private:
   bool runsEveryStep(Operation &op) const;
   bool collect();
   bool addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead> &reads);
-  bool cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms, StepRead &read);
-  bool isSelection(const StepRead &read, const StepSchedule &reader) const;
-  std::optional<Frontier> inSegments(Value value, SegmentOp &cut);
-  bool checkBursts();
   bool checkSegments();
   bool follow(Operation *reader, StepRead &read, Value operand);
   bool addValue(Value value);
@@ -48,11 +44,11 @@ private:
   StepRefusal &refusal;
   Scales scales;
   DenseMap<Value, Frontier> frontiers;
+  SegmentClocks clocks;
   StepSchedule every;
   int64_t context; ///< tokens a row at most
   StepPlan plan;
   StepDecider decider;
-  SegmentOp cutOf(Value value) const;
 
   DenseSet<Value> live;
   std::map<std::vector<const void *>, size_t> scheduleIndices;
@@ -93,52 +89,6 @@ bool Deriver::follow(Operation *reader, StepRead &read, Value operand) {
   }
 }
 
-/// The segmentation that makes the rows of a value's axis; null on an axis of tokens.
-SegmentOp Deriver::cutOf(Value value) const {
-  for (auto cut : func::FuncOp(function).getOps<SegmentOp>()) {
-    if (scales.axisOf(cut.getEnds()) == scales.axisOf(value)) {
-      return cut;
-    }
-  }
-  return {};
-}
-
-/// Between tokens and their segments: a row of segments reads tokens between ends, and a token the
-/// segment that its count finds.
-bool Deriver::cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms, StepRead &read) {
-  SegmentOp reader = cutOf(value), source = cutOf(read.source);
-  if (terms.empty()) {
-    return reader == source ||
-           refuse(&op, "it reads rows of another scale, and no count or end says which");
-  }
-  AffineExpr p = getAffineDimExpr(0, op.getContext()), x = getAffineDimExpr(1, op.getContext());
-  SegmentOp cut = reader ? reader : source;
-  for (const SegmentTerm &term : terms) {
-    std::optional<CutTerm> found = resolveTerm(term);
-    bool isCount = term.kind == SegmentTerm::Count;
-    if (!found || !cut || found->cut != cut || isCount == (reader != nullptr) ||
-        (isCount && found->at != p)) {
-      return refuse(
-          &op,
-          "it reads segments by ends or counts that are not one segmentation's of the tokens, as "
-          "with segments of segments and with document_end; steps follow one segmentation "
-          "alone");
-    }
-  }
-  if (reader) {
-    read.crossing = StepCrossing::Ends;
-    return (!source && read.position == x) ||
-           refuse(&op, "it reads tokens of a segment through a shift; store them first");
-  }
-  read.crossing = StepCrossing::Count;
-  bool mentionsRow = llvm::any_of(read.relation.getConstraints(),
-                                  [](AffineExpr expr) { return expr.isFunctionOfDim(0); });
-  AffineExpr n = getAffineSymbolExpr(0, op.getContext());
-  read.relation = read.relation.replaceDimsAndSymbols({p, x}, {n, p}, 2, 1);
-  return (terms.size() == 1 && !mentionsRow) ||
-         refuse(&op, "which segments it reads depends on its own position too");
-}
-
 bool Deriver::addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead> &reads) {
   MLIRContext *context = function.getContext();
   AffineExpr p = getAffineDimExpr(0, context), x = getAffineDimExpr(1, context);
@@ -169,8 +119,11 @@ bool Deriver::addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead>
       AffineExpr zero = getAffineConstantExpr(0, context);
       read.relation = relation->replaceDimsAndSymbols({zero, x}, {p.floorDiv(factor) + 1}, 2, 1);
     }
-    if (!follow(&op, read, value) || !cross(op, op.getResult(result), all.terms, read)) {
+    if (!follow(&op, read, value)) {
       return false;
+    }
+    if (std::string why = clocks.cross(op, op.getResult(result), all.terms, read); !why.empty()) {
+      return refuse(&op, why);
     }
     reads.push_back(read);
   }
@@ -214,32 +167,6 @@ void Deriver::findBurst(StepSchedule &schedule) {
   schedule.burst = most;
 }
 
-/// The bound of rows of segments, in segments that are closed: a row that needs no token comes with
-/// its own segment. None where the bound is of another kind.
-std::optional<Frontier> Deriver::inSegments(Value value, SegmentOp &cut) {
-  const Frontier &bound = frontiers.at(value);
-  AffineExpr d0 = getAffineDimExpr(0, function.getContext());
-  cut = cutOf(value);
-  Frontier result;
-  if (!cut || cutOf(cut.getBits()) || !bound.candidates.empty()) {
-    return std::nullopt;
-  }
-  for (const EndBound &end : bound.ends) {
-    if (end.cuts.size() != 1 || end.cuts.front() != cut ||
-        isNeverPositive(end.maps.front() - d0, /*wantFirst=*/false).kind != SignAnswer::Always) {
-      return std::nullopt;
-    }
-    AffineExpr due = simplifyAffineExpr(end.maps.back() + 1, 1, 0);
-    if (!llvm::is_contained(result.candidates, due)) {
-      result.candidates.push_back(due);
-    }
-  }
-  if (bound.ends.empty()) {
-    result.candidates.push_back(d0);
-  }
-  return result;
-}
-
 bool Deriver::addValue(Value value) {
   Operation *op = value.getDefiningOp() ? value.getDefiningOp() : function.getOperation();
   if (isGiven(function, cast<SequenceType>(value.getType()))) {
@@ -256,10 +183,10 @@ bool Deriver::addValue(Value value) {
   }
   SegmentOp cut;
   if (scales.isOnTargetAxis(value) && scales.isSegmented(value)) {
-    std::optional<Frontier> segments = inSegments(value, cut);
+    cut = clocks.cutOf(value);
+    std::optional<Frontier> segments = cut ? clocks.inSegments(value, cut) : std::nullopt;
     if (!segments) {
-      return refuse(op, "the segments that its rows wait for are not those of one segmentation of "
-                        "the tokens");
+      return refuse(op, "what its rows wait for is not the end of a segment of their own");
     }
     bound = *segments;
   }
@@ -321,16 +248,6 @@ int64_t Deriver::ringOf(const StepRead &read, const StepSchedule &reader, const 
   return most;
 }
 
-/// Whether each row of segments reads the token alone that closes it: what is computed then too.
-bool Deriver::isSelection(const StepRead &read, const StepSchedule &reader) const {
-  MLIRContext *context = read.relation.getContext();
-  AffineExpr x = getAffineDimExpr(1, context), end = getAffineSymbolExpr(1, context);
-  bool isEnd = read.relation.getNumConstraints() == 1 && read.relation.isEq(0) &&
-               simplifyAffineExpr(read.relation.getConstraint(0) - (x - end), 2, 2) ==
-                   getAffineConstantExpr(0, context);
-  return isEnd && reader.due == ArrayRef(getAffineDimExpr(0, context) + 1);
-}
-
 /// Widens the rings of what is read. Equal reads are asked about once.
 void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &own) {
   for (StepRead &read : reads) {
@@ -341,7 +258,7 @@ void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &own
       continue;
     }
     if (read.crossing == StepCrossing::Ends) { // back to the last boundary, wherever that is
-      read.isOfStep = isSelection(read, own);
+      read.isOfStep = clocks.isSelection(plan, read, own);
       source.keepsAll |= !read.isOfStep;
       source.ring = read.isOfStep ? source.ring : source.capacity;
       continue;
@@ -410,17 +327,7 @@ std::optional<StepPlan> Deriver::derive() {
       step.ring = std::max(step.ring, std::min(plan.schedules[step.schedule].burst, step.capacity));
     }
   }
-  return checkBursts() && checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
-}
-
-bool Deriver::checkBursts() {
-  for (const auto &[value, step] : plan.values) {
-    auto flow = value.getDefiningOp<CausalFlowInterface>();
-    if (flow && !flow.getBurstRefusal().empty() && plan.schedules[step.schedule].burst > 1) {
-      return refuse(flow, flow.getBurstRefusal().str());
-    }
-  }
-  return true;
+  return checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
 }
 
 /// Rings of segments are found by clocks: that these are those of the tokens, and all else that the
@@ -429,12 +336,8 @@ bool Deriver::checkSegments() {
   if (func::FuncOp(function).getOps<SegmentOp>().empty()) {
     return true;
   }
-  for (const auto &[value, step] : plan.values) {
-    auto cut = value.getDefiningOp<SegmentOp>();
-    if (cut && value == cut.getCounts() &&
-        plan.schedules[step.schedule].due != ArrayRef(getAffineDimExpr(0, value.getContext()))) {
-      return refuse(cut, "its bits are not known at the step of their token");
-    }
+  if (!clocks.check(plan, refusal)) {
+    return false;
   }
   for (const StepObligation &obligation : collectObligations(plan)) {
     if (decider.findFailure(plan, obligation)) {
@@ -451,12 +354,6 @@ std::optional<StepPlan> sluice::proveStep(func::FuncOp function, StepRefusal &re
 }
 
 std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &refusal) {
-  for (auto flow : function.getOps<CausalFlowInterface>()) {
-    if (StringRef why = flow.getStepRefusal(); !why.empty()) {
-      refusal = {flow, why.str()};
-      return std::nullopt;
-    }
-  }
   dispatch::RandomOp drawn;
   function.walk([&](dispatch::RandomOp op) { drawn = op; });
   if (drawn) {
@@ -464,5 +361,16 @@ std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &r
                "what it draws depends on a token's place in the batch, which a step does not keep"};
     return std::nullopt;
   }
-  return proveStep(function, refusal);
+  std::optional<StepPlan> plan = proveStep(function, refusal);
+  if (!plan) {
+    return std::nullopt;
+  }
+  for (const auto &[value, step] : plan->values) {
+    auto flow = value.getDefiningOp<CausalFlowInterface>();
+    if (flow && !flow.getBurstRefusal().empty() && plan->schedules[step.schedule].burst > 1) {
+      refusal = {flow, flow.getBurstRefusal().str()};
+      return std::nullopt;
+    }
+  }
+  return plan;
 }

@@ -158,22 +158,14 @@ static bool readsComputeCopies(ModuleOp module) {
       .wasInterrupted();
 }
 
-/// Whether every dispatch of a step would run over rows that some value's schedule says. A lazy
-/// value is stored only where a contraction or attention reads it; of those, the step knows the
-/// last row, which the prediction reads.
+/// Whether every dispatch of a step would run over rows that some value's schedule says: a lazy
+/// value that a contraction or attention reads has none.
 static bool hasScheduledReads(func::FuncOp predict) {
-  auto roleOf = [](Operation *op) {
-    auto fusion = dyn_cast_or_null<FusionInterface>(op);
-    return fusion ? std::optional(fusion.getFusionRole()) : std::nullopt;
-  };
-  WalkResult result = predict.walk([&](Operation *op) {
-    auto role = roleOf(op);
+  WalkResult result = predict.walk([](FusionInterface op) {
+    FusionRole role = op.getFusionRole();
     bool readsStored = role == FusionRole::Contraction || role == FusionRole::Alone;
-    bool readsLazy = llvm::any_of(op->getOperands(), [&](Value operand) {
-      return roleOf(operand.getDefiningOp()) == FusionRole::Access &&
-             !isa<LastOp, UnfoldOp>(operand.getDefiningOp());
-    });
-    return readsStored && readsLazy ? WalkResult::interrupt() : WalkResult::advance();
+    return readsStored && llvm::any_of(op->getOperands(), isStoredNowhere) ? WalkResult::interrupt()
+                                                                           : WalkResult::advance();
   });
   return !result.wasInterrupted();
 }

@@ -62,7 +62,7 @@ static std::string findMistake(ModuleOp module) {
   return mistake;
 }
 
-static bool isStoredNowhere(Value sequence) {
+bool driver::isStoredNowhere(Value sequence) {
   return isa_and_nonnull<ShiftOp, UpsampleOp>(sequence.getDefiningOp());
 }
 
@@ -78,7 +78,7 @@ static std::string findUncompilableAttention(func::FuncOp function) {
              "one "
              "of them, is checked, but not compiled yet; give each columns of its own";
     }
-    if (llvm::any_of(ValueRange{query, key, value}, isStoredNowhere)) {
+    if (llvm::any_of(ValueRange{query, key, value}, driver::isStoredNowhere)) {
       return "attention over a shifted or upsampled sequence is checked, but not compiled yet; put "
              "a norm or a map between";
     }

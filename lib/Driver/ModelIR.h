@@ -17,6 +17,10 @@ bool isModelIR(llvm::StringRef path);
 mlir::OwningOpRef<mlir::ModuleOp> readModelIR(mlir::MLIRContext &context, const std::string &path,
                                               std::string &text, std::string &mistake);
 
+/// Whether attention and contractions would read a sequence that no memory holds: one that is
+/// shifted or upsampled. The last row and windows are stored where these read them.
+bool isStoredNowhere(mlir::Value sequence);
+
 /// Why a valid model cannot be compiled; empty where it can.
 std::string findUncompilable(mlir::ModuleOp module);
 

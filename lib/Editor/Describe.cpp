@@ -147,7 +147,8 @@ std::string editor::describeStage(const spec::Model &model, size_t index) {
   }
   std::string text = resultText(model, parts.back());
   bool isComposite = stage.op() == Op::Layers || stage.op() == Op::Hourglass ||
-                     stage.op() == Op::TopDown || stage.op() == Op::BottomUp;
+                     stage.op() == Op::TopDown || stage.op() == Op::BottomUp ||
+                     spec::composedOf(stage.settings);
   if (isComposite) {
     text += "- expands to " + expansionText(parts) + "\n";
   }

@@ -220,9 +220,10 @@ std::optional<spec::Section> Outline::sectionOf(int object) const {
   if (name == "then" && sectionOf(self.parent) == Section::Schedule) {
     return Section::Fall;
   }
-  auto isLayer = [&](int id) {
-    return stageOf(id) == id || (node(id).parent == 0 && key(node(id)) == "defaults");
-  };
+  if ((name == "local" || name == "global") && stageOf(self.parent) == self.parent) {
+    return Section::Defaults;
+  }
+  auto isLayer = [&](int id) { return stageOf(id) == id || sectionOf(id) == Section::Defaults; };
   if (around.kind == Node::Array && around.parent > 0 && isLayer(around.parent)) {
     return key(around) == "over"     ? std::optional(Section::Source)
            : key(around) == "scales" ? std::optional(Section::Scale)

@@ -111,23 +111,13 @@ public:
     }
     return found;
   }
-  Number dot(const Numbers &a, const Numbers &b) const {
+  /// `more`: roundings besides those of its own sum.
+  Number dot(const Numbers &a, const Numbers &b, int64_t more = 0) const {
     ProductSum sum;
     for (size_t i = 0; i < a.size(); ++i) {
       sum.add(a[i], b[i]);
     }
-    return sum.total();
-  }
-  /// What the score region is given.
-  Number product(int64_t p, int64_t j) const {
-    ProductSum sum;
-    for (int64_t c = 0; c < size; ++c) {
-      sum.add(q[p][c], k[j][c]);
-    }
-    for (int64_t c = 0; !distances.empty() && c < size; ++c) {
-      sum.add(positionQueries[p][c], distances[distanceRow(p, j)][c]);
-    }
-    return sum.total();
+    return sum.total(more);
   }
   /// The rows by distance, and of the table of biases, that two positions have.
   int64_t distanceRow(int64_t p, int64_t j) const {
@@ -136,16 +126,21 @@ public:
   int64_t biasRow(int64_t p, int64_t j) const {
     return op.getTerms().distance.row(p, j, int64_t(biases.size()));
   }
-  /// The score region's arguments.
-  Numbers placeOf(Number product, int64_t p, int64_t j) const {
-    Numbers place{product, {double(p), 0}, {double(j), 0}, {double(head), 0}};
+  /// The score region's arguments. A kernel whose region adds its two products may go on with the
+  /// one's sum in the other's.
+  Numbers placeOf(int64_t p, int64_t j) const {
+    int64_t more = distances.empty() ? 0 : size;
+    Numbers place{dot(q[p], k[j], more), {double(p), 0}, {double(j), 0}, {double(head), 0}};
+    if (!distances.empty()) {
+      place.push_back(dot(positionQueries[p], distances[distanceRow(p, j)], more));
+    }
     if (!biases.empty()) {
       place.push_back(biases[biasRow(p, j)]);
     }
     return place;
   }
-  FailureOr<Number> score(Number product, int64_t p, int64_t j) {
-    auto yielded = evaluateScalar(op.getScore(), placeOf(product, p, j), launch, {row(p), p});
+  FailureOr<Number> score(const Numbers &place, int64_t p, int64_t j) {
+    auto yielded = evaluateScalar(op.getScore(), place, launch, {row(p), p});
     if (failed(yielded)) {
       return failure();
     }
@@ -198,7 +193,7 @@ LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Comp
   Numbers scores;
   double most = -INFINITY;
   for (int64_t j : keys) {
-    auto score = head.score(head.product(p, j), p, j);
+    auto score = head.score(head.placeOf(p, j), p, j);
     if (failed(score)) {
       return failure();
     }
@@ -255,8 +250,8 @@ public:
 
 private:
   LogicalResult addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk, Lines &dv);
-  void addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j, Number rawGradient,
-                Number gradient);
+  void addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j,
+                ArrayRef<Number> gradients);
   void put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand, int64_t p, int64_t column,
            const Numbers &line);
   /// Of operand 0, 1 or 2; of terms, 3 and on, those behind.
@@ -296,17 +291,18 @@ Numbers Gradients::rotatedBack(Numbers line, int64_t p) const {
   return line;
 }
 
-/// With r the row of p and j: dQv[p] += ds R[r], dR[r] += ds Qv[p], db[r] += the gradient of the
-/// bias.
+/// With r the row of p and j, and `gradients` those of the region's arguments, dt of the product by
+/// distance before that of the bias: dQv[p] += dt R[r], dR[r] += dt Qv[p], db[r] += the latter.
 void Gradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j,
-                         Number rawGradient, Number gradient) {
+                         ArrayRef<Number> gradients) {
   constexpr unsigned positionQuery = 3, distanceRow = 4;
+  Number ofProduct = head.distances.empty() ? Number() : head.factor(gradients.front());
   auto addLine = [&](unsigned operand, int64_t row, const Numbers &line) {
     RankedTensorType type = typeOf(operand);
     int64_t first =
         (head.batch * type.getDimSize(1) + row) * type.getDimSize(2) + head.head * head.size;
     for (int64_t c = 0; c < head.size; ++c) {
-      sums[numberOf(operand)][first + c].add(rawGradient, line[c]);
+      sums[numberOf(operand)][first + c].add(ofProduct, line[c]);
     }
   };
   if (!head.distances.empty()) {
@@ -317,7 +313,7 @@ void Gradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, i
   if (!head.biases.empty()) {
     auto type = cast<RankedTensorType>(op.getGradients().back().getType());
     int64_t row = head.batch * type.getDimSize(1) + head.biasRow(p, j);
-    sums.back()[row * type.getDimSize(2) + head.head].add(gradient);
+    sums.back()[row * type.getDimSize(2) + head.head].add(gradients.back());
   }
 }
 
@@ -329,22 +325,21 @@ LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64
   Number delta = head.dot(o, g), own = lse.at(head.row(p), head.head);
   std::vector<ProductSum> dq(head.size);
   for (int64_t j : head.seen(p)) {
-    Number product = head.product(p, j);
-    auto score = head.score(product, p, j);
+    Numbers place = head.placeOf(p, j);
+    auto score = head.score(place, p, j);
     if (failed(score)) {
       return failure();
     }
     Number probability = monotone(subtract(*score, own), std::exp), keep = head.keep(p, j);
     Number gradient =
         multiply(probability, subtract(multiply(head.dot(g, head.v[j]), keep), delta));
-    Numbers place = head.placeOf(product, p, j);
     place.push_back(gradient);
     auto yielded = evaluateScalar(op.getScoreGradient(), place, launch, {head.row(p), p});
     if (failed(yielded)) {
       return failure();
     }
     Number ds = head.factor((*yielded)[0]), kept = head.factor(multiply(probability, keep));
-    addTerms(head, p, j, ds, yielded->back());
+    addTerms(head, p, j, ArrayRef(*yielded).drop_front());
     for (int64_t c = 0; c < head.size; ++c) {
       dq[c].add(ds, head.k[j][c]);
       dk[j][c] = oracle::add(dk[j][c], multiply(ds, head.q[p][c]));

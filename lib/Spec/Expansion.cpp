@@ -19,14 +19,7 @@ public:
   explicit Expander(const Model &model) : model(model) {}
 
   std::vector<Primitive> run() {
-    for (const Stage &stage : model.stages) {
-      int64_t made = expandStage(stage);
-      if (stage.op() == Op::Loss || stage.op() == Op::Boundaries) { // whose result nothing reads
-        continue;
-      }
-      previous = made;
-      define(stage);
-    }
+    expandAll(model.stages);
     return std::move(result);
   }
 
@@ -40,6 +33,17 @@ private:
     throw Failure{{location, std::move(message)}};
   }
 
+  void expandAll(const std::vector<Stage> &stages) {
+    for (const Stage &stage : stages) {
+      int64_t made = expandStage(stage);
+      if (stage.op() == Op::Loss || stage.op() == Op::Boundaries) { // whose result nothing reads
+        continue;
+      }
+      previous = made;
+      define(stage);
+    }
+  }
+  int64_t expandComposed(const Composed &composed, const Stage &stage, int64_t input);
   int64_t stream(const std::string &name, const SourceLocation &location) const;
   void define(const Stage &stage);
   void defineLoss(const Loss &loss, const SourceLocation &location);
@@ -165,7 +169,7 @@ std::string Expander::describe(int64_t id) const {
 void Expander::checkGiven(const Stage &stage, int64_t input) const {
   Op op = stage.op();
   bool moves = op == Op::Shift || op == Op::Shorten || op == Op::Upsample || op == Op::Hourglass ||
-               op == Op::TopDown || op == Op::BottomUp;
+               op == Op::TopDown || op == Op::BottomUp || composedOf(stage.settings);
   if (input >= 0 && !axisOf(input).empty() && (moves || op == Op::Head || op == Op::Loss)) {
     fail(stage.location, "expected a stream of the tokens for " + std::string(name(op)) +
                              ", found " + describe(input) +
@@ -456,6 +460,9 @@ int64_t Expander::expandStage(const Stage &stage) {
   if (stage.op() == Op::TopDown) {
     return expandTopDown(stage, input);
   }
+  if (const Composed *composed = composedOf(stage.settings)) {
+    return expandComposed(*composed, stage, input);
+  }
   if (const auto *head = std::get_if<Head>(&stage.settings)) {
     checkScored(stage, *head, input);
   }
@@ -463,6 +470,14 @@ int64_t Expander::expandStage(const Stage &stage) {
     checkScored(stage, loss->head, input);
   }
   return emit(stage, stage.settings, stage.prefix, stage.location, input);
+}
+
+int64_t Expander::expandComposed(const Composed &composed, const Stage &stage, int64_t input) {
+  auto outside = std::exchange(streams, {{"input", {input, stage.location}}});
+  previous = input;
+  expandAll(composed.stages);
+  streams = std::move(outside);
+  return previous;
 }
 
 /// Between a scale and its segments. A text's segments are as many as some stage reads.

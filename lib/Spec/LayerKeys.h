@@ -21,5 +21,7 @@ KeyInfo blockStartKey(std::string_view otherwise);
 
 /// Of the stage that cuts into segments.
 Keys boundaryKeys();
+/// The own keys of a composite stage that is a list of others.
+Keys compositeKeys(Op op);
 
 } // namespace sluice::spec

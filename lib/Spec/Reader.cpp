@@ -2,6 +2,7 @@
 
 #include "ApplySettings.h"
 #include "Stages.h"
+#include "StreamWidths.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Files.h"
 #include "sluice/Runtime/Format.h"
@@ -155,6 +156,11 @@ void checkInput(const Embedding &embedding, const Stage &stage, const Model &mod
 }
 
 void checkVocabulary(const Stage &stage, int64_t vocabulary) {
+  if (const Composed *composed = composedOf(stage.settings)) {
+    for (const Stage &inner : composed->stages) {
+      checkVocabulary(inner, vocabulary);
+    }
+  }
   const auto *embedding = std::get_if<Embedding>(&stage.settings);
   const auto *made = std::get_if<Boundaries>(&stage.settings);
   std::optional<int64_t> token = embedding ? embedding->documentEnd
@@ -183,36 +189,15 @@ void checkInputsAreRead(const Model &model) {
   }
 }
 
-/// Widths of streams as they are read: what a stage's own settings mean depends on that of its
-/// input. Names that nothing defines are found by the expansion.
-class StreamWidths {
-public:
-  explicit StreamWidths(int64_t ofModel) : ofModel(ofModel), previous(ofModel) {}
-
-  int64_t before(const JsonValue &stage) const {
-    for (const JsonMember &member : stage.members) {
-      if (member.key == "from" && member.value.kind == JsonKind::String) {
-        auto found = named.find(member.value.text);
-        return found == named.end() ? previous : found->second;
-      }
-    }
-    return previous;
-  }
-
-  void add(const Stage &stage, int64_t width) {
-    if (stage.op() == Op::Loss || stage.op() == Op::Boundaries) { // whose result nothing reads
-      return;
-    }
-    previous = stage.op() == Op::Embedding ? ofModel : widthAfter(stage.settings, width);
-    if (!stage.to.empty()) {
-      named.try_emplace(stage.to, previous);
+/// Names the stage's weights, and those of the stages that it is made of.
+void setPrefix(Stage &stage, std::string prefix) {
+  if (Composed *composed = composedOf(stage.settings)) {
+    for (size_t i = 0; i < composed->stages.size(); ++i) {
+      setPrefix(composed->stages[i], prefix + ".inside." + std::to_string(i));
     }
   }
-
-private:
-  int64_t ofModel, previous;
-  std::map<std::string, int64_t, std::less<>> named;
-};
+  stage.prefix = std::move(prefix);
+}
 
 void readStages(const Fields &top, const Fields *defaults, Model &model) {
   const JsonValue &list = top.need("stages", "an array of stages");
@@ -227,7 +212,7 @@ void readStages(const Fields &top, const Fields *defaults, Model &model) {
     int64_t width = widths.before(list.items[i]);
     Stage stage = readStage(list.items[i], top.fileName(), defaults, width, model.context);
     widths.add(stage, width);
-    stage.prefix = "stages." + std::to_string(i);
+    setPrefix(stage, "stages." + std::to_string(i));
     bool first = i == 0, last = i + 1 == list.items.size();
     Op op = stage.op();
     const auto *embedding = std::get_if<Embedding>(&stage.settings);

@@ -356,8 +356,9 @@ Keys ownKeys(Op op) {
         {"bias", "boolean", "adds biases to its linear maps", "true", {}}};
   case Op::Boundaries:
     return boundaryKeys();
+  default:
+    return compositeKeys(op);
   }
-  return {};
 }
 
 Keys keysOfStage(Op op) {
@@ -485,6 +486,18 @@ std::string_view meaning(Op op) {
            "an "
            "upsample "
            "name them.";
+  case Op::Dynamic:
+    return "Dynamic token pooling: layers, means of segments, layers on these, layers.";
+  case Op::Megabyte:
+    return "MEGABYTE: layers on patches of bytes, then layers inside each patch.";
+  case Op::BlockTransformer:
+    return "Block Transformer: layers on blocks, then layers inside each block behind a prefix.";
+  case Op::SpaceByte:
+    return "SpaceByte: layers on the bytes behind spaces, between layers on all bytes.";
+  case Op::Hnet:
+    return "H-Net: layers on chunks that a router cuts, between layers on rows; levels nest.";
+  case Op::Blt:
+    return "Byte latent transformer: patches that attend to their bytes, and bytes to patches.";
   }
   return "";
 }

@@ -13,9 +13,10 @@ namespace sluice::spec {
 namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<Settings>> opNames = {
-    "embedding", "layer",    "norm",      "shift",      "shorten", "upsample",
-    "add",       "dropout",  "head",      "loss",       "layers",  "hourglass",
-    "project",   "top_down", "bottom_up", "boundaries", "replace", "attend"};
+    "embedding", "layer",      "norm",    "shift",  "shorten",   "upsample", "add",
+    "dropout",   "head",       "loss",    "layers", "hourglass", "project",  "top_down",
+    "bottom_up", "boundaries", "replace", "attend", "dynamic",   "megabyte", "block_transformer",
+    "spacebyte", "hnet",       "blt"};
 
 constexpr Range anyShift = {0, largestSize}, anyWindow = {1, largestSize};
 
@@ -291,7 +292,8 @@ Loss readLoss(const Fields &fields) {
   return loss;
 }
 
-Settings readSettings(Op op, const Fields &fields, int64_t width, int64_t context) {
+Settings readSettings(Op op, const Fields &fields, const Fields *defaults, int64_t width,
+                      int64_t context) {
   switch (op) {
   case Op::Embedding:
     return readEmbedding(fields);
@@ -334,6 +336,18 @@ Settings readSettings(Op op, const Fields &fields, int64_t width, int64_t contex
   }
   case Op::Attend:
     return readAttend(fields);
+  case Op::Dynamic:
+    return Dynamic{composeDynamic(fields, defaults, width, context)};
+  case Op::Megabyte:
+    return Megabyte{composeMegabyte(fields, defaults, width, context)};
+  case Op::BlockTransformer:
+    return BlockTransformer{composeBlockTransformer(fields, defaults, width, context)};
+  case Op::SpaceByte:
+    return SpaceByte{composeSpaceByte(fields, defaults, width, context)};
+  case Op::Hnet:
+    return Hnet{composeHnet(fields, defaults, width, context)};
+  case Op::Blt:
+    return Blt{composeBlt(fields, defaults, width, context)};
   }
   return {};
 }
@@ -435,13 +449,28 @@ int64_t widthAfter(const Settings &settings, int64_t width) {
   return own > 0 ? own : width;
 }
 
+Composed *composedOf(Settings &settings) {
+  auto asComposed = [](auto &own) -> Composed * {
+    if constexpr (std::is_base_of_v<Composed, std::decay_t<decltype(own)>>) {
+      return &own;
+    } else {
+      return nullptr;
+    }
+  };
+  return std::visit(asComposed, settings);
+}
+
+const Composed *composedOf(const Settings &settings) {
+  return composedOf(const_cast<Settings &>(settings));
+}
+
 std::string_view name(Op op) { return opNames[static_cast<size_t>(op)]; }
 
 Stage readStage(const JsonValue &value, const std::string &file, const Fields *defaults,
                 int64_t width, int64_t context) {
   Op op = readOp(value, file);
   std::string article = op == Op::Embedding || op == Op::Upsample || op == Op::Add ||
-                                op == Op::Hourglass || op == Op::Attend
+                                op == Op::Hourglass || op == Op::Attend || op == Op::Hnet
                             ? "an "
                             : "a ";
   Fields fields(value, file, article + std::string(name(op)) + " stage");
@@ -456,7 +485,7 @@ Stage readStage(const JsonValue &value, const std::string &file, const Fields *d
   if (hasLayerSettings(op) || op == Op::Norm || op == Op::Attend) {
     fields.inherit(defaults);
   }
-  stage.settings = readSettings(op, fields, width, context);
+  stage.settings = readSettings(op, fields, defaults, width, context);
   stage.keys = fields.locations();
   return stage;
 }

@@ -113,6 +113,12 @@ int64_t expandTopDown(const Stage &stage, int64_t input, int64_t factor, const A
 /// before it have no group of the coarsest scale.
 int64_t tokensBefore(const TopDown &topDown, int64_t factor);
 
+/// The stages of a composite one that reads a stream of `width` (Composites.cpp). Throw Failure.
+using Compose = std::vector<Stage>(const Fields &fields, const Fields *defaults, int64_t width,
+                                   int64_t context);
+Compose composeDynamic, composeMegabyte, composeBlockTransformer, composeSpaceByte, composeHnet,
+    composeBlt;
+
 /// A stage but for its `prefix`. `defaults` may be null.
 Stage readStage(const JsonValue &value, const std::string &file, const Fields *defaults,
                 int64_t width, int64_t context);

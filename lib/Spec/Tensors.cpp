@@ -323,6 +323,7 @@ private:
   void add(const Hourglass &) {}
   void add(const TopDown &) {}
   void add(const BottomUp &) {}
+  void add(const Composed &) {}
 
   const Model &model;
   const std::vector<Primitive> &primitives;

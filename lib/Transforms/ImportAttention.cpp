@@ -175,8 +175,12 @@ Value StageWriter::mix(const std::string &block, const Layer &settings, const So
     Block *body = b.createBlock(&op.getScore());
     Type i32 = b.getI32Type();
     body->addArguments({b.getF32Type(), i32, i32, i32}, SmallVector<Location>(4, b.getLoc()));
+    Value score = body->getArgument(0);
+    if (settings.isXl()) { // the position query's product with the row by distance
+      score = arith::AddFOp::create(b, score, body->addArgument(b.getF32Type(), b.getLoc()));
+    }
     Value scale = number(1 / std::sqrt(static_cast<double>(size)));
-    Value score = arith::MulFOp::create(b, body->getArgument(0), scale);
+    score = arith::MulFOp::create(b, score, scale);
     if (settings.relative == Relative::Bias) { // the table's row by distance, by head
       score = arith::AddFOp::create(b, score, body->addArgument(b.getF32Type(), b.getLoc()));
     }

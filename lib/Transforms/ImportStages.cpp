@@ -504,3 +504,4 @@ Value StageWriter::stage(const Layers &) { llvm_unreachable("expanded"); }
 Value StageWriter::stage(const Hourglass &) { llvm_unreachable("expanded"); }
 Value StageWriter::stage(const TopDown &) { llvm_unreachable("expanded"); }
 Value StageWriter::stage(const BottomUp &) { llvm_unreachable("expanded"); }
+Value StageWriter::stage(const Composed &) { llvm_unreachable("expanded"); }

@@ -75,6 +75,7 @@ private:
   mlir::Value stage(const spec::Project &settings);
   mlir::Value stage(const spec::TopDown &settings);
   mlir::Value stage(const spec::BottomUp &settings);
+  mlir::Value stage(const spec::Composed &settings);
   mlir::Value stage(const spec::Boundaries &settings);
   mlir::Value stage(const spec::Attend &settings);
 

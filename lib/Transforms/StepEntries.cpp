@@ -4,6 +4,7 @@
 // has seen.
 #include "StepEntries.h"
 #include "RowsBuilder.h"
+#include "sluice/Dialect/Plan/Names.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -149,8 +150,8 @@ void StepEntries::split() {
     }
     keep.erase();
   }
+  addCuts(prefill, due);
   for (auto cut : prefill.getOps<SegmentOp>()) {
-    cuts.push_back(axisOf(cut));
     kept.push_back(cut.getCounts());
   }
   prefill->setAttr(aheadName, axesAhead(prefill));
@@ -185,8 +186,8 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
   Value take = each.operand(plan::BindOp::create(b, loc, perRow(), "input:take"), AccessKind::Flat,
                             b.getI64Type());
   auto type = RankedTensorType::get({rows, 3}, b.getI64Type());
-  for (auto [i, tensor] : llvm::enumerate(counts)) {
-    clocks[cuts[i]] = closedIn(each, tensor, take);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    clocks[cuts[i].axis] = closedIn(each, counts, i, take);
   }
   for (const MakeRun &make : runs) {
     Run run = make(each.body, take, done);
@@ -198,6 +199,18 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
   doneNow = op.getResults().back();
   plan::StoreOp::create(b, loc, "state:done", doneNow);
   return llvm::to_vector_of<Value>(op.getResults().drop_back());
+}
+
+/// Schedules of segments' rows have no number among the others.
+std::string StepEntries::guardOf(size_t number) const {
+  size_t before = 0;
+  for (auto [ofSegments, ofRows] : members) {
+    if (ofRows == number) {
+      return guardOf(ofSegments) + plan::rowsOfSegments.str();
+    }
+    before += ofRows < number ? 1 : 0;
+  }
+  return "due." + std::to_string(number - before);
 }
 
 /// i32 scalar `due.N`: 1 where some row of the batch computes rows by schedule N. Launches of
@@ -229,7 +242,7 @@ void StepEntries::buildGuards(ArrayRef<size_t> numbered) {
   dispatch::RowsOp op = all.finish("due");
   op->setAttr("plan.phase", b.getStringAttr("forward"));
   for (auto [number, guard] : llvm::zip_equal(numbered, op.getResults())) {
-    plan::StoreOp::create(b, loc, ("scalar:due." + Twine(number)).str(), guard);
+    plan::StoreOp::create(b, loc, "scalar:" + guardOf(number), guard);
   }
 }
 
@@ -257,6 +270,7 @@ void StepEntries::beginStep(func::FuncOp step) {
       return Run{start, arith::MulIOp::create(b, count, take), append(b, take, done)};
     });
   }
+  numberMembers(step);
   // What has one position in all, such as the prediction, is computed at every step.
   known.append({bursts.size(), bursts.size() + 1});
   bursts.push_back(1);
@@ -297,6 +311,8 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
       number = numbers.lookup(by[0]);
     }
   }
+  bool isOfMembers = bool(dispatch->removeAttr(stepMembersName));
+  number = isOfMembers ? members.lookup(number) : number;
   auto domain = dispatch->getAttrOfType<dispatch::DomainAttr>("domain");
   // Lengths of an axis of segments are in rows of it.
   auto inRows = [](dispatch::DomainAttr rows) { return std::max<int64_t>(1, rows.getFactor()); };
@@ -309,10 +325,10 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
     dispatch->setAttr("key_domain", dispatch::DomainAttr::get(b.getContext(), keys.getBatch(),
                                                               keys.getPositions(), inRows(keys)));
   }
-  dispatch->insertOperands(dispatch->getNumOperands(), readsCutScale(ops.front())
-                                                           ? byTokens.lookup(number)
-                                                           : schedules[number]);
-  dispatch->setAttr("guard", b.getStringAttr("due." + Twine(number)));
+  bool isByTokens = !isOfMembers && readsCutScale(ops.front());
+  dispatch->insertOperands(dispatch->getNumOperands(),
+                           isByTokens ? byTokens.lookup(number) : schedules[number]);
+  dispatch->setAttr("guard", b.getStringAttr(guardOf(number)));
 }
 
 /// A row at its own position, from column `first` on.

@@ -8,6 +8,7 @@
 #include "sluice/Dialect/Sluice/Step.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace sluice {
 
@@ -72,18 +73,24 @@ private:
                      next,
                  llvm::StringRef label, mlir::ValueRange counts = {});
   void buildGuards(llvm::ArrayRef<size_t> numbered);
+  std::string guardOf(size_t number) const;
   static mlir::FlatSymbolRefAttr axisOf(SegmentOp cut);
   static void dropBits(mlir::func::FuncOp step);
   mlir::ArrayAttr axesAhead(mlir::func::FuncOp prefill);
   void readGiven(mlir::func::FuncOp step);
   mlir::Value bindClosed(mlir::FlatSymbolRefAttr axis);
-  mlir::Value closedIn(RowsBuilder &each, mlir::Value counts, mlir::Value take);
+  mlir::Value closedIn(RowsBuilder &each, mlir::ValueRange counts, size_t i, mlir::Value take);
+  void addCuts(mlir::func::FuncOp prefill,
+               const llvm::DenseMap<mlir::Value, ScheduleOp> &due);
   void commitClosed(mlir::ValueRange counts);
   mlir::Value countSegments(SegmentOp op, mlir::Value bits, mlir::RankedTensorType type);
   mlir::Value scheduleSegments(SegmentOp op, mlir::Value counts);
   mlir::Value withinAxis(mlir::ImplicitLocOpBuilder &b, ScheduleOp schedule, mlir::Value rows);
   void storeEnds(SegmentOp op, mlir::RankedTensorType type,
                  llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
+  size_t numberOf(mlir::Operation *op);
+  void numberMembers(mlir::func::FuncOp step);
+  void scheduleMembers(SegmentOp op, mlir::Value ends);
   /// Columns of a state's value that lie in a place of their own: the state's name and `suffix`.
   struct Kept {
     llvm::StringRef suffix;
@@ -103,8 +110,16 @@ private:
   llvm::DenseMap<mlir::Attribute, size_t>
       numbers; ///< of schedules, by symbol; then every step's, and the last row's
   llvm::SmallVector<mlir::Value> schedules;
-  llvm::DenseMap<size_t, mlir::Value> byTokens;    ///< schedules of segments, lengths in tokens
-  llvm::SmallVector<mlir::FlatSymbolRefAttr> cuts; ///< axes of @prefill's last results, its counts
+  llvm::DenseMap<size_t, mlir::Value> byTokens; ///< schedules of segments, lengths in tokens
+  llvm::MapVector<size_t, size_t> members;      ///< of a schedule of segments, that of their rows
+  /// A segmentation. Of another scale than the tokens, the schedule of its counts, and which
+  /// segmentation cut that scale.
+  struct Cut {
+    mlir::FlatSymbolRefAttr axis;
+    ScheduleOp counted;
+    std::optional<size_t> outer;
+  };
+  llvm::SmallVector<Cut> cuts; ///< whose counts are @prefill's last results
   llvm::DenseMap<mlir::Operation *, int64_t> factors; ///< the greatest of what a schedule makes due
   llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis
   mlir::Value doneNow;

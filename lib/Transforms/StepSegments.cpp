@@ -61,6 +61,29 @@ static Value isAbove(RowsBuilder &rows, Value number, int64_t other) {
                                constant(rows.body, other));
 }
 
+/// Of a row of three numbers, as `packRow` makes them, one that is not negative.
+static Value memberOf(RowsBuilder &rows, Value three, int32_t member) {
+  auto type = cast<RankedTensorType>(three.getType());
+  Value column = dispatch::ColumnOp::create(rows.body, type.clone(rows.body.getI32Type()));
+  auto dense = [&](RankedTensorType type, Attribute number) -> Value {
+    return arith::ConstantOp::create(rows.body, DenseElementsAttr::get(type, number));
+  };
+  auto columns = cast<RankedTensorType>(column.getType());
+  Value isIt = arith::CmpIOp::create(rows.body, arith::CmpIPredicate::eq, column,
+                                     dense(columns, rows.body.getI32IntegerAttr(member)));
+  Value it = arith::SelectOp::create(rows.body, isIt, three,
+                                     dense(type, rows.body.getI64IntegerAttr(0)));
+  return dispatch::ReduceOp::create(rows.body, type.getElementType(), dispatch::ReduceKind::Max,
+                                    it);
+}
+
+/// Whether a segmentation cuts the tokens themselves, of which each step has one.
+static bool cutsTokens(SegmentOp op) {
+  auto scale =
+      SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, op.getBits().getType().getScale());
+  return scale.getFactor() == 1 && !isSegmented(op, op.getBits().getType());
+}
+
 //===----------------------------------------------------------------------===//
 // A step
 //===----------------------------------------------------------------------===//
@@ -107,7 +130,7 @@ Value StepEntries::withinAxis(ImplicitLocOpBuilder &b, ScheduleOp schedule, Valu
 }
 
 /// One launch for the schedules of the axis: rows by the segments closed before this step, none
-/// before the first, and after it.
+/// before the first, and after it. A step may have no row of the scale that is cut.
 Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
   Type i64 = b.getI64Type(), i32 = b.getI32Type();
   Location loc = op.getLoc();
@@ -120,7 +143,15 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
       each.operand(plan::BindOp::create(b, loc, perRow(), "input:take"), AccessKind::Flat, i64);
   Value view = plan::ViewOp::create(b, loc, RankedTensorType::get({rows}, i32), counts);
   Value count = toI64(each, each.operand(view, AccessKind::Flat, i32));
-  Value now = arith::SelectOp::create(body, isAbove(each, take, 0), count, closed);
+  Value bits = take, reach = done;
+  if (!cutsTokens(op)) {
+    size_t number = numbers.lookup(op->getAttrOfType<ArrayAttr>(stepScheduleName)[0]);
+    Value three =
+        each.operand(schedules[number], AccessKind::Flat, RankedTensorType::get({3}, i64));
+    bits = memberOf(each, three, 1);
+    reach = memberOf(each, three, 2);
+  }
+  Value now = arith::SelectOp::create(body, isAbove(each, bits, 0), count, closed);
   Value hasText = isAbove(each, arith::SubIOp::create(body, done, take), 0);
   Value before = arith::SelectOp::create(body, hasText, closed, constant(body, -1));
 
@@ -141,7 +172,7 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
   }
   for (auto [start, due] : runs) {
     each.result(packRow(each, start, due, most), AccessKind::Flat, type);
-    each.result(packRow(each, start, due, done), AccessKind::Flat, type);
+    each.result(packRow(each, start, due, reach), AccessKind::Flat, type);
   }
   each.result(toI32(each, now), AccessKind::Flat, perRow().clone(i32), /*alias=*/0);
   dispatch::RowsOp launch = each.finish("segment schedules");
@@ -156,7 +187,8 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
   return after;
 }
 
-/// The end of the segment that this step closes is the step's own position.
+/// The end of the segment that this step closes is the step's own position, or that of the one row
+/// that it has of the scale that is cut.
 void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value, Value> &tensors) {
   auto by = op->getAttrOfType<ArrayAttr>(stepScheduleName);
   auto symbol = dyn_cast<FlatSymbolRefAttr>(by[1]);
@@ -167,14 +199,92 @@ void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value,
   Type i64 = b.getI64Type();
   RowsBuilder each(b, op.getLoc(),
                    dispatch::DomainAttr::get(b.getContext(), rows, bursts[number], 1, true));
-  Value view = plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i64), doneNow);
-  Value length = each.operand(view, onlyRow(b), i64);
-  Value last = arith::SubIOp::create(each.body, length, constant(each.body, 1));
+  Value last;
+  if (cutsTokens(op)) {
+    Value view =
+        plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i64), doneNow);
+    Value length = each.operand(view, onlyRow(b), i64);
+    last = arith::SubIOp::create(each.body, length, constant(each.body, 1));
+  } else {
+    Value view = plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1, 3}, i64),
+                                      schedules[numbers.lookup(by[0])]);
+    last = memberOf(each, each.operand(view, onlyRow(b), RankedTensorType::get({3}, i64)), 0);
+  }
   each.result(toI32(each, last), AccessKind::Row, type);
   dispatch::RowsOp made = each.finish("ends", schedules[number]);
   made->setAttr("plan.phase", b.getStringAttr("forward"));
   made->setAttr("guard", b.getStringAttr("due." + Twine(number)));
   tensors[op.getEnds()] = made.getResult(0);
+}
+
+/// Schedule of the rows that an op of the step makes due.
+size_t StepEntries::numberOf(Operation *op) {
+  return numbers.lookup(op->getAttrOfType<ArrayAttr>(stepScheduleName)[0]);
+}
+
+/// Segments that attend to their rows have a schedule of these: as many as there are positions.
+void StepEntries::numberMembers(func::FuncOp step) {
+  for (auto attention : step.getOps<AttendSegmentsOp>()) {
+    if (members.try_emplace(numberOf(attention), bursts.size()).second) {
+      bursts.push_back(getPositions(step, attention.getCounts().getType()));
+    }
+  }
+}
+
+/// The number in a column of a row of them; -1 where there is no such column.
+static Value numberIn(RowsBuilder &rows, Value row, Value place) {
+  auto type = cast<RankedTensorType>(row.getType());
+  Type i32 = rows.body.getI32Type();
+  Value column = dispatch::ColumnOp::create(rows.body, type.clone(i32));
+  Value isThere = arith::CmpIOp::create(rows.body, arith::CmpIPredicate::eq, column,
+                                        rows.splat(place, type.clone(i32)));
+  Value none = arith::ConstantOp::create(
+      rows.body, DenseElementsAttr::get(type, rows.body.getIntegerAttr(type.getElementType(), -1)));
+  return dispatch::ReduceOp::create(rows.body, type.getElementType(), dispatch::ReduceKind::Max,
+                                    arith::SelectOp::create(rows.body, isThere, row, none));
+}
+
+/// Of each text, the rows of the segment that becomes due: those behind the end before it, up to
+/// its own. None of segment -1's end is found in the ring, so that it is at -1.
+void StepEntries::scheduleMembers(SegmentOp op, Value ends) {
+  Type i64 = b.getI64Type(), i32 = b.getI32Type();
+  auto type = RankedTensorType::get({rows, 3}, i64);
+  auto ring = cast<RankedTensorType>(ends.getType());
+  SmallVector<size_t> made;
+  for (auto [number, ofRows] : members) {
+    auto isIts = [&, number = number](AttendSegmentsOp attention) {
+      return attention.getEnds() == op.getEnds() && numberOf(attention) == number;
+    };
+    if (llvm::none_of(op->getParentOfType<func::FuncOp>().getOps<AttendSegmentsOp>(), isIts)) {
+      continue;
+    }
+    RowsBuilder each(b, op.getLoc(), dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
+    ImplicitLocOpBuilder &body = each.body;
+    auto run = RankedTensorType::get({3}, i64);
+    Value due = each.operand(schedules[number], AccessKind::Flat, run);
+    Value all = each.operand(ends, AccessKind::Flat, ring.clone({ring.getDimSize(1)}, i32));
+    Value length = each.operand(doneNow, AccessKind::Flat, i64);
+    auto whole = [&](int32_t value) -> Value {
+      return arith::ConstantOp::create(body, body.getI32IntegerAttr(value));
+    };
+    Value slots = whole(static_cast<int32_t>(ring.getDimSize(1)));
+    Value segment = toI32(each, numberIn(each, due, whole(0)));
+    Value earlier = arith::SubIOp::create(body, segment, whole(1));
+    Value before = numberIn(each, all, arith::RemSIOp::create(body, earlier, slots));
+    Value last = numberIn(each, all, arith::RemSIOp::create(body, segment, slots));
+    Value count = toI64(each, arith::SubIOp::create(body, last, before));
+    count = arith::SelectOp::create(body, isAbove(each, numberIn(each, due, whole(1)), 0), count,
+                                    constant(body, 0));
+    Value start = toI64(each, arith::AddIOp::create(body, before, whole(1)));
+    each.result(packRow(each, start, count, length), AccessKind::Flat, type);
+    dispatch::RowsOp launch = each.finish("segment rows");
+    launch->setAttr("plan.phase", b.getStringAttr("forward"));
+    schedules[ofRows] = launch.getResult(0);
+    made.push_back(ofRows);
+  }
+  if (!made.empty()) {
+    buildGuards(made);
+  }
 }
 
 /// What the host compares after a run: rows that the segments need, and rows that there are.
@@ -206,6 +316,7 @@ void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
   tensors[op.getCounts()] = counts;
   Value closed = scheduleSegments(op, counts);
   storeEnds(op, emitter.typeOf(op.getEnds()), tensors);
+  scheduleMembers(op, tensors.lookup(op.getEnds()));
   storeTotals(b, op, closed, rows, axisOf(op).getValue());
 }
 
@@ -213,37 +324,62 @@ void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
 // A prompt
 //===----------------------------------------------------------------------===//
 
-/// Bits of the prompt's tokens: counts never fall, so the largest before its end. -1, as before any
-/// token, of a row that takes no prompt.
-Value StepEntries::closedIn(RowsBuilder &each, Value counts, Value take) {
-  int64_t positions = cast<RankedTensorType>(counts.getType()).getDimSize(1);
+/// Bits of the prompt's rows: counts never fall, so the largest of those that are there. -1, as
+/// before any token, of a row that takes no prompt.
+Value StepEntries::closedIn(RowsBuilder &each, ValueRange counts, size_t i, Value take) {
+  const Cut &cut = cuts[i];
+  Value there = take;
+  if (cut.counted) {
+    Value clock = cut.outer ? closedIn(each, counts, *cut.outer, take)
+                            : Value(arith::SubIOp::create(each.body, take, constant(each.body, 1)));
+    there = emitRowCount(each.body, cut.counted, clock);
+  }
+  int64_t positions = cast<RankedTensorType>(counts[i].getType()).getDimSize(1);
   auto row = RankedTensorType::get({positions}, b.getI32Type());
-  Value view = plan::ViewOp::create(b, module.getLoc(), row, counts);
+  Value view = plan::ViewOp::create(b, module.getLoc(), row, counts[i]);
   Value numbers = each.operand(view, AccessKind::Vector, row);
   Value column = dispatch::ColumnOp::create(each.body, row);
   Value isThere = arith::CmpIOp::create(each.body, arith::CmpIPredicate::slt, column,
-                                        each.splat(toI32(each, take), row));
+                                        each.splat(toI32(each, there), row));
   Value none =
       arith::ConstantOp::create(each.body, DenseElementsAttr::get(row, b.getI32IntegerAttr(0)));
-  Value there = arith::SelectOp::create(each.body, isThere, numbers, none);
+  Value kept = arith::SelectOp::create(each.body, isThere, numbers, none);
   Value most = toI64(each, dispatch::ReduceOp::create(each.body, b.getI32Type(),
-                                                      dispatch::ReduceKind::Max, there));
+                                                      dispatch::ReduceKind::Max, kept));
   return arith::SelectOp::create(each.body, isAbove(each, take, 0), most, constant(each.body, -1));
+}
+
+/// The segmentations of @prefill, whose counts are its last results; `due` says when each row of
+/// these is there.
+void StepEntries::addCuts(func::FuncOp prefill, const DenseMap<Value, ScheduleOp> &due) {
+  for (auto cut : prefill.getOps<SegmentOp>()) {
+    Cut known{axisOf(cut), {}, {}};
+    if (!cutsTokens(cut)) {
+      known.counted = due.lookup(cut.getCounts());
+      auto isOuter = [&](const Cut &other) {
+        return other.axis == known.counted.getSegmentsAttr();
+      };
+      if (const auto *outer = llvm::find_if(cuts, isOuter); outer != cuts.end()) {
+        known.outer = outer - cuts.begin();
+      }
+    }
+    cuts.push_back(known);
+  }
 }
 
 /// Of the row that takes the prompt, its segments; without `counts`, none.
 void StepEntries::commitClosed(ValueRange counts) {
-  for (auto [i, axis] : llvm::enumerate(cuts)) {
+  for (auto [i, cut] : llvm::enumerate(cuts)) {
     RowsBuilder each(b, module.getLoc(), dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
     Type i32 = b.getI32Type();
-    Value closed = toI64(each, each.operand(bindClosed(axis), AccessKind::Flat, i32));
+    Value closed = toI64(each, each.operand(bindClosed(cut.axis), AccessKind::Flat, i32));
     Value take = each.operand(plan::BindOp::create(b, module.getLoc(), perRow(), "input:take"),
                               AccessKind::Flat, b.getI64Type());
-    Value now = counts.empty() ? constant(each.body, 0) : closedIn(each, counts[i], take);
+    Value now = counts.empty() ? constant(each.body, 0) : closedIn(each, counts, i, take);
     Value next = arith::SelectOp::create(each.body, isAbove(each, take, 0), now, closed);
     each.result(toI32(each, next), AccessKind::Flat, perRow().clone(i32), /*alias=*/0);
     dispatch::RowsOp made = each.finish("closed");
     made->setAttr("plan.phase", b.getStringAttr("forward"));
-    plan::StoreOp::create(b, module.getLoc(), placeOfClosed(axis), made.getResult(0));
+    plan::StoreOp::create(b, module.getLoc(), placeOfClosed(cut.axis), made.getResult(0));
   }
 }

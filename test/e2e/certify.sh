@@ -124,7 +124,7 @@ if grep -nE 'include "(sluice|mlir|llvm)/|include <(mlir|llvm)' "${sources[@]}" 
 else
   pass "nor does it include any"
 fi
-if (($(cat "${sources[@]}" | wc -l) < 3400)); then pass "it can be read in one sitting"; else fail "it can be read in one sitting"; fi
+if (($(cat "${sources[@]}" | wc -l) < 3700)); then pass "it can be read in one sitting"; else fail "it can be read in one sitting"; fi
 
 # --- every model that is shipped or tested
 mkdir "$work/judged"

@@ -21,10 +21,14 @@ for stage in spec["stages"]:
         stage["count"] = 1
         if "feed_forward" in stage:
             stage["feed_forward"] = 96
-    if "width" in stage:
+    if isinstance(stage.get("width"), int):
         stage["width"] = 48 if stage["width"] > fine else 32
     if stage["op"] == "boundaries":
         stage["capacity"] = 1
+    if stage["op"] == "hnet": # of two levels
+        stage.update(layers=[1, [1, 1, 1], 1], width=[32, 48], boundaries=[{"ratio": 2}, {"ratio": 2}])
+        stage["local"]["mask"]["window"] = [0, 9]
+        stage["global"]["feed_forward"] = 96
     for key, value in {"ngram_rows": 50, "threshold": 3, "ratio": {"from": 2, "to": 6, "steps": 10}}.items():
         if key in stage:
             stage[key] = value
@@ -37,7 +41,7 @@ json.dump(spec, sys.stdout)
 PYTHON
 }
 
-for name in megabyte block-transformer spacebyte hnet blt byteflow; do
+for name in megabyte block-transformer spacebyte hnet hnet-2 blt byteflow; do
   succeeds "$name as published is proved" "$sluice" check "$root/models/successors/$name.json" --no-advice
   tiny "$name"
   succeeds "$name: proved, without a warning" "$sluice" check "$work/$name.json" --strict --certificate "$work/certificate"
@@ -77,7 +81,7 @@ holds "has as many bits as it is told" 'all(0.25 <= l["losses"]["chunks.share"] 
 
 # N-grams, patches by entropy and a router; coding rates, maxima and n-grams inside documents.
 printf '\003\021\007\004\012' > "$work/prompt"
-for name in blt flow; do
+for name in blt attend flow; do
   succeeds "golden $name: compile" "$sluice" compile "$root/test/golden/$name.json" -t cpu-avx2 -o "$work/golden.sla"
   for flags in "" --no-cache; do
     # shellcheck disable=SC2086

@@ -51,8 +51,15 @@ private:
 
   Expand embedding, layers, singleLayer, normStage, shiftStage, shortenStage, upsampleStage, join,
       replace, projectStage, dropoutStage, loss, head, hourglass, topDown, bottomUp, boundaries,
-      attendCut;
+      attendCut, composite;
   static const std::map<std::string, Stage> &table();
+
+  /// A stage behind one that made `previous`. Returns what the next one reads.
+  size_t stage(const json &stage, const std::string &path, size_t previous);
+  static const json &defaultsOf(const json &spec) {
+    static const json none = json::object();
+    return spec.contains("defaults") ? spec["defaults"] : none;
+  }
 
   // What they are made of
   Graph finish() const;

@@ -52,34 +52,39 @@ Graph Deriver::run() {
     inputs[name] = make("tokens", name, {});
   }
   axis.clear();
-  const json none = json::object(), &defaults = spec.contains("defaults") ? spec["defaults"] : none;
-  Fields(defaults, nullptr, "defaults").needKeys(layerKeys);
+  Fields(defaultsOf(spec), nullptr, "defaults").needKeys(layerKeys);
   const json &stages = spec["stages"];
   for (size_t i = 0; i < stages.size(); ++i) {
-    const json &stage = stages[i];
     std::string path = "stages." + std::to_string(i);
-    Fields own(stage, nullptr, path);
+    Fields own(stages[i], nullptr, path);
     std::string op = own.text("op");
-    auto known = table().find(op);
-    bool embeds = op == "embedding" && !stage.contains("input");
-    own.need(known != table().end() && (i > 0 || embeds) &&
-                 (op == "head") == (i + 1 == stages.size()),
-             "the kind of a stage, an embedding first and a head last");
-    const Stage &row = known->second;
-    bool isLayered = row.traits & Layered;
-    own.needKeys("op frozen " + row.keys + (isLayered ? " " + layerKeys : ""));
-    Fields fields(stage, isLayered ? &defaults : nullptr, path);
-    size_t input = stage.contains("from") ? stream(own.text("from"), own) : previous;
-    bool isRelative = isLayered && fields.isSet("relative", "none");
-    own.need(op == "embedding" || !graph.values[input].isGiven ||
-                 !((row.traits & OfTokens) || isRelative),
-             "a stream of the tokens for " + op + (isRelative ? " with \"relative\"" : ""));
-    size_t made = (this->*row.expand)(fields, path, input);
-    previous = (row.traits & Aside) ? previous : made;
-    own.need(!stage.contains("to") || streams.try_emplace(own.text("to"), previous).second,
-             "a name that no earlier result has");
+    bool embeds = op == "embedding" && !stages[i].contains("input");
+    own.need((i > 0 || embeds) && (op == "head") == (i + 1 == stages.size()),
+             "an embedding first and a head last");
+    previous = stage(stages[i], path, previous);
   }
   return finish();
+}
+
+size_t Deriver::stage(const json &stage, const std::string &path, size_t previous) {
+  Fields own(stage, nullptr, path);
+  std::string op = own.text("op");
+  auto known = table().find(op);
+  own.need(known != table().end(), "the kind of a stage");
+  const Stage &row = known->second;
+  bool isLayered = row.traits & Layered;
+  own.needKeys("op frozen " + row.keys + (isLayered ? " " + layerKeys : ""));
+  Fields fields(stage, isLayered ? &defaultsOf(spec) : nullptr, path);
+  size_t input = stage.contains("from") ? stream(own.text("from"), own) : previous;
+  bool isRelative = isLayered && fields.isSet("relative", "none");
+  own.need(op == "embedding" || !graph.values[input].isGiven ||
+               !((row.traits & OfTokens) || isRelative),
+           "a stream of the tokens for " + op + (isRelative ? " with \"relative\"" : ""));
+  size_t made = (this->*row.expand)(fields, path, input);
+  previous = (row.traits & Aside) ? previous : made;
+  own.need(!stage.contains("to") || streams.try_emplace(own.text("to"), previous).second,
+           "a name that no earlier result has");
+  return previous;
 }
 
 /// Keeps what the losses are computed from, in order, and spells its relations.

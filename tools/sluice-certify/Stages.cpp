@@ -28,6 +28,12 @@ const std::map<std::string, Deriver::Stage> &Deriver::table() {
       {"boundaries", {"name rule factor predictor prior temperature weight capacity at loss threshold "
                       "rise epsilon window document_end ratio mode from", &D::boundaries, Aside}},
       {"attend", {"over segments heads head_size parts by norm epsilon bias from to", &D::attendCut}},
+      {"dynamic", {"layers boundaries method width local global from to", &D::composite, OfTokens}},
+      {"megabyte", {"layers patch width local global from to", &D::composite, OfTokens}},
+      {"block_transformer", {"layers block width local global from to", &D::composite, OfTokens}},
+      {"spacebyte", {"layers boundaries width local global from to", &D::composite, OfTokens}},
+      {"hnet", {"layers boundaries width local global from to", &D::composite, OfTokens}},
+      {"blt", {"layers boundaries parts width local global from to", &D::composite, OfTokens}},
       {"loss", {"name factor shift first tied bias label_smoothing from", &D::loss, Aside | OfTokens}},
       {"head", {"tied bias label_smoothing shift first from", &D::head, OfTokens}},
   };

@@ -4,8 +4,6 @@
 // rings and bursts may be chosen; s_v(m), the step that computes row m of value v, never falls.
 #include "Lines.h"
 
-#include <algorithm>
-
 using namespace certify;
 
 namespace {
@@ -20,22 +18,18 @@ struct StoredRead {
 /// All positions between are read too: each lazy value moves on by at most one. Keys that a mask
 /// leaves out at the front count as read: that demands more.
 StoredRead followRead(const Graph &graph, const Relation &relation, size_t operand) {
-  StoredRead read;
   if (graph.values[operand].isGiven) { // all of it, there before the first token
-    read.source = operand;
-    return read;
+    return {operand, {}, {}};
   }
   demand(relation.last.has_value(), "a stored value reads positions that no step could keep");
-  read.last = *relation.last;
-  read.first = relation.first;
-  for (; graph.values[operand].op->isLazy(); operand = graph.values[operand].operands[0]) {
-    const Expression &position = *graph.values[operand].reads[0].last;
+  StoredRead read{operand, relation.first, *relation.last};
+  for (size_t &at = read.source; graph.values[at].op->isLazy(); at = graph.values[at].operands[0]) {
+    const Expression &position = *graph.values[at].reads[0].last;
     read.last = position.of(read.last);
     if (read.first) {
       read.first = position.of(*read.first);
     }
   }
-  read.source = operand;
   return read;
 }
 
@@ -56,6 +50,7 @@ private:
   void value(size_t index);
   void demandRead(const std::string &name, const Bound &reader, const StoredRead &read);
   void demandThroughEnds(const std::string &name, const Bound &reader, const EndsRead &read);
+  void demandKnown(Expression known, std::optional<size_t> segments);
   int64_t number(const std::string &start, bool orAll);
 
   Step step;
@@ -77,12 +72,11 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
   const Step::Value &source = step.values[read.source];
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
-  bool isGiven = graph.values[read.source].isGiven;
-  int64_t from = isGiven ? 0 : firstAtLeast(read.last, 0);
-  Expression later = makeLinear(1, from);
-  if (!isGiven) {
-    judge.demand(source.schedule.of(read.last.of(later)), reader.of(later), false,
-                 nameBehind(from));
+  int64_t from = 0;
+  if (!graph.values[read.source].isGiven) {
+    from = firstAtLeast(read.last, 0);
+    judge.demand(source.schedule.of(read.last.of(makeLinear(1, from))),
+                 reader.of(makeLinear(1, from)), false, nameBehind(from));
   }
   obligation("kept " + about);
   if (source.ring < 0) {
@@ -92,13 +86,11 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
          "every earlier row is read, of which the ring keeps " + std::to_string(source.ring));
   Bound last = source.ring > 0 ? plusOne(reader) : reader;
   int64_t whole = firstAtLeast(*read.first, 0); // from here on, no row before 0 is read
-  later = makeLinear(1, whole);
+  Expression later = makeLinear(1, whole);
   Expression replaces = makeLinear(1, source.ring).of(read.first->of(later));
   judge.demand(last.of(later), source.schedule.of(replaces), false, nameBehind(whole));
-  if (whole > from && last.at(whole - 1) > source.schedule.at(source.ring)) {
-    throw Refusal("the obligation does not hold at p = " + std::to_string(whole - 1) +
-                  ", which reads row 0");
-  }
+  demand(whole <= from || last.at(whole - 1) <= source.schedule.at(source.ring),
+         "the obligation does not hold at p = " + std::to_string(whole - 1) + ", for row 0");
 }
 
 /// The same for all boundaries.
@@ -114,15 +106,23 @@ void StepReader::demandThroughEnds(const std::string &name, const Bound &reader,
                                           source.schedule, read.q.plus(Form::number(source.ring))));
 }
 
-/// A step knows the ends that it has seen: each candidate has none, or is e(f(p)) of its segments.
-static bool isInOrder(const Value &value, Bound schedule) {
-  for (Expression &candidate : schedule.candidates) {
-    if (candidate.kind == Expression::End && value.segments &&
-        candidate.number == static_cast<int64_t>(*value.segments)) {
-      candidate = Expression(candidate.parts[0]);
+/// A step knows the ends that it has seen: a candidate has none, or is h(e(f(p))) of its segments,
+/// where step h(m) knows bit m, and h is such a function on the scale that these cut.
+void StepReader::demandKnown(Expression known, std::optional<size_t> segments) {
+  for (size_t bits = 0; segments && hasEnds({known}); segments = graph.values[bits].segments) {
+    Expression *end = &known;
+    while (hasEnds(end->parts) &&
+           (end->parts.size() == 1 || end->parts[1].kind == Expression::Constant)) {
+      end = &end->parts[0];
     }
+    bits = graph.values[*segments].operands[0];
+    demand(end->kind == Expression::End && end->number == static_cast<int64_t>(*segments) &&
+               isNonDecreasing({{end->parts[0]}}),
+           "its rows wait for ends that no step knows");
+    *end = makeVariable();
+    judge.demand(step.values[bits].schedule, {{known}}, false, "p"); // "own" asks that it has one
   }
-  return isNonDecreasing(schedule);
+  demand(isNonDecreasing({{known}}), "the schedule falls, so that rows would not come in order");
 }
 
 void StepReader::value(size_t index) {
@@ -134,8 +134,9 @@ void StepReader::value(size_t index) {
     return;
   }
   mine.schedule = parseBound(lines.rest("schedule " + number + " "));
-  demand(isInOrder(value, mine.schedule),
-         "the schedule falls somewhere, so that rows would not come in order");
+  for (const Expression &candidate : mine.schedule.candidates) {
+    demandKnown(candidate, value.segments);
+  }
   mine.ring = this->number("keep " + number + " ", /*orAll=*/true);
   int64_t factor = value.segments ? 0 : value.factor;
   obligation("exist " + number + " " + std::to_string(factor));
@@ -147,7 +148,8 @@ void StepReader::value(size_t index) {
   bool counts = value.op->isCountedOn();
   if (counts) { // of what the step's own bit decides
     obligation("own " + number);
-    judge.demand(mine.schedule, {{*value.reads[0].last}}, false, "p");
+    const Bound &bits = step.values[value.operands[0]].schedule;
+    judge.demand(mine.schedule, bits.of(*value.reads[0].last), false, "p");
   }
   for (size_t i = 0; i < value.operands.size(); ++i) {
     std::string reader = number + " " + std::to_string(i);
@@ -208,10 +210,9 @@ public:
           visit(value.reads[operand], value.operands[operand], computed[i], t);
         }
       }
-      if (computed[i] - before[i] > step.values[i].burst) {
-        throw Refusal("enumeration: step " + std::to_string(t) + " computes " +
-                      std::to_string(computed[i] - before[i]) + " rows of " + value.name);
-      }
+      int64_t rows = computed[i] - before[i];
+      demand(rows <= step.values[i].burst, "enumeration: step " + std::to_string(t) + " computes " +
+                                               std::to_string(rows) + " rows of " + value.name);
     }
     visit(parseRelation("at p"), graph.head().row, t, t);
   }

@@ -91,8 +91,8 @@ struct Mask {
 /// end.
 Mask inCommonTokens(Mask mask, int64_t queryFactor, int64_t keyFactor);
 
-// Settings of the stages. `layers`, `hourglass`, `top_down` and `bottom_up` are composite, the
-// others primitive.
+// Settings of the stages. `layers`, `hourglass`, `top_down`, `bottom_up` and those that are
+// Composed are composite, the others primitive.
 
 struct Embedding {
   std::string input; ///< the named input that it reads; empty: the tokens
@@ -345,9 +345,25 @@ struct Attend {
   bool bias = true;
 };
 
+struct Stage;
+
+/// A composite stage that is a list of others. They read its input as the stream "input", and no
+/// other stage sees their names.
+struct Composed {
+  std::vector<Stage> stages;
+};
+
+struct Dynamic : Composed {};          ///< dynamic token pooling (Nawrot et al. 2023)
+struct Megabyte : Composed {};         ///< Yu et al. 2023
+struct BlockTransformer : Composed {}; ///< Ho et al. 2024
+struct SpaceByte : Composed {};        ///< Slagle 2024
+struct Hnet : Composed {};             ///< Hwang et al. 2025
+struct Blt : Composed {};              ///< Pagnoni et al. 2024
+
 using Settings =
     std::variant<Embedding, Layer, Norm, Shift, Shorten, Upsample, Add, Dropout, Head, Loss, Layers,
-                 Hourglass, Project, TopDown, BottomUp, Boundaries, Replace, Attend>;
+                 Hourglass, Project, TopDown, BottomUp, Boundaries, Replace, Attend, Dynamic,
+                 Megabyte, BlockTransformer, SpaceByte, Hnet, Blt>;
 
 /// The alternatives of Settings, in their order.
 enum class Op : uint8_t {
@@ -368,11 +384,21 @@ enum class Op : uint8_t {
   BottomUp,
   Boundaries,
   Replace,
-  Attend
+  Attend,
+  Dynamic,
+  Megabyte,
+  BlockTransformer,
+  SpaceByte,
+  Hnet,
+  Blt
 };
 
 /// The op as a spec spells it ("shorten").
 std::string_view name(Op op);
+
+/// The stages that it is made of; null where it is no such composite.
+Composed *composedOf(Settings &settings);
+const Composed *composedOf(const Settings &settings);
 
 /// Where the values of a stage's keys stand, those inherited from `defaults` included.
 using KeyLocations = std::map<std::string, SourceLocation, std::less<>>;

@@ -436,6 +436,12 @@ LogicalResult ReduceGroupOp::verify() {
 }
 LogicalResult SpreadOp::verify() { return verifyGroup(*this, getRows(), getRow()); }
 
+/// (score, p, q, head), then one argument a term.
+template <typename Op> static LogicalResult verifyScore(Op op) {
+  unsigned arguments = DistanceTerms::firstArgument + op.getTerms().arguments();
+  return verifyBody(op, op.getScore(), arguments, 1, "score");
+}
+
 LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
@@ -455,7 +461,7 @@ LogicalResult AttentionOp::verify() {
       failed(verifyTerms(*this, (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0)))) {
     return failure();
   }
-  return verifyBody(*this, getScore(), 4 + (getDistanceBias() ? 1 : 0), 1, "score");
+  return verifyScore(*this);
 }
 
 /// One gradient a sequence: as many rows as it has.
@@ -493,8 +499,7 @@ LogicalResult AttentionBackwardOp::verify() {
       failed(verifyStorage(*this, {getOutput()})) || failed(verifyStorage(*this, getGradients())) ||
       failed(verifyF32(*this, {getRotary(), getLse()})) || failed(verifyDomains(*this)) ||
       failed(verifyTerms(*this, (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0))) ||
-      failed(verifyGradients(*this)) ||
-      failed(verifyBody(*this, getScore(), 4 + (getDistanceBias() ? 1 : 0), 1, "score"))) {
+      failed(verifyGradients(*this)) || failed(verifyScore(*this))) {
     return failure();
   }
   auto head = static_cast<int64_t>(getHeadSize());
@@ -506,8 +511,9 @@ LogicalResult AttentionBackwardOp::verify() {
                        "an angle for each position, found heads of ")
            << head << " by " << table;
   }
-  unsigned terms = (getDistanceBias() ? 1 : 0);
-  return verifyBody(*this, getScoreGradient(), 5 + terms, 1 + terms, "derivative");
+  unsigned terms = getTerms().arguments();
+  return verifyBody(*this, getScoreGradient(), DistanceTerms::firstArgument + terms + 1, 1 + terms,
+                    "derivative");
 }
 
 //===----------------------------------------------------------------------===//

@@ -106,10 +106,10 @@ Terms AttendSegmentsOp::getSegmentTerms(unsigned operand) {
   return {{SegmentTerm::End, getEnds(), p - 1}, {SegmentTerm::End, getEnds(), p}};
 }
 
-/// The rows of a whole segment would be computed in one step, as many as the context has.
-StringRef AttendSegmentsOp::getStepRefusal() {
-  return "attention of segments over their rows has no step yet: it would compute as many rows at "
-         "once as a segment has";
+/// The dispatches of its step have one row a text.
+StringRef AttendSegmentsOp::getBurstRefusal() {
+  return "one token makes several rows due, and attention of segments over their rows has a step "
+         "of one; shift what it reads";
 }
 
 Relation AttendPartsOp::getRelation(unsigned) {

@@ -2,7 +2,8 @@
 //
 // Lowering of the ops of Attend.cpp: row passes of a softmax. Each row of a segment sees the query
 // of the segment as a gathered row, and a segment sums over its rows, as a mean does. So the work
-// grows with the length, whatever the segments' lengths are.
+// grows with the length, whatever the segments' lengths are. In a step at most one segment of a
+// text ends. The passes run over its rows alone then, and see what the segment has in row 0.
 #include "RowPass.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -28,6 +29,10 @@ public:
   /// D rows of H heads; one row, where heads have one column.
   Value read(Value tensor, int64_t factor) {
     return size > 1 ? heads(tensor, factor, count) : row(tensor, factor);
+  }
+  /// The same of row 0 of a tensor [B, 1, d].
+  Value readFirst(Value tensor) {
+    return size > 1 ? firstHeads(tensor, count) : first(tensor, count);
   }
   /// One number a head in each of its columns.
   Value every(Value ofHeads) {
@@ -70,7 +75,7 @@ template <typename Op> struct Scales {
       : op(op), emitter(emitter), heads(static_cast<int64_t>(op.getHeads())),
         columns(widthOf(op.getQuery())), fine(emitter.domainOf(op.getKey())),
         coarse(emitter.domainOf(op.getQuery())), fineFactor(emitter.factorOf(op.getKey())),
-        coarseFactor(emitter.factorOf(op.getQuery())) {}
+        coarseFactor(emitter.factorOf(op.getQuery())), isStep(op->hasAttr(stepScheduleName)) {}
 
   HeadPass pass() const { return {emitter, heads, columns}; }
   /// Rows of a scale, f32.
@@ -92,11 +97,33 @@ template <typename Op> struct Scales {
     return {before, last, pass.isClosed(last, positionsOf(own.getCounts(), emitter))};
   }
 
+  /// What the segment has of a row of the finer scale, from rows of segments.
+  Value ofSegment(RowPass &pass, Value tensor, int64_t width) const {
+    return isStep ? pass.first(tensor, width)
+                  : pass.gather(tensor, pass.count(Op(op).getCounts(), -1), 0);
+  }
+  /// Rows of the finer scale: in a step those of the segment that ends.
+  Value finishFine(HeadPass &pass, Value row, int64_t width) const {
+    Value made = pass.finish(row, rows(Op(op).getKey(), width), fine);
+    if (isStep) {
+      made.getDefiningOp()->setAttr(stepMembersName, emitter.b.getUnitAttr());
+    }
+    return made;
+  }
+  /// Rows of segments, f32.
+  Value finishCoarse(RowPass &pass, Value row, int64_t width) const {
+    RankedTensorType type = rows(Op(op).getQuery(), width);
+    type = isStep ? RankedTensorType::get({type.getDimSize(0), 1, width}, type.getElementType())
+                  : type;
+    return pass.finish(row, type, coarse);
+  }
+
   Op op;
   DispatchEmitter &emitter;
   int64_t heads, columns;
   dispatch::DomainAttr fine, coarse;
   int64_t fineFactor, coarseFactor;
+  bool isStep;
 };
 
 } // namespace
@@ -115,41 +142,50 @@ static SmallVector<Value> spread(const Scales<Op> &scales, ArrayRef<Value> tenso
   return pass.finish(rows, types, scales.fine);
 }
 
+/// Scores [B, T, H]. The query is spread to its segment's rows; of a step, it is copied.
+static Value scoresOf(const Scales<AttendSegmentsOp> &scales) {
+  AttendSegmentsOp op = scales.op;
+  DispatchEmitter &emitter = scales.emitter;
+  Value query;
+  if (scales.isStep) {
+    RowPass copy(emitter);
+    query = scales.finishCoarse(copy, copy.row(op.getQuery()), scales.columns);
+  } else {
+    query = spread(scales, {emitter.get(op.getQuery())}).front();
+  }
+  HeadPass pass = scales.pass();
+  Value own = scales.isStep ? pass.readFirst(query) : pass.read(query, scales.fineFactor);
+  Value product = pass.scores(own, pass.read(emitter.get(op.getKey()), scales.fineFactor));
+  return scales.finishFine(pass, product, scales.heads);
+}
+
 /// The logarithm of the sum of each head's exponentials, [B, S, H], of scores [B, T, H]; zeros
 /// where a segment is not closed.
 static Value sumExponentials(const Scales<AttendSegmentsOp> &scales, Value scores) {
-  AttendSegmentsOp op = scales.op;
-  RankedTensorType ofSegments = scales.rows(op.getQuery(), scales.heads);
   HeadPass most = scales.pass();
   auto [before, last, isClosed] = scales.endsOf(most);
-  Value greatest =
-      most.finish(most.over(scores, scales.fineFactor, before, last, 1, /*isGreatest=*/true),
-                  ofSegments, scales.coarse);
+  Value greatest = scales.finishCoarse(
+      most, most.over(scores, scales.fineFactor, before, last, 1, /*isGreatest=*/true),
+      scales.heads);
   HeadPass weigh = scales.pass();
-  Value index = weigh.RowPass::count(op.getCounts(), -1);
-  Value weight =
-      weigh.chance(weigh.row(scores, scales.fineFactor), weigh.gather(greatest, index, 0));
-  Value weights = weigh.finish(weight, scales.rows(op.getKey(), scales.heads), scales.fine);
+  Value ofSegment = scales.ofSegment(weigh, greatest, scales.heads);
+  Value weights = scales.finishFine(
+      weigh, weigh.chance(weigh.row(scores, scales.fineFactor), ofSegment), scales.heads);
   HeadPass add = scales.pass();
   auto [first, end, isThere] = scales.endsOf(add);
   Value sum = add.over(weights, scales.fineFactor, first, end, 1, /*isGreatest=*/false);
   Value lse = add.add(add.row(greatest, scales.coarseFactor), math::LogOp::create(add.b, sum));
-  return add.finish(add.where(isThere, lse), ofSegments, scales.coarse);
+  return scales.finishCoarse(add, add.where(isThere, lse), scales.heads);
 }
 
 LogicalResult AttendSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   Scales<AttendSegmentsOp> scales(*this, emitter);
-  Value query = spread(scales, {emitter.get(getQuery())}).front();
-  HeadPass score = scales.pass();
-  Value product = score.scores(score.read(query, scales.fineFactor),
-                               score.read(emitter.get(getKey()), scales.fineFactor));
-  Value scores = score.finish(product, scales.rows(getKey(), scales.heads), scales.fine);
-  Value lse = sumExponentials(scales, scores);
+  Value scores = scoresOf(scales), lse = sumExponentials(scales, scores);
   HeadPass mix = scales.pass();
-  Value index = mix.RowPass::count(getCounts(), -1);
-  Value chance = mix.chance(mix.row(scores, scales.fineFactor), mix.gather(lse, index, 0));
+  Value ofSegment = scales.ofSegment(mix, lse, scales.heads);
+  Value chance = mix.chance(mix.row(scores, scales.fineFactor), ofSegment);
   Value share = mix.mul(mix.every(chance), mix.read(emitter.get(getValue()), scales.fineFactor));
-  Value shares = mix.finish(share, scales.rows(getKey(), scales.columns), scales.fine);
+  Value shares = scales.finishFine(mix, share, scales.columns);
   HeadPass add = scales.pass();
   auto [before, last, isClosed] = scales.endsOf(add);
   Value sum = add.over(shares, scales.fineFactor, before, last, 1, /*isGreatest=*/false);

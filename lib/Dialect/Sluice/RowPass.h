@@ -84,6 +84,13 @@ public:
         .kind = AccessKind::Row, .at = p, .factor = factor, .group = columnsOf(tensor) / heads};
     return load(tensor, access, heads);
   }
+  /// The same of row 0 of a tensor [B, 1, d].
+  Value firstHeads(Value tensor, int64_t heads) {
+    Access access = {.kind = AccessKind::Row,
+                     .at = getAffineConstantExpr(0, b.getContext()),
+                     .group = columnsOf(tensor) / heads};
+    return load(tensor, access, heads);
+  }
   /// Row `index` + `offset` of a tensor [B, T, d], all of whose rows are there.
   Value gather(Value tensor, Value index, int64_t offset) {
     Access access = {.kind = AccessKind::Gather, .at = p + offset, .index = numberOf(index)};

@@ -322,10 +322,13 @@ template <typename Op> static LogicalResult verifyTerms(Op op) {
   return verifyDistance(op);
 }
 
-/// The region reads what is declared: a score, its place, and with a table the row of both.
-static LogicalResult verifyScore(AttentionOp op) {
-  Block &score = op.getScore().front();
-  unsigned expected = op.getDistanceBias() ? 5 : 4;
+/// A region reads what is declared: a score, its place, and each term; the derivative a gradient
+/// behind them.
+template <typename Op>
+static LogicalResult verifyScore(Op op, Region &region, bool isDerivative = false) {
+  Block &score = region.front();
+  dispatch::DistanceTerms terms = op.getTerms();
+  unsigned expected = terms.firstArgument + terms.arguments() + (isDerivative ? 1 : 0);
   auto isNumber = [&](BlockArgument argument) {
     bool isPlace = argument.getArgNumber() >= 1 && argument.getArgNumber() <= 3;
     return isPlace ? argument.getType().isInteger(32) : argument.getType().isF32();
@@ -333,10 +336,11 @@ static LogicalResult verifyScore(AttentionOp op) {
   if (score.getNumArguments() == expected && llvm::all_of(score.getArguments(), isNumber)) {
     return success();
   }
-  InFlightDiagnostic error =
-      op.emitOpError("S-009: expected a score region over (score, p, q, head")
-      << (op.getDistanceBias() ? ", bias" : "") << "), found " << score.getNumArguments()
-      << " arguments";
+  InFlightDiagnostic error = op.emitOpError("S-009: expected a ")
+                             << (isDerivative ? "derivative" : "score")
+                             << " region over (score, p, q, head" << (terms.rows ? ", product" : "")
+                             << (terms.bias ? ", bias" : "") << (isDerivative ? ", gradient" : "")
+                             << "), found " << score.getNumArguments() << " arguments";
   if (score.getNumArguments() == expected) {
     error << " of ";
     llvm::interleaveComma(score.getArgumentTypes(), error);
@@ -381,12 +385,13 @@ LogicalResult AttentionOp::verify() {
       failed(verifyOneScale(*this, {getQuery(), getOutput(), getLse()}, "queries and outputs"))) {
     return failure();
   }
-  return verifyScore(*this);
+  return verifyScore(*this, getScore());
 }
 
 /// A gradient has the scale and the width of what it is the gradient of.
 LogicalResult AttentionBackwardOp::verify() {
-  if (failed(verifyTerms(*this))) {
+  if (failed(verifyTerms(*this)) || failed(verifyScore(*this, getScore())) ||
+      failed(verifyScore(*this, getScoreGradient(), /*isDerivative=*/true))) {
     return failure();
   }
   auto terms = getTerms();

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "StepReads.h"
 
+#include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Step.h"
@@ -14,9 +15,19 @@ using dispatch::AccessKind;
 /// Parts of the context: enough that keys grow little within one.
 constexpr int64_t mostParts = 64;
 
+/// Whether a launch of @step waits for the rows of segments that a schedule makes due.
+static bool runsOverRows(ModuleOp module, StringRef guard) {
+  auto step = module.lookupSymbol<func::FuncOp>("step");
+  return step && llvm::any_of(step.getBody().getOps(), [&](Operation &op) {
+           auto own = op.getAttrOfType<StringAttr>("guard");
+           return own && own.getValue() == guard;
+         });
+}
+
 std::map<std::string, StepRate> sluice::stepRates(ModuleOp module) {
   std::map<std::string, StepRate> rates;
-  auto name = [&] { return "due." + std::to_string(rates.size()); };
+  size_t number = 0;
+  auto name = [&] { return "due." + std::to_string(number++); };
   for (auto schedule : module.getOps<ScheduleOp>()) {
     auto period = static_cast<int64_t>(schedule.getPeriod());
     StepRate rate{0, period, double(schedule.getRise()) / double(period)};
@@ -24,7 +35,11 @@ std::map<std::string, StepRate> sluice::stepRates(ModuleOp module) {
       auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(schedule, segments);
       int64_t context = getContext(module), rows = std::min<int64_t>(*axis.getRows(), context);
       double often = double(rows) / double(context);
-      rates[name()] = {rows, context, rate.rows * often, often, segments.getValue().str()};
+      std::string own = name(), ofRows = own + plan::rowsOfSegments.str();
+      rates[own] = {rows, context, rate.rows * often, often, segments.getValue().str()};
+      if (runsOverRows(module, ofRows)) { // each row once
+        rates[ofRows] = {rows, context, 1, 1, segments.getValue().str()};
+      }
       continue;
     }
     auto first = static_cast<int64_t>(schedule.getFirst());
@@ -71,10 +86,13 @@ static int64_t rowsShared(Operation *op, const dispatch::SharedRead &read, int64
   return std::min(std::max<int64_t>(0, last - first + 1), rows);
 }
 
-/// Bytes of states that `op` reads at token t, on the average over the period around it.
+/// Bytes of states that `op` reads at token t, on the average over the period around it. Rows of a
+/// segment are those of earlier steps.
 static double stateBytes(Operation *op, const DenseSet<Value> &states, const StepRate &rate,
                          int64_t t) {
   auto kernel = cast<dispatch::KernelInterface>(op);
+  auto guard = op->getAttrOfType<StringAttr>("guard");
+  bool isOfRows = guard && guard.getValue().ends_with(plan::rowsOfSegments);
   double bytes = 0;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     auto type = dyn_cast<RankedTensorType>(operand.getType());
@@ -82,7 +100,8 @@ static double stateBytes(Operation *op, const DenseSet<Value> &states, const Ste
       int64_t time = int64_t(double(t) * rate.clock);
       int64_t rows = rowsShared(op, *shared, type.getDimSize(1), time);
       bytes += bytesOf(type, rows * shared->columns) * double(rate.runs) / double(rate.period);
-    } else if (states.contains(operand) && type.getRank() == 3 && !kernel.readsOwnRows(i)) {
+    } else if (states.contains(operand) && type.getRank() == 3 &&
+               (isOfRows || !kernel.readsOwnRows(i))) {
       dispatch::AccessAttr access = kernel.getAccess(i);
       int64_t rows = access ? access.getGroup() : 0;
       bytes += bytesOf(type, rows * type.getDimSize(2)) * rate.rows;

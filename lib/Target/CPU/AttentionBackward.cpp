@@ -23,9 +23,9 @@ public:
   BackwardGenerator(dispatch::AttentionBackwardOp op, ModuleOp module, StringRef name,
                     const Target &target)
       : op(op), target(target), shape(makeShape(op, target)), frame(op, module, name, target),
-        e(frame.builder(), target.lanes), terms(op, target, shape, frame, e),
-        keepsScores(!op.getScoreGradient().getArgument(0).use_empty()),
-        readsBiases(op.getTerms().bias && !op.getScoreGradient().getArgument(4).use_empty()) {}
+        e(frame.builder(), target.lanes), terms(op, target, shape, frame, e), keepsScores(reads(0)),
+        readsProducts(terms.hasRows() && reads(dispatch::DistanceTerms::firstArgument)),
+        readsBiases(op.getTerms().bias && reads(op.getTerms().biasArgument())) {}
 
   Kernel generate();
 
@@ -41,9 +41,13 @@ private:
   void emitPair(Value q0, Value block);
   void emitProbabilities(Value q0, bool masked);
   void emitScoreGradients(Value q0);
+  void emitDerivatives(Value score, Value g, ArrayRef<Value> place, Value probability, Value q0,
+                       Value key, Value offset);
   void emitProducts(Value q0);
   void emitZeros(Value fromQuery, Value fromKey, bool isWhole);
 
+  /// Whether the derivative reads its argument of that number.
+  bool reads(unsigned argument) { return !op.getScoreGradient().getArgument(argument).use_empty(); }
   /// The gradient of operand 0, 1 or 2.
   Value gradientOf(unsigned operand) {
     return gradients[dispatch::gradientOf(operand, gradients.size())];
@@ -58,8 +62,9 @@ private:
   Frame frame;
   Emitter e;
   Terms terms;
-  const bool keepsScores; ///< the derivative reads the raw scores
-  const bool readsBiases; ///< and the biases
+  const bool keepsScores;   ///< the derivative reads the raw scores
+  const bool readsProducts; ///< and products by distance
+  const bool readsBiases;   ///< and the biases
 
   Value query, key, value, output, lse, outputGradient, rotary; // tensors
   SmallVector<Value> gradients;                                 // one, two or three
@@ -69,6 +74,7 @@ private:
   Value queryRows, outputRows, queryBlocks, outputBlocks, queryGradients; // scratch of a query head
   Value logSums, deltas;                                                  // one number a query
   Value probabilities, scores, keep, scoreGradients, rows;                // one block
+  Value productGradients; // of products by distance: the scores' where the region adds both
   Value queryLength, keyLength, batchRow, keyHead, queryBase, keyBase, head, p0, blockRow;
 };
 
@@ -109,6 +115,9 @@ void BackwardGenerator::allocate() {
   MemRefType block = matrix(shape.keyBlock, shape.queryBlock);
   probabilities = frame.scratch(block);
   scoreGradients = frame.scratch(block);
+  OperandRange derived = op.getScoreGradient().front().getTerminator()->getOperands();
+  bool isOwn = terms.hasRows() && derived[1] != derived[0];
+  productGradients = isOwn ? frame.scratch(block) : scoreGradients;
   scores = keepsScores ? frame.scratch(block) : Value();
   keep = shape.dropout > 0 ? frame.scratch(block) : Value();
   rows = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
@@ -261,16 +270,16 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value local = e.add(row, i);
         Value q = e.toInteger(e.add(q0, local));
-        Value raw = terms.addProduct(line[j], local, offset);
-        Value bias = terms.biasOf(p0, q0, local, offset);
-        Value score = e.broadcast(emitRegion(e, op.getScore(), withTerms({raw, p, q, h}, bias)));
+        Value ofTerms[] = {terms.productOf(local, offset), terms.biasOf(p0, q0, local, offset)};
+        Value score =
+            e.broadcast(emitRegion(e, op.getScore(), withTerms({line[j], p, q, h}, ofTerms)));
         Value probability = emitExp(e, e.subf(score, logSum));
         if (masked) {
           probability = e.select(emitMask(e, op.getMask(), p, q, n), probability, e.splat(0));
         }
         e.store(probability, probabilities, {local, offset});
         if (keepsScores) {
-          e.store(raw, scores, {local, offset});
+          e.store(line[j], scores, {local, offset});
         }
       }
     }
@@ -305,23 +314,34 @@ void BackwardGenerator::emitScoreGradients(Value q0) {
         }
         Value g = e.mulf(probability, e.subf(change, delta));
         Value score = keepsScores ? e.load(scores, {local, offset}) : line[j];
-        Value bias = readsBiases ? terms.biasOf(p0, q0, local, offset) : Value();
-        bias = bias || !op.getTerms().bias ? bias : g; // which nothing reads
-        Emitter::Values derived =
-            emitAll(e, op.getScoreGradient(), withTerms({score, p, q, h}, {bias, g}));
-        // Where the mask forbids a pair its score is nobody's concern and its derivative may be
-        // infinite: 0 it is.
-        Value absent =
-            arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, probability, e.splat(0));
-        auto present = [&](Value x) { return e.select(absent, e.splat(0), e.broadcast(x)); };
-        e.store(present(derived[0]), scoreGradients, {local, offset});
-        if (derived.size() > 1) {
-          terms.addBiasGradient(present(derived[1]), p0, q0, local, offset);
-        }
+        emitDerivatives(score, g, {p, q, h}, probability, q0, local, offset);
       }
     }
   };
   emitMatmul(e, target, product);
+}
+
+/// What the derivative region makes of `g`: the gradients of a key's scores, and those of its
+/// terms. Where the mask forbids a pair its score is nobody's concern and its derivative may be
+/// infinite: 0 it is.
+void BackwardGenerator::emitDerivatives(Value score, Value g, ArrayRef<Value> place,
+                                        Value probability, Value q0, Value key, Value offset) {
+  Value product = readsProducts ? terms.productOf(key, offset) : Value();
+  Value bias = readsBiases ? terms.biasOf(p0, q0, key, offset) : Value();
+  product = product || !terms.hasRows() ? product : g; // which nothing reads
+  bias = bias || !op.getTerms().bias ? bias : g;
+  Emitter::Values derived =
+      emitAll(e, op.getScoreGradient(),
+              withTerms({score, place[0], place[1], place[2]}, {product, bias, g}));
+  Value absent = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, probability, e.splat(0));
+  auto present = [&](Value x) { return e.select(absent, e.splat(0), e.broadcast(x)); };
+  e.store(present(derived[0]), scoreGradients, {key, offset});
+  if (productGradients != scoreGradients) {
+    e.store(present(derived[1]), productGradients, {key, offset});
+  }
+  if (op.getTerms().bias) {
+    terms.addBiasGradient(present(derived.back()), p0, q0, key, offset);
+  }
 }
 
 /// dV += P^T dO, dK += dS^T Q, dQ^T += K^T dS^T for one pair of blocks.
@@ -342,7 +362,7 @@ void BackwardGenerator::emitProducts(Value q0) {
   product.a = {keys, q0, {}, /*transposed=*/true};
   product.b = {scoreGradients, {}, {}};
   emitMatmul(e, target, accumulateInto(e, product, queryGradients, blockRow));
-  terms.emitGradients(scoreGradients, p0, q0);
+  terms.emitGradients(productGradients, p0, q0);
 }
 
 FailureOr<Kernel> cpu::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module,

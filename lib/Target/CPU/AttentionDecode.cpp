@@ -188,7 +188,7 @@ Value DecodeGenerator::distanceRow(const Query &of, Value q0, Value key, Value r
                          rows);
 }
 
-/// Adds the products of a query with its rows by distance to those with the keys, one a key.
+/// Adds the products of a query with its rows by distance to `dots`, one a key.
 void DecodeGenerator::addDistances(const Query &of, Value q0, Value at, Emitter::Values &dots) {
   Value first = e.mul(of.head, shape.head);
   for (int64_t i = 0; i < e.lanes; ++i) {
@@ -201,7 +201,7 @@ void DecodeGenerator::addDistances(const Query &of, Value q0, Value at, Emitter:
   }
 }
 
-/// Adds the table's biases, one a key.
+/// The table's biases, one a key.
 Value DecodeGenerator::biasesOf(const Query &of, Value q0, Value at) {
   int64_t rows = cast<RankedTensorType>(op.getTerms().bias.getType()).getDimSize(0);
   Emitter::Values numbers;
@@ -292,8 +292,11 @@ Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q
           e.fma(factor, e.load(key, {rows[i], columnOf(of.keyColumn, j)}, validOf(j)), dots[i]);
     }
   }
+  // Where the region adds the two products of a key, they are one sum.
+  bool isSum = distances && sumOfProducts(op.getScore());
+  Emitter::Values products(distances && !isSum ? e.lanes : 0, e.splat(0));
   if (distances) {
-    addDistances(of, q0, at, dots);
+    addDistances(of, q0, at, isSum ? dots : products);
   }
   SmallVector<int32_t> numbers(e.lanes);
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -302,8 +305,11 @@ Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q
   Value p = e.toInteger(of.position);
   Value q = e.add(e.broadcast(e.toInteger(e.add(q0, at))), lanes);
   Value bias = biases ? biasesOf(of, q0, at) : Value();
-  Value score = e.broadcast(
-      emitRegion(e, op.getScore(), withTerms({e.sumEach(dots), p, q, e.toInteger(of.head)}, bias)));
+  Value raw = e.sumEach(dots), sum = isSum ? raw : Value();
+  Value product = products.empty() ? sum : e.sumEach(products);
+  Value place[] = {raw, p, q, e.toInteger(of.head)};
+  Value score =
+      e.broadcast(emitAll(e, op.getScore(), withTerms(place, {product, bias}), sum).front());
   Value holds = emitRelation(e, op.getMask(), e.broadcast(p), q, e.broadcast(e.toInteger(length)));
   return e.select(holds, score, e.splat(-infinity));
 }

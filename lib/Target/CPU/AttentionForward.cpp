@@ -198,9 +198,9 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value local = e.add(row, i);
         Value q = e.toInteger(e.add(q0, local));
-        Value raw = terms.addProduct(line[j], local, offset);
-        Value bias = terms.biasOf(p0, q0, local, offset);
-        Value score = e.broadcast(emitRegion(e, op.getScore(), withTerms({raw, p, q, h}, bias)));
+        Value ofTerms[] = {terms.productOf(local, offset), terms.biasOf(p0, q0, local, offset)};
+        Value score =
+            e.broadcast(emitRegion(e, op.getScore(), withTerms({line[j], p, q, h}, ofTerms)));
         if (masked) {
           score = e.select(emitMask(e, op.getMask(), p, q, n), score, e.splat(-infinity));
         }

@@ -242,11 +242,8 @@ void Terms::scatter(Value vector, Value memory, ValueRange first, int64_t stride
                             IntegerAttr());
 }
 
-Value Terms::addProduct(Value raw, Value key, Value offset) {
-  if (!rows) {
-    return raw;
-  }
-  return e.addf(raw, e.load(scoreProducts, {key, offset}));
+Value Terms::productOf(Value key, Value offset) {
+  return rows ? e.load(scoreProducts, {key, offset}) : Value();
 }
 
 Value Terms::biasOf(Value p0, Value q0, Value key, Value offset) {
@@ -266,14 +263,14 @@ void Terms::addBiasGradient(Value gradient, Value p0, Value q0, Value key, Value
   scatter(e.addf(gather(biasGradients, {at}, a), gradient), biasGradients, {at}, a);
 }
 
-void Terms::emitGradients(Value scoreGradients, Value p0, Value q0) {
+void Terms::emitGradients(Value gradients, Value p0, Value q0) {
   if (!rows) {
     return;
   }
   eachSquare([&](Value first, Value key, int64_t keys, ArrayRef<Place> places) {
     Emitter::Values square(e.lanes, e.splat(0));
     for (int64_t i = 0; i < keys; ++i) {
-      square[i] = e.load(scoreGradients, {e.add(key, i), first});
+      square[i] = e.load(gradients, {e.add(key, i), first});
     }
     e.transpose(square);
     for (auto [place, gradient] : llvm::zip(places, square)) {

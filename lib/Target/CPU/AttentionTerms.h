@@ -43,12 +43,12 @@ public:
   /// Packs the position queries of the block from p0 on.
   void packQueries(mlir::Value p0);
 
-  /// Products of a pair of blocks, for `addProduct`.
+  /// Products of a pair of blocks, for `productOf`.
   void emitProducts(mlir::Value p0, mlir::Value q0);
 
-  /// A score with its product; its bias, null where there are none. Key q0 + key; queries p0 +
-  /// offset + (0, 1, ...).
-  mlir::Value addProduct(mlir::Value raw, mlir::Value key, mlir::Value offset);
+  /// What a score region is given besides the score: its product by distance and its bias, null
+  /// where there are none. Key q0 + key; queries p0 + offset + (0, 1, ...).
+  mlir::Value productOf(mlir::Value key, mlir::Value offset);
   mlir::Value biasOf(mlir::Value p0, mlir::Value q0, mlir::Value key, mlir::Value offset);
 
   // Backward
@@ -58,8 +58,9 @@ public:
   /// Adds what the derivative says of biases to their gradients.
   void addBiasGradient(mlir::Value gradient, mlir::Value p0, mlir::Value q0, mlir::Value key,
                        mlir::Value offset);
-  /// dQv += dS R and dR += dS^T Qv for a pair of blocks; dS is [key][query].
-  void emitGradients(mlir::Value scoreGradients, mlir::Value p0, mlir::Value q0);
+  /// dQv += dT R and dR += dT^T Qv for a pair of blocks; dT, the gradients of products, is
+  /// [key][query].
+  void emitGradients(mlir::Value gradients, mlir::Value p0, mlir::Value q0);
   /// Writes dQv of a block.
   void storeQueries(mlir::Value p0);
   /// Writes dR, and the biases' part of the batch row.

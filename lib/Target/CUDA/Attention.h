@@ -38,7 +38,8 @@ struct Shape : AttentionSizes {
   int64_t width;                  ///< of a head in shared memory: the parts, zeros from `head` on
   int64_t queryFactor, keyFactor; ///< of the domains
   /// The score region where it is score * factor, and the derivative where it is g * factor: then
-  /// neither costs anything for each score.
+  /// neither costs anything for each score. With rows by distance the former is (score + product) *
+  /// factor, and the derivative reads neither.
   std::optional<float> scoreFactor, gradientFactor;
   /// The mask without constraints that all valid positions meet, and whether it gives valid queries
   /// valid keys alone: then no key is held against the length.
@@ -50,7 +51,8 @@ struct Shape : AttentionSizes {
   /// operands.
   bool hasRows;
   int64_t biasRows;
-  bool addsBiases = false; ///< the derivative of a score after the region is that of its bias
+  bool addsBiases = false; ///< the derivative by a bias is g itself
+  bool addsRows = false;   ///< that by a product with a row is that by the score
   unsigned firstTerm;
   /// a p - b q + c, coprime. A block's queries lie b apart and its keys a, so that its distances
   /// lie a b apart; each of the b (a) classes of queries (keys) has tiles of its own.

@@ -82,13 +82,14 @@ Value BackwardStage::isExtreme(Value statistic) {
 
 /// Extreme log-sum-exps are subtracted as they are, and nothing is left of the others' share in
 /// them: a rounding may make the difference positive, which P's exponent never is.
-Values BackwardStage::probabilities(const Values &raw, int64_t columns, Value head, Value full,
-                                    Value extreme, bool bounded, Positions positions,
+Values BackwardStage::probabilities(const Products &products, int64_t columns, Value head,
+                                    Value full, Value extreme, bool bounded, Positions positions,
                                     Numbers logSum, Numbers bias) {
-  Values scores = f.each(raw, columns, [&](Value score, const Place &at) {
+  size_t i = 0;
+  Values scores = f.each(products.raw, columns, [&](Value score, const Place &at) {
     auto [p, q] = positions(at);
     Value own = shape.biasRows > 0 ? bias(at) : Value();
-    return f.score(op.getScore(), withTerms({score, p, q, head}, own));
+    return f.score(op.getScore(), withTerms({score, p, q, head}, {products.at(i++), own}));
   });
   auto exponent = [&](Value score, const Place &at) -> Value {
     Value negative = arith::NegFOp::create(b, logSum(at));
@@ -116,15 +117,21 @@ Values BackwardStage::scale(float factor) {
 
 /// The derivative region of g = P (keep dP - delta). Where P is 0 the score is nobody's concern and
 /// its derivative may be infinite: 0 it is.
-Values BackwardStage::scoreGradients(const Values &raw, const Values &probability,
-                                     const Values &change, int64_t columns, Value head,
-                                     Positions positions, Numbers delta, Numbers bias,
-                                     Values *ofBiases) {
-  bool readsBiases = shape.biasRows > 0 && !op.getScoreGradient().getArgument(4).use_empty();
+BackwardStage::Gradients BackwardStage::scoreGradients(const Products &products,
+                                                       const Values &probability,
+                                                       const Values &change, int64_t columns,
+                                                       Value head, Positions positions,
+                                                       Numbers delta, Numbers bias) {
+  bool hasBiases = shape.biasRows > 0;
+  bool isPlain = shape.gradientFactor && (!hasBiases || shape.addsBiases) &&
+                 (!shape.hasRows || shape.addsRows);
+  bool readsBiases =
+      hasBiases && !op.getScoreGradient().getArgument(op.getTerms().biasArgument()).use_empty();
+  Gradients result;
   size_t i = 0;
-  return f.each(raw, columns, [&](Value score, const Place &at) -> Value {
+  result.scores = f.each(products.raw, columns, [&](Value score, const Place &at) -> Value {
     auto [p, q] = positions(at);
-    Value moved = change[i], some = probability[i], none = f.f32(0);
+    Value moved = change[i], some = probability[i], none = f.f32(0), byDistance = products.at(i);
     if (shape.dropout > 0) {
       Value kept = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, some, none);
       moved = e.select(kept, e.mulf(moved, f.f32(1 / (1 - shape.dropout))), none);
@@ -132,21 +139,29 @@ Values BackwardStage::scoreGradients(const Values &raw, const Values &probabilit
     }
     ++i;
     Value g = e.mulf(some, e.subf(moved, delta(at)));
-    bool isPlain = shape.gradientFactor && (shape.biasRows == 0 || shape.addsBiases);
-    if (isPlain && ofBiases) {
-      ofBiases->push_back(g);
-    }
     if (isPlain) {
+      result.biases.push_back(g);
       return g;
     }
-    Value own = readsBiases ? bias(at) : shape.biasRows > 0 ? g : Value(); // g: nothing reads it
-    Values derived = emitAll(e, op.getScoreGradient(), withTerms({score, p, q, head}, {own, g}));
+    // Nothing reads g where it stands for a term.
+    Value product = byDistance || !shape.hasRows ? byDistance : g;
+    Value own = readsBiases ? bias(at) : hasBiases ? g : Value();
+    Values derived =
+        emitAll(e, op.getScoreGradient(), withTerms({score, p, q, head}, {product, own, g}));
     Value absent = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, some, none);
-    if (ofBiases && derived.size() > 1) {
-      ofBiases->push_back(e.select(absent, none, derived[1]));
+    auto present = [&](Value x) { return e.select(absent, none, x); };
+    if (shape.hasRows && !shape.addsRows) {
+      result.byDistance.push_back(present(derived[1]));
     }
-    return shape.gradientFactor ? g : e.select(absent, none, derived[0]);
+    if (hasBiases) {
+      result.biases.push_back(present(derived.back()));
+    }
+    return shape.gradientFactor ? g : present(derived[0]);
   });
+  if (result.byDistance.empty()) {
+    result.byDistance = result.scores;
+  }
+  return result;
 }
 
 void StreamedQueries::loadStatistics(Value offset, Value head, Value p0) {

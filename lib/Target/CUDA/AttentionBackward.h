@@ -45,14 +45,18 @@ protected:
   /// do.
   using Positions = llvm::function_ref<std::pair<mlir::Value, mlir::Value>(const Place &)>;
   using Numbers = llvm::function_ref<mlir::Value(const Place &)>;
-  Values probabilities(const Values &raw, int64_t columns, mlir::Value head, mlir::Value full,
-                       mlir::Value extreme, bool bounded, Positions positions, Numbers logSum,
-                       Numbers bias);
-  /// The gradients of raw scores from those of P, yet to be multiplied by `gradientFactor`. With
-  /// dropout P is marked. `ofBiases` gets those of biases.
-  Values scoreGradients(const Values &raw, const Values &probability, const Values &change,
-                        int64_t columns, mlir::Value head, Positions positions, Numbers delta,
-                        Numbers bias, Values *ofBiases = nullptr);
+  Values probabilities(const Products &products, int64_t columns, mlir::Value head,
+                       mlir::Value full, mlir::Value extreme, bool bounded, Positions positions,
+                       Numbers logSum, Numbers bias);
+  /// The gradients of raw scores from those of P, yet to be multiplied by `gradientFactor`; of
+  /// products by distance, the same where `addsRows`, else as they are; and of biases.
+  struct Gradients {
+    Values scores, byDistance, biases;
+  };
+  /// With dropout P is marked.
+  Gradients scoreGradients(const Products &products, const Values &probability,
+                           const Values &change, int64_t columns, mlir::Value head,
+                           Positions positions, Numbers delta, Numbers bias);
   Values scale(float factor); ///< of the thread's two rows of results; none where it is 1
   Stage finish(int64_t blocks, int64_t sharedBytes);
 

@@ -177,13 +177,14 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   auto positions = [&](const Place &at) {
     return std::pair<Value, Value>(columns[at.columnOf()], keys[2 * at.columnOf() + at.row()]);
   };
-  Values raw = band.multiplyStreamed(keyBand, queryTile, offset);
+  Values raw = band.multiplyStreamed(keyBand, queryTile, offset), byDistance;
   if (shape.hasRows) {
-    raw = addEach(e, raw, f.multiplyRows(distances, 1, positionTile, offset));
+    byDistance = f.multiplyRows(distances, 1, positionTile, offset);
   }
+  Products products = productsOf(f, raw, byDistance);
   auto bias = [&](const Place &at) { return biases[at.row()]; };
   Values probability = probabilities(
-      raw, queries, h, classify(p0).full, anyExtreme(offset), /*bounded=*/!shape.boundsKeys,
+      products, queries, h, classify(p0).full, anyExtreme(offset), /*bounded=*/!shape.boundsKeys,
       positions, [&](const Place &at) { return logSums[at.columnOf()]; }, bias);
   if (shape.dropout > 0) {
     probability =
@@ -193,19 +194,19 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
         });
   }
   Values change = band.multiplyStreamed(valueBand, gradientTile, offset);
-  Values deltas = readStatistics(1, offset), ofBiases;
-  Values gradient = scoreGradients(
-      raw, probability, change, queries, h, positions,
-      [&](const Place &at) { return deltas[at.columnOf()]; }, bias, &ofBiases);
+  Values deltas = readStatistics(1, offset);
+  Gradients gradient = scoreGradients(
+      products, probability, change, queries, h, positions,
+      [&](const Place &at) { return deltas[at.columnOf()]; }, bias);
   Values sums(carried);
   if (shape.hasRows) {
     sums =
-        f.multiplyWeights(gradient, 1, positionTile, e.add(offset, e.mul(f.part, 2)),
+        f.multiplyWeights(gradient.byDistance, 1, positionTile, e.add(offset, e.mul(f.part, 2)),
                           shape.partWidth, Values(carried.take_front(size_t(shape.partWidth / 2))));
   }
   if (shape.biasRows > 0) {
     Values two(carried.take_back(2));
-    f.each(ofBiases, queries, [&](Value more, const Place &at) {
+    f.each(gradient.biases, queries, [&](Value more, const Place &at) {
       return two[at.row()] = e.addf(two[at.row()], more);
     });
     sums.truncate(carried.size() - 2);
@@ -306,7 +307,8 @@ Stage DistanceStage::generate() {
   if (shape.hasRows) {
     Values ofRows(ArrayRef<Value>(sums).take_front(size_t(count)));
     ofRows = shape.hasFarther() ? addFarther(ofRows) : ofRows;
-    f.store(ofRows, scale(shape.gradientFactor.value_or(1)), gradientOfTerm(1, head), d0, 1,
+    float factor = shape.addsRows ? shape.gradientFactor.value_or(1) : 1;
+    f.store(ofRows, scale(factor), gradientOfTerm(1, head), d0, 1,
             shape.hasFarther() ? Padding::Zeros : Padding::Summed);
   }
   if (shape.biasRows > 0) {

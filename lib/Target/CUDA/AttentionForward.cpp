@@ -168,14 +168,16 @@ void Forward::loadTerms(Value offset, Value q0) {
 Values Forward::maskedScores(Value number, Value offset) {
   Value q0 = f.firstOf(number, keysPerTile, f.keys.step), h = e.toInteger(head);
   Values columns = f.columnNumbers(q0, keysPerTile, f.keys.step);
-  Values scores = f.multiplyRows(fixed, fragments, keyTile, offset);
+  Values raw = f.multiplyRows(fixed, fragments, keyTile, offset), byDistance;
   if (shape.hasRows) {
-    scores = addEach(e, scores, band->multiplyFixed(positions, bandTile, offset));
+    byDistance = band->multiplyFixed(positions, bandTile, offset);
   }
-  scores = f.each(scores, keysPerTile, [&](Value score, const Place &at) {
+  Products products = productsOf(f, raw, byDistance);
+  size_t i = 0;
+  Values scores = f.each(products.raw, keysPerTile, [&](Value score, const Place &at) {
     Value bias = shape.biasRows > 0 ? band->bias(biasByte, offset, at) : Value();
-    return f.score(op.getScore(),
-                   withTerms({score, rows[at.row()], columns[at.columnOf()], h}, bias));
+    Value place[] = {score, rows[at.row()], columns[at.columnOf()], h};
+    return f.score(op.getScore(), withTerms(place, {products.at(i++), bias}));
   });
   Value full = f.classify(p0, queries, q0, keysPerTile).full;
   return f.masked(scores, keysPerTile, full, -infinity, [&](const Place &at) {

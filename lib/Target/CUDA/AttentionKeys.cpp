@@ -74,14 +74,15 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   auto positions = [&](const Place &at) {
     return std::pair<Value, Value>(columns[at.columnOf()], rows[at.row()]);
   };
-  Values raw = f.multiplyRows(keys, 1, queryTile, offset);
+  Values raw = f.multiplyRows(keys, 1, queryTile, offset), byDistance;
   if (shape.hasRows) {
-    raw = addEach(e, raw, band->multiplyStreamed(bandTile, positionTile, offset));
+    byDistance = band->multiplyStreamed(bandTile, positionTile, offset);
   }
+  Products products = productsOf(f, raw, byDistance);
   auto bias = [&](const Place &at) { return band->bias(biasByte, offset, at); };
   // Sums of keys that are not valid are their own rows': zeros replace them in the end.
   Values probability = probabilities(
-      raw, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
+      products, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
       /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.columnOf()]; }, bias);
   Values dropped = probability;
   if (shape.dropout > 0) {
@@ -97,8 +98,9 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   Values change = f.multiplyRows(values, 1, gradientTile, offset);
   Values deltas = readStatistics(1, offset);
   Values gradient = scoreGradients(
-      raw, probability, change, queries, head, positions,
-      [&](const Place &at) { return deltas[at.columnOf()]; }, bias);
+                        products, probability, change, queries, head, positions,
+                        [&](const Place &at) { return deltas[at.columnOf()]; }, bias)
+                        .scores;
   Values sums = f.multiplyWeights(gradient, 1, queryTile, partOffset, shape.partWidth,
                                   Values(carried.take_front(half)));
   sums.append(valueSums);

@@ -133,13 +133,14 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
   auto positions = [&](const Place &at) {
     return std::pair<Value, Value>(rows[at.row()], columns[at.columnOf()]);
   };
-  Values raw = f.multiplyRows(queries, 1, keyTile, offset);
+  Values raw = f.multiplyRows(queries, 1, keyTile, offset), byDistance;
   if (shape.hasRows) {
-    raw = addEach(e, raw, band->multiplyFixed(positionQueries, bandTile, offset));
+    byDistance = band->multiplyFixed(positionQueries, bandTile, offset);
   }
+  Products products = productsOf(f, raw, byDistance);
   auto bias = [&](const Place &at) { return band->bias(biasByte, offset, at); };
   Values probability = probabilities(
-      raw, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme,
+      products, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme,
       /*bounded=*/!shape.boundsKeys, positions, [&](const Place &at) { return logSums[at.row()]; },
       bias);
   if (shape.dropout > 0) {
@@ -148,24 +149,24 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
     });
   }
   Values change = f.multiplyRows(gradients, 1, valueTile, offset);
-  Values ofBiases;
-  Values gradient = scoreGradients(
-      raw, probability, change, keys, h, positions,
-      [&](const Place &at) { return deltas[at.row()]; }, bias,
-      shape.biasRows > 0 ? &ofBiases : nullptr);
+  Gradients of = scoreGradients(
+      products, probability, change, keys, h, positions,
+      [&](const Place &at) { return deltas[at.row()]; }, bias);
   size_t count = size_t(shape.partWidth / 2);
-  Values sums = f.multiplyWeights(gradient, 1, keyTile, e.add(offset, e.mul(f.part, 2)),
+  Values sums = f.multiplyWeights(of.scores, 1, keyTile, e.add(offset, e.mul(f.part, 2)),
                                   shape.partWidth, Values(carried.take_front(count)));
   if (shape.hasRows) {
-    sums.append(
-        band->multiplyWeights(gradient, bandTile, offset, Values(carried.slice(count, count))));
+    sums.append(band->multiplyWeights(of.byDistance, bandTile, offset,
+                                      Values(carried.slice(count, count))));
   }
   ValueRange before = carried.take_back(shares());
   if (shape.biasRows > 0) {
-    sums.append(addShares(ofBiases, columns, e.integer(shape.biasRows - 1), before.take_front(2)));
+    Value last = e.integer(shape.biasRows - 1);
+    sums.append(addShares(of.biases, columns, last, before.take_front(2)));
   }
   if (shape.hasFarther()) {
-    sums.append(addShares(gradient, columns, e.toInteger(f.distances.length), before.take_back(2)));
+    Value rows = e.toInteger(f.distances.length);
+    sums.append(addShares(of.byDistance, columns, rows, before.take_back(2)));
   }
   return sums;
 }
@@ -254,8 +255,8 @@ Stage QueryStage::generate() {
   f.store(Values(ArrayRef<Value>(sums).take_front(count)), factor,
           gradientOf(Query, head, shape.queryColumn), p0, 1, Padding::Summed);
   if (shape.hasRows) {
-    f.store(Values(ArrayRef<Value>(sums).slice(count, count)), factor, gradientOfTerm(0, head), p0,
-            1, Padding::Summed);
+    f.store(Values(ArrayRef<Value>(sums).slice(count, count)), shape.addsRows ? factor : Values(),
+            gradientOfTerm(0, head), p0, 1, Padding::Summed);
   }
   return finish(shape.batch * shape.heads * tiles * shape.parts,
                 keyTile.byte + stream.buffers * stream.bytes);

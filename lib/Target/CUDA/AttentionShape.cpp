@@ -128,9 +128,9 @@ static bool isLong(Region &region) {
          llvm::any_of(work, [](Operation &op) { return isa<math::MathDialect>(op.getDialect()); });
 }
 
-/// c of a region that yields argument `i` times a constant c > 0.
-static std::optional<float> factorOf(Region &region, unsigned i) {
-  Value argument = region.getArgument(i), result = region.front().getTerminator()->getOperand(0);
+/// c of a region that yields `argument` times a constant c > 0.
+static std::optional<float> factorOf(Region &region, Value argument) {
+  Value result = region.front().getTerminator()->getOperand(0);
   if (result == argument) {
     return 1.0f;
   }
@@ -145,6 +145,30 @@ static std::optional<float> factorOf(Region &region, unsigned i) {
     return std::nullopt;
   }
   return float(value.getValueAsDouble());
+}
+
+/// That of a score, or of the sum of its products.
+static std::optional<float> scoreFactorOf(Region &region, const dispatch::DistanceTerms &terms) {
+  if (terms.bias) { // which is not scaled
+    return std::nullopt;
+  }
+  Operation *sum = terms.rows ? sumOfProducts(region) : nullptr;
+  return terms.rows && !sum
+             ? std::nullopt
+             : factorOf(region, sum ? sum->getResult(0) : Value(region.getArgument(0)));
+}
+
+/// What is to be known of a derivative.
+static void readDerivative(Region &derivative, const dispatch::DistanceTerms &terms, Shape &s) {
+  Value g = derivative.getArguments().back();
+  auto yielded = derivative.front().getTerminator()->getOperands();
+  s.gradientFactor = factorOf(derivative, g);
+  s.addsRows = terms.rows && yielded[1] == yielded[0];
+  s.addsBiases = terms.bias && yielded.back() == g;
+  bool readsProducts =
+      terms.rows && (!derivative.getArgument(0).use_empty() ||
+                     !derivative.getArgument(dispatch::DistanceTerms::firstArgument).use_empty());
+  s.scoreFactor = readsProducts ? std::nullopt : s.scoreFactor;
 }
 
 template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
@@ -165,15 +189,12 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   s.distances = terms.rows ? cast<RankedTensorType>(terms.rows.getType()).getDimSize(1) : 0;
   s.distanceFactor = distanceStep(op);
   s.firstTerm = op->getNumOperands() - unsigned(op.getExtras().size());
-  s.scoreFactor = terms.bias ? std::nullopt : factorOf(op.getScore(), 0); // a bias is not scaled
+  s.scoreFactor = scoreFactorOf(op.getScore(), terms);
   if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {
     if (failed(checkRegion(op.getScoreGradient()))) {
       return failure();
     }
-    Region &derivative = op.getScoreGradient();
-    s.gradientFactor = factorOf(derivative, derivative.getNumArguments() - 1);
-    auto yielded = derivative.front().getTerminator()->getOperands();
-    s.addsBiases = yielded.size() > 1 && yielded[1] == derivative.getArguments().back();
+    readDerivative(op.getScoreGradient(), terms, s);
   }
   s.mask = withoutRedundant(op.getMask(), s.isOneDomain());
   s.boundsKeys = boundsKeys(s.mask, s.isOneDomain());

@@ -145,11 +145,14 @@ Value Band::bias(int64_t byte, Value offset, const Place &at) {
   return f.core.load(b.getF32Type(), f.core.shared(place, byte), 4);
 }
 
-Values attention::addEach(Emitter &e, Values x, const Values &y) {
-  for (auto [to, more] : llvm::zip_equal(x, y)) {
-    to = e.addf(to, more);
+Products attention::productsOf(AttentionFrame &f, Values raw, Values byDistance) {
+  if (!f.shape.scoreFactor || byDistance.empty()) {
+    return {std::move(raw), std::move(byDistance)};
   }
-  return x;
+  for (auto [to, more] : llvm::zip_equal(raw, byDistance)) {
+    to = f.e.addf(to, more);
+  }
+  return {std::move(raw), {}};
 }
 
 Source attention::sourceOfTerm(AttentionFrame &f, unsigned term, Value headIndex) {

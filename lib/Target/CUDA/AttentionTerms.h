@@ -61,8 +61,16 @@ private:
   std::array<mlir::Value, 2> later; ///< i1: whether the line is one of the second fragment
 };
 
-/// Numbers of `x` plus those of `y`.
-Values addEach(Emitter &e, Values x, const Values &y);
+/// What a tile's score regions are given: products of queries with keys, and those with rows by
+/// distance. There are none of the latter where no rows are, or where the former hold both's sums
+/// (`Shape::scoreFactor`).
+struct Products {
+  Values raw, byDistance;
+  /// That by distance of element `i`; null where there are none.
+  mlir::Value at(size_t i) const { return byDistance.empty() ? mlir::Value() : byDistance[i]; }
+};
+/// `byDistance` is empty where there are no rows.
+Products productsOf(AttentionFrame &f, Values raw, Values byDistance);
 
 /// One head's columns of Qv (term 0) or R (term 1).
 Source sourceOfTerm(AttentionFrame &f, unsigned term, mlir::Value headIndex);

@@ -38,7 +38,9 @@ private:
   Values loadColumns(Value memory, Value row, int64_t first, Value head);
   Values loadOwnColumns(Value memory, Value row, int64_t first);
   Value distanceRow(Value key, Value rows);
-  Value productOf(Value memory, Value key);
+  /// A lane's share in the product with a row, beside what it has of another.
+  Value productOf(const Values &factor, const Values &columns, Value dot);
+  std::pair<Value, Value> productsOf(Value memory, Value key);
   Value biasOf(Value key); ///< null where there are none
   State addKeys(Value q0, ValueRange before);
   /// Number `i` of part `part`.
@@ -146,22 +148,30 @@ Value StepAttention::distanceRow(Value key, Value rows) {
   return emitDistanceRow(e, emitDistance(e, terms.distance, position, key), rows);
 }
 
-/// What the score region is given of `key`: products with its row and with that of its distance.
-Value StepAttention::productOf(Value memory, Value key) {
-  Values columns =
-      loadColumns(memory, ringRow(op.getKey(), key), int64_t(op.getKeyColumn()), keyHead);
-  Value dot = f32(0);
-  for (auto [x, y] : llvm::zip_equal(query, columns)) {
+Value StepAttention::productOf(const Values &factor, const Values &columns, Value dot) {
+  for (auto [x, y] : llvm::zip_equal(factor, columns)) {
     dot = e.fma(x, y, dot);
   }
-  if (terms.rows) {
-    Value row = ringRow(terms.rows, distanceRow(key, distances));
-    for (auto [x, y] :
-         llvm::zip_equal(positionQuery, loadColumns(frame.buffer(4), row, 0, headNumber))) {
-      dot = e.fma(x, y, dot);
-    }
+  return dot;
+}
+
+/// What the score region is given of `key`: products with its row and with that of its distance,
+/// the latter null where there are no such rows. Where the region adds the two, both are their sum.
+std::pair<Value, Value> StepAttention::productsOf(Value memory, Value key) {
+  Values columns =
+      loadColumns(memory, ringRow(op.getKey(), key), int64_t(op.getKeyColumn()), keyHead);
+  Value raw = productOf(query, columns, f32(0));
+  if (!terms.rows) {
+    return {sumOfLanes(frame, raw, team), Value()};
   }
-  return sumOfLanes(frame, dot, team);
+  columns =
+      loadColumns(frame.buffer(4), ringRow(terms.rows, distanceRow(key, distances)), 0, headNumber);
+  if (sumOfProducts(op.getScore())) {
+    Value sum = sumOfLanes(frame, productOf(positionQuery, columns, raw), team);
+    return {sum, sum};
+  }
+  Value byDistance = productOf(positionQuery, columns, f32(0));
+  return {sumOfLanes(frame, raw, team), sumOfLanes(frame, byDistance, team)};
 }
 
 Value StepAttention::biasOf(Value key) {
@@ -182,10 +192,12 @@ StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
   for (int64_t u = 0; u < keysAtOnce; ++u) {
     Value q = e.add(q0, e.add(teamOfBlock, u * teams));
     numbers.push_back(e.min(q, e.add(length, -1)));
-    Value dot = productOf(key, numbers.back());
+    auto [raw, byDistance] = productsOf(key, numbers.back());
     seen.push_back(emitRelation(e, op.getMask(), p, e.toInteger(q), n));
-    Value place[] = {dot, p, e.toInteger(q), e.toInteger(headNumber)};
-    Value score = emitRegion(e, op.getScore(), withTerms(place, biasOf(numbers.back())));
+    Value place[] = {raw, p, e.toInteger(q), e.toInteger(headNumber)};
+    Value given[] = {byDistance, biasOf(numbers.back())};
+    Value sum = raw == byDistance ? raw : Value();
+    Value score = emitAll(e, op.getScore(), withTerms(place, given), sum).front();
     scores.push_back(e.select(seen.back(), score, f32(-infinity)));
   }
   Value most = before[0];

@@ -25,12 +25,27 @@ Value target::emitRegion(Emitter &e, Region &region, ValueRange arguments) {
   return emitAll(e, region, arguments).front();
 }
 
-Emitter::Values target::emitAll(Emitter &e, Region &region, ValueRange arguments) {
+Operation *target::sumOfProducts(Region &region) {
+  BlockArgument score = region.getArgument(0),
+                product = region.getArgument(dispatch::DistanceTerms::firstArgument);
+  if (!score.hasOneUse() || !product.hasOneUse()) {
+    return nullptr;
+  }
+  Operation *user = *score.user_begin();
+  return isa<arith::AddFOp>(user) && user == *product.user_begin() ? user : nullptr;
+}
+
+Emitter::Values target::emitAll(Emitter &e, Region &region, ValueRange arguments, Value sum) {
   Block &block = region.front();
   IRMapping map;
   map.map(block.getArguments(), arguments);
+  Operation *made = sum ? sumOfProducts(region) : nullptr;
   auto isVector = [](Value value) { return isa<VectorType>(value.getType()); };
   for (Operation &op : block.without_terminator()) {
+    if (&op == made) {
+      map.map(op.getResult(0), sum);
+      continue;
+    }
     SmallVector<Value> operands;
     for (Value operand : op.getOperands()) {
       operands.push_back(map.lookup(operand));

@@ -368,6 +368,36 @@ func.func @more_biases_than_positions(%x: tensor<2x16x12xf32>, %b: tensor<17x1xf
 
 // -----
 
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @region_without_its_product(%x: tensor<2x16x12xf32>, %r: tensor<2x16x4xf32>) {
+  // expected-error@+1 {{D-001: expected 5 arguments of the score body, found 4}}
+  %o:2 = dispatch.attention %x, %x, %x, %r, %r attributes {domain = #domain, heads = 1 : i64, kv_heads = 1 : i64,
+      head_size = 4 : i64, query_column = 0 : i64, key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    dispatch.yield %s : f32
+  } : (tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x16x4xf32>, tensor<2x16x4xf32>) -> (tensor<2x16x4xf32>, tensor<2x16x1xf32>)
+  return
+}
+
+// -----
+
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @derivative_by_the_score_alone(%x: tensor<2x16x12xf32>, %r: tensor<2x16x4xf32>, %l: tensor<2x16x1xf32>) {
+  // expected-error@+1 {{D-003: expected 2 values yielded by the derivative body, found 1}}
+  %d:3 = dispatch.attention_backward %x, %x, %x, %r, %l, %r, %r, %r attributes {domain = #domain, heads = 1 : i64, kv_heads = 1 : i64,
+      head_size = 4 : i64, query_column = 0 : i64, key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %t: f32):
+    dispatch.yield %s : f32
+  } derivative {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %t: f32, %g: f32):
+    dispatch.yield %g : f32
+  } : (tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x16x4xf32>, tensor<2x16x1xf32>, tensor<2x16x4xf32>, tensor<2x16x4xf32>,
+       tensor<2x16x4xf32>) -> (tensor<2x16x12xf32>, tensor<2x16x4xf32>, tensor<2x16x4xf32>)
+  return
+}
+
+// -----
+
 #segments = #dispatch.domain<batch = 2, positions = 5, factor = 0>
 #range = #dispatch.access<range, map = affine_map<(v, i)[n] -> (v)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1 last = 0>
 func.func @range_to_a_row(%x: tensor<2x16x8xf32>) {

@@ -90,3 +90,52 @@ func.func @term_as_an_integer(%x: !sluice.seq<@fine, 4, f32>, %b: tensor<3x1xf32
   } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, tensor<3x1xf32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>)
   return
 }
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @region_without_its_product(%x: !sluice.seq<@fine, 4, f32>) {
+  // expected-error@+1 {{S-009: expected a score region over (score, p, q, head, product), found 4 arguments}}
+  %o, %l = sluice.attention %x, %x, %x, %x, %x attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>)
+      -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>)
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @one_term_for_two(%x: !sluice.seq<@fine, 4, f32>, %b: tensor<3x1xf32>) {
+  // expected-error@+1 {{S-009: expected a score region over (score, p, q, head, product, bias), found 5 arguments}}
+  %o, %l = sluice.attention %x, %x, %x, %x, %x, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %e: f32):
+    sluice.yield %e : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>,
+       tensor<3x1xf32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>)
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @derivative_without_the_product(%x: !sluice.seq<@fine, 4, f32>, %l: !sluice.seq<@fine, 1, f32>) {
+  // expected-error@+1 {{S-009: expected a derivative region over (score, p, q, head, product, gradient), found 5 arguments}}
+  %d:3 = sluice.attention_backward %x, %x, %x, %x, %l, %x, %x, %x attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %t: f32):
+    sluice.yield %s : f32
+  } derivative {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %g: f32):
+    sluice.yield %g : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>,
+       !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>)
+      -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>)
+  return
+}

@@ -131,24 +131,26 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     // CHECK: sluice.attention %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes {distance_bias,
     %o, %lse = sluice.attention %q, %x, %x, %u, %r, %bias attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 4 : i64, distance_bias,
         query_column = 0 : i64, key_column = 0 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
-    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %e: f32):
-      %c = arith.addf %s, %e : f32
+    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %d: f32, %e: f32):
+      %both = arith.addf %s, %d : f32
+      %c = arith.addf %both, %e : f32
       sluice.yield %c : f32
     } : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 8, f32>,
          !sluice.seq<@fine, 8, f32>, tensor<5x2xf32>) -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 2, f32>)
     // CHECK: %{{.*}}:5 = sluice.attention_backward
-    %d:5 = sluice.attention_backward %q, %x, %x, %o, %lse, %dy, %u, %r, %bias attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 4 : i64,
+    %y:5 = sluice.attention_backward %q, %x, %x, %o, %lse, %dy, %u, %r, %bias attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 4 : i64,
         distance_bias, query_column = 0 : i64, key_column = 0 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
-    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %e: f32):
-      %c = arith.addf %s, %e : f32
+    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %d: f32, %e: f32):
+      %both = arith.addf %s, %d : f32
+      %c = arith.addf %both, %e : f32
       sluice.yield %c : f32
     } derivative {
-    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %e: f32, %g: f32):
-      sluice.yield %g, %g : f32, f32
+    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %d: f32, %e: f32, %g: f32):
+      sluice.yield %g, %g, %g : f32, f32, f32
     } : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 8, f32>,
          !sluice.seq<@fine, 2, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, tensor<5x2xf32>)
         -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, tensor<5x2xf32>)
-    return %d#4 : tensor<5x2xf32>
+    return %y#4 : tensor<5x2xf32>
   }
 
   // CHECK-LABEL: func.func @backward

@@ -129,6 +129,23 @@ std::string attentionByDistance() {
          ", !sluice.seq<@s2, 2, f32>) return %o : " + s2d4 + " }";
 }
 
+/// A score that is rectified and times c + tanh of its product by distance, and that product times
+/// a number by distance and head.
+std::string attentionByProduct() {
+  std::string table = "tensor<3x2xf32>", four = s2d4 + ", " + s2d4 + ", " + s2d4 + ", " + s2d4;
+  return "(%q: " + s2d4 + ", %k: " + s2d4 + ", %u: " + s2d4 + ", %d: " + s2d4 + ", %e: " + table +
+         ") -> " + s2d4 +
+         " { %o, %l = sluice.attention %q, %k, %k, %u, %d, %e attributes {heads = 2 : i64, "
+         "kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 0 : i64, "
+         "value_column = 0 : i64, distance_bias, mask = affine_set<(p, q)[n] : (p - q >= 0)>} "
+         "{^bb0(%s: f32, %p: i32, %t: i32, %h: i32, %w: f32, %b: f32): %c = arith.constant 0.75 : "
+         "f32 %x = math.tanh %w : f32 %f = arith.addf %x, %c : f32 %z = arith.constant 0.0 : f32 "
+         "%r = arith.maximumf %s, %z : f32 %y = arith.mulf %r, %f : f32 %m = arith.mulf %w, %b : "
+         "f32 %n = arith.addf %y, %m : f32 sluice.yield %n : f32} : (" +
+         four + ", " + s2d4 + ", " + table + ") -> (" + s2d4 +
+         ", !sluice.seq<@s2, 2, f32>) return %o : " + s2d4 + " }";
+}
+
 std::string norm(bool rms, bool bias) {
   std::string v = "tensor<4xf32>";
   return "(%x: " + s2d4 + ", %g: " + v + (bias ? ", %b: " + v : "") + ") -> " + s2d4 +
@@ -290,6 +307,7 @@ std::vector<Case> cases() {
        attentionOver("s4", false, "p - 2 * q >= 0",
                      ", dropout = 0.375 : f32, random_id = 9 : i64")},
       {"attention_by_distance", differences, attentionByDistance()},
+      {"attention_by_product", differences, attentionByProduct()},
       {"attention_dropout", differences,
        attention(1, "p - q >= 0", scaled, false, ", dropout = 0.375 : f32, random_id = 9 : i64")},
       {"shift", differences, rescale("shift %x by 3", s1d4, s1d4)},

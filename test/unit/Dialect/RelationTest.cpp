@@ -214,8 +214,9 @@ constexpr const char *attentionByDistance =
   %o, %l = sluice.attention %q, %k, %k, %u, %r, %b attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 2 : i64,
       query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, distance_bias,
       mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
-  ^bb0(%s: f32, %p: i32, %t: i32, %h: i32, %e: f32):
-    %c = arith.addf %s, %e : f32
+  ^bb0(%s: f32, %p: i32, %t: i32, %h: i32, %d: f32, %e: f32):
+    %f = arith.addf %s, %d : f32
+    %c = arith.addf %f, %e : f32
     sluice.yield %c : f32
   } : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>,
        !sluice.seq<@s1, 4, f32>, tensor<2x2xf32>) -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 2, f32>)
@@ -229,8 +230,9 @@ constexpr const char *attentionByDistanceBetweenScales =
   %o, %l = sluice.attention %q, %k, %k, %u, %r attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 2 : i64,
       query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64,
       distance = affine_map<(p, q) -> (p * 4 - q)>, mask = affine_set<(p, q)[n] : (p * 4 - q >= 0)>} {
-  ^bb0(%s: f32, %p: i32, %t: i32, %h: i32):
-    sluice.yield %s : f32
+  ^bb0(%s: f32, %p: i32, %t: i32, %h: i32, %d: f32):
+    %f = arith.addf %s, %d : f32
+    sluice.yield %f : f32
   } : (!sluice.seq<@s4, 2, f32>, !sluice.seq<@s1, 2, f32>, !sluice.seq<@s1, 2, f32>, !sluice.seq<@s4, 2, f32>,
        !sluice.seq<@s1, 2, f32>) -> (!sluice.seq<@s4, 2, f32>, !sluice.seq<@s4, 1, f32>)
   return %o : !sluice.seq<@s4, 2, f32>

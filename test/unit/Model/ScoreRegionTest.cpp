@@ -60,6 +60,19 @@ std::string withRectifiedTerm(const std::string &model, int &regions) {
   return result.append(rest, model.cend());
 }
 
+/// Every attention's `x = s + t`, t the product of its position query with a row by distance,
+/// becomes: x = s / (1 + e^-t).
+std::string withGates(const std::string &model, int &regions) {
+  static const std::regex sum(
+      R"((\^bb0\((%\w+): f32, %\w+: i32, %\w+: i32, %\w+: i32, (%\w+): f32\):\n\s*)(%\w+) = arith\.addf \2, \3 : f32\n)");
+  regions = static_cast<int>(
+      std::distance(std::sregex_iterator(model.begin(), model.end(), sum), std::sregex_iterator()));
+  return std::regex_replace(model, sum,
+                            "$1%one = arith.constant 1.0 : f32\n%less = arith.negf $3 : f32\n"
+                            "%power = math.exp %less : f32\n%all = arith.addf %one, %power : f32\n"
+                            "$4 = arith.divf $2, %all : f32\n");
+}
+
 /// A model of these stages with other scores, on every target, against the reference.
 void expectCompiled(const std::string &stages, std::string (*change)(const std::string &, int &),
                     int expected) {
@@ -102,6 +115,13 @@ TEST(ScoreRegion, IsDifferentiatedAndCompiledFromIR) {
 TEST(ScoreRegion, ReadsATableByDistance) {
   expectCompiled(R"({"op": "layer", "key_value_heads": 1, "relative": {"bias": 4}},)",
                  withRectifiedTerm, 2);
+}
+
+/// Groups over tokens, too: there distances are in steps of the finer scale.
+TEST(ScoreRegion, ReadsAProductByDistance) {
+  expectCompiled(R"({"op": "layer", "key_value_heads": 1, "relative": "xl"},
+                    {"op": "hourglass", "hierarchy": "0@1 1@3 0@1", "shorten": {"op": "attention", "relative": "xl"}},)",
+                 withGates, 6);
 }
 
 } // namespace

@@ -183,4 +183,72 @@ constexpr const char *begun =
     {"op": "upsample", "segments": "routed", "method": "smooth"}, {"op": "add", "with": "sum"},
     {"op": "head"}]})json";
 
+/// Segments that attend to their rows, by two queries, and tokens to the parts of a segment; then
+/// segments that bits begin, with heads of one column.
+constexpr const char *attends =
+    R"json({"sluice": 1, "vocabulary": 40, "context": 19, "batch": 3, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8, "rotary": true},
+  "stages": [{"op": "embedding"}, {"op": "layer", "to": "bytes"},
+    {"op": "boundaries", "name": "words", "rule": "whitespace", "capacity": 0.9},
+    {"op": "shorten", "segments": "words"}, {"op": "project", "width": 12},
+    {"op": "attend", "over": "bytes", "segments": "words", "parts": 2}, {"op": "layer", "to": "global"},
+    {"op": "attend", "from": "bytes", "over": "global", "segments": "words", "parts": 3, "to": "fine"},
+    {"op": "boundaries", "name": "begun", "rule": "space_like", "at": "start"},
+    {"op": "shorten", "segments": "begun"},
+    {"op": "attend", "over": "fine", "segments": "begun", "heads": 3, "head_size": 1, "norm": "rms", "to": "means"},
+    {"op": "attend", "from": "fine", "over": "means", "segments": "begun"}, {"op": "head"}]})json";
+
+/// The same of GPU code.
+constexpr const char *attendsOnce =
+    R"json({"sluice": 1, "vocabulary": 14, "context": 7, "batch": 2,
+  "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding", "to": "fine"},
+    {"op": "boundaries", "name": "words", "rule": "whitespace", "capacity": 0.9},
+    {"op": "shorten", "segments": "words"}, {"op": "attend", "over": "fine", "segments": "words", "to": "global"},
+    {"op": "attend", "from": "fine", "over": "global", "segments": "words", "parts": 2}, {"op": "head"}]})json";
+
+/// Segments of segments: two stages of routers whose documents end at one token.
+constexpr const char *routersOfRouters =
+    R"json({"sluice": 1, "vocabulary": 17, "context": 21, "batch": 3, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8, "rotary": true},
+  "stages": [{"op": "embedding"}, {"op": "layer", "to": "x"},
+    {"op": "boundaries", "name": "routed", "ratio": 3, "at": "start", "document_end": 5},
+    {"op": "shorten", "segments": "routed", "method": "first"}, {"op": "layer", "to": "s"},
+    {"op": "boundaries", "name": "outer", "ratio": 2, "at": "start", "document_end": 5},
+    {"op": "shorten", "segments": "outer", "method": "first"}, {"op": "layer"},
+    {"op": "upsample", "segments": "outer", "method": "smooth"}, {"op": "add", "with": "s"},
+    {"op": "upsample", "segments": "routed", "method": "smooth"}, {"op": "add", "with": "x"},
+    {"op": "head"}]})json";
+
+/// Segments of groups of tokens, and segments of these: the clock of each moves with the rows below.
+constexpr const char *partsOfGroups =
+    R"json({"sluice": 1, "vocabulary": 17, "context": 27, "batch": 3, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding", "to": "x"}, {"op": "shift", "by": 1}, {"op": "shorten", "factor": 2},
+    {"op": "layer", "to": "twos"},
+    {"op": "boundaries", "name": "parts", "predictor": 6, "prior": 0.5},
+    {"op": "shorten", "segments": "parts", "to": "parts"},
+    {"op": "boundaries", "name": "wholes", "rule": "every", "factor": 2},
+    {"op": "shorten", "segments": "wholes"}, {"op": "shift", "by": 1, "start": "null"}, {"op": "layer"},
+    {"op": "upsample", "segments": "wholes", "by": 0}, {"op": "add", "with": "parts"},
+    {"op": "upsample", "segments": "parts"}, {"op": "add", "with": "twos"},
+    {"op": "upsample", "factor": 2}, {"op": "add", "with": "x"}, {"op": "head"}]})json";
+
+/// Two segmentations of words: means of drawn segments that begin at bits, behind groups of them,
+/// and last rows of threes.
+constexpr const char *phrasesOfWords =
+    R"json({"sluice": 1, "vocabulary": 17, "context": 24, "batch": 3, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8, "relative": "xl_shared"},
+  "stages": [{"op": "embedding", "to": "x"},
+    {"op": "boundaries", "name": "words", "rule": "whitespace", "document_end": 3},
+    {"op": "shorten", "segments": "words", "method": "max"}, {"op": "layer", "to": "w"},
+    {"op": "boundaries", "name": "phrases", "predictor": 6, "prior": 0.6, "at": "start", "document_end": 3},
+    {"op": "shorten", "segments": "phrases"}, {"op": "layer"}, {"op": "shift", "by": 2},
+    {"op": "shorten", "factor": 2}, {"op": "norm"}, {"op": "upsample", "factor": 2},
+    {"op": "upsample", "segments": "phrases"}, {"op": "add", "with": "w", "to": "v"},
+    {"op": "boundaries", "name": "threes", "rule": "every", "factor": 3},
+    {"op": "shorten", "segments": "threes", "method": "last"}, {"op": "norm"},
+    {"op": "upsample", "segments": "threes", "by": 2}, {"op": "add", "with": "v"},
+    {"op": "upsample", "segments": "words"}, {"op": "add", "with": "x"}, {"op": "head"}]})json";
+
 } // namespace sluice::testing

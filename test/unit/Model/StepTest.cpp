@@ -204,7 +204,11 @@ INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,
                          ::testing::Values(Family{"Words", words},
                                            Family{"LastAndPredicted", lastAndPredicted},
                                            Family{"EveryToken", everyToken},
-                                           Family{"FullAxis", fullAxis}, Family{"Begun", begun}),
+                                           Family{"FullAxis", fullAxis}, Family{"Begun", begun},
+                                           Family{"Attends", attends},
+                                           Family{"RoutersOfRouters", routersOfRouters},
+                                           Family{"PartsOfGroups", partsOfGroups},
+                                           Family{"PhrasesOfWords", phrasesOfWords}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Inputs, Stepped, ::testing::Values(Family{"Encoders", encoders}),
@@ -318,7 +322,8 @@ INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps,
 
 INSTANTIATE_TEST_SUITE_P(Segmented, EmulatedSteps,
                          ::testing::Values(Family{"Means", closedMeans},
-                                           Family{"LastAndRouted", lastAndRouted}),
+                                           Family{"LastAndRouted", lastAndRouted},
+                                           Family{"AttendsOnce", attendsOnce}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Inputs, EmulatedSteps, ::testing::Values(Family{"Encoder", encoder}),

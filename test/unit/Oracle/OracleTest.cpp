@@ -266,6 +266,38 @@ TEST_F(Judge, AttentionBothWays) {
   EXPECT_GT(backward.ofSpoiled.results[0].mismatches, 0);
 }
 
+/// Each gradient of a term is that of its own argument.
+TEST_F(Judge, ProductsByDistanceAsGates) {
+  AttentionCase c = withTerms({.name = "gates",
+                               .batch = 2,
+                               .positions = 13,
+                               .heads = 4,
+                               .kvHeads = 2,
+                               .head = 6,
+                               .length = 11,
+                               .rows = 2,
+                               .relation = causal(),
+                               .score = gated(0.5)},
+                              true, 3);
+  AttentionData data = makeAttention(c);
+  Launch launch{.operands = {data.qkv, data.qkv, data.qkv},
+                .length = c.length,
+                .rows = c.rows,
+                .step = c.step,
+                .seed = c.seed};
+  llvm::append_range(launch.operands, data.terms);
+  Judged forward(c.forwardText());
+  forward.spoilOperand(3, [](float &value) { value += 2; });
+  expectRight(forward, launch);
+  EXPECT_EQ(forward.ofSpoiled.results[1].mismatches, 1); // the first log-sum-exp
+  Judged backward(c.backwardText());
+  backward.spoilOperand(7, [](float &value) { value += 2; }); // the row of distance 0
+  launch.operands = {data.qkv, data.qkv, data.qkv, data.outputIn, data.lseIn, data.outputGradient};
+  llvm::append_range(launch.operands, data.terms);
+  expectRight(backward, launch);
+  EXPECT_GT(backward.ofSpoiled.results[1].mismatches, 0);
+}
+
 /// A plain mean; and smoothed labels, some rows unscored, a gradient that comes in by row.
 TEST_F(Judge, HeadAndCrossEntropy) {
   std::string x = tensor({2, 9, 12}), w = tensor({17, 12}), t = tensor({2, 10}, "i32"),

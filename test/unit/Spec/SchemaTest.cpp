@@ -83,6 +83,23 @@ Place placeOf(Op op) {
     need("name", "\"words\"");
     need("rule", "\"whitespace\"");
     break;
+  case Op::Dynamic:
+  case Op::Blt:
+    need("layers", "[1, 1, 1]");
+    need("boundaries", R"({"rule": "whitespace"})");
+    break;
+  case Op::SpaceByte:
+  case Op::Hnet:
+    need("layers", "[1, 1, 1]");
+    break;
+  case Op::Megabyte:
+    need("layers", "[1, 1]");
+    need("patch", "2");
+    break;
+  case Op::BlockTransformer:
+    need("layers", "[1, 1]");
+    need("block", "2");
+    break;
   default:
     break;
   }
@@ -105,8 +122,10 @@ Place placeOf(Op op) {
   }
   std::string after =
       R"(, {"op": "head")" + std::string(op == Op::TopDown ? R"(, "first": 1})" : "}");
-  return {head + R"(, "stages": [)" + before + "{", "}" + (op == Op::Head ? "" : after) + "]}",
-          needs, &keysOf(op)};
+  std::string defaults =
+      op >= Op::Dynamic ? R"(, "defaults": {"heads": 2})" : ""; // of stages that are lists
+  return {head + defaults + R"(, "stages": [)" + before + "{",
+          "}" + (op == Op::Head ? "" : after) + "]}", needs, &keysOf(op)};
 }
 
 Place placeOf(Section section) {

@@ -120,6 +120,33 @@ Score sluice::test::linearBias() {
           [](double, int64_t, int64_t, int64_t) { return 1.0; }};
 }
 
+Score sluice::test::gated(double factor) {
+  std::string gate = "%c = arith.constant " + std::to_string(factor) +
+                     " : f32\n%one = arith.constant 1.0 : f32\n%nw = arith.negf %w : f32\n" +
+                     "%ew = math.exp %nw : f32\n%den = arith.addf %one, %ew : f32\n" +
+                     "%fac = arith.divf %c, %den : f32\n";
+  auto sigmoid = [](double w) { return 1 / (1 + std::exp(-w)); };
+  return {gate + "%r = arith.mulf %s, %fac : f32\n",
+          gate + "%r = arith.mulf %g, %fac : f32\n%sh = arith.divf %ew, %den : f32\n"
+                 "%rs = arith.mulf %r, %s : f32\n%byw = arith.mulf %rs, %sh : f32\n",
+          nullptr,
+          nullptr,
+          [=](double s, double w) { return factor * s * sigmoid(w); },
+          [=](double, double w) { return factor * sigmoid(w); },
+          [=](double s, double w) { return factor * s * sigmoid(w) * sigmoid(-w); }};
+}
+
+std::string sluice::test::termArguments(const Score &score, bool distances, bool hasBias) {
+  return std::string(!distances    ? ""
+                     : score.joint ? ", %w: f32"
+                                   : ", %own: f32") +
+         (hasBias ? ", %e: f32" : "");
+}
+
+std::string sluice::test::sumOfTerms(const Score &score, bool distances) {
+  return distances && !score.joint ? "%s = arith.addf %dot, %own : f32\n" : "";
+}
+
 static std::string tensor(int64_t a, int64_t b, int64_t c, bool bf16 = false) {
   return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + std::to_string(c) +
          (bf16 ? "xbf16>" : "xf32>");
@@ -167,12 +194,23 @@ static std::string attributes(const AttentionCase &c) {
 
 /// A bias is added to what the score makes.
 static std::string region(const AttentionCase &c, const std::string &body, bool derivative) {
-  bool hasBias = c.biasRows > 0;
-  std::string end = !hasBias     ? "dispatch.yield %r : f32\n}"
-                    : derivative ? "dispatch.yield %r, %g : f32, f32\n}"
-                                 : "%b = arith.addf %r, %e : f32\ndispatch.yield %b : f32\n}";
-  return std::string("{\n^bb0(%s: f32, %p: i32, %q: i32, %h: i32") + (hasBias ? ", %e: f32" : "") +
-         (derivative ? ", %g: f32" : "") + "):\n" + body + end;
+  bool hasBias = c.biasRows > 0, adds = c.distances && !c.score.joint;
+  std::string yielded = "%r", types = "f32", end;
+  if (derivative && c.distances) {
+    yielded += adds ? ", %r" : ", %byw";
+    types += ", f32";
+  }
+  if (derivative && hasBias) {
+    yielded += ", %g";
+    types += ", f32";
+  } else if (hasBias) {
+    end = "%b = arith.addf %r, %e : f32\n";
+    yielded = "%b";
+  }
+  return std::string("{\n^bb0(") + (adds ? "%dot" : "%s") + ": f32, %p: i32, %q: i32, %h: i32" +
+         termArguments(c.score, c.distances, hasBias) + (derivative ? ", %g: f32" : "") + "):\n" +
+         sumOfTerms(c.score, c.distances) + body + end + "dispatch.yield " + yielded + " : " +
+         types + "\n}";
 }
 
 namespace {

@@ -94,8 +94,31 @@ struct HeadEvaluation {
   double bias(int64_t p, int64_t j) const {
     return c.biasRows > 0 ? data.terms.back()[biasRow(p, j) * c.heads + h] : 0;
   }
-  /// What the score region is given, or the sum of its terms' magnitudes.
-  double raw(int64_t p, int64_t j, bool magnitudes = false) const;
+  /// The products that the score region is given, or the sums of their terms' magnitudes.
+  struct Raw {
+    double ofKeys, byDistance;
+    double sum() const { return ofKeys + byDistance; }
+  };
+  Raw raw(int64_t p, int64_t j, bool magnitudes = false) const;
+  /// What it makes of them, without the bias; and its derivatives by the two.
+  double score(const Raw &raw, int64_t p, int64_t j) const {
+    return c.score.joint ? c.score.joint(raw.ofKeys, raw.byDistance)
+                         : c.score.value(raw.sum(), p, j, h);
+  }
+  Raw slopes(const Raw &raw, int64_t p, int64_t j) const {
+    if (c.score.joint) {
+      return {c.score.byScore(raw.ofKeys, raw.byDistance),
+              c.score.byProduct(raw.ofKeys, raw.byDistance)};
+    }
+    double slope = c.score.derivative(raw.sum(), p, j, h);
+    return {slope, slope};
+  }
+  /// How far the two may be off.
+  Raw errors(int64_t p, int64_t j) const {
+    Raw magnitudes = raw(p, j, true);
+    double each = unit * double(c.head + 2);
+    return {each * magnitudes.ofKeys, each * magnitudes.byDistance};
+  }
   void loadTerms() {
     auto load = [&](Matrix &matrix, int64_t term, int64_t count) {
       for (int64_t p = 0; p < count; ++p) {
@@ -140,9 +163,8 @@ struct HeadEvaluation {
   void evaluate();
   void evaluateRow(int64_t p);
   void addGradients(int64_t p, const std::vector<double> &probability,
-                    const std::vector<double> &raw, const std::vector<double> &output,
-                    double relative);
-  void addTerms(int64_t p, int64_t j, double rawGradient, double bound, double gradient,
+                    const std::vector<double> &output, double relative);
+  void addTerms(int64_t p, int64_t j, double ofProduct, double bound, double gradient,
                 double boundOfGradient) const;
   void add(int64_t p, int part, std::vector<double> row, double bound) const;
 };
@@ -173,16 +195,15 @@ std::vector<double> times(const std::vector<double> &row, double factor) {
 
 } // namespace
 
-double HeadEvaluation::raw(int64_t p, int64_t j, bool magnitudes) const {
-  double ofKeys = dot(q[p], k[j], magnitudes);
-  return c.distances && distance(p, j) >= 0
-             ? ofKeys + dot(distanceQueries[p], distances[distanceRow(p, j)], magnitudes)
-             : ofKeys;
+HeadEvaluation::Raw HeadEvaluation::raw(int64_t p, int64_t j, bool magnitudes) const {
+  bool hasRow = c.distances && distance(p, j) >= 0;
+  return {dot(q[p], k[j], magnitudes),
+          hasRow ? dot(distanceQueries[p], distances[distanceRow(p, j)], magnitudes) : 0};
 }
 
 /// Gradients of terms: each row by distance and each bias is a sum over the queries that have it.
-void HeadEvaluation::addTerms(int64_t p, int64_t j, double rawGradient, double bound,
-                              double gradient, double boundOfGradient) const {
+void HeadEvaluation::addTerms(int64_t p, int64_t j, double ofProduct, double bound, double gradient,
+                              double boundOfGradient) const {
   auto put = [](Expected &expected, int64_t at, double value, double bound) {
     expected.value[at] += value;
     expected.bound[at] += bound + 4 * unit * std::abs(value);
@@ -190,8 +211,8 @@ void HeadEvaluation::addTerms(int64_t p, int64_t j, double rawGradient, double b
   for (int64_t i = 0; c.distances && i < c.head; ++i) {
     int64_t at = distanceRow(p, j);
     double query = distanceQueries[p][i], row = distances[at][i];
-    put(data.termGradients[0], atTerm(0, p, i), rawGradient * row, bound * std::abs(row));
-    put(data.termGradients[1], atTerm(1, at, i), rawGradient * query, bound * std::abs(query));
+    put(data.termGradients[0], atTerm(0, p, i), ofProduct * row, bound * std::abs(row));
+    put(data.termGradients[1], atTerm(1, at, i), ofProduct * query, bound * std::abs(query));
   }
   if (c.biasRows > 0) {
     int64_t at = (b * c.biasRows + biasRow(p, j)) * c.heads + h;
@@ -220,19 +241,20 @@ void HeadEvaluation::evaluate() {
 }
 
 void HeadEvaluation::evaluateRow(int64_t p) {
-  std::vector<double> raw(m), score(m, -INFINITY), probability(m);
+  std::vector<double> score(m, -INFINITY), probability(m);
   double most = -INFINITY, error = 0;
   for (int64_t j = 0; j < m; ++j) {
-    raw[j] = this->raw(p, j);
     if (c.relation.holds(p, j, m)) {
-      score[j] = c.score.value(raw[j], p, j, h) + bias(p, j);
-      // A sum of products; then a region of a few operations, 16 ulp of what it handles.
-      double ofRaw = unit * double(c.head + 2) * this->raw(p, j, true);
+      Raw raw = this->raw(p, j), slope = slopes(raw, p, j);
+      score[j] = this->score(raw, p, j) + bias(p, j);
+      // Sums of products; then a region of a few operations, 16 ulp of what it handles.
+      Raw ofRaw = errors(p, j);
       double ofRegion =
           16 * unit *
-          (std::abs(score[j]) + std::abs(c.score.value(0, p, j, h)) + std::abs(bias(p, j)) + 1);
-      error = std::max(error, std::abs(c.score.derivative(raw[j], p, j, h)) * ofRaw +
-                                  ofRaw * ofRaw + ofRegion);
+          (std::abs(score[j]) + std::abs(this->score({}, p, j)) + std::abs(bias(p, j)) + 1);
+      error = std::max(error, std::abs(slope.ofKeys) * ofRaw.ofKeys +
+                                  std::abs(slope.byDistance) * ofRaw.byDistance +
+                                  ofRaw.sum() * ofRaw.sum() + ofRegion);
       most = std::max(most, score[j]);
     }
   }
@@ -262,14 +284,12 @@ void HeadEvaluation::evaluateRow(int64_t p) {
     given[i] = c.bf16Results() ? toBf16(value) : value;
   }
   if (sum > 0) {
-    addGradients(p, times(probability, 1 / sum), raw, given,
-                 relative + 2 * unit * std::abs(logSum));
+    addGradients(p, times(probability, 1 / sum), given, relative + 2 * unit * std::abs(logSum));
   }
 }
 
 void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probability,
-                                  const std::vector<double> &raw, const std::vector<double> &output,
-                                  double relative) {
+                                  const std::vector<double> &output, double relative) {
   double delta = dot(dO[p], output), change = dot(dO[p], output, true);
   double sums = unit * double(std::max(n, m) + 8); // of a sum over positions
   for (int64_t j = 0; j < m; ++j) {
@@ -287,15 +307,18 @@ void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probabil
     double kept = probability[j] * keep(p, j);
     add(j, 2, times(dO[p], kept), (relative + factorUnit + sums) * kept * largest(dO[p]));
     double g = probability[j] * (keep(p, j) * dot(dO[p], v[j]) - delta);
-    double slope = c.score.derivative(raw[j], p, j, h);
-    double ofScore = unit * double(c.head + 2) * this->raw(p, j, true);
+    auto [slope, ofProduct] = slopes(raw(p, j), p, j);
+    double ofScore = errors(p, j).sum();
     double magnitude = probability[j] * 2 * change;
     double ofGradient = relative * magnitude + probability[j] * ofChange + magnitude * 16 * unit +
                         sums * std::abs(g);
-    double bound = std::abs(slope) * (relative * magnitude + probability[j] * ofChange) +
-                   magnitude * (ofScore + 16 * unit) + sums * std::abs(g * slope);
-    bound += factorUnit * (std::abs(g * slope) + bound);
-    addTerms(p, j, g * slope, bound, g, ofGradient);
+    auto boundOf = [&](double slope) {
+      double bound = std::abs(slope) * (relative * magnitude + probability[j] * ofChange) +
+                     magnitude * (ofScore + 16 * unit) + sums * std::abs(g * slope);
+      return bound + factorUnit * (std::abs(g * slope) + bound);
+    };
+    double bound = boundOf(slope);
+    addTerms(p, j, g * ofProduct, boundOf(ofProduct), g, ofGradient);
     add(j, 1, times(q[p], g * slope), bound * largest(q[p]));
     for (int64_t i = 0; i < c.head; ++i) {
       queryRow[i] += g * slope * k[j][i];

@@ -18,10 +18,14 @@ struct Relation {
 };
 
 /// A score region and its derivative, as IR (arguments %s, %p, %q, %h, and %g of the derivative;
-/// each ends in a value %r) and as code. The second derivative is at most 1 in magnitude.
+/// each ends in a value %r) and as code. The second derivative is at most 1 in magnitude. Where
+/// scores have products by distance, s is the sum of both.
 struct Score {
   std::string text, derivativeText;
   std::function<double(double s, int64_t p, int64_t q, int64_t h)> value, derivative;
+  /// Of a region that reads such a product, %w, otherwise than in a sum: then the functions above
+  /// are not there, and the derivative by the product is %byw.
+  std::function<double(double s, double w)> joint = nullptr, byScore = nullptr, byProduct = nullptr;
 };
 
 struct AttentionCase {
@@ -119,5 +123,10 @@ AttentionCase acrossScales(int64_t a, int64_t b, bool isComplete, int64_t biasRo
 /// Four rows of 70 queries at most over given keys, of which each has its own count: 90, 0, 33, 64.
 AttentionCase overGivenKeys();
 Score scaled(double factor), softCap(double cap), linearBias();
+/// factor s / (1 + e^-w), w the product by distance
+Score gated(double factor);
+/// The arguments of a score region behind the place that its terms are, with what makes %s of them.
+std::string termArguments(const Score &score, bool distances, bool hasBias);
+std::string sumOfTerms(const Score &score, bool distances);
 
 } // namespace sluice::test

@@ -189,6 +189,18 @@ TEST(Attention, TermsByDistance) {
   check(withTerms(large, true, 100), {1, 63, 64, 65, 129});
 }
 
+/// A region that reads the product as a gate: its gradients are not those of the score.
+TEST(Attention, ProductsByDistanceAsGates) {
+  AttentionCase small{"gates", 2, 70, 4, 2, 8, 69, 1, causal(), gated(0.5)};
+  check(withTerms(small, true, 0), {1, 33});
+  small.tensors = 2;
+  small.dropout = 0.25f;
+  check(withTerms(small, true, 9));
+  AttentionCase ends = acrossScales(3, 1, /*isComplete=*/true, 0);
+  ends.score = gated(0.5);
+  check(ends, {145});
+}
+
 /// One row of 300 tokens, whose finer scale has blocks of 64.
 AttentionCase withLargeBlocks(AttentionCase c) {
   c.name += ", large blocks";

@@ -182,6 +182,17 @@ TEST(CudaAttention, RowsAndBiasesByDistance) {
   check(withTerms(late, true, 9));
 }
 
+/// A region that reads the product as a gate: its gradients are not those of the score.
+TEST(CudaAttention, ProductsByDistanceAsGates) {
+  check(withTerms({"gates", 1, 70, 2, 1, 16, 69, 1, causal(), gated(0.5)}, true, 0), {33});
+  AttentionCase ends = acrossScales(3, 1, /*isComplete=*/true, 9);
+  ends.score = gated(0.5);
+  ends.dropout = 0.25f;
+  ends.batch = ends.rows = 1;
+  ends.length = 145;
+  check(ends);
+}
+
 /// Each class of queries and of keys has tiles of its own. By their ends, the last row stands for
 /// distances beyond it where the last group is not full.
 TEST(CudaAttention, TermsBetweenScales) {

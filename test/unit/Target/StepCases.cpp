@@ -311,8 +311,10 @@ std::string Decode::text() const {
          ", kv_heads = " + number(kvHeads) + ", head_size = " + number(head) +
          ", query_column = 0 : i64, key_column = " + number(heads * head) +
          ", value_column = " + number((heads + kvHeads) * head) + ", mask = " + relation.text +
-         (biasRows > 0 ? ", distance_bias" : "") + "} {\n^bb0(%s: f32, %p: i32, %q0: i32, %h: i32" +
-         (biasRows > 0 ? ", %e: f32" : "") + "):\n" + scoreText(score) +
+         (biasRows > 0 ? ", distance_bias" : "") + "} {\n^bb0(" +
+         (distances && !score.joint ? "%dot" : "%s") + ": f32, %p: i32, %q0: i32, %h: i32" +
+         termArguments(score, distances, biasRows > 0) + "):\n" + sumOfTerms(score, distances) +
+         scoreText(score) +
          (biasRows > 0 ? "%sum = arith.addf %r, %e : f32\ndispatch.yield %sum"
                        : "dispatch.yield %r") +
          " : f32\n} : (" + types + ") -> (" + output().text() + ", " + lse().text() +
@@ -353,7 +355,7 @@ void test::checkDecode(const Decode &c, const Make &make) {
           if (!c.relation.holds(p, q, n)) {
             continue;
           }
-          double dot = 0, magnitude = 0;
+          double dot = 0, byDistance = 0, magnitude = 0;
           for (int64_t e = 0; e < c.head; ++e) {
             double term = stored(query[c.query().at(b, p) + h * c.head + e]) *
                           stored(keys[c.key().at(b, q) + (c.heads + hk) * c.head + e]);
@@ -363,11 +365,13 @@ void test::checkDecode(const Decode &c, const Make &make) {
           for (int64_t e = 0; c.distances && e < c.head; ++e) {
             double term = stored(positionQueries[c.positionQuery().at(b, p) + h * c.head + e]) *
                           stored(distances[c.distance().at(b, p - q) + h * c.head + e]);
-            dot += term;
+            byDistance += term;
             magnitude += std::abs(term);
           }
           double bias = c.biasRows > 0 ? biases[std::min(p - q, c.biasRows - 1) * c.heads + h] : 0;
-          scores.push_back({q, c.score.value(dot, p, q, h) + bias});
+          double score = c.score.joint ? c.score.joint(dot, byDistance)
+                                       : c.score.value(dot + byDistance, p, q, h);
+          scores.push_back({q, score + bias});
           greatest = std::max(greatest, scores.back().second);
           error = std::max(error, double(2 * c.head + 4) * unit * magnitude +
                                       8 * unit * (1 + std::abs(scores.back().second)));

@@ -287,10 +287,10 @@ defvar attentionDoc = [{
 
     *Terms* by distance may follow the tensors above (DistanceTerms). `distance` is d(p, q) = a p - b q + c with
     a, b >= 1; where it is absent, d(p, q) = p - q. A row of R is a step of distance. Its factor is f / a, f the queries' factor, and also
-    the keys' factor over b. Of two tensors of rows, Qv [B, T, heads * D] and R [B, M, heads * D], the sum over i of
-    Qv[p, i] R[d(p, q), i] is added to the score before the region.
+    the keys' factor over b. With two tensors of rows, Qv [B, T, heads * D] and R [B, M, heads * D], the region has one more
+    argument, their product: the sum over i of Qv[p, i] R[d(p, q), i].
     With `distance_bias` a table b, f32 [M, heads], follows, and the region has one more argument, b[d(p, q), h]. What the region makes
-    of it is its own affair: a sum, a factor, any function. A table of one row is a number a head. A distance beyond the
+    of them is its own affair: a sum, a factor, any function. A table of one row is a number a head. A distance beyond the
     last (valid) row has that row. The mask says d(p, q) >= 0.
     Q, K, V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
 }];

@@ -36,7 +36,7 @@ struct Distance {
 struct DistanceTerms {
   mlir::Value query; ///< Qv, rows of heads D columns; there where `rows` is
   mlir::Value rows;  ///< R: the row of p and q is multiplied by Qv's row p, head by head
-  mlir::Value bias;  ///< [M, heads]: the row of p and q is added to what the score region yields
+  mlir::Value bias;  ///< [M, heads]: of the row of p and q, the head's number
   Distance distance; ///< which row of R, or of the table, p and q have
 
   DistanceTerms(mlir::ValueRange terms, bool hasBias, std::optional<mlir::AffineMap> map)
@@ -52,6 +52,13 @@ struct DistanceTerms {
   }
 
   size_t count() const { return (rows ? 2 : 0) + (bias ? 1 : 0); }
+
+  /// What they are to the score region, arguments behind (score, p, q, head): the product of Qv's
+  /// row and R's, then the table's number. The derivative yields those by them behind that by the
+  /// score.
+  static constexpr unsigned firstArgument = 4;
+  unsigned arguments() const { return (rows ? 1 : 0) + (bias ? 1 : 0); }
+  unsigned biasArgument() const { return firstArgument + (rows ? 1 : 0); }
 };
 
 } // namespace sluice::dispatch

@@ -4,6 +4,7 @@
 // names in its plan's lists.
 #pragma once
 
+#include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
 #include <string>
 
@@ -15,6 +16,8 @@ inline std::string lengthName(llvm::StringRef axis) { return ("length." + axis).
 inline std::string countsName(llvm::StringRef axis) { return ("segments." + axis).str(); }
 /// State, i32 [rows of generation]: segments that have ended.
 inline std::string closedName(llvm::StringRef axis) { return ("closed." + axis).str(); }
+/// Behind `due.N`: the guard of what runs over the rows of the segments that schedule N makes due.
+constexpr llvm::StringLiteral rowsOfSegments = ".rows";
 /// Scalar, f32: the mean of one of several losses.
 inline std::string meanName(llvm::StringRef loss) { return ("loss." + loss).str(); }
 /// Output: the rows of the i-th loss.

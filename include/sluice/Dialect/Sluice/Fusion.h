@@ -144,6 +144,8 @@ constexpr llvm::StringLiteral stepRowsName = "step.rows", stepScheduleName = "st
                               stepStateName = "step.state";
 /// Attribute of a dispatch of the step that runs over all of its rows, whatever is due.
 constexpr llvm::StringLiteral stepWholeName = "step.whole";
+/// The same of one that runs over the rows of the segment that its op makes due.
+constexpr llvm::StringLiteral stepMembersName = "step.members";
 
 /// Stored tensor of a sequence: [B, positions, d], or [B, positions] for one number a position.
 mlir::RankedTensorType getStoredType(mlir::Operation *scope, SequenceType type);

@@ -92,7 +92,7 @@ def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backwar
   let assemblyFormat = "operands `by` $by attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_AttendSegmentsOp : Sluice_SegmentsOp<"attend_segments", ["getSegmentTerms", "getStepRefusal"]> {
+def Sluice_AttendSegmentsOp : Sluice_SegmentsOp<"attend_segments", ["getSegmentTerms", "getBurstRefusal"]> {
   let summary = "Row m: attention of segment m's query over the segment's own rows; zeros where it is not closed";
   let description = [{
     Segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where m < n. Heads are laid out by column: with H heads of D

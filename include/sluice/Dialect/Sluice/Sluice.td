@@ -283,10 +283,11 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFrom
 
     *Terms* by distance may stand between the three sequences and the table. `distance` is d(p, q) = a p - b q + c with
     a, b >= 1; where it is absent, d(p, q) = p - q. With factors f of queries and g of keys, f / a = g / b. That is the factor of a step
-    of distance. Two sequences of heads D columns each are Qv, on the queries' scale, and R, on that of the steps. The region's score
-    is then Q K + Qv[p] R[d(p, q)] (Dai et al. 2019, equation of section 3.3, with Q = q + u, Qv = q + v). With `distance_bias` a
-    table [M, heads] follows, and the region's last argument is b[d(p, q), head]. A table of one row is a number a head. The gradient of
-    the table is that of the region by this argument. A distance beyond the last valid row has that row. The mask says d(p, q) >= 0.
+    of distance. Two sequences of heads D columns each are Qv, on the queries' scale, and R, on that of the steps. The region then has
+    an argument behind the head, the product Qv[p] R[d(p, q)]. Its sum with the score is Transformer-XL's (Dai et al. 2019, equation of
+    section 3.3, with Q = q + u, Qv = q + v). With `distance_bias` a table [M, heads] follows, and the region's last argument is
+    b[d(p, q), head]. A table of one row is a number a head. Gradients of Qv and R, and of the table, follow from those of the region by
+    these arguments. A distance beyond the last valid row has that row. The mask says d(p, q) >= 0.
   }];
   let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,
                             Variadic<AnyType>:$extras), attentionAttributes.attributes);

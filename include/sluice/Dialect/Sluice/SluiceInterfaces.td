@@ -55,8 +55,6 @@ def CausalFlowInterface : OpInterface<"CausalFlowInterface"> {
       (void)result;
       return $_op->getName().stripDialect().str();
     }]>,
-    InterfaceMethod<"Why no incremental step computes it; empty where one may.", "::llvm::StringRef", "getStepRefusal", (ins), [{}],
-    [{ return {}; }]>,
     InterfaceMethod<"Why no incremental step computes several rows of it at once; empty where one may.", "::llvm::StringRef",
     "getBurstRefusal", (ins), [{}], [{ return {}; }]>,
     InterfaceMethod<"By how many positions of its scale it looks back, or less than 0 ahead; none where it is no shift.",

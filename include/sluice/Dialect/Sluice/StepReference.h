@@ -49,6 +49,7 @@ private:
   bool passGiven(mlir::Operation *op);
   void store(KeepOp op);
   std::pair<int64_t, int64_t> rowsOf(mlir::Value value) const;
+  int64_t closedNow(SegmentOp cut) const;
   void note(mlir::Value value, int64_t row, const std::string &what);
 
   mlir::func::FuncOp function;

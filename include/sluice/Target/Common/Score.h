@@ -50,8 +50,14 @@ mlir::LogicalResult checkRegion(mlir::Region &region);
 /// A scalar region as code. Arguments are scalars (the same for all lanes) or vectors; what depends
 /// on scalars alone stays scalar.
 mlir::Value emitRegion(Emitter &e, mlir::Region &region, mlir::ValueRange arguments);
-/// All that it yields.
-Emitter::Values emitAll(Emitter &e, mlir::Region &region, mlir::ValueRange arguments);
+/// All that it yields. With `sum` its `sumOfProducts` is not made: it is `sum`.
+Emitter::Values emitAll(Emitter &e, mlir::Region &region, mlir::ValueRange arguments,
+                        mlir::Value sum = {});
+
+/// The addition of a query's products with its key and with its row by distance, where a score
+/// region that has both reads them there alone: a kernel may then sum the two as one. Null
+/// elsewhere.
+mlir::Operation *sumOfProducts(mlir::Region &region);
 
 /// A score region's arguments with those of its terms behind them; null ones are not there.
 inline Emitter::Values withTerms(mlir::ValueRange place, mlir::ValueRange others) {

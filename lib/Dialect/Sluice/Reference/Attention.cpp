@@ -44,13 +44,17 @@ public:
     int64_t rows = cast<RankedTensorType>(terms.bias.getType()).getDimSize(0);
     return terms.distance.row(p, q, rows) * op.getHeads() + h;
   }
-  /// What the score region is given.
-  T raw(const std::vector<T> &query, int64_t b, int64_t p, int64_t q, int64_t h) {
-    T product = dot(query, key(b, q, h));
-    return terms.rows ? product + dot(positionQuery(b, p, h), distanceRow(b, p, q, h)) : product;
+  /// The products that a pair's score region is given: that of queries and keys, and that by
+  /// distance where there are rows.
+  struct Products {
+    T raw, byDistance;
+  };
+  Products products(const std::vector<T> &query, int64_t b, int64_t p, int64_t q, int64_t h) {
+    T byDistance = terms.rows ? dot(positionQuery(b, p, h), distanceRow(b, p, q, h)) : 0;
+    return {dot(query, key(b, q, h)), byDistance};
   }
-  T score(T raw, int64_t p, int64_t q, int64_t h) {
-    return region(op.getScore(), raw, p, q, h).front();
+  T score(const Products &products, int64_t p, int64_t q, int64_t h) {
+    return region(op.getScore(), products, p, q, h).front();
   }
   std::vector<T> columns(Value sequence, int64_t b, int64_t p, int64_t first) {
     std::vector<T> vector(size);
@@ -95,12 +99,15 @@ public:
     return sum;
   }
 
-  /// What the score region makes of a raw score and its bias; with `gradient`, what its derivative
-  /// makes of these and of that.
-  std::vector<T> region(Region &code, T score, int64_t p, int64_t q, int64_t h,
+  /// What the score region makes of a pair's products and its bias; with `gradient`, what its
+  /// derivative makes of these and of that.
+  std::vector<T> region(Region &code, const Products &products, int64_t p, int64_t q, int64_t h,
                         const T *gradient = nullptr) {
     SmallVector<Scalar<T>> arguments = {
-        {.real = score}, {.integer = p}, {.integer = q}, {.integer = h}};
+        {.real = products.raw}, {.integer = p}, {.integer = q}, {.integer = h}};
+    if (terms.rows) {
+      arguments.push_back({.real = products.byDistance});
+    }
     if (terms.bias) {
       arguments.push_back({.real = T(evaluator.getTensor(terms.bias)[biasIndex(p, q, h)])});
     }
@@ -144,7 +151,7 @@ static T attendRow(Heads<T, AttentionOp> &heads, int64_t b, int64_t p, int64_t h
   std::vector<T> query = heads.query(b, p, h), scores;
   T maximum = -std::numeric_limits<T>::infinity(), sum = 0;
   for (int64_t q : keys) {
-    scores.push_back(heads.score(heads.raw(query, b, p, q, h), p, q, h));
+    scores.push_back(heads.score(heads.products(query, b, p, q, h), p, q, h));
     maximum = std::max(maximum, scores.back());
   }
   for (T score : scores) {
@@ -181,8 +188,8 @@ constexpr unsigned positionQueries = 3, distanceRows = 4, biases = 5;
 
 /// Adds row p's part of head h to the gradients of operands 0, 1 and 2, and of terms: `add(operand,
 /// position, column, vector, factor)`.
-/// P = exp(s - lse); dP = (dO . V) keep; dS = P (dP - dO . O); dV += P keep dO; dQ += dR K, dK +=
-/// dR Q, dR = score_gradient(raw score, dS).
+/// P = exp(s - lse); dP = (dO . V) keep; dS = P (dP - dO . O); dV += P keep dO; dQ += dX K, dK +=
+/// dX Q, dQv += dT R, dR += dT Qv, and dT to the bias; (dX, dT, ...) = score_gradient(..., dS).
 template <typename T>
 static void attendRowBackward(
     Heads<T, AttentionBackwardOp> &heads, int64_t b, int64_t p, int64_t h,
@@ -195,20 +202,20 @@ static void attendRowBackward(
   T lse = heads.evaluator.at(op.getLse(), b, p, h);
   for (int64_t q : heads.visible(b, p)) {
     std::vector<T> key = heads.key(b, q, h);
-    T raw = heads.raw(query, b, p, q, h);
-    T probability = std::exp(heads.score(raw, p, q, h) - lse);
+    auto products = heads.products(query, b, p, q, h);
+    T probability = std::exp(heads.score(products, p, q, h) - lse);
     T keep = heads.keep(b, h, p, q);
     T scoreGradient =
         probability * (heads.dot(outputGradient, heads.value(b, q, h)) * keep - delta);
-    std::vector<T> derived = heads.region(op.getScoreGradient(), raw, p, q, h, &scoreGradient);
+    std::vector<T> derived = heads.region(op.getScoreGradient(), products, p, q, h, &scoreGradient);
     T rawGradient = derived.front();
     add(2, q, op.getValueColumn() + keyHead * size, outputGradient, probability * keep);
     // A rotation's adjoint turns back, by the angle of the row that the gradient belongs to.
     add(0, p, op.getQueryColumn() + h * size, heads.rotate(key, p, -1), rawGradient);
     add(1, q, op.getKeyColumn() + keyHead * size, heads.rotate(query, q, -1), rawGradient);
     if (heads.terms.rows) {
-      add(positionQueries, p, h * size, heads.distanceRow(b, p, q, h), rawGradient);
-      add(distanceRows, heads.rowOf(b, p, q), h * size, heads.positionQuery(b, p, h), rawGradient);
+      add(positionQueries, p, h * size, heads.distanceRow(b, p, q, h), derived[1]);
+      add(distanceRows, heads.rowOf(b, p, q), h * size, heads.positionQuery(b, p, h), derived[1]);
     }
     if (heads.terms.bias) {
       add(biases, 0, heads.biasIndex(p, q, h), {T(1)}, derived.back());

@@ -65,6 +65,13 @@ void StepRunner::reset() {
   }
 }
 
+/// As the newest row of counts says, which this step may not compute.
+int64_t StepRunner::closedNow(SegmentOp cut) const {
+  auto [first, end] = rowsOf(cut.getCounts());
+  return first == end ? closed.lookup(cut)
+                      : static_cast<int64_t>(evaluator.at(cut.getCounts(), 0, end - 1, 0));
+}
+
 std::pair<int64_t, int64_t> StepRunner::rowsOf(Value value) const {
   auto found = schedules.find(value);
   if (isGiven(value)) { // all at once, before the first token
@@ -76,9 +83,8 @@ std::pair<int64_t, int64_t> StepRunner::rowsOf(Value value) const {
   ScheduleOp schedule = found->second;
   if (schedule.getSegmentsAttr()) {
     SegmentOp cut = cuts.lookup(schedule.getSegmentsAttr());
-    auto now = static_cast<int64_t>(evaluator.at(cut.getCounts(), 0, getLength() - 1, 0));
     int64_t first = before == 0 ? 0 : getRowCount(schedule, closed.lookup(cut));
-    return {first, getRowCount(schedule, now)};
+    return {first, getRowCount(schedule, closedNow(cut))};
   }
   return {getRowCount(schedule, before - 1), getRowCount(schedule, getLength() - 1)};
 }
@@ -149,9 +155,11 @@ std::vector<double> StepRunner::run(bool isPrefill) {
       store(kept);
     }
   }
+  llvm::DenseMap<Operation *, int64_t> now; // of all, before any changes
   for (auto [axis, cut] : cuts) {
-    closed[cut] = static_cast<int64_t>(evaluator.at(cut.getCounts(), 0, getLength() - 1, 0));
+    now[cut] = closedNow(cut);
   }
+  closed = std::move(now);
   hasParameters = true;
   return evaluator.getSequence(body.getTerminator()->getOperand(0));
 }

@@ -1,0 +1,197 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Composite stages that are lists of others, written out (docs/spec.md). Their names are their own.
+#include "Deriver.h"
+
+#include <utility>
+
+using namespace certify;
+
+namespace {
+
+class Writer {
+public:
+  Writer(const Fields &fields, const json &defaults) : fields(fields), defaults(defaults) {}
+
+  json write(const std::string &op) {
+    json counts = fields.find("layers") ? *fields.find("layers") : json();
+    bool isPatched = op == "megabyte" || op == "block_transformer";
+    fields.need(counts.is_array() && counts.size() == (isPatched ? 2 : 3),
+                isPatched ? "two numbers of \"layers\"" : "three numbers of \"layers\"");
+    isPatched         ? patches(op == "megabyte", counts)
+    : op == "dynamic" ? dynamic(counts)
+    : op == "blt"     ? blt(counts)
+    : op == "hnet"    ? chunks(counts, 0)
+                      : spaces(counts);
+    return list;
+  }
+
+private:
+  json settingsOf(const char *key) const {
+    const json *own = fields.find(key);
+    fields.need(!own || own->is_object(), std::string("an object for \"") + key + "\"");
+    return own ? *own : json::object();
+  }
+  int64_t numberOf(const json &n) const {
+    fields.need(n.is_number_integer() && n >= 0 && n <= 10000, "numbers of layers");
+    return n;
+  }
+  void put(json stage) { list.push_back(std::move(stage)); }
+  void put(json stage, const json &more) {
+    stage.update(more);
+    put(std::move(stage));
+  }
+  int64_t layers(const json &n, const char *settings, const json &more = json::object()) {
+    if (numberOf(n) > 0) {
+      put({{"op", "layers"}, {"count", n}}, settingsOf(settings));
+      list.back().update(more);
+    }
+    return numberOf(n);
+  }
+  void norm(const char *settings) {
+    json own = settingsOf(settings);
+    const json &all = own.contains("placement") ? own : defaults;
+    if (!all.contains("placement") || all["placement"] != "post") {
+      put({{"op", "norm"}});
+    }
+  }
+  std::string call(const std::string &name) {
+    if (!list.empty()) {
+      list.back()["to"] = name;
+    }
+    return list.empty() ? "input" : name;
+  }
+  json cut(const json &own, const char *name, json otherwise) {
+    fields.need(own.is_object(), "an object for \"boundaries\"");
+    otherwise["op"] = "boundaries";
+    otherwise["name"] = name;
+    put(std::move(otherwise), own);
+    return list.back()["name"];
+  }
+  json ownCut() const { return fields.find("boundaries") ? *fields.find("boundaries") : json(); }
+  /// Widths are no part of the graph; a linear map is.
+  void resize(bool is) {
+    if (is) {
+      put({{"op", "project"}});
+    }
+  }
+
+  void dynamic(const json &counts) {
+    auto stack = [&](const json &n, const char *settings) {
+      if (layers(n, settings) > 0) {
+        norm(settings);
+      }
+    };
+    stack(counts[0], "local");
+    std::string fine = call("fine");
+    json name = cut(ownCut(), "dynamic", json::object());
+    json method = fields.find("method") ? *fields.find("method") : json("average");
+    put({{"op", "shorten"}, {"segments", name}, {"method", method}});
+    put({{"op", "shift"}, {"by", 1}, {"start", "null"}});
+    resize(fields.find("width"));
+    stack(counts[1], "global");
+    resize(fields.find("width"));
+    put({{"op", "upsample"}, {"segments", name}, {"by", 0}});
+    put({{"op", "add"}, {"with", fine}});
+    stack(counts[2], "local");
+  }
+
+  void patches(bool isMegabyte, const json &counts) {
+    int64_t k = fields.integer(isMegabyte ? "patch" : "block", 2);
+    put({{"op", "shorten"}, {"factor", k}, {"method", "concatenate"}});
+    layers(counts[0], "global");
+    norm("global");
+    put({{"op", "upsample"}, {"factor", k}, {"method", isMegabyte ? "split" : "repeat"}});
+    put({{"op", "shift"}, {"by", k - 1}, {"start", isMegabyte ? "null" : "zeros"}});
+    resize(!isMegabyte);
+    call("coarse");
+    put({{"op", "project"}, {"from", "input"}});
+    if (isMegabyte) {
+      put({{"op", "add"}, {"with", "coarse"}});
+    }
+    put({{"op", "replace"}, {"with", "coarse"}, {"block", k}, {"start", k - 1}});
+    layers(counts[1], "local", {{"mask", {{"block", k}, {"start", k - 1}}}});
+    norm("local");
+  }
+
+  void spaces(const json &counts) {
+    layers(counts[0], "local");
+    std::string local = call("local");
+    json own = fields.find("boundaries") ? ownCut() : json::object();
+    json name = cut(own, "spacebyte", {{"rule", "space_like"}, {"at", "start"}});
+    put({{"op", "shorten"}, {"segments", name}, {"method", "first"}});
+    resize(fields.find("width"));
+    layers(counts[1], "global");
+    resize(fields.find("width"));
+    put({{"op", "upsample"}, {"segments", name}, {"method", "scatter"}});
+    put({{"op", "add"}, {"with", local}});
+    layers(counts[2], "local");
+    norm("local");
+  }
+
+  void chunks(const json &counts, size_t depth) {
+    std::string end = depth > 0 ? "_" + std::to_string(depth + 1) : "";
+    json all = ownCut(), own = all.is_array() || depth > 0 ? json() : all;
+    own = all.is_array() && depth < all.size() ? all[depth] : own;
+    own = own.is_null() ? json::object() : own;
+    layers(counts[0], "local");
+    norm("local");
+    std::string encoded = call("encoded" + end);
+    put({{"op", "project"}});
+    std::string residual = call("residual" + end);
+    bool isRule = own.contains("rule");
+    json otherwise = {{"at", "start"}, {"from", encoded}};
+    if (!isRule) {
+      otherwise["ratio"] = 6;
+    }
+    json name = cut(own, ("hnet" + end).c_str(), otherwise);
+    put({{"op", "shorten"}, {"from", encoded}, {"segments", name}, {"method", "first"}});
+    resize(fields.find("width"));
+    if (counts[1].is_array()) {
+      fields.need(counts[1].size() == 3 && depth < 16, "three numbers of \"layers\"");
+      chunks(counts[1], depth + 1);
+    } else {
+      layers(counts[1], "global");
+      norm("global");
+    }
+    resize(fields.find("width"));
+    put({{"op", "upsample"}, {"segments", name}, {"method", isRule ? "repeat" : "smooth"}});
+    put({{"op", "add"}, {"with", residual}});
+    layers(counts[2], "local");
+    norm("local");
+  }
+
+  void blt(const json &counts) {
+    layers(counts[0], "local");
+    std::string bytes = call("bytes");
+    json name = cut(ownCut(), "blt", json::object());
+    json attend = {{"op", "attend"}, {"segments", name}, {"parts", fields.integer("parts", 1, 2)}};
+    put({{"op", "shorten"}, {"segments", name}});
+    resize(fields.find("width"));
+    put(attend, {{"over", bytes}});
+    layers(counts[1], "global");
+    call("global");
+    attend["over"] = "global";
+    for (int64_t i = 0; i < numberOf(counts[2]); ++i) {
+      put(attend, i == 0 ? json{{"from", bytes}} : json::object());
+      layers(1, "local");
+    }
+    norm("local");
+  }
+
+  const Fields &fields;
+  const json &defaults;
+  json list = json::array();
+};
+
+} // namespace
+
+size_t Deriver::composite(const Fields &fields, const std::string &path, size_t x) {
+  json list = Writer(fields, defaultsOf(spec)).write(fields.text("op"));
+  auto outside = std::exchange(streams, {{"input", x}});
+  for (size_t i = 0; i < list.size(); ++i) {
+    x = stage(list[i], path + ".inside." + std::to_string(i), x);
+  }
+  streams = std::move(outside);
+  return x;
+}
