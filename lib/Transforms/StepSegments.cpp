@@ -205,10 +205,8 @@ void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value,
         plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i64), doneNow);
     Value length = each.operand(view, onlyRow(b), i64);
     last = arith::SubIOp::create(each.body, length, constant(each.body, 1));
-  } else {
-    Value view = plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1, 3}, i64),
-                                      schedules[numbers.lookup(by[0])]);
-    last = memberOf(each, each.operand(view, onlyRow(b), RankedTensorType::get({3}, i64)), 0);
+  } else { // where the schedule of its counts starts
+    last = each.operand(schedules[numbers.lookup(by[0])], onlyRow(b), i64);
   }
   each.result(toI32(each, last), AccessKind::Row, type);
   dispatch::RowsOp made = each.finish("ends", schedules[number]);
