@@ -365,6 +365,14 @@ std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &r
   if (!plan) {
     return std::nullopt;
   }
+  Scales scales(function);
+  for (auto attention : function.getOps<AttendSegmentsOp>()) {
+    if (scales.isSegmented(attention.getKey()) || scales.factorOf(attention.getKey()) != 1) {
+      refusal = {attention, "segments attend to rows that are no tokens'; their steps follow "
+                            "segments of tokens alone"};
+      return std::nullopt;
+    }
+  }
   for (const auto &[value, step] : plan->values) {
     auto flow = value.getDefiningOp<CausalFlowInterface>();
     if (flow && !flow.getBurstRefusal().empty() && plan->schedules[step.schedule].burst > 1) {
