@@ -294,8 +294,9 @@ Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q
   }
   // Where the region adds the two products of a key, they are one sum.
   bool isSum = distances && sumOfProducts(op.getScore());
-  Emitter::Values products(distances && !isSum ? e.lanes : 0, e.splat(0));
+  Emitter::Values products;
   if (distances) {
+    products.assign(isSum ? 0 : e.lanes, isSum ? Value() : e.splat(0));
     addDistances(of, q0, at, isSum ? dots : products);
   }
   SmallVector<int32_t> numbers(e.lanes);

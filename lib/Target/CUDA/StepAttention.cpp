@@ -164,8 +164,8 @@ std::pair<Value, Value> StepAttention::productsOf(Value memory, Value key) {
   if (!terms.rows) {
     return {sumOfLanes(frame, raw, team), Value()};
   }
-  columns =
-      loadColumns(frame.buffer(4), ringRow(terms.rows, distanceRow(key, distances)), 0, headNumber);
+  Value row = ringRow(terms.rows, distanceRow(key, distances));
+  columns = loadColumns(frame.buffer(4), row, 0, headNumber);
   if (sumOfProducts(op.getScore())) {
     Value sum = sumOfLanes(frame, productOf(positionQuery, columns, raw), team);
     return {sum, sum};

@@ -119,7 +119,7 @@ TEST(CudaStepAttention, TermsByDistance) {
   const std::vector<std::vector<Due>> late = {{{100, 1, 101}, {3, 1, 4}}};
   checkDecode({2, 1, 2, 2, 16, 5, 1, window(5), scaled(0.25), true, late, true, 3}, emulated);
   checkDecode({2, 1, 4, 1, 8, 128, 1, causal(), scaled(0.25), true, late, false, 50}, emulated);
-  checkDecode({2, 1, 4, 2, 8, 40, 1, causal(), gated(0.5), true, late, true, 9}, emulated);
+  checkDecode({2, 1, 4, 2, 8, 128, 1, causal(), gated(0.5), true, late, true, 9}, emulated);
 }
 
 /// Several queries at once at a coarse scale, and rings that hold a window.

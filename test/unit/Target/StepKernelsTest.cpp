@@ -133,7 +133,7 @@ TEST(StepAttention, TermsByDistance) {
   for (const cpu::Target *target : targets()) {
     checkDecode({3, 2, 4, 2, 21, 40, 1, causal(), softCap(2), true, steps, true, 9}, on(*target));
     checkDecode({2, 1, 2, 2, 16, 5, 1, window(5), scaled(0.25), true, late, true, 0}, on(*target));
-    checkDecode({2, 1, 4, 2, 8, 40, 1, causal(), gated(0.5), false, late, true, 9}, on(*target));
+    checkDecode({2, 1, 4, 2, 8, 128, 1, causal(), gated(0.5), false, late, true, 9}, on(*target));
     checkDecode({2, 1, 4, 1, 8, 128, 1, causal(), scaled(0.25), false, late, false, 50},
                 on(*target));
   }
