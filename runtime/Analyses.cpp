@@ -31,7 +31,7 @@ public:
   double value() const { return mean; }
   double error() const {
     auto n = static_cast<double>(count);
-    return count < 2 ? 0 : std::sqrt(squares / (n - 1) / n);
+    return count < 2 ? NAN : std::sqrt(squares / (n - 1) / n);
   }
   int64_t number() const { return count; }
 
@@ -41,6 +41,11 @@ private:
 };
 
 int64_t checkLength(int64_t asked, int64_t context) {
+  if (asked == 0 && context < 4) {
+    throw UserError("expected a model whose context has at least 4 tokens, a window of two halves, "
+                    "found one of " +
+                    std::to_string(context) + "; compile with a larger --set context");
+  }
   int64_t length = asked == 0 ? context - context % 2 : asked;
   if (length < 4 || length > context || length % 2 != 0) {
     throw UserError("--length: expected an even number of tokens from 4 to the context, " +
@@ -152,7 +157,7 @@ public:
     return words;
   }
   SampleResult::Side result() const {
-    SampleResult::Side side{count, count > 0 ? std::exp2(bits / double(count)) : 0, shares};
+    SampleResult::Side side{count, count > 0 ? std::exp2(bits / double(count)) : NAN, shares};
     for (double &share : side.repeats) {
       share /= std::max(texts, 1.0);
     }
@@ -211,6 +216,10 @@ int64_t promptOfGroups(const ModelFacts &model, int64_t asked) {
         ", as the model predicts the group behind whole ones, found " + std::to_string(tokens));
   }
   return tokens;
+}
+
+std::string showPerplexity(const SampleResult::Side &side) {
+  return side.words > 0 ? showNumber(side.perplexity, 1) : "-";
 }
 
 constexpr const char *blue = "#2563eb", *red = "#dc2626";
@@ -278,9 +287,9 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
                             const std::vector<ByteFile> &files, const SampleOptions &options,
                             const std::function<void(double)> &progress) {
   SampleResult result;
-  result.promptTokens = options.promptTokens > 0
-                            ? options.promptTokens
-                            : std::max<int64_t>(executor.plan().model.context / 4, 1);
+  const ModelFacts &model = executor.plan().model;
+  result.promptTokens = options.promptTokens > 0 ? options.promptTokens
+                                                 : std::max(model.context / 4, model.first + 1);
   result.tokens = options.tokens > 0 ? options.tokens : 3 * result.promptTokens;
   result.completions = options.completions;
   std::vector<ByteFile> windows =
@@ -302,8 +311,8 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
              }});
   std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   result.seconds = taken.count() / double(texts.size());
-  WordModel model = countWords(counted);
-  Side own(model), reference(model);
+  WordModel words = countWords(counted);
+  Side own(words), reference(words);
   for (size_t i = 0; i < windows.size(); ++i) {
     std::string_view whole = asText(windows[i].bytes),
                      prompt = whole.substr(0, size_t(result.promptTokens));
@@ -388,7 +397,7 @@ std::string drawSamples(const SampleResult &result, const std::string &model) {
     }
     chart.add(points, color, name, true);
     writeRow(table, std::string("words, ") + name, std::to_string(side->words));
-    writeRow(table, std::string("perplexity of a word, ") + name, showNumber(side->perplexity, 1));
+    writeRow(table, std::string("perplexity of a word, ") + name, showPerplexity(*side));
   }
   writeRow(table, "BLEU", showNumber(result.bleu, 4));
   writeRow(table, "seconds a completion", showNumber(result.seconds, 3));

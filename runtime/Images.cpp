@@ -62,8 +62,32 @@ bool isPng(const std::vector<uint8_t> &bytes) {
   return bytes.size() >= 8 && png_sig_cmp(bytes.data(), 0, 8) == 0;
 }
 
-std::vector<uint8_t> decodePng(const Path &path, const std::vector<uint8_t> &bytes,
+/// Without chunks that may be left out (PNG, section 5.4: a small first letter), save transparency,
+/// which is refused. libpng changes pixels by some of them, such as gAMA; an image is its numbers.
+std::vector<uint8_t> keepPixels(const std::vector<uint8_t> &bytes) {
+  constexpr size_t signature = 8, around = 12; // of a chunk: its size, its name, its checksum
+  std::vector<uint8_t> kept(bytes.begin(), bytes.begin() + signature);
+  for (size_t at = signature; at < bytes.size();) {
+    size_t left = bytes.size() - at, size = left;
+    std::string_view name;
+    if (left >= around) {
+      size = around + png_get_uint_32(bytes.data() + at);
+      name = {reinterpret_cast<const char *>(bytes.data()) + at + 4, 4};
+    }
+    size = std::min(size, left); // a chunk that is cut is libpng's to refuse
+    bool isSpare = !name.empty() && name.front() >= 'a' && name.front() <= 'z' && name != "tRNS";
+    if (!isSpare) {
+      kept.insert(kept.end(), bytes.begin() + std::ptrdiff_t(at),
+                  bytes.begin() + std::ptrdiff_t(at + size));
+    }
+    at += size;
+  }
+  return kept;
+}
+
+std::vector<uint8_t> decodePng(const Path &path, const std::vector<uint8_t> &file,
                                const ImageSize &size) {
+  std::vector<uint8_t> bytes = keepPixels(file);
   Png png;
   auto fail = [&] {
     throw UserError(path.string() + ": expected a PNG image, found a damaged one (" +
@@ -129,6 +153,12 @@ Images::Images(const std::vector<Path> &paths, const ImageSize &size, const Plan
                uint64_t seed)
     : ItemSource(seed), size(size) {
   requireFits(size, plan);
+  std::string scored = plan.model.first > 0 ? "the first " + std::to_string(plan.model.first) +
+                                                  " bytes are not scored, as the model leaves "
+                                                  "these rows out"
+                                            : "every byte is scored";
+  told = "each by itself after a start token of 0; " + scored +
+         "; a token is a byte, which is one channel of a pixel";
   if (paths.empty()) {
     throw UserError("expected at least one file of images, found none; give --data FILE");
   }

@@ -51,10 +51,8 @@ std::optional<Outcome> Compilation::readModel() {
     if (!model) {
       return badInput(error.format());
     }
-    for (const spec::Model &variant : model->variants()) {
-      if (auto unsupported = findUnsupported(variant)) {
-        return badInput(unsupported->format());
-      }
+    if (auto unsupported = findUnsupported(*model)) {
+      return badInput(unsupported->format());
     }
     if (!targets.gpus.empty() && model->precision.compute != spec::NumberType::Bf16) {
       auto asked = llvm::find_if(llvm::reverse(settings), [](const spec::Setting &setting) {

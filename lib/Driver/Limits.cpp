@@ -6,6 +6,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <numeric>
+
 using namespace sluice;
 using namespace sluice::spec;
 
@@ -158,7 +160,23 @@ findLargeTable(const Model &model, const std::vector<Primitive> &stages, const P
                                       : " or turn \"rotary\" off")};
 }
 
-std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
+/// A step repeats what it does after as many tokens as all factors divide, which `common` is of the
+/// stages before: a number that the runtime takes, and that is counted through.
+static std::optional<Diagnostic> findCoarseScale(const Primitive &stage, int64_t &common) {
+  constexpr int64_t mostTokens = int64_t(1) << 24;
+  __int128 all = __int128(common) / std::gcd(common, stage.factor) * stage.factor;
+  if (all <= mostTokens) {
+    common = static_cast<int64_t>(all);
+    return std::nullopt;
+  }
+  return Diagnostic{stage.at("factor"),
+                    "expected scales that begin together again after at most " +
+                        std::to_string(mostTokens) + " tokens, found a factor of " +
+                        std::to_string(stage.factor) + " beside others that divide " +
+                        std::to_string(common) + "; make one of them smaller"};
+}
+
+static std::optional<Diagnostic> findUnsupportedOf(const Model &model, int64_t &common) {
   if (model.batch > mostPositions / model.context) {
     auto place = model.keys.find("context");
     return Diagnostic{place == model.keys.end() ? model.location : place->second,
@@ -181,6 +199,9 @@ std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
     if (auto large = findLargeResult(model, stage)) {
       return large;
     }
+    if (auto coarse = findCoarseScale(stage, common)) {
+      return coarse;
+    }
     if (auto hashing = findHashing(model, stage)) {
       return hashing;
     }
@@ -200,6 +221,16 @@ std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
                             " of its result, found none (the upsample is at " +
                             toString(stages[upsample].location) +
                             "); put a norm between them, or make one of the two average or repeat"};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
+  int64_t common = 1;
+  for (const Model &variant : model.variants()) {
+    if (auto unsupported = findUnsupportedOf(variant, common)) {
+      return unsupported;
     }
   }
   return std::nullopt;

@@ -12,13 +12,13 @@ says() {
 # Images of 4 x 4 pixels with three channels, all of whose rows are alike: the lower half follows from the upper one.
 cat > "$work/images.py" << 'PYTHON'
 import random, struct, sys, zlib
-def write(path, pixels, width, height, color, depth=8):
+def write(path, pixels, width, height, color, depth=8, extra=()):
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     each = width * {0: 1, 2: 3, 6: 4}[color] * depth // 8
     lines = b"".join(b"\0" + pixels[i * each:(i + 1) * each] for i in range(height))
     header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
-    open(path, "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
+    open(path, "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(chunk(*c) for c in extra) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
 def read(path):
     data, at, body = open(path, "rb").read(), 8, b""
     while at < len(data):
@@ -47,6 +47,8 @@ if __name__ == "__main__":
     open(folder + "/test.bin", "wb").write(b"".join(test))
     for i, pixels in enumerate(test):
         write(f"{folder}/test-{i}.png", pixels, 4, 4, 2)
+        write(f"{folder}/gamma-{i}.png", pixels, 4, 4, 2, extra=[(b"gAMA", struct.pack(">I", 100000)), (b"sBIT", b"\5\5\5")])
+    write(folder + "/clear.png", bytes(48), 4, 4, 2, extra=[(b"tRNS", bytes(6))])
     write(folder + "/gray.png", bytes(16), 4, 4, 0)
     write(folder + "/alpha.png", bytes(64), 4, 4, 6)
     write(folder + "/deep.png", bytes(96), 4, 4, 2, 16)
@@ -66,6 +68,8 @@ succeeds "eval of bytes" score --data "$work/test.bin"
 cp "$work/out" "$work/bytes.json"
 succeeds "eval of PNG files" score --data "$work"/test-?.png
 cp "$work/out" "$work/png.json"
+succeeds "eval of PNG files with a gamma" score --data "$work"/gamma-?.png
+holds "pixels are the numbers that the file has" 'f[0]["nats"] == f[1]["nats"]' "$work/bytes.json" "$work/out"
 holds "both hold the same images" 'f[0]["nats"] == f[1]["nats"] and f[0]["images"] == 8' "$work/bytes.json" "$work/png.json"
 holds "every byte is scored, the first one too" 'f[0]["tokens"] == 8 * 48' "$work/bytes.json"
 holds "a first row costs 12 bits, the others nothing" '12 / 48 <= f[0]["bits_per_dim"] < 15 / 48' "$work/bytes.json"
@@ -93,6 +97,8 @@ exits 2 "gray" score --data "$work/gray.png"
 says "both sizes" 'gray.png: expected a PNG of 4x4x3, as --images says, found one of 4x4x1'
 exits 2 "transparency" score --data "$work/alpha.png"
 says "what it has" 'alpha.png: expected a PNG of 8 bits a channel without transparency, found one with transparency'
+exits 2 "a color that is clear" score --data "$work/clear.png"
+says "what it has, too" 'clear.png: .*found one with transparency'
 exits 2 "16 bits" score --data "$work/deep.png"
 says "how many" 'found one of 16 bits'
 exits 2 "another shape of as many bytes" score --data "$work/wide.png"
@@ -110,5 +116,15 @@ exits 2 "rows of no image" paint --images 4x4x3 --png "$work/none" --keep 2
 exits 2 "too many rows" paint --images 4x4x3 --image "$work/test.bin" --png "$work/none" --keep 5
 exits 2 "an image without its size" paint --image "$work/test.bin"
 succeeds "nothing was written" test ! -e "$work/none"
+
+# A model that leaves out its first 15 rows.
+succeeds "compile a top-down model" "$sluice" compile "$root/models/tiny/top-down.json" --set context=48 -t "$targets" -o "$work/down.sla"
+succeeds "its weights" "$sluice" train "$work/down.sla" --cpu-target "$targets" --out "$work/down" --steps 0
+down=("$work/down.sla" --cpu-target "$targets" --weights "$work/down" --images 4x4x3)
+succeeds "eval without the first bytes" "$sluice" eval "${down[@]}" --data "$work/test.bin" --json
+holds "what is scored is told" 'f[0]["tokens"] == 8 * 33 and "the first 15 bytes are not scored" in f[0]["protocol"]' "$work/out"
+exits 2 "new images of such a model" "$sluice" generate "${down[@]}" --png "$work/none"
+says "what it needs" 'expected at least 15 bytes of an image to go on from, .* found 0; give --image'
+succeeds "completed ones" "$sluice" generate "${down[@]}" --png "$work/low" --image "$work/test-0.png" --keep 2
 
 finish

@@ -211,8 +211,9 @@ void print(const SampleResult &result) {
             << "           words  perplexity  repeated 1-, 2-, 3-, 4-grams\n";
   for (auto [name, side] :
        {std::pair("written", &result.written), {"reference", &result.reference}}) {
-    std::cout << format("%-9s  %5lld  %10.1f  %5.1f%% %5.1f%% %5.1f%% %5.1f%%\n", name,
-                        static_cast<long long>(side->words), side->perplexity,
+    std::string perplexity = side->words > 0 ? format("%.1f", side->perplexity) : "-";
+    std::cout << format("%-9s  %5lld  %10s  %5.1f%% %5.1f%% %5.1f%% %5.1f%%\n", name,
+                        static_cast<long long>(side->words), perplexity.c_str(),
                         100 * side->repeats[0], 100 * side->repeats[1], 100 * side->repeats[2],
                         100 * side->repeats[3]);
   }
@@ -370,7 +371,8 @@ void registerAnalyze(CLI::App &program) {
       ->default_val(16);
   command
       ->add_option("--prompt-tokens", samples.promptTokens,
-                   "samples, completions: tokens of a prompt; 0 takes a quarter of the context")
+                   "samples, completions: tokens of a prompt; 0 takes a quarter of the context, "
+                   "or what the model needs")
       ->default_val(0);
   command
       ->add_option("--tokens", samples.tokens,

@@ -140,7 +140,8 @@ static std::optional<int64_t> findByteSize(const std::string &text) {
   for (int i = 0; i < 5; ++i) {
     bytes = unit == units[i] ? std::ldexp(number, 10 * i) : bytes;
   }
-  bool isPlain = !text.empty() && text[0] >= '0' && text[0] <= '9';
+  bool isPlain = !text.empty() && text[0] >= '0' && text[0] <= '9' &&
+                 text.find_first_of("xX") == std::string::npos;
   return isPlain && bytes >= 1 && bytes <= 0x1p62 ? std::optional(static_cast<int64_t>(bytes))
                                                   : std::nullopt;
 }

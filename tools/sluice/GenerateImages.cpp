@@ -76,6 +76,12 @@ void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const s
   requireFits(size, executor.plan());
   std::vector<std::vector<uint8_t>> starts(flags.files.empty() ? 1 : 0, {imageStart});
   auto kept = static_cast<size_t>(keep * size.width * size.channels);
+  if (int64_t first = executor.plan().model.first; static_cast<int64_t>(kept) < first) {
+    throw UserError("--images: expected at least " + std::to_string(first) +
+                    " bytes of an image to go on from, as the model leaves out its first " +
+                    std::to_string(first) + " rows, found " + std::to_string(kept) +
+                    "; give --image, and --keep enough of its rows");
+  }
   if (!flags.files.empty()) {
     Images images({flags.files.begin(), flags.files.end()}, size, executor.plan(), 0);
     for (int64_t i = 0; i < images.rowsPerEpoch(); ++i) {

@@ -26,7 +26,7 @@ struct ContextOptions {
 /// order.
 struct ContextResult {
   /// Of the token `distance` places behind the border between the halves, 1 the first: bits, mean
-  /// over windows, and the standard error of the difference.
+  /// over windows, and the standard error of the difference; NaN of one window.
   struct Place {
     int64_t distance = 0;
     double plain = 0, shuffled = 0, error = 0;
@@ -51,7 +51,7 @@ struct FrequencyResult {
     std::vector<uint8_t> tokens; ///< most common first; those that were never counted are last
     double share = 0;            ///< of the counted tokens
     int64_t scored = 0;          ///< times that one of them was to be predicted
-    double bits = 0, error = 0;  ///< mean over these, and its standard error; 0 where none was
+    double bits = 0, error = 0;  ///< mean over these, and its standard error: NaN of fewer than two
   };
   std::vector<Bin> bins;
 };
@@ -65,7 +65,7 @@ FrequencyResult measureFrequency(Executor &executor, const std::vector<ByteFile>
 
 struct SampleOptions {
   int64_t prompts = 16;     ///< evenly spread over the text
-  int64_t promptTokens = 0; ///< of each prompt; 0: a quarter of the context
+  int64_t promptTokens = 0; ///< of each; 0: a quarter of the context, and what the model needs
   int64_t tokens = 0;       ///< written behind each; 0: three times the prompt
   int64_t completions = 3;  ///< of each prompt
   SamplingOptions sampling;
@@ -76,8 +76,8 @@ struct SampleOptions {
 struct SampleResult {
   struct Side {
     int64_t words = 0;
-    double perplexity =
-        0; ///< a word, by an interpolated Kneser-Ney 4-gram model of the counted text
+    /// A word, by an interpolated Kneser-Ney 4-gram model of the counted text; NaN of no words.
+    double perplexity = 0;
     std::array<double, 4> repeats{}; ///< shares of n-grams that the text has before, n = 1 to 4
   };
   int64_t prompts = 0, completions = 0, promptTokens = 0, tokens = 0;

@@ -46,15 +46,13 @@ public:
   const std::string &hash() const override { return contentHash; }
   int64_t write(int64_t index, int64_t row, const BatchInputs &into) const override;
   std::string_view noun() const override { return "images"; }
-  std::string_view protocol() const override {
-    return "each by itself after a start token of 0; every byte is scored; a token is a byte, "
-           "which is one channel of a pixel";
-  }
+  std::string_view protocol() const override { return told; }
   /// The bytes of an image, below rowsPerEpoch().
   std::span<const uint8_t> at(int64_t index) const;
 
 private:
   ImageSize size;
+  std::string told;                  ///< the protocol
   std::vector<ByteFile> files, none; ///< pixels by file
   std::vector<int64_t> firstImage;   ///< by file
   int64_t count = 0;

@@ -9,8 +9,10 @@
 #include "Specs.h"
 #include "sluice/Runtime/Checkpoint.h"
 
+#include <bit>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <gtest/gtest.h>
 #include <iostream>
 #include <iterator>
@@ -105,6 +107,90 @@ TEST_P(MixedModel, IsAsCloseToTheReferenceAsRoundingLeavesIt) {
 
 INSTANTIATE_TEST_SUITE_P(Families, MixedModel, ::testing::ValuesIn(families),
                          [](const auto &info) { return std::string(info.param.name); });
+
+//===----------------------------------------------------------------------===//
+// Maps that are made again
+//===----------------------------------------------------------------------===//
+
+double inBf16(double number) {
+  uint32_t bits = std::bit_cast<uint32_t>(float(number));
+  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
+}
+
+/// Weights that make every row before the activation whole numbers, which f32 holds: 8 columns of
+/// an embedding to 16, to 8. The second matrix is so small that losses are not saturated.
+Tensors wholeNumbers() {
+  Tensors weights;
+  auto &embedding = weights["stages.0.token.weight"], &first = weights["stages.1.weight"],
+       &bias = weights["stages.1.bias"], &second = weights["stages.2.weight"],
+       &head = weights["stages.3.weight"];
+  weights["stages.2.bias"].assign(8, 0.25);
+  for (int i = 0; i < 64; ++i) {
+    embedding.push_back(i * 5 % 7 - 2);
+    head.push_back((i * 3 % 8 - 4) * 0.125);
+  }
+  for (int j = 0; j < 16; ++j) {
+    bias.push_back(j * 37 + 201);
+    for (int i = 0; i < 8; ++i) {
+      first.push_back((j * 29 + i * 13) % 41 - 20);
+    }
+  }
+  for (int i = 0; i < 128; ++i) {
+    second.push_back((i * 11 % 17 - 8) * 0x1p-18);
+  }
+  return weights;
+}
+
+/// What the backward pass makes of one row: max(0, h)^2 of h as it is stored, rounded, and its
+/// derivative by h. In bf16 257 is stored as 256, so its square is 256^2 there. The forward pass
+/// squares 257. A row's weight gradients are products of two bf16 numbers, which f32 holds.
+void expectMadeAgain(const std::string &residual, const std::function<double(double)> &stored) {
+  Folder folder;
+  std::string spec = folder.write(
+      "model.json", R"({"sluice": 1, "precision": {"compute": "bf16", "residual": ")" + residual +
+                        R"("}, "vocabulary": 8, "context": 1, "batch": 1, "width": 8, "stages": [
+      {"op": "embedding"}, {"op": "project", "activation": "relu_squared", "width": 16},
+      {"op": "project", "width": 8}, {"op": "head"}]})");
+  Tensors weights = wholeNumbers();
+  auto at = [&](const char *name, int i) { return weights.at(name)[size_t(i)]; };
+  for (const auto &[target, artifact] : compileForAll(folder, spec)) {
+    Model model(artifact, target);
+    model.setWeights(weights);
+    int differ = 0;
+    for (int token = 0; token < 8; ++token) {
+      Inputs inputs{.rows = 1, .length = 1, .tokens = {token, (token + 3) % 8}};
+      Tensors found = model.gradient(inputs).gradients;
+      const std::vector<double> &above = found.at("stages.2.bias"),
+                                &below = found.at("stages.1.bias");
+      for (int j = 0; j < 16; ++j) {
+        double row = at("stages.1.bias", j), sum = 0, size = 0;
+        for (int i = 0; i < 8; ++i) {
+          row += at("stages.1.weight", j * 8 + i) * at("stages.0.token.weight", token * 8 + i);
+        }
+        double kept = std::max(0.0, stored(row)), again = inBf16(kept * kept);
+        differ += again != inBf16(std::max(0.0, row) * std::max(0.0, row));
+        for (int i = 0; i < 8; ++i) {
+          EXPECT_EQ(found.at("stages.2.weight")[size_t(i * 16 + j)], above[size_t(i)] * again)
+              << target << ", token " << token << ", row " << row;
+          sum += above[size_t(i)] * at("stages.2.weight", i * 16 + j);
+          size += std::abs(above[size_t(i)] * at("stages.2.weight", i * 16 + j));
+        }
+        // Eight products and the derivative's in f32, then one rounding to bf16.
+        double exact = sum * 2 * kept, bound = 16 * 0x1p-24 * size * 2 * kept;
+        EXPECT_NEAR(below[size_t(j)], exact, bound + 0x1p-9 * (std::abs(exact) + bound))
+            << target << ", token " << token << ", row " << row;
+      }
+    }
+    EXPECT_EQ(differ > 0, residual == "bf16") << "rounding before the square or not is one";
+  }
+}
+
+TEST(MadeAgain, SquaresOfRowsAsTheyAreStoredInBf16) { expectMadeAgain("bf16", inBf16); }
+
+/// Rows before the activation are a stream's, so they are f32; what is made again is bf16.
+TEST(MadeAgain, SquaresOfRowsInF32) {
+  expectMadeAgain("f32", [](double row) { return row; });
+}
 
 //===----------------------------------------------------------------------===//
 // Training

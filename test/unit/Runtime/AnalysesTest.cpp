@@ -51,6 +51,19 @@ TEST_F(Analyses, ABigramReadsOneTokenOfItsContext) {
   }
 }
 
+TEST_F(Analyses, WhatTooFewNumbersDoNotSayIsNoNumber) {
+  ContextResult one = measureContext(executor, read(easyText(12)), {.length = 12});
+  EXPECT_EQ(one.windows, 1);
+  EXPECT_TRUE(std::isnan(one.places[0].error));
+  auto files = read(std::string(40, 'a')); // one word, cut
+  SampleOptions options{
+      .prompts = 1, .promptTokens = 8, .tokens = 24, .completions = 1, .sampling = {}};
+  SampleResult none = measureSamples(executor, files, files, options);
+  EXPECT_EQ(none.reference.words, 0);
+  EXPECT_TRUE(std::isnan(none.reference.perplexity));
+  EXPECT_NE(drawSamples(none, "m").find("reference</th><td>-<"), std::string::npos);
+}
+
 TEST_F(Analyses, PlacesAreThoseOfTheText) {
   std::string text = easyText(24);
   ContextResult result = measureContext(executor, read(text), {.length = 8});
