@@ -65,7 +65,11 @@ std::string shrunk(const std::string &text) {
   }
   for (auto &stage : spec["stages"]) {
     shrink(stage);
-    if (stage.contains("width")) {
+    if (stage["op"] == "hnet") { // of two levels
+      shrink(stage["global"]);
+      stage["layers"] = {1, {1, 1, 1}, 1};
+      stage["width"] = {8, 16};
+    } else if (stage.contains("width")) {
       stage["width"] = stage["width"] == width ? 8 : 16;
     }
     if (stage["op"] == "layers" && stage["count"] > 2) {
