@@ -341,8 +341,8 @@ static bool isOfBits(const StepRead &read) {
   return segments && segments.readsBits(read.operand);
 }
 
-/// In steps: a row that waits for k segments is computed where segment k - 1 ends. Of what is cut in
-/// turn, the step that ends a segment is that of the row with its bit.
+/// In steps: a row that waits for k segments is computed where segment k - 1 ends. Of what is cut
+/// in turn, the step that ends a segment is that of the row with its bit.
 static Frontier stepsOf(const StepPlan &plan, const StepSchedule &schedule) {
   if (!schedule.cut) {
     return {schedule.due, nullptr, {}};

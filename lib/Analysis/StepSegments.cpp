@@ -91,8 +91,7 @@ std::string SegmentClocks::cross(Operation &op, Value value, ArrayRef<SegmentTer
   }
   if (!isCount) {
     read.crossing = StepCrossing::Ends;
-    return read.position == x ? ""
-                              : "it reads rows of a segment through a shift; store them first";
+    return read.position == x ? "" : "it reads rows of a segment through a shift; store them first";
   }
   read.crossing = StepCrossing::Count;
   bool mentionsRow = llvm::any_of(read.relation.getConstraints(),
@@ -143,8 +142,8 @@ std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &valu
   const StepSchedule &reader = plan.schedules[value.schedule];
   if (read.crossing == StepCrossing::Count) {
     SegmentOp cut = cutOf(read.source);
-    bool isCounted = plan.values.contains(cut.getCounts()) &&
-                     isSame(reader, plan.scheduleOf(cut.getCounts()));
+    bool isCounted =
+        plan.values.contains(cut.getCounts()) && isSame(reader, plan.scheduleOf(cut.getCounts()));
     return isCounted ? "" : "which segments are closed is not what its row counts";
   }
   if (read.crossing != StepCrossing::Ends) {
@@ -152,12 +151,13 @@ std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &valu
   }
   auto flow = cast<CausalFlowInterface>(read.reader);
   unsigned result = cast<OpResult>(value.value).getResultNumber();
-  bool isThere = isNoLater(plan.scheduleOf(read.source),
-                           plan.scheduleOf(SegmentOp(reader.cut).getCounts()));
+  bool isThere =
+      isNoLater(plan.scheduleOf(read.source), plan.scheduleOf(SegmentOp(reader.cut).getCounts()));
   for (const SegmentTerm &term : flow.getReads(result, read.operand).terms) {
     isThere &= isCovered(term.at + 1, reader.due);
   }
-  return isThere ? "" : "its rows are read before they are there, or before their segment is closed";
+  return isThere ? ""
+                 : "its rows are read before they are there, or before their segment is closed";
 }
 
 bool SegmentClocks::check(const StepPlan &plan, StepRefusal &refusal) const {

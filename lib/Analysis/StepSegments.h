@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Steps of rows that wait for boundaries: their clock is the number of segments that are closed.
-// An axis may cut tokens, groups of them, or segments again; then its clock moves only where that of
-// the scale that it cuts does.
+// An axis may cut tokens, groups of them, or segments again; then its clock moves only where that
+// of the scale that it cuts does.
 #pragma once
 
 #include "SegmentProof.h"

@@ -80,8 +80,7 @@ private:
   void readGiven(mlir::func::FuncOp step);
   mlir::Value bindClosed(mlir::FlatSymbolRefAttr axis);
   mlir::Value closedIn(RowsBuilder &each, mlir::ValueRange counts, size_t i, mlir::Value take);
-  void addCuts(mlir::func::FuncOp prefill,
-               const llvm::DenseMap<mlir::Value, ScheduleOp> &due);
+  void addCuts(mlir::func::FuncOp prefill, const llvm::DenseMap<mlir::Value, ScheduleOp> &due);
   void commitClosed(mlir::ValueRange counts);
   mlir::Value countSegments(SegmentOp op, mlir::Value bits, mlir::RankedTensorType type);
   mlir::Value scheduleSegments(SegmentOp op, mlir::Value counts);
@@ -119,7 +118,7 @@ private:
     ScheduleOp counted;
     std::optional<size_t> outer;
   };
-  llvm::SmallVector<Cut> cuts; ///< whose counts are @prefill's last results
+  llvm::SmallVector<Cut> cuts;                        ///< whose counts are @prefill's last results
   llvm::DenseMap<mlir::Operation *, int64_t> factors; ///< the greatest of what a schedule makes due
   llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis
   mlir::Value doneNow;

@@ -71,16 +71,15 @@ static Value memberOf(RowsBuilder &rows, Value three, int32_t member) {
   auto columns = cast<RankedTensorType>(column.getType());
   Value isIt = arith::CmpIOp::create(rows.body, arith::CmpIPredicate::eq, column,
                                      dense(columns, rows.body.getI32IntegerAttr(member)));
-  Value it = arith::SelectOp::create(rows.body, isIt, three,
-                                     dense(type, rows.body.getI64IntegerAttr(0)));
+  Value it =
+      arith::SelectOp::create(rows.body, isIt, three, dense(type, rows.body.getI64IntegerAttr(0)));
   return dispatch::ReduceOp::create(rows.body, type.getElementType(), dispatch::ReduceKind::Max,
                                     it);
 }
 
 /// Whether a segmentation cuts the tokens themselves, of which each step has one.
 static bool cutsTokens(SegmentOp op) {
-  auto scale =
-      SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, op.getBits().getType().getScale());
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, op.getBits().getType().getScale());
   return scale.getFactor() == 1 && !isSegmented(op, op.getBits().getType());
 }
 
@@ -354,8 +353,8 @@ Value StepEntries::closedIn(RowsBuilder &each, ValueRange counts, size_t i, Valu
   Value none =
       arith::ConstantOp::create(each.body, DenseElementsAttr::get(row, b.getI32IntegerAttr(0)));
   Value kept = arith::SelectOp::create(each.body, isThere, numbers, none);
-  Value most = toI64(each, dispatch::ReduceOp::create(each.body, b.getI32Type(),
-                                                      dispatch::ReduceKind::Max, kept));
+  Value most = toI64(
+      each, dispatch::ReduceOp::create(each.body, b.getI32Type(), dispatch::ReduceKind::Max, kept));
   return arith::SelectOp::create(each.body, isAbove(each, take, 0), most, constant(each.body, -1));
 }
 
