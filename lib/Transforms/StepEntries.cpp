@@ -4,7 +4,6 @@
 // has seen.
 #include "StepEntries.h"
 #include "RowsBuilder.h"
-#include "sluice/Dialect/Plan/Names.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -199,18 +198,6 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
   doneNow = op.getResults().back();
   plan::StoreOp::create(b, loc, "state:done", doneNow);
   return llvm::to_vector_of<Value>(op.getResults().drop_back());
-}
-
-/// Schedules of segments' rows have no number among the others.
-std::string StepEntries::guardOf(size_t number) const {
-  size_t before = 0;
-  for (auto [ofSegments, ofRows] : members) {
-    if (ofRows == number) {
-      return guardOf(ofSegments) + plan::rowsOfSegments.str();
-    }
-    before += ofRows < number ? 1 : 0;
-  }
-  return "due." + std::to_string(number - before);
 }
 
 /// i32 scalar `due.N`: 1 where some row of the batch computes rows by schedule N. Launches of

@@ -231,6 +231,18 @@ void StepEntries::numberMembers(func::FuncOp step) {
   }
 }
 
+/// Schedules of segments' rows have no number among the others.
+std::string StepEntries::guardOf(size_t number) const {
+  size_t before = 0;
+  for (auto [ofSegments, ofRows] : members) {
+    if (ofRows == number) {
+      return guardOf(ofSegments) + plan::rowsOfSegments.str();
+    }
+    before += ofRows < number ? 1 : 0;
+  }
+  return "due." + std::to_string(number - before);
+}
+
 /// The number in a column of a row of them; -1 where there is no such column.
 static Value numberIn(RowsBuilder &rows, Value row, Value place) {
   auto type = cast<RankedTensorType>(row.getType());
