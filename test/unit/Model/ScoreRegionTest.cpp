@@ -117,11 +117,8 @@ TEST(ScoreRegion, ReadsATableByDistance) {
                  withRectifiedTerm, 2);
 }
 
-/// Groups over tokens, too: there distances are in steps of the finer scale.
 TEST(ScoreRegion, ReadsAProductByDistance) {
-  expectCompiled(R"({"op": "hourglass", "hierarchy": "0@1 1@3 0@1", "shorten": "attention",
-                     "relative": "xl"},)",
-                 withGates, 4);
+  expectCompiled(R"({"op": "layer", "key_value_heads": 1, "relative": "xl"},)", withGates, 2);
 }
 
 } // namespace
