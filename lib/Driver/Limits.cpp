@@ -163,7 +163,7 @@ findLargeTable(const Model &model, const std::vector<Primitive> &stages, const P
 /// A step repeats what it does after as many tokens as all factors divide, which `common` is of the
 /// stages before: a number that the runtime takes, and that is counted through.
 static std::optional<Diagnostic> findCoarseScale(const Primitive &stage, int64_t &common) {
-  constexpr int64_t mostTokens = int64_t(1) << 24;
+  constexpr int64_t mostTokens = int64_t(1) << 20;
   __int128 all = __int128(common) / std::gcd(common, stage.factor) * stage.factor;
   if (all <= mostTokens) {
     common = static_cast<int64_t>(all);
