@@ -121,10 +121,11 @@ int64_t drawFactor(const std::vector<int64_t> &factors, int64_t seed, int64_t st
 }
 
 TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context,
-                           uint64_t seed, bool cyclic, const InputFiles &given)
+                           uint64_t seed, bool cyclic, const InputFiles &given,
+                           const NumberInputs &numbers)
     : files(readByteFiles(paths, vocabulary, context + 1, rowBytes, &skipped)),
       vocabulary(vocabulary), context(context), seed(seed), cyclic(cyclic),
-      labels(given, paths, files) {
+      labels(given, paths, files, numbers) {
   if (files.empty()) {
     throw UserError("expected at least one data file, found none; give --data FILE");
   }

@@ -53,8 +53,13 @@ void addLosses(Executor &executor, std::span<const Window> batch, std::vector<Lo
   }
 }
 
-/// Whether a loss is against labels that nobody gave.
-bool lacksLabels(const Plan &plan, const std::string &loss, const LabelFiles *labels) {
+/// Whether a loss is against labels or distributions that nobody gave. What the head predicts is
+/// scored by the tokens.
+bool lacksLabels(const Plan &plan, const LossFacts &facts, const LabelFiles *labels) {
+  const std::string &loss = facts.name;
+  if (!facts.target.empty() && &facts != &plan.losses.front()) {
+    return !(labels && labels->hasNumbers(facts.target));
+  }
   return std::ranges::any_of(labelsOf(plan), [&](const std::string &name) {
     return loss == name + ".labels" && !(labels && labels->has(name));
   });
@@ -63,7 +68,7 @@ bool lacksLabels(const Plan &plan, const std::string &loss, const LabelFiles *la
 void addMeans(Executor &executor, const std::vector<LossSum> &sums, const LabelFiles *labels,
               EvaluationResult &result) {
   for (size_t i = 0; i < sums.size(); ++i) {
-    if (lacksLabels(executor.plan(), executor.plan().losses[i].name, labels)) {
+    if (lacksLabels(executor.plan(), executor.plan().losses[i], labels)) {
       continue;
     }
     double rows = static_cast<double>(std::max<int64_t>(1, sums[i].rows));

@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Executor.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Sources.h"
 
 #include <algorithm>
 #include <cstring>
@@ -81,6 +82,9 @@ void Executor::run(const std::string &entry) {
       !countsUpdate) {
     countPadding(false);
   }
+  if (entry == "gradient" && !countsUpdate) {
+    addWeights(false);
+  }
   do {
     const auto &[name, launches] = find(entry);
     bool isBounded = name.find('@') != std::string::npos;
@@ -107,10 +111,14 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
   scalarI64("rows") = plan().model.batch;
   scalarI64("step") = step;
   int64_t batches = plan().accumulate;
-  bool counts = batches > 1 && plan().inputs.contains(paddingName);
+  bool hasPadding = plan().inputs.contains(paddingName);
+  bool counts = batches > 1 && (hasPadding || !numbersOf(plan()).empty());
   for (int64_t i = 0; counts && i < batches; ++i) {
     fill(i);
-    countPadding(i > 0);
+    if (hasPadding) {
+      countPadding(i > 0);
+    }
+    addWeights(i > 0);
   }
   for (int64_t i = 0; i < batches; ++i) {
     fill(i);
@@ -212,6 +220,34 @@ void Executor::countPadding(bool isMore) {
   }
 }
 
+/// Scalars weights.NAME.F: what a weight's numbers add up to from row F on; 1 where that is 0, as
+/// nothing counts then. `isMore`: beside those that were added up before.
+void Executor::addWeights(bool isMore) {
+  constexpr std::string_view prefix = "weights.";
+  int64_t rows = scalarI64("rows"), length = scalarI64("length");
+  for (const auto &[name, place] : plan().scalars) {
+    if (!name.starts_with(prefix) || place.type != Type::f32) {
+      continue;
+    }
+    size_t dot = name.rfind('.');
+    int64_t first = std::stoll(name.substr(dot + 1));
+    const BatchInputs all = inputs();
+    const auto &numbers = all.numbers.at(name.substr(prefix.size(), dot - prefix.size()));
+    double &sum = weightSums[name];
+    sum = isMore ? sum : 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t p = first; p < length; ++p) {
+        sum += numbers.rows[static_cast<size_t>(row * numbers.context + p)];
+      }
+    }
+    float told = sum > 0 ? static_cast<float>(sum) : 1.0F;
+    std::memcpy(device->host() + place.offset, &told, sizeof told);
+    if (!device->sharesMemory()) {
+      device->upload({place.offset, sizeof told});
+    }
+  }
+}
+
 /// What the host wrote since the last run.
 void Executor::sendInputs(const std::string &entry) {
   for (const Range &range : edited) {
@@ -236,6 +272,9 @@ void Executor::sendInputs(const std::string &entry) {
   }
   for (const std::string &name : isScored ? labelsOf(plan()) : std::vector<std::string>()) {
     send(labelsInput(name), inputs().labels.at(name).rows.size_bytes());
+  }
+  for (const std::string &name : isScored ? numbersOf(plan()) : std::vector<std::string>()) {
+    send(numbersInput(name), inputs().numbers.at(name).rows.size_bytes());
   }
   if (entry == "prefill" || entry == "step" || entry == "reset") {
     send("take", take().size_bytes());
@@ -330,6 +369,15 @@ BatchInputs Executor::inputs() {
     all.labels[name] = {context,
                         {reinterpret_cast<float *>(device->host() + region.offset),
                          static_cast<size_t>(batch * context)}};
+  }
+  for (const std::string &name : numbersOf(plan())) {
+    const Region &region = plan().inputs.at(numbersInput(name));
+    bool isRow = region.shape == std::vector{batch * context, plan().model.vocabulary};
+    int64_t stride = isRow ? region.rowStride : 1;
+    all.numbers[name] = {context,
+                         stride,
+                         {reinterpret_cast<float *>(device->host() + region.offset),
+                          static_cast<size_t>(batch * context * stride)}};
   }
   return all;
 }

@@ -70,19 +70,26 @@ static ByteFile readLabels(const Path &path, const ByteFile &text) {
 }
 
 LabelFiles::LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
-                       const std::vector<ByteFile> &used) {
-  for (const auto &[name, paths] : labels) {
+                       const std::vector<ByteFile> &used, const NumberInputs &numbers) {
+  auto readAll = [&](const std::string &what, const std::vector<Path> &paths, auto &read,
+                     auto readOne) {
     if (paths.size() != texts.size()) {
-      throw UserError("expected a file of the labels \"" + name + "\" for each text, " +
+      throw UserError("expected a file of the " + what + " for each text, " +
                       std::to_string(texts.size()) + ", found " + std::to_string(paths.size()) +
                       "; name them in the order of the texts");
     }
-    std::vector<ByteFile> &read = byName[name];
     for (size_t i = 0; i < texts.size() && read.size() < used.size(); ++i) {
       if (texts[i] == used[read.size()].path) { // else a text too short, which was skipped
-        read.push_back(readLabels(paths[i], used[read.size()]));
+        read.push_back(readOne(paths[i], used[read.size()]));
       }
     }
+  };
+  for (const auto &[name, paths] : labels) {
+    readAll("labels \"" + name + "\"", paths, byName[name], readLabels);
+  }
+  for (const auto &[name, input] : numbers) {
+    readAll("input \"" + name + "\"", input.paths, numbersByName[name],
+            [&](const Path &path, const ByteFile &text) { return readNumbers(path, input, text); });
   }
 }
 
@@ -102,15 +109,22 @@ void LabelFiles::write(size_t text, int64_t start, int64_t count, int64_t row,
           bytes[static_cast<size_t>(start + i) % bytes.size()] == '1' ? 1.0F : 0.0F;
     }
   }
+  writeNumbers(text, start, count, row, into);
 }
 
 std::string LabelFiles::hashWith(const std::string &texts) const {
-  if (byName.empty()) {
+  if (byName.empty() && numbersByName.empty()) {
     return texts;
   }
   std::string all = texts;
   for (const auto &[name, files] : byName) {
     all += name + hashFiles(files);
+  }
+  for (const auto &[name, files] : numbersByName) {
+    all += name;
+    for (const NumberFile &file : files) {
+      all += sha256Hex(file.bytes);
+    }
   }
   return sha256Hex(all);
 }

@@ -2,6 +2,7 @@
 #include "sluice/Runtime/LinePairs.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Sources.h"
 
 #include <algorithm>
 
@@ -31,9 +32,14 @@ static std::string listInputs(const Plan &plan) {
 }
 
 void requireInputs(const Plan &plan, const InputFiles &files, const std::string &flag) {
+  std::vector<std::string> numbers = numbersOf(plan);
   for (const auto &[name, paths] : files) {
-    if (!plan.given.contains(name)) {
-      std::string known = plan.given.empty() ? "none beside its tokens" : listInputs(plan);
+    if (!plan.given.contains(name) && std::ranges::find(numbers, name) == numbers.end()) {
+      std::string known = listInputs(plan);
+      for (const std::string &each : numbers) {
+        known += (known.empty() ? "\"" : ", \"") + each + "\"";
+      }
+      known = known.empty() ? "none beside its tokens" : known;
       throw UserError(flag + ": expected an input of the model, which has " + known + ", found \"" +
                       name + "\"; name another, or leave the flag out");
     }

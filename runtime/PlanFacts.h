@@ -32,11 +32,12 @@ protected:
 
   void readLosses(const StrictJson &json) {
     for (const StrictJson &loss : json.array()) {
-      loss.keys({"name", "factor", "first", "rows", "mean"});
+      loss.keys({"name", "factor", "first", "rows", "mean"}, {"target"});
       plan.losses.push_back({loss.at("name").string(), loss.at("factor").number(0),
                              loss.at("first").integer(0, mostSize),
                              nameIn(plan.outputs, loss.at("rows"), "an output", Type::f32),
-                             nameIn(plan.scalars, loss.at("mean"), "a scalar", Type::f32)});
+                             nameIn(plan.scalars, loss.at("mean"), "a scalar", Type::f32),
+                             loss.has("target") ? loss.at("target").string() : ""});
     }
   }
 

@@ -10,6 +10,12 @@ static constexpr const char *twoBytes = "one byte to predict from another";
 std::unique_ptr<ItemSource> openItems(const SourceFiles &files, const Plan &plan, uint64_t seed) {
   if (files.images) {
     refuseInputs(plan, "--images");
+    if (std::vector<std::string> numbers = numbersOf(plan); !numbers.empty()) {
+      throw UserError(
+          "--images: expected a model whose losses read its tokens alone, found one with "
+          "the input \"" +
+          numbers.front() + "\"; train it on texts");
+    }
     return std::make_unique<Images>(files.data, *files.images, plan, seed);
   }
   requireInputs(plan, files.inputs, files.inputFlag);
@@ -32,7 +38,8 @@ std::unique_ptr<TrainingSource> openTraining(const SourceFiles &files, const Pla
     return items;
   }
   return std::make_unique<TrainingData>(files.data, plan.model.vocabulary, plan.model.context, seed,
-                                        plan.cyclic, files.labels);
+                                        plan.cyclic, files.labels,
+                                        chooseNumbers(plan, files, /*areTrained=*/true));
 }
 
 HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
@@ -47,7 +54,8 @@ HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
   items = openItems(files, plan, 0);
   if (!items) {
     texts = readByteFiles(files.data, plan.model.vocabulary, 2, twoBytes, &skipped);
-    labels = LabelFiles(files.labels, files.data, texts);
+    labels = LabelFiles(files.labels, files.data, texts,
+                        chooseNumbers(plan, files, /*areTrained=*/false));
   }
 }
 

@@ -121,7 +121,8 @@ void ReadGraph::addOp(Operation &op) {
       add(bind.getValue(), {"tokens", "", "tokens", op.getLoc(), 1, false, true});
     } else if (bind.getPlace() == "scalar:length") {
       indices[bind.getValue()] = length;
-    } else if (bind.getPlace().starts_with(labelsInput)) { // a label may follow from any token
+    } else if (bind.getPlace().starts_with(labelsInput) ||
+               bind.getPlace().starts_with(numbersInput)) { // either may follow from any token
       Read all;
       static_cast<RowRead &>(all) = RowRead::whole(0);
       all.source = byName.lookup("tokens");

@@ -228,6 +228,12 @@ static LabelsOp findReadLabels(ModuleOp module) {
   return found;
 }
 
+static bool hasSoftTargets(ModuleOp module) {
+  bool found = false;
+  module.walk([&](CrossEntropyOp op) { found |= !op.getTarget().empty(); });
+  return found;
+}
+
 /// Model IR to dispatches, stopping where a stage is asked for.
 std::optional<Outcome> Compilation::lowerModel() {
   if (emits("model")) {
@@ -240,6 +246,11 @@ std::optional<Outcome> Compilation::lowerModel() {
   }
   if (request.verifyEachCausality) {
     watch.emplace(*module);
+  }
+  if (hasSoftTargets(*module)) {
+    if (auto failure = runPass(createExpandSoftTargets())) {
+      return failure;
+    }
   }
   // Nothing to convert where every weight is read as f32.
   if (readsComputeCopies(*module)) {
@@ -264,7 +275,14 @@ std::optional<Outcome> Compilation::lowerModel() {
         "which are not compiled, as a row then reads what later rows decide; leave out "
         "\"causal\": false");
   }
-  if (LabelsOp read = findReadLabels(*module)) {
+  if (LabelsOp read = findReadLabels(*module); read && read.getNumbers()) {
+    return badInput(
+        spec::toString(placeOf(read)) +
+        ": expected numbers that a loss alone reads, found an embedding of the input \"" +
+        read.getLabel().str() +
+        "\", which is not compiled, as generation has none; give it the role \"target\" "
+        "or \"weight\"");
+  } else if (read) {
     return badInput(spec::toString(placeOf(read)) +
                     ": expected labels that a loss alone reads, found boundaries by labels, which "
                     "are not compiled, as evaluation and generation have none; give them a "

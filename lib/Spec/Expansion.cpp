@@ -386,7 +386,9 @@ int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix
   }
   int64_t id = static_cast<int64_t>(result.size());
   const auto *embedding = std::get_if<Embedding>(&settings);
-  std::string axis = embedding ? embedding->input : axisOf(input);
+  std::string axis = !embedding                            ? axisOf(input)
+                     : model.findNumbers(embedding->input) ? ""
+                                                           : embedding->input;
   auto firstOf = [&](int64_t id) { return id < 0 ? 0 : firstTokens[static_cast<size_t>(id)]; };
   const auto *layer = std::get_if<Layer>(&settings);
   if (layer && sources.empty()) {

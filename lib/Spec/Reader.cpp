@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "ApplySettings.h"
+#include "Numbers.h"
 #include "Stages.h"
 #include "StreamWidths.h"
 #include "sluice/Runtime/Error.h"
@@ -134,14 +135,30 @@ void readInputs(const Fields &top, Model &model) {
                    quote(member.key) + "; choose another, such as \"source\"");
     }
     Fields fields(member.value, top.fileName(), "the input " + quote(member.key));
-    fields.allowOnly({"context", "vocabulary"});
-    model.inputs.push_back({member.key, top.locate(member.position), fields.integer("context", {}),
+    SourceLocation place = top.locate(member.position);
+    if (std::optional<Numbers> numbers = readNumbers(fields, member.key, place, model.vocabulary)) {
+      model.numbers.push_back(*numbers);
+      continue;
+    }
+    model.inputs.push_back({member.key, place, fields.integer("context", {}),
                             fields.integer("vocabulary", {2}, model.vocabulary)});
   }
   std::ranges::sort(model.inputs, {}, &Input::name);
+  std::ranges::sort(model.numbers, {}, &Numbers::name);
+  if (!model.inputs.empty() && !model.numbers.empty()) {
+    throw Failure{{model.numbers.front().location,
+                   "expected no input on the axis \"tokens\" beside inputs that have axes of their "
+                   "own, found " +
+                       quote(model.numbers.front().name) + " and " +
+                       quote(model.inputs.front().name) +
+                       "; lines of such inputs take no rows of numbers yet: leave one out"}};
+  }
 }
 
 void checkInput(const Embedding &embedding, const Stage &stage, const Model &model) {
+  if (const Numbers *numbers = model.findNumbers(embedding.input)) {
+    return checkEmbedsNumbers(embedding, stage, *numbers);
+  }
   if (model.findInput(embedding.input)) {
     return;
   }
@@ -220,6 +237,7 @@ void readStages(const Fields &top, const Fields *defaults, Model &model) {
       checkInput(*embedding, stage, model);
     }
     checkVocabulary(stage, model.vocabulary);
+    checkNumbersOfLoss(stage, model);
     bool isOfTokens = embedding && embedding->input.empty();
     if ((first && !isOfTokens) || last != (op == Op::Head)) {
       std::string expected = first  ? "an embedding of the tokens as the first stage"
@@ -262,6 +280,7 @@ Model readModel(std::string text, const std::string &file) {
   readStages(top, defaults ? &*defaults : nullptr, model);
   checkDistancesAreCounted(defaults, model);
   checkInputsAreRead(model);
+  checkNumbersAreRead(model);
   if (const JsonValue *precision = top.find("precision")) {
     model.precision = readPrecision(Fields(*precision, file, "the precision"));
   }
@@ -381,6 +400,11 @@ std::string Diagnostic::format() const {
 const Input *Model::findInput(std::string_view name) const {
   auto found = std::ranges::find(inputs, name, &Input::name);
   return found == inputs.end() ? nullptr : &*found;
+}
+
+const Numbers *Model::findNumbers(std::string_view name) const {
+  auto found = std::ranges::find(numbers, name, &Numbers::name);
+  return found == numbers.end() ? nullptr : &*found;
 }
 
 int64_t Model::contextOf(std::string_view input) const {

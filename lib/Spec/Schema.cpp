@@ -25,7 +25,9 @@ const Keys topKeys = {
      "object of objects",
      "named inputs beside the tokens, as in {\"source\": {\"context\": 64}}: each has an axis of "
      "its "
-     "own, with \"context\" and \"vocabulary\" (the model's), and is given before the first token",
+     "own, with \"context\" and \"vocabulary\" (the model's), and is given before the first token; "
+     "or "
+     "numbers for each token, as in {\"teacher\": {\"axis\": \"tokens\", \"role\": \"target\"}}",
      "{}",
      {}},
     {"seed", "integer >= 0", "seed of initialization and of training's random numbers", "0", {}},
@@ -121,7 +123,9 @@ const Keys headKeys = {
      "row t reads group (t - shift) div f and is scored against token t + 1",
      "the scale's factor - 1",
      {}},
-    {"first", "integer >= 0", "rows before it are not scored", "the shift", {}}};
+    {"first", "integer >= 0", "rows before it are not scored", "the shift", {}},
+    {"target", "string", "input of distributions that rows are scored against", "next token", {}},
+    {"weights", "string", "input of numbers that rows count by, in training", "none", {}}};
 
 /// Of layers of one scale.
 const KeyInfo firstKey = {

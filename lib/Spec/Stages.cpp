@@ -255,13 +255,22 @@ Layer readSingleLayer(const Fields &fields, int64_t width) {
 }
 
 Head readHead(const Fields &fields) {
-  Head head = {fields.boolean("tied", false), fields.boolean("bias", false),
-               fields.number("label_smoothing", probability, 0), std::nullopt, std::nullopt};
+  Head head;
+  head.tied = fields.boolean("tied", false);
+  head.bias = fields.boolean("bias", false);
+  head.labelSmoothing = fields.number("label_smoothing", probability, 0);
   if (fields.find("shift")) {
     head.shift = fields.integer("shift", anyShift);
   }
   if (fields.find("first")) {
     head.first = fields.integer("first", anyShift);
+  }
+  head.target = fields.text("target", "");
+  head.weights = fields.text("weights", "");
+  if (!head.target.empty() && head.labelSmoothing > 0) {
+    fields.fail(fields.position("label_smoothing"),
+                "expected no \"label_smoothing\" beside \"target\", whose distributions may be as "
+                "smooth as they like, found both; leave one out");
   }
   return head;
 }

@@ -59,6 +59,9 @@ private:
 
   void add(const Embedding &embedding) {
     Initial initial = {InitialKind::Normal, embeddingDeviation};
+    if (const Numbers *numbers = model.findNumbers(embedding.input)) {
+      return matrix("", d, numbers->width);
+    }
     const Input *input = model.findInput(embedding.input);
     tensor("token.weight", {input ? input->vocabulary : vocabulary, d}, initial, false);
     for (int64_t size : embedding.ngrams) {

@@ -191,7 +191,8 @@ LogicalResult completeObjective(func::FuncOp func) {
   }
   OpBuilder b(end);
   ObjectiveOp::create(b, end->getOperand(0).getLoc(), end->getOperands(),
-                      b.getStrArrayAttr({"next"}), ArrayRef<double>{1.0}, ArrayRef<int64_t>{0});
+                      b.getStrArrayAttr({"next"}), ArrayRef<double>{1.0}, ArrayRef<int64_t>{0},
+                      /*padded=*/false, /*batches=*/1, /*weights=*/ArrayAttr());
   return success();
 }
 

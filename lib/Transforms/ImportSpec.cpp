@@ -280,7 +280,8 @@ void Importer::addTables() {
 // Functions
 //===----------------------------------------------------------------------===//
 
-/// With dropout, smoothed labels or drawn boundaries, what is trained is not what is evaluated.
+/// With dropout, smoothed labels, a head with a target, weights or drawn boundaries, what is
+/// trained is not what is evaluated.
 bool Importer::trainsOtherwise() const {
   return llvm::any_of(primitives, [](const spec::Primitive &primitive) {
     if (const auto *layer = std::get_if<spec::Layer>(&primitive.settings)) {
@@ -290,10 +291,10 @@ bool Importer::trainsOtherwise() const {
       return embedding->dropout > 0;
     }
     if (const auto *head = std::get_if<spec::Head>(&primitive.settings)) {
-      return head->labelSmoothing > 0;
+      return head->labelSmoothing > 0 || !head->target.empty() || !head->weights.empty();
     }
     if (const auto *loss = std::get_if<spec::Loss>(&primitive.settings)) {
-      return loss->head.labelSmoothing > 0;
+      return loss->head.labelSmoothing > 0 || !loss->head.weights.empty();
     }
     if (const auto *made = std::get_if<spec::Boundaries>(&primitive.settings)) {
       return (made->hidden > 0 && !made->rule) || made->moving;

@@ -3,6 +3,8 @@
 // Each primitive stage as ops of the model dialect (docs/spec.md gives the equations).
 #include "ImportStages.h"
 
+#include "sluice/Dialect/Sluice/Labels.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/Support/Format.h"
@@ -65,28 +67,6 @@ void StageWriter::write(const Primitive &primitive) {
       term.factor = 0; // told, and minimized by nothing
     }
   }
-}
-
-void StageWriter::finish() {
-  SmallVector<Value> results = {streams.back()};
-  if (purpose != Purpose::Predict) {
-    std::rotate(terms.begin(), terms.end() - 1, terms.end()); // the head's loss leads
-    results.clear();
-    SmallVector<Attribute> names;
-    SmallVector<double> factors;
-    SmallVector<int64_t> first;
-    for (const Term &term : terms) {
-      results.push_back(term.losses);
-      names.push_back(b.getStringAttr(term.name));
-      factors.push_back(term.factor);
-      first.push_back(term.first);
-    }
-    name("objective");
-    // Lines of named inputs end before their rows do.
-    ObjectiveOp::create(b, results, b.getArrayAttr(names), factors, first, !model.inputs.empty());
-  }
-  func::ReturnOp::create(b, results);
-  function.setType(b.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -306,12 +286,22 @@ SmallVector<Value> StageWriter::ngrams(const Embedding &settings, Value tokens) 
   return rows;
 }
 
+/// A linear map of what data say of each token.
+Value StageWriter::embedNumbers(const Numbers &numbers) {
+  Value rows = LabelsOp::create(b, sequence(1, numbers.width, b.getF32Type()), tokensOf(""),
+                                numbers.name, /*numbers=*/true);
+  return linear("", rows, residualType);
+}
+
 Value StageWriter::stage(const Embedding &settings) {
   std::string table = current->prefix + ".token.weight";
   embedding = settings.input.empty() ? table : embedding;
   SequenceType type = sequence(1, current->width, residualType);
   name("token");
-  SmallVector<Value> terms = {EmbedOp::create(b, type, tokensOf(settings.input), read(table))};
+  const Numbers *numbers = model.findNumbers(settings.input);
+  SmallVector<Value> terms = {
+      numbers ? embedNumbers(*numbers)
+              : EmbedOp::create(b, type, tokensOf(settings.input), read(table)).getResult()};
   if (!settings.ngrams.empty()) {
     terms.append(ngrams(settings, tokensOf(settings.input)));
   }
@@ -443,61 +433,6 @@ Value StageWriter::stage(const Dropout &settings) {
     return x;
   }
   return map(x, [&](ArrayRef<Value> v) { return drop(v[0], settings.rate, current->width); });
-}
-
-Value StageWriter::score(const Head &settings, Value x) {
-  Value weight = readWeight(settings.tied ? embedding : current->prefix + ".weight");
-  Value bias = settings.bias ? parameter("bias") : Value();
-  double smoothing = purpose == Purpose::Train ? settings.labelSmoothing : 0;
-  return CrossEntropyOp::create(b, sequence(1, 0, b.getF32Type()), x, weight,
-                                function.getArgument(0), bias, 1, settings.firstOf(current->factor),
-                                llvm::APFloat(static_cast<float>(smoothing)));
-}
-
-/// The bag of a group's next f tokens: row t reads group (t - shift) div f and is scored against
-/// token t + 1. The first `shift` rows have no group.
-Value StageWriter::rowsOf(const Head &settings, Value x) {
-  int64_t factor = current->factor, shift = settings.shiftOf(factor);
-  SequenceType type = sequence(1, current->width, cast<SequenceType>(x.getType()).getElement());
-  if (factor > 1) {
-    name("upsample");
-    x = UpsampleOp::create(b, type, x, factor);
-  }
-  if (shift > 0) {
-    name("shift");
-    x = ShiftOp::create(b, type, x, shift);
-  }
-  return x;
-}
-
-Value StageWriter::stage(const Loss &settings) {
-  Value x = streams[current->input];
-  asked[settings.name] = {x, settings.head.tied ? embedding : current->prefix + ".weight",
-                          settings.head.bias ? current->prefix + ".bias" : ""};
-  if (purpose == Purpose::Predict) {
-    return x;
-  }
-  x = rowsOf(settings.head, x);
-  name("loss");
-  terms.push_back({score(settings.head, x), settings.name, settings.factor,
-                   settings.head.firstOf(current->factor)});
-  return terms.back().losses;
-}
-
-Value StageWriter::stage(const Head &settings) {
-  Value x = rowsOf(settings, streams[current->input]);
-  name("head");
-  if (purpose != Purpose::Predict) {
-    terms.push_back(
-        {score(settings, x), std::string(mainLoss), 1, settings.firstOf(current->factor)});
-    return terms.back().losses;
-  }
-  Value weight = readWeight(settings.tied ? embedding : current->prefix + ".weight");
-  Value bias = settings.bias ? parameter("bias") : Value();
-  auto last = FlatSymbolRefAttr::get(b.getContext(), lastScale);
-  auto row = SequenceType::get(b.getContext(), last, current->width, computeType);
-  auto logits = SequenceType::get(b.getContext(), last, model.vocabulary, b.getF32Type());
-  return LinearOp::create(b, logits, LastOp::create(b, row, x), weight, bias);
 }
 
 Value StageWriter::stage(const Layers &) { llvm_unreachable("expanded"); }

@@ -57,6 +57,7 @@ private:
   using Scalars = llvm::function_ref<mlir::Value(llvm::ArrayRef<mlir::Value>)>;
 
   mlir::Value stage(const spec::Embedding &settings);
+  mlir::Value embedNumbers(const spec::Numbers &numbers);
   llvm::SmallVector<mlir::Value> ngrams(const spec::Embedding &settings, mlir::Value tokens);
   llvm::SmallVector<mlir::Value> ofDocument(llvm::ArrayRef<mlir::Value> last,
                                             std::optional<int64_t> end);
@@ -211,7 +212,9 @@ private:
     std::string name;
     double factor;
     int64_t first;
+    std::string weights = {}; ///< that its rows were multiplied by
   };
+  std::string weightsOf(const spec::Head &settings) const;
   std::vector<Term> terms;
   std::map<std::string, Segmentation> segmentations; ///< by name
   std::map<std::string, Asked> asked;                ///< by the loss's name

@@ -38,8 +38,11 @@ static std::vector<std::string> namesOfInputs(const json &spec) {
   std::vector<std::string> names;
   if (spec.contains("inputs")) {
     for (const auto &[name, input] : spec["inputs"].items()) {
-      Fields(input, nullptr, "inputs." + name).needKeys("context vocabulary");
-      names.push_back(name);
+      Fields own(input, nullptr, "inputs." + name);
+      own.needKeys("context vocabulary axis type role width");
+      if (own.choice("axis", {"own", "tokens"}) == 0) { // else numbers, which losses alone read
+        names.push_back(name);
+      }
     }
   }
   return names;

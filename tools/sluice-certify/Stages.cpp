@@ -34,8 +34,8 @@ const std::map<std::string, Deriver::Stage> &Deriver::table() {
       {"spacebyte", {"layers boundaries width local global from to", &D::composite, OfTokens}},
       {"hnet", {"layers boundaries width local global from to", &D::composite, OfTokens}},
       {"blt", {"layers boundaries parts width local global from to", &D::composite, OfTokens}},
-      {"loss", {"name factor shift first tied bias label_smoothing from", &D::loss, Aside | OfTokens}},
-      {"head", {"tied bias label_smoothing shift first from", &D::head, OfTokens}},
+      {"loss", {"name factor shift first tied bias label_smoothing target weights from", &D::loss, Aside | OfTokens}},
+      {"head", {"tied bias label_smoothing target weights shift first from", &D::head, OfTokens}},
   };
   // clang-format on
   return stages;
@@ -204,6 +204,7 @@ void Deriver::nameLoss(const std::string &name, const Fields &fields, size_t x) 
 size_t Deriver::score(const Fields &fields, const std::string &path, const std::string &what,
                       size_t x) {
   dropoutOf(fields, "label_smoothing");
+  dropout |= fields.isSet("weights", "") || (what == "head" && fields.isSet("target", ""));
   int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
   size_t row = k > 1 ? repeat("upsample", path + ".upsample", x, k) : x;
   graph.losses.push_back({path + "." + what, by > 0 ? shift(path, by, false, row) : row});

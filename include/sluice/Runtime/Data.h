@@ -85,8 +85,29 @@ std::string hashFiles(const std::vector<ByteFile> &files);
 /// Files by the name of the input, or of the labels, that they hold.
 using InputFiles = std::map<std::string, std::vector<Path>>;
 
-/// What data say beside texts: for each byte of a text "0" or "1". File i of a name belongs to text
-/// i.
+/// The files of a named input of numbers: .npy arrays of `width` numbers for each byte of a text.
+struct NumberInput {
+  std::vector<Path> paths;
+  int64_t width = 1;
+  bool isTarget = false; ///< rows are distributions; else weights, of at least 0
+};
+using NumberInputs = std::map<std::string, NumberInput>;
+
+/// Numbers of one text: row i belongs to byte i.
+struct NumberFile {
+  Path path;
+  std::vector<uint8_t> bytes; ///< of the file
+  size_t start = 0;           ///< of its numbers, f32
+  int64_t width = 1;
+};
+
+/// Reads an array of f32 and checks it: its shape, and that numbers are finite and at least 0; of a
+/// target also that each row adds up to 1, but for 1e-3. Throws UserError with the path and the
+/// row.
+NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFile &text);
+
+/// What data say beside texts: for each byte of a text "0" or "1", or numbers. File i of a name
+/// belongs to text i.
 class LabelFiles {
 public:
   LabelFiles() = default;
@@ -94,9 +115,10 @@ public:
   /// a name has another number of files, a file another number of bytes than its text, or a byte is
   /// neither.
   LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
-             const std::vector<ByteFile> &used);
+             const std::vector<ByteFile> &used, const NumberInputs &numbers = {});
 
   bool has(const std::string &name) const { return byName.contains(name); }
+  bool hasNumbers(const std::string &name) const { return numbersByName.contains(name); }
   /// Labels of `count` bytes of text `text` from byte `start` on, past its end from its beginning,
   /// as those of row `row` of the batch; zeros of names that have no files.
   void write(size_t text, int64_t start, int64_t count, int64_t row, const BatchInputs &into) const;
@@ -104,7 +126,11 @@ public:
   std::string hashWith(const std::string &texts) const;
 
 private:
+  void writeNumbers(size_t text, int64_t start, int64_t count, int64_t row,
+                    const BatchInputs &into) const;
+
   std::map<std::string, std::vector<ByteFile>> byName; ///< of the texts that were read
+  std::map<std::string, std::vector<NumberFile>> numbersByName;
 };
 
 /// Rows of context + 1 bytes, drawn without replacement within an epoch. Which bytes row `index` of
@@ -116,7 +142,8 @@ private:
 class TrainingData : public TrainingSource {
 public:
   TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context, uint64_t seed,
-               bool cyclic = false, const InputFiles &labels = {});
+               bool cyclic = false, const InputFiles &labels = {},
+               const NumberInputs &numbers = {});
 
   int64_t rowsPerEpoch() const override { return totalRows; }
   int64_t bytes() const;

@@ -155,6 +155,7 @@ private:
   /// Of the first `rows` rows.
   std::vector<Totals> totalsOf(const SegmentFacts &segments, int64_t rows);
   void countPadding(bool isMore);
+  void addWeights(bool isMore);
   void requireRoom(const std::string &entry);
   /// Whether a text of the batch that was just run needs more room than there is, and there is
   /// more: it is given.
@@ -162,10 +163,11 @@ private:
 
   std::unique_ptr<Device> device;
   int64_t chosenFactor = 0;
-  size_t bucket = 0;                   ///< of the plan's, or their number: all rows that there are
-  std::vector<Range> edited;           ///< ranges to give back at the next run
-  std::map<std::string, int64_t> sent; ///< host scalars as the device has them
-  std::set<std::string> fetched;       ///< outputs fetched since the last run
+  size_t bucket = 0;         ///< of the plan's, or their number: all rows that there are
+  std::vector<Range> edited; ///< ranges to give back at the next run
+  std::map<std::string, double> weightSums; ///< of an update, by scalar
+  std::map<std::string, int64_t> sent;      ///< host scalars as the device has them
+  std::set<std::string> fetched;            ///< outputs fetched since the last run
 };
 
 } // namespace sluice::runtime

@@ -34,6 +34,13 @@ struct BatchInputs {
     std::span<float> rows;
   };
   std::map<std::string, Labels> labels = {};
+  /// What data say of each token, [batch, context, width], rows `stride` numbers apart: named
+  /// inputs of numbers.
+  struct Numbers {
+    int64_t context = 0, stride = 0;
+    std::span<float> rows;
+  };
+  std::map<std::string, Numbers> numbers = {};
 };
 
 } // namespace sluice::runtime

@@ -214,10 +214,11 @@ struct GivenInput {
 /// One of several losses.
 struct LossFacts {
   std::string name;
-  double factor = 1; // of its mean in what training minimizes
-  int64_t first = 0; // the first row that is scored
-  std::string rows;  // the output that has them
-  std::string mean;  // the scalar, in training
+  double factor = 1;  // of its mean in what training minimizes
+  int64_t first = 0;  // the first row that is scored
+  std::string rows;   // the output that has them
+  std::string mean;   // the scalar, in training
+  std::string target; // the numbers that it is against; empty: the tokens
 };
 
 /// Segments that data decides, cut from the rows of another scale.

@@ -23,6 +23,13 @@ struct SourceFiles {
 /// Names of the labels that kernels of a plan read, and the plan's input that holds some.
 std::vector<std::string> labelsOf(const Plan &plan);
 std::string labelsInput(const std::string &name);
+/// Names of the numbers that kernels of a plan read, and the plan's input that holds some.
+std::vector<std::string> numbersOf(const Plan &plan);
+std::string numbersInput(const std::string &name);
+/// What `files` give of them; `areTrained`: all are demanded, else those alone that evaluation
+/// reads are taken. Throws UserError of others.
+NumberInputs chooseNumbers(const Plan &plan, const SourceFiles &files, bool areTrained);
+
 /// Refuses labels that the plan does not have, and, where they are needed, labels that have no
 /// files. Refuses images of a model that has labels.
 void requireLabels(const Plan &plan, const SourceFiles &files, bool areNeeded);

@@ -217,6 +217,8 @@ struct Head {
   double labelSmoothing = 0;
   std::optional<int64_t> shift; ///< absent: f - 1, so that row g predicts tokens f (g + 1) and on
   std::optional<int64_t> first; ///< rows before it are not scored; absent: the shift
+  std::string target = {};      ///< numbers that are its distributions; empty: the next token
+  std::string weights = {};     ///< numbers that its rows are multiplied by; empty: none
 
   int64_t shiftOf(int64_t factor) const { return shift.value_or(factor - 1); }
   int64_t firstOf(int64_t factor) const { return first.value_or(shiftOf(factor)); }
@@ -462,6 +464,18 @@ struct Input {
   int64_t vocabulary = 0;
 };
 
+/// A named input of rows beside the tokens, f32: what data say of each. It may follow from what
+/// comes behind, so losses alone may read it.
+struct Numbers {
+  enum class Role : uint8_t { Target, Weight, Input };
+  std::string name;
+  SourceLocation location;
+  Role role = Role::Target;
+  int64_t width = 1; ///< of a target: as many as there are tokens to predict
+};
+/// How specs spell roles, in the order of the enumeration.
+inline constexpr std::array<std::string_view, 3> inputRoleNames = {"target", "weight", "input"};
+
 struct Model {
   std::string name;
   std::string text; ///< the spec itself, as it was read
@@ -474,7 +488,8 @@ struct Model {
   int64_t seed = 0;
   Precision precision;
   Training training;
-  std::vector<Input> inputs; ///< by name
+  std::vector<Input> inputs;    ///< by name
+  std::vector<Numbers> numbers; ///< by name
   std::vector<Stage> stages;
 
   /// The factors of which each step of training draws one (shorten-factor dropout), rising; empty
@@ -487,6 +502,8 @@ struct Model {
 
   /// The input of this name; null where it is empty, that is, for the tokens.
   const Input *findInput(std::string_view name) const;
+  /// The numbers of this name; null where there are none.
+  const Numbers *findNumbers(std::string_view name) const;
   /// Most tokens in a row of the axis of an input, or of the tokens.
   int64_t contextOf(std::string_view input) const;
 };

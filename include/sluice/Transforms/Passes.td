@@ -23,6 +23,23 @@ def ConvertFactors : Pass<"sluice-convert-factors", "::mlir::ModuleOp"> {
   let dependentDialects = ["::sluice::SluiceDialect"];
 }
 
+def ExpandSoftTargets : Pass<"sluice-expand-soft-targets", "::mlir::ModuleOp"> {
+  let summary = "Writes losses against soft targets as logits and a loss of their rows";
+  let description = [{
+    A target that is a distribution has as many numbers as the logits. So nothing is saved where these are not stored, and ops that are
+    there do: a linear map and `sluice.soft_loss`. Before: functions of forward ops. After: no `sluice.cross_entropy` has a `target`.
+    Causality is decided before, of the loss as one op.
+
+    ```mlir
+    %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64, target = "teacher"} : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    // becomes
+    %z = sluice.linear %x, %w : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>) -> !sluice.seq<@s1, 5, f32>
+    %l = sluice.soft_loss %z, %t against "teacher" : (!sluice.seq<@s1, 5, f32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    ```
+  }];
+  let dependentDialects = ["::sluice::SluiceDialect"];
+}
+
 def Differentiate : Pass<"sluice-differentiate", "::mlir::ModuleOp"> {
   let summary = "Makes @gradient from @train or @evaluate";
   let description = [{

@@ -123,24 +123,31 @@ Value BodyBuilder::getVector(Value parameter) {
               elementwise ? type.getElementType() : Type(type));
 }
 
-Value BodyBuilder::getScalar(StringRef place) {
+Value BodyBuilder::getScalar(StringRef place, Type type) {
   OpBuilder outside(scope);
-  Value tensor = plan::BindOp::create(outside, scope->getLoc(),
-                                      RankedTensorType::get({}, outside.getI64Type()), place);
-  return load(tensor, AccessAttr::get(b.getContext(), AccessKind::Scalar), outside.getI64Type());
+  type = type ? type : outside.getI64Type();
+  Value tensor =
+      plan::BindOp::create(outside, scope->getLoc(), RankedTensorType::get({}, type), place);
+  return load(tensor, AccessAttr::get(b.getContext(), AccessKind::Scalar), type);
 }
 
 Value BodyBuilder::getInput(StringRef place, Value like) {
   auto sequence = cast<SequenceType>(like.getType());
   OpBuilder outside(scope);
-  auto type = RankedTensorType::get({getBatch(scope), getPositions(scope, sequence)},
-                                    sequence.getElement());
-  Value tensor = plan::BindOp::create(outside, scope->getLoc(), type, place);
+  auto width = static_cast<int64_t>(sequence.getWidth());
+  SmallVector<int64_t> shape{getBatch(scope), getPositions(scope, sequence)};
+  Type row = sequence.getElement();
+  if (width > 0) {
+    shape.push_back(width);
+    row = RankedTensorType::get({width}, row);
+  }
+  Value tensor = plan::BindOp::create(outside, scope->getLoc(),
+                                      RankedTensorType::get(shape, sequence.getElement()), place);
   AffineMap own = AffineMap::get(2, 1, getAffineDimExpr(0, b.getContext()));
   return load(
       tensor,
       AccessAttr::get(b.getContext(), AccessKind::Row, own, 1, getDomainFactor(scope, sequence)),
-      sequence.getElement());
+      row);
 }
 
 Value BodyBuilder::getTableRow(Value table) {

@@ -232,9 +232,10 @@ LogicalResult ObjectiveOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
     if (getFactors()[i] == 0) { // told, and minimized by nothing
       continue;
     }
+    auto weights = getWeights() ? cast<StringAttr>((*getWeights())[i]) : b.getStringAttr("");
     operands[i] = MeanGradientOp::create(b, getLoc(), losses.getType(),
                                          llvm::APFloat(static_cast<float>(getFactors()[i])),
-                                         getFirst()[i], getPadded(), getBatches());
+                                         getFirst()[i], getPadded(), getBatches(), weights);
   }
   return success();
 }
@@ -245,9 +246,14 @@ LogicalResult ObjectiveOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
 /// gradient may depend on them.
 LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                             MutableArrayRef<Value> operands) {
+  if (!getTarget().empty()) {
+    return emitError("S-146: expected losses against tokens alone, found one against \"")
+           << getTarget() << "\"; run sluice-expand-soft-targets before";
+  }
   Type bias = getBias() ? getBias().getType() : Type();
   auto mean = results[0].getDefiningOp<MeanGradientOp>();
-  bool isMean = mean && mean.getFirst() == getFirst() && !mean.getPadded();
+  bool isMean =
+      mean && mean.getFirst() == getFirst() && !mean.getPadded() && mean.getWeights().empty();
   float factor = isMean ? mean.getFactor().convertToFloat() / float(mean.getBatches()) : 1.0F;
   auto backward = CrossEntropyBackwardOp::create(
       b, getLoc(), getLosses().getType(), getInput().getType(), gradientType(getWeight()), bias,

@@ -6,6 +6,7 @@
 #include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -13,6 +14,10 @@ using namespace mlir;
 using namespace sluice;
 
 LogicalResult CrossEntropyOp::emitDispatches(DispatchEmitter &emitter) {
+  if (!getTarget().empty()) {
+    return emitError("S-146: expected losses against tokens alone, found one against \"")
+           << getTarget() << "\"; run sluice-expand-soft-targets before";
+  }
   auto rows = dispatch::CrossEntropyOp::create(
       emitter.b, emitter.typeOf(getLosses()), Type(), Type(), emitter.get(getInput()),
       emitter.get(getWeight()), emitter.get(getTokens()), emitter.get(getBias()), Value(),
@@ -87,6 +92,10 @@ LogicalResult ObjectiveOp::verify() {
            << count << " losses, " << getNames().size() << " names, " << getFactors().size()
            << " factors and " << getFirst().size() << " first rows";
   }
+  if (getWeights() && getWeights()->size() != count) {
+    return emitOpError("S-050: expected weights, or an empty name, for each loss, found ")
+           << getWeights()->size() << " of " << count << " losses";
+  }
   for (Value losses : getLosses()) {
     auto type = cast<SequenceType>(losses.getType());
     if (type.getWidth() != 0 || !type.getElement().isF32()) {
@@ -108,9 +117,10 @@ struct MeansBody {
     accesses.push_back(dispatch::AccessAttr::get(b.getContext(), kind));
     return region.front().addArgument(type, b.getLoc());
   }
-  Value scalar(StringRef place) {
-    Type type = RankedTensorType::get({}, b.getI64Type());
-    return operand(emitter.bind(place, type), dispatch::AccessKind::Scalar, b.getI64Type());
+  Value scalar(StringRef place, Type type = {}) {
+    type = type ? type : b.getI64Type();
+    return operand(emitter.bind(place, RankedTensorType::get({}, type)),
+                   dispatch::AccessKind::Scalar, type);
   }
   /// The sum of all rows, or of those that are no padding; those that are not valid hold zeros.
   Value sum(Value losses, bool padded) {
@@ -141,15 +151,33 @@ struct MeansBody {
 };
 } // namespace
 
+/// The weights of loss i, by name; empty where it has none.
+static StringRef weightsOf(ObjectiveOp op, size_t i) {
+  return op.getWeights() ? cast<StringAttr>((*op.getWeights())[i]).getValue() : StringRef();
+}
+
+/// The numbers that losses are against, which may be weighted; empty: tokens.
+static StringRef targetOf(Value losses) {
+  while (auto map = losses.getDefiningOp<MapOp>()) {
+    losses = map.getInputs().front();
+  }
+  auto soft = losses.getDefiningOp<SoftLossOp>();
+  return soft ? soft.getTarget() : StringRef();
+}
+
 /// What the artifact says of the losses: name, factor and first row of each.
 static void recordLosses(ObjectiveOp op) {
   Builder b(op.getContext());
   SmallVector<Attribute> records;
-  for (auto [name, factor, first] :
-       llvm::zip_equal(op.getNames(), op.getFactors(), op.getFirst())) {
-    records.push_back(b.getDictionaryAttr({b.getNamedAttr("name", name),
-                                           b.getNamedAttr("factor", b.getF64FloatAttr(factor)),
-                                           b.getNamedAttr("first", b.getI64IntegerAttr(first))}));
+  for (auto [losses, name, factor, first] :
+       llvm::zip_equal(op.getLosses(), op.getNames(), op.getFactors(), op.getFirst())) {
+    SmallVector<NamedAttribute> facts{b.getNamedAttr("name", name),
+                                      b.getNamedAttr("factor", b.getF64FloatAttr(factor)),
+                                      b.getNamedAttr("first", b.getI64IntegerAttr(first))};
+    if (StringRef target = targetOf(losses); !target.empty()) {
+      facts.push_back(b.getNamedAttr("target", b.getStringAttr(target)));
+    }
+    records.push_back(b.getDictionaryAttr(facts));
   }
   op->getParentOfType<ModuleOp>()->setAttr("plan.losses", b.getArrayAttr(records));
 }
@@ -164,9 +192,15 @@ LogicalResult ObjectiveOp::emitDispatches(DispatchEmitter &emitter) {
     sums.push_back(body.sum(losses, getPadded()));
   }
   Value length = body.scalar("scalar:length"), rows = body.scalar("scalar:rows"), total;
-  for (auto [sum, factor, first] : llvm::zip_equal(sums, getFactors(), getFirst())) {
-    Value padding = getPadded() ? body.scalar(paddingScalar(first)) : Value();
-    Value count = countScored(body.b, length, rows, first, padding, getBatches());
+  for (auto [i, sum, factor, first] : llvm::enumerate(sums, getFactors(), getFirst())) {
+    StringRef weights = weightsOf(*this, i);
+    Value count;
+    if (weights.empty()) {
+      Value padding = getPadded() ? body.scalar(paddingScalar(first)) : Value();
+      count = countScored(body.b, length, rows, first, padding, getBatches());
+    } else {
+      count = body.scalar(weightsScalar(weights, first), body.b.getF32Type());
+    }
     Value mean = arith::DivFOp::create(body.b, sum, count);
     means.push_back(mean);
     Value term = mean;
@@ -207,9 +241,10 @@ LogicalResult MeanGradientOp::emitBody(BodyBuilder &body) {
   }
   Value length = body.getScalar("scalar:length"), rows = body.getScalar("scalar:rows");
   Value padding = getPadded() ? body.getScalar(paddingScalar(getFirst())) : Value();
-  Value gradient =
-      arith::DivFOp::create(b, arith::ConstantOp::create(b, getFactorAttr()),
-                            countScored(b, length, rows, getFirst(), padding, getBatches()));
+  Value count = getWeights().empty()
+                    ? countScored(b, length, rows, getFirst(), padding, getBatches())
+                    : body.getScalar(weightsScalar(getWeights(), getFirst()), b.getF32Type());
+  Value gradient = arith::DivFOp::create(b, arith::ConstantOp::create(b, getFactorAttr()), count);
   if (getPadded()) {
     gradient =
         arith::MulFOp::create(b, gradient, weightOf(b, body.getInput(paddingInput, getResult())));

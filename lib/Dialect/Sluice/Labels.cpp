@@ -3,6 +3,7 @@
 // What data say beside the tokens: every fact of sluice.labels.
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "OpFacts.h"
+#include "Reference/Numbers.h"
 #include "Reference/Reference.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
@@ -16,7 +17,7 @@ using namespace sluice::reference;
 LogicalResult LabelsOp::verify() {
   SequenceType tokens = getTokens().getType(), type = getResult().getType();
   if (!isa<BlockArgument>(getTokens()) || tokens.getScale() != type.getScale() ||
-      type.getWidth() != 0 || !type.getElement().isF32()) {
+      (type.getWidth() != 0 && !getNumbers()) || !type.getElement().isF32()) {
     return emitOpError("S-120: expected tokens as the function is given them, and one f32 for each "
                        "on their scale, found ")
            << tokens << " and " << type;
@@ -32,6 +33,12 @@ std::optional<IntegerSet> LabelsOp::getRelation(unsigned) {
 AffineExpr LabelsOp::getLatest(unsigned) { return {}; }
 
 OpRemedy LabelsOp::getRemedy() {
+  if (getNumbers()) {
+    return {"numbers of a named input come from data that may look ahead, so a loss alone may read "
+            "them; give them the role \"target\" or \"weight\"",
+            "",
+            {}};
+  }
   return {"labels come from data that may look ahead, so a loss alone may read them; learn them "
           "with a \"predictor\"",
           "",
@@ -48,13 +55,20 @@ LogicalResult LabelsOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArray
 FusionRole LabelsOp::getFusionRole() { return FusionRole::Rows; }
 
 LogicalResult LabelsOp::emitBody(BodyBuilder &body) {
-  body.set(getResult(), body.getInput((labelsInput + getLabel()).str(), getResult()));
+  body.set(
+      getResult(),
+      body.getInput(((getNumbers() ? numbersInput : labelsInput) + getLabel()).str(), getResult()));
   return success();
 }
 
 /// Any rule that looks ahead will do: whether p and the tokens add up to an odd number.
 template <typename T> static void evaluate(LabelsOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
+    if (op.getNumbers()) {
+      auto width = static_cast<size_t>(op.getResult().getType().getWidth());
+      return width > 0 ? targetOf<T>(evaluator, op.getTokens(), b, p, width)
+                       : std::vector<T>{weightAt<T>(b, p)};
+    }
     int64_t sum = p;
     for (int64_t q = 0; q < evaluator.getPositions(op.getResult()); ++q) {
       sum += evaluator.tokenAt(op.getTokens(), b, q);

@@ -55,6 +55,9 @@ AffineExpr CrossEntropyOp::getLatest(unsigned operand) { return Names(*this).p; 
 
 /// Rows of `tokens` are read wherever they lie.
 SmallVector<dispatch::RowRead> CrossEntropyOp::getTargetReads() {
+  if (!getTarget().empty()) { // a distribution may follow from any token
+    return {dispatch::RowRead::whole(getTokensMutable().getOperandNumber())};
+  }
   AffineExpr target = Names(*this).p + static_cast<int64_t>(getOffset());
   auto read = dispatch::RowRead::through(getTokensMutable().getOperandNumber(),
                                          AffineMap::get(2, 1, target));

@@ -254,6 +254,11 @@ static LogicalResult verifyInModel(Operation *op, SymbolTableCollection &symbols
     if (float s = loss.getSmoothing().convertToFloat(); !(s >= 0 && s < 1)) {
       return op->emitError() << "expected label smoothing of at least 0 and below 1, found " << s;
     }
+    if (!loss.getTarget().empty() && !loss.getSmoothing().isZero()) {
+      return op->emitError() << "expected no label smoothing of a loss against \""
+                             << loss.getTarget() << "\", found "
+                             << loss.getSmoothing().convertToFloat();
+    }
     return verifyGiven(op, loss.getTokens(), "targets", "move targets by the offset");
   }
   if (auto embed = dyn_cast<EmbedOp>(op)) {

@@ -287,11 +287,15 @@ static json::Array lossesToJson(ModuleOp module) {
   for (Attribute record : records ? records.getValue() : ArrayRef<Attribute>()) {
     auto loss = cast<DictionaryAttr>(record);
     StringRef name = loss.getAs<StringAttr>("name").getValue();
-    losses.push_back(json::Object{{"name", name},
-                                  {"rows", plan::lossesName(losses.size())},
-                                  {"mean", plan::meanName(name)},
-                                  {"factor", loss.getAs<FloatAttr>("factor").getValueAsDouble()},
-                                  {"first", loss.getAs<IntegerAttr>("first").getInt()}});
+    json::Object object{{"name", name},
+                        {"rows", plan::lossesName(losses.size())},
+                        {"mean", plan::meanName(name)},
+                        {"factor", loss.getAs<FloatAttr>("factor").getValueAsDouble()},
+                        {"first", loss.getAs<IntegerAttr>("first").getInt()}};
+    if (auto target = loss.getAs<StringAttr>("target")) {
+      object["target"] = target.getValue();
+    }
+    losses.push_back(std::move(object));
   }
   return losses;
 }

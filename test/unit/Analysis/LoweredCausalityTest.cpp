@@ -59,6 +59,8 @@ public:
     return watch->find(*module, pass, &place).value_or("");
   }
   void differentiate() {
+    run(createExpandSoftTargets());
+    ASSERT_EQ(find("sluice-expand-soft-targets"), "");
     run(createConvertFactors());
     ASSERT_EQ(find("sluice-convert-factors"), "");
     run(createDifferentiate());

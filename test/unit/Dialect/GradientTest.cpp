@@ -172,6 +172,13 @@ std::string squaredLosses() {
          losses + ") -> " + losses + " return %m : " + losses + " }";
 }
 
+/// Logits against distributions, those of the first rows left out.
+std::string softLoss(const std::string &more) {
+  return "(%z: " + s1d4 + ", %t: " + tokens + ") -> " + losses +
+         " { %l = sluice.soft_loss %z, %t against \"teacher\"" + more + " : (" + s1d4 + ", " +
+         tokens + ") -> " + losses + " return %l : " + losses + " }";
+}
+
 std::string linearTwice() {
   return "(%x: " + s2d4 + ", %w: tensor<4x4xf32>, %b: tensor<4xf32>) -> " + s2d4 +
          " { %y = sluice.linear %x, %w, %b : (" + s2d4 + ", tensor<4x4xf32>, tensor<4xf32>) -> " +
@@ -352,6 +359,8 @@ std::vector<Case> cases() {
       {"head_from_row_3", differences, head(true, ", first = 3 : i64")},
       {"head_smoothed", differences, head(true, ", smoothing = 0.25 : f32")},
       {"losses_squared", differences, squaredLosses()},
+      {"soft_loss", differences, softLoss("")},
+      {"soft_loss_from_row_3", differences, softLoss(" {first = 3 : i64}")},
       {"hourglass", differences, hourglass(3)},
       {"hourglass_shift_1", differences, hourglass(1)},
       {"shifted_repeat", differences, shiftedRepeat()},

@@ -320,6 +320,12 @@ const Case cases[] = {
                           "s1", 0) " { %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} "
                                    ": (" SEQ("s1", 3) ", tensor<7x3xf32>, " TOKENS ") -> " SEQ(
                                        "s1", 0) " return %l : " SEQ("s1", 0) " }"},
+    {"soft_loss",
+     "(%z: " SEQ(
+         "s1",
+         5) ", %t: " TOKENS
+            ") -> " SEQ("s1", 0) " { %l = sluice.soft_loss %z, %t against \"teacher\" : (" SEQ(
+                "s1", 5) ", " TOKENS ") -> " SEQ("s1", 0) " return %l : " SEQ("s1", 0) " }"},
     {"attention_causal", ATTENTION(2, 4, "(p, q)[n] : (p - q >= 0)", PLAIN)},
     {"attention_by_distance", attentionByDistance},
     {"attention_by_distance_between_scales", attentionByDistanceBetweenScales},

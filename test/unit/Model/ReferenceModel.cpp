@@ -3,6 +3,7 @@
 // A whole model under the reference evaluator.
 #include "ReferenceModel.h"
 
+#include "../../../lib/Dialect/Sluice/Reference/Numbers.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
@@ -168,17 +169,20 @@ static double objectiveOf(reference::Evaluator<T> &evaluator, func::FuncOp funct
                           const Inputs &inputs) {
   ObjectiveOp objective = *function.getOps<ObjectiveOp>().begin();
   double result = 0;
-  for (auto [losses, factor, first] :
-       llvm::zip_equal(objective.getLosses(), objective.getFactors(), objective.getFirst())) {
+  for (auto [number, losses, factor, first] :
+       llvm::enumerate(objective.getLosses(), objective.getFactors(), objective.getFirst())) {
+    bool isWeighted = objective.getWeights() &&
+                      !cast<StringAttr>((*objective.getWeights())[number]).getValue().empty();
     std::vector<T> numbers = evaluator.getSequence(losses);
     double sum = 0, scored = 0;
     for (size_t i = 0; i < numbers.size(); ++i) {
       int64_t row = int64_t(i) / inputs.length, p = int64_t(i) % inputs.length;
       bool isPadding = objective.getPadded() && evaluator.isPadding(row, p);
       sum += isPadding ? 0 : double(numbers[i]);
-      scored += !isPadding && p >= first;
+      double counts = isWeighted ? reference::weightAt<double>(row, p) : 1;
+      scored += !isPadding && p >= first ? counts : 0;
     }
-    result += factor * sum / std::max(scored, 1.0);
+    result += factor * sum / (scored > 0 ? scored : 1.0);
   }
   return result;
 }

@@ -88,6 +88,26 @@ static const char *const losses =
              {"op": "norm"},
              {"op": "head", "tied": true, "label_smoothing": 0.1}]})json";
 
+/// Losses against distributions, of fine rows and of groups, tied and not; rows that count by
+/// weights, some of them nothing. What the head is trained against is not what it is evaluated by.
+static const char *const softTargets =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 19, "batch": 3, "width": 24,
+  "inputs": {"teacher": {"axis": "tokens", "role": "target"},
+             "mask": {"axis": "tokens", "type": "numbers", "role": "weight"}},
+  "defaults": {"heads": 3, "feed_forward": 33},
+  "stages": [{"op": "embedding"},
+             {"op": "layer", "to": "fine"},
+             {"op": "loss", "name": "distill", "factor": 0.5, "target": "teacher", "weights": "mask"},
+             {"op": "shift", "by": 1},
+             {"op": "shorten", "factor": 2},
+             {"op": "layer"},
+             {"op": "norm", "to": "coarse"},
+             {"op": "loss", "name": "bag", "tied": true, "bias": true, "target": "teacher"},
+             {"op": "upsample", "factor": 2},
+             {"op": "add", "with": "fine"},
+             {"op": "norm"},
+             {"op": "head", "tied": true, "target": "teacher", "weights": "mask"}]})json";
+
 /// The least of everything.
 static const char *const least =
     R"json({"sluice": 1, "vocabulary": 2, "context": 1, "batch": 1, "width": 1,
@@ -399,6 +419,7 @@ const std::vector<Family> &families() {
                                           {"OverStreams", overStreams},
                                           {"OverScales", overScales},
                                           {"Losses", losses},
+                                          {"SoftTargets", softTargets},
                                           {"TopDown", topDown},
                                           {"FirstKeys", firstKeys},
                                           {"Starts", starts}};

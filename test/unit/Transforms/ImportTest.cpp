@@ -33,6 +33,7 @@ static spec::Model readModelText(const std::string &text) {
 
 static LogicalResult makeEntries(ModuleOp module) {
   PassManager passes(module.getContext());
+  passes.addPass(createExpandSoftTargets());
   passes.addPass(createConvertFactors());
   passes.addPass(createDifferentiate());
   passes.addPass(createFormDispatches());

@@ -70,11 +70,12 @@ public:
                         int64_t group, int64_t width);
   /// A vector parameter, the same for every row (in an epilogue: its element at this column).
   mlir::Value getVector(mlir::Value parameter);
-  /// A device scalar, i64, by place.
-  mlir::Value getScalar(llvm::StringRef place);
-  /// Row of a table at position p.
-  /// The row's number of what the host gives at `place`, for rows like those of `like`.
+  /// A device scalar, i64 unless `type` is another, by place.
+  mlir::Value getScalar(llvm::StringRef place, mlir::Type type = {});
+  /// The row's number, or numbers, of what the host gives at `place`, for rows like those of
+  /// `like`.
   mlir::Value getInput(llvm::StringRef place, mlir::Value like);
+  /// Row of a table at position p.
   mlir::Value getTableRow(mlir::Value table);
   /// Row of a table at a token id.
   mlir::Value getGatheredRow(mlir::Value table, mlir::Value token);

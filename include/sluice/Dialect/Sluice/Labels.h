@@ -12,5 +12,10 @@ namespace sluice {
 
 /// Where the host gives labels, f32 [B, T], by the name behind it.
 constexpr llvm::StringRef labelsInput = "input:labels.";
+/// Where it gives the numbers of a named input, f32 [B, T] or [B, T, width].
+constexpr llvm::StringRef numbersInput = "input:numbers.";
+/// Where it says what weights of losses add up to: in the rows that are scored from `first` on, of
+/// all batches of an update.
+std::string weightsScalar(llvm::StringRef name, int64_t first);
 
 } // namespace sluice

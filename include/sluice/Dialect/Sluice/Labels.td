@@ -14,8 +14,10 @@ def Sluice_LabelsOp : Sluice_ForwardOp<"labels", [FusedBody], ["getRemedy"]> {
     A tokenizer's segments, or what another model found, follow from the whole text. So a label reads every token, and a
     prediction that reads it is refused. The host gives f32 [B, T] as `label`. The reference does not have them. There a label is 1
     where p and the tokens add up to an odd number, which stands for any rule that looks ahead.
+
+    With `numbers` they are those of a named input, f32 [B, T] or [B, T, width].
   }];
-  let arguments = (ins Sluice_Sequence:$tokens, StrAttr:$label);
+  let arguments = (ins Sluice_Sequence:$tokens, StrAttr:$label, UnitAttr:$numbers);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$label `of` $tokens attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
@@ -28,6 +30,27 @@ def Sluice_EntropyOp : Sluice_ForwardOp<"entropy", [FusedBody], ["getNeutralName
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+}
+
+def Sluice_SoftLossOp : Sluice_ForwardOp<"soft_loss", [FusedBody]> {
+  let summary = "y[p] = -sum over v of t[p, v] log softmax(z[p])[v], in nats; 0 for p < first";
+  let description = [{
+    The targets t are the numbers that the host gives as `target`, f32 [B, T, V], and no value of the model. The reference, which has none,
+    makes them of the tokens: a stand-in for any rule that looks ahead.
+  }];
+  let arguments = (ins Sluice_Sequence:$logits, Sluice_Sequence:$tokens, StrAttr:$target,
+                       DefaultValuedAttr<I64Attr, "0">:$first);
+  let results = (outs Sluice_Sequence:$losses);
+  let assemblyFormat = "operands `against` $target attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_SoftLossBackwardOp : Sluice_BackwardOp<"soft_loss_backward", [FusedBody]> {
+  let summary = "dz[p] = dy[p] (softmax(z[p]) (sum over v of t[p, v]) - t[p]); zeros for p < first";
+  let arguments = (ins Sluice_Sequence:$logits, Sluice_Sequence:$tokens, Sluice_Sequence:$gradient, StrAttr:$target,
+                       DefaultValuedAttr<I64Attr, "0">:$first);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands `against` $target attr-dict `:` functional-type(operands, results)";
 }
 
 def Sluice_UpdateOp : Sluice_ForwardOp<"update", [FusedBody]> {

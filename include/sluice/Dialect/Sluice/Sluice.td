@@ -444,11 +444,12 @@ def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusedAlone, Facto
     One op, so that a batch's logits are never stored. Tokens are targets here: row p is scored against token p + offset.
     Rows p < `first` are not scored: their losses are zeros. With `smoothing` s > 0 the target's distribution is
     1 - s on the token plus s / V on every one of the V tokens (Szegedy et al. 2016, section 7), and the loss its
-    cross-entropy.
+    cross-entropy. With `target` the distribution of row p is row p of the numbers that the host gives under this name, f32
+    [B, T, V]: `sluice-expand-soft-targets` writes such a loss as ops. They are no value here, so nothing but the loss can read them.
   }];
   let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$weight, Sluice_Sequence:$tokens,
                        Optional<AnyRankedTensor>:$bias, I64Attr:$offset, DefaultValuedAttr<I64Attr, "0">:$first,
-                       DefaultValuedAttr<F32Attr, "0.0f">:$smoothing);
+                       DefaultValuedAttr<F32Attr, "0.0f">:$smoothing, DefaultValuedAttr<StrAttr, "\"\"">:$target);
   let results = (outs Sluice_Sequence:$losses);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
@@ -483,18 +484,22 @@ def Sluice_ObjectiveOp : Sluice_Op<"objective", [FusedAlone, DeclareOpInterfaceM
     there are several means, each becomes `loss.NAME`. Losses may be mapped first, for instance weighted. A function
     without this op minimizes the mean of the losses that it returns. With `padded` the host says which rows are padding: these
     count neither in the sums nor in the numbers of rows. Numbers of rows are those of `batches` batches, as many as an update
-    sums gradients of: the sums of this one are its share of the update's means.
+    sums gradients of: the sums of this one are its share of the update's means. With `weights` loss i, where weights[i] is not empty, has
+    rows that are multiplied already by the numbers of that name. Its mean is the sum divided by that of these numbers, which the host gives.
   }];
   let arguments = (ins Variadic<Sluice_Sequence>:$losses, StrArrayAttr:$names, DenseF64ArrayAttr:$factors,
-                       DenseI64ArrayAttr:$first, UnitAttr:$padded, DefaultValuedAttr<I64Attr, "1">:$batches);
+                       DenseI64ArrayAttr:$first, UnitAttr:$padded, DefaultValuedAttr<I64Attr, "1">:$batches,
+                       OptionalAttr<StrArrayAttr>:$weights);
   let assemblyFormat = "operands attr-dict `:` type($losses)";
   let hasVerifier = 1;
 }
 
 def Sluice_MeanGradientOp : Sluice_BackwardOp<"mean_gradient", [FusedBody]> {
   let summary = "Gradient of `factor` times a mean over rows p >= `first`: factor / (their number), for every row";
-  let description = "With `padded`, rows of padding are not counted, and have zeros. Their number is that of `batches` batches.";
-  let arguments = (ins F32Attr:$factor, I64Attr:$first, UnitAttr:$padded, DefaultValuedAttr<I64Attr, "1">:$batches);
+  let description = "With `padded`, rows of padding are not counted, and have zeros. Their number is that of `batches` batches. "
+                    "With `weights` it is the sum of the numbers of this name.";
+  let arguments = (ins F32Attr:$factor, I64Attr:$first, UnitAttr:$padded, DefaultValuedAttr<I64Attr, "1">:$batches,
+                       DefaultValuedAttr<StrAttr, "\"\"">:$weights);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
   let extraClassDeclaration = [{ bool readsLength(unsigned) { return true; } }];

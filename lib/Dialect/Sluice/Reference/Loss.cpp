@@ -2,6 +2,7 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Head and cross-entropy.
+#include "Numbers.h"
 #include "Reference.h"
 #include <algorithm>
 #include <cmath>
@@ -44,6 +45,11 @@ template <typename T, typename Op>
 static std::vector<T> wantedOf(Op op, Evaluator<T> &evaluator, int64_t b, int64_t p,
                                size_t vocabulary) {
   T smoothing = op.getSmoothing().convertToFloat();
+  if constexpr (requires { op.getTarget(); }) {
+    if (!op.getTarget().empty()) {
+      return targetOf<T>(evaluator, op.getTokens(), b, p, vocabulary);
+    }
+  }
   std::vector<T> wanted(vocabulary, smoothing / static_cast<T>(vocabulary));
   wanted[evaluator.tokenAt(op.getTokens(), b, p + op.getOffset())] += 1 - smoothing;
   return wanted;
@@ -122,8 +128,19 @@ template <typename T> static void evaluate(MeanGradientOp op, Evaluator<T> &eval
     }
   }
   count *= static_cast<int64_t>(op.getBatches());
+  T total = static_cast<T>(std::max<int64_t>(count, 1));
+  if (!op.getWeights().empty()) {
+    total = 0;
+    for (int64_t b = 0; b < evaluator.getRows(); ++b) {
+      for (auto p = static_cast<int64_t>(op.getFirst()); p < evaluator.getPositions(op.getResult());
+           ++p) {
+        total += weightAt<T>(b, p) * static_cast<T>(op.getBatches());
+      }
+    }
+    total = total == 0 ? T(1) : total;
+  }
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
-    T share = op.getFactor().convertToFloat() / static_cast<T>(std::max<int64_t>(count, 1));
+    T share = op.getFactor().convertToFloat() / total;
     return std::vector<T>{op.getPadded() && evaluator.isPadding(b, p) ? T(0) : share};
   });
 }

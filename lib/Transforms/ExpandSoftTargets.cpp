@@ -1,0 +1,60 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Losses against distributions that data give, as ops that store the logits.
+#include "sluice/Dialect/Sluice/Labels.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Transforms/Levels.h"
+#include "sluice/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace sluice {
+#define GEN_PASS_DEF_EXPANDSOFTTARGETS
+#include "sluice/Transforms/Passes.h.inc"
+} // namespace sluice
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+
+/// A map that repeats x: rows of a linear map lie in memory, and those of a shift do not.
+Value storedRows(OpBuilder &b, Location loc, Value x) {
+  auto map = MapOp::create(b, loc, x.getType(), ValueRange{x});
+  Block &block = map.getBody().emplaceBlock();
+  Value argument = block.addArgument(b.getF32Type(), loc);
+  OpBuilder inside = OpBuilder::atBlockEnd(&block);
+  YieldOp::create(inside, loc, argument);
+  return map.getResult();
+}
+
+void expand(CrossEntropyOp loss) {
+  OpBuilder b(loss);
+  Location loc = loss.getLoc();
+  Value x = isLazy(loss.getInput()) ? storedRows(b, loc, loss.getInput()) : loss.getInput();
+  int64_t classes = cast<RankedTensorType>(loss.getWeight().getType()).getDimSize(0);
+  auto type = SequenceType::get(b.getContext(), loss.getLosses().getType().getScale(), classes,
+                                b.getF32Type());
+  Value logits = LinearOp::create(b, loc, type, x, loss.getWeight(), loss.getBias());
+  Value soft = SoftLossOp::create(b, loc, loss.getLosses().getType(), logits, loss.getTokens(),
+                                  loss.getTarget(), loss.getFirst());
+  loss.getLosses().replaceAllUsesWith(soft);
+  loss.erase();
+}
+
+struct ExpandSoftTargetsPass : sluice::impl::ExpandSoftTargetsBase<ExpandSoftTargetsPass> {
+  void runOnOperation() override {
+    if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
+      return signalPassFailure();
+    }
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      for (auto loss : llvm::to_vector(func.getOps<CrossEntropyOp>())) {
+        if (!loss.getTarget().empty()) {
+          expand(loss);
+        }
+      }
+    }
+  }
+};
+
+} // namespace

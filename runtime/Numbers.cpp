@@ -1,0 +1,173 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Named inputs of numbers: .npy files with a row for each byte of a text.
+#include "sluice/Runtime/Sources.h"
+
+#include "sluice/Runtime/Error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace sluice::runtime {
+
+static const std::string numbersPrefix = "numbers.";
+
+std::vector<std::string> numbersOf(const Plan &plan) {
+  std::vector<std::string> names;
+  for (const auto &[name, region] : plan.inputs) {
+    if (name.starts_with(numbersPrefix)) {
+      names.push_back(name.substr(numbersPrefix.size()));
+    }
+  }
+  return names;
+}
+
+std::string numbersInput(const std::string &name) { return numbersPrefix + name; }
+
+/// Whether losses beside the head's are against it: evaluation takes the head's by the tokens.
+static bool isEvaluated(const Plan &plan, const std::string &name) {
+  return std::any_of(plan.losses.begin() + (plan.losses.empty() ? 0 : 1), plan.losses.end(),
+                     [&](const LossFacts &loss) { return loss.target == name; });
+}
+
+NumberInputs chooseNumbers(const Plan &plan, const SourceFiles &files, bool areTrained) {
+  NumberInputs chosen;
+  for (const std::string &name : numbersOf(plan)) {
+    auto found = files.inputs.find(name);
+    if (found == files.inputs.end()) {
+      if (areTrained) {
+        throw UserError("expected " + files.inputFlag + " " + name +
+                        "=FILE, as a loss of the model reads the input \"" + name +
+                        "\", found none; give a .npy file with a row for each byte of the text");
+      }
+      continue;
+    }
+    if (!areTrained && !isEvaluated(plan, name)) {
+      throw UserError(files.inputFlag + ": expected an input that evaluation reads, found \"" +
+                      name +
+                      "\", which training alone reads: evaluation counts every row once, and the "
+                      "head's by the tokens; leave it out");
+    }
+    const Region &region = plan.inputs.at(numbersInput(name));
+    bool isTarget =
+        region.shape == std::vector{plan.model.batch * plan.model.context, plan.model.vocabulary};
+    chosen[name] = {found->second, isTarget ? region.shape.back() : 1, isTarget};
+  }
+  return chosen;
+}
+
+/// What stands behind `key` in the header's dictionary, up to `end`; empty where it is not there.
+static std::string valueOf(const std::string &header, const std::string &key, char end) {
+  size_t at = header.find("'" + key + "':");
+  if (at == std::string::npos) {
+    return "";
+  }
+  at = header.find_first_not_of(' ', at + key.size() + 3);
+  size_t behind = at == std::string::npos ? at : header.find(end, at);
+  return behind == std::string::npos ? "" : header.substr(at, behind - at);
+}
+
+/// Format 1.0 or 2.0 of NumPy, little-endian f32 in C order. Gives the shape as it is written.
+static std::string readHeader(NumberFile &file) {
+  auto refuse = [&](const std::string &found) {
+    throw UserError(file.path.string() +
+                    ": expected an array of little-endian f32 in C order, as numpy.save writes it, "
+                    "found " +
+                    found + "; write it as numpy.float32");
+  };
+  constexpr std::string_view magic = "\x93NUMPY";
+  const std::vector<uint8_t> &bytes = file.bytes;
+  if (bytes.size() < 12 || !std::equal(magic.begin(), magic.end(), bytes.begin(),
+                                       [](char a, uint8_t b) { return uint8_t(a) == b; })) {
+    refuse("no .npy file");
+  }
+  size_t prefix = bytes[6] == 1 ? 10 : 12, length = bytes[8] + size_t(bytes[9]) * 256;
+  length += prefix == 12 ? (bytes[10] + size_t(bytes[11]) * 256) << 16 : 0;
+  if ((bytes[6] != 1 && bytes[6] != 2) || bytes.size() < prefix + length) {
+    refuse("a header that is cut short, or of another version");
+  }
+  std::string header(bytes.begin() + static_cast<std::ptrdiff_t>(prefix),
+                     bytes.begin() + static_cast<std::ptrdiff_t>(prefix + length));
+  if (valueOf(header, "descr", ',') != "'<f4'") {
+    refuse("numbers of the type " + valueOf(header, "descr", ','));
+  }
+  if (valueOf(header, "fortran_order", ',') != "False") {
+    refuse("Fortran's order");
+  }
+  file.start = prefix + length;
+  return valueOf(header, "shape", ')') + ")";
+}
+
+static float numberAt(const NumberFile &file, int64_t index) {
+  float number = 0;
+  std::memcpy(&number, file.bytes.data() + file.start + static_cast<size_t>(index) * sizeof number,
+              sizeof number);
+  return number;
+}
+
+static void checkNumbers(const NumberFile &file, int64_t rows, bool isTarget) {
+  constexpr double tolerance = 1e-3; // of numbers that were rounded, as by bf16
+  auto refuse = [&](int64_t row, const std::string &expected, double found) {
+    throw UserError(file.path.string() + ": row " + std::to_string(row) + ": expected " + expected +
+                    ", found " + std::to_string(found) + "; row i belongs to byte i of the text");
+  };
+  for (int64_t row = 0; row < rows; ++row) {
+    double sum = 0;
+    for (int64_t column = 0; column < file.width; ++column) {
+      double number = numberAt(file, row * file.width + column);
+      if (!std::isfinite(number) || number < 0) {
+        refuse(row, "finite numbers of at least 0", number);
+      }
+      sum += number;
+    }
+    if (isTarget && std::abs(sum - 1) > tolerance) {
+      refuse(row, "chances that add up to 1, but for 0.001", sum);
+    }
+  }
+}
+
+NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFile &text) {
+  NumberFile file{path, readBytes(path, "file of numbers"), 0, input.width};
+  std::string found = readHeader(file), rows = std::to_string(text.bytes.size());
+  std::string expected = "(" + rows + ", " + std::to_string(input.width) + ")";
+  if (found != expected && (input.width > 1 || found != "(" + rows + ",)")) {
+    throw UserError(path.string() + ": expected an array of the shape " + expected +
+                    ", a row for each byte of " + text.path.string() + ", found " + found +
+                    "; row i belongs to byte i");
+  }
+  auto count = static_cast<int64_t>(text.bytes.size());
+  size_t size = static_cast<size_t>(count * input.width) * sizeof(float);
+  if (file.bytes.size() - file.start != size) {
+    throw UserError(path.string() + ": expected " + std::to_string(size) +
+                    " bytes of numbers behind the header, found " +
+                    std::to_string(file.bytes.size() - file.start) + "; write the file again");
+  }
+  checkNumbers(file, count, input.isTarget);
+  return file;
+}
+
+void LabelFiles::writeNumbers(size_t text, int64_t start, int64_t count, int64_t row,
+                              const BatchInputs &into) const {
+  for (const auto &[name, numbers] : into.numbers) {
+    int64_t size = numbers.context * numbers.stride;
+    std::span<float> to =
+        numbers.rows.subspan(static_cast<size_t>(row * size), static_cast<size_t>(size));
+    std::ranges::fill(to, 0.0F);
+    auto files = numbersByName.find(name);
+    if (files == numbersByName.end()) {
+      continue;
+    }
+    const NumberFile &file = files->second[text];
+    int64_t all = static_cast<int64_t>(file.bytes.size() - file.start) /
+                  static_cast<int64_t>(sizeof(float)) / file.width;
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t from = (start + i) % all * file.width;
+      std::memcpy(&to[static_cast<size_t>(i * numbers.stride)],
+                  file.bytes.data() + file.start + static_cast<size_t>(from) * sizeof(float),
+                  static_cast<size_t>(file.width) * sizeof(float));
+    }
+  }
+}
+
+} // namespace sluice::runtime
