@@ -28,24 +28,14 @@ Value storedRows(OpBuilder &b, Location loc, Value x) {
   return map.getResult();
 }
 
-/// A name of its own for a value that is made beside the loss.
-Location named(CrossEntropyOp loss, StringRef part) {
-  auto name = dyn_cast<NameLoc>(loss.getLoc());
-  return name ? NameLoc::get(StringAttr::get(loss.getContext(), name.getName().str() + part.str()),
-                             name.getChildLoc())
-              : loss.getLoc();
-}
-
 void expand(CrossEntropyOp loss) {
   OpBuilder b(loss);
   Location loc = loss.getLoc();
-  Value x = isLazy(loss.getInput()) ? storedRows(b, named(loss, ".rows"), loss.getInput())
-                                    : loss.getInput();
+  Value x = isLazy(loss.getInput()) ? storedRows(b, loc, loss.getInput()) : loss.getInput();
   int64_t classes = cast<RankedTensorType>(loss.getWeight().getType()).getDimSize(0);
   auto type = SequenceType::get(b.getContext(), loss.getLosses().getType().getScale(), classes,
                                 b.getF32Type());
-  Value logits =
-      LinearOp::create(b, named(loss, ".logits"), type, x, loss.getWeight(), loss.getBias());
+  Value logits = LinearOp::create(b, loc, type, x, loss.getWeight(), loss.getBias());
   Value soft = SoftLossOp::create(b, loc, loss.getLosses().getType(), logits, loss.getTokens(),
                                   loss.getTarget(), loss.getFirst());
   loss.getLosses().replaceAllUsesWith(soft);
