@@ -85,8 +85,9 @@ static void checkNamed(const Stage &stage, const Model &model, const std::string
   for (const Numbers &each : model.numbers) {
     known += each.role == role ? (known.empty() ? "" : ", ") + quote(each.name) : "";
   }
-  throw Failure{{stage.at(key), "expected the name of an input of the role " + quote(nameOf(role)) +
-                                    " for " + quote(key) + ", found " + quote(name) + "; " +
+  throw Failure{{stage.at(key), "expected the name of an input for " + quote(key) +
+                                    " whose role is " + quote(nameOf(role)) + ", found " +
+                                    quote(name) + "; " +
                                     (known.empty() ? R"(the spec has none: add it to "inputs")"
                                                    : "known inputs: " + known)}};
 }

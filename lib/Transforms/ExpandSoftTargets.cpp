@@ -3,6 +3,7 @@
 // Losses against distributions that data give, as ops that store the logits.
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/Passes.h"
 
@@ -38,6 +39,9 @@ void expand(CrossEntropyOp loss) {
   Value logits = LinearOp::create(b, loc, type, x, loss.getWeight(), loss.getBias());
   Value soft = SoftLossOp::create(b, loc, loss.getLosses().getType(), logits, loss.getTokens(),
                                   loss.getTarget(), loss.getFirst());
+  if (!nameOf(loss.getLosses()).empty()) { // what was promised of the loss holds of this one
+    setName(soft, nameOf(loss.getLosses()));
+  }
   loss.getLosses().replaceAllUsesWith(soft);
   loss.erase();
 }

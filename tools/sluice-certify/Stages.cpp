@@ -44,6 +44,9 @@ const std::map<std::string, Deriver::Stage> &Deriver::table() {
 size_t Deriver::embedding(const Fields &fields, const std::string &path, size_t) {
   axis = fields.find("input") ? fields.text("input") : "";
   auto input = inputs.find(axis);
+  if (input == inputs.end() && spec.contains("inputs") && spec["inputs"].contains(axis)) {
+    throw Refusal(path + " reads numbers, whose rows may be made from tokens that follow");
+  }
   fields.need(axis.empty() || input != inputs.end(), "the name of an input");
   size_t tokens = axis.empty() ? 0 : input->second;
   std::vector<size_t> terms = {make("embed", path + ".token", {tokens})}, last = {tokens};
