@@ -1,6 +1,6 @@
 // A loss against a distribution stores its logits; one against tokens stays one op. Rows of a shift are stored first.
 // RUN: sluice-opt %s --sluice-expand-soft-targets | FileCheck %s
-// RUN: not sluice-opt %s --sluice-differentiate 2>&1 | FileCheck %s --check-prefix=LATE
+// RUN: not sluice-opt %s --sluice-differentiate 2>&1 | FileCheck %s --check-prefix=CHECK-LATE
 
 module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
   sluice.axis @target
@@ -16,7 +16,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
   // CHECK:         %[[Z:.*]] = sluice.linear %[[R]], %[[W]]
   // CHECK-NEXT:    %[[L:.*]] = sluice.soft_loss %[[Z]], %[[TOKENS]] against "teacher" {first = 1 : i64}
   // CHECK-NEXT:    sluice.objective %[[H]], %[[L]]
-  // LATE: S-146: expected losses against tokens alone, found one against "teacher"; run sluice-expand-soft-targets before
+  // CHECK-LATE: S-146: expected losses against tokens alone, found one against "teacher"; run sluice-expand-soft-targets before
   func.func @evaluate(%t: !sluice.seq<@s1, 0, i32>, %x: !sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 0, f32> {
     %w = sluice.read @w : tensor<5x4xf32>
     %h = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>

@@ -42,7 +42,9 @@ for name, value in (("nan", float("nan")), ("negative", -0.25), ("sum", 0.5)):
     save(name, shares[:3] + [shares[3][:5] + [value] + shares[3][6:]] + shares[4:])
 PYTHON
 numbers=(--input "teacher=$work/teacher.npy" --input "mask=$work/mask.npy")
+# shellcheck disable=SC2317 # checks call it, and the next
 train() { "$sluice" train "$work/one.sla" --cpu-target "$targets" --data "$work/text" --steps 1 "$@"; }
+# shellcheck disable=SC2317
 score() { "$sluice" eval "$work/one.sla" --cpu-target "$targets" --weights "$work/start" --data "$work/text" --json "$@"; }
 succeeds "compile" "$sluice" compile "$work/one.json" -t "$targets" -o "$work/one.sla"
 succeeds "initial weights" "$sluice" train "$work/one.sla" --steps 0 --out "$work/start"

@@ -375,6 +375,14 @@ func.func @objective_counts(%l: !sluice.seq<@fine, 0, f32>) {
 
 // -----
 
+func.func @objective_weights(%l: !sluice.seq<@fine, 0, f32>) {
+  // expected-error@+1 {{S-050: expected weights, or an empty name, for each loss, found 2 of 1 losses}}
+  sluice.objective %l {names = ["next"], factors = array<f64: 1.0>, first = array<i64: 0>, weights = ["mask", ""]} : !sluice.seq<@fine, 0, f32>
+  return
+}
+
+// -----
+
 func.func @objective_of_rows(%l: !sluice.seq<@fine, 4, f32>) {
   // expected-error@+1 {{S-051: expected losses of one f32 a row, found '!sluice.seq<@fine, 4, f32>'}}
   sluice.objective %l {names = ["next"], factors = array<f64: 1.0>, first = array<i64: 0>} : !sluice.seq<@fine, 4, f32>

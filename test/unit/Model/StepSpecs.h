@@ -220,7 +220,8 @@ constexpr const char *routersOfRouters =
     {"op": "upsample", "segments": "routed", "method": "smooth"}, {"op": "add", "with": "x"},
     {"op": "head"}]})json";
 
-/// Segments of groups of tokens, and segments of these: the clock of each moves with the rows below.
+/// Segments of groups of tokens, and segments of these: the clock of each moves with the rows
+/// below.
 constexpr const char *partsOfGroups =
     R"json({"sluice": 1, "vocabulary": 17, "context": 27, "batch": 3, "width": 8,
   "defaults": {"heads": 2, "feed_forward": 8},
