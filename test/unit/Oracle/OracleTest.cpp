@@ -235,6 +235,15 @@ TEST_F(Judge, Scatter) {
   EXPECT_EQ(judged.ofSpoiled.results[0].mismatches, 1);
 }
 
+/// Attention forward, without its terms.
+static Launch launchOf(const AttentionCase &c, const AttentionData &data) {
+  return {.operands = {data.qkv, data.qkv, data.qkv},
+          .length = c.length,
+          .rows = c.rows,
+          .step = c.step,
+          .seed = c.seed};
+}
+
 TEST_F(Judge, AttentionBothWays) {
   AttentionCase c{.name = "grouped",
                   .batch = 2,
@@ -249,11 +258,7 @@ TEST_F(Judge, AttentionBothWays) {
                   .rotary = true,
                   .dropout = 0.25f};
   AttentionData data = makeAttention(c);
-  Launch launch{.operands = {data.qkv, data.qkv, data.qkv},
-                .length = c.length,
-                .rows = c.rows,
-                .step = c.step,
-                .seed = c.seed};
+  Launch launch = launchOf(c, data);
   Judged forward(c.forwardText());
   forward.spoilOperand(2, [](float &value) { value = -value; }); // not of V: nothing changes
   expectRight(forward, launch);
@@ -280,11 +285,7 @@ TEST_F(Judge, ProductsByDistanceAsGates) {
                                .score = gated(0.5)},
                               true, 3);
   AttentionData data = makeAttention(c);
-  Launch launch{.operands = {data.qkv, data.qkv, data.qkv},
-                .length = c.length,
-                .rows = c.rows,
-                .step = c.step,
-                .seed = c.seed};
+  Launch launch = launchOf(c, data);
   llvm::append_range(launch.operands, data.terms);
   Judged forward(c.forwardText());
   forward.spoilOperand(3, [](float &value) { value += 2; });
