@@ -29,12 +29,9 @@ static bool isSame(const StepSchedule &schedule, const StepSchedule &other) {
 }
 
 SegmentOp SegmentClocks::cutOf(Value value) const {
-  for (auto cut : func::FuncOp(function).getOps<SegmentOp>()) {
-    if (scales.axisOf(cut.getEnds()) == scales.axisOf(value)) {
-      return cut;
-    }
-  }
-  return {};
+  auto makes = [&](SegmentOp cut) { return scales.axisOf(cut.getEnds()) == scales.axisOf(value); };
+  const auto *found = llvm::find_if(cuts, makes);
+  return found == cuts.end() ? SegmentOp() : *found;
 }
 
 std::optional<Frontier> SegmentClocks::inSegments(Value value, SegmentOp cut) const {

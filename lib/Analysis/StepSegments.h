@@ -14,7 +14,7 @@ class SegmentClocks {
 public:
   SegmentClocks(mlir::func::FuncOp function, const Scales &scales,
                 const llvm::DenseMap<mlir::Value, Frontier> &frontiers)
-      : function(function), scales(scales), frontiers(frontiers) {}
+      : cuts(function.getOps<SegmentOp>()), scales(scales), frontiers(frontiers) {}
 
   /// The segmentation that makes the rows of a value's axis; null on an axis of tokens.
   SegmentOp cutOf(mlir::Value value) const;
@@ -35,7 +35,7 @@ private:
   std::string findFault(const StepPlan &plan, const StepValue &value) const;
   std::string findFault(const StepPlan &plan, const StepValue &value, const StepRead &read) const;
 
-  mlir::func::FuncOp function;
+  llvm::SmallVector<SegmentOp> cuts;
   const Scales &scales;
   const llvm::DenseMap<mlir::Value, Frontier> &frontiers;
 };

@@ -131,6 +131,11 @@ else
 fi
 if (($(cat "${sources[@]}" | wc -l) < 3700)); then pass "it can be read in one sitting"; else fail "it can be read in one sitting"; fi
 
+# --- in time that grows with the model: 3,000 layers
+sed 's/"1@1 2@4 1@1"/"1000@1 1000@4 1000@1"/' "$root/models/tiny/hourglass.json" > "$work/deep.json"
+succeeds "3,000 layers: a certificate in 20 s" timeout 20 "$sluice" check "$work/deep.json" --no-advice --certificate "$work/deep"
+succeeds "3,000 layers: decided in 20 s" timeout 20 "$root/build/bin/sluice-certify" "$work/deep.json" "$work/deep"
+
 # --- every model that is shipped or tested
 mkdir "$work/judged"
 if python3 "$root/test/e2e/support/judges.py" "$root" "$work/judged" > "$work/out" 2>&1; then

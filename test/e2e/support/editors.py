@@ -151,7 +151,9 @@ def malformed_session():
 def limited_session():
     client = Client(spec_server + ["--limit", "1"])
     client.initialize()
-    client.open(uri, (root / "models/tiny/hourglass.json").read_text())
+    spec = json.loads((root / "models/tiny/hourglass.json").read_text())
+    spec["stages"][1]["hierarchy"] = "1000@1 1000@4 1000@1" # so that the check takes longer than that
+    client.open(uri, json.dumps(spec))
     found = client.diagnostics(uri)
     check("a check beyond its time says so", len(found) == 1 and found[0]["severity"] == 3
           and "run sluice check" in found[0]["message"], found)
