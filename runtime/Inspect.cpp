@@ -312,7 +312,12 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   out << "  memory: arena " << showBytes(static_cast<double>(plan.memory.arenaBytes)) << ", peak "
       << showBytes(static_cast<double>(plan.memory.peakBytes)) << ", constants "
       << showBytes(static_cast<double>(plan.memory.constantBytes)) << "\n";
-  for (const auto &[scale, bytes] : plan.memory.byScale) {
+  std::vector<std::pair<std::string, int64_t>> scales(plan.memory.byScale.begin(),
+                                                      plan.memory.byScale.end());
+  std::ranges::sort(scales, {}, [](const auto &each) { // numbers, the finest first
+    return std::pair(each.first.size(), each.first);
+  });
+  for (const auto &[scale, bytes] : scales) {
     out << "    scale " << scale << ": " << showBytes(static_cast<double>(bytes)) << "\n";
   }
   for (const auto &[use, bytes] : plan.memory.byUse) {

@@ -84,6 +84,13 @@ void registerCompile(CLI::App &program) {
           std::string("give -o FILE or --emit STAGE"));
     }
     if (budgeted->count() > 0) {
+      bool isBefore = request->emit == "model" || request->emit == "step" ||
+                      request->emit == "gradient"; // of what a budget changes
+      if (isBefore) {
+        throw runtime::UserError("--memory-budget: expected a stage that a budget changes "
+                                 "(dispatches, kernels, plan), found --emit " +
+                                 request->emit + "; leave the budget out");
+      }
       request->memoryBudget = parseByteSize(*budget);
     }
     if (tuned->count() > 0) {
