@@ -193,10 +193,20 @@ std::optional<spec::Op> Outline::opOf(int stage) const {
   return std::nullopt;
 }
 
+bool Outline::isDeeperThan(int id, int levels) const {
+  while (levels-- >= 0 && id >= 0) {
+    id = node(id).parent;
+  }
+  return id >= 0;
+}
+
 std::optional<spec::Section> Outline::sectionOf(int object) const {
   using spec::Section;
+  // The deepest is a mask: stages, stage, local, over, source, mask. A text may nest far deeper,
+  // and this function asks about parents.
+  constexpr int deepestSection = 6;
   const Node &self = node(object);
-  if (self.kind != Node::Object) {
+  if (self.kind != Node::Object || isDeeperThan(object, deepestSection)) {
     return std::nullopt;
   }
   if (object == 0) {

@@ -55,6 +55,7 @@ public:
   Spot at(size_t offset) const;
 
 private:
+  bool isDeeperThan(int id, int levels) const;
   std::optional<spec::Section> sectionOf(int object) const;
 
   std::string_view text;

@@ -38,7 +38,8 @@ TEST(Outline, ReadsOnPastErrors) {
 
 TEST(Outline, KnowsWhichObjectItIsIn) {
   std::string text = R"({"defaults": {"rotary": {}}, "training": {"schedule": {}},)"
-                     R"("stages": [{"op": "layer", "mask": {}}, {"op": "lair"}], "schedule": {}})";
+                     R"("stages": [{"op": "layer", "mask": {}}, {"op": "lair"}, {"op": "hnet",)"
+                     R"("local": {"over": [{"mask": {}}]}}], "schedule": {}})";
   Outline outline(text);
   auto firstKey = [&](int object) {
     const auto *keys = outline.keysOf(object);
@@ -55,6 +56,8 @@ TEST(Outline, KnowsWhichObjectItIsIn) {
   EXPECT_EQ(firstKey(outline.member(stages[0], "mask")), "window");
   ASSERT_NE(outline.keysOf(stages[1]), nullptr); // no known op: that is the one key to offer
   EXPECT_EQ(outline.keysOf(stages[1])->size(), 1u);
+  int sources = outline.member(outline.member(stages[2], "local"), "over");
+  EXPECT_EQ(firstKey(outline.member(outline.children(sources)[0], "mask")), "window");
   EXPECT_EQ(firstKey(outline.member(0, "schedule")), "");
 }
 
@@ -100,13 +103,15 @@ TEST(Outline, AnyTextIsRead) {
 }
 
 TEST(Outline, DepthCostsNoStack) {
-  std::string text;
-  for (int i = 0; i < 300000; ++i) {
-    text += R"({"schedule":)";
+  for (std::string key : {"schedule", "then", "mask", "local", "unknown"}) {
+    std::string text;
+    for (int i = 0; i < 300000; ++i) {
+      text += "{\"" + key + "\":";
+    }
+    Outline outline(text);
+    Outline::Spot spot = outline.at(text.size() - 6);
+    EXPECT_EQ(outline.keysOf(spot.container), nullptr) << key;
   }
-  Outline outline(text);
-  Outline::Spot spot = outline.at(text.size() - 6);
-  EXPECT_EQ(outline.keysOf(spot.container), nullptr);
 }
 
 } // namespace
