@@ -23,8 +23,6 @@ for stage in spec["stages"]:
             stage["feed_forward"] = 96
     if isinstance(stage.get("width"), int):
         stage["width"] = 48 if stage["width"] > fine else 32
-    if stage["op"] == "boundaries":
-        stage["capacity"] = 1
     if stage["op"] == "hnet": # of two levels
         stage.update(layers=[1, [1, 1, 1], 1], width=[32, 48], boundaries=[{"ratio": 2}, {"ratio": 2}])
         stage["local"]["mask"]["window"] = [0, 9]

@@ -7,14 +7,14 @@ models, out = map(pathlib.Path, sys.argv[1:])
 stages = {
     "successors/megabyte": (1, {"op": "megabyte", "patch": 8, "width": 2048, "layers": [14, 14]}),
     "successors/block-transformer": (1, {"op": "block_transformer", "block": 4, "layers": [6, 6]}),
-    "successors/spacebyte": (1, {"op": "spacebyte", "layers": [12, 24, 12], "width": 1536, "boundaries": {"name": "words", "capacity": 0.3},
+    "successors/spacebyte": (1, {"op": "spacebyte", "layers": [12, 24, 12], "width": 1536, "boundaries": {"name": "words"},
                                  "local": {"mask": {"window": [0, 768]}}}),
-    "successors/hnet": (1, {"op": "hnet", "layers": [4, 22, 4], "width": 1536, "boundaries": {"name": "chunks", "capacity": 0.4},
+    "successors/hnet": (1, {"op": "hnet", "layers": [4, 22, 4], "width": 1536, "boundaries": {"name": "chunks"},
                             "local": {"mask": {"window": [0, 1024]}}, "global": {"feed_forward": 4096}}),
     "successors/blt": (5, {"op": "blt", "layers": [1, 24, 7], "width": 1536, "local": {"mask": {"window": [0, 512]}},
-                           "boundaries": {"name": "patches", "rule": "entropy", "loss": "small", "threshold": 1.3, "capacity": 0.5},
+                           "boundaries": {"name": "patches", "rule": "entropy", "loss": "small", "threshold": 1.3},
                            "global": {"heads": 24, "feed_forward": 4096}}),
-    "small/dynamic": (1, {"op": "dynamic", "layers": [2, 8, 2], "boundaries": {"name": "words", "rule": "whitespace", "capacity": 0.4}}),
+    "small/dynamic": (1, {"op": "dynamic", "layers": [2, 8, 2], "boundaries": {"name": "words", "rule": "whitespace"}}),
 }
 for name, (first, stage) in stages.items():
     spec = json.loads((models / f"{name}.json").read_text())
