@@ -3,6 +3,7 @@
 
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Sources.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +12,19 @@
 
 namespace sluice::runtime {
 
+nlohmann::json EvaluationResult::lossesByName() const {
+  nlohmann::json named = nlohmann::json::object();
+  for (const auto &[name, nats] : losses) {
+    named[name] = nats;
+  }
+  return named;
+}
 double EvaluationResult::bitsPerToken() const {
   return nats / std::numbers::ln2 / static_cast<double>(tokens);
+}
+std::optional<double> EvaluationResult::bitsPerCharacter() const {
+  return characters ? std::optional(nats / std::numbers::ln2 / static_cast<double>(*characters))
+                    : std::nullopt;
 }
 double EvaluationResult::wordPerplexity() const {
   return std::exp(nats / static_cast<double>(words));
@@ -129,6 +141,37 @@ int64_t countWords(std::span<const uint8_t> scored) {
   return count;
 }
 
+/// Adds the characters of a text whose bytes from `from` on, before `to`, were scored, unless what
+/// was scored before has no count of characters. `where` names the text.
+void addCharacters(EvaluationResult &result, std::string_view text, int64_t from, int64_t to,
+                   const std::string &where) {
+  if (!result.noCharacters.empty()) {
+    return;
+  }
+  CharacterCount count =
+      countCharacters(text, static_cast<size_t>(from), static_cast<size_t>(std::max(from, to)));
+  if (count.invalid) {
+    result.noCharacters = where + ": byte " + std::to_string(*count.invalid) + " is no UTF-8";
+  }
+  result.characters = result.characters.value_or(0) + count.characters;
+}
+
+/// Leaves no count of characters where one would be wrong, and says why.
+void judgeCharacters(EvaluationResult &result, const ModelFacts &model) {
+  if (model.group > 1) {
+    result.noCharacters = "the model predicts bags of tokens, not a text";
+  } else if (result.noCharacters.empty() && result.characters.value_or(0) == 0) {
+    result.noCharacters = "no character ends among the scored bytes";
+  }
+  if (!result.noCharacters.empty()) {
+    result.characters.reset();
+  }
+}
+
+std::string_view textOf(std::span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
+}
+
 void requireFinite(const EvaluationResult &result) {
   if (!std::isfinite(result.nats)) {
     throw NotFiniteError(
@@ -210,6 +253,8 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
     }
     auto scored = static_cast<size_t>(std::max<int64_t>(0, size - 1 - model.first));
     if (scored > 0) {
+      addCharacters(result, textOf(files[file].bytes), 1 + model.first, size,
+                    files[file].path.string());
       result.words += countWords(
           std::span(files[file].bytes).subspan(1 + static_cast<size_t>(model.first), scored));
     }
@@ -218,6 +263,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
     throw UserError("expected at least " + std::to_string(model.first + 2) +
                     " bytes to evaluate, found fewer; give a longer file");
   }
+  judgeCharacters(result, model);
   addMeans(executor, sums, options.labels, result);
   requireFinite(result);
   return result;
@@ -255,6 +301,14 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
       result.nats = std::accumulate(nats.begin(), nats.end(), result.nats);
       result.tokens += kept;
       ++result.items;
+      if (std::optional<std::string> text = source.textOf(first + static_cast<int64_t>(row))) {
+        addCharacters(result, *text, unscored, unscored + kept,
+                      "line " + std::to_string(first + static_cast<int64_t>(row) + 1) +
+                          " of the text");
+      } else {
+        result.noCharacters = source.noun();
+        result.noCharacters += " are no text";
+      }
       if (losses) {
         losses(nats);
       }
@@ -265,6 +319,7 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
                static_cast<double>(count));
     }
   }
+  judgeCharacters(result, executor.plan().model);
   addMeans(executor, sums, nullptr, result);
   requireFinite(result);
   return result;

@@ -16,6 +16,7 @@ h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2rem;border-bottom:1px solid
 table{border-collapse:collapse}th{text-align:left;font-weight:500;padding:.15rem 1.5rem .15rem 0;vertical-align:top;white-space:nowrap}td{padding:.15rem 1rem .15rem 0;vertical-align:top;overflow-wrap:anywhere}
 figure{margin:1rem 0}figcaption{font-weight:500}svg{width:100%;height:auto}.chart text{font:12px system-ui,sans-serif;fill:#52606d;paint-order:stroke;stroke:#fff;stroke-width:4px}
 .grid{stroke:#e4e8ec}.tick{stroke:#9aa5b1}li,.lines{overflow-wrap:anywhere}.lines{white-space:pre-line}pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f5f7f9;padding:.7rem;border-radius:4px}
+.cut{color:#c2410c}.histogram div{background:#2563a8;height:.8rem;margin-top:.4rem}.histogram td{text-align:right}
 .leak{background:#fdecea;border-left:4px solid #c2410c;padding:.7rem 1rem}
 </style>)";
 

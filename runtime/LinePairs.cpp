@@ -171,6 +171,11 @@ std::vector<std::string> LinePairs::notes() const {
   return list;
 }
 
+std::optional<std::string> LinePairs::textOf(int64_t index) const {
+  Lines::Line line = text.whole(index);
+  return std::string(line.begin(), line.end()) + static_cast<char>(lineEnd);
+}
+
 int64_t LinePairs::write(int64_t index, int64_t row, const BatchInputs &into) const {
   auto width = static_cast<size_t>(context + 1);
   std::span<int32_t> tokens = into.tokens.subspan(static_cast<size_t>(row) * width, width);

@@ -72,6 +72,17 @@ int64_t keepLinesUpTo(const Path &path, int64_t step) {
   return damaged;
 }
 
+Json shorteningOf(const Plan &plan, const Json &losses) {
+  Json factors = Json::object();
+  for (const SegmentFacts &segments : plan.segments) {
+    if (losses.contains(segments.share)) { // model IR need not tell it
+      double share = losses[segments.share];
+      factors[segments.axis] = share > 0 ? Json(1 / share) : Json(nullptr);
+    }
+  }
+  return factors;
+}
+
 void appendLine(const Path &path, const Json &line) {
   // Samples may hold bytes that are no UTF-8.
   appendFile(path, asBytes(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));

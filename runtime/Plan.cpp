@@ -59,6 +59,11 @@ std::string entryOfFactor(const std::string &entry, int64_t factor) {
 
 bool isGpuTarget(std::string_view target) { return target.starts_with("sm_"); }
 
+const SegmentFacts *Plan::segmentsOf(const std::string &loss) const {
+  auto told = std::ranges::find(segments, loss, &SegmentFacts::share);
+  return told == segments.end() ? nullptr : &*told;
+}
+
 std::vector<int64_t> Plan::sortedFactors() const {
   std::vector<int64_t> sorted = factors;
   std::sort(sorted.begin(), sorted.end());

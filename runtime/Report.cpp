@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Report.h"
 
 #include "Html.h"
+#include "ReportSegments.h"
 #include "RunFiles.h"
 #include "sluice/Runtime/Inspect.h"
 #include "sluice/Runtime/Metrics.h"
@@ -37,10 +38,19 @@ Facts ngramFacts(const Json &ngram) {
   return facts;
 }
 
-constexpr const char *blue = "#2563a8", *orange = "#c2410c";
+constexpr const char *blue = "#2563a8", *orange = "#c2410c", *green = "#15803d";
+
+/// One a run or curve, in order; the last for all that follow.
+const char *colorOf(size_t index) {
+  constexpr const char *colors[] = {blue, orange, green, "#7e22ce", "#b91c1c", "#0e7490"};
+  return colors[std::min(index, std::size(colors) - 1)];
+}
 
 void writeCurves(std::ostringstream &out, const RunFiles &run) {
-  Chart loss("Bits per byte"), rate("Learning rate, thousandths"),
+  std::vector<Point> characters = run.series("eval_bits_per_character");
+  Chart loss(characters.empty() ? "Bits per byte"
+                                : "Bits per byte, and per character of held-out text"),
+      shortening("Tokens a segment"), rate("Learning rate, thousandths"),
       norm("Gradient norm before clipping"), speed("Tokens a second, training");
   std::vector<Point> rates = run.series("learning_rate");
   for (Point &point : rates) {
@@ -48,10 +58,19 @@ void writeCurves(std::ostringstream &out, const RunFiles &run) {
   }
   loss.add(run.series("bits_per_byte"), blue, "training", false);
   loss.add(run.series("eval_bits_per_byte"), orange, "held out", true);
+  loss.add(characters, green, "held out, per character", true);
+  size_t color = 0;
+  for (const std::string &name : run.membersOf("shortening_factor")) {
+    shortening.add(run.series("shortening_factor", name), colorOf(color++), name + ", training",
+                   false);
+    shortening.add(run.series("eval_shortening_factor", name), colorOf(color++),
+                   name + ", held out", true);
+  }
   rate.add(rates, blue, "learning rate", false);
   norm.add(run.series("grad_norm"), blue, "norm", false);
   speed.add(run.series("tokens_per_s"), blue, "tokens/s", false);
-  out << "<h2>Curves</h2>\n" << loss.draw() << norm.draw() << rate.draw() << speed.draw();
+  out << "<h2>Curves</h2>\n"
+      << loss.draw() << shortening.draw() << norm.draw() << rate.draw() << speed.draw();
 }
 
 void writeSamples(std::ostringstream &out, const std::vector<Json> &samples) {
@@ -131,12 +150,6 @@ void writeLeak(std::ostringstream &out, const RunFiles &run) {
   }
 }
 
-/// One a run, in order; the last for all that follow.
-const char *colorOf(size_t index) {
-  constexpr const char *colors[] = {blue, orange, "#15803d", "#7e22ce", "#b91c1c", "#0e7490"};
-  return colors[std::min(index, std::size(colors) - 1)];
-}
-
 /// A table with a column a run; rows in the order in which names first appear. `onlyDifferent`
 /// leaves out rows that are the same in all.
 void writeColumns(std::ostringstream &out, const std::vector<RunFiles> &runs,
@@ -199,7 +212,8 @@ void addCommonEvaluation(const std::vector<RunFiles> &runs, std::vector<Facts> &
       auto at = std::find_if(points.begin(), points.end(),
                              [&](const Point &point) { return point.x == step; });
       results[i].emplace_back("held-out text, step " + showNumber(step, 0),
-                              showNumber(at->y, 4) + " bits per byte");
+                              showNumber(at->y, 4) + " bits per byte" +
+                                  runs[i].describeCharacters(step));
     }
   }
 }
@@ -208,6 +222,7 @@ void writeCommonCurves(std::ostringstream &out, const std::vector<RunFiles> &run
   constexpr std::pair<const char *, const char *> charts[] = {
       {"bits_per_byte", "Training, bits per byte"},
       {"eval_bits_per_byte", "Held-out text, bits per byte"},
+      {"eval_bits_per_character", "Held-out text, bits per character"},
       {"grad_norm", "Gradient norm before clipping"},
       {"learning_rate", "Learning rate"},
       {"tokens_per_s", "Tokens a second, training"}};
@@ -216,16 +231,24 @@ void writeCommonCurves(std::ostringstream &out, const std::vector<RunFiles> &run
     Chart chart(title);
     for (size_t i = 0; i < runs.size(); ++i) {
       chart.add(runs[i].series(field), colorOf(i), runs[i].run.string(),
-                std::string_view(field) == "eval_bits_per_byte");
+                std::string_view(field).starts_with("eval_"));
     }
     out << chart.draw();
   }
+  Chart shortening("Tokens a segment, training");
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (const std::string &name : runs[i].membersOf("shortening_factor")) {
+      shortening.add(runs[i].series("shortening_factor", name), colorOf(i),
+                     runs[i].run.string() + ", " + name, false);
+    }
+  }
+  out << shortening.draw();
 }
 
 } // namespace
 
 std::string makeReport(const Path &path, const std::optional<Causality> &causality,
-                       const Facts &hyperparameters) {
+                       const Facts &hyperparameters, const ShownSegments &segments) {
   RunFiles run(path);
   std::ostringstream out;
   out << pageStart(run.name);
@@ -239,6 +262,7 @@ std::string makeReport(const Path &path, const std::optional<Causality> &causali
   writeFacts(out, "Result", results);
   writeCurves(out, run);
   writeSamples(out, readLines(path / "samples.jsonl"));
+  writeSegments(out, segments);
   writeFacts(out, "Data", run.data());
   writeFacts(out, "Hyperparameters", hyperparameters);
   writeCosts(out, run.costs);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 namespace sluice::runtime {
 
@@ -64,18 +65,97 @@ bool RunFiles::isLeakAllowed() const {
          std::any_of(lines.begin(), lines.end(), marked);
 }
 
-std::vector<Point> RunFiles::series(const char *field) const {
+std::vector<Point> RunFiles::series(const char *field, const std::string &member) const {
   std::vector<Point> points;
   for (const Json &line : lines) {
-    if (line.contains("step") && line["step"].is_number() && line.contains(field) &&
-        line[field].is_number()) {
-      points.push_back({line["step"].get<double>(), line[field].get<double>()});
+    const Json *value = line.contains(field) ? &line[field] : nullptr;
+    if (value && !member.empty()) {
+      value = value->is_object() && value->contains(member) ? &(*value)[member] : nullptr;
+    }
+    if (value && value->is_number() && line.contains("step") && line["step"].is_number()) {
+      points.push_back({line["step"].get<double>(), value->get<double>()});
     }
   }
   return points;
 }
 
+std::vector<std::string> RunFiles::membersOf(const char *field) const {
+  std::set<std::string> names;
+  for (const Json &line : lines) {
+    const Json members = objectIn(line, field);
+    for (const auto &[name, value] : members.items()) {
+      names.insert(name);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
 namespace {
+
+/// Of the numbers of `sluice eval --json`, or those of a line of metrics, whose keys have a prefix.
+std::string describeCharactersOf(const Json &numbers, const std::string &prefix) {
+  std::string number = prefix + "bits_per_character", reason = prefix + "no_characters";
+  if (numbers.contains(number) && numbers[number].is_number()) {
+    return ", " + showNumber(numberIn(numbers, number.c_str()), 4) + " bits per character";
+  }
+  return numbers.contains(reason)
+             ? ", no bits per character (" + textIn(numbers, reason.c_str()) + ")"
+             : "";
+}
+
+} // namespace
+
+std::string RunFiles::describeCharacters(double step) const {
+  for (const Json &line : lines) {
+    if (numberIn(line, "step") == step && line.contains("eval_bits_per_byte")) {
+      return describeCharactersOf(line, "eval_");
+    }
+  }
+  return "";
+}
+
+namespace {
+
+/// Logged steps whose mean stands for a run's end.
+constexpr size_t smoothed = 50;
+
+/// Tokens a segment in the last logged steps that tell it, `count` of them, taken together; 0
+/// where they had no segments.
+double tokensOfSegment(const std::vector<Json> &lines, const std::string &name, size_t &count) {
+  double segments = 0; // a token
+  count = 0;
+  for (size_t i = lines.size(); i-- > 0 && count < smoothed;) {
+    Json factors = objectIn(lines[i], "shortening_factor");
+    if (factors.contains(name)) {
+      double factor = numberIn(factors, name.c_str()); // null: no segments
+      segments += factor > 0 ? 1 / factor : 0;
+      ++count;
+    }
+  }
+  return segments > 0 ? static_cast<double>(count) / segments : 0;
+}
+
+std::string showFactor(double factor) { return factor > 0 ? showNumber(factor, 3) : "no segments"; }
+
+/// The measured factors, in training and in the last evaluation.
+void addShortening(Facts &facts, const RunFiles &run) {
+  for (const std::string &name : run.membersOf("shortening_factor")) {
+    size_t count = 0;
+    double factor = tokensOfSegment(run.lines, name, count);
+    facts.emplace_back("tokens a segment of " + name + ", mean of the last " +
+                           std::to_string(count) + " logged steps",
+                       showFactor(factor));
+  }
+  for (const std::string &name : run.membersOf("eval_shortening_factor")) {
+    auto last = std::find_if(run.lines.rbegin(), run.lines.rend(), [](const Json &line) {
+      return line.contains("eval_shortening_factor");
+    });
+    facts.emplace_back(
+        "tokens a segment of " + name + ", held-out text, step " +
+            showNumber(numberIn(*last, "step"), 0),
+        showFactor(numberIn(objectIn(*last, "eval_shortening_factor"), name.c_str())));
+  }
+}
 
 /// Seconds of the steps alone, from the speed of the steps between logged lines; 0: not known.
 double trainingSeconds(const std::vector<Json> &lines, double tokensPerStep) {
@@ -139,7 +219,8 @@ void addEvaluation(Facts &facts, const Json &evaluation) {
     return;
   }
   facts.emplace_back("evaluation", showNumber(numberIn(evaluation, "bits_per_byte"), 4) +
-                                       " bits per byte, perplexity " +
+                                       " bits per byte" + describeCharactersOf(evaluation, "") +
+                                       ", perplexity " +
                                        showNumber(numberIn(evaluation, "perplexity"), 3) + ", " +
                                        showNumber(numberIn(evaluation, "tokens"), 0) + " tokens");
   facts.emplace_back("protocol", textIn(evaluation, "protocol"));
@@ -148,7 +229,6 @@ void addEvaluation(Facts &facts, const Json &evaluation) {
 } // namespace
 
 Facts RunFiles::results() const {
-  constexpr size_t smoothed = 50;
   Facts facts;
   double last = numberIn(lines.back(), "step");
   std::string planned = record && static_cast<double>(record->steps) > last
@@ -180,8 +260,9 @@ Facts RunFiles::results() const {
         last + " bits per byte" +
             (last == least ? ""
                            : " (least: " + least + " at step " + showNumber(best->x, 0) + ")") +
-            describeShare(lines, record));
+            describeCharacters(heldOut.back().x) + describeShare(lines, record));
   }
+  addShortening(facts, *this);
   addEvaluation(facts, evaluation);
   return facts;
 }

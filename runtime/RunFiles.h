@@ -27,8 +27,13 @@ struct RunFiles {
   std::optional<RunRecord> record;   ///< none of runs of older versions
 
   bool isLeakAllowed() const;
-  /// The finite values of one field over steps.
-  std::vector<Point> series(const char *field) const;
+  /// The finite values of one field over steps; of a field that is an object, those of one member.
+  std::vector<Point> series(const char *field, const std::string &member = "") const;
+  /// The names of all members of such a field.
+  std::vector<std::string> membersOf(const char *field) const;
+  /// ", 2.3456 bits per character" of the held-out text after a step, or why there is no such
+  /// number; empty where the run does not say.
+  std::string describeCharacters(double step) const;
   /// Results, one a row: steps, time, losses.
   Facts results() const;
   /// Files and how often they were read.

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Text.h"
 
-#include <cstdint>
+#include <algorithm>
 
 namespace sluice {
 namespace {
@@ -103,6 +103,20 @@ std::string quote(std::string_view text, size_t most) {
 std::string showPath(std::string_view path) { return shorten(path, 300, ""); }
 std::string showMessage(std::string_view message) {
   return shorten(message, size_t(16) << 10, "\n\t");
+}
+
+CharacterCount countCharacters(std::string_view text, size_t from, size_t to) {
+  CharacterCount count;
+  for (size_t at = 0; at < to && !count.invalid;) {
+    size_t length = decode(text, at).length, end = at + std::max<size_t>(length, 1);
+    if (length > 0) {
+      count.characters += end > from && end <= to ? 1 : 0;
+    } else if (at >= from) {
+      count.invalid = at;
+    }
+    at = end;
+  }
+  return count;
 }
 
 } // namespace sluice

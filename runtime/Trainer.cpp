@@ -358,6 +358,7 @@ private:
     if (!losses.empty()) {
       metrics["objective"] = objective;
       metrics["losses"] = losses;
+      addShortening(metrics, "shortening_factor", losses);
     }
     for (const SpecChange &change : record.changes) {
       if (change.step + 1 == number) {
@@ -400,6 +401,12 @@ private:
     tokensSinceLog = 0;
   }
 
+  void addShortening(Json &metrics, const char *key, const Json &losses) const {
+    if (Json factors = shorteningOf(plan, losses); !factors.empty()) {
+      metrics[key] = std::move(factors);
+    }
+  }
+
   void evaluateInto(Json &metrics) {
     EvaluationOptions evaluation;
     evaluation.mostTokens = options.evaluateTokens;
@@ -415,8 +422,16 @@ private:
     metrics["eval_loss"] = result.nats / static_cast<double>(result.tokens);
     metrics["eval_bits_per_byte"] = result.bitsPerByte();
     metrics["eval_tokens"] = result.tokens;
-    for (const auto &[name, nats] : result.losses) {
-      metrics["eval_losses"][name] = nats;
+    if (result.characters) {
+      metrics["eval_bits_per_character"] = *result.bitsPerCharacter();
+      metrics["eval_characters"] = *result.characters;
+    } else {
+      metrics["eval_bits_per_character"] = nullptr;
+      metrics["eval_no_characters"] = result.noCharacters;
+    }
+    if (Json named = result.lossesByName(); !named.empty()) {
+      addShortening(metrics, "eval_shortening_factor", named);
+      metrics["eval_losses"] = std::move(named);
     }
   }
 

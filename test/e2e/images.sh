@@ -72,6 +72,7 @@ succeeds "eval of PNG files with a gamma" score --data "$work"/gamma-?.png
 holds "pixels are the numbers that the file has" 'f[0]["nats"] == f[1]["nats"]' "$work/bytes.json" "$work/out"
 holds "both hold the same images" 'f[0]["nats"] == f[1]["nats"] and f[0]["images"] == 8' "$work/bytes.json" "$work/png.json"
 holds "every byte is scored, the first one too" 'f[0]["tokens"] == 8 * 48' "$work/bytes.json"
+holds "pixels are no characters" 'f[0]["characters"] is f[0]["bits_per_character"] is None and f[0]["no_characters"] == "images are no text"' "$work/bytes.json"
 holds "a first row costs 12 bits, the others nothing" '12 / 48 <= f[0]["bits_per_dim"] < 15 / 48' "$work/bytes.json"
 holds "held-out images while training" 'abs(f[1][-1]["eval_bits_per_byte"] - f[0]["bits_per_dim"]) < 1e-6' \
   "$work/bytes.json" "$work/run/metrics.jsonl"

@@ -52,6 +52,7 @@ cp "$work/out" "$work/wrong.json"
 holds "copies what the source says" 'f[0]["bits_per_byte"] < 0.1' "$work/right.json"
 holds "and only that" 'f[0]["bits_per_byte"] > 3' "$work/wrong.json"
 holds "every line is scored with its end" "f[0][\"tokens\"] == $(wc -c < "$work/test.txt")" "$work/right.json"
+holds "a character is a byte here, line ends too" 'f[0]["characters"] == f[0]["tokens"]' "$work/right.json"
 holds "held-out lines while training" 'abs(f[1][-1]["eval_bits_per_byte"] - f[0]["bits_per_byte"]) < 1e-6' \
   "$work/right.json" "$work/run/metrics.jsonl"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Several losses: reported by name in training and evaluation, the head's leads; labels are smoothed in training alone.
+# shellcheck disable=SC2317 # succeeds calls these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -24,6 +25,81 @@ succeeds "eval" "$sluice" eval "$work/model.sla" "${evaluate[@]}"
 cp "$work/out" "$work/eval.json"
 holds "the head's loss is what is scored" \
   'abs(f[0]["losses"]["next"] - f[0]["nats"] / f[0]["tokens"]) < 1e-9 and f[0]["losses"]["bag"] > 0' "$work/eval.json"
+
+# Bits per character: all nats over characters whose last byte is scored. Python counts them anew.
+python3 - "$work" << 'PYTHON'
+import random, sys
+draw, folder = random.Random(4), sys.argv[1]
+words = "vesi käy sulkuun מים זורמים nước chảy 🌊 €".split()
+for name, count in (("accents", 300), ("more", 90)):
+    text = "é" + " ".join(draw.choice(words) for _ in range(count)) + "🌊"
+    open(f"{folder}/{name}.txt", "wb").write(text.encode())
+open(f"{folder}/damaged.txt", "wb").write("käy ".encode() * 50 + b"\xe2\x82 " + "käy ".encode() * 50)
+open(f"{folder}/lead.txt", "wb").write("a€".encode())
+PYTHON
+cat > "$work/characters.py" << 'PYTHON'
+import json, math, sys
+result, first, most = json.load(open(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+scored = characters = 0
+for path in sys.argv[4:]:
+    data = open(path, "rb").read()
+    end = min(len(data), first + most - scored) if most else len(data)
+    at = 0
+    for character in data.decode():
+        at += len(character.encode())
+        characters += first < at <= end
+    scored += max(0, end - first)
+assert result["tokens"] == scored, (result["tokens"], scored)
+assert result["characters"] == characters < scored, (result["characters"], characters)
+assert math.isclose(result["bits_per_character"], result["nats"] / math.log(2) / characters, rel_tol=1e-12)
+assert result["bits_per_character"] > result["bits_per_byte"] and "no_characters" not in result
+PYTHON
+both=("$work/accents.txt" "$work/more.txt")
+# counts FIRST MOST EVAL-FLAGS: what eval says is what Python finds where a file's first FIRST bytes are not scored.
+counts() {
+  succeeds "characters: eval, $*" "$sluice" eval "$work/model.sla" --weights "$run" --data "${both[@]}" --json --tokens "$2" "${@:3}"
+  cp "$work/out" "$work/characters.json"
+  succeeds "characters: counted, $*" python3 "$work/characters.py" "$work/characters.json" "$1" "$2" "${both[@]}"
+}
+counts 1 0
+counts 1 0 --window 64 --stride 64
+counts 1 0 --window 7 --stride 3
+for most in 100 101 102 103 2000; do counts 1 "$most"; done
+succeeds "characters: of ascii" "$sluice" eval "$work/model.sla" "${evaluate[@]}"
+holds "are bytes" 'f[0]["characters"] == f[0]["tokens"] and f[0]["bits_per_character"] == f[0]["bits_per_byte"]' "$work/out"
+score() { "$sluice" eval "$work/model.sla" --weights "$run" --data "$@"; }
+succeeds "characters: for people" score "$work/accents.txt" --tokens 100
+cp "$work/out" "$work/printed"
+succeeds "are told" grep -Eq '^per character   [0-9.]+ bits, [0-9]+ characters$' "$work/printed"
+succeeds "characters: of bytes that are none" score "$work/accents.txt" "$work/damaged.txt"
+cp "$work/out" "$work/printed"
+succeeds "have no number, and a reason" grep -q '^per character   no number: .*damaged.txt: byte 250 is no UTF-8$' "$work/printed"
+succeeds "characters: of bytes that are none, for machines" score "$work/damaged.txt" --json
+holds "there is null" 'f[0]["characters"] is f[0]["bits_per_character"] is None and f[0]["no_characters"].endswith("byte 250 is no UTF-8")' "$work/out"
+succeeds "characters: before those bytes" score "$work/damaged.txt" --tokens 249 --json
+holds "there is a number" 'f[0]["characters"] == 199' "$work/out"
+succeeds "characters: one that is cut" score "$work/lead.txt" --tokens 1 --json
+holds "is none" 'f[0]["characters"] is None and f[0]["no_characters"] == "no character ends among the scored bytes"' "$work/out"
+succeeds "characters: train" "$sluice" train "$work/model.sla" --data "$work/training.txt" --eval-data "${both[@]}" --eval-tokens 501 --out "$work/accents" --steps 2
+cat "$work/out" "$work/err" > "$work/train.log"
+succeeds "a line of training has bits per character" grep -Eq 'held out: bits/byte [0-9.]+  bits/character [0-9.]+$' "$work/train.log"
+succeeds "characters: eval of that" "$sluice" eval "$work/model.sla" --weights "$work/accents" --data "${both[@]}" --tokens 501 --json
+holds "metrics have what eval finds" \
+  'all(f[0][-1]["eval_" + key] == f[1][key] for key in ("bits_per_byte", "bits_per_character", "characters"))' "$work/accents/metrics.jsonl" "$work/out"
+succeeds "characters: train, on bytes that are none" "$sluice" train "$work/model.sla" --data "$work/training.txt" --eval-data "$work/damaged.txt" --out "$work/damaged" --steps 2
+holds "metrics say why there are none" 'f[0][-1]["eval_bits_per_character"] is None and f[0][-1]["eval_no_characters"].endswith("byte 250 is no UTF-8")' "$work/damaged/metrics.jsonl"
+succeeds "characters: report" "$sluice" report "$work/accents"
+succeeds "has them" grep -Eq 'bits per byte, [0-9.]+ bits per character, the first 501 tokens alone' "$work/accents/report.html"
+succeeds "characters: comparison" "$sluice" report "$work/accents" "$work/damaged"
+succeeds "has them, or why not" grep -Eq 'bits per byte, [0-9.]+ bits per character.*no bits per character \(.*byte 250' "$work/accents/comparison.html"
+# A model that leaves out rows.
+succeeds "characters: a model with first rows" "$sluice" compile "$root/models/tiny/top-down.json" -t cpu-avx2 -o "$work/first.sla"
+succeeds "characters: its weights" "$sluice" train "$work/first.sla" --out "$work/first" --steps 0
+succeeds "characters: its eval" "$sluice" eval "$work/first.sla" --cpu-target cpu-avx2 --weights "$work/first" --data "${both[@]}" --json
+cp "$work/out" "$work/characters.json"
+left=$(python3 -c 'import json, os, sys; print((sum(map(os.path.getsize, sys.argv[2:])) - json.load(open(sys.argv[1]))["tokens"]) // 2)' "$work/characters.json" "${both[@]}")
+succeeds "leaves out some" test "$left" -gt 1
+succeeds "characters: counted behind them" python3 "$work/characters.py" "$work/characters.json" "$left" 0 "${both[@]}"
 
 # The same model without the other loss and without smoothing: its weights fit, and it scores alike, bit for bit.
 python3 - "$spec" "$work/plain.json" << 'PYTHON'

@@ -52,6 +52,52 @@ holds "the prior is told by name" 'f[0]["losses"]["words.prior"] > 0' "$work/dra
 succeeds "eval prints the shortening factor" "$sluice" eval "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt"
 cp "$work/out" "$work/printed"
 succeeds "as tokens a segment" grep -Eq 'shortening +[3-9]\.[0-9]+ tokens a segment of words' "$work/printed"
+holds "so does eval --json" 'abs(f[0]["shortening_factor"]["words"] * f[0]["losses"]["words.share"] - 1) < 1e-9' "$work/words.eval.json"
+# While training: the measured factor in each line and in the metrics, then in reports, with boundaries over held-out text.
+more() { "$sluice" train "$work/$1.sla" --data "$work/training.txt" --eval-data "$work/held-out.txt" --out "$work/$1" --steps 14 --resume; }
+for name in words drawn; do
+  succeeds "$name: train on, with held-out text" more "$name"
+  cat "$work/out" "$work/err" > "$work/$name.log"
+  holds "$name: the factor is the share's inverse" \
+    'all(abs(m["shortening_factor"]["words"] * m["losses"]["words.share"] - 1) < 1e-6 for m in f[0])' "$work/$name/metrics.jsonl"
+  succeeds "$name: report" "$sluice" report "$work/$name"
+  succeeds "$name: has a curve of it" grep -q '>words, training</text>' "$work/$name/report.html"
+done
+succeeds "lines of training have the factor" grep -Eq 'words [3-9]\.[0-9]+ tokens/segment.*held out: .*words [3-9]\.[0-9]+ tokens/segment$' "$work/words.log"
+holds "held-out text has its own" 'abs(f[0][-1]["eval_shortening_factor"]["words"] * f[0][-1]["eval_losses"]["words.share"] - 1) < 1e-9' "$work/words/metrics.jsonl"
+cat > "$work/shown.py" << 'PYTHON'
+import html, re, sys
+page, text = open(sys.argv[1]).read(), open(sys.argv[2]).read()
+part = page[page.index("<h2>Segments</h2>"):]
+shown = html.unescape(re.search("<pre>(.*?)</pre>", part, re.S)[1].replace('<b class="cut">|</b>', "|"))
+assert shown == text[:1000].replace(" ", " |"), shown
+counts = re.findall(r"<tr><th>(\d+)</th><td>(\d+)</td>", part.split("tokens of a segment")[1].split("</table>")[0])
+lengths = [len(word) + 1 for word in text.split(" ")[:-1]]
+assert {int(a): int(b) for a, b in counts} == {n: lengths.count(n) for n in range(1, max(lengths) + 1)}, counts
+assert f"<td>{len(lengths)} in {len(text)} tokens</td>" in part
+assert "probability" not in part
+PYTHON
+succeeds "the report cuts the held-out text behind spaces, and counts" python3 "$work/shown.py" "$work/words/report.html" "$work/held-out.txt"
+succeeds "a predictor's probabilities are counted" grep -q 'probability of a boundary' "$work/drawn/report.html"
+succeeds "fewer tokens" "$sluice" report "$work/words" --segment-tokens 100 -o "$work/fewer.html"
+succeeds "are the first ones" grep -q 'held-out.txt, its first 100 bytes' "$work/fewer.html"
+succeeds "no tokens" "$sluice" report "$work/words" --segment-tokens 0 -o "$work/none.html"
+exits 1 "no segments" grep -q '<h2>Segments' "$work/none.html"
+succeeds "two runs" "$sluice" report "$work/words" "$work/drawn" -o "$work/both.html"
+succeeds "have their factors in one chart" grep -q '>Tokens a segment, training<' "$work/both.html"
+succeeds "and side by side" grep -Eq 'tokens a segment of words, mean of the last 14 logged steps</th><td>[0-9.]+</td><td>[0-9.]+<' "$work/both.html"
+mv "$work/held-out.txt" "$work/moved.txt"
+succeeds "report without the held-out text" "$sluice" report "$work/words"
+succeeds "says what it lacks" grep -q "expected the run's held-out text, found no file" "$work/words/report.html"
+succeeds "a sample" "$sluice" train "$work/words.sla" --data "$work/training.txt" --out "$work/words" --steps 15 --resume --sample-prompt 'a <b> c'
+succeeds "report with a sample" "$sluice" report "$work/words"
+succeeds "cuts that" grep -q '<p>The sample of step 15.</p>' "$work/words/report.html"
+succeeds "safely" grep -q '<pre>a <b class="cut">|</b>&lt;b&gt; <b class="cut">|</b>c' "$work/words/report.html"
+mv "$work/moved.txt" "$work/held-out.txt"
+printf 'x' >> "$work/held-out.txt"
+succeeds "report with another text" "$sluice" report "$work/words"
+succeeds "says that it has changed" grep -q "held-out text of 3000 bytes, found 3001 bytes; it has changed" "$work/words/report.html"
+truncate -s 3000 "$work/held-out.txt"
 succeeds "generate" "$sluice" generate "$work/words.sla" --weights "$work/words" --prompt "the water" --tokens 20
 succeeds "boundaries of a rule" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --tokens 90
 tr '\n' '\r' < "$work/out" | cut -d "$(printf '\r')" -f 1 > "$work/marked"

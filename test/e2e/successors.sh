@@ -62,6 +62,13 @@ for name in megabyte block-transformer spacebyte hnet hnet-2 blt byteflow; do
   fi
   succeeds "$name: train" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --eval-data "$work/held-out.txt" --out "$work/$name" --steps 20 "${given[@]}"
   holds "$name: the loss falls" 'f[0][-1]["loss"] < f[0][0]["loss"] - 1' "$work/$name/metrics.jsonl"
+  case $name in spacebyte | hnet-2)
+    succeeds "$name: report" "$sluice" report "$work/$name"
+    succeeds "$name: it shows what the model cuts" grep -q '<b class="cut">|</b>' "$work/$name/report.html" ;;
+  esac
+  if [[ $name == hnet-2 ]]; then
+    succeeds "$name: and says what it does not show" grep -q 'Boundaries of &quot;hnet_2&quot; are not shown: they cut the segments &quot;hnet&quot;' "$work/$name/report.html"
+  fi
   for flags in "" --no-cache; do
     # shellcheck disable=SC2086
     "$sluice" generate "$work/$name.sla" --weights "$work/$name" --no-echo -p 'the water' -n 80 -t 0 $flags > "$work/text$flags"

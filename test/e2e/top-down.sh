@@ -68,6 +68,8 @@ succeeds "groups: train" "$sluice" train "$work/groups.sla" --data "$work/traini
 holds "groups: the loss falls" 'f[0][-1]["loss"] < f[0][0]["loss"]' "$work/groups/metrics.jsonl"
 succeeds "groups: eval" "$sluice" eval "$work/groups.sla" --weights "$work/groups" --data "$work/held-out.txt" --json
 cp "$work/out" "$work/groups.eval.json"
+holds "groups: a bag is no text, so there are no characters" \
+  'f[0]["characters"] is f[0]["bits_per_character"] is None and f[0]["no_characters"] == "the model predicts bags of tokens, not a text"' "$work/groups.eval.json"
 holds "groups: rows of the first group are not scored" 'f[0]["tokens"] == 1000 - 4' "$work/groups.eval.json"
 completions=("$sluice" analyze completions "$work/groups.sla" -w "$work/groups" --data "$work/held-out.txt")
 succeeds "groups: completions" "${completions[@]}" --prompts 3 --prompt-tokens 12 --picture "$work/groups.html" --json

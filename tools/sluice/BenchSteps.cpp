@@ -4,6 +4,7 @@
 #include "Common.h"
 #include "sluice/Runtime/Data.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Metrics.h"
 #include "sluice/Runtime/TextLike.h"
 
 #include <algorithm>
@@ -41,27 +42,11 @@ double cli::flopsOfStep(Executor &executor) {
 }
 
 nlohmann::json cli::shorteningOf(Executor &executor) {
-  Json factors = Json::object();
-  const Plan &plan = executor.plan();
-  for (const SegmentFacts &segments : plan.segments) {
-    auto told = std::ranges::find(plan.losses, segments.share, &LossFacts::name);
-    if (told == plan.losses.end()) {
-      continue; // model IR need not tell it
-    }
-    double share = executor.scalarF32(told->mean);
-    factors[segments.axis] = share > 0 ? Json(1 / share) : Json(nullptr);
+  Json losses = Json::object();
+  for (const LossFacts &each : executor.plan().losses) {
+    losses[each.name] = executor.scalarF32(each.mean);
   }
-  return factors;
-}
-
-std::string cli::describeShortening(const Json &factors) {
-  std::string text;
-  for (const auto &[axis, factor] : factors.items()) {
-    text += factor.is_null() ? "shortening      no segments of " + axis + "\n"
-                             : format("shortening      %.3f tokens a segment of %s\n",
-                                      factor.get<double>(), axis.c_str());
-  }
-  return text;
+  return runtime::shorteningOf(executor.plan(), losses);
 }
 
 namespace {

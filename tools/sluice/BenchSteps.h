@@ -20,10 +20,8 @@ void fillTokens(runtime::Executor &executor, const std::string &file, int64_t fo
 /// segment there. Throws UserError likewise.
 void forceSpaces(std::span<int32_t> tokens, int64_t factor, const runtime::ModelFacts &model);
 
-/// Tokens a segment, by axis, of the step before; null where there are no segments.
+/// Of the step before, see runtime::shorteningOf.
 nlohmann::json shorteningOf(runtime::Executor &executor);
-/// A line an axis.
-std::string describeShortening(const nlohmann::json &factors);
 /// What is forced must be what happened to the tokens' segments: bits that a predictor makes, or
 /// another rule, do not heed spaces. Segments of segments are as they come. Throws UserError where
 /// they differ; does nothing where `factor` is 0.

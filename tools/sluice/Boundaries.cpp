@@ -3,15 +3,11 @@
 // predictor is.
 #include "Commands.h"
 #include "Common.h"
-#include "Recompile.h"
+#include "CutText.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Evaluator.h"
-#include "sluice/Spec/Expansion.h"
 
-#include <cmath>
 #include <iostream>
-#include <map>
 
 namespace sluice::cli {
 namespace {
@@ -25,43 +21,21 @@ struct BoundaryFlags {
   bool json = false;
 };
 
-/// What a text's boundaries are like. A segment begins behind a boundary, or with the text.
-struct Boundaries {
-  static constexpr size_t bins = 10;
-
-  bool isPredicted = false;
-  bool begins = false;                      ///< boundaries begin segments
-  std::string marked;                       ///< the text, with | where a segment ends
-  int64_t tokens = 0, ends = 0, length = 0; ///< length: of the segment that is open
-  std::map<int64_t, int64_t> lengths;       ///< segments by tokens
-  std::vector<int64_t> certainties = std::vector<int64_t>(bins); ///< tokens by probability
-
-  void add(uint8_t byte, double probability, int64_t mostMarked) {
-    bool isSet = probability > 0.5;
-    if (tokens++ < mostMarked) {
-      marked += isSet && begins && tokens > 1 ? "|" : "";
-      marked += static_cast<char>(byte);
-      marked += isSet && !begins ? "|" : "";
-    }
-    length += begins ? 0 : 1;
-    ++certainties[std::min(bins - 1, static_cast<size_t>(probability * bins))];
-    ends += isSet ? 1 : 0;
-    if (isSet && length > 0) {
-      ++lengths[std::exchange(length, 0)];
-    }
-    length += begins ? 1 : 0;
-  }
-};
-
-/// The boundaries stage of that name, or the first one. Throws UserError where there is none.
-spec::Primitive findBoundaries(const Plan &plan, const std::string &name) {
+/// The boundaries stage of that name, or the first one. Throws UserError where there is none that
+/// cuts tokens.
+spec::Primitive chooseBoundaries(const Plan &plan, const std::string &name) {
   std::string names;
-  for (const spec::Primitive &stage : spec::expand(readSpecOf(plan, {}))) {
-    const auto *made = std::get_if<spec::Boundaries>(&stage.settings);
-    if (made && (name.empty() || made->name == name)) {
-      return stage;
+  for (const spec::Primitive &stage : findBoundaries(readSpecOf(plan, {}))) {
+    const std::string &own = std::get<spec::Boundaries>(stage.settings).name;
+    if (!name.empty() && own != name) {
+      names += (names.empty() ? "" : ", ") + own;
+      continue;
     }
-    names += made ? (names.empty() ? "" : ", ") + made->name : "";
+    if (std::string cut = describeCut(stage); !cut.empty()) {
+      throw UserError("--name: expected segments of tokens, found \"" + own + "\", which are of " +
+                      cut + "; name others");
+    }
+    return stage;
   }
   throw UserError(names.empty()
                       ? "sluice boundaries: expected a model with a boundaries stage, found "
@@ -70,62 +44,24 @@ spec::Primitive findBoundaries(const Plan &plan, const std::string &name) {
                             "\"; name another, or leave it out");
 }
 
-/// The value that has the logits of a stage's bits, their probabilities, or the bits.
-std::string valueOf(const spec::Boundaries &made) {
-  if (made.hidden > 0) {
-    return ".out";
-  }
-  bool isChange = made.rule == spec::BoundaryRule::SpaceLike;
-  bool isForced = made.begins && made.rule != spec::BoundaryRule::Every;
-  return isForced ? ".begun" : made.documentEnd ? ".ended" : isChange ? ".change" : ".rule";
-}
-
-Boundaries find(const BoundaryFlags &flags, Progress &progress) {
+SegmentedText find(const BoundaryFlags &flags, Progress &progress) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   warnOfLeak(*artifact);
-  spec::Primitive stage = findBoundaries(artifact->plan(), flags.name);
-  const auto &made = std::get<spec::Boundaries>(stage.settings);
-  if (!stage.segments.empty() || stage.factor != 1) {
-    throw UserError("--name: expected segments of tokens, found \"" + made.name +
-                    "\", which are of " +
-                    (stage.segments.empty() ? "groups of " + std::to_string(stage.factor)
-                                            : "the segments \"" + stage.segments + "\"") +
-                    "; name others");
-  }
+  spec::Primitive stage = chooseBoundaries(artifact->plan(), flags.name);
   ByteFile text = readByteFiles({flags.data}, artifact->plan().model.vocabulary, 1,
                                 "a byte that may end a segment")
                       .front();
   driver::CompileRequest request;
-  request.everyRow = stage.prefix + valueOf(made);
+  request.everyRow = bitsOf(stage);
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
   loadWeights(flags.weights, *executor, printNotice);
-  Boundaries found;
-  bool areLogits = made.hidden > 0;
-  found.isPredicted = areLogits || made.ratio > 0;
-  found.begins = made.begins;
-  double start =
-      made.rule || !areLogits ? 0 : std::log(made.firstPrior() / (1 - made.firstPrior()));
-  auto add = [&](std::span<const float> row) {
-    double number = row.front();
-    double probability = areLogits ? 1 / (1 + std::exp(-(number + start))) : number;
-    auto at = static_cast<size_t>(found.tokens);
-    bool isFirst = made.begins && found.tokens % artifact->plan().model.context == 0; // of a window
-    bool isEnd =
-        made.documentEnd && !isFirst && text.bytes[at - (made.begins ? 1 : 0)] == *made.documentEnd;
-    probability = areLogits && (isFirst || isEnd) ? 1 : probability;
-    found.add(text.bytes[static_cast<size_t>(found.tokens)], probability, flags.most);
-  };
-  computeRows(*executor, text, 1, add,
-              [&](double share) { progress.draw(share, "cutting the text"); });
-  if (found.begins && found.length > 0) { // the last one ends with the text
-    ++found.lengths[found.length];
-  }
-  return found;
+  return cutText(*executor, stage, text, flags.most,
+                 [&](double share) { progress.draw(share, "cutting the text"); });
 }
 
-void print(const Boundaries &found) {
-  std::cout << found.marked << "\n\n";
+void print(const SegmentedText &found) {
+  std::cout << found.marked() << "\n\n";
   std::cout << format("%lld tokens, %lld boundaries", static_cast<long long>(found.tokens),
                       static_cast<long long>(found.ends));
   if (found.ends > 0) {
@@ -137,8 +73,8 @@ void print(const Boundaries &found) {
     std::cout << format("%6lld  %lld\n", static_cast<long long>(length),
                         static_cast<long long>(count));
   }
-  for (size_t i = 0; found.isPredicted && i < Boundaries::bins; ++i) {
-    double width = 1.0 / Boundaries::bins;
+  for (size_t i = 0; found.isPredicted && i < SegmentedText::bins; ++i) {
+    double width = 1.0 / SegmentedText::bins;
     std::cout << (i == 0 ? "\nprobability, tokens\n" : "")
               << format("%.1f-%.1f  %lld\n", static_cast<double>(i) * width,
                         static_cast<double>(i + 1) * width,
@@ -146,7 +82,7 @@ void print(const Boundaries &found) {
   }
 }
 
-nlohmann::ordered_json toJson(const Boundaries &found) {
+nlohmann::ordered_json toJson(const SegmentedText &found) {
   nlohmann::ordered_json lengths = nlohmann::ordered_json::array();
   for (auto [length, count] : found.lengths) {
     lengths.push_back({{"tokens", length}, {"segments", count}});
@@ -154,7 +90,7 @@ nlohmann::ordered_json toJson(const Boundaries &found) {
   nlohmann::ordered_json json = {{"tokens", found.tokens},
                                  {"boundaries", found.ends},
                                  {"lengths", lengths},
-                                 {"text", found.marked}};
+                                 {"text", found.marked()}};
   if (found.isPredicted) {
     json["probabilities"] = found.certainties;
   }
@@ -163,7 +99,7 @@ nlohmann::ordered_json toJson(const Boundaries &found) {
 
 void runBoundaries(const BoundaryFlags &flags) {
   Progress progress;
-  Boundaries found = find(flags, progress);
+  SegmentedText found = find(flags, progress);
   progress.clear();
   if (flags.json) {
     std::cout << toJson(found).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)

@@ -118,6 +118,16 @@ void requireOther(const std::string &flag, const std::string &output,
   }
 }
 
+std::string describeShortening(const nlohmann::json &factors) {
+  std::string text;
+  for (const auto &[name, factor] : factors.items()) {
+    text += factor.is_null() ? "shortening      no segments of " + name + "\n"
+                             : format("shortening      %.3f tokens a segment of %s\n",
+                                      factor.get<double>(), name.c_str());
+  }
+  return text;
+}
+
 void printJson(const nlohmann::json &json) {
   std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
 }

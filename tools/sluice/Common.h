@@ -57,6 +57,9 @@ void printNotice(const std::string &text);
 void requireOther(const std::string &flag, const std::string &output,
                   const std::vector<std::string> &inputs);
 
+/// A line for people for each name of segments, of runtime::shorteningOf.
+std::string describeShortening(const nlohmann::json &factors);
+
 /// Prints to stdout. The program ends with an error where that failed.
 void printJson(const nlohmann::json &json);
 

@@ -3,8 +3,10 @@
 #include "Common.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Metrics.h"
 #include "sluice/Runtime/Npy.h"
 #include "sluice/Runtime/Sources.h"
+#include "sluice/Runtime/Text.h"
 #include "sluice/Spec/Spec.h"
 
 #include <iostream>
@@ -54,12 +56,11 @@ EvaluationResult scoreWith(Executor &executor, const EvalFlags &flags, const Hel
 nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &flags,
                               const HeldOut &scored, const Executor &executor,
                               const Path &weights) {
-  nlohmann::ordered_json named = nlohmann::ordered_json::object();
-  for (const auto &[name, nats] : result.losses) {
-    named[name] = nats;
-  }
+  nlohmann::ordered_json named(result.lossesByName());
   nlohmann::ordered_json json = {{"bits_per_token", result.bitsPerToken()},
                                  {"bits_per_byte", result.bitsPerByte()},
+                                 {"bits_per_character", nullptr},
+                                 {"characters", nullptr},
                                  {"perplexity", result.perplexity()},
                                  {"nats", result.nats},
                                  {"tokens", result.tokens},
@@ -73,8 +74,17 @@ nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &f
   if (executor.factor() > 0) {
     json["factor"] = executor.factor();
   }
+  if (result.characters) {
+    json["characters"] = *result.characters;
+    json["bits_per_character"] = *result.bitsPerCharacter();
+  } else {
+    json["no_characters"] = result.noCharacters;
+  }
   if (!named.empty()) {
     json["losses"] = named;
+  }
+  if (nlohmann::json factors = shorteningOf(executor.plan(), named); !factors.empty()) {
+    json["shortening_factor"] = factors;
   }
   if (result.words > 0) {
     json["words"] = result.words;
@@ -92,9 +102,13 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
   if (executor.factor() > 0) {
     std::cout << "factor          " << executor.factor() << "\n";
   }
-  std::cout << format("bits per token  %.4f\nbits per byte   %.4f\nperplexity      %.4f\nscored "
-                      "tokens   %lld\n",
-                      result.bitsPerToken(), result.bitsPerByte(), result.perplexity(),
+  std::cout << format("bits per token  %.4f\nbits per byte   %.4f\n", result.bitsPerToken(),
+                      result.bitsPerByte())
+            << (result.characters
+                    ? format("per character   %.4f bits, %lld characters\n",
+                             *result.bitsPerCharacter(), static_cast<long long>(*result.characters))
+                    : "per character   no number: " + showMessage(result.noCharacters) + "\n")
+            << format("perplexity      %.4f\nscored tokens   %lld\n", result.perplexity(),
                       static_cast<long long>(result.tokens));
   if (result.words > 0) {
     std::cout << format("per word        %.4f perplexity, %lld words\n", result.wordPerplexity(),
@@ -103,17 +117,12 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
   if (!flags.images.empty()) {
     std::cout << format("bits per dim    %.4f\n", result.bitsPerToken());
   }
-  for (const auto &[name, number] : result.losses) {
-    const std::vector<SegmentFacts> &all = executor.plan().segments;
-    auto told = std::ranges::find(all, name, &SegmentFacts::share);
-    if (told != all.end()) {
-      std::cout << (number > 0 ? format("shortening      %.3f tokens a segment of %s\n", 1 / number,
-                                        told->axis.c_str())
-                               : "shortening      no segments of " + told->axis + "\n");
-    } else {
-      std::cout << format("loss %-10s %.4f nats\n", name.c_str(), number);
+  for (const auto &[name, nats] : result.losses) {
+    if (!executor.plan().segmentsOf(name)) {
+      std::cout << format("loss %-10s %.4f nats\n", name.c_str(), nats);
     }
   }
+  std::cout << describeShortening(shorteningOf(executor.plan(), result.lossesByName()));
 }
 
 /// The factors to score with; 0 where the model has one alone.
@@ -180,8 +189,8 @@ void runEval(const EvalFlags &flags) {
 
 void registerEval(CLI::App &program) {
   auto flags = std::make_shared<EvalFlags>();
-  CLI::App *command =
-      program.add_subcommand("eval", "Measure bits per byte of text that a model has not seen");
+  CLI::App *command = program.add_subcommand(
+      "eval", "Measure bits per byte and per character of text that a model has not seen");
   addModelOptions(*command, flags->artifact, flags->weights);
   command->add_option("--data", flags->data, "Text to score: files whose bytes are token ids")
       ->type_name("FILE")

@@ -4,6 +4,8 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Tuning.h"
 
+#include <cstdlib>
+
 namespace sluice::cli {
 
 using namespace sluice::runtime;
@@ -42,6 +44,24 @@ std::vector<driver::LibraryProduct> libraryProducts(const Plan &plan) {
     }
   }
   return list;
+}
+
+/// Compiles in memory, for what `request` says. `origin` names the result in messages.
+std::unique_ptr<Executor> openCompiled(const driver::CompileRequest &request,
+                                       const std::string &origin, const DeviceOptions &device) {
+  driver::Outcome outcome = driver::compile(request);
+  if (outcome.status == 3) {
+    throw std::runtime_error("compiling a spec once more: " + outcome.message);
+  }
+  if (outcome.status == 1) {
+    throw JobError(outcome.message);
+  }
+  if (outcome.status != 0) {
+    throw UserError(outcome.message);
+  }
+  return openExecutor(
+      Artifact::fromBytes({outcome.output.begin(), outcome.output.end()}, origin, device.target),
+      device);
 }
 
 } // namespace
@@ -93,19 +113,20 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
     request.libraryProducts = libraryProducts(plan);
   }
   request.allowLeak = plan.verdict != "proved";
-  driver::Outcome outcome = driver::compile(request);
-  if (outcome.status == 3) {
-    throw std::runtime_error("compiling the artifact's spec once more: " + outcome.message);
+  return openCompiled(request, artifact.path(), device);
+}
+
+std::unique_ptr<Executor> compileForCpu(driver::CompileRequest request, DeviceOptions device) {
+  std::vector<std::string> machine = machineTargets();
+  if (const char *wanted = std::getenv("SLUICE_CPU_TARGET")) {
+    machine = {wanted};
   }
-  if (outcome.status == 1) {
-    throw JobError(outcome.message);
-  }
-  if (outcome.status != 0) {
-    throw UserError(outcome.message);
-  }
-  return openExecutor(Artifact::fromBytes({outcome.output.begin(), outcome.output.end()},
-                                          artifact.path(), device.target),
-                      device);
+  request.targets =
+      machine.empty() ? std::vector<std::string>{"cpu"} : std::vector{machine.front()};
+  request.inMemory = true;
+  request.allowLeak = true;
+  device.device = "cpu";
+  return openCompiled(request, request.spec, device);
 }
 
 } // namespace sluice::cli

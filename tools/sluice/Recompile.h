@@ -24,6 +24,11 @@ std::unique_ptr<runtime::Executor> recompile(const runtime::Artifact &artifact,
                                              driver::CompileRequest request,
                                              const DeviceOptions &device);
 
+/// Compiles a spec, `request.spec` and its text, in memory for this machine's CPU and opens it; a
+/// leak is allowed. Throws UserError.
+std::unique_ptr<runtime::Executor> compileForCpu(driver::CompileRequest request,
+                                                 DeviceOptions device);
+
 /// The artifact's spec read again with settings, in which errors are said as of NAME.json. Throws
 /// UserError, also where the artifact holds model IR instead of a spec.
 spec::Model readSpecOf(const runtime::Plan &plan, const std::vector<spec::Setting> &settings);

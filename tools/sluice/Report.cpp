@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Report.h"
 #include "Commands.h"
 #include "Common.h"
+#include "RunSegments.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Text.h"
@@ -16,6 +17,7 @@ namespace {
 struct ReportFlags {
   std::vector<std::string> runs;
   std::string out;
+  int64_t segmentTokens = 16384;
 };
 
 const char *nameOf(spec::NumberType type) { return type == spec::NumberType::F32 ? "f32" : "bf16"; }
@@ -128,7 +130,8 @@ void runReport(const ReportFlags &flags) {
     }
     page = runtime::makeComparison(runs);
   } else {
-    page = runtime::makeReport(first, checkSpec(first), findHyperparameters(first));
+    page = runtime::makeReport(first, checkSpec(first), findHyperparameters(first),
+                               showSegments(first, flags.segmentTokens));
   }
   runtime::replaceFile(out, runtime::asBytes(page));
   std::cerr << "wrote " << showPath(out.string()) << std::endl;
@@ -148,6 +151,11 @@ void registerReport(CLI::App &program) {
   command->add_option("-o,--out", flags->out,
                       "Page to write; none writes RUN/report.html, or comparison.html into the "
                       "first of several");
+  command
+      ->add_option("--segment-tokens", flags->segmentTokens,
+                   "Held-out tokens whose segments are counted, in the page of one run; 0 shows no "
+                   "segments")
+      ->check(CLI::NonNegativeNumber);
   command->callback([flags] { runReport(*flags); });
 }
 

@@ -3,6 +3,7 @@
 #include "Common.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Text.h"
 
 #include <cerrno>
 #include <cstring>

@@ -22,7 +22,19 @@ struct TrainFlags {
   int64_t steps = 0, seed = -1;
 };
 
-std::string describe(const nlohmann::json &metrics, int64_t steps) {
+/// "  words 5.123 tokens/segment" for each name of segments.
+std::string describeFactors(const nlohmann::json &metrics, const char *key) {
+  std::string text;
+  const nlohmann::json factors = metrics.value(key, nlohmann::json::object());
+  for (const auto &[name, factor] : factors.items()) {
+    text += factor.is_null()
+                ? "  no segments of " + name
+                : format("  %s %.3f tokens/segment", name.c_str(), factor.get<double>());
+  }
+  return text;
+}
+
+std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &plan) {
   auto value = [&](const char *key) {
     return metrics.contains(key) ? metrics[key].get<double>() : 0.0;
   };
@@ -35,13 +47,18 @@ std::string describe(const nlohmann::json &metrics, int64_t steps) {
   }
   const nlohmann::json losses = metrics.value("losses", nlohmann::json::object());
   for (const auto &[name, mean] : losses.items()) {
-    text += format("  %s %.4f", name.c_str(), mean.get<double>());
+    text += plan.segmentsOf(name) ? "" : format("  %s %.4f", name.c_str(), mean.get<double>());
   }
+  text += describeFactors(metrics, "shortening_factor");
   if (metrics.contains("tokens_per_s")) {
     text += format("  %.0f tokens/s", value("tokens_per_s"));
   }
   if (metrics.contains("eval_bits_per_byte")) {
-    text += format("  held out %.4f", value("eval_bits_per_byte"));
+    text += format("  held out: bits/byte %.4f", value("eval_bits_per_byte"));
+    if (metrics.contains("eval_characters")) { // else there is no such number
+      text += format("  bits/character %.4f", value("eval_bits_per_character"));
+    }
+    text += describeFactors(metrics, "eval_shortening_factor");
   }
   return text;
 }
@@ -171,7 +188,7 @@ void runTrain(TrainFlags &flags) {
   observer.interrupted = [] { return caughtSignal() != 0; };
   observer.step = [&](const nlohmann::json &metrics, int64_t steps) {
     int64_t step = metrics["step"];
-    std::string text = describe(metrics, steps);
+    std::string text = describe(metrics, steps, executor->plan());
     bool keep = metrics.contains("eval_bits_per_byte") || step == steps;
     if (progress.onTerminal()
             ? keep

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,6 +69,9 @@ public:
   /// Writes item `index`, below rowsPerEpoch(), as row `row` of the batch. Returns how many of its
   /// tokens are to be predicted.
   virtual int64_t write(int64_t index, int64_t row, const BatchInputs &into) const = 0;
+  /// Of an item of text: its bytes, from the first one that is predicted on, whole even where the
+  /// context cuts them.
+  virtual std::optional<std::string> textOf(int64_t index) const = 0;
   /// What an item is: "lines".
   virtual std::string_view noun() const = 0;
   /// How an item is scored, for people.

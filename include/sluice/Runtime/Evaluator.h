@@ -5,8 +5,11 @@
 #include "sluice/Runtime/Data.h"
 #include "sluice/Runtime/Executor.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,14 +32,21 @@ struct EvaluationResult {
   /// Of texts: runs of bytes between white space with a scored byte, and scored line ends, which
   /// WikiText counts as words.
   int64_t words = 0;
+  /// Of text: characters of UTF-8 whose last byte is scored. None where there is no such number;
+  /// `noCharacters` then says why.
+  std::optional<int64_t> characters;
+  std::string noCharacters;
   int64_t items = 0;          // scored, each by itself; 0: windows of texts were
   std::string noun, protocol; // of the items
   /// Mean nats of every loss by name, the head's first, where there are several. Each is over the
   /// rows of its own that lie among the scored ones.
   std::vector<std::pair<std::string, double>> losses;
 
+  nlohmann::json lossesByName() const;
   double bitsPerToken() const;
   double bitsPerByte() const { return bitsPerToken(); } // a token is a byte
+  /// All nats of scored bytes, in bits, over the characters.
+  std::optional<double> bitsPerCharacter() const;
   double perplexity() const;
   /// A word's, whatever the tokens are: exp(nats / words).
   double wordPerplexity() const;

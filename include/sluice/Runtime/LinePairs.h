@@ -32,6 +32,8 @@ public:
 
   int64_t count() const { return static_cast<int64_t>(lines.size()); }
   Line at(int64_t index) const;
+  /// Line `index`, not cut.
+  Line whole(int64_t index) const { return lines[static_cast<size_t>(index)]; }
   const std::vector<ByteFile> &files() const { return read; }
   /// Refuses another number of lines than `expected`, which those of `other` are.
   void requireCount(int64_t expected, const std::string &other) const;
@@ -77,6 +79,7 @@ public:
 
   /// A line's tokens are predicted, and the end behind it where it fits.
   int64_t write(int64_t index, int64_t row, const BatchInputs &into) const override;
+  std::optional<std::string> textOf(int64_t index) const override;
   std::string_view noun() const override { return "lines"; }
   std::string_view protocol() const override {
     return "each by itself with its inputs; a line's bytes are scored, and the end behind it where "

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Plan.h"
 
 #include <nlohmann/json.hpp>
 
@@ -20,5 +21,9 @@ void appendLine(const Path &path, const nlohmann::json &line);
 
 /// The objects with a step; none where there is no file. `damaged` gets the number of other lines.
 std::vector<nlohmann::json> readLines(const Path &path, int64_t *damaged = nullptr);
+
+/// By the name of segments, the tokens that one has: the inverse of the share of tokens that end
+/// one, which is among `losses`, means by name. Null where there are no segments.
+nlohmann::json shorteningOf(const Plan &plan, const nlohmann::json &losses);
 
 } // namespace sluice::runtime

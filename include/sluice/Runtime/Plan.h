@@ -262,6 +262,8 @@ struct Plan {
 
   /// Texts that generate at once; 0 where the model has no step.
   int64_t generationRows() const { return generation ? generation->rows : 0; }
+  /// The segments whose share a loss of this name is; null where it is none.
+  const SegmentFacts *segmentsOf(const std::string &loss) const;
   /// `factors`, rising.
   std::vector<int64_t> sortedFactors() const;
   int64_t tokensOfUpdate() const { return accumulate * model.batch * model.context; }

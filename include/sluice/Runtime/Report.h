@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/SegmentedText.h"
 
 #include <optional>
 #include <string>
@@ -18,6 +19,13 @@ struct Causality {
   std::string picture; ///< an SVG document of the check's own; it is put into the page
 };
 
+/// Segments of a text.
+struct ShownSegments {
+  std::string source;              ///< which text, for people
+  std::vector<SegmentedText> cuts; ///< one for each name of segments
+  std::vector<std::string> notes;  ///< what cannot be shown, and why
+};
+
 /// Names and values, in the order in which they are shown.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
@@ -27,7 +35,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 /// without `causality`, causality.svg (of `sluice check --picture`). Throws UserError where `run`
 /// is no run.
 std::string makeReport(const Path &run, const std::optional<Causality> &causality = std::nullopt,
-                       const Facts &hyperparameters = {});
+                       const Facts &hyperparameters = {}, const ShownSegments &segments = {});
 
 /// A run among others, with the hyperparameters of its spec.
 struct ComparedRun {

@@ -1,8 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A user's text in messages: names of files, keys and flags hold any bytes and have any length.
+// A user's text: in messages, where names of files, keys and flags hold any bytes and have any
+// length; and its characters.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,5 +24,16 @@ std::string showPath(std::string_view path);
 /// A whole message on its way to a terminal: as in a path, except that line breaks stay. The middle
 /// of one longer than 16 KiB becomes "...".
 std::string showMessage(std::string_view message);
+
+/// Characters of UTF-8 among some bytes of a text.
+struct CharacterCount {
+  int64_t characters = 0;        ///< whose last byte is among them
+  std::optional<size_t> invalid; ///< the first of them that belongs to no character
+};
+
+/// Of bytes from `from` on, before `to`. A character counts with its last byte, so counts of ranges
+/// that follow one another add up. What stands outside the range decides nothing but which bytes
+/// belong together.
+CharacterCount countCharacters(std::string_view text, size_t from, size_t to);
 
 } // namespace sluice

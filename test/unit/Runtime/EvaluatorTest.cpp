@@ -99,6 +99,22 @@ TEST(Evaluator, CountsWords) {
   EXPECT_EQ(words("an ox", 2), 1); // "n" and the space
 }
 
+// What characters of several bytes give is tested with countCharacters, and with a whole vocabulary
+// in losses.sh.
+TEST(Evaluator, CharactersOfAsciiAreBytes) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  writeFile(folder / "a", easyText(50));
+  writeFile(folder / "b", easyText(23));
+  auto files = readByteFiles({folder / "a", folder / "b"}, 128, 2, "");
+  for (EvaluationOptions options : {EvaluationOptions{}, {5, 2, 0}, {16, 16, 60}}) {
+    EvaluationResult result = evaluate(executor, files, options);
+    EXPECT_EQ(result.characters, result.tokens);
+    EXPECT_EQ(result.bitsPerCharacter(), result.bitsPerByte());
+    EXPECT_EQ(result.noCharacters, "");
+  }
+}
+
 TEST(Evaluator, GivesEveryLossInTheOrderOfTheText) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);

@@ -41,6 +41,14 @@ protected:
   Plan plan = smallPlan();
 };
 
+TEST_F(LinePairsTest, ALinesTextIsWholeAndHasItsEnd) {
+  LinePairs pairs = pairsOf("ab\nabcdefg\n\nabcd", "x\nx\nx\nx\n");
+  EXPECT_EQ(pairs.textOf(0), "ab\n");
+  EXPECT_EQ(pairs.textOf(1), "abcdefg\n");
+  EXPECT_EQ(pairs.textOf(2), "\n");
+  EXPECT_EQ(pairs.textOf(3), "abcd\n");
+}
+
 TEST_F(LinePairsTest, ARowIsALineBetweenLineEnds) {
   LinePairs pairs = pairsOf("ab\nabcdefg\n\nabcd", "xyz\nx\n\nwxyz\n");
   ASSERT_EQ(pairs.rowsPerEpoch(), 4);

@@ -4,6 +4,7 @@
 #include "Chart.h"
 #include "sluice/Runtime/Report.h"
 #include "sluice/Runtime/RunRecord.h"
+#include "sluice/Runtime/SegmentedText.h"
 
 #include <cmath>
 
@@ -126,6 +127,100 @@ TEST(Report, ComparesAtTheLastStepThatAllEvaluated) {
   EXPECT_TRUE(has(page, "<td>3.5000 bits per byte, the first 64 tokens alone</td>")) << page;
   EXPECT_FALSE(has(page, "least:")) << "the last is the least";
   EXPECT_TRUE(has(makeReport(a.path), "set from the start</th><td>training.clip=2"));
+}
+
+TEST(Report, TellsBitsPerCharacterOrWhyThereAreNone) {
+  TemporaryFolder a, b;
+  writeFile(a / "metrics.jsonl",
+            "{\"step\":1,\"eval_bits_per_byte\":4,\"eval_bits_per_character\":5}\n"
+            "{\"step\":2,\"eval_bits_per_byte\":3,\"eval_bits_per_character\":4.5}\n");
+  writeFile(a / "eval.json", R"({"bits_per_byte": 2, "bits_per_character": 2.5})");
+  writeFile(b / "metrics.jsonl", "{\"step\":1,\"eval_bits_per_byte\":4,\"eval_bits_per_character\":"
+                                 "null,\"eval_no_characters\":\"t: byte 3 is no UTF-8\"}\n");
+  writeFile(b / "eval.json",
+            R"({"bits_per_byte": 2, "bits_per_character": null, "no_characters": "why <"})");
+  std::string page = makeReport(a.path);
+  EXPECT_TRUE(has(page, "<td>3.0000 bits per byte, 4.5000 bits per character</td>")) << page;
+  EXPECT_TRUE(has(page, "<td>2.0000 bits per byte, 2.5000 bits per character, ")) << page;
+  EXPECT_TRUE(has(page, "held out, per character</text>")) << page;
+  page = makeReport(b.path);
+  EXPECT_TRUE(has(page, "4.0000 bits per byte, no bits per character (t: byte 3 is no UTF-8)</td>"))
+      << page;
+  EXPECT_TRUE(has(page, "no bits per character (why &lt;)")) << page;
+  EXPECT_FALSE(has(page, "held out, per character</text>")) << "there is no such number";
+  page = makeComparison({{a.path, {}}, {b.path, {}}});
+  EXPECT_TRUE(has(page, "step 1</th><td>4.0000 bits per byte, 5.0000 bits per character</td>"))
+      << page;
+  EXPECT_TRUE(has(page, "<figcaption>Held-out text, bits per character</figcaption>")) << page;
+}
+
+TEST(Report, TellsTheMeasuredShortening) {
+  TemporaryFolder a, b;
+  // A half and a quarter of the tokens end segments, then none: a quarter of all.
+  writeFile(a / "metrics.jsonl", "{\"step\":1,\"shortening_factor\":{\"words\":2}}\n"
+                                 "{\"step\":2,\"shortening_factor\":{\"words\":4}}\n"
+                                 "{\"step\":3,\"shortening_factor\":{\"words\":null},"
+                                 "\"eval_shortening_factor\":{\"words\":5}}\n");
+  writeFile(b / "metrics.jsonl", "{\"step\":1,\"shortening_factor\":{\"words\":null},"
+                                 "\"eval_shortening_factor\":{\"words\":null}}\n");
+  std::string page = makeReport(a.path);
+  EXPECT_TRUE(has(page, "tokens a segment of words, mean of the last 3 logged steps</th><td>4.000"))
+      << page;
+  EXPECT_TRUE(has(page, "tokens a segment of words, held-out text, step 3</th><td>5.000")) << page;
+  EXPECT_TRUE(has(page, "<figcaption>Tokens a segment</figcaption>")) << page;
+  EXPECT_TRUE(has(page, "words, training</text>") && has(page, "words, held out</text>")) << page;
+  EXPECT_FALSE(has(makeReport(b.path), "<figcaption>Tokens a segment")) << "there is no factor";
+  page = makeComparison({{a.path, {}}, {b.path, {}}});
+  EXPECT_TRUE(has(page, "<figcaption>Tokens a segment, training</figcaption>")) << page;
+  EXPECT_TRUE(has(page, "mean of the last 1 logged steps</th><td>\u2013</td><td>no segments</td>"))
+      << page;
+}
+
+TEST(Report, ShowsBoundariesAndCountsSegments) {
+  TemporaryFolder run;
+  writeFile(run / "metrics.jsonl", "{\"step\":1}\n");
+  SegmentedText words;
+  words.name = "words";
+  words.isPredicted = true;
+  words.mostShown = 7;
+  std::string text = "<é> a|b" + std::string(20, 'x');
+  for (size_t i = 0; i < text.size(); ++i) { // boundaries cut é, and end the text
+    words.add(static_cast<uint8_t>(text[i]),
+              i == 1 || i == 4 || i + 1 == text.size() ? 0.95 : 0.25);
+  }
+  std::string page =
+      makeReport(run.path, std::nullopt, {}, {"The <text>.", {words}, {"No & such."}});
+  EXPECT_TRUE(has(page, "<p>The &lt;text&gt;.</p>") && has(page, "No &amp; such.")) << page;
+  EXPECT_TRUE(
+      has(page, "<pre>&lt;\\xc3<b class=\"cut\">|</b>\\xa9&gt; <b class=\"cut\">|</b>a|</pre>"))
+      << page;
+  EXPECT_TRUE(has(page, "<td>3 in 28 tokens</td>") && has(page, "<td>9.333</td>")) << page;
+  EXPECT_TRUE(has(page, "<th>2</th><td>1</td>") && has(page, "<th>3</th><td>1</td>")) << page;
+  EXPECT_TRUE(has(page, "<th>17\u201332</th><td>1</td>")) << page;
+  EXPECT_TRUE(has(page, "<th>0.2\u20130.3</th><td>25</td>")) << page;
+  EXPECT_TRUE(has(page, "<th>0.9\u20131.0</th><td>3</td>")) << page;
+  EXPECT_FALSE(has(makeReport(run.path), "Segments"));
+}
+
+TEST(SegmentedText, CountsAndMarks) {
+  auto cut = [](const std::string &text, bool begins) { // at spaces
+    SegmentedText cut;
+    cut.begins = begins;
+    cut.mostShown = 6;
+    for (char byte : text) {
+      cut.add(static_cast<uint8_t>(byte), byte == ' ' ? 1 : 0);
+    }
+    cut.finish();
+    return cut;
+  };
+  using Lengths = std::map<int64_t, int64_t>;
+  SegmentedText ended = cut("to be or", false);
+  EXPECT_EQ(ended.marked(), "to |be |");
+  EXPECT_EQ(ended.lengths, (Lengths{{3, 2}})) << "what no boundary ends is no segment";
+  SegmentedText begun = cut("to be or", true);
+  EXPECT_EQ(begun.marked(), "to| be| ");
+  EXPECT_EQ(begun.lengths, (Lengths{{2, 1}, {3, 2}}));
+  EXPECT_EQ(cut(" a", true).marked(), " a") << "no segment stands before the first";
 }
 
 TEST(Report, TicksAreRoundAndInside) {

@@ -9,6 +9,51 @@ using namespace sluice;
 
 namespace {
 
+/// -1 where a byte belongs to no character.
+int64_t charactersIn(std::string_view text, size_t from, size_t to) {
+  CharacterCount count = countCharacters(text, from, to);
+  return count.invalid ? -1 : count.characters;
+}
+int64_t charactersIn(std::string_view text) { return charactersIn(text, 0, text.size()); }
+
+TEST(CountCharacters, OfOneToFourBytes) {
+  EXPECT_EQ(charactersIn(""), 0);
+  EXPECT_EQ(charactersIn(std::string_view("a\n\0z", 4)), 4);
+  EXPECT_EQ(charactersIn("\u0080\u07ff"), 2); // two bytes each, the least and the greatest
+  EXPECT_EQ(charactersIn("\u0800\ud7ff\ue000\uffff"), 4); // three
+  EXPECT_EQ(charactersIn("\U00010000\U0010ffff"), 2);     // four
+  EXPECT_EQ(charactersIn("vesi käy, מים, nước \U0001F30A"), 21);
+}
+
+TEST(CountCharacters, CountsEachWithItsLastByte) {
+  std::string_view text = "\u00e9\u20ac\U0001F30A"; // bytes 0-1, 2-4 and 5-8
+  EXPECT_EQ(charactersIn(text, 1, 9), 3);
+  EXPECT_EQ(charactersIn(text, 2, 8), 1) << "the last one is cut";
+  EXPECT_EQ(charactersIn(text, 5, 8), 0);
+  EXPECT_EQ(charactersIn(text, 8, 9), 1);
+  for (size_t cut = 0; cut <= text.size(); ++cut) {
+    EXPECT_EQ(charactersIn(text, 0, cut) + charactersIn(text, cut, text.size()), 3) << cut;
+  }
+}
+
+TEST(CountCharacters, FindsBytesOfNoCharacter) {
+  for (const char *bytes : {"\xff", "\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80",
+                            "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xe2\x82", "\xe2\x82z"}) {
+    std::string text = "ab" + std::string(bytes) + (bytes[0] == '\xe2' ? "" : "c");
+    CharacterCount count = countCharacters(text, 0, text.size());
+    ASSERT_TRUE(count.invalid) << text;
+    EXPECT_EQ(*count.invalid, 2u) << text;
+  }
+}
+
+TEST(CountCharacters, JudgesTheBytesOfTheRangeAlone) {
+  EXPECT_EQ(charactersIn("\xff\u00e9z\xff", 1, 4), 2);
+  EXPECT_EQ(charactersIn("\xff\u00e9z\xff", 1, 5), -1);
+  EXPECT_EQ(charactersIn("\xff\u00e9z\xff", 0, 4), -1);
+  EXPECT_EQ(charactersIn("\u20ac", 0, 2), 0) << "the text goes on: this is no invalid byte";
+  EXPECT_EQ(charactersIn("\xe2\x82z", 2, 3), 1) << "what stands before is not asked about";
+}
+
 TEST(Quote, LeavesPlainTextAsItIs) {
   EXPECT_EQ(quote("width"), "\"width\"");
   EXPECT_EQ(quote("größe 模型 🌊"), "\"größe 模型 🌊\"");

@@ -1,0 +1,135 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "RunSegments.h"
+
+#include "CutText.h"
+#include "sluice/Runtime/Checkpoint.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Metrics.h"
+#include "sluice/Runtime/RunRecord.h"
+#include "sluice/Runtime/Text.h"
+
+#include <algorithm>
+
+namespace sluice::cli {
+
+using namespace sluice::runtime;
+
+namespace {
+
+constexpr int64_t mostShown = 1000; // as `sluice boundaries` prints
+
+struct ChosenText {
+  ByteFile text;
+  std::string source; ///< what it is; empty: there is no text
+};
+
+void keepFirst(std::vector<uint8_t> &bytes, int64_t most) {
+  bytes.resize(std::min(bytes.size(), static_cast<size_t>(most)));
+}
+
+/// The first held-out file that is still what the run read. `notes` gets why others are not.
+ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t most,
+                         std::vector<std::string> &notes) {
+  for (const DataFile &file : record.heldOut) {
+    if (!file.used) {
+      continue;
+    }
+    if (!runtime::isRegularFile(file.path)) {
+      notes.push_back(showPath(file.path) + ": expected the run's held-out text, found no file; "
+                                            "write the report from the folder of sluice train");
+      continue;
+    }
+    ByteFile text = readByteFiles({file.path}, vocabulary, 1, "a byte to cut").front();
+    if (std::ssize(text.bytes) != file.bytes) {
+      notes.push_back(showPath(file.path) + ": expected the run's held-out text of " +
+                      std::to_string(file.bytes) + " bytes, found " +
+                      std::to_string(text.bytes.size()) + " bytes; it has changed");
+      continue;
+    }
+    keepFirst(text.bytes, most);
+    std::string count = std::to_string(text.bytes.size());
+    bool isAll = std::ssize(text.bytes) == file.bytes;
+    return {std::move(text), "Held-out text " + showPath(file.path) + ", " +
+                                 (isAll ? "all of its " : "its first ") + count + " bytes."};
+  }
+  return {};
+}
+
+/// The newest sample, with its prompt.
+ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
+  std::vector<nlohmann::json> samples = readLines(run / "samples.jsonl");
+  if (samples.empty()) {
+    return {};
+  }
+  const nlohmann::json &sample = samples.back();
+  std::string written;
+  for (const char *part : {"prompt", "text"}) {
+    written +=
+        sample.contains(part) && sample[part].is_string() ? sample[part].get<std::string>() : "";
+  }
+  ChosenText chosen{{run / "samples.jsonl", {written.begin(), written.end()}},
+                    "The sample of step " + sample["step"].dump() + "."};
+  keepFirst(chosen.text.bytes, most);
+  bool isText = std::ranges::all_of(chosen.text.bytes, [&](uint8_t id) { return id < vocabulary; });
+  return isText && !chosen.text.bytes.empty() ? chosen : ChosenText();
+}
+
+SegmentedText cutStage(const Path &run, const spec::Model &model, const spec::Primitive &stage,
+                       const ByteFile &text, Progress &progress) {
+  driver::CompileRequest request;
+  request.spec = (run / "spec.json").string();
+  request.text = model.text;
+  request.everyRow = bitsOf(stage);
+  progress.draw(0, "compiling the spec for its segments");
+  std::unique_ptr<Executor> executor = compileForCpu(std::move(request), {});
+  loadWeights(run, *executor, printNotice);
+  return cutText(*executor, stage, text, mostShown,
+                 [&](double share) { progress.draw(share, "cutting the text"); });
+}
+
+} // namespace
+
+ShownSegments showSegments(const Path &run, int64_t most) {
+  ShownSegments shown;
+  spec::Diagnostic ignored;
+  std::optional<spec::Model> model = spec::readFile((run / "spec.json").string(), ignored);
+  std::vector<spec::Primitive> stages;
+  if (model && most > 0) {
+    stages = findBoundaries(*model);
+  }
+  if (stages.empty()) {
+    return shown;
+  }
+  try {
+    std::optional<RunRecord> record = readRunRecord(run);
+    ChosenText chosen;
+    if (record) {
+      chosen = chooseHeldOut(*record, model->vocabulary, most, shown.notes);
+    }
+    if (chosen.source.empty()) {
+      chosen = chooseSample(run, model->vocabulary, most);
+    }
+    if (chosen.source.empty()) {
+      shown.notes.push_back("No text to show boundaries in: the run has neither held-out text nor "
+                            "samples; train with --eval-data or --sample-prompt.");
+      return shown;
+    }
+    shown.source = chosen.source;
+    Progress progress;
+    for (const spec::Primitive &stage : stages) {
+      if (std::string what = describeCut(stage); what.empty()) {
+        shown.cuts.push_back(cutStage(run, *model, stage, chosen.text, progress));
+      } else {
+        shown.notes.push_back("Boundaries of \"" + std::get<spec::Boundaries>(stage.settings).name +
+                              "\" are not shown: they cut " + what + ".");
+      }
+    }
+  } catch (const UserError &error) {
+    shown.notes.push_back(std::string("No boundaries: ") + error.what());
+  } catch (const JobError &error) {
+    shown.notes.push_back(std::string("No boundaries: ") + error.what());
+  }
+  return shown;
+}
+
+} // namespace sluice::cli

@@ -1,0 +1,14 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a report shows of a run's segments.
+#pragma once
+
+#include "sluice/Runtime/Report.h"
+
+namespace sluice::cli {
+
+/// Cuts the first `most` tokens of the run's held-out text, or else of its newest sample, on the
+/// CPU with its latest weights: the spec is compiled once more for each `boundaries` stage. Empty
+/// where the model has none, or `most` is 0. Notes say what cannot be shown, and why.
+runtime::ShownSegments showSegments(const runtime::Path &run, int64_t most);
+
+} // namespace sluice::cli
