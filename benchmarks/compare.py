@@ -111,11 +111,9 @@ class Peer:
 
 
 def peers_of(spec):
-    """JAX has plain stacks and hourglasses of averages alone (peers/model.py). torch.compile compiles a model of segments again for each
-    number of them."""
+    """JAX has plain stacks and hourglasses of averages alone (peers/model.py)."""
     is_family = spec["stages"][1]["op"] != "hourglass" or "relative" in spec["defaults"]
-    has_segments = any(stage["op"] == "boundaries" for stage in spec["stages"])
-    return [peer for peer in PEERS if not (is_family and peer.startswith("JAX")) and not (has_segments and "compile" in peer)]
+    return [peer for peer in PEERS if not (is_family and peer.startswith("JAX"))]
 
 
 def check_losses(peer, expected):
@@ -219,7 +217,8 @@ def main():
             arguments.data.write_bytes(force_segments(text, arguments.forced_factor))
         say("Sluice: compiling, and the steps whose losses the peers must find")
         artifact, checkpoint, losses, our_peak = prepare(arguments, folder, threads)
-        settings = {"spec": str(arguments.model), "data": str(arguments.data), "checkpoint": str(checkpoint), "threads": threads, "step": 1}
+        settings = {"spec": str(arguments.model), "data": str(arguments.data), "checkpoint": str(checkpoint), "threads": threads, "step": 1,
+                    "forced_factor": arguments.forced_factor}
         peers = [Peer(peer, python, settings) for peer in peers_of(spec)]
         differences = {peer.name: check_losses(peer, losses) for peer in peers}
         seconds = measure(arguments, artifact, peers, threads)

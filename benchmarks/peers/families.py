@@ -47,7 +47,7 @@ class Families:
         self.context, self.batch, self.training = spec["context"], spec["batch"], training(spec)
         self.first, self.head = head.get("first", 0), f"stages.{len(spec['stages']) - 1}."
         self.positions = embedding.get("positions", "none") == "learned"
-        self.constants, self.matrices, self.over = {}, set(), set()
+        self.constants, self.matrices, self.over, self.filled = {}, set(), set(), set()
         if body["op"] == "hourglass" and len(levels_of(body)) > 1:
             (fine, _), (coarse, _), _ = levels_of(body)
             self.over = {f"stages.1.inside.{index}.attention." for index in (fine + 5, fine + coarse + 8)}
@@ -85,9 +85,12 @@ class Families:
         return name in self.matrices
 
     @torch.no_grad()
-    def fill_constants(self, weights):
-        """Makes them before anything is compiled or timed."""
-        self.logits(Ops, weights, torch.zeros(1, self.context, dtype=torch.long))
+    def given(self, w, tokens):
+        """What `logits` takes beside the tokens: nothing. The first time it makes constants, before anything is compiled."""
+        if not self.filled:
+            self.filled.add(self.context)
+            self.logits(Ops, w, tokens[:1])
+        return ()
 
     def constant(self, key, make):
         """A tensor without a gradient that is made once."""

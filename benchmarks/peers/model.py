@@ -72,6 +72,11 @@ class Model:
         stack(levels[-1][0])
         return steps
 
+    @staticmethod
+    def given(_weights, _tokens):
+        """What `logits` takes beside the tokens, computed before."""
+        return ()
+
     def logits(self, ops, weights, tokens):
         """tokens [B, N] -> [B, N, V]; `ops` is an array library's few functions."""
         x = weights["stages.0.token.weight"][tokens]

@@ -1,6 +1,7 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """models/small/dynamic.json in PyTorch: layers on segments that white space ends (dynamic token pooling, Nawrot et al. 2023), post-norm
-with Transformer-XL's terms. Rows of segments are as many as the longest text of the batch has, as in Sluice.
+with Transformer-XL's terms. Rows of segments are as many as the longest text of the batch has, as in Sluice; where `multiple`
+says so, they are rounded up, so that a compiler meets few shapes.
 
 Written from docs/spec.md alone. Takes embedding, layers, boundaries by white space, shorten, shift by 1 with a learned row, layers,
 upsample by 0, add, layers and a head; or one stack of layers without segments (vanilla-12.json).
@@ -10,11 +11,14 @@ import torch.nn.functional as F
 
 from families import Families
 from model import training
+from ops import Ops
 
 ENDS = (9, 10, 11, 12, 13, 32)
 
 
 class Segments(Families):
+    multiple = 1  # of rows
+
     def __init__(self, spec):
         settings = {"activation": "gelu", "placement": "post", "relative": "xl_shared"}
         given = dict(spec["defaults"])
@@ -22,13 +26,14 @@ class Segments(Families):
         self.width, self.heads = spec["width"], given.pop("heads")
         self.size = self.width // self.heads
         self.context, self.batch, self.first = spec["context"], spec["batch"], 0
-        self.constants, self.matrices, self.over = {}, set(), set()
+        self.constants, self.matrices, self.over, self.filled = {}, set(), set(), set()
         ops = [stage["op"] for stage in spec["stages"]]
         cut = ["boundaries", "shorten", "shift", "layers", "upsample", "add", "layers"]
         stages = {op: stage for op, stage in zip(ops, spec["stages"])}
         plain = [given == settings, ops in (["embedding", "layers", *cut, "head"], ["embedding", "layers", "head"]),
                  "positions" not in stages["embedding"], stages["head"] == {"op": "head", "bias": True}, "precision" not in spec]
-        if "shorten" in stages:
+        self.has_segments = "shorten" in stages
+        if self.has_segments:
             plain += [set(stages["boundaries"]) <= {"op", "name", "rule", "capacity"}, stages["boundaries"].get("rule") == "whitespace",
                       set(stages["shorten"]) == {"op", "segments"}, stages["shift"] == {"op": "shift", "by": 1, "start": "null"},
                       stages["upsample"].get("by") == 0]
@@ -49,25 +54,34 @@ class Segments(Families):
         return self.norm(w, block + "norm.", x + F.linear(h, w[block + "out.weight"], w[block + "out.bias"]))
 
     @torch.no_grad()
+    def given(self, w, tokens):
+        """Where segments end. A number of rows that is new makes its constants, as a compiler should meet neither."""
+        if not self.has_segments:
+            return super().given(w, tokens)
+        cut = self.cut(tokens)
+        if cut[2].shape[1] not in self.filled:
+            self.filled.add(cut[2].shape[1])
+            self.logits(Ops, w, tokens[:1], *[part[:1] for part in cut])
+        return cut
+
     def cut(self, tokens):
-        """Of each row t the number of bits before it and up to it, and of each segment its rows: one more than the most of a text."""
+        """Of each row t the number of bits before it and up to it, and of each segment what a row of it counts in its mean; one
+        more than the most of a text."""
         bits = torch.isin(tokens, torch.tensor(ENDS))
         upto = bits.cumsum(1)
-        rows = int(upto[:, -1].max()) + 1
+        rows = -(-(int(upto[:, -1].max()) + 1) // self.multiple) * self.multiple
         before = upto - bits.long()
         sizes = torch.zeros(tokens.shape[0], rows).scatter_add_(1, before, torch.ones(tokens.shape))
         closed = torch.arange(rows)[None, :] < upto[:, -1:]
         return before, upto, (closed / sizes.clamp(min=1))[..., None]
 
-    def logits(self, ops, w, tokens):
+    def logits(self, ops, w, tokens, before=None, upto=None, share=None):
         x = fine = w["stages.0.token.weight"][tokens]
         for index, stage in enumerate(self.spec["stages"]):
             if stage["op"] == "layers":
                 for layer in range(stage["count"]):
                     x = self.layer(w, f"stages.{index}.inside.{layer}.", x)
                 fine = x if "to" in stage else fine
-            elif stage["op"] == "boundaries":
-                before, upto, share = self.cut(tokens)
             elif stage["op"] == "shorten":
                 sums = torch.zeros(x.shape[0], share.shape[1], self.width)
                 x = share * sums.scatter_add(1, before[..., None].expand_as(x), x)

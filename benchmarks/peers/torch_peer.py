@@ -11,6 +11,8 @@ from model import Model, is_plain, serve, turns
 from ops import Ops
 from segments import Segments
 
+SHAPES = 16  # rows of segments come in multiples of it where a compiler would meet each number otherwise
+
 
 def fill_tables(model):
     """Rotary turns of every scale."""
@@ -38,20 +40,23 @@ class Trainer:
                                            "exp_avg_sq": torch.from_numpy(second[name].copy())}
         if isinstance(model, Model):
             fill_tables(model)
-        else:
-            model.fill_constants(self.weights)
+        self.model = model
 
-        def loss(weights, tokens):
-            logits = model.logits(Ops, weights, tokens[:, :-1])[:, model.first :]
+        def loss(weights, tokens, *given):
+            logits = model.logits(Ops, weights, tokens[:, :-1], *given)[:, model.first :]
             return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1 + model.first :].flatten())
 
-        self.loss = torch.compile(loss) if json.loads(sys.argv[1])["compile"] else loss
+        asked = json.loads(sys.argv[1])
+        if isinstance(model, Segments) and asked["compile"] and not asked["forced_factor"]:
+            model.multiple = SHAPES
+        self.loss = torch.compile(loss, dynamic=False) if asked["compile"] else loss
 
     def step(self, tokens, number, rate):
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(self.weights, torch.from_numpy(tokens).long())
+        tokens = torch.from_numpy(tokens).long()
+        loss = self.loss(self.weights, tokens, *self.model.given(self.weights, tokens[:, :-1]))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.weights.values(), self.clip)
         self.optimizer.step()

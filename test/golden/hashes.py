@@ -6,17 +6,7 @@ import math
 import numpy as np
 import torch
 
-WORD = 2 ** 32
-
-
-def philox(counter, key):
-    """Philox4x32-10 (Salmon et al., 2011): four words."""
-    c, k = list(counter), list(key)
-    for _ in range(10):
-        first, second = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [second // WORD ^ c[1] ^ k[0], second % WORD, first // WORD ^ c[3] ^ k[1], first % WORD]
-        k = [(k[0] + 0x9E3779B9) % WORD, (k[1] + 0xBB67AE85) % WORD]
-    return c
+from draws import WORD, uniform
 
 
 def rotations(name, seed, rows, columns):
@@ -27,8 +17,7 @@ def rotations(name, seed, rows, columns):
         stream = (stream ^ letter) * 16777619 % WORD
 
     def draw(element):
-        counter = (element // 4 % WORD, element // 4 // WORD, stream, 0)
-        return (philox(counter, (seed % WORD, seed // WORD))[element % 4] >> 8) * 2.0 ** -24
+        return uniform(seed, stream, 0, element)
 
     numbers = [math.sqrt(-2 * math.log(1 - draw(2 * i))) * math.cos(2 * math.pi * draw(2 * i + 1))
                for i in range(rows * columns)]

@@ -13,6 +13,7 @@ from attend import Attend
 from attention import Attention
 from blocks import Blocks
 from hashes import Hashes
+from predictors import Predictors
 from segments import Segments
 from weights import Weights
 
@@ -41,7 +42,7 @@ class Stream:
         return self.at(torch.arange(self.x.shape[1])) if self.shift else self.x
 
 
-class Model(Attend, Attention, Blocks, Hashes, Segments, Weights):
+class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
     """Weights by name (`weights`, filled by `make`) and `logits`. `make(name, shape, kind)` returns one weight;
     kind is gain, bias, embedding or matrix."""
 
@@ -52,7 +53,11 @@ class Model(Attend, Attention, Blocks, Hashes, Segments, Weights):
         self.shared, self.biases = "", {}
         self.ends = {}  # by segmentation: a list of positions for each row of the batch
         self.begins, self.chances = {}, {}  # by segmentation: whether bits begin segments; a router's p
-        self.frozen, self.coarse, self.places = set(), False, {}  # prefixes of stages; what stands on segments, by name
+        self.lengths, self.bits_before = {}, {}  # by segmentation: rows that were cut; bits of a predictor before each
+        self.cuts = {}  # by segmentation: the one that it cuts again, None of the tokens
+        self.is_training, self.closest = True, math.inf
+        # Prefixes of stages; which segments a stage stands on, None of the tokens, and by name of a stream.
+        self.frozen, self.coarse, self.places = set(), None, {}
         self.stages, self.widths = [], {}  # by name: the width of a stream; `width` is that of what a stage reads
         for index, stage in enumerate(spec["stages"]):
             self.expand(f"stages.{index}.", stage)
@@ -90,9 +95,12 @@ class Model(Attend, Attention, Blocks, Hashes, Segments, Weights):
                 stage = {**stage, "op": {"shorten": "pool", "upsample": "spread"}.get(op, op)}
             width, self.width = self.width, self.widths.get(stage.get("from"), self.width)
             coarse = self.places.get(stage.get("from"), self.coarse)
-            self.coarse = {"pool": True, "spread": False, "embedding": False}.get(stage["op"], coarse)
+            self.coarse = {"pool": stage.get("segments"), "spread": self.cuts.get(stage.get("segments")),
+                           "embedding": None}.get(stage["op"], coarse)
+            if op == "boundaries":
+                self.cuts[stage["name"]] = self.coarse
             if op == "attend":  # from segments, or over them
-                stage = {**stage, "asks": self.coarse}
+                stage = {**stage, "asks": self.coarse is not None}
             if "name_input" in stage:
                 self.widths[stage["name_input"]] = self.width
             self.declare(prefix, stage)
@@ -381,7 +389,7 @@ class Model(Attend, Attention, Blocks, Hashes, Segments, Weights):
 
     def logits(self, tokens):
         """tokens [B, N] -> [B, N, V]; what else is minimized is in `others`."""
-        streams, current, self.others, self.asked = {}, None, 0, {}
+        streams, current, self.others, self.asked, self.stream = {}, None, 0, {}, 2
         for prefix, stage in self.stages:
             self.width = stage["reads"]
             source = streams[stage["from"]] if "from" in stage else current
@@ -428,7 +436,7 @@ class Model(Attend, Attention, Blocks, Hashes, Segments, Weights):
         if op == "attend":
             return Stream(self.attend(prefix, stage, x, streams[stage["over"]].rows()), 1)
         if op == "spread":
-            return Stream(self.spread_segments(stage, x, tokens.shape[1]), 1)
+            return Stream(self.spread_segments(stage, x), 1)
         if op == "top_down":
             return Stream(self.top_down(stage, x), source.factor)
         if op == "layer":
@@ -451,15 +459,22 @@ class Model(Attend, Attention, Blocks, Hashes, Segments, Weights):
             if op == "head":
                 return logits
             self.asked[stage["name"]] = logits
-            losses = self.losses_of(stage, logits)
+            losses, weights = self.losses_of(stage, logits)
             if not stage.get("frozen", False):
-                self.others = self.others + stage.get("factor", 1) * losses[self.scored].mean()
+                self.others = self.others + stage.get("factor", 1) * losses[self.scored].sum() / weights[self.scored].sum()
             return source
         else:
             raise ValueError(f"no such op: {op}")
         return Stream(x, source.factor, counts=source.counts)
 
     def losses_of(self, stage, logits):
-        """[B, N] in nats against `targets`."""
-        return F.cross_entropy(logits.flatten(0, 1), self.targets.flatten(), reduction="none",
-                               label_smoothing=stage.get("label_smoothing", 0.0)).view(logits.shape[:2])
+        """[B, N] in nats, weighed, against `targets` or a named input's distributions, and the weights, 1 without an input of
+        them. Evaluation knows neither of the head's."""
+        named = {} if stage["op"] == "head" and not self.is_training else stage
+        weights = self.numbers[named["weights"]].to(logits) if "weights" in named else torch.ones_like(logits[..., 0])
+        if "target" in named:
+            losses = -(self.numbers[named["target"]].to(logits) * F.log_softmax(logits, 2)).sum(2)
+        else:
+            losses = F.cross_entropy(logits.flatten(0, 1), self.targets.flatten(), reduction="none",
+                                     label_smoothing=stage.get("label_smoothing", 0.0)).view(logits.shape[:2])
+        return weights * losses, weights

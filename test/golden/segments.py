@@ -26,6 +26,8 @@ class Segments:
                 return True
             if stage["rule"] == "every":
                 return (position + (0 if begins else 1)) % stage["factor"] == 0
+            if stage["rule"] == "labels":  # those that tests give
+                return (sum(row) + position) % 2 == 1
             if stage["rule"] == "space_like":
                 return is_space_like(row[position]) and not (position > 0 and is_space_like(row[position - 1]))
             return chr(row[position]) in " \t\n\v\f\r"
@@ -77,50 +79,55 @@ class Segments:
         self.chances[stage["name"]] = p
 
     def cut(self, prefix, stage, source, tokens):
-        """Ends of a rule; or where a predictor's probability rounds to 1, with the rule as labels."""
-        self.begins[stage["name"]] = stage.get("at") == "start"
+        """Ends of a rule; or where a predictor's probability rounds to 1, with the rule as labels, if there is one."""
+        self.begins[stage["name"]], self.lengths[stage["name"]] = stage.get("at") == "start", source.rows().shape[1]
         if "ratio" in stage:
             self.route(prefix, stage, source.rows(), tokens)
             return
-        if stage["rule"] == "coding_rate":
+        ends = None
+        if stage.get("rule") == "coding_rate":
             ends = self.coded(stage, tokens, source.rows().detach())
-        else:
+        elif "rule" in stage:
             ends = (self.unsure if stage["rule"] == "entropy" else self.segment_ends)(stage, tokens)
         if "predictor" in stage:
-            logits = self.linear(prefix + "out.", F.gelu(self.linear(prefix + "in.", source.rows())))[..., 0]
-            labels = torch.zeros_like(logits)
-            for b, places in enumerate(ends):
-                labels[b, places] = 1
-            bits = (logits > 0) | self.document_ends(stage, tokens)
+            bits = self.predict(prefix, stage, source.rows(), tokens, ends)
             ends = [row.nonzero()[:, 0].tolist() for row in bits]
-            loss = F.binary_cross_entropy(torch.sigmoid(logits), labels)
-            self.others = self.others + stage.get("weight", 1) * loss
+            self.bits_before[stage["name"]] = bits.cumsum(1) - bits
+        if max(map(len, ends)) > stage.get("capacity", 1) * self.context:
+            raise ValueError(f"expected segments that \"{stage['name']}\" has room for, found {max(map(len, ends))}")
         self.ends[stage["name"]] = ends
+
+    def weigh(self, name, like):
+        """[B, M, 1]: weights of rows in the mean of their segment m, 1 - (m - g), g the bits before the row. All are 1, but not
+        their derivatives by drawn bits."""
+        before = self.bits_before.get(name, torch.zeros_like(like[..., 0]))
+        return (1 - (before.detach() - before))[..., None]
 
     def pool_segments(self, stage, x):
         """Rows of closed segments, then at least one row of zeros."""
-        ends = self.ends[stage["segments"]]
+        ends, weights = self.ends[stage["segments"]], self.weigh(stage["segments"], x)
         most = 1 + max(map(len, ends))
         rows = []
 
-        def pool(group):
-            return group.max(0).values if stage.get("method") == "max" else group.mean(0)
+        def pool(b, start, end):
+            group, own = x[b, start:end], weights[b, start:end]
+            return group.max(0).values if stage.get("method") == "max" else (own * group).sum(0) / own.sum()
 
         for b, places in enumerate(ends):
             starts = [0] + [t + 1 for t in places]
             if stage.get("method", "average") in ("last", "first"):  # "first" of segments that begin at bits
                 own = [x[b, t] for t in places]
             elif self.begins[stage["segments"]]:  # row m is the segment before bit m
-                own = [torch.zeros_like(x[b, 0])] + [pool(x[b, s:t]) for s, t in zip(places, places[1:])]
+                own = [torch.zeros_like(x[b, 0])] + [pool(b, s, t) for s, t in zip(places, places[1:])]
             else:
-                own = [pool(x[b, s:t + 1]) for s, t in zip(starts, places)]
+                own = [pool(b, s, t + 1) for s, t in zip(starts, places)]
             own += [torch.zeros_like(x[b, 0])] * (most - len(own))
             rows.append(torch.stack(own))
         return torch.stack(rows)
 
-    def spread_segments(self, stage, y, n):
+    def spread_segments(self, stage, y):
         """Row t reads row c(t) - by, c(t) the ends up to t; zeros where there is none."""
-        result, method = [], stage.get("method", "repeat")
+        result, method, n = [], stage.get("method", "repeat"), self.lengths[stage["segments"]]
         if method == "smooth":
             return self.smooth(stage, y, n)
         for b, places in enumerate(self.ends[stage["segments"]]):
