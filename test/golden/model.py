@@ -381,7 +381,7 @@ class Model(Attend, Attention, Blocks, Hashes, Segments, Weights):
 
     def logits(self, tokens):
         """tokens [B, N] -> [B, N, V]; what else is minimized is in `others`."""
-        streams, current, self.others, self.asked = {}, None, 0, {}
+        streams, current, self.others, self.asked, self.learners = {}, None, 0, {}, {}
         for prefix, stage in self.stages:
             self.width = stage["reads"]
             source = streams[stage["from"]] if "from" in stage else current
@@ -448,9 +448,9 @@ class Model(Attend, Attention, Blocks, Hashes, Segments, Weights):
         elif op in ("head", "loss"):
             table = self.embedding if stage.get("tied", False) else prefix + "weight"
             logits = F.linear(x, self.weights[table], self.weights.get(prefix + "bias"))
+            self.ask(stage.get("name", "next"), logits)
             if op == "head":
                 return logits
-            self.asked[stage["name"]] = logits
             losses = self.losses_of(stage, logits)
             if not stage.get("frozen", False):
                 self.others = self.others + stage.get("factor", 1) * losses[self.scored].mean()
@@ -458,6 +458,12 @@ class Model(Attend, Attention, Blocks, Hashes, Segments, Weights):
         else:
             raise ValueError(f"no such op: {op}")
         return Stream(x, source.factor, counts=source.counts)
+
+    def ask(self, loss, logits):
+        """Keeps what boundaries ask of a loss; predictors learn that waited for it."""
+        self.asked[loss] = logits
+        for learn in self.learners.get(loss, []):
+            learn()
 
     def losses_of(self, stage, logits):
         """[B, N] in nats against `targets`."""

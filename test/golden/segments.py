@@ -41,12 +41,27 @@ class Segments:
         share = done * number["jumps"] // steps / number["jumps"] if "jumps" in number else done / steps
         return number["from"] + (number["to"] - number["from"]) * share
 
+    @staticmethod
+    def spikes(stage, entropies):
+        """bool [B, N]: rows above each of the rows before, of those that there are. Labels are of the token behind, or in
+        the public code of the row's own, of which the first is 1."""
+        bits = torch.ones_like(entropies, dtype=torch.bool)
+        bits[:, 0] = stage.get("mode") == "reference-code"
+        for by in range(1, stage["spike"] + 1):
+            bits[:, by:] &= entropies[:, by:] > entropies[:, :-by]
+        is_behind = "predictor" in stage and stage.get("mode") != "reference-code"
+        return F.pad(bits, (1, 0))[:, :-1] if is_behind else bits
+
     def unsure(self, stage, tokens):
-        """Places where the softmax of a loss has an entropy above the threshold, or one that rises by more."""
+        """Places where the softmax of a loss has an entropy above the threshold, or one that rises by more, or a spike."""
         logs = F.log_softmax(self.asked[stage["loss"]], 2)
         asked = -(logs.exp() * logs).sum(2)
-        asked = asked - F.pad(asked, (1, 0))[:, :-1] if "rise" in stage else asked
-        bits = (asked > stage.get("rise", stage.get("threshold"))) | self.document_ends(stage, tokens)
+        if "spike" in stage:
+            bits = self.spikes(stage, asked)
+        else:
+            asked = asked - F.pad(asked, (1, 0))[:, :-1] if "rise" in stage else asked
+            bits = asked > stage.get("rise", stage.get("threshold"))
+        bits |= self.document_ends(stage, tokens)
         bits[:, 0] |= stage.get("at") == "start"
         return [row.nonzero()[:, 0].tolist() for row in bits]
 
@@ -77,25 +92,36 @@ class Segments:
         self.chances[stage["name"]] = p
 
     def cut(self, prefix, stage, source, tokens):
-        """Ends of a rule; or where a predictor's probability rounds to 1, with the rule as labels."""
+        """Ends of a rule; or where a predictor's probability rounds to 1, with the rule as labels, which a loss behind may
+        give."""
         self.begins[stage["name"]] = stage.get("at") == "start"
         if "ratio" in stage:
             self.route(prefix, stage, source.rows(), tokens)
             return
-        if stage["rule"] == "coding_rate":
-            ends = self.coded(stage, tokens, source.rows().detach())
-        else:
-            ends = (self.unsure if stage["rule"] == "entropy" else self.segment_ends)(stage, tokens)
-        if "predictor" in stage:
-            logits = self.linear(prefix + "out.", F.gelu(self.linear(prefix + "in.", source.rows())))[..., 0]
+        if "predictor" not in stage:
+            self.ends[stage["name"]] = self.ends_of_rule(stage, tokens, source.rows())
+            return
+        logits = self.linear(prefix + "out.", F.gelu(self.linear(prefix + "in.", source.rows())))[..., 0]
+        bits = (logits > 0) | self.document_ends(stage, tokens)
+        self.ends[stage["name"]] = [row.nonzero()[:, 0].tolist() for row in bits]
+
+        def learn():
             labels = torch.zeros_like(logits)
-            for b, places in enumerate(ends):
+            for b, places in enumerate(self.ends_of_rule(stage, tokens, source.rows())):
                 labels[b, places] = 1
-            bits = (logits > 0) | self.document_ends(stage, tokens)
-            ends = [row.nonzero()[:, 0].tolist() for row in bits]
-            loss = F.binary_cross_entropy(torch.sigmoid(logits), labels)
-            self.others = self.others + stage.get("weight", 1) * loss
-        self.ends[stage["name"]] = ends
+            chances = torch.sigmoid(logits)
+            chances = torch.sigmoid(chances) if stage.get("mode") == "reference-code" else chances
+            self.others = self.others + stage.get("weight", 1) * F.binary_cross_entropy(chances, labels)
+
+        if stage["rule"] == "entropy" and stage["loss"] not in self.asked:
+            self.learners.setdefault(stage["loss"], []).append(learn)
+        else:
+            learn()
+
+    def ends_of_rule(self, stage, tokens, x):
+        if stage["rule"] == "coding_rate":
+            return self.coded(stage, tokens, x.detach())
+        return (self.unsure if stage["rule"] == "entropy" else self.segment_ends)(stage, tokens)
 
     def pool_segments(self, stage, x):
         """Rows of closed segments, then at least one row of zeros."""

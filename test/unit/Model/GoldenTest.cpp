@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
                                            "convolution", "bidirectional", "top-down", "bottomup",
                                            "retina", "attention", "dynamic", "begun", "blocks",
-                                           "widths", "blt", "attend", "flow", "pairs",
+                                           "widths", "blt", "attend", "flow", "spikes", "pairs",
                                            "lsh-causal"),
                          [](const auto &info) {
                            std::string name = info.param;

@@ -190,7 +190,8 @@ INSTANTIATE_TEST_SUITE_P(Specs, Golden,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
                                            "bidirectional", "top-down", "bottomup", "repooled",
                                            "retina", "dynamic", "begun", "blocks", "widths", "blt",
-                                           "attend", "flow", "lsh-causal", "lsh-bidirectional"),
+                                           "attend", "flow", "spikes", "lsh-causal",
+                                           "lsh-bidirectional"),
                          [](const auto &info) {
                            std::string name = info.param;
                            llvm::replace(name, '-', '_');
