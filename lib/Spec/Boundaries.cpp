@@ -55,6 +55,26 @@ void readCodingRate(const Fields &fields, Boundaries &made) {
   }
 }
 
+/// By which of three criteria an entropy sets a bit.
+void readUnsure(const Fields &fields, Boundaries &made) {
+  constexpr int64_t mostRows = 8; // each is an operand of a map
+  if (fields.find("spike")) {
+    for (std::string_view key : {"threshold", "rise"}) {
+      refuse(fields, key, "without \"spike\", which compares entropies with one another");
+    }
+    made.spike = fields.integer("spike", {1, mostRows});
+    return;
+  }
+  made.isRise = fields.find("rise");
+  if (made.isRise) {
+    refuse(fields, "threshold", "without \"rise\", which is a threshold of its own");
+  } else {
+    fields.need("threshold", "the entropy, in nats, above which a segment ends; or a \"rise\" or "
+                             "\"spike\"");
+  }
+  made.threshold = fields.number(made.isRise ? "rise" : "threshold", {});
+}
+
 void readRule(const Fields &fields, Boundaries &made) {
   made.begins = fields.choice<bool>("at", {{"end", false}, {"start", true}}, false);
   if (fields.find("rule")) {
@@ -69,15 +89,9 @@ void readRule(const Fields &fields, Boundaries &made) {
   if (made.rule == BoundaryRule::Entropy) {
     fields.need("loss", "the name of the loss whose softmax says where segments end");
     made.loss = fields.text("loss");
-    made.isRise = fields.find("rise");
-    if (made.isRise) {
-      refuse(fields, "threshold", "without \"rise\", which is a threshold of its own");
-    } else {
-      fields.need("threshold", "the entropy, in nats, above which a segment ends; or a \"rise\"");
-    }
-    made.threshold = fields.number(made.isRise ? "rise" : "threshold", {});
+    readUnsure(fields, made);
   } else {
-    for (std::string_view key : {"loss", "rise"}) {
+    for (std::string_view key : {"loss", "rise", "spike"}) {
       refuse(fields, key, "beside \"rule\": \"entropy\"");
     }
   }
@@ -284,17 +298,28 @@ void readMode(const Fields &fields, Boundaries &made) {
 }
 
 void checkEntropy(const Stage &stage, const Primitive &input, const std::string &described,
-                  const Primitive *asked) {
+                  const Primitive *asked, bool follows) {
   const auto *made = std::get_if<Boundaries>(&stage.settings);
   if (!made || made->rule != BoundaryRule::Entropy) {
     return;
   }
   if (!asked) {
-    refuseAt(stage.at("loss"), "expected the name of an earlier loss stage for \"loss\", found " +
-                                   quote(made->loss) + "; give such a stage that name");
+    refuseAt(stage.at("loss"), "expected the name of a loss stage, or " + quote(mainLoss) +
+                                   " of the head, for \"loss\", found " + quote(made->loss) +
+                                   "; give such a stage that name");
   }
-  int64_t shift = std::get<Loss>(asked->settings).head.shiftOf(asked->factor);
-  if (asked->factor != 1 || shift > 0) {
+  if (follows && made->hidden == 0) {
+    refuseAt(
+        stage.at("loss"),
+        "expected the name of an earlier loss stage for \"loss\" without a \"predictor\", found "
+        "that of " +
+            toString(asked->location) +
+            ", whose rows may be made of the segments that its entropy would cut, a cycle; add "
+            "a \"predictor\", which learns such bits as labels, or name an earlier one");
+  }
+  const auto *loss = std::get_if<Loss>(&asked->settings);
+  const Head &head = loss ? loss->head : std::get<Head>(asked->settings);
+  if (asked->factor != 1 || head.shiftOf(asked->factor) > 0) {
     refuseAt(stage.at("loss"),
              "expected a loss on the tokens' scale, without a shift, for \"loss\", "
              "found that of " +

@@ -20,6 +20,7 @@ public:
 
   std::vector<Primitive> run() {
     expandAll(model.stages);
+    checkEntropies();
     return std::move(result);
   }
 
@@ -58,7 +59,8 @@ private:
   void checkSegments(const Stage &stage, int64_t input);
   int64_t mostBits(int64_t input) const;
   void checkPlace(int64_t keys, const SourceLocation &where) const;
-  const Primitive *lossOf(const Stage &stage) const;
+  const Primitive *lossOf(const Boundaries &made) const;
+  void checkEntropies() const;
   void defineSegments(const Boundaries &boundaries, const SourceLocation &location);
   std::string segmentsAfter(const Settings &settings, int64_t input) const;
   Layer settleOver(const Stage &stage, Layer layer, int64_t input, int64_t second) const;
@@ -91,6 +93,7 @@ private:
   std::map<std::string, Stream, std::less<>> streams;
   std::map<std::string, SourceLocation, std::less<>> losses;
   std::map<std::string, Stream, std::less<>> segmentations; ///< by name: the stage that makes bits
+  std::vector<std::pair<const Stage *, int64_t>> cutStages; ///< that make bits, and their ids
   int64_t previous = -1;
 };
 
@@ -198,13 +201,22 @@ const Primitive *Expander::cutOf(const std::string &segments) const {
 }
 
 /// The loss whose softmax boundaries ask; null where they name none that is there.
-const Primitive *Expander::lossOf(const Stage &stage) const {
-  const auto *made = std::get_if<Boundaries>(&stage.settings);
+const Primitive *Expander::lossOf(const Boundaries &made) const {
   auto found = std::ranges::find_if(result, [&](const Primitive &primitive) {
     const auto *loss = std::get_if<Loss>(&primitive.settings);
-    return made && loss && loss->name == made->loss;
+    return loss ? loss->name == made.loss : primitive.op() == Op::Head && made.loss == mainLoss;
   });
   return found == result.end() ? nullptr : &*found;
+}
+
+/// Of all boundaries, once the losses are known that stand behind them.
+void Expander::checkEntropies() const {
+  for (const auto &[stage, id] : cutStages) {
+    const Primitive &made = result[static_cast<size_t>(id)];
+    const Primitive *asked = lossOf(std::get<Boundaries>(made.settings));
+    checkEntropy(*stage, result[static_cast<size_t>(made.input)], describe(made.input), asked,
+                 asked && asked->id > id);
+  }
 }
 
 void Expander::defineSegments(const Boundaries &boundaries, const SourceLocation &location) {
@@ -246,7 +258,6 @@ void Expander::checkSegments(const Stage &stage, int64_t input) {
     auto outer = segmentations.find(segmentsOf(input));
     const Primitive *made =
         outer == segmentations.end() ? nullptr : &result[static_cast<size_t>(outer->second.id)];
-    checkEntropy(stage, result[static_cast<size_t>(input)], describe(input), lossOf(stage));
     checkDocumentEnd(stage, result[static_cast<size_t>(input)], describe(input),
                      made ? &std::get<Boundaries>(made->settings) : nullptr);
   }
@@ -383,6 +394,7 @@ int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix
   if (auto *boundaries = std::get_if<Boundaries>(&settings)) {
     boundaries->capacity = std::min(boundaries->capacity, mostBits(input));
     defineSegments(*boundaries, stage.at("name"));
+    cutStages.emplace_back(&stage, static_cast<int64_t>(result.size()));
   }
   int64_t id = static_cast<int64_t>(result.size());
   const auto *embedding = std::get_if<Embedding>(&settings);

@@ -93,9 +93,9 @@ void checkDocumentEnd(const Stage &stage, const Primitive &input, const std::str
                       const Boundaries *outer);
 
 /// Refuses boundaries by the entropy of what is no loss of the tokens' scale: `asked`, null where
-/// none has the name.
+/// none has the name. One that follows the stage gives labels alone.
 void checkEntropy(const Stage &stage, const Primitive &input, const std::string &described,
-                  const Primitive *asked);
+                  const Primitive *asked, bool follows);
 
 TopDown readTopDown(const Fields &fields, int64_t width);
 

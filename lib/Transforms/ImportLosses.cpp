@@ -53,28 +53,36 @@ Value StageWriter::rowsOf(const Head &settings, Value x) {
   return x;
 }
 
-Value StageWriter::stage(const Loss &settings) {
+/// What a head scores, whose softmax boundaries may ask by the loss's name.
+Value StageWriter::ask(const std::string &loss, const Head &settings) {
   Value x = streams[current->input];
-  asked[settings.name] = {x, settings.head.tied ? embedding : current->prefix + ".weight",
-                          settings.head.bias ? current->prefix + ".bias" : ""};
-  if (purpose == Purpose::Predict) {
-    return x;
-  }
-  x = rowsOf(settings.head, x);
-  name("loss");
-  terms.push_back({score(settings.head, x), settings.name, settings.factor,
-                   settings.head.firstOf(current->factor), weightsOf(settings.head)});
+  asked[loss] = {x, settings.tied ? embedding : current->prefix + ".weight",
+                 settings.bias ? current->prefix + ".bias" : ""};
+  return x;
+}
+
+/// A term of the objective, of rows x, and the labels that wait for its softmax.
+Value StageWriter::addLoss(const Head &settings, const std::string &loss, double factor, Value x) {
+  name(spec::name(current->op()));
+  terms.push_back(
+      {score(settings, x), loss, factor, settings.firstOf(current->factor), weightsOf(settings)});
+  labelEarlier(loss);
   return terms.back().losses;
 }
 
+Value StageWriter::stage(const Loss &settings) {
+  Value x = ask(settings.name, settings.head);
+  return purpose == Purpose::Predict
+             ? x
+             : addLoss(settings.head, settings.name, settings.factor, rowsOf(settings.head, x));
+}
+
 Value StageWriter::stage(const Head &settings) {
-  Value x = rowsOf(settings, streams[current->input]);
-  name("head");
+  Value x = rowsOf(settings, ask(std::string(mainLoss), settings));
   if (purpose != Purpose::Predict) {
-    terms.push_back({score(settings, x), std::string(mainLoss), 1,
-                     settings.firstOf(current->factor), weightsOf(settings)});
-    return terms.back().losses;
+    return addLoss(settings, std::string(mainLoss), 1, x);
   }
+  name("head");
   Value weight = readWeight(settings.tied ? embedding : current->prefix + ".weight");
   Value bias = settings.bias ? parameter("bias") : Value();
   auto last = FlatSymbolRefAttr::get(b.getContext(), lastScale);

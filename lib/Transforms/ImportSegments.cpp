@@ -270,12 +270,18 @@ Value StageWriter::binomialPrior(Value bits, const Boundaries &settings) {
 Value StageWriter::bitsOfPredictor(const Boundaries &settings) {
   Value logits = predictBoundaries(stored("rows", streams[current->input]));
   Value bits = ofClosed(forced(settings, bitsOfLogits(settings, logits)));
-  if (purpose != Purpose::Predict) {
-    Value losses = settings.rule ? supervise(logits, bitsOfRule(settings), settings.asInCode)
-                                 : binomialPrior(bits, settings);
-    terms.push_back(
-        {losses, settings.name + (settings.rule ? ".labels" : ".prior"), settings.weight, 0});
+  if (purpose == Purpose::Predict) {
+    return bits;
   }
+  bool waits = settings.rule == BoundaryRule::Entropy && !asked.contains(settings.loss);
+  if (waits) {
+    unlabelled[settings.loss].push_back({current, logits, terms.size()});
+  }
+  Value losses = waits           ? Value()
+                 : settings.rule ? supervise(logits, bitsOfRule(settings), settings.asInCode)
+                                 : binomialPrior(bits, settings);
+  terms.push_back(
+      {losses, settings.name + (settings.rule ? ".labels" : ".prior"), settings.weight, 0});
   return bits;
 }
 

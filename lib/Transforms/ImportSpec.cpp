@@ -260,9 +260,10 @@ void Importer::addTables() {
       addTable(documentEndName(*made), {model.vocabulary, 1}, "members", 0, 1,
                {*made->documentEnd});
     }
-    bool forcesFirst =
-        made && made->begins && (made->hidden > 0 || made->rule != spec::BoundaryRule::Every);
-    if (forcesFirst && known.insert(firstName(model, primitive)).second) {
+    bool knowsFirst =
+        made && ((made->begins && (made->hidden > 0 || made->rule != spec::BoundaryRule::Every)) ||
+                 made->spike > 0);
+    if (knowsFirst && known.insert(firstName(model, primitive)).second) {
       addTable(firstName(model, primitive), {spec::positionsOf(model, primitive), 1}, "members", 0,
                1, {0});
     }

@@ -94,6 +94,16 @@ private:
     std::string weight, bias; ///< symbols
   };
   mlir::Value entropyBits(const spec::Boundaries &settings);
+  llvm::SmallVector<mlir::Value> withBefore(mlir::Value entropies, int64_t count);
+  mlir::Value spikes(const spec::Boundaries &settings, mlir::Value entropies);
+  /// A predictor whose labels a later loss's softmax gives, and its term, whose losses are not
+  /// there before.
+  struct Unlabelled {
+    const spec::Primitive *stage;
+    mlir::Value logits;
+    size_t term;
+  };
+  void labelEarlier(const std::string &loss);
   mlir::Value bitsOfCodingRate(const spec::Boundaries &settings); // ImportCodingRate.cpp
   mlir::Value greatestRates(mlir::Value rates, double share);
   mlir::Value asNumbers(llvm::StringRef part, mlir::Value x);
@@ -205,6 +215,9 @@ private:
   mlir::Value rowsOf(const spec::Head &settings, mlir::Value x);
   /// The losses of rows, against the next token, from the first scored row on.
   mlir::Value score(const spec::Head &settings, mlir::Value x);
+  mlir::Value ask(const std::string &loss, const spec::Head &settings);
+  mlir::Value addLoss(const spec::Head &settings, const std::string &loss, double factor,
+                      mlir::Value x);
 
   /// A term of what is minimized.
   struct Term {
@@ -216,8 +229,9 @@ private:
   };
   std::string weightsOf(const spec::Head &settings) const;
   std::vector<Term> terms;
-  std::map<std::string, Segmentation> segmentations; ///< by name
-  std::map<std::string, Asked> asked;                ///< by the loss's name
+  std::map<std::string, Segmentation> segmentations;         ///< by name
+  std::map<std::string, Asked> asked;                        ///< by the loss's name
+  std::map<std::string, std::vector<Unlabelled>> unlabelled; ///< by that of the loss they wait for
   llvm::StringMap<ParameterOp> parameters;
   llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>, mlir::Value> reads;
   std::vector<mlir::Value> streams; ///< by stage

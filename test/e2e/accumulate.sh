@@ -26,6 +26,7 @@ words='{ "op": "embedding", "dropout": 0.2 }, { "op": "layer", "to": "x" }, { "o
   { "op": "shorten", "segments": "words" }, { "op": "shift", "by": 1, "start": "null" }, { "op": "layer" },
   { "op": "upsample", "segments": "words", "by": 0 }, { "op": "add", "with": "x" }, { "op": "head" }'
 write_spec words 20 "$draws" "$words"
+write_spec spikes 20 "$draws" "${words/\"prior\": 0.3/\"rule\": \"entropy\", \"loss\": \"next\", \"spike\": 2}"
 write_spec drawn 21 "$draws" '{ "op": "embedding" }, { "op": "hourglass", "hierarchy": "1@1 1@{2,3} 1@1" }, { "op": "head" }'
 write_spec plain 21 '"defaults": { "heads": 2, "feed_forward": 20 },' '{ "op": "embedding" }, { "op": "layer" },
   { "op": "loss", "name": "early", "factor": 0.3, "label_smoothing": 0.2 }, { "op": "layer" }, { "op": "norm" }, { "op": "head" }'
@@ -67,7 +68,7 @@ PYTHON
 # f32 sums of some hundred terms in another order, three updates of at most 0.01 g / 0.01: a few units in the last place.
 limit=2e-6
 train() { "$sluice" train "$work/$1.sla" --log-every 1 --steps 3 --out "$work/$2" "${@:3}"; }
-for name in words drawn plain lines; do
+for name in words spikes drawn plain lines; do
   data=(--data "$work/text")
   [[ $name != lines ]] || data=(--data "$work/lines" --input "source=$work/source")
   sizes=(4) # a way to divide the rows for each, and both for one

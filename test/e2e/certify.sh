@@ -68,6 +68,7 @@ words-from-ahead.json words-from-behind.json
 smoothed-backwards.mlir smoothed.mlir
 attend-ahead.mlir attend-behind.mlir
 labels-forward.mlir labels-of-a-loss.mlir
+spikes-forward.mlir spikes-learned.json
 nested-own-segment.mlir nested.mlir
 END
 says "labels of the data cut no text" "labels come from data that may look ahead" 1 "$sluice" check "$corpus/segments/labels-own.json"
@@ -75,19 +76,23 @@ says "which a run with other labels shows" 'replay of the reference: with token 
 says "a predictor learns them" 'proved causal' 0 "$sluice" check "$corpus/segments/labels.json" --certificate "$work/learned.txt"
 says "and is certified" 'certified: causal' 0 "$certify" "$corpus/segments/labels.json" "$work/learned.txt"
 says "that of a predictor is none of labels" 'learned\.txt|labels-own' 2 "$certify" "$corpus/segments/labels-own.json" "$work/learned.txt"
+sed 's/, "predictor": 4//' "$corpus/segments/spikes-learned.json" > "$work/cycle.json"
+says "a later loss cuts no text" 'cycle\.json:6:.*found that of .*cycle\.json:11:5, .*a cycle;' 2 "$sluice" check "$work/cycle.json"
+succeeds "labels of the head's own entropy are proved" "$sluice" check "$corpus/segments/spikes-learned.json" --certificate "$work/later.txt"
+says "nor does it for the checker" 'an earlier loss' 2 "$certify" "$work/cycle.json" "$work/later.txt"
 says "a row's own segment leaks" 'own-segment.mlir:17:.*row 0, which predicts token 1, reads token 1 where boundaries stand at 1;' 1 \
   "$sluice" check "$corpus/segments/own-segment.mlir" --no-replay
 says "so does a boundary read ahead" 'counts-ahead.mlir:17:.*reads token 1 where boundaries' 1 \
   "$sluice" check "$corpus/segments/counts-ahead.mlir" --no-replay
 says "the bits that show it are forced" 'replay of the compiled program: with token 1 changed and the bit at 1 that is predicted from it, row 0' 1 \
   "$sluice" check "$corpus/segments/counts-ahead.mlir"
-for name in phrases-own pairs-of-own-words parts-of-own-pairs spacebyte-own starts-own hnet-own blt-own attend-own byteflow-own maxima-own; do
+for name in phrases-own pairs-of-own-words parts-of-own-pairs spacebyte-own starts-own hnet-own blt-own spikes-own attend-own byteflow-own maxima-own; do
   says "$name is shown" "replay of the compiled program: with token [0-9]+ changed.*loss changed by" 1 "$sluice" check "$corpus/segments/$name.json"
 done
 sed 's/"threshold": 0.1/"top": 0.25/' "$corpus/segments/byteflow.json" > "$work/byteflow-top.json"
 says "the greatest rates of the whole text are shown" "replay of the compiled program: with token [0-9]+ changed and the bit .*loss changed by" 1 \
   "$sluice" check "$work/byteflow-top.json"
-for name in byteflow maxima; do
+for name in byteflow maxima spikes spikes-learned; do
   says "$name is proved" 'proved causal' 0 "$sluice" check "$corpus/segments/$name.json" --certificate "$work/$name.txt"
   says "$name is certified, with its step" 'certified: causal.*step by step' 0 "$certify" "$corpus/segments/$name.json" "$work/$name.txt"
 done

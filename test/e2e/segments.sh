@@ -168,6 +168,33 @@ for mode in paper:001010001111011 reference-code:000110001111011; do
   succeeds "pieces: ${mode%:*}" python3 "$root/scripts/boundary_labels.py" unigram --mode "${mode%:*}" --vocabulary "$work/pieces.vocab" "$work/pieces.txt"
   succeeds "have these ends" test "$(cat "$work/out")" = "${mode#*:}"
 done
+# Labels of the model's own entropy need no file. They are those that its logits give as a file, in either mode.
+head -c 64 "$work/held-out.txt" > "$work/window.txt"
+own='"rule": "entropy", "loss": "next", "spike": 2, "predictor": 16'
+spec "$work/own.json" "$own"
+succeeds "own labels: compile" "$sluice" compile "$work/own.json" -t cpu-avx2 -o "$work/own.sla" --set defaults.dropout=0.1
+learn_own() { "$sluice" train "$work/own.sla" --data "$work/training.txt" --save-every 6 "${@}"; }
+succeeds "own labels: train" learn_own --out "$work/own" --steps 12 --eval-data "$work/held-out.txt" --sample-prompt "the"
+holds "their loss falls, and held-out text has one" \
+  'f[0][-1]["losses"]["words.labels"] < f[0][0]["losses"]["words.labels"] - 0.01 and f[0][-1]["eval_losses"]["words.labels"] > 0' "$work/own/metrics.jsonl"
+succeeds "own labels: half of a run" learn_own --out "$work/own-halved" --steps 6
+succeeds "own labels: resumed" learn_own --out "$work/own-halved" --steps 12 --resume
+succeeds "is the run, bit for bit" cmp "$work/own/checkpoints/12/weights.safetensors" "$work/own-halved/checkpoints/12/weights.safetensors"
+succeeds "own labels: logits" "$sluice" logits "$work/own.sla" --weights "$work/own" --data "$work/window.txt" -o "$work/own.npy"
+labelled() { "$sluice" eval "$1" --weights "$work/own" --data "$work/window.txt" --window 64 --stride 64 --json "${@:2}"; }
+for mode in paper reference-code; do
+  python3 "$root/scripts/boundary_labels.py" entropy --mode "$mode" "$work/own.npy" > "$work/own.labels"
+  spec "$work/own-$mode.json" "$own, \"mode\": \"$mode\""
+  spec "$work/file-$mode.json" "\"rule\": \"labels\", \"predictor\": 16, \"mode\": \"$mode\""
+  for kind in own file; do
+    succeeds "own labels, $mode: compile, $kind" "$sluice" compile "$work/$kind-$mode.json" -t cpu-avx2 -o "$work/$kind-$mode.sla"
+  done
+  succeeds "own labels, $mode: eval" labelled "$work/own-$mode.sla"
+  cp "$work/out" "$work/own-$mode.eval.json"
+  succeeds "own labels, $mode: eval against the file's" labelled "$work/file-$mode.sla" --labels "words=$work/own.labels"
+  holds "is the same loss" '0 < f[0]["losses"]["words.labels"] == f[1]["losses"]["words.labels"]' "$work/out" "$work/own-$mode.eval.json"
+done
+holds "the modes have other labels" 'f[0]["losses"]["words.labels"] != f[1]["losses"]["words.labels"]' "$work/own-paper.eval.json" "$work/own-reference-code.eval.json"
 # Step by step: the text that recomputing writes, beyond the context, and in one go or with a session between.
 go() { succeeds "$1" "$sluice" generate "$work/words.sla" --weights "$work/words" --no-echo "${@:2}"; }
 go "beyond the context" --prompt "the water is" --tokens 70 --temperature 0 --trace "$work/trace.jsonl"

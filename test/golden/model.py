@@ -389,7 +389,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
 
     def logits(self, tokens):
         """tokens [B, N] -> [B, N, V]; what else is minimized is in `others`."""
-        streams, current, self.others, self.asked, self.stream = {}, None, 0, {}, 2
+        streams, current, self.others, self.asked, self.learners, self.stream = {}, None, 0, {}, {}, 2
         for prefix, stage in self.stages:
             self.width = stage["reads"]
             source = streams[stage["from"]] if "from" in stage else current
@@ -456,9 +456,9 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         elif op in ("head", "loss"):
             table = self.embedding if stage.get("tied", False) else prefix + "weight"
             logits = F.linear(x, self.weights[table], self.weights.get(prefix + "bias"))
+            self.ask(stage.get("name", "next"), logits)
             if op == "head":
                 return logits
-            self.asked[stage["name"]] = logits
             losses, weights = self.losses_of(stage, logits)
             if not stage.get("frozen", False):
                 self.others = self.others + stage.get("factor", 1) * losses[self.scored].sum() / weights[self.scored].sum()
@@ -466,6 +466,12 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         else:
             raise ValueError(f"no such op: {op}")
         return Stream(x, source.factor, counts=source.counts)
+
+    def ask(self, loss, logits):
+        """Keeps what boundaries ask of a loss; predictors learn that waited for it."""
+        self.asked[loss] = logits
+        for learn in self.learners.get(loss, []):
+            learn()
 
     def losses_of(self, stage, logits):
         """[B, N] in nats, weighed, against `targets` or a named input's distributions, and the weights, 1 without an input of

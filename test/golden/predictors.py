@@ -12,15 +12,15 @@ class Predictors:
     """What `boundaries` stages of a Model with a `predictor` compute; weights and linear maps are the model's. `closest` is
     the logit nearest to 0 of those that were rounded to bits."""
 
-    def predict(self, prefix, stage, x, tokens, ends):
-        """Bits [B, M] of rows x [B, M, d]; `ends` are those of the rule, None without one. Minimizes the loss."""
+    def predict(self, prefix, stage, x, tokens):
+        """Bits [B, M] of rows x [B, M, d]. Minimizes the loss against the rule's bits, which a loss behind may give, or the prior's."""
         logits = self.linear(prefix + "out.", F.gelu(self.linear(prefix + "in.", x)))[..., 0]
         exist, forced = self.rows_of(stage, tokens, x.shape[1])
         free = exist & ~forced
-        if ends is None:
+        if "rule" not in stage:
             start = stage["prior"]["from"] if isinstance(stage["prior"], dict) else stage["prior"]
             logits = logits + math.log(start / (1 - start))
-        drawn = ends is None and (self.is_training or stage.get("mode") == "reference-code")
+        drawn = "rule" not in stage and (self.is_training or stage.get("mode") == "reference-code")
         noise = self.noise(stage, logits) if drawn else 0
         self.closest = min([self.closest, *(logits + noise)[free].abs().tolist()])
         bits = (logits + noise > 0).to(logits)
@@ -28,8 +28,15 @@ class Predictors:
             soft = torch.sigmoid((logits + noise) / stage.get("temperature", 0.5))
             bits = bits + (soft - soft.detach())
         bits = torch.where(free, bits, forced.to(bits))
-        loss = self.prior(stage, bits, exist) if ends is None else self.against(stage, logits, ends)
-        self.others = self.others + stage.get("weight", 1) * loss
+        def learn():
+            loss = (self.against(stage, logits, self.ends_of_rule(stage, tokens, x)) if "rule" in stage
+                    else self.prior(stage, bits, exist))
+            self.others = self.others + stage.get("weight", 1) * loss
+
+        if stage.get("rule") == "entropy" and stage["loss"] not in self.asked:
+            self.learners.setdefault(stage["loss"], []).append(learn)
+        else:
+            learn()
         return bits
 
     def rows_of(self, stage, tokens, rows):

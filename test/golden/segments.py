@@ -43,12 +43,27 @@ class Segments:
         share = done * number["jumps"] // steps / number["jumps"] if "jumps" in number else done / steps
         return number["from"] + (number["to"] - number["from"]) * share
 
+    @staticmethod
+    def spikes(stage, entropies):
+        """bool [B, N]: rows above each of the rows before, of those that there are. Labels are of the token behind, or in
+        the public code of the row's own, of which the first is 1."""
+        bits = torch.ones_like(entropies, dtype=torch.bool)
+        bits[:, 0] = stage.get("mode") == "reference-code"
+        for by in range(1, stage["spike"] + 1):
+            bits[:, by:] &= entropies[:, by:] > entropies[:, :-by]
+        is_behind = "predictor" in stage and stage.get("mode") != "reference-code"
+        return F.pad(bits, (1, 0))[:, :-1] if is_behind else bits
+
     def unsure(self, stage, tokens):
-        """Places where the softmax of a loss has an entropy above the threshold, or one that rises by more."""
+        """Places where the softmax of a loss has an entropy above the threshold, or one that rises by more, or a spike."""
         logs = F.log_softmax(self.asked[stage["loss"]], 2)
         asked = -(logs.exp() * logs).sum(2)
-        asked = asked - F.pad(asked, (1, 0))[:, :-1] if "rise" in stage else asked
-        bits = (asked > stage.get("rise", stage.get("threshold"))) | self.document_ends(stage, tokens)
+        if "spike" in stage:
+            bits = self.spikes(stage, asked)
+        else:
+            asked = asked - F.pad(asked, (1, 0))[:, :-1] if "rise" in stage else asked
+            bits = asked > stage.get("rise", stage.get("threshold"))
+        bits |= self.document_ends(stage, tokens)
         bits[:, 0] |= stage.get("at") == "start"
         return [row.nonzero()[:, 0].tolist() for row in bits]
 
@@ -84,18 +99,20 @@ class Segments:
         if "ratio" in stage:
             self.route(prefix, stage, source.rows(), tokens)
             return
-        ends = None
-        if stage.get("rule") == "coding_rate":
-            ends = self.coded(stage, tokens, source.rows().detach())
-        elif "rule" in stage:
-            ends = (self.unsure if stage["rule"] == "entropy" else self.segment_ends)(stage, tokens)
         if "predictor" in stage:
-            bits = self.predict(prefix, stage, source.rows(), tokens, ends)
+            bits = self.predict(prefix, stage, source.rows(), tokens)
             ends = [row.nonzero()[:, 0].tolist() for row in bits]
             self.bits_before[stage["name"]] = bits.cumsum(1) - bits
+        else:
+            ends = self.ends_of_rule(stage, tokens, source.rows())
         if max(map(len, ends)) > stage.get("capacity", 1) * self.context:
             raise ValueError(f"expected segments that \"{stage['name']}\" has room for, found {max(map(len, ends))}")
         self.ends[stage["name"]] = ends
+
+    def ends_of_rule(self, stage, tokens, x):
+        if stage["rule"] == "coding_rate":
+            return self.coded(stage, tokens, x.detach())
+        return (self.unsure if stage["rule"] == "entropy" else self.segment_ends)(stage, tokens)
 
     def weigh(self, name, like):
         """[B, M, 1]: weights of rows in the mean of their segment m, 1 - (m - g), g the bits before the row. All are 1, but not

@@ -44,16 +44,25 @@ size_t Deriver::withFirst(const std::string &path, size_t bits) {
   return make("map", path + ".begun", {bits, first});
 }
 
-/// Of a loss's softmax. It has a row for each token.
+/// Of a loss's softmax, and of rows before. It has a row for each token.
 size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   auto asked = lossRows.find(fields.text("loss"));
   fields.need(asked != lossRows.end() && graph.values[asked->second].factor == 1,
               "an earlier loss of the tokens' scale");
   size_t x = make("linear", path + ".logits", {stored(path + ".rows", asked->second)});
-  x = make("map", path + ".entropy", {x});
-  return !fields.find("rise") ? make("map", path + ".rule", {x})
-                              : make("map", path + ".rule",
-                                     {x, make("shift", path + ".entropy.before", {x}, behind(1))});
+  std::vector<size_t> rows = {make("map", path + ".entropy", {x})};
+  bool spikes = fields.find("spike");
+  for (int64_t by = 1; by <= (spikes                ? fields.integer("spike", 1)
+                              : fields.find("rise") ? 1
+                                                    : 0);
+       ++by) {
+    std::string name = path + ".entropy.before." + std::to_string(by);
+    rows.push_back(make("shift", name, {rows[0]}, behind(by)));
+  }
+  if (spikes) {
+    rows.push_back(onScaleOf(rows[0], make("position", path + ".rule.first", {})));
+  }
+  return make("map", path + ".rule", rows);
 }
 
 /// Of products of a row with those before it, at most `window` rows away.

@@ -320,13 +320,16 @@ struct Boundaries {
   double ratio =
       0; ///< rows of a segment that a router should make (Hwang et al. 2025); 0: no router
   std::optional<MovingTarget> moving; ///< what goes before `ratio` or `prior` in training
-  std::string loss;                   ///< of BoundaryRule::Entropy: whose softmax is asked
-  double threshold = 0;               ///< of its entropy, or a rate, in nats: bits stand above it
-  bool isRise = false;                ///< the threshold is of what it rises from row to row
-  double epsilon = 1;                 ///< of BoundaryRule::CodingRate: the distortion of a column
-  double top = 0;     ///< of that: not above a threshold, but this share of all rows
-  int64_t window = 4; ///< of that: rows before it that a row is compared with
-  int64_t spare = 0;  ///< rows beyond its segments that some stage reads; set by the expansion
+  /// Of BoundaryRule::Entropy: whose softmax is asked, `mainLoss` for the head's. Labels of a
+  /// predictor may be of one that follows.
+  std::string loss;
+  double threshold = 0; ///< of its entropy, or a rate, in nats: bits stand above it
+  bool isRise = false;  ///< the threshold is of what it rises from row to row
+  int64_t spike = 0;    ///< of that entropy, without threshold: rows before that it is above; or 0
+  double epsilon = 1;   ///< of BoundaryRule::CodingRate: the distortion of a column
+  double top = 0;       ///< of that: not above a threshold, but this share of all rows
+  int64_t window = 4;   ///< of that: rows before it that a row is compared with
+  int64_t spare = 0;    ///< rows beyond its segments that some stage reads; set by the expansion
 
   /// What logits of a predictor begin near.
   double firstPrior() const { return moving ? moving->from : prior; }

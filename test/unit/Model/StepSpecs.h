@@ -207,6 +207,32 @@ constexpr const char *attendsOnce =
     {"op": "shorten", "segments": "words"}, {"op": "attend", "over": "fine", "segments": "words", "to": "global"},
     {"op": "attend", "from": "fine", "over": "global", "segments": "words", "parts": 2}, {"op": "head"}]})json";
 
+/// Segments that begin where a small model's entropy is above those of the three rows before, and
+/// a predictor that learns where the head's own is.
+constexpr const char *spikes =
+    R"json({"sluice": 1, "vocabulary": 40, "context": 19, "batch": 3, "width": 8,
+  "defaults": {"heads": 2, "feed_forward": 8, "rotary": true},
+  "stages": [{"op": "embedding"}, {"op": "layer", "to": "bytes"}, {"op": "loss", "name": "small"},
+    {"op": "boundaries", "name": "cuts", "rule": "entropy", "loss": "small", "spike": 3, "at": "start"},
+    {"op": "shorten", "segments": "cuts"}, {"op": "layer"},
+    {"op": "upsample", "segments": "cuts"}, {"op": "add", "with": "bytes", "to": "fine"},
+    {"op": "boundaries", "name": "learned", "rule": "entropy", "loss": "next", "spike": 2, "predictor": 6,
+      "mode": "reference-code"},
+    {"op": "shorten", "segments": "learned"}, {"op": "upsample", "segments": "learned"},
+    {"op": "add", "with": "fine"}, {"op": "head"}]})json";
+
+/// The same of GPU code.
+constexpr const char *spikesOnce =
+    R"json({"sluice": 1, "vocabulary": 14, "context": 7, "batch": 2,
+  "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding", "positions": "learned", "to": "bytes"}, {"op": "loss", "name": "small"},
+    {"op": "boundaries", "name": "cuts", "rule": "entropy", "loss": "small", "spike": 2},
+    {"op": "shorten", "segments": "cuts"}, {"op": "upsample", "segments": "cuts"},
+    {"op": "add", "with": "bytes", "to": "fine"},
+    {"op": "boundaries", "name": "learned", "rule": "entropy", "loss": "next", "spike": 1, "predictor": 4},
+    {"op": "shorten", "segments": "learned"}, {"op": "upsample", "segments": "learned"},
+    {"op": "add", "with": "fine"}, {"op": "head", "bias": true}]})json";
+
 /// Segments of segments: two stages of routers whose documents end at one token.
 constexpr const char *routersOfRouters =
     R"json({"sluice": 1, "vocabulary": 17, "context": 21, "batch": 3, "width": 8,
