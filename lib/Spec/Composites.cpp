@@ -276,7 +276,7 @@ private:
     std::string encoded = make.call("encoded" + end);
     int64_t outer = inner[std::min(depth, inner.size() - 1)];
     int64_t width = depth + 1 < inner.size() ? inner[depth + 1] : 0;
-    make.add("project", {{"bias", false}});
+    make.add("project", {{"bias", false}, {"initial", std::string("zeros")}});
     std::string residual = make.call("residual" + end);
     const JsonValue *own = depth < cuts.size() ? cuts[depth] : nullptr;
     bool isRule = own && Composer::ownOf(own, "rule");

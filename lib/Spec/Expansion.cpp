@@ -53,6 +53,7 @@ private:
   int64_t widthOf(int64_t id) const {
     return id < 0 ? model.width : result[static_cast<size_t>(id)].width;
   }
+  void checkIdentity(const Stage &stage, int64_t read, int64_t width) const;
   void checkScored(const Stage &stage, const Head &head, int64_t input) const;
   void checkGiven(const Stage &stage, int64_t input) const;
   void checkSegments(const Stage &stage, int64_t input);
@@ -329,6 +330,17 @@ void Expander::checkScored(const Stage &stage, const Head &head, int64_t input) 
                                std::to_string(model.width) + " where \"tied\" is true, found " +
                                describe(input) + ", of width " + std::to_string(widthOf(input)) +
                                "; project it to that width, or say \"tied\": false");
+/// A matrix that begins as the identity is square.
+void Expander::checkIdentity(const Stage &stage, int64_t read, int64_t rows) const {
+  if (std::get<Project>(stage.settings).initial == InitialKind::Identity && widthOf(read) != rows) {
+    fail(stage.at("initial"), "expected a matrix of as many rows as columns for \"initial\": "
+                              "\"identity\", found " +
+                                  std::to_string(rows) + " rows, and " +
+                                  std::to_string(widthOf(read)) + " columns of " + describe(read) +
+                                  "; say \"normal\", or make the widths equal");
+  }
+}
+
   }
   std::string found = head.first || tokens <= shift ? std::to_string(first) : "none";
   if (first < shift) {
@@ -427,8 +439,12 @@ int64_t Expander::expandStage(const Stage &stage) {
     checkWidth(stage, input, second);
     return emit(stage, *replace, stage.prefix, stage.location, input, second);
   }
-  if (const auto *project = std::get_if<Project>(&stage.settings);
-      project && !project->with.empty()) {
+  if (const auto *project = std::get_if<Project>(&stage.settings)) {
+    int64_t rows = widthAfter(stage.settings, widthOf(input));
+    checkIdentity(stage, input, rows);
+    if (project->with.empty()) {
+      return emit(stage, *project, stage.prefix, stage.location, input);
+    }
     int64_t second = stream(project->with, stage.at("with"));
     checkAdd(stage, input, second);
     return emit(stage, *project, stage.prefix, stage.location, input, second);
@@ -442,6 +458,7 @@ int64_t Expander::expandStage(const Stage &stage) {
     return expandAttend(stage, input);
   }
   if (const auto *layers = std::get_if<Layers>(&stage.settings)) {
+    checkIdentity(stage, second, rows);
     for (int64_t i = 0; i < layers->count; ++i) {
       input = emit(stage, layers->layer, stage.prefix + ".inside." + std::to_string(i),
                    stage.location, input);

@@ -16,7 +16,7 @@ const std::map<std::string, Deriver::Stage> &Deriver::table() {
       {"dropout", {"rate from to", &D::dropoutStage}},
       {"add", {"with from to", &D::join}},
       {"replace", {"with block start from to", &D::replace}},
-      {"project", {"with activation bias width from to", &D::projectStage}},
+      {"project", {"with activation bias width initial from to", &D::projectStage}},
       {"shift", {"by start from to", &D::shiftStage, OfTokens}},
       {"shorten", {"factor method window segments width from to", &D::shortenStage, OfTokens}},
       {"upsample", {"factor method window segments by width from to", &D::upsampleStage, OfTokens}},
