@@ -310,6 +310,12 @@ private:
 };
 
 constexpr std::string_view threeCounts = "an array of three numbers of layers, as in [2, 8, 2]";
+/// What makes a row of a segment.
+std::string methodOf(const Fields &fields, const std::string &otherwise) {
+  return fields.choice<std::string>(
+      "method", {{"average", "average"}, {"max", "max"}, {"last", "last"}}, otherwise);
+}
+
 constexpr std::string_view twoCounts = "an array of two numbers of layers, as in [14, 14]";
 
 } // namespace
@@ -328,9 +334,7 @@ std::vector<Stage> composeDynamic(const Fields &fields, const Fields *defaults, 
   stack(counts[0], "local");
   std::string fine = make.call("fine");
   std::string segments = make.cut(&cuts, "dynamic", {});
-  std::string method = fields.choice<std::string>(
-      "method", {{"average", "average"}, {"max", "max"}, {"last", "last"}}, "average");
-  make.add("shorten", {{"segments", segments}, {"method", method}});
+  make.add("shorten", {{"segments", segments}, {"method", methodOf(fields, "average")}});
   make.add("shift", {{"by", int64_t{1}}, {"start", std::string("null")}});
   make.resize(make.innerWidth());
   stack(counts[1], "global");
@@ -426,7 +430,7 @@ std::vector<Stage> composeBlt(const Fields &fields, const Fields *defaults, int6
   make.layers(make.countAt(counts[0]), "local");
   std::string bytes = make.call("bytes");
   std::string segments = make.cut(&cuts, "blt", {});
-  make.add("shorten", {{"segments", segments}});
+  make.add("shorten", {{"segments", segments}, {"method", methodOf(fields, "max")}});
   make.resize(make.innerWidth());
   make.attend({{"over", bytes}, {"segments", segments}, {"parts", parts}});
   make.layers(make.countAt(counts[1]), "global");

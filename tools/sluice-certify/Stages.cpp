@@ -33,7 +33,7 @@ const std::map<std::string, Deriver::Stage> &Deriver::table() {
       {"block_transformer", {"layers block width local global from to", &D::composite, OfTokens}},
       {"spacebyte", {"layers boundaries width local global from to", &D::composite, OfTokens}},
       {"hnet", {"layers boundaries width local global from to", &D::composite, OfTokens}},
-      {"blt", {"layers boundaries parts width local global from to", &D::composite, OfTokens}},
+      {"blt", {"layers boundaries method parts width local global from to", &D::composite, OfTokens}},
       {"loss", {"name factor shift first tied bias label_smoothing target weights from", &D::loss, Aside | OfTokens}},
       {"head", {"tied bias label_smoothing target weights shift first from", &D::head, OfTokens}},
   };
