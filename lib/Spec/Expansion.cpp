@@ -58,6 +58,7 @@ private:
   void checkGiven(const Stage &stage, int64_t input) const;
   void checkSegments(const Stage &stage, int64_t input);
   int64_t mostBits(int64_t input) const;
+  int64_t tokensBelow(int64_t id) const;
   void checkPlace(int64_t keys, const SourceLocation &where) const;
   const Primitive *lossOf(const Stage &stage) const;
   void defineSegments(const Boundaries &boundaries, const SourceLocation &location);
@@ -239,11 +240,21 @@ std::string Expander::segmentsAfter(const Settings &settings, int64_t input) con
   return input < 0 ? "" : segmentsOf(input);
 }
 
+/// Tokens of a row on the scale that is left when all segments are taken back.
+int64_t Expander::tokensBelow(int64_t id) const {
+  const Primitive *at = &result[static_cast<size_t>(id)];
+  while (!at->segments.empty()) {
+    at = cutOf(at->segments);
+  }
+  return at->factor;
+}
+
 /// What a stage's "segments" names is there and fits; what an upsample of it reads is kept.
 void Expander::checkSegments(const Stage &stage, int64_t input) {
   const Primitive *cut = cutOf(stage.settings);
   if (input >= 0) {
-    spec::checkSegments(stage, result[static_cast<size_t>(input)], describe(input), cut);
+    spec::checkSegments(stage, result[static_cast<size_t>(input)], describe(input), cut,
+                        tokensBelow(input));
     auto outer = segmentations.find(segmentsOf(input));
     const Primitive *made =
         outer == segmentations.end() ? nullptr : &result[static_cast<size_t>(outer->second.id)];
@@ -319,17 +330,6 @@ void Expander::checkWidth(const Stage &stage, int64_t input, int64_t second) con
   }
 }
 
-/// Rows are scored from the first one on that reads a group, and a group of every scale that a
-/// top_down has above it.
-void Expander::checkScored(const Stage &stage, const Head &head, int64_t input) const {
-  int64_t factor = result[static_cast<size_t>(input)].factor;
-  int64_t shift = head.shiftOf(factor), first = head.firstOf(factor);
-  int64_t tokens = firstTokens[static_cast<size_t>(input)];
-  if (head.tied && widthOf(input) != model.width) {
-    fail(stage.at("tied"), "expected a stream of the embedding's width of " +
-                               std::to_string(model.width) + " where \"tied\" is true, found " +
-                               describe(input) + ", of width " + std::to_string(widthOf(input)) +
-                               "; project it to that width, or say \"tied\": false");
 /// A matrix that begins as the identity is square.
 void Expander::checkIdentity(const Stage &stage, int64_t read, int64_t rows) const {
   if (std::get<Project>(stage.settings).initial == InitialKind::Identity && widthOf(read) != rows) {
@@ -341,6 +341,17 @@ void Expander::checkIdentity(const Stage &stage, int64_t read, int64_t rows) con
   }
 }
 
+/// Rows are scored from the first one on that reads a group, and a group of every scale that a
+/// top_down has above it.
+void Expander::checkScored(const Stage &stage, const Head &head, int64_t input) const {
+  int64_t factor = result[static_cast<size_t>(input)].factor;
+  int64_t shift = head.shiftOf(factor), first = head.firstOf(factor);
+  int64_t tokens = firstTokens[static_cast<size_t>(input)];
+  if (head.tied && widthOf(input) != model.width) {
+    fail(stage.at("tied"), "expected a stream of the embedding's width of " +
+                               std::to_string(model.width) + " where \"tied\" is true, found " +
+                               describe(input) + ", of width " + std::to_string(widthOf(input)) +
+                               "; project it to that width, or say \"tied\": false");
   }
   std::string found = head.first || tokens <= shift ? std::to_string(first) : "none";
   if (first < shift) {
@@ -447,6 +458,7 @@ int64_t Expander::expandStage(const Stage &stage) {
     }
     int64_t second = stream(project->with, stage.at("with"));
     checkAdd(stage, input, second);
+    checkIdentity(stage, second, rows);
     return emit(stage, *project, stage.prefix, stage.location, input, second);
   }
   if (const auto *layer = std::get_if<Layer>(&stage.settings); layer && layer->isOver) {
@@ -458,7 +470,6 @@ int64_t Expander::expandStage(const Stage &stage) {
     return expandAttend(stage, input);
   }
   if (const auto *layers = std::get_if<Layers>(&stage.settings)) {
-    checkIdentity(stage, second, rows);
     for (int64_t i = 0; i < layers->count; ++i) {
       input = emit(stage, layers->layer, stage.prefix + ".inside." + std::to_string(i),
                    stage.location, input);
