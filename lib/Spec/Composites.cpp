@@ -396,9 +396,12 @@ std::vector<Stage> composeSpaceByte(const Fields &fields, const Fields *defaults
   const std::vector<JsonValue> &counts = make.counts(3, threeCounts);
   make.layers(make.countAt(counts[0]), "local");
   std::string local = make.call("local");
-  std::string segments =
-      make.cut(fields.find("boundaries"), "spacebyte",
-               {{"rule", std::string("space_like")}, {"at", std::string("start")}});
+  const JsonValue *own = fields.find("boundaries");
+  std::vector<Written> settings = {{"at", std::string("start")}};
+  if (!Composer::ownOf(own, "ratio")) {
+    settings.push_back({"rule", std::string("space_like")});
+  }
+  std::string segments = make.cut(own, "spacebyte", settings);
   make.add("shorten", {{"segments", segments}, {"method", std::string("first")}});
   make.resize(make.innerWidth());
   make.layers(make.countAt(counts[1]), "global");

@@ -120,7 +120,11 @@ private:
     layers(counts[0], "local");
     std::string local = call("local");
     json own = fields.find("boundaries") ? ownCut() : json::object();
-    json name = cut(own, "spacebyte", {{"rule", "space_like"}, {"at", "start"}});
+    json otherwise = {{"at", "start"}};
+    if (!own.contains("ratio")) {
+      otherwise["rule"] = "space_like";
+    }
+    json name = cut(own, "spacebyte", otherwise);
     put({{"op", "shorten"}, {"segments", name}, {"method", "first"}});
     resize(fields.find("width"));
     layers(counts[1], "global");
