@@ -217,7 +217,7 @@ bool standsOnSegments(const Stage &stage) {
 /// A stage that cuts, and one that pools what was cut, read a scale of the tokens or whole
 /// segments.
 void checkCut(const Stage &stage, const Primitive &input, const std::string &described,
-              const Primitive *cut) {
+              const Primitive *cut, int64_t tokens) {
   if (cut && (input.segments != cut->segments || input.factor != cut->factor)) {
     refuseAt(stage.at("segments"),
              "expected a stream on the scale that " + toString(cut->location) + " cuts, found " +
@@ -230,10 +230,10 @@ void checkCut(const Stage &stage, const Primitive &input, const std::string &des
                                  described + "; upsample it first");
   }
   if (made && made->rule && *made->rule != BoundaryRule::Every &&
-      *made->rule != BoundaryRule::CodingRate && input.factor != 1) {
+      *made->rule != BoundaryRule::CodingRate && tokens != 1) {
     refuseAt(stage.at("rule"),
-             "expected the rule \"every\" or \"coding_rate\" on groups of tokens, as a group has "
-             "no byte of its own, found another on " +
+             "expected the rule \"every\" or \"coding_rate\" on groups of tokens, and on segments "
+             "of these, as a group has no byte of its own, found another on " +
                  described + "; say \"every\", or upsample it first");
   }
   if (made && made->rule == BoundaryRule::SpaceLike && !input.segments.empty()) {
@@ -252,7 +252,7 @@ std::string namedSegments(const Settings &settings) {
 }
 
 void checkSegments(const Stage &stage, const Primitive &input, const std::string &described,
-                   const Primitive *cut) {
+                   const Primitive *cut, int64_t tokens) {
   std::string name = namedSegments(stage.settings);
   if (!name.empty() && !cut) {
     refuseAt(stage.at("segments"),
@@ -272,7 +272,7 @@ void checkSegments(const Stage &stage, const Primitive &input, const std::string
     }
     return;
   }
-  checkCut(stage, input, described, cut);
+  checkCut(stage, input, described, cut, tokens);
   if (!input.segments.empty() && !standsOnSegments(stage)) {
     refuseAt(
         stage.location,

@@ -19,6 +19,11 @@ const KeyInfo global = {"global", "object", "settings of the layers on the coars
 const KeyInfo width = {
     "width", "integer >= 1", "width of the coarse scale", "that of the stream", {}};
 
+KeyInfo method(std::string_view otherwise) {
+  return {
+      "method", "string", "what makes a row of a segment", otherwise, {"average", "max", "last"}};
+}
+
 KeyInfo cut(std::string_view otherwise) {
   return {"boundaries", "object", "settings of a boundaries stage", otherwise, {}};
 }
@@ -28,16 +33,7 @@ KeyInfo cut(std::string_view otherwise) {
 Keys compositeKeys(Op op) {
   switch (op) {
   case Op::Dynamic:
-    return {three,
-            cut("required"),
-            {"method",
-             "string",
-             "what makes a row of a segment",
-             "average",
-             {"average", "max", "last"}},
-            width,
-            local,
-            global};
+    return {three, cut("required"), method("average"), width, local, global};
   case Op::Megabyte:
     return {
         two, {"patch", "integer >= 2", "bytes of a patch", "required", {}}, width, local, global};
@@ -69,6 +65,7 @@ Keys compositeKeys(Op op) {
     return {
         three,
         cut("required"),
+        method("max"),
         {"parts", "integer from 1 to 64", "queries of a patch, and keys that its row is", "2", {}},
         width,
         local,

@@ -276,7 +276,7 @@ private:
     std::string encoded = make.call("encoded" + end);
     int64_t outer = inner[std::min(depth, inner.size() - 1)];
     int64_t width = depth + 1 < inner.size() ? inner[depth + 1] : 0;
-    make.add("project", {{"bias", false}});
+    make.add("project", {{"bias", false}, {"initial", std::string("zeros")}});
     std::string residual = make.call("residual" + end);
     const JsonValue *own = depth < cuts.size() ? cuts[depth] : nullptr;
     bool isRule = own && Composer::ownOf(own, "rule");
@@ -310,6 +310,12 @@ private:
 };
 
 constexpr std::string_view threeCounts = "an array of three numbers of layers, as in [2, 8, 2]";
+/// What makes a row of a segment.
+std::string methodOf(const Fields &fields, const std::string &otherwise) {
+  return fields.choice<std::string>(
+      "method", {{"average", "average"}, {"max", "max"}, {"last", "last"}}, otherwise);
+}
+
 constexpr std::string_view twoCounts = "an array of two numbers of layers, as in [14, 14]";
 
 } // namespace
@@ -328,9 +334,7 @@ std::vector<Stage> composeDynamic(const Fields &fields, const Fields *defaults, 
   stack(counts[0], "local");
   std::string fine = make.call("fine");
   std::string segments = make.cut(&cuts, "dynamic", {});
-  std::string method = fields.choice<std::string>(
-      "method", {{"average", "average"}, {"max", "max"}, {"last", "last"}}, "average");
-  make.add("shorten", {{"segments", segments}, {"method", method}});
+  make.add("shorten", {{"segments", segments}, {"method", methodOf(fields, "average")}});
   make.add("shift", {{"by", int64_t{1}}, {"start", std::string("null")}});
   make.resize(make.innerWidth());
   stack(counts[1], "global");
@@ -392,9 +396,12 @@ std::vector<Stage> composeSpaceByte(const Fields &fields, const Fields *defaults
   const std::vector<JsonValue> &counts = make.counts(3, threeCounts);
   make.layers(make.countAt(counts[0]), "local");
   std::string local = make.call("local");
-  std::string segments =
-      make.cut(fields.find("boundaries"), "spacebyte",
-               {{"rule", std::string("space_like")}, {"at", std::string("start")}});
+  const JsonValue *own = fields.find("boundaries");
+  std::vector<Written> settings = {{"at", std::string("start")}};
+  if (!Composer::ownOf(own, "ratio")) {
+    settings.push_back({"rule", std::string("space_like")});
+  }
+  std::string segments = make.cut(own, "spacebyte", settings);
   make.add("shorten", {{"segments", segments}, {"method", std::string("first")}});
   make.resize(make.innerWidth());
   make.layers(make.countAt(counts[1]), "global");
@@ -426,7 +433,7 @@ std::vector<Stage> composeBlt(const Fields &fields, const Fields *defaults, int6
   make.layers(make.countAt(counts[0]), "local");
   std::string bytes = make.call("bytes");
   std::string segments = make.cut(&cuts, "blt", {});
-  make.add("shorten", {{"segments", segments}});
+  make.add("shorten", {{"segments", segments}, {"method", methodOf(fields, "max")}});
   make.resize(make.innerWidth());
   make.attend({{"over", bytes}, {"segments", segments}, {"parts", parts}});
   make.layers(make.countAt(counts[1]), "global");

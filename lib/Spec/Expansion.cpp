@@ -54,10 +54,12 @@ private:
   int64_t widthOf(int64_t id) const {
     return id < 0 ? model.width : result[static_cast<size_t>(id)].width;
   }
+  void checkIdentity(const Stage &stage, int64_t read, int64_t width) const;
   void checkScored(const Stage &stage, const Head &head, int64_t input) const;
   void checkGiven(const Stage &stage, int64_t input) const;
   void checkSegments(const Stage &stage, int64_t input);
   int64_t mostBits(int64_t input) const;
+  int64_t tokensBelow(int64_t id) const;
   void checkPlace(int64_t keys, const SourceLocation &where) const;
   const Primitive *lossOf(const Boundaries &made) const;
   void checkEntropies() const;
@@ -250,11 +252,21 @@ std::string Expander::segmentsAfter(const Settings &settings, int64_t input) con
   return input < 0 ? "" : segmentsOf(input);
 }
 
+/// Tokens of a row on the scale that is left when all segments are taken back.
+int64_t Expander::tokensBelow(int64_t id) const {
+  const Primitive *at = &result[static_cast<size_t>(id)];
+  while (!at->segments.empty()) {
+    at = cutOf(at->segments);
+  }
+  return at->factor;
+}
+
 /// What a stage's "segments" names is there and fits; what an upsample of it reads is kept.
 void Expander::checkSegments(const Stage &stage, int64_t input) {
   const Primitive *cut = cutOf(stage.settings);
   if (input >= 0) {
-    spec::checkSegments(stage, result[static_cast<size_t>(input)], describe(input), cut);
+    spec::checkSegments(stage, result[static_cast<size_t>(input)], describe(input), cut,
+                        tokensBelow(input));
     auto outer = segmentations.find(segmentsOf(input));
     const Primitive *made =
         outer == segmentations.end() ? nullptr : &result[static_cast<size_t>(outer->second.id)];
@@ -326,6 +338,17 @@ void Expander::checkWidth(const Stage &stage, int64_t input, int64_t second) con
          "expected two streams of one width, found " + described(input) + ", and " +
              described(second) +
              "; project one of them to \"width\": " + std::to_string(widthOf(input)));
+  }
+}
+
+/// A matrix that begins as the identity is square.
+void Expander::checkIdentity(const Stage &stage, int64_t read, int64_t rows) const {
+  if (std::get<Project>(stage.settings).initial == InitialKind::Identity && widthOf(read) != rows) {
+    fail(stage.at("initial"), "expected a matrix of as many rows as columns for \"initial\": "
+                              "\"identity\", found " +
+                                  std::to_string(rows) + " rows, and " +
+                                  std::to_string(widthOf(read)) + " columns of " + describe(read) +
+                                  "; say \"normal\", or make the widths equal");
   }
 }
 
@@ -439,10 +462,15 @@ int64_t Expander::expandStage(const Stage &stage) {
     checkWidth(stage, input, second);
     return emit(stage, *replace, stage.prefix, stage.location, input, second);
   }
-  if (const auto *project = std::get_if<Project>(&stage.settings);
-      project && !project->with.empty()) {
+  if (const auto *project = std::get_if<Project>(&stage.settings)) {
+    int64_t rows = widthAfter(stage.settings, widthOf(input));
+    checkIdentity(stage, input, rows);
+    if (project->with.empty()) {
+      return emit(stage, *project, stage.prefix, stage.location, input);
+    }
     int64_t second = stream(project->with, stage.at("with"));
     checkAdd(stage, input, second);
+    checkIdentity(stage, second, rows);
     return emit(stage, *project, stage.prefix, stage.location, input, second);
   }
   if (const auto *layer = std::get_if<Layer>(&stage.settings); layer && layer->isOver) {

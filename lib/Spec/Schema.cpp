@@ -299,10 +299,12 @@ Keys ownKeys(Op op) {
          {"input", "output"}},
         start};
   case Op::Project:
-    return {{"with", "name of a stream", "the second stream, on the same scale", "none", {}},
-            {"activation", "string", "of the sum", "none", projectionNames()},
-            {"bias", "boolean", "adds a bias", "true", {}},
-            widthOf("numbers in a row of the result")};
+    return {
+        {"with", "name of a stream", "the second stream, on the same scale", "none", {}},
+        {"activation", "string", "of the sum", "none", projectionNames()},
+        {"bias", "boolean", "adds a bias", "true", {}},
+        widthOf("numbers in a row of the result"),
+        {"initial", "string", "how its matrices begin", "normal", {"normal", "zeros", "identity"}}};
   case Op::TopDown:
     return {
         {"hierarchy",

@@ -86,6 +86,23 @@ void refuseWindow(const Fields &fields, std::string_view method, std::string_vie
   }
 }
 
+/// Zeros behind which nothing has a derivative at 0 would stay zeros.
+InitialKind readInitial(const Fields &fields) {
+  auto initial = fields.choice<InitialKind>("initial",
+                                            {{"normal", InitialKind::Normal},
+                                             {"zeros", InitialKind::Zeros},
+                                             {"identity", InitialKind::Identity}},
+                                            InitialKind::Normal);
+  std::string activation = fields.text("activation", "none");
+  if (initial == InitialKind::Zeros && activation.starts_with("relu")) {
+    fields.fail(fields.position("initial"),
+                "expected no \"initial\": \"zeros\" beside \"activation\": " + quote(activation) +
+                    ", whose derivative at 0 is 0, so that nothing would train, found both; say "
+                    "\"gelu\", or \"normal\"");
+  }
+  return initial;
+}
+
 Shorten readShorten(const Fields &fields, int64_t width) {
   Shorten pool;
   if (readSegments(fields, pool.segments)) {
@@ -331,7 +348,7 @@ Settings readSettings(Op op, const Fields &fields, const Fields *defaults, int64
     return readHourglass(fields, width);
   case Op::Project:
     return Project{fields.text("with", ""), readProjection(fields, "activation"),
-                   fields.boolean("bias", true), readWidth(fields)};
+                   fields.boolean("bias", true), readWidth(fields), readInitial(fields)};
   case Op::TopDown:
     return readTopDown(fields, width);
   case Op::BottomUp:

@@ -77,9 +77,10 @@ Boundaries readBoundaries(const Fields &fields, int64_t context);
 /// The value of a stage's "segments"; empty where it has none.
 std::string namedSegments(const Settings &settings);
 /// Whether a stage that reads `input`, "the result of ...", fits its segments and those that it
-/// names, which the stage `cut` makes; null: no stage before does.
+/// names, which the stage `cut` makes; null: no stage before does. A row of `input`, or of what its
+/// segments cut in the end, has so many `tokens`.
 void checkSegments(const Stage &stage, const Primitive &input, const std::string &described,
-                   const Primitive *cut);
+                   const Primitive *cut, int64_t tokens);
 
 Attend readAttend(const Fields &fields);
 /// The settings of an `attend` stage that reads `input` and `over`, `described` both: which of them

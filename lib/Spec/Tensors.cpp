@@ -43,9 +43,10 @@ private:
         {stage->prefix + "." + name, std::move(shape), initial, decay, stage->id, stage->isFrozen});
   }
   /// A linear map's weight, [out, in]; `shrink` divides its deviation.
-  void matrix(const std::string &name, int64_t out, int64_t in, double shrink = 1) {
+  void matrix(const std::string &name, int64_t out, int64_t in, double shrink = 1,
+              InitialKind kind = InitialKind::Normal) {
     double deviation = 1 / std::sqrt(static_cast<double>(in)) / shrink;
-    tensor(name + "weight", {out, in}, {InitialKind::Normal, deviation}, true);
+    tensor(name + "weight", {out, in}, {kind, deviation}, true);
   }
   void bias(const std::string &name, int64_t size) {
     tensor(name + "bias", {size}, {InitialKind::Zeros}, false);
@@ -247,12 +248,12 @@ private:
     auto shrinkOf = [&](int64_t own) {
       return std::sqrt(static_cast<double>(d + other) / static_cast<double>(own));
     };
-    matrix("", width, d, shrinkOf(d));
+    matrix("", width, d, shrinkOf(d), project.initial);
     if (project.bias) {
       bias("", width);
     }
     if (other > 0) {
-      matrix("with.", width, other, shrinkOf(other));
+      matrix("with.", width, other, shrinkOf(other), project.initial);
     }
   }
 
@@ -304,11 +305,13 @@ private:
     }
   }
 
-  /// Of what predicts bits: two linear maps, down to one number; a router compares two maps.
+  /// Of what predicts bits: two linear maps, down to one number. A router compares two maps, which
+  /// begin as the identity (Hwang et al. 2025, section 2.2).
   void add(const Boundaries &boundaries) {
-    if (boundaries.ratio > 0) {
-      matrix("own.", d, d);
-      matrix("previous.", d, d);
+    for (const char *name : {"own.", "previous."}) {
+      if (boundaries.ratio > 0) {
+        matrix(name, d, d, 1, InitialKind::Identity);
+      }
     }
     if (boundaries.hidden > 0) {
       matrix("in.", boundaries.hidden, d);

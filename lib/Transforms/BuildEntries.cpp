@@ -65,6 +65,7 @@ private:
   void markPhase(func::FuncOp func, StringRef phase);
   Value bind(StringRef place, Type type) { return plan::BindOp::create(b, loc, type, place); }
   void store(StringRef place, Value value) { plan::StoreOp::create(b, loc, place, value); }
+  Value meansOf(RowsBuilder &rows, Value mean);
   Value schedule(RowsBuilder &rows, Value step);
   Value cosine(RowsBuilder &rows, Value step, double begin, double length, double from, double to);
   void accumulateLosses();
@@ -322,6 +323,33 @@ void EntryBuilder::buildUpdate() {
   markPhase(func, "update");
 }
 
+/// Means of a flat row's numbers: its parameter's mean at every `period`-th of them, which of an
+/// identity of n columns is n + 1, and 0 elsewhere. `place` counts from one such to the row's
+/// first.
+Value EntryBuilder::meansOf(RowsBuilder &rows, Value mean) {
+  bool hasIdentity = llvm::any_of(module.getOps<ParameterOp>(), [](ParameterOp parameter) {
+    return parameter.getInitial() == "identity";
+  });
+  if (!hasIdentity) {
+    return rows.splat(mean, row);
+  }
+  Type i32 = b.getI32Type();
+  auto whole = RankedTensorType::get({flatRowElements}, i32);
+  auto ofRow = [&](StringRef name) {
+    Value constant =
+        bind(("constant:initial." + name).str(), RankedTensorType::get({layout.rows}, i32));
+    return rows.splat(rows.operand(constant, AccessKind::Flat, i32), whole);
+  };
+  Value period = ofRow("period"), place = ofRow("place");
+  Value column = dispatch::ColumnOp::create(rows.body, whole);
+  Value rest =
+      arith::RemSIOp::create(rows.body, arith::AddIOp::create(rows.body, place, column), period);
+  Value zero =
+      arith::ConstantOp::create(rows.body, DenseElementsAttr::get(whole, b.getI32IntegerAttr(0)));
+  Value holds = arith::CmpIOp::create(rows.body, arith::CmpIPredicate::eq, rest, zero);
+  return arith::SelectOp::create(rows.body, holds, rows.splat(mean, row), rows.constant(0, row));
+}
+
 /// Normal numbers by Box and Muller: mean + deviation sqrt(-2 ln(1 - u1)) cos(2 pi u2).
 void EntryBuilder::buildInitialize() {
   func::FuncOp func = makeEntry("initialize", "initialize");
@@ -336,7 +364,7 @@ void EntryBuilder::buildInitialize() {
   Value angle =
       math::CosOp::create(rows.body, rows.mul(u2, rows.constant(2 * std::numbers::pi, row)));
   Value normal = rows.mul(rows.mul(radius, angle), rows.splat(deviation, row));
-  Value parameters = rows.add(normal, rows.splat(mean, row));
+  Value parameters = rows.add(normal, meansOf(rows, mean));
   rows.result(parameters, AccessKind::Flat, flat);
   rows.result(rows.constant(0, row), AccessKind::Flat, flat);
   rows.result(rows.constant(0, row), AccessKind::Flat, flat);

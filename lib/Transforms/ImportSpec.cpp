@@ -157,9 +157,7 @@ void Importer::addParameter(const std::string &symbol, ArrayRef<const spec::Tens
     sizes.push_back(part->shape[0]);
     names.push_back(b.getStringAttr(part->name));
   }
-  StringRef initial = first.initial.kind == spec::InitialKind::Zeros  ? "zeros"
-                      : first.initial.kind == spec::InitialKind::Ones ? "ones"
-                                                                      : "normal";
+  StringRef initial = spec::initialNames[static_cast<size_t>(first.initial.kind)];
   b.setLoc(locationOf(b.getContext(), primitives[static_cast<size_t>(first.stage)].location));
   ParameterOp::create(b, symbol, RankedTensorType::get(shape, b.getF32Type()),
                       b.getArrayAttr(names), sizes, initial, llvm::APFloat(first.initial.deviation),

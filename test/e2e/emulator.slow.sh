@@ -63,6 +63,12 @@ two_steps "shared sums" "$work/shared"
 # Scores by distance have kernels of their own.
 succeeds "by distance: compile" "$sluice" compile "$root/models/tiny/relative-bf16.json" -o "$work/relative.sla" --target cpu,sm_80
 two_steps "by distance" "$work/relative"
+# Maxima of segments that then attend to their rows, and matrices that begin as the identity or at zero.
+echo '{"sluice": 1, "vocabulary": 128, "context": 24, "batch": 2, "width": 8, "precision": {"compute": "bf16"},
+  "defaults": {"heads": 2, "feed_forward": 12}, "stages": [{"op": "embedding"},
+  {"op": "blt", "layers": [0, 1, 1], "boundaries": {"rule": "whitespace"}}, {"op": "hnet", "layers": [0, 1, 0]}, {"op": "head"}]}' > "$work/patches.json"
+succeeds "patches and chunks: compile" "$sluice" compile "$work/patches.json" -o "$work/patches.sla" --target cpu,sm_80
+two_steps "patches and chunks" "$work/patches"
 # What the emulator counts of a wider model's step, beside what is planned.
 cat > "$work/wide.json" << 'JSON'
 { "sluice": 1, "name": "wide", "vocabulary": 256, "context": 256, "batch": 2, "width": 128,

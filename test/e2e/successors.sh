@@ -39,6 +39,22 @@ json.dump(spec, sys.stdout)
 PYTHON
 }
 
+# moved RUN COUNT: so many matrices W of an H-Net begin at zero, as RUN-start has them, and each has moved in 20 steps.
+moved() {
+  python3 - "$@" << 'PYTHON'
+import array, json, sys
+def weights(run, step):
+    data = open(f"{run}/checkpoints/{step}/weights.safetensors", "rb").read()
+    size = int.from_bytes(data[:8], "little")
+    return {name: array.array("f", data[8 + size + at["data_offsets"][0]:8 + size + at["data_offsets"][1]])
+            for name, at in json.loads(data[8:8 + size]).items() if name != "__metadata__"}
+first, last = weights(sys.argv[1] + "-start", 0), weights(sys.argv[1], 20)
+zero = [name for name in first if name.endswith("weight") and not any(first[name])]
+assert len(zero) == int(sys.argv[2]), zero
+assert all(max(map(abs, last[name])) > 1e-3 for name in zero), zero
+PYTHON
+}
+
 for name in megabyte block-transformer spacebyte hnet hnet-2 blt byteflow; do
   succeeds "$name as published is proved" "$sluice" check "$root/models/successors/$name.json" --no-advice
   tiny "$name"
@@ -61,6 +77,10 @@ for name in megabyte block-transformer spacebyte hnet hnet-2 blt byteflow; do
     given=(--weights "$work/blt-small" --match 'stages.[0-3].*')
   fi
   succeeds "$name: train" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --eval-data "$work/held-out.txt" --out "$work/$name" --steps 20 "${given[@]}"
+  if [[ $name == hnet* ]]; then
+    succeeds "$name: the initial weights" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --out "$work/$name-start" --steps 0
+    succeeds "$name: W begins at zero and moves" moved "$work/$name" "$([[ $name == hnet ]] && echo 1 || echo 2)"
+  fi
   holds "$name: the loss falls" 'f[0][-1]["loss"] < f[0][0]["loss"] - 1' "$work/$name/metrics.jsonl"
   case $name in spacebyte | hnet-2)
     succeeds "$name: report" "$sluice" report "$work/$name"

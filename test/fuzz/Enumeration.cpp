@@ -274,6 +274,12 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
     }
     return result;
   }
+  if (auto total = dyn_cast<TotalOp>(op)) {
+    for (int64_t q = 0; q < positions(total.getInput()); ++q) {
+      add(result, at(total.getInput(), q));
+    }
+    return result;
+  }
   int64_t group = 1, window = 1;
   if (isa<ShortenOp, FoldOp>(op)) {
     group = op->getAttrOfType<IntegerAttr>("factor").getInt();

@@ -47,6 +47,22 @@ TEST(Fuzz, SegmentsAreProvedWhereNoBoundariesLeak) {
   EXPECT_GT(leaks, 15);
 }
 
+TEST(Fuzz, SpecsOfSegmentsDrawEveryKind) {
+  std::string all;
+  for (int levels : {1, 2}) {
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+      all += generateSegmentedSpec(seed, levels);
+    }
+  }
+  for (const char *word :
+       {"dynamic",    "spacebyte",   "hnet",    "blt",         "megabyte", "block_transformer",
+        "attend",     "max",         "last",    "first",       "smooth",   "scatter",
+        "whitespace", "space_like",  "entropy", "coding_rate", "top",      "predictor",
+        "ratio",      "document_end"}) {
+    EXPECT_NE(all.find('"' + std::string(word) + '"'), std::string::npos) << word;
+  }
+}
+
 TEST(Fuzz, SpecsCompileAndTrain) {
   int done = 0;
   for (uint64_t seed = 1001; seed <= 1006; ++seed) {

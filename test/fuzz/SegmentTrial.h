@@ -9,8 +9,8 @@
 
 namespace sluice::fuzz {
 
-/// A spec that cuts tokens, or groups of two, into segments, and with two `levels` these again. One
-/// in two makes mistakes. The same on every machine.
+/// A spec that cuts tokens, or groups of two, into segments, and with two `levels` these again, by
+/// stages or by a composite one. One in two makes mistakes. The same on every machine.
 std::string generateSegmentedSpec(uint64_t seed, int levels);
 
 struct SegmentJudgement {

@@ -34,6 +34,7 @@ public:
 private:
   void check(uint64_t seed, const std::string &text);
   void checkSegments(uint64_t seed);
+  void certify(uint64_t seed, const std::string &text, bool isProved);
   void fail(uint64_t seed, const std::string &text, const std::string &what);
 
   const Flags &flags;
@@ -64,13 +65,18 @@ void Run::check(uint64_t seed, const std::string &text) {
         reduce(text, [](const std::string &each) { return !tryCheck(each).disagreements.empty(); });
     fail(seed, smaller, judgement.disagreements.front());
   }
-  if (flags.certifyEvery > 0 && seed % flags.certifyEvery == 0) {
-    Certified certified = tryCertificate(text, verdict.isProved(), flags.programs);
-    const char *names[] = {"certificate not tried", "certificate agreed", "certificate disagreed"};
-    ++counts[names[static_cast<int>(certified)]];
-    if (certified == Certified::Disagreed) {
-      fail(seed, text, "the certificate checker disagrees");
-    }
+  certify(seed, text, verdict.isProved());
+}
+
+void Run::certify(uint64_t seed, const std::string &text, bool isProved) {
+  if (flags.certifyEvery == 0 || seed % flags.certifyEvery != 0) {
+    return;
+  }
+  Certified certified = tryCertificate(text, isProved, flags.programs);
+  const char *names[] = {"certificate not tried", "certificate agreed", "certificate disagreed"};
+  ++counts[names[static_cast<int>(certified)]];
+  if (certified == Certified::Disagreed) {
+    fail(seed, text, "the certificate checker disagrees");
   }
 }
 
@@ -88,6 +94,7 @@ void Run::checkSegments(uint64_t seed) {
   if (!judgement.problem.empty()) {
     fail(seed, text, judgement.problem);
   }
+  certify(seed, text, isProved);
 }
 
 void Run::tryOne(uint64_t seed) {

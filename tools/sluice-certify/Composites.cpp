@@ -68,6 +68,9 @@ private:
     put(std::move(otherwise), own);
     return list.back()["name"];
   }
+  json methodOr(const char *otherwise) const {
+    return fields.find("method") ? *fields.find("method") : json(otherwise);
+  }
   json ownCut() const { return fields.find("boundaries") ? *fields.find("boundaries") : json(); }
   /// Widths are no part of the graph; a linear map is.
   void resize(bool is) {
@@ -85,8 +88,7 @@ private:
     stack(counts[0], "local");
     std::string fine = call("fine");
     json name = cut(ownCut(), "dynamic", json::object());
-    json method = fields.find("method") ? *fields.find("method") : json("average");
-    put({{"op", "shorten"}, {"segments", name}, {"method", method}});
+    put({{"op", "shorten"}, {"segments", name}, {"method", methodOr("average")}});
     put({{"op", "shift"}, {"by", 1}, {"start", "null"}});
     resize(fields.find("width"));
     stack(counts[1], "global");
@@ -118,7 +120,11 @@ private:
     layers(counts[0], "local");
     std::string local = call("local");
     json own = fields.find("boundaries") ? ownCut() : json::object();
-    json name = cut(own, "spacebyte", {{"rule", "space_like"}, {"at", "start"}});
+    json otherwise = {{"at", "start"}};
+    if (!own.contains("ratio")) {
+      otherwise["rule"] = "space_like";
+    }
+    json name = cut(own, "spacebyte", otherwise);
     put({{"op", "shorten"}, {"segments", name}, {"method", "first"}});
     resize(fields.find("width"));
     layers(counts[1], "global");
@@ -166,7 +172,7 @@ private:
     std::string bytes = call("bytes");
     json name = cut(ownCut(), "blt", json::object());
     json attend = {{"op", "attend"}, {"segments", name}, {"parts", fields.integer("parts", 1, 2)}};
-    put({{"op", "shorten"}, {"segments", name}});
+    put({{"op", "shorten"}, {"segments", name}, {"method", methodOr("max")}});
     resize(fields.find("width"));
     put(attend, {{"over", bytes}});
     layers(counts[1], "global");

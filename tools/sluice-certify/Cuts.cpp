@@ -128,8 +128,9 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   size_t ends = make("segment_ends", path + ".segment", {bits});
   graph.values[ends].segments = ends;
   graph.values[ends].factor = 1;
-  // Labels look ahead: what they alone cut is named to no stage.
-  cuts[rule == 3 && !predicts ? "" : name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
+  // Labels and the greatest rates look ahead: what they alone cut is named to no stage.
+  bool looksAhead = rule == 3 || fields.find("top");
+  cuts[looksAhead && !predicts ? "" : name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
   return x;
 }
 

@@ -52,8 +52,6 @@ int64_t distanceStep(const std::vector<Primitive> &primitives, const Primitive &
 int64_t distanceCount(const Model &model, const std::vector<Primitive> &primitives,
                       const Primitive &layer);
 
-enum class InitialKind : uint8_t { Zeros, Ones, Normal };
-
 struct Initial {
   InitialKind kind = InitialKind::Zeros;
   double deviation = 0; ///< of Normal

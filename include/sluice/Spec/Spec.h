@@ -49,6 +49,8 @@ enum class Placement : uint8_t { Pre, Post };
 enum class Activation : uint8_t { Relu, Gelu, GeluTanh, SwiGlu, ReluSquared };
 enum class Shortening : uint8_t { Average, Linear, Max };
 enum class Upsampling : uint8_t { Repeat, Linear };
+/// How a trained tensor begins.
+enum class InitialKind : uint8_t { Zeros, Ones, Normal, Identity };
 /// Keys of attention that shortens: all up to the group, or those of the group.
 enum class ShortenKeys : uint8_t { All, Group };
 enum class MaskKind : uint8_t { Causal, Complete, Bidirectional, Window, Tokens, Block };
@@ -69,6 +71,8 @@ enum class NumberType : uint8_t { F32, Bf16 };
 /// How specs spell them, in the order of the enumeration.
 inline constexpr std::array<std::string_view, 3> scheduleNames = {"cosine", "constant",
                                                                   "inverse_root"};
+inline constexpr std::array<std::string_view, 4> initialNames = {"zeros", "ones", "normal",
+                                                                 "identity"};
 inline constexpr std::array<std::string_view, 3> shorteningNames = {"average", "linear", "max"};
 inline constexpr std::array<std::string_view, 6> boundaryRuleNames = {
     "whitespace", "every", "space_like", "labels", "entropy", "coding_rate"};
@@ -272,6 +276,7 @@ struct Project {
   std::optional<Activation> activation;
   bool bias = true;
   int64_t width = 0; ///< of the result; 0: that of the stream
+  InitialKind initial = InitialKind::Normal;
 };
 
 /// The top-down model of Subramanian et al. (2020): the scales of a pooled stream, the coarsest

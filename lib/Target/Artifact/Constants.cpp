@@ -50,6 +50,25 @@ std::vector<float> perRow(const ParameterLayout &layout,
   return values;
 }
 
+/// Of each flat row of an identity, how far apart its ones are, and how far behind the last one it
+/// begins. Of other parameters every number is such a one.
+void putDiagonals(const ParameterLayout &layout,
+                  llvm::function_ref<void(const std::string &, const void *, size_t)> put) {
+  std::vector<int32_t> periods(layout.rows, 1), places(layout.rows, 0);
+  for (const ParameterLayout::Entry &entry : layout.entries) {
+    ParameterOp parameter = entry.parameter;
+    int64_t period = cast<RankedTensorType>(parameter.getType()).getShape().back() + 1;
+    for (int64_t at = 0; parameter.getInitial() == "identity" && at < entry.elements;
+         at += flatRowElements) {
+      int64_t row = entry.row + at / flatRowElements;
+      periods[row] = static_cast<int32_t>(period);
+      places[row] = static_cast<int32_t>(at % period);
+    }
+  }
+  put("initial.period", periods.data(), periods.size() * sizeof(int32_t));
+  put("initial.place", places.data(), places.size() * sizeof(int32_t));
+}
+
 } // namespace
 
 std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memory) {
@@ -78,8 +97,11 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
   putFloats("decay",
             perRow(layout, [](ParameterOp parameter) { return parameter.getDecay() ? 1.0 : 0.0; }));
   putFloats("initial.mean", perRow(layout, [](ParameterOp parameter) {
-              return parameter.getInitial() == "ones" ? 1.0 : 0.0;
+              bool hasOnes =
+                  parameter.getInitial() == "ones" || parameter.getInitial() == "identity";
+              return hasOnes ? 1.0 : 0.0;
             }));
+  putDiagonals(layout, put);
   putFloats("initial.deviation", perRow(layout, [](ParameterOp parameter) {
               return parameter.getInitial() == "normal" ? parameter.getDeviation().convertToDouble()
                                                         : 0.0;

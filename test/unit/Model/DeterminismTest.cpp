@@ -5,6 +5,7 @@
 #include "Harness.h"
 #include "Specs.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -62,6 +63,43 @@ std::string trace(const std::string &artifact, const std::string &target, int th
     }
   }
   return text.str();
+}
+
+/// Matrices of more numbers than a flat row has, and of fewer, beside what begins otherwise.
+TEST(Initialization, ZerosAndIdentities) {
+  Folder folder;
+  std::string target = sluice::runtime::machineTargets().front();
+  Model model(compile(folder, folder.write("model.json", R"json({"sluice": 1, "vocabulary": 20,
+      "context": 9, "batch": 2, "width": 37, "stages": [{"op": "embedding"},
+      {"op": "project", "initial": "identity"}, {"op": "project", "initial": "zeros", "width": 3},
+      {"op": "boundaries", "name": "routed", "ratio": 2, "at": "start"}, {"op": "norm"},
+      {"op": "head"}]})json"),
+                      target),
+              target);
+  model.executor().scalarI64("seed") = 42;
+  model.executor().run("initialize");
+  auto weights = model.weights();
+  for (auto [name, columns] :
+       {std::pair("stages.1.weight", 37), std::pair("stages.3.own.weight", 3),
+        std::pair("stages.3.previous.weight", 3)}) {
+    const std::vector<double> &matrix = weights.at(name);
+    for (size_t i = 0; i < matrix.size(); ++i) {
+      ASSERT_EQ(matrix[i], i % static_cast<size_t>(columns + 1) == 0 ? 1 : 0) << name << " " << i;
+    }
+  }
+  for (double number : weights.at("stages.2.weight")) {
+    EXPECT_EQ(number, 0);
+  }
+  for (double number : weights.at("stages.4.weight")) {
+    EXPECT_EQ(number, 1);
+  }
+  double squares = 0;
+  for (double number : weights.at("stages.0.token.weight")) {
+    squares += number * number;
+  }
+  // 740 numbers of deviation 0.02: the mean square is off by its deviation sqrt(2 / 740) of itself,
+  // times 5 at most.
+  EXPECT_NEAR(squares / (20 * 37) / (0.02 * 0.02), 1, 5 * std::sqrt(2.0 / 740));
 }
 
 TEST_F(SameBits, FromRunToRunAndForAnyNumberOfThreads) {

@@ -183,14 +183,14 @@ constexpr const char *begun =
     {"op": "upsample", "segments": "routed", "method": "smooth"}, {"op": "add", "with": "sum"},
     {"op": "head"}]})json";
 
-/// Segments that attend to their rows, by two queries, and tokens to the parts of a segment; then
-/// segments that bits begin, with heads of one column.
+/// Segments that attend to their rows, by two queries made from maxima, and tokens to the parts of
+/// a segment; then segments that bits begin, with heads of one column.
 constexpr const char *attends =
     R"json({"sluice": 1, "vocabulary": 40, "context": 19, "batch": 3, "width": 8,
   "defaults": {"heads": 2, "feed_forward": 8, "rotary": true},
   "stages": [{"op": "embedding"}, {"op": "layer", "to": "bytes"},
     {"op": "boundaries", "name": "words", "rule": "whitespace", "capacity": 0.9},
-    {"op": "shorten", "segments": "words"}, {"op": "project", "width": 12},
+    {"op": "shorten", "segments": "words", "method": "max"}, {"op": "project", "width": 12},
     {"op": "attend", "over": "bytes", "segments": "words", "parts": 2}, {"op": "layer", "to": "global"},
     {"op": "attend", "from": "bytes", "over": "global", "segments": "words", "parts": 3, "to": "fine"},
     {"op": "boundaries", "name": "begun", "rule": "space_like", "at": "start"},
@@ -204,7 +204,8 @@ constexpr const char *attendsOnce =
   "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
   "stages": [{"op": "embedding", "to": "fine"},
     {"op": "boundaries", "name": "words", "rule": "whitespace", "capacity": 0.9},
-    {"op": "shorten", "segments": "words"}, {"op": "attend", "over": "fine", "segments": "words", "to": "global"},
+    {"op": "shorten", "segments": "words", "method": "max"},
+    {"op": "attend", "over": "fine", "segments": "words", "to": "global"},
     {"op": "attend", "from": "fine", "over": "global", "segments": "words", "parts": 2}, {"op": "head"}]})json";
 
 /// Segments that begin where a small model's entropy is above those of the three rows before, and

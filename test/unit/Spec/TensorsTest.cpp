@@ -157,6 +157,26 @@ TEST(Tensors, Initialization) {
   }
 }
 
+TEST(Tensors, MatricesThatBeginOtherwise) {
+  Model model = readGood(specText(R"({ "op": "project", "initial": "zeros" },
+    { "op": "project", "with": "wide", "initial": "identity" },
+    { "op": "boundaries", "name": "routed", "ratio": 3, "at": "start" },)",
+                                  "\"heads\": 2", R"(, "to": "wide")"));
+  std::map<std::string, InitialKind> expected = {
+      {"stages.1.weight", InitialKind::Zeros},
+      {"stages.2.weight", InitialKind::Identity},
+      {"stages.2.with.weight", InitialKind::Identity},
+      {"stages.3.own.weight", InitialKind::Identity},
+      {"stages.3.previous.weight", InitialKind::Identity}};
+  for (const Tensor &tensor : tensorsOf(model)) {
+    if (auto found = expected.find(tensor.name); found != expected.end()) {
+      EXPECT_EQ(tensor.initial.kind, found->second) << tensor.name;
+      expected.erase(found);
+    }
+  }
+  EXPECT_TRUE(expected.empty()) << "no tensor " << expected.begin()->first;
+}
+
 TEST(Tensors, ParameterCountIsTheirSum) {
   // A layer of width d with biases has 12 d^2 + 13 d; then a norm of 2 d, embedding and head of V
   // d.

@@ -1,0 +1,370 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Random specs with segments: written out, or as composite stages with something beside them.
+#include "SegmentTrial.h"
+
+#include <nlohmann/json.hpp>
+
+#include <functional>
+#include <random>
+#include <vector>
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+/// What a boundaries stage cuts: groups, and segments of groups, have no byte of their own.
+enum class Place { Tokens, Groups, Segments };
+
+Place inside(Place cut) { return cut == Place::Tokens ? Place::Segments : cut; }
+
+/// What may make the bits of a stage beside a rule.
+struct Makers {
+  bool draws = true;  ///< a predictor that nothing labels
+  bool routes = true; ///< a router
+};
+
+class Generator {
+public:
+  Generator(uint64_t seed, int levels)
+      : engine(seed * 2 + static_cast<uint64_t>(levels)), mistakes(seed % 2 ? 0.25 : 0),
+        levels(levels) {}
+  std::string spec();
+
+private:
+  /// Whole number in [low, high]. The engine is the same everywhere; distributions are not.
+  int64_t number(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(engine() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool chance(double probability) {
+    return static_cast<double>(engine() >> 11) * 0x1p-53 < probability;
+  }
+  bool mistake() { return chance(mistakes); }
+  std::string pick(std::initializer_list<const char *> choices) {
+    return *(choices.begin() + number(0, static_cast<int64_t>(choices.size()) - 1));
+  }
+  void emit(Json stage) { stages.push_back(std::move(stage)); }
+  std::string nameNorm();
+  void layer();
+  void shift();
+  void smallModel();
+  void group(const std::function<void()> &inside);
+  Json bits(Place place, bool begins, Makers makers, const Json *below);
+  void addRule(Json &made, Place place, bool begins);
+  std::string methodOf(const Json &made, const std::string &otherwise);
+  void cut(int level, Place place, const Json *below);
+  void onSegments(int level, Place place, const Json &made);
+
+  void composite(Place place);
+  void patches(const std::string &op, Place place);
+  Json cutInside(const std::string &op, Json &stage, Place place);
+  Json chunksInside(Json &stage, Place place);
+  Json settings();
+  Json count() { return number(0, 1); }
+  void readAgain(const std::string &whole, const std::string &segments, const Json &made);
+
+  std::mt19937_64 engine;
+  double mistakes;
+  int levels;
+  int names = 0;
+  bool hasLoss = false; ///< of a small model, by which segments may be cut
+  std::vector<Json> stages;
+};
+
+//===----------------------------------------------------------------------===//
+// Stages one by one
+//===----------------------------------------------------------------------===//
+
+std::string Generator::nameNorm() {
+  std::string name = "x" + std::to_string(names++);
+  emit({{"op", "norm"}, {"to", name}});
+  return name;
+}
+
+void Generator::layer() {
+  Json stage = {{"op", "layer"}};
+  if (mistake()) {
+    stage["mask"] = "bidirectional";
+  } else if (chance(0.3)) {
+    stage["mask"] = {{"window", {chance(0.5) ? 0 : 1, 3}}};
+  }
+  emit(stage);
+}
+
+void Generator::shift() {
+  emit({{"op", "shift"}, {"by", 1}});
+  if (chance(0.4)) {
+    stages.back()["start"] = "null";
+  }
+}
+
+/// A small model of its own, whose softmax may cut tokens.
+void Generator::smallModel() {
+  layer();
+  emit({{"op", "loss"}, {"name", "small"}});
+  emit({{"op", "embedding"}});
+  hasLoss = true;
+}
+
+/// Groups of two around what stands inside.
+void Generator::group(const std::function<void()> &inside) {
+  std::string fine = nameNorm();
+  if (!mistake()) {
+    emit({{"op", "shift"}, {"by", 1}});
+  }
+  emit({{"op", "shorten"}, {"factor", 2}});
+  inside();
+  emit({{"op", "upsample"}, {"factor", 2}});
+  emit({{"op", "add"}, {"with", fine}});
+}
+
+void Generator::onSegments(int level, Place place, const Json &made) {
+  if (chance(0.4)) {
+    layer();
+  }
+  if (chance(0.25)) {
+    group([&] {
+      if (chance(0.5)) {
+        layer();
+      }
+    });
+  }
+  if (level < levels) {
+    cut(level + 1, place, &made);
+  }
+}
+
+/// What makes the bits: a rule, a predictor or a router. `below` are the settings of the segments
+/// that are cut, which end where documents do if these are to.
+Json Generator::bits(Place place, bool begins, Makers makers, const Json *below) {
+  Json made = Json::object();
+  if (begins) {
+    made["at"] = "start";
+  }
+  if (begins && makers.routes && chance(0.5)) {
+    made["ratio"] = 3;
+  } else if (makers.draws && chance(place == Place::Tokens ? 0.4 : 0.6)) {
+    made["predictor"] = 2;
+    made["prior"] = 0.3;
+  } else {
+    addRule(made, place, begins);
+  }
+  bool mayEnd = place == Place::Tokens || (below && below->contains("document_end") &&
+                                           (begins || !below->contains("at")));
+  if (mayEnd && chance(0.25)) {
+    made["document_end"] = 7;
+  }
+  return made;
+}
+
+/// A rule, whose bits a predictor may learn. As printed, coding rates are those of the whole text.
+void Generator::addRule(Json &made, Place place, bool begins) {
+  if (place == Place::Groups || chance(0.3)) {
+    made["rule"] = "coding_rate";
+    made["window"] = number(1, 3);
+    made[mistake() ? "top" : "threshold"] = 0.5;
+  } else if (place == Place::Tokens && hasLoss && chance(0.6)) {
+    made["rule"] = "entropy";
+    made["loss"] = "small";
+    made[chance(0.5) ? "rise" : "threshold"] = 0.5;
+  } else {
+    made["rule"] = place == Place::Tokens && begins && chance(0.5) ? "space_like" : "whitespace";
+  }
+  if (chance(0.3)) {
+    made["predictor"] = 2;
+  }
+}
+
+/// How segments become rows. A mean alone has a derivative by drawn bits.
+std::string Generator::methodOf(const Json &made, const std::string &otherwise) {
+  if (made.contains("ratio")) {
+    return "first";
+  }
+  return made.contains("rule") && chance(0.5)
+             ? pick({"max", made.contains("at") ? "first" : "last"})
+             : otherwise;
+}
+
+/// Segments, moved by one at either end or at neither: causal where it is at one at least. Rows
+/// that were moved are not those that a router's chances belong to, so they leak where smoothed.
+void Generator::cut(int level, Place place, const Json *below) {
+  std::string name = "cut" + std::to_string(level), fine = nameNorm();
+  if (mistake()) {
+    emit({{"op", "layer"}, {"mask", "bidirectional"}}); // of what bits read
+  }
+  Json made = bits(place, chance(0.4), {}, below);
+  emit({{"op", "boundaries"}, {"name", name}});
+  stages.back().update(made);
+  emit({{"op", "shorten"},
+        {"from", fine},
+        {"segments", name},
+        {"method", methodOf(made, "average")}});
+  bool smooths = made.contains("ratio") && chance(0.6);
+  bool isMoved = smooths ? mistake() : chance(0.4);
+  if (isMoved) {
+    shift();
+  }
+  onSegments(level, inside(place), made);
+  int64_t by = isMoved ? (chance(0.7) ? 0 : 1) : mistake() ? 0 : (chance(0.8) ? 1 : 2);
+  emit({{"op", "upsample"}, {"segments", name}, {"by", by}});
+  if (smooths || chance(0.2)) {
+    stages.back()["method"] = smooths ? "smooth" : "scatter";
+  }
+  emit({{"op", "add"}, {"with", fine}});
+}
+
+//===----------------------------------------------------------------------===//
+// Composite stages
+//===----------------------------------------------------------------------===//
+
+/// Settings of the layers on one scale. A mistake lets them look ahead.
+Json Generator::settings() {
+  Json made = Json::object();
+  if (mistake()) {
+    made["mask"] = "bidirectional";
+  } else if (chance(0.3)) {
+    made["mask"] = {{"window", {0, 3}}};
+  }
+  if (chance(0.2)) {
+    made["placement"] = "post";
+  }
+  return made;
+}
+
+/// Blocks of two to four, whose columns are as many at least. Two whole blocks lie within the
+/// lengths that are enumerated.
+void Generator::patches(const std::string &op, Place place) {
+  int64_t size = place == Place::Groups || levels > 1 ? 2 : number(2, 4);
+  Json stage = {{"op", op}, {op == "megabyte" ? "patch" : "block", size}};
+  stage["layers"] = {count(), count()};
+  if (size > 2 || chance(0.3)) {
+    stage["width"] = 2 * size;
+  }
+  stage["global"] = settings();
+  emit(stage);
+}
+
+/// An H-Net of one level, or of two. Returns what makes the outer segments.
+Json Generator::chunksInside(Json &stage, Place place) {
+  Json outer = bits(place, true, {.draws = false}, nullptr);
+  stage["layers"] = {count(), count(), count()};
+  stage["boundaries"] = outer;
+  if (levels > 1) {
+    stage["layers"][1] = {count(), count(), count()};
+    stage["boundaries"] = {outer, bits(inside(place), true, {.draws = false}, &outer)};
+  }
+  if (chance(0.3)) {
+    stage["width"] = levels > 1 ? Json{2, 4} : Json(4);
+  }
+  return outer;
+}
+
+/// Returns what makes the segments.
+Json Generator::cutInside(const std::string &op, Json &stage, Place place) {
+  if (op == "hnet") {
+    return chunksInside(stage, place);
+  }
+  stage["layers"] = {count(), count(), op == "blt" ? Json(1) : count()};
+  if (chance(0.3)) {
+    stage["width"] = 4;
+  }
+  if (op == "spacebyte") {
+    Json made = place == Place::Tokens && chance(0.5)
+                    ? Json{{"rule", "space_like"}, {"at", "start"}}
+                    : bits(place, true, {.draws = false}, nullptr);
+    stage["boundaries"] = made;
+    return made;
+  }
+  bool isDynamic = op == "dynamic";
+  Json made = bits(place, chance(0.4), {.draws = isDynamic, .routes = false}, nullptr);
+  stage["boundaries"] = made;
+  if (!made.contains("at") || !made.contains("rule")) {
+    stage["method"] = methodOf(made, "average"); // one that the stage has too
+  } else {
+    stage["method"] = pick({"average", "max"});
+  }
+  if (!isDynamic && chance(0.5)) {
+    stage["parts"] = 1;
+  }
+  return made;
+}
+
+/// The same segments once more, beside the stage that cut them. A mistake reads the one that is
+/// not closed.
+void Generator::readAgain(const std::string &whole, const std::string &segments, const Json &made) {
+  std::string result = nameNorm();
+  emit({{"op", "shorten"},
+        {"from", whole},
+        {"segments", segments},
+        {"method", methodOf(made, "average")},
+        {"to", "again"}});
+  Json reader = {{"op", chance(0.5) ? "attend" : "upsample"}, {"segments", segments}};
+  reader["by"] = mistake() ? 0 : number(1, 2);
+  if (reader["op"] == "attend") {
+    reader["from"] = result;
+    reader["over"] = "again";
+  }
+  emit(reader);
+  if (reader["op"] == "upsample") {
+    emit({{"op", "add"}, {"with", result}});
+  }
+}
+
+/// A whole model in one stage. The stream that it reads may be added to what it makes.
+void Generator::composite(Place place) {
+  std::string whole = nameNorm();
+  if (mistake()) {
+    layer(); // which may look ahead
+  }
+  std::string op =
+      pick({"dynamic", "spacebyte", "hnet", "hnet", "blt", "megabyte", "block_transformer"});
+  if (op == "megabyte" || op == "block_transformer") {
+    patches(op, place);
+  } else {
+    Json stage = {{"op", op}};
+    Json made = cutInside(op, stage, place);
+    stage["local"] = settings();
+    stage["global"] = settings();
+    emit(stage);
+    if (chance(0.4)) {
+      readAgain(whole, op, made);
+    }
+  }
+  if (chance(0.3)) {
+    emit({{"op", "add"}, {"with", whole}});
+  }
+}
+
+std::string Generator::spec() {
+  emit({{"op", "embedding"}});
+  if (chance(0.3)) {
+    layer();
+  }
+  if (chance(0.2)) {
+    smallModel();
+  }
+  auto body = [&](Place place) { chance(0.4) ? composite(place) : cut(1, place, nullptr); };
+  if (chance(0.25)) {
+    group([&] { body(Place::Groups); });
+  } else {
+    body(Place::Tokens);
+  }
+  if (chance(0.3)) {
+    layer();
+  }
+  emit({{"op", "head"}});
+  Json top = {{"sluice", 1}, {"vocabulary", 40}, {"context", 12},
+              {"batch", 1},  {"width", 2},       {"defaults", {{"heads", 1}, {"feed_forward", 2}}}};
+  std::string text = top.dump(), lines;
+  text.pop_back();
+  for (const Json &stage : stages) {
+    lines += (lines.empty() ? "\n  " : ",\n  ") + stage.dump();
+  }
+  return text + ",\n\"stages\": [" + lines + "\n]}\n";
+}
+
+} // namespace
+
+std::string sluice::fuzz::generateSegmentedSpec(uint64_t seed, int levels) {
+  return Generator(seed, levels).spec();
+}
