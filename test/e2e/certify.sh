@@ -49,7 +49,7 @@ says "the spec is never overwritten" 'found the spec itself' 2 "$sluice" check "
 says "nor a device" 'something not a regular file' 2 "$sluice" check "$models/vanilla.json" --smt /dev/full
 says "two outputs have two names" 'found one name' 2 \
   "$sluice" check "$models/vanilla.json" --smt "$work/x" --certificate "$work/x"
-model_ir=$(find "$corpus" -name '*.mlir' | sort | head -n 1)
+model_ir=$(find "$corpus" -name '*.mlir' | sort | sed -n 1p)
 says "model IR has no certificate" 'found model IR' 2 "$sluice" check "$model_ir" --certificate "$work/x"
 # --- segments that depend on data
 says "closed segments are proved" 'proved causal for every length, in eval, train and generate' 0 "$sluice" check "$corpus/segments/words.json"

@@ -40,6 +40,7 @@ PYTHON
 }
 
 # moved RUN COUNT: so many matrices W of an H-Net begin at zero, as RUN-start has them, and each has moved in 20 steps.
+# shellcheck disable=SC2317 # succeeds calls it
 moved() {
   python3 - "$@" << 'PYTHON'
 import array, json, sys

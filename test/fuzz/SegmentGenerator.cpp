@@ -149,8 +149,8 @@ Json Generator::bits(Place place, bool begins, Makers makers, const Json *below)
   } else {
     addRule(made, place, begins);
   }
-  bool mayEnd = place == Place::Tokens || (below && below->contains("document_end") &&
-                                           (begins || !below->contains("at")));
+  bool mayEnd = place == Place::Tokens ||
+                (below && below->contains("document_end") && (begins || !below->contains("at")));
   if (mayEnd && chance(0.25)) {
     made["document_end"] = 7;
   }
