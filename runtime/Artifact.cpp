@@ -110,6 +110,18 @@ void Artifact::requireCpu() const {
   }
 }
 
+std::vector<std::string> Artifact::requireGpuTargets(const std::string &device,
+                                                     const std::string &wanted) const {
+  std::vector<std::string> targets = parsedPlan.gpuTargets();
+  if (!targets.empty() && (wanted.empty() || contains(targets, wanted))) {
+    return wanted.empty() ? targets : std::vector{wanted};
+  }
+  throw UserError(
+      origin + ": expected code for " + (wanted.empty() ? "a GPU (sm_80 or sm_90a)" : wanted) +
+      " for --device " + device + ", found code for " + list(parsedPlan.targets) +
+      "; compile the spec again with --target cpu," + (wanted.empty() ? "sm_80,sm_90a" : wanted));
+}
+
 std::span<const uint8_t> Artifact::blob(const std::string &symbol) const {
   void *bytes = ::dlsym(library, symbol.c_str());
   if (!bytes) {

@@ -56,7 +56,7 @@ std::string chooseTarget(const Artifact &artifact, const Gpu &gpu, const std::st
                     " runs, found sm_90a, which runs on 9.0 alone; leave out --gpu-target, or "
                     "give sm_80");
   }
-  std::vector<std::string> targets = requireGpuTargets(artifact, "cuda", wanted);
+  std::vector<std::string> targets = artifact.requireGpuTargets("cuda", wanted);
   auto has = [&](const char *target) {
     return std::count(targets.begin(), targets.end(), target) > 0;
   };
@@ -73,7 +73,7 @@ std::string chooseTarget(const Artifact &artifact, const Gpu &gpu, const std::st
 }
 
 const Driver &openDriver(const Artifact &artifact, const std::string &wanted) {
-  requireGpuTargets(artifact, "cuda", wanted);
+  artifact.requireGpuTargets("cuda", wanted);
   return Driver::open();
 }
 

@@ -81,7 +81,7 @@ class EmulatorDevice : public Device {
 public:
   EmulatorDevice(std::shared_ptr<const Artifact> artifact, const std::string &wanted,
                  Observer observer)
-      : Device(std::move(artifact)), chosen(requireGpuTargets(*loaded, "emulator", wanted).front()),
+      : Device(std::move(artifact)), chosen(loaded->requireGpuTargets("emulator", wanted).front()),
         plugin(openPlugin()), observer(std::move(observer)), arena(makeArena(*loaded)) {
     for (const Kernel &kernel : plan().kernels) {
       kernels.emplace_back(requireVariant(*loaded, kernel, chosen).stages.size());

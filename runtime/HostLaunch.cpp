@@ -64,24 +64,6 @@ bool readsSegments(const Plan &plan, const Launch &launch) {
          launch.arguments[operands] != length->second.offset;
 }
 
-std::vector<std::string> requireGpuTargets(const Artifact &artifact, const std::string &device,
-                                           const std::string &wanted) {
-  std::vector<std::string> targets = artifact.plan().gpuTargets();
-  bool known = wanted.empty() || std::count(targets.begin(), targets.end(), wanted) > 0;
-  if (!targets.empty() && known) {
-    return wanted.empty() ? targets : std::vector{wanted};
-  }
-  std::string found;
-  for (const std::string &target : artifact.plan().targets) {
-    found += (found.empty() ? "" : ", ") + target;
-  }
-  throw UserError(artifact.path() + ": expected code for " +
-                  (wanted.empty() ? "a GPU (sm_80 or sm_90a)" : wanted) + " for --device " +
-                  device + ", found code for " + found +
-                  "; compile the spec again with --target cpu," +
-                  (wanted.empty() ? "sm_80,sm_90a" : wanted));
-}
-
 const DeviceVariant &requireVariant(const Artifact &artifact, const Kernel &kernel,
                                     const std::string &target) {
   auto found = kernel.deviceVariants.find(target);

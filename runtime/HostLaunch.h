@@ -30,10 +30,6 @@ bool isFullSize(const Plan &plan, const uint8_t *host);
 /// Whether a launch's length is one of segments, not that of the text.
 bool readsSegments(const Plan &plan, const Launch &launch);
 
-/// The artifact's GPU targets, or the one that `wanted` names. Throws UserError where it has none.
-std::vector<std::string> requireGpuTargets(const Artifact &artifact, const std::string &device,
-                                           const std::string &wanted);
-
 /// Code of `kernel` for a GPU target; throws UserError where it has none.
 const DeviceVariant &requireVariant(const Artifact &artifact, const Kernel &kernel,
                                     const std::string &target);

@@ -78,9 +78,11 @@ LabelFiles::LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
                       std::to_string(texts.size()) + ", found " + std::to_string(paths.size()) +
                       "; name them in the order of the texts");
     }
-    for (size_t i = 0; i < texts.size() && read.size() < used.size(); ++i) {
-      if (texts[i] == used[read.size()].path) { // else a text too short, which was skipped
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (read.size() < used.size() && texts[i] == used[read.size()].path) {
         read.push_back(readOne(paths[i], used[read.size()]));
+      } else { // a text too short, which was skipped: its file is checked alone
+        readOne(paths[i], ByteFile{texts[i], readBytes(texts[i], "data file")});
       }
     }
   };

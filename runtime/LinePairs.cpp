@@ -10,17 +10,27 @@ namespace sluice::runtime {
 
 constexpr uint8_t lineEnd = '\n';
 
-InputFiles parseInputFiles(const std::string &flag, const std::vector<std::string> &written) {
+static InputFiles parseNamed(const std::string &flag, const std::vector<std::string> &written,
+                             const std::string &meaning, const std::string &example) {
   InputFiles files;
   for (const std::string &text : written) {
     size_t equals = text.find('=');
     if (equals == 0 || equals == std::string::npos || equals + 1 == text.size()) {
-      throw UserError(flag + ": expected NAME=FILE, an input of the model and its file, found \"" +
-                      text + "\"; write it as in " + flag + " source=lines.txt");
+      throw UserError(flag + ": expected NAME=FILE, " + meaning + ", found \"" + text +
+                      "\"; write it as in " + flag + " " + example);
     }
     files[text.substr(0, equals)].emplace_back(text.substr(equals + 1));
   }
   return files;
+}
+
+InputFiles parseInputFiles(const std::string &flag, const std::vector<std::string> &written) {
+  return parseNamed(flag, written, "an input of the model and its file", "source=lines.txt");
+}
+
+InputFiles parseLabelFiles(const std::string &flag, const std::vector<std::string> &written) {
+  return parseNamed(flag, written, "the name of segments and a file of their labels",
+                    "words=text.labels");
 }
 
 static std::string listInputs(const Plan &plan) {

@@ -213,6 +213,17 @@ private:
                 asBytes(describeArtifact(executor.artifact()).dump(2) + "\n"));
   }
 
+  /// The flags whose files the hash of the data is of.
+  std::string dataFlags() const {
+    const SourceFiles &files = options.data;
+    std::string flags = "--data";
+    for (const auto &[flag, isGiven] : {std::pair(files.inputFlag, !files.inputs.empty()),
+                                        std::pair(files.labelFlag, !files.labels.empty())}) {
+      flags += isGiven ? " and " + flag : "";
+    }
+    return flags;
+  }
+
   void resume() {
     if (adoptNewestCheckpoint(options.run)) {
       say("the file \"latest\" is missing: the run goes on from its newest checkpoint");
@@ -233,10 +244,9 @@ private:
            "changed with --set");
     demand(saved.seed == state.seed, "seed", "give --seed " + std::to_string(saved.seed));
     bool hadData = !saved.dataHash.empty(); // a run of 0 steps needs none
-    demand(!hadData || !data || saved.dataHash == state.dataHash, "training data",
-           "give the same --data files in the same order");
-    demand(!data || saved.position.index < data->rowsPerEpoch(), "training data",
-           "give the same --data files");
+    bool isSameData = !hadData || saved.dataHash == state.dataHash;
+    demand(!data || (isSameData && saved.position.index < data->rowsPerEpoch()), "training data",
+           "give the same files of " + dataFlags() + " in the same order");
     TrainingState now = state;
     state = loadCheckpoint(options.run, executor);
     state.specHash = now.specHash;

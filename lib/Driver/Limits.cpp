@@ -109,28 +109,22 @@ static std::optional<Diagnostic> findLargeResult(const Model &model, const Primi
                                 "; make the width of this stage, batch or context smaller"};
 }
 
-/// Layers that attend by hashes where no kernel does, or whose buckets are more than a scan counts.
+/// Layers that attend by hashes, whose buckets are more than a scan counts.
 static std::optional<Diagnostic> findHashing(const Model &model, const Primitive &stage) {
   const auto *layer = std::get_if<Layer>(&stage.settings);
   if (!layer || !layer->lsh) {
     return std::nullopt;
-  }
-  auto refuse = [&](const std::string &message) { return Diagnostic{stage.at("lsh"), message}; };
-  if (!stage.axis.empty() || !stage.segments.empty()) {
-    return refuse("expected a layer of tokens, or of groups of them, with \"lsh\", found one of " +
-                  (stage.segments.empty() ? "the input \"" + stage.axis
-                                          : "the segments \"" + stage.segments) +
-                  "\"; say \"lsh\": false in this stage");
   }
   constexpr int64_t mostRows = int64_t(1) << 23, mostPlaces = int64_t(1) << 30;
   __int128 places = positionsOf(model, stage) + std::max<int64_t>(layer->lsh->chunk, 64);
   if (places <= mostRows && places * layer->lsh->buckets <= mostPlaces) {
     return std::nullopt;
   }
-  return refuse("expected rows and a chunk of at most " + std::to_string(mostRows) +
-                " together, and times \"buckets\" at most " + std::to_string(mostPlaces) +
-                ", found " + std::to_string(static_cast<int64_t>(places)) + " and " +
-                std::to_string(layer->lsh->buckets) + " buckets; make one of them smaller");
+  return Diagnostic{stage.at("lsh"),
+                    "expected rows and a chunk of at most " + std::to_string(mostRows) +
+                        " together, and times \"buckets\" at most " + std::to_string(mostPlaces) +
+                        ", found " + std::to_string(static_cast<int64_t>(places)) + " and " +
+                        std::to_string(layer->lsh->buckets) + " buckets; make one of them smaller"};
 }
 
 /// A table of angles that is more than an artifact holds.

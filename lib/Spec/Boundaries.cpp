@@ -376,6 +376,12 @@ Boundaries readBoundaries(const Fields &fields, int64_t context) {
   bool isRegular = made.rule == BoundaryRule::Every && made.hidden == 0;
   double most = isRegular ? 1.0 / static_cast<double>(made.factor) : 1.0;
   double rows = fields.number("capacity", share, most) * static_cast<double>(context);
+  if (fields.find("capacity") && static_cast<float>(rows) < 1) {
+    fields.mismatch(*fields.find("capacity"), "capacity",
+                    "a share of at least 1 / " + std::to_string(context) +
+                        ", room for one segment,",
+                    "make it greater");
+  }
   made.capacity = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(rows)));
   return made;
 }

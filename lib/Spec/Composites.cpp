@@ -218,6 +218,50 @@ private:
   std::vector<Stage> stages;
 };
 
+/// Of a key of a composite's boundaries: the stages inside would speak of keys that it has not.
+[[noreturn]] void refuseCut(const Composer &make, const JsonValue &value,
+                            const std::string &expected, const std::string &found) {
+  make.own().fail(value.position, "expected " + expected + " in the boundaries of " +
+                                      make.own().name() + ", " + found);
+}
+
+/// Rows of segments that are those at bits.
+void requireBegun(const Composer &make, const JsonValue *own) {
+  const JsonValue *at = Composer::ownOf(own, "at");
+  if (at && at->text == "end") {
+    refuseCut(make, *at, "\"start\" for \"at\"",
+              "whose rows of segments are those at bits, found \"end\"; leave it out, or say "
+              "\"start\"");
+  }
+}
+
+/// Rows of segments that have no derivative by bits.
+void requireRule(const Composer &make, const JsonValue *own) {
+  const JsonValue *predictor = Composer::ownOf(own, "predictor");
+  if (predictor && !Composer::ownOf(own, "rule") && !Composer::ownOf(own, "ratio")) {
+    refuseCut(make, *predictor, "a \"rule\" beside \"predictor\"",
+              "whose rows of segments have no derivative by bits, found none; give the \"rule\" "
+              "whose bits it learns");
+  }
+}
+
+/// Rows of whole segments: a router's are those at bits, and the last one is known where bits end
+/// segments.
+void requireWhole(const Composer &make, const JsonValue *own) {
+  if (const JsonValue *ratio = Composer::ownOf(own, "ratio")) {
+    refuseCut(
+        make, *ratio, "no \"ratio\"",
+        "whose rows are of whole segments and not those at a router's bits, found one; give a "
+        "\"rule\" in its place, or take an hnet stage");
+  }
+  const JsonValue *at = Composer::ownOf(own, "at"), *method = make.own().find("method");
+  if (at && at->text == "start" && method && method->text == "last") {
+    refuseCut(make, *at, "\"end\" for \"at\"",
+              "whose \"method\" is \"last\", found \"start\"; leave it out, or say \"method\": "
+              "\"average\"");
+  }
+}
+
 /// The layers' windows are the stage's own.
 void refuseMask(const Composer &make, std::string_view settings, std::string_view why) {
   const JsonValue *own = make.layerSettingsOf(settings);
@@ -279,6 +323,8 @@ private:
     make.add("project", {{"bias", false}, {"initial", std::string("zeros")}});
     std::string residual = make.call("residual" + end);
     const JsonValue *own = depth < cuts.size() ? cuts[depth] : nullptr;
+    requireBegun(make, own);
+    requireRule(make, own);
     bool isRule = own && Composer::ownOf(own, "rule");
     std::vector<Written> settings = {{"at", std::string("start")}};
     if (!isRule) {
@@ -325,6 +371,7 @@ std::vector<Stage> composeDynamic(const Fields &fields, const Fields *defaults, 
   Composer make(fields, defaults, width, context);
   const std::vector<JsonValue> &counts = make.counts(3, threeCounts);
   const JsonValue &cuts = fields.need("boundaries", "an object, the settings of boundaries");
+  requireWhole(make, &cuts);
   auto stack = [&](const JsonValue &count, std::string_view settings) {
     make.layers(make.countAt(count), settings);
     if (make.countAt(count) > 0) {
@@ -394,6 +441,7 @@ std::vector<Stage> composeSpaceByte(const Fields &fields, const Fields *defaults
                                     int64_t context) {
   Composer make(fields, defaults, width, context);
   const std::vector<JsonValue> &counts = make.counts(3, threeCounts);
+  requireBegun(make, fields.find("boundaries"));
   make.layers(make.countAt(counts[0]), "local");
   std::string local = make.call("local");
   const JsonValue *own = fields.find("boundaries");
@@ -425,6 +473,8 @@ std::vector<Stage> composeBlt(const Fields &fields, const Fields *defaults, int6
   Composer make(fields, defaults, width, context);
   const std::vector<JsonValue> &counts = make.counts(3, threeCounts);
   const JsonValue &cuts = fields.need("boundaries", "an object, the settings of boundaries");
+  requireWhole(make, &cuts);
+  requireRule(make, &cuts);
   int64_t parts = fields.integer("parts", {}, 2), behind = make.countAt(counts[2]);
   if (behind == 0) {
     fields.fail(counts[2].position, "expected a layer or more behind the patches, each of which "

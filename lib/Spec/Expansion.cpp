@@ -441,6 +441,7 @@ int64_t Expander::emit(const Stage &stage, Settings settings, std::string prefix
                     std::move(sources), stage.isFrozen});
   if (result.back().op() == Op::Layer) {
     checkSources(result.back(), result);
+    checkRows(result.back());
   }
   return id;
 }

@@ -237,4 +237,22 @@ void checkSources(const Primitive &primitive, const std::vector<Primitive> &prim
   }
 }
 
+void checkRows(const Primitive &primitive) {
+  const auto &layer = std::get<Layer>(primitive.settings);
+  if (layer.lsh && (!primitive.axis.empty() || !primitive.segments.empty())) {
+    fail(primitive.at("lsh"),
+         "expected a layer of tokens, or of groups of them, with \"lsh\", found one of the " +
+             (primitive.segments.empty() ? "input " + quote(primitive.axis)
+                                         : "segments " + quote(primitive.segments)) +
+             "; say \"lsh\": false in this stage");
+  }
+  if (layer.mask.kind == MaskKind::Tokens && !primitive.segments.empty()) {
+    fail(primitive.at("mask"),
+         "expected a mask that counts segments, as the segments " + quote(primitive.segments) +
+             " have no constant number of tokens, found a window in tokens; say \"mask\": "
+             "{\"window\": " +
+             spell(layer.mask) + "} in this stage");
+  }
+}
+
 } // namespace sluice::spec

@@ -129,6 +129,10 @@ Training readTraining(const Fields &fields);
 /// Where a group of a layer's heads reads what is not there, or nothing. Throws Failure.
 void checkSources(const Primitive &layer, const std::vector<Primitive> &primitives);
 
+/// Refuses attention by hashes of what are no rows of tokens, and a window in tokens of what has no
+/// constant number of them.
+void checkRows(const Primitive &layer);
+
 /// What reading checks on the expanded model: streams, scales, size. Throws Failure.
 void checkExpansion(const Model &model);
 /// The same at every factor that is drawn, and that weights fit all of them. Throws Failure.

@@ -57,6 +57,9 @@ succeeds "the report shows what a row reads" grep -q 'class="band"' "$run/report
 succeeds "and says that the model is proved" grep -q '>proved causal' "$run/report.html"
 analyze=("$sluice" analyze)
 weights=("$artifact" --weights "$run" --data "$work/held-out.txt" --json)
+exits 2 "analyze: windows below none" "${analyze[@]}" context "${weights[@]}" --windows -1
+cp "$work/err" "$work/refused"
+succeeds "which the message says" grep -q -- '--windows: expected a number of at least 0, found -1$' "$work/refused"
 succeeds "analyze context" "${analyze[@]}" context "${weights[@]}" --windows 8 --picture "$work/context.html"
 cp "$work/out" "$work/context.json"
 holds "a trained model reads the token before" 'f[0]["windows"] == 8 and f[0]["places"][0]["increase"] > 0' "$work/context.json"

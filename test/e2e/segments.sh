@@ -102,6 +102,10 @@ succeeds "generate" "$sluice" generate "$work/words.sla" --weights "$work/words"
 succeeds "boundaries of a rule" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --tokens 90
 tr '\n' '\r' < "$work/out" | cut -d "$(printf '\r')" -f 1 > "$work/marked"
 succeeds "stand behind spaces" cmp "$work/marked" <(head -c 90 "$work/held-out.txt" | sed 's/ / |/g'; echo)
+exits 2 "boundaries: tokens below none" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --tokens -1
+cp "$work/err" "$work/refused"
+succeeds "which the message says" grep -q -- '--tokens: expected a number of tokens to print of at least 0, found -1$' "$work/refused"
+exits 2 "boundaries on a GPU that the artifact has no code for" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --device emulator
 succeeds "boundaries of a predictor" "$sluice" boundaries "$work/drawn.sla" --weights "$work/drawn" --data "$work/held-out.txt" --tokens 3000 --json
 cp "$work/out" "$work/boundaries.json"
 holds "each token has a probability, each boundary ends a segment" \
@@ -149,6 +153,13 @@ exits 2 "labels: none to train on" learn --out "$work/none" --steps 1
 cp "$work/err" "$work/refused"
 succeeds "are asked for by name" grep -q 'expected --labels words=FILE' "$work/refused"
 exits 2 "labels: of another length" learn --out "$work/none" --steps 1 --labels "words=$work/held-out.labels"
+exits 2 "labels: without a name" learn --out "$work/none" --steps 1 --labels "$work/training.labels"
+cp "$work/err" "$work/refused"
+succeeds "of segments, as an example has it" grep -q 'NAME=FILE, the name of segments .* write it as in --labels words=text.labels' "$work/refused"
+tr 01 10 < "$work/training.labels" > "$work/other.labels"
+exits 2 "labels: others on a resume" learn --out "$work/halved" --steps 13 --resume --labels "words=$work/other.labels"
+cp "$work/err" "$work/refused"
+succeeds "and the message names them" grep -q 'expected the same training data .* give the same files of --data and --labels in the same order' "$work/refused"
 exits 2 "labels: of no such name" learn --out "$work/none" --steps 1 --labels "other=$work/training.labels"
 exits 2 "the order of the data stays" learn --out "$work/halved" --steps 13 --resume --labels "words=$work/training.labels" --set training.order=cut
 succeeds "labels: eval" "$sluice" eval "$work/learned.sla" --weights "$work/learned" --data "$work/held-out.txt" --labels "words=$work/held-out.labels" --json
@@ -208,6 +219,14 @@ go "and on from it" --session "$work/session" --prompt "" --tokens 39
 cat "$work/first" "$work/out" > "$work/both"
 succeeds "writes the same text" cmp "$work/cached" "$work/both"
 holds "the trace has a line a token, and a bit where one is a space" 'len(f[0]) == 70 and f[0][0]["token"] == 115 and all((line["token"] in (9, 10, 11, 12, 13, 32)) == (line["segments"]["words"]["bit"] == 1) for line in f[0])' "$work/trace.jsonl"
+# Where bits begin segments, the first row has one, and each begins what is counted.
+spec "$work/begun.json" '"rule": "space_like", "at": "start"'
+succeeds "begun: compile" "$sluice" compile "$work/begun.json" -o "$work/begun.sla"
+succeeds "begun: initial weights" "$sluice" train "$work/begun.sla" --out "$work/begun" --steps 0
+succeeds "begun: generate" "$sluice" generate "$work/begun.sla" --weights "$work/begun" --prompt "a" --tokens 30 --temperature 0 --repetition-penalty 4 --trace "$work/begun.jsonl"
+holds "the trace counts segments that have begun" \
+  '(lambda a: a[0] == {"bit": 1, "closed": 1} and 1 < sum(x["bit"] for x in a) < len(a) and all(y["closed"] - x["closed"] == y["bit"] for x, y in zip(a, a[1:])))([line["segments"]["words"] for line in f[0]])' \
+  "$work/begun.jsonl"
 # A trace replaces nothing that is read or written beside it.
 trace() { "$sluice" generate "$work/words.sla" --weights "$work/words" --tokens 2 "$@"; }
 cp "$work/session" "$work/kept"

@@ -58,8 +58,11 @@ const std::vector<Owned> &ownedFlags() {
 
 void requireRange(const char *flag, int64_t value, int64_t least, int64_t most) {
   if (value < least || value > most) {
-    throw UserError(std::string(flag) + ": expected a number from " + std::to_string(least) +
-                    " to " + std::to_string(most) + ", found " + std::to_string(value));
+    bool isOpen = most == INT64_MAX;
+    throw UserError(std::string(flag) + ": expected a number " +
+                    (isOpen ? "of at least " : "from ") + std::to_string(least) +
+                    (isOpen ? "" : " to " + std::to_string(most)) + ", found " +
+                    std::to_string(value));
   }
 }
 

@@ -341,7 +341,7 @@ void runBench(const BenchFlags &flags) {
   executor->scalarI64("seed") = plan.model.seed;
   executor->run("initialize");
   SourceFiles labelled;
-  labelled.labels = parseInputFiles("--labels", flags.labels);
+  labelled.labels = parseLabelFiles("--labels", flags.labels);
   requireLabels(plan, labelled, /*areNeeded=*/!flags.data.empty());
   fillTokens(*executor, flags.data, flags.forcedFactor, labelled.labels);
   for (auto &[name, given] : executor->inputs().given) { // every row as long as it may be

@@ -98,6 +98,10 @@ nlohmann::ordered_json toJson(const SegmentedText &found) {
 }
 
 void runBoundaries(const BoundaryFlags &flags) {
+  if (flags.most < 0) {
+    throw UserError("--tokens: expected a number of tokens to print of at least 0, found " +
+                    std::to_string(flags.most));
+  }
   Progress progress;
   SegmentedText found = find(flags, progress);
   progress.clear();
@@ -125,8 +129,7 @@ void registerBoundaries(CLI::App &program) {
                    "Which segments, by the name of a boundaries stage; none takes the first")
       ->type_name("NAME")
       ->default_str("");
-  command->add_option("--tokens", flags->most, "Tokens of the text to print; all of it is counted")
-      ->check(CLI::NonNegativeNumber);
+  command->add_option("--tokens", flags->most, "Tokens of the text to print; all of it is counted");
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);
   command->callback([flags] { runBoundaries(*flags); });

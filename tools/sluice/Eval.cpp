@@ -30,7 +30,7 @@ HeldOut readScored(const EvalFlags &flags, const Plan &plan) {
   files.data.assign(flags.data.begin(), flags.data.end());
   files.inputs = parseInputFiles("--input", flags.inputs);
   files.images = parseImages(flags.images);
-  files.labels = parseInputFiles("--labels", flags.labels);
+  files.labels = parseLabelFiles("--labels", flags.labels);
   HeldOut scored(files, plan);
   if (scored.getItems() && !flags.perToken.empty()) {
     throw UserError("sluice eval: expected no --per-token, as " +

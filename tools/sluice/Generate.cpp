@@ -402,7 +402,8 @@ void registerGenerate(CLI::App &program) {
       ->add_option("--trace", flags->trace,
                    "Write a JSON object a line for each token that is read, from the prompt's last "
                    "on: text, position, token and, by segmentation, bit (1 where the token ends a "
-                   "segment, so that its rows are computed) and closed (segments that have ended)")
+                   "segment, or begins one where bits do so) and closed (segments that have ended, "
+                   "or begun)")
       ->type_name("FILE");
   command->add_flag(
       "--no-cache", flags->noCache,

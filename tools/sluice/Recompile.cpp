@@ -105,11 +105,11 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
   request.text = plan.model.spec;
   request.inMemory = true;
   request.factor = request.factor ? request.factor : mainFactor(plan);
-  request.targets = plan.gpuTargets();
   if (device.device == "cpu") {
     artifact.requireCpu();
     request.targets = {artifact.target()};
   } else {
+    request.targets = artifact.requireGpuTargets(device.device, device.gpuTarget);
     request.libraryProducts = libraryProducts(plan);
   }
   request.allowLeak = plan.verdict != "proved";

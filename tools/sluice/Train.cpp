@@ -171,12 +171,12 @@ void runTrain(TrainFlags &flags) {
   flags.options.data = {{flags.data.begin(), flags.data.end()},
                         parseInputFiles("--input", flags.inputs),
                         parseImages(flags.images)};
-  flags.options.data.labels = parseInputFiles("--labels", flags.labels);
+  flags.options.data.labels = parseLabelFiles("--labels", flags.labels);
   flags.options.heldOut = {{flags.heldOut.begin(), flags.heldOut.end()},
                            parseInputFiles("--eval-input", flags.heldOutInputs),
                            parseImages(flags.images),
                            "--eval-input",
-                           parseInputFiles("--eval-labels", flags.heldOutLabels),
+                           parseLabelFiles("--eval-labels", flags.heldOutLabels),
                            "--eval-labels"};
   if (flags.seed != -1) {
     flags.options.seed = flags.seed;

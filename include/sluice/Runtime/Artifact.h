@@ -51,6 +51,10 @@ public:
   const std::string &target() const { return chosenTarget; }
   /// Throws UserError unless there is CPU code that this machine runs.
   void requireCpu() const;
+  /// Its GPU targets, or the one that `wanted` names, for `device`. Throws UserError where it has
+  /// none.
+  std::vector<std::string> requireGpuTargets(const std::string &device,
+                                             const std::string &wanted) const;
   std::span<const uint8_t> constants() const { return constantTable; }
   /// The bytes of the shared object, without the trailer.
   std::span<const uint8_t> elf() const { return {contents.data(), contents.size() - trailerBytes}; }

@@ -115,7 +115,8 @@ NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFil
 class LabelFiles {
 public:
   LabelFiles() = default;
-  /// `texts` are all that were named, `used` those of them that were read. Throws UserError where
+  /// `texts` are all that were named, `used` those of them that are not too short; the files of the
+  /// others are checked alike. Throws UserError where
   /// a name has another number of files, a file another number of bytes than its text, or a byte is
   /// neither.
   LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,

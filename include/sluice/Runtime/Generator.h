@@ -53,8 +53,8 @@ public:
   /// recomputes.
   struct Segments {
     std::string name;
-    int64_t closed = 0;      ///< segments of the window that have ended
-    bool isBoundary = false; ///< the token ends one, so that the rows behind it were computed
+    int64_t closed = 0;      ///< bits of the window: segments that have ended, or begun
+    bool isBoundary = false; ///< the token has a bit, so that rows of segments were computed
   };
   std::vector<Segments> segments(int64_t row);
 

@@ -11,6 +11,8 @@ namespace sluice::runtime {
 
 /// `NAME=FILE` of each flag. Throws UserError where one has another form; `flag` names it.
 InputFiles parseInputFiles(const std::string &flag, const std::vector<std::string> &written);
+/// The same of labels, where NAME is that of segments.
+InputFiles parseLabelFiles(const std::string &flag, const std::vector<std::string> &written);
 
 /// Refuses files for inputs that the plan does not have, and inputs that have no files. `flag` is
 /// what gives them.

@@ -102,7 +102,7 @@ TEST(Data, LabelsGoWithTheirBytes) {
   for (size_t i = 0; i < text.size(); ++i) {
     labels[i] = text[i] == ' ' ? '1' : '0';
   }
-  writeFile(folder / "short", "x"); // skipped, and so are its labels
+  writeFile(folder / "short", "x"); // skipped, and its labels are checked alone
   writeFile(folder / "a", text);
   writeFile(folder / "none", "0");
   writeFile(folder / "bits", labels);
@@ -130,6 +130,10 @@ TEST(Data, LabelsGoWithTheirBytes) {
             std::string::npos);
   EXPECT_NE(message(std::string(99, '0') + "2").find("bits: byte 99: expected the label 0 or 1"),
             std::string::npos);
+  writeFile(folder / "none", "x");
+  EXPECT_NE(message(labels).find("none: byte 0: expected the label 0 or 1"), std::string::npos);
+  writeFile(folder / "none", "");
+  EXPECT_NE(message(labels).find("short has bytes, 1, found 0"), std::string::npos);
   given["words"].pop_back();
   EXPECT_NE(message(labels).find("for each text, 2, found 1"), std::string::npos);
 }
