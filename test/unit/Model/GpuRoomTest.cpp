@@ -30,12 +30,11 @@ struct Model {
 };
 
 std::string specOf(const Folder &folder, const Model &model) {
-  return folder.write("words.json", R"({"sluice": 1, "vocabulary": 48, "context": )" +
-                                        std::to_string(context) + R"(, "batch": )" +
-                                        std::to_string(batch) + R"(, "width": )" +
-                                        std::to_string(model.width) +
-                                        R"(, "precision": {"compute": "bf16"}, )" + model.rest +
-                                        "}");
+  return folder.write("words.json",
+                      R"({"sluice": 1, "vocabulary": 48, "context": )" + std::to_string(context) +
+                          R"(, "batch": )" + std::to_string(batch) + R"(, "width": )" +
+                          std::to_string(model.width) + R"(, "precision": {"compute": "bf16"}, )" +
+                          model.rest + "}");
 }
 
 /// Every `step`-th token of the first text ends a segment, and every `step` + 1-th of the other.
@@ -134,14 +133,16 @@ TEST_P(GpuRoom, GrowsAndComputesTheSame) {
   }
 }
 
-constexpr const char *distances = R"("defaults": {"heads": 2, "feed_forward": 32, "relative": "xl_shared", "dropout": 0.2},
+constexpr const char *distances =
+    R"("defaults": {"heads": 2, "feed_forward": 32, "relative": "xl_shared", "dropout": 0.2},
   "stages": [{"op": "embedding"}, {"op": "layer", "to": "fine"},
     {"op": "boundaries", "name": "words", "rule": "whitespace"},
     {"op": "shorten", "segments": "words"}, {"op": "shift", "by": 1, "start": "null"},
     {"op": "layers", "count": 2}, {"op": "upsample", "segments": "words", "by": 0},
     {"op": "add", "with": "fine"}, {"op": "head"}])";
 /// No row of a head, and no row of a matrix, starts where copies of 16 bytes do.
-constexpr const char *oddHeads = R"("defaults": {"heads": 5, "feed_forward": 25}, "stages": [{"op": "embedding", "to": "fine"},
+constexpr const char *oddHeads =
+    R"("defaults": {"heads": 5, "feed_forward": 25}, "stages": [{"op": "embedding", "to": "fine"},
     {"op": "boundaries", "name": "words", "rule": "whitespace"},
     {"op": "shorten", "segments": "words"}, {"op": "layer"},
     {"op": "upsample", "segments": "words"}, {"op": "add", "with": "fine"}, {"op": "head"}])";
@@ -197,8 +198,8 @@ std::pair<size_t, sluice::runtime::Launch> withLess(const Plan &plan, const std:
 /// What lies between the rows that an operand has is another tensor's.
 TEST(GpuRoom, AccessesBetweenRunsAreReported) {
   Folder folder;
-  auto artifact = Artifact::load(
-      compile(folder, specOf(folder, Model{"Groups", 16, groups}), "sm_80"));
+  auto artifact =
+      Artifact::load(compile(folder, specOf(folder, Model{"Groups", 16, groups}), "sm_80"));
   const Plan &plan = artifact->plan();
   std::string entry = sluice::runtime::entryOfBucket("gradient", plan.memoryBuckets[0].rows);
   for (bool isWritten : {true, false}) {
