@@ -38,10 +38,11 @@ public:
   void upload(Range) override {}
   void download(Range) override {}
 
-  void run(const std::string &, const std::vector<Launch> &launches) override {
-    for (const Launch &node : launches) {
-      if (isAllowed(plan(), node.guard, arena.get())) {
-        launch(node);
+  void runPart(const std::string &, const std::vector<Launch> &launches, size_t first,
+               size_t last) override {
+    for (size_t i = first; i < last; ++i) {
+      if (isAllowed(plan(), launches[i].guard, arena.get())) {
+        launch(launches[i]);
       }
     }
   }

@@ -32,13 +32,15 @@ public:
     makeStreams();
     products = std::make_unique<Products>(driver, *loaded, chosen);
     makeSegments();
+    arenaBytes = plan().arenaFor(0);
     makeArena();
     bool takesCubin = chosen == "sm_90a" || gpu.major == 8;
     code = std::make_unique<Code>(driver, *loaded, chosen, takesCubin, gpu.mostSharedBytes);
     said = joinNotices(code->notice(), products->notice());
     makeArguments();
-    products->warmUp(arena.get(), stream.get()); // what it writes is cleared
+    products->warmUp(arena.get(), arenaBytes, stream.get()); // what it writes is cleared
     clearArena();
+    uploadConstants();
     makeStaging();
   }
 
@@ -58,6 +60,7 @@ public:
       return;
     }
     enter();
+    makeRoom(range.offset + range.bytes);
     const uint8_t *from = mirror.get() + range.offset;
     auto bytes = static_cast<size_t>(range.bytes);
     if (range.bytes > slotBytes) {
@@ -77,15 +80,21 @@ public:
       return;
     }
     enter();
+    makeRoom(range.offset + range.bytes);
     driver.check(driver.copyToHost(mirror.get() + range.offset, at(range.offset),
                                    static_cast<size_t>(range.bytes), stream.get()),
                  "download");
     synchronize();
   }
 
-  void run(const std::string &entry, const std::vector<Launch> &launches) override {
+  void runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
+               size_t last) override {
     enter();
+    makeRoom(plan().arenaOf(entry));
     for (Segment &segment : segments.at(entry)) {
+      if (segment.first < first || segment.last > last) {
+        continue;
+      }
       if (segment.guard) {
         fetchScalars(); // waits for what writes the guard; what follows needs no wait for metrics
         if (!isAllowed(plan(), segment.guard, mirror.get())) {
@@ -99,6 +108,7 @@ public:
 
   void launch(const Launch &launch) override {
     enter();
+    makeRoom(plan().memory.arenaBytes); // of whichever entry it is
     launchOne(launch, stream.get());
     scalarsFresh = false;
   }
@@ -141,7 +151,7 @@ private:
 
   void makeSegments() {
     for (const auto &[entry, launches] : plan().entries) {
-      segments[entry] = cutSegments(plan(), launches);
+      segments[entry] = cutSegments(plan(), entry, launches);
       for (const Segment &segment : segments[entry]) {
         SideMemory needed = sideMemory(plan(), chosen, launches, segment.first, segment.last);
         sideNeeds.workspaceBytes = std::max(sideNeeds.workspaceBytes, needed.workspaceBytes);
@@ -150,12 +160,17 @@ private:
     }
   }
 
-  /// The arena, and behind it counters and a workspace for the side lane. Where that does not fit,
-  /// both lanes share the one in the arena.
-  void makeArena() {
+  size_t freeMemory() const {
     size_t free = 0, total = 0;
     driver.check(driver.memoryGetInfo(&free, &total), "tell its free memory");
-    auto bytes = static_cast<size_t>(std::max<int64_t>(plan().memory.arenaBytes, 256));
+    return free;
+  }
+
+  /// The arena, of `arenaBytes`, and behind it counters and a workspace for the side lane. Where
+  /// that does not fit, both lanes share the one in the arena.
+  void makeArena() {
+    size_t free = freeMemory();
+    auto bytes = static_cast<size_t>(std::max<int64_t>(arenaBytes, 256));
     int64_t end = static_cast<int64_t>(bytes) + sideNeeds.counterBytes;
     sideWorkspaceOffset = (end + 4095) / 4096 * 4096;
     auto both = static_cast<size_t>(sideWorkspaceOffset + sideNeeds.workspaceBytes);
@@ -166,15 +181,50 @@ private:
                     : free < bytes ? outOfMemory
                                    : driver.memoryAllocate(&memory, bytes);
     if (result == outOfMemory) {
-      throw UserError(explainMemory(*loaded, gpu, free, 2 * products->workspaceBytes()));
+      throw UserError(
+          explainMemory(*loaded, gpu, arenaBytes, free, 2 * products->workspaceBytes()));
     }
     driver.check(result, "allocate the arena");
     arena = {memory, driver.memoryFree};
     allocatedBytes = bytes;
   }
 
+  /// An arena of at least so many bytes. What lasts moves to the new one by way of the host, so
+  /// that both are never there at once: that happens as often as there are buckets at most.
+  void makeRoom(int64_t bytes) {
+    if (bytes <= arenaBytes) {
+      return;
+    }
+    synchronize();
+    bytes = plan().arenaFor(bytes);
+    size_t free = freeMemory() + allocatedBytes;
+    if (free < static_cast<size_t>(bytes)) { // the arena stays as it is
+      throw UserError(explainMemory(*loaded, gpu, bytes, free, 2 * products->workspaceBytes()));
+    }
+    auto lasting = static_cast<size_t>(plan().lastingBytes());
+    Mirror kept(lasting);
+    driver.check(driver.copyToHost(kept.get(), arena.get(), lasting, stream.get()),
+                 "download what lasts of the arena");
+    synchronize();
+    for (auto &[entry, ofEntry] : segments) {
+      for (Segment &segment : ofEntry) {
+        segment.graphs = {}; // captured with the arena's address
+      }
+    }
+    arena = {};
+    arenaBytes = bytes;
+    makeArena();
+    makeArguments();
+    clearArena();
+    driver.copyAndWait(arena.get(), kept.get(), lasting, stream.get(),
+                       "upload what lasts of the arena");
+  }
+
   void clearArena() {
     driver.check(driver.memset8(arena.get(), 0, allocatedBytes, stream.get()), "clear the arena");
+  }
+
+  void uploadConstants() {
     std::span<const uint8_t> constants = loaded->constants();
     if (!constants.empty()) {
       driver.copyAndWait(at(plan().constantsOffset), constants.data(), constants.size(),
@@ -316,6 +366,7 @@ private:
   Owned<Stream> stream, side;
   std::unique_ptr<Products> products;
   Owned<Address> arena, arguments;
+  int64_t arenaBytes = 0;    // of the plan's, at its start: a bucket's or all
   size_t allocatedBytes = 0; // of the arena and what lies behind it
   Owned<void *> pinned;
   std::unique_ptr<Code> code;

@@ -88,19 +88,25 @@ static int64_t fixedBytes(const Plan &plan) {
   return bytes;
 }
 
-std::string explainMemory(const Artifact &artifact, const Gpu &gpu, size_t free,
+std::string explainMemory(const Artifact &artifact, const Gpu &gpu, int64_t arenaBytes, size_t free,
                           size_t libraryBytes) {
   const Plan &plan = artifact.plan();
-  int64_t fixed = fixedBytes(plan), grows = plan.memory.arenaBytes - fixed;
+  int64_t fixed = fixedBytes(plan), grows = arenaBytes - fixed;
   int64_t batch =
       (static_cast<int64_t>(free) - fixed) * plan.model.batch / std::max<int64_t>(grows, 1);
   std::string remedy = batch >= 1 && batch < plan.model.batch
                            ? "set the spec's batch to " + std::to_string(batch) +
                                  ", which would fit, and compile it again"
                            : "free memory of the GPU, or make the model smaller";
-  return artifact.path() + ": expected " + std::to_string(plan.memory.arenaBytes) +
+  std::string segments; // that it has room for
+  for (const Bucket &bucket : plan.memoryBuckets) {
+    if (bucket.arenaBytes == arenaBytes) {
+      segments = " and at most " + std::to_string(bucket.rows) + " segments a text";
+    }
+  }
+  return artifact.path() + ": expected " + std::to_string(arenaBytes) +
          " bytes of GPU memory for the arena at batch " + std::to_string(plan.model.batch) +
-         " (the plan's peak is " + std::to_string(plan.memory.peakBytes) + ")" +
+         segments + " (the plan's peak is " + std::to_string(plan.memory.peakBytes) + ")" +
          (libraryBytes > 0 ? " beside " + std::to_string(libraryBytes) + " for cuBLASLt" : "") +
          ", found " + std::to_string(free) + " free on " + gpu.name + "; " + remedy;
 }

@@ -31,9 +31,10 @@ Gpu findGpu(const Driver &driver);
 /// from 8.0 on, its cubin on 8.x. Throws UserError where none fits.
 std::string chooseTarget(const Artifact &artifact, const Gpu &gpu, const std::string &wanted);
 
-/// What to say where the arena does not fit into the `free` bytes, those of cuBLASLt's workspaces
+/// What to say where an arena of `arenaBytes` does not fit into the `free` bytes, those of
+/// cuBLASLt's workspaces
 /// (`libraryBytes`) being taken: the planned peak, and the batch that would fit.
-std::string explainMemory(const Artifact &artifact, const Gpu &gpu, size_t free,
+std::string explainMemory(const Artifact &artifact, const Gpu &gpu, int64_t arenaBytes, size_t free,
                           size_t libraryBytes = 0);
 
 /// Bytes of pinned memory for one upload: the tokens of a batch, and no more than 4 MiB. What is

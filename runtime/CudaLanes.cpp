@@ -17,11 +17,19 @@ std::vector<Touch> touchesOf(const Plan &plan, const Launch &launch) {
   const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
   std::vector<Touch> touches;
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
-    int64_t begin = launch.arguments[i];
-    touches.push_back({begin, begin + kernel.operands[i].bytes, kernel.operands[i].written});
+    auto found = std::ranges::find(launch.runs, i, &Runs::operand);
+    Runs runs = found == launch.runs.end() ? Runs{i, 1, 0, kernel.operands[i].bytes} : *found;
+    for (int64_t run = 0; run < runs.count; ++run) {
+      int64_t begin = launch.arguments[i] + run * runs.stride;
+      touches.push_back({begin, begin + runs.bytes, kernel.operands[i].written});
+    }
   }
   if (touches.empty()) {
     touches.push_back({0, plan.memory.arenaBytes, true});
+  } else if (launch.arguments.size() >
+             kernel.operands.size()) { // its length, which of segments another launch writes
+    int64_t length = launch.arguments[kernel.operands.size()];
+    touches.push_back({length, length + sizeOf(Type::i64), false});
   }
   return touches;
 }

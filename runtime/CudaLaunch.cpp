@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <set>
 
 namespace sluice::runtime::cuda {
 
@@ -216,7 +217,14 @@ Owned<GraphExec> captureGraph(const Driver &driver, const Segment &segment, Stre
   return {exec, driver.graphExecDestroy};
 }
 
-std::vector<Segment> cutSegments(const Plan &plan, const std::vector<Launch> &launches) {
+std::vector<Segment> cutSegments(const Plan &plan, const std::string &entry,
+                                 const std::vector<Launch> &launches) {
+  std::set<size_t> counted;
+  for (const Plan::Count &count : plan.countsIn(launches)) {
+    if (plan.isOfBucket(entry)) {
+      counted.insert(count.launch);
+    }
+  }
   auto same = [](const std::optional<Guard> &a, const std::optional<Guard> &b) {
     return a.has_value() == b.has_value() &&
            (!a || (a->scalar == b->scalar && a->equals == b->equals));
@@ -227,7 +235,7 @@ std::vector<Segment> cutSegments(const Plan &plan, const std::vector<Launch> &la
     bool waits = launches[i].guard && !launches[i].guard->scalar.starts_with("due.");
     const std::optional<Guard> guard = waits ? launches[i].guard : std::nullopt;
     if (segments.empty() || !same(segments.back().guard, guard) ||
-        (guard && segments.back().writesScalars)) {
+        (guard && segments.back().writesScalars) || (i > 0 && counted.contains(i - 1))) {
       segments.push_back({guard, i, i, false, {}, {}});
     }
     segments.back().last = i + 1;

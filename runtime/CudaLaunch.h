@@ -63,9 +63,10 @@ struct Segment {
   std::array<Owned<GraphExec>, 2> graphs;
 };
 
-/// Cuts an entry where a guard begins or ends, or where its scalar may have been written. Guards of
-/// `due.N` are none here.
-std::vector<Segment> cutSegments(const Plan &plan, const std::vector<Launch> &launches);
+/// Cuts an entry where a guard begins or ends, or where its scalar may have been written, and one
+/// of a bucket behind each launch that `Plan::countsIn` has. Guards of `due.N` are none here.
+std::vector<Segment> cutSegments(const Plan &plan, const std::string &entry,
+                                 const std::vector<Launch> &launches);
 
 /// A segment as a graph: `launch` is called for each launch in order, with the stream of its lane,
 /// between the events that its lane waits for and is waited for by.

@@ -87,8 +87,11 @@ void Products::makeWorkspaces(const Artifact &artifact) {
   }
 }
 
-void Products::warmUp(Address arena, Stream stream) const {
+void Products::warmUp(Address arena, int64_t arenaBytes, Stream stream) const {
   for (const auto &[entry, launches] : plan.entries) {
+    if (plan.arenaOf(entry) > arenaBytes) {
+      continue; // a smaller bucket has the same calls
+    }
     for (const Launch &launch : launches) {
       if (covers(launch)) {
         run(launch, arena, stream, false);

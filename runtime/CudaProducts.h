@@ -28,9 +28,9 @@ public:
   /// Bytes of each lane's workspace.
   size_t workspaceBytes() const { return neededWorkspace; }
 
-  /// Every call once, on whatever the arena holds: a library may load its kernels at their first
-  /// call, which must not be while a graph is captured.
-  void warmUp(Address arena, Stream stream) const;
+  /// Every call once, on whatever the arena of so many bytes holds: a library may load its kernels
+  /// at their first call, which must not be while a graph is captured.
+  void warmUp(Address arena, int64_t arenaBytes, Stream stream) const;
 
   /// On `stream`, which is the side lane's or not: two lanes may run calls at the same time.
   void run(const Launch &launch, Address arena, Stream stream, bool side) const;

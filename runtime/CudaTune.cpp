@@ -106,7 +106,8 @@ private:
     Address memory = 0;
     Result result = free < bytes ? outOfMemory : driver.memoryAllocate(&memory, bytes);
     if (result == outOfMemory) {
-      throw UserError(explainMemory(artifact, gpu, free, cublas::Matmul::mostWorkspace));
+      throw UserError(explainMemory(artifact, gpu, artifact.plan().memory.arenaBytes, free,
+                                    cublas::Matmul::mostWorkspace));
     }
     driver.check(result, "allocate the arena");
     arena = {memory, driver.memoryFree};

@@ -96,10 +96,11 @@ public:
   void upload(Range) override {}
   void download(Range) override {}
 
-  void run(const std::string &, const std::vector<Launch> &launches) override {
-    for (const Launch &node : launches) {
-      if (isAllowed(plan(), node.guard, arena.get())) {
-        launch(node);
+  void runPart(const std::string &, const std::vector<Launch> &launches, size_t first,
+               size_t last) override {
+    for (size_t i = first; i < last; ++i) {
+      if (isAllowed(plan(), launches[i].guard, arena.get())) {
+        launch(launches[i]);
       }
     }
   }
@@ -258,8 +259,8 @@ private:
     return known.get();
   }
 
-  /// What a launch may touch. A result has no contents before the first stage, nor has the
-  /// workspace.
+  /// What a launch may touch; of an operand that a bucket has a part of, that part. A result has
+  /// no contents before the first stage, nor has the workspace.
   std::vector<SluiceEmulatorBuffer> buffersOf(const Kernel &kernel, const DeviceVariant &variant,
                                               const Launch &launch, bool later) {
     std::vector<SluiceEmulatorBuffer> buffers;
@@ -272,8 +273,17 @@ private:
     }
     for (size_t i = 0; i < kernel.operands.size(); ++i) {
       const Operand &operand = kernel.operands[i];
-      add(operand.written ? "a result" : "an operand", launch.arguments[i], operand.bytes,
-          operand.written, later || !operand.written);
+      auto found = std::ranges::find(launch.runs, i, &Runs::operand);
+      bool isWhole = found == launch.runs.end();
+      Runs runs = isWhole ? Runs{i, 1, 0, operand.bytes} : *found;
+      const char *name = operand.written ? "a result" : "an operand";
+      if (!isWhole) {
+        name = operand.written ? "a text's rows of a result" : "a text's rows of an operand";
+      }
+      for (int64_t run = 0; run < runs.count; ++run) {
+        add(name, launch.arguments[i] + run * runs.stride, runs.bytes, operand.written,
+            later || !operand.written);
+      }
     }
     for (const char *name : {"length", "rows", "step", "seed", "first_row"}) {
       if (auto scalar = plan().scalars.find(name); scalar != plan().scalars.end()) {

@@ -63,7 +63,7 @@ Executor::find(const std::string &entry) const {
   auto found = plan().entries.find(entryOfFactor(entry, chosenFactor));
   found = found == plan().entries.end() ? plan().entries.find(entry) : found; // of all factors
   if (room() > 0 && found != plan().entries.end()) {
-    auto smaller = plan().entries.find(found->first + "@" + std::to_string(room()));
+    auto smaller = plan().entries.find(entryOfBucket(found->first, room()));
     found = smaller == plan().entries.end() ? found : smaller;
   }
   if (found == plan().entries.end()) {
@@ -74,8 +74,9 @@ Executor::find(const std::string &entry) const {
 }
 
 /// The number of segments is known once a batch has been scanned, and which memory its launches use
-/// before. So a batch that needs more room than all before it is run again. What was run before
-/// kept to its room, and nothing that lasts was written but results, which the second run replaces.
+/// before. So a batch that needs more room than all before it is run again. By then no launch has
+/// run over rows of segments for which there is no room, and nothing that lasts was written but
+/// results, which the second run replaces.
 void Executor::run(const std::string &entry) {
   bool countsUpdate = entry == "gradient" && plan().accumulate > 1; // `runUpdate` has
   if ((entry == "gradient" || entry == "evaluate") && plan().inputs.contains(paddingName) &&
@@ -85,23 +86,27 @@ void Executor::run(const std::string &entry) {
   if (entry == "gradient" && !countsUpdate) {
     addWeights(false);
   }
-  do {
+  bool isBounded = true, isDone = false;
+  while (!isDone) {
     const auto &[name, launches] = find(entry);
-    bool isBounded = name.find('@') != std::string::npos;
+    isBounded = plan().isOfBucket(name);
     if (!plan().memoryBuckets.empty()) {
       scalarI64("room") = isBounded ? room() : 0;
     }
     if (!device->sharesMemory()) {
       sendInputs(entry);
     }
-    device->run(name, launches);
-    fetched.clear();
-    if (!isBounded) {
-      break;
+    if (isBounded) {
+      isDone = !needsMore(name, launches);
+    } else {
+      device->run(name, launches);
+      isDone = true;
     }
-  } while (growRoom());
-  if (entry == "gradient" || entry == "evaluate" || entry == "predict" || entry == "prefill" ||
-      entry == "step") {
+    fetched.clear();
+  }
+  bool hasBatch = entry == "gradient" || entry == "evaluate" || entry == "predict" ||
+                  entry == "prefill" || entry == "step";
+  if (hasBatch && !isBounded) { // a bucket has less room than the model
     requireRoom(entry);
   }
 }
@@ -161,18 +166,24 @@ std::vector<Executor::SegmentRows> Executor::segmentRows() {
   return all;
 }
 
-bool Executor::growRoom() {
-  int64_t needed = 0;
-  for (const SegmentFacts &segments : plan().segments) {
-    for (const Totals &text : totalsOf(segments, plan().model.batch)) {
+bool Executor::needsMore(const std::string &entry, const std::vector<Launch> &launches) {
+  size_t first = 0, before = bucket;
+  for (const Plan::Count &count : plan().countsIn(launches)) {
+    device->runPart(entry, launches, first, count.launch + 1);
+    first = count.launch + 1;
+    int64_t needed = 0;
+    for (const Totals &text : totalsOf(*count.segments, plan().model.batch)) {
       needed = std::max<int64_t>(needed, text.needed + 1); // the last: a segment still open
     }
+    while (room() > 0 && needed > room()) {
+      ++bucket;
+    }
+    if (bucket > before) {
+      return true;
+    }
   }
-  size_t before = bucket;
-  while (room() > 0 && needed > room()) {
-    ++bucket;
-  }
-  return bucket > before;
+  device->runPart(entry, launches, first, launches.size());
+  return false;
 }
 
 /// Boundaries that data decides may be more than their axis has rows for: nothing is cut.

@@ -57,6 +57,12 @@ std::string entryOfFactor(const std::string &entry, int64_t factor) {
   return entry + "." + std::to_string(factor);
 }
 
+static constexpr char bucketMark = '@';
+
+std::string entryOfBucket(const std::string &entry, int64_t rows) {
+  return entry + bucketMark + std::to_string(rows);
+}
+
 bool isGpuTarget(std::string_view target) { return target.starts_with("sm_"); }
 
 const SegmentFacts *Plan::segmentsOf(const std::string &loss) const {
@@ -76,6 +82,59 @@ std::vector<std::pair<std::string, int64_t>> Plan::entriesOfUpdate() const {
     all.insert(all.begin() + 1, {"accumulate", accumulate});
   }
   return all;
+}
+
+std::vector<Plan::Count> Plan::countsIn(const std::vector<Launch> &launches) const {
+  std::vector<Count> counts;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const std::vector<Operand> &operands =
+        kernels[static_cast<size_t>(launches[i].kernel)].operands;
+    for (const SegmentFacts &each : segments) {
+      int64_t length = scalars.at(each.length).offset;
+      for (size_t j = 0; j < operands.size(); ++j) {
+        if (operands[j].written && launches[i].arguments[j] == length) {
+          counts.push_back({i, &each});
+        }
+      }
+    }
+  }
+  return counts;
+}
+
+bool Plan::isOfBucket(const std::string &entry) const {
+  return std::ranges::any_of(memoryBuckets, [&](const Bucket &bucket) {
+    return entry.ends_with(entryOfBucket("", bucket.rows));
+  });
+}
+
+int64_t Plan::arenaOf(const std::string &entry) const {
+  for (const Bucket &bucket : memoryBuckets) {
+    if (entry.ends_with(entryOfBucket("", bucket.rows))) {
+      return bucket.arenaBytes;
+    }
+  }
+  bool isSame =
+      !memoryBuckets.empty() && std::ranges::none_of(memoryBuckets, [&](const Bucket &bucket) {
+        return entries.contains(entryOfBucket(entry, bucket.rows));
+      });
+  return isSame ? memoryBuckets.front().arenaBytes : memory.arenaBytes;
+}
+
+int64_t Plan::arenaFor(int64_t bytes) const {
+  for (const Bucket &bucket : memoryBuckets) {
+    if (bucket.arenaBytes >= bytes) {
+      return bucket.arenaBytes;
+    }
+  }
+  return memory.arenaBytes;
+}
+
+int64_t Plan::lastingBytes() const {
+  int64_t bytes = memory.arenaBytes;
+  for (const Buffer &buffer : buffers) {
+    bytes = buffer.kind == "activation" ? std::min(bytes, buffer.offset) : bytes;
+  }
+  return bytes;
 }
 
 std::vector<std::string> Plan::gpuTargets() const {
@@ -292,16 +351,47 @@ private:
         }
         std::vector<Launch> changed = entry->second;
         for (size_t i = 0; i < changed.size(); ++i) {
-          launches[i].keys({"arguments", "after"});
+          launches[i].keys({"arguments", "after"}, {"runs"});
           readMemoryOf(launches[i], changed[i], static_cast<int64_t>(i));
+          readRuns(launches[i], changed[i], bucket);
         }
-        plan.entries[name + "@" + std::to_string(bucket.rows)] = std::move(changed);
+        plan.entries[entryOfBucket(name, bucket.rows)] = std::move(changed);
       }
       plan.memoryBuckets.push_back(bucket);
     }
     auto room = plan.scalars.find("room");
     if (room == plan.scalars.end() || room->second.type != Type::i64) {
       json.fail("the scalar \"room\", i64, beside it", "none");
+    }
+  }
+
+  /// All that a bucket's launch touches lies in the bucket's arena.
+  void readRuns(const StrictJson &json, Launch &launch, const Bucket &bucket) const {
+    const std::vector<Operand> &operands =
+        plan.kernels[static_cast<size_t>(launch.kernel)].operands;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].bytes > bucket.arenaBytes - launch.arguments[i]) {
+        json.at("arguments")
+            .fail("operands in the " + std::to_string(bucket.arenaBytes) +
+                      " bytes of the bucket's arena",
+                  std::to_string(operands[i].bytes) + " bytes at " +
+                      std::to_string(launch.arguments[i]));
+      }
+    }
+    launch.runs.clear();
+    for (const StrictJson &each :
+         json.has("runs") ? json.at("runs").array() : std::vector<StrictJson>()) {
+      std::vector<int64_t> numbers = each.integers(0);
+      size_t least = launch.runs.empty() ? 0 : launch.runs.back().operand + 1;
+      bool fits = numbers.size() == 4 && static_cast<size_t>(numbers[0]) >= least &&
+                  static_cast<size_t>(numbers[0]) < operands.size() && numbers[1] > 0 &&
+                  numbers[3] <= numbers[2] &&
+                  numbers[2] <= operands[static_cast<size_t>(numbers[0])].bytes / numbers[1];
+      if (!fits) {
+        each.failType("[operand, runs, bytes from one to the next, bytes of one], rising operands, "
+                      "runs within them");
+      }
+      launch.runs.push_back({static_cast<size_t>(numbers[0]), numbers[1], numbers[2], numbers[3]});
     }
   }
 

@@ -411,9 +411,7 @@ Outcome Compilation::generate() {
     }
     return {0, text, ""};
   }
-  if (targets.gpus.empty()) { // a GPU's arena stands where its graphs have captured it
-    nameBuckets(*module);
-  }
+  nameBuckets(*module);
   FailureOr<MemoryPlan> memory =
       planMemory(*module, kernels->workspaceBytes(), kernels->counterBytes());
   if (failed(memory)) {

@@ -262,6 +262,11 @@ private:
     return cast<RankedTensorType>(op.getGradients()[numberOf(operand)].getType());
   }
   Numbers rotatedBack(Numbers line, int64_t p) const;
+  bool isValid(dispatch::DomainAttr domain, int64_t row) const {
+    int64_t factor = domain.getFactor();
+    return row / domain.getPositions() < launch.rows &&
+           row % domain.getPositions() * factor < launch.length;
+  }
 
   dispatch::AttentionBackwardOp op;
   const Launch &launch;
@@ -368,11 +373,16 @@ LogicalResult Gradients::add(Head<dispatch::AttentionBackwardOp> &head) {
   return success();
 }
 
+/// Rows that are not valid are zeros; those of an axis are nobody's.
 void Gradients::judge(Judgement &judgement) {
   auto judgeColumns = [&](unsigned operand, int64_t first, int64_t count) {
     Comparison result(op, launch, numberOf(operand), judgement);
     RankedTensorType type = typeOf(operand);
+    dispatch::DomainAttr domain = op.getResultDomain(numberOf(operand));
     for (int64_t row = 0; row < type.getDimSize(0) * type.getDimSize(1); ++row) {
+      if (domain.getAxis() && !isValid(domain, row)) {
+        continue;
+      }
       for (int64_t c = first; c < first + count; ++c) {
         result.check(row, c, sums[numberOf(operand)][row * type.getDimSize(2) + c].total());
       }

@@ -110,7 +110,9 @@ std::vector<Bytes> sluice::oracle::writtenBytes(Operation *dispatch, unsigned re
     }
     return lines;
   }
-  int64_t factor = kernel.zeroesInvalid(result) ? 0 : domainOf(dispatch).getFactor();
+  dispatch::DomainAttr domain = kernel.getResultDomain(result);
+  bool writesAll = kernel.zeroesInvalid(result) && !domain.getAxis(); // of an axis never
+  int64_t factor = writesAll ? 0 : domain.getFactor();
   return validLines(layout, factor, extent);
 }
 

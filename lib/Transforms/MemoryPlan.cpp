@@ -176,7 +176,7 @@ int64_t sluice::storedBytes(Value tensor) {
 }
 
 /// A plan's temporaries once more for each bucket that the module names. One in which nothing
-/// differs is left out.
+/// differs is left out, and so is one that saves nothing.
 static void planBuckets(ModuleOp module, ArrayRef<std::unique_ptr<Storage>> storages,
                         MemoryPlan &plan) {
   auto wanted = module->getAttrOfType<DenseI64ArrayAttr>(bucketsName);
@@ -190,6 +190,9 @@ static void planBuckets(ModuleOp module, ArrayRef<std::unique_ptr<Storage>> stor
       continue;
     }
     bucket.arenaBytes = alignTo(plan.temporariesOffset + bucket.temporariesBytes, pageBytes);
+    if (bucket.arenaBytes >= plan.arenaBytes) {
+      continue;
+    }
     for (auto &[value, offset] : bucket.offsets) {
       offset += plan.temporariesOffset;
     }

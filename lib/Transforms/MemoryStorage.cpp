@@ -134,6 +134,16 @@ Runs Storage::Class::runs(int64_t limit) const {
           int64_t(llvm::divideCeil(limit, segments->factor)) * segments->rowBytes};
 }
 
+/// Whether a dispatch may read rows of an operand that its axis of segments does not have in a
+/// batch, to drop what it reads: it has no axis itself, and no numbers of segments say which rows.
+static bool readsAllRows(Operation *op, unsigned operand) {
+  if (dispatch::axisOf(op)) {
+    return false;
+  }
+  dispatch::AccessAttr access = cast<dispatch::KernelInterface>(op).getAccess(operand);
+  return !access || (access.getIndex() < 0 && access.getLast() < 0);
+}
+
 void Storage::collect() {
   size_t launch = 0, touched = 0;
   for (Operation &op : func.getBody().front()) {
@@ -147,8 +157,9 @@ void Storage::collect() {
       storage.last = std::max(storage.last, launch);
       storage.bytes = std::max(storage.bytes, storedBytes(value));
     };
-    for (Value operand : op.getOperands()) {
+    for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
       touch(operand);
+      classOf(operand).isWhole |= readsAllRows(&op, unsigned(i));
       TemporaryKind &kind = classOf(operand).kind;
       bool isKept = kind == TemporaryKind::Transient && kindOf(&op) != TemporaryKind::Transient;
       kind = isKept ? TemporaryKind::Kept : kind;

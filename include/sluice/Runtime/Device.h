@@ -63,8 +63,15 @@ public:
   /// Makes `host` hold there what the device holds, after all that was run.
   virtual void download(Range range) = 0;
 
-  /// Runs launches in order, each unless its guard forbids it. May return before they are done.
-  virtual void run(const std::string &entry, const std::vector<Launch> &launches) = 0;
+  /// Runs launches of an entry in order, each unless its guard forbids it. May return before they
+  /// are done.
+  void run(const std::string &entry, const std::vector<Launch> &launches) {
+    runPart(entry, launches, 0, launches.size());
+  }
+  /// The same of launches [first, last) alone; of a bucket's entry, whose parts begin and end where
+  /// `Plan::countsIn` says.
+  virtual void runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
+                       size_t last) = 0;
   /// Runs one of the plan's launches, whatever its guard says. May return before it is done.
   virtual void launch(const Launch &launch) = 0;
   /// Waits until all that was run is done.

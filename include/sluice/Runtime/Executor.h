@@ -157,9 +157,10 @@ private:
   void countPadding(bool isMore);
   void addWeights(bool isMore);
   void requireRoom(const std::string &entry);
-  /// Whether a text of the batch that was just run needs more room than there is, and there is
-  /// more: it is given.
-  bool growRoom();
+  /// Runs an entry over a bucket's memory up to where the segments of a batch are counted, and the
+  /// rest where there is room for them. Else gives more room, and says so: the entry is to be run
+  /// again.
+  bool needsMore(const std::string &entry, const std::vector<Launch> &launches);
 
   std::unique_ptr<Device> device;
   int64_t chosenFactor = 0;

@@ -154,10 +154,18 @@ struct Guard {
   int64_t equals = 0;
 };
 
+/// The part of an operand that a bucket has memory for: `count` runs of `bytes`, `stride` apart.
+/// Other tensors lie between them.
+struct Runs {
+  size_t operand = 0; // an argument of the launch
+  int64_t count = 1, stride = 0, bytes = 0;
+};
+
 /// One launch. Calls and collectives are refused while parsing: this runtime has no such routine.
 struct Launch {
   int64_t kernel = 0, stream = 0;
   std::vector<int64_t> arguments, after;
+  std::vector<Runs> runs; // of operands, rising; of any other all is touched
   std::optional<Guard> guard;
   std::string phase;
   std::string axis; // of `Plan::segments`, whose rows it runs over; empty: the tokens' length says
@@ -269,9 +277,29 @@ struct Plan {
   int64_t tokensOfUpdate() const { return accumulate * model.batch * model.context; }
   /// What an update of the weights runs (Executor::runUpdate), and how often.
   std::vector<std::pair<std::string, int64_t>> entriesOfUpdate() const;
+  /// Launches of an entry behind which it is known how many segments of an axis a batch has, as
+  /// the host wants to know before others run over their rows; in the entry's order.
+  struct Count {
+    size_t launch = 0;
+    const SegmentFacts *segments = nullptr;
+  };
+  std::vector<Count> countsIn(const std::vector<Launch> &launches) const;
+  /// Whether an entry of this name is a bucket's.
+  bool isOfBucket(const std::string &entry) const;
+  /// Bytes of the arena that an entry of this name in `entries` needs: its bucket's, all of them,
+  /// or the least bucket's where it is the same in all.
+  int64_t arenaOf(const std::string &entry) const;
+  /// The least that `arenaOf` gives for some entry and that is at least `bytes`.
+  int64_t arenaFor(int64_t bytes) const;
+  /// Bytes at the arena's start that hold something from one entry to the next: all but
+  /// temporaries, where these lie last.
+  int64_t lastingBytes() const;
   /// Those of `targets` that are GPUs, in their order.
   std::vector<std::string> gpuTargets() const;
 };
+
+/// What `Plan::entries` calls an entry over the memory of a bucket of so many rows.
+std::string entryOfBucket(const std::string &entry, int64_t rows);
 
 /// What `Plan::entries` calls an entry of another factor than the main one.
 std::string entryOfFactor(const std::string &entry, int64_t factor);

@@ -26,7 +26,7 @@ struct Range {
 struct Launch {
   LaunchOp op;
   KernelOp kernel;
-  SmallVector<Range> ranges; ///< of operands and results, then of its length and workspace
+  SmallVector<Range> ranges; ///< of operands and results, and of its length and workspace
 
   bool isForbidden() { return op.getGuard() && !isPermission(*op.getGuard()); }
   bool writes(const Range &range) const {
@@ -65,8 +65,7 @@ private:
   LogicalResult verifyOrder(size_t index);
   LogicalResult verifyGuard(size_t index);
   LogicalResult verifyProtected(Launch &launch);
-  /// The launches of a bucket touch runs of bytes within their operands' ranges.
-  bool isBucket() { return entry.getSymName().contains('@'); }
+  LogicalResult addRuns(Launch &launch, size_t firstWritten);
 
   EntryOp entry;
   ModuleOp module;
@@ -95,18 +94,47 @@ LogicalResult EntryVerifier::verifyArguments(Launch &launch) {
   }
   size_t firstWritten = bytes.size() - launch.kernel.getWritten();
   for (auto [i, offset, size] : llvm::enumerate(arguments.take_front(bytes.size()), bytes)) {
-    if (offset < 0 ||
-        (!isBucket() && (offset > arena.getInt() || size > arena.getInt() - offset))) {
+    if (offset < 0 || offset > arena.getInt() || size > arena.getInt() - offset) {
       return launch.op.emitOpError("P-010: expected argument ")
              << i << " to have its " << size << " bytes in the arena of " << arena.getInt()
              << " bytes, found it at " << offset;
     }
     launch.ranges.push_back({offset, offset + size, i >= firstWritten});
   }
-  if (failed(verifyWorkspace(launch, arena.getInt()))) {
+  if (failed(addRuns(launch, firstWritten)) || failed(verifyWorkspace(launch, arena.getInt()))) {
     return failure();
   }
   return verifyScalars(launch, arguments.slice(bytes.size(), scalars));
+}
+
+/// Of operands that are runs of bytes, these alone.
+LogicalResult EntryVerifier::addRuns(Launch &launch, size_t firstWritten) {
+  ArrayRef<int64_t> bytes = launch.kernel.getOperandBytes();
+  ArrayRef<int64_t> runs = launch.op.getRuns().value_or(ArrayRef<int64_t>());
+  int64_t next = 0; // of the operands that may be told of
+  bool fits = runs.size() % 4 == 0;
+  SmallVector<Range> ranges = std::move(launch.ranges);
+  launch.ranges.clear();
+  for (; fits && !runs.empty(); runs = runs.drop_front(4)) {
+    int64_t operand = runs[0], count = runs[1], stride = runs[2], size = runs[3];
+    fits = operand >= next && operand < static_cast<int64_t>(bytes.size()) && count >= 1 &&
+           size >= 0 && stride >= size && stride <= bytes[operand] / count;
+    for (int64_t run = 0; fits && run < count; ++run) {
+      int64_t begin = ranges[operand].begin + run * stride;
+      launch.ranges.push_back({begin, begin + size, operand >= static_cast<int64_t>(firstWritten)});
+    }
+    if (fits) {
+      ranges[operand].end = ranges[operand].begin; // nothing beside them
+      next = operand + 1;
+    }
+  }
+  llvm::append_range(launch.ranges, ranges);
+  return fits ? success()
+              : launch.op.emitOpError("P-022: expected runs as four numbers for each operand that "
+                                      "has some, in rising order: its number, how many lie one "
+                                      "behind the other in it, how far apart they begin, and "
+                                      "their bytes; found ")
+                    << launch.op.getRunsAttr();
 }
 
 /// The workspace, the last argument, and the counters right in front of it.
@@ -180,7 +208,7 @@ LogicalResult EntryVerifier::verifyOrder(size_t index) {
     before |= ancestors[named];
     before.set(named);
   }
-  for (size_t other = index; !isBucket() && other-- > 0;) {
+  for (size_t other = index; other-- > 0;) {
     if (!before.test(other) && launches[index].conflictsWith(launches[other])) {
       InFlightDiagnostic error = op.emitOpError("P-013: expected to be after launch ");
       error << other << ", which touches the same bytes, found to be after [";

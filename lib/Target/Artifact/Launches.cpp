@@ -29,13 +29,19 @@ struct Footprint {
   }
 };
 
+/// Operands, then results: what the first arguments are the offsets of.
+SmallVector<Value> tensorsOf(Operation *op) {
+  SmallVector<Value> tensors(op->getOperands());
+  llvm::append_range(tensors, op->getResults());
+  return tensors;
+}
+
 /// Launch arguments: offsets of operands and results, of the scalars, then the first random
 /// stream, then the offset of the workspace.
 SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory,
                                  const MemoryBucket *bucket) {
   SmallVector<int64_t> arguments;
-  for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
-                                         llvm::to_vector_of<Value>(op->getResults()))) {
+  for (Value value : tensorsOf(op)) {
     arguments.push_back(memory.offset(value, bucket));
   }
   for (const std::string &scalar : {dispatch::lengthOf(op), "rows"s, "step"s, "seed"s}) {
@@ -47,6 +53,18 @@ SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory,
   arguments.push_back(firstStream(op));
   arguments.push_back(memory.workspaceOffset);
   return arguments;
+}
+
+/// Four numbers for each tensor that has runs of its own in a bucket; null where none has.
+DenseI64ArrayAttr runsOf(Operation *op, const MemoryBucket *bucket) {
+  SmallVector<int64_t> numbers;
+  for (auto [i, value] : llvm::enumerate(tensorsOf(op))) {
+    if (bucket && bucket->runs.contains(value)) {
+      Runs runs = bucket->runs.at(value);
+      numbers.append({static_cast<int64_t>(i), runs.count, runs.stride, runs.bytes});
+    }
+  }
+  return numbers.empty() ? DenseI64ArrayAttr() : DenseI64ArrayAttr::get(op->getContext(), numbers);
 }
 
 /// Launches that use the workspace share it, so none may overlap another.
@@ -115,6 +133,7 @@ void sluice::emitEntry(func::FuncOp func, const Twine &name, const KernelSet &ke
     auto phase = op->getAttrOfType<StringAttr>("plan.phase");
     plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name,
                            argumentsOf(op, memory, bucket), phase ? phase.getValue() : "forward",
-                           after[i], op->getAttrOfType<StringAttr>("guard"), dispatch::axisOf(op));
+                           after[i], op->getAttrOfType<StringAttr>("guard"), dispatch::axisOf(op),
+                           runsOf(op, bucket));
   }
 }

@@ -137,8 +137,17 @@ static json::Array bucketsToJson(ModuleOp module, const MemoryPlan &memory) {
       }
       json::Array launches;
       for (auto launch : entry.getOps<plan::LaunchOp>()) {
-        launches.push_back(json::Object{{"arguments", json::Array(launch.getArguments())},
-                                        {"after", json::Array(launch.getAfter())}});
+        json::Object node{{"arguments", json::Array(launch.getArguments())},
+                          {"after", json::Array(launch.getAfter())}};
+        json::Array runs;
+        ArrayRef<int64_t> numbers = launch.getRuns().value_or(ArrayRef<int64_t>());
+        for (; !numbers.empty(); numbers = numbers.drop_front(4)) {
+          runs.push_back(json::Array(numbers.take_front(4)));
+        }
+        if (!runs.empty()) {
+          node["runs"] = std::move(runs);
+        }
+        launches.push_back(std::move(node));
       }
       entries[name] = std::move(launches);
     }

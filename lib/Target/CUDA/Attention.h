@@ -98,6 +98,7 @@ struct Side {
   int64_t positions = 0;
   mlir::Value base, length; ///< index: the first in memory; how many are valid
   int64_t step = 1;         ///< between rows of neighbouring lines
+  bool isPartial = false;   ///< rows that are not valid are not to be written
 };
 
 /// One head's columns in the rows of one sequence.
@@ -238,11 +239,15 @@ public:
   void store(const Values &sums, mlir::ArrayRef<mlir::Value> scale, const Source &target,
              mlir::Value first, int64_t fragments, Padding padding);
 
+  /// Index: `position`, or where the rows have none a row that may be read.
+  mlir::Value existingRow(const Side &rows, mlir::Value position);
+
   Frame frame;
   Emitter &e;
   mlir::ImplicitLocOpBuilder &b;
   TensorCore core;
   const Shape shape;
+  const bool isPartial; ///< of an axis: rows that are not valid may be no memory of a tensor's
   mlir::Value thread, group, quad; ///< index; a lane is 4 group + quad
   mlir::Value batchRow;            ///< index
   Side queries, keys, distances;

@@ -109,7 +109,7 @@ void QueryStage::formStatistics() {
   };
   for (Value row : rows) {
     Value position = arith::IndexCastOp::create(b, b.getIndexType(), row);
-    Value at = e.add(f.queries.base, e.min(position, e.index(shape.queries - 1)));
+    Value at = e.add(f.queries.base, f.existingRow(f.queries, position));
     Value isValid = e.less(position, f.queries.length);
     Value logSum = e.loadScalar(f.frame.buffer(Lse), {at, head});
     Value empty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, logSum, f.f32(-infinity));

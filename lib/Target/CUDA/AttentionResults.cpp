@@ -115,8 +115,8 @@ void AttentionFrame::store(const Values &sums, ArrayRef<Value> scale, const Sour
     }
     bool exchanged = target.together == 4 && elementOf(target).isBF16();
     Values fours = exchanged ? exchangePairs(results) : Values();
-    Value stored =
-        padding == Padding::Left ? isValid : e.less(position, e.index(target.rows.positions));
+    bool leaves = padding == Padding::Left || target.rows.isPartial;
+    Value stored = leaves ? isValid : e.less(position, e.index(target.rows.positions));
     e.when(stored, [&] {
       if (!exchanged) {
         storePairs(results, target, position);

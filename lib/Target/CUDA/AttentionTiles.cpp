@@ -12,7 +12,8 @@ using namespace sluice::cuda::attention;
 
 AttentionFrame::AttentionFrame(Operation *op, dispatch::DomainAttr domain, const Shape &shape,
                                ModuleOp module, StringRef name)
-    : frame(op, domain, module, name), e(frame.e), b(frame.b), core(frame), shape(shape) {
+    : frame(op, domain, module, name), e(frame.e), b(frame.b), core(frame), shape(shape),
+      isPartial(domain.getAxis()) {
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
   std::tie(group, quad) = split(frame.lane, 4);
 }
@@ -47,6 +48,7 @@ void AttentionFrame::enterRow(Value row) {
   keys = shape.isOneDomain() ? queries : sideOf(shape.keys, shape.keyFactor);
   queries.step = shape.distance.key;
   keys.step = shape.distance.query;
+  queries.isPartial = keys.isPartial = isPartial;
   if (shape.hasRows) {
     distances = sideOf(shape.distances, shape.distanceFactor);
     distances.step = shape.stride();
@@ -125,10 +127,16 @@ void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, 
   });
 }
 
+/// The last row, or of an axis the last valid one; where none is, the first.
+Value AttentionFrame::existingRow(const Side &rows, Value position) {
+  Value last = e.index(rows.positions - 1);
+  return e.min(position, isPartial ? e.max(e.add(rows.length, -1), e.index(0)) : last);
+}
+
 /// A chunk that starts anywhere, element by element: heads whose size is no multiple of 8.
 void AttentionFrame::loadElements(const Source &source, Value to, Value position, Value chunk) {
   Type word = b.getI32Type();
-  Value existing = e.min(position, e.index(source.rows.positions - 1));
+  Value existing = existingRow(source.rows, position);
   existing = source.before ? e.max(existing, e.index(0)) : existing;
   Value row = e.add(source.rows.base, existing);
   Value last = e.add(source.columns, -1), isValid = e.less(position, source.rows.length),

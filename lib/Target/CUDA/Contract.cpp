@@ -71,7 +71,14 @@ Contraction::Contraction(dispatch::ContractOp op, ModuleOp module, StringRef nam
 }
 
 Factor Contraction::inputFactor() {
-  return {frame.buffer(0), rows, inner, /*linesAreInner=*/false, grid.blockRows()};
+  Factor factor{frame.buffer(0), rows, inner, /*linesAreInner=*/false, grid.blockRows()};
+  if (op.getDomain().getAxis()) { // elsewhere a row that is not valid spoils its own sums alone
+    factor.isValid = [this](Value row) {
+      return e.both(e.less(row, e.index(rows)), frame.isValid(row));
+    };
+    factor.isPartial = true;
+  }
+  return factor;
 }
 
 Factor Contraction::weightFactor() {

@@ -45,14 +45,17 @@ void SumRows::setColumn(Value first) {
 }
 
 /// This thread's columns of an extra's row. A row past the last is not read in its place: the
-/// extra's memory may be a result's, and the last row's own thread stores there.
+/// extra's memory may be a result's, and the last row's own thread stores there. Nor is a row of an
+/// axis that the batch does not have: it may have no memory.
 Value SumRows::loadRow(Value memory, int64_t extent, const Row &row) {
   Value line = frame.memoryRow(extent, row);
-  if (!guarded) {
+  bool isPartial = bool(op.getDomain().getAxis());
+  if (!guarded && !isPartial) {
     return loadColumns(core, e, memory, {line, column});
   }
   auto type = VectorType::get({columnsPerThread}, frame.b.getF32Type());
-  auto branch = scf::IfOp::create(frame.b, TypeRange(type), row.exists, /*withElseRegion=*/true);
+  auto branch = scf::IfOp::create(frame.b, TypeRange(type), isPartial ? row.valid : row.exists,
+                                  /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(frame.b);
   frame.b.setInsertionPointToStart(branch.thenBlock());
   scf::YieldOp::create(frame.b, loadColumns(core, e, memory, {line, column}));

@@ -150,6 +150,17 @@ void Tile::copyElement(Value to, Value line, Value element, Value validEnd) {
   Value from = core.global(factor.memory, {e.min(line, e.index(factor.lines - 1)),
                                            e.min(element, e.index(factor.width - 1))});
   Value zero = arith::ConstantIntOp::create(e.b, i16, 0);
+  if (factor.isPartial) {
+    auto read = scf::IfOp::create(e.b, TypeRange{i16}, counts, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPointToStart(read.thenBlock());
+    scf::YieldOp::create(e.b, core.load(i16, from, elementBytes));
+    e.b.setInsertionPointToStart(read.elseBlock());
+    scf::YieldOp::create(e.b, zero);
+    e.b.setInsertionPointAfter(read);
+    core.store(read.getResult(0), core.shared(to), elementBytes);
+    return;
+  }
   core.store(e.select(counts, core.load(i16, from, elementBytes), zero), core.shared(to),
              elementBytes);
 }

@@ -23,6 +23,9 @@ struct Factor {
   /// The same for the lines of a step that starts at line `first` (linesAreInner): those below the
   /// result (i32) count. Cheaper, where a step's lines that count always come first.
   std::function<mlir::Value(mlir::Value first)> validEnd = nullptr;
+  /// Whether lines that do not count may be no memory of the factor's, so that nothing of them may
+  /// be read.
+  bool isPartial = false;
 };
 
 /// What a thread copies of a tile: its first piece. The others lie at constant distances.

@@ -50,9 +50,13 @@ private:
     Value exists = e.less(position, e.index(positions));
     Value within = e.min(position, e.index(positions - 1));
     Row row = frame.row(e.add(e.mul(frame.block, positions), within));
+    Value line = row.global;
+    if (op.getDomain().getAxis()) { // a row that is not valid may be no memory of the bits
+      line = e.select(row.valid, line, e.mul(frame.block, positions));
+    }
     bool isDense = cast<RankedTensorType>(op.getBits().getType()).getRank() == 2;
     Value bit = isDense ? e.loadScalar(bits, {frame.block, within})
-                        : e.loadScalar(bits, {row.global, e.index(0)});
+                        : e.loadScalar(bits, {line, e.index(0)});
     if (!bit.getType().isF32()) {
       bit = arith::ExtFOp::create(b, b.getF32Type(), bit);
     }

@@ -97,6 +97,7 @@ Factor WeightGradient::factor(unsigned operand, int64_t width, int64_t extent) {
   Factor result{frame.buffer(operand), rows, width, /*linesAreInner=*/true, extent};
   if (op.getDomain().getFactor() > 0) {
     result.isValid = [this](Value row) { return frame.isValid(row); };
+    result.isPartial = bool(op.getDomain().getAxis());
     if (op.getDomain().getPositions() % innerStep == 0) {
       result.validEnd = [this](Value first) { return frame.validEnd(first); };
     }

@@ -434,6 +434,38 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
+// Two results lie between each other's rows, and the third launch reads the second's.
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @"evaluate@4.plan" {
+    plan.launch @add ([64, 256, 0, 8, 16, 24, 0, 0]) phase "forward" after [] {runs = array<i64: 1, 2, 64, 32>}
+    // expected-note@+1 {{launch 1}}
+    plan.launch @add ([64, 288, 0, 8, 16, 24, 0, 0]) phase "forward" after [] {runs = array<i64: 1, 2, 64, 32>}
+    // expected-error@+1 {{P-013: expected to be after launch 1, which touches the same bytes, found to be after [] alone}}
+    plan.launch @add ([288, 512, 0, 8, 16, 24, 0, 0]) phase "forward" after [] {runs = array<i64: 0, 2, 64, 32>}
+  }
+}
+
+// -----
+
+module attributes {plan.arena_bytes = 1024 : i64} {
+  plan.buffer "scalar:length" at 0 bytes 8 device 0
+  plan.buffer "scalar:rows" at 8 bytes 8 device 0
+  plan.buffer "scalar:step" at 16 bytes 8 device 0
+  plan.buffer "scalar:seed" at 24 bytes 8 device 0
+  plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
+  plan.entry @"evaluate@4.plan" {
+    // expected-error@+1 {{P-022: expected runs as four numbers for each operand that has some, in rising order: its number, how many lie one behind the other in it, how far apart they begin, and their bytes; found array<i64: 1, 3, 64, 32>}}
+    plan.launch @add ([64, 256, 0, 8, 16, 24, 0, 0]) phase "forward" after [] {runs = array<i64: 1, 3, 64, 32>}
+  }
+}
+
+// -----
+
 module attributes {plan.arena_bytes = 1024 : i64} {
   // expected-error@+1 {{P-021: expected the 128 bytes of flat:parameters in the arena of 1024 bytes, found them at 960}}
   plan.buffer "flat:parameters" at 960 bytes 128 device 0

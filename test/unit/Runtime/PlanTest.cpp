@@ -24,6 +24,19 @@ Json generationOf(int64_t rows, int64_t period) {
           {"reads", {{"weights", 100}, {"states", {10, 30}}}}};
 }
 
+/// A bucket of `bytes` with the launches of the entry `evaluate`, the first with these runs.
+Json bucketsOf(const Json &plan, int64_t bytes, const std::vector<std::vector<int64_t>> &runs) {
+  Json launches = Json::array();
+  for (const Json &node : plan["entries"]["evaluate"]) {
+    launches.push_back({{"arguments", node["arguments"]}, {"after", Json::array()}});
+  }
+  launches[0]["runs"] = runs;
+  return {{{"rows", 4},
+           {"arena_bytes", bytes},
+           {"temporaries_bytes", 0},
+           {"entries", {{"evaluate", launches}}}}};
+}
+
 TEST(Plan, AveragesWhatAStepReads) {
   Generation generation;
   generation.stateReads = {10, 30};
@@ -83,6 +96,39 @@ TEST(Plan, ListsSegmentsAndLossesOfAnyName) {
   EXPECT_EQ(inner.capacity, 3);
   EXPECT_EQ(plan.entries.at("predict")[0].axis, "closed.x");
   EXPECT_EQ(plan.entries.at("gradient")[0].axis, "");
+}
+
+/// Which arena is enough for an entry, and where the host learns how many segments there are.
+TEST(Plan, ReadsBuckets) {
+  Json text = planOfSegments();
+  text["scalars"]["room"] = {{"offset", 128}, {"type", "i64"}};
+  int64_t all = text["memory"]["arena_bytes"];
+  text["buckets"] = bucketsOf(text, all - 64, {{3, 4, 64, 16}});
+  text["buckets"][0]["entries"]["evaluate"][0]["arguments"][4] = 267520; // 64 bytes lower
+  Plan plan = parsePlan(text.dump(), "x");
+  const Launch &first = plan.entries.at(entryOfBucket("evaluate", 4)).at(0);
+  ASSERT_EQ(first.runs.size(), 1u);
+  EXPECT_EQ(first.runs[0].operand, 3u);
+  EXPECT_EQ(first.runs[0].count, 4);
+  EXPECT_EQ(first.runs[0].stride, 64);
+  EXPECT_EQ(first.runs[0].bytes, 16);
+  EXPECT_TRUE(plan.entries.at("evaluate").at(0).runs.empty());
+  EXPECT_TRUE(plan.isOfBucket("evaluate@4"));
+  EXPECT_FALSE(plan.isOfBucket("evaluate"));
+  EXPECT_EQ(plan.arenaOf("evaluate@4"), all - 64);
+  EXPECT_EQ(plan.arenaOf("evaluate"), all);
+  EXPECT_EQ(plan.arenaOf("update"), all - 64); // the same in all
+  EXPECT_EQ(plan.arenaFor(0), all - 64);
+  EXPECT_EQ(plan.arenaFor(all), all);
+  EXPECT_EQ(plan.lastingBytes(), plan.buffers.at(0).offset); // the first temporary's
+  EXPECT_TRUE(plan.countsIn(plan.entries.at("evaluate")).empty());
+  Launch &writer = plan.entries.at("evaluate").at(0);
+  size_t written = plan.kernels[static_cast<size_t>(writer.kernel)].operands.size() - 1;
+  writer.arguments.at(written) = plan.scalars.at("step").offset; // the length of "closed.x"
+  std::vector<Plan::Count> counts = plan.countsIn(plan.entries.at("evaluate"));
+  ASSERT_EQ(counts.size(), 1u);
+  EXPECT_EQ(counts[0].launch, 0u);
+  EXPECT_EQ(counts[0].segments->axis, "closed.x");
 }
 
 TEST(Plan, ReadsTheEntriesOfOtherFactors) {
@@ -183,6 +229,17 @@ const WrongPlan wrongPlans[] = {
                                         {"entries", {{"evaluate", launches}}}}});
      },
      "as many launches as the plan's entry \"evaluate\" has"},
+    {"BucketOfLessThanItsLaunchesTouch", [](Json &p) { p["buckets"] = bucketsOf(p, 64, {}); },
+     "operands in the 64 bytes of the bucket's arena"},
+    {"RunsOutsideTheirOperand",
+     [](Json &p) { p["buckets"] = bucketsOf(p, p["memory"]["arena_bytes"], {{0, 2, 1 << 20, 4}}); },
+     "plan.buckets[0].entries.evaluate[0].runs[0]: expected [operand, runs, bytes from one to the "
+     "next, bytes of one], rising operands, runs within them, found [0,2,1048576,4]"},
+    {"RunsThatDoNotRise",
+     [](Json &p) {
+       p["buckets"] = bucketsOf(p, p["memory"]["arena_bytes"], {{0, 1, 4, 4}, {0, 1, 4, 4}});
+     },
+     "plan.buckets[0].entries.evaluate[0].runs[1]: expected [operand"},
     {"Format", [](Json &p) { p["format"] = "other"; }, "plan.format"},
     {"UnknownModelKey", [](Json &p) { p["model"]["depth"] = 1; }, "plan.model: "},
     {"UnknownNodeKey", [](Json &p) { p["entries"]["predict"][0]["x"] = 1; },

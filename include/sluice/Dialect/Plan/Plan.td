@@ -100,9 +100,13 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"EntryOp">]> {
     kernel draws by the update. Then come the first random stream, a plain integer, and the workspace's offset. Items come from the kernel's variant.
     `after` are the indices of launches of this entry that must be done before, ascending. `guard` names an i32 scalar that must be one. `axis` is the
     axis of segments whose rows it runs over; without one the tokens' length says how many.
+
+    `runs` has four numbers for each operand or result of which a bucket's memory has a part: its number among them, how many runs of bytes it
+    has, how far they begin from each other, and the bytes of one. The launch touches nothing between them. All of any other is touched.
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, DenseI64ArrayAttr:$arguments, StrAttr:$phase,
-                       DenseI64ArrayAttr:$after, OptionalAttr<StrAttr>:$guard, OptionalAttr<StrAttr>:$axis);
+                       DenseI64ArrayAttr:$after, OptionalAttr<StrAttr>:$guard, OptionalAttr<StrAttr>:$axis,
+                       OptionalAttr<DenseI64ArrayAttr>:$runs);
   let assemblyFormat = "$kernel `(` $arguments `)` `phase` $phase `after` $after attr-dict";
 }
 
