@@ -215,6 +215,37 @@ static std::string findRemedy(func::FuncOp function, FoundLeak leak, spec::Sourc
   return first + " (not enough by itself: the model leaks in other places too)";
 }
 
+static bool isProvedAsItIs(ModuleOp module);
+
+/// The first of some changes, or two of them, after which the model is proved; empty where none
+/// are. `place` is then that of the first.
+static std::string findRemedyAmongSegments(ModuleOp module, const FoundLeak &leak,
+                                           spec::SourceLocation &place) {
+  std::vector<Change> changes = changesAmongSegments(leak);
+  auto mends = [&](ArrayRef<const Change *> chosen) {
+    Mending mending(module);
+    for (const Change *change : chosen) {
+      change->make(mending);
+    }
+    return isProvedAsItIs(module);
+  };
+  for (const Change &change : changes) {
+    if (mends({&change})) {
+      place = change.place;
+      return "; " + change.words;
+    }
+  }
+  for (size_t i = 0; i < changes.size(); ++i) {
+    for (size_t j = i + 1; j < changes.size(); ++j) {
+      if (mends({&changes[i], &changes[j]})) {
+        place = changes[i].place;
+        return "; " + changes[i].words + "; then " + changes[j].words;
+      }
+    }
+  }
+  return "";
+}
+
 /// " where boundaries stand at 0 and 2, those of the next segmentation at 1": in the order of the
 /// function.
 static std::string describe(const Boundaries &boundaries) {
@@ -259,14 +290,20 @@ static void explainSegments(func::FuncOp function, const Violation &violation, b
   if (replay) {
     replaySegments(*leak, boundaries);
   }
-  std::string remedy = "let this stage read an earlier segment, and counts up to its own row";
+  auto module = function->getParentOfType<ModuleOp>();
+  std::string remedy;
   if (OpRemedy own = remedyOf(op); !own.words.empty() && own.attribute.empty()) {
-    remedy = own.words; // wherever segments are
+    remedy = "; " + own.words; // wherever segments are
   } else if (!passesSegments(*leak)) {
-    Mending mending(function->getParentOfType<ModuleOp>());
-    remedy = remedyFor(opAtFault(*leak), verdict.place, mending);
+    Mending mending(module);
+    remedy =
+        "; " + remedyFor(opAtFault(*leak), verdict.place, mending) +
+        (isProvedAsItIs(module) ? ""
+                                : " (not enough by itself: the model leaks in other places too)");
+  } else {
+    remedy = findRemedyAmongSegments(module, *leak, verdict.place);
   }
-  verdict.message = "not causal: " + describe(*leak) + describe(boundaries) + "; " + remedy;
+  verdict.message = "not causal: " + describe(*leak) + describe(boundaries) + remedy;
   verdict.witness = std::move(leak->witness);
 }
 
@@ -406,6 +443,25 @@ static bool provesGeneration(ModuleOp module, CausalVerdict &verdict) {
                       spec::toString(verdict.place);
   }
   return false;
+}
+
+/// Whether the modes that have losses are, without a search for what is wrong. Model IR may write
+/// generation in other places, which a change of theirs does not reach.
+static bool isProvedAsItIs(ModuleOp module) {
+  ObligationDecider decider;
+  CausalVerdict verdict;
+  for (auto [mode, name] : {std::pair("eval", "evaluate"), std::pair("train", "train")}) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    if (!function || lossesOf(function).empty()) {
+      continue;
+    }
+    DenseMap<Value, Frontier> frontiers = computeFrontiers(function);
+    if (findViolation(function, frontiers) ||
+        !proves(collectProof(function, mode, frontiers), decider, verdict)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {

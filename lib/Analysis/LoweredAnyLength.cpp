@@ -92,7 +92,8 @@ void PathFinder::expand(const ReadGraph::Value &value, AffineExpr position, Path
       continue; // no row of it; the walk tells
     }
     StringRef source = graph.getValues()[read.source].name;
-    bool isWhole = read.kind == RowRead::Kind::Whole;
+    // Which rows numbers find is walked, and taken to be any row here.
+    bool isWhole = read.kind == RowRead::Kind::Whole || !read.terms.empty();
     if (isWhole && ends.contains(source)) {
       paths.all.push_back({source.str(), {}, {}, true});
     } else if (isWhole || paths.all.size() >= mostPaths) {
@@ -238,7 +239,8 @@ PathCheck::Answer PathCheck::decideRelation(const Path &path) {
   bool compared = false;
   for (const Path &other : before.all) {
     if (other.isRelation() && other.source == path.source) {
-      bool isOneScale = after.getValues()[*after.find(path.source)].factor == value.factor;
+      const ReadGraph::Value &source = after.getValues()[*after.find(path.source)];
+      bool isOneScale = source.factor == value.factor && source.axis == value.axis;
       auto point = other.relation == path.relation
                        ? std::nullopt
                        : findOutside(path.relation, other.relation, isOneScale);

@@ -12,12 +12,14 @@ using namespace sluice;
 /// Longest length that is walked: closures grow with its square.
 static constexpr int64_t longestWalk = 28;
 
-/// Lengths up to the longest: each of the short ones, then some, of every remainder by 2 to 4.
-static SmallVector<int64_t> lengthsUpTo(int64_t longest) {
-  constexpr int64_t each = 13, step = 5;
+/// Lengths up to the longest: each of the short ones, then some, of every remainder by 2 to 4. With
+/// segments there are some of every size, as even short texts are walked at a longer length then.
+static SmallVector<int64_t> lengthsUpTo(int64_t longest, bool hasSegments) {
+  constexpr int64_t each = 13, step = 5, share = 2;
   SmallVector<int64_t> lengths;
-  for (int64_t length = 1; length < longest; length += length < each ? 1 : step) {
+  for (int64_t length = 1; length < longest;) {
     lengths.push_back(length);
+    length += hasSegments ? 1 + length / share : length < each ? 1 : step;
   }
   lengths.push_back(longest);
   return lengths;
@@ -48,6 +50,7 @@ private:
 
   const ReadGraph &before, &after;
   int64_t longest, length = 0;
+  ReadGraph::Setting beforeSetting, afterSetting;
   RowColumns columns;
   RowSets beforeSets, afterSets;
 };
@@ -63,7 +66,7 @@ AddedRead Comparison::describe(size_t index, int64_t p, size_t column) const {
   const ReadGraph::Value &read = before.getValues()[source];
   added.source = read.op;
   added.sourcePlace = read.place;
-  if (q >= ReadGraph::pastEnd(read, length)) {
+  if (q >= ReadGraph::pastEnd(read, beforeSetting)) {
     added.kind = AddedRead::Kind::PastEnd;
   }
   return added;
@@ -75,7 +78,7 @@ std::optional<std::pair<int64_t, int64_t>> Comparison::addedToken() const {
   if (!old || !now) {
     return std::nullopt;
   }
-  int64_t rows = ReadGraph::rowsOf(after.getValues()[*now], length);
+  int64_t rows = ReadGraph::rowsOf(after.getValues()[*now], afterSetting);
   for (int64_t p = 0; p < rows; ++p) {
     llvm::BitVector added = afterSets[*now][static_cast<size_t>(p)];
     added.reset(beforeSets[*old][static_cast<size_t>(p)]);
@@ -135,6 +138,8 @@ std::optional<AddedRead> Comparison::compareRow(size_t index, size_t promised, i
 
 std::optional<AddedRead> Comparison::runAt(int64_t at) {
   length = at;
+  beforeSetting = before.at(length);
+  afterSetting = after.at(length);
   beforeSets = closureOf(before, length, columns);
   afterSets = closureOf(after, length, columns);
   const std::vector<ReadGraph::Value> &values = after.getValues();
@@ -143,8 +148,8 @@ std::optional<AddedRead> Comparison::runAt(int64_t at) {
     if (values[index].name.empty() || !promised) {
       continue;
     }
-    int64_t rows = std::min(ReadGraph::rowsOf(values[index], length),
-                            ReadGraph::rowsOf(before.getValues()[*promised], length));
+    int64_t rows = std::min(ReadGraph::rowsOf(values[index], afterSetting),
+                            ReadGraph::rowsOf(before.getValues()[*promised], beforeSetting));
     for (int64_t p = 0; p < rows; ++p) {
       if (auto added = compareRow(index, *promised, p)) {
         return added;
@@ -155,7 +160,7 @@ std::optional<AddedRead> Comparison::runAt(int64_t at) {
 }
 
 std::optional<AddedRead> Comparison::run() {
-  for (int64_t at : lengthsUpTo(longest)) {
+  for (int64_t at : lengthsUpTo(longest, before.hasSegments())) {
     if (auto added = runAt(at)) {
       return added;
     }
@@ -165,15 +170,17 @@ std::optional<AddedRead> Comparison::run() {
 
 } // namespace
 
-/// A row that this read takes for null although the source has it, at a length of so many tokens.
+/// A row that this read takes for null although the source has it, where their axis has so many
+/// rows.
 static std::optional<AddedRead> findNullAt(const ReadGraph &after, const ReadGraph::Value &value,
                                            const ReadGraph::Read &read, int64_t length) {
   const ReadGraph::Value &source = after.getValues()[read.source];
-  int64_t valid = (length + *read.factor - 1) / *read.factor;
-  for (int64_t p = 0; p < ReadGraph::rowsOf(value, length); ++p) {
+  auto rowsOf = [&](int64_t factor) { return factor == 0 ? 1 : (length + factor - 1) / factor; };
+  int64_t valid = rowsOf(*read.factor);
+  for (int64_t p = 0; p < rowsOf(value.factor); ++p) {
     for (int64_t i = 0; i < read.group; ++i) {
       int64_t q = reference::evaluateAffine(read.map.getResult(0), p, i, valid);
-      if (q >= valid && q < ReadGraph::rowsOf(source, length)) {
+      if (q >= valid && q < rowsOf(source.factor)) {
         return AddedRead{AddedRead::Kind::Null, "",     value.op, source.op, value.place,
                          source.place,          length, p,        q};
       }
@@ -188,9 +195,10 @@ static std::optional<AddedRead> findNull(const ReadGraph &after) {
   constexpr int64_t margin = 256; // tokens that a shift may delay
   for (const ReadGraph::Value &value : after.getValues()) {
     for (const ReadGraph::Read &read : value.reads) {
-      int64_t factor = after.getValues()[read.source].factor;
-      bool endsSooner = read.kind == dispatch::RowRead::Kind::Map && read.factor && factor > 0 &&
-                        *read.factor > factor;
+      const ReadGraph::Value &source = after.getValues()[read.source];
+      bool endsSooner = read.kind == dispatch::RowRead::Kind::Map && read.factor &&
+                        source.axis == value.measuredBy && value.axis == source.axis &&
+                        source.factor > 0 && *read.factor > source.factor;
       for (int64_t length = 1; endsSooner && length <= 2 * *read.factor + margin; ++length) {
         if (auto added = findNullAt(after, value, read, length)) {
           return added;
@@ -250,13 +258,14 @@ bool Transposition::isAllowed(const ReadGraph::Value &of, int64_t q, const ReadG
 std::optional<AddedRead> Transposition::runAt(int64_t length) {
   RowSets forwardSets = closureOf(forward, length, forwardColumns);
   RowSets gradientSets = closureOf(gradient, length, gradientColumns);
+  ReadGraph::Setting setting = gradient.at(length);
   const std::vector<ReadGraph::Value> &values = gradient.getValues();
   for (size_t index = 0; index < values.size(); ++index) {
     const ReadGraph::Value &value = values[index];
     if (value.gradientOf.empty() || !forward.find(value.gradientOf)) {
       continue;
     }
-    for (int64_t q = 0; q < ReadGraph::rowsOf(value, length); ++q) {
+    for (int64_t q = 0; q < ReadGraph::rowsOf(value, setting); ++q) {
       for (unsigned column : gradientSets[index][static_cast<size_t>(q)].set_bits()) {
         auto [source, p] = gradientColumns.at(column);
         if (values[source].gradientOf.empty() ||
@@ -279,7 +288,7 @@ std::optional<AddedRead> Transposition::runAt(int64_t length) {
 }
 
 std::optional<AddedRead> Transposition::run() {
-  for (int64_t length : lengthsUpTo(longest)) {
+  for (int64_t length : lengthsUpTo(longest, forward.hasSegments())) {
     if (auto added = runAt(length)) {
       return added;
     }
@@ -392,7 +401,7 @@ std::optional<std::string> LoweringWatch::find(ModuleOp module, StringRef pass, 
       continue;
     }
     nameValues(function, names);
-    auto now = std::make_unique<ReadGraph>(function);
+    auto now = std::make_unique<ReadGraph>(function, /*byMember=*/false, promise->graph.get());
     std::string name = function.getSymName().str();
     std::optional<AddedRead> added = findAddedRead(*promise->graph, *now);
     bool isNew = promise->name != name;

@@ -284,7 +284,7 @@ void Drawing::drawAttention(const PictureEdge &edge) {
 }
 
 void Drawing::drawEdge(const PictureEdge &edge) {
-  if (edge.kind == PictureEdge::Kind::Attention) {
+  if (edge.kind == PictureEdge::Kind::Attention || edge.kind == PictureEdge::Kind::Scan) {
     drawAttention(edge);
   } else {
     drawReads(edge);
@@ -418,8 +418,13 @@ std::vector<Drawing::Entry> Drawing::legend() const {
       {Entry::Dashed, paper, line, "later than the row"});
   add(has("group"), {Entry::Shape, fan, seen, "a group that makes one position"});
   add(has("spread"), {Entry::Shape, fan, seen, "one position handed to several"});
+  bool isScanned = std::any_of(picture.edges.begin(), picture.edges.end(), [](const auto &edge) {
+    return edge.kind == PictureEdge::Kind::Scan;
+  });
   add(has("fan"),
-      {Entry::Shape, fan, fan, "what attention reads, the latest and the first position"});
+      {Entry::Shape, fan, fan,
+       isScanned ? "what attention, an average or maxima read, the latest and the first position"
+                 : "what attention reads, the latest and the first position"});
   add(has("shift"), {Entry::Arrow, seen, seen, "read through a shift"});
   add(has("own"), {Entry::Line, seen, seen, "its own position"});
   add(has("skip"), {Entry::Line, quiet, quiet, "a stream that is read further up"});

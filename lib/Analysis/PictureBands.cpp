@@ -67,7 +67,17 @@ static std::string nameOfGroup(RowGroup group) {
          (group.window == group.factor ? "" : ", window " + std::to_string(group.window));
 }
 
+ScanName sluice::scanOf(Operation *op) {
+  StringRef pass = stageNameOf(op).stage; // "stages.2.smooth.8"
+  auto [stage, kind] = pass.rsplit('.').first.rsplit('.');
+  bool isScan = kind == "smooth" || kind == "greatest";
+  return isScan ? ScanName{stage, kind} : ScanName();
+}
+
 static std::string nameOfMap(Operation *op) {
+  if (ScanName scan = scanOf(op); !scan.kind.empty()) {
+    return scan.kind == "smooth" ? "moving average" : "maxima within segments";
+  }
   if (auto shift = dyn_cast<ShiftOp>(op)) {
     return "shift " + std::to_string(static_cast<int64_t>(shift.getBy()));
   }
@@ -237,9 +247,35 @@ int Bands::bandToJoin(size_t sources, ArrayRef<int> pointwise) {
   return high;
 }
 
+/// The passes of a scan are one band, each of whose rows reads what they read together. What is
+/// left of a row says where segments are. As with these, how it is made is not drawn.
+bool Bands::addToScan(Operation *op) {
+  ScanName of = scanOf(op);
+  if (of.kind.empty()) {
+    return false;
+  }
+  bool isPass = isa<MapOp>(op) && op->getNumOperands() == 3; // x, what is left of it, x before
+  if (!isPass) {
+    return true;
+  }
+  if (of != scan) {
+    bandFor(op->getOperand(0));
+    makeBand(op, {BandSource{op->getOperand(0), {}, op, 0}});
+    drafts.back().isScan = true;
+    scan = of;
+  }
+  drafts.back().op = op;
+  drafts.back().values = {op->getResult(0)};
+  known[op->getResult(0)] = static_cast<int>(drafts.size()) - 1;
+  return true;
+}
+
 /// Joins the band that it reads position by position. A residual sum joins the attention's; any
 /// other reader of several bands, or of other positions, begins one.
 void Bands::add(Operation *op) {
+  if (addToScan(op)) {
+    return;
+  }
   SmallVector<int> pointwise;
   std::vector<BandSource> sources;
   for (unsigned i = 0; i < op->getNumOperands(); ++i) {
@@ -346,7 +382,8 @@ void Bands::readsOf(const ReachGraph &graph, const BandDraft &draft, const BandS
   int64_t positions = graph.getLength(top), n = graph.getLength(root);
   for (int64_t p = 0; p < positions; ++p) {
     int64_t first = n, last = -1;
-    if (!draft.mask.empty() && !isPointwise(source.reader, source.operand)) {
+    bool reachesFar = !draft.mask.empty() && !isPointwise(source.reader, source.operand);
+    if (draft.isScan || reachesFar) {
       ReachSets sets = graph.sees(top, p);
       llvm::BitVector set = sets.lookup(root);
       first = set.any() ? set.find_first() : n;
@@ -423,11 +460,12 @@ PictureEdge Bands::finishEdge(const ReachGraph &graph, size_t above,
     edge.label += (edge.label.empty() ? "" : ", ") + nameOfMap(map);
   }
   bool own = !source.reader || isPointwise(source.reader, source.operand);
-  edge.kind = !own && !draft.mask.empty() ? PictureEdge::Kind::Attention
-              : readsItsSegment(source)   ? PictureEdge::Kind::Map
-              : !own                      ? PictureEdge::Kind::Group
-              : source.maps.empty()       ? PictureEdge::Kind::Same
-                                          : PictureEdge::Kind::Map;
+  edge.kind = draft.isScan                  ? PictureEdge::Kind::Scan
+              : !own && !draft.mask.empty() ? PictureEdge::Kind::Attention
+              : readsItsSegment(source)     ? PictureEdge::Kind::Map
+              : !own                        ? PictureEdge::Kind::Group
+              : source.maps.empty()         ? PictureEdge::Kind::Same
+                                            : PictureEdge::Kind::Map;
   readsOf(graph, draft, source, edge);
   return edge;
 }

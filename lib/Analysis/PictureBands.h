@@ -8,15 +8,24 @@
 
 namespace sluice {
 
+/// The scan that an op is a pass of, "smooth" or "greatest" of a stage: every row makes one of its
+/// own and of those before, by doubling shifts. Empty for any other op.
+struct ScanName {
+  llvm::StringRef stage, kind;
+  bool operator==(const ScanName &) const = default;
+};
+ScanName scanOf(mlir::Operation *op);
+
 /// A band while it is built.
 struct BandDraft {
-  mlir::Operation *op = nullptr; ///< that made it; null for tokens
+  mlir::Operation *op = nullptr; ///< that made it; of a scan its last; null for tokens
   std::string label;
   std::string mask; ///< of an attention
   int64_t layers = 0;
   bool residual = false;
   llvm::SmallVector<mlir::Value> values; ///< at its top
   bool merged = false;                   ///< into a band above
+  bool isScan = false;                   ///< passes that each read all below up to a row
 };
 
 /// One read of a band: the stored value at the end of a chain of maps.
@@ -37,6 +46,7 @@ public:
 
 private:
   void add(mlir::Operation *op);
+  bool addToScan(mlir::Operation *op);
   void addSource(mlir::Operation *op, unsigned operand, llvm::SmallVector<int> &pointwise,
                  std::vector<BandSource> &sources);
   int bandToJoin(size_t sources, llvm::ArrayRef<int> pointwise);
@@ -56,6 +66,7 @@ private:
   std::vector<BandDraft> drafts;
   std::vector<std::pair<size_t, BandSource>> edges; ///< band above, source
   llvm::DenseMap<mlir::Value, int> known;
+  ScanName scan; ///< of the band that was made last
 };
 
 } // namespace sluice

@@ -11,10 +11,14 @@ using namespace sluice;
 /// Tokens beyond this would be too narrow to see.
 constexpr int64_t widest = 256;
 
-/// Tokens that the largest shift moves by.
+/// Tokens that the largest shift moves by. Passes of a scan reach as far as the context, and none
+/// of them says more than the scan: that a row reads those before.
 static int64_t largestShift(func::FuncOp function) {
   int64_t most = 0;
   for (auto shift : function.getOps<ShiftOp>()) {
+    if (!scanOf(shift).kind.empty()) {
+      continue;
+    }
     int64_t factor = getFactor(shift, cast<SequenceType>(shift.getResult().getType()));
     most = std::max(most, factor * std::abs(static_cast<int64_t>(shift.getBy())));
   }

@@ -2,12 +2,15 @@
 //
 // Reading dependences from IR, and walking them at one length.
 #include "sluice/Analysis/ReadGraph.h"
+#include "SegmentReads.h"
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
+#include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
+#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -21,7 +24,7 @@ static constexpr int64_t mostLookahead = 64;
 //===----------------------------------------------------------------------===//
 
 /// A forward op's reads: its relations, and the targets, which these leave out. The relation of an
-/// operand is the same for every result; where data decides what is read, it may be any row.
+/// operand is the same for every result.
 static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
   SmallVector<RowRead> reads;
   for (OpOperand &operand : op->getOpOperands()) {
@@ -30,36 +33,66 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
       continue;
     }
     if (std::optional<IntegerSet> relation = op.getRelation(number)) {
-      bool byData = llvm::any_of(op->getResults(), [&](OpResult result) {
-        return !op.getReads(result.getResultNumber(), number).terms.empty();
-      });
-      reads.push_back(byData ? RowRead::whole(number) : RowRead::related(number, *relation));
-    }
-  }
-  // Rows of a segment are found by the ends or by the counts, which are of the same bits.
-  auto segments = dyn_cast<SegmentsInterface>(op.getOperation());
-  for (OpOperand &operand : op->getOpOperands()) {
-    bool isCounts = segments && operand.get() == segments.getCounts();
-    if (isCounts && !op.getRelation(operand.getOperandNumber())) {
-      reads.push_back(RowRead::whole(operand.getOperandNumber()));
+      reads.push_back(RowRead::related(number, *relation));
     }
   }
   llvm::append_range(reads, op.getTargetReads());
   return reads;
 }
 
-/// Tokens from one row of a value to the next; 0 where tokens do not count its rows: what is given
-/// is walked as one row.
-static int64_t factorOf(OpResult value) {
+/// The axis of a value's rows, where they are segments, and rows of it from one of the value's to
+/// the next; 0 where neither tokens nor segments count them: what is given is walked as one row.
+static std::pair<std::string, int64_t> domainOf(OpResult value) {
+  Operation *op = value.getOwner();
   if (auto sequence = dyn_cast<SequenceType>(value.getType())) {
-    return getDomainFactor(value.getOwner(), sequence);
+    std::string axis = isSegmented(op, sequence) ? axisNameOf(op, sequence) : "";
+    return {axis, getDomainFactor(op, sequence, axis)};
   }
   dispatch::DomainAttr domain = dispatch::domainOf(value);
-  return domain && !domain.getAxis() ? domain.getFactor() : 0;
+  if (!domain) {
+    return {"", 0};
+  }
+  return {domain.getAxis() ? domain.getAxis().str() : "", domain.getFactor()};
 }
 
-ReadGraph::ReadGraph(func::FuncOp function, bool byMember) : byMember(byMember) {
+/// The scan that makes what is stored as an axis's numbers of segments; null where it is not here.
+static dispatch::SegmentScanOp scanBehind(mlir::Value stored) {
+  Operation *op = stored.getDefiningOp();
+  while (isa_and_nonnull<dispatch::RowsOp>(op)) { // which adds spare rows
+    op = op->getOperand(0).getDefiningOp();
+  }
+  return dyn_cast_or_null<dispatch::SegmentScanOp>(op);
+}
+
+void ReadGraph::addSegmentations(func::FuncOp function) {
+  auto add = [&](OpResult counts, OpResult ends) {
+    numbers[counts] = {segmentations.size(), false};
+    numbers[ends] = {segmentations.size(), true};
+    auto [axis, factor] = domainOf(counts);
+    segmentations.push_back({nameOf(counts).str(), axes.lookup(axis), factor});
+  };
+  llvm::DenseMap<Operation *, std::string> axisOfScan;
+  for (auto store : function.getOps<plan::StoreOp>()) {
+    StringRef place = store.getPlace();
+    if (place.consume_front("scalar:") && place.consume_front(plan::countsName(""))) {
+      axisOfScan[scanBehind(store.getValue())] = place.str();
+    }
+  }
+  for (Operation &op : function.getBody().front()) {
+    if (auto segment = dyn_cast<SegmentOp>(op)) {
+      add(cast<OpResult>(segment.getCounts()), cast<OpResult>(segment.getEnds()));
+      axes[axisNameOf(&op, segment.getEnds().getType())] = segmentations.size();
+    } else if (auto scan = dyn_cast<dispatch::SegmentScanOp>(op)) {
+      add(cast<OpResult>(scan.getCounts()), cast<OpResult>(scan.getEnds()));
+      axes[axisOfScan.lookup(scan)] = segmentations.size();
+    }
+  }
+}
+
+ReadGraph::ReadGraph(func::FuncOp function, bool byMember, const ReadGraph *before)
+    : byMember(byMember), before(before) {
   add({}, {"length", "", "length", function.getLoc(), 0});
+  addSegmentations(function);
   addArguments(function);
   size_t outputs = 0;
   for (Operation &op : function.getBody().front()) {
@@ -145,21 +178,72 @@ static MemberRead memberRead(Operation &op) {
   return {read ? maker : nullptr, read};
 }
 
-void ReadGraph::addResult(Operation &op, unsigned result) {
-  OpResult value = op.getResult(result);
+static std::optional<SmallVector<SegmentRead>> allReads(Operation &op, unsigned result,
+                                                        bool exact) {
+  if (auto found = segmentReadsOf(&op, result, exact)) {
+    return found;
+  }
   std::optional<SmallVector<RowRead>> reads;
   if (auto flow = dyn_cast<CausalFlowInterface>(op)) {
-    if (isa<SequenceType>(value.getType())) {
+    if (isa<SequenceType>(op.getResult(result).getType())) {
       reads = flowReads(flow);
     }
   } else if (auto rows = dyn_cast<dispatch::RowReadsInterface>(op)) {
     reads = rows.getRowReads(result);
   }
-  if (reads) {
+  if (!reads) {
+    return std::nullopt;
+  }
+  return llvm::map_to_vector(*reads, [](RowRead &read) { return SegmentRead{std::move(read)}; });
+}
+
+/// A value on the same rows: the one of the same name, else one that is read row by row.
+const ReadGraph::Value *ReadGraph::findAxis(const Value &like, Operation *op,
+                                            ArrayRef<SegmentRead> reads) const {
+  auto known = before ? before->find(like.name) : std::nullopt;
+  if (known && before->values[*known].axis > 0) {
+    return &before->values[*known];
+  }
+  for (const SegmentRead &read : reads) {
+    auto source = indices.find(op->getOperand(read.read.operand));
+    bool isOneByOne = read.read.kind == RowRead::Kind::Map &&
+                      read.read.map.getResult(0) == getAffineDimExpr(0, op->getContext());
+    if (isOneByOne && source != indices.end() && values[source->second].axis > 0) {
+      return &values[source->second];
+    }
+  }
+  return nullptr;
+}
+
+/// Rows of segments may be computed all, whatever their number; a domain does not name their axis
+/// then. Where nothing tells it, they are walked as one row.
+void ReadGraph::setAxis(Value &description, OpResult value, ArrayRef<SegmentRead> reads) const {
+  auto [axis, factor] = domainOf(value);
+  description.measuredBy = axis.empty() ? 0 : axes.lookup(axis);
+  if (auto number = numbers.find(value); number != numbers.end() && number->second.second) {
+    description.isEnds = true;
+    description.axis = 1 + number->second.first;
+  } else if (factor != 0 && (axis.empty() || description.measuredBy > 0)) {
+    description.axis = description.measuredBy;
+    description.factor = factor;
+  } else if (const Value *other = findAxis(description, value.getOwner(), reads)) {
+    description.axis = other->axis;
+    description.factor = other->factor;
+  } else {
+    description.factor = 0;
+  }
+}
+
+void ReadGraph::addResult(Operation &op, unsigned result) {
+  OpResult value = op.getResult(result);
+  if (auto reads = allReads(op, result, byMember)) {
     std::string name = op.getName().stripDialect().str();
     auto [reader, read] = byMember ? memberRead(op) : MemberRead();
-    add(value, {nameOf(value).str(), gradientOf(value).str(), name, op.getLoc(), factorOf(value),
-                isLazy(&op), false, reader ? readsOf(*reader, *read) : readsOf(op, *reads)});
+    Value description = {nameOf(value).str(), gradientOf(value).str(), name, op.getLoc(), 1,
+                         isLazy(&op)};
+    setAxis(description, value, *reads);
+    description.reads = reader ? readsOf(*reader, SegmentRead{*read}) : readsOf(op, *reads);
+    add(value, std::move(description));
     // What training minimizes are means over valid positions.
     auto rows = dyn_cast<dispatch::RowReadsInterface>(op);
     if (rows && rows.readsLength(result)) {
@@ -177,29 +261,39 @@ static bool isAmongSegments(Operation &op) {
   });
 }
 
-/// Reads of operands that hold no rows of sequences (parameters, tables) are left out.
-std::vector<ReadGraph::Read> ReadGraph::readsOf(Operation &op, ArrayRef<RowRead> reads) const {
+/// None of operands that hold no rows of sequences (parameters, tables). Whole where numbers find
+/// rows that are no counts and ends.
+std::optional<ReadGraph::Read> ReadGraph::readOf(Operation &op, const SegmentRead &read) const {
+  auto source = indices.find(op.getOperand(read.read.operand));
+  if (source == indices.end()) {
+    return std::nullopt;
+  }
+  Read known;
+  static_cast<RowRead &>(known) = read.read;
+  known.source = source->second;
+  bool isKnown = values[known.source].factor != 0 || !isAmongSegments(op);
+  for (const SegmentRead::Term &term : read.terms) {
+    auto number = numbers.find(term.of);
+    if (number != numbers.end()) {
+      known.terms.push_back({number->second.first, number->second.second, term.at});
+    }
+    isKnown &= number != numbers.end();
+  }
+  if (!isKnown) {
+    static_cast<RowRead &>(known) = RowRead::whole(read.read.operand);
+    known.terms.clear();
+  } else if (known.kind == RowRead::Kind::Relation && known.terms.empty()) {
+    known.bounds = solveMask(known.relation);
+  }
+  return known;
+}
+
+std::vector<ReadGraph::Read> ReadGraph::readsOf(Operation &op, ArrayRef<SegmentRead> reads) const {
   std::vector<Read> result;
-  auto domain = op.getAttrOfType<dispatch::DomainAttr>("domain");
-  bool isOfSegments = domain && domain.getAxis(); // whose lengths tokens do not tell
-  for (const RowRead &read : reads) {
-    auto source = indices.find(op.getOperand(read.operand));
-    if (source == indices.end()) {
-      continue;
+  for (const SegmentRead &read : reads) {
+    if (std::optional<Read> known = readOf(op, read)) {
+      result.push_back(std::move(*known));
     }
-    Read known;
-    static_cast<RowRead &>(known) = read;
-    known.source = source->second;
-    bool isOneRow = isOfSegments || values[known.source].factor == 0;
-    if (isOneRow && isAmongSegments(op)) {
-      static_cast<RowRead &>(known) = RowRead::whole(read.operand);
-    } else if (isOfSegments && known.factor) {
-      known.factor = 0;
-    }
-    if (read.kind == RowRead::Kind::Relation) {
-      known.bounds = solveMask(read.relation);
-    }
-    result.push_back(std::move(known));
   }
   return result;
 }
@@ -217,30 +311,55 @@ static int64_t ceilDivided(int64_t length, int64_t factor) {
   return factor == 0 ? 1 : (length + factor - 1) / factor;
 }
 
-int64_t ReadGraph::rowsOf(const Value &value, int64_t length) {
-  return ceilDivided(length, value.factor);
+/// Half of the rows that may have a bit have one.
+ReadGraph::Setting ReadGraph::at(int64_t length) const {
+  Setting setting{length, {}, {length}};
+  for (const Segmentation &segmentation : segmentations) {
+    size_t axis = segmentation.axis;
+    int64_t ended = axis == 0 ? length : static_cast<int64_t>(setting.bits[axis - 1].size());
+    setting.rows.push_back(ceilDivided(setting.rows[axis], segmentation.factor) + 1);
+    std::vector<int64_t> bits;
+    for (int64_t row = 0; row < ceilDivided(ended, segmentation.factor); ++row) {
+      std::string place =
+          segmentation.name + " " + std::to_string(length) + " " + std::to_string(row);
+      if (llvm::xxh3_64bits(place) % 2 == 1) {
+        bits.push_back(row);
+      }
+    }
+    setting.bits.push_back(std::move(bits));
+  }
+  return setting;
 }
 
-int64_t ReadGraph::pastEnd(const Value &value, int64_t length) {
-  return rowsOf(value, length) + (value.isTokens ? mostLookahead : 0);
+int64_t ReadGraph::rowsOf(const Value &value, const Setting &setting) {
+  return ceilDivided(setting.rows[value.axis], value.factor);
+}
+
+int64_t ReadGraph::pastEnd(const Value &value, const Setting &setting) {
+  return rowsOf(value, setting) + (value.isTokens ? mostLookahead : 0);
 }
 
 /// Row q of a source, past whose ends a lazy value is read through, and any other is null, or,
-/// where the read says that it reads memory, whatever stands there.
-void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t length,
-                         function_ref<void(size_t, int64_t)> visit) const {
+/// where the read says that it reads memory, whatever stands there. `valid` are the rows that it
+/// takes for there.
+void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t valid,
+                         const Setting &setting, function_ref<void(size_t, int64_t)> visit) const {
   const Value &value = values[source];
-  int64_t rows = rowsOf(value, length);
+  int64_t rows = rowsOf(value, setting);
+  if (value.isEnds && q >= rows) {
+    q = rows - 1;
+  }
   bool isValid = q >= 0 && q < rows;
   if (value.lazy && !isValid) {
-    forEachRead(value, q, length, visit);
+    forEachRead(value, q, setting, visit);
     return;
   }
-  // Before the first row there is no memory: zeros are read there, whatever the factor.
-  bool readsMemory =
-      read.factor && q >= 0 && (*read.factor == 0 || q < ceilDivided(length, *read.factor));
+  // Before the first row there is no memory: zeros are read there, whatever the factor. All rows
+  // that segments may have are there, and zeros behind them.
+  bool isAll = value.axis > 0 && !isValid;
+  bool readsMemory = read.factor && q >= 0 && (*read.factor == 0 ? !isAll : q < valid);
   if (read.factor ? readsMemory : isValid) {
-    int64_t end = pastEnd(value, length);
+    int64_t end = pastEnd(value, setting);
     visit(source, q >= 0 && q < end ? q : end);
   }
 }
@@ -259,10 +378,63 @@ static std::pair<int64_t, int64_t> rangeOf(const MaskBounds &bounds, int64_t p, 
   return {first.value_or(0), last.value_or(n - 1)};
 }
 
-void ReadGraph::forEachRead(const Value &value, int64_t p, int64_t length,
+/// Later than any row: where a segment that has not ended does.
+static constexpr int64_t noEnd = int64_t{1} << 40;
+
+/// e(x) = x below 0.
+static int64_t numberOf(const ReadGraph::Term &term, int64_t at, const std::vector<int64_t> &bits) {
+  auto segments = static_cast<int64_t>(bits.size());
+  if (term.isEnd) {
+    return at < 0 ? at : at < segments ? bits[static_cast<size_t>(at)] : noEnd;
+  }
+  return llvm::upper_bound(bits, at) - bits.begin();
+}
+
+/// A relation without terms, with the numbers that they hold for row p; and whether all of these
+/// segments have ended.
+static std::pair<IntegerSet, bool> withNumbers(const ReadGraph::Read &read, int64_t p,
+                                               const ReadGraph::Setting &setting) {
+  MLIRContext *context = read.relation.getContext();
+  AffineExpr d0 = getAffineDimExpr(0, context), d1 = getAffineDimExpr(1, context);
+  SmallVector<AffineExpr> numbers = {getAffineSymbolExpr(0, context)};
+  bool haveEnded = true;
+  for (const ReadGraph::Term &term : read.terms) {
+    AffineExpr at = term.at.replaceDimsAndSymbols({d0}, numbers);
+    int64_t number =
+        numberOf(term, reference::evaluateAffine(at, p, 0, 0), setting.bits[term.segmentation]);
+    haveEnded &= number != noEnd;
+    numbers.push_back(getAffineConstantExpr(number, context));
+  }
+  IntegerSet relation = read.relation;
+  return {relation.replaceDimsAndSymbols({d0, d1}, numbers, 2, 1), haveEnded};
+}
+
+/// Rows of the open segment are those that are there: a kernel that reads on leaves them out.
+void ReadGraph::visitFound(const Value &value, const Read &read, int64_t p, const Setting &setting,
+                           function_ref<void(size_t, int64_t)> visit) const {
+  constexpr int64_t beyond = 8; // rows past the end that are looked at
+  auto [relation, haveEnded] = withNumbers(read, p, setting);
+  int64_t rows = rowsOf(values[read.source], setting);
+  int64_t valid = ceilDivided(setting.rows[value.measuredBy], read.factor.value_or(0));
+  int64_t n = read.factor.value_or(0) > 0 ? valid : rows;
+  for (int64_t q = 0; q < (haveEnded ? rows + beyond : rows); ++q) {
+    if (reference::contains(relation, p, q, n)) {
+      visitRow(read.source, q, read, valid, setting, visit);
+    }
+  }
+}
+
+void ReadGraph::forEachRead(const Value &value, int64_t p, const Setting &setting,
                             function_ref<void(size_t, int64_t)> visit) const {
   for (const Read &read : value.reads) {
-    int64_t n = rowsOf(values[read.source], length);
+    int64_t n = rowsOf(values[read.source], setting);
+    int64_t valid = read.factor && *read.factor > 0
+                        ? ceilDivided(setting.rows[value.measuredBy], *read.factor)
+                        : n;
+    if (!read.terms.empty()) {
+      visitFound(value, read, p, setting, visit);
+      continue;
+    }
     switch (read.kind) {
     case RowRead::Kind::Whole:
       for (int64_t q = 0; q < n; ++q) {
@@ -271,16 +443,15 @@ void ReadGraph::forEachRead(const Value &value, int64_t p, int64_t length,
       break;
     case RowRead::Kind::Map:
       for (int64_t i = 0; i < read.group; ++i) {
-        int64_t valid = read.factor && *read.factor > 0 ? ceilDivided(length, *read.factor) : n;
         int64_t q = reference::evaluateAffine(read.map.getResult(0), p, i, valid);
-        visitRow(read.source, q, read, length, visit);
+        visitRow(read.source, q, read, valid, setting, visit);
       }
       break;
     case RowRead::Kind::Relation: {
       auto [first, last] = rangeOf(read.bounds, p, n);
       for (int64_t q = first; q <= last; ++q) {
         if (reference::contains(read.relation, p, q, n)) {
-          visitRow(read.source, q, read, length, visit);
+          visitRow(read.source, q, read, valid, setting, visit);
         }
       }
       break;
@@ -309,7 +480,9 @@ int64_t ReadGraph::lengthsToWalk(int64_t most) const {
       }
     }
   }
-  return std::min(most, 2 * std::min(coarsest, most) + shift + 2);
+  constexpr int64_t forSegments = 12; // of which half end a segment, and a quarter one of these
+  int64_t least = hasSegments() ? forSegments : 0;
+  return std::min(most, std::max(least, 2 * std::min(coarsest, most) + shift + 2));
 }
 
 RowColumns::RowColumns(const ReadGraph &graph, int64_t longest) {
@@ -320,7 +493,10 @@ RowColumns::RowColumns(const ReadGraph &graph, int64_t longest) {
       continue;
     }
     first[value.name] = rows.size();
-    for (int64_t row = 0; row <= ReadGraph::pastEnd(value, longest); ++row) {
+    // Of segments there are no more than of rows before, and one that is open.
+    int64_t last = value.axis == 0 ? ReadGraph::pastEnd(value, {longest, {}, {longest}})
+                                   : longest + static_cast<int64_t>(value.axis);
+    for (int64_t row = 0; row <= last; ++row) {
       rows.emplace_back(index, row);
     }
   }
@@ -334,16 +510,17 @@ std::optional<size_t> RowColumns::find(StringRef name, int64_t q) const {
 
 RowSets sluice::closureOf(const ReadGraph &graph, int64_t length, const RowColumns &columns) {
   const std::vector<ReadGraph::Value> &values = graph.getValues();
+  ReadGraph::Setting setting = graph.at(length);
   RowSets sets(values.size());
   for (size_t index = 0; index < values.size(); ++index) {
     const ReadGraph::Value &value = values[index];
-    for (int64_t p = 0; p <= ReadGraph::pastEnd(value, length); ++p) {
+    for (int64_t p = 0; p <= ReadGraph::pastEnd(value, setting); ++p) {
       llvm::BitVector &set = sets[index].emplace_back(columns.size());
       if (auto own = value.name.empty() ? std::nullopt : columns.find(value.name, p)) {
         set.set(*own);
       }
-      if (p < ReadGraph::rowsOf(value, length)) {
-        graph.forEachRead(value, p, length, [&](size_t source, int64_t q) {
+      if (p < ReadGraph::rowsOf(value, setting)) {
+        graph.forEachRead(value, p, setting, [&](size_t source, int64_t q) {
           set |= sets[source][static_cast<size_t>(q)];
         });
       }

@@ -40,6 +40,54 @@ static bool isOfParts(Operation *fold) {
   return linear && stageNameOf(linear).stage == stageNameOf(fold).stage;
 }
 
+/// Whether some row of an attention may see a later one.
+static bool looksAhead(AttentionOp op) {
+  AffineExpr latest = op.getLatest(1),
+             own = solveMask(causalMask(op.getContext(), scalesOf(op))).upper.front();
+  return !latest ||
+         isNeverPositive(simplifyAffineExpr(latest - own, 1, 0)).kind != SignAnswer::Always;
+}
+
+/// None of an op that another change must mend. A stage inside another has no key of its own.
+static std::optional<Change> changeOf(Operation *op) {
+  spec::SourceLocation place = placeOf(op);
+  std::string at = ", at " + spec::toString(place);
+  if (auto attention = dyn_cast<AttentionOp>(op); attention && looksAhead(attention)) {
+    return Change{remedyOf(op).words + at, place, [op](Mending &mending) { mending.remedy(op); }};
+  }
+  auto spread = dyn_cast<SpreadSegmentsOp>(op);
+  if (!spread || stageNameOf(op).stage.contains(".inside.")) {
+    return std::nullopt;
+  }
+  auto by = static_cast<int64_t>(spread.getBy());
+  Attribute more = Builder(op->getContext()).getI64IntegerAttr(by + 1);
+  return Change{"read an earlier segment, with \"by\" " + std::to_string(by + 1) + ", not " +
+                    std::to_string(by) + at,
+                place, [op, more](Mending &mending) { mending.setAttribute(op, "by", more); }};
+}
+
+std::vector<Change> sluice::changesAmongSegments(const FoundLeak &leak) {
+  constexpr size_t most = 8;
+  std::vector<Change> changes;
+  auto add = [&](Operation *op) {
+    std::optional<Change> change = op ? changeOf(op) : std::nullopt;
+    bool isKnown = change && llvm::any_of(changes, [&](const Change &other) {
+                     return other.words == change->words;
+                   });
+    if (change && !isKnown && changes.size() < most) {
+      changes.push_back(std::move(*change));
+    }
+  };
+  for (const auto &step : leak.path) {
+    add(step.first.getDefiningOp());
+  }
+  CrossEntropyOp loss = leak.loss;
+  for (Operation &op : llvm::reverse(*loss->getBlock())) {
+    add(&op);
+  }
+  return changes;
+}
+
 Operation *sluice::opAtFault(FoundLeak &leak) {
   for (size_t i = leak.path.size() - 1; i-- > 0;) { // the last is what is read, not a reader
     auto [value, position] = leak.path[i];

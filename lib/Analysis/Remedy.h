@@ -63,8 +63,17 @@ public:
   }
   /// Each gets what its own remedy says.
   void remedy(mlir::Operation *like) {
+    change(like, [](mlir::Operation *op) { return remedyOf(op); });
+  }
+  void setAttribute(mlir::Operation *like, llvm::StringRef name, mlir::Attribute value) {
+    change(like, [&](mlir::Operation *) { return OpRemedy{"", name, value}; });
+  }
+
+private:
+  /// Gives each op of the kind the attribute that `remedyFor` says.
+  void change(mlir::Operation *like, llvm::function_ref<OpRemedy(mlir::Operation *)> remedyFor) {
     forEachAt<mlir::Operation *>(like, [&](mlir::Operation *op) {
-      OpRemedy own = remedyOf(op);
+      OpRemedy own = remedyFor(op);
       if (op->getName() != like->getName() || own.attribute.empty()) {
         return;
       }
@@ -75,7 +84,6 @@ public:
     });
   }
 
-private:
   static void setOrRemove(mlir::Operation *op, llvm::StringRef name, mlir::Attribute value) {
     if (value) {
       op->setAttr(name, value);
@@ -111,6 +119,16 @@ private:
 /// The first op on the way from the token whose result reads a token past the start of its own
 /// position.
 mlir::Operation *opAtFault(FoundLeak &leak);
+
+/// A change that may mend a leak; to be tried.
+struct Change {
+  std::string words; ///< with its place
+  spec::SourceLocation place;
+  std::function<void(Mending &)> make;
+};
+/// Changes of a model with segments, a few, those of ops on the leak's way first: masks that hold
+/// later rows, and tokens that read an earlier segment.
+std::vector<Change> changesAmongSegments(const FoundLeak &leak);
 
 /// What to change about an op at fault, and the place to change it at. Does it to the module.
 std::string remedyFor(mlir::Operation *fault, spec::SourceLocation &place, Mending &mending);

@@ -70,16 +70,25 @@ std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int6
 /// The reference reads through a chain of maps by recursion.
 constexpr int64_t longestChain = 1000;
 
-double workOf(func::FuncOp function, int64_t length) {
-  auto module = function->getParentOfType<ModuleOp>();
-  double elements = 0;
+int64_t chainOf(func::FuncOp function) {
+  int64_t longest = 0;
   DenseMap<Value, int64_t> chains;
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
-      elements += static_cast<double>(cast<SequenceType>(op.getResult(0).getType()).getWidth() + 1);
       int64_t chain = isLazy(&op) ? chains.lookup(op.getOperand(0)) + 1 : 0;
       chains[op.getResult(0)] = chain;
-      elements += chain > longestChain ? mostWork : 0;
+      longest = std::max(longest, chain);
+    }
+  }
+  return longest;
+}
+
+double workOf(func::FuncOp function, int64_t length) {
+  auto module = function->getParentOfType<ModuleOp>();
+  double elements = 0;
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
+      elements += static_cast<double>(cast<SequenceType>(op.getResult(0).getType()).getWidth() + 1);
     }
   }
   for (auto parameter : module.getOps<ParameterOp>()) {
@@ -88,19 +97,37 @@ double workOf(func::FuncOp function, int64_t length) {
   return elements * static_cast<double>(length);
 }
 
+/// Why the reference does not run so many tokens; empty where it does.
+std::string refusalOf(func::FuncOp function, int64_t length) {
+  if (int64_t context = getContext(function); length > context) {
+    return "it takes " + std::to_string(length) + " tokens, and the context is " +
+           std::to_string(context) + "; give it a context of " + std::to_string(length) +
+           ", as with --set context=" + std::to_string(length);
+  }
+  if (int64_t chain = chainOf(function); chain > longestChain) {
+    return "a row is read through " + std::to_string(chain) +
+           " maps that are not stored, and the reference follows at most " +
+           std::to_string(longestChain) + "; put fewer shifts and upsamplings behind one another";
+  }
+  if (double work = workOf(function, length); work > mostWork) {
+    char numbers[96];
+    std::snprintf(numbers, sizeof numbers, "about %.2g multiplications, and it is given %.2g", work,
+                  mostWork);
+    return "the compiled program is not to be had, and the reference would take " +
+           std::string(numbers) +
+           "; make the model's widths smaller or its layers fewer, as with --set width=64";
+  }
+  return "";
+}
+
 } // namespace
 
 static void replayOnce(func::FuncOp function, FoundLeak &leak) {
   auto module = function->getParentOfType<ModuleOp>();
   CausalWitness &witness = leak.witness;
   int64_t longer = std::max(witness.length, witness.token + 1);
-  if (longer > getContext(function)) {
-    witness.whyNotRun = "it takes " + std::to_string(longer) + " tokens, and the context is " +
-                        std::to_string(getContext(function));
-    return;
-  }
-  if (workOf(function, longer) > mostWork) {
-    witness.whyNotRun = "the model is too large for it";
+  witness.whyNotRun = refusalOf(function, longer);
+  if (!witness.whyNotRun.empty()) {
     return;
   }
   auto vocabulary = module->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
@@ -181,8 +208,8 @@ void sluice::replayLeak(const ReadPlan &plan, FoundLeak &leak) {
 static void replayRuns(FoundLeak &leak) {
   CausalWitness &witness = leak.witness;
   auto function = leak.loss->getParentOfType<func::FuncOp>();
-  if (witness.length > getContext(function) || workOf(function, witness.length) > mostWork) {
-    witness.whyNotRun = "the context is too short or the model too large for it";
+  witness.whyNotRun = refusalOf(function, witness.length);
+  if (!witness.whyNotRun.empty()) {
     return;
   }
   if (witness.runs.size() < 2) {

@@ -21,10 +21,11 @@ struct PictureBand {
 /// How one band reads another below it.
 struct PictureEdge {
   enum class Kind {
-    Same,     ///< each position its own
-    Map,      ///< one position each: shifts, upsampling
-    Group,    ///< a group each: shortening
-    Attention ///< many
+    Same,      ///< each position its own
+    Map,       ///< one position each: shifts, upsampling
+    Group,     ///< a group each: shortening
+    Attention, ///< many
+    Scan       ///< many, one position after the other
   };
   struct Read {
     int64_t position, first, last; ///< of the band above; of the band below

@@ -5,6 +5,7 @@
 #include "sluice/Analysis/LoweredCausality.h"
 #include "../Papers.h"
 #include "mlir/Pass/PassManager.h"
+#include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Transforms/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
@@ -22,8 +23,8 @@ const std::string source = SLUICE_SOURCE_DIR;
 
 std::vector<std::string> specs() {
   std::vector<std::string> result;
-  for (const char *folder :
-       {"models", "test/causality/causal", "test/golden", "test/Transforms/Inputs"}) {
+  for (const char *folder : {"models", "test/causality/causal", "test/causality/segments",
+                             "test/golden", "test/Transforms/Inputs"}) {
     for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
       // What rows read is decided by hashes there.
       bool isHashed = entry.path().stem().string().starts_with("lsh-");
@@ -348,3 +349,185 @@ TEST(LoweredCausality, WrongForwardShiftsAreCaught) {
   }
   EXPECT_GT(planted, 0);
 }
+
+//===----------------------------------------------------------------------===//
+// Segments
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The same access of rows further on.
+AccessAttr moved(AccessAttr access, int64_t by) {
+  AffineMap map = access.getMap().getValue();
+  auto to = AffineMapAttr::get(AffineMap::get(2, 1, map.getResult(0) + by));
+  return AccessAttr::get(access.getContext(), access.getKind(), to, access.getGroup(),
+                         access.getSourceFactor(), access.getColumn(), access.getIndex(),
+                         access.getOutside(), access.getLast(), access.getExtended());
+}
+
+/// Reads another value in an operand's place for as long as it lives.
+class Exchanged {
+public:
+  Exchanged(OpOperand &operand, Value other) : operand(operand), before(operand.get()) {
+    operand.set(other);
+  }
+  ~Exchanged() { operand.set(before); }
+  Exchanged(const Exchanged &) = delete;
+  Exchanged &operator=(const Exchanged &) = delete;
+
+private:
+  OpOperand &operand;
+  Value before;
+};
+
+/// Two segmentations of the tokens, of whose second the first stands on its way.
+std::string writeTwoCuts() {
+  std::string path = ::testing::TempDir() + "/sluice-lowered-two-cuts.json";
+  std::error_code code;
+  llvm::raw_fd_ostream(path, code) << R"json({"sluice": 1, "vocabulary": 40, "context": 32,
+    "batch": 1, "width": 4, "defaults": {"heads": 1, "feed_forward": 4}, "stages": [
+    {"op": "embedding", "to": "x"},
+    {"op": "boundaries", "name": "words", "rule": "whitespace"},
+    {"op": "shorten", "segments": "words"}, {"op": "layer"},
+    {"op": "upsample", "segments": "words"}, {"op": "add", "with": "x", "to": "y"},
+    {"op": "boundaries", "name": "others", "predictor": 4, "prior": 0.5},
+    {"op": "shorten", "segments": "others"}, {"op": "layer"},
+    {"op": "upsample", "segments": "others"}, {"op": "add", "with": "y"}, {"op": "head"}]})json";
+  return path;
+}
+
+} // namespace
+
+TEST(LoweredSegments, WrongIndicesOfDifferentiationAreCaught) {
+  Road road(writeTwoCuts());
+  road.run(createDifferentiate());
+  int planted = 0;
+  auto gradient = road.module->lookupSymbol<func::FuncOp>("gradient");
+  gradient.walk([&](Operation *op) {
+    if (isa<SpreadSegmentsOp, SpreadSegmentsBackwardOp>(op)) {
+      for (int64_t by : {0, 2}) {
+        Planted mutant(op, "by", OpBuilder(op).getI64IntegerAttr(by));
+        expectCaught(road, "sluice-differentiate", op, "a spread by " + std::to_string(by));
+        ++planted;
+      }
+    }
+    if (isa<PoolSegmentsOp, PoolSegmentsBackwardOp, PoolSegmentsBitsBackwardOp>(op)) {
+      Planted mutant(op, "starts", UnitAttr::get(op->getContext()));
+      expectCaught(road, "sluice-differentiate", op, "a mean of the segment behind");
+      ++planted;
+    }
+  });
+  EXPECT_EQ(planted, 2 * 4 + 5); // of both; a rule's bits have no gradient
+  EXPECT_EQ(road.find("sluice-differentiate"), "");
+}
+
+TEST(LoweredSegments, BoundariesOfOthersAreCaught) {
+  Road road(writeTwoCuts());
+  road.run(createDifferentiate());
+  int planted = 0;
+  for (const char *name : {"evaluate", "gradient"}) {
+    auto function = road.module->lookupSymbol<func::FuncOp>(name);
+    SmallVector<SegmentOp> cuts(function.getOps<SegmentOp>());
+    ASSERT_EQ(cuts.size(), 2u);
+    function.walk([&](SegmentsInterface op) {
+      // The first are made before any use of the second, not the other way round.
+      if (op.makesSegmentation() || op.getCounts() != cuts[1].getCounts()) {
+        return;
+      }
+      unsigned counts = op->getNumOperands() - 2;
+      Exchanged mutant(op->getOpOperand(counts), cuts[0].getCounts());
+      Exchanged ends(op->getOpOperand(counts + 1), cuts[0].getEnds());
+      expectCaught(road, "sluice-differentiate", op, "the words' boundaries");
+      ++planted;
+    });
+  }
+  EXPECT_EQ(planted, 2 + 5);
+}
+
+/// Row passes that read rows of sequences by data, with the number of the operand.
+static void forEachFound(ModuleOp module, StringRef function,
+                         llvm::function_ref<void(dispatch::RowsOp, unsigned, AccessAttr)> visit) {
+  module.lookupSymbol(function)->walk([&](dispatch::RowsOp op) {
+    for (unsigned i = 0; i < op.getInputs().size(); ++i) {
+      AccessAttr access = op.getAccess(i);
+      bool isTable = op.getInputs()[i].getDefiningOp<plan::BindOp>() != nullptr;
+      bool isRows = cast<RankedTensorType>(op.getInputs()[i].getType()).getRank() == 3;
+      bool isFound = access.getIndex() >= 0 || access.getLast() >= 0;
+      if (isFound && isRows && !isTable && !op.getBody().getArgument(i).use_empty()) {
+        visit(op, i, access);
+      }
+    }
+  });
+}
+
+static ArrayAttr withAccess(dispatch::RowsOp op, unsigned number, AccessAttr access) {
+  SmallVector<Attribute> all(op.getAccesses().getValue());
+  all[number] = access;
+  return ArrayAttr::get(op.getContext(), all);
+}
+
+class WrongIndices : public ::testing::TestWithParam<std::pair<const char *, const char *>> {
+protected:
+  WrongIndices() : road(source + "/test/causality/segments/" + GetParam().first) {
+    road.formDispatches();
+  }
+  StringRef getFunction() const { return GetParam().second; }
+  void expectCaughtWith(dispatch::RowsOp op, ArrayAttr accesses, const std::string &what) {
+    Planted mutant(op, "accesses", accesses);
+    expectCaught(road, "sluice-form-dispatches", op, what);
+    ++planted;
+  }
+  Road road;
+  int planted = 0;
+};
+
+/// What an index or a range finds, one row too far and one too near. A range loses a row at one
+/// end, and wins one at the other.
+TEST_P(WrongIndices, OfRowsAreCaught) {
+  forEachFound(*road.module, getFunction(),
+               [&](dispatch::RowsOp op, unsigned i, AccessAttr access) {
+                 for (int64_t by : {1, -1}) {
+                   expectCaughtWith(op, withAccess(op, i, moved(access, by)),
+                                    "rows " + std::to_string(by) + " away");
+                 }
+               });
+  EXPECT_GE(planted, 4);
+}
+
+/// A range that begins at an earlier end, or ends at a later one.
+TEST_P(WrongIndices, OfEndsAreCaught) {
+  forEachFound(*road.module, getFunction(), [&](dispatch::RowsOp op, unsigned, AccessAttr access) {
+    for (auto [index, by] : {std::pair(access.getIndex(), -1), std::pair(access.getLast(), 1)}) {
+      bool isEnd = access.getKind() == AccessKind::Range && index >= 0;
+      auto number = static_cast<unsigned>(std::max<int64_t>(index, 0));
+      if (isEnd && op.getAccess(number).getKind() == AccessKind::Row) {
+        expectCaughtWith(op, withAccess(op, number, moved(op.getAccess(number), by)),
+                         by < 0 ? "an earlier end" : "a later end");
+      }
+    }
+  });
+  EXPECT_GE(planted, 2);
+}
+
+/// Counts that are read a row away, and ends in their place.
+TEST_P(WrongIndices, OfCountsAreCaught) {
+  forEachFound(*road.module, getFunction(), [&](dispatch::RowsOp op, unsigned, AccessAttr access) {
+    auto number = static_cast<unsigned>(std::max<int64_t>(access.getIndex(), 0));
+    auto scan = op.getInputs()[number].getDefiningOp<dispatch::SegmentScanOp>();
+    if (!scan || op.getInputs()[number] != scan.getCounts()) {
+      return;
+    }
+    expectCaughtWith(op, withAccess(op, number, moved(op.getAccess(number), 1)), "a later count");
+    Exchanged mutant(op->getOpOperand(number), scan.getEnds());
+    expectCaught(road, "sluice-form-dispatches", op, "an end for a count");
+  });
+  EXPECT_GE(planted, 1);
+}
+
+// In a gradient of attention each row depends on all; what bits are made of, they tell of.
+INSTANTIATE_TEST_SUITE_P(
+    LoweredSegments, WrongIndices,
+    ::testing::Values(std::pair("words.json", "evaluate"), std::pair("words.json", "gradient"),
+                      std::pair("phrases.json", "evaluate"), std::pair("phrases.json", "gradient"),
+                      std::pair("starts.json", "gradient"), std::pair("attend.json", "evaluate"),
+                      std::pair("maxima.json", "gradient")));

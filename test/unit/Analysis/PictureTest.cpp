@@ -116,6 +116,30 @@ TEST(Pictures, OneTooWideIsRefused) {
   EXPECT_TRUE(has(error, "expected a row below 256, found 256")) << error;
 }
 
+/// Passes of a scan shift by up to the context. They span no picture, and are one band.
+TEST(Pictures, AScanIsOneBand) {
+  Imported average(R"({ "op": "boundaries", "name": "chunks", "ratio": 4, "at": "start" },
+    { "op": "shorten", "segments": "chunks", "method": "first" },
+    { "op": "upsample", "segments": "chunks", "method": "smooth", "by": 1 },)");
+  Picture picture = drawn(average);
+  EXPECT_EQ(llvm::count(labelsOf(picture), "moving average"), 1);
+  EXPECT_LE(picture.length, 40);
+  EXPECT_LE(picture.bands.size(), 10u) << "not two of each of nine passes";
+  auto scan = llvm::find_if(
+      picture.edges, [](const PictureEdge &edge) { return edge.kind == PictureEdge::Kind::Scan; });
+  ASSERT_NE(scan, picture.edges.end());
+  EXPECT_EQ(scan->reads.back().first, 0) << "all segments before";
+  EXPECT_EQ(scan->reads.back().last, scan->reads.back().position);
+  EXPECT_TRUE(has(renderSvg(picture), "what attention, an average or maxima read"));
+
+  Imported maxima(R"({ "op": "boundaries", "name": "words", "rule": "every", "factor": 4 },
+    { "op": "shorten", "segments": "words", "method": "max" },
+    { "op": "upsample", "segments": "words" },)");
+  picture = drawn(maxima);
+  EXPECT_EQ(llvm::count(labelsOf(picture), "maxima within segments"), 1);
+  EXPECT_LE(picture.length, 40);
+}
+
 namespace {
 
 /// A decoder whose rows read an encoder's sequence whole, with two losses of one stream.

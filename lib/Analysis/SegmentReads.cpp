@@ -1,0 +1,274 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads by ends and counts: of model IR from its relations, of its backward ops by what they are
+// defined to be, of dispatches from the accesses of what indices find.
+#include "SegmentReads.h"
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::AccessAttr;
+using dispatch::AccessKind;
+using dispatch::RowRead;
+
+using Reads = SmallVector<SegmentRead>;
+using Terms = SmallVector<SegmentRead::Term, 2>;
+
+static IntegerSet relationOf(ArrayRef<AffineExpr> constraints, size_t terms) {
+  return IntegerSet::get(2, static_cast<unsigned>(1 + terms), constraints,
+                         SmallVector<bool>(constraints.size(), false));
+}
+
+//===----------------------------------------------------------------------===//
+// Model IR
+//===----------------------------------------------------------------------===//
+
+/// Counts that have no relation of their own follow from the ends that do: those up to the latest
+/// row that is moved tell nothing more.
+static SegmentRead countsBehind(CausalFlowInterface op, unsigned result, unsigned counts) {
+  for (unsigned operand = 0; operand < op->getNumOperands(); ++operand) {
+    PositionReads moved = op.getReads(result, operand);
+    if (!moved.terms.empty()) {
+      Terms terms;
+      for (const SegmentTerm &term : moved.terms) {
+        terms.push_back({term.of, term.at});
+      }
+      AffineExpr q = getAffineDimExpr(1, op->getContext());
+      IntegerSet relation = relationOf({q, moved.latest - q}, terms.size());
+      return {RowRead::related(counts, relation), std::move(terms)};
+    }
+  }
+  return {RowRead::whole(counts)};
+}
+
+static Reads readsOfModel(CausalFlowInterface op, SegmentsInterface segments, unsigned result) {
+  Reads reads;
+  for (OpOperand &operand : op->getOpOperands()) {
+    unsigned number = operand.getOperandNumber();
+    PositionReads of = op.getReads(result, number);
+    if (of.relation) {
+      SegmentRead &read = reads.emplace_back();
+      read.read = RowRead::related(number, *of.relation);
+      for (const SegmentTerm &term : of.terms) {
+        read.terms.push_back({term.of, term.at});
+      }
+    } else if (operand.get() == segments.getCounts()) {
+      reads.push_back(countsBehind(op, result, number));
+    }
+  }
+  return reads;
+}
+
+//===----------------------------------------------------------------------===//
+// Backward ops
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Reads of one result under construction. Operands are told by their values.
+class BackwardReads {
+public:
+  BackwardReads(Operation *op, Value counts, Value ends)
+      : p(getAffineDimExpr(0, op->getContext())), op(op), counts(counts), ends(ends),
+        q(getAffineDimExpr(1, op->getContext())) {}
+
+  AffineExpr term(unsigned i) const { return getAffineSymbolExpr(1 + i, op->getContext()); }
+  SegmentRead::Term count(AffineExpr at) const { return {counts, at}; }
+  SegmentRead::Term end(AffineExpr at) const { return {ends, at}; }
+
+  void itself(Value value) { add(value, p, p, {}); }
+  /// first <= q <= last.
+  void add(Value value, AffineExpr first, AffineExpr last, Terms terms) {
+    for (OpOperand &operand : op->getOpOperands()) {
+      if (operand.get() == value) {
+        IntegerSet relation = relationOf({q - first, last - q}, terms.size());
+        reads.push_back({RowRead::related(operand.getOperandNumber(), relation), terms});
+      }
+    }
+  }
+  /// Counts and ends that a row of the finer scale finds its segment by: it lies between e(v - 1)
+  /// and e(v), v = c(at).
+  void segmentAt(AffineExpr at) {
+    add(counts, at, at, {});
+    add(ends, term(0) - 1, term(0), {count(at)});
+  }
+  /// Those of a row of segments and of its rows, which lie between e(before) and e(before + 1).
+  void segmentBehind(AffineExpr before) {
+    add(ends, before, before + 1, {});
+    add(counts, getAffineConstantExpr(0, op->getContext()), term(0), {end(before + 1)});
+  }
+
+  AffineExpr p;
+  Reads reads;
+
+private:
+  Operation *op;
+  Value counts, ends;
+  AffineExpr q;
+};
+
+} // namespace
+
+static Reads readsOf(PoolSegmentsBackwardOp op) {
+  BackwardReads of(op, op.getCounts(), op.getEnds());
+  AffineExpr at = of.p - (op.getStarts() ? 0 : 1), row = of.term(0) - (op.getStarts() ? 1 : 0);
+  of.segmentAt(at);
+  of.add(op.getGradient(), row, row, {of.count(at)});
+  return of.reads;
+}
+
+/// A sum over later rows of the segment, each of which reads the segment's row.
+static Reads readsOf(PoolSegmentsBitsBackwardOp op) {
+  BackwardReads of(op, op.getCounts(), op.getEnds());
+  AffineExpr at = of.p - (op.getStarts() ? 0 : 1), row = of.term(0) - (op.getStarts() ? 1 : 0);
+  Terms terms = {of.count(at), of.end(of.term(0))};
+  of.add(op.getInput(), of.p, of.term(1), terms);
+  of.add(op.getPooled(), row, row, {of.count(at)});
+  of.add(op.getGradient(), row, row, {of.count(at)});
+  of.add(op.getCounts(), at, of.term(1), terms);
+  of.add(op.getEnds(), of.term(0) - 1, of.term(0), {of.count(at)});
+  return of.reads;
+}
+
+/// Row e(m) alone has a gradient, that of row m. Every row reads that of the last bit's to see
+/// whether it is the one.
+static Reads readsOf(SelectSegmentsBackwardOp op, bool exact) {
+  BackwardReads of(op, op.getCounts(), op.getEnds());
+  AffineExpr row = of.term(0) - 1;
+  of.add(op.getCounts(), of.p, of.p, {});
+  of.add(op.getEnds(), row, row, {of.count(of.p)});
+  // q <= row - (p - e(row)): none but where p is that end.
+  Terms terms = {of.count(of.p)};
+  if (exact) {
+    terms.push_back(of.end(row));
+  }
+  of.add(op.getGradient(), row, exact ? row - (of.p - of.term(1)) : row, terms);
+  return of.reads;
+}
+
+/// Rows t with c(t) - by = m.
+static Reads readsOf(SpreadSegmentsBackwardOp op) {
+  BackwardReads of(op, op.getCounts(), op.getEnds());
+  AffineExpr last = of.p + static_cast<int64_t>(op.getBy());
+  of.segmentBehind(last - 1);
+  of.add(op.getGradient(), of.term(0), of.term(1) - 1, {of.end(last - 1), of.end(last)});
+  return of.reads;
+}
+
+static Reads readsOf(AttendSegmentsBackwardOp op, unsigned result) {
+  BackwardReads of(op, op.getCounts(), op.getEnds());
+  bool isOfQueries = result == 0;
+  if (isOfQueries) {
+    of.segmentBehind(of.p - 1);
+  } else {
+    of.segmentAt(of.p - 1);
+  }
+  for (Value coarse : {op.getQuery(), op.getOutput(), op.getLse(), op.getGradient()}) {
+    if (isOfQueries) {
+      of.itself(coarse);
+    } else {
+      of.add(coarse, of.term(0), of.term(0), {of.count(of.p - 1)});
+    }
+  }
+  for (Value fine : {op.getKey(), op.getValue()}) {
+    if (isOfQueries) {
+      of.add(fine, of.term(0) + 1, of.term(1), {of.end(of.p - 1), of.end(of.p)});
+    } else {
+      of.itself(fine);
+    }
+  }
+  return of.reads;
+}
+
+//===----------------------------------------------------------------------===//
+// Dispatches
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// What the indices of one operand of a row pass hold, as terms.
+class Indices {
+public:
+  explicit Indices(dispatch::RowsOp op) : op(op) {}
+
+  /// The value of body argument `argument`, an index.
+  AffineExpr valueOf(int64_t argument) {
+    if (argument < 0) {
+      return getAffineDimExpr(0, op.getContext());
+    }
+    AccessAttr access = op.getAccess(static_cast<unsigned>(argument));
+    AffineExpr at = access.getMap().getValue().getResult(0);
+    if (access.getKind() == AccessKind::Gather) {
+      at = at.replace(getAffineDimExpr(0, op.getContext()), valueOf(access.getIndex()));
+    }
+    terms.push_back({op.getInputs()[static_cast<unsigned>(argument)], at});
+    return getAffineSymbolExpr(static_cast<unsigned>(terms.size()), op.getContext());
+  }
+  Terms terms;
+
+private:
+  dispatch::RowsOp op;
+};
+
+} // namespace
+
+/// An operand that indices find; any other as it was read.
+static SegmentRead foundRead(dispatch::RowsOp op, const RowRead &read) {
+  AccessAttr access = op.getAccess(read.operand);
+  bool isRange = access.getKind() == AccessKind::Range;
+  if (!isRange && access.getKind() != AccessKind::Gather) {
+    return {read};
+  }
+  Indices indices(op);
+  AffineMap map = access.getMap().getValue();
+  AffineExpr p = getAffineDimExpr(0, op.getContext()), q = getAffineDimExpr(1, op.getContext()),
+             member = getAffineDimExpr(1, op.getContext());
+  auto find = [&](int64_t index, int64_t end) {
+    AffineExpr at = map.getResult(0).replace(member, getAffineConstantExpr(end, op.getContext()));
+    return at.replace(p, indices.valueOf(index));
+  };
+  AffineExpr first = find(access.getIndex(), 0);
+  AffineExpr last = isRange ? find(access.getLast(), 1) - 1 : first;
+  SegmentRead found;
+  found.read = RowRead::related(read.operand,
+                                relationOf({q - first, last - q}, indices.terms.size()));
+  found.read.factor = access.getSourceFactor();
+  found.terms = std::move(indices.terms);
+  return found;
+}
+
+/// Counts are as any dispatch says; ends read the bits up to theirs.
+static std::optional<Reads> readsOf(dispatch::SegmentScanOp op, unsigned result) {
+  if (result != 1) {
+    return std::nullopt;
+  }
+  AffineExpr q = getAffineDimExpr(1, op.getContext()), end = getAffineSymbolExpr(1, op.getContext());
+  return Reads{{RowRead::related(0, relationOf({q, end - q}, 1)),
+                {{op.getEnds(), getAffineDimExpr(0, op.getContext())}}}};
+}
+
+static std::optional<Reads> readsOf(dispatch::RowsOp op, unsigned result) {
+  auto all = op.getRowReads(result);
+  if (!all) {
+    return std::nullopt;
+  }
+  return llvm::map_to_vector(*all, [&](const RowRead &read) { return foundRead(op, read); });
+}
+
+std::optional<Reads> sluice::segmentReadsOf(Operation *op, unsigned result, bool exact) {
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  auto segments = dyn_cast<SegmentsInterface>(op);
+  if (flow && segments) {
+    return readsOfModel(flow, segments, result);
+  }
+  using Answer = std::optional<Reads>;
+  return TypeSwitch<Operation *, Answer>(op)
+      .Case<PoolSegmentsBackwardOp, PoolSegmentsBitsBackwardOp, SpreadSegmentsBackwardOp>(
+          [](auto backward) { return Answer(readsOf(backward)); })
+      .Case([&](SelectSegmentsBackwardOp backward) { return Answer(readsOf(backward, exact)); })
+      .Case([&](AttendSegmentsBackwardOp backward) { return Answer(readsOf(backward, result)); })
+      .Case<dispatch::RowsOp, dispatch::SegmentScanOp>(
+          [&](auto dispatch) { return readsOf(dispatch, result); })
+      .Default([](Operation *) { return Answer(); });
+}
