@@ -231,8 +231,8 @@ static SegmentRead foundRead(dispatch::RowsOp op, const RowRead &read) {
   AffineExpr first = find(access.getIndex(), 0);
   AffineExpr last = isRange ? find(access.getLast(), 1) - 1 : first;
   SegmentRead found;
-  found.read = RowRead::related(read.operand,
-                                relationOf({q - first, last - q}, indices.terms.size()));
+  found.read =
+      RowRead::related(read.operand, relationOf({q - first, last - q}, indices.terms.size()));
   found.read.factor = access.getSourceFactor();
   found.terms = std::move(indices.terms);
   return found;
@@ -243,7 +243,8 @@ static std::optional<Reads> readsOf(dispatch::SegmentScanOp op, unsigned result)
   if (result != 1) {
     return std::nullopt;
   }
-  AffineExpr q = getAffineDimExpr(1, op.getContext()), end = getAffineSymbolExpr(1, op.getContext());
+  AffineExpr q = getAffineDimExpr(1, op.getContext()),
+             end = getAffineSymbolExpr(1, op.getContext());
   return Reads{{RowRead::related(0, relationOf({q, end - q}, 1)),
                 {{op.getEnds(), getAffineDimExpr(0, op.getContext())}}}};
 }

@@ -3,8 +3,8 @@
 // A leaky twin of every row of the papers, of models/small and of models/successors: the same model
 // with a segment that tokens read one later, its first shift one less or, where neither is there,
 // its first layer's keys one later. The check must refuse it, at a row that reads its target, and a
-// replay must show that row change. Twins have the stages, scales and heads of their models, but one
-// layer in place of several, and few columns.
+// replay must show that row change. Twins have the stages, scales and heads of their models, but
+// one layer in place of several, and few columns.
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
