@@ -86,7 +86,7 @@ private:
 };
 
 /// The recorded launch among the plan's.
-const Launch &findLaunch(const Device &device, const RecordedLaunch &recorded) {
+const Launch &findLaunch(Device &device, const RecordedLaunch &recorded) {
   const Plan &plan = device.plan();
   auto entry = plan.entries.find(recorded.entry);
   const Launch *launch =
@@ -95,6 +95,7 @@ const Launch &findLaunch(const Device &device, const RecordedLaunch &recorded) {
           : nullptr;
   bool fits = launch != nullptr;
   if (launch) {
+    fits = lengthsOfSegments(plan, *launch, device.host()).size() == recorded.lengths.size();
     size_t operand = 0, result = 0;
     for (const Operand &each : plan.kernels[static_cast<size_t>(launch->kernel)].operands) {
       auto bytes = static_cast<size_t>(each.bytes);
@@ -131,11 +132,14 @@ public:
     });
     const char *names[] = {"length", "rows", "step", "seed"};
     for (size_t i = 0; i < std::size(names); ++i) {
-      bool isLength = i == 0 && readsSegments(device.plan(), launch);
-      int64_t offset = isLength ? launch.arguments[kernel.operands.size()]
-                                : device.plan().scalars.at(names[i]).offset;
+      int64_t offset = device.plan().scalars.at(names[i]).offset;
       std::memcpy(device.host() + offset, &recorded.scalars[i], sizeof recorded.scalars[i]);
       device.upload({offset, sizeof recorded.scalars[i]});
+    }
+    if (auto lengths = lengthsOfSegments(device.plan(), launch, device.host()); !lengths.empty()) {
+      std::ranges::copy(recorded.lengths, lengths.begin());
+      const auto *first = reinterpret_cast<const uint8_t *>(lengths.data());
+      device.upload({first - device.host(), static_cast<int64_t>(lengths.size_bytes())});
     }
     device.launch(launch);
   }

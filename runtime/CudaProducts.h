@@ -21,7 +21,7 @@ public:
   bool any() const { return !calls.empty(); }
   /// A product of rows whose number the device alone knows is none of a full size.
   bool covers(const Launch &launch) const {
-    return calls.contains(launch.kernel) && !readsSegments(plan, launch);
+    return calls.contains(launch.kernel) && launch.axis.empty();
   }
   /// What to tell the user once, empty: nothing.
   const std::string &notice() const { return said; }

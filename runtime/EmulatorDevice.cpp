@@ -208,6 +208,7 @@ private:
     for (size_t i = 0; i < kernel.operands.size(); ++i) {
       buffers.push_back(i < before.size() ? before[i].data() : arena.get() + launch.arguments[i]);
     }
+    std::span<const int64_t> lengths = lengthsOfSegments(plan(), launch, arena.get());
     // Those of a dispatch that draws by the update's rows have one more scalar.
     size_t scalars = kernel.operands.size(), firstStream = launch.arguments.size() - 2;
     auto scalar = [&](size_t number) {
@@ -221,6 +222,7 @@ private:
                                   scalar(3),
                                   launch.arguments[firstStream],
                                   firstStream > scalars + 4 ? scalar(4) : 0,
+                                  lengths.empty() ? nullptr : lengths.data(),
                                   observer ? &EmulatorDevice::observe : nullptr,
                                   this};
     char *message = nullptr;
@@ -290,9 +292,9 @@ private:
         add(name, scalar->second.offset, sizeOf(scalar->second.type), false, true);
       }
     }
-    if (readsSegments(plan(), launch)) {
-      add("the length of segments", launch.arguments[kernel.operands.size()], sizeof(int64_t),
-          false, true);
+    if (auto lengths = lengthsOfSegments(plan(), launch, arena.get()); !lengths.empty()) {
+      buffers.push_back(
+          {"the lengths of segments", lengths.data(), lengths.size_bytes(), false, true});
     }
     if (variant.workspaceBytes > 0) {
       add("the workspace", launch.arguments.back(), variant.workspaceBytes, true, later);

@@ -160,8 +160,13 @@ template <typename T> T Executor::fetchScalar(const std::string &name, Type type
 std::vector<Executor::SegmentRows> Executor::segmentRows() {
   std::vector<SegmentRows> all;
   for (const SegmentFacts &segments : plan().segments) {
-    all.push_back({segments.axis, fetchScalar<int64_t>(segments.length, Type::i64),
-                   totalsOf(segments, 1).front().rows});
+    SegmentRows rows{segments.axis, std::vector<int64_t>(static_cast<size_t>(plan().model.batch)),
+                     totalsOf(segments, 1).front().rows};
+    auto size = static_cast<int64_t>(rows.computed.size() * sizeof(int64_t));
+    int64_t offset = scalar(segments.length, Type::i64).offset;
+    device->download({offset, size});
+    std::memcpy(rows.computed.data(), device->host() + offset, static_cast<size_t>(size));
+    all.push_back(std::move(rows));
   }
   return all;
 }

@@ -57,11 +57,13 @@ bool isFullSize(const Plan &plan, const uint8_t *host) {
   return is("length", plan.model.context) && is("rows", plan.model.batch);
 }
 
-bool readsSegments(const Plan &plan, const Launch &launch) {
-  size_t operands = plan.kernels[static_cast<size_t>(launch.kernel)].operands.size();
-  auto length = plan.scalars.find("length");
-  return operands > 0 && length != plan.scalars.end() &&
-         launch.arguments[operands] != length->second.offset;
+std::span<int64_t> lengthsOfSegments(const Plan &plan, const Launch &launch, uint8_t *host) {
+  auto segments = std::ranges::find(plan.segments, launch.axis, &SegmentFacts::axis);
+  if (segments == plan.segments.end()) {
+    return {};
+  }
+  return {reinterpret_cast<int64_t *>(host + plan.scalars.at(segments->length).offset),
+          static_cast<size_t>(plan.model.batch)};
 }
 
 const DeviceVariant &requireVariant(const Artifact &artifact, const Kernel &kernel,

@@ -27,8 +27,9 @@ bool isAllowed(const Plan &plan, const std::optional<Guard> &guard, const uint8_
 /// Whether every position and every row of the batch is valid, by the scalars `length` and `rows`
 /// that the host wrote.
 bool isFullSize(const Plan &plan, const uint8_t *host);
-/// Whether a launch's length is one of segments, not that of the text.
-bool readsSegments(const Plan &plan, const Launch &launch);
+/// The rows of each text that a launch on an axis of segments reads, in the arena `host`; empty
+/// where the length is that of the texts.
+std::span<int64_t> lengthsOfSegments(const Plan &plan, const Launch &launch, uint8_t *host);
 
 /// Code of `kernel` for a GPU target; throws UserError where it has none.
 const DeviceVariant &requireVariant(const Artifact &artifact, const Kernel &kernel,

@@ -75,6 +75,8 @@ protected:
       requireInside(each.at("counts"), plan.scalars.at(made.counts).offset,
                     plan.model.batch * 2 * sizeOf(Type::i32));
       made.length = nameIn(plan.scalars, each.at("length"), "a scalar", Type::i64);
+      requireInside(each.at("length"), plan.scalars.at(made.length).offset,
+                    plan.model.batch * sizeOf(Type::i64));
       if (each.has("share")) {
         made.share = each.at("share").string();
         if (std::ranges::find(plan.losses, made.share, &LossFacts::name) == plan.losses.end()) {

@@ -143,12 +143,8 @@ private:
         device->launch(launch);
         continue;
       }
-      current = {entry, static_cast<int64_t>(i), values, {}, {}};
-      if (readsSegments(device->plan(), launch)) {
-        size_t length = operandsOf(launch).size(); // the launch's first argument behind them
-        std::memcpy(current.scalars.data(), device->host() + launch.arguments[length],
-                    sizeof current.scalars[0]);
-      }
+      std::span<int64_t> lengths = lengthsOfSegments(device->plan(), launch, device->host());
+      current = {entry, static_cast<int64_t>(i), values, {lengths.begin(), lengths.end()}, {}, {}};
       begin(launch);
       device->launch(launch);
       end(launch);

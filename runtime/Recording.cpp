@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 constexpr char magic[8] = {'S', 'L', 'U', 'I', 'C', 'R', 'E', 'C'};
-constexpr uint64_t version = 1;
+constexpr uint64_t version = 2;
 constexpr size_t headerBytes = 24; // magic, version, bytes of the JSON
 const std::string remedy = "; make the bundle again with this version of sluice";
 
@@ -53,11 +53,9 @@ Json toJson(const RecordedLaunch &launch, BlobWriter &blobs) {
                        {"sum_bounds", blobs.add(result.sumBounds)},
                        {"found", blobs.add(result.found)}});
   }
-  return {{"entry", launch.entry},
-          {"index", launch.index},
-          {"scalars", launch.scalars},
-          {"operands", std::move(operands)},
-          {"results", std::move(results)}};
+  return {{"entry", launch.entry},           {"index", launch.index},
+          {"scalars", launch.scalars},       {"lengths", launch.lengths},
+          {"operands", std::move(operands)}, {"results", std::move(results)}};
 }
 
 /// Reads a file's JSON and the bytes behind it.
@@ -116,7 +114,7 @@ private:
   }
 
   RecordedLaunch readLaunch(const StrictJson &node) const {
-    node.keys({"entry", "index", "scalars", "operands", "results"});
+    node.keys({"entry", "index", "scalars", "lengths", "operands", "results"});
     RecordedLaunch launch;
     launch.entry = node.at("entry").string();
     launch.index = node.at("index").integer();
@@ -125,6 +123,7 @@ private:
       node.at("scalars").failType("length, rows, step and seed");
     }
     std::copy(scalars.begin(), scalars.end(), launch.scalars.begin());
+    launch.lengths = node.at("lengths").integers(0);
     for (const StrictJson &operand : node.at("operands").array()) {
       launch.operands.push_back(blob(operand));
     }

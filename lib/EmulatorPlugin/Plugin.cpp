@@ -148,6 +148,7 @@ SLUICE_EXPORT int sluice_judge_launch(void *judge, const SluiceJudgedLaunch *req
   launch.seed = request->seed;
   launch.firstStream = request->firstStream;
   launch.firstRow = request->firstRow;
+  launch.lengths = request->lengths;
   if (request->observe) {
     launch.observe = [&](const sluice::oracle::Expectation &found) {
       SluiceExpectation told = describe(judged->dispatch, found);

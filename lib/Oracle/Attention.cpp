@@ -252,6 +252,7 @@ private:
   LogicalResult addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk, Lines &dv);
   void addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j,
                 ArrayRef<Number> gradients);
+  bool isNobodys(unsigned result, int64_t row, int64_t positions);
   void put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand, int64_t p, int64_t column,
            const Numbers &line);
   /// Of operand 0, 1 or 2; of terms, 3 and on, those behind.
@@ -262,11 +263,6 @@ private:
     return cast<RankedTensorType>(op.getGradients()[numberOf(operand)].getType());
   }
   Numbers rotatedBack(Numbers line, int64_t p) const;
-  bool isValid(dispatch::DomainAttr domain, int64_t row) const {
-    int64_t factor = domain.getFactor();
-    return row / domain.getPositions() < launch.rows &&
-           row % domain.getPositions() * factor < launch.length;
-  }
 
   dispatch::AttentionBackwardOp op;
   const Launch &launch;
@@ -373,14 +369,21 @@ LogicalResult Gradients::add(Head<dispatch::AttentionBackwardOp> &head) {
   return success();
 }
 
-/// Rows that are not valid are zeros; those of an axis are nobody's.
+/// On an axis of segments the rows behind a text's own are nobody's.
+bool Gradients::isNobodys(unsigned result, int64_t row, int64_t positions) {
+  dispatch::DomainAttr domain = op.getResultDomain(result);
+  int64_t batch = row / positions, factor = domain ? domain.getFactor() : 0;
+  bool isThere =
+      batch < launch.rows && row % positions < validLength(launch, batch, factor, positions);
+  return op.getDomain().getAxis() && factor != 0 && !isThere;
+}
+
 void Gradients::judge(Judgement &judgement) {
   auto judgeColumns = [&](unsigned operand, int64_t first, int64_t count) {
     Comparison result(op, launch, numberOf(operand), judgement);
     RankedTensorType type = typeOf(operand);
-    dispatch::DomainAttr domain = op.getResultDomain(numberOf(operand));
     for (int64_t row = 0; row < type.getDimSize(0) * type.getDimSize(1); ++row) {
-      if (domain.getAxis() && !isValid(domain, row)) {
+      if (isNobodys(numberOf(operand), row, type.getDimSize(1))) {
         continue;
       }
       for (int64_t c = first; c < first + count; ++c) {

@@ -35,8 +35,15 @@ dispatch::DomainAttr domainOf(Operation *dispatch) {
   return dispatch->getAttrOfType<dispatch::DomainAttr>("domain");
 }
 
-int64_t lengthOf(const Extent &extent, int64_t factor, int64_t all) {
-  return factor == 0 ? all : std::min(all, (extent.length + factor - 1) / factor);
+int64_t lengthOf(const Extent &extent, int64_t batch, int64_t factor, int64_t all) {
+  int64_t length = extent.lengths ? extent.lengths[batch] : extent.length;
+  return factor == 0 ? all : std::min(all, (length + factor - 1) / factor);
+}
+
+/// Of a row of a tensor of sequences that are at `factor`.
+bool isValid(const Extent &extent, int64_t factor, int64_t positions, int64_t row) {
+  return row / positions < extent.rows &&
+         row % positions < lengthOf(extent, row / positions, factor, positions);
 }
 
 /// Rows of a ring that are due, by the schedule.
@@ -55,9 +62,8 @@ std::vector<int64_t> dueRows(Operation *dispatch, const Layout &layout, const Ex
 std::vector<Bytes> validLines(const Layout &layout, int64_t factor, const Extent &extent) {
   std::vector<Bytes> lines;
   int64_t sequences = factor == 0 ? layout.sequences() : std::min(layout.sequences(), extent.rows);
-  int64_t positions = lengthOf(extent, factor, layout.positions());
   for (int64_t b = 0; b < sequences; ++b) {
-    for (int64_t p = 0; p < positions; ++p) {
+    for (int64_t p = 0; p < lengthOf(extent, b, factor, layout.positions()); ++p) {
       lines.push_back(layout.line(b * layout.positions() + p));
     }
   }
@@ -85,8 +91,7 @@ std::vector<Bytes> sluice::oracle::readBytes(Operation *dispatch, unsigned opera
   for (int64_t first = 0; first < rows; first += tile) {
     int64_t last = std::min(rows, first + tile);
     bool any = llvm::any_of(llvm::seq(first, last), [&](int64_t row) {
-      return row / layout.positions() < extent.rows &&
-             row % layout.positions() < lengthOf(extent, factor, layout.positions());
+      return isValid(extent, factor, layout.positions(), row);
     });
     if (any) {
       int64_t line = layout.stride * layout.element;
@@ -133,9 +138,7 @@ std::vector<Bytes> sluice::oracle::ignoredBytes(Operation *dispatch, unsigned op
   int64_t rows =
       layout.type.getRank() == 3 || factor > 0 ? layout.sequences() * layout.positions() : 0;
   for (int64_t row = 0; row < rows; ++row) {
-    bool valid =
-        factor <= 0 || (row / layout.positions() < extent.rows &&
-                        row % layout.positions() < lengthOf(extent, factor, layout.positions()));
+    bool valid = factor <= 0 || isValid(extent, factor, layout.positions(), row);
     if (isScheduled && isOwnRow) {
       valid = llvm::is_contained(due, row);
     }

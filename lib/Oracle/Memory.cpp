@@ -110,8 +110,10 @@ void Comparison::judge(int64_t row, int64_t column, Number stored, double found,
   }
 }
 
-int64_t sluice::oracle::validLength(const Launch &launch, int64_t factor, int64_t all) {
-  return factor == 0 ? all : std::min(all, (launch.length + factor - 1) / factor);
+int64_t sluice::oracle::validLength(const Launch &launch, int64_t batch, int64_t factor,
+                                    int64_t all) {
+  int64_t length = launch.lengths ? launch.lengths[batch] : launch.length;
+  return factor == 0 ? all : std::min(all, (length + factor - 1) / factor);
 }
 
 Rows::Rows(Operation *dispatch, const Launch &launch)
@@ -128,7 +130,8 @@ int64_t Rows::position(int64_t row) const {
 
 int64_t Rows::length(int64_t row, int64_t factor, int64_t all) const {
   const int64_t *run = runOf(row);
-  return run && factor != 0 ? (run[2] + factor - 1) / factor : validLength(launch, factor, all);
+  return run && factor != 0 ? (run[2] + factor - 1) / factor
+                            : validLength(launch, batch(row), factor, all);
 }
 
 bool Rows::isValid(int64_t row) const {
@@ -137,7 +140,7 @@ bool Rows::isValid(int64_t row) const {
   }
   int64_t factor = domain.getFactor();
   return factor == 0 || (row / positions() < launch.rows &&
-                         row % positions() < validLength(launch, factor, positions()));
+                         row % positions() < validLength(launch, batch(row), factor, positions()));
 }
 
 int64_t Rows::validRows() const {

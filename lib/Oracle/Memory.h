@@ -83,7 +83,7 @@ private:
   const Launch &launch;
   const int64_t *schedule = nullptr;
 };
-/// ceil(length / factor), or `all` where the factor is 0.
-int64_t validLength(const Launch &launch, int64_t factor, int64_t all);
+/// ceil(length / factor) of a row of the batch, or `all` where the factor is 0.
+int64_t validLength(const Launch &launch, int64_t batch, int64_t factor, int64_t all);
 
 } // namespace sluice::oracle

@@ -91,8 +91,8 @@ void Former::findMixed() {
   }
 }
 
-/// Rows of segments are as many as the longest text of the batch has. Between a scale and its
-/// segments lengths are those of the scale. Empty where they are those of tokens.
+/// Rows of segments are as many as each text has. Between a scale and its segments lengths are
+/// those of the scale. Empty where they are those of tokens.
 StringRef Former::axisOf(const DispatchGroup &group) const {
   Operation *first = group.ops.front();
   Value counts = countsOf(first);

@@ -1,15 +1,18 @@
-// Rows of segments: a dispatch of theirs reads their length, which is stored behind the scan.
+// Rows of segments: a dispatch of theirs reads their lengths, one a row of the batch, which are stored behind the scan.
 // RUN: sluice-opt %s --sluice-form-dispatches | FileCheck %s
 
 // CHECK-LABEL: func.func @evaluate()
-// CHECK:         dispatch.segment_scan
-// The greatest number of segments, one more for a segment that is open, the axis's rows at most, and no more than memory has room for.
-// CHECK:         %[[N:.*]] = plan.view
+// CHECK:         %{{.*}}, %{{.*}}, %[[TOTALS:.*]] = dispatch.segment_scan
+// A text's segments, one more for a segment that is open, the axis's rows at most, and no more than memory has room for.
 // CHECK:         %[[ROOM:.*]] = plan.bind "scalar:room"
-// CHECK:         %[[LENGTH:.*]] = dispatch.rows %[[N]], %[[ROOM]]
-// CHECK-COUNT-2:   dispatch.reduce max
-// CHECK:           arith.minsi
-// CHECK:         plan.store "scalar:length.words", %[[LENGTH]]
+// CHECK:         %[[LENGTHS:.*]] = dispatch.rows %[[TOTALS]], %[[ROOM]] {{.*}} domain = #dispatch.domain<batch = 2, positions = 1, factor = 0>
+// CHECK:         ^bb0(%[[SEGMENTS:.*]]: i32, %[[MOST:.*]]: i64):
+// CHECK:           %[[BEGUN:.*]] = arith.addi %[[SEGMENTS]], %c1_i32
+// CHECK:           %[[ROWS:.*]] = arith.constant 5 : i32
+// CHECK:           arith.minsi %{{.*}}, %[[ROWS]]
+// CHECK:           %[[BOUNDED:.*]] = arith.minsi %[[LENGTH:.*]], %[[MOST]]
+// CHECK:           arith.select %{{.*}}, %[[BOUNDED]], %[[LENGTH]]
+// CHECK:         plan.store "scalar:length.words", %[[LENGTHS]] {{.*}} : tensor<2x1xi64>
 // CHECK:         dispatch.rows {{.*}} domain = #dispatch.domain<batch = 2, positions = 5, factor = 0>
 // CHECK:         dispatch.contract {{.*}} domain = #dispatch.domain<batch = 2, positions = 5, factor = 1 axis = "words">
 // The finer scale's rows find those that count.

@@ -25,17 +25,25 @@ double cli::trainingStep(Executor &executor, int64_t step) {
 
 double cli::flopsOfStep(Executor &executor) {
   const Plan &plan = executor.plan();
-  std::map<std::string, double> filled; // by axis
+  struct Share {
+    double rows = 0, pairs = 0;
+  };
+  std::map<std::string, Share> filled; // by axis: the mean of the texts
   for (const Executor::SegmentRows &rows : executor.segmentRows()) {
-    filled[rows.axis] = static_cast<double>(rows.computed) / static_cast<double>(rows.most);
+    Share &share = filled[rows.axis];
+    for (int64_t computed : rows.computed) {
+      double part = static_cast<double>(computed) / static_cast<double>(rows.most);
+      share.rows += part / static_cast<double>(rows.computed.size());
+      share.pairs += part * part / static_cast<double>(rows.computed.size());
+    }
   }
   double flops = 0;
   for (const auto &[entry, times] : plan.entriesOfUpdate()) {
     for (const Launch &launch : executor.launchesOf(entry)) {
       const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
-      double share = launch.axis.empty() ? 1 : filled.at(launch.axis);
-      flops += static_cast<double>(times) * static_cast<double>(kernel.flops) * share *
-               (kernel.kind == "attention" ? share : 1);
+      Share share = launch.axis.empty() ? Share{1, 1} : filled.at(launch.axis);
+      flops += static_cast<double>(times) * static_cast<double>(kernel.flops) *
+               (kernel.kind == "attention" ? share.pairs : share.rows);
     }
   }
   return flops;

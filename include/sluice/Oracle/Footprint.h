@@ -16,11 +16,13 @@ struct Bytes {
   int64_t offset = 0, count = 0;
 };
 
-/// Rows of a launch that are there: `rows` sequences of `length` tokens; of a scheduled domain
-/// those of its schedule, i64 [batch, 3] (start, count, length), in rings.
+/// Rows of a launch that are there: `rows` sequences of `length` tokens, or, on an axis of
+/// segments, of as many rows as `lengths` says of each; of a scheduled domain those of its
+/// schedule, i64 [batch, 3] (start, count, length), in rings.
 struct Extent {
   int64_t length = 0, rows = 0;
   const int64_t *schedule = nullptr;
+  const int64_t *lengths = nullptr;
 };
 
 /// The bytes of result `result` that a GPU kernel writes, all of them, once each: no padding, and

@@ -27,6 +27,8 @@ struct Expectation {
 struct Launch {
   std::vector<const void *> operands, results;
   int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
+  /// Of a domain on an axis of segments, in place of `length`: one a row of the batch.
+  const int64_t *lengths = nullptr;
   int64_t firstRow = 0; ///< of the batch in its update, where the dispatch draws by that
   /// Partial sums that a kernel may add to one another at the end of a long sum.
   int64_t splits = 0;

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { sluiceEmulatorAbi = 5 };
+enum { sluiceEmulatorAbi = 6 };
 
 /* Global memory that a launch may touch. */
 typedef struct {
@@ -65,6 +65,7 @@ typedef struct {
   const void *const *buffers;
   size_t bufferCount;
   int64_t length, rows, step, seed, firstStream, firstRow;
+  const int64_t *lengths; /* of an axis of segments, one a row of the batch; else null */
   /* Told of whatever is judged; may be null. */
   void (*observe)(void *context, const SluiceExpectation *expectation);
   void *context;

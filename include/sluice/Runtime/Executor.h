@@ -86,8 +86,8 @@ public:
   /// Rows of an axis of segments, as the last run had them.
   struct SegmentRows {
     std::string axis;
-    int64_t computed = 0; ///< as many as the longest text of the batch reads
-    int64_t most = 0;     ///< that memory has
+    std::vector<int64_t> computed; ///< of each text of the batch
+    int64_t most = 0;              ///< of a text, that memory has
   };
   std::vector<SegmentRows> segmentRows();
 

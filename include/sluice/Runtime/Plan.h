@@ -236,7 +236,7 @@ struct SegmentFacts {
   int64_t factor = 1;   // of the scale that is cut
   int64_t capacity = 0; // rows that memory has for them, in each row of the batch
   std::string counts;   // scalar, i32 [batch, 2]: rows that a text's segments need, and capacity
-  std::string length;   // scalar, i64: rows that kernels of the axis run over
+  std::string length;   // scalar, i64 [batch]: rows of each text that kernels of the axis run over
   std::string share;    // the loss that is the share of tokens that end a segment; empty: none is
   std::string closed;   // state, i32 [rows]: segments that have ended; empty: no step has them
 };

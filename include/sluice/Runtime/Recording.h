@@ -23,6 +23,7 @@ struct RecordedLaunch {
   std::string entry;
   int64_t index = 0;                          ///< in the entry
   std::array<int64_t, 4> scalars{};           ///< length, rows, step, seed
+  std::vector<int64_t> lengths;               ///< on an axis of segments: rows of each text
   std::vector<std::vector<uint8_t>> operands; ///< bytes before the launch
   std::vector<RecordedResult> results;
 };

@@ -329,6 +329,11 @@ template <typename Op> static LogicalResult verifyCrossEntropy(Op op) {
     return op.emitOpError("D-050: expected an incoming gradient a row, ")
            << input.getShape().drop_back() << ", found " << op.getRowGradient().getType();
   }
+  if (StringAttr axis = op.getDomain().getAxis()) {
+    return op.emitOpError("D-029: expected a domain without an axis, as a mean counts all texts "
+                          "alike, found the axis ")
+           << axis << "; spread what the head reads over the tokens";
+  }
   float smoothing = op.getSmoothing().convertToFloat();
   if (int64_t(op.getFirst()) < 0 || !(smoothing >= 0 && smoothing < 1)) {
     return op.emitOpError(

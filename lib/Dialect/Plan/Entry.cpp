@@ -168,7 +168,8 @@ LogicalResult EntryVerifier::verifyScalars(Launch &launch, ArrayRef<int64_t> off
     }
   }
   Range read = buffers.find("scalar:" + length)->second;
-  launch.ranges.push_back({read.begin, read.begin + int64_t(sizeof(int64_t))});
+  launch.ranges.push_back(
+      {read.begin, launch.op.getAxis() ? read.end : read.begin + int64_t(sizeof(int64_t))});
   return success();
 }
 

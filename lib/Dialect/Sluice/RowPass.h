@@ -70,7 +70,7 @@ public:
     AffineExpr n = getAffineSymbolExpr(0, b.getContext());
     return rowOf(sequence, {AccessKind::Range, i * n, factorOf(sequence)});
   }
-  /// Row 0 of a tensor [B, 1, d] or [B, 1].
+  /// Row 0 of a tensor [B, T, d] or [B, T].
   Value first(Value tensor, int64_t width) {
     return load(tensor, {AccessKind::Row, getAffineConstantExpr(0, b.getContext()), 0}, width);
   }
@@ -107,6 +107,8 @@ public:
                      .isGreatest = isGreatest};
     return load(tensor, access, columnsOf(tensor));
   }
+  /// The element of a tensor of rank 0.
+  Value scalar(Value tensor) { return load(tensor, {AccessKind::Scalar, p}, 0); }
   /// Element p of a tensor [B, T].
   Value own(Value tensor) { return element(tensor, {AccessKind::Row, p, 0}); }
 

@@ -65,57 +65,31 @@ static int64_t rowsOfAllGroups(Operation *scope, StringRef axis) {
   return rows;
 }
 
-/// Stores how many rows of the segments' axis are read: of the longest text, one that a segment
-/// still open would have, and those that fill their group, as groups on the axis are read whole; no
-/// more than the host has room for, where it says so (not 0). It sees then that more are needed.
-/// `needed`, [B, 2], has numbers of segments and of rows.
-static void storeLength(Value needed, StringRef axis, bool hasSpare, DispatchEmitter &emitter) {
-  ImplicitLocOpBuilder &b = emitter.b;
-  auto all = RankedTensorType::get({2 * cast<RankedTensorType>(needed.getType()).getDimSize(0)},
-                                   b.getI32Type());
-  Value view = plan::ViewOp::create(b, all, needed);
-  Region region;
-  ImplicitLocOpBuilder body(b.getLoc(), b.getContext());
-  body.setInsertionPointToEnd(&region.emplaceBlock());
-  Value numbers = region.front().addArgument(all, b.getLoc());
-  auto number = RankedTensorType::get({}, b.getI64Type());
-  Value room = region.front().addArgument(b.getI64Type(), b.getLoc());
-  auto dense = [&](int32_t number) -> Value {
-    auto numbers = DenseElementsAttr::get(all, body.getI32IntegerAttr(number));
-    return arith::ConstantOp::create(body, numbers);
-  };
-  Value column = dispatch::ColumnOp::create(body, all);
-  Value isRows = arith::CmpIOp::create(body, arith::CmpIPredicate::ne,
-                                       arith::RemSIOp::create(body, column, dense(2)), dense(0));
-  auto most = [&](Value of) -> Value {
-    return dispatch::ReduceOp::create(body, b.getI32Type(), dispatch::ReduceKind::Max, of);
-  };
-  Value segments = most(arith::SelectOp::create(body, isRows, dense(0), numbers));
-  Value rows = most(arith::SelectOp::create(body, isRows, numbers, dense(0)));
-  auto constant = [&](int64_t number) -> Value {
-    return arith::ConstantOp::create(body, body.getI32IntegerAttr(static_cast<int32_t>(number)));
-  };
+/// Stores how many rows of the segments' axis each text has: its segments, one that a segment still
+/// open would have, and those that fill their group, as groups on the axis are read whole. No more
+/// than there are, nor than the host has room for, where it says so (not 0): it sees then that more
+/// are needed. `needed`, [B, 2], has numbers of segments.
+static void storeLengths(Value needed, int64_t rows, StringRef axis, bool hasSpare,
+                         DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  ImplicitLocOpBuilder &b = pass.b;
+  auto number = [&](int64_t number) { return pass.constant(static_cast<int32_t>(number)); };
+  Value segments = pass.first(needed, 0);
+  Value room = pass.scalar(emitter.bind("scalar:room", RankedTensorType::get({}, b.getI64Type())));
   int64_t open = hasSpare ? 0 : 1, group = rowsOfAllGroups(emitter.getScope(), axis);
-  Value begun = arith::AddIOp::create(body, segments, constant(open + group - 1));
-  Value whole =
-      arith::SubIOp::create(body, begun, arith::RemSIOp::create(body, begun, constant(group)));
+  Value begun = arith::AddIOp::create(b, segments, number(open + group - 1));
+  Value whole = arith::SubIOp::create(b, begun, arith::RemSIOp::create(b, begun, number(group)));
   Value length =
-      arith::ExtSIOp::create(body, b.getI64Type(), arith::MinSIOp::create(body, whole, rows));
-  Value none = arith::ConstantOp::create(body, body.getI64IntegerAttr(0));
-  Value isBounded = arith::CmpIOp::create(body, arith::CmpIPredicate::sgt, room, none);
-  Value bounded = arith::MinSIOp::create(body, length, room);
-  Value yielded = arith::SelectOp::create(body, isBounded, bounded, length);
-  dispatch::YieldOp::create(body, yielded);
-  auto access = [&](AccessKind kind) { return AccessAttr::get(b.getContext(), kind); };
-  Value bound = plan::BindOp::create(b, number, "scalar:room");
-  auto op = dispatch::RowsOp::create(
-      b, TypeRange(number), ValueRange{view, bound},
-      dispatch::DomainAttr::get(b.getContext(), 1, 1, 0),
-      b.getArrayAttr({access(AccessKind::Vector), access(AccessKind::Scalar)}),
-      b.getArrayAttr({access(AccessKind::Scalar)}), UnitAttr(), DenseI64ArrayAttr(),
-      b.getStringAttr("segments"), StringAttr(), UnitAttr());
-  op.getBody().takeBody(region);
-  plan::StoreOp::create(b, "scalar:" + plan::lengthName(axis), op.getResult(0));
+      arith::ExtSIOp::create(b, b.getI64Type(), arith::MinSIOp::create(b, whole, number(rows)));
+  Value none = arith::ConstantOp::create(b, b.getI64IntegerAttr(0));
+  Value isBounded = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, room, none);
+  Value bounded = arith::MinSIOp::create(b, length, room);
+  int64_t batch = cast<RankedTensorType>(needed.getType()).getDimSize(0);
+  Value stored = pass.finish(arith::SelectOp::create(b, isBounded, bounded, length),
+                             RankedTensorType::get({batch, 1}, b.getI64Type()),
+                             dispatch::DomainAttr::get(b.getContext(), batch, 1, 0));
+  stored.getDefiningOp<dispatch::RowsOp>().setLabel("segments");
+  plan::StoreOp::create(emitter.b, "scalar:" + plan::lengthName(axis), stored);
 }
 
 LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
@@ -131,7 +105,8 @@ LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
       emitter.getScope(), cast<SequenceType>(getEnds().getType()).getScale());
   plan::StoreOp::create(emitter.b, "scalar:" + plan::countsName(scale.getAxis()), needed);
-  storeLength(needed, scale.getAxis(), spare > 0, emitter);
+  storeLengths(needed, emitter.typeOf(getEnds()).getDimSize(1), scale.getAxis(), spare > 0,
+               emitter);
   return success();
 }
 

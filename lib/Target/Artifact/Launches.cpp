@@ -84,7 +84,9 @@ Footprint footprintOf(Operation *op, int64_t workspaceBytes, const MemoryPlan &m
   llvm::for_each(op->getOperands(), [&](Value value) { add(value, false); });
   llvm::for_each(op->getResults(), [&](Value value) { add(value, true); });
   int64_t length = memory.scalar(dispatch::lengthOf(op));
-  footprint.ranges.push_back({length, length + int64_t(sizeof(int64_t)), false});
+  auto domain = op->getAttrOfType<dispatch::DomainAttr>("domain");
+  int64_t lengths = domain && domain.getAxis() ? domain.getBatch() : 1;
+  footprint.ranges.push_back({length, length + lengths * int64_t(sizeof(int64_t)), false});
   if (workspaceBytes > 0) {
     footprint.ranges.push_back(
         {memory.workspaceOffset, memory.workspaceOffset + workspaceBytes, true});

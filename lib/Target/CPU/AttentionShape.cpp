@@ -39,7 +39,7 @@ template Shape attention::makeShape(dispatch::AttentionBackwardOp op, const Targ
 template <typename Op>
 std::pair<Value, Value> attention::validLengths(Op op, Frame &frame, Value batchRow) {
   auto lengthOf = [&](dispatch::DomainAttr domain) {
-    return frame.validLength(domain.getFactor(), domain.getPositions());
+    return frame.lengths(domain.getFactor(), domain.getPositions()).of(batchRow);
   };
   Value queries = lengthOf(op.getDomain());
   if (Value counts = op.getKeyCounts()) {

@@ -76,7 +76,7 @@ void Terms::packHead(Value batchRow, Value lengthOf, Value headOf) {
   head = headOf;
   if (rows) {
     rowBase = e.mul(batchRow, rowCount());
-    rowLength = frame.validLength(step, rowCount());
+    rowLength = frame.lengths(step, rowCount()).of(batchRow);
     packRows();
   }
   if (table) {
@@ -362,7 +362,7 @@ void Terms::storeZeros(Value batchRow, Value headOf, Value from, Value to, bool 
   if (rows) {
     emitZeroRows(e, shape, queryGradient, e.mul(batchRow, shape.queries), from, to,
                  columnOf(headOf));
-    Value fromRow = isWhole ? e.index(0) : frame.validLength(step, rowCount());
+    Value fromRow = isWhole ? e.index(0) : frame.lengths(step, rowCount()).of(batchRow);
     emitZeroRows(e, shape, rowGradient, e.mul(batchRow, rowCount()), fromRow, e.index(rowCount()),
                  columnOf(headOf));
   }

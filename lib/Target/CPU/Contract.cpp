@@ -90,7 +90,8 @@ private:
   Epilogue epilogue;
   Tile tail{};
   SmallVector<Value> extras, results;
-  Value input, weight, packed, extended, sums, rowEnd, validLength, validRows;
+  Value input, weight, packed, extended, sums, rowEnd, validRows;
+  Lengths lengths;
   bool failed_ = false;
 };
 
@@ -115,7 +116,7 @@ LogicalResult ContractEmitter::emit() {
     extended = frame.scratch(
         MemRefType::get({s.tile.rows, dispatch::paddedWidth(s.inner)}, b.getF32Type()));
   }
-  validLength = frame.validLength(domain.getFactor(), domain.getPositions());
+  lengths = frame.lengths(domain.getFactor(), domain.getPositions());
   validRows = domain.getFactor() ? frame.rows() : index(domain.getBatch());
   emitItem();
   frame.finish();
@@ -130,7 +131,7 @@ void ContractEmitter::emitItem() {
   rowEnd = minIndex(b, addIndex(b, rowBegin, index(s.blockRows)), index(s.rows));
   Value count = arith::SubIOp::create(b, rowEnd, rowBegin);
   Value any = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, count, index(0));
-  Value valid = emitAnyValid(b, domain, validLength, validRows, rowBegin, count);
+  Value valid = emitAnyValid(b, domain, lengths, validRows, rowBegin, count);
   Value panelBegin = mulIndex(b, columnBlock, s.blockPanels);
   Value panelEnd = minIndex(b, addIndex(b, panelBegin, index(s.blockPanels)), index(s.panels()));
   Value fullEnd = minIndex(b, panelEnd, index(s.fullPanels()));
@@ -148,7 +149,7 @@ void ContractEmitter::emitItem() {
     }
     emitLoop(b, rowBegin, rowEnd, index(s.tile.rows), [&](Value first) {
       Value rows = minIndex(b, index(s.tile.rows), arith::SubIOp::create(b, rowEnd, first));
-      Value anyRow = emitAnyValid(b, domain, validLength, validRows, first, rows);
+      Value anyRow = emitAnyValid(b, domain, lengths, validRows, first, rows);
       emitIf(b, anyRow, [&] { emitRows(first, panelBegin, fullEnd, hasTail); });
     });
   });
@@ -328,7 +329,7 @@ void ContractEmitter::emitEpilogue(Value first, Value count, Value panel, const 
       emitRow(i);
       return;
     }
-    Value valid = emitAnyValid(b, domain, validLength, validRows, addIndex(b, first, i), index(1));
+    Value valid = emitAnyValid(b, domain, lengths, validRows, addIndex(b, first, i), index(1));
     emitIf(b, valid, [&] { emitRow(i); });
   });
 }

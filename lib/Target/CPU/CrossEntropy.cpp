@@ -44,7 +44,8 @@ Generator::Generator(Operation *op, Value input, Value weight, Value tokens, con
   if (isHalfMemory(this->weight)) {
     streamed = frame.scratch(numbers({shape.steps, dispatch::paddedWidth(shape.width)}));
   }
-  validLength = frame.validLength(scoring.domain.getFactor(), shape.positions);
+  lengths = frame.lengths(scoring.domain.getFactor(), shape.positions);
+  validLength = lengths.ofAll();
   validRows = scoring.domain.getFactor() == 0 ? e.index(shape.batch) : frame.rows();
 }
 

@@ -111,10 +111,11 @@ protected:
   const Scoring scoring;
   Frame frame;
   Emitter e;
-  Value input, weight, tokens;  ///< tensors
-  Value rowGradient;            ///< tensor, where the op has one
-  Value held, sums, staging;    ///< scratch
-  Value streamed;               ///< scratch: a block of a bf16 factor's rows as f32
+  Value input, weight, tokens; ///< tensors
+  Value rowGradient;           ///< tensor, where the op has one
+  Value held, sums, staging;   ///< scratch
+  Value streamed;              ///< scratch: a block of a bf16 factor's rows as f32
+  Lengths lengths;
   Value validLength, validRows; ///< index
 };
 

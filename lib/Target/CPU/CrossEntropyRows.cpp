@@ -73,7 +73,7 @@ Kernel RowsGenerator::generate() {
   allocate();
   first = e.mul(frame.item(), shape.block);
   count = e.min(e.index(shape.block), e.sub(e.index(shape.rows()), first));
-  Value any = emitAnyValid(e.b, scoring.domain, validLength, validRows, first, count);
+  Value any = emitAnyValid(e.b, scoring.domain, lengths, validRows, first, count);
   e.when(
       any, [&] { emitItem(); },
       [&] {

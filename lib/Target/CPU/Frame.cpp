@@ -4,6 +4,7 @@
 #include "sluice/Target/CPU/Kernel.h"
 
 #include "../Common/Storage.h"
+#include "sluice/Dialect/Dispatch/ResultDomain.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -61,34 +62,36 @@ Value Frame::buffer(unsigned i) {
   return memref::ViewOp::create(b, memory, arena, offset, ValueRange{});
 }
 
-Value Frame::scalarAddress(Scalar scalar, Type type) {
+Value Frame::loadScalar(Scalar scalar, Type type, Value batch) {
   int64_t position =
       dispatch_->getNumOperands() + dispatch_->getNumResults() + static_cast<int64_t>(scalar);
   Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(position));
-  Value view = memref::ViewOp::create(b, MemRefType::get({1}, type), arena, offset, ValueRange{});
-  return memref::LoadOp::create(b, view, index(0));
+  auto domain = dispatch_->getAttrOfType<dispatch::DomainAttr>("domain");
+  auto memory = MemRefType::get({batch ? domain.getBatch() : 1}, type);
+  Value view = memref::ViewOp::create(b, memory, arena, offset, ValueRange{});
+  return memref::LoadOp::create(b, view, batch ? batch : index(0));
 }
 
-Value Frame::length() {
-  return arith::IndexCastOp::create(b, b.getIndexType(),
-                                    scalarAddress(Scalar::Length, b.getI64Type()));
+Value Frame::length(Value batch) {
+  bool isOwn = bool(dispatch::axisOf(dispatch_));
+  return arith::IndexCastOp::create(
+      b, b.getIndexType(), loadScalar(Scalar::Length, b.getI64Type(), isOwn ? batch : Value()));
 }
 
 Value Frame::rows() {
-  return arith::IndexCastOp::create(b, b.getIndexType(),
-                                    scalarAddress(Scalar::Rows, b.getI64Type()));
+  return arith::IndexCastOp::create(b, b.getIndexType(), loadScalar(Scalar::Rows, b.getI64Type()));
 }
 
-Value Frame::step() { return scalarAddress(Scalar::Step, b.getI64Type()); }
+Value Frame::step() { return loadScalar(Scalar::Step, b.getI64Type()); }
 
-Value Frame::seed() { return scalarAddress(Scalar::Seed, b.getI64Type()); }
+Value Frame::seed() { return loadScalar(Scalar::Seed, b.getI64Type()); }
 
 Value Frame::firstStream() { return argument(argumentCount(dispatch_) - 1); }
 
 Value Frame::firstRow() {
   return dispatch::drawsByUpdate(dispatch_)
              ? arith::IndexCastOp::create(b, b.getIndexType(),
-                                          scalarAddress(Scalar::FirstRow, b.getI64Type()))
+                                          loadScalar(Scalar::FirstRow, b.getI64Type()))
              : Value();
 }
 
@@ -101,9 +104,29 @@ Frame::Run Frame::run(Value batch) {
   return {number(0), number(1), number(2)};
 }
 
-Value Frame::validLength(int64_t factor, int64_t positions) {
-  return factor == 0 ? index(positions)
-                     : Value(arith::CeilDivUIOp::create(b, length(), index(factor)));
+Lengths Frame::lengths(int64_t factor, int64_t positions) {
+  Lengths made;
+  made.frame = this;
+  made.factor = factor;
+  if (factor == 0) {
+    made.all = index(positions);
+  } else if (!dispatch::axisOf(dispatch_)) {
+    made.all = arith::CeilDivUIOp::create(b, length({}), index(factor));
+  }
+  return made;
+}
+
+Value Lengths::of(Value batch) const {
+  if (all) {
+    return all;
+  }
+  Value length = frame->length(batch);
+  return arith::CeilDivUIOp::create(frame->builder(), length, frame->index(factor));
+}
+
+Value Lengths::ofAll() const {
+  assert(all && "each row of the batch has its own");
+  return all;
 }
 
 Value Frame::scratch(MemRefType type) {

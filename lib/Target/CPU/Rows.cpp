@@ -105,9 +105,10 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, VectorRowEmitter &emi
   Value first = arith::MulIOp::create(b, frame.item(), frame.index(perItem));
   Value last = arith::AddIOp::create(b, first, frame.index(perItem));
   last = arith::MinSIOp::create(b, last, frame.index(domain.getLaunchRows()));
-  Value valid, batch;
+  Lengths lengths;
+  Value batch;
   if (!domain.getScheduled()) {
-    valid = frame.validLength(domain.getFactor(), positions);
+    lengths = frame.lengths(domain.getFactor(), positions);
     batch = domain.getFactor() ? frame.rows() : Value();
   }
 
@@ -125,12 +126,16 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, VectorRowEmitter &emi
     emitter.emitRow({row, at.batch, arith::AddIOp::create(b, run.start, at.position), run.length});
     return;
   }
+  if (domain.getAxis()) {
+    at.length = frame.length(at.batch);
+  }
   if (domain.getFactor() == 0) {
     emitter.emitRow(at);
     return;
   }
   Value inBatch = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at.batch, batch);
-  Value inLength = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at.position, valid);
+  Value inLength =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at.position, lengths.of(at.batch));
   auto branch =
       scf::IfOp::create(b, arith::AndIOp::create(b, inBatch, inLength), op.getZeroInvalid());
   b.setInsertionPointToStart(branch.thenBlock());

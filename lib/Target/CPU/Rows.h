@@ -14,7 +14,8 @@
 namespace sluice::cpu::rows {
 
 /// Where the body stands: row r = b * positions + p, or, of a scheduled domain, b * positions + j
-/// at position p, in a sequence of `length` tokens.
+/// at position p, in a sequence of `length` tokens. On an axis of segments `length` are the rows
+/// that b has there; null where one length holds for every b.
 struct RowPosition {
   mlir::Value row, batch, position;
   mlir::Value length = {};

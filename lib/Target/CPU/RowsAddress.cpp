@@ -58,9 +58,10 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), 
     if (i < operands && mayBeOutside(i)) {
       outside.insert({type.getElementType(), access.getOutside()});
     }
-    bool isOneLength = access.getSourceFactor() > 0 && !op.getDomain().getScheduled();
+    bool isOneLength =
+        access.getSourceFactor() > 0 && !op.getDomain().getScheduled() && !op.getDomain().getAxis();
     if (isOneLength && !validLengths.count(access.getSourceFactor())) {
-      validLengths[access.getSourceFactor()] = frame.validLength(access.getSourceFactor(), 0);
+      validLengths[access.getSourceFactor()] = frame.lengths(access.getSourceFactor(), 0).ofAll();
     }
   }
   widest = dispatch::paddedWidth(widest);

@@ -38,8 +38,8 @@ public:
     dispatch::DomainAttr domain = op.getDomain();
     Value batch = domain.getFactor() ? frame.rows() : frame.index(domain.getBatch());
     batch = arith::MinSIOp::create(b, batch, frame.index(domain.getBatch()));
-    Value length = frame.validLength(domain.getFactor(), domain.getPositions());
-    overRange(frame.index(0), batch, 1, [&](Value row) { emitBatchRow(row, length); });
+    Lengths lengths = frame.lengths(domain.getFactor(), domain.getPositions());
+    overRange(frame.index(0), batch, 1, [&](Value row) { emitBatchRow(row, lengths.of(row)); });
   }
 
 private:

@@ -36,7 +36,7 @@ private:
   /// Positions of the item's row that are valid; none of a row that is not.
   Value validPositions() {
     int64_t factor = op.getDomain().getFactor();
-    Value valid = frame.validLength(factor, positions);
+    Value valid = frame.lengths(factor, positions).of(frame.item());
     return factor == 0 ? valid
                        : e.select(e.less(frame.item(), frame.rows()),
                                   e.min(valid, e.index(positions)), e.index(0));

@@ -142,8 +142,8 @@ Value cpu::minIndex(ImplicitLocOpBuilder &b, Value x, Value y) {
   return arith::MinSIOp::create(b, x, y);
 }
 
-Value cpu::emitAnyValid(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, Value validLength,
-                        Value rows, Value first, Value count) {
+Value cpu::emitAnyValid(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain,
+                        const Lengths &lengths, Value rows, Value first, Value count) {
   if (domain.getFactor() == 0) {
     return arith::ConstantIntOp::create(b, b.getI1Type(), 1);
   }
@@ -155,7 +155,8 @@ Value cpu::emitAnyValid(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, Va
     return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
   };
   // Either the first row is valid, or the run reaches the first row of the next sequence.
-  Value here = arith::AndIOp::create(b, below(position, validLength), below(sequence, rows));
+  Value here =
+      arith::AndIOp::create(b, below(position, lengths.of(sequence)), below(sequence, rows));
   Value reaches = below(mulIndex(b, next, domain.getPositions()), addIndex(b, first, count));
   return arith::OrIOp::create(b, here, arith::AndIOp::create(b, reaches, below(next, rows)));
 }

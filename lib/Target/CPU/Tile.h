@@ -54,10 +54,10 @@ mlir::Value mulIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value x, int64_t y);
 mlir::Value minIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value x, mlir::Value y);
 
 /// i1: whether any of global rows [first, first + count) is valid in `domain` (count > 0).
-/// `validLength` and `rows` as the frame gives them. A false positive is impossible for runs
-/// shorter than a sequence, and harmless otherwise.
+/// `lengths` and `rows` as the frame gives them. A false positive is impossible for runs shorter
+/// than a sequence where none is empty, and harmless otherwise.
 mlir::Value emitAnyValid(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr domain,
-                         mlir::Value validLength, mlir::Value rows, mlir::Value first,
+                         const Lengths &lengths, mlir::Value rows, mlir::Value first,
                          mlir::Value count);
 
 } // namespace sluice::cpu

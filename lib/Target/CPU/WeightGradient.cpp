@@ -112,7 +112,8 @@ private:
   VectorType type;
   Value left, right, initWeight, initBias, weight, bias;
   Value packedLeft, packedRight, sums, biasSums;
-  Value height0, panelRow0, panel0, rowPanels, columnPanels, ownsBias, validLength, validRows;
+  Value height0, panelRow0, panel0, rowPanels, columnPanels, ownsBias, validRows;
+  Lengths lengths;
 };
 
 } // namespace
@@ -150,7 +151,7 @@ void WeightEmitter::locateItem() {
   Value columnsLeft = arith::SubIOp::create(b, index(s.columnPanels()), panel0);
   columnPanels = minIndex(b, index(s.blockColumnPanels), columnsLeft);
   ownsBias = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, columnBlock, index(0));
-  validLength = frame.validLength(domain.getFactor(), domain.getPositions());
+  lengths = frame.lengths(domain.getFactor(), domain.getPositions());
   validRows = domain.getFactor() ? frame.rows() : index(domain.getBatch());
 }
 
@@ -211,7 +212,8 @@ Value WeightEmitter::packRows(Value first, Value last) {
   }
   Value sequence = arith::DivUIOp::create(b, row, index(domain.getPositions()));
   Value position = arith::RemUIOp::create(b, row, index(domain.getPositions()));
-  Value valid = arith::AndIOp::create(b, below(sequence, validRows), below(position, validLength));
+  Value valid =
+      arith::AndIOp::create(b, below(sequence, validRows), below(position, lengths.of(sequence)));
   emitIf(b, valid, [&] { copyRow(row, count); });
   Value advance = arith::SelectOp::create(b, valid, index(1), index(0));
   scf::YieldOp::create(b, ValueRange{addIndex(b, count, advance)});

@@ -36,7 +36,7 @@ std::pair<Value, Value> AttentionFrame::place(int64_t heads, int64_t tiles) {
 Side AttentionFrame::sideOf(int64_t positions, int64_t factor) {
   Side side{positions, e.mul(batchRow, positions), e.index(positions)};
   if (factor > 0) {
-    Value inside = e.min(frame.validLength(factor, positions), side.length);
+    Value inside = e.min(frame.validLength(factor, positions, batchRow), side.length);
     side.length = e.select(e.less(batchRow, frame.rows), inside, e.index(0));
   }
   return side;

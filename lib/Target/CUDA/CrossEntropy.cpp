@@ -28,7 +28,7 @@ Value Rows::targetOf(const Row &row) {
 Value Rows::share() {
   int64_t positions = head.domain.getPositions();
   bool all = head.domain.getFactor() == 0;
-  Value length = frame.validLength(head.domain.getFactor(), positions);
+  Value length = frame.validLength(head.domain.getFactor(), positions, {});
   Value sequences = all ? e.index(head.rows / positions) : frame.rows;
   if (head.first > 0) {
     length = e.max(e.add(length, -head.first), e.index(1));

@@ -40,7 +40,12 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
   Value thread = toIndex(NVVM::ThreadIdXOp::create(b, b.getI32Type()));
   warp = arith::DivUIOp::create(b, thread, e.index(threadsPerWarp));
   lane = arith::RemUIOp::create(b, thread, e.index(threadsPerWarp));
-  length = toIndex(scalar(static_cast<int64_t>(target::Scalar::Length)));
+  constexpr auto lengthAt = static_cast<int64_t>(target::Scalar::Length);
+  if (domain.getAxis()) {
+    lengths = scalars(lengthAt, domain.getBatch());
+  } else {
+    length = toIndex(scalar(lengthAt));
+  }
   rows = toIndex(scalar(static_cast<int64_t>(target::Scalar::Rows)));
   step = scalar(static_cast<int64_t>(target::Scalar::Step));
   seed = scalar(static_cast<int64_t>(target::Scalar::Seed));
@@ -81,11 +86,24 @@ Kernel Frame::kernel(int64_t blocks, StringRef kind, double flops, int64_t share
 
 Value Frame::argument(int64_t position) { return e.loadScalar(arguments, e.index(position)); }
 
-Value Frame::scalar(int64_t which) {
+Value Frame::scalars(int64_t which, int64_t count) {
   Value offset = argument(dispatch->getNumOperands() + dispatch->getNumResults() + which);
   offset = arith::IndexCastOp::create(b, b.getIndexType(), offset);
-  auto type = MemRefType::get({1}, b.getI64Type());
-  return e.loadScalar(memref::ViewOp::create(b, type, arena, offset, ValueRange{}), e.index(0));
+  auto type = MemRefType::get({count}, b.getI64Type());
+  return memref::ViewOp::create(b, type, arena, offset, ValueRange{});
+}
+
+Value Frame::scalar(int64_t which) { return e.loadScalar(scalars(which, 1), e.index(0)); }
+
+Value Frame::lengthOf(Value batch) {
+  if (length) {
+    return length;
+  }
+  if (!batch.getType().isIndex()) {
+    batch = arith::IndexCastOp::create(b, b.getIndexType(), batch);
+  }
+  Value own = e.loadScalar(lengths, e.min(batch, e.index(domain.getBatch() - 1)));
+  return arith::IndexCastOp::create(b, b.getIndexType(), own);
 }
 
 Value Frame::buffer(unsigned i) {
@@ -103,9 +121,9 @@ Value Frame::buffer(unsigned i) {
                                 ValueRange{});
 }
 
-Value Frame::validLength(int64_t factor, int64_t positions) {
+Value Frame::validLength(int64_t factor, int64_t positions, Value batch) {
   return factor == 0 ? e.index(positions)
-                     : Value(arith::CeilDivUIOp::create(b, length, e.index(factor)));
+                     : Value(arith::CeilDivUIOp::create(b, lengthOf(batch), e.index(factor)));
 }
 
 Row Frame::row(Value number) {
@@ -116,14 +134,14 @@ Row Frame::row(Value number) {
   row.batch = arith::DivUIOp::create(b, row.global, e.index(domain.getPositions()));
   row.position = arith::RemUIOp::create(b, row.global, e.index(domain.getPositions()));
   row.valid = row.exists;
-  row.length = length;
+  row.length = lengthOf(row.batch);
   if (domain.getScheduled()) {
     Run due = run(row.batch);
     row.valid = e.both(row.valid, e.less(row.position, due.count));
     row.position = e.add(due.start, row.position);
     row.length = due.length;
   } else if (domain.getFactor() > 0) {
-    Value inside = e.less(row.position, validLength(domain.getFactor(), 0));
+    Value inside = e.less(row.position, validLength(domain.getFactor(), 0, row.batch));
     row.valid = e.both(row.valid, e.both(e.less(row.batch, rows), inside));
   }
   return row;
@@ -145,14 +163,15 @@ Value Frame::memoryRow(int64_t extent, const Row &row) {
 Value Frame::isValid(Value number) {
   Value sequence = arith::DivUIOp::create(b, number, e.index(domain.getPositions()));
   Value position = arith::RemUIOp::create(b, number, e.index(domain.getPositions()));
-  return e.both(e.less(sequence, rows), e.less(position, validLength(domain.getFactor(), 0)));
+  return e.both(e.less(sequence, rows),
+                e.less(position, validLength(domain.getFactor(), 0, sequence)));
 }
 
 Value Frame::validEnd(Value number) {
   Value positions = e.integer(domain.getPositions());
   Value sequence = arith::DivUIOp::create(b, e.toInteger(number), positions);
   Value end = e.add(arith::MulIOp::create(b, sequence, positions),
-                    e.toInteger(validLength(domain.getFactor(), 0)));
+                    e.toInteger(validLength(domain.getFactor(), 0, sequence)));
   return e.select(e.less(sequence, e.toInteger(rows)), end, e.integer(0));
 }
 

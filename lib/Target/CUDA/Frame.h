@@ -21,7 +21,7 @@ struct Row {
   mlir::Value global, batch, position; ///< index
   mlir::Value exists;                  ///< i1: of this launch and within the domain
   mlir::Value valid;  ///< i1: exists, and within `rows` and `length`, or due by the schedule
-  mlir::Value length; ///< index: tokens of its sequence
+  mlir::Value length; ///< index: tokens of its sequence, or its rows on the domain's axis
 };
 
 /// What a schedule says of one row of the batch.
@@ -38,9 +38,12 @@ public:
 
   /// Memory of tensor operand or result `i` (operands first), as the CPU's frame sees it.
   mlir::Value buffer(unsigned i);
-  mlir::Value
-  validLength(int64_t factor,
-              int64_t positions); ///< index: ceil(length / factor); positions where factor is 0
+  /// index: ceil(length / factor) of row `batch` of the batch, which is null where the domain has
+  /// no axis; `positions` where factor is 0.
+  mlir::Value validLength(int64_t factor, int64_t positions, mlir::Value batch);
+  /// index: valid tokens of a row of the batch (index or i32), or its rows on the domain's axis of
+  /// segments. A number that is none of the batch's has the last one's.
+  mlir::Value lengthOf(mlir::Value batch);
   Row row(mlir::Value number);
   /// Of a scheduled domain.
   Run run(mlir::Value batch);
@@ -62,7 +65,7 @@ public:
   Emitter e;
   mlir::func::FuncOp function;
   mlir::Value block, warp, lane; ///< index
-  mlir::Value length, rows;      ///< index
+  mlir::Value rows;              ///< index
   mlir::Value step, seed;        ///< i64
   mlir::Value firstStream;       ///< i64: added to the ids of random streams
   mlir::Value firstRow;          ///< index: for emitDrawnRow
@@ -76,11 +79,14 @@ public:
 
 private:
   mlir::Value argument(int64_t position);
+  mlir::Value scalars(int64_t which, int64_t count); ///< as many numbers of i64, in memory
   mlir::Value scalar(int64_t which);
 
   mlir::Operation *dispatch;
   dispatch::DomainAttr domain;
   mlir::Value arena, arguments;
+  mlir::Value length;  ///< index; null where each row of the batch has its own
+  mlir::Value lengths; ///< memory of these
 };
 
 } // namespace sluice::cuda

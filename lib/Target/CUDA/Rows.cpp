@@ -55,6 +55,9 @@ private:
       for (Value *index : {&row.global, &row.batch, &row.position}) {
         *index = e.select(row.valid, *index, e.index(0));
       }
+      if (op.getDomain().getAxis()) {
+        row.length = frame.lengthOf(row.batch);
+      }
     }
     return row;
   }

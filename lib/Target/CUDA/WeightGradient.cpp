@@ -72,7 +72,7 @@ private:
   SumTargets targets;
   std::unique_ptr<TensorCore> core;
   int64_t sharedBytes = 0;
-  Value validLength, split, tileNumber, columnBlock, firstRow, firstColumn, ownsBias;
+  Value split, tileNumber, columnBlock, firstRow, firstColumn, ownsBias;
 };
 
 } // namespace
@@ -120,7 +120,6 @@ void WeightGradient::place() {
   firstColumn = e.mul(columnBlock, grid.blockColumns());
   Value first = arith::AddIOp::create(e.b, columnBlock, rest(frame.warp, grid.columns));
   ownsBias = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, first, e.index(0));
-  validLength = frame.validLength(op.getDomain().getFactor(), op.getDomain().getPositions());
 }
 
 /// carried += the left factor times ones: every column of a fragment is the sum. Of `left`, or

@@ -130,6 +130,23 @@ TEST_F(Footprint, AttentionReadsValidRows) {
   EXPECT_EQ(oracle::readBytes(attention(6), 1, extent, 1).size(), 1u);
 }
 
+/// On an axis of segments each sequence has rows of its own: two and one.
+TEST_F(Footprint, SequencesOfTheirOwnLengths) {
+  const int64_t lengths[] = {2, 1};
+  const oracle::Extent own{0, 2, nullptr, lengths};
+  Pairs lines = {{0, 128}, {128, 128}, {640, 128}};
+  EXPECT_EQ(pairs(oracle::readBytes(rows(""), 0, own, 1)), lines);
+  EXPECT_EQ(pairs(oracle::writtenBytes(contract(), 0, own)), (Pairs{{0, 24}, {32, 24}, {160, 24}}));
+  Pairs ignored;
+  for (int64_t row = 0; row < 10; ++row) {
+    if (row != 0 && row != 1 && row != 5) {
+      ignored.emplace_back(row * 128, 80);
+    }
+    ignored.emplace_back(row * 128 + 80, 48);
+  }
+  EXPECT_EQ(pairs(oracle::ignoredBytes(contract(), 0, own)), ignored);
+}
+
 /// Rows 2 and 3 of the first sequence, in slots 2 and 0; none of the second.
 TEST_F(Footprint, OfAScheduleIsInRings) {
   const int64_t schedule[] = {2, 2, 4, 7, 0, 7};

@@ -3,7 +3,7 @@
 // The oracle against CPU kernels: what they give is within its bounds, and what is planted is not.
 #include "sluice/Oracle/Oracle.h"
 #include "../Target/AttentionReference.h"
-#include "../Target/SegmentCases.h"
+#include "../Target/LengthCases.h"
 #include "../Target/StepCases.h"
 
 #include "mlir/IR/Verifier.h"
@@ -29,6 +29,7 @@ public:
         [&](const std::vector<const void *> &operands, const std::vector<const void *> &results) {
           oracle::Launch told{operands,    results,     launch.length,     launch.rows,
                               launch.step, launch.seed, launch.firstStream};
+          told.lengths = launch.lengths.empty() ? nullptr : launch.lengths.data();
           auto judged = oracle::judge(kernel.dispatch(), told);
           ASSERT_TRUE(mlir::succeeded(judged));
           judgement = *judged;
@@ -365,6 +366,8 @@ TEST_F(Judge, Segments) {
   checkSegmentScans(judgedSegments);
   checkSegmentRows(judgedSegments);
 }
+
+TEST_F(Judge, TextsOfTheirOwnLengths) { checkOwnLengths(judgedSegments, "f32"); }
 
 /// The first bit, and the end of the first segment, are read.
 TEST_F(Judge, SeesOtherSegments) {

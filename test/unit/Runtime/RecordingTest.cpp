@@ -28,7 +28,7 @@ std::vector<float> floatsOf(const std::vector<uint8_t> &bytes) {
 Recording recordOnCpu(const std::shared_ptr<const Artifact> &artifact) {
   std::unique_ptr<Device> cpu = makeCpuDevice(artifact, 1);
   const Plan &plan = cpu->plan();
-  RecordedLaunch launch{"gradient", 0, {16, 3, 1, 3}, {}, {}};
+  RecordedLaunch launch{"gradient", 0, {16, 3, 1, 3}, {}, {}, {}};
   const char *names[] = {"length", "rows", "step", "seed"};
   for (size_t i = 0; i < 4; ++i) {
     std::memcpy(cpu->host() + plan.scalars.at(names[i]).offset, &launch.scalars[i], 8);
@@ -162,12 +162,21 @@ TEST_F(RecordedLaunches, SumsOfRowsAreHeldTogether) {
   EXPECT_NE(check().first.find("the rows' sum in column 3"), std::string::npos) << check().first;
 }
 
+/// Of a launch on an axis of segments alone.
+TEST_F(RecordedLaunches, RowsOfTextsMustFitTheLaunch) {
+  recording.launches[0].lengths = {3, 1, 4, 2};
+  std::string message = userError([&] { check(); });
+  EXPECT_NE(message.find("as it was recorded, found another"), std::string::npos) << message;
+}
+
 TEST_F(RecordedLaunches, FilesComeBackAsTheyWere) {
+  recording.launches[0].lengths = {3, 1};
   writeRecording(folder / "one.rec", recording);
   Recording read = readRecording(folder / "one.rec");
   EXPECT_EQ(read.artifact, recording.artifact);
   const RecordedLaunch &a = recording.launches[0], &b = read.launches.at(0);
   EXPECT_EQ(a.scalars, b.scalars);
+  EXPECT_EQ(a.lengths, b.lengths);
   EXPECT_EQ(a.operands, b.operands);
   EXPECT_EQ(a.results[1].values, b.results[1].values);
   EXPECT_EQ(a.results[1].bounds, b.results[1].bounds);
@@ -180,7 +189,7 @@ TEST_F(RecordedLaunches, FilesComeBackAsTheyWere) {
   };
   refuses("text", "expected a recording of launches, found another file");
   refuses(file.substr(0, 8) + '\7' + file.substr(9),
-          "expected a recording of version 1, found version 7");
+          "expected a recording of version 2, found version 7");
   refuses(file.substr(0, 100), "expected a whole recording, found one that is cut short");
   refuses(file.substr(0, file.size() - 1), "expected [offset, bytes] inside the file");
   auto other = bigramArtifact(folder);

@@ -3,7 +3,7 @@
 // The gradient of a gather, and segments, on the CUDA target, emulated and judged: sums in row
 // order.
 #include "EmulatedKernel.h"
-#include "SegmentCases.h"
+#include "LengthCases.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -82,5 +82,6 @@ SegmentRun emulated(const std::string &text) {
 
 TEST(CudaSegments, ScansFindTheEnds) { checkSegmentScans(emulated); }
 TEST(CudaSegments, RowsAreFoundAndSummed) { checkSegmentRows(emulated); }
+TEST(CudaSegments, TextsHaveTheirOwnLengths) { checkOwnLengths(emulated, "bf16"); }
 
 } // namespace

@@ -22,7 +22,8 @@ CudaRun test::runOf(const Launch &launch) {
           .step = launch.step,
           .seed = launch.seed,
           .firstStream = launch.firstStream,
-          .shares = launch.shares};
+          .shares = launch.shares,
+          .lengths = launch.lengths};
 }
 
 EmulatedKernel::EmulatedKernel(const std::string &text, Edit edit)
@@ -129,7 +130,7 @@ void EmulatedKernel::lay(Arena &arena, const CudaRun &run) const {
     }
   }
   for (size_t i = 0; i < scalarCount; ++i) {
-    arena.reserve(8);
+    arena.reserve(8 * (i == 0 ? std::max<int64_t>(1, int64_t(run.lengths.size())) : 1));
   }
   arena.arguments.push_back(run.firstStream);
   arena.bytes += int64_t(llvm::alignTo(uint64_t(counterBytes()), bufferAlignment));
@@ -162,7 +163,12 @@ void EmulatedKernel::fill(Arena &arena, const CudaRun &run) const {
   for (size_t i = 0; i < scalarCount; ++i) {
     uint8_t *at = arena.at(slots.size() + i);
     std::memcpy(at, &scalars[i], 8);
-    arena.buffers.push_back({"scalar " + std::to_string(i), at, 8});
+    size_t bytes = 8;
+    if (i == 0 && !run.lengths.empty()) {
+      bytes = run.lengths.size() * sizeof(int64_t);
+      std::memcpy(at, run.lengths.data(), bytes);
+    }
+    arena.buffers.push_back({"scalar " + std::to_string(i), at, bytes});
   }
   arena.buffers.push_back({"arguments", arena.arguments.data(), arena.arguments.size() * 8});
   // Counters of arrived blocks lie before the workspace, and are zeros between launches.

@@ -22,6 +22,7 @@ struct CudaRun {
   std::map<unsigned, unsigned> shares = {}; ///< result -> operand whose memory it shares
   /// Without: blocks in another order each run, warps alone and threads at random in turn.
   std::optional<emulator::Options> options = {};
+  std::vector<int64_t> lengths = {}; ///< of an axis of segments, in place of `length`
 };
 
 /// The same run as of a CPU's kernel.

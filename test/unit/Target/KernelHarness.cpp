@@ -205,6 +205,7 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
   }
   const int64_t scalars[] = {launch.length, launch.rows, launch.step, launch.seed};
   std::vector<int64_t> arguments(slots.size() + std::size(scalars) + 2);
+  auto lengths = int64_t(launch.lengths.size());
   int64_t used = guardBytes;
   auto reserve = [&](int64_t bytes) {
     int64_t offset = used;
@@ -217,7 +218,7 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
         shared != launch.shares.end() ? arguments[shared->second] : reserve(slots[i].bytes());
   }
   for (size_t i = 0; i < std::size(scalars); ++i) {
-    arguments[slots.size() + i] = reserve(8);
+    arguments[slots.size() + i] = reserve(8 * (i == 0 ? std::max<int64_t>(1, lengths) : 1));
   }
   arguments[slots.size() + std::size(scalars)] = launch.firstStream;
   int64_t counterBytes = (kernel_.counters * cpu::Kernel::counterBytes + 63) / 64 * 64;
@@ -227,6 +228,9 @@ std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
   std::fill_n(arena.get() + counters, counterBytes, uint8_t(0));
   for (size_t i = 0; i < std::size(scalars); ++i) {
     put(arena.get() + arguments[slots.size() + i], scalars[i]);
+  }
+  for (int64_t i = 0; i < lengths; ++i) {
+    put(arena.get() + arguments[slots.size()] + 8 * i, launch.lengths[i]);
   }
   for (unsigned i = 0; i < operandCount; ++i) {
     if (int64_t(launch.operands[i].size()) != slots[i].rows * slots[i].width) {

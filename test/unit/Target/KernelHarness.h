@@ -28,6 +28,7 @@ struct Launch {
   std::map<unsigned, unsigned> shares = {}; ///< result -> operand whose memory it shares
   unsigned shuffle = 0;                     ///< seed of the items' order; 0 keeps the natural one
   unsigned threads = 1;                     ///< items go round to threads
+  std::vector<int64_t> lengths = {};        ///< of an axis of segments, in place of `length`
 };
 
 /// A kernel, generated, compiled, linked and loaded.

@@ -155,12 +155,12 @@ TEST(Harness, ScalarsAndItemsReachTheKernel) {
     cpu::Frame frame(op, module, name, target);
     ImplicitLocOpBuilder &b = frame.builder();
     Value to = frame.buffer(1);
-    Value values[] = {frame.length(),
+    Value values[] = {frame.length({}),
                       frame.rows(),
                       arith::IndexCastOp::create(b, b.getIndexType(), frame.step()),
                       arith::IndexCastOp::create(b, b.getIndexType(), frame.seed()),
-                      frame.validLength(4, 100),
-                      frame.validLength(0, 100),
+                      frame.lengths(4, 100).ofAll(),
+                      frame.lengths(0, 100).ofAll(),
                       frame.item()};
     for (auto [i, value] : llvm::enumerate(values)) {
       Value number = arith::IndexCastOp::create(b, b.getI64Type(), value);

@@ -3,7 +3,7 @@
 //
 // The gradient of a gather: sums in row order, for any order of items. Segments: rows found by an
 // index, and sums over ranges of rows.
-#include "SegmentCases.h"
+#include "LengthCases.h"
 
 using namespace sluice;
 using namespace sluice::test;
@@ -87,6 +87,14 @@ TEST(Segments, ScansFindTheEnds) {
 TEST(Segments, RowsAreFoundAndSummed) {
   for (const cpu::Target *target : targets()) {
     checkSegmentRows(segmentKernels(*target));
+  }
+}
+
+TEST(Segments, TextsHaveTheirOwnLengths) {
+  for (const cpu::Target *target : targets()) {
+    for (const char *element : {"f32", "bf16"}) {
+      checkOwnLengths(segmentKernels(*target), element);
+    }
   }
 }
 

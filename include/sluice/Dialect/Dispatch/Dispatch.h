@@ -58,7 +58,7 @@ mlir::Type bodyTypeOf(mlir::Type element);
 bool drawsNumbers(mlir::Operation *dispatch);
 bool drawsByUpdate(mlir::Operation *dispatch);
 
-/// The device scalar that is a dispatch's length (DomainAttr).
+/// The device scalar that is a dispatch's length, or of each row of the batch (DomainAttr).
 std::string lengthOf(mlir::Operation *dispatch);
 
 /// The schedule of a dispatch, i64 [B, 3] (DomainAttr): its last operand; null where its domain is

@@ -60,8 +60,9 @@ def Dispatch_Domain : Dispatch_Attr<"Domain", "domain"> {
     Row r = b * positions + p, 0 <= b < batch, 0 <= p < positions. With `factor` f > 0 row (b, p) is valid when
     b < rows and p < ceil(length / f), `rows` and `length` being device scalars; with f = 0 every row is valid.
 
-    With `axis` the scalar is `length.AXIS` instead, also for every access of the dispatch: the rows that the longest text of the batch has on
-    that axis of segments. A dispatch stores it before, once the bits are counted. Factors are those of the axis, and 0 for what is on another.
+    With `axis` the length is the b-th number of `length.AXIS` instead, i64 [batch, 1], also for every access of row b: the rows that text b
+    has on that axis of segments. A dispatch stores them before, once the bits are counted. Factors are those of the axis, and 0 for what is on
+    another.
 
     A *scheduled* domain runs over a part of the rows that differs by batch row. The dispatch's last operand is then its
     *schedule*, i64 [batch, 3]: for batch row b the first position `start`, the number of rows `count`, 0 to `positions`,
@@ -343,7 +344,7 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
     that the region reads. It is derived from the score region by differentiation of scalar code, never written by hand. Results are one gradient
     of all three, [B, T, width]; or two, of Q and of K and V; or three. dQ, dK and dV are in the columns query_column,
     key_column and value_column, so ranges in one tensor are disjoint. One tensor of all takes one domain. Where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and dK is
-    rotated back by its row's angle. Rows that are not valid are zeros where all valid numbers are finite.
+    rotated back by its row's angle. Rows that are not valid are zeros where all valid numbers are finite; on an axis they hold anything.
     `extras` holds the operands of terms, `rotary` and `key_counts`, in this order, each where it is there.
     Gradients of terms follow: of Qv and R rows as theirs, and of the table [B, M, heads], one part a row of the batch, whose sum
     `scatter_rows` forms.
@@ -382,7 +383,7 @@ defvar crossEntropyDoc = [{
     loss is log(sum over v of e^x[v]) - sum over v of y[v] x[v]. Here y[v] = (1 - s) [v = t] + s / V, and s is `smoothing`.
     Rows p < `first` are not scored. The logits' gradient is g[r, v] = a[r] (e^(x[v] - lse[r]) - y[v]), with the incoming
     gradient a[r] = `row_gradient`[r], f32 [B, T]; without that operand a[r] = `factor` / (scored rows), that of a mean.
-    Rows that are not scored have a[r] = 0. Logits and g are never stored: a
+    Rows that are not scored have a[r] = 0. A mean counts all texts alike, so the domain has no axis. Logits and g are never stored: a
     kernel holds those of one block of rows or of tokens. `input` and `weight` have one type, f32 or bf16; the input's
     gradient may have either; all else is f32.
 }];

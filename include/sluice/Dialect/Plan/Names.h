@@ -10,7 +10,7 @@
 
 namespace sluice::plan {
 
-/// Scalar, i64: rows of an axis of segments that kernels run over.
+/// Scalar, i64 [batch, 1]: rows of an axis of segments that kernels run over, of each text.
 inline std::string lengthName(llvm::StringRef axis) { return ("length." + axis).str(); }
 /// Scalar, i32 [batch, 2]: rows that each text's segments need, and rows that there are.
 inline std::string countsName(llvm::StringRef axis) { return ("segments." + axis).str(); }

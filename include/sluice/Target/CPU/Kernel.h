@@ -96,6 +96,23 @@ struct ObjectRequest {
 mlir::LogicalResult lowerToObjects(llvm::ArrayRef<ObjectRequest> requests,
                                    std::vector<std::string> &objects);
 
+class Frame;
+
+/// How many rows of a sequence are valid: as many in every row of the batch, found once where this
+/// is made; on an axis of segments each row's own, found where it is asked for.
+class Lengths {
+public:
+  Lengths() = default;
+  mlir::Value of(mlir::Value batch) const; ///< index
+  mlir::Value ofAll() const;               ///< index; of a domain without an axis
+
+private:
+  friend class Frame;
+  Frame *frame = nullptr;
+  int64_t factor = 0;
+  mlir::Value all; ///< null where each row has its own
+};
+
 /// The frame of a kernel: makes `void name(arena, arguments, item, scratch)` and hands out typed
 /// views. The builder stands inside the function's body; `finish` adds the return.
 class Frame {
@@ -113,20 +130,20 @@ public:
   mlir::Value buffer(unsigned i);
 
   mlir::Value item() { return itemIndex; } ///< index
-  mlir::Value length();                    ///< index: valid tokens a row of the batch
-  mlir::Value rows();                      ///< index: valid rows of the batch
-  mlir::Value step();                      ///< i64
-  mlir::Value seed();                      ///< i64
-  mlir::Value firstStream();               ///< i64: added to the ids of random streams
-  mlir::Value firstRow();                  ///< index: for emitDrawnRow
+  /// index: valid tokens of a row of the batch, or its rows on the domain's axis of segments.
+  mlir::Value length(mlir::Value batch);
+  mlir::Value rows();        ///< index: valid rows of the batch
+  mlir::Value step();        ///< i64
+  mlir::Value seed();        ///< i64
+  mlir::Value firstStream(); ///< i64: added to the ids of random streams
+  mlir::Value firstRow();    ///< index: for emitDrawnRow
   /// What a scheduled dispatch's schedule says of row `batch` of the batch: all of type index.
   struct Run {
     mlir::Value start, count, length;
   };
   Run run(mlir::Value batch);
-  mlir::Value
-  validLength(int64_t factor,
-              int64_t positions); ///< index: ceil(length / factor); positions where factor is 0
+  /// ceil(length / factor); `positions` where factor is 0.
+  Lengths lengths(int64_t factor, int64_t positions);
 
   /// Part of the thread's scratch, 64-aligned; each call hands out fresh memory.
   mlir::Value scratch(mlir::MemRefType type);
@@ -142,7 +159,8 @@ public:
 
 private:
   mlir::Value argument(int64_t position); ///< i64
-  mlir::Value scalarAddress(Scalar scalar, mlir::Type type);
+  /// Where there is one for each row of the batch, that of row `batch`.
+  mlir::Value loadScalar(Scalar scalar, mlir::Type type, mlir::Value batch = {});
   mlir::Value workspaceView(mlir::MemRefType type, int64_t byte);
 
   mlir::Operation *dispatch_;

@@ -1,0 +1,281 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "LengthCases.h"
+
+#include "AttentionReference.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLExtras.h"
+#include <limits>
+
+using namespace sluice;
+using namespace sluice::test;
+
+namespace {
+
+/// Some rows, one, all, as many as a tile has, and one more. The last text is not of every launch.
+const std::vector<int64_t> lengths = {13, 1, 40, 32, 33};
+const auto batch = int64_t(lengths.size());
+constexpr int64_t positions = 40;
+
+int64_t rowsOf(int64_t text, int64_t factor) { return (lengths[text] + factor - 1) / factor; }
+int64_t positionsOf(int64_t factor) { return (positions + factor - 1) / factor; }
+
+/// Every domain of a text on an axis.
+std::string onAxis(std::string text) {
+  const std::string domain = "#dispatch.domain<";
+  for (size_t at = text.find(domain); at != std::string::npos; at = text.find(domain, at + 1)) {
+    text.insert(text.find('>', at), " axis = \"words\"");
+  }
+  return text;
+}
+
+/// The numbers, with `behind` in the rows behind a text's own.
+Floats behindRows(Floats numbers, float behind, int64_t factor = 1) {
+  int64_t rows = positionsOf(factor), width = int64_t(numbers.size()) / (batch * rows);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    int64_t row = int64_t(i) / width;
+    numbers[i] = row % rows < rowsOf(row / rows, factor) ? numbers[i] : behind;
+  }
+  return numbers;
+}
+
+/// Numbers that bf16 holds, a row of `width` each; `behind` in the rows behind a text's own.
+Floats sequence(int64_t factor, int64_t width, unsigned seed, float behind) {
+  Floats numbers = randomIntegers(batch * positionsOf(factor) * width, seed, 17);
+  for (float &number : numbers) {
+    number = (number - 8) / 8;
+  }
+  return behindRows(std::move(numbers), behind, factor);
+}
+const float poison = std::numeric_limits<float>::quiet_NaN();
+
+/// A tensor of rows at `factor`, or, where that is 0, of one share a text.
+struct Result {
+  int64_t factor, width;
+  /// What lies behind a text's rows.
+  enum { Nothing, Zeros, Anything } behind = Nothing;
+};
+
+/// What memory holds that no kernel has written, as f32 or as bf16.
+bool isUnwritten(float number) { return std::abs(number) > 1e29; }
+
+/// The bits of `count` numbers.
+std::vector<uint32_t> bitsOf(const Floats &numbers, int64_t first, int64_t count) {
+  std::vector<uint32_t> bits(count);
+  std::memcpy(bits.data(), numbers.data() + first, size_t(count) * 4);
+  return bits;
+}
+
+/// What a launch reads where rows behind the texts' own hold this number.
+using Operands = std::function<std::vector<Floats>(float behind)>;
+
+/// Runs the kernel of `text` on the axis, and for each text without it; gives what the first left.
+std::vector<Floats> expectAlone(const SegmentMake &make, const std::string &text,
+                                const Operands &operands, const std::vector<Result> &results) {
+  SegmentRun own = make(onAxis(text)), alone = make(text);
+  if (!own || !alone) {
+    ADD_FAILURE() << "no kernel of " << text;
+    return {};
+  }
+  for (int64_t rows : {batch - 1, batch}) {
+    std::vector<Floats> found =
+        own({.operands = operands(poison), .rows = rows, .lengths = lengths});
+    for (int64_t b = 0; b < rows; ++b) {
+      std::vector<Floats> expected =
+          alone({.operands = operands(0.5F), .length = lengths[b], .rows = rows});
+      for (size_t i = 0; i < results.size(); ++i) {
+        const Result &result = results[i];
+        int64_t size = int64_t(found[i].size()) / batch;
+        int64_t count = result.factor == 0 ? size : rowsOf(b, result.factor) * result.width;
+        EXPECT_EQ(bitsOf(found[i], b * size, count), bitsOf(expected[i], b * size, count))
+            << "result " << i << " of text " << b << " of " << rows << ", " << text;
+        auto rest = llvm::ArrayRef(found[i]).slice(b * size, size).drop_front(count);
+        EXPECT_TRUE(llvm::all_of(rest,
+                                 [&](float number) {
+                                   return result.behind == Result::Anything ||
+                                          (result.behind == Result::Zeros ? number == 0
+                                                                          : isUnwritten(number));
+                                 }))
+            << "behind the rows of text " << b << " of result " << i << ", " << text;
+      }
+    }
+    if (rows == batch) {
+      return found;
+    }
+  }
+  return {};
+}
+
+/// Sums over the rows of all texts.
+void expectSum(const SegmentMake &make, const std::string &text, const Operands &operands) {
+  SegmentRun own = make(onAxis(text)), whole = make(text);
+  ASSERT_TRUE(own && whole) << text;
+  std::vector<Floats> found =
+      own({.operands = operands(poison), .rows = batch, .lengths = lengths});
+  std::vector<Floats> expected =
+      whole({.operands = operands(0), .length = positions, .rows = batch});
+  for (size_t i = 0; i < expected.size(); ++i) {
+    auto count = int64_t(expected[i].size());
+    EXPECT_EQ(bitsOf(found[i], 0, count), bitsOf(expected[i], 0, count))
+        << "result " << i << " of " << text;
+  }
+}
+
+std::string domainOf(int64_t factor) {
+  return "domain = #dispatch.domain<batch = " + std::to_string(batch) +
+         ", positions = " + std::to_string(positionsOf(factor)) +
+         ", factor = " + std::to_string(factor) + ">";
+}
+
+void checkRows(const SegmentMake &make) {
+  constexpr int64_t d = 20;
+  auto rows = [&](int64_t factor) { return tensor({batch, positionsOf(factor), d}); };
+  Domain fine{batch, positions, 1}, coarse{batch, positionsOf(4), 4};
+  // A row, the one before and the one behind, which a text's last row does not have; zeros behind.
+  std::vector<Seen> near = {{rows(1), Access{.map = "p - 1"}, tensor({d})},
+                            {rows(1), Access{.map = "p + 1"}, tensor({d})}};
+  std::string sum = "%y = arith.addf %a0, %a1 : ROW\ndispatch.yield %y : ROW";
+  auto x = [](float behind) { return sequence(1, d, 1, behind); };
+  Operands one = [&](float behind) { return std::vector<Floats>{x(behind)}; };
+  for (bool zeroInvalid : {false, true}) {
+    expectAlone(make, rowsText(fine, near, {{rows(1), Access{}}}, sum, tensor({d}), zeroInvalid),
+                [&](float behind) { return std::vector<Floats>{x(behind), x(behind)}; },
+                {{1, d, zeroInvalid ? Result::Zeros : Result::Nothing}});
+  }
+  // Groups of four, of which the last may not be full; and all rows that a text has.
+  Seen group{rows(1), Access{.map = "4 * p + i", .group = 4}, tensor({4, d})};
+  std::string mean =
+      "%y = dispatch.reduce_group add %a0 : " + tensor({4, d}) + " -> ROW\ndispatch.yield %y : ROW";
+  expectAlone(make, rowsText(coarse, {group}, {{rows(4), Access{.factor = 4}}}, mean, tensor({d})),
+              one, {{4, d}});
+  Seen all{rows(1), Access{.kind = "range", .map = "i * n"}, tensor({d})};
+  expectAlone(make,
+              rowsText({batch, 1, 0}, {all}, {{tensor({batch, 1, d}), Access{.factor = 0}}},
+                       "dispatch.yield %a0 : ROW", tensor({d})),
+              one, {{0, d}});
+  // A gather past the last row of a text finds zeros.
+  Floats index(batch * positions);
+  for (size_t i = 0; i < index.size(); ++i) {
+    index[i] = float(i * 7 % positions);
+  }
+  expectAlone(make,
+              rowsText(fine,
+                       {{tensor({batch, positions}, "i32"), Access{.factor = 0}, "i32"},
+                        {rows(1), Access{.kind = "gather", .index = 0}, tensor({d})}},
+                       {{rows(1), Access{}}}, "dispatch.yield %a1 : ROW", tensor({d})),
+              [&](float behind) { return std::vector<Floats>{index, x(behind)}; }, {{1, d}});
+  // Sums of squares in three parts, the rows of each in their order.
+  expectSum(make,
+            rowsText(fine, {{rows(1), Access{}, tensor({d})}},
+                     {{tensor({3, d}), Access{.kind = "columns"}}},
+                     "%y = arith.mulf %a0, %a0 : ROW\ndispatch.yield %y : ROW", tensor({d})),
+            one);
+}
+
+void checkContraction(const SegmentMake &make, const std::string &element) {
+  constexpr int64_t inner = 24, columns = 40;
+  for (int64_t factor : {1, 4}) {
+    std::string x = tensor({batch, positionsOf(factor), inner}, element),
+                w = tensor({columns, inner}, element),
+                y = tensor({batch, positionsOf(factor), columns}, element);
+    std::string own = Access{.factor = factor};
+    std::string text = "func.func @f(%x: " + x + ", %w: " + w + ", %e: " + y +
+                       ") {\n  %y = dispatch.contract %x, %w, %e attributes {" + domainOf(factor) +
+                       ", accesses = [" + own + "], result_accesses = [" + own +
+                       "]} {\n^bb0(%acc: f32, %own: f32):\n  %s = arith.addf %acc, %own "
+                       ": f32\n  dispatch.yield %s : f32\n} : (" +
+                       x + ", " + w + ", " + y + ") -> " + y + "\n  return\n}\n";
+    expectAlone(make, text,
+                [&](float behind) {
+                  return std::vector<Floats>{sequence(factor, inner, 1, behind),
+                                             randomIntegers(columns * inner, 2, 5),
+                                             sequence(factor, columns, 3, behind)};
+                },
+                {{factor, columns}});
+    std::string weight = tensor({inner, columns}), bias = tensor({inner}),
+                y2 = tensor({batch, positionsOf(factor), columns}, element);
+    expectSum(make,
+              "func.func @f(%l: " + x + ", %r: " + y2 +
+                  ") {\n  %w, %b = dispatch.weight_gradient %l, %r attributes {" +
+                  domainOf(factor) +
+                  ", operandSegmentSizes = array<i32: 1, 1, 0, 0>, resultSegmentSizes = "
+                  "array<i32: 1, 1>} : (" +
+                  x + ", " + y2 + ") -> (" + weight + ", " + bias + ")\n  return\n}\n",
+              [&](float behind) {
+                return std::vector<Floats>{sequence(factor, inner, 4, behind),
+                                           sequence(factor, columns, 5, behind)};
+              });
+  }
+}
+
+void checkAttention(const SegmentMake &make, const std::string &element) {
+  AttentionCase c{"own lengths", batch, positions, 2,           1, 8,
+                  positions,     batch, causal(),  scaled(0.25)};
+  c.bf16 = element == "bf16";
+  for (bool hasTerms : {false, true}) {
+    c = hasTerms ? withTerms(c, true, 5) : c;
+    int64_t width = c.width(), outputs = c.heads * c.head;
+    Operands forward = [&](float behind) {
+      std::vector<Floats> all(3, sequence(1, width, 1, behind));
+      if (hasTerms) {
+        all.insert(all.end(), {sequence(1, outputs, 2, behind), sequence(1, outputs, 3, behind),
+                               randomIntegers(5 * c.heads, 4, 3)});
+      }
+      return all;
+    };
+    std::vector<Floats> made =
+        expectAlone(make, c.forwardText(), forward, {{1, outputs}, {1, c.heads}});
+    ASSERT_EQ(made.size(), 2U);
+    Operands backward = [&](float behind) {
+      std::vector<Floats> all = forward(behind);
+      for (Floats numbers : made) {
+        all.insert(all.begin() + 3, behindRows(numbers, behind));
+      }
+      std::swap(all[3], all[4]);
+      all.insert(all.begin() + 5, sequence(1, outputs, 5, behind));
+      return all;
+    };
+    // Which rows of gradients are zeros is a target's affair.
+    std::vector<Result> results = {{1, width, Result::Anything}};
+    if (hasTerms) {
+      Result term{1, outputs, Result::Anything};
+      results.insert(results.end(), {term, term, {0, c.heads}});
+    }
+    expectAlone(make, c.backwardText(), backward, results);
+  }
+}
+
+void checkScan(const SegmentMake &make) {
+  std::string bits = tensor({batch, positions});
+  expectAlone(make,
+              "func.func @f(%x: " + bits + ") {\n  %r:3 = dispatch.segment_scan %x attributes {" +
+                  domainOf(1) + "} : (" + bits + ") -> (" + tensor({batch, positions}, "i32") +
+                  ", " + tensor({batch, 9}, "i32") + ", " + tensor({batch, 2}, "i32") +
+                  ")\n  return\n}\n",
+              [&](float behind) { return std::vector<Floats>{sequence(1, 1, 6, behind)}; },
+              {{0, 1}, {0, 1}, {0, 1}});
+}
+
+void checkScatter(const SegmentMake &make) {
+  constexpr int64_t d = 12, entries = 7;
+  std::string index = tensor({batch, positions}, "i32"), values = tensor({batch, positions, d}),
+              table = tensor({entries, d});
+  expectSum(make,
+            "func.func @f(%i: " + index + ", %v: " + values +
+                ") {\n  %r = dispatch.scatter_rows %i, %v attributes {" + domainOf(1) + "} : (" +
+                index + ", " + values + ") -> " + table + "\n  return\n}\n",
+            [&](float behind) {
+              return std::vector<Floats>{randomIntegers(batch * positions, 7, entries),
+                                         sequence(1, d, 8, behind)};
+            });
+}
+
+} // namespace
+
+void sluice::test::checkOwnLengths(const SegmentMake &make, const std::string &element) {
+  checkRows(make);
+  checkContraction(make, element);
+  checkAttention(make, element);
+  checkScan(make);
+  checkScatter(make);
+}

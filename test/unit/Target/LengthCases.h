@@ -1,0 +1,16 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Kernels on an axis of segments, where each text has rows of its own: on any target.
+#pragma once
+
+#include "SegmentCases.h"
+
+namespace sluice::test {
+
+/// Row passes, contractions, attention and scans: a text's rows are to the last bit those of a
+/// launch in which all texts have as many. Sums over rows are those of zeros in the rows that are
+/// not there. Behind a text's rows operands hold NaN, and no result is written. Factors of products
+/// are of `element`.
+void checkOwnLengths(const SegmentMake &make, const std::string &element);
+
+} // namespace sluice::test
