@@ -26,7 +26,7 @@ public:
         text(goldens + name + ".json");
     errors = nlohmann::json::parse(bounds);
     nlohmann::json spec = nlohmann::json::parse(text);
-    seed = spec.at("seed");
+    seed = spec.value("seed", uint64_t{0});
     training = spec.at("training");
   }
 
