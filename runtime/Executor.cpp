@@ -86,10 +86,10 @@ void Executor::run(const std::string &entry) {
   if (entry == "gradient" && !countsUpdate) {
     addWeights(false);
   }
-  bool isBounded = true, isDone = false;
+  bool isDone = false;
   while (!isDone) {
     const auto &[name, launches] = find(entry);
-    isBounded = plan().isOfBucket(name);
+    bool isBounded = plan().isOfBucket(name);
     if (!plan().memoryBuckets.empty()) {
       scalarI64("room") = isBounded ? room() : 0;
     }
@@ -106,7 +106,7 @@ void Executor::run(const std::string &entry) {
   }
   bool hasBatch = entry == "gradient" || entry == "evaluate" || entry == "predict" ||
                   entry == "prefill" || entry == "step";
-  if (hasBatch && !isBounded) { // a bucket has less room than the model
+  if (hasBatch) { // room in a bucket is that of the axis with the most rows: others may have less
     requireRoom(entry);
   }
 }

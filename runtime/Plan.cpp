@@ -156,7 +156,7 @@ public:
                "buffers"},
               {"generation", "given", "losses", "segments", "factors", "buckets"});
     root.at("format").oneOf({"sluice-plan"});
-    root.at("version").integer(3, 3);
+    root.at("version").integer(4, 4);
     readModel(root.at("model"));
     readProof(root.at("proof"));
     plan.targets = root.at("targets").strings();

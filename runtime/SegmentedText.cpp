@@ -7,7 +7,7 @@
 namespace sluice::runtime {
 
 void SegmentedText::add(uint8_t byte, double probability) {
-  bool isSet = probability > 0.5;
+  bool isSet = isRouted ? probability >= 0.5 : probability > 0.5;
   if (tokens++ < mostShown) {
     if (isSet && begins && tokens > 1) {
       pieces.emplace_back();

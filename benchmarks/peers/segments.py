@@ -1,6 +1,6 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """models/small/dynamic.json in PyTorch: layers on segments that white space ends (dynamic token pooling, Nawrot et al. 2023), post-norm
-with Transformer-XL's terms. Rows of segments are as many as the longest text of the batch has, as in Sluice; where `multiple`
+with Transformer-XL's terms. Rows of segments are as many as the longest text of the batch has; where `multiple`
 says so, they are rounded up, so that a compiler meets few shapes.
 
 Written from docs/spec.md alone. Takes embedding, layers, boundaries by white space, shorten, shift by 1 with a learned row, layers,

@@ -46,7 +46,8 @@ SegmentedText cutText(Executor &executor, const spec::Primitive &boundaries, con
   bool areLogits = made.hidden > 0;
   SegmentedText found;
   found.name = made.name;
-  found.isPredicted = areLogits || made.ratio > 0;
+  found.isRouted = made.ratio > 0;
+  found.isPredicted = areLogits || found.isRouted;
   found.begins = made.begins;
   found.mostShown = mostShown;
   double start =

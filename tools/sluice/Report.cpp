@@ -130,6 +130,11 @@ void runReport(const ReportFlags &flags) {
     }
     page = runtime::makeComparison(runs);
   } else {
+    if (flags.segmentTokens < 0) {
+      throw runtime::UserError(
+          "--segment-tokens: expected a number of tokens of at least 0, found " +
+          std::to_string(flags.segmentTokens));
+    }
     page = runtime::makeReport(first, checkSpec(first), findHyperparameters(first),
                                showSegments(first, flags.segmentTokens));
   }
@@ -151,11 +156,10 @@ void registerReport(CLI::App &program) {
   command->add_option("-o,--out", flags->out,
                       "Page to write; none writes RUN/report.html, or comparison.html into the "
                       "first of several");
-  command
-      ->add_option("--segment-tokens", flags->segmentTokens,
-                   "Held-out tokens whose segments are counted, in the page of one run; 0 shows no "
-                   "segments")
-      ->check(CLI::NonNegativeNumber);
+  command->add_option(
+      "--segment-tokens", flags->segmentTokens,
+      "Held-out tokens whose segments are counted, in the page of one run; 0 shows no "
+      "segments");
   command->callback([flags] { runReport(*flags); });
 }
 

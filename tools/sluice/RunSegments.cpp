@@ -27,7 +27,7 @@ void keepFirst(std::vector<uint8_t> &bytes, int64_t most) {
   bytes.resize(std::min(bytes.size(), static_cast<size_t>(most)));
 }
 
-/// The first held-out file that is still what the run read. `notes` gets why others are not.
+/// The first held-out file of as many bytes as the run read. `notes` gets why others are not.
 ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t most,
                          std::vector<std::string> &notes) {
   for (const DataFile &file : record.heldOut) {
@@ -43,7 +43,8 @@ ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t mo
     if (std::ssize(text.bytes) != file.bytes) {
       notes.push_back(showPath(file.path) + ": expected the run's held-out text of " +
                       std::to_string(file.bytes) + " bytes, found " +
-                      std::to_string(text.bytes.size()) + " bytes; it has changed");
+                      std::to_string(text.bytes.size()) +
+                      " bytes; it has changed, or holds images");
       continue;
     }
     keepFirst(text.bytes, most);
@@ -55,7 +56,7 @@ ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t mo
   return {};
 }
 
-/// The newest sample, with its prompt.
+/// The newest sample, with its prompt, where it is text.
 ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
   std::vector<nlohmann::json> samples = readLines(run / "samples.jsonl");
   if (samples.empty()) {
@@ -70,8 +71,10 @@ ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
   ChosenText chosen{{run / "samples.jsonl", {written.begin(), written.end()}},
                     "The sample of step " + sample["step"].dump() + "."};
   keepFirst(chosen.text.bytes, most);
+  // Bytes that are no UTF-8 stand in the file as U+FFFD: what was written is not known.
+  bool isWritten = written.find("\xef\xbf\xbd") == std::string::npos;
   bool isText = std::ranges::all_of(chosen.text.bytes, [&](uint8_t id) { return id < vocabulary; });
-  return isText && !chosen.text.bytes.empty() ? chosen : ChosenText();
+  return isWritten && isText && !chosen.text.bytes.empty() ? chosen : ChosenText();
 }
 
 SegmentedText cutStage(const Path &run, const spec::Model &model, const spec::Primitive &stage,
@@ -110,8 +113,9 @@ ShownSegments showSegments(const Path &run, int64_t most) {
       chosen = chooseSample(run, model->vocabulary, most);
     }
     if (chosen.source.empty()) {
-      shown.notes.push_back("No text to show boundaries in: the run has neither held-out text nor "
-                            "samples; train with --eval-data or --sample-prompt.");
+      shown.notes.push_back(
+          "No text to show boundaries in: expected held-out text or a sample that "
+          "is text, found neither; train with --eval-data or --sample-prompt.");
       return shown;
     }
     shown.source = chosen.source;

@@ -16,8 +16,9 @@ struct SegmentedText {
 
   std::string name;         ///< of the segments
   bool isPredicted = false; ///< boundaries have probabilities
-  bool begins = false;      ///< boundaries begin segments
-  int64_t mostShown = 0;    ///< tokens that `pieces` keep, the first ones
+  bool isRouted = false; ///< a probability of 1/2 is a boundary, as of a router; not of a predictor
+  bool begins = false;   ///< boundaries begin segments
+  int64_t mostShown = 0; ///< tokens that `pieces` keep, the first ones
   /// The bytes that are shown; a boundary stands between two pieces.
   std::vector<std::string> pieces = {""};
   int64_t tokens = 0, ends = 0, length = 0; ///< length: of the segment that is open

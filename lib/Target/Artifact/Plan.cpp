@@ -481,7 +481,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   const Place &gradients = memory.places.at("flat:gradients");
   json::Object given = givenToJson(module, memory);
   json::Object plan{{"format", "sluice-plan"},
-                    {"version", 3},
+                    {"version", 4},
                     {"model", modelToJson(module, spec)},
                     {"proof", json::Object{{"verdict", proof.verdict},
                                            {"modes", json::Array(proof.modes)},

@@ -152,7 +152,7 @@ Kernel BackwardGenerator::generate() {
 }
 
 /// Zeros in the rows from those on of every column that the item owns; `isWhole`: in all of them.
-/// On an axis of segments no row has memory behind those of the longest text.
+/// On an axis of segments a text has no memory behind its own rows.
 void BackwardGenerator::emitZeros(Value fromQuery, Value fromKey, bool isWhole) {
   Value queries = op.getDomain().getAxis() ? queryLength : e.index(shape.queries);
   Value keysEnd = op.getDomain().getAxis() ? keyLength : e.index(shape.keys);

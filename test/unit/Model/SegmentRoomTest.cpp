@@ -2,6 +2,7 @@
 //
 // Memory for batches of few segments: chosen by the batch, and whatever is computed is the same.
 #include "Harness.h"
+#include "sluice/Runtime/Error.h"
 #include "sluice/Transforms/PackMemory.h"
 
 #include <gtest/gtest.h>
@@ -120,6 +121,31 @@ TEST(SegmentRoom, HoldsGroupsAndSegmentsOfSegments) {
   std::string target = runtime::machineTargets().front();
   Model model(compile(folder, spec, target), target);
   followBatches(model, {{8, 15}, {4, 21}, {2, 0}});
+}
+
+/// Memory is chosen by the axis with the most rows; one with fewer may be full before.
+TEST(SegmentRoom, IsRequiredOfEachAxis) {
+  Folder folder;
+  std::string spec = wordsSpec(folder, R"({"op": "layer", "to": "word"},
+      {"op": "boundaries", "name": "pairs", "rule": "every", "factor": 2, "capacity": 0.06},
+      {"op": "shorten", "segments": "pairs"}, {"op": "layer"},
+      {"op": "upsample", "segments": "pairs"}, {"op": "add", "with": "word"},)",
+                               /*shifts=*/false);
+  std::string target = runtime::machineTargets().front();
+  Model model(compile(folder, spec, target), target);
+  model.gradient(spaced(8)); // 8 words, 4 pairs
+  ASSERT_GT(model.executor().room(), 0);
+  try {
+    model.gradient(spaced(6)); // 10 words
+    FAIL() << "segments were cut";
+  } catch (const runtime::JobError &error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("needs 5 rows for the segments of \"pairs\", "
+                        "expected at most 4"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_GT(model.executor().room(), 0);
 }
 
 } // namespace
