@@ -91,7 +91,7 @@ succeeds "report without the held-out text" "$sluice" report "$work/words"
 succeeds "says what it lacks" grep -q "expected the run's held-out text, found no file" "$work/words/report.html"
 succeeds "a sample" "$sluice" train "$work/words.sla" --data "$work/training.txt" --out "$work/words" --steps 15 --resume --sample-prompt 'a <b> c'
 succeeds "report with a sample" "$sluice" report "$work/words"
-succeeds "cuts that" grep -q '<p>The sample of step 15.</p>' "$work/words/report.html"
+succeeds "cuts that" grep -q '<p>The sample of step 15[.,]' "$work/words/report.html"
 succeeds "safely" grep -q '<pre>a <b class="cut">|</b>&lt;b&gt; <b class="cut">|</b>c' "$work/words/report.html"
 mv "$work/moved.txt" "$work/held-out.txt"
 printf 'x' >> "$work/held-out.txt"

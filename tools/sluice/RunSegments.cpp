@@ -56,7 +56,7 @@ ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t mo
   return {};
 }
 
-/// The newest sample, with its prompt, where it is text.
+/// The newest sample, with its prompt, as far as it is text.
 ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
   std::vector<nlohmann::json> samples = readLines(run / "samples.jsonl");
   if (samples.empty()) {
@@ -68,13 +68,17 @@ ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
     written +=
         sample.contains(part) && sample[part].is_string() ? sample[part].get<std::string>() : "";
   }
-  ChosenText chosen{{run / "samples.jsonl", {written.begin(), written.end()}},
-                    "The sample of step " + sample["step"].dump() + "."};
+  // A byte that is no UTF-8 stands in the file as U+FFFD: from there on, what was written is
+  // unknown.
+  size_t known = std::min(written.size(), written.find("\xef\xbf\xbd"));
+  bool isAll = known == written.size();
+  ChosenText chosen{
+      {run / "samples.jsonl", {written.begin(), written.begin() + std::ptrdiff_t(known)}},
+      "The sample of step " + sample["step"].dump() +
+          (isAll ? "." : ", up to its first byte that is no UTF-8.")};
   keepFirst(chosen.text.bytes, most);
-  // Bytes that are no UTF-8 stand in the file as U+FFFD: what was written is not known.
-  bool isWritten = written.find("\xef\xbf\xbd") == std::string::npos;
   bool isText = std::ranges::all_of(chosen.text.bytes, [&](uint8_t id) { return id < vocabulary; });
-  return isWritten && isText && !chosen.text.bytes.empty() ? chosen : ChosenText();
+  return isText && !chosen.text.bytes.empty() ? chosen : ChosenText();
 }
 
 SegmentedText cutStage(const Path &run, const spec::Model &model, const spec::Primitive &stage,
