@@ -89,7 +89,8 @@ def Sluice_ParameterOp : Sluice_Op<"parameter", [Symbol]> {
   let summary = "A trained tensor, or several stored one after the other; or a constant table";
   let description = [{
     `names` and `sizes` say which weights, as files name them, are stored here, along dimension 0, in order. `initial` is
-    `zeros`, `ones`, `normal` (with `deviation`), `identity` (of a matrix: 1 where row and column are the same, else 0), or, for frozen tables, `members` (1 in the rows that `members` lists, 0 elsewhere),
+    `zeros`, `ones`, `normal` (with `deviation`) or `identity` (of a matrix: 1 where row and column are the same, else 0). Of frozen tables it may
+    also be `members` (1 in the rows that `members` lists, 0 elsewhere),
     `rotary` (row p: cosine and sine of p base^(-2i/D) at
     2i and 2i + 1) or `sinusoidal` (sine and cosine there, base^(-2i/d), of p times `stride`). `decay` marks matrices that weight decay applies to.
     `held` marks weights that training leaves as they were given: no gradient reaches them.
