@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory that follows the segments of texts, on the stand-in for a GPU: which arena is allocated, what
-// moves, where a batch ends that does not fit, and in which order lanes run.
+// Memory that follows the segments of texts, on the stand-in for a GPU: which arena is allocated,
+// what moves, where a batch ends that does not fit, and in which order lanes run.
 #include "CudaFixture.h"
 #include "CudaLaunch.h"
 
