@@ -78,9 +78,10 @@ Json readState(const Path &folder) {
                     damagedCheckpointRemedy);
   }
   StrictJson state(json, path.string(), damagedCheckpointRemedy);
-  state.keys({"format", "version", "step", "seed", "data", "spec_sha256", "files", "checksum"});
+  state.keys({"format", "version", "step", "seed", "data", "spec_sha256", "files", "checksum"},
+             {"losses"});
   state.at("format").oneOf({"sluice-checkpoint"});
-  state.at("version").integer(1, 1);
+  state.at("version").integer(1, 2); // 1 has no losses
   return json;
 }
 
@@ -94,6 +95,9 @@ TrainingState parseState(const Json &json, const Path &folder) {
                      state.at("data").at("index").integer()};
   result.dataHash = state.at("data").at("sha256").string();
   result.specHash = state.at("spec_sha256").string();
+  if (state.has("losses")) {
+    result.losses = parseRunLosses(state.at("losses"));
+  }
   return result;
 }
 
@@ -126,6 +130,26 @@ std::string describeOthers(const Path &run) {
                              ", the newest one there is, into the run's file \"latest\"";
 }
 
+Path checkpointFolder(const Path &run, int64_t step) {
+  return run / "checkpoints" / std::to_string(step);
+}
+
+/// The folder of the checkpoint of `step`, which must be there.
+Path requireCheckpoint(const Path &run, int64_t step) {
+  Path folder = checkpointFolder(run, step);
+  if (!runtime::isFolder(folder)) {
+    std::string list;
+    for (int64_t each : checkpointSteps(run)) {
+      list += (list.empty() ? "" : ", ") + std::to_string(each);
+    }
+    throw UserError(run.string() + ": expected a run with a checkpoint of step " +
+                    std::to_string(step) + ", found " +
+                    (list.empty() ? "no checkpoint; name the --out of a training that saved one"
+                                  : "those of steps " + list + "; name one of them"));
+  }
+  return folder;
+}
+
 Path latestFolder(const Path &run) {
   int64_t step = latestStep(run);
   if (step < 0) {
@@ -133,7 +157,7 @@ Path latestFolder(const Path &run) {
                     ": expected a run with a checkpoint, found no file \"latest\" in it; " +
                     "name the --out of a training that saved one");
   }
-  Path folder = run / "checkpoints" / std::to_string(step);
+  Path folder = checkpointFolder(run, step);
   if (!runtime::isFolder(folder)) {
     throw UserError(folder.string() +
                     ": expected the checkpoint that \"latest\" names, found none; " +
@@ -166,8 +190,17 @@ void pruneCheckpoints(const Path &run, int64_t keep) {
   std::error_code ignored;
   std::vector<int64_t> steps = checkpointSteps(run);
   std::erase_if(steps, [newest = latestStep(run)](int64_t step) { return step > newest; });
+  if (std::ssize(steps) <= keep) {
+    return;
+  }
+  std::vector<CheckpointLosses> losses = readCheckpointLosses(run);
+  auto isChosen = [](const CheckpointLosses *chosen, int64_t step) {
+    return chosen && chosen->losses && chosen->step == step;
+  };
   for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
-    std::filesystem::remove_all(run / "checkpoints" / std::to_string(steps[i]), ignored);
+    if (!isChosen(chooseBest(losses), steps[i]) && !isChosen(chooseSound(losses), steps[i])) {
+      std::filesystem::remove_all(checkpointFolder(run, steps[i]), ignored);
+    }
   }
 }
 
@@ -205,10 +238,13 @@ namespace {
 void writeParts(const Path &temporary, Executor &executor, const TrainingState &state) {
   makeFolder(temporary);
   Json json = {{"format", "sluice-checkpoint"},
-               {"version", 1},
+               {"version", state.losses ? 2 : 1},
                {"step", state.step},
                {"seed", state.seed},
                {"spec_sha256", state.specHash}};
+  if (state.losses) {
+    json["losses"] = toJson(*state.losses);
+  }
   json["data"] = {
       {"epoch", state.position.epoch}, {"index", state.position.index}, {"sha256", state.dataHash}};
   for (auto [name, tensors] : {std::pair(weightsName, weights(executor, Access::Read)),
@@ -269,13 +305,13 @@ bool adoptNewestCheckpoint(const Path &run) {
   return true;
 }
 
-TrainingState readTrainingState(const Path &run) {
-  Path folder = latestFolder(run);
+TrainingState readTrainingState(const Path &run, std::optional<int64_t> step) {
+  Path folder = step ? requireCheckpoint(run, *step) : latestFolder(run);
   return parseState(readState(folder), folder);
 }
 
-TrainingState loadCheckpoint(const Path &run, Executor &executor) {
-  Path folder = latestFolder(run);
+TrainingState loadCheckpoint(const Path &run, Executor &executor, std::optional<int64_t> step) {
+  Path folder = step ? requireCheckpoint(run, *step) : latestFolder(run);
   Json json = readState(folder);
   TrainingState state = parseState(json, folder);
   std::vector<uint8_t> weightBytes = readPart(folder, weightsName, json);
@@ -307,7 +343,18 @@ std::pair<Path, std::vector<uint8_t>> readLatestWeights(const Path &run) {
 
 } // namespace
 
-std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path) {
+std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path, std::optional<int64_t> step) {
+  if (step) {
+    if (!runtime::isFolder(path) || isThere(path / stateName)) {
+      throw UserError(path.string() + ": expected a run beside --step, found " +
+                      (!isThere(path)            ? "nothing of this name"
+                       : runtime::isFolder(path) ? "a checkpoint"
+                                                 : "a file") +
+                      "; name the run's folder, or leave --step out");
+    }
+    Path folder = requireCheckpoint(path, *step);
+    return {folder / weightsName, readPart(folder, weightsName, readState(folder))};
+  }
   if (!runtime::isFolder(path)) {
     return {path, readBytes(path, "weights")};
   }
@@ -321,11 +368,17 @@ std::string describeMissingChecksum(const Path &file) {
   return file.string() + ": the file holds no checksum, so damage to its numbers would not show";
 }
 
-Path loadWeights(const Path &path, Executor &executor, const Notice &notice) {
-  auto [file, bytes] = readWeights(path);
+Path loadWeights(const Path &path, Executor &executor, const Notice &notice,
+                 std::optional<int64_t> step) {
+  auto [file, bytes] = readWeights(path, step);
   bool checked = decodeSafetensors(bytes, file.string(), weights(executor, Access::Edit));
   if (!checked && notice) {
     notice(describeMissingChecksum(file));
+  }
+  if (notice && !step && runtime::isFolder(path) && !isThere(path / stateName)) {
+    if (std::string worse = describeWorseLatest(path); !worse.empty()) {
+      notice(worse);
+    }
   }
   executor.prepare();
   return file;

@@ -72,6 +72,16 @@ int64_t keepLinesUpTo(const Path &path, int64_t step) {
   return damaged;
 }
 
+std::string linesAfter(const Path &path, int64_t step) {
+  std::string later;
+  forEachLine(path, [&](std::string_view text, const Json &line) {
+    if (!line.is_null() && line["step"] > step) {
+      later += std::string(text) + "\n";
+    }
+  });
+  return later;
+}
+
 Json shorteningOf(const Plan &plan, const Json &losses) {
   Json factors = Json::object();
   for (const SegmentFacts &segments : plan.segments) {

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Trainer.h"
 
+#include "LossWatch.h"
 #include "RunFolder.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
@@ -9,6 +10,7 @@
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Inspect.h"
 #include "sluice/Runtime/Metrics.h"
+#include "sluice/Runtime/RollBack.h"
 #include "sluice/Runtime/StartingWeights.h"
 
 #include <algorithm>
@@ -37,6 +39,8 @@ void checkOptions(const TrainingOptions &options) {
   atLeast("a number of checkpoints to keep", options.keep, 1);
   atLeast("a number of sampled tokens", options.sampleTokens, 0);
   atLeast("a seed", options.seed.value_or(0), 0);
+  atLeast("a patience", options.patience.value_or(1), 1);
+  atLeast("a step to go back to", options.from.value_or(0), 0);
 }
 
 /// One run: what the loop needs at hand.
@@ -44,8 +48,13 @@ class Trainer {
 public:
   Trainer(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer)
       : executor(executor), options(options), observer(observer), plan(executor.plan()),
-        told(options.resume ? readRunRecord(options.run) : std::nullopt), goal(chooseGoal()),
-        heldOut(options.heldOut, plan) {
+        told(options.resume ? readRunRecordAt(options.run, options.from) : std::nullopt),
+        goal(chooseGoal()), heldOut(options.heldOut, plan),
+        watch(options.run, plan, [this](const std::string &text) { say(text); }) {
+    if (options.patience && !heldOut.isThere()) {
+      throw UserError("--patience: expected held-out text to evaluate, found none; give "
+                      "--eval-data FILE, or leave --patience out");
+    }
     if (goal > 0 || !options.data.data.empty()) {
       data = openTraining(options.data, plan, static_cast<uint64_t>(seed()));
     }
@@ -150,6 +159,10 @@ private:
     for (const std::string &note : heldOut.notes()) {
       say("held-out text: " + note);
     }
+    if (heldOut.isThere() && options.keepBest && goal > state.step) {
+      say("the checkpoint that is best on the held-out text is kept beside the newest ones: " +
+          showBytes(checkpointBytes()) + " of disk; --no-keep-best saves none for it");
+    }
     if (options.scheduleEnd && goal > options.scheduleEnd->step && goal > state.step) {
       int64_t first = std::max(options.scheduleEnd->step, state.step) + 1;
       std::string steps =
@@ -229,7 +242,7 @@ private:
       say("the file \"latest\" is missing: the run goes on from its newest checkpoint");
     }
     // First what tells an artifact of another spec from damage, then the tensors.
-    TrainingState saved = readTrainingState(options.run);
+    TrainingState saved = readTrainingState(options.run, options.from);
     auto demand = [&](bool same, const std::string &what, const std::string &remedy) {
       if (!same) {
         throw UserError(options.run.string() + ": expected the same " + what +
@@ -248,7 +261,9 @@ private:
     demand(!data || (isSameData && saved.position.index < data->rowsPerEpoch()), "training data",
            "give the same files of " + dataFlags() + " in the same order");
     TrainingState now = state;
-    state = loadCheckpoint(options.run, executor);
+    state = loadCheckpoint(options.run, executor, options.from);
+    watch.restore(state);
+    goBack();
     state.specHash = now.specHash;
     state.dataHash = hadData ? state.dataHash : now.dataHash;
     for (const char *file : {"metrics.jsonl", "samples.jsonl"}) {
@@ -263,6 +278,9 @@ private:
       say("nothing to do: the run is to make " + std::to_string(goal) +
           (goal == 1 ? " step" : " steps") + " in all and has made " + std::to_string(state.step) +
           "; give more --steps to go on");
+      if (options.from) {
+        writeRecord();
+      }
       return;
     }
     describe(record);
@@ -271,6 +289,21 @@ private:
     sayNotes();
     if (!heldOut.isThere() && !record.heldOut.empty()) {
       say("note: without --eval-data the run's held-out text is not evaluated from here on");
+    }
+    if (options.stopOnDivergence && watch.isDiverged()) {
+      throw watch.makeDivergedError(state.step);
+    }
+    watch.repeatWarning();
+  }
+
+  /// Moves what came after the checkpoint that this call goes back to out of the way.
+  void goBack() const {
+    if (!options.from) {
+      return;
+    }
+    if (Path abandoned = rollBack(options.run, *options.from); !abandoned.empty()) {
+      say("what came after step " + std::to_string(*options.from) + " moved to " +
+          abandoned.string());
     }
   }
 
@@ -284,25 +317,28 @@ private:
 
   TrainingEnd loop() {
     lastLog = Clock::now();
-    while (state.step < goal) {
+    while (state.step < goal && !isOutOfPatience()) {
       if (observer.interrupted && observer.interrupted()) {
         save();
         say(state.step == 0
                 ? "interrupted before the first step: nothing was saved"
                 : "interrupted: saved a checkpoint after step " + std::to_string(state.step));
+        watch.repeatWarning();
         return TrainingEnd::interrupted;
       }
       Json metrics = step();
-      bool last = state.step == goal;
+      bool last = state.step == goal, isBest = false;
+      watch.addStep(state.step, metrics["loss"], last);
+      bool stops = options.stopOnDivergence && watch.isDiverged();
       bool evaluated = heldOut.isThere() && (last || state.step % options.evaluateEvery == 0);
-      bool logged = evaluated || last || state.step == 1 || metrics.contains("set") ||
+      bool logged = evaluated || last || stops || state.step == 1 || metrics.contains("set") ||
                     state.step % options.logEvery == 0;
       if (logged) {
         measureSpeed(metrics);
       }
       try {
         if (evaluated) {
-          evaluateInto(metrics);
+          isBest = evaluateInto(metrics);
         }
         if ((evaluated || last) && !options.samplePrompt.empty()) {
           writeSample();
@@ -311,21 +347,71 @@ private:
         save();
         throw;
       }
+      if (watch.isDiverged()) {
+        metrics["diverged"] = true;
+      }
       if (logged) {
         appendLine(options.run / "metrics.jsonl", metrics);
       }
       if (observer.step) {
         observer.step(metrics, goal);
       }
-      if (last || state.step % options.saveEvery == 0) {
+      if (last || stops || (evaluated && isOutOfPatience()) || (isBest && options.keepBest) ||
+          state.step % options.saveEvery == 0) {
         save();
+      }
+      if (stops) {
+        throw watch.makeDivergedError(state.step);
       }
       if (evaluated) {
         lastLog = Clock::now(); // the clock of tokens_per_s counts training alone
       }
     }
     pruneCheckpoints(options.run, options.keep);
+    sayBest();
+    watch.repeatWarning();
     return TrainingEnd::finished;
+  }
+
+  bool isOutOfPatience() const {
+    return options.patience && watch.heldOut().worse >= *options.patience;
+  }
+
+  /// Which step was the best on the held-out text, where that is not the last one.
+  void sayBest() const {
+    const std::optional<MeasuredLoss> &best = watch.heldOut().best;
+    if (!heldOut.isThere() || !best || best->step == state.step) {
+      return;
+    }
+    std::string text =
+        isOutOfPatience() && state.step < goal
+            ? format("training ends after step %lld of %lld, as %lld evaluations "
+                     "gave nothing better: ",
+                     static_cast<long long>(state.step), static_cast<long long>(goal),
+                     static_cast<long long>(watch.heldOut().worse))
+            : std::string();
+    text += format("the held-out text was best after step %lld, with %.4f bits per byte",
+                   static_cast<long long>(best->step), best->nats / std::numbers::ln2);
+    Path folder = options.run / "checkpoints" / std::to_string(best->step);
+    say(text + (isThere(folder) ? "; " + folder.string() + " has its weights" : ""));
+  }
+
+  /// Bytes of the tensors of a checkpoint.
+  double checkpointBytes() const {
+    int64_t numbers = 0;
+    for (const Tensor &tensor : plan.tensors) {
+      numbers += tensor.elements() * (1 + std::ssize(tensor.states));
+    }
+    return static_cast<double>(numbers) * sizeof(float);
+  }
+
+  /// A hash of what an evaluation scores.
+  std::string hashHeldOut() const {
+    std::string parts = std::to_string(options.evaluateTokens);
+    for (const ByteFile &file : heldOut.usedFiles()) {
+      parts += sha256Hex(file.bytes);
+    }
+    return sha256Hex(asBytes(parts));
   }
 
   /// One step of the optimizer. The position moves only here, after the tensors did.
@@ -340,9 +426,9 @@ private:
     });
     double objective = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
     if (executor.scalarI32("finite") != 1) {
-      stopDiverged("at step " + std::to_string(number) + ": the loss is " +
-                   std::to_string(objective) + ", the gradient's norm " + std::to_string(norm) +
-                   ", expected finite numbers");
+      stopNotFinite("at step " + std::to_string(number) + ": the loss is " +
+                    std::to_string(objective) + ", the gradient's norm " + std::to_string(norm) +
+                    ", expected finite numbers");
     }
     if (unproven) {
       pruneCheckpoints(options.run, options.keep);
@@ -383,24 +469,8 @@ private:
     return metrics;
   }
 
-  /// The checkpoint to go on from: the newest with which a step was finite; where none is known,
-  /// the newest, which was finite itself and gave a finite loss.
-  [[noreturn]] void stopDiverged(const std::string &what) const {
-    int64_t latest = latestStep(options.run);
-    std::vector<int64_t> steps = checkpointSteps(options.run);
-    std::erase_if(steps, [&](int64_t step) { return step >= state.step || step > latest; });
-    int64_t good = steps.empty() ? latest : steps.back();
-    Path checkpoint = options.run / "checkpoints" / std::to_string(good);
-    throw JobError(
-        "training stopped " + what + "; " +
-        (good < 0 ? "no checkpoint was saved; train again with --set training.learning_rate=RATE, "
-                    "lower, or with a longer training.schedule.warmup"
-                  : "the last checkpoint to go on from is that of step " + std::to_string(good) +
-                        (good == latest ? "; go on with a lower rate: sluice train ... --resume "
-                                          "--set training.learning_rate=RATE, or begin"
-                                        : "; begin") +
-                        " a new run from it: sluice train ... --weights " + checkpoint.string() +
-                        " --out NEW"));
+  [[noreturn]] void stopNotFinite(const std::string &what) const {
+    throw watch.makeNotFiniteError(what, state.step);
   }
 
   void measureSpeed(Json &metrics) {
@@ -417,7 +487,8 @@ private:
     }
   }
 
-  void evaluateInto(Json &metrics) {
+  /// Returns whether the held-out loss is the best one so far.
+  bool evaluateInto(Json &metrics) {
     EvaluationOptions evaluation;
     evaluation.mostTokens = options.evaluateTokens;
     EvaluationResult result;
@@ -426,8 +497,8 @@ private:
         metrics["eval_factors"][std::to_string(factor)] = bits;
       });
     } catch (const NotFiniteError &) {
-      stopDiverged("after step " + std::to_string(state.step) +
-                   ": the losses of the held-out text are not finite");
+      stopNotFinite("after step " + std::to_string(state.step) +
+                    ": the losses of the held-out text are not finite");
     }
     metrics["eval_loss"] = result.nats / static_cast<double>(result.tokens);
     metrics["eval_bits_per_byte"] = result.bitsPerByte();
@@ -443,6 +514,10 @@ private:
       addShortening(metrics, "eval_shortening_factor", named);
       metrics["eval_losses"] = std::move(named);
     }
+    if (heldOutHash.empty()) {
+      heldOutHash = hashHeldOut();
+    }
+    return watch.addEvaluation(state.step, metrics["eval_loss"], heldOutHash);
   }
 
   void writeSample() {
@@ -467,23 +542,26 @@ private:
     if ((state.step == 0 && goal > 0) || latestStep(options.run) == state.step) {
       return;
     }
-    requireFiniteLoss();
+    state.losses = watch.losses(measureOwnLoss());
     try {
       saveCheckpoint(options.run, executor, state, std::max<int64_t>(options.keep, 2));
       unproven = true;
     } catch (const NotFiniteError &error) {
-      stopDiverged("after step " + std::to_string(state.step) + ": " + error.what());
+      stopNotFinite("after step " + std::to_string(state.step) + ": " + error.what());
     }
   }
 
-  /// The loss on the last update's batches, once more, with the weights that it left.
-  void requireFiniteLoss() {
+  /// The head's mean loss on the last update's batches, once more, with the weights that it left.
+  /// None where the artifact cannot evaluate. Ends the run where a loss is not finite.
+  std::optional<double> measureOwnLoss() {
     if (state.step == 0 || !plan.entries.contains("evaluate")) {
-      return;
+      return std::nullopt;
     }
     executor.scalarI64("length") = plan.model.context;
     executor.scalarI64("rows") = plan.model.batch;
     DataPosition next = lastBatch;
+    double sum = 0;
+    int64_t batches = 0;
     for (int64_t i = 0; i < plan.accumulate; ++i) {
       next = data->fill(next, plan.model.batch, executor.inputs());
       try {
@@ -492,11 +570,32 @@ private:
         continue;
       }
       if (float loss = executor.scalarF32("loss"); !std::isfinite(loss)) {
-        stopDiverged("after step " + std::to_string(state.step) +
-                     ": with its weights the loss is " + std::to_string(loss) +
-                     ", expected a finite number");
+        stopNotFinite("after step " + std::to_string(state.step) +
+                      ": with its weights the loss is " + std::to_string(loss) +
+                      ", expected a finite number");
+      }
+      sum += readHeadLoss();
+      ++batches;
+    }
+    return batches > 0 ? std::optional(sum / static_cast<double>(batches)) : std::nullopt;
+  }
+
+  /// The head's mean loss on the batch that was evaluated last, without the rows of padding.
+  double readHeadLoss() {
+    if (plan.losses.empty()) {
+      return executor.scalarF32("loss");
+    }
+    const LossFacts &head = plan.losses.front();
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t row = 0; row < plan.model.batch; ++row) {
+      std::span<const float> nats = executor.outputRow(head.rows, row);
+      for (auto t = static_cast<size_t>(head.first); t < nats.size(); ++t) {
+        sum += nats[t];
+        count += nats[t] != 0 ? 1 : 0;
       }
     }
+    return sum / static_cast<double>(std::max<int64_t>(1, count));
   }
 
   Executor &executor;
@@ -508,6 +607,8 @@ private:
   int64_t goal;
   std::unique_ptr<TrainingSource> data; // null: no step needs it
   HeldOut heldOut;
+  std::string heldOutHash; // once it was evaluated
+  LossWatch watch;
   RunRecord record;
   TrainingState state;
   DataPosition lastBatch; // the first of the last step's

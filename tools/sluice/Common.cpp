@@ -24,6 +24,16 @@ void addModelOptions(CLI::App &command, std::string &artifact, std::string &weig
       ->required();
 }
 
+void addStep(CLI::App &command, std::optional<int64_t> &step) {
+  command
+      .add_option("--step", step,
+                  "Where --weights is a run: the step of the checkpoint to take; none takes the "
+                  "latest")
+      ->type_name("UINT")
+      ->default_str("")
+      ->check(wholeNumber(0, INT64_MAX));
+}
+
 void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::string &use) {
   command
       .add_option("--factor", factor,

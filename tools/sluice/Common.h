@@ -25,6 +25,9 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 /// The artifact and its weights, both required.
 void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights);
 
+/// --step, of a run that `--weights` names.
+void addStep(CLI::App &command, std::optional<int64_t> &step);
+
 /// --factor, of an artifact whose steps draw theirs: what `use` is done with.
 void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::string &use);
 

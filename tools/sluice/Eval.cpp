@@ -21,7 +21,7 @@ struct EvalFlags {
   std::vector<std::string> data, inputs, labels;
   DeviceOptions device;
   EvaluationOptions options;
-  std::optional<int64_t> factor;
+  std::optional<int64_t> factor, step;
   bool json = false;
 };
 
@@ -149,7 +149,7 @@ void runEval(const EvalFlags &flags) {
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
   std::vector<int64_t> factors = factorsToScore(flags, *executor);
   HeldOut scored = readScored(flags, executor->plan());
-  Path weights = loadWeights(flags.weights, *executor, printNotice);
+  Path weights = loadWeights(flags.weights, *executor, printNotice, flags.step);
   std::optional<NpyWriter> losses;
   if (!flags.perToken.empty()) {
     losses.emplace(flags.perToken,
@@ -192,6 +192,7 @@ void registerEval(CLI::App &program) {
   CLI::App *command = program.add_subcommand(
       "eval", "Measure bits per byte and per character of text that a model has not seen");
   addModelOptions(*command, flags->artifact, flags->weights);
+  addStep(*command, flags->step);
   command->add_option("--data", flags->data, "Text to score: files whose bytes are token ids")
       ->type_name("FILE")
       ->default_str("")

@@ -32,7 +32,7 @@ struct GenerateFlags {
   int64_t tokens = 256, samples = 1;
   DeviceOptions device;
   SamplingOptions options;
-  std::optional<int64_t> factor;
+  std::optional<int64_t> factor, step;
   bool noCache = false, noEcho = false, json = false;
 };
 
@@ -252,13 +252,13 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   executor->chooseFactor(flags.factor);
   if (!flags.images.size.empty()) {
     refuseBesideImages(command);
-    writeImages(flags.images, flags.samples, flags.noCache, flags.weights, flags.options,
-                *executor);
+    writeImages(flags.images, flags.samples, flags.noCache, flags.weights, flags.step,
+                flags.options, *executor);
     return;
   }
   std::optional<InputLines> lines = readInputLines(flags, executor->plan());
   Job job = makeJob(flags, executor->plan().model.vocabulary, lines); // checked before printed
-  loadWeights(flags.weights, *executor, printNotice);
+  loadWeights(flags.weights, *executor, printNotice, flags.step);
   SamplingOptions options = flags.options;
   Predictor predictor(*executor, !flags.noCache);
   bool hasSession = !flags.session.empty() || !flags.saveSession.empty();
@@ -387,6 +387,7 @@ void registerGenerate(CLI::App &program) {
   CLI::App *command =
       program.add_subcommand("generate", "Continue texts, byte by byte, to the standard output");
   addModelOptions(*command, flags->artifact, flags->weights);
+  addStep(*command, flags->step);
   addTextFlags(*command, *flags);
   addSamplingFlags(*command, flags->options);
   command

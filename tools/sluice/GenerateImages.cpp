@@ -68,7 +68,7 @@ static void requireNewFolder(const Path &folder) {
 }
 
 void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const std::string &weights,
-                 const SamplingOptions &options, Executor &executor) {
+                 std::optional<int64_t> step, const SamplingOptions &options, Executor &executor) {
   ImageSize size = parseImageSize("--images", flags.size);
   int64_t keep = keptRows(flags, size);
   requireNewFolder(flags.out);
@@ -96,7 +96,7 @@ void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const s
       texts.push_back({start, sample});
     }
   }
-  loadWeights(weights, executor, printNotice);
+  loadWeights(weights, executor, printNotice, step);
   Predictor predictor(executor, !noCache);
   Progress progress;
   int64_t missing = size.bytes() - static_cast<int64_t>(kept), done = 0;

@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ void addImageFlags(CLI::App &command, ImageFlags &flags);
 /// Writes `samples` images for each image of `flags.files`, which keep its first rows, or for
 /// none, as PNG files of the folder `flags.out`. Prints their names.
 void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const std::string &weights,
-                 const runtime::SamplingOptions &options, runtime::Executor &executor);
+                 std::optional<int64_t> step, const runtime::SamplingOptions &options,
+                 runtime::Executor &executor);
 
 } // namespace sluice::cli

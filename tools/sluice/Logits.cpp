@@ -19,7 +19,7 @@ struct LogitsFlags {
   std::string artifact, weights, data, out, stream;
   DeviceOptions device;
   EvaluationOptions options;
-  std::optional<int64_t> factor;
+  std::optional<int64_t> factor, step;
 };
 
 void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteFile &text,
@@ -31,7 +31,7 @@ void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteF
   Stream stream = findStream(artifact.plan(), "--stream", flags.stream);
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = openStream(artifact, stream, flags.device);
-  loadWeights(flags.weights, *executor, printNotice);
+  loadWeights(flags.weights, *executor, printNotice, flags.step);
   const Plan &plan = executor->plan();
   int64_t width = plan.outputs.at("logits").shape.at(1);
   int64_t rows = countRows(std::ssize(text.bytes), plan.model.context, stream.factor);
@@ -66,7 +66,7 @@ void runLogits(const LogitsFlags &flags) {
   request.factor = flags.factor;
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
-  loadWeights(flags.weights, *executor, printNotice);
+  loadWeights(flags.weights, *executor, printNotice, flags.step);
   auto rows = static_cast<int64_t>(text.bytes.size());
   NpyWriter writer(flags.out, {rows, model.vocabulary});
   computeLogits(
@@ -86,6 +86,7 @@ void registerLogits(CLI::App &program) {
       "logits",
       "Write what a model predicts after every byte of a text, as an array of f32 (.npy)");
   addModelOptions(*command, flags->artifact, flags->weights);
+  addStep(*command, flags->step);
   command->add_option("--data", flags->data, "Text: a file whose bytes are token ids")
       ->type_name("FILE")
       ->required();

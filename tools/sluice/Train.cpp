@@ -1,10 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"
 #include "Recompile.h"
 #include "Signals.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/RollBack.h"
 #include "sluice/Runtime/Trainer.h"
 
 namespace sluice::cli {
@@ -80,6 +82,9 @@ void checkFlags(const TrainFlags &flags) {
   if (!flags.options.match.empty() && flags.weights.empty()) {
     refuse("--weights beside --match", "none; name the weights to take tensors from");
   }
+  if (flags.options.from && !flags.options.resume) {
+    refuse("--resume beside --from", "none; give it, as --from goes back in a run that is resumed");
+  }
 }
 
 /// What a run may change: nothing that its tensors, data or causality depend on.
@@ -114,7 +119,8 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   warnOfLeak(*artifact);
   const Plan &plan = artifact->plan();
   std::string hash = sha256Hex(plan.model.spec);
-  std::optional<RunRecord> told = flags.options.resume ? readRunRecord(flags.out) : std::nullopt;
+  std::optional<RunRecord> told =
+      flags.options.resume ? readRunRecordAt(flags.out, flags.options.from) : std::nullopt;
   std::vector<std::string> written;
   if (flags.options.resume) {
     checkResumedSettings(flags.options.settings);
@@ -235,6 +241,13 @@ void registerTrain(CLI::App &program) {
                        "spec's")
           ->default_str("");
   command->add_flag("--resume", options.resume, "Continue the run from its latest checkpoint");
+  command
+      ->add_option("--from", options.from,
+                   "With --resume: continue from the checkpoint of this step; later ones, and "
+                   "later lines of metrics and samples, move to RUN/abandoned")
+      ->type_name("STEP")
+      ->default_str("")
+      ->check(wholeNumber(0, INT64_MAX));
   command->add_option("--weights", flags->weights,
                       "Weights to start from: a run, a checkpoint or a safetensors file");
   command
@@ -264,7 +277,21 @@ void registerTrain(CLI::App &program) {
                       "Held-out tokens an evaluation scores; 0 scores all");
   command->add_option("--save-every", options.saveEvery,
                       "Steps between checkpoints; the end, Ctrl-C, SIGTERM and SIGHUP save too");
-  command->add_option("--keep", options.keep, "Checkpoints to keep, the newest ones");
+  command->add_option("--keep", options.keep,
+                      "Checkpoints to keep, the newest ones; the best one stays too, and the last "
+                      "one before a divergence");
+  command->add_flag("--keep-best,!--no-keep-best", options.keepBest,
+                    "Save a checkpoint at each evaluation whose held-out loss is the lowest so "
+                    "far; on by default");
+  command
+      ->add_option("--patience", options.patience,
+                   "End the run after so many evaluations in a row without a lower held-out loss")
+      ->type_name("N")
+      ->default_str("")
+      ->check(wholeNumber(1, INT64_MAX));
+  command->add_flag("--stop-on-divergence", options.stopOnDivergence,
+                    "End the run with status 1, after a checkpoint, where the loss stays above the "
+                    "run's best by ln V for 20 steps; without it training warns and continues");
   command->add_option("--log-every", options.logEvery, "Steps between lines of metrics.jsonl");
   command->add_option(
       "--sample-prompt", options.samplePrompt,

@@ -6,8 +6,10 @@
 
 #include "sluice/Runtime/Data.h"
 #include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/RunLosses.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +20,9 @@ struct TrainingState {
   int64_t step = 0; // finished steps
   int64_t seed = 0;
   DataPosition position;
-  std::string dataHash; // of the training data
-  std::string specHash; // of the artifact's spec
+  std::string dataHash;            // of the training data
+  std::string specHash;            // of the artifact's spec
+  std::optional<RunLosses> losses; // none in checkpoints of older versions
 };
 
 /// Writes checkpoint `state.step` of the run: to a temporary folder, every file fsynced, renamed,
@@ -27,35 +30,40 @@ struct TrainingState {
 /// Throws NotFiniteError, and leaves the run as it was, where a weight or a state is not finite.
 void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &state, int64_t keep);
 
-/// Removes all checkpoints up to `latest` but the newest `keep` (>= 1) of them.
+/// Removes all checkpoints up to `latest` but the newest `keep` (>= 1) of them, the best one and
+/// the one to continue from (chooseBest, chooseSound).
 void pruneCheckpoints(const Path &run, int64_t keep);
 
 /// Steps of the checkpoints that the run has, ascending.
 std::vector<int64_t> checkpointSteps(const Path &run);
 
-/// The state of the run's latest checkpoint, without its tensors. Throws UserError where it is
-/// missing or damaged.
-TrainingState readTrainingState(const Path &run);
+/// The state of the run's checkpoint of `step`, or without one of its latest, without tensors.
+/// Throws UserError where it is missing or damaged.
+TrainingState readTrainingState(const Path &run, std::optional<int64_t> step = {});
 
-/// Loads the run's latest checkpoint into the executor's tensors and states. Throws UserError where
-/// a file is missing, cut short, damaged or of another model; the executor's tensors are then to be
-/// considered undefined.
-TrainingState loadCheckpoint(const Path &run, Executor &executor);
+/// Loads the run's checkpoint of `step`, or without one its latest, into the executor's tensors and
+/// states. Throws UserError where a file is missing, cut short, damaged or of another model; the
+/// executor's tensors are then to be considered undefined.
+TrainingState loadCheckpoint(const Path &run, Executor &executor, std::optional<int64_t> step = {});
 
 /// Gets one line that a user should see.
 using Notice = std::function<void(const std::string &)>;
 
 /// The path and the bytes of the weights in a safetensors file, a checkpoint's folder or a run's
-/// folder. Of the last two the checkpoint's own checksum is checked.
-std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path);
+/// folder. Of the last two the checkpoint's own checksum is checked. With `step` the path must be
+/// that of a run, and the weights are those of its checkpoint of that step.
+std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path,
+                                                  std::optional<int64_t> step = {});
 
 /// That a file of weights holds no checksum, for people.
 std::string describeMissingChecksum(const Path &file);
 
 /// Loads weights from a safetensors file, a checkpoint's folder or a run's folder (its latest
-/// checkpoint, also while a training beside this process replaces it). Returns the path of the file
-/// that was read. Where that file holds no checksum, `notice` says so.
-Path loadWeights(const Path &path, Executor &executor, const Notice &notice = {});
+/// checkpoint, also while a training beside this process replaces it; or that of `step`). Returns
+/// the path of the file that was read. `notice` gets a line where that file holds no checksum, and
+/// where a run's latest checkpoint is far worse than another one of the run.
+Path loadWeights(const Path &path, Executor &executor, const Notice &notice = {},
+                 std::optional<int64_t> step = {});
 
 /// The step that `latest` names, or -1 where the run has no checkpoint yet.
 int64_t latestStep(const Path &run);

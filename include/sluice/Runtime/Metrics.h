@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <string>
 #include <vector>
 
 namespace sluice::runtime {
@@ -15,6 +16,9 @@ namespace sluice::runtime {
 /// object with a step (cut short by a kill, damaged) move to the file `path`.damaged. Returns how
 /// many did.
 int64_t keepLinesUpTo(const Path &path, int64_t step);
+
+/// The lines of steps after `step`, as they are.
+std::string linesAfter(const Path &path, int64_t step);
 
 /// Appends one line; the file is created where there is none.
 void appendLine(const Path &path, const nlohmann::json &line);

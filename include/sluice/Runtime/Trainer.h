@@ -31,6 +31,9 @@ struct TrainingOptions {
   /// None: as many as the run was told before, or else the spec's.
   std::optional<int64_t> steps;
   bool resume = false;
+  /// With `resume`: the step of the checkpoint to go back to; what came later moves to
+  /// RUN/abandoned. None: the latest.
+  std::optional<int64_t> from;
   Path weights; // to start from instead of an initialization: a run, a checkpoint or a file
   std::vector<std::string> match; // globs: only the tensors that one of them names; none: all
   /// Settings (KEY=VALUE) that the executor's spec has beyond what the run was told before, and the
@@ -44,6 +47,9 @@ struct TrainingOptions {
   int64_t evaluateTokens = 65536;         // of the held-out data, each time; 0: all
   int64_t saveEvery = 500;                // steps
   int64_t keep = 3;                       // checkpoints
+  bool keepBest = true; // a checkpoint is saved at each evaluation that is the best so far
+  std::optional<int64_t> patience; // evaluations without a better one that end the run
+  bool stopOnDivergence = false;
   std::string
       samplePrompt; // a sample is written at each evaluation and at the end where this is given
   int64_t sampleTokens = 200;
@@ -59,9 +65,10 @@ struct TrainingObserver {
 
 enum class TrainingEnd { finished, interrupted };
 
-/// Trains until `steps` or an interruption, either of which saves a checkpoint. Throws UserError on
-/// bad input, before anything is written where that can be; JobError when loss or gradient are no
-/// longer finite: the checkpoints then stay as they are.
+/// Trains until `steps`, the end of the patience or an interruption, each of which saves a
+/// checkpoint. Throws UserError on bad input, before anything is written where that can be;
+/// JobError when loss or gradient are no longer finite: the checkpoints then stay as they are; and
+/// JobError, after a checkpoint, when the loss has diverged and `stopOnDivergence` is set.
 TrainingEnd train(Executor &executor, const TrainingOptions &options,
                   const TrainingObserver &observer);
 
