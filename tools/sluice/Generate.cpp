@@ -408,8 +408,9 @@ void registerGenerate(CLI::App &program) {
       ->type_name("FILE");
   command->add_flag(
       "--no-cache", flags->noCache,
-      "Recompute everything for each token, for comparison: the likeliest text is the "
-      "same; probabilities are equal but for rounding");
+      "Recompute everything for each token, for comparison: probabilities are equal up to "
+      "rounding, so the likeliest text is the same unless two bytes are almost equally likely, "
+      "which happens more often in bf16");
   addFactor(*command, flags->factor,
             "generate with this one; none takes that of sluice compile --factor, whose steps keep "
             "their states");
