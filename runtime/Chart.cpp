@@ -55,6 +55,10 @@ void Chart::add(const std::vector<Point> &points, std::string color, std::string
   }
 }
 
+void Chart::mark(Point point, std::string color, std::string label) {
+  marks.push_back({point, std::move(color), std::move(label)});
+}
+
 std::string Chart::draw() {
   if (curves.empty()) {
     return "";
@@ -68,17 +72,24 @@ std::string Chart::draw() {
   for (size_t i = 0; i < curves.size(); ++i) {
     out << drawCurve(curves[i], i);
   }
+  for (const Mark &each : marks) {
+    out << drawMark(each);
+  }
   out << "</svg></figure>\n";
   return out.str();
 }
 
 void Chart::fit() {
   low = high = curves[0].points[0];
+  auto include = [&](const Point &point) {
+    low = {std::min(low.x, point.x), std::min(low.y, point.y)};
+    high = {std::max(high.x, point.x), std::max(high.y, point.y)};
+  };
   for (const Curve &curve : curves) {
-    for (const Point &point : curve.points) {
-      low = {std::min(low.x, point.x), std::min(low.y, point.y)};
-      high = {std::max(high.x, point.x), std::max(high.y, point.y)};
-    }
+    std::for_each(curve.points.begin(), curve.points.end(), include);
+  }
+  for (const Mark &each : marks) { // curves of many points are thinned to means
+    include(each.point);
   }
   low.x = std::min(low.x, 0.0);
   high.x = std::max(high.x, low.x + 1);
@@ -135,6 +146,18 @@ std::string Chart::drawCurve(const Curve &curve, size_t index) const {
   out << "<text x=\"" << width - right - 8 << "\" y=\""
       << top + 14 + 16 * static_cast<double>(index)
       << "\" text-anchor=\"end\" style=\"fill:" << curve.color << "\">" << escapeHtml(curve.label)
+      << "</text>\n";
+  return out.str();
+}
+
+std::string Chart::drawMark(const Mark &mark) const {
+  double at = x(mark.point.x), half = characterWidth * static_cast<double>(mark.label.size()) / 2;
+  std::ostringstream out;
+  out << "<circle r=\"6\" fill=\"none\" stroke=\"" << mark.color << "\" stroke-width=\"1.6\" cx=\""
+      << showNumber(at, 1) << "\" cy=\"" << showNumber(y(mark.point.y), 1) << "\"/><text x=\""
+      << showNumber(std::clamp(at, left + half, width - right - half), 1) << "\" y=\""
+      << showNumber(y(mark.point.y) - 10, 1)
+      << "\" text-anchor=\"middle\" style=\"fill:" << mark.color << "\">" << escapeHtml(mark.label)
       << "</text>\n";
   return out.str();
 }

@@ -23,6 +23,8 @@ public:
 
   /// A curve without points is left out. `dots` marks each point.
   void add(const std::vector<Point> &points, std::string color, std::string label, bool dots);
+  /// A ring around `point`, with `label` above it.
+  void mark(Point point, std::string color, std::string label);
   /// Empty where there is no curve.
   std::string draw();
 
@@ -33,14 +35,21 @@ private:
     bool dots;
   };
 
+  struct Mark {
+    Point point;
+    std::string color, label;
+  };
+
   void fit();
   double x(double value) const;
   double y(double value) const;
   std::string axes() const;
   std::string drawCurve(const Curve &curve, size_t index) const;
+  std::string drawMark(const Mark &mark) const;
 
   std::string title, counted;
   std::vector<Curve> curves;
+  std::vector<Mark> marks;
   Point low{}, high{};
 };
 

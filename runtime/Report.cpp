@@ -46,6 +46,12 @@ const char *colorOf(size_t index) {
   return colors[std::min(index, std::size(colors) - 1)];
 }
 
+void markBest(Chart &chart, const RunFiles &run, const char *color) {
+  if (std::optional<Point> best = run.bestEvaluation()) {
+    chart.mark(*best, color, "best: step " + showNumber(best->x, 0));
+  }
+}
+
 void writeCurves(std::ostringstream &out, const RunFiles &run) {
   std::vector<Point> characters = run.series("eval_bits_per_character");
   Chart loss(characters.empty() ? "Bits per byte"
@@ -59,6 +65,7 @@ void writeCurves(std::ostringstream &out, const RunFiles &run) {
   loss.add(run.series("bits_per_byte"), blue, "training", false);
   loss.add(run.series("eval_bits_per_byte"), orange, "held out", true);
   loss.add(characters, green, "held out, per character", true);
+  markBest(loss, run, orange);
   size_t color = 0;
   for (const std::string &name : run.membersOf("shortening_factor")) {
     shortening.add(run.series("shortening_factor", name), colorOf(color++), name + ", training",
@@ -232,6 +239,9 @@ void writeCommonCurves(std::ostringstream &out, const std::vector<RunFiles> &run
     for (size_t i = 0; i < runs.size(); ++i) {
       chart.add(runs[i].series(field), colorOf(i), runs[i].run.string(),
                 std::string_view(field).starts_with("eval_"));
+      if (std::string_view(field) == "eval_bits_per_byte") {
+        markBest(chart, runs[i], colorOf(i));
+      }
     }
     out << chart.draw();
   }

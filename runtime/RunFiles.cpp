@@ -79,6 +79,13 @@ std::vector<Point> RunFiles::series(const char *field, const std::string &member
   return points;
 }
 
+std::optional<Point> RunFiles::bestEvaluation() const {
+  std::vector<Point> heldOut = series("eval_bits_per_byte");
+  auto best = std::min_element(heldOut.begin(), heldOut.end(),
+                               [](const Point &a, const Point &b) { return a.y < b.y; });
+  return best == heldOut.end() ? std::nullopt : std::optional(*best);
+}
+
 std::vector<std::string> RunFiles::membersOf(const char *field) const {
   std::set<std::string> names;
   for (const Json &line : lines) {
@@ -214,6 +221,29 @@ std::string describeShare(const std::vector<Json> &lines, const std::optional<Ru
   return scored > 0 && scored < all ? ", the first " + showNumber(scored, 0) + " tokens alone" : "";
 }
 
+/// "200: 4.4400 bits per byte; its weights are checkpoints/200"
+std::string describeBest(const RunFiles &run, const Point &best) {
+  std::string step = showNumber(best.x, 0);
+  bool isSaved = isThere(run.run / "checkpoints" / step);
+  return step + ": " + showNumber(best.y, 4) + " bits per byte; " +
+         (isSaved ? "its weights are checkpoints/" + step : "its weights were not kept");
+}
+
+/// Steps that the run's judge counted to a divergence.
+void addDivergence(Facts &facts, const std::vector<Json> &lines) {
+  auto isDiverged = [](const Json &line) { return line.contains("diverged"); };
+  auto first = std::find_if(lines.begin(), lines.end(), isDiverged);
+  if (first == lines.end()) {
+    return;
+  }
+  auto last = std::find_if(lines.rbegin(), lines.rend(), isDiverged);
+  facts.emplace_back("diverged",
+                     "found at step " + showNumber(numberIn(*first, "step"), 0) +
+                         (last == lines.rbegin() ? ", and still at the last step"
+                                                 : ", for the last time at step " +
+                                                       showNumber(numberIn(*last, "step"), 0)));
+}
+
 void addEvaluation(Facts &facts, const Json &evaluation) {
   if (!evaluation.is_object()) {
     return;
@@ -252,16 +282,12 @@ Facts RunFiles::results() const {
   }
   std::vector<Point> heldOut = series("eval_bits_per_byte");
   if (!heldOut.empty()) {
-    auto best = std::min_element(heldOut.begin(), heldOut.end(),
-                                 [](const Point &a, const Point &b) { return a.y < b.y; });
-    std::string last = showNumber(heldOut.back().y, 4), least = showNumber(best->y, 4);
-    facts.emplace_back(
-        "held-out text, step " + showNumber(heldOut.back().x, 0),
-        last + " bits per byte" +
-            (last == least ? ""
-                           : " (least: " + least + " at step " + showNumber(best->x, 0) + ")") +
-            describeCharacters(heldOut.back().x) + describeShare(lines, record));
+    facts.emplace_back("held-out text, step " + showNumber(heldOut.back().x, 0),
+                       showNumber(heldOut.back().y, 4) + " bits per byte" +
+                           describeCharacters(heldOut.back().x) + describeShare(lines, record));
+    facts.emplace_back("held-out text, best step", describeBest(*this, *bestEvaluation()));
   }
+  addDivergence(facts, lines);
   addShortening(facts, *this);
   addEvaluation(facts, evaluation);
   return facts;

@@ -29,6 +29,8 @@ struct RunFiles {
   bool isLeakAllowed() const;
   /// The finite values of one field over steps; of a field that is an object, those of one member.
   std::vector<Point> series(const char *field, const std::string &member = "") const;
+  /// The evaluation of the lowest held-out loss, the first of equals; none where there was none.
+  std::optional<Point> bestEvaluation() const;
   /// The names of all members of such a field.
   std::vector<std::string> membersOf(const char *field) const;
   /// ", 2.3456 bits per character" of the held-out text after a step, or why there is no such

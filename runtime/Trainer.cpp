@@ -374,7 +374,8 @@ private:
   }
 
   bool isOutOfPatience() const {
-    return options.patience && watch.heldOut().worse >= *options.patience;
+    return options.patience && watch.heldOut().worse >= *options.patience &&
+           watch.heldOut().text == hashHeldOut(); // losses of other text do not count
   }
 
   /// Which step was the best on the held-out text, where that is not the last one.

@@ -108,7 +108,7 @@ done
 refuses "missing artifact" 'none\.sla' "$sluice" inspect "$work/none.sla"
 refuses "an artifact that is text" 'data\.txt' "$sluice" inspect "$work/data.txt"
 
-train=("$sluice" train "$art" --steps 2)
+train=("$sluice" train "$art" --steps 3 --save-every 1)
 refuses "missing data" 'none\.txt' "${train[@]}" --data "$work/none.txt" --out "$work/run0"
 head -c 8 "$work/data.txt" > "$work/tiny.txt"
 refuses "data shorter than a row" 'tiny\.txt' "${train[@]}" --data "$work/tiny.txt" --out "$work/run0"
@@ -124,4 +124,32 @@ refuses "weights cut in the header" 'cut\.safetensors' "${evaluate[@]}" --weight
 refuses "weights cut in the data" 'short\.safetensors' "${evaluate[@]}" --weights "$work/short.safetensors"
 refuses "weights of another model" 'vanilla\.weights\.safetensors' \
   "${evaluate[@]}" --weights "$root/test/golden/expected/vanilla.weights.safetensors"
+
+# A step of a run.
+refuses "a step that was not saved" 'expected a run with a checkpoint of step 7, found those of steps 1, 2, 3' \
+  "${evaluate[@]}" --weights "$work/run" --step 7
+refuses "a step of a checkpoint" 'expected a run beside --step, found a checkpoint' \
+  "${evaluate[@]}" --weights "$work/run/checkpoints/1" --step 1
+refuses "a step of a file" 'expected a run beside --step, found a file' "${evaluate[@]}" --weights "$weights" --step 1
+for step in 1 3; do
+  succeeds "eval --step $step" "${evaluate[@]}" --weights "$work/run" --step "$step" --json
+  succeeds "has that checkpoint's weights" grep -q "checkpoints/$step/weights" "$work/out"
+  succeeds "logits --step $step" "$sluice" logits "$art" --weights "$work/run" --step "$step" --data "$work/tiny.txt" -o "$work/$step.npy"
+  succeeds "logits of that checkpoint" "$sluice" logits "$art" --weights "$work/run/checkpoints/$step" --data "$work/tiny.txt" -o "$work/own.npy"
+  succeeds "are the same" cmp "$work/$step.npy" "$work/own.npy"
+done
+exits 1 "another step has other logits" cmp "$work/1.npy" "$work/3.npy"
+refuses "generate from no step" 'checkpoint of step 9' "$sluice" generate "$art" --weights "$work/run" --step 9 --prompt a
+
+refuses "--from without --resume" 'expected --resume beside --from, found none' "${train[@]}" --data "$work/data.txt" --out "$work/run" --from 1
+refuses "--from a step that was not saved" 'found those of steps 1, 2, 3' "${train[@]}" --data "$work/data.txt" --out "$work/run" --resume --from 9
+refuses "a patience without held-out text" '--patience: expected held-out text' "${train[@]}" --data "$work/data.txt" --out "$work/run1" --patience 2
+absent "which writes nothing" "$work/run1"
+cp "$work/run/checkpoints/3/weights.safetensors" "$work/third.safetensors"
+succeeds "going back" "${train[@]}" --data "$work/data.txt" --out "$work/run" --resume --from 1 --set training.learning_rate=1e-4
+succeeds "keeps what was later" cmp "$work/third.safetensors" "$work/run/abandoned/1/checkpoints/3/weights.safetensors"
+exits 1 "and trains otherwise" cmp "$work/third.safetensors" "$work/run/checkpoints/3/weights.safetensors"
+succeeds "going back again" "${train[@]}" --data "$work/data.txt" --out "$work/run" --resume --from 1
+succeeds "leaves the setting out" cmp "$work/third.safetensors" "$work/run/checkpoints/3/weights.safetensors"
+succeeds "and keeps both" test -e "$work/run/abandoned/2/checkpoints/3/weights.safetensors"
 finish

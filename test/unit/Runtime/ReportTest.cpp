@@ -125,8 +125,35 @@ TEST(Report, ComparesAtTheLastStepThatAllEvaluated) {
   EXPECT_TRUE(has(page, "step 10</th><td>4.0000 bits per byte</td><td>4.0000 bits per byte</td>"))
       << page;
   EXPECT_TRUE(has(page, "<td>3.5000 bits per byte, the first 64 tokens alone</td>")) << page;
-  EXPECT_FALSE(has(page, "least:")) << "the last is the least";
+  EXPECT_TRUE(has(page, "best step</th><td>10: 4.0000 bits per byte; its weights were not kept</td>"
+                        "<td>12: 3.5000 bits per byte; "))
+      << page;
+  EXPECT_TRUE(has(page, ">best: step 10</text>") && has(page, ">best: step 12</text>")) << page;
   EXPECT_TRUE(has(makeReport(a.path), "set from the start</th><td>training.clip=2"));
+}
+
+TEST(Report, MarksTheBestStepAndADivergence) {
+  TemporaryFolder run;
+  std::string lines;
+  for (int step : {50, 100, 150, 200}) { // overfits after step 100
+    lines +=
+        Json{{"step", step}, {"eval_bits_per_byte", 4 + std::abs(step - 100) / 50.0}}.dump() + "\n";
+  }
+  writeFile(run / "metrics.jsonl", lines);
+  std::filesystem::create_directories(run / "checkpoints/100");
+  std::string page = makeReport(run.path);
+  EXPECT_TRUE(
+      has(page, "best step</th><td>100: 4.0000 bits per byte; its weights are checkpoints/100"))
+      << page;
+  // Half of the width of curves, the foot of the chart.
+  EXPECT_TRUE(has(page, "<circle r=\"6\" fill=\"none\" stroke=\"#c2410c\" stroke-width=\"1.6\" "
+                        "cx=\"385.0\""))
+      << page;
+  EXPECT_TRUE(has(page, ">best: step 100</text>")) << page;
+  EXPECT_FALSE(has(page, "<th>diverged</th>"));
+  writeFile(run / "metrics.jsonl", lines + "{\"step\":250,\"diverged\":true}\n");
+  EXPECT_TRUE(
+      has(makeReport(run.path), "diverged</th><td>found at step 250, and still at the last"));
 }
 
 TEST(Report, TellsBitsPerCharacterOrWhyThereAreNone) {

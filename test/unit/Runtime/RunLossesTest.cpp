@@ -304,9 +304,9 @@ TEST_F(RunLossesTest, ThePatienceEnds) {
 
 TEST_F(RunLossesTest, LossesOfOtherTextDoNotCompare) {
   TrainingOptions flags = options("run", 20);
-  evaluate(flags, 10);
+  evaluate(flags, 4);
   flags.patience = 1;
-  run(flags);
+  EXPECT_SAYS(run(flags, 13, 9), "training ends after step 16 of 20");
   writeFile(folder / "heldout", "qqqqzzzzqqqqzzzz0123456789qqqq");
   flags.resume = true;
   flags.steps = 30;
