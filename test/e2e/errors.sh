@@ -133,7 +133,8 @@ refuses "a step of a checkpoint" 'expected a run beside --step, found a checkpoi
 refuses "a step of a file" 'expected a run beside --step, found a file' "${evaluate[@]}" --weights "$weights" --step 1
 for step in 1 3; do
   succeeds "eval --step $step" "${evaluate[@]}" --weights "$work/run" --step "$step" --json
-  succeeds "has that checkpoint's weights" grep -q "checkpoints/$step/weights" "$work/out"
+  cp "$work/out" "$work/eval.json"
+  succeeds "has that checkpoint's weights" grep -q "checkpoints/$step/weights" "$work/eval.json"
   succeeds "logits --step $step" "$sluice" logits "$art" --weights "$work/run" --step "$step" --data "$work/tiny.txt" -o "$work/$step.npy"
   succeeds "logits of that checkpoint" "$sluice" logits "$art" --weights "$work/run/checkpoints/$step" --data "$work/tiny.txt" -o "$work/own.npy"
   succeeds "are the same" cmp "$work/$step.npy" "$work/own.npy"
