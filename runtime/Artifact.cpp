@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Artifact.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/FileKind.h"
 #include "sluice/Runtime/Text.h"
 
 #include <algorithm>
@@ -80,6 +81,7 @@ std::vector<std::string> machineTargets() {
 }
 
 std::shared_ptr<const Artifact> Artifact::load(const Path &path, const std::string &target) {
+  requireKind(path, FileKind::Artifact, "a Sluice artifact");
   return fromBytes(readBytes(path, "artifact"), showPath(path.native()), target);
 }
 

@@ -3,6 +3,7 @@
 
 #include "StrictJson.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/FileKind.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Safetensors.h"
 #include "sluice/Runtime/Text.h"
@@ -356,10 +357,21 @@ std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path, std::optiona
     return {folder / weightsName, readPart(folder, weightsName, readState(folder))};
   }
   if (!runtime::isFolder(path)) {
+    requireKind(path, FileKind::Weights, "weights");
     return {path, readBytes(path, "weights")};
   }
   if (isThere(path / stateName)) {
     return {path / weightsName, readPart(path, weightsName, readState(path))};
+  }
+  if (!isRunFolder(path)) {
+    for (const std::string &name : listFolder(path)) {
+      if (name.ends_with(".safetensors")) {
+        throw UserError(path.string() +
+                        ": expected a run, a checkpoint or a safetensors file, found a directory "
+                        "with " +
+                        name + "; name " + (path / name).string());
+      }
+    }
   }
   return readLatestWeights(path);
 }
@@ -369,9 +381,10 @@ std::string describeMissingChecksum(const Path &file) {
 }
 
 Path loadWeights(const Path &path, Executor &executor, const Notice &notice,
-                 std::optional<int64_t> step) {
+                 std::optional<int64_t> step, const WeightNames &names) {
   auto [file, bytes] = readWeights(path, step);
-  bool checked = decodeSafetensors(bytes, file.string(), weights(executor, Access::Edit));
+  bool checked =
+      decodeSafetensors(bytes, file.string(), weights(executor, Access::Edit), names, notice);
   if (!checked && notice) {
     notice(describeMissingChecksum(file));
   }

@@ -19,6 +19,9 @@ nlohmann::json EvaluationResult::lossesByName() const {
   }
   return named;
 }
+double FileScore::bitsPerByte() const {
+  return nats / std::numbers::ln2 / static_cast<double>(tokens);
+}
 double EvaluationResult::bitsPerToken() const {
   return nats / std::numbers::ln2 / static_cast<double>(tokens);
 }
@@ -229,6 +232,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
       size = std::min(size, options.mostTokens - result.tokens + 1 + model.first);
     }
     std::vector<Window> windows = cutWindows(size, options.window, options.stride);
+    FileScore own{files[file].path, 0, -result.tokens, {}};
     for (size_t first = 0; first < windows.size();) {
       size_t last = first + 1;
       while (last < windows.size() && last - first < batchRows &&
@@ -242,7 +246,9 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
                                 executor.inputs());
         }
       };
-      result.nats += scoreBatch(executor, files[file], batch, label, losses, result.tokens);
+      double nats = scoreBatch(executor, files[file], batch, label, losses, result.tokens);
+      result.nats += nats;
+      own.nats += nats;
       addLosses(executor, batch, sums);
       first = last;
       if (progress) {
@@ -255,6 +261,12 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
     if (scored > 0) {
       addCharacters(result, textOf(files[file].bytes), 1 + model.first, size,
                     files[file].path.string());
+      EvaluationResult alone;
+      addCharacters(alone, textOf(files[file].bytes), 1 + model.first, size, "");
+      judgeCharacters(alone, model);
+      own.tokens += result.tokens;
+      own.characters = alone.characters;
+      result.files.push_back(std::move(own));
       result.words += countWords(
           std::span(files[file].bytes).subspan(1 + static_cast<size_t>(model.first), scored));
     }

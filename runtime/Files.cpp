@@ -1,15 +1,14 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Files.h"
 
+#include "FileCalls.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,37 +47,6 @@ const char *remedyFor(int error) {
   }
 }
 
-[[noreturn]] void fail(const Path &path, std::string_view doing, int error) {
-  failWith(showPath(path.native()) + ": cannot " + std::string(doing) + ": " +
-               std::strerror(error) + remedyFor(error),
-           error);
-}
-
-/// A file descriptor that closes itself.
-struct Descriptor {
-  int fd;
-  explicit Descriptor(int fd) : fd(fd) {}
-  Descriptor(const Descriptor &) = delete;
-  Descriptor &operator=(const Descriptor &) = delete;
-  ~Descriptor() {
-    if (fd >= 0) {
-      ::close(fd);
-    }
-  }
-};
-
-/// The kind of what `path` names, S_IFREG and so on; 0 where there is nothing.
-mode_t kindOf(const Path &path) {
-  struct stat status{};
-  if (::stat(path.c_str(), &status) == 0) {
-    return status.st_mode & S_IFMT;
-  }
-  if (errno == ENOENT || errno == ENOTDIR) {
-    return 0;
-  }
-  fail(path, "look at it", errno);
-}
-
 [[noreturn]] void refuseKind(const Path &path, std::string_view what, mode_t kind) {
   throw UserError(showPath(path.native()) + ": expected the " + std::string(what) + ", found " +
                   (S_ISDIR(kind) ? "a directory; name a file"
@@ -92,11 +60,11 @@ Container readAll(const Path &path, std::string_view what, size_t most) {
   // Without O_NONBLOCK a pipe that has come in the file's place meanwhile would wait for a writer.
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) {
-    fail(path, "read", errno);
+    failAt(path, "read", errno);
   }
   struct stat status{};
   if (::fstat(file.fd, &status) != 0) {
-    fail(path, "read", errno);
+    failAt(path, "read", errno);
   }
   if (!S_ISREG(status.st_mode)) {
     refuseKind(path, what, status.st_mode);
@@ -115,7 +83,7 @@ Container readAll(const Path &path, std::string_view what, size_t most) {
       continue;
     }
     if (count < 0) {
-      fail(path, "read", errno);
+      failAt(path, "read", errno);
     }
     if (count == 0) {
       break;
@@ -124,54 +92,6 @@ Container readAll(const Path &path, std::string_view what, size_t most) {
   }
   contents.resize(done);
   return contents;
-}
-
-/// Writes all; returns an errno, 0 where it is done.
-int writeAll(int fd, std::span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    ssize_t count = ::write(fd, bytes.data(), bytes.size());
-    if (count < 0 && errno != EINTR) {
-      return errno;
-    }
-    bytes = bytes.subspan(count < 0 ? 0 : static_cast<size_t>(count));
-  }
-  return 0;
-}
-
-int writeAndSync(int fd, std::span<const uint8_t> bytes) {
-  int error = writeAll(fd, bytes);
-  return error == 0 && ::fsync(fd) != 0 ? errno : error;
-}
-
-int openForWriting(const Path &path) {
-  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-}
-
-Path parentOf(const Path &path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
-
-/// Between a file's name and the number of the process that writes it.
-constexpr std::string_view temporaryMark = ".tmp-";
-
-/// Removes what processes that are no more left when they wrote `path`. A process of another
-/// container has a number that means nothing here; it holds a lock.
-void removeLeftovers(const Path &path) {
-  std::string start = path.filename().native() + std::string(temporaryMark);
-  std::error_code error;
-  for (std::filesystem::directory_iterator entries(parentOf(path), error), end;
-       !error && entries != end; entries.increment(error)) {
-    std::string name = entries->path().filename().native();
-    std::string digits = name.starts_with(start) ? name.substr(start.size()) : "";
-    if (digits.empty() || digits.size() > 9 ||
-        digits.find_first_not_of("0123456789") != std::string::npos ||
-        ::kill(static_cast<pid_t>(std::stol(digits)), 0) == 0 || errno != ESRCH) {
-      continue;
-    }
-    Descriptor file(
-        ::open(entries->path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
-    if (file.fd >= 0 && ::flock(file.fd, LOCK_EX | LOCK_NB) == 0) {
-      ::unlink(entries->path().c_str());
-    }
-  }
 }
 
 } // namespace
@@ -201,6 +121,34 @@ void failWith(const std::string &message, int error) {
   throw UserError(message);
 }
 
+void failAt(const Path &path, std::string_view doing, int error) {
+  failWith(showPath(path.native()) + ": cannot " + std::string(doing) + ": " +
+               std::strerror(error) + remedyFor(error),
+           error);
+}
+
+mode_t kindOf(const Path &path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0) {
+    return status.st_mode & S_IFMT;
+  }
+  if (errno == ENOENT || errno == ENOTDIR) {
+    return 0;
+  }
+  failAt(path, "look at it", errno);
+}
+
+int writeAll(int fd, std::span<const uint8_t> bytes) {
+  while (!bytes.empty()) {
+    ssize_t count = ::write(fd, bytes.data(), bytes.size());
+    if (count < 0 && errno != EINTR) {
+      return errno;
+    }
+    bytes = bytes.subspan(count < 0 ? 0 : static_cast<size_t>(count));
+  }
+  return 0;
+}
+
 bool isThere(const Path &path) { return kindOf(path) != 0; }
 bool isFolder(const Path &path) { return S_ISDIR(kindOf(path)); }
 bool isRegularFile(const Path &path) { return S_ISREG(kindOf(path)); }
@@ -218,7 +166,7 @@ std::vector<std::string> listFolder(const Path &folder) {
     names.push_back(entries->path().filename().native());
   }
   if (error) {
-    fail(folder, "read the directory", error.value());
+    failAt(folder, "read the directory", error.value());
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -231,7 +179,7 @@ void removeAll(const Path &path) noexcept {
 
 void moveFile(const Path &from, const Path &to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {
-    fail(to, "write", errno);
+    failAt(to, "write", errno);
   }
 }
 
@@ -246,7 +194,7 @@ void requireFile(const Path &path, std::string_view what) {
       throw UserError(showPath(path.native()) + ": expected the " + std::string(what) +
                       ", found no such file" + remedyFor(error));
     }
-    fail(path, "read the " + std::string(what), error);
+    failAt(path, "read the " + std::string(what), error);
   }
   if (!S_ISREG(status.st_mode)) {
     refuseKind(path, what, status.st_mode);
@@ -262,65 +210,28 @@ std::string readText(const Path &path, std::string_view what, size_t most) {
 }
 
 void writeSynced(const Path &path, std::span<const uint8_t> bytes) {
-  Descriptor file(openForWriting(path));
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.fd < 0) {
-    fail(path, "write", errno);
+    failAt(path, "write", errno);
   }
-  if (int error = writeAndSync(file.fd, bytes)) {
+  int error = writeAll(file.fd, bytes);
+  if (error == 0 && ::fsync(file.fd) != 0) {
+    error = errno;
+  }
+  if (error != 0) {
     ::unlink(path.c_str());
-    fail(path, "write", error);
+    failAt(path, "write", error);
   }
 }
 
 void appendFile(const Path &path, std::span<const uint8_t> bytes) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (file.fd < 0) {
-    fail(path, "write", errno);
+    failAt(path, "write", errno);
   }
   if (int error = writeAll(file.fd, bytes)) {
-    fail(path, "write", error);
+    failAt(path, "write", error);
   }
-}
-
-void requireWritable(const Path &path) {
-  if (path.empty()) {
-    throw UserError("expected the name of a file to write, found an empty one; name a file");
-  }
-  std::string shown = showPath(path.native());
-  if (mode_t kind = kindOf(path); kind != 0 && !S_ISREG(kind)) {
-    throw UserError(shown + ": expected the name of a file to write, found " +
-                    (S_ISDIR(kind) ? "a directory" : "something not a regular file") +
-                    "; name another file");
-  }
-  if (!path.has_filename()) {
-    throw UserError(shown + ": expected the name of a file to write, found one that ends in a "
-                            "slash; name a file");
-  }
-  if (path.has_parent_path() && !isFolder(path.parent_path())) {
-    throw UserError(shown + ": expected a folder to write into, found no folder " +
-                    showPath(path.parent_path().native()) + "; create it or name another file");
-  }
-}
-
-void replaceFile(const Path &path, std::span<const uint8_t> bytes) {
-  requireWritable(path);
-  Path temporary = path;
-  temporary += std::string(temporaryMark) + std::to_string(::getpid());
-  Descriptor file(openForWriting(temporary));
-  if (file.fd < 0) {
-    fail(path, "write", errno);
-  }
-  ::flock(file.fd, LOCK_EX | LOCK_NB); // where there are no locks, the process's number must do
-  int error = writeAndSync(file.fd, bytes);
-  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    error = errno;
-  }
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    fail(path, "write", error);
-  }
-  syncFolder(parentOf(path));
-  removeLeftovers(path);
 }
 
 void syncFolder(const Path &folder) {
@@ -329,7 +240,7 @@ void syncFolder(const Path &folder) {
     return; // a folder that may be written and not be read: no program can do more
   }
   if (directory.fd < 0 || ::fsync(directory.fd) != 0) {
-    fail(folder, "write the directory to the disk", errno);
+    failAt(folder, "write the directory to the disk", errno);
   }
 }
 
@@ -340,7 +251,7 @@ void makeFolder(const Path &folder) {
   }
   std::filesystem::create_directories(folder, error);
   if (error) {
-    fail(folder, "create the directory", error.value());
+    failAt(folder, "create the directory", error.value());
   }
   if (!isFolder(folder)) {
     throw UserError(showPath(folder.native()) +

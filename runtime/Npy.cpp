@@ -1,13 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Npy.h"
 
-#include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <stdexcept>
-#include <unistd.h>
 
 namespace sluice::runtime {
 namespace {
@@ -37,65 +32,23 @@ std::string header(const std::vector<int64_t> &shape) {
 } // namespace
 
 NpyWriter::NpyWriter(const Path &path, const std::vector<int64_t> &shape)
-    : path(path), temporary(path) {
-  requireWritable(path);
-  missing = 1;
+    : file(path), name(path.string()), missing(1) {
   for (int64_t size : shape) {
     missing *= size;
   }
-  temporary += ".tmp-" + std::to_string(::getpid());
-  fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    fail(errno);
-  }
-  try {
-    write(asBytes(header(shape)));
-  } catch (...) {
-    ::close(fd);
-    ::unlink(temporary.c_str());
-    throw;
-  }
-}
-
-NpyWriter::~NpyWriter() {
-  if (fd >= 0) {
-    ::close(fd);
-    ::unlink(temporary.c_str());
-  }
-}
-
-void NpyWriter::fail(int error) const {
-  std::string message = path.string() + ": cannot write: " + std::strerror(error);
-  failWith(message + (isMachineFailure(error) ? "; free space on the disk or name another place"
-                                              : "; name another place"),
-           error);
-}
-
-void NpyWriter::write(std::span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    ssize_t count = ::write(fd, bytes.data(), bytes.size());
-    if (count < 0 && errno != EINTR) {
-      fail(errno);
-    }
-    bytes = bytes.subspan(static_cast<size_t>(std::max<ssize_t>(count, 0)));
-  }
+  file.write(asBytes(header(shape)));
 }
 
 void NpyWriter::append(std::span<const float> numbers) {
   missing -= static_cast<int64_t>(numbers.size());
-  write({reinterpret_cast<const uint8_t *>(numbers.data()), numbers.size_bytes()});
+  file.write({reinterpret_cast<const uint8_t *>(numbers.data()), numbers.size_bytes()});
 }
 
 void NpyWriter::finish() {
   if (missing != 0) {
-    throw std::logic_error(path.string() + ": " + std::to_string(missing) + " numbers are missing");
+    throw std::logic_error(name + ": " + std::to_string(missing) + " numbers are missing");
   }
-  if (::fsync(fd) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    fail(errno);
-  }
-  ::close(fd);
-  fd = -1;
-  syncFolder(path.has_parent_path() ? path.parent_path() : Path("."));
+  file.finish();
 }
 
 } // namespace sluice::runtime

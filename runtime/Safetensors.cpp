@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <fnmatch.h>
 #include <set>
 
 namespace sluice::runtime {
@@ -205,6 +206,114 @@ float SafetensorsFile::element(const Stored &stored, size_t index) const {
   return std::bit_cast<float>(bits);
 }
 
+void SafetensorsFile::rename(const WeightNames &names) {
+  auto isIgnored = [&](const std::string &name) {
+    return std::ranges::any_of(names.ignore, [&](const std::string &glob) {
+      return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0;
+    });
+  };
+  auto first = [&] { return table.empty() ? "no tensor" : showJson(table.begin()->first); };
+  bool isFound = names.prefix.empty();
+  std::map<std::string, Stored> renamed;
+  for (const auto &[name, stored] : table) {
+    bool hasPrefix = !names.prefix.empty() && name.starts_with(names.prefix);
+    isFound |= hasPrefix;
+    std::string own = hasPrefix ? name.substr(names.prefix.size()) : name;
+    if (!renamed.emplace(own, stored).second) {
+      throw UserError(origin + ": --weights-prefix: expected one tensor for each name without \"" +
+                      names.prefix + "\", found two for " + showJson(own) +
+                      "; leave one out with --ignore, or leave the prefix out");
+    }
+  }
+  if (!isFound) {
+    throw UserError(origin +
+                    ": --weights-prefix: expected what names of the file's tensors begin "
+                    "with, found \"" +
+                    names.prefix + "\" where the first is " + first() +
+                    "; give another prefix, or leave it out");
+  }
+  for (const std::string &glob : names.ignore) {
+    bool fits = std::ranges::any_of(renamed, [&](const auto &each) {
+      return ::fnmatch(glob.c_str(), each.first.c_str(), 0) == 0;
+    });
+    if (!fits) {
+      throw UserError(origin +
+                      ": --ignore: expected a pattern that names a tensor of the file, "
+                      "such as " +
+                      first() + ", found \"" + glob + "\"; leave it out");
+    }
+  }
+  std::erase_if(renamed, [&](const auto &each) { return isIgnored(each.first); });
+  table = std::move(renamed);
+}
+
+std::vector<std::string> SafetensorsFile::findOthers(std::span<const NamedTensor> into,
+                                                     std::vector<std::string> &copies) const {
+  std::set<std::string> expected;
+  for (const NamedTensor &tensor : into) {
+    expected.insert(tensor.name);
+  }
+  auto bytesAt = [&](const Stored &stored) {
+    return data.subspan(stored.begin, stored.end - stored.begin);
+  };
+  std::vector<std::string> others;
+  for (const auto &[name, stored] : table) {
+    if (expected.contains(name)) {
+      continue;
+    }
+    auto original = std::ranges::find_if(into, [&](const NamedTensor &tensor) {
+      auto found = table.find(tensor.name);
+      return found != table.end() && found->second.type == stored.type &&
+             found->second.shape == stored.shape && stored.end > stored.begin &&
+             std::ranges::equal(bytesAt(found->second), bytesAt(stored));
+    });
+    if (original == into.end()) {
+      others.push_back(name);
+    } else {
+      copies.push_back(origin + ": left out " + showJson(name) + ", which holds the numbers of " +
+                       showJson(original->name) + " once more");
+    }
+  }
+  return others;
+}
+
+void SafetensorsFile::requireNoPrefix(std::span<const NamedTensor> into) const {
+  if (into.empty() || table.contains(into.front().name)) {
+    return;
+  }
+  const std::string &wanted = into.front().name;
+  for (const auto &[name, ignored] : table) {
+    if (!name.ends_with(wanted)) {
+      continue;
+    }
+    std::string prefix = name.substr(0, name.size() - wanted.size());
+    bool isCommon = std::ranges::all_of(into, [&](const NamedTensor &tensor) {
+      return table.contains(tensor.name) || table.contains(prefix + tensor.name);
+    });
+    if (isCommon) {
+      throw UserError(
+          origin + ": expected " + naming(wanted) + ", found " + showJson(name) +
+          ", and so for the others" +
+          (prefix == "_orig_mod." ? " (torch.compile puts this before every name)" : "") +
+          "; take it off with --weights-prefix " + prefix);
+    }
+  }
+}
+
+/// A table of learned positions has a row for each of the context that it was trained with.
+void SafetensorsFile::requireContext(const NamedTensor &tensor, const Stored &stored) const {
+  bool isTable = tensor.name.ends_with("position.weight") && tensor.shape.size() == 2 &&
+                 stored.shape.size() == 2 && stored.shape[1] == tensor.shape[1];
+  if (isTable && stored.shape[0] != tensor.shape[0]) {
+    std::string found = std::to_string(stored.shape[0]);
+    throw UserError(origin + ": " + naming(tensor.name) +
+                    ": expected positions for the artifact's context of " +
+                    std::to_string(tensor.shape[0]) + ", found those of a context of " + found +
+                    "; compile the spec with --set context=" + found +
+                    " for these weights, or name weights of this context");
+  }
+}
+
 void SafetensorsFile::check(const NamedTensor &tensor) const {
   auto found = table.find(tensor.name);
   if (found == table.end()) {
@@ -213,9 +322,12 @@ void SafetensorsFile::check(const NamedTensor &tensor) const {
   }
   const Stored &stored = found->second;
   if (stored.type != "F32" && stored.type != "F16" && stored.type != "BF16") {
-    refuse(origin, naming(tensor.name) + ": expected dtype F32, F16 or BF16, found " +
-                       showJson(stored.type));
+    throw UserError(origin + ": " + naming(tensor.name) +
+                    ": expected dtype F32, F16 or BF16, found " + showJson(stored.type) +
+                    "; convert it and store the file again, as with x.float() in PyTorch or "
+                    "x.astype(\"float32\") in NumPy");
   }
+  requireContext(tensor, stored);
   if (stored.shape != tensor.shape) {
     refuse(origin, naming(tensor.name) + ": expected shape " + showJson(tensor.shape) + ", found " +
                        showJson(stored.shape));
@@ -270,16 +382,26 @@ std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors,
 }
 
 bool decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
-                       std::span<const NamedTensor> into) {
+                       std::span<const NamedTensor> into, const WeightNames &names,
+                       const std::function<void(const std::string &)> &notice) {
   SafetensorsFile stored(file, origin);
-  std::set<std::string> expected;
+  stored.rename(names);
+  stored.requireNoPrefix(into);
   for (const NamedTensor &tensor : into) {
-    expected.insert(tensor.name);
     stored.check(tensor);
   }
-  for (const auto &[name, ignored] : stored.tensors()) {
-    if (!expected.contains(name)) {
-      refuse(origin, "expected only the model's tensors, found " + showJson(name));
+  std::vector<std::string> copies, others = stored.findOthers(into, copies);
+  if (!others.empty()) {
+    throw UserError(
+        origin + ": expected only the model's tensors, found " + showJson(others.front()) +
+        (others.size() > 1 ? " and " + std::to_string(others.size() - 1) + " more" : "") +
+        "; give weights of this model, or leave out what it has no use for with "
+        "--ignore " +
+        showJson(others.front()));
+  }
+  for (const std::string &copy : copies) {
+    if (notice) {
+      notice(copy);
     }
   }
   for (const NamedTensor &tensor : into) {

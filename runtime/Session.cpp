@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Session.h"
 
 #include "StrictJson.h"
+#include "sluice/Runtime/FileKind.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Safetensors.h"
 #include "sluice/Runtime/Text.h"
@@ -185,25 +186,7 @@ Session parseSession(const StrictJson &json, const Plan &plan, Predictor::Window
   return session;
 }
 
-/// Whether a file's description has the key of sessions; false for what is no safetensors file.
-bool isSession(const Path &path) {
-  try {
-    std::vector<uint8_t> bytes = readBytes(path, "session");
-    return !SafetensorsFile(bytes, path.string()).metadata(sessionKey).empty();
-  } catch (const UserError &) {
-    return false;
-  }
-}
-
 } // namespace
-
-void requireNoOtherFile(const Path &path) {
-  if (isRegularFile(path) && !isSession(path)) {
-    throw UserError(showPath(path.native()) +
-                    ": expected a new file or a session to replace, found a file that is no "
-                    "session; name another file");
-  }
-}
 
 void saveSession(const Path &path, Executor &executor, const Predictor &predictor,
                  const Session &session) {
@@ -235,6 +218,7 @@ void saveSession(const Path &path, Executor &executor, const Predictor &predicto
 
 Session loadSession(const Path &path, Executor &executor, Predictor &predictor) {
   std::string origin = path.string();
+  requireKind(path, FileKind::Session, "a session");
   std::vector<uint8_t> bytes = readBytes(path, "session");
   SafetensorsFile file(bytes, origin);
   Json description = readDescription(file, origin);

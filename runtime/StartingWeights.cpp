@@ -40,10 +40,11 @@ void requireUse(const std::vector<std::string> &match, const Plan &plan) {
 } // namespace
 
 StartingWeights startFromWeights(const Path &path, const std::vector<std::string> &match,
-                                 Executor &executor, const Notice &notice) {
+                                 Executor &executor, const Notice &notice,
+                                 const WeightNames &names) {
   StartingWeights start;
   if (match.empty()) {
-    start.file = loadWeights(path, executor, notice).string();
+    start.file = loadWeights(path, executor, notice, {}, names).string();
     for (const Tensor &tensor : executor.plan().tensors) {
       start.taken.push_back(tensor.name);
     }
@@ -53,6 +54,7 @@ StartingWeights startFromWeights(const Path &path, const std::vector<std::string
   auto [file, bytes] = readWeights(path);
   start.file = file.string();
   SafetensorsFile stored(bytes, start.file);
+  stored.rename(names);
   std::vector<NamedTensor> into;
   for (const Tensor &tensor : executor.plan().tensors) {
     bool wanted = std::any_of(match.begin(), match.end(),
@@ -60,8 +62,11 @@ StartingWeights startFromWeights(const Path &path, const std::vector<std::string
     (wanted ? start.taken : start.left).push_back(tensor.name);
     if (wanted) {
       into.push_back({tensor.name, tensor.shape, executor.tensor(tensor)});
-      stored.check(into.back());
     }
+  }
+  stored.requireNoPrefix(into);
+  for (const NamedTensor &tensor : into) {
+    stored.check(tensor);
   }
   for (const NamedTensor &tensor : into) {
     stored.copy(tensor);

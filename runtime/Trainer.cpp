@@ -202,7 +202,8 @@ private:
       match = told->weights->left.empty() ? match : told->weights->taken;
     }
     if (!weights.empty()) {
-      record.weights = startFromWeights(weights, match, executor, observer.message);
+      record.weights =
+          startFromWeights(weights, match, executor, observer.message, options.weightNames);
       say(describeStart(*record.weights));
     }
     requireFrozen(record.weights ? record.weights->taken : std::vector<std::string>(), plan);

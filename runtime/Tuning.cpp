@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Tuning.h"
 
 #include "ProductJson.h"
+#include "sluice/Runtime/FileKind.h"
 #include "sluice/Runtime/Format.h"
 
 namespace sluice::runtime {
@@ -62,6 +63,7 @@ std::string showAlgorithm(const Algorithm &algorithm) {
 
 Tuning readTuning(const Path &path) {
   static const std::string remedy = "; write it anew with sluice bench --device cuda --tune";
+  requireKind(path, FileKind::Tuning, "a tuning file");
   std::string text = readText(path, "tuning file");
   nlohmann::json parsed = readJson(text, path.string(), "a tuning file", remedy);
   StrictJson json(parsed, path.string() + ": tuning", remedy);

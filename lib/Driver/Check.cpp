@@ -7,7 +7,7 @@
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Driver/Driver.h"
-#include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Outputs.h"
 #include "sluice/Runtime/Text.h"
 #include "sluice/Transforms/ImportSpec.h"
 
@@ -49,19 +49,9 @@ static std::string findOutputMistake(const CheckRequest &request) {
                 : ": expected no change of the spec beside --certificate, which is checked against "
                   "the file; change the file, or compile with --set and take the artifact's");
   }
-  for (const std::string &path : {request.certificate, request.smt}) {
-    if (path.empty()) {
-      continue;
-    }
-    if (runtime::isSameFile(request.spec, path)) {
-      return showPath(path) +
-             ": expected the name of a new file, found the spec itself; name another file";
-    }
-    runtime::requireWritable(path);
-  }
-  if (!request.smt.empty() && request.smt == request.certificate) {
-    return request.smt + ": expected two files for --certificate and --smt, found one name";
-  }
+  runtime::checkOutputs({{"--certificate", request.certificate, runtime::FileKind::Certificate},
+                         {"--smt", request.smt, runtime::FileKind::Smt}},
+                        {request.spec}, /*force=*/true);
   return "";
 }
 

@@ -18,7 +18,7 @@
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
-#include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Outputs.h"
 #include "sluice/Runtime/Plan.h"
 #include "sluice/Runtime/Text.h"
 #include "sluice/Transforms/Passes.h"
@@ -39,12 +39,8 @@ std::optional<Outcome> Compilation::checkOutput() const {
   if (!request.emit.empty() || request.inMemory) {
     return std::nullopt;
   }
-  if (runtime::isSameFile(request.spec, request.output)) {
-    return badInput(
-        showPath(request.output) +
-        ": expected the name of a new file, found the spec itself; name another artifact");
-  }
-  runtime::requireWritable(request.output);
+  runtime::checkOutputs({{"--output", request.output, runtime::FileKind::Artifact}}, {request.spec},
+                        /*force=*/true);
   return std::nullopt;
 }
 

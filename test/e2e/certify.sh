@@ -45,9 +45,9 @@ succeeds "--help" "$certify" --help
 # --- what is written, and what is not
 exits 1 "a leak has no certificate" "$sluice" check "$corpus/leaky/bidirectional.json" --certificate "$work/leak.txt"
 if [[ -e $work/leak.txt ]]; then fail "none is written"; else pass "none is written"; fi
-says "the spec is never overwritten" 'found the spec itself' 2 "$sluice" check "$models/vanilla.json" --certificate "$models/vanilla.json"
+says "the spec is never overwritten" 'one that this command reads' 2 "$sluice" check "$models/vanilla.json" --certificate "$models/vanilla.json"
 says "nor a device" 'something not a regular file' 2 "$sluice" check "$models/vanilla.json" --smt /dev/full
-says "two outputs have two names" 'found one name' 2 \
+says "two outputs have two names" 'expected different files for --certificate and --smt' 2 \
   "$sluice" check "$models/vanilla.json" --smt "$work/x" --certificate "$work/x"
 model_ir=$(find "$corpus" -name '*.mlir' | sort | sed -n 1p)
 says "model IR has no certificate" 'found model IR' 2 "$sluice" check "$model_ir" --certificate "$work/x"

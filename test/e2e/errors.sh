@@ -78,7 +78,7 @@ refuses "output that is a folder" 'found a directory' "$sluice" compile "$work/g
 ln -s /dev/null "$work/device"
 refuses "output that is a device" 'not a regular file' "$sluice" compile "$work/good.json" -o "$work/device"
 if [[ -L $work/device ]]; then pass "the device is still there"; else fail "the device is still there" "$work/device was replaced"; fi
-refuses "output over the spec" 'found the spec itself' "$sluice" compile "$work/good.json" -o "$work/good.json"
+refuses "output over the spec" 'one that this command reads' "$sluice" compile "$work/good.json" -o "$work/good.json"
 refuses "neither output nor stage" '-o FILE or --emit' "$sluice" compile "$work/good.json"
 refuses "unknown target" 'sm_1' "$sluice" compile "$work/good.json" -o "$work/bad.sla" --target sm_1
 absent "an unknown target writes no artifact" "$work/bad.sla"

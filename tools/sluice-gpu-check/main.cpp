@@ -4,6 +4,7 @@
 #include "GpuCheck.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Outputs.h"
 #include "sluice/Runtime/Recording.h"
 #include "sluice/Runtime/TextLike.h"
 
@@ -25,7 +26,13 @@ void write(const Path &path, const Json &json) {
   sluice::runtime::replaceFile(path, sluice::runtime::asBytes(json.dump(1) + "\n"));
 }
 
+void checkOutput(const Flags &flags) {
+  sluice::runtime::checkOutputs({{"--output", flags.output, sluice::runtime::FileKind::Recording}},
+                                {flags.artifact, flags.recording}, /*force=*/false);
+}
+
 void record(const Flags &flags) {
+  checkOutput(flags);
   auto artifact = sluice::runtime::Artifact::load(flags.artifact);
   const auto &model = artifact->plan().model;
   sluice::runtime::Recording recording =
@@ -36,6 +43,7 @@ void record(const Flags &flags) {
 }
 
 int check(const Flags &flags) {
+  checkOutput(flags);
   Json made = {{"checks",
                 {checkRecording(flags.artifact, flags.recording, flags.device, flags.target,
                                 flags.output)}}};
@@ -49,6 +57,8 @@ int check(const Flags &flags) {
 }
 
 int run(const Flags &flags) {
+  sluice::runtime::checkOutputFolder("--output", flags.output, {"sluice.json"}, {"sluice.json"},
+                                     {flags.bundle}, /*force=*/false);
   sluice::runtime::makeFolder(flags.output);
   Json made = runBundle(flags.bundle, flags.output);
   return passed(made) ? 0 : 1;

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `sluice analyze`: what a trained model does with its context and with rare tokens, and what it
 // writes.
+#include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"
 #include "Streams.h"
@@ -21,13 +22,14 @@ using namespace sluice::runtime;
 
 struct AnalyzeFlags {
   std::string kind, artifact, weights, picture, stream;
+  WeightNames names;
   std::vector<std::string> data, train;
   ContextOptions context;
   SampleOptions samples;
   NeighbourOptions neighbours;
   int64_t bins = 5;
   DeviceOptions device;
-  bool json = false;
+  bool json = false, force = false;
 };
 
 /// Flags that belong to some analyses alone.
@@ -266,13 +268,8 @@ void report(const AnalyzeFlags &flags, const Result &result, const std::string &
 
 void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
   checkFlags(flags, command);
-  if (!flags.picture.empty()) {
-    std::vector<std::string> inputs = flags.data;
-    inputs.insert(inputs.end(), flags.train.begin(), flags.train.end());
-    inputs.insert(inputs.end(), {flags.artifact, flags.weights});
-    requireOther("--picture", flags.picture, inputs);
-    requireWritable(flags.picture);
-  }
+  checkOutputs({{"--picture", flags.picture, FileKind::Html}},
+               joinPaths({{flags.artifact, flags.weights}, flags.data, flags.train}), flags.force);
   std::unique_ptr<Executor> executor;
   Stream stream;
   if (flags.kind == "neighbours") {
@@ -293,7 +290,7 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
   std::vector<ByteFile> counted = flags.train.empty() ? files : read(flags.train);
   SampleOptions options = flags.samples;
   options.sampling.seed = flags.context.seed;
-  loadWeights(flags.weights, *executor, printNotice);
+  loadWeights(flags.weights, *executor, printNotice, {}, flags.names);
   Progress progress;
   auto draw = [&](double share) {
     progress.draw(share, flags.kind == "samples" ? "writing" : "evaluating");
@@ -340,7 +337,7 @@ void registerAnalyze(CLI::App &program) {
           "alike in a stream")
       ->check(CLI::IsMember({"context", "frequency", "samples", "completions", "neighbours"}))
       ->required();
-  addModelOptions(*command, flags->artifact, flags->weights);
+  addModelOptions(*command, flags->artifact, flags->weights, flags->names);
   command->add_option("--data", flags->data, "Files to score, whose bytes are token ids")
       ->type_name("FILE")
       ->default_str("")
@@ -355,7 +352,9 @@ void registerAnalyze(CLI::App &program) {
       ->default_val(0);
   command
       ->add_option("--seed", flags->context.seed,
-                   "context: seed of the shuffles; samples: of what is drawn")
+                   "context: seed of the shuffles; samples: of what is drawn; random draws one "
+                   "and prints it")
+      ->transform(drawnSeed("--seed"))
       ->default_val(0);
   command
       ->add_option("--train", flags->train,
@@ -405,6 +404,7 @@ void registerAnalyze(CLI::App &program) {
   command->add_option("--nearest", flags->neighbours.nearest, "neighbours: how many of each")
       ->default_val(5);
   command->add_option("--picture", flags->picture, "Page to write, HTML")->type_name("FILE");
+  addForce(*command, flags->force);
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);
   command->callback([flags, command] { runAnalyze(*flags, *command); });

@@ -32,7 +32,7 @@ struct BenchFlags {
   std::vector<std::string> labels;
   DeviceOptions device;
   std::optional<int64_t> factor;
-  bool kernels = false, generate = false, json = false;
+  bool kernels = false, generate = false, json = false, force = false;
 };
 
 /// What `sluice-peak` measured with as many threads: the sum over them. For a GPU, what its data
@@ -456,12 +456,13 @@ void registerBench(CLI::App &program) {
   for (CLI::Option *option : ofSteps) {
     tune->excludes(option);
   }
+  addForce(*command, flags->force);
   addDeviceOptions(*command, flags->device);
   command->callback([flags, command] {
     if (command->count("--tune") == 0) {
       runBench(*flags);
     } else {
-      runTune(flags->artifact, flags->device, flags->tune, flags->json);
+      runTune(flags->artifact, flags->device, flags->tune, flags->json, flags->force);
     }
   });
 }

@@ -16,6 +16,7 @@ using namespace sluice::runtime;
 
 struct BoundaryFlags {
   std::string artifact, weights, data, name;
+  WeightNames names;
   int64_t most = 1000;
   DeviceOptions device;
   bool json = false;
@@ -55,7 +56,7 @@ SegmentedText find(const BoundaryFlags &flags, Progress &progress) {
   request.everyRow = bitsOf(stage);
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
-  loadWeights(flags.weights, *executor, printNotice);
+  loadWeights(flags.weights, *executor, printNotice, {}, flags.names);
   return cutText(*executor, stage, text, flags.most,
                  [&](double share) { progress.draw(share, "cutting the text"); });
 }
@@ -120,7 +121,7 @@ void registerBoundaries(CLI::App &program) {
   CLI::App *command = program.add_subcommand(
       "boundaries", "Show where a model's segments end in a text: | between them, how many have "
                     "which length, how probable boundaries are");
-  addModelOptions(*command, flags->artifact, flags->weights);
+  addModelOptions(*command, flags->artifact, flags->weights, flags->names);
   command->add_option("--data", flags->data, "Text: a file whose bytes are token ids")
       ->type_name("FILE")
       ->required();

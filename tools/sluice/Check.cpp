@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `sluice check`: is the model causal, for every length?
 #include "Commands.h"
+#include "Common.h"
 #include "Failures.h"
 #include "Recompile.h"
 #include "Replay.h"
@@ -24,7 +25,7 @@ struct CheckFlags {
   std::string spec, picture, pictureText, certificate, smt;
   std::vector<std::string> settings;
   std::optional<int64_t> pictureRow;
-  bool json = false, strict = false, noReplay = false, noAdvice = false;
+  bool json = false, strict = false, noReplay = false, noAdvice = false, force = false;
 };
 
 nlohmann::ordered_json placeToJson(const spec::SourceLocation &place) {
@@ -141,10 +142,6 @@ nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict, bool noAdvice
 }
 
 void writePicture(const CheckFlags &flags, const driver::CheckOutcome &check) {
-  if (runtime::isSameFile(flags.picture, flags.spec)) {
-    throw runtime::UserError("--picture: expected a file to write, found the spec itself, " +
-                             flags.picture + "; name another file");
-  }
   if (!check.picture) {
     throw runtime::UserError("--picture: " + check.pictureError + "; no picture was written");
   }
@@ -245,6 +242,11 @@ void printReplay(const CausalVerdict &told, const CausalVerdict &replayed) {
 }
 
 void runCheck(const CheckFlags &flags) {
+  runtime::requireKind(flags.spec, runtime::FileKind::Spec, "a model spec");
+  runtime::checkOutputs({{"--picture", flags.picture, runtime::FileKind::Svg},
+                         {"--certificate", flags.certificate, runtime::FileKind::Certificate},
+                         {"--smt", flags.smt, runtime::FileKind::Smt}},
+                        {flags.spec}, flags.force);
   driver::CheckRequest request{flags.spec};
   request.settings = parseSettings(flags.settings);
   request.replay = false;
@@ -342,6 +344,7 @@ void registerCheck(CLI::App &program) {
       ->add_option("--smt", flags->smt,
                    "Write every obligation here as SMT-LIB: negated, so each is to be unsat")
       ->type_name("FILE");
+  addForce(*command, flags->force);
   command->callback([flags] { runCheck(*flags); });
 }
 

@@ -4,12 +4,15 @@
 #include "sluice/Runtime/Text.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <iostream>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <random>
 
 namespace sluice::cli {
 namespace {
@@ -55,8 +58,24 @@ const CLI::App *chosenCommand(const CLI::App &program) {
   return chosen.empty() ? nullptr : chosen.front();
 }
 
+/// The flag before `word` where it takes one value and has one already; null where there is none.
+const CLI::Option *findFullFlag(const CLI::App &command, const std::string &word,
+                                const std::vector<std::string> &words) {
+  auto at = std::find(words.begin(), words.end(), word);
+  while (at != words.begin() && at != words.end()) {
+    --at;
+    if (at->starts_with("-") && at->size() > 1) {
+      const CLI::Option *option = command.get_option_no_throw(at->substr(0, at->find('=')));
+      bool takesOne = option && option->get_type_size_max() == 1 && !option->get_allow_extra_args();
+      return takesOne && option->count() > 0 ? option : nullptr;
+    }
+  }
+  return nullptr;
+}
+
 /// The message for a word of the command line that no flag or subcommand takes.
-std::string explainExtra(const CLI::App &program, const std::string &word) {
+std::string explainExtra(const CLI::App &program, const std::string &word,
+                         const std::vector<std::string> &words) {
   const CLI::App *command = chosenCommand(program);
   std::vector<std::string> names;
   if (!command) {
@@ -65,6 +84,17 @@ std::string explainExtra(const CLI::App &program, const std::string &word) {
     }
     return "expected a subcommand, found " + quote(word) + suggest(word, names) +
            " (sluice --help lists them)";
+  }
+  const CLI::Option *full = word.starts_with("-") ? nullptr : findFullFlag(*command, word, words);
+  if (full) {
+    std::string flag = full->get_name();
+    bool mayRepeat = full->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll ||
+                     full->get_expected_max() > 1;
+    return "sluice " + command->get_name() + ": expected one value after " + flag + ", found " +
+           quote(word) + " as well; " +
+           (mayRepeat ? "repeat the flag, as in " + flag + " " + showPath(word)
+                      : "leave one of them out") +
+           " (sluice " + command->get_name() + " --help)";
   }
   for (const CLI::Option *option : command->get_options()) {
     for (const std::string &name : option->get_lnames()) {
@@ -109,8 +139,9 @@ std::string explainCount(const CLI::App &command, const std::string &message) {
 CLI::Validator realNumber() {
   return {[](std::string &text) {
             char *end = nullptr;
-            std::strtod(text.c_str(), &end);
-            return text.empty() || *end ? "expected a number, found " + quote(text) : std::string();
+            bool isNumber = !std::isnan(std::strtod(text.c_str(), &end));
+            return text.empty() || *end || !isNumber ? "expected a number, found " + quote(text)
+                                                     : std::string();
           },
           "", "number"};
 }
@@ -210,7 +241,57 @@ void checkValues(CLI::App &command) {
   }
 }
 
-std::string explainParseError(const CLI::App &program, const CLI::ParseError &error) {
+CLI::Validator drawnSeed(const std::string &flag) {
+  return {[flag](std::string &text) {
+            if (text == "random") {
+              text = std::to_string(std::random_device()());
+              std::cerr << "sluice: " << flag << " random: " << flag << " " << text
+                        << " repeats this" << std::endl;
+            }
+            return std::string();
+          },
+          "", "seed"};
+}
+
+void noteEscapes(const std::string &flag, const std::string &text) {
+  for (size_t at = text.find('\\'); at != std::string::npos; at = text.find('\\', at + 2)) {
+    char letter = at + 1 < text.size() ? text[at + 1] : ' ';
+    if (letter == 'n' || letter == 't' || letter == 'r' || letter == '0') {
+      const char *name = letter == 'n'   ? "a newline"
+                         : letter == 't' ? "a tab"
+                         : letter == 'r' ? "a carriage return"
+                                         : "a zero byte";
+      std::string pair = std::string("\\") + letter;
+      std::cerr << "sluice: note: " << flag << ": " << pair << " is taken as two characters, a "
+                << "backslash and " << letter
+                << (letter == '0' ? std::string("; a zero byte cannot be given")
+                                  : std::string("; for ") + name + " write $'" + pair +
+                                        "' in the shell (bash, zsh)")
+                << std::endl;
+      return;
+    }
+  }
+}
+
+std::vector<std::string> joinNumbers(int argc, char **argv) {
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i], lower = word;
+    std::ranges::transform(lower, lower.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    bool isNumber = lower == "-nan" || lower == "-inf" || lower == "-infinity";
+    if (isNumber && !words.empty() && words.back().size() > 1 && words.back()[0] == '-' &&
+        words.back().find('=') == std::string::npos) {
+      words.back() += (words.back()[1] == '-' ? "=" : "") + word;
+    } else {
+      words.push_back(word);
+    }
+  }
+  return words;
+}
+
+std::string explainParseError(const CLI::App &program, const CLI::ParseError &error,
+                              const std::vector<std::string> &words) {
   std::vector<std::string> extras = program.remaining(true);
   const CLI::App *command = chosenCommand(program);
   std::string message = error.what();
@@ -219,7 +300,7 @@ std::string explainParseError(const CLI::App &program, const CLI::ParseError &er
   if ((missing || dynamic_cast<const CLI::ExtrasError *>(&error)) && !extras.empty()) {
     auto flag = std::find_if(extras.begin(), extras.end(),
                              [](const std::string &word) { return word.starts_with("-"); });
-    return explainExtra(program, flag == extras.end() ? extras.front() : *flag);
+    return explainExtra(program, flag == extras.end() ? extras.front() : *flag, words);
   }
   if (missing && !command) {
     return "expected a subcommand, found none (sluice --help lists them)";

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <string>
+#include <vector>
 
 namespace sluice::cli {
 
@@ -23,8 +24,21 @@ int64_t parseByteSize(const std::string &text);
 /// One of `names`.
 CLI::Validator oneOf(const std::vector<std::string> &names);
 
+/// Makes a seed's flag take "random" too: a seed is drawn then, and printed, so that the run can be
+/// repeated.
+CLI::Validator drawnSeed(const std::string &flag);
+
+/// Prints a note where `text`, the value of `flag`, holds a backslash and a letter that other
+/// languages read as one character: a shell passes both on.
+void noteEscapes(const std::string &flag, const std::string &text);
+
+/// The words of the command line for the parser: "-nan" and "-inf" after a flag are its value and
+/// no flags.
+std::vector<std::string> joinNumbers(int argc, char **argv);
+
 /// The message for `error`: what was expected, what was found, what to do. `program` is as the
-/// parser left it.
-std::string explainParseError(const CLI::App &program, const CLI::ParseError &error);
+/// parser left it after `words`.
+std::string explainParseError(const CLI::App &program, const CLI::ParseError &error,
+                              const std::vector<std::string> &words);
 
 } // namespace sluice::cli

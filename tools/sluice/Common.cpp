@@ -16,12 +16,30 @@ namespace sluice::cli {
 
 using namespace sluice::runtime;
 
-void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights) {
+void addWeightNames(CLI::App &command, WeightNames &names) {
+  command
+      .add_option("--weights-prefix", names.prefix,
+                  "Of a file of weights: what to take off the names that begin with it, such as "
+                  "_orig_mod. of torch.compile")
+      ->type_name("TEXT")
+      ->default_str("");
+  command
+      .add_option("--ignore", names.ignore,
+                  "Of a file of weights: leave out the tensors that this pattern names, as in "
+                  "'lm_head.*'; may be given several times")
+      ->type_name("GLOB")
+      ->default_str("")
+      ->allow_extra_args(false);
+}
+
+void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights,
+                     WeightNames &names) {
   command.add_option("ART", artifact, "Artifact, from sluice compile")
       ->type_name("FILE")
       ->required();
   command.add_option("-w,--weights", weights, "Weights: a run, a checkpoint or a safetensors file")
       ->required();
+  addWeightNames(command, names);
 }
 
 void addStep(CLI::App &command, std::optional<int64_t> &step) {
@@ -117,15 +135,23 @@ void warnOfLeak(const Artifact &artifact) {
 
 void printNotice(const std::string &text) { std::cerr << "sluice: " << text << std::endl; }
 
-void requireOther(const std::string &flag, const std::string &output,
-                  const std::vector<std::string> &inputs) {
-  for (const std::string &input : inputs) {
-    if (isSameFile(output, input)) {
-      throw UserError(output + ": " + flag +
-                      ": expected the name of a new file, found one that is "
-                      "read; name another file");
+void addForce(CLI::App &command, bool &force) {
+  command.add_flag("--force", force,
+                   "Let outputs replace files of another kind; files that are read, and those of a "
+                   "run, are never replaced");
+}
+
+std::vector<Path> joinPaths(std::initializer_list<std::vector<std::string>> lists) {
+  std::vector<Path> paths;
+  for (const std::vector<std::string> &list : lists) {
+    for (const std::string &path : list) {
+      paths.emplace_back(path);
+      if (size_t equals = path.find('='); equals != std::string::npos) {
+        paths.emplace_back(path.substr(equals + 1));
+      }
     }
   }
+  return paths;
 }
 
 std::string describeShortening(const nlohmann::json &factors) {

@@ -5,6 +5,8 @@
 #include "sluice/Runtime/Executor.h"
 #include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Images.h"
+#include "sluice/Runtime/Outputs.h"
+#include "sluice/Runtime/Safetensors.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -22,8 +24,12 @@ struct DeviceOptions {
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 
+/// --weights-prefix and --ignore, for files of weights that other programs wrote.
+void addWeightNames(CLI::App &command, runtime::WeightNames &names);
+
 /// The artifact and its weights, both required.
-void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights);
+void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights,
+                     runtime::WeightNames &names);
 
 /// --step, of a run that `--weights` names.
 void addStep(CLI::App &command, std::optional<int64_t> &step);
@@ -56,9 +62,11 @@ void warnOfLeak(const runtime::Artifact &artifact);
 /// Prints one line to stderr: something that a user should know and that is no error.
 void printNotice(const std::string &text);
 
-/// Throws UserError where the file to write is one of those to read.
-void requireOther(const std::string &flag, const std::string &output,
-                  const std::vector<std::string> &inputs);
+/// --force, of a command that writes files: see runtime::checkOutputs.
+void addForce(CLI::App &command, bool &force);
+
+/// The paths of several lists, and of FILE in NAME=FILE, as inputs for runtime::checkOutputs.
+std::vector<runtime::Path> joinPaths(std::initializer_list<std::vector<std::string>> lists);
 
 /// A line for people for each name of segments, of runtime::shorteningOf.
 std::string describeShortening(const nlohmann::json &factors);

@@ -2,6 +2,7 @@
 // `sluice compile`: a spec becomes an artifact.
 #include "CommandLine.h"
 #include "Commands.h"
+#include "Common.h"
 #include "Recompile.h"
 #include "Tune.h"
 #include "sluice/Driver/Driver.h"
@@ -73,16 +74,21 @@ void registerCompile(CLI::App &program) {
                           ->add_option("--emit", request->emit,
                                        "Print the IR of a stage and write nothing: " + stages)
                           ->excludes(output);
+  auto force = std::make_shared<bool>(false);
+  addForce(*command, *force);
   command->add_flag("--verify-each-causality", request->verifyEachCausality,
                     "After every pass, read dependences again and compare them with the spec's");
   command->add_flag("--allow-leak", request->allowLeak,
                     "Compile a spec that check does not prove; the artifact says so");
-  command->callback([request, settings, budget, budgeted, tuning, tuned, emit] {
+  command->callback([request, settings, budget, budgeted, tuning, tuned, emit, force] {
     if (request->output.empty() && emit->count() == 0) {
       throw runtime::UserError(
           "sluice compile: expected an artifact to write or a stage to print, found neither; " +
           std::string("give -o FILE or --emit STAGE"));
     }
+    runtime::requireKind(request->spec, runtime::FileKind::Spec, "a model spec");
+    runtime::checkOutputs({{"--output", request->output, runtime::FileKind::Artifact}},
+                          {request->spec, *tuning}, *force);
     if (budgeted->count() > 0) {
       bool isBefore = request->emit == "model" || request->emit == "step" ||
                       request->emit == "gradient"; // of what a budget changes

@@ -18,11 +18,12 @@ using namespace sluice::runtime;
 
 struct EvalFlags {
   std::string artifact, weights, perToken, images;
+  WeightNames names;
   std::vector<std::string> data, inputs, labels;
   DeviceOptions device;
   EvaluationOptions options;
   std::optional<int64_t> factor, step;
-  bool json = false;
+  bool json = false, force = false;
 };
 
 HeldOut readScored(const EvalFlags &flags, const Plan &plan) {
@@ -71,6 +72,16 @@ nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &f
                                  {"skipped_files", scored.skippedFiles().size()},
                                  {"leak_allowed", executor.plan().verdict != "proved"},
                                  {"weights", weights.string()}};
+  json["files"] = nlohmann::ordered_json::array();
+  for (const FileScore &file : result.files) {
+    json["files"].push_back(
+        {{"file", file.file.string()},
+         {"bits_per_byte", file.bitsPerByte()},
+         {"nats", file.nats},
+         {"tokens", file.tokens},
+         {"characters",
+          file.characters ? nlohmann::ordered_json(*file.characters) : nlohmann::ordered_json()}});
+  }
   if (executor.factor() > 0) {
     json["factor"] = executor.factor();
   }
@@ -101,6 +112,15 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
                     const Executor &executor) {
   if (executor.factor() > 0) {
     std::cout << "factor          " << executor.factor() << "\n";
+  }
+  if (result.files.size() > 1) {
+    std::cout << "bits per byte    tokens  file\n";
+    for (const FileScore &file : result.files) {
+      std::cout << format("%13.4f  %8lld  ", file.bitsPerByte(),
+                          static_cast<long long>(file.tokens))
+                << showPath(file.file.native()) << "\n";
+    }
+    std::cout << format("all %zu files:\n", result.files.size());
   }
   std::cout << format("bits per token  %.4f\nbits per byte   %.4f\n", result.bitsPerToken(),
                       result.bitsPerByte())
@@ -143,13 +163,13 @@ std::vector<int64_t> factorsToScore(const EvalFlags &flags, Executor &executor) 
 }
 
 void runEval(const EvalFlags &flags) {
-  std::vector<std::string> inputs = flags.data;
-  inputs.insert(inputs.end(), {flags.artifact, flags.weights});
-  requireOther("--per-token", flags.perToken, inputs);
+  checkOutputs({{"--per-token", flags.perToken, FileKind::Npy}},
+               joinPaths({{flags.artifact, flags.weights}, flags.data, flags.inputs, flags.labels}),
+               flags.force);
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
   std::vector<int64_t> factors = factorsToScore(flags, *executor);
   HeldOut scored = readScored(flags, executor->plan());
-  Path weights = loadWeights(flags.weights, *executor, printNotice, flags.step);
+  Path weights = loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
   std::optional<NpyWriter> losses;
   if (!flags.perToken.empty()) {
     losses.emplace(flags.perToken,
@@ -191,7 +211,7 @@ void registerEval(CLI::App &program) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App *command = program.add_subcommand(
       "eval", "Measure bits per byte and per character of text that a model has not seen");
-  addModelOptions(*command, flags->artifact, flags->weights);
+  addModelOptions(*command, flags->artifact, flags->weights, flags->names);
   addStep(*command, flags->step);
   command->add_option("--data", flags->data, "Text to score: files whose bytes are token ids")
       ->type_name("FILE")
@@ -216,6 +236,7 @@ void registerEval(CLI::App &program) {
                    "Write the loss of every scored token, nats in the order of the text, as an "
                    "array of f32 (.npy)")
       ->type_name("FILE");
+  addForce(*command, flags->force);
   addFactor(*command, flags->factor, "score with this one alone; none scores with each");
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);

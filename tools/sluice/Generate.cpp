@@ -16,7 +16,6 @@
 #include "sluice/Runtime/Text.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <iterator>
 
@@ -28,12 +27,13 @@ using namespace sluice::runtime;
 struct GenerateFlags {
   std::string artifact, weights, prompt, promptFile, session, saveSession, trace;
   ImageFlags images;
+  WeightNames names;
   std::vector<std::string> stops, inputs, continuations;
   int64_t tokens = 256, samples = 1;
   DeviceOptions device;
   SamplingOptions options;
   std::optional<int64_t> factor, step;
-  bool noCache = false, noEcho = false, json = false;
+  bool noCache = false, noEcho = false, json = false, force = false;
 };
 
 /// All prompts and answers are kept until the end.
@@ -146,15 +146,17 @@ Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
   return job;
 }
 
-/// What --trace must not replace.
-std::vector<std::string> filesBeside(const GenerateFlags &flags) {
-  std::vector<std::string> files = {flags.artifact, flags.weights, flags.promptFile, flags.session};
-  for (const auto &[name, own] : parseInputFiles("--input", flags.inputs)) {
-    for (const std::filesystem::path &file : own) {
-      files.push_back(file.native());
-    }
+/// Of one session: --session F --save-session F continues F, which is read before it is written.
+void checkWritten(const GenerateFlags &flags) {
+  if (!flags.session.empty()) {
+    requireKind(flags.session, FileKind::Session, "a session");
   }
-  return files;
+  std::vector<Path> read =
+      joinPaths({{flags.artifact, flags.weights, flags.promptFile}, flags.inputs});
+  checkOutputs({{"--trace", flags.trace, FileKind::Trace},
+                {"--save-session", flags.saveSession, FileKind::Session}},
+               read, flags.force);
+  checkOutputs({{"--trace", flags.trace, FileKind::Trace}}, {flags.session}, flags.force);
 }
 
 void checkFlags(const GenerateFlags &flags) {
@@ -175,13 +177,13 @@ void checkFlags(const GenerateFlags &flags) {
                       "leave --stop out");
     }
   }
-  if (!flags.saveSession.empty()) {
-    requireOther("--save-session", flags.saveSession, {flags.artifact, flags.weights});
-    requireWritable(flags.saveSession);
-    requireNoOtherFile(flags.saveSession);
+  checkWritten(flags);
+  noteEscapes("--prompt", flags.prompt);
+  for (const std::string &stop : flags.stops) {
+    noteEscapes("--stop", stop);
   }
-  if (!flags.trace.empty()) {
-    checkTrace(flags.trace, filesBeside(flags), flags.saveSession);
+  for (const std::string &continuation : flags.continuations) {
+    noteEscapes("--score", continuation);
   }
 }
 
@@ -252,13 +254,13 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   executor->chooseFactor(flags.factor);
   if (!flags.images.size.empty()) {
     refuseBesideImages(command);
-    writeImages(flags.images, flags.samples, flags.noCache, flags.weights, flags.step,
+    writeImages(flags.images, flags.samples, flags.noCache, flags.weights, flags.step, flags.names,
                 flags.options, *executor);
     return;
   }
   std::optional<InputLines> lines = readInputLines(flags, executor->plan());
   Job job = makeJob(flags, executor->plan().model.vocabulary, lines); // checked before printed
-  loadWeights(flags.weights, *executor, printNotice, flags.step);
+  loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
   SamplingOptions options = flags.options;
   Predictor predictor(*executor, !flags.noCache);
   bool hasSession = !flags.session.empty() || !flags.saveSession.empty();
@@ -377,7 +379,9 @@ void addSamplingFlags(CLI::App &command, SamplingOptions &options) {
   command.add_option("--repetition-penalty", options.repetitionPenalty,
                      "Divides positive logits of bytes that the text has, multiplies negative "
                      "ones; above 0, and 1 is none");
-  command.add_option("--seed", options.seed, "Seed of the sampling");
+  command
+      .add_option("--seed", options.seed, "Seed of the sampling; random draws one and prints it")
+      ->transform(drawnSeed("--seed"));
 }
 
 } // namespace
@@ -386,7 +390,7 @@ void registerGenerate(CLI::App &program) {
   auto flags = std::make_shared<GenerateFlags>();
   CLI::App *command =
       program.add_subcommand("generate", "Continue texts, byte by byte, to the standard output");
-  addModelOptions(*command, flags->artifact, flags->weights);
+  addModelOptions(*command, flags->artifact, flags->weights, flags->names);
   addStep(*command, flags->step);
   addTextFlags(*command, *flags);
   addSamplingFlags(*command, flags->options);
@@ -406,6 +410,7 @@ void registerGenerate(CLI::App &program) {
                    "segment, or begins one where bits do so) and closed (segments that have ended, "
                    "or begun)")
       ->type_name("FILE");
+  addForce(*command, flags->force);
   command->add_flag(
       "--no-cache", flags->noCache,
       "Recompute everything for each token, for comparison: probabilities are equal up to "

@@ -65,10 +65,12 @@ static void requireNewFolder(const Path &folder) {
     throw UserError("--png: expected a new or an empty folder, found " + folder.string() +
                     "; name another");
   }
+  checkOutputFolder("--png", folder, {"1.png"}, {}, {}, /*force=*/false); // no part of a run
 }
 
 void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const std::string &weights,
-                 std::optional<int64_t> step, const SamplingOptions &options, Executor &executor) {
+                 std::optional<int64_t> step, const WeightNames &names,
+                 const SamplingOptions &options, Executor &executor) {
   ImageSize size = parseImageSize("--images", flags.size);
   int64_t keep = keptRows(flags, size);
   requireNewFolder(flags.out);
@@ -96,7 +98,7 @@ void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const s
       texts.push_back({start, sample});
     }
   }
-  loadWeights(weights, executor, printNotice, step);
+  loadWeights(weights, executor, printNotice, step, names);
   Predictor predictor(executor, !noCache);
   Progress progress;
   int64_t missing = size.bytes() - static_cast<int64_t>(kept), done = 0;

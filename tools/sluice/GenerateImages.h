@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/Safetensors.h"
 #include "sluice/Runtime/Sampling.h"
 
 #include <CLI/CLI.hpp>
@@ -25,7 +26,7 @@ void addImageFlags(CLI::App &command, ImageFlags &flags);
 /// Writes `samples` images for each image of `flags.files`, which keep its first rows, or for
 /// none, as PNG files of the folder `flags.out`. Prints their names.
 void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const std::string &weights,
-                 std::optional<int64_t> step, const runtime::SamplingOptions &options,
-                 runtime::Executor &executor);
+                 std::optional<int64_t> step, const runtime::WeightNames &names,
+                 const runtime::SamplingOptions &options, runtime::Executor &executor);
 
 } // namespace sluice::cli

@@ -14,7 +14,7 @@ using namespace sluice::runtime;
 
 struct InspectFlags {
   std::string artifact, extract;
-  bool json = false, memory = false;
+  bool json = false, memory = false, force = false;
 };
 
 /// Bitcode, PTX and cubins of every GPU target, a folder each. Returns the folders' names.
@@ -58,6 +58,11 @@ std::string extractParts(const Artifact &artifact, const Path &folder) {
 }
 
 void runInspect(const InspectFlags &flags) {
+  if (!flags.extract.empty()) {
+    checkOutputFolder("--extract", flags.extract,
+                      {"spec.json", "plan.json", "kernels.so", "certificate.txt"},
+                      {"spec.json", "plan.json", "kernels.so"}, {flags.artifact}, flags.force);
+  }
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact);
   warnOfLeak(*artifact);
   if (!flags.extract.empty()) {
@@ -98,6 +103,7 @@ void registerInspect(CLI::App &program) {
       "--extract", flags->extract,
       "Directory to write the spec, the plan, the kernels' code (for GPUs bitcode, PTX and cubins) "
       "and the certificate of the causality proof to");
+  addForce(*command, flags->force);
   command->callback([flags] { runInspect(*flags); });
 }
 

@@ -17,9 +17,11 @@ using namespace sluice::runtime;
 
 struct LogitsFlags {
   std::string artifact, weights, data, out, stream;
+  WeightNames names;
   DeviceOptions device;
   EvaluationOptions options;
   std::optional<int64_t> factor, step;
+  bool force = false;
 };
 
 void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteFile &text,
@@ -31,7 +33,7 @@ void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteF
   Stream stream = findStream(artifact.plan(), "--stream", flags.stream);
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = openStream(artifact, stream, flags.device);
-  loadWeights(flags.weights, *executor, printNotice, flags.step);
+  loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
   const Plan &plan = executor->plan();
   int64_t width = plan.outputs.at("logits").shape.at(1);
   int64_t rows = countRows(std::ssize(text.bytes), plan.model.context, stream.factor);
@@ -49,7 +51,8 @@ void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteF
 void runLogits(const LogitsFlags &flags) {
   // Artifacts form logits a tile at a time and keep none, so the entry that stores them is compiled
   // here.
-  requireOther("--out", flags.out, {flags.artifact, flags.weights, flags.data});
+  checkOutputs({{"--out", flags.out, FileKind::Npy}}, {flags.artifact, flags.weights, flags.data},
+               flags.force);
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   refuseInputs(artifact->plan(), "sluice logits");
   const ModelFacts &model = artifact->plan().model;
@@ -66,7 +69,7 @@ void runLogits(const LogitsFlags &flags) {
   request.factor = flags.factor;
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
-  loadWeights(flags.weights, *executor, printNotice, flags.step);
+  loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
   auto rows = static_cast<int64_t>(text.bytes.size());
   NpyWriter writer(flags.out, {rows, model.vocabulary});
   computeLogits(
@@ -85,7 +88,7 @@ void registerLogits(CLI::App &program) {
   CLI::App *command = program.add_subcommand(
       "logits",
       "Write what a model predicts after every byte of a text, as an array of f32 (.npy)");
-  addModelOptions(*command, flags->artifact, flags->weights);
+  addModelOptions(*command, flags->artifact, flags->weights, flags->names);
   addStep(*command, flags->step);
   command->add_option("--data", flags->data, "Text: a file whose bytes are token ids")
       ->type_name("FILE")
@@ -96,6 +99,7 @@ void registerLogits(CLI::App &program) {
                    "i + 1, by vocabulary")
       ->type_name("FILE")
       ->required();
+  addForce(*command, flags->force);
   addFactor(*command, flags->factor,
             "logits with this one; none takes that of sluice compile --factor, as --stream does");
   command

@@ -18,6 +18,7 @@ struct ReportFlags {
   std::vector<std::string> runs;
   std::string out;
   int64_t segmentTokens = 16384;
+  bool force = false;
 };
 
 const char *nameOf(spec::NumberType type) { return type == spec::NumberType::F32 ? "f32" : "bf16"; }
@@ -122,6 +123,15 @@ void runReport(const ReportFlags &flags) {
   runtime::Path first = flags.runs.front();
   runtime::Path out = flags.out.empty() ? first / (compares ? "comparison.html" : "report.html")
                                         : runtime::Path(flags.out);
+  for (const std::string &run : flags.runs) {
+    if (!runtime::isFolder(run)) {
+      requireKind(run, runtime::FileKind::Run, "a run");
+    }
+  }
+  if (runtime::isFolder(first)) { // else the page has no folder
+    runtime::checkOutputs({{"--out", out, runtime::FileKind::Html}}, joinPaths({flags.runs}),
+                          flags.force);
+  }
   std::string page;
   if (compares) {
     std::vector<runtime::ComparedRun> runs;
@@ -156,6 +166,7 @@ void registerReport(CLI::App &program) {
   command->add_option("-o,--out", flags->out,
                       "Page to write; none writes RUN/report.html, or comparison.html into the "
                       "first of several");
+  addForce(*command, flags->force);
   command->add_option(
       "--segment-tokens", flags->segmentTokens,
       "Held-out tokens whose segments are counted, in the page of one run; 0 shows no "

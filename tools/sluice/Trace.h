@@ -5,34 +5,29 @@
 
 #include "sluice/Runtime/Executor.h"
 #include "sluice/Runtime/Generator.h"
+#include "sluice/Runtime/OutputFile.h"
 
-#include <fstream>
+#include <optional>
 #include <string>
-#include <vector>
 
 namespace sluice::cli {
 
 /// A line for each token that is read: what it did to segments.
 class Trace {
 public:
-  /// `sink` tells it from now on; nothing happens where `name` is empty. Throws UserError where the
-  /// model has no segments or no step.
+  /// `sink` tells it from now on, and the file appears with `close`; nothing happens where `name`
+  /// is empty. Throws UserError where the model has no segments or no step.
   Trace(const std::string &name, const runtime::Executor &executor, bool isCached,
         runtime::TextSink &sink);
 
-  /// Throws JobError where a line could not be written.
+  /// Puts the whole trace in its place. Throws JobError where it could not be written.
   void close();
 
 private:
-  void requireWritten() const;
+  void flush();
 
-  std::string name;
-  std::ofstream file;
+  std::optional<runtime::OutputFile> file;
+  std::string lines; ///< not written yet
 };
-
-/// Throws UserError where a trace would replace one of the files that are read, or the session that
-/// is saved.
-void checkTrace(const std::string &name, const std::vector<std::string> &read,
-                const std::string &saved);
 
 } // namespace sluice::cli

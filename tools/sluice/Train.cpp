@@ -85,6 +85,11 @@ void checkFlags(const TrainFlags &flags) {
   if (flags.options.from && !flags.options.resume) {
     refuse("--resume beside --from", "none; give it, as --from goes back in a run that is resumed");
   }
+  const WeightNames &names = flags.options.weightNames;
+  if (flags.weights.empty() && !(names.prefix.empty() && names.ignore.empty())) {
+    refuse("--weights beside --weights-prefix and --ignore",
+           "none; name the weights to take tensors from");
+  }
 }
 
 /// What a run may change: nothing that its tensors, data or causality depend on.
@@ -187,6 +192,7 @@ void runTrain(TrainFlags &flags) {
   if (flags.seed != -1) {
     flags.options.seed = flags.seed;
   }
+  noteEscapes("--sample-prompt", flags.options.samplePrompt);
   catchSignals();
   Progress progress;
   TrainingObserver observer;
@@ -257,6 +263,7 @@ void registerTrain(CLI::App &program) {
       ->type_name("GLOB")
       ->default_str("")
       ->allow_extra_args(false);
+  addWeightNames(*command, options.weightNames);
   addSettings(*command, options.settings,
               "Put a value below training into the spec, as in training.learning_rate=1e-4; with "
               "--resume it holds from there on and is kept by later resumes. The spec is then "
@@ -297,8 +304,11 @@ void registerTrain(CLI::App &program) {
       "--sample-prompt", options.samplePrompt,
       "Text that a sample continues at each evaluation and at the end; empty writes no samples");
   command->add_option("--sample-tokens", options.sampleTokens, "Tokens a sample");
-  command->add_option("--seed", flags->seed,
-                      "Seed of initialization, data order and dropout; -1 takes the spec's");
+  command
+      ->add_option("--seed", flags->seed,
+                   "Seed of initialization, data order and dropout; -1 takes the spec's; random "
+                   "draws one, which is printed and kept by the run")
+      ->transform(drawnSeed("--seed"));
   addDeviceOptions(*command, flags->device);
   command->callback([flags, steps] {
     if (steps->count() > 0) {

@@ -38,12 +38,12 @@ void print(const Tuning &tuning, const std::string &file) {
 } // namespace
 
 void runTune(const std::string &artifact, const DeviceOptions &device, const std::string &file,
-             bool json) {
+             bool json, bool force) {
   if (device.device != "cuda") {
     throw UserError("--tune: expected --device cuda, found --device " + device.device +
                     "; products are timed on a GPU alone");
   }
-  requireWritable(file); // before minutes of timing
+  checkOutputs({{"--tune", file, FileKind::Tuning}}, {artifact}, force);
   std::shared_ptr<const Artifact> loaded = Artifact::load(artifact, device.target);
   Progress progress;
   Tuning tuning = tuneProducts(*loaded, device.gpuTarget, [&](const TunedProduct &tuned) {

@@ -10,10 +10,11 @@
 
 namespace sluice::cli {
 
-/// Times the products of an artifact on the GPU, writes `file` and prints a table, or with `json`
+/// Times the products of an artifact on the GPU, writes `file` (see
+/// checkOutputs for `force`) and prints a table, or with `json`
 /// what the file holds. Throws UserError.
 void runTune(const std::string &artifact, const DeviceOptions &device, const std::string &file,
-             bool json);
+             bool json, bool force);
 
 /// The products of a tuning file that the library won, for the GPUs among `targets`. Throws
 /// UserError, also where the file has nothing for them.

@@ -63,13 +63,14 @@ void registerCommands(CLI::App &program) {
 /// Runs what the command line asks for. Returns the exit status; throws what `main` explains.
 int run(CLI::App &program, int argc, char **argv) {
   int status = 0;
+  std::vector<std::string> words = cli::joinNumbers(argc, argv);
   try {
-    program.parse(argc, argv);
+    program.parse(std::vector<std::string>(words.rbegin(), words.rend())); // last word first
   } catch (const cli::ExitStatus &exit) {
     status = exit.status;
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() != 0) {
-      throw runtime::UserError(cli::explainParseError(program, error));
+      throw runtime::UserError(cli::explainParseError(program, error, words));
     }
     program.exit(error); // --help and --version
   }

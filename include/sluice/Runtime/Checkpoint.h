@@ -7,6 +7,7 @@
 #include "sluice/Runtime/Data.h"
 #include "sluice/Runtime/Executor.h"
 #include "sluice/Runtime/RunLosses.h"
+#include "sluice/Runtime/Safetensors.h"
 
 #include <functional>
 #include <optional>
@@ -60,10 +61,11 @@ std::string describeMissingChecksum(const Path &file);
 
 /// Loads weights from a safetensors file, a checkpoint's folder or a run's folder (its latest
 /// checkpoint, also while a training beside this process replaces it; or that of `step`). Returns
-/// the path of the file that was read. `notice` gets a line where that file holds no checksum, and
+/// the path of the file that was read. `notice` gets a line where that file holds no checksum or a
+/// copy of a tensor, and
 /// where a run's latest checkpoint is far worse than another one of the run.
 Path loadWeights(const Path &path, Executor &executor, const Notice &notice = {},
-                 std::optional<int64_t> step = {});
+                 std::optional<int64_t> step = {}, const WeightNames &names = {});
 
 /// The step that `latest` names, or -1 where the run has no checkpoint yet.
 int64_t latestStep(const Path &run);

@@ -24,6 +24,16 @@ struct EvaluationOptions {
   const LabelFiles *labels = nullptr; // beside the files; losses of others are not reported
 };
 
+/// What was scored of one text.
+struct FileScore {
+  Path file;
+  double nats = 0;
+  int64_t tokens = 0;
+  std::optional<int64_t> characters; ///< none where bytes are no UTF-8
+
+  double bitsPerByte() const;
+};
+
 struct EvaluationResult {
   double nats = 0;    // sum over scored tokens
   int64_t tokens = 0; // scored
@@ -36,8 +46,9 @@ struct EvaluationResult {
   /// `noCharacters` then says why.
   std::optional<int64_t> characters;
   std::string noCharacters;
-  int64_t items = 0;          // scored, each by itself; 0: windows of texts were
-  std::string noun, protocol; // of the items
+  int64_t items = 0;            // scored, each by itself; 0: windows of texts were
+  std::string noun, protocol;   // of the items
+  std::vector<FileScore> files; ///< of texts: those with a scored token, in order
   /// Mean nats of every loss by name, the head's first, where there are several. Each is over the
   /// rows of its own that lie among the scored ones.
   std::vector<std::pair<std::string, double>> losses;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -18,6 +19,12 @@ struct NamedTensor {
 };
 
 /// A file's tensors, for reading. The bytes must live as long.
+/// How a file of another program names the model's tensors.
+struct WeightNames {
+  std::string prefix;              ///< taken off the names that begin with it
+  std::vector<std::string> ignore; ///< globs of tensors that are left out
+};
+
 class SafetensorsFile {
 public:
   struct Stored {
@@ -37,6 +44,20 @@ public:
   /// A text of the file's metadata, which no checksum covers; empty where it has none.
   std::string metadata(const std::string &key) const;
 
+  /// Takes the prefix off, then leaves tensors out. Throws UserError where the prefix or a glob
+  /// fits no tensor, and where a tensor of the shorter name is there already.
+  void rename(const WeightNames &names);
+
+  /// The names of tensors that are none of `into`. Of those that hold the numbers of one of `into`,
+  /// as a copy of a tied table does, `copies` gets a line for people each, and they are not among
+  /// what is returned.
+  std::vector<std::string> findOthers(std::span<const NamedTensor> into,
+                                      std::vector<std::string> &copies) const;
+
+  /// Throws UserError where names of `into` are missing and every one of them is there with the
+  /// same prefix, such as torch.compile's "_orig_mod.".
+  void requireNoPrefix(std::span<const NamedTensor> into) const;
+
   /// Throws UserError unless the file has this tensor, in this shape, of F32, F16 or BF16 and with
   /// finite numbers alone.
   void check(const NamedTensor &tensor) const;
@@ -45,6 +66,7 @@ public:
 
 private:
   float element(const Stored &stored, size_t index) const;
+  void requireContext(const NamedTensor &tensor, const Stored &stored) const;
 
   std::string origin;
   std::span<const uint8_t> data;
@@ -60,9 +82,11 @@ std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors,
                                        const std::map<std::string, std::string> &metadata = {});
 
 /// Copies the file's tensors into `into`, which it must hold exactly: no missing name, none
-/// unexpected. Throws UserError as SafetensorsFile does, before anything is copied. Returns whether
+/// unexpected, once `names` were applied. Copies of its tensors may be there too, of which `notice`
+/// is told. Throws UserError as SafetensorsFile does, before anything is copied. Returns whether
 /// the file had checksums.
 bool decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
-                       std::span<const NamedTensor> into);
+                       std::span<const NamedTensor> into, const WeightNames &names = {},
+                       const std::function<void(const std::string &)> &notice = {});
 
 } // namespace sluice::runtime

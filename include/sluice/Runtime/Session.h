@@ -17,9 +17,6 @@ struct Session {
 void saveSession(const Path &path, Executor &executor, const Predictor &predictor,
                  const Session &session);
 
-/// Throws UserError where the file exists and is no session: saving would replace it.
-void requireNoOtherFile(const Path &path);
-
 /// Puts a session's states into row 0. What is written from there on is what would have been
 /// written without the file, bit for bit, on any number of threads. Throws UserError, before
 /// anything is changed, where the file is damaged or of another artifact, other weights or another

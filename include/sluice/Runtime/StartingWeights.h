@@ -16,7 +16,8 @@ namespace sluice::runtime {
 /// UserError before anything is changed: a tensor that is missing or of another shape, a glob that
 /// names none.
 StartingWeights startFromWeights(const Path &path, const std::vector<std::string> &match,
-                                 Executor &executor, const Notice &notice = {});
+                                 Executor &executor, const Notice &notice = {},
+                                 const WeightNames &names = {});
 
 /// Whether each frozen tensor of the plan is among those `taken`: it has no other weights. Throws
 /// UserError.

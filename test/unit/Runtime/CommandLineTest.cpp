@@ -181,6 +181,132 @@ TEST_F(CommandLine, AnUnwritablePlaceIsStatusTwo) {
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "device"));
 }
 
+// Every option that names a file to write, with a file that its command reads. The rule comes
+// before the rest: the flags need no GPU, and nothing is compiled.
+TEST_F(CommandLine, NoOutputReplacesWhatIsReadOrARun) {
+  ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 2").status, 0);
+  std::filesystem::copy(folder / "bigram.slc", folder / "other.slc");
+  std::filesystem::copy(TINY_MODEL, folder / "model.json");
+  const std::string weights = "run/checkpoints/2/weights.safetensors";
+  const std::vector<std::pair<std::string, std::string>> commands = {
+      {"eval bigram.slc -w run --data text --per-token", "text"},
+      {"logits bigram.slc -w run --data text -o", "text"},
+      {"analyze context bigram.slc -w run --data text --picture", "bigram.slc"},
+      {"generate bigram.slc -w run -p ab -n 1 --trace", weights},
+      {"generate bigram.slc -w run -p ab -n 1 --save-session", weights},
+      {"bench bigram.slc --device cuda --tune", "bigram.slc"},
+      {"report run -o", "run/latest"},
+      {"check model.json --picture", "model.json"},
+      {"check model.json --certificate", "model.json"},
+      {"check model.json --smt", "model.json"},
+      {"compile model.json -o", "model.json"}};
+  std::map<std::string, std::string> before;
+  for (const std::string &file :
+       {"text", "bigram.slc", "other.slc", "model.json", "run/latest", "run/metrics.jsonl"}) {
+    before[file] = readFile(folder / file);
+  }
+  before[weights] = readFile(folder / weights);
+  for (const auto &[command, input] : commands) {
+    refuses(command + " " + input + " --force", "; name another file");
+    refuses(command + " run/metrics.jsonl --force", "found a part of the run");
+    refuses(command + (command.starts_with("compile") ? " text" : " other.slc"),
+            "; name another file, or give --force");
+  }
+  for (const auto &[file, contents] : before) {
+    EXPECT_TRUE(readFile(folder / file) == contents) << file;
+  }
+  for (const std::string &name : listFolder(folder.path)) {
+    EXPECT_EQ(name.find("tmp-"), std::string::npos) << name;
+  }
+  refuses("inspect bigram.slc --extract run", "found a part of the run");
+}
+
+TEST_F(CommandLine, AnOutputReplacesItsOwnKindAndOthersByForce) {
+  ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
+  const std::string losses = "eval bigram.slc -w run --data heldout --per-token ";
+  EXPECT_EQ(sluice(losses + "run/losses.npy").status, 0);
+  EXPECT_EQ(sluice(losses + "run/losses.npy").status, 0);
+  refuses(losses + "text", "text: expected --per-token to name a new file or an array (.npy) to "
+                           "replace, found text; name another file, or give --force");
+  refuses(losses + "x.svg", "found a name that ends in .svg; name x.npy, or give --force");
+  EXPECT_EQ(sluice(losses + "text --force").status, 0);
+  EXPECT_EQ(readFile(folder / "text").substr(1, 5), "NUMPY");
+  EXPECT_EQ(sluice("report run").status, 0);
+  EXPECT_EQ(sluice("report run").status, 0);
+  EXPECT_EQ(sluice("inspect bigram.slc --extract parts").status, 0);
+  EXPECT_EQ(sluice("inspect bigram.slc --extract parts").status, 0);
+  std::filesystem::create_directory(folder / "mine");
+  writeFile(folder / "mine/spec.json", "{}");
+  refuses("inspect bigram.slc --extract mine", "found spec.json in it; name another directory");
+}
+
+TEST_F(CommandLine, AMixUpSaysWhatWasGivenAndWhatToDo) {
+  ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
+  std::filesystem::copy(TINY_MODEL, folder / "model.json");
+  writeFile(folder / "pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
+  writeFile(folder / "page", "<!DOCTYPE html><html></html>");
+  writeFile(folder / "model.pt", std::string("PK\x03\x04\0\0archive/data.pkl", 22));
+  refuses("train model.json --data text -o r", "model.json: expected a Sluice artifact, found a "
+                                               "model spec (JSON); compile it first: sluice "
+                                               "compile model.json -o model.sla");
+  refuses("inspect run", "found a run's directory; name the artifact that it was trained from");
+  refuses("check bigram.slc", "bigram.slc: expected a model spec, found a Sluice artifact; ");
+  refuses("compile bigram.slc -o x.sla", "sluice inspect bigram.slc --extract DIR writes it");
+  refuses("check run", "found a run's directory; its spec is run/spec.json");
+  refuses("report bigram.slc", "expected a run, found a Sluice artifact; name the directory that");
+  const std::string eval = "eval bigram.slc --data heldout -w ";
+  refuses(eval + "pointer", "pointer: expected weights, found a Git LFS pointer, which only names "
+                            "the file; fetch the file itself with git lfs pull");
+  refuses(eval + "page", "found an HTML page; ");
+  refuses(eval + "model.pt", "found a PyTorch file (pickle); convert it, as in python3 -c");
+  refuses(eval + "bigram.slc", "found a Sluice artifact; an artifact holds no weights");
+  refuses("generate bigram.slc -w run --session pointer", "expected a session, found a Git LFS");
+  std::filesystem::create_directory(folder / "hub");
+  writeFile(folder / "hub/model.safetensors", "x");
+  refuses(eval + "hub", "found a directory with model.safetensors; name hub/model.safetensors");
+  refuses(eval + "run --per-token a.npy b.npy", "expected one value after --per-token, found "
+                                                "\"b.npy\" as well; leave one of them out");
+  refuses(eval + "run --labels a=b c=d", "expected one value after --labels, found \"c=d\" as "
+                                         "well; repeat the flag, as in --labels c=d");
+  refuses("generate bigram.slc -w run -t -nan", "--temperature: expected a number, found \"-nan\"");
+  refuses("generate bigram.slc -w run --top-p -NaN", "found \"-NaN\"");
+}
+
+TEST_F(CommandLine, ASeedMayBeDrawnAndEscapesAreNoted) {
+  Outcome drawn = sluice("train bigram.slc --data text -o run -n 1 --seed random");
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  size_t at = drawn.err.find("--seed random: --seed ");
+  ASSERT_NE(at, std::string::npos) << drawn.err;
+  int64_t seed = std::atoll(drawn.err.c_str() + at + 22);
+  std::string state = readFile(folder / "run/checkpoints/1/state.json");
+  EXPECT_EQ(Json::parse(state)["seed"], seed);
+  Outcome again =
+      sluice("train bigram.slc --data text -o again -n 1 --seed " + std::to_string(seed));
+  EXPECT_EQ(readFile(folder / "again/checkpoints/1/weights.safetensors"),
+            readFile(folder / "run/checkpoints/1/weights.safetensors"));
+  Outcome noted = sluice("generate bigram.slc -w run -p ab -n 3 --stop '\\n' --seed random");
+  EXPECT_EQ(noted.status, 0);
+  EXPECT_NE(noted.err.find("note: --stop: \\n is taken as two characters"), std::string::npos)
+      << noted.err;
+  EXPECT_NE(noted.err.find("--seed random: --seed "), std::string::npos) << noted.err;
+  noted = sluice("generate bigram.slc -w run -p ab -n 3 --stop \"$(printf 'x\\ty')\"");
+  EXPECT_EQ(noted.err.find("--stop"), std::string::npos) << noted.err;
+}
+
+TEST_F(CommandLine, EvalOfSeveralFilesHasALineEach) {
+  ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
+  Outcome people = sluice("eval bigram.slc -w run --data heldout text");
+  EXPECT_NE(people.out.find("  heldout\n"), std::string::npos) << people.out;
+  EXPECT_NE(people.out.find("  text\nall 2 files:\nbits per token"), std::string::npos)
+      << people.out;
+  Json json = Json::parse(sluice("eval bigram.slc -w run --data heldout text --json").out);
+  ASSERT_EQ(json["files"].size(), 2u);
+  EXPECT_EQ(json["files"][0]["file"], "heldout");
+  EXPECT_EQ(json["files"][0]["tokens"], 499);
+  Json alone = Json::parse(sluice("eval bigram.slc -w run --data heldout --json").out);
+  EXPECT_EQ(json["files"][0]["bits_per_byte"], alone["bits_per_byte"]);
+}
+
 // The signal comes once a step has been logged, however long that takes.
 TEST_F(CommandLine, CtrlCSavesACheckpoint) {
   std::string command =

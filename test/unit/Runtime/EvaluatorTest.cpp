@@ -75,7 +75,18 @@ TEST(Evaluator, LimitsTokensAndAddsFiles) {
   writeFile(folder / "a", easyText(50));
   writeFile(folder / "b", easyText(7));
   auto files = readByteFiles({folder / "a", folder / "b"}, 128, 2, "");
-  EXPECT_EQ(evaluate(executor, files, {}).tokens, 49 + 6);
+  EvaluationResult both = evaluate(executor, files, {});
+  EXPECT_EQ(both.tokens, 49 + 6);
+  ASSERT_EQ(both.files.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) { // each as if it were alone
+    EvaluationResult alone = evaluate(executor, {files[i]}, {});
+    EXPECT_EQ(both.files[i].file, files[i].path);
+    EXPECT_EQ(both.files[i].tokens, alone.tokens);
+    EXPECT_EQ(both.files[i].nats, alone.nats);
+    EXPECT_EQ(both.files[i].characters, alone.characters);
+  }
+  EXPECT_DOUBLE_EQ(both.files[0].nats + both.files[1].nats, both.nats);
+  EXPECT_EQ(evaluate(executor, files, {0, 0, 20}).files.size(), 1u);
   EXPECT_EQ(evaluate(executor, files, {0, 0, 52}).tokens, 52);
   EXPECT_EQ(evaluate(executor, files, {0, 0, 20}).tokens, 20);
 }

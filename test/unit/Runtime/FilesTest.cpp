@@ -5,6 +5,7 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/MemoryFile.h"
+#include "sluice/Runtime/OutputFile.h"
 #include "sluice/Runtime/Program.h"
 
 #include <csignal>
@@ -154,6 +155,59 @@ TEST(Files, WhatAKilledProcessLeftGoesWithTheNextWrite) {
   replaceFile(folder / "art", asBytes("whole"));
   EXPECT_TRUE(isThere(folder / left));
   ::close(held);
+}
+
+// A killed writer: the process ends without a destructor.
+TEST(OutputFile, AKilledWriterLeavesNothing) {
+  TemporaryFolder folder;
+  writeFile(folder / "art", "old");
+  for (const char *name : {"art", "new"}) {
+    pid_t writer = ::fork();
+    if (writer == 0) {
+      OutputFile file(folder / name);
+      file.write(asBytes("half"));
+      ::raise(SIGKILL);
+    }
+    int status = 0;
+    ::waitpid(writer, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status));
+  }
+  EXPECT_EQ(namesIn(folder), std::vector<std::string>{"art"});
+  EXPECT_EQ(readFile(folder / "art"), "old");
+}
+
+TEST(OutputFile, ReplacesWhatALinkLeadsToWithItsPermissions) {
+  TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "inside");
+  writeFile(folder / "inside/file", "old");
+  ::chmod((folder / "inside/file").c_str(), 0600);
+  ::symlink("inside/file", (folder / "link").c_str());
+  ::symlink("inside/missing", (folder / "dangling").c_str());
+  replaceFile(folder / "link", asBytes("new"));
+  replaceFile(folder / "dangling", asBytes("made"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(readFile(folder / "inside/file"), "new");
+  EXPECT_EQ(readFile(folder / "inside/missing"), "made");
+  struct stat status{};
+  ::stat((folder / "inside/file").c_str(), &status);
+  EXPECT_EQ(status.st_mode & 07777, 0600u);
+  EXPECT_EQ(listFolder(folder / "inside"), (std::vector<std::string>{"file", "missing"}));
+}
+
+// The standard output may be a regular file. A rename would replace /dev/stdout, not that file.
+TEST(OutputFile, AStreamOfAProcessIsRefused) {
+  TemporaryFolder folder;
+  int fd = ::open((folder / "out").c_str(), O_WRONLY | O_CREAT, 0600);
+  for (const std::string &name :
+       {"/dev/fd/" + std::to_string(fd), "/proc/self/fd/" + std::to_string(fd)}) {
+    ::unlink((folder / "link").c_str());
+    ::symlink(name.c_str(), (folder / "link").c_str());
+    for (const Path &path : {Path(name), folder / "link"}) {
+      std::string message = userError([&] { replaceFile(path, asBytes("x")); });
+      EXPECT_TRUE(has(message, "found a stream of a process; name a file")) << message;
+    }
+  }
+  ::close(fd);
 }
 
 TEST(Files, MemoryFilesArePassedToPrograms) {

@@ -43,6 +43,11 @@ TEST(Npy, LeavesNothingUnlessItIsWhole) {
     NpyWriter writer(folder / "a.npy", {2});
     EXPECT_THROW(writer.finish(), std::logic_error);
   }
+  {
+    NpyWriter writer(folder / "a.npy", {2});
+    auto files = std::filesystem::directory_iterator(folder.path);
+    EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "a killed process leaves a file";
+  }
   EXPECT_EQ(readFile(folder / "a.npy"), "old");
   auto files = std::filesystem::directory_iterator(folder.path);
   EXPECT_EQ(std::distance(begin(files), end(files)), 1);

@@ -53,6 +53,78 @@ TEST(Safetensors, RefusesNumbersThatAreNotFinite) {
   EXPECT_EQ(to.b, Tensors().b);
 }
 
+TEST(Safetensors, APrefixIsNamedAndTakenOffWhereAskedFor) {
+  Tensors from, to;
+  for (std::string prefix : {"_orig_mod.", "model."}) {
+    std::vector<NamedTensor> named = from.list();
+    for (NamedTensor &tensor : named) {
+      tensor.name = prefix + tensor.name;
+    }
+    std::vector<uint8_t> file = encodeSafetensors(named);
+    std::string message = userError([&] { decodeSafetensors(file, "w", to.list()); });
+    EXPECT_NE(message.find("found \"" + prefix + "a\", and so for the others"), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("take it off with --weights-prefix " + prefix), std::string::npos)
+        << message;
+    to.a.assign(6, 0);
+    to.b.assign(1, 0);
+    decodeSafetensors(file, "w", to.list(), {prefix, {}});
+    EXPECT_EQ(to.a, from.a);
+    EXPECT_EQ(to.b, from.b);
+    EXPECT_NE(userError([&] {
+                decodeSafetensors(file, "w", to.list(), {"other.", {}});
+              }).find("--weights-prefix: expected what names"),
+              std::string::npos);
+  }
+}
+
+TEST(Safetensors, ACopyOfATensorIsLeftOutWithANoteAndOthersByName) {
+  Tensors from, to;
+  std::vector<float> copy = from.a, other = {9, 9};
+  std::vector<NamedTensor> stored = from.list();
+  stored.push_back({"lm_head.weight", {2, 3}, copy});
+  std::vector<std::string> notes;
+  auto notice = [&](const std::string &text) { notes.push_back(text); };
+  decodeSafetensors(encodeSafetensors(stored), "w", to.list(), {}, notice);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0], "w: left out \"lm_head.weight\", which holds the numbers of \"a\" once more");
+  copy[5] += 1; // no copy any more
+  std::string message =
+      userError([&] { decodeSafetensors(encodeSafetensors(stored), "w", to.list()); });
+  EXPECT_NE(message.find("found \"lm_head.weight\"; give weights of this model, or leave out what "
+                         "it has no use for with --ignore \"lm_head.weight\""),
+            std::string::npos)
+      << message;
+  stored.push_back({"rope", {2}, other});
+  decodeSafetensors(encodeSafetensors(stored), "w", to.list(), {"", {"lm_head.*", "rope"}});
+  EXPECT_EQ(to.a, from.a);
+  message = userError(
+      [&] { decodeSafetensors(encodeSafetensors(stored), "w", to.list(), {"", {"none*"}}); });
+  EXPECT_NE(message.find("--ignore: expected a pattern that names a tensor of the file"),
+            std::string::npos)
+      << message;
+}
+
+TEST(Safetensors, AnotherContextAndAnotherTypeHaveMessagesOfTheirOwn) {
+  std::vector<float> table(8), shorter(4);
+  std::vector<NamedTensor> stored = {{"stages.0.position.weight", {4, 2}, table}};
+  std::string message = userError([&] {
+    decodeSafetensors(encodeSafetensors(stored), "w",
+                      std::vector<NamedTensor>{{"stages.0.position.weight", {2, 2}, shorter}});
+  });
+  EXPECT_NE(message.find("expected positions for the artifact's context of 2, found those of a "
+                         "context of 4; compile the spec with --set context=4"),
+            std::string::npos)
+      << message;
+  message = userError([&] {
+    decodeSafetensors(fileOf(R"({"x":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", 8), "w",
+                      std::vector<NamedTensor>{{"x", {1}, std::span(shorter).first(1)}});
+  });
+  EXPECT_NE(message.find("expected dtype F32, F16 or BF16, found \"F64\"; convert it"),
+            std::string::npos)
+      << message;
+}
+
 TEST(Safetensors, RefusesBytesAfterTheData) {
   Tensors from, to;
   std::vector<uint8_t> file = encodeSafetensors(from.list());

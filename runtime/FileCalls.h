@@ -1,0 +1,35 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What Files.cpp and OutputFile.cpp share: system calls whose failures are messages.
+#pragma once
+
+#include "sluice/Runtime/Files.h"
+
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace sluice::runtime {
+
+/// Throws "PATH: cannot DOING: REASON; REMEDY" of the errno `error`: a UserError, or a JobError
+/// where the machine failed.
+[[noreturn]] void failAt(const Path &path, std::string_view doing, int error);
+
+/// A file descriptor that closes itself.
+struct Descriptor {
+  int fd;
+  explicit Descriptor(int fd) : fd(fd) {}
+  Descriptor(const Descriptor &) = delete;
+  Descriptor &operator=(const Descriptor &) = delete;
+  ~Descriptor() {
+    if (fd >= 0) {
+      ::close(fd);
+    }
+  }
+};
+
+/// The kind of what `path` names, S_IFREG and so on; 0 where there is nothing.
+mode_t kindOf(const Path &path);
+
+/// Writes all bytes. Returns an errno; 0 on success.
+int writeAll(int fd, std::span<const uint8_t> bytes);
+
+} // namespace sluice::runtime

@@ -1,0 +1,438 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/FileKind.h"
+
+#include "FileCalls.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
+#include "sluice/Runtime/Trailer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+namespace sluice::runtime {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr size_t npos = std::string_view::npos;
+
+struct Magic {
+  std::string_view bytes;
+  FileKind kind;
+};
+
+/// First bytes that no text begins with, or whole words that name a format.
+constexpr Magic magics[] = {
+    {"\x93NUMPY"sv, FileKind::Npy},
+    {"SLUICREC"sv, FileKind::Recording},
+    {"sluice-certificate "sv, FileKind::Certificate},
+    {"version https://git-lfs.github.com/spec/"sv, FileKind::LfsPointer},
+    {"GGUF"sv, FileKind::Gguf},
+    {"\x89HDF\r\n\x1a\n"sv, FileKind::Hdf5},
+    {"\x1f\x8b\x08"sv, FileKind::Gzip},
+    {"\x28\xb5\x2f\xfd"sv, FileKind::Zstd},
+    {"\x89PNG\r\n\x1a\n"sv, FileKind::Png},
+    {"\xff\xd8\xff"sv, FileKind::Jpeg},
+    {"%PDF-"sv, FileKind::Pdf},
+};
+
+/// The text without white space and a byte order mark before it.
+std::string_view trimStart(std::string_view text) {
+  if (text.starts_with("\xef\xbb\xbf")) {
+    text.remove_prefix(3);
+  }
+  return text.substr(std::min(text.size(), text.find_first_not_of(" \t\r\n")));
+}
+
+bool startsWithIgnoringCase(std::string_view text, std::string_view start) {
+  return text.size() >= start.size() &&
+         std::equal(start.begin(), start.end(), text.begin(), [](char a, char b) {
+           return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
+         });
+}
+
+/// Whether `key` is followed by a colon, as a key of an object is.
+bool hasKey(std::string_view text, std::string_view name) {
+  std::string key = "\"" + std::string(name) + "\"";
+  for (size_t at = text.find(key); at != npos; at = text.find(key, at + 1)) {
+    size_t next = text.find_first_not_of(" \t\r\n", at + key.size());
+    if (next != npos && text[next] == ':') {
+      return true;
+    }
+  }
+  return false;
+}
+
+FileKind recognizeJson(std::string_view head) {
+  std::string_view line = head.substr(0, head.find('\n'));
+  auto hasAll = [&](std::initializer_list<std::string_view> keys) {
+    return line.ends_with('}') &&
+           std::ranges::all_of(keys, [&](auto key) { return hasKey(line, key); });
+  };
+  if (hasAll({"text", "position", "token"})) {
+    return FileKind::Trace;
+  }
+  if (hasAll({"step", "loss"})) {
+    return FileKind::Metrics;
+  }
+  if (head.find("\"sluice-tuning\"") != npos) {
+    return FileKind::Tuning;
+  }
+  return hasKey(head, "sluice") || (hasKey(head, "stages") && hasKey(head, "vocabulary"))
+             ? FileKind::Spec
+             : FileKind::Json;
+}
+
+/// Eight bytes of a header's length, then the header, a JSON object.
+bool isSafetensors(std::string_view head, size_t size) {
+  uint64_t length = 0;
+  if (head.size() < 10) {
+    return false;
+  }
+  std::memcpy(&length, head.data(), sizeof length);
+  return length >= 2 && length <= size - 8 && head[8] == '{' &&
+         (head[9] == '"' || head[9] == '}' || head[9] == ' ' || head[9] == '\n');
+}
+
+bool isText(std::string_view head) {
+  return std::ranges::none_of(head, [](char c) {
+    auto byte = static_cast<unsigned char>(c);
+    return byte == 0x7f || (byte < 0x20 && c != '\n' && c != '\r' && c != '\t' && c != '\f');
+  });
+}
+
+FileKind recognizeZip(std::string_view head) {
+  return head.find("data.pkl") != npos ? FileKind::PyTorch
+         : head.find(".npy") != npos   ? FileKind::Npz
+                                       : FileKind::Zip;
+}
+
+/// Pickle's opcode of its protocol, 2 to 5; PyTorch's older files begin with a number of theirs.
+FileKind recognizePickle(std::string_view head) {
+  return head.substr(2).starts_with("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv)
+             ? FileKind::PyTorch
+             : FileKind::Pickle;
+}
+
+FileKind recognizeMarkup(std::string_view text) {
+  bool isXml = text.starts_with("<?xml");
+  if (text.starts_with("<svg") || (isXml && text.find("<svg") != npos)) {
+    return FileKind::Svg;
+  }
+  return startsWithIgnoringCase(text, "<!doctype html") || startsWithIgnoringCase(text, "<html") ||
+                 (isXml && text.find("<html") != npos)
+             ? FileKind::Html
+             : FileKind::Text;
+}
+
+/// Reads up to `count` bytes at `offset`.
+std::string readPiece(int fd, size_t offset, size_t count, const Path &path) {
+  std::string piece(count, '\0');
+  size_t done = 0;
+  while (done < count) {
+    ssize_t got = ::pread(fd, piece.data() + done, count - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      failAt(path, "read", errno);
+    }
+    if (got == 0) {
+      break;
+    }
+    done += static_cast<size_t>(got);
+  }
+  piece.resize(done);
+  return piece;
+}
+
+} // namespace
+
+FileKind recognize(std::string_view head, std::string_view tail, size_t size) {
+  if (size == 0) {
+    return FileKind::Empty;
+  }
+  if (tail.size() >= trailerBytes &&
+      tail.substr(tail.size() - trailerBytes).starts_with("SLUICE\r\n")) {
+    return FileKind::Artifact;
+  }
+  for (const Magic &magic : magics) {
+    if (head.starts_with(magic.bytes)) {
+      return magic.kind;
+    }
+  }
+  if (head.starts_with("PAR1") && tail.ends_with("PAR1")) {
+    return FileKind::Parquet;
+  }
+  if (head.starts_with("PK\x03\x04")) {
+    return recognizeZip(head);
+  }
+  if (head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5) {
+    return recognizePickle(head);
+  }
+  if (head.starts_with("\x7f"
+                       "ELF")) {
+    return FileKind::Elf;
+  }
+  if (isSafetensors(head, size)) {
+    return head.find("\"sluice.session\"") != npos ? FileKind::Session : FileKind::Weights;
+  }
+  if (!isText(head)) {
+    return FileKind::Binary;
+  }
+  std::string_view text = trimStart(head);
+  if (text.starts_with('<')) {
+    return recognizeMarkup(text);
+  }
+  if (text.starts_with('{')) {
+    return recognizeJson(text);
+  }
+  return (text.starts_with(';') || text.starts_with('(')) && text.find("(set-logic") != npos
+             ? FileKind::Smt
+             : FileKind::Text;
+}
+
+FileKind recognize(std::span<const uint8_t> contents) {
+  std::string_view all(reinterpret_cast<const char *>(contents.data()), contents.size());
+  return recognize(all.substr(0, mostHead), all.substr(all.size() - std::min(all.size(), mostTail)),
+                   all.size());
+}
+
+FileKind recognizeFile(const Path &path) {
+  mode_t mode = kindOf(path);
+  if (mode == 0) {
+    return FileKind::Missing;
+  }
+  if (S_ISDIR(mode)) {
+    return isRunFolder(path)          ? FileKind::Run
+           : isCheckpointFolder(path) ? FileKind::Checkpoint
+                                      : FileKind::Folder;
+  }
+  if (!S_ISREG(mode)) {
+    return FileKind::Binary;
+  }
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status{};
+  if (file.fd < 0 || ::fstat(file.fd, &status) != 0) {
+    failAt(path, "read", errno);
+  }
+  auto size = static_cast<size_t>(status.st_size);
+  size_t tail = std::min(size, mostTail);
+  return recognize(readPiece(file.fd, 0, std::min(size, mostHead), path),
+                   readPiece(file.fd, size - tail, tail, path), size);
+}
+
+bool isRunFolder(const Path &folder) {
+  std::error_code ignored;
+  auto has = [&](const char *name) { return std::filesystem::exists(folder / name, ignored); };
+  return has("metrics.jsonl") ? has("spec.json") || has("run.json") || has("latest")
+                              : has("checkpoints") && (has("latest") || has("run.json"));
+}
+
+bool isCheckpointFolder(const Path &folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder / "state.json", ignored) &&
+         std::filesystem::exists(folder / "weights.safetensors", ignored);
+}
+
+std::string_view describe(FileKind kind) {
+  switch (kind) {
+  case FileKind::Missing:
+    return "no such file";
+  case FileKind::Empty:
+    return "an empty file";
+  case FileKind::Folder:
+    return "a directory";
+  case FileKind::Run:
+    return "a run's directory";
+  case FileKind::Checkpoint:
+    return "a checkpoint's directory";
+  case FileKind::Artifact:
+    return "a Sluice artifact";
+  case FileKind::Weights:
+    return "tensors (safetensors)";
+  case FileKind::Session:
+    return "a session of sluice generate";
+  case FileKind::Recording:
+    return "a recording of launches";
+  case FileKind::Npy:
+    return "an array (.npy)";
+  case FileKind::Svg:
+    return "a picture (SVG)";
+  case FileKind::Html:
+    return "an HTML page";
+  case FileKind::Certificate:
+    return "a certificate";
+  case FileKind::Smt:
+    return "an SMT-LIB script";
+  case FileKind::Trace:
+    return "a trace of sluice generate";
+  case FileKind::Metrics:
+    return "a run's metrics";
+  case FileKind::Tuning:
+    return "a tuning file";
+  case FileKind::Spec:
+    return "a model spec (JSON)";
+  case FileKind::LfsPointer:
+    return "a Git LFS pointer, which only names the file";
+  case FileKind::PyTorch:
+    return "a PyTorch file (pickle)";
+  case FileKind::Pickle:
+    return "a Python pickle";
+  case FileKind::Gguf:
+    return "a GGUF file";
+  case FileKind::Hdf5:
+    return "an HDF5 file";
+  case FileKind::Npz:
+    return "an archive of arrays (.npz)";
+  case FileKind::Zip:
+    return "a ZIP archive";
+  case FileKind::Gzip:
+    return "gzip data";
+  case FileKind::Zstd:
+    return "zstd data";
+  case FileKind::Parquet:
+    return "a Parquet file";
+  case FileKind::Png:
+    return "a PNG image";
+  case FileKind::Jpeg:
+    return "a JPEG image";
+  case FileKind::Pdf:
+    return "a PDF document";
+  case FileKind::Elf:
+    return "a program or library (ELF)";
+  case FileKind::Json:
+    return "JSON";
+  case FileKind::Text:
+    return "text";
+  case FileKind::Binary:
+    return "a file of an unknown kind";
+  }
+  return "a file";
+}
+
+namespace {
+
+/// Converts what `torch.load` reads. The names of tensors may differ, which a later message says.
+std::string convertPyTorch(const Path &path) {
+  return "convert it, as in python3 -c 'import torch; from safetensors.torch import save_file; "
+         "state = torch.load(\"" +
+         showPath(path.native()) +
+         "\", map_location=\"cpu\", weights_only=True); save_file({k: v.float().contiguous() for "
+         "k, v in state.items()}, \"weights.safetensors\")' (where the file holds more than "
+         "weights, take those of it, such as state[\"model\"])";
+}
+
+std::string remedyForArtifact(FileKind found, const std::string &shown) {
+  switch (found) {
+  case FileKind::Spec:
+  case FileKind::Json:
+    return "compile it first: sluice compile " + shown + " -o model.sla";
+  case FileKind::Run:
+  case FileKind::Checkpoint:
+    return "name the artifact that it was trained from; the run is named by --weights or --out";
+  case FileKind::Weights:
+    return "weights are named by --weights; name the artifact, from sluice compile, here";
+  default:
+    return "name a file that sluice compile wrote";
+  }
+}
+
+std::string remedyForSpec(FileKind found, const std::string &shown) {
+  switch (found) {
+  case FileKind::Artifact:
+    return "name the spec that it was compiled from; sluice inspect " + shown +
+           " --extract DIR writes it to DIR/spec.json";
+  case FileKind::Run:
+    return "its spec is " + shown + "/spec.json";
+  default:
+    return "name a model spec, JSON (docs/spec.md)";
+  }
+}
+
+std::string remedyForRun(FileKind found) {
+  switch (found) {
+  case FileKind::Artifact:
+  case FileKind::Spec:
+    return "name the directory that sluice train wrote (its --out)";
+  case FileKind::Checkpoint:
+    return "name the run's directory, two levels up";
+  default:
+    return "name a directory that sluice train wrote";
+  }
+}
+
+std::string remedyForWeights(FileKind found, const Path &path) {
+  switch (found) {
+  case FileKind::PyTorch:
+  case FileKind::Pickle:
+    return convertPyTorch(path);
+  case FileKind::Artifact:
+    return "an artifact holds no weights; name a run, a checkpoint or a safetensors file, and "
+           "train first where there is none";
+  case FileKind::Session:
+    return "a session is named by --session; name a run, a checkpoint or a safetensors file";
+  case FileKind::Folder:
+    return "name a run, a checkpoint, or a safetensors file in it";
+  default:
+    return "name a run, a checkpoint or a safetensors file";
+  }
+}
+
+} // namespace
+
+bool isMixUp(FileKind expected, FileKind found) {
+  switch (found) {
+  case FileKind::Missing:
+  case FileKind::Empty:
+  case FileKind::Text:
+  case FileKind::Binary:
+    return false;
+  case FileKind::Json: // a spec with a mistake in it
+    return expected != FileKind::Spec && expected != FileKind::Tuning;
+  case FileKind::Elf: // an artifact that was cut short
+    return expected != FileKind::Artifact;
+  default:
+    return found != expected;
+  }
+}
+
+std::string explainMixUp(FileKind expected, FileKind found, const Path &path) {
+  std::string shown = showPath(path.native()), remedy;
+  switch (found) {
+  case FileKind::LfsPointer:
+    remedy = "fetch the file itself with git lfs pull";
+    break;
+  case FileKind::Html:
+    remedy = "it is probably a page about the file, or of an error; download the file itself";
+    break;
+  case FileKind::Gzip:
+  case FileKind::Zstd:
+    remedy = std::string("unpack it first, as in ") +
+             (found == FileKind::Gzip ? "gzip -dk " : "zstd -dk ") + shown;
+    break;
+  default:
+    remedy = expected == FileKind::Artifact  ? remedyForArtifact(found, shown)
+             : expected == FileKind::Spec    ? remedyForSpec(found, shown)
+             : expected == FileKind::Run     ? remedyForRun(found)
+             : expected == FileKind::Weights ? remedyForWeights(found, path)
+             : expected == FileKind::Session
+                 ? "name a file that sluice generate --save-session wrote"
+             : expected == FileKind::Tuning ? "name a file that sluice bench --tune wrote"
+                                            : "name another file";
+  }
+  return "found " + std::string(describe(found)) + "; " + remedy;
+}
+
+void requireKind(const Path &path, FileKind expected, std::string_view role) {
+  FileKind found = recognizeFile(path);
+  if (isMixUp(expected, found)) {
+    throw UserError(showPath(path.native()) + ": expected " + std::string(role) + ", " +
+                    explainMixUp(expected, found, path));
+  }
+}
+
+} // namespace sluice::runtime
