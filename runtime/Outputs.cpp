@@ -13,8 +13,8 @@ namespace sluice::runtime {
 namespace {
 
 /// Names that a run's own files have, whatever their contents.
-constexpr std::array ownFiles = {"spec.json",     "costs.json", "metrics.jsonl",
-                                 "samples.jsonl", "run.json",   "latest"};
+constexpr std::array ownFiles = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
+                                 "run.json",  "eval.json",  "latest"};
 /// Folders of a run in which nothing else is written.
 constexpr std::array ownFolders = {"checkpoints", "abandoned"};
 constexpr std::array checkpointFiles = {"weights.safetensors", "optimizer.safetensors",
@@ -166,14 +166,14 @@ void checkOutputs(const std::vector<Output> &outputs, const std::vector<Path> &i
 void checkOutputFolder(const std::string &flag, const Path &folder,
                        const std::vector<std::string> &names, const std::vector<std::string> &marks,
                        const std::vector<Path> &inputs, bool force) {
+  if (!folder.empty() && !isThere(folder)) {
+    requireUnowned({flag, folder, FileKind::Folder});
+    return;
+  }
   bool isEarlier =
       std::ranges::all_of(marks, [&](const std::string &name) { return isThere(folder / name); });
   for (const std::string &name : names) {
     Output output{flag, folder / name, FileKind::Binary};
-    if (!isThere(folder)) {
-      requireUnowned({flag, folder, FileKind::Folder});
-      continue;
-    }
     requireUnowned(output);
     requireUnread(output, inputs);
     if (isThere(output.path) && !isEarlier && !force) {

@@ -15,7 +15,7 @@ spec() {
   "stages": [
     { "op": "embedding" }, { "op": "layer", "to": "fine" },
     { "op": "boundaries", "name": "words", $2 },
-    { "op": "shorten", "segments": "words" }, { "op": "shift", "by": 1, "start": "null" },
+    { "op": "shorten", "segments": "words", "to": "g" }, { "op": "shift", "by": 1, "start": "null" },
     { "op": "layer" },
     { "op": "upsample", "segments": "words", "by": 0 }, { "op": "add", "with": "fine" },
     { "op": "layer" }, { "op": "head" } ],
@@ -227,6 +227,9 @@ succeeds "begun: generate" "$sluice" generate "$work/begun.sla" --weights "$work
 holds "the trace counts segments that have begun" \
   '(lambda a: a[0] == {"bit": 1, "closed": 1} and 1 < sum(x["bit"] for x in a) < len(a) and all(y["closed"] - x["closed"] == y["bit"] for x, y in zip(a, a[1:])))([line["segments"]["words"] for line in f[0]])' \
   "$work/begun.jsonl"
+exits 2 "rows of a stream of segments" "$sluice" logits "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --stream g -o "$work/g.npy"
+cp "$work/err" "$work/refused"
+succeeds "which is not offered" grep -q 'gives (fine), found "g", whose rows are segments (words); name another' "$work/refused"
 # A trace replaces nothing that is read or written beside it.
 trace() { "$sluice" generate "$work/words.sla" --weights "$work/words" --tokens 2 "$@"; }
 cp "$work/session" "$work/kept"

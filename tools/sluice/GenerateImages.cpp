@@ -65,7 +65,7 @@ static void requireNewFolder(const Path &folder) {
     throw UserError("--png: expected a new or an empty folder, found " + folder.string() +
                     "; name another");
   }
-  checkOutputFolder("--png", folder, {"1.png"}, {}, {}, /*force=*/false); // no part of a run
+  checkOutputFolder("--png", folder, {}, {}, {}, /*force=*/false); // no part of a run
 }
 
 void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const std::string &weights,

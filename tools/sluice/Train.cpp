@@ -175,6 +175,7 @@ std::optional<ScheduleEnd> findScheduleEnd(const Plan &plan) {
 
 void runTrain(TrainFlags &flags) {
   checkFlags(flags);
+  checkOutputFolder("--out", flags.out, {}, {}, {}, /*force=*/false); // no part of another run
   std::unique_ptr<Executor> executor = openForTraining(flags);
   flags.options.scheduleEnd = findScheduleEnd(executor->plan());
   flags.options.run = flags.out;

@@ -25,8 +25,8 @@ struct Output {
 ///   do, and `force` is not given. An empty file may be replaced.
 void checkOutputs(const std::vector<Output> &outputs, const std::vector<Path> &inputs, bool force);
 
-/// The same for a folder into which files of fixed `names` go: it must be new, hold none of them,
-/// or hold all of `marks`, which say that an earlier call of the command wrote it.
+/// The same for a folder into which files of fixed `names` go: it must be new and no part of a run,
+/// or hold none of them, or all of `marks`, which say that an earlier call of the command wrote it.
 void checkOutputFolder(const std::string &flag, const Path &folder,
                        const std::vector<std::string> &names, const std::vector<std::string> &marks,
                        const std::vector<Path> &inputs, bool force);

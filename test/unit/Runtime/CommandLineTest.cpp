@@ -219,6 +219,7 @@ TEST_F(CommandLine, NoOutputReplacesWhatIsReadOrARun) {
     EXPECT_EQ(name.find("tmp-"), std::string::npos) << name;
   }
   refuses("inspect bigram.slc --extract run", "found a part of the run");
+  refuses("train bigram.slc --data text -o run/checkpoints/9", "found a part of the run");
 }
 
 TEST_F(CommandLine, AnOutputReplacesItsOwnKindAndOthersByForce) {
