@@ -1,11 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Images.h"
 
+#include "Png.h"
 #include "sluice/Runtime/Error.h"
 
 #include <algorithm>
 #include <charconv>
-#include <png.h>
 
 namespace sluice::runtime {
 
@@ -43,88 +43,31 @@ void requireFits(const ImageSize &size, const Plan &plan) {
   }
 }
 
-namespace {
-
-/// libpng's simplified interface, which frees what it holds.
-struct Png {
-  png_image image = {};
-  Png() { image.version = PNG_IMAGE_VERSION; }
-  ~Png() { png_image_free(&image); }
-  Png(const Png &) = delete;
-  Png &operator=(const Png &) = delete;
-};
-
-uint32_t formatOf(const ImageSize &size) {
-  return size.channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-}
-
-bool isPng(const std::vector<uint8_t> &bytes) {
-  return bytes.size() >= 8 && png_sig_cmp(bytes.data(), 0, 8) == 0;
-}
-
-/// Without chunks that may be left out (PNG, section 5.4: a small first letter), save transparency,
-/// which is refused. libpng changes pixels by some of them, such as gAMA; an image is its numbers.
-std::vector<uint8_t> keepPixels(const std::vector<uint8_t> &bytes) {
-  constexpr size_t signature = 8, around = 12; // of a chunk: its size, its name, its checksum
-  std::vector<uint8_t> kept(bytes.begin(), bytes.begin() + signature);
-  for (size_t at = signature; at < bytes.size();) {
-    size_t left = bytes.size() - at, size = left;
-    std::string_view name;
-    if (left >= around) {
-      size = around + png_get_uint_32(bytes.data() + at);
-      name = {reinterpret_cast<const char *>(bytes.data()) + at + 4, 4};
-    }
-    size = std::min(size, left); // a chunk that is cut is libpng's to refuse
-    bool isSpare = !name.empty() && name.front() >= 'a' && name.front() <= 'z' && name != "tRNS";
-    if (!isSpare) {
-      kept.insert(kept.end(), bytes.begin() + std::ptrdiff_t(at),
-                  bytes.begin() + std::ptrdiff_t(at + size));
-    }
-    at += size;
-  }
-  return kept;
-}
-
-std::vector<uint8_t> decodePng(const Path &path, const std::vector<uint8_t> &file,
-                               const ImageSize &size) {
-  std::vector<uint8_t> bytes = keepPixels(file);
-  Png png;
-  auto fail = [&] {
+static std::vector<uint8_t> readPng(const Path &path, std::span<const uint8_t> bytes,
+                                    const ImageSize &size) {
+  DecodedPng image = decodePng(bytes, size.width, size.height, size.channels);
+  if (!image.problem.empty()) {
     throw UserError(path.string() + ": expected a PNG image, found a damaged one (" +
-                    png.image.message + "); write it again");
-  };
-  if (!png_image_begin_read_from_memory(&png.image, bytes.data(), bytes.size())) {
-    fail();
+                    image.problem + "); write it again");
   }
-  uint32_t format = png.image.format;
-  int64_t channels = (format & PNG_FORMAT_FLAG_COLOR) != 0 ? 3 : 1;
-  if ((format & PNG_FORMAT_FLAG_LINEAR) != 0 || (format & PNG_FORMAT_FLAG_ALPHA) != 0) {
+  if (image.hasManyBits || image.isTransparent) {
     throw UserError(path.string() + ": expected a PNG of 8 bits a channel without transparency, " +
-                    "found one " +
-                    ((format & PNG_FORMAT_FLAG_ALPHA) != 0 ? "with transparency" : "of 16 bits") +
+                    "found one " + (image.isTransparent ? "with transparency" : "of 16 bits") +
                     "; convert it first");
   }
-  if (png.image.width != size.width || png.image.height != size.height ||
-      channels != size.channels) {
+  if (image.pixels.empty()) {
     throw UserError(path.string() + ": expected a PNG of " + size.toString() +
                     ", as --images says, " + "found one of " +
-                    describe(png.image.width, png.image.height, channels) +
+                    describe(image.width, image.height, image.channels) +
                     "; scale or convert it first");
   }
-  png.image.format = formatOf(size);
-  std::vector<uint8_t> pixels(static_cast<size_t>(size.bytes()));
-  if (!png_image_finish_read(&png.image, nullptr, pixels.data(), 0, nullptr)) {
-    fail();
-  }
-  return pixels;
+  return std::move(image.pixels);
 }
-
-} // namespace
 
 std::vector<uint8_t> readImages(const Path &path, const ImageSize &size) {
   std::vector<uint8_t> bytes = readBytes(path, "image file");
   if (isPng(bytes)) {
-    return decodePng(path, bytes, size);
+    return readPng(path, bytes, size);
   }
   auto each = static_cast<size_t>(size.bytes());
   if (bytes.empty() || bytes.size() % each != 0) {
@@ -136,16 +79,11 @@ std::vector<uint8_t> readImages(const Path &path, const ImageSize &size) {
 }
 
 std::vector<uint8_t> encodePng(std::span<const uint8_t> pixels, const ImageSize &size) {
-  Png png;
-  png.image.width = static_cast<uint32_t>(size.width);
-  png.image.height = static_cast<uint32_t>(size.height);
-  png.image.format = formatOf(size);
-  std::vector<uint8_t> bytes(PNG_IMAGE_PNG_SIZE_MAX(png.image));
-  png_alloc_size_t used = bytes.size();
-  if (!png_image_write_to_memory(&png.image, bytes.data(), &used, 0, pixels.data(), 0, nullptr)) {
-    throw JobError(std::string("the image could not be encoded: ") + png.image.message);
+  std::string problem;
+  std::vector<uint8_t> bytes = encodePng(pixels, size.width, size.height, size.channels, problem);
+  if (!problem.empty()) {
+    throw JobError("the image could not be encoded: " + problem);
   }
-  bytes.resize(used);
   return bytes;
 }
 

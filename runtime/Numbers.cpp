@@ -4,6 +4,9 @@
 #include "sluice/Runtime/Sources.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Format.h"
+#include "sluice/Runtime/NpyHeader.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -57,46 +60,22 @@ NumberInputs chooseNumbers(const Plan &plan, const SourceFiles &files, bool areT
   return chosen;
 }
 
-/// What stands behind `key` in the header's dictionary, up to `end`; empty where it is not there.
-static std::string valueOf(const std::string &header, const std::string &key, char end) {
-  size_t at = header.find("'" + key + "':");
-  if (at == std::string::npos) {
-    return "";
+/// Throws UserError unless the file is an array of little-endian f32 in C order. Finds where its
+/// numbers begin; returns its shape.
+static std::vector<int64_t> readHeader(NumberFile &file) {
+  NpyHeader header = parseNpyHeader(file.bytes);
+  bool isWrong = !header.problem.empty() || !header.isF32() || header.fortranOrder;
+  if (isWrong) {
+    throw UserError(
+        file.path.string() +
+        ": expected an array of little-endian f32 in C order, as numpy.save writes it, found " +
+        (!header.problem.empty() ? header.problem
+         : header.fortranOrder   ? "Fortran's order"
+                                 : "numbers of the type " + quote(header.type)) +
+        "; write it as numpy.float32");
   }
-  at = header.find_first_not_of(' ', at + key.size() + 3);
-  size_t behind = at == std::string::npos ? at : header.find(end, at);
-  return behind == std::string::npos ? "" : header.substr(at, behind - at);
-}
-
-/// Format 1.0 or 2.0 of NumPy, little-endian f32 in C order. Gives the shape as it is written.
-static std::string readHeader(NumberFile &file) {
-  auto refuse = [&](const std::string &found) {
-    throw UserError(file.path.string() +
-                    ": expected an array of little-endian f32 in C order, as numpy.save writes it, "
-                    "found " +
-                    found + "; write it as numpy.float32");
-  };
-  constexpr std::string_view magic = "\x93NUMPY";
-  const std::vector<uint8_t> &bytes = file.bytes;
-  if (bytes.size() < 12 || !std::equal(magic.begin(), magic.end(), bytes.begin(),
-                                       [](char a, uint8_t b) { return uint8_t(a) == b; })) {
-    refuse("no .npy file");
-  }
-  size_t prefix = bytes[6] == 1 ? 10 : 12, length = bytes[8] + size_t(bytes[9]) * 256;
-  length += prefix == 12 ? (bytes[10] + size_t(bytes[11]) * 256) << 16 : 0;
-  if ((bytes[6] != 1 && bytes[6] != 2) || bytes.size() < prefix + length) {
-    refuse("a header that is cut short, or of another version");
-  }
-  std::string header(bytes.begin() + static_cast<std::ptrdiff_t>(prefix),
-                     bytes.begin() + static_cast<std::ptrdiff_t>(prefix + length));
-  if (valueOf(header, "descr", ',') != "'<f4'") {
-    refuse("numbers of the type " + valueOf(header, "descr", ','));
-  }
-  if (valueOf(header, "fortran_order", ',') != "False") {
-    refuse("Fortran's order");
-  }
-  file.start = prefix + length;
-  return valueOf(header, "shape", ')') + ")";
+  file.start = header.start;
+  return header.shape;
 }
 
 static float numberAt(const NumberFile &file, int64_t index) {
@@ -106,11 +85,15 @@ static float numberAt(const NumberFile &file, int64_t index) {
   return number;
 }
 
+/// Weights count by their ratios alone. In these bounds the sum of an update's, its reciprocal, and
+/// a loss times a weight are neither subnormal nor infinite in f32.
+constexpr double leastWeight = 1e-18, greatestWeight = 1e18;
+
 static void checkNumbers(const NumberFile &file, int64_t rows, bool isTarget) {
   constexpr double tolerance = 1e-3; // of numbers that were rounded, as by bf16
   auto refuse = [&](int64_t row, const std::string &expected, double found) {
     throw UserError(file.path.string() + ": row " + std::to_string(row) + ": expected " + expected +
-                    ", found " + std::to_string(found) + "; row i belongs to byte i of the text");
+                    ", found " + format("%g", found) + "; row i belongs to byte i of the text");
   };
   for (int64_t row = 0; row < rows; ++row) {
     double sum = 0;
@@ -118,6 +101,9 @@ static void checkNumbers(const NumberFile &file, int64_t rows, bool isTarget) {
       double number = numberAt(file, row * file.width + column);
       if (!std::isfinite(number) || number < 0) {
         refuse(row, "finite numbers of at least 0", number);
+      }
+      if (!isTarget && number != 0 && (number < leastWeight || number > greatestWeight)) {
+        refuse(row, "a weight of 0 or from 1e-18 to 1e+18, as ratios alone count", number);
       }
       sum += number;
     }
@@ -129,21 +115,24 @@ static void checkNumbers(const NumberFile &file, int64_t rows, bool isTarget) {
 
 NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFile &text) {
   NumberFile file{path, readBytes(path, "file of numbers"), 0, input.width};
-  std::string found = readHeader(file), rows = std::to_string(text.bytes.size());
-  std::string expected = "(" + rows + ", " + std::to_string(input.width) + ")";
-  if (found != expected && (input.width > 1 || found != "(" + rows + ",)")) {
-    throw UserError(path.string() + ": expected an array of the shape " + expected +
-                    ", a row for each byte of " + text.path.string() + ", found " + found +
-                    "; row i belongs to byte i");
+  std::vector<int64_t> found = readHeader(file);
+  auto rows = static_cast<int64_t>(text.bytes.size());
+  NpyHeader expected;
+  expected.shape = {rows, input.width};
+  if (found != expected.shape && (input.width > 1 || found != std::vector{rows})) {
+    NpyHeader other;
+    other.shape = found;
+    throw UserError(file.path.string() + ": expected an array of the shape " +
+                    expected.showShape() + ", a row for each byte of " + text.path.string() +
+                    ", found " + other.showShape() + "; row i belongs to byte i");
   }
-  auto count = static_cast<int64_t>(text.bytes.size());
-  size_t size = static_cast<size_t>(count * input.width) * sizeof(float);
+  size_t size = static_cast<size_t>(rows * input.width) * sizeof(float);
   if (file.bytes.size() - file.start != size) {
     throw UserError(path.string() + ": expected " + std::to_string(size) +
                     " bytes of numbers behind the header, found " +
                     std::to_string(file.bytes.size() - file.start) + "; write the file again");
   }
-  checkNumbers(file, count, input.isTarget);
+  checkNumbers(file, rows, input.isTarget);
   return file;
 }
 

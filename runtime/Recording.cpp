@@ -109,7 +109,9 @@ private:
   std::vector<float> floats(const StrictJson &place) const {
     std::vector<uint8_t> bytes = blob(place);
     std::vector<float> numbers(bytes.size() / sizeof(float));
-    std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(float));
+    if (!numbers.empty()) { // else both are null
+      std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(float));
+    }
     return numbers;
   }
 

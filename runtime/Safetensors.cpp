@@ -343,7 +343,8 @@ void SafetensorsFile::check(const NamedTensor &tensor) const {
 void SafetensorsFile::copy(const NamedTensor &into) const {
   const Stored &stored = table.at(into.name);
   if (stored.type == "F32") {
-    std::memcpy(into.data.data(), data.data() + stored.begin, into.data.size_bytes());
+    std::span<uint8_t> place(reinterpret_cast<uint8_t *>(into.data.data()), into.data.size_bytes());
+    std::ranges::copy(data.subspan(stored.begin, place.size()), place.begin());
     return;
   }
   for (size_t i = 0; i < into.data.size(); ++i) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Session.h"
 
-#include "StrictJson.h"
+#include "SessionText.h"
 #include "sluice/Runtime/FileKind.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Safetensors.h"
@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::string remedy = "; give a session that this version saved, or begin anew without it";
+const std::string &remedy = sessionRemedy;
 constexpr const char *sessionKey = "sluice.session", *hashKey = "sluice.session_sha256";
 
 /// The hash of every tensor's hash, in the plan's order: whatever file they came from.
@@ -87,30 +87,6 @@ private:
   std::vector<float> data;
 };
 
-Json describe(const SamplingOptions &options) {
-  return {{"repetition_penalty", options.repetitionPenalty},
-          {"temperature", options.temperature},
-          {"top_k", options.topK},
-          {"top_p", options.topP},
-          {"min_p", options.minP},
-          {"typical", options.typical},
-          {"seed", options.seed}};
-}
-
-SamplingOptions parseSampling(const StrictJson &json) {
-  json.keys({"repetition_penalty", "temperature", "top_k", "top_p", "min_p", "typical", "seed"});
-  SamplingOptions options;
-  options.repetitionPenalty = json.at("repetition_penalty").number(0);
-  options.temperature = json.at("temperature").number(0);
-  options.topK = json.at("top_k").integer();
-  options.topP = json.at("top_p").number(0);
-  options.minP = json.at("min_p").number(0);
-  options.typical = json.at("typical").number(0);
-  options.seed = static_cast<uint64_t>(json.at("seed").integer());
-  checkSampling(options);
-  return options;
-}
-
 /// The file's description, whose checksum is right.
 Json readDescription(const SafetensorsFile &file, const std::string &origin) {
   std::string text = file.metadata(sessionKey);
@@ -133,57 +109,6 @@ void requireOwners(const StrictJson &json, Executor &executor, const std::string
                       "); name what it was saved with, or begin anew without it");
     }
   }
-}
-
-/// The tokens of each named input of the model.
-GivenLines parseInputs(const StrictJson &json, const Plan &plan) {
-  GivenLines given;
-  if (json.has("inputs") == plan.given.empty()) {
-    json.fail(plan.given.empty() ? "no key \"inputs\"" : "the key \"inputs\"",
-              plan.given.empty() ? "it" : "none");
-  }
-  if (plan.given.empty()) {
-    return given;
-  }
-  const StrictJson inputs = json.at("inputs");
-  inputs.object();
-  for (const auto &[name, line] : inputs.members()) {
-    if (!plan.given.contains(name)) {
-      inputs.fail("inputs of the model alone", '"' + name + '"');
-    }
-  }
-  for (const auto &[name, input] : plan.given) {
-    if (!inputs.has(name.c_str())) {
-      inputs.fail("the input \"" + name + "\"", "none");
-    }
-    const StrictJson line = inputs.at(name);
-    for (const StrictJson &token : line.array()) {
-      given[name].push_back(static_cast<int32_t>(token.integer(0, input.vocabulary - 1)));
-    }
-    if (std::ssize(given[name]) > input.capacity) {
-      line.failType("at most " + std::to_string(input.capacity) + " tokens");
-    }
-  }
-  return given;
-}
-
-Session parseSession(const StrictJson &json, const Plan &plan, Predictor::Window &window) {
-  Session session;
-  for (const StrictJson &token : json.at("text").array()) {
-    session.text.bytes.push_back(
-        static_cast<uint8_t>(token.integer(0, std::min<int64_t>(plan.model.vocabulary, 256) - 1)));
-  }
-  auto size = static_cast<int64_t>(session.text.bytes.size());
-  if (size == 0) {
-    json.at("text").failType("at least one token");
-  }
-  session.text.given = parseInputs(json, plan);
-  session.text.sample = json.at("sample").integer();
-  session.text.drawn = json.at("drawn").integer(0, size);
-  session.options = parseSampling(json.at("sampling"));
-  window.start = json.at("start").integer(0, size - 1);
-  window.seen = json.at("seen").integer(-1, std::min(size - window.start, plan.model.context));
-  return session;
 }
 
 } // namespace
@@ -223,11 +148,7 @@ Session loadSession(const Path &path, Executor &executor, Predictor &predictor) 
   SafetensorsFile file(bytes, origin);
   Json description = readDescription(file, origin);
   StrictJson json(description, origin + ": " + sessionKey, remedy);
-  json.keys({"format", "version", "text", "sample", "drawn", "sampling", "start", "seen",
-             "artifact", "weights", "target"},
-            {"inputs"});
-  json.at("format").oneOf({"sluice-session"});
-  json.at("version").integer(1, 1);
+  requireSession(json);
   requireOwners(json, executor, origin);
   Predictor::Window window;
   Session session = parseSession(json, executor.plan(), window);

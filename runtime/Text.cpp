@@ -105,6 +105,8 @@ std::string showMessage(std::string_view message) {
   return shorten(message, size_t(16) << 10, "\n\t");
 }
 
+std::string showText(std::string_view text) { return escape(text, "\n\t", ""); }
+
 CharacterCount countCharacters(std::string_view text, size_t from, size_t to) {
   CharacterCount count;
   for (size_t at = 0; at < to && !count.invalid;) {

@@ -43,25 +43,6 @@ bool readLine(std::istream &in, std::string &line) {
   return c != EOF || !line.empty();
 }
 
-/// How deep brackets nest, outside of strings.
-size_t nestingOf(const std::string &body) {
-  size_t depth = 0, most = 0;
-  bool inString = false;
-  for (size_t i = 0; i < body.size(); ++i) {
-    char c = body[i];
-    if (c == '"') {
-      inString = !inString;
-    } else if (inString) {
-      i += c == '\\' ? 1 : 0;
-    } else if (c == '{' || c == '[') {
-      most = std::max(most, ++depth);
-    } else if ((c == '}' || c == ']') && depth > 0) {
-      --depth;
-    }
-  }
-  return most;
-}
-
 Incoming broken(std::string message) { return {"", RpcFailure{RpcError::ParseError, message}}; }
 
 /// The text as a size; nothing where it is none.
@@ -114,6 +95,41 @@ std::optional<Incoming> editor::readMessage(std::istream &in) {
   return std::nullopt;
 }
 
+size_t editor::computeNesting(std::string_view text) {
+  size_t depth = 0, most = 0;
+  bool inString = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (c == '"') {
+      inString = !inString;
+    } else if (inString) {
+      i += c == '\\' ? 1 : 0;
+    } else if (c == '{' || c == '[') {
+      most = std::max(most, ++depth);
+    } else if ((c == '}' || c == ']') && depth > 0) {
+      --depth;
+    }
+  }
+  return most;
+}
+
+std::optional<RpcFailure> editor::findFault(const std::string &body) {
+  if (computeNesting(body) > deepest) {
+    return RpcFailure{RpcError::InvalidRequest, "expected a message that nests at most " +
+                                                    std::to_string(deepest) + " deep, found more"};
+  }
+  if (!json::accept(body)) {
+    return RpcFailure{RpcError::ParseError, "expected a message in JSON, found none"};
+  }
+  return std::nullopt;
+}
+
+json editor::describeFailure(const json &id, const RpcFailure &failure) {
+  return {{"jsonrpc", "2.0"},
+          {"id", id},
+          {"error", {{"code", static_cast<int>(failure.code)}, {"message", failure.message}}}};
+}
+
 std::string editor::frame(const json &message) {
   std::string body = message.dump(-1, ' ', false, json::error_handler_t::replace);
   return "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
@@ -129,9 +145,7 @@ void Dispatcher::onNotification(const std::string &method,
 }
 
 void Dispatcher::refuse(const Json &id, const RpcFailure &failure) {
-  send({{"jsonrpc", "2.0"},
-        {"id", id},
-        {"error", {{"code", static_cast<int>(failure.code)}, {"message", failure.message}}}});
+  send(describeFailure(id, failure));
 }
 
 void Dispatcher::receive(const Incoming &incoming) {
@@ -139,17 +153,11 @@ void Dispatcher::receive(const Incoming &incoming) {
     refuse(nullptr, *incoming.failure);
     return;
   }
-  if (nestingOf(incoming.body) > deepest) {
-    refuse(nullptr, {RpcError::InvalidRequest, "expected a message that nests at most " +
-                                                   std::to_string(deepest) + " deep, found more"});
+  if (std::optional<RpcFailure> fault = findFault(incoming.body)) {
+    refuse(nullptr, *fault);
     return;
   }
-  Json message = Json::parse(incoming.body, nullptr, false);
-  if (message.is_discarded()) {
-    refuse(nullptr, {RpcError::ParseError, "expected a message in JSON, found none"});
-    return;
-  }
-  dispatch(message);
+  dispatch(Json::parse(incoming.body));
 }
 
 void Dispatcher::dispatch(const Json &message) {

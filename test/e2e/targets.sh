@@ -35,6 +35,7 @@ for _ in range(25):
 save("teacher", shares)
 save("mask", [[random.randrange(4) / 2] for _ in range(25)], (25,))
 save("nothing", [[0]] * 25)
+save("faint", [[1e-45]] * 25)
 save("short", shares[1:])
 save("narrow", [row[1:] for row in shares])
 save("double", shares, kind="d")
@@ -96,9 +97,11 @@ refuses() { # NAME FILE MESSAGE
   exits 2 "$1" train --input "teacher=$work/$2.npy" --input "mask=$work/mask.npy" --out "$work/none"
   says "$1: says why" "$3"
 }
+exits 2 "weights whose sum f32 cannot hold" train --input "teacher=$work/teacher.npy" --input "mask=$work/faint.npy" --out "$work/none"
+says "weights whose sum f32 cannot hold: says which" 'row 0: expected a weight of 0 or from 1e-18 to 1e\+18, as ratios alone count, found 1.4013e-45'
 refuses "another shape" narrow 'shape \(25, 128\), a row for each byte of .*, found \(25, 127\)'
 refuses "another length" short 'found \(24, 128\)'
-refuses "another type" double "little-endian f32 .* found numbers of the type '<f8'"
+refuses "another type" double "little-endian f32 .* found numbers of the type \"<f8\""
 refuses "no number" nan 'row 3: expected finite numbers of at least 0, found nan'
 refuses "a negative chance" negative 'row 3: expected finite numbers of at least 0, found -0.25'
 refuses "another sum" sum 'row 3: expected chances that add up to 1'

@@ -128,20 +128,45 @@ Graph Deriver::finish() const {
   return kept;
 }
 
+/// The words of "2,3", at least two and none empty; none of another text.
+static std::vector<std::string> splitSet(const std::string &text) {
+  std::vector<std::string> list;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    list.push_back(word);
+  }
+  bool isSet = list.size() > 1 && !text.ends_with(',') &&
+               std::ranges::none_of(list, [](const std::string &word) { return word.empty(); });
+  return isSet ? list : std::vector<std::string>();
+}
+
+/// Digits as a number; of one that is too large for a factor, the number after the largest.
+static int64_t parseFactor(const std::string &digits) {
+  return digits.size() > 10 ? largestNumber + 1
+                            : std::min<int64_t>(std::stoll(digits), largestNumber + 1);
+}
+
 /// Writes factor i of those that an hourglass draws, as in "2@1 8@{2,3} 2@1", in their place, and
 /// returns it: 0 where it draws none, -1 behind the last.
 static int64_t chooseFactor(json &spec, size_t i) {
-  static const std::regex braces(R"(\{(\d+(,\d+)+)\})");
   int64_t factor = 0;
   for (json &stage : spec["stages"]) {
-    std::string text = stage.value("op", "") == "hourglass" ? stage.value("hierarchy", "") : "",
-                word;
-    for (std::smatch set; std::regex_search(text, set, braces); stage["hierarchy"] = text) {
-      std::istringstream words(set[1].str());
-      for (size_t n = 0; n <= i && factor >= 0; ++n) {
-        factor = std::getline(words, word, ',') ? std::stoll(word) : -1;
+    bool isHourglass =
+        stage.value("op", json()) == "hourglass" && stage.value("hierarchy", json()).is_string();
+    std::string text = isHourglass ? stage["hierarchy"].get<std::string>() : "", chosen;
+    size_t at = 0;
+    for (size_t open; (open = text.find('{', at)) != text.npos;) {
+      size_t end = text.find_first_not_of("0123456789,", open + 1);
+      std::vector<std::string> words = splitSet(text.substr(open + 1, end - open - 1));
+      if (end == text.npos || text[end] != '}' || words.empty()) {
+        break; // no level is spelled so
       }
-      text = set.prefix().str() + std::to_string(factor) + set.suffix().str();
+      factor = factor < 0 || i >= words.size() ? -1 : parseFactor(words[i]);
+      chosen += text.substr(at, open - at) + std::to_string(factor);
+      at = end + 1;
+    }
+    if (at > 0) {
+      stage["hierarchy"] = chosen + text.substr(at);
     }
   }
   return factor;

@@ -20,6 +20,22 @@ static Source readSource(const std::string &name) {
   return {name, {std::istreambuf_iterator<char>(file), {}}};
 }
 
+/// A message without bytes that a terminal takes for commands: names and lines come from files.
+static std::string showMessage(const std::string &message) {
+  std::string shown;
+  for (size_t i = 0; i < message.size(); ++i) {
+    auto byte = static_cast<unsigned char>(message[i]);
+    auto next = static_cast<unsigned char>(i + 1 < message.size() ? message[i + 1] : 0);
+    bool isControl = (byte < 0x20 && byte != '\n') || byte == 0x7F;
+    if (isControl || (byte == 0xC2 && next >= 0x80 && next < 0xA0)) { // those of two bytes too
+      shown += {'\\', 'x', "0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+    } else {
+      shown += message[i];
+    }
+  }
+  return shown;
+}
+
 int main(int argc, char **argv) {
   CLI::App program(
       "Checks that a certificate, from sluice check --certificate, proves a spec causal. "
@@ -43,7 +59,7 @@ int main(int argc, char **argv) {
   try {
     program.parse(argc, argv);
     Answer answer = certify::certify(readSource(spec), readSource(certificate), enumerates);
-    (answer.status == 0 ? std::cout : std::cerr) << answer.message << std::endl;
+    (answer.status == 0 ? std::cout : std::cerr) << showMessage(answer.message) << std::endl;
     return answer.status != 0 ? answer.status : std::cout ? 0 : 2;
   } catch (const CLI::Success &done) {
     return program.exit(done);
@@ -51,7 +67,7 @@ int main(int argc, char **argv) {
     std::cerr << "sluice-certify: " << error.what() << "; see sluice-certify --help" << std::endl;
     return 2;
   } catch (const BadInput &mistake) {
-    std::cerr << mistake.what() << std::endl;
+    std::cerr << showMessage(mistake.what()) << std::endl;
     return 2;
   }
 }

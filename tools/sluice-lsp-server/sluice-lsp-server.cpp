@@ -2,6 +2,7 @@
 //
 // MLIR's language server for what `sluice compile --emit` prints: upstream dialects and Sluice's.
 // Specs have a server of their own, sluice-spec-lsp.
+#include "StrictInput.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
@@ -31,6 +32,14 @@ int main(int argc, char **argv) {
   if (argc == 2 && (argv[1] == std::string_view("--help") || argv[1] == std::string_view("-h"))) {
     llvm::outs() << help;
     return 0;
+  }
+  bool isStandard = true; // tests of MLIR frame messages otherwise
+  for (std::string_view argument : llvm::ArrayRef(argv, argc)) {
+    isStandard &=
+        argument.find("lit-test") == argument.npos && argument.find("input-style") == argument.npos;
+  }
+  if (isStandard) {
+    stdin = openStrictInput();
   }
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);

@@ -227,7 +227,8 @@ void print(const SampleResult &result) {
 
 /// A group's text on one line.
 std::string oneLine(const std::string &text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return showText(
+      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 void print(const CompletionResult &result) {

@@ -6,6 +6,7 @@
 #include "CutText.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
 
 #include <iostream>
 
@@ -62,7 +63,7 @@ SegmentedText find(const BoundaryFlags &flags, Progress &progress) {
 }
 
 void print(const SegmentedText &found) {
-  std::cout << found.marked() << "\n\n";
+  std::cout << showText(found.marked()) << "\n\n";
   std::cout << format("%lld tokens, %lld boundaries", static_cast<long long>(found.tokens),
                       static_cast<long long>(found.ends));
   if (found.ends > 0) {

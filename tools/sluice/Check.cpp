@@ -151,7 +151,7 @@ void writePicture(const CheckFlags &flags, const driver::CheckOutcome &check) {
 /// Warnings are no fault of the proof; --strict refuses them all the same.
 void refuseWarnings(const CheckFlags &flags, const CausalVerdict &verdict) {
   if (flags.strict && verdict.isProved() && !verdict.warnings.empty()) {
-    std::cerr << flags.spec
+    std::cerr << showPath(flags.spec)
               << ": proved causal, but refused because of --strict: " << verdict.warnings.size()
               << (verdict.warnings.size() == 1 ? " warning" : " warnings")
               << "; fix the spec, or check without --strict" << std::endl;
@@ -235,9 +235,9 @@ void printReplay(const CausalVerdict &told, const CausalVerdict &replayed) {
     bool isOther = std::tie(first.length, first.row, first.token, told.message) !=
                    std::tie(second.length, second.row, second.token, replayed.message);
     std::cout << (isOther ? "no number shows that one; another leak does show:\n" +
-                                replayed.formatWithoutReplay() + "\n"
+                                showText(replayed.formatWithoutReplay()) + "\n"
                           : "")
-              << "  " << formatReplay(second) << std::endl;
+              << "  " << showText(formatReplay(second)) << std::endl;
   }
 }
 
@@ -260,7 +260,7 @@ void runCheck(const CheckFlags &flags) {
   if (!flags.json) {
     request.tell = [&](const CausalVerdict &verdict) {
       std::cout << (verdict.isProved() ? showPath(flags.spec) + ": " : "")
-                << verdict.formatWithoutReplay() << std::endl;
+                << showText(verdict.formatWithoutReplay()) << std::endl;
     };
   }
   driver::CheckOutcome check = driver::check(request);
@@ -273,7 +273,7 @@ void runCheck(const CheckFlags &flags) {
   const CausalVerdict &verdict = check.verdict;
   for (const auto *list : {&verdict.warnings, &verdict.notes}) {
     for (const CausalWarning &finding : *list) {
-      std::cerr << finding.format() << "\n";
+      std::cerr << showMessage(finding.format()) << "\n";
     }
   }
   if (flags.json) {

@@ -126,14 +126,16 @@ std::unique_ptr<Executor> openExecutor(const std::shared_ptr<const Artifact> &lo
 
 void warnOfLeak(const Artifact &artifact) {
   if (artifact.plan().verdict != "proved") {
-    std::cerr << "sluice: warning: " << artifact.path()
+    std::cerr << "sluice: warning: " << showPath(artifact.path())
               << " was compiled with --allow-leak: its predictions may read what they predict, so "
                  "losses come out too low and mean nothing for generated text"
               << std::endl;
   }
 }
 
-void printNotice(const std::string &text) { std::cerr << "sluice: " << text << std::endl; }
+void printNotice(const std::string &text) {
+  std::cerr << "sluice: " << showMessage(text) << std::endl;
+}
 
 void addForce(CLI::App &command, bool &force) {
   command.add_flag("--force", force,

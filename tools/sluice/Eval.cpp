@@ -139,7 +139,7 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
   }
   for (const auto &[name, nats] : result.losses) {
     if (!executor.plan().segmentsOf(name)) {
-      std::cout << format("loss %-10s %.4f nats\n", name.c_str(), nats);
+      std::cout << format("loss %-10s %.4f nats\n", showPath(name).c_str(), nats);
     }
   }
   std::cout << describeShortening(shorteningOf(executor.plan(), result.lossesByName()));
@@ -201,7 +201,7 @@ void runEval(const EvalFlags &flags) {
     printJson(json);
     return;
   }
-  std::cout << "weights         " << weights.string() << "\nprotocol        "
+  std::cout << "weights         " << showPath(weights.native()) << "\nprotocol        "
             << describeProtocol(result) << std::endl;
 }
 

@@ -114,7 +114,7 @@ void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const s
   for (size_t i = 0; i < texts.size(); ++i) {
     Path file = Path(flags.out) / (std::to_string(i + 1) + ".png");
     replaceFile(file, encodePng(std::span(texts[i].bytes).subspan(1), size));
-    std::cout << file.string() << "\n";
+    std::cout << showPath(file.native()) << "\n";
   }
   std::cout << std::flush;
 }

@@ -82,7 +82,7 @@ void runInspect(const InspectFlags &flags) {
     }
     printJson(json);
   } else {
-    std::cout << describeForPeople(*artifact, flags.memory) << std::flush;
+    std::cout << showText(describeForPeople(*artifact, flags.memory)) << std::flush;
   }
 }
 

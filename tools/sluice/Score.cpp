@@ -2,6 +2,7 @@
 #include "Score.h"
 #include "Common.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
 
 #include <iostream>
 #include <numbers>
@@ -77,7 +78,7 @@ void printScores(const std::vector<std::string> &prompts, const std::vector<Text
     } else {
       std::cout << format("%.4f nats, %.4f bits a token: ", sum,
                           sum / static_cast<double>(nats.size()) / std::numbers::ln2)
-                << dump(line["continuation"]) << "\n";
+                << showText(dump(line["continuation"])) << "\n";
     }
   }
   std::cout << std::flush;

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace sluice::editor {
 
@@ -39,6 +40,16 @@ struct Incoming {
 
 /// The next message; nothing at the end of the stream.
 std::optional<Incoming> readMessage(std::istream &in);
+
+/// Why a body is no message that may be parsed with recursion: one that nests deeply, is no JSON,
+/// or has a number that no double holds (which would be answered as `inf`); nothing where it may.
+std::optional<RpcFailure> findFault(const std::string &body);
+
+/// How deep the brackets of a text nest, outside of strings in double quotes.
+size_t computeNesting(std::string_view text);
+
+/// The answer to what is refused; `id` is null where it is not known.
+nlohmann::json describeFailure(const nlohmann::json &id, const RpcFailure &failure);
 
 /// Headers and body of one message. Bytes that are no UTF-8 are replaced.
 std::string frame(const nlohmann::json &message);

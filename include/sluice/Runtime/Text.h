@@ -25,6 +25,9 @@ std::string showPath(std::string_view path);
 /// of one longer than 16 KiB becomes "...".
 std::string showMessage(std::string_view message);
 
+/// A text of any length on its way to a terminal: as a message, but whole.
+std::string showText(std::string_view text);
+
 /// Characters of UTF-8 among some bytes of a text.
 struct CharacterCount {
   int64_t characters = 0;        ///< whose last byte is among them

@@ -182,6 +182,16 @@ def ir_session():
     client.open(document, refused, "mlir")
     found = client.diagnostics(document)
     check("what a verifier refuses is an error", len(found) >= 1 and found[0]["severity"] == 1, found)
+    client.body(b"[" * 100000)
+    check("the IR server refuses 100,000 brackets", client.reply(None)["error"]["code"] == -32600)
+    client.body(b'{"jsonrpc":"2.0","id":1e999,"method":"shutdown"}')
+    check("and a number that no double holds", client.reply(None)["error"]["code"] == -32700)
+    for name, deep in [("brackets", "[" * 100000), ("types", "tuple<" * 100000), ("maps", "affine_map<(d0) -> (" + "(" * 100000)]:
+        client.open(f"file:///work/{name}.mlir", deep, "mlir")
+        found = client.diagnostics(f"file:///work/{name}.mlir")
+        check(f"IR of 100,000 {name} is an error", len(found) == 1 and "nest at most 500" in found[0]["message"], found)
+    client.open("file:///work/brackets.mlir", "[" * 499, "mlir")
+    check("IR of 499 brackets is parsed", "nest at most" not in client.diagnostics("file:///work/brackets.mlir")[0]["message"])
     check("the IR server ends with 0", client.leave() == 0)
 
 

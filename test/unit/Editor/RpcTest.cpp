@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "sluice/Editor/Rpc.h"
+#include "sluice/Editor/IrMessages.h"
 
 #include <gtest/gtest.h>
 
@@ -62,6 +62,12 @@ TEST_F(Rpc, RefusesWithTheCodesOfTheProtocol) {
   EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":"double","params":)" + deep + "}"), -32600);
 }
 
+TEST_F(Rpc, RefusesNumbersThatNoDoubleHolds) {
+  initialize();
+  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1e999,"method":"double","params":{"x":4}})"), -32700);
+  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":"double","params":{"x":-1e999}})"), -32700);
+}
+
 TEST_F(Rpc, NotificationsHaveNoAnswer) {
   EXPECT_TRUE(answer(R"({"jsonrpc":"2.0","method":"note","params":{"x":"early"}})").is_null());
   initialize();
@@ -110,6 +116,39 @@ TEST(RpcFrames, BrokenHeadersAreToldAndPassed) {
 TEST(RpcFrames, CountBytesAndReplaceWhatIsNoText) {
   EXPECT_EQ(frame("\xC3\xA9"), "Content-Length: 4\r\n\r\n\"\xC3\xA9\"");
   EXPECT_EQ(frame("\xff"), "Content-Length: 5\r\n\r\n\"\xEF\xBF\xBD\"");
+}
+
+TEST(IrMessages, RefusesWhatNestsTooDeep) {
+  auto answerTo = [](const std::string &method, const json &params) {
+    json message = {{"jsonrpc", "2.0"}, {"method", method}, {"params", params}};
+    return refuseIrMessage({message.dump(), {}});
+  };
+  auto open = [&](const std::string &text) {
+    return answerTo("textDocument/didOpen",
+                    {{"textDocument", {{"uri", "file:///a"}, {"text", text}}}});
+  };
+  EXPECT_EQ(refuseIrMessage({std::string(100000, '['), {}})->at("error").at("code"), -32600);
+  EXPECT_EQ(refuseIrMessage({R"({"jsonrpc":"2.0","id":1e999})", {}})->at("error").at("code"),
+            -32700);
+  for (const char *part : {"[", "(", "{", "tuple<", "(d0) -> (", "\"x\" {"}) {
+    std::string deep;
+    for (int i = 0; i < 501; ++i) {
+      deep += part;
+    }
+    json params = open(deep).value_or(json()).value("params", json());
+    EXPECT_EQ(params.value("uri", ""), "file:///a") << part;
+    EXPECT_EQ(params["diagnostics"].size(), 1u);
+  }
+  // What is no bracket: in strings and comments, of arrows and comparisons.
+  std::string flat;
+  for (int i = 0; i < 1000; ++i) {
+    flat += "\"[[\\\"[\" // ((\n d0 <= 3 -> {}";
+  }
+  EXPECT_FALSE(open(flat));
+  EXPECT_FALSE(answerTo("textDocument/hover", {{"textDocument", {{"uri", "file:///a"}}}}));
+  json changes = {{{"text", ""}}, {{"text", std::string(501, '<')}}};
+  EXPECT_TRUE(answerTo("textDocument/didChange",
+                       {{"textDocument", {{"uri", "file:///a"}}}, {"contentChanges", changes}}));
 }
 
 } // namespace

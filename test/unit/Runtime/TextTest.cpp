@@ -114,4 +114,9 @@ TEST(Quote, IsSafeOfRandomBytes) {
   }
 }
 
+TEST(Text, IsShownWholeWithoutControls) {
+  EXPECT_EQ(showText("a\tb\n\033[31mc\r\x7f"), "a\tb\n\\u001b[31mc\\u000d\\u007f");
+  EXPECT_EQ(showText(std::string(100000, 'a')).size(), 100000u);
+}
+
 } // namespace

@@ -1,0 +1,16 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What MLIR's language server cannot take: it parses JSON and IR with recursion, which a deep
+// message would end, and answers a number beyond double's range as `inf`.
+#pragma once
+
+#include "sluice/Editor/Rpc.h"
+
+namespace sluice::editor {
+
+/// The message for the editor in place of `incoming`, which MLIR's server must not have: the answer
+/// to a request that cannot be read, or a diagnostic about IR that nests too deep to be parsed.
+/// Nothing where it may have it.
+std::optional<nlohmann::json> refuseIrMessage(const Incoming &incoming);
+
+} // namespace sluice::editor

@@ -1,0 +1,88 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "sluice/Editor/IrMessages.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace sluice;
+using namespace sluice::editor;
+using nlohmann::json;
+
+namespace {
+
+/// IR of Sluice nests less than 20 brackets; a level takes the parser up to a few KiB of its stack.
+constexpr size_t deepestText = 500;
+
+/// Brackets of IR that are open at once: those of JSON, and the parentheses and angle brackets that
+/// types, attributes and maps nest in. An arrow and a comparison close nothing.
+size_t computeTextNesting(const std::string &text) {
+  size_t depth = 0, most = 0;
+  bool inString = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i], next = i + 1 < text.size() ? text[i + 1] : '\0';
+    if (c == '"' || (inString && c == '\n')) {
+      inString = c == '"' && !inString;
+    } else if (inString) {
+      i += c == '\\' ? 1 : 0;
+    } else if (c == '/' && next == '/') {
+      i = std::min(text.find('\n', i), text.size());
+    } else if ((c == '-' && next == '>') || ((c == '<' || c == '>') && next == '=')) {
+      ++i;
+    } else if (std::strchr("([{<", c) != nullptr && c != '\0') {
+      most = std::max(most, ++depth);
+    } else if (std::strchr(")]}>", c) != nullptr && c != '\0' && depth > 0) {
+      --depth;
+    }
+  }
+  return most;
+}
+
+/// What a message puts into a document, or null.
+const json *findText(const json &message) {
+  const json *params =
+      message.is_object() && message.contains("params") ? &message["params"] : nullptr;
+  if (params == nullptr || !params->is_object()) {
+    return nullptr;
+  }
+  const json *holder = nullptr;
+  if (auto document = params->find("textDocument"); document != params->end()) {
+    holder = &*document;
+  }
+  if (auto changes = params->find("contentChanges");
+      changes != params->end() && changes->is_array() && !changes->empty()) {
+    holder = &changes->back();
+  }
+  bool hasText = holder != nullptr && holder->is_object() && holder->contains("text") &&
+                 (*holder)["text"].is_string();
+  return hasText ? &(*holder)["text"] : nullptr;
+}
+
+} // namespace
+
+std::optional<json> editor::refuseIrMessage(const Incoming &incoming) {
+  std::optional<RpcFailure> fault = incoming.failure ? incoming.failure : findFault(incoming.body);
+  if (fault) {
+    return describeFailure(nullptr, *fault);
+  }
+  json message = json::parse(incoming.body);
+  const json *text = findText(message);
+  if (text == nullptr || computeTextNesting(text->get<std::string>()) <= deepestText) {
+    return std::nullopt;
+  }
+  json start = {{"line", 0}, {"character", 0}};
+  json finding = {{"range", {{"start", start}, {"end", start}}},
+                  {"severity", 1},
+                  {"source", "sluice"},
+                  {"message", "expected IR whose brackets nest at most " +
+                                  std::to_string(deepestText) + " deep, found more"}};
+  json diagnostics = json::array({finding});
+  const json &params = message["params"];
+  json uri = params.contains("textDocument") && params["textDocument"].is_object() &&
+                     params["textDocument"].contains("uri")
+                 ? params["textDocument"]["uri"]
+                 : json("");
+  return json{{"jsonrpc", "2.0"},
+              {"method", "textDocument/publishDiagnostics"},
+              {"params", {{"uri", uri}, {"diagnostics", diagnostics}}}};
+}
