@@ -231,26 +231,37 @@ public:
   Transposition(const ReadGraph &forward, const ReadGraph &gradient)
       : forward(forward), gradient(gradient),
         longest(std::max(forward.lengthsToWalk(longestWalk), gradient.lengthsToWalk(longestWalk))),
-        forwardColumns(forward, longest), gradientColumns(gradient, longest) {}
+        forwardColumns(forward, longest), gradientColumns(gradient, longest),
+        isGradient(gradientColumns.size()) {
+    for (const ReadGraph::Value &value : gradient.getValues()) {
+      original.push_back(forward.find(value.gradientOf));
+    }
+    for (size_t column = 0; column < gradientColumns.size(); ++column) {
+      size_t source = gradientColumns.at(column).first;
+      if (!gradient.getValues()[source].gradientOf.empty()) {
+        isGradient.set(static_cast<unsigned>(column));
+      }
+    }
+  }
 
   std::optional<AddedRead> run();
 
 private:
-  bool isAllowed(const ReadGraph::Value &of, int64_t q, const ReadGraph::Value &reads, int64_t p,
+  bool isAllowed(size_t reads, int64_t p, std::optional<size_t> column,
                  const RowSets &forwardSets) const;
   std::optional<AddedRead> runAt(int64_t length);
 
   const ReadGraph &forward, &gradient;
   int64_t longest;
   RowColumns forwardColumns, gradientColumns;
+  std::vector<std::optional<size_t>> original; ///< forward value of each gradient's value
+  llvm::BitVector isGradient;                  ///< columns of rows of gradients
 };
 
-/// Whether row p of the value whose gradient is read depends on row q of the value whose gradient
-/// reads it.
-bool Transposition::isAllowed(const ReadGraph::Value &of, int64_t q, const ReadGraph::Value &reads,
-                              int64_t p, const RowSets &forwardSets) const {
-  std::optional<size_t> later = forward.find(reads.gradientOf);
-  std::optional<size_t> column = forwardColumns.find(of.gradientOf, q);
+/// Whether row p of the value whose gradient is `reads` depends on the row of `column`.
+bool Transposition::isAllowed(size_t reads, int64_t p, std::optional<size_t> column,
+                              const RowSets &forwardSets) const {
+  std::optional<size_t> later = original[reads];
   return later && column && p < static_cast<int64_t>(forwardSets[*later].size()) &&
          forwardSets[*later][static_cast<size_t>(p)].test(static_cast<unsigned>(*column));
 }
@@ -262,14 +273,16 @@ std::optional<AddedRead> Transposition::runAt(int64_t length) {
   const std::vector<ReadGraph::Value> &values = gradient.getValues();
   for (size_t index = 0; index < values.size(); ++index) {
     const ReadGraph::Value &value = values[index];
-    if (value.gradientOf.empty() || !forward.find(value.gradientOf)) {
+    if (value.gradientOf.empty() || !original[index]) {
       continue;
     }
     for (int64_t q = 0; q < ReadGraph::rowsOf(value, setting); ++q) {
-      for (unsigned column : gradientSets[index][static_cast<size_t>(q)].set_bits()) {
+      std::optional<size_t> own = forwardColumns.find(value.gradientOf, q);
+      llvm::BitVector &reads = gradientSets[index][static_cast<size_t>(q)];
+      reads &= isGradient;
+      for (unsigned column : reads.set_bits()) {
         auto [source, p] = gradientColumns.at(column);
-        if (values[source].gradientOf.empty() ||
-            isAllowed(value, q, values[source], p, forwardSets)) {
+        if (isAllowed(source, p, own, forwardSets)) {
           continue;
         }
         return AddedRead{AddedRead::Kind::Transposed,

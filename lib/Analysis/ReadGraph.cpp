@@ -449,8 +449,9 @@ void ReadGraph::forEachRead(const Value &value, int64_t p, const Setting &settin
       break;
     case RowRead::Kind::Relation: {
       auto [first, last] = rangeOf(read.bounds, p, n);
+      bool isRange = read.bounds.exact && read.bounds.conditions.empty();
       for (int64_t q = first; q <= last; ++q) {
-        if (reference::contains(read.relation, p, q, n)) {
+        if (isRange || reference::contains(read.relation, p, q, n)) {
           visitRow(read.source, q, read, valid, setting, visit);
         }
       }
@@ -514,12 +515,15 @@ RowSets sluice::closureOf(const ReadGraph &graph, int64_t length, const RowColum
   RowSets sets(values.size());
   for (size_t index = 0; index < values.size(); ++index) {
     const ReadGraph::Value &value = values[index];
-    for (int64_t p = 0; p <= ReadGraph::pastEnd(value, setting); ++p) {
+    int64_t last = ReadGraph::pastEnd(value, setting), rows = ReadGraph::rowsOf(value, setting);
+    auto first = value.name.empty() ? std::nullopt : columns.find(value.name, 0);
+    sets[index].reserve(static_cast<size_t>(last + 1));
+    for (int64_t p = 0; p <= last; ++p) {
       llvm::BitVector &set = sets[index].emplace_back(columns.size());
-      if (auto own = value.name.empty() ? std::nullopt : columns.find(value.name, p)) {
-        set.set(*own);
+      if (first) {
+        set.set(static_cast<unsigned>(*first + static_cast<size_t>(p)));
       }
-      if (p < ReadGraph::rowsOf(value, setting)) {
+      if (p < rows) {
         graph.forEachRead(value, p, setting, [&](size_t source, int64_t q) {
           set |= sets[source][static_cast<size_t>(q)];
         });
