@@ -380,6 +380,14 @@ std::string describeMissingChecksum(const Path &file) {
   return file.string() + ": the file holds no checksum, so damage to its numbers would not show";
 }
 
+void noteWorseLatest(const Path &path, const Notice &notice) {
+  if (notice && runtime::isFolder(path) && !isThere(path / stateName)) {
+    if (std::string worse = describeWorseLatest(path); !worse.empty()) {
+      notice(worse);
+    }
+  }
+}
+
 Path loadWeights(const Path &path, Executor &executor, const Notice &notice,
                  std::optional<int64_t> step, const WeightNames &names) {
   auto [file, bytes] = readWeights(path, step);
@@ -388,10 +396,8 @@ Path loadWeights(const Path &path, Executor &executor, const Notice &notice,
   if (!checked && notice) {
     notice(describeMissingChecksum(file));
   }
-  if (notice && !step && runtime::isFolder(path) && !isThere(path / stateName)) {
-    if (std::string worse = describeWorseLatest(path); !worse.empty()) {
-      notice(worse);
-    }
+  if (!step) {
+    noteWorseLatest(path, notice);
   }
   executor.prepare();
   return file;

@@ -32,9 +32,9 @@ TrendChange LossWatch::addStep(int64_t step, double loss, bool isLast) {
     notice("warning: " + describeTrend() + ". Training continues (--stop-on-divergence ends it); " +
            describeRemedy(readCheckpointLosses(run)));
   } else if (change == TrendChange::Recovered) {
-    notice(format("step %lld: the moving average of the loss, %.4g, is near the run's best again: "
-                  "the run has recovered",
-                  static_cast<long long>(step), judge.trend().average));
+    notice(format("the run has recovered: the moving average of the loss, %.4g after step %lld, is "
+                  "near the run's best again",
+                  judge.trend().average, static_cast<long long>(step)));
   }
   return change;
 }

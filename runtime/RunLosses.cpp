@@ -161,9 +161,14 @@ std::string describeWorseLatest(const Path &run) {
            " has the weights of step " + std::to_string(step);
   };
   std::string start = "note: " + run.string() + ": the latest checkpoint, that of ";
-  if (latest.losses->quality() > *computeBound(list) && sound && sound->losses) {
-    return start + describeCheckpoint(latest) + ", is far worse than that of " +
-           describeCheckpoint(*sound) + take(sound->step);
+  if (latest.losses->quality() > *computeBound(list)) {
+    const LossTrend &trend = latest.losses->trend;
+    return start + describeCheckpoint(latest) +
+           (sound && sound->losses
+                ? ", is far worse than that of " + describeCheckpoint(*sound) + take(sound->step)
+                : format(
+                      ", has diverged, and no checkpoint is good: the loss was %.4g at step %lld",
+                      trend.best, static_cast<long long>(trend.bestStep)));
   }
   const CheckpointLosses *best = chooseBest(list);
   const std::optional<MeasuredLoss> &last = latest.losses->heldOut.last;

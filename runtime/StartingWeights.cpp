@@ -52,6 +52,7 @@ StartingWeights startFromWeights(const Path &path, const std::vector<std::string
   }
   requireUse(match, executor.plan());
   auto [file, bytes] = readWeights(path);
+  noteWorseLatest(path, notice);
   start.file = file.string();
   SafetensorsFile stored(bytes, start.file);
   stored.rename(names);

@@ -59,6 +59,10 @@ std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path,
 /// That a file of weights holds no checksum, for people.
 std::string describeMissingChecksum(const Path &file);
 
+/// Gives `notice` a line where `path` is a run whose latest checkpoint is far worse than another
+/// one of the run.
+void noteWorseLatest(const Path &path, const Notice &notice);
+
 /// Loads weights from a safetensors file, a checkpoint's folder or a run's folder (its latest
 /// checkpoint, also while a training beside this process replaces it; or that of `step`). Returns
 /// the path of the file that was read. `notice` gets a line where that file holds no checksum or a

@@ -68,8 +68,9 @@ const CheckpointLosses *chooseBest(const std::vector<CheckpointLosses> &checkpoi
 /// "step 20 (loss 2.3105)"; the loss is that of the checkpoint's own weights, in nats.
 std::string describeCheckpoint(const CheckpointLosses &checkpoint);
 
-/// A line for people where the checkpoint that `latest` names is far worse than another one: its
-/// held-out loss by a tenth, or its training loss by ln V. Empty where it is not.
+/// A line for people where the checkpoint that `latest` names is far worse than another one by its
+/// held-out loss (a tenth), or than the run's best step by its training loss (ln V). Empty where it
+/// is not.
 std::string describeWorseLatest(const Path &run);
 
 } // namespace sluice::runtime

@@ -198,6 +198,7 @@ TEST_F(RunLossesTest, NeverRecommendsADivergedCheckpoint) {
   said = run(flags, 2, 40, 7);
   EXPECT_SAYS(said, "no checkpoint is good: the last one is that of step 4 (loss ");
   EXPECT_EQ(count(said, "--from"), 0u) << said;
+  EXPECT_SAYS(noticeOf("early"), "has diverged, and no checkpoint is good: the loss was 4.");
 }
 
 TEST_F(RunLossesTest, GoesBackAndDeletesNothing) {
