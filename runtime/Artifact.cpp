@@ -204,8 +204,14 @@ void Artifact::chooseTarget(const std::string &wanted) {
     }
   }
   if (chosenTarget.empty()) {
-    refuse(origin, "expected code for " + (wanted.empty() ? list(machine) : wanted) +
-                       ", found code for " + list(parsedPlan.targets));
+    std::string message = "expected code for " + (wanted.empty() ? list(machine) : wanted) +
+                          ", found code for " + list(parsedPlan.targets);
+    if (!parsedPlan.gpuTargets().empty()) {
+      refuse(origin, message); // fromBytes adds the remedy
+    }
+    throw UserError(origin + ": " + message + "; compile the spec again " +
+                    (wanted.empty() ? "on this machine" : "with --target " + wanted) +
+                    ", or with --target cpu for every machine");
   }
   for (const Kernel &kernel : parsedPlan.kernels) {
     auto variant = kernel.variants.find(chosenTarget);

@@ -121,4 +121,19 @@ CharacterCount countCharacters(std::string_view text, size_t from, size_t to) {
   return count;
 }
 
+std::optional<int64_t> findByteSize(const std::string &text) {
+  char *end = nullptr;
+  double number = std::strtod(text.c_str(), &end);
+  std::string unit = end;
+  constexpr const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double bytes = unit.empty() ? number : 0;
+  for (int i = 0; i < 5; ++i) {
+    bytes = unit == units[i] ? std::ldexp(number, 10 * i) : bytes;
+  }
+  bool isPlain = !text.empty() && text[0] >= '0' && text[0] <= '9' &&
+                 text.find_first_of("xX") == std::string::npos;
+  return isPlain && bytes >= 1 && bytes <= 0x1p62 ? std::optional(static_cast<int64_t>(bytes))
+                                                  : std::nullopt;
+}
+
 } // namespace sluice

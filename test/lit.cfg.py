@@ -15,6 +15,9 @@ config.test_exec_root = os.path.join(config.sluice_build, "test")
 # The build's own programs first, then LLVM's FileCheck, not, count.
 path = [os.path.join(config.sluice_build, "bin"), config.llvm_tools, config.environment.get("PATH", "")]
 config.environment["PATH"] = os.pathsep.join(path)
+# The cache of the test run (scripts/test.sh), or else one of the build: never the user's.
+config.environment["SLUICE_KERNEL_CACHE"] = os.environ.get(
+    "SLUICE_KERNEL_CACHE", os.path.join(config.sluice_build, "kernel-cache"))
 config.substitutions.append(("%models", os.path.join(config.sluice_source, "models")))
 
 if "quick" not in lit_config.params:

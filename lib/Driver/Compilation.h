@@ -49,6 +49,12 @@ private:
   std::optional<Outcome> keepToBudget(KernelSet &kernels, std::optional<MemoryBudget> &budget);
   Outcome generate();
   Outcome internalError(const std::string &what = "the compiler failed on a valid spec");
+  /// Tells the caller what is done from now on.
+  void report(const std::string &what, double share = 0) const {
+    if (request.report) {
+      request.report(what, share);
+    }
+  }
   bool emits(llvm::StringRef stage) const { return request.emit == stage; }
   std::string print(mlir::Operation *op) const;
 

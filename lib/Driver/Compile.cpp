@@ -360,9 +360,22 @@ std::optional<Outcome> Compilation::lowerKernels(KernelSet &kernels,
   for (size_t i = 0; i < targets.cpus.size(); ++i) {
     requests.push_back({*kernels.modules[i], targets.cpus[i]});
   }
+  llvm::Expected<KernelCacheSetting> setting = findKernelCache(request.kernelCache);
+  if (!setting) {
+    return badInput(llvm::toString(setting.takeError()));
+  }
+  KernelCache cache(setting->folder, setting->mostBytes);
+  auto reportKernels = [&](size_t done, size_t count) {
+    report("compiling kernels (" + std::to_string(done) + " of " + std::to_string(count) + ")",
+           double(done) / double(count));
+  };
+  report(targets.gpus.empty() ? "compiling kernels" : "compiling kernels for GPUs");
   FailureOr<std::vector<Blob>> code = lowerDeviceKernels(kernels);
-  if (failed(code) || failed(cpu::lowerToObjects(requests, objects))) {
+  if (failed(code) || failed(cpu::lowerToObjects(requests, objects, cache, reportKernels))) {
     return internalError();
+  }
+  if (std::string problem = cache.getProblem(); setting->isNamed && !problem.empty()) {
+    notice += (notice.empty() ? "" : "\n") + problem + "; compiled without storing them";
   }
   blobs = std::move(*code);
   return std::nullopt;
@@ -384,6 +397,7 @@ void Compilation::chooseLibraries(KernelSet &kernels) const {
 }
 
 Outcome Compilation::generate() {
+  report("generating kernels");
   std::string unsupported;
   FailureOr<KernelSet> kernels = generateKernels(*module, targets, unsupported);
   if (failed(kernels)) {
@@ -438,6 +452,7 @@ Outcome Compilation::generate() {
   if (std::string mistake = runtime::findPlanMistake(plan); !mistake.empty()) {
     return internalError("the runtime would refuse the plan" + mistake);
   }
+  report("linking the artifact", 1);
   llvm::Expected<std::string> artifact =
       linkArtifact(plan, makeConstants(*module, *memory), objects, blobs);
   if (!artifact) {
@@ -462,6 +477,7 @@ Outcome Compilation::run() {
     llvm::raw_string_ostream(diagnostics) << diagnostic.getLocation() << ": " << diagnostic << "\n";
     return success();
   });
+  report("reading the spec");
   if (auto outcome = readModel()) {
     return *outcome;
   }
@@ -475,12 +491,16 @@ Outcome Compilation::run() {
     if (failed(keepEveryRow(*variants.front().module, *request.everyRow))) {
       return internalError();
     }
-  } else if (auto outcome = checkCausal()) {
-    return *outcome;
+  } else {
+    report("proving causality");
+    if (auto outcome = checkCausal()) {
+      return *outcome;
+    }
   }
   if (auto outcome = checkOutput()) {
     return *outcome;
   }
+  report("lowering the model");
   if (auto outcome = lowerVariants()) {
     return *outcome;
   }

@@ -37,8 +37,13 @@ Trained fuzz::tryTraining(const std::string &text, uint64_t seed) {
   testing::Folder folder;
   std::string source = folder.write("spec.json", text), artifact = folder.path("model.sla");
   std::string target = runtime::machineTargets().at(seed % runtime::machineTargets().size());
-  driver::Outcome outcome = driver::compile(
-      {.spec = source, .output = artifact, .targets = {target}, .emit = "", .allowLeak = true});
+  driver::Outcome outcome =
+      driver::compile({.spec = source,
+                       .output = artifact,
+                       .targets = {target},
+                       .emit = "",
+                       .allowLeak = true,
+                       .kernelCache = "off"}); // random kernels, of use to no later compile
   if (outcome.status == 2) {
     return {Trained::Refused, outcome.message};
   }

@@ -22,7 +22,7 @@ namespace sluice::cli {
 namespace {
 
 struct CheckFlags {
-  std::string spec, picture, pictureText, certificate, smt;
+  std::string spec, picture, pictureText, certificate, smt, kernelCache;
   std::vector<std::string> settings;
   std::optional<int64_t> pictureRow;
   bool json = false, strict = false, noReplay = false, noAdvice = false, force = false;
@@ -257,6 +257,7 @@ void runCheck(const CheckFlags &flags) {
   request.smt = flags.smt;
   request.step = flags.json;
   request.advice = !flags.noAdvice;
+  request.kernelCache = flags.kernelCache;
   if (!flags.json) {
     request.tell = [&](const CausalVerdict &verdict) {
       std::cout << (verdict.isProved() ? showPath(flags.spec) + ": " : "")
@@ -345,6 +346,7 @@ void registerCheck(CLI::App &program) {
                    "Write every obligation here as SMT-LIB: negated, so each is to be unsat")
       ->type_name("FILE");
   addForce(*command, flags->force);
+  addKernelCache(*command, flags->kernelCache);
   command->callback([flags] { runCheck(*flags); });
 }
 

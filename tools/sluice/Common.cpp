@@ -84,6 +84,23 @@ std::optional<ImageSize> parseImages(const std::string &images) {
   return images.empty() ? std::nullopt : std::optional(parseImageSize("--images", images));
 }
 
+void addKernelCache(CLI::App &command, std::string &value) {
+  CLI::Validator isName(
+      [](std::string &text) {
+        return !text.empty() && !text.starts_with("--")
+                   ? std::string()
+                   : "expected a directory or off, found " + quote(text) + "; name a directory";
+      },
+      "", "directory");
+  command
+      .add_option("--kernel-cache", value,
+                  "Directory of compiled kernels that later compiles reuse; off: none. Without it "
+                  "SLUICE_KERNEL_CACHE, or else ~/.cache/sluice/kernels")
+      ->type_name("DIR|off")
+      ->default_str("")
+      ->check(isName);
+}
+
 void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
   command
       .add_option("-d,--device", options.device,
@@ -101,6 +118,7 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
       .add_option("--gpu-target", options.gpuTarget,
                   "GPU code to run: sm_80 or sm_90a; none takes what fits the GPU best")
       ->check(oneOf({"sm_80", "sm_90a"}));
+  addKernelCache(command, options.kernelCache);
 }
 
 std::unique_ptr<Executor> openExecutor(const std::string &artifact, const DeviceOptions &options) {

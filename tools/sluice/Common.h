@@ -19,13 +19,17 @@ namespace sluice::cli {
 
 struct DeviceOptions {
   std::string device = "cpu", target, gpuTarget;
-  int threads = 0; // 0: all that the process may use
+  std::string kernelCache; // driver::CompileRequest::kernelCache, of commands that compile
+  int threads = 0;         // 0: all that the process may use
 };
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 
 /// --weights-prefix and --ignore, for files of weights that other programs wrote.
 void addWeightNames(CLI::App &command, runtime::WeightNames &names);
+
+/// --kernel-cache, of a command that compiles.
+void addKernelCache(CLI::App &command, std::string &value);
 
 /// The artifact and its weights, both required.
 void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights,

@@ -3,6 +3,7 @@
 #include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"
+#include "CompileProgress.h"
 #include "Recompile.h"
 #include "Tune.h"
 #include "sluice/Driver/Driver.h"
@@ -17,9 +18,14 @@
 
 namespace sluice::cli {
 
+static driver::Outcome compileShowingProgress(driver::CompileRequest &request) {
+  CompileProgress progress;
+  request.report = [&](const std::string &what, double share) { progress.report(what, share); };
+  return driver::compile(request);
+}
+
 void registerCompile(CLI::App &program) {
   auto request = std::make_shared<driver::CompileRequest>();
-  request->targets = {"cpu"};
   CLI::App *command = program.add_subcommand("compile", "Compile a spec to an artifact");
   command->add_option("SPEC", request->spec, "Model spec, JSON (docs/spec.md)")
       ->type_name("FILE")
@@ -29,8 +35,9 @@ void registerCompile(CLI::App &program) {
   command
       ->add_option(
           "-t,--target", request->targets,
-          "Targets: cpu (both instruction sets), cpu-avx512, cpu-avx2; for NVIDIA GPUs sm_80 "
-          "(Ampere and later), sm_90a (Hopper)")
+          "Targets: cpu-avx512, cpu-avx2, cpu (both, for any machine); for NVIDIA GPUs sm_80 "
+          "(Ampere and later), sm_90a (Hopper). Without it, this machine's CPU alone")
+      ->default_str("")
       ->delimiter(',');
   command
       ->add_option("--precision", request->precision,
@@ -76,6 +83,7 @@ void registerCompile(CLI::App &program) {
                           ->excludes(output);
   auto force = std::make_shared<bool>(false);
   addForce(*command, *force);
+  addKernelCache(*command, request->kernelCache);
   command->add_flag("--verify-each-causality", request->verifyEachCausality,
                     "After every pass, read dependences again and compare them with the spec's");
   command->add_flag("--allow-leak", request->allowLeak,
@@ -99,11 +107,14 @@ void registerCompile(CLI::App &program) {
       }
       request->memoryBudget = parseByteSize(*budget);
     }
+    if (request->targets.empty()) {
+      request->targets = {chooseCpuTarget()};
+    }
     if (tuned->count() > 0) {
       request->libraryProducts = readLibraryProducts(*tuning, request->targets);
     }
     request->settings = parseSettings(*settings);
-    driver::Outcome outcome = driver::compile(*request);
+    driver::Outcome outcome = compileShowingProgress(*request);
     std::cout << outcome.output << std::flush;
     if (!outcome.message.empty()) {
       std::cerr << "sluice: " << (outcome.isLeak || outcome.status == 0 ? "" : "error: ")

@@ -104,6 +104,7 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
   request.spec = fileNameOf(plan);
   request.text = plan.model.spec;
   request.inMemory = true;
+  request.kernelCache = device.kernelCache;
   request.factor = request.factor ? request.factor : mainFactor(plan);
   if (device.device == "cpu") {
     artifact.requireCpu();
@@ -116,13 +117,17 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
   return openCompiled(request, artifact.path(), device);
 }
 
-std::unique_ptr<Executor> compileForCpu(driver::CompileRequest request, DeviceOptions device) {
-  std::vector<std::string> machine = machineTargets();
-  if (const char *wanted = std::getenv("SLUICE_CPU_TARGET")) {
-    machine = {wanted};
+std::string chooseCpuTarget() {
+  const char *wanted = std::getenv("SLUICE_CPU_TARGET");
+  if (wanted && *wanted) {
+    return wanted;
   }
-  request.targets =
-      machine.empty() ? std::vector<std::string>{"cpu"} : std::vector{machine.front()};
+  std::vector<std::string> machine = machineTargets();
+  return machine.empty() ? "cpu" : machine.front();
+}
+
+std::unique_ptr<Executor> compileForCpu(driver::CompileRequest request, DeviceOptions device) {
+  request.targets = {chooseCpuTarget()};
   request.inMemory = true;
   request.allowLeak = true;
   device.device = "cpu";

@@ -24,6 +24,10 @@ std::unique_ptr<runtime::Executor> recompile(const runtime::Artifact &artifact,
                                              driver::CompileRequest request,
                                              const DeviceOptions &device);
 
+/// Returns the target for this machine's CPU: SLUICE_CPU_TARGET where that is set, else the best
+/// that the machine runs. A machine that runs none gets "cpu", code for other machines.
+std::string chooseCpuTarget();
+
 /// Compiles a spec, `request.spec` and its text, in memory for this machine's CPU and opens it; a
 /// leak is allowed. Throws UserError.
 std::unique_ptr<runtime::Executor> compileForCpu(driver::CompileRequest request,

@@ -142,6 +142,7 @@ bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &re
   driver::CompileRequest request;
   request.spec = checked.spec;
   request.settings = checked.settings;
+  request.kernelCache = checked.kernelCache;
   if (refused.refusedFactor != 0) {
     request.factor = refused.refusedFactor;
   }

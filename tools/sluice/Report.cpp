@@ -16,7 +16,7 @@ namespace {
 
 struct ReportFlags {
   std::vector<std::string> runs;
-  std::string out;
+  std::string out, kernelCache;
   int64_t segmentTokens = 16384;
   bool force = false;
 };
@@ -146,7 +146,7 @@ void runReport(const ReportFlags &flags) {
           std::to_string(flags.segmentTokens));
     }
     page = runtime::makeReport(first, checkSpec(first), findHyperparameters(first),
-                               showSegments(first, flags.segmentTokens));
+                               showSegments(first, flags.segmentTokens, flags.kernelCache));
   }
   runtime::replaceFile(out, runtime::asBytes(page));
   std::cerr << "wrote " << showPath(out.string()) << std::endl;
@@ -171,6 +171,7 @@ void registerReport(CLI::App &program) {
       "--segment-tokens", flags->segmentTokens,
       "Held-out tokens whose segments are counted, in the page of one run; 0 shows no "
       "segments");
+  addKernelCache(*command, flags->kernelCache);
   command->callback([flags] { runReport(*flags); });
 }
 

@@ -82,11 +82,12 @@ ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
 }
 
 SegmentedText cutStage(const Path &run, const spec::Model &model, const spec::Primitive &stage,
-                       const ByteFile &text, Progress &progress) {
+                       const ByteFile &text, const std::string &kernelCache, Progress &progress) {
   driver::CompileRequest request;
   request.spec = (run / "spec.json").string();
   request.text = model.text;
   request.everyRow = bitsOf(stage);
+  request.kernelCache = kernelCache;
   progress.draw(0, "compiling the spec for its segments");
   std::unique_ptr<Executor> executor = compileForCpu(std::move(request), {});
   loadWeights(run, *executor, printNotice);
@@ -96,7 +97,7 @@ SegmentedText cutStage(const Path &run, const spec::Model &model, const spec::Pr
 
 } // namespace
 
-ShownSegments showSegments(const Path &run, int64_t most) {
+ShownSegments showSegments(const Path &run, int64_t most, const std::string &kernelCache) {
   ShownSegments shown;
   spec::Diagnostic ignored;
   std::optional<spec::Model> model = spec::readFile((run / "spec.json").string(), ignored);
@@ -126,7 +127,7 @@ ShownSegments showSegments(const Path &run, int64_t most) {
     Progress progress;
     for (const spec::Primitive &stage : stages) {
       if (std::string what = describeCut(stage); what.empty()) {
-        shown.cuts.push_back(cutStage(run, *model, stage, chosen.text, progress));
+        shown.cuts.push_back(cutStage(run, *model, stage, chosen.text, kernelCache, progress));
       } else {
         shown.notes.push_back("Boundaries of \"" + std::get<spec::Boundaries>(stage.settings).name +
                               "\" are not shown: they cut " + what + ".");

@@ -8,7 +8,9 @@ namespace sluice::cli {
 
 /// Cuts the first `most` tokens of the run's held-out text, or else of its newest sample, on the
 /// CPU with its latest weights: the spec is compiled once more for each `boundaries` stage. Empty
-/// where the model has none, or `most` is 0. Notes say what cannot be shown, and why.
-runtime::ShownSegments showSegments(const runtime::Path &run, int64_t most);
+/// where the model has none, or `most` is 0. Notes say what cannot be shown, and why. `kernelCache`
+/// is as driver::CompileRequest has it.
+runtime::ShownSegments showSegments(const runtime::Path &run, int64_t most,
+                                    const std::string &kernelCache);
 
 } // namespace sluice::cli

@@ -45,6 +45,12 @@ struct CompileRequest {
   std::optional<std::string> everyRow = std::nullopt;
   /// Bytes that the arena may take; forward results are computed again for it.
   std::optional<int64_t> memoryBudget = std::nullopt;
+  /// Folder of compiled kernels, "off", or empty: SLUICE_KERNEL_CACHE or the user's folder for
+  /// caches (docs/kernel-cache.md).
+  std::string kernelCache = {};
+  /// Called, on any thread but one call at a time, as the work proceeds: with what is done now and
+  /// the share of it that is finished, 0 to 1.
+  std::function<void(const std::string &what, double share)> report = {};
   int64_t generationRows = 16; ///< rows that generate at once, 1 to mostGenerationRows
   /// Of a model whose steps draw their factor, the one of generation, logits and replays; none
   /// takes the least.
@@ -93,8 +99,9 @@ struct CheckRequest {
   std::string certificate = {};
   /// Path to write the obligations to, proved or not, as SMT-LIB; empty: none.
   std::string smt = {};
-  bool step = false;  ///< of a model that is proved and predicts
-  bool advice = true; ///< look for advice, once the verdict is told
+  std::string kernelCache = {}; ///< CompileRequest::kernelCache, of a replay
+  bool step = false;            ///< of a model that is proved and predicts
+  bool advice = true;           ///< look for advice, once the verdict is told
   /// Given the verdict as soon as it is known, before pictures and advice.
   std::function<void(const CausalVerdict &)> tell = {};
 };

@@ -28,6 +28,10 @@ std::string showMessage(std::string_view message);
 /// A text of any length on its way to a terminal: as a message, but whole.
 std::string showText(std::string_view text);
 
+/// Bytes of a size such as 512MiB, 1.5GiB, 100KiB or 1000000; none where `text` is no size of at
+/// least one byte.
+std::optional<int64_t> findByteSize(const std::string &text);
+
 /// Characters of UTF-8 among some bytes of a text.
 struct CharacterCount {
   int64_t characters = 0;        ///< whose last byte is among them

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
@@ -132,17 +133,29 @@ static std::vector<KernelRecord::Operand> operandsOf(Operation *dispatch) {
   return operands;
 }
 
+/// Names a generated kernel by its contents, so that its object is the same in every artifact.
+/// Dispatches whose kernels come out the same share the first one. Returns the name.
+static std::string nameByContents(const cpu::Kernel &kernel, StringRef target, ModuleOp module) {
+  std::string symbol = llvm::join_items('_', kernel.kind, shortKernelHash(kernel.function), target);
+  llvm::replace(symbol, '-', '_');
+  func::FuncOp function = kernel.function;
+  if (module.lookupSymbol(symbol)) {
+    function.erase();
+  } else {
+    function.setName(symbol);
+  }
+  return symbol;
+}
+
 /// The CPU kernels of one dispatch.
-static LogicalResult generateForCpus(Operation *isolated, size_t number,
-                                     ArrayRef<const cpu::Target *> targets, KernelSet &set,
-                                     KernelRecord &record) {
+static LogicalResult generateForCpus(Operation *isolated, ArrayRef<const cpu::Target *> targets,
+                                     KernelSet &set, KernelRecord &record) {
   for (auto [target, kernels] : llvm::zip_equal(targets, set.modules)) {
-    std::string symbol = "k" + std::to_string(number) + "_" + target->name.str();
-    llvm::replace(symbol, '-', '_');
-    FailureOr<cpu::Kernel> kernel = cpu::generateKernel(isolated, *kernels, symbol, *target);
+    FailureOr<cpu::Kernel> kernel = cpu::generateKernel(isolated, *kernels, "kernel", *target);
     if (failed(kernel)) {
       return failure();
     }
+    std::string symbol = nameByContents(*kernel, target->name, *kernels);
     record.kind = kernel->kind.str();
     record.flops = kernel->flops;
     record.bytes = kernel->bytes;
@@ -213,7 +226,7 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &tar
         record.product = cuda::findProduct(isolated, numberOf(module, "sluice.context"),
                                            numberOf(module, "sluice.batch"));
       }
-      if (failed(generateForCpus(isolated, number, targets.cpus, set, record)) ||
+      if (failed(generateForCpus(isolated, targets.cpus, set, record)) ||
           failed(generateForDevices(isolated, number, targets.gpus, set, record, unsupported))) {
         return failure();
       }

@@ -34,6 +34,7 @@ static void addNumber(Module &module, StringRef name, uint64_t value) {
 /// The plan, the constants and the code of GPUs as an object file.
 static Expected<std::string> makeDataObject(StringRef planText, ArrayRef<char> constants,
                                             ArrayRef<sluice::Blob> blobs) {
+  sluice::cpu::initializeBackend(); // a cache may have had every kernel
   LLVMContext context;
   Module module("data", context);
   addBytes(module, "sluice_plan", ArrayRef<char>(planText.data(), planText.size()));

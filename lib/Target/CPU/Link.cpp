@@ -4,12 +4,13 @@
 // Objects in memory to a shared object, by the linker program ld.lld.
 #include "sluice/Target/CPU/Link.h"
 
+#include "sluice/Runtime/Files.h"
 #include "sluice/Runtime/MemoryFile.h"
 #include "sluice/Runtime/Program.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Object/ArchiveWriter.h"
 #include "llvm/Support/Program.h"
-#include <list>
 
 using namespace llvm;
 
@@ -39,6 +40,21 @@ static std::string errorLines(StringRef log) {
   return text;
 }
 
+/// Several objects as one archive, a single open file whatever their number; one object as it is.
+static Expected<std::string> bundle(ArrayRef<StringRef> objects) {
+  if (objects.size() == 1) {
+    return objects.front().str();
+  }
+  std::vector<NewArchiveMember> members;
+  for (StringRef object : objects) {
+    members.emplace_back(MemoryBufferRef(object, "object"));
+  }
+  auto archive = writeArchiveToBuffer(members, SymtabWritingMode::NoSymtab, object::Archive::K_GNU,
+                                      /*Deterministic=*/true,
+                                      /*Thin=*/false);
+  return archive ? Expected<std::string>((*archive)->getBuffer().str()) : archive.takeError();
+}
+
 /// Inputs, result and messages are files in memory: nothing is left of a killed compile, no folder
 /// for temporary files has to be there, and a full disk cannot hit the linker, which maps what it
 /// writes and dies of one. To its standard output it writes without mapping.
@@ -47,14 +63,22 @@ Expected<std::string> sluice::cpu::linkSharedObject(ArrayRef<StringRef> objects,
   if (!linker) {
     return linker.takeError();
   }
-  std::vector<std::string> words{
-      *linker, "-shared", "--build-id=none", "-z", "noexecstack", "--strip-debug", "-o", "-"};
-  std::list<runtime::MemoryFile> inputs;
-  for (StringRef object : objects) {
-    inputs.emplace_back("sluice-object")
-        .write({reinterpret_cast<const uint8_t *>(object.data()), object.size()});
-    words.push_back(inputs.back().path());
+  std::vector<std::string> words{*linker,
+                                 "-shared",
+                                 "--build-id=none",
+                                 "-z",
+                                 "noexecstack",
+                                 "--strip-debug",
+                                 "--whole-archive",
+                                 "-o",
+                                 "-"};
+  Expected<std::string> objectBytes = bundle(objects);
+  if (!objectBytes) {
+    return objectBytes.takeError();
   }
+  runtime::MemoryFile input("sluice-objects");
+  input.write(runtime::asBytes(*objectBytes));
+  words.push_back(input.path());
   runtime::MemoryFile result("sluice-artifact"), log("sluice-linker-log");
   std::string failure = runtime::runProgram(words, result.descriptor(), log.descriptor());
   if (!failure.empty()) {

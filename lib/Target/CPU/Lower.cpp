@@ -67,11 +67,11 @@ struct ReductionTree : OpRewritePattern<vector::ReductionOp> {
 
 } // namespace
 
-/// Takes vectors down to one dimension and elementary functions down to arithmetic; folds
-/// constants.
-static LogicalResult expand(ModuleOp module) {
-  RewritePatternSet patterns(module.getContext());
-  patterns.add<ReductionTree>(module.getContext());
+/// Returns patterns that take vectors down to one dimension and elementary functions down to
+/// arithmetic.
+static RewritePatternSet getExpansions(MLIRContext &context) {
+  RewritePatternSet patterns(&context);
+  patterns.add<ReductionTree>(&context);
   target::populateMathExpansions(patterns);
   arith::populateArithExpandOpsPatterns(patterns);
   memref::populateExpandStridedMetadataPatterns(patterns);
@@ -88,17 +88,11 @@ static LogicalResult expand(ModuleOp module) {
   vector::populateVectorInsertExtractStridedSliceTransforms(patterns);
   vector::populateVectorStepLoweringPatterns(patterns);
   vector::populateVectorRankReducingFMAPattern(patterns);
-  GreedyRewriteConfig config;
-  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
-  return applyPatternsGreedily(module, std::move(patterns), config);
+  return patterns;
 }
 
-static LogicalResult convert(ModuleOp module) {
-  MLIRContext &context = *module.getContext();
-  LowerToLLVMOptions options(&context);
-  options.useBarePtrCallConv = true;
-  LLVMTypeConverter types(&context, options);
-  RewritePatternSet patterns(&context);
+static RewritePatternSet getConversions(LLVMTypeConverter &types) {
+  RewritePatternSet patterns(&types.getContext());
   populateSCFToControlFlowConversionPatterns(patterns);
   cf::populateControlFlowToLLVMConversionPatterns(types, patterns);
   arith::populateArithToLLVMConversionPatterns(types, patterns);
@@ -109,9 +103,7 @@ static LogicalResult convert(ModuleOp module) {
                                          /*force32BitVectorIndices=*/true);
   populateFuncToLLVMConversionPatterns(types, patterns);
   ub::populateUBToLLVMConversionPatterns(types, patterns);
-  LLVMConversionTarget target(context);
-  target.addLegalOp<ModuleOp>();
-  return applyFullConversion(module, target, std::move(patterns));
+  return patterns;
 }
 
 void cpu::loadLoweringDialects(MLIRContext &context) {
@@ -124,9 +116,23 @@ void cpu::loadLoweringDialects(MLIRContext &context) {
                       vector::VectorDialect, LLVM::LLVMDialect>();
 }
 
-LogicalResult cpu::lowerToLLVMDialect(ModuleOp module) {
-  if (failed(verify(module)) || failed(expand(module))) {
+static LowerToLLVMOptions getOptions(MLIRContext &context) {
+  LowerToLLVMOptions options(&context);
+  options.useBarePtrCallConv = true;
+  return options;
+}
+
+LLVMDialectLowering::LLVMDialectLowering(MLIRContext &context)
+    : types(&context, getOptions(context)), expansions(getExpansions(context)),
+      conversions(getConversions(types)) {}
+
+LogicalResult LLVMDialectLowering::run(ModuleOp module) const {
+  GreedyRewriteConfig config;
+  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  if (failed(verify(module)) || failed(applyPatternsGreedily(module, expansions, config))) {
     return failure();
   }
-  return convert(module);
+  LLVMConversionTarget target(*module.getContext());
+  target.addLegalOp<ModuleOp>();
+  return applyFullConversion(module, target, conversions);
 }

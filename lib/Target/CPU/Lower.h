@@ -3,16 +3,31 @@
 // Kernels to the LLVM dialect.
 #pragma once
 
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Rewrite/FrozenRewritePatternSet.h"
 
 namespace sluice::cpu {
 
-/// Loads what `lowerToLLVMDialect` and the translation after it make use of. Once a context, before
-/// any thread: a context's dialects cannot change while several threads lower.
+/// Loads the dialects that `LLVMDialectLowering` and the translation after it use. Once a context,
+/// before any thread: a context's dialects cannot change while several threads lower.
 void loadLoweringDialects(mlir::MLIRContext &context);
 
-/// Takes a module of kernels (arith, math, scf, memref, vector; bare pointers as arguments) to the
-/// LLVM dialect, in place. Several modules of a context may be lowered at once.
-mlir::LogicalResult lowerToLLVMDialect(mlir::ModuleOp module);
+/// Lowers kernels to the LLVM dialect. Building the patterns takes longer than to lower a small
+/// kernel, so one object serves many modules of its context, on any number of threads.
+class LLVMDialectLowering {
+public:
+  explicit LLVMDialectLowering(mlir::MLIRContext &context);
+  LLVMDialectLowering(const LLVMDialectLowering &) = delete; // patterns refer to `types`
+  LLVMDialectLowering &operator=(const LLVMDialectLowering &) = delete;
+
+  /// Lowers a module of kernels (arith, math, scf, memref, vector; bare pointers as arguments) in
+  /// place.
+  mlir::LogicalResult run(mlir::ModuleOp module) const;
+
+private:
+  mlir::LLVMTypeConverter types;
+  mlir::FrozenRewritePatternSet expansions, conversions;
+};
 
 } // namespace sluice::cpu

@@ -27,7 +27,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-static void initializeBackend() {
+void cpu::initializeBackend() {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeAllTargetInfos();
@@ -129,9 +129,10 @@ static void setAttributes(llvm::Module &module, const Target &target) {
   }
 }
 
-/// A module of kernels to an object, by way of the LLVM dialect; the module is used up.
-static LogicalResult emitObject(ModuleOp module, const Target &target, std::string &object) {
-  if (failed(lowerToLLVMDialect(module))) {
+/// Lowers a module of kernels to an object, by way of the LLVM dialect; the module is used up.
+static LogicalResult emitObject(ModuleOp module, const Target &target,
+                                const LLVMDialectLowering &lowering, std::string &object) {
+  if (failed(lowering.run(module))) {
     return failure();
   }
   std::unique_ptr<llvm::TargetMachine> machine = makeMachine(module, target);
@@ -163,71 +164,81 @@ static LogicalResult emitObject(ModuleOp module, const Target &target, std::stri
 
 namespace {
 
-/// Some of a module's kernels, which become one object.
-struct Part {
-  size_t of; ///< which request
-  SmallVector<func::FuncOp> kernels;
-  int64_t size = 0; ///< operations
+/// A kernel that becomes an object, alone: neither what the cache has of other kernels nor the
+/// number of threads changes its bytes.
+struct Job {
+  func::FuncOp kernel;
+  const Target *target;
+  KernelKey key{};
+  int64_t operations = 0;
+  std::string object{};
 };
 
 } // namespace
 
-static int64_t countOperations(func::FuncOp function) {
-  int64_t count = 0;
-  function.walk([&](Operation *) { ++count; });
-  return count;
+/// Specifies what lowering reads of a target.
+static std::string describe(const Target &target) {
+  return llvm::join_items(' ', target.name, target.cpu, target.features,
+                          std::to_string(target.lanes));
 }
 
-/// Cuts a module's kernels into parts of about even size: the longest kernel first, each to the
-/// part that is smallest by then. The cut depends on the kernels alone, never on the machine, so
-/// that an artifact's bytes do not.
-static void cut(ModuleOp module, size_t of, std::vector<Part> &parts) {
-  constexpr int64_t wanted = 8, least = 1500; // parts; operations a part
-  SmallVector<std::pair<int64_t, func::FuncOp>> kernels;
-  int64_t total = 0;
-  for (auto function : module.getOps<func::FuncOp>()) {
-    kernels.emplace_back(countOperations(function), function);
-    total += kernels.back().first;
+/// Reads objects from the cache; returns the jobs that it has no object of, the longest first: the
+/// last to start should be short.
+static std::vector<Job *> readCached(std::vector<Job> &jobs, KernelCache &cache) {
+  std::vector<Job *> missing;
+  for (Job &job : jobs) {
+    job.key = computeKernelKey(job.kernel, describe(*job.target));
+    if (std::optional<std::string> cached = cache.load(job.key)) {
+      job.object = std::move(*cached);
+      continue;
+    }
+    job.kernel.walk([&](Operation *) { ++job.operations; });
+    missing.push_back(&job);
   }
-  llvm::sort(kernels, [](auto &a, auto &b) {
-    return std::pair(-a.first, a.second.getName()) < std::pair(-b.first, b.second.getName());
+  llvm::sort(missing, [](Job *a, Job *b) {
+    return std::pair(-a->operations, a) < std::pair(-b->operations, b); // jobs are in one vector
   });
-  std::vector<Part> cuts(std::clamp<int64_t>(total / least, 1, wanted), Part{of, {}, 0});
-  for (auto &[size, function] : kernels) {
-    auto smallest = llvm::min_element(cuts, [](auto &a, auto &b) { return a.size < b.size; });
-    smallest->kernels.push_back(function);
-    smallest->size += size;
-  }
-  llvm::append_range(parts, cuts);
+  return missing;
 }
 
 LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
-                                  std::vector<std::string> &objects) {
-  if (requests.empty()) {
-    return success();
-  }
-  ModuleOp first = requests.front().module;
-  MLIRContext *context = first.getContext();
-  loadLoweringDialects(*context);
-  initializeBackend();
-  std::vector<Part> parts;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    cut(requests[i].module, i, parts);
-  }
-  std::vector<std::string> lowered(parts.size());
-  auto lower = [&](size_t i) {
-    Part &part = parts[i];
-    ModuleOp source = requests[part.of].module;
-    OwningOpRef<ModuleOp> module(ModuleOp::create(source.getLoc()));
-    for (func::FuncOp kernel : part.kernels) {
-      module->push_back(kernel.clone());
+                                  std::vector<std::string> &objects, KernelCache &cache,
+                                  llvm::function_ref<void(size_t, size_t)> report) {
+  std::vector<Job> jobs;
+  for (const ObjectRequest &request : requests) {
+    for (auto kernel : ModuleOp(request.module).getOps<func::FuncOp>()) {
+      jobs.push_back({kernel, request.target});
     }
-    return emitObject(*module, *requests[part.of].target, lowered[i]);
-  };
-  if (failed(failableParallelForEachN(context, 0, parts.size(), lower))) {
-    return failure();
   }
-  llvm::append_range(objects, lowered);
+  std::vector<Job *> missing = readCached(jobs, cache);
+  if (!missing.empty()) {
+    MLIRContext *context = missing.front()->kernel.getContext();
+    loadLoweringDialects(*context);
+    initializeBackend();
+    LLVMDialectLowering lowering(*context);
+    std::mutex mutex; // of `report`
+    size_t done = 0;
+    auto lower = [&](Job *job) {
+      OwningOpRef<ModuleOp> module(ModuleOp::create(job->kernel.getLoc()));
+      module->push_back(job->kernel.clone());
+      if (failed(emitObject(*module, *job->target, lowering, job->object))) {
+        return failure();
+      }
+      cache.store(job->key, job->object);
+      std::lock_guard<std::mutex> lock(mutex);
+      if (report) {
+        report(++done, missing.size());
+      }
+      return success();
+    };
+    if (failed(failableParallelForEach(context, missing, lower))) {
+      return failure();
+    }
+    cache.trim();
+  }
+  for (Job &job : jobs) {
+    objects.push_back(std::move(job.object));
+  }
   return success();
 }
 
@@ -235,5 +246,5 @@ LogicalResult cpu::lowerToObject(ModuleOp module, const Target &target, std::str
   loadLoweringDialects(*module.getContext());
   initializeBackend();
   OwningOpRef<ModuleOp> copy(module.clone());
-  return emitObject(*copy, target, object);
+  return emitObject(*copy, target, LLVMDialectLowering(*module.getContext()), object);
 }

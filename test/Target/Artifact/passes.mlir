@@ -10,7 +10,7 @@
 #row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
 #domain = #dispatch.domain<batch = 1, positions = 64, factor = 1>
 
-// KERNELS:     func.func @k0_cpu_avx2(
+// KERNELS:     func.func @{{[a-z]+_[0-9a-f]+}}_cpu_avx2(
 // KERNELS:       arith.addf %{{.*}} : vector<8xf32>
 // KERNELS-NOT: func.func
 // KERNELS-NOT: dispatch.

@@ -2,7 +2,7 @@
 // the sequence is. Nothing has the size of all scores.
 // RUN: sluice-opt %s --sluice-generate-kernels=target=cpu-avx2 | FileCheck %s
 
-// CHECK-LABEL: func.func @k0_cpu_avx2(
+// CHECK-LABEL: func.func @{{[a-z]+_[0-9a-f]+}}_cpu_avx2(
 // CHECK-NOT:     memref<128x128xf32>
 // CHECK:         %[[SCHEDULE:.*]] = memref.view {{.*}} to memref<1x3xi64>
 // CHECK-NOT:     memref<128x128xf32>

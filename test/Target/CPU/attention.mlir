@@ -2,7 +2,7 @@
 // of their own, and a row's greatest score and its sum of exponentials are carried from block to block.
 // RUN: sluice-opt %s --sluice-generate-kernels=target=cpu-avx2 | FileCheck %s
 
-// CHECK-LABEL: func.func @k0_cpu_avx2(
+// CHECK-LABEL: func.func @{{[a-z]+_[0-9a-f]+}}_cpu_avx2(
 // CHECK:         scf.for %{{.*}} to %{{.*}} step %c2_
 // The queries of a block, transposed.
 // CHECK:           scf.for %{{.*}} to %c32{{[_0-9]*}} step %c8

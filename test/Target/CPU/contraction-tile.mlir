@@ -3,7 +3,7 @@
 // RUN: sluice-opt %s --sluice-generate-kernels=target=cpu-avx2 | FileCheck %s --check-prefix=AVX2
 // RUN: sluice-opt %s --sluice-generate-kernels=target=cpu-avx512 | FileCheck %s --check-prefix=AVX512
 
-// AVX2-LABEL: func.func @k0_cpu_avx2(
+// AVX2-LABEL: func.func @{{[a-z]+_[0-9a-f]+}}_cpu_avx2(
 // AVX2:         scf.for %{{.*}} to %{{.*}} step %c5
 // AVX2:         %[[SUMS:.*]]:10 = scf.for %[[K:.*]] = {{.*}} iter_args({{.*}}) -> (vector<8xf32>, vector<8xf32>,
 // AVX2:           %[[LEFT:.*]] = vector.load %{{.*}} : memref<{{.*}}x64x16xf32>, vector<8xf32>
@@ -13,7 +13,7 @@
 // AVX2-NEXT:      vector.fma %[[WIDE]], %[[LEFT]],
 // AVX2-NEXT:      vector.fma %[[WIDE]], %[[RIGHT]],
 
-// AVX512-LABEL: func.func @k0_cpu_avx512(
+// AVX512-LABEL: func.func @{{[a-z]+_[0-9a-f]+}}_cpu_avx512(
 // AVX512:         scf.for %{{.*}} to %{{.*}} step %c12
 // AVX512:         %{{.*}}:24 = scf.for %{{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>,
 // AVX512-COUNT-24:  vector.fma %{{.*}} : vector<16xf32>

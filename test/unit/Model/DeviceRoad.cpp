@@ -81,8 +81,13 @@ std::string test::takeRoad(const RoadRequest &request) {
     requests.push_back({*kernels->modules[i], targets.cpus[i]});
   }
   std::vector<std::string> objects;
+  llvm::Expected<KernelCacheSetting> setting = findKernelCache("");
+  if (!setting) {
+    return llvm::toString(setting.takeError());
+  }
+  KernelCache cache(setting->folder, setting->mostBytes);
   FailureOr<std::vector<Blob>> blobs = lowerDeviceKernels(*kernels);
-  if (failed(blobs) || failed(cpu::lowerToObjects(requests, objects))) {
+  if (failed(blobs) || failed(cpu::lowerToObjects(requests, objects, cache))) {
     return "kernels do not compile";
   }
   std::string plan;

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Target/Cache/KernelCache.h"
 #include "sluice/Target/Common/Abi.h"
 
 namespace sluice::cpu {
@@ -77,6 +78,9 @@ mlir::FailureOr<Kernel> generateSegmentScan(dispatch::SegmentScanOp op, mlir::Mo
 mlir::FailureOr<Kernel> generateKernel(mlir::Operation *op, mlir::ModuleOp module,
                                        llvm::StringRef name, const Target &target);
 
+/// Registers LLVM's code generators, once a process.
+void initializeBackend();
+
 /// Lowers a module of kernels (arith, math, scf, memref, vector on the kernel ABI) to native object
 /// code of `target`: the functions keep their names. Elementary functions become arithmetic (Math.h
 /// says which, for f32 and f64); a reduction of a vector is a tree of halves. Multiplies and adds
@@ -90,11 +94,15 @@ struct ObjectRequest {
   const Target *target;
 };
 
-/// The same for several modules of one context, on its threads: appends to `objects`, several a
-/// module. Which kernels share an object, and the objects' order and bytes, do not depend on the
-/// number of threads.
-mlir::LogicalResult lowerToObjects(llvm::ArrayRef<ObjectRequest> requests,
-                                   std::vector<std::string> &objects);
+/// Lowers the kernels of several modules of one context, each to an object of its own, on the
+/// context's threads. Objects that `cache` has are read from it, and others are stored there.
+/// Appends to `objects` in the order of `requests` and of their kernels; the bytes depend neither
+/// on the cache's contents nor on the number of threads. `report`, if any, is called after each
+/// kernel that was lowered, with their number so far and in all.
+mlir::LogicalResult
+lowerToObjects(llvm::ArrayRef<ObjectRequest> requests, std::vector<std::string> &objects,
+               KernelCache &cache,
+               llvm::function_ref<void(size_t done, size_t count)> report = nullptr);
 
 class Frame;
 

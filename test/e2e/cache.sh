@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# The cache of compiled kernels: artifacts are the same bytes from a cold cache, a warm one, part of one, a damaged one and
+# none. Places that cannot be written. The default target, and an artifact without this machine's instructions.
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+
+cat > "$work/spec.json" << 'SPEC'
+{
+  "sluice": 1, "name": "cached", "vocabulary": 64, "context": 16, "batch": 2, "width": 16,
+  "defaults": { "heads": 2 },
+  "stages": [ { "op": "embedding" }, { "op": "layer" }, { "op": "head" } ]
+}
+SPEC
+export SLUICE_KERNEL_CACHE=$work/kernels
+# shellcheck disable=SC2317 # checks call it
+compile() { "$sluice" compile "$work/spec.json" "$@"; }
+# same NAME: the last artifact has the bytes of the first.
+same() {
+  if cmp -s "$work/cold.sla" "$work/other.sla"; then pass "$1"; else fail "$1" "the artifacts differ"; fi
+}
+entries() { find "${1:-$SLUICE_KERNEL_CACHE}" -name '*.kernel' | wc -l; }
+
+succeeds "cold" compile -o "$work/cold.sla"
+count=$(entries)
+if ((count > 10)); then pass "kernels are stored"; else fail "kernels are stored" "$count entries"; fi
+touch -d '2001-01-01' "$SLUICE_KERNEL_CACHE"/*.kernel
+start=$(date +%s%N)
+succeeds "warm" compile -o "$work/other.sla"
+milliseconds=$((($(date +%s%N) - start) / 1000000))
+same "warm: the same bytes"
+old=$(find "$SLUICE_KERNEL_CACHE" -name '*.kernel' ! -newermt '2002-01-01' | wc -l)
+if ((old == 0)); then pass "every entry was used"; else fail "every entry was used" "$old were not, in $milliseconds ms"; fi
+succeeds "off" compile --kernel-cache off -o "$work/other.sla"
+same "off: the same bytes"
+
+# Entry by entry: removed, cut, a bit flipped, another one's contents, empty.
+python3 - "$SLUICE_KERNEL_CACHE" << 'PYTHON'
+import pathlib, sys
+names = sorted(pathlib.Path(sys.argv[1]).glob("*.kernel"))
+for i, name in enumerate(names):
+    contents = name.read_bytes()
+    if i % 6 == 0: name.unlink()
+    elif i % 6 == 1: name.write_bytes(contents[:-1])
+    elif i % 6 == 2: name.write_bytes(contents[:300] + bytes([contents[300] ^ 4]) + contents[301:])
+    elif i % 6 == 3: name.write_bytes(names[i - 3].read_bytes() if names[i - 3].exists() else names[-1].read_bytes())
+    elif i % 6 == 4: name.write_bytes(b"")
+PYTHON
+succeeds "damaged" compile -o "$work/other.sla"
+same "damaged: the same bytes"
+touch -d '2001-01-01' "$SLUICE_KERNEL_CACHE"/*.kernel
+succeeds "after the damage" compile -o "$work/other.sla"
+old=$(find "$SLUICE_KERNEL_CACHE" -name '*.kernel' ! -newermt '2002-01-01' | wc -l)
+if ((old == 0 && $(entries) == count)); then
+  pass "damaged entries were stored again"
+else
+  fail "damaged entries were stored again" "$old unused of $(entries), $count before"
+fi
+
+# Other commands that compile use it, too.
+rm -r "$SLUICE_KERNEL_CACHE"
+printf 'one two one two one two one two one two' > "$work/text"
+succeeds "weights" "$sluice" train "$work/cold.sla" --steps 0 --out "$work/run"
+succeeds "logits" "$sluice" logits "$work/cold.sla" -w "$work/run" --data "$work/text" -o "$work/rows.npy" --kernel-cache "$work/other"
+if (($(entries "$work/other") > 5)); then pass "logits stores"; else fail "logits stores" "$(ls "$work")"; fi
+
+# Places that cannot be written: the artifact is whole, and a user who named the place is told.
+touch "$work/file"
+succeeds "a file for a folder" compile --kernel-cache "$work/file" -o "$work/other.sla"
+same "a file for a folder: the same bytes"
+if grep -q "sluice: $work/file: cannot store compiled kernels: Not a directory; compiled without" "$work/err"; then
+  pass "a file for a folder is told"
+else
+  fail "a file for a folder is told" "$(cat "$work/err")"
+fi
+unset SLUICE_KERNEL_CACHE
+succeeds "no home" env -u HOME -u XDG_CACHE_HOME "$sluice" compile "$work/spec.json" --kernel-cache "$work/other" -o "$work/other.sla"
+quiet() { # NAME COMMAND...: succeeds and prints nothing
+  succeeds "$@"
+  if [[ -s $work/err ]]; then fail "$1: quiet" "$(cat "$work/err")"; else pass "$1: quiet"; fi
+}
+quiet "a home that is a file" env -u XDG_CACHE_HOME HOME="$work/file" "$sluice" compile "$work/spec.json" -o "$work/other.sla"
+same "a home that is a file: the same bytes"
+exits 2 "a limit that is no size" env SLUICE_KERNEL_CACHE_SIZE=much "$sluice" compile "$work/spec.json" -o "$work/other.sla"
+exits 2 "an empty name" compile --kernel-cache '' -o "$work/other.sla"
+
+# The default is this machine's CPU alone.
+export SLUICE_KERNEL_CACHE=$work/other
+targets() { "$sluice" inspect "$1" --json | python3 -c 'import json, sys; print(*json.load(sys.stdin)["targets"])'; }
+best=$(targets "$work/cold.sla")
+other=cpu-avx2
+[[ $best == cpu-avx2 ]] && other=cpu-avx512
+if [[ $best == cpu-avx2 || $best == cpu-avx512 ]]; then pass "one target"; else fail "one target" "$best"; fi
+succeeds "the variable's target" env SLUICE_CPU_TARGET=$other "$sluice" compile "$work/spec.json" -o "$work/foreign.sla"
+if [[ $(targets "$work/foreign.sla") == "$other" ]]; then pass "it is $other"; else fail "it is $other"; fi
+if [[ $other == cpu-avx512 ]]; then
+  exits 2 "another machine's artifact" "$sluice" train "$work/foreign.sla" --steps 0 --out "$work/never"
+  if grep -qE "expected code for cpu-avx2, found code for cpu-avx512; compile the spec again on this machine, or with --target cpu for every machine" "$work/err"; then
+    pass "the remedy"
+  else
+    fail "the remedy" "$(cat "$work/err")"
+  fi
+fi
+
+# A change of a source that lowers kernels changes the identity in every key: a new file, an edit, a removal.
+mkdir -p "$work/tree/lib/Target" "$work/tree/include/sluice/Target"
+identity() { cmake -DROOT="$work/tree" -DOUTPUT="$work/identity" -P "$root/cmake/LoweringSources.cmake" && cat "$work/identity"; }
+echo 'int a;' > "$work/tree/lib/Target/a.cpp"
+first=$(identity)
+echo 'int b;' > "$work/tree/include/sluice/Target/b.h"
+second=$(identity)
+echo 'int c;' > "$work/tree/include/sluice/Target/b.h"
+third=$(identity)
+rm "$work/tree/include/sluice/Target/b.h"
+if [[ $first != "$second" && $second != "$third" && $first != "$third" && $first == $(identity) ]]; then
+  pass "the identity follows the sources"
+else
+  fail "the identity follows the sources" "$first" "$second" "$third"
+fi
+finish
