@@ -237,6 +237,7 @@ def main(arguments):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     os.environ["SLUICE_KERNEL_CACHE"] = str(cache)
+    os.environ["SLUICE_KERNEL_CACHE_SIZE"] = "16GiB"  # never met, so that runs are alike
     jobs = [*unit_jobs(times, quick), *lit_jobs(times, quick), *script_jobs(times, quick)]
     kinds = KINDS
     if names:

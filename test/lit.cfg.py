@@ -17,7 +17,8 @@ path = [os.path.join(config.sluice_build, "bin"), config.llvm_tools, config.envi
 config.environment["PATH"] = os.pathsep.join(path)
 # The cache of the test run (scripts/test.sh), or else one of the build: never the user's.
 config.environment["SLUICE_KERNEL_CACHE"] = os.environ.get(
-    "SLUICE_KERNEL_CACHE", os.path.join(config.sluice_build, "kernel-cache"))
+    "SLUICE_KERNEL_CACHE", os.path.join(config.sluice_build, "test-kernel-cache"))
+config.environment["SLUICE_KERNEL_CACHE_SIZE"] = os.environ.get("SLUICE_KERNEL_CACHE_SIZE", "16GiB")
 config.substitutions.append(("%models", os.path.join(config.sluice_source, "models")))
 
 if "quick" not in lit_config.params:

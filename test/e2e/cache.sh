@@ -7,9 +7,8 @@ set -euo pipefail
 
 cat > "$work/spec.json" << 'SPEC'
 {
-  "sluice": 1, "name": "cached", "vocabulary": 64, "context": 16, "batch": 2, "width": 16,
-  "defaults": { "heads": 2 },
-  "stages": [ { "op": "embedding" }, { "op": "layer" }, { "op": "head" } ]
+  "sluice": 1, "name": "cached", "vocabulary": 128, "context": 16, "batch": 2, "width": 16,
+  "stages": [ { "op": "embedding" }, { "op": "head" } ]
 }
 SPEC
 export SLUICE_KERNEL_CACHE=$work/kernels
@@ -23,7 +22,7 @@ entries() { find "${1:-$SLUICE_KERNEL_CACHE}" -name '*.kernel' | wc -l; }
 
 succeeds "cold" compile -o "$work/cold.sla"
 count=$(entries)
-if ((count > 10)); then pass "kernels are stored"; else fail "kernels are stored" "$count entries"; fi
+if ((count > 8)); then pass "kernels are stored"; else fail "kernels are stored" "$count entries"; fi
 touch -d '2001-01-01' "$SLUICE_KERNEL_CACHE"/*.kernel
 start=$(date +%s%N)
 succeeds "warm" compile -o "$work/other.sla"
@@ -62,7 +61,7 @@ rm -r "$SLUICE_KERNEL_CACHE"
 printf 'one two one two one two one two one two' > "$work/text"
 succeeds "weights" "$sluice" train "$work/cold.sla" --steps 0 --out "$work/run"
 succeeds "logits" "$sluice" logits "$work/cold.sla" -w "$work/run" --data "$work/text" -o "$work/rows.npy" --kernel-cache "$work/other"
-if (($(entries "$work/other") > 5)); then pass "logits stores"; else fail "logits stores" "$(ls "$work")"; fi
+if (($(entries "$work/other") > 3)); then pass "logits stores"; else fail "logits stores" "$(ls "$work")"; fi
 
 # Places that cannot be written: the artifact is whole, and a user who named the place is told.
 touch "$work/file"
@@ -75,9 +74,9 @@ else
 fi
 unset SLUICE_KERNEL_CACHE
 succeeds "no home" env -u HOME -u XDG_CACHE_HOME "$sluice" compile "$work/spec.json" --kernel-cache "$work/other" -o "$work/other.sla"
-quiet() { # NAME COMMAND...: succeeds and prints nothing
+quiet() { # NAME COMMAND...: succeeds and prints nothing but its progress
   succeeds "$@"
-  if [[ -s $work/err ]]; then fail "$1: quiet" "$(cat "$work/err")"; else pass "$1: quiet"; fi
+  if grep -v '^sluice: compile: ' "$work/err"; then fail "$1: quiet" "$(cat "$work/err")"; else pass "$1: quiet"; fi
 }
 quiet "a home that is a file" env -u XDG_CACHE_HOME HOME="$work/file" "$sluice" compile "$work/spec.json" -o "$work/other.sla"
 same "a home that is a file: the same bytes"
@@ -92,7 +91,11 @@ other=cpu-avx2
 [[ $best == cpu-avx2 ]] && other=cpu-avx512
 if [[ $best == cpu-avx2 || $best == cpu-avx512 ]]; then pass "one target"; else fail "one target" "$best"; fi
 succeeds "the variable's target" env SLUICE_CPU_TARGET=$other "$sluice" compile "$work/spec.json" -o "$work/foreign.sla"
-if [[ $(targets "$work/foreign.sla") == "$other" ]]; then pass "it is $other"; else fail "it is $other"; fi
+if grep -aq "_${other/-/_}" "$work/foreign.sla" && ! grep -aq "_${best/-/_}" "$work/foreign.sla"; then
+  pass "it is $other"
+else
+  fail "it is $other"
+fi
 if [[ $other == cpu-avx512 ]]; then
   exits 2 "another machine's artifact" "$sluice" train "$work/foreign.sla" --steps 0 --out "$work/never"
   if grep -qE "expected code for cpu-avx2, found code for cpu-avx512; compile the spec again on this machine, or with --target cpu for every machine" "$work/err"; then
