@@ -160,7 +160,8 @@ private:
       say("held-out text: " + note);
     }
     if (heldOut.isThere() && options.keepBest && goal > state.step) {
-      say("the checkpoint that is best on the held-out text is kept beside the newest ones: " +
+      say("the checkpoint that is best on the held-out text is kept in addition to the newest "
+          "ones: " +
           showBytes(checkpointBytes()) + " of disk; --no-keep-best saves none for it");
     }
     if (options.scheduleEnd && goal > options.scheduleEnd->step && goal > state.step) {

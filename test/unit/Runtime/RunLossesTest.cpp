@@ -273,7 +273,8 @@ TEST_F(RunLossesTest, TheBestIsSavedWhereItIsEvaluated) {
     EXPECT_EQ(checkpointSteps(flags.run).front() == 70, keepBest);
     EXPECT_SAYS(said, "the held-out text was best after step 70, with ");
     EXPECT_EQ(count(said, "checkpoints/70 has its weights"), keepBest ? 1u : 0u) << said;
-    EXPECT_EQ(count(said, "kept beside the newest ones: 193.5 KiB of disk"), keepBest ? 1u : 0u)
+    EXPECT_EQ(count(said, "kept in addition to the newest ones: 193.5 KiB of disk"),
+              keepBest ? 1u : 0u)
         << said;
     std::vector<Json> lines = metrics(flags.run / "metrics.jsonl");
     if (keepBest) {
