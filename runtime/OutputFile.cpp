@@ -86,6 +86,10 @@ void requireWritable(const Path &path) {
     throw UserError("expected the name of a file to write, found an empty one; name a file");
   }
   std::string shown = showPath(path.native());
+  if (shown == "-") {
+    throw UserError("-: expected the name of a file to write, found the sign for a stream; name a "
+                    "file, which is replaced as a whole (one of this name is ./-)");
+  }
   mode_t kind = kindOf(path);
   if (kind != 0 && !S_ISREG(kind)) {
     throw UserError(shown + ": expected the name of a file to write, found " +

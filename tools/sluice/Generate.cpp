@@ -300,7 +300,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
     printScores(job.prompts, job.texts, flags.continuations, flags.json, *executor, predictor);
     return;
   }
-  Printer printer(job.prompts, job.texts, !flags.noEcho, flags.json);
+  Printer printer(job.prompts, job.texts, options.seed, !flags.noEcho, flags.json);
   if (!flags.saveSession.empty()) {
     catchSignals();
   }
@@ -356,7 +356,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
                    "Print the continuation alone: no prompt, no newline at the end");
   command.add_flag(
       "--json", flags.json,
-      "Print one JSON object a line: prompt, sample, text, stop (length, stop or "
+      "Print one JSON object a line: prompt, sample, seed, text, stop (length, stop or "
       "interrupted), "
       "tokens; and hex and prompt_hex, the bytes of text or prompt, where these are not "
       "UTF-8. With --score: prompt, continuation, nats, tokens, per_token");

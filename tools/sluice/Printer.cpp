@@ -75,6 +75,7 @@ void Printer::close() {
 void Printer::printLine(const Part &part) {
   nlohmann::ordered_json json = {{"prompt", prompts[current]},
                                  {"sample", texts[current].sample},
+                                 {"seed", seed},
                                  {"text", part.text},
                                  {"stop", nameOf(*part.end)},
                                  {"tokens", texts[current].drawn - drawnBefore}};

@@ -17,8 +17,8 @@ class Printer {
 public:
   /// One prompt a text. Both must live as long.
   Printer(const std::vector<std::string> &prompts, const std::vector<runtime::Text> &texts,
-          bool echoes, bool asJson)
-      : prompts(prompts), texts(texts), echoes(echoes), asJson(asJson),
+          uint64_t seed, bool echoes, bool asJson)
+      : prompts(prompts), texts(texts), seed(seed), echoes(echoes), asJson(asJson),
         drawnBefore(texts.empty() ? 0 : texts.front().drawn), parts(prompts.size()) {}
 
   runtime::TextSink sink() {
@@ -46,6 +46,7 @@ private:
 
   const std::vector<std::string> &prompts;
   const std::vector<runtime::Text> &texts;
+  const uint64_t seed; ///< of the sampling
   const bool echoes, asJson;
   const int64_t drawnBefore; ///< of the one text of a session
   std::vector<Part> parts;

@@ -208,7 +208,6 @@ TEST_F(CommandLine, NoOutputReplacesWhatIsReadOrARun) {
   before[weights] = readFile(folder / weights);
   for (const auto &[command, input] : commands) {
     refuses(command + " " + input + " --force", "; name another file");
-    refuses(command + " run/metrics.jsonl --force", "found a part of the run");
     refuses(command + (command.starts_with("compile") ? " text" : " other.slc"),
             "; name another file, or give --force");
   }
@@ -218,6 +217,7 @@ TEST_F(CommandLine, NoOutputReplacesWhatIsReadOrARun) {
   for (const std::string &name : listFolder(folder.path)) {
     EXPECT_EQ(name.find("tmp-"), std::string::npos) << name;
   }
+  refuses(commands[0].first + " run/metrics.jsonl --force", "found a part of the run");
   refuses("inspect bigram.slc --extract run", "found a part of the run");
   refuses("train bigram.slc --data text -o run/checkpoints/9", "found a part of the run");
 }
@@ -290,6 +290,9 @@ TEST_F(CommandLine, ASeedMayBeDrawnAndEscapesAreNoted) {
   EXPECT_NE(noted.err.find("note: --stop: \\n is taken as two characters"), std::string::npos)
       << noted.err;
   EXPECT_NE(noted.err.find("--seed random: --seed "), std::string::npos) << noted.err;
+  noted = sluice("generate bigram.slc -w run -p ab -n 3 --seed random --json");
+  EXPECT_NE(noted.err.find("--seed " + Json::parse(noted.out)["seed"].dump() + " "),
+            std::string::npos);
   noted = sluice("generate bigram.slc -w run -p ab -n 3 --stop \"$(printf 'x\\ty')\"");
   EXPECT_EQ(noted.err.find("--stop"), std::string::npos) << noted.err;
 }

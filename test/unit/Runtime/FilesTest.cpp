@@ -208,6 +208,8 @@ TEST(OutputFile, AStreamOfAProcessIsRefused) {
     }
   }
   ::close(fd);
+  EXPECT_TRUE(
+      has(userError([] { replaceFile("-", {}); }), "found the sign for a stream; name a file"));
 }
 
 TEST(Files, MemoryFilesArePassedToPrograms) {
