@@ -62,17 +62,13 @@ bool checkRunFolder(const Path &run, bool resume, const std::string &spec) {
     throw UserError(name +
                     ": expected a new directory for the run, found a file; name another --out");
   }
-  if (resume && !exists) {
-    throw UserError(name +
-                    ": expected a run to resume, found no such directory; leave out --resume");
-  }
   bool isEmpty = !exists || listFolder(run).empty();
   bool hasCheckpoint = exists && newestCheckpoint(run) >= 0;
   bool begins = isEmpty || isKilledRun(run, spec);
-  if (resume && !hasCheckpoint && (isEmpty || !begins)) {
-    throw UserError(
-        name + ": expected a run with a checkpoint to resume, found no file \"latest\" in it; " +
-        (isEmpty ? "leave out --resume" : "name another --out and leave out --resume"));
+  if (resume && !hasCheckpoint && !begins) {
+    throw UserError(name +
+                    ": expected a run with a checkpoint to resume, found no file \"latest\" in "
+                    "it; name another --out");
   }
   if (!resume && (hasCheckpoint || !begins)) {
     throw UserError(

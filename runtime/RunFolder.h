@@ -20,8 +20,9 @@ private:
   int fd;
 };
 
-/// Whether the folder holds a run to go on with; false where training of `spec` begins. Throws
-/// where the folder and --resume do not fit one another.
+/// Whether the folder holds a run to go on with; false where training of `spec` begins: also with
+/// --resume where there is no folder, an empty one, or a run that was killed before its first
+/// checkpoint. Throws where the folder and --resume do not fit one another.
 bool checkRunFolder(const Path &run, bool resume, const std::string &spec);
 
 /// Takes away what a run writes before its first checkpoint; the folder too, where asked for.

@@ -35,7 +35,7 @@ Json filesToJson(const std::vector<DataFile> &files) {
 
 RunRecord parse(const StrictJson &json) {
   json.keys({"format", "version", "steps", "seed", "spec_sha256", "changes", "data", "held_out"},
-            {"weights"});
+            {"weights", "command"});
   json.at("format").oneOf({"sluice-run"});
   json.at("version").integer(1, 1);
   RunRecord record;
@@ -49,6 +49,9 @@ RunRecord parse(const StrictJson &json) {
   }
   record.data = readFiles(json.at("data"));
   record.heldOut = readFiles(json.at("held_out"));
+  if (json.has("command")) {
+    record.command = parseCommand(json.at("command"));
+  }
   if (json.has("weights")) {
     StrictJson weights = json.at("weights");
     weights.keys({"file", "taken", "left"});
@@ -96,6 +99,9 @@ void writeRunRecord(const Path &run, const RunRecord &record) {
   for (const SpecChange &change : record.changes) {
     json["changes"].push_back(
         {{"step", change.step}, {"settings", change.settings}, {"spec_sha256", change.specHash}});
+  }
+  if (record.command) {
+    json["command"] = commandToJson(*record.command);
   }
   if (record.weights) {
     json["weights"] = {{"file", record.weights->file},

@@ -3,6 +3,8 @@
 
 #include "sluice/Runtime/Error.h"
 
+#include <algorithm>
+
 namespace sluice::runtime {
 
 static constexpr const char *twoBytes = "one byte to predict from another";
@@ -68,14 +70,22 @@ std::vector<std::string> HeldOut::notes() const {
 }
 
 EvaluationResult HeldOut::scoreEach(Executor &executor, const EvaluationOptions &options,
-                                    const std::function<void(int64_t, double)> &tell) const {
+                                    const std::function<void(int64_t, double)> &tell,
+                                    const std::function<void(double)> &progress) const {
   const std::vector<int64_t> &factors = executor.plan().factors;
-  for (size_t i = factors.size(); i-- > 1;) {
+  size_t done = 0;
+  auto advance = [&](double share) {
+    if (progress) {
+      progress((static_cast<double>(done) + share) /
+               static_cast<double>(std::max<size_t>(1, factors.size())));
+    }
+  };
+  for (size_t i = factors.size(); i-- > 1; ++done) {
     executor.chooseFactor(factors[i]);
-    tell(factors[i], score(executor, options).bitsPerByte());
+    tell(factors[i], score(executor, options, advance).bitsPerByte());
   }
   executor.chooseFactor({});
-  EvaluationResult result = score(executor, options);
+  EvaluationResult result = score(executor, options, advance);
   if (!factors.empty()) {
     tell(factors.front(), result.bitsPerByte());
   }

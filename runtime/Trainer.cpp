@@ -1,11 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Trainer.h"
 
+#include "Interruption.h"
 #include "LossWatch.h"
 #include "RunFolder.h"
+#include "TrainingFacts.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
-#include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Generator.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Inspect.h"
@@ -16,32 +17,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numbers>
 
 namespace sluice::runtime {
 namespace {
 
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
-
-void checkOptions(const TrainingOptions &options) {
-  auto atLeast = [](const char *name, int64_t value, int64_t least) {
-    if (value < least) {
-      throw UserError(std::string("expected ") + name + " of at least " + std::to_string(least) +
-                      ", found " + std::to_string(value));
-    }
-  };
-  atLeast("a number of steps", options.steps.value_or(0), 0);
-  atLeast("a distance between logged steps", options.logEvery, 1);
-  atLeast("a distance between evaluations", options.evaluateEvery, 1);
-  atLeast("a number of held-out tokens", options.evaluateTokens, 0);
-  atLeast("a distance between checkpoints", options.saveEvery, 1);
-  atLeast("a number of checkpoints to keep", options.keep, 1);
-  atLeast("a number of sampled tokens", options.sampleTokens, 0);
-  atLeast("a seed", options.seed.value_or(0), 0);
-  atLeast("a patience", options.patience.value_or(1), 1);
-  atLeast("a step to go back to", options.from.value_or(0), 0);
-}
 
 /// One run: what the loop needs at hand.
 class Trainer {
@@ -65,11 +46,22 @@ public:
     state.seed = seed();
     state.dataHash = data ? data->hash() : "";
     state.specHash = sha256Hex(plan.model.spec);
+    if (options.command) {
+      command = options.command;
+      measureFiles(*command, options.run, told ? told->command : std::nullopt);
+    }
     describe(record);
   }
 
   TrainingEnd run() {
-    checkRunFolder(options.run, options.resume, plan.model.spec);
+    if (!checkRunFolder(options.run, options.resume, plan.model.spec) && options.from) {
+      throw UserError(options.run.string() + ": expected a run with the checkpoint of step " +
+                      std::to_string(*options.from) +
+                      ", found none to resume; leave --from out, or name another run");
+    }
+    if (observer.begins) {
+      observer.begins();
+    }
     bool isNew = !isThere(options.run);
     makeFolder(options.run);
     RunLock lock(options.run);
@@ -82,9 +74,7 @@ public:
       return loop();
     }
     try {
-      if (!isNew) {
-        clearKilledRun();
-      }
+      clearKilledRun();
       begin();
     } catch (...) {
       forgetRun(options.run, isNew);
@@ -111,25 +101,14 @@ private:
     return steps;
   }
 
-  static void append(std::vector<DataFile> &list, const std::vector<ByteFile> &files, bool used) {
-    for (const ByteFile &file : files) {
-      list.push_back({file.path.string(), static_cast<int64_t>(file.bytes.size()), used});
-    }
-  }
-
   /// What this call says of the run.
   void describe(RunRecord &into) const {
     into.steps = goal;
     into.seed = seed();
-    into.data.clear();
-    if (data) {
-      append(into.data, data->usedFiles(), true);
-      append(into.data, data->skippedFiles(), false);
-    }
+    into.command = command ? command : into.command;
+    into.data = data ? listFiles(data->usedFiles(), data->skippedFiles()) : std::vector<DataFile>();
     if (heldOut.isThere()) { // else those of the run that is resumed
-      into.heldOut.clear();
-      append(into.heldOut, heldOut.usedFiles(), true);
-      append(into.heldOut, heldOut.skippedFiles(), false);
+      into.heldOut = listFiles(heldOut.usedFiles(), heldOut.skippedFiles());
     }
   }
 
@@ -153,32 +132,14 @@ private:
 
   /// What a user should know before the first step.
   void sayNotes() const {
-    for (const std::string &note : data ? data->notes() : std::vector<std::string>()) {
+    for (const std::string &note :
+         listNotes(options, data.get(), heldOut, plan, state.step, goal)) {
       say(note);
-    }
-    for (const std::string &note : heldOut.notes()) {
-      say("held-out text: " + note);
-    }
-    if (heldOut.isThere() && options.keepBest && goal > state.step) {
-      say("the checkpoint that is best on the held-out text is kept in addition to the newest "
-          "ones: " +
-          showBytes(checkpointBytes()) + " of disk; --no-keep-best saves none for it");
-    }
-    if (options.scheduleEnd && goal > options.scheduleEnd->step && goal > state.step) {
-      int64_t first = std::max(options.scheduleEnd->step, state.step) + 1;
-      std::string steps =
-          first == goal ? "step " + std::to_string(goal) + " runs"
-                        : "steps " + std::to_string(first) + " to " + std::to_string(goal) + " run";
-      say(format(
-          "note: %s at the schedule's floor, a learning rate of %g: the spec's schedule ends "
-          "at step %lld; --set %s=%lld spans all",
-          steps.c_str(), options.scheduleEnd->rate,
-          static_cast<long long>(options.scheduleEnd->step), options.scheduleEnd->key.c_str(),
-          static_cast<long long>(goal - options.scheduleEnd->before)));
     }
   }
 
-  int64_t seed() const { return options.seed.value_or(plan.model.seed); }
+  /// As given; else the run's; else the spec's.
+  int64_t seed() const { return options.seed.value_or(told ? told->seed : plan.model.seed); }
   void say(const std::string &text) const {
     if (observer.message) {
       observer.message(text);
@@ -189,6 +150,8 @@ private:
     if (!listFolder(options.run).empty()) {
       say("the training into " + options.run.string() +
           " ended before its first checkpoint: it begins anew");
+    } else if (options.resume) {
+      say(options.run.string() + ": no run to resume yet: it begins");
     }
     forgetRun(options.run, false);
   }
@@ -228,27 +191,17 @@ private:
                 asBytes(describeArtifact(executor.artifact()).dump(2) + "\n"));
   }
 
-  /// The flags whose files the hash of the data is of.
-  std::string dataFlags() const {
-    const SourceFiles &files = options.data;
-    std::string flags = "--data";
-    for (const auto &[flag, isGiven] : {std::pair(files.inputFlag, !files.inputs.empty()),
-                                        std::pair(files.labelFlag, !files.labels.empty())}) {
-      flags += isGiven ? " and " + flag : "";
-    }
-    return flags;
-  }
-
   void resume() {
     if (adoptNewestCheckpoint(options.run)) {
       say("the file \"latest\" is missing: the run goes on from its newest checkpoint");
     }
     // First what tells an artifact of another spec from damage, then the tensors.
     TrainingState saved = readTrainingState(options.run, options.from);
-    auto demand = [&](bool same, const std::string &what, const std::string &remedy) {
+    auto demand = [&](bool same, const std::string &what, const std::string &remedy,
+                      const std::string &found = "another") {
       if (!same) {
         throw UserError(options.run.string() + ": expected the same " + what +
-                        " as when the run began, found another; " + remedy);
+                        " as when the run began, found " + found + "; " + remedy);
       }
     };
     record = told.value_or(RunRecord());
@@ -261,7 +214,12 @@ private:
     bool hadData = !saved.dataHash.empty(); // a run of 0 steps needs none
     bool isSameData = !hadData || saved.dataHash == state.dataHash;
     demand(!data || (isSameData && saved.position.index < data->rowsPerEpoch()), "training data",
-           "give the same files of " + dataFlags() + " in the same order");
+           "give the same files of " + nameDataFlags(options.data) +
+               " in the same order, or begin a run on other data from this run's weights: sluice "
+               "train ART --data FILE --weights " +
+               quoteForShell(options.run.string()) + " --out NEW",
+           describeOtherTrainingData(told ? told->command : std::nullopt, command, options.run,
+                                     saved.dataHash, state.dataHash));
     TrainingState now = state;
     state = loadCheckpoint(options.run, executor, options.from);
     watch.restore(state);
@@ -276,7 +234,8 @@ private:
     }
     executor.scalarI64("seed") = state.seed;
     say("resumed after step " + std::to_string(state.step));
-    if (state.step >= goal) {
+    findUnfinished();
+    if (state.step >= goal && !unfinished) {
       say("nothing to do: the run is to make " + std::to_string(goal) +
           (goal == 1 ? " step" : " steps") + " in all and has made " + std::to_string(state.step) +
           "; give more --steps to go on");
@@ -317,57 +276,33 @@ private:
     return isOurs && (!options.settings.empty() || state.specHash == run.currentSpec());
   }
 
+  bool isInterrupted() const { return observer.interrupted && observer.interrupted(); }
+  void endIfInterrupted() const {
+    if (isInterrupted()) {
+      throw Interrupted();
+    }
+  }
+  void showPart(const std::string &what, double share, bool isStep) const {
+    if (observer.part) {
+      observer.part(state.step, goal, what, share, isStep);
+    }
+  }
+
   TrainingEnd loop() {
     lastLog = Clock::now();
-    while (state.step < goal && !isOutOfPatience()) {
-      if (observer.interrupted && observer.interrupted()) {
-        save();
-        say(state.step == 0
-                ? "interrupted before the first step: nothing was saved"
-                : "interrupted: saved a checkpoint after step " + std::to_string(state.step));
-        watch.repeatWarning();
-        return TrainingEnd::interrupted;
+    try {
+      finishEvaluation();
+      while (state.step < goal && !isOutOfPatience()) {
+        endIfInterrupted();
+        advance();
       }
-      Json metrics = step();
-      bool last = state.step == goal, isBest = false;
-      watch.addStep(state.step, metrics["loss"], last);
-      bool stops = options.stopOnDivergence && watch.isDiverged();
-      bool evaluated = heldOut.isThere() && (last || state.step % options.evaluateEvery == 0);
-      bool logged = evaluated || last || stops || state.step == 1 || metrics.contains("set") ||
-                    state.step % options.logEvery == 0;
-      if (logged) {
-        measureSpeed(metrics);
-      }
-      try {
-        if (evaluated) {
-          isBest = evaluateInto(metrics);
-        }
-        if ((evaluated || last) && !options.samplePrompt.empty()) {
-          writeSample();
-        }
-      } catch (const RoomError &) { // in a text that is not trained on: no step is lost
-        save();
-        throw;
-      }
-      if (watch.isDiverged()) {
-        metrics["diverged"] = true;
-      }
-      if (logged) {
-        appendLine(options.run / "metrics.jsonl", metrics);
-      }
-      if (observer.step) {
-        observer.step(metrics, goal);
-      }
-      if (last || stops || (evaluated && isOutOfPatience()) || (isBest && options.keepBest) ||
-          state.step % options.saveEvery == 0) {
-        save();
-      }
-      if (stops) {
-        throw watch.makeDivergedError(state.step);
-      }
-      if (evaluated) {
-        lastLog = Clock::now(); // the clock of tokens_per_s counts training alone
-      }
+    } catch (const Interrupted &) {
+      save();
+      say(state.step == 0
+              ? "interrupted before the first step: nothing was saved"
+              : "interrupted: saved a checkpoint after step " + std::to_string(state.step));
+      watch.repeatWarning();
+      return TrainingEnd::interrupted;
     }
     pruneCheckpoints(options.run, options.keep);
     sayBest();
@@ -377,7 +312,8 @@ private:
 
   bool isOutOfPatience() const {
     return options.patience && watch.heldOut().worse >= *options.patience &&
-           watch.heldOut().text == hashHeldOut(); // losses of other text do not count
+           watch.heldOut().text ==
+               hashHeldOut(heldOut, options.evaluateTokens); // losses of other text do not count
   }
 
   /// Which step was the best on the held-out text, where that is not the last one.
@@ -386,35 +322,116 @@ private:
     if (!heldOut.isThere() || !best || best->step == state.step) {
       return;
     }
-    std::string text =
-        isOutOfPatience() && state.step < goal
-            ? format("training ends after step %lld of %lld, as %lld evaluations "
-                     "gave nothing better: ",
-                     static_cast<long long>(state.step), static_cast<long long>(goal),
-                     static_cast<long long>(watch.heldOut().worse))
-            : std::string();
-    text += format("the held-out text was best after step %lld, with %.4f bits per byte",
-                   static_cast<long long>(best->step), best->nats / std::numbers::ln2);
+    std::string text = isOutOfPatience() && state.step < goal
+                           ? describeImpatience(state.step, goal, watch.heldOut().worse)
+                           : "";
+    text += describeBest(*best);
     Path folder = options.run / "checkpoints" / std::to_string(best->step);
     say(text + (isThere(folder) ? "; " + folder.string() + " has its weights" : ""));
   }
 
-  /// Bytes of the tensors of a checkpoint.
-  double checkpointBytes() const {
-    int64_t numbers = 0;
-    for (const Tensor &tensor : plan.tensors) {
-      numbers += tensor.elements() * (1 + std::ssize(tensor.states));
+  /// A step and what follows it: evaluation, sample, metrics, checkpoint.
+  void advance() {
+    Json metrics = step();
+    bool last = state.step == goal, isBest = false;
+    watch.addStep(state.step, metrics["loss"], last);
+    bool stops = options.stopOnDivergence && watch.isDiverged();
+    bool evaluated = heldOut.isThere() && (last || state.step % options.evaluateEvery == 0);
+    bool logged = evaluated || last || stops || state.step == 1 || metrics.contains("set") ||
+                  state.step % options.logEvery == 0;
+    if (logged) {
+      measureSpeed(metrics);
     }
-    return static_cast<double>(numbers) * sizeof(float);
+    if (watch.isDiverged()) {
+      metrics["diverged"] = true;
+    }
+    if (evaluated || last) {
+      isBest = evaluateAfterStep(metrics, evaluated);
+    }
+    if (logged) {
+      appendLine(options.run / "metrics.jsonl", metrics);
+    }
+    if (observer.step) {
+      observer.step(metrics, goal);
+    }
+    if (last || stops || (evaluated && isOutOfPatience()) || (isBest && options.keepBest) ||
+        state.step % options.saveEvery == 0) {
+      save();
+    }
+    if (stops) {
+      throw watch.makeDivergedError(state.step);
+    }
+    if (evaluated) {
+      lastLog = Clock::now(); // the clock of tokens_per_s counts training alone
+    }
   }
 
-  /// A hash of what an evaluation scores.
-  std::string hashHeldOut() const {
-    std::string parts = std::to_string(options.evaluateTokens);
-    for (const ByteFile &file : heldOut.usedFiles()) {
-      parts += sha256Hex(file.bytes);
+  /// Evaluates, where `evaluates`, and writes a sample where one is asked for. Returns whether the
+  /// held-out loss is the best one so far. A signal ends it; the line of metrics, with what was
+  /// measured by then, says what is to be done yet.
+  bool evaluateAfterStep(Json &metrics, bool evaluates) {
+    bool isBest = false;
+    const char *doing = evaluationPart;
+    try {
+      if (evaluates) {
+        Json complete = metrics;
+        isBest = evaluateInto(complete);
+        metrics = std::move(complete);
+      }
+      doing = samplePart;
+      if (!options.samplePrompt.empty()) {
+        writeSample();
+      }
+    } catch (const RoomError &) { // in a text that is not trained on: no step is lost
+      save();
+      throw;
+    } catch (const Interrupted &) {
+      metrics[interruptedKey] = doing;
+      replaceLastLine(metrics);
+      throw;
     }
-    return sha256Hex(asBytes(parts));
+    return isBest;
+  }
+
+  /// Writes the line of metrics of the last step, which may be there already.
+  void replaceLastLine(const Json &metrics) const {
+    if (unfinished) {
+      keepLinesUpTo(options.run / "metrics.jsonl", state.step - 1);
+    }
+    appendLine(options.run / "metrics.jsonl", metrics);
+  }
+
+  /// Looks whether the evaluation or the sample after the last step was interrupted.
+  void findUnfinished() {
+    std::vector<Json> lines = readLines(options.run / "metrics.jsonl");
+    bool isUnfinished = !lines.empty() && lines.back()["step"] == state.step &&
+                        lines.back().contains(interruptedKey);
+    if (isUnfinished && (heldOut.isThere() || !options.samplePrompt.empty())) {
+      unfinished = lines.back();
+    }
+  }
+
+  /// Does what was interrupted after the last step.
+  void finishEvaluation() {
+    if (!unfinished) {
+      return;
+    }
+    endIfInterrupted();
+    Json metrics = *unfinished;
+    bool evaluates = metrics[interruptedKey] == evaluationPart && heldOut.isThere();
+    metrics.erase(interruptedKey);
+    evaluateAfterStep(metrics, evaluates);
+    replaceLastLine(metrics);
+    unfinished.reset();
+    if (observer.step) {
+      observer.step(metrics, goal);
+    }
+    if (evaluates) { // the checkpoint's record of losses lacks this one
+      state.losses = watch.losses(state.losses ? state.losses->own : std::nullopt);
+      Saving saving(observer);
+      writeCheckpoint();
+    }
+    lastLog = Clock::now();
   }
 
   /// One step of the optimizer. The position moves only here, after the tensors did.
@@ -425,6 +442,12 @@ private:
     }
     DataPosition next = state.position;
     executor.runUpdate(number, [&](int64_t batch) {
+      if (batch > 0) {
+        endIfInterrupted();
+        showPart("of the batches",
+                 static_cast<double>(batch) / static_cast<double>(plan.accumulate),
+                 /*isStep=*/true);
+      }
       next = data->fill(batch == 0 ? state.position : next, plan.model.batch, executor.inputs());
     });
     double objective = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
@@ -441,24 +464,7 @@ private:
     state.step = number;
     state.position = next;
     tokensSinceLog += plan.tokensOfUpdate();
-    Json losses = Json::object(); // of several, by name
-    for (const LossFacts &each : plan.losses) {
-      losses[each.name] = executor.scalarF32(each.mean);
-    }
-    double loss = losses.empty() ? objective : losses[plan.losses.front().name].get<double>();
-    Json metrics = {{"step", number},
-                    {"loss", loss},
-                    {"bits_per_byte", loss / std::numbers::ln2},
-                    {"learning_rate", executor.scalarF32("learning_rate")},
-                    {"grad_norm", norm}};
-    if (!factors.empty()) {
-      metrics["factor"] = executor.factor();
-    }
-    if (!losses.empty()) {
-      metrics["objective"] = objective;
-      metrics["losses"] = losses;
-      addShortening(metrics, "shortening_factor", losses);
-    }
+    Json metrics = describeStep(executor, number, objective, norm);
     for (const SpecChange &change : record.changes) {
       if (change.step + 1 == number) {
         for (const std::string &setting : change.settings) {
@@ -484,59 +490,37 @@ private:
     tokensSinceLog = 0;
   }
 
-  void addShortening(Json &metrics, const char *key, const Json &losses) const {
-    if (Json factors = shorteningOf(plan, losses); !factors.empty()) {
-      metrics[key] = std::move(factors);
-    }
-  }
-
   /// Returns whether the held-out loss is the best one so far.
   bool evaluateInto(Json &metrics) {
     EvaluationOptions evaluation;
     evaluation.mostTokens = options.evaluateTokens;
     EvaluationResult result;
     try {
-      result = heldOut.scoreEach(executor, evaluation, [&](int64_t factor, double bits) {
-        metrics["eval_factors"][std::to_string(factor)] = bits;
-      });
+      result = heldOut.scoreEach(
+          executor, evaluation,
+          [&](int64_t factor, double bits) {
+            metrics["eval_factors"][std::to_string(factor)] = bits;
+          },
+          [&](double share) {
+            endIfInterrupted();
+            showPart("evaluated", share, /*isStep=*/false);
+          });
     } catch (const NotFiniteError &) {
       stopNotFinite("after step " + std::to_string(state.step) +
                     ": the losses of the held-out text are not finite");
     }
-    metrics["eval_loss"] = result.nats / static_cast<double>(result.tokens);
-    metrics["eval_bits_per_byte"] = result.bitsPerByte();
-    metrics["eval_tokens"] = result.tokens;
-    if (result.characters) {
-      metrics["eval_bits_per_character"] = *result.bitsPerCharacter();
-      metrics["eval_characters"] = *result.characters;
-    } else {
-      metrics["eval_bits_per_character"] = nullptr;
-      metrics["eval_no_characters"] = result.noCharacters;
-    }
-    if (Json named = result.lossesByName(); !named.empty()) {
-      addShortening(metrics, "eval_shortening_factor", named);
-      metrics["eval_losses"] = std::move(named);
-    }
+    addEvaluation(metrics, result, plan);
     if (heldOutHash.empty()) {
-      heldOutHash = hashHeldOut();
+      heldOutHash = hashHeldOut(heldOut, options.evaluateTokens);
     }
     return watch.addEvaluation(state.step, metrics["eval_loss"], heldOutHash);
   }
 
   void writeSample() {
     executor.chooseFactor({});
-    std::string text;
-    SamplingOptions sampling;
-    sampling.temperature = 0.8;
-    sampling.seed = static_cast<uint64_t>(state.seed);
-    generate(executor, options.samplePrompt, options.sampleTokens, sampling, [&](uint8_t byte) {
-      text += static_cast<char>(byte);
-      return true;
-    });
-    appendLine(options.run / "samples.jsonl", {{"step", state.step},
-                                               {"prompt", options.samplePrompt},
-                                               {"text", text},
-                                               {"temperature", 0.8}});
+    Json sample = drawSample(executor, options, state, [this] { return isInterrupted(); });
+    endIfInterrupted();
+    appendLine(options.run / "samples.jsonl", sample);
   }
 
   /// A checkpoint is saved only where it is finite and gives a finite loss. The one before stays
@@ -545,7 +529,12 @@ private:
     if ((state.step == 0 && goal > 0) || latestStep(options.run) == state.step) {
       return;
     }
+    Saving saving(observer);
     state.losses = watch.losses(measureOwnLoss());
+    writeCheckpoint();
+  }
+
+  void writeCheckpoint() {
     try {
       saveCheckpoint(options.run, executor, state, std::max<int64_t>(options.keep, 2));
       unproven = true;
@@ -554,8 +543,9 @@ private:
     }
   }
 
-  /// The head's mean loss on the last update's batches, once more, with the weights that it left.
-  /// None where the artifact cannot evaluate. Ends the run where a loss is not finite.
+  /// The head's mean loss on the last update's batches, once more, with the weights that it left;
+  /// on the first of them where a signal waits. None where the artifact cannot evaluate. Ends the
+  /// run where a loss is not finite.
   std::optional<double> measureOwnLoss() {
     if (state.step == 0 || !plan.entries.contains("evaluate")) {
       return std::nullopt;
@@ -565,7 +555,7 @@ private:
     DataPosition next = lastBatch;
     double sum = 0;
     int64_t batches = 0;
-    for (int64_t i = 0; i < plan.accumulate; ++i) {
+    for (int64_t i = 0; i < plan.accumulate && (i == 0 || !isInterrupted()); ++i) {
       next = data->fill(next, plan.model.batch, executor.inputs());
       try {
         executor.run("evaluate");
@@ -577,28 +567,10 @@ private:
                       ": with its weights the loss is " + std::to_string(loss) +
                       ", expected a finite number");
       }
-      sum += readHeadLoss();
+      sum += readHeadLoss(executor);
       ++batches;
     }
     return batches > 0 ? std::optional(sum / static_cast<double>(batches)) : std::nullopt;
-  }
-
-  /// The head's mean loss on the batch that was evaluated last, without the rows of padding.
-  double readHeadLoss() {
-    if (plan.losses.empty()) {
-      return executor.scalarF32("loss");
-    }
-    const LossFacts &head = plan.losses.front();
-    double sum = 0;
-    int64_t count = 0;
-    for (int64_t row = 0; row < plan.model.batch; ++row) {
-      std::span<const float> nats = executor.outputRow(head.rows, row);
-      for (auto t = static_cast<size_t>(head.first); t < nats.size(); ++t) {
-        sum += nats[t];
-        count += nats[t] != 0 ? 1 : 0;
-      }
-    }
-    return sum / static_cast<double>(std::max<int64_t>(1, count));
   }
 
   Executor &executor;
@@ -613,6 +585,8 @@ private:
   std::string heldOutHash; // once it was evaluated
   LossWatch watch;
   RunRecord record;
+  std::optional<RunCommand> command; // of this call
+  std::optional<Json> unfinished;    // line of the last step, whose evaluation was interrupted
   TrainingState state;
   DataPosition lastBatch; // the first of the last step's
   bool unproven = false;  // no step was made with the newest checkpoint

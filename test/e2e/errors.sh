@@ -112,8 +112,8 @@ train=("$sluice" train "$art" --steps 3 --save-every 1)
 refuses "missing data" 'none\.txt' "${train[@]}" --data "$work/none.txt" --out "$work/run0"
 head -c 8 "$work/data.txt" > "$work/tiny.txt"
 refuses "data shorter than a row" 'tiny\.txt' "${train[@]}" --data "$work/tiny.txt" --out "$work/run0"
-refuses "resume of nothing" 'run0' "${train[@]}" --data "$work/data.txt" --out "$work/run0" --resume
-succeeds "train" "${train[@]}" --data "$work/data.txt" --out "$work/run"
+refuses "resume of nothing" 'run0: expected a run to resume, found no such directory' "$sluice" train --resume "$work/run0"
+succeeds "train, of a wrapper that always resumes" "${train[@]}" --data "$work/data.txt" --out "$work/run" --resume
 
 weights=$(find "$work/run/checkpoints" -name '*.safetensors' | sort | tail -n 1)
 head -c 100 "$weights" > "$work/cut.safetensors"

@@ -35,10 +35,10 @@ done = ended = anew = 0
 run = work + "/killed"
 while done < kills:
     exists = os.path.isdir(run)
-    # A run without a checkpoint can be named with --resume and without; an empty folder only without.
+    # A run without a checkpoint can be named with --resume and without, as can an empty folder and none.
     saved = exists and os.path.exists(run + "/latest") or os.path.isdir(run + "/checkpoints") and any(
         name.isdigit() for name in os.listdir(run + "/checkpoints"))
-    resume = saved or exists and bool(os.listdir(run)) and draw.random() < 0.5
+    resume = saved or draw.random() < 0.5
     anew += exists and not saved
     process = subprocess.Popen(command + ["--out", run] + ["--resume"] * resume, stderr=subprocess.PIPE, text=True)
     # A third of the kills fall into the start of a process, a third behind a run's first file. Now and then a run ends.
@@ -84,6 +84,24 @@ succeeds "SIGTERM saves a checkpoint" interrupted TERM "$work/term"
 succeeds "SIGHUP saves a checkpoint" interrupted HUP "$work/hup"
 hearing=(--ignore-signal=HUP)
 succeeds "nohup's SIGHUP does nothing" interrupted TERM "$work/nohup" HUP
+
+# A signal inside a step of 200 s ends it; the steps before are saved. interrupted_step SIGNALS...
+succeeds "five steps" "${base[@]}" --steps 5 --out "$work/batches"
+# shellcheck disable=SC2317 # called by name
+interrupted_step() {
+  local status=0 process
+  "$sluice" train --resume "$work/batches" --steps 9 --set training.accumulate=1000000 2> "$work/err" &
+  process=$!
+  while ! grep -q 'resumed after' "$work/err" && kill -0 "$process"; do sleep 0.05; done
+  sleep 0.3
+  for each in "$@"; do kill "-$each" "$process"; done
+  timeout 20 tail --pid="$process" -f /dev/null || kill -KILL "$process"
+  wait "$process" || status=$?
+  [[ $status -eq $((128 + $(kill -l "$1"))) && $(cat "$work/batches/latest") == 5 ]] &&
+    grep -q "^continue with: sluice train --resume $work/batches\$" "$work/err"
+}
+succeeds "SIGTERM inside a step" interrupted_step TERM
+succeeds "two signals inside a step" interrupted_step TERM TERM
 
 # An evaluation beside a training that keeps one checkpoint, which is removed again and again.
 "${base[@]}" --steps 1000000 --save-every 1 --keep 1 --out "$work/beside" 2> "$work/beside.err" &

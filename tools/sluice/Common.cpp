@@ -5,12 +5,7 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Text.h"
 
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <iostream>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 namespace sluice::cli {
 
@@ -186,51 +181,6 @@ std::string describeShortening(const nlohmann::json &factors) {
 
 void printJson(const nlohmann::json &json) {
   std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
-}
-
-namespace {
-
-/// Columns of the terminal that stderr is; 80 where it does not say.
-int terminalColumns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-} // namespace
-
-Progress::Progress() : terminal(::isatty(STDERR_FILENO) != 0) {}
-
-void Progress::draw(double share, const std::string &text) {
-  if (!terminal) {
-    return;
-  }
-  double now =
-      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  if (share < 1 && now - lastDrawn < 0.1) {
-    return;
-  }
-  lastDrawn = now;
-  drawn = true;
-  int columns = terminalColumns(), width = columns < 120 ? 16 : 28;
-  int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * width);
-  std::string bar = std::string(static_cast<size_t>(full), '#') +
-                    std::string(static_cast<size_t>(width - full), '.');
-  std::string line = "[" + bar + "] " + format("%3.0f%% ", share * 100) + text;
-  line.resize(std::min(line.size(),
-                       static_cast<size_t>(columns - 1))); // a wrapped line could not be drawn over
-  std::cerr << "\r\033[K" << line << std::flush;
-}
-
-void Progress::plainLine(const std::string &text) {
-  clear();
-  std::cerr << showMessage(text) << std::endl;
-}
-
-void Progress::clear() {
-  if (drawn) {
-    std::cerr << "\r\033[K" << std::flush;
-    drawn = false;
-  }
 }
 
 } // namespace sluice::cli

@@ -2,6 +2,7 @@
 // What several subcommands share: flags of the device, opening an executor, progress.
 #pragma once
 
+#include "Progress.h"
 #include "sluice/Runtime/Executor.h"
 #include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Images.h"
@@ -77,27 +78,5 @@ std::string describeShortening(const nlohmann::json &factors);
 
 /// Prints to stdout. The program ends with an error where that failed.
 void printJson(const nlohmann::json &json);
-
-/// A line on stderr that shows how far a job is. On a terminal it is drawn over; in a pipe only
-/// `plainLine` prints.
-class Progress {
-public:
-  Progress();
-  ~Progress() { clear(); }
-  Progress(const Progress &) = delete;
-  Progress &operator=(const Progress &) = delete;
-
-  bool onTerminal() const { return terminal; }
-  /// Draws a bar at `share` (0 to 1) with `text` behind it, at most ten times a second unless
-  /// `share` is 1.
-  void draw(double share, const std::string &text);
-  /// Prints a line that stays, on terminals and in pipes.
-  void plainLine(const std::string &text);
-  void clear();
-
-private:
-  bool terminal, drawn = false;
-  double lastDrawn = -1;
-};
 
 } // namespace sluice::cli

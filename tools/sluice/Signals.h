@@ -1,14 +1,29 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Signals that end a job in order: what it has made is saved first.
+// Signals that end a job in order: what it has computed is saved first.
 #pragma once
 
 namespace sluice::cli {
 
-/// From here on the first SIGINT, SIGTERM or SIGHUP (except under nohup) is only noted; a second
-/// one ends the program at once.
+/// From here on SIGINT, SIGTERM and SIGHUP (except under nohup) are noted, for the job to end where
+/// it can. The second one is noted too, as terminals and wrappers often send two; a line on stderr
+/// says that the job is ending. The third one ends the program at once, except while there is a
+/// `SignalShield`.
 void catchSignals();
 
-/// The signal that was noted, or 0.
+/// From here on the same signals end the program at once, with status 128 + the signal's number:
+/// there is nothing to save yet.
+void endAtSignals();
+
+/// The signal that was noted first, or 0.
 int caughtSignal();
+
+/// While one exists, no signal ends the program: files are being written.
+class SignalShield {
+public:
+  SignalShield();
+  ~SignalShield();
+  SignalShield(const SignalShield &) = delete;
+  SignalShield &operator=(const SignalShield &) = delete;
+};
 
 } // namespace sluice::cli

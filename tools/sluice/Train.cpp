@@ -3,7 +3,9 @@
 #include "Commands.h"
 #include "Common.h"
 #include "Recompile.h"
+#include "Resume.h"
 #include "Signals.h"
+#include "TrainProgress.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/RollBack.h"
@@ -15,7 +17,7 @@ namespace {
 using namespace sluice::runtime;
 
 struct TrainFlags {
-  std::string artifact, out;
+  std::string artifact, out, resumed; // the last: what --resume names
   std::vector<std::string> data, heldOut, inputs, heldOutInputs, labels, heldOutLabels;
   std::string images;
   DeviceOptions device;
@@ -23,47 +25,6 @@ struct TrainFlags {
   std::string weights;
   int64_t steps = 0, seed = -1;
 };
-
-/// "  words 5.123 tokens/segment" for each name of segments.
-std::string describeFactors(const nlohmann::json &metrics, const char *key) {
-  std::string text;
-  const nlohmann::json factors = metrics.value(key, nlohmann::json::object());
-  for (const auto &[name, factor] : factors.items()) {
-    text += factor.is_null()
-                ? "  no segments of " + name
-                : format("  %s %.3f tokens/segment", name.c_str(), factor.get<double>());
-  }
-  return text;
-}
-
-std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &plan) {
-  auto value = [&](const char *key) {
-    return metrics.contains(key) ? metrics[key].get<double>() : 0.0;
-  };
-  std::string text =
-      format("step %lld/%lld  loss %.4f  bits/byte %.4f  lr %.2e  norm %.3f",
-             static_cast<long long>(metrics["step"].get<int64_t>()), static_cast<long long>(steps),
-             value("loss"), value("bits_per_byte"), value("learning_rate"), value("grad_norm"));
-  if (metrics.contains("factor")) {
-    text += format("  factor %lld", metrics["factor"].get<long long>());
-  }
-  const nlohmann::json losses = metrics.value("losses", nlohmann::json::object());
-  for (const auto &[name, mean] : losses.items()) {
-    text += plan.segmentsOf(name) ? "" : format("  %s %.4f", name.c_str(), mean.get<double>());
-  }
-  text += describeFactors(metrics, "shortening_factor");
-  if (metrics.contains("tokens_per_s")) {
-    text += format("  %.0f tokens/s", value("tokens_per_s"));
-  }
-  if (metrics.contains("eval_bits_per_byte")) {
-    text += format("  held out: bits/byte %.4f", value("eval_bits_per_byte"));
-    if (metrics.contains("eval_characters")) { // else there is no such number
-      text += format("  bits/character %.4f", value("eval_bits_per_character"));
-    }
-    text += describeFactors(metrics, "eval_shortening_factor");
-  }
-  return text;
-}
 
 void refuse(const std::string &expected, const std::string &found) {
   throw UserError("sluice train: expected " + expected + ", found " + found);
@@ -173,7 +134,20 @@ std::optional<ScheduleEnd> findScheduleEnd(const Plan &plan) {
   return ScheduleEnd{schedule.steps, schedule.floor * model->training.learningRate};
 }
 
-void runTrain(TrainFlags &flags) {
+/// Takes what a resumed run's call leaves out from the run.
+void fillResumed(TrainFlags &flags, CLI::App &command) {
+  ResumeCall call{flags.artifact, flags.out, flags.resumed};
+  settleResumedRun(call);
+  if (std::string words = fillFromRecord(command, call); !words.empty()) {
+    printNotice("resuming with the run's" + words);
+  }
+}
+
+void runTrain(TrainFlags &flags, CLI::App &command) {
+  endAtSignals();
+  if (flags.options.resume) {
+    fillResumed(flags, command);
+  }
   checkFlags(flags);
   checkOutputFolder("--out", flags.out, {}, {}, {}, /*force=*/false); // no part of another run
   std::unique_ptr<Executor> executor = openForTraining(flags);
@@ -194,23 +168,37 @@ void runTrain(TrainFlags &flags) {
     flags.options.seed = flags.seed;
   }
   noteEscapes("--sample-prompt", flags.options.samplePrompt);
-  catchSignals();
+  flags.options.command = describeCommand(command, flags.artifact,
+                                          {{"--data", flags.data},
+                                           {"--input", flags.inputs},
+                                           {"--labels", flags.labels},
+                                           {"--eval-data", flags.heldOut},
+                                           {"--eval-input", flags.heldOutInputs},
+                                           {"--eval-labels", flags.heldOutLabels}},
+                                          flags.out);
   Progress progress;
+  TrainProgress lines(progress, executor->plan());
+  std::optional<SignalShield> shield;
   TrainingObserver observer;
   observer.message = [&](const std::string &text) { progress.plainLine(text); };
+  observer.begins = catchSignals;
   observer.interrupted = [] { return caughtSignal() != 0; };
-  observer.step = [&](const nlohmann::json &metrics, int64_t steps) {
-    int64_t step = metrics["step"];
-    std::string text = describe(metrics, steps, executor->plan());
-    bool keep = metrics.contains("eval_bits_per_byte") || step == steps;
-    if (progress.onTerminal()
-            ? keep
-            : keep || step == 1 || step % std::max<int64_t>(1, steps / 100) == 0) {
-      progress.plainLine(text);
+  observer.saving = [&](bool begins) {
+    if (begins) {
+      shield.emplace();
+    } else {
+      shield.reset();
     }
-    progress.draw(static_cast<double>(step) / static_cast<double>(steps), text);
+  };
+  observer.part = [&](int64_t step, int64_t steps, const std::string &what, double share,
+                      bool isStep) { lines.showPart(step, steps, what, share, isStep); };
+  observer.step = [&](const nlohmann::json &metrics, int64_t steps) {
+    lines.showStep(metrics, steps);
   };
   if (train(*executor, flags.options, observer) == TrainingEnd::interrupted) {
+    if (isFolder(flags.out) && newestCheckpoint(flags.out) >= 0) {
+      progress.plainLine("continue with: " + describeResume(flags.out));
+    }
     throw ExitStatus{128 + caughtSignal()};
   }
   progress.plainLine("the run is in " + flags.out);
@@ -222,9 +210,12 @@ void registerTrain(CLI::App &program) {
   auto flags = std::make_shared<TrainFlags>();
   TrainingOptions &options = flags->options;
   CLI::App *command = program.add_subcommand("train", "Train a compiled model on files of bytes");
-  command->add_option("ART", flags->artifact, "Artifact, from sluice compile")
-      ->type_name("FILE")
-      ->required();
+  CLI::Option *artifact =
+      command
+          ->add_option("ART", flags->artifact,
+                       "Artifact, from sluice compile; --resume RUN takes the run's")
+          ->type_name("FILE")
+          ->required();
   command->add_option("--data", flags->data, "Training text: files whose bytes are token ids")
       ->type_name("FILE")
       ->default_str("");
@@ -238,8 +229,11 @@ void registerTrain(CLI::App &program) {
   addLabels(*command, "--labels", flags->labels, "--data");
   addLabels(*command, "--eval-labels", flags->heldOutLabels, "--eval-data");
   addImages(*command, flags->images, "--data and --eval-data");
-  command->add_option("-o,--out", flags->out, "Directory of the run; new, unless --resume is given")
-      ->required();
+  CLI::Option *out =
+      command
+          ->add_option("-o,--out", flags->out,
+                       "Directory of the run; new, unless --resume is given; --resume RUN names it")
+          ->required();
   CLI::Option *steps =
       command
           ->add_option("-n,--steps", flags->steps,
@@ -247,7 +241,22 @@ void registerTrain(CLI::App &program) {
                        "as a checkpoint; none takes the run's own number with --resume, else the "
                        "spec's")
           ->default_str("");
-  command->add_flag("--resume", options.resume, "Continue the run from its latest checkpoint");
+  command
+      ->add_option_function<std::string>(
+          "--resume",
+          [flags, artifact, out](const std::string &run) {
+            flags->options.resume = true;
+            flags->resumed = run;
+            out->required(false);
+            artifact->required(run.empty());
+          },
+          "Continue the run from its latest checkpoint; where there is none yet, begin it. RUN may "
+          "stand here instead of after --out. Flags that are left out are those that the run was "
+          "given last, so --resume RUN needs nothing else")
+      ->type_name("RUN")
+      ->expected(0, 1)
+      ->default_str("")
+      ->trigger_on_parse();
   command
       ->add_option("--from", options.from,
                    "With --resume: continue from the checkpoint of this step; later ones, and "
@@ -311,11 +320,11 @@ void registerTrain(CLI::App &program) {
                    "draws one, which is printed and kept by the run")
       ->transform(drawnSeed("--seed"));
   addDeviceOptions(*command, flags->device);
-  command->callback([flags, steps] {
+  command->callback([flags, steps, command] {
     if (steps->count() > 0) {
       flags->options.steps = flags->steps;
     }
-    runTrain(*flags);
+    runTrain(*flags, *command);
   });
 }
 

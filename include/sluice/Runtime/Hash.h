@@ -2,6 +2,8 @@
 // SHA-256 (through OpenSSL's libcrypto) and small deterministic mixing functions.
 #pragma once
 
+#include "sluice/Runtime/Files.h"
+
 #include <array>
 #include <cstdint>
 #include <span>
@@ -18,6 +20,14 @@ std::string toHex(std::span<const uint8_t> bytes);
 /// SHA-256 of `bytes` in lower-case hexadecimal, 64 characters.
 std::string sha256Hex(std::span<const uint8_t> bytes);
 std::string sha256Hex(std::string_view text);
+
+struct HashedFile {
+  int64_t bytes = 0;
+  std::string sha256; ///< as `sha256Hex`
+};
+
+/// Reads a regular file piece by piece. Throws as `readBytes` does; `what` names the file's kind.
+HashedFile hashFile(const Path &path, std::string_view what);
 
 /// SplitMix64's finalizer: a bijection of 64-bit integers that spreads every input bit.
 constexpr uint64_t mix64(uint64_t x) {

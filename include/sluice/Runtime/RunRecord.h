@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/RunCommand.h"
 
 #include <cstdint>
 #include <optional>
@@ -36,6 +37,7 @@ struct RunRecord {
   std::vector<SpecChange> changes; ///< in order; each in force from its step on, and still
   std::vector<DataFile> data, heldOut;
   std::optional<StartingWeights> weights;
+  std::optional<RunCommand> command = {}; ///< none of runs of older versions
 
   /// Of the spec that the run trains by now.
   const std::string &currentSpec() const {

@@ -62,9 +62,11 @@ public:
                          const NumberSink &losses = {}) const;
 
   /// With each factor that steps draw; `tell` is given each one's bits per byte. The result, and
-  /// the executor's factor from then on, is that of generation.
+  /// the executor's factor from then on, is that of generation. `progress` gets the share of all
+  /// that is done, after each batch.
   EvaluationResult scoreEach(Executor &executor, const EvaluationOptions &options,
-                             const std::function<void(int64_t, double)> &tell) const;
+                             const std::function<void(int64_t, double)> &tell,
+                             const std::function<void(double)> &progress = {}) const;
 
 private:
   std::unique_ptr<ItemSource> items;

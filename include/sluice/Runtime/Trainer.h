@@ -51,6 +51,8 @@ struct TrainingOptions {
   bool keepBest = true; // a checkpoint is saved at each evaluation that is the best so far
   std::optional<int64_t> patience; // evaluations without a better one that end the run
   bool stopOnDivergence = false;
+  /// What this call was given, for the run's record; none leaves that as it is.
+  std::optional<RunCommand> command;
   std::string
       samplePrompt; // a sample is written at each evaluation and at the end where this is given
   int64_t sampleTokens = 200;
@@ -60,8 +62,19 @@ struct TrainingOptions {
 struct TrainingObserver {
   std::function<void(const nlohmann::json &metrics, int64_t steps)>
       step; // after each step; `steps` is the goal
+  /// Inside a step of several batches, an evaluation or a sample: `what` is done up to `share`, 0
+  /// to 1, after `step` finished steps. `isStep`: of the next step.
+  std::function<void(int64_t step, int64_t steps, const std::string &what, double share,
+                     bool isStep)>
+      part;
   std::function<void(const std::string &)> message;
-  std::function<bool()> interrupted; // asked between steps
+  /// Data are read, and the first file of the run is about to be written: from here on an
+  /// interruption is to be noted.
+  std::function<void()> begins;
+  /// Asked between steps, and between the batches of a step, an evaluation and a sample.
+  std::function<bool()> interrupted;
+  /// Called with true before a checkpoint is saved, and with false after it.
+  std::function<void(bool)> saving;
 };
 
 enum class TrainingEnd { finished, interrupted };

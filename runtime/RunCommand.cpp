@@ -1,0 +1,203 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/RunCommand.h"
+
+#include "StrictJson.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/Text.h"
+
+#include <algorithm>
+#include <array>
+
+namespace sluice::runtime {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The path of a stream.
+constexpr const char *stream = "-";
+
+constexpr std::array trainingData = {"--data", "--input", "--labels"};
+
+/// Enough digits of a hash to tell files apart.
+std::string showHash(const std::string &sha256) { return "SHA-256 " + sha256.substr(0, 16); }
+
+std::string describe(const CommandFile &file, const Path &run) {
+  return (run / file.path).string() + " of " + std::to_string(file.bytes) + " bytes (" +
+         showHash(file.sha256) + ")";
+}
+
+/// What to do about a file of the run that is not what it was.
+std::string remedyFor(const CommandFile &file, const Path &run, bool isThere) {
+  std::string resume = "sluice train --resume " + quoteForShell(run.string());
+  std::string restore =
+      isThere ? "; restore it, or " : "; restore it, or name the place that it has moved to: ";
+  if (file.flag == artifactFlag) {
+    return restore + (isThere ? "name the artifact to continue with: " : "") +
+           "sluice train ART --resume " + quoteForShell(run.string());
+  }
+  std::string value = file.name.empty() ? " FILE..." : " " + file.name + "=FILE";
+  if (isThere && isTrainingData(file.flag)) {
+    return restore + "begin a run on other data from this run's weights: sluice train ART " +
+           file.flag + value + " --weights " + quoteForShell(run.string()) + " --out NEW";
+  }
+  return restore + (isThere ? "name the files to continue with: " : "") + resume + " " + file.flag +
+         value;
+}
+
+/// How many bytes a file has, and their SHA-256.
+void measure(CommandFile &file, const Path &run) {
+  HashedFile found = hashFile(run / file.path, "file of " + file.flag);
+  file.bytes = found.bytes;
+  file.sha256 = found.sha256;
+}
+
+int64_t sizeOf(const Path &path) {
+  std::error_code ignored;
+  return static_cast<int64_t>(std::filesystem::file_size(path, ignored));
+}
+
+} // namespace
+
+std::string CommandFile::value(const Path &run) const {
+  return (name.empty() ? "" : name + "=") +
+         (isStream() ? path : std::filesystem::absolute(run / path).string());
+}
+
+bool CommandFile::isStream() const { return path == stream; }
+
+std::vector<const CommandFile *> RunCommand::filesOf(const std::string &flag) const {
+  std::vector<const CommandFile *> list;
+  for (const CommandFile &file : files) {
+    if (file.flag == flag) {
+      list.push_back(&file);
+    }
+  }
+  return list;
+}
+
+bool isTrainingData(const std::string &flag) {
+  return std::ranges::find(trainingData, flag) != trainingData.end();
+}
+
+std::string pathInCommand(const Path &run, const Path &path) {
+  if (path == stream || (isThere(path) && !isRegularFile(path) && !isFolder(path))) {
+    return stream;
+  }
+  std::error_code ignored; // of an empty path, which the run's folder refuses
+  Path whole = std::filesystem::absolute(path, ignored).lexically_normal(),
+       folder = std::filesystem::absolute(run / "", ignored).lexically_normal();
+  Path inside = whole.lexically_relative(folder);
+  bool isInside = !inside.empty() && *inside.begin() != ".." && inside != ".";
+  return (isInside ? inside : whole).string();
+}
+
+void measureFiles(RunCommand &command, const Path &run, const std::optional<RunCommand> &told) {
+  for (CommandFile &file : command.files) {
+    if (file.isStream()) {
+      continue;
+    }
+    std::vector<const CommandFile *> known = told && isTrainingData(file.flag)
+                                                 ? told->filesOf(file.flag)
+                                                 : std::vector<const CommandFile *>();
+    auto same = std::ranges::find_if(known, [&](const CommandFile *each) {
+      return each->path == file.path && each->bytes == sizeOf(run / file.path);
+    });
+    if (same == known.end()) {
+      measure(file, run);
+    } else {
+      file.bytes = (*same)->bytes;
+      file.sha256 = (*same)->sha256;
+    }
+  }
+}
+
+void requireUnchanged(const CommandFile &file, const Path &run, bool areContentsRead) {
+  if (file.isStream()) {
+    return;
+  }
+  Path path = run / file.path;
+  std::string start = showPath(path.native()) + ": expected ",
+              given = "the file that the run " + run.string() + " was given as " + file.flag;
+  if (!isThere(path)) {
+    throw UserError(start + given + ", of " + std::to_string(file.bytes) + " bytes (" +
+                    showHash(file.sha256) + "), found no such file" + remedyFor(file, run, false));
+  }
+  if (int64_t bytes = sizeOf(path); isRegularFile(path) && bytes != file.bytes) {
+    throw UserError(start + std::to_string(file.bytes) + " bytes, as of " + given + ", found " +
+                    std::to_string(bytes) + remedyFor(file, run, true));
+  }
+  if (!areContentsRead) {
+    return;
+  }
+  CommandFile now = file;
+  measure(now, run);
+  if (now.sha256 != file.sha256) {
+    throw UserError(start + showHash(file.sha256) + ", as of " + given + ", found " +
+                    showHash(now.sha256) + remedyFor(file, run, true));
+  }
+}
+
+std::string describeOtherData(const RunCommand &told, const RunCommand &now, const Path &run) {
+  for (const char *flag : trainingData) {
+    std::vector<const CommandFile *> before = told.filesOf(flag), found = now.filesOf(flag);
+    for (size_t i = 0; i < std::min(before.size(), found.size()); ++i) {
+      if (before[i]->sha256 != found[i]->sha256 || before[i]->name != found[i]->name) {
+        return std::string(flag) + " " + describe(*found[i], run) + ", expected " +
+               describe(*before[i], run);
+      }
+    }
+    if (before.size() != found.size()) {
+      return std::to_string(found.size()) + " files of " + flag + ", expected " +
+             std::to_string(before.size());
+    }
+  }
+  return "";
+}
+
+std::string describeResume(const Path &run) {
+  return "sluice train --resume " + quoteForShell(run.string());
+}
+
+std::string quoteForShell(const std::string &text) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+      "_-+=./:,@%";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) {
+    return text;
+  }
+  std::string quoted = "'";
+  for (char each : text) {
+    quoted += each == '\'' ? std::string("'\\''") : std::string(1, each);
+  }
+  return quoted + "'";
+}
+
+RunCommand parseCommand(const StrictJson &json) {
+  json.keys({"files", "flags"});
+  RunCommand command;
+  for (const StrictJson &each : json.at("files").array()) {
+    each.keys({"flag", "path", "bytes", "sha256"}, {"name"});
+    command.files.push_back(
+        {each.at("flag").string(), each.has("name") ? each.at("name").string() : "",
+         each.at("path").string(), each.at("bytes").integer(), each.at("sha256").string()});
+  }
+  for (const auto &[flag, values] : json.at("flags").members()) {
+    command.flags[flag] = values.strings();
+  }
+  return command;
+}
+
+Json commandToJson(const RunCommand &command) {
+  Json files = Json::array();
+  for (const CommandFile &file : command.files) {
+    files.push_back(
+        {{"flag", file.flag}, {"path", file.path}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+    if (!file.name.empty()) {
+      files.back()["name"] = file.name;
+    }
+  }
+  return {{"files", std::move(files)}, {"flags", command.flags}};
+}
+
+} // namespace sluice::runtime

@@ -1,0 +1,181 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Resume.h"
+
+#include "sluice/Runtime/Error.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace sluice::cli {
+
+using namespace sluice::runtime;
+
+namespace {
+
+/// Flags that are of one call, or that the run's record and its checkpoints hold otherwise.
+constexpr std::array callFlags = {"--help", "--resume", "--out",     "--steps", "--seed",
+                                  "--set",  "--match",  "--weights", "--from"};
+constexpr std::array namedFlags = {"--input", "--labels", "--eval-input", "--eval-labels"};
+
+template <typename List> bool holds(const List &list, const std::string &flag) {
+  return std::ranges::find(list, flag) != list.end();
+}
+
+/// The long name of a flag; empty for a positional.
+std::string longName(const CLI::Option &option) {
+  return option.get_lnames().empty() ? "" : "--" + option.get_lnames().front();
+}
+
+bool namesFiles(const CLI::Option &option) {
+  return option.get_type_name() == "FILE" || holds(namedFlags, longName(option));
+}
+
+/// Whether a run keeps the flag from call to call.
+bool isKept(const CLI::Option &option) {
+  std::string flag = longName(option);
+  return !flag.empty() && !holds(callFlags, flag);
+}
+
+CommandFile parseFile(const std::string &flag, const std::string &value, const Path &run) {
+  size_t equals = holds(namedFlags, flag) ? value.find('=') : std::string::npos;
+  bool isNamed = equals != std::string::npos;
+  return {flag, isNamed ? value.substr(0, equals) : "",
+          pathInCommand(run, isNamed ? value.substr(equals + 1) : value), 0, ""};
+}
+
+void set(CLI::Option &option, const std::vector<std::string> &values, std::string &words) {
+  for (const std::string &value : values) {
+    option.add_result(value);
+    words += " " + longName(option);
+    bool isFlag = option.get_expected_max() == 0;
+    words += !isFlag ? " " + quoteForShell(value) : value == "true" ? "" : "=" + value;
+  }
+  option.run_callback();
+}
+
+/// What a run of an older version must be given again, as far as its record names it.
+[[noreturn]] void refuseOldRun(const Path &run, const std::optional<RunRecord> &record) {
+  std::string data, heldOut;
+  for (const DataFile &file : record ? record->data : std::vector<DataFile>()) {
+    data += " " + quoteForShell(file.path);
+  }
+  for (const DataFile &file : record ? record->heldOut : std::vector<DataFile>()) {
+    heldOut += " " + quoteForShell(file.path);
+  }
+  throw UserError((run / "run.json").string() +
+                  ": expected the artifact, data and flags of the run, found none, as an earlier "
+                  "version wrote it; give them: sluice train ART --data" +
+                  (data.empty() ? " FILE..." : data) +
+                  (heldOut.empty() ? "" : " --eval-data" + heldOut) + " --resume " +
+                  quoteForShell(run.string()));
+}
+
+/// The record of a run that can be resumed without an artifact.
+void requireRecorded(const Path &run, const std::optional<RunRecord> &record) {
+  if (!isThere(run)) {
+    throw UserError(run.string() +
+                    ": expected a run to resume, found no such directory; name the --out of a "
+                    "training, or begin one: sluice train ART --data FILE --out " +
+                    quoteForShell(run.string()));
+  }
+  if (!record && !isThere(run / "checkpoints")) {
+    throw UserError(run.string() +
+                    ": expected a run to resume, found no run.json in it; name the --out of a "
+                    "training, or begin one: sluice train ART --data FILE --out NEW");
+  }
+  if (!record || !record->command) {
+    refuseOldRun(run, record);
+  }
+}
+
+} // namespace
+
+void settleResumedRun(const ResumeCall &call) {
+  std::string value = call.value;
+  if (!value.empty() && call.artifact.empty() && !call.out.empty() && isRegularFile(value)) {
+    call.artifact = value; // --resume ART --out RUN
+    value.clear();
+  }
+  if (value.empty() && call.out.empty() && !call.artifact.empty() &&
+      !isRegularFile(call.artifact)) {
+    value = call.artifact; // the parser leaves the last word to the artifact
+    call.artifact.clear();
+  }
+  if (!value.empty() && !call.out.empty() && Path(value) != Path(call.out) &&
+      !isSameFile(value, call.out)) {
+    throw UserError("sluice train: expected one run, found --resume " + value + " and --out " +
+                    call.out + "; a resumed run stays where it is: leave --out out");
+  }
+  call.out = value.empty() ? call.out : value;
+  if (call.out.empty()) {
+    throw CLI::RequiredError("--out");
+  }
+  if (call.artifact.empty() && value.empty()) {
+    throw CLI::RequiredError("ART");
+  }
+}
+
+std::string fillFromRecord(CLI::App &train, const ResumeCall &call) {
+  Path run = call.out;
+  std::optional<RunRecord> record = isFolder(run) ? readRunRecord(run) : std::nullopt;
+  if (call.artifact.empty()) {
+    requireRecorded(run, record);
+  }
+  if (!record || !record->command) {
+    return "";
+  }
+  const RunCommand &command = *record->command;
+  std::string words;
+  auto take = [&](const CommandFile &file) {
+    requireUnchanged(file, run, /*areContentsRead=*/!isTrainingData(file.flag));
+    return file.value(run);
+  };
+  if (std::vector<const CommandFile *> files = command.filesOf(artifactFlag);
+      call.artifact.empty() && !files.empty()) {
+    call.artifact = take(*files.front());
+    words += " " + quoteForShell(call.artifact);
+  }
+  for (CLI::Option *option : train.get_options()) {
+    if (!isKept(*option) || option->count() > 0) {
+      continue;
+    }
+    std::string flag = longName(*option);
+    std::vector<std::string> values;
+    for (const CommandFile *file : command.filesOf(flag)) {
+      values.push_back(take(*file));
+    }
+    if (auto found = command.flags.find(flag); found != command.flags.end()) {
+      values = found->second;
+    }
+    if (!values.empty()) {
+      set(*option, values, words);
+    }
+  }
+  return words;
+}
+
+RunCommand describeCommand(const CLI::App &train, const std::string &artifact,
+                           const FileValues &files, const Path &run) {
+  RunCommand command;
+  command.files.push_back({artifactFlag, "", pathInCommand(run, artifact), 0, ""});
+  for (const CLI::Option *option : train.get_options()) {
+    std::string flag = longName(*option);
+    auto replaced = files.find(flag);
+    std::vector<std::string> values =
+        replaced != files.end() ? replaced->second : option->results();
+    if (!isKept(*option) || values.empty()) {
+      continue;
+    }
+    if (!namesFiles(*option)) {
+      command.flags[flag] = values;
+      continue;
+    }
+    for (const std::string &value : values) {
+      command.files.push_back(parseFile(flag, value, run));
+    }
+  }
+  return command;
+}
+
+} // namespace sluice::cli

@@ -1,0 +1,40 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// `sluice train --resume RUN`: flags that a call leaves out are those that the run was given.
+#pragma once
+
+#include "sluice/Runtime/RunRecord.h"
+
+#include <CLI/CLI.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace sluice::cli {
+
+/// The values of the flags that name files, by flag. A flag whose values are NAME=FILE is one of
+/// `namedFlags`.
+using FileValues = std::map<std::string, std::vector<std::string>>;
+
+/// The parts of a call of `train` that decide which run is resumed, and how.
+struct ResumeCall {
+  std::string &artifact, &out; ///< "" where they were not given
+  std::string value;           ///< of --resume
+};
+
+/// Decides what the words of the command line are: `--resume RUN`, `--out RUN --resume`, and a
+/// value of --resume that is the artifact, as in `--resume ART --out RUN`. Throws UserError where
+/// --resume and --out name different runs, and CLI::RequiredError where none names one.
+void settleResumedRun(const ResumeCall &call);
+
+/// Sets every flag of `train` that the call leaves out to what the run was given. Returns the words
+/// that it set, for people; empty where there are none. Throws UserError where a file that is set
+/// is missing or has changed, and where the run's record lacks what the call leaves out.
+std::string fillFromRecord(CLI::App &train, const ResumeCall &call);
+
+/// The files and flags of a call of `train`, for the record of its run. `files` has the flags whose
+/// values the program may have replaced; the values of others are as given.
+runtime::RunCommand describeCommand(const CLI::App &train, const std::string &artifact,
+                                    const FileValues &files, const runtime::Path &run);
+
+} // namespace sluice::cli
