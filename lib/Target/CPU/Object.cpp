@@ -3,24 +3,20 @@
 //
 // Kernels to native object code: MLIR to the LLVM dialect, to LLVM IR, to an object in memory.
 #include "Lower.h"
+#include "Optimize.h"
 #include "sluice/Target/CPU/Kernel.h"
+#include "sluice/Target/CPU/SharedBodies.h"
 
 #include "mlir/IR/Threading.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Object/ObjectFile.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
-#include "llvm/Transforms/InstCombine/InstCombine.h"
-#include "llvm/Transforms/Scalar/EarlyCSE.h"
-#include "llvm/Transforms/Scalar/LICM.h"
-#include "llvm/Transforms/Scalar/LoopPassManager.h"
-#include "llvm/Transforms/Scalar/LoopRotation.h"
-#include "llvm/Transforms/Scalar/SimplifyCFG.h"
 #include <mutex>
 
 using namespace mlir;
@@ -52,43 +48,7 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(ModuleOp module, const T
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   return std::unique_ptr<llvm::TargetMachine>(
       backend->createTargetMachine(triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
-                                   std::nullopt, llvm::CodeGenOptLevel::Aggressive));
-}
-
-/// Kernels come vectorized, blocked and unrolled, without calls and with next to nothing on the
-/// stack: what is left to do is addresses, invariants and the shape of loops. LLVM's whole O2 takes
-/// six times as long, and a training step is within 1 % of what it is here.
-static llvm::FunctionPassManager cleanups() {
-  llvm::FunctionPassManager passes;
-  llvm::InstCombineOptions once;
-  once.setVerifyFixpoint(false);
-  passes.addPass(llvm::EarlyCSEPass());
-  passes.addPass(llvm::SimplifyCFGPass());
-  passes.addPass(llvm::InstCombinePass(once));
-  llvm::LoopPassManager loops;
-  loops.addPass(llvm::LoopRotatePass());
-  loops.addPass(llvm::LICMPass(llvm::LICMOptions()));
-  passes.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(loops), /*UseMemorySSA=*/true));
-  passes.addPass(llvm::SimplifyCFGPass());
-  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
-  passes.addPass(llvm::InstCombinePass(once));
-  return passes;
-}
-
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::PassBuilder builder(&machine);
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager cycles;
-  llvm::ModuleAnalysisManager modules;
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(cycles);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, cycles, modules);
-  llvm::ModulePassManager passes;
-  passes.addPass(llvm::createModuleToFunctionPassAdaptor(cleanups()));
-  passes.run(module, modules);
+                                   std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
 /// A kernel may refer to the three functions that the artifact's format allows, and to nothing else
@@ -164,11 +124,11 @@ static LogicalResult emitObject(ModuleOp module, const Target &target,
 
 namespace {
 
-/// A kernel that becomes an object, alone: neither what the cache has of other kernels nor the
-/// number of threads changes its bytes.
+/// A kernel that becomes an object, or kernels with the body that they share. Neither what the
+/// cache has of other kernels nor the number of threads changes its bytes.
 struct Job {
-  func::FuncOp kernel;
-  const Target *target;
+  SmallVector<func::FuncOp> functions{};
+  const Target *target = nullptr;
   KernelKey key{};
   int64_t operations = 0;
   std::string object{};
@@ -182,17 +142,27 @@ static std::string describe(const Target &target) {
                           std::to_string(target.lanes));
 }
 
+static KernelKey computeKey(const Job &job) {
+  std::string keys;
+  for (func::FuncOp function : job.functions) {
+    keys += runtime::toHex(computeKernelKey(function, describe(*job.target)));
+  }
+  return runtime::sha256({reinterpret_cast<const uint8_t *>(keys.data()), keys.size()});
+}
+
 /// Reads objects from the cache; returns the jobs that it has no object of, the longest first: the
 /// last to start should be short.
 static std::vector<Job *> readCached(std::vector<Job> &jobs, KernelCache &cache) {
   std::vector<Job *> missing;
   for (Job &job : jobs) {
-    job.key = computeKernelKey(job.kernel, describe(*job.target));
+    job.key = computeKey(job);
     if (std::optional<std::string> cached = cache.load(job.key)) {
       job.object = std::move(*cached);
       continue;
     }
-    job.kernel.walk([&](Operation *) { ++job.operations; });
+    for (func::FuncOp function : job.functions) {
+      function.walk([&](Operation *) { ++job.operations; });
+    }
     missing.push_back(&job);
   }
   llvm::sort(missing, [](Job *a, Job *b) {
@@ -201,26 +171,44 @@ static std::vector<Job *> readCached(std::vector<Job> &jobs, KernelCache &cache)
   return missing;
 }
 
+/// Appends a module's functions as jobs, those that call a function with it.
+static void addJobs(ModuleOp module, const Target *target, std::vector<Job> &jobs) {
+  llvm::MapVector<StringRef, Job> units;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    auto calls = function.getOps<func::CallOp>();
+    Job &job = units[calls.empty() ? function.getName() : (*calls.begin()).getCallee()];
+    job.functions.push_back(function);
+    job.target = target;
+  }
+  for (auto &[name, job] : units) {
+    jobs.push_back(std::move(job));
+  }
+}
+
 LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
                                   std::vector<std::string> &objects, KernelCache &cache,
                                   llvm::function_ref<void(size_t, size_t)> report) {
+  std::vector<OwningOpRef<ModuleOp>> modules;
   std::vector<Job> jobs;
   for (const ObjectRequest &request : requests) {
-    for (auto kernel : ModuleOp(request.module).getOps<func::FuncOp>()) {
-      jobs.push_back({kernel, request.target});
-    }
+    modules.emplace_back(ModuleOp(request.module).clone());
+    shareBodies(*modules.back());
+    addJobs(*modules.back(), request.target, jobs);
   }
   std::vector<Job *> missing = readCached(jobs, cache);
   if (!missing.empty()) {
-    MLIRContext *context = missing.front()->kernel.getContext();
+    MLIRContext *context = modules.front()->getContext();
     loadLoweringDialects(*context);
     initializeBackend();
     LLVMDialectLowering lowering(*context);
+    NoLoopStrengthReduction scope;
     std::mutex mutex; // of `report`
     size_t done = 0;
     auto lower = [&](Job *job) {
-      OwningOpRef<ModuleOp> module(ModuleOp::create(job->kernel.getLoc()));
-      module->push_back(job->kernel.clone());
+      OwningOpRef<ModuleOp> module(ModuleOp::create(job->functions.front().getLoc()));
+      for (func::FuncOp function : job->functions) {
+        module->push_back(function.clone());
+      }
       if (failed(emitObject(*module, *job->target, lowering, job->object))) {
         return failure();
       }
@@ -245,6 +233,7 @@ LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
 LogicalResult cpu::lowerToObject(ModuleOp module, const Target &target, std::string &object) {
   loadLoweringDialects(*module.getContext());
   initializeBackend();
+  NoLoopStrengthReduction scope;
   OwningOpRef<ModuleOp> copy(module.clone());
   return emitObject(*copy, target, LLVMDialectLowering(*module.getContext()), object);
 }

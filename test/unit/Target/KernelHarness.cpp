@@ -50,9 +50,9 @@ std::vector<LoadedKernel::Slot> LoadedKernel::describe(Operation *dispatch) cons
   return result;
 }
 
-/// Loads the object as a shared library; the file is gone once it is loaded.
-static void *loadObject(const std::string &object) {
-  llvm::Expected<std::string> bytes = cpu::linkSharedObject({object});
+void *test::loadObjects(ArrayRef<std::string> objects) {
+  SmallVector<StringRef> parts(objects.begin(), objects.end());
+  llvm::Expected<std::string> bytes = cpu::linkSharedObject(parts);
   if (!bytes) {
     ADD_FAILURE() << llvm::toString(bytes.takeError());
     return nullptr;
@@ -107,7 +107,7 @@ void LoadedKernel::load(StringRef text, const cpu::Target &target, const Generat
   });
   std::string object;
   ASSERT_TRUE(succeeded(cpu::lowerToObject(*kernels, target, object)));
-  library = loadObject(object);
+  library = loadObjects(object);
   ASSERT_TRUE(library);
   function = reinterpret_cast<void (*)(uint8_t *, const int64_t *, int64_t, uint8_t *)>(
       dlsym(library, "kernel"));

@@ -31,6 +31,10 @@ struct Launch {
   std::vector<int64_t> lengths = {};        ///< of an axis of segments, in place of `length`
 };
 
+/// Links objects and loads the result; null, with a failure of the test, where that fails. The
+/// caller closes the library with `dlclose`.
+void *loadObjects(llvm::ArrayRef<std::string> objects);
+
 /// A kernel, generated, compiled, linked and loaded.
 class LoadedKernel {
 public:

@@ -6,11 +6,17 @@
 #include "Elementwise.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
 #include "sluice/Target/CPU/Link.h"
+#include "sluice/Target/CPU/SharedBodies.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
 #include <cmath>
 #include <cstdlib>
+#include <dlfcn.h>
 
 using namespace mlir;
 using namespace sluice;
@@ -131,6 +137,81 @@ TEST(Object, ThreadsDoNotChangeTheBytes) {
     std::string name = "kernel" + std::to_string(i);
     EXPECT_EQ(llvm::count_if(alone, [&](StringRef bytes) { return bytes.contains(name); }), 2);
   }
+}
+
+/// A kernel that adds `summand` to column `column` of its rows.
+struct AddToColumn {
+  int64_t rows, columns;
+  const char *summand;
+  int64_t column;
+
+  std::string print(StringRef name) const {
+    return llvm::formatv(R"(
+func.func @{0}(%arena: memref<1152921504606846976xi8>, %arguments: memref<1152921504606846976xi64>,
+               %item: i64, %scratch: memref<1152921504606846976xi8>) {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = arith.constant {1} : index
+  %column = arith.constant {4} : index
+  %summand = arith.constant {3} : f32
+  %x = memref.view %arena[%c0][] : memref<1152921504606846976xi8> to memref<{1}x{2}xf32>
+  scf.for %row = %c0 to %rows step %c1 {{
+    %before = memref.load %x[%row, %column] : memref<{1}x{2}xf32>
+    %after = arith.addf %before, %summand : f32
+    memref.store %after, %x[%row, %column] : memref<{1}x{2}xf32>
+  }
+  return
+})",
+                         name, rows, columns, summand, column);
+  }
+
+  std::vector<float> expected() const {
+    std::vector<float> x(24);
+    for (int64_t row = 0; row < rows; ++row) {
+      x[row * columns + column] = std::stof(summand);
+    }
+    return x;
+  }
+};
+
+TEST(SharedBodies, AreOfKernelsThatDifferInRowsAndIndicesAlone) {
+  const AddToColumn kernels[] = {{3, 4, "1.0", 2}, {6, 4, "1.0", 1}, {3, 5, "1.0", 2},
+                                 {3, 4, "2.0", 2}, {3, 4, "1.0", 2}, {1, 5, "1.0", 2}};
+  std::string text;
+  for (auto [i, kernel] : llvm::enumerate(kernels)) {
+    text += kernel.print("kernel" + std::to_string(i));
+  }
+  DialectRegistry registry;
+  registry.insert<arith::ArithDialect, func::FuncDialect, memref::MemRefDialect, scf::SCFDialect>();
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  auto module = parseSourceString<ModuleOp>(text, &context);
+  ASSERT_TRUE(module);
+
+  std::vector<std::string> objects;
+  cpu::ObjectRequest request{*module, &cpu::Target::avx2()};
+  KernelCache cache;
+  ASSERT_TRUE(succeeded(cpu::lowerToObjects(request, objects, cache)));
+  ASSERT_EQ(objects.size(), 3u);
+  void *library = loadObjects(objects);
+  ASSERT_TRUE(library);
+  for (auto [i, kernel] : llvm::enumerate(kernels)) {
+    auto run = reinterpret_cast<void (*)(float *, const int64_t *, int64_t, uint8_t *)>(
+        dlsym(library, ("kernel" + std::to_string(i)).c_str()));
+    ASSERT_TRUE(run);
+    std::vector<float> x(24);
+    run(x.data(), nullptr, 0, nullptr);
+    EXPECT_EQ(x, kernel.expected()) << "kernel " << i;
+  }
+  EXPECT_EQ(dlsym(library, "kernel0_body"), nullptr) << "bodies are no symbols of an artifact";
+  dlclose(library);
+
+  // 0, 1 and 4 share a body, and 2 with 5: other columns are other strides, 3 adds another number.
+  EXPECT_EQ(cpu::shareBodies(*module), 3);
+  std::vector<std::string> callees;
+  module->walk([&](func::CallOp call) { callees.push_back(call.getCallee().str()); });
+  EXPECT_EQ(callees, std::vector<std::string>({"kernel0_body", "kernel0_body", "kernel2_body",
+                                               "kernel0_body", "kernel2_body"}));
+  EXPECT_TRUE(succeeded(verify(*module)));
 }
 
 TEST(Link, SaysWhatIsMissing) {

@@ -1,0 +1,27 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// LLVM's passes over kernels, before code generation.
+#pragma once
+
+namespace llvm {
+class Module;
+class TargetMachine;
+} // namespace llvm
+
+namespace sluice::cpu {
+
+/// Cleans up kernels and reduces the addresses of their hot loops. The code generator's own loop
+/// strength reduction should be off: see NoLoopStrengthReduction.
+void optimize(llvm::Module &module, llvm::TargetMachine &machine);
+
+/// The code generator's loop strength reduction is off, for the whole process, while one of these
+/// lives. Create it before threads lower kernels, which read the switch.
+class NoLoopStrengthReduction {
+public:
+  NoLoopStrengthReduction();
+  ~NoLoopStrengthReduction();
+  NoLoopStrengthReduction(const NoLoopStrengthReduction &) = delete;
+  NoLoopStrengthReduction &operator=(const NoLoopStrengthReduction &) = delete;
+};
+
+} // namespace sluice::cpu
