@@ -236,6 +236,8 @@ cp "$work/session" "$work/kept"
 exits 2 "a trace in place of its session" trace --session "$work/session" --prompt "" --trace "$work/session"
 succeeds "which stays" cmp "$work/session" "$work/kept"
 exits 2 "a trace where the session is saved" trace --prompt a --trace "$work/both.x" --save-session "$work/./both.x"
+exits 130 "a trace that Ctrl-C ends" timeout --preserve-status -s INT 1 "$sluice" generate "$work/words.sla" --weights "$work/words" --tokens 100000000 --temperature 0 --prompt "the water is" --trace "$work/ended.jsonl"
+holds "is whole" 'len(f[0]) > 10 and f[0][-1]["position"] == f[0][-2]["position"] + 1' "$work/ended.jsonl"
 exits 2 "a trace to a device" trace --prompt a --trace /dev/full
 succeeds "inspect" "$sluice" inspect "$work/words.sla"
 cp "$work/out" "$work/inspected"

@@ -301,7 +301,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
     return;
   }
   Printer printer(job.prompts, job.texts, options.seed, !flags.noEcho, flags.json);
-  if (!flags.saveSession.empty()) {
+  if (!flags.saveSession.empty() || !flags.trace.empty()) {
     catchSignals();
   }
   TextSink sink = printer.sink();
@@ -408,7 +408,7 @@ void registerGenerate(CLI::App &program) {
                    "Write a JSON object a line for each token that is read, from the prompt's last "
                    "on: text, position, token and, by segmentation, bit (1 where the token ends a "
                    "segment, or begins one where bits do so) and closed (segments that have ended, "
-                   "or begun)")
+                   "or begun); Ctrl-C writes what there is")
       ->type_name("FILE");
   addForce(*command, flags->force);
   command->add_flag(
