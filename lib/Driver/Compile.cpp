@@ -170,7 +170,7 @@ static bool hasScheduledReads(func::FuncOp predict) {
 std::optional<Outcome> Compilation::addStep() {
   auto predict = module->lookupSymbol<func::FuncOp>("predict");
   StepRefusal refusal;
-  if (isOther) {
+  if (isOther || request.generationRows == 0) {
     return std::nullopt; // one step an artifact
   }
   bool isOfGroups = module->getOperation()->hasAttr("sluice.group"); // nothing is generated

@@ -51,7 +51,9 @@ struct CompileRequest {
   /// Called, on any thread but one call at a time, as the work proceeds: with what is done now and
   /// the share of it that is finished, 0 to 1.
   std::function<void(const std::string &what, double share)> report = {};
-  int64_t generationRows = 16; ///< rows that generate at once, 1 to mostGenerationRows
+  /// Rows that generate at once, 1 to mostGenerationRows; 0 compiles no incremental step, which is
+  /// half of the code, and generation recomputes.
+  int64_t generationRows = 16;
   /// Of a model whose steps draw their factor, the one of generation, logits and replays; none
   /// takes the least.
   std::optional<int64_t> factor = std::nullopt;

@@ -43,8 +43,9 @@ namespace {
 TEST(Generation, AllocatesNothingForAToken) {
   Folder folder;
   std::string target = machineTargets().front();
-  sluice::testing::Model model(compile(folder, folder.write("m.json", coarseHead), target), target,
-                               2);
+  std::string artifact = compile(folder, folder.write("m.json", coarseHead), target,
+                                 /*allowLeak=*/false, someGenerationRows);
+  sluice::testing::Model model(artifact, target, 2);
   model.setWeights(randomWeights(model.shapes(), 5));
   Predictor predictor(model.executor(), true);
   ASSERT_TRUE(predictor.isCached());

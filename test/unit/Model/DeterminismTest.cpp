@@ -31,7 +31,7 @@ protected:
     folder = new Folder;
     target = sluice::runtime::machineTargets().front();
     source = folder->write("model.json", spec);
-    artifact = compile(*folder, source, target);
+    artifact = compile(*folder, source, target, /*allowLeak=*/false, someGenerationRows);
   }
   static void TearDownTestSuite() {
     delete folder;
@@ -144,7 +144,8 @@ std::string bytesOf(const std::string &path) {
 TEST_F(SameBits, FromCompilationToCompilation) {
   std::string first = bytesOf(artifact);
   ASSERT_FALSE(first.empty());
-  EXPECT_TRUE(first == bytesOf(compile(*folder, source, target)));
+  EXPECT_TRUE(first ==
+              bytesOf(compile(*folder, source, target, /*allowLeak=*/false, someGenerationRows)));
 }
 
 /// Places of the arena must not follow from the compiler's own addresses, which what is allocated

@@ -68,11 +68,12 @@ std::string compile(const Folder &folder, const std::string &source, const std::
 }
 
 std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
-                                                 bool allowLeak) {
+                                                 bool allowLeak, int64_t generationRows) {
   std::map<std::string, std::future<std::string>> jobs;
   for (const std::string &target : runtime::machineTargets()) {
-    jobs[target] = std::async(std::launch::async,
-                              [&, target] { return compile(folder, source, target, allowLeak); });
+    jobs[target] = std::async(std::launch::async, [&, target] {
+      return compile(folder, source, target, allowLeak, generationRows);
+    });
   }
   std::map<std::string, std::string> artifacts;
   for (auto &[target, job] : jobs) {

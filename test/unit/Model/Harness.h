@@ -27,13 +27,17 @@ private:
   std::filesystem::path folder;
 };
 
+/// Rows that generate at once where a test runs the incremental step.
+constexpr int64_t someGenerationRows = 16;
 /// Compiles `source` (a spec's or model IR's path) for one target; the artifact's path. Throws
-/// where that fails.
+/// where that fails. Without `generationRows` there is no incremental step: half of the code, of
+/// which a test that only trains, evaluates and predicts runs nothing.
 std::string compile(const Folder &folder, const std::string &source, const std::string &target,
-                    bool allowLeak = false, int64_t generationRows = 16);
+                    bool allowLeak = false, int64_t generationRows = 0);
 /// One artifact a target of this machine, by target, compiled at the same time.
 std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
-                                                 bool allowLeak = false);
+                                                 bool allowLeak = false,
+                                                 int64_t generationRows = 0);
 /// The same, not checked, and scored against tokens this far ahead.
 std::map<std::string, std::string> compileForProbe(const Folder &folder, const std::string &source,
                                                    int64_t targetOffset, int64_t batch);

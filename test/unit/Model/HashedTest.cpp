@@ -26,8 +26,8 @@ std::string specOf(const Folder &folder, const std::string &fine, const std::str
 /// Without --verify-each-causality, which no such model has.
 std::string artifactOf(const std::string &spec, const std::string &target) {
   std::string artifact = spec + "." + target + ".sla";
-  sluice::driver::Outcome outcome =
-      sluice::driver::compile({.spec = spec, .output = artifact, .targets = {target}, .emit = ""});
+  sluice::driver::Outcome outcome = sluice::driver::compile(
+      {.spec = spec, .output = artifact, .targets = {target}, .emit = "", .generationRows = 0});
   EXPECT_EQ(outcome.status, 0) << outcome.message;
   return artifact;
 }

@@ -109,7 +109,8 @@ TEST(Memory, NoBufferHoldsTheLogits) {
       "model.json", R"json({"sluice": 1, "vocabulary": 4001, "context": 67, "batch": 2, "width": 24,
     "defaults": {"heads": 2},
     "stages": [{"op": "embedding"}, {"op": "layer"}, {"op": "norm"}, {"op": "head", "bias": true}]})json");
-  Model model(compile(folder, spec, "cpu-avx2"), "cpu-avx2");
+  std::string artifact = compile(folder, spec, "cpu-avx2", /*allowLeak=*/false, someGenerationRows);
+  Model model(artifact, "cpu-avx2");
   int64_t logits = int64_t(2) * 67 * 4001 * 4, largest = 0;
   ASSERT_FALSE(model.plan().buffers.empty());
   for (const auto &buffer : model.plan().buffers) {

@@ -119,6 +119,7 @@ TEST_P(CompiledModel, ComputesWhatTheReferenceComputes) {
   for (const Inputs &one : inputs) {
     expected.emplace_back(references, one, weights);
   }
+  emit(spec, "dispatches"); // with the steps of generation, which what follows leaves out
   for (const auto &[target, artifact] : compileForAll(folder, spec)) {
     Model model(artifact, target);
     model.setWeights(weights);

@@ -161,7 +161,8 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
   bool isMixed = std::string_view(family.text).find("bf16") != std::string_view::npos;
   Yardsticks expected =
       yardsticks(reference, weights, ragged, isMixed ? Precision::Bf16 : Precision::F32);
-  for (const auto &[target, artifact] : compileForAll(folder, spec)) {
+  for (const auto &[target, artifact] :
+       compileForAll(folder, spec, /*allowLeak=*/false, someGenerationRows)) {
     Model model(artifact, target, 2);
     ASSERT_TRUE(model.plan().generation) << "no step";
     model.setWeights(weights);
@@ -239,7 +240,7 @@ TEST(Generation, WritesTheSameTextWithAndWithoutACache) {
     Folder folder;
     std::string spec = std::string(SLUICE_SOURCE_DIR) + "/models/tiny/" + name + ".json";
     std::string target = sluice::runtime::machineTargets().front();
-    Model model(compile(folder, spec, target), target, 2);
+    Model model(compile(folder, spec, target, /*allowLeak=*/false, someGenerationRows), target, 2);
     ASSERT_TRUE(model.plan().generation) << name;
     model.setWeights(randomWeights(model.shapes(), 5));
     int64_t context = model.plan().model.context;
@@ -262,7 +263,9 @@ TEST(Generation, WritesTheSameTextOfSegmentsWithAndWithoutACache) {
   std::string text = words;
   text.replace(text.find("\"vocabulary\": 40"), 16, "\"vocabulary\": 128");
   std::string target = sluice::runtime::machineTargets().front();
-  Model model(compile(folder, folder.write("words.json", text), target), target, 2);
+  std::string artifact = compile(folder, folder.write("words.json", text), target,
+                                 /*allowLeak=*/false, someGenerationRows);
+  Model model(artifact, target, 2);
   ASSERT_TRUE(model.plan().generation);
   model.setWeights(randomWeights(model.shapes(), 5));
   int64_t context = model.plan().model.context;
@@ -363,7 +366,7 @@ const std::string &tinyArtifact() {
   static Folder folder;
   static std::string artifact =
       compile(folder, std::string(SLUICE_SOURCE_DIR) + "/models/tiny/hourglass.json",
-              sluice::runtime::machineTargets().front());
+              sluice::runtime::machineTargets().front(), /*allowLeak=*/false, someGenerationRows);
   return artifact;
 }
 
