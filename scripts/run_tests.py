@@ -32,6 +32,7 @@ KINDS = ("unit", "lit", "end-to-end")
 SHARD_SECONDS = 40  # a job of a program that runs in shards takes about as long
 LIMIT_SECONDS = 3600  # a job that takes longer hangs: it is killed, and counts as a failure
 UNKNOWN_SECONDS = 20  # of a program without a recorded time
+UNKNOWN_SLOW_SECONDS = 150  # of a .slow.sh
 
 
 @dataclasses.dataclass
@@ -109,7 +110,8 @@ def lit_jobs(times, quick):
 def script_jobs(times, quick):
     for script in sorted((ROOT / "test/e2e").glob("*.sh")):
         if not (quick and script.name.endswith(".slow.sh")):
-            yield Job("end-to-end", script.name, 0, 1, ["bash", str(script)], times.get(script.name, UNKNOWN_SECONDS))
+            unknown = UNKNOWN_SLOW_SECONDS if script.name.endswith(".slow.sh") else UNKNOWN_SECONDS
+            yield Job("end-to-end", script.name, 0, 1, ["bash", str(script)], times.get(script.name, unknown))
 
 
 def run(job, running):
