@@ -113,7 +113,8 @@ void expectOwnRows(const std::string &artifact, const std::string &target,
 TEST(Ragged, TextsHaveRowsOfTheirOwn) {
   for (const char *precision : {"", R"("precision": {"compute": "bf16"},)"}) {
     Folder folder;
-    for (const auto &[target, artifact] : compileForAll(folder, ragged(folder, plain, precision))) {
+    for (const auto &[target, artifact] : compileForAll(folder, ragged(folder, plain, precision),
+                                                        /*allowLeak=*/false, someGenerationRows)) {
       SCOPED_TRACE(target + precision);
       expectOwnRows(artifact, target, {{"words", {22, 8, 1, 4}}});
     }
@@ -123,7 +124,8 @@ TEST(Ragged, TextsHaveRowsOfTheirOwn) {
 /// A word of every two ends a group. One that is open has a row, too.
 TEST(Ragged, SegmentsOfSegmentsHave) {
   Folder folder;
-  for (const auto &[target, artifact] : compileForAll(folder, ragged(folder, nested))) {
+  for (const auto &[target, artifact] :
+       compileForAll(folder, ragged(folder, nested), /*allowLeak=*/false, someGenerationRows)) {
     SCOPED_TRACE(target);
     expectOwnRows(artifact, target, {{"words", {22, 8, 1, 4}}, {"groups", {11, 4, 1, 2}}});
   }
@@ -132,7 +134,8 @@ TEST(Ragged, SegmentsOfSegmentsHave) {
 /// Groups of three words are whole.
 TEST(Ragged, GroupsOfSegmentsAreWhole) {
   Folder folder;
-  for (const auto &[target, artifact] : compileForAll(folder, ragged(folder, grouped))) {
+  for (const auto &[target, artifact] :
+       compileForAll(folder, ragged(folder, grouped), /*allowLeak=*/false, someGenerationRows)) {
     SCOPED_TRACE(target);
     expectOwnRows(artifact, target, {{"words", {24, 9, 3, 6}}});
   }

@@ -119,7 +119,7 @@ TEST(SegmentRoom, HoldsGroupsAndSegmentsOfSegments) {
       {"op": "upsample", "factor": 3}, {"op": "add", "with": "mixed"},)",
                                /*shifts=*/false);
   std::string target = runtime::machineTargets().front();
-  Model model(compile(folder, spec, target), target);
+  Model model(compile(folder, spec, target, /*allowLeak=*/false, someGenerationRows), target);
   followBatches(model, {{8, 15}, {4, 21}, {2, 0}});
 }
 
@@ -132,7 +132,7 @@ TEST(SegmentRoom, IsRequiredOfEachAxis) {
       {"op": "upsample", "segments": "pairs"}, {"op": "add", "with": "word"},)",
                                /*shifts=*/false);
   std::string target = runtime::machineTargets().front();
-  Model model(compile(folder, spec, target), target);
+  Model model(compile(folder, spec, target, /*allowLeak=*/false, someGenerationRows), target);
   model.gradient(spaced(8)); // 8 words, 4 pairs
   ASSERT_GT(model.executor().room(), 0);
   try {
