@@ -14,8 +14,10 @@ using namespace sluice::runtime;
 namespace {
 
 /// Flags that are of one call, or that the run's record and its checkpoints hold otherwise.
-constexpr std::array callFlags = {"--help", "--resume", "--out",     "--steps", "--seed",
-                                  "--set",  "--match",  "--weights", "--from"};
+constexpr std::array callFlags = {
+    "--help",   "--resume",       "--out",     "--steps", "--seed",
+    "--set",    "--match",        "--weights", "--from",  "--weights-prefix",
+    "--ignore", "--kernel-cache", "--force"};
 constexpr std::array namedFlags = {"--input", "--labels", "--eval-input", "--eval-labels"};
 
 template <typename List> bool holds(const List &list, const std::string &flag) {

@@ -150,6 +150,16 @@ TEST_F(Resume, TheOldFormWorks) {
   refuses("train bigram.slc --data text", {"expected --out, found none"});
 }
 
+// Flags of the weights that a run began from are not those of its resumes.
+TEST_F(Resume, ARunThatBeganFromWeightsResumesByItsName) {
+  ASSERT_EQ(sluice("train bigram.slc -o start -n 0"), 0) << err;
+  ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 2 --weights start --match 'stages.*'"),
+            0)
+      << err;
+  EXPECT_EQ(sluice("train --resume run -n 3"), 0) << err;
+  EXPECT_EQ(metrics("run").size(), 3u);
+}
+
 // A wrapper always gives --resume, whatever a kill has left.
 TEST_F(Resume, BeginsWhereNothingWasWrittenYet) {
   TrainingOptions flags = options("straight");
