@@ -109,7 +109,9 @@ std::string apply(std::string text, const Setting &setting, const std::string &f
   }
   std::string member = setting.value;
   for (size_t i = setting.path.size(); i-- > target.found;) {
-    member = nlohmann::json(setting.path[i]).dump() + ": " + member;
+    member = nlohmann::json(setting.path[i])
+                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+             ": " + member;
     member = i > target.found ? "{ " + member + " }" : member;
   }
   return text.insert(at + 1, " " + member + (target.value->members.empty() ? " " : ","));

@@ -128,14 +128,15 @@ Graph Deriver::finish() const {
   return kept;
 }
 
-/// The words of "2,3", at least two and none empty; none of another text.
+/// The words of "2,3", 2 to 16 and none empty; none of another text. Each is a whole model to
+/// check.
 static std::vector<std::string> splitSet(const std::string &text) {
   std::vector<std::string> list;
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
     list.push_back(word);
   }
-  bool isSet = list.size() > 1 && !text.ends_with(',') &&
+  bool isSet = list.size() > 1 && list.size() <= 16 && !text.ends_with(',') &&
                std::ranges::none_of(list, [](const std::string &word) { return word.empty(); });
   return isSet ? list : std::vector<std::string>();
 }

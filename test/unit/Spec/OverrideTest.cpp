@@ -50,6 +50,11 @@ TEST(Override, ReplacesOrAddsAndKeepsEveryOtherByte) {
   EXPECT_EQ(change(specWith(""), {"training.schedule.warmup=3"}), added);
 }
 
+TEST(Override, KeysThatAreNoUtf8AreUnknownKeys) {
+  EXPECT_NE(change(specWith(""), {"stages.1.fac\xefor=2"}).find("fac\uFFFDor"), std::string::npos)
+      << change(specWith(""), {"stages.1.fac\xefor=2"});
+}
+
 TEST(Override, ReplacesWholeValuesOfAnyKind) {
   std::string text = specWith("\"name\": \"a \\\" , } ]\", \"training\": {\"betas\": [0.8, 0.9]},");
   EXPECT_EQ(change(text, {"name=b"}),

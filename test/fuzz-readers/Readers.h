@@ -1,0 +1,25 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Readers of files and messages that come from outside, as functions of bytes.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace sluice::fuzz {
+
+/// What reads an input, and either takes it or throws what a user is shown. Anything else is a
+/// finding: another exception, a sanitizer's report, more than 10 s or 2 GiB.
+struct Reader {
+  const char *name;
+  void (*read)(std::string_view input);
+};
+
+std::span<const Reader> getRuntimeReaders();
+std::span<const Reader> getSpecReaders();
+std::span<const Reader> getCertificateReaders();
+
+/// Cuts an input of two parts at the first line "%%"; the second part is empty where there is none.
+std::pair<std::string_view, std::string_view> cutInput(std::string_view input);
+
+} // namespace sluice::fuzz

@@ -1,0 +1,246 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The runtime's readers. Those of files are given a file in memory.
+#include "Png.h"
+#include "Readers.h"
+#include "RunFiles.h"
+#include "SessionText.h"
+#include "StrictJson.h"
+#include "sluice/Runtime/Checkpoint.h"
+#include "sluice/Runtime/Data.h"
+#include "sluice/Runtime/FileKind.h"
+#include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/Images.h"
+#include "sluice/Runtime/LinePairs.h"
+#include "sluice/Runtime/Metrics.h"
+#include "sluice/Runtime/NpyHeader.h"
+#include "sluice/Runtime/Recording.h"
+#include "sluice/Runtime/Safetensors.h"
+#include "sluice/Runtime/Text.h"
+#include "sluice/Runtime/Trailer.h"
+#include "sluice/Runtime/Tuning.h"
+
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <unistd.h>
+
+using namespace sluice;
+using namespace sluice::runtime;
+
+namespace {
+
+std::span<const uint8_t> toBytes(std::string_view text) {
+  return {reinterpret_cast<const uint8_t *>(text.data()), text.size()};
+}
+
+/// Calls a reader; what it says to the user is no finding.
+template <typename Action> void run(const Action &action) {
+  try {
+    action();
+  } catch (const UserError &) {
+  } catch (const JobError &) {
+  }
+}
+
+/// A folder for the process, on a file system in memory where there is one.
+const Path &getFolder() {
+  static const Path folder = [] {
+    bool hasMemory = ::access("/dev/shm", W_OK) == 0;
+    std::string name = std::string(hasMemory ? "/dev/shm" : "/tmp") + "/sluice-fuzz-readers-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) {
+      std::perror(name.c_str());
+      std::exit(2);
+    }
+    static std::string made = name;
+    std::atexit([] { std::filesystem::remove_all(made); });
+    return Path(name);
+  }();
+  return folder;
+}
+
+Path writeInput(const char *name, std::string_view input) {
+  Path path = getFolder() / name;
+  std::filesystem::create_directories(path.parent_path());
+  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0 || ::write(fd, input.data(), input.size()) != static_cast<ssize_t>(input.size())) {
+    std::perror(path.c_str());
+    std::exit(2);
+  }
+  ::close(fd);
+  return path;
+}
+
+/// The plan of test/unit/Runtime/Inputs.
+const Plan &getPlan() {
+  static const Plan plan = parsePlan(readText(BIGRAM_PLAN, "plan"), "plan");
+  return plan;
+}
+
+void readTrailer(std::string_view input) {
+  run([&] { checkTrailer(toBytes(input), "file"); });
+}
+
+void readPlan(std::string_view input) {
+  run([&] { parsePlan(input, "file"); });
+}
+
+/// Tensors that a file names are read, up to a million numbers.
+void readSafetensors(std::string_view input) {
+  run([&] {
+    SafetensorsFile file(toBytes(input), "file");
+    for (const auto &[name, stored] : file.tensors()) {
+      std::vector<float> numbers(std::min<uint64_t>(stored.end - stored.begin, 1 << 20));
+      int64_t count = 1;
+      for (int64_t size : stored.shape) {
+        count = count > 0 && size > (1 << 20) / count ? -1 : count * size;
+      }
+      if (count >= 0 && count <= std::ssize(numbers)) {
+        numbers.resize(static_cast<size_t>(count));
+        NamedTensor tensor = {name, stored.shape, numbers};
+        run([&] {
+          file.check(tensor);
+          file.copy(tensor);
+        });
+      }
+    }
+  });
+}
+
+/// The checksum is put right, as no mutation finds it.
+void readCheckpoint(std::string_view input) {
+  nlohmann::json state = parseJson(input).value;
+  std::string text(input);
+  if (state.is_object()) {
+    state.erase("checksum");
+    state["checksum"] =
+        sha256Hex(state.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    text = state.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  writeInput("run/latest", "1\n");
+  writeInput("run/checkpoints/1/state.json", text);
+  run([] { readTrainingState(getFolder() / "run"); });
+}
+
+void readRecord(std::string_view input) {
+  writeInput("record/run.json", input);
+  run([] { readRunRecord(getFolder() / "record"); });
+}
+
+/// Lines of metrics.jsonl, as a report reads them; after "%%" its costs.json.
+void readMetrics(std::string_view input) {
+  auto [lines, costs] = fuzz::cutInput(input);
+  writeInput("metrics/metrics.jsonl", lines);
+  writeInput("metrics/costs.json", costs);
+  run([] {
+    RunFiles files(getFolder() / "metrics");
+    files.results();
+    files.data();
+    files.isLeakAllowed();
+    for (const std::string &name : files.membersOf("losses")) {
+      files.series("losses", name);
+    }
+  });
+}
+
+/// A text of three bytes, and its weights or its distributions of two.
+void readNpy(std::string_view input) {
+  NpyHeader header = parseNpyHeader(toBytes(input));
+  if (header.problem.empty()) {
+    header.isF32();
+    header.showShape();
+  }
+  Path path = writeInput("numbers.npy", input);
+  ByteFile text{"text", {'a', 'b', 'c'}};
+  run([&] { readNumbers(path, {{}, 1, false}, text); });
+  run([&] { readNumbers(path, {{}, 2, true}, text); });
+}
+
+void readPng(std::string_view input) {
+  std::span<const uint8_t> bytes = toBytes(input);
+  if (!isPng(bytes)) {
+    return;
+  }
+  DecodedPng image = decodePng(bytes, 0, 0, 0);
+  if (image.width * image.height <= 1 << 16) {
+    decodePng(bytes, image.width, image.height, image.channels);
+  }
+}
+
+void readLabelFile(std::string_view input) {
+  auto [labels, text] = fuzz::cutInput(input);
+  Path path = writeInput("labels", labels);
+  ByteFile file{"text", std::vector<uint8_t>(text.begin(), text.end())};
+  run([&] { LabelFiles({{"words", {path}}}, {"text"}, {file}); });
+}
+
+void readLinePairs(std::string_view input) {
+  auto [first, second] = fuzz::cutInput(input);
+  Path path = writeInput("first", first), other = writeInput("second", second);
+  run([&] {
+    Lines lines({path, other}, 128, 8);
+    for (int64_t i = 0; i < lines.count(); ++i) {
+      lines.at(i);
+    }
+    lines.describeCut("lines");
+  });
+}
+
+void readSession(std::string_view input) {
+  run([&] {
+    nlohmann::json parsed = runtime::readJson(input, "file", "JSON", sessionRemedy);
+    StrictJson json(parsed, "file", sessionRemedy);
+    requireSession(json);
+    Predictor::Window window;
+    parseSession(json, getPlan(), window);
+  });
+}
+
+void readTuningFile(std::string_view input) {
+  Path path = writeInput("tuning.json", input);
+  run([&] { readTuning(path); });
+}
+
+void readRecordingFile(std::string_view input) {
+  Path path = writeInput("recording", input);
+  run([&] { readRecording(path); });
+}
+
+void readFileKind(std::string_view input) {
+  recognize(toBytes(input));
+  size_t half = input.size() / 2;
+  recognize(input.substr(0, half), input.substr(half), input.size() * 3);
+}
+
+void readFlags(std::string_view input) {
+  std::string text(input);
+  run([&] { parseImageSize("--images", text); });
+  run([&] { parseInputFiles("--input", {text}); });
+  run([&] { parseLabelFiles("--labels", {text}); });
+  findByteSize(text);
+  quote(text);
+  showPath(text);
+  showText(text);
+  countCharacters(text, text.size() / 3, text.size() / 2);
+}
+
+constexpr fuzz::Reader readers[] = {
+    {"trailer", readTrailer},
+    {"plan", readPlan},
+    {"safetensors", readSafetensors},
+    {"checkpoint", readCheckpoint},
+    {"run-record", readRecord},
+    {"metrics", readMetrics},
+    {"npy", readNpy},
+    {"png", readPng},
+    {"labels", readLabelFile},
+    {"line-pairs", readLinePairs},
+    {"session", readSession},
+    {"tuning", readTuningFile},
+    {"recording", readRecordingFile},
+    {"flags", readFlags},
+    {"file-kind", readFileKind},
+};
+
+} // namespace
+
+std::span<const fuzz::Reader> fuzz::getRuntimeReaders() { return readers; }

@@ -1,0 +1,88 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Specs, settings of specs, and the messages of both language servers.
+#include "Readers.h"
+#include "sluice/Editor/IrMessages.h"
+#include "sluice/Editor/Server.h"
+#include "sluice/Spec/Expansion.h"
+#include "sluice/Spec/Override.h"
+
+#include <sstream>
+
+using namespace sluice;
+
+namespace {
+
+/// A model of more stages is not expanded: that is work, but no reading.
+constexpr int64_t mostPrimitives = 1000;
+
+void readSpec(std::string_view input) {
+  spec::Diagnostic error;
+  std::optional<spec::Model> model = spec::readText(std::string(input), "spec.json", error);
+  if (model && std::ssize(model->stages) < mostPrimitives) {
+    spec::expand(*model);
+  }
+}
+
+/// KEY=VALUE a line, then "%%" and a spec.
+void readSettings(std::string_view input) {
+  auto [lines, text] = fuzz::cutInput(input);
+  std::vector<spec::Setting> settings;
+  std::istringstream in{std::string(lines)};
+  for (std::string line, mistake; std::getline(in, line);) {
+    if (std::optional<spec::Setting> setting = spec::parseSetting(line, mistake)) {
+      settings.push_back(*setting);
+    }
+  }
+  spec::Diagnostic error;
+  spec::readTextWith(std::string(text), "spec.json", settings, error);
+}
+
+/// Bodies a line, each of which is framed; else the bytes of a stream.
+std::vector<editor::Incoming> readStream(std::string_view input) {
+  std::string stream;
+  if (input.starts_with('{') || input.starts_with('[')) {
+    std::istringstream lines{std::string(input)};
+    for (std::string line; std::getline(lines, line);) {
+      stream += "Content-Length: " + std::to_string(line.size()) + "\r\n\r\n" + line;
+    }
+  } else {
+    stream = input;
+  }
+  std::istringstream in(stream);
+  std::vector<editor::Incoming> messages;
+  while (std::optional<editor::Incoming> message = editor::readMessage(in)) {
+    messages.push_back(*message);
+  }
+  return messages;
+}
+
+/// The server for specs, without a check; its answers must be JSON.
+void readSpecMessages(std::string_view input) {
+  auto check = [](const spec::Model &, const std::atomic<bool> &) -> CausalVerdict {
+    throw editor::NotChecked{"not here"};
+  };
+  auto send = [](const nlohmann::json &message) { editor::frame(message); };
+  editor::SpecServer server(send, check, std::chrono::milliseconds(0), "0");
+  for (const editor::Incoming &message : readStream(input)) {
+    server.receive(message);
+  }
+}
+
+void readIrMessages(std::string_view input) {
+  for (const editor::Incoming &message : readStream(input)) {
+    if (std::optional<nlohmann::json> answer = editor::refuseIrMessage(message)) {
+      editor::frame(*answer);
+    }
+  }
+}
+
+constexpr fuzz::Reader readers[] = {
+    {"spec", readSpec},
+    {"settings", readSettings},
+    {"spec-messages", readSpecMessages},
+    {"ir-messages", readIrMessages},
+};
+
+} // namespace
+
+std::span<const fuzz::Reader> fuzz::getSpecReaders() { return readers; }
