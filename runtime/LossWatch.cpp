@@ -3,6 +3,7 @@
 
 #include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Metrics.h"
+#include "sluice/Runtime/RunCommand.h"
 
 #include <cmath>
 
@@ -77,7 +78,7 @@ std::string LossWatch::describeRemedy(const std::vector<CheckpointLosses> &check
   }
   bool isLatest = sound->step == latestStep(run);
   return "the checkpoint to go on from is that of " + describeCheckpoint(*sound) +
-         "; go on with a lower rate: sluice train ... --resume " +
+         "; go on with a lower rate: sluice train --resume " + quoteForShell(run.string()) + " " +
          (isLatest ? "" : "--from " + std::to_string(sound->step) + " ") +
          "--set training.learning_rate=RATE, or begin a new run from it: sluice train ... "
          "--weights " +

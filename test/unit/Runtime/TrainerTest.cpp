@@ -155,8 +155,10 @@ TEST_F(Trainer, DivergenceStopsAndKeepsTheGoodCheckpoint) {
   } catch (const JobError &error) {
     EXPECT_NE(std::string(error.what()).find("step 11"), std::string::npos) << error.what();
     std::string remedy = "; go on with a lower "
-                         "rate: sluice train ... --resume --set training.learning_rate=RATE, or "
-                         "begin a new run from it: sluice train ... --weights " +
+                         "rate: sluice train --resume " +
+                         (folder / "run").string() +
+                         " --set training.learning_rate=RATE, or begin a new run from it: sluice "
+                         "train ... --weights " +
                          (folder / "run/checkpoints/8").string() + " --out NEW";
     EXPECT_NE(std::string(error.what()).find("to go on from is that of step 8 (loss 4."),
               std::string::npos)
