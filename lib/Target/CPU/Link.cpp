@@ -32,6 +32,10 @@ static Expected<std::string> findLinker() {
 /// users.
 static std::string errorLines(StringRef log) {
   std::string text;
+  // The loader's words where the linker's libraries find no file handle; 24 is EMFILE.
+  if (log.contains("error while loading shared libraries") && log.contains("Error 24")) {
+    return "Too many open files; raise the limit on open files (ulimit -n)";
+  }
   for (StringRef line : split(log, '\n')) {
     if (line.contains(": error: ")) {
       text += (text.empty() ? "" : ", ") + line.split(": error: ").second.str();
