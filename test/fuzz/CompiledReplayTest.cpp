@@ -28,13 +28,15 @@ std::map<std::string, Killed> oneOfEach() {
   std::map<std::string, Killed> killed;
   for (const char *name : {"dropout", "windows"}) {
     std::string path = std::string(SLUICE_SOURCE_DIR) + "/test/causality/causal/" + name + ".json";
-    judgeMutantsOfIR(modelIR(path), path, /*replay=*/true,
-                     [&](const Mutant &mutant, const Judgement &judgement) {
-                       const CausalVerdict &verdict = judgement.verdict;
-                       if (verdict.witness && verdict.witness->replay == Replay::Changed) {
-                         killed.try_emplace(mutant.mutation, Killed{mutant.text, verdict});
-                       }
-                     });
+    judgeMutantsOfIR(
+        modelIR(path), path, /*replay=*/true,
+        [&](const Mutant &mutant, const Judgement &judgement) {
+          const CausalVerdict &verdict = judgement.verdict;
+          if (verdict.witness && verdict.witness->replay == Replay::Changed) {
+            killed.try_emplace(mutant.mutation, Killed{mutant.text, verdict});
+          }
+        },
+        [&](const std::string &mutation) { return !killed.contains(mutation); });
   }
   return killed;
 }

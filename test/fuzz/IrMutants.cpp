@@ -261,12 +261,14 @@ static void judgeMutant(const std::string &name, ModuleOp module, bool replay,
 }
 
 void fuzz::judgeMutantsOfIR(const std::string &text, const std::string &file, bool replay,
-                            const std::function<void(const Mutant &, const Judgement &)> &visit) {
+                            const std::function<void(const Mutant &, const Judgement &)> &visit,
+                            const std::function<bool(const std::string &mutation)> &wanted) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> original = parseModel(context, text, file);
   for (auto [name, edit] : edits) {
+    std::string inTraining = std::string(name) + " in training";
     size_t sites = fitting(*original, "evaluate", edit).size();
-    for (size_t site = 0; site < sites; ++site) {
+    for (size_t site = 0; site < sites && (!wanted || wanted(name)); ++site) {
       OwningOpRef<ModuleOp> mutant = original->clone();
       for (StringRef function : {"evaluate", "predict", "train"}) {
         SmallVector<Operation *> ops = fitting(*mutant, function, edit);
@@ -277,10 +279,10 @@ void fuzz::judgeMutantsOfIR(const std::string &text, const std::string &file, bo
       judgeMutant(name, *mutant, replay, visit);
     }
     sites = fitting(*original, "train", edit).size();
-    for (size_t site = 0; site < sites; ++site) {
+    for (size_t site = 0; site < sites && (!wanted || wanted(inTraining)); ++site) {
       OwningOpRef<ModuleOp> mutant = original->clone();
       edit(fitting(*mutant, "train", edit)[site]);
-      judgeMutant(std::string(name) + " in training", *mutant, replay, visit);
+      judgeMutant(inTraining, *mutant, replay, visit);
     }
   }
 }

@@ -20,8 +20,10 @@ struct Mutant {
 std::vector<Mutant> mutateSpec(const std::string &text);
 
 /// Judges every mutation of model IR at every op that it fits: in @evaluate, @predict and @train
-/// together, and, under a name that ends so, "in training" alone.
+/// together, and, under a name that ends so, "in training" alone. A mutant whose mutation `wanted`,
+/// if given, returns false for is not judged.
 void judgeMutantsOfIR(const std::string &text, const std::string &file, bool replay,
-                      const std::function<void(const Mutant &, const Judgement &)> &visit);
+                      const std::function<void(const Mutant &, const Judgement &)> &visit,
+                      const std::function<bool(const std::string &mutation)> &wanted = {});
 
 } // namespace sluice::fuzz
