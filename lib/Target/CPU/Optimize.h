@@ -10,8 +10,8 @@ class TargetMachine;
 
 namespace sluice::cpu {
 
-/// Cleans up kernels and reduces the addresses of their hot loops. The code generator's own loop
-/// strength reduction should be off: see NoLoopStrengthReduction.
+/// Cleans up kernels and reduces the addresses of their innermost loops. The code generator's own
+/// loop strength reduction should be off: see NoLoopStrengthReduction.
 void optimize(llvm::Module &module, llvm::TargetMachine &machine);
 
 /// The code generator's loop strength reduction is off, for the whole process, while one of these
