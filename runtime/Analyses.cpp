@@ -71,19 +71,20 @@ std::vector<ByteFile> cutFiles(const std::vector<ByteFile> &files, int64_t lengt
   std::vector<ByteFile> windows;
   for (int64_t i = 0; i < taken; ++i) {
     auto [file, at] = starts[static_cast<size_t>(i * all / taken)];
-    auto first = file->bytes.begin() + at;
-    windows.push_back({file->path, {first, first + length}});
+    windows.push_back(
+        {file->path, file->bytes.read(static_cast<size_t>(at), static_cast<size_t>(length))});
   }
   return windows;
 }
 
 void shuffleFirstHalves(std::vector<ByteFile> &windows, uint64_t seed) {
   for (size_t i = 0; i < windows.size(); ++i) {
-    std::vector<uint8_t> &bytes = windows[i].bytes, before = bytes;
+    std::vector<uint8_t> before = windows[i].bytes.readAll(), bytes = before;
     uint64_t half = bytes.size() / 2, key = permute(i, UINT64_MAX, seed);
     for (uint64_t at = 0; at < half; ++at) {
       bytes[at] = before[permute(at, half, key)];
     }
+    windows[i].bytes = std::move(bytes);
   }
 }
 
@@ -103,9 +104,11 @@ std::vector<double> bitsOf(Executor &executor, const std::vector<ByteFile> &file
 std::array<int64_t, 256> countTokens(const std::vector<ByteFile> &files) {
   std::array<int64_t, 256> counts{};
   for (const ByteFile &file : files) {
-    for (uint8_t byte : file.bytes) {
-      ++counts[byte];
-    }
+    file.bytes.forEachPiece([&](size_t, std::span<const uint8_t> some) {
+      for (uint8_t byte : some) {
+        ++counts[byte];
+      }
+    });
   }
   return counts;
 }
@@ -178,7 +181,7 @@ std::string_view asText(const std::vector<uint8_t> &bytes) {
 WordModel countWords(const std::vector<ByteFile> &files) {
   std::vector<std::string> words;
   for (const ByteFile &file : files) {
-    std::vector<std::string> some = splitWords(asText(file.bytes));
+    std::vector<std::string> some = splitWords(asText(file.bytes.readAll()));
     words.insert(words.end(), some.begin(), some.end());
   }
   WordModel model(4);
@@ -269,10 +272,13 @@ FrequencyResult measureFrequency(Executor &executor, const std::vector<ByteFile>
   std::vector<Mean> means(result.bins.size());
   size_t at = 0;
   for (const ByteFile &file : files) {
-    for (auto i = static_cast<size_t>(executor.plan().model.first + 1); i < file.bytes.size();
-         ++i) {
-      means[binOf[file.bytes[i]]].add(bits.at(at++));
-    }
+    file.bytes.forEachPiece(
+        [&](size_t, std::span<const uint8_t> some) {
+          for (uint8_t byte : some) {
+            means[binOf[byte]].add(bits.at(at++));
+          }
+        },
+        static_cast<size_t>(executor.plan().model.first + 1));
   }
   for (size_t i = 0; i < means.size(); ++i) {
     FrequencyResult::Bin &bin = result.bins[i];
@@ -298,7 +304,7 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
   std::vector<Text> texts;
   for (const ByteFile &window : windows) {
     for (int64_t sample = 0; sample < options.completions; ++sample) {
-      texts.push_back({{window.bytes.begin(), window.bytes.begin() + result.promptTokens}, sample});
+      texts.push_back({window.bytes.read(0, static_cast<size_t>(result.promptTokens)), sample});
     }
   }
   double written = 0, all = double(texts.size()) * double(result.tokens);
@@ -314,8 +320,8 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
   WordModel words = countWords(counted);
   Side own(words), reference(words);
   for (size_t i = 0; i < windows.size(); ++i) {
-    std::string_view whole = asText(windows[i].bytes),
-                     prompt = whole.substr(0, size_t(result.promptTokens));
+    std::vector<uint8_t> window = windows[i].bytes.readAll();
+    std::string_view whole = asText(window), prompt = whole.substr(0, size_t(result.promptTokens));
     std::vector<std::string> expected = reference.add(prompt, whole);
     for (int64_t sample = 0; sample < options.completions; ++sample) {
       size_t text = i * size_t(options.completions) + size_t(sample);
@@ -343,12 +349,13 @@ CompletionResult measureCompletions(Executor &executor, const std::vector<ByteFi
   Predictor predictor(executor, /*cached=*/false);
   double kinds = 0;
   for (const ByteFile &window : windows) {
-    std::span<const uint8_t> all = window.bytes;
+    std::vector<uint8_t> bytes = window.bytes.readAll();
+    std::span<const uint8_t> all = bytes;
     auto prompt = all.first(static_cast<size_t>(result.promptTokens));
     predictor.begin(0, {});
     Predictor::Turn turn{0, prompt, nullptr};
     auto expected = likeliest(predictor.predict({&turn, 1}), static_cast<size_t>(result.group));
-    std::string_view whole = asText(window.bytes);
+    std::string_view whole = asText(bytes);
     result.prompts.push_back({std::string(whole.substr(0, prompt.size())),
                               std::string(whole.substr(prompt.size())), expected});
     std::set<uint8_t> next(all.begin() + static_cast<std::ptrdiff_t>(prompt.size()), all.end());

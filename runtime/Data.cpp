@@ -8,82 +8,8 @@
 #include <bit>
 
 namespace sluice::runtime {
-namespace {
 
-constexpr const char *rowBytes = "the context and one byte to predict";
-
-std::vector<uint8_t> readDataFile(const Path &path) {
-  if (isFolder(path)) {
-    throw UserError(path.string() +
-                    ": expected a data file, found a directory; name the files in "
-                    "it, as in --data " +
-                    (path / "*").string());
-  }
-  return readBytes(path, "data file");
-}
-
-void checkIds(const ByteFile &file, int64_t vocabulary) {
-  if (vocabulary >= 256) {
-    return;
-  }
-  auto wrong = std::find_if(file.bytes.begin(), file.bytes.end(),
-                            [&](uint8_t byte) { return byte >= vocabulary; });
-  if (wrong != file.bytes.end()) {
-    throw UserError(file.path.string() + ": byte " + std::to_string(wrong - file.bytes.begin()) +
-                    ": expected token ids below the vocabulary of " + std::to_string(vocabulary) +
-                    ", found " + std::to_string(*wrong) +
-                    "; raise the spec's vocabulary to 256 or clean the file");
-  }
-}
-
-} // namespace
-
-std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary,
-                                    int64_t least, const std::string &why,
-                                    std::vector<ByteFile> *skipped) {
-  std::vector<ByteFile> files, tooShort;
-  for (const Path &path : paths) {
-    ByteFile file{path, readDataFile(path)};
-    checkIds(file, vocabulary);
-    bool fits = static_cast<int64_t>(file.bytes.size()) >= least;
-    (fits ? files : tooShort).push_back(std::move(file));
-  }
-  if (!tooShort.empty() && (!skipped || files.empty())) {
-    const ByteFile &first = tooShort.front();
-    throw UserError(first.path.string() + ": expected at least " + std::to_string(least) +
-                    " bytes (" + why + "), found " + std::to_string(first.bytes.size()) +
-                    "; give a longer file");
-  }
-  if (skipped) {
-    *skipped = std::move(tooShort);
-  }
-  return files;
-}
-
-std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, int64_t least,
-                            const std::string &why) {
-  constexpr size_t mostNamed = 5;
-  if (skipped.empty()) {
-    return "";
-  }
-  std::string names;
-  for (size_t i = 0; i < std::min(skipped.size(), mostNamed); ++i) {
-    names += (i > 0 ? ", " : "") + skipped[i].path.string();
-  }
-  if (skipped.size() > mostNamed) {
-    names += " and " + std::to_string(skipped.size() - mostNamed) + " more";
-  }
-  return "skipped " + std::to_string(skipped.size()) + " of " + std::to_string(files) +
-         " files, shorter than " + std::to_string(least) + " bytes (" + why + "): " + names;
-}
-
-std::string hashFiles(const std::vector<ByteFile> &files) {
-  std::string hashes;
-  for (const ByteFile &file : files) {
-    hashes += sha256Hex(file.bytes);
-  }
-  return sha256Hex(hashes);
-}
+static constexpr const char *rowBytes = "the context and one byte to predict";
 
 DataPosition ItemSource::fill(DataPosition position, int64_t rows, const BatchInputs &into) const {
   auto count = static_cast<uint64_t>(rowsPerEpoch());
@@ -122,10 +48,10 @@ int64_t drawFactor(const std::vector<int64_t> &factors, int64_t seed, int64_t st
 
 TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context,
                            uint64_t seed, bool cyclic, const InputFiles &given,
-                           const NumberInputs &numbers)
-    : files(readByteFiles(paths, vocabulary, context + 1, rowBytes, &skipped)),
+                           const NumberInputs &numbers, const ReadingOptions &reading)
+    : files(readByteFiles(paths, vocabulary, context + 1, rowBytes, &skipped, reading)),
       vocabulary(vocabulary), context(context), seed(seed), cyclic(cyclic),
-      labels(given, paths, files, numbers) {
+      labels(given, paths, files, skipped, numbers, reading) {
   if (files.empty()) {
     throw UserError("expected at least one data file, found none; give --data FILE");
   }
@@ -149,7 +75,7 @@ int64_t TrainingData::bytes() const {
 }
 
 std::vector<std::string> TrainingData::notes() const {
-  std::vector<std::string> list;
+  std::vector<std::string> list = notesOf(files);
   if (!skipped.empty()) {
     list.push_back(describeSkipped(skipped, files.size() + skipped.size(), context + 1, rowBytes));
   }
@@ -176,12 +102,12 @@ TrainingData::Place TrainingData::placeOf(DataPosition position) const {
 
 std::vector<uint8_t> TrainingData::row(DataPosition position) const {
   Place place = placeOf(position);
-  const std::vector<uint8_t> &bytes = files[place.file].bytes;
+  const FileContents &bytes = files[place.file].bytes;
   std::vector<uint8_t> row(static_cast<size_t>(context + 1));
-  auto from = bytes.begin() + place.start;
-  size_t ahead = std::min(row.size(), static_cast<size_t>(bytes.end() - from));
-  std::copy_n(from, ahead, row.begin());
-  std::copy_n(bytes.begin(), row.size() - ahead, row.begin() + static_cast<std::ptrdiff_t>(ahead));
+  auto start = static_cast<size_t>(place.start);
+  size_t ahead = std::min(row.size(), bytes.size() - start);
+  bytes.read(start, std::span(row).first(ahead));
+  bytes.read(0, std::span(row).subspan(ahead)); // of a cyclic file
   return row;
 }
 

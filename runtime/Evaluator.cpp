@@ -3,7 +3,7 @@
 
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Sources.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Runtime/TextPieces.h"
 
 #include <algorithm>
 #include <cmath>
@@ -102,9 +102,9 @@ double scoreBatch(Executor &executor, const ByteFile &file, std::span<const Wind
   auto shorter = [](const Window &a, const Window &b) { return a.length < b.length; };
   int64_t longest = std::ranges::max_element(batch, shorter)->length;
   for (size_t row = 0; row < batch.size(); ++row) {
-    auto from = file.bytes.begin() + batch[row].start;
-    auto end = std::copy(from, from + batch[row].length + 1,
-                         tokens.begin() + static_cast<int64_t>(row) * rowTokens);
+    std::vector<uint8_t> bytes = file.bytes.read(static_cast<size_t>(batch[row].start),
+                                                 static_cast<size_t>(batch[row].length + 1));
+    auto end = std::ranges::copy(bytes, tokens.begin() + static_cast<int64_t>(row) * rowTokens).out;
     std::fill_n(end, longest - batch[row].length, 0);
     label(row, batch[row]);
   }
@@ -132,27 +132,36 @@ double scoreBatch(Executor &executor, const ByteFile &file, std::span<const Wind
   return nats;
 }
 
-/// See EvaluationResult::words.
-int64_t countWords(std::span<const uint8_t> scored) {
+/// See EvaluationResult::words. Of the bytes from `from` on, before `to`.
+int64_t countWords(const FileContents &bytes, size_t from, size_t to) {
   int64_t count = 0;
   bool inWord = false;
-  for (uint8_t byte : scored) {
-    bool isSpace = byte == ' ' || (byte >= '\t' && byte <= '\r');
-    count += (byte == '\n' ? 1 : 0) + (!isSpace && !inWord ? 1 : 0);
-    inWord = !isSpace;
-  }
+  bytes.forEachPiece(
+      [&](size_t, std::span<const uint8_t> scored) {
+        for (uint8_t byte : scored) {
+          bool isSpace = byte == ' ' || (byte >= '\t' && byte <= '\r');
+          count += (byte == '\n' ? 1 : 0) + (!isSpace && !inWord ? 1 : 0);
+          inWord = !isSpace;
+        }
+      },
+      from, to);
   return count;
 }
 
 /// Adds the characters of a text whose bytes from `from` on, before `to`, were scored, unless what
 /// was scored before has no count of characters. `where` names the text.
-void addCharacters(EvaluationResult &result, std::string_view text, int64_t from, int64_t to,
+void addCharacters(EvaluationResult &result, const FileContents &bytes, int64_t from, int64_t to,
                    const std::string &where) {
   if (!result.noCharacters.empty()) {
     return;
   }
+  std::vector<uint8_t> piece;
+  auto read = [&](size_t start) {
+    piece = bytes.read(start, FileContents::pieceBytes);
+    return std::string_view(reinterpret_cast<const char *>(piece.data()), piece.size());
+  };
   CharacterCount count =
-      countCharacters(text, static_cast<size_t>(from), static_cast<size_t>(std::max(from, to)));
+      countCharacters(read, static_cast<size_t>(from), static_cast<size_t>(std::max(from, to)));
   if (count.invalid) {
     result.noCharacters = where + ": byte " + std::to_string(*count.invalid) + " is no UTF-8";
   }
@@ -169,10 +178,6 @@ void judgeCharacters(EvaluationResult &result, const ModelFacts &model) {
   if (!result.noCharacters.empty()) {
     result.characters.reset();
   }
-}
-
-std::string_view textOf(std::span<const uint8_t> bytes) {
-  return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
 }
 
 void requireFinite(const EvaluationResult &result) {
@@ -259,16 +264,16 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
     }
     auto scored = static_cast<size_t>(std::max<int64_t>(0, size - 1 - model.first));
     if (scored > 0) {
-      addCharacters(result, textOf(files[file].bytes), 1 + model.first, size,
-                    files[file].path.string());
+      const FileContents &bytes = files[file].bytes;
+      addCharacters(result, bytes, 1 + model.first, size, files[file].path.string());
       EvaluationResult alone;
-      addCharacters(alone, textOf(files[file].bytes), 1 + model.first, size, "");
+      addCharacters(alone, bytes, 1 + model.first, size, "");
       judgeCharacters(alone, model);
       own.tokens += result.tokens;
       own.characters = alone.characters;
       result.files.push_back(std::move(own));
-      result.words += countWords(
-          std::span(files[file].bytes).subspan(1 + static_cast<size_t>(model.first), scored));
+      size_t first = 1 + static_cast<size_t>(model.first);
+      result.words += countWords(bytes, first, first + scored);
     }
   }
   if (result.tokens == 0) {
@@ -314,9 +319,9 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
       result.tokens += kept;
       ++result.items;
       if (std::optional<std::string> text = source.textOf(first + static_cast<int64_t>(row))) {
-        addCharacters(result, *text, unscored, unscored + kept,
-                      "line " + std::to_string(first + static_cast<int64_t>(row) + 1) +
-                          " of the text");
+        addCharacters(
+            result, std::vector<uint8_t>(text->begin(), text->end()), unscored, unscored + kept,
+            "line " + std::to_string(first + static_cast<int64_t>(row) + 1) + " of the text");
       } else {
         result.noCharacters = source.noun();
         result.noCharacters += " are no text";
@@ -347,8 +352,9 @@ int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens, int6
 
 /// Entry `predict` on a window of one file.
 static void predictWindow(Executor &executor, const ByteFile &file, const Window &window) {
-  auto from = file.bytes.begin() + window.start;
-  std::copy(from, from + window.length, executor.tokens().begin());
+  std::ranges::copy(
+      file.bytes.read(static_cast<size_t>(window.start), static_cast<size_t>(window.length)),
+      executor.tokens().begin());
   executor.scalarI64("length") = window.length;
   executor.scalarI64("rows") = 1;
   executor.run("predict");
@@ -382,7 +388,7 @@ void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOpt
 
 void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const NumberSink &rows,
                  const std::function<void(double)> &progress) {
-  int64_t context = executor.plan().model.context, size = std::ssize(file.bytes);
+  int64_t context = executor.plan().model.context, size = static_cast<int64_t>(file.bytes.size());
   for (int64_t start = 0; start < size; start += context) {
     Window window{start, std::min(context, size - start), 0};
     predictWindow(executor, file, window);

@@ -64,18 +64,22 @@ static std::vector<uint8_t> readPng(const Path &path, std::span<const uint8_t> b
   return std::move(image.pixels);
 }
 
-std::vector<uint8_t> readImages(const Path &path, const ImageSize &size) {
-  std::vector<uint8_t> bytes = readBytes(path, "image file");
-  if (isPng(bytes)) {
-    return readPng(path, bytes, size);
+ByteFile readImages(const Path &path, const ImageSize &size, const ReadingOptions &reading) {
+  ReadingOptions raw = reading;
+  raw.isRaw = true; // pixels are any bytes
+  ByteFile file = openByteFile(path, "image file", raw);
+  if (isPng(file.bytes.read(0, 8))) {
+    file.bytes = readPng(path, file.bytes.readAll(), size);
+    return file;
   }
   auto each = static_cast<size_t>(size.bytes());
-  if (bytes.empty() || bytes.size() % each != 0) {
+  if (file.bytes.empty() || file.bytes.size() % each != 0) {
     throw UserError(path.string() + ": expected a PNG, or images of " + size.toString() + ", " +
-                    std::to_string(each) + " bytes each, found " + std::to_string(bytes.size()) +
+                    std::to_string(each) + " bytes each, found " +
+                    std::to_string(file.bytes.size()) +
                     " bytes; cut the file, or say another --images");
   }
-  return bytes;
+  return file;
 }
 
 std::vector<uint8_t> encodePng(std::span<const uint8_t> pixels, const ImageSize &size) {
@@ -88,7 +92,7 @@ std::vector<uint8_t> encodePng(std::span<const uint8_t> pixels, const ImageSize 
 }
 
 Images::Images(const std::vector<Path> &paths, const ImageSize &size, const Plan &plan,
-               uint64_t seed)
+               uint64_t seed, const ReadingOptions &reading)
     : ItemSource(seed), size(size) {
   requireFits(size, plan);
   std::string scored = plan.model.first > 0 ? "the first " + std::to_string(plan.model.first) +
@@ -101,13 +105,15 @@ Images::Images(const std::vector<Path> &paths, const ImageSize &size, const Plan
     throw UserError("expected at least one file of images, found none; give --data FILE");
   }
   for (const Path &path : paths) {
-    files.push_back({path, readImages(path, size)});
-    const std::vector<uint8_t> &pixels = files.back().bytes;
-    auto wrong =
-        std::ranges::find_if(pixels, [&](uint8_t v) { return v >= plan.model.vocabulary; });
-    if (wrong != pixels.end()) {
+    files.push_back(readImages(path, size, reading));
+    const FileContents &pixels = files.back().bytes;
+    size_t wrong = plan.model.vocabulary >= 256
+                       ? pixels.size()
+                       : pixels.find([&](uint8_t v) { return v >= plan.model.vocabulary; });
+    if (wrong < pixels.size()) {
       throw UserError(path.string() + ": expected values below the vocabulary of " +
-                      std::to_string(plan.model.vocabulary) + ", found " + std::to_string(*wrong) +
+                      std::to_string(plan.model.vocabulary) + ", found " +
+                      std::to_string(pixels.read(wrong, 1).front()) +
                       "; raise the spec's vocabulary to 256");
     }
     firstImage.push_back(count);
@@ -116,12 +122,11 @@ Images::Images(const std::vector<Path> &paths, const ImageSize &size, const Plan
   contentHash = hashFiles(files);
 }
 
-std::span<const uint8_t> Images::at(int64_t index) const {
+std::vector<uint8_t> Images::at(int64_t index) const {
   auto file =
       static_cast<size_t>(std::ranges::upper_bound(firstImage, index) - firstImage.begin() - 1);
-  return std::span(files[file].bytes)
-      .subspan(static_cast<size_t>((index - firstImage[file]) * size.bytes()),
-               static_cast<size_t>(size.bytes()));
+  return files[file].bytes.read(static_cast<size_t>((index - firstImage[file]) * size.bytes()),
+                                static_cast<size_t>(size.bytes()));
 }
 
 int64_t Images::write(int64_t index, int64_t row, const BatchInputs &into) const {

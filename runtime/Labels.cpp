@@ -53,24 +53,26 @@ void requireLabels(const Plan &plan, const SourceFiles &files, bool areNeeded) {
 }
 
 /// Labels are bytes "0" and "1", as many as the text has bytes.
-static ByteFile readLabels(const Path &path, const ByteFile &text) {
-  ByteFile labels{path, readBytes(path, "file of labels")};
+static ByteFile readLabels(const Path &path, const ByteFile &text, const ReadingOptions &reading) {
+  ByteFile labels = openByteFile(path, "file of labels", reading);
   if (labels.bytes.size() != text.bytes.size()) {
     throw UserError(path.string() + ": expected as many labels as " + text.path.string() +
                     " has bytes, " + std::to_string(text.bytes.size()) + ", found " +
                     std::to_string(labels.bytes.size()) + "; label i belongs to byte i");
   }
-  auto wrong = std::ranges::find_if(labels.bytes, [](uint8_t b) { return b != '0' && b != '1'; });
-  if (wrong != labels.bytes.end()) {
-    throw UserError(path.string() + ": byte " + std::to_string(wrong - labels.bytes.begin()) +
+  size_t wrong = labels.bytes.find([](uint8_t b) { return b != '0' && b != '1'; });
+  if (wrong < labels.bytes.size()) {
+    throw UserError(path.string() + ": byte " + std::to_string(wrong) +
                     ": expected the label 0 or 1, as a digit, found byte " +
-                    std::to_string(*wrong) + "; write one digit for each byte of the text");
+                    std::to_string(labels.bytes.read(wrong, 1).front()) +
+                    "; write one digit for each byte of the text");
   }
   return labels;
 }
 
 LabelFiles::LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
-                       const std::vector<ByteFile> &used, const NumberInputs &numbers) {
+                       const std::vector<ByteFile> &used, const std::vector<ByteFile> &skipped,
+                       const NumberInputs &numbers, const ReadingOptions &reading) {
   auto readAll = [&](const std::string &what, const std::vector<Path> &paths, auto &read,
                      auto readOne) {
     if (paths.size() != texts.size()) {
@@ -78,20 +80,26 @@ LabelFiles::LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
                       std::to_string(texts.size()) + ", found " + std::to_string(paths.size()) +
                       "; name them in the order of the texts");
     }
+    size_t passed = 0; // of the texts that were skipped
     for (size_t i = 0; i < texts.size(); ++i) {
-      if (read.size() < used.size() && texts[i] == used[read.size()].path) {
-        read.push_back(readOne(paths[i], used[read.size()]));
-      } else { // a text too short, which was skipped: its file is checked alone
-        readOne(paths[i], ByteFile{texts[i], readBytes(texts[i], "data file")});
+      bool isSkipped = passed < skipped.size() && texts[i] == skipped[passed].path;
+      const ByteFile &text = isSkipped ? skipped[passed++] : used[read.size()];
+      auto file = readOne(paths[i], text);
+      if (!isSkipped) {
+        read.push_back(std::move(file));
       }
     }
   };
   for (const auto &[name, paths] : labels) {
-    readAll("labels \"" + name + "\"", paths, byName[name], readLabels);
+    readAll(
+        "labels \"" + name + "\"", paths, byName[name],
+        [&](const Path &path, const ByteFile &text) { return readLabels(path, text, reading); });
   }
   for (const auto &[name, input] : numbers) {
     readAll("input \"" + name + "\"", input.paths, numbersByName[name],
-            [&](const Path &path, const ByteFile &text) { return readNumbers(path, input, text); });
+            [&](const Path &path, const ByteFile &text) {
+              return readNumbers(path, input, text, reading);
+            });
   }
 }
 
@@ -105,11 +113,13 @@ void LabelFiles::write(size_t text, int64_t start, int64_t count, int64_t row,
     if (files == byName.end()) {
       continue;
     }
-    const std::vector<uint8_t> &bytes = files->second[text].bytes;
-    for (int64_t i = 0; i < count; ++i) {
-      to[static_cast<size_t>(i)] =
-          bytes[static_cast<size_t>(start + i) % bytes.size()] == '1' ? 1.0F : 0.0F;
-    }
+    const FileContents &bytes = files->second[text].bytes;
+    auto first = static_cast<size_t>(start), size = static_cast<size_t>(count);
+    std::vector<uint8_t> row(size);
+    size_t ahead = std::min(size, bytes.size() - first);
+    bytes.read(first, std::span(row).first(ahead));
+    bytes.read(0, std::span(row).subspan(ahead)); // past the end of a cyclic text
+    std::ranges::transform(row, to.begin(), [](uint8_t b) { return b == '1' ? 1.0F : 0.0F; });
   }
   writeNumbers(text, start, count, row, into);
 }
@@ -125,7 +135,7 @@ std::string LabelFiles::hashWith(const std::string &texts) const {
   for (const auto &[name, files] : numbersByName) {
     all += name;
     for (const NumberFile &file : files) {
-      all += sha256Hex(file.bytes);
+      all += file.bytes.sha256Hex();
     }
   }
   return sha256Hex(all);

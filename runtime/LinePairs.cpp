@@ -5,6 +5,7 @@
 #include "sluice/Runtime/Sources.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::runtime {
 
@@ -72,53 +73,69 @@ void refuseInputs(const Plan &plan, const std::string &command) {
   }
 }
 
-Lines::Lines(const std::vector<Path> &paths, int64_t vocabulary, int64_t most)
+Lines::Lines(const std::vector<Path> &paths, int64_t vocabulary, int64_t most,
+             const ReadingOptions &reading)
     // A line end is no token of an input, so its vocabulary may be smaller.
-    : read(readByteFiles(paths, std::max<int64_t>(vocabulary, lineEnd + 1), 1, "a line")),
+    : opened(readByteFiles(paths, std::max<int64_t>(vocabulary, lineEnd + 1), 1, "a line", nullptr,
+                           reading)),
       most(static_cast<size_t>(most)) {
-  for (const ByteFile &file : read) {
-    Line rest = file.bytes;
-    while (!rest.empty()) {
-      auto length = static_cast<size_t>(std::ranges::find(rest, lineEnd) - rest.begin());
-      lines.push_back(rest.first(length));
-      rest = rest.subspan(std::min(rest.size(), length + 1));
+  for (const ByteFile &file : opened) {
+    firstLine.push_back(count());
+    findLines(file.bytes);
+    if (vocabulary > lineEnd) {
+      continue; // every byte was checked
     }
-  }
-  for (Line line : lines) {
-    auto wrong = std::ranges::find_if(line, [&](uint8_t id) { return id >= vocabulary; });
-    if (wrong != line.end()) {
+    size_t wrong = file.bytes.find([&](uint8_t id) { return id != lineEnd && id >= vocabulary; });
+    if (wrong < file.bytes.size()) {
       throw UserError(paths.front().string() + ": expected token ids below the vocabulary of " +
-                      std::to_string(vocabulary) + ", found " + std::to_string(*wrong) +
+                      std::to_string(vocabulary) + ", found " +
+                      std::to_string(file.bytes.read(wrong, 1).front()) +
                       "; raise the vocabulary or clean the file");
     }
   }
 }
 
-Lines::Line Lines::at(int64_t index) const {
-  Line line = lines[static_cast<size_t>(index)];
-  return line.first(std::min(line.size(), most));
+void Lines::findLines(const FileContents &bytes) {
+  Extent line;
+  bytes.forEachPiece([&](size_t start, std::span<const uint8_t> some) {
+    for (auto at = some.begin(); (at = std::find(at, some.end(), lineEnd)) != some.end(); ++at) {
+      line.end = start + static_cast<size_t>(at - some.begin());
+      lines.push_back(std::exchange(line, {line.end + 1, line.end + 1}));
+    }
+  });
+  if (line.start < bytes.size()) {
+    lines.push_back({line.start, bytes.size()});
+  }
+}
+
+Lines::Line Lines::read(int64_t index, size_t mostBytes) const {
+  auto file =
+      static_cast<size_t>(std::ranges::upper_bound(firstLine, index) - firstLine.begin() - 1);
+  const Extent &line = lines[static_cast<size_t>(index)];
+  return opened[file].bytes.read(line.start, std::min(line.end - line.start, mostBytes));
 }
 
 void Lines::requireCount(int64_t expected, const std::string &other) const {
   if (count() != expected) {
-    throw UserError(read.front().path.string() + ": expected as many lines as " + other + " has, " +
-                    std::to_string(expected) + ", found " + std::to_string(count()) +
+    throw UserError(opened.front().path.string() + ": expected as many lines as " + other +
+                    " has, " + std::to_string(expected) + ", found " + std::to_string(count()) +
                     "; line i of the one belongs to line i of the other");
   }
 }
 
 std::string Lines::describeCut(const std::string &what) const {
-  auto cut = std::ranges::count_if(lines, [&](Line line) { return line.size() > most; });
+  auto cut = std::ranges::count_if(
+      lines, [&](const Extent &line) { return line.end - line.start > most; });
   return cut == 0
              ? ""
              : "cut " + std::to_string(cut) + " of " + std::to_string(lines.size()) + " lines of " +
                    what + ", longer than " + std::to_string(most) + " bytes (its context)";
 }
 
-InputLines::InputLines(const InputFiles &files, const Plan &plan) {
+InputLines::InputLines(const InputFiles &files, const Plan &plan, const ReadingOptions &reading) {
   for (const auto &[name, paths] : files) {
     const GivenInput &input = plan.given.at(name);
-    inputs.try_emplace(name, paths, input.vocabulary, input.capacity);
+    inputs.try_emplace(name, paths, input.vocabulary, input.capacity, reading);
   }
 }
 
@@ -145,7 +162,8 @@ void BatchInputs::write(int64_t row, const GivenLines &lines) const {
 GivenLines InputLines::at(int64_t index) const {
   GivenLines given;
   for (const auto &[name, lines] : inputs) {
-    given[name] = {lines.at(index).begin(), lines.at(index).end()};
+    Lines::Line line = lines.at(index);
+    given[name] = {line.begin(), line.end()};
   }
   return given;
 }
@@ -162,9 +180,10 @@ static const std::vector<Path> &requireFiles(const std::vector<Path> &text, cons
 }
 
 LinePairs::LinePairs(const std::vector<Path> &paths, const InputFiles &given, const Plan &plan,
-                     uint64_t seed)
-    : ItemSource(seed), text(requireFiles(paths, plan), plan.model.vocabulary, plan.model.context),
-      inputs(given, plan), context(plan.model.context), files(text.files()) {
+                     uint64_t seed, const ReadingOptions &reading)
+    : ItemSource(seed),
+      text(requireFiles(paths, plan), plan.model.vocabulary, plan.model.context, reading),
+      inputs(given, plan, reading), context(plan.model.context), files(text.files()) {
   for (const auto &[name, lines] : inputs.byName()) {
     lines.requireCount(text.count(), paths.front().string());
     files.insert(files.end(), lines.files().begin(), lines.files().end());
@@ -173,7 +192,8 @@ LinePairs::LinePairs(const std::vector<Path> &paths, const InputFiles &given, co
 }
 
 std::vector<std::string> LinePairs::notes() const {
-  std::vector<std::string> list{text.describeCut("the text")};
+  std::vector<std::string> list = notesOf(files);
+  list.push_back(text.describeCut("the text"));
   for (const auto &[name, lines] : inputs.byName()) {
     list.push_back(lines.describeCut("the input " + name));
   }
@@ -190,9 +210,10 @@ int64_t LinePairs::write(int64_t index, int64_t row, const BatchInputs &into) co
   auto width = static_cast<size_t>(context + 1);
   std::span<int32_t> tokens = into.tokens.subspan(static_cast<size_t>(row) * width, width);
   std::ranges::fill(tokens, lineEnd);
-  std::ranges::copy(text.at(index), tokens.begin() + 1);
+  Lines::Line line = text.at(index);
+  std::ranges::copy(line, tokens.begin() + 1);
   into.write(row, inputs.at(index));
-  auto scored = std::min<int64_t>(static_cast<int64_t>(text.at(index).size()) + 1, context);
+  auto scored = std::min<int64_t>(std::ssize(line) + 1, context);
   if (!into.padding.empty()) {
     std::span<float> padding =
         into.padding.subspan(static_cast<size_t>(row * context), static_cast<size_t>(context));

@@ -44,11 +44,12 @@ void appendFile(Table &table, Executor &executor, const ByteFile &file, int64_t 
       [&](std::span<const float> numbers) {
         int64_t window = row / rowsOfWindow * context, start = window + row % rowsOfWindow * factor;
         ++row;
-        if (start + factor > std::min(window + context, std::ssize(file.bytes))) {
+        if (start + factor > std::min<int64_t>(window + context, std::ssize(file.bytes))) {
           return; // not whole
         }
-        auto from = file.bytes.begin() + start;
-        table.groups.push_back({file.path.string(), start, {from, from + factor}, 1});
+        std::vector<uint8_t> text =
+            file.bytes.read(static_cast<size_t>(start), static_cast<size_t>(factor));
+        table.groups.push_back({file.path.string(), start, {text.begin(), text.end()}, 1});
         appendRow(table, numbers);
       },
       progress);

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace sluice::runtime {
 
@@ -63,7 +62,8 @@ NumberInputs chooseNumbers(const Plan &plan, const SourceFiles &files, bool areT
 /// Throws UserError unless the file is an array of little-endian f32 in C order. Finds where its
 /// numbers begin; returns its shape.
 static std::vector<int64_t> readHeader(NumberFile &file) {
-  NpyHeader header = parseNpyHeader(file.bytes);
+  constexpr size_t longestHeader = size_t(1) << 16;
+  NpyHeader header = parseNpyHeader(file.bytes.read(0, longestHeader));
   bool isWrong = !header.problem.empty() || !header.isF32() || header.fortranOrder;
   if (isWrong) {
     throw UserError(
@@ -78,11 +78,10 @@ static std::vector<int64_t> readHeader(NumberFile &file) {
   return header.shape;
 }
 
-static float numberAt(const NumberFile &file, int64_t index) {
-  float number = 0;
-  std::memcpy(&number, file.bytes.data() + file.start + static_cast<size_t>(index) * sizeof number,
-              sizeof number);
-  return number;
+/// Fills `into` with the numbers from number `first` on.
+static void copyNumbers(const NumberFile &file, int64_t first, std::span<float> into) {
+  file.bytes.read(file.start + static_cast<size_t>(first) * sizeof(float),
+                  {reinterpret_cast<uint8_t *>(into.data()), into.size_bytes()});
 }
 
 /// Weights count by their ratios alone. In these bounds the sum of an update's, its reciprocal, and
@@ -95,10 +94,17 @@ static void checkNumbers(const NumberFile &file, int64_t rows, bool isTarget) {
     throw UserError(file.path.string() + ": row " + std::to_string(row) + ": expected " + expected +
                     ", found " + format("%g", found) + "; row i belongs to byte i of the text");
   };
+  constexpr int64_t numbersAtOnce = 1 << 18;
+  int64_t rowsAtOnce = std::max<int64_t>(1, numbersAtOnce / file.width);
+  std::vector<float> some;
   for (int64_t row = 0; row < rows; ++row) {
+    if (row % rowsAtOnce == 0) {
+      some.resize(static_cast<size_t>(std::min(rowsAtOnce, rows - row) * file.width));
+      copyNumbers(file, row * file.width, some);
+    }
     double sum = 0;
     for (int64_t column = 0; column < file.width; ++column) {
-      double number = numberAt(file, row * file.width + column);
+      double number = some[static_cast<size_t>(row % rowsAtOnce * file.width + column)];
       if (!std::isfinite(number) || number < 0) {
         refuse(row, "finite numbers of at least 0", number);
       }
@@ -113,8 +119,11 @@ static void checkNumbers(const NumberFile &file, int64_t rows, bool isTarget) {
   }
 }
 
-NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFile &text) {
-  NumberFile file{path, readBytes(path, "file of numbers"), 0, input.width};
+NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFile &text,
+                       const ReadingOptions &reading) {
+  ReadingOptions raw = reading;
+  raw.isRaw = true; // an array is expected
+  NumberFile file{path, openByteFile(path, "file of numbers", raw).bytes, 0, input.width};
   std::vector<int64_t> found = readHeader(file);
   auto rows = static_cast<int64_t>(text.bytes.size());
   NpyHeader expected;
@@ -150,11 +159,13 @@ void LabelFiles::writeNumbers(size_t text, int64_t start, int64_t count, int64_t
     const NumberFile &file = files->second[text];
     int64_t all = static_cast<int64_t>(file.bytes.size() - file.start) /
                   static_cast<int64_t>(sizeof(float)) / file.width;
+    std::vector<float> rows(static_cast<size_t>(count * file.width));
+    int64_t first = start % all, ahead = std::min(count, all - first);
+    auto before = static_cast<size_t>(ahead * file.width);
+    copyNumbers(file, first * file.width, std::span(rows).first(before));
+    copyNumbers(file, 0, std::span(rows).subspan(before)); // past the end of a cyclic text
     for (int64_t i = 0; i < count; ++i) {
-      int64_t from = (start + i) % all * file.width;
-      std::memcpy(&to[static_cast<size_t>(i * numbers.stride)],
-                  file.bytes.data() + file.start + static_cast<size_t>(from) * sizeof(float),
-                  static_cast<size_t>(file.width) * sizeof(float));
+      std::copy_n(rows.begin() + i * file.width, file.width, to.begin() + i * numbers.stride);
     }
   }
 }

@@ -94,6 +94,9 @@ std::string pathInCommand(const Path &run, const Path &path) {
 
 void measureFiles(RunCommand &command, const Path &run, const std::optional<RunCommand> &told) {
   for (CommandFile &file : command.files) {
+    if (!file.sha256.empty()) {
+      continue; // measured already
+    }
     if (file.isStream()) {
       continue;
     }

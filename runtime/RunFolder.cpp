@@ -24,7 +24,7 @@ constexpr std::array writtenBefore = {"spec.json", "costs.json", "metrics.jsonl"
 bool isKilledRun(const Path &run, const std::string &spec) {
   for (std::string file : listFolder(run)) {
     file = file.substr(0, file.find(".tmp-"));
-    bool known = file == "checkpoints" || file == "latest" ||
+    bool known = file == "checkpoints" || file == "latest" || file == streamsFolder ||
                  std::find(writtenBefore.begin(), writtenBefore.end(), file) != writtenBefore.end();
     if (!known) {
       return false;
@@ -83,6 +83,7 @@ void forgetRun(const Path &run, bool withFolder) {
   for (const char *file : writtenBefore) {
     std::filesystem::remove(run / file, ignored);
   }
+  removeAll(run / streamsFolder);
   std::filesystem::remove(run / "checkpoints", ignored); // only where it is empty
   if (withFolder) {
     std::filesystem::remove(run, ignored); // likewise

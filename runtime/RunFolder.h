@@ -8,6 +8,9 @@
 
 namespace sluice::runtime {
 
+/// The folder in a run for its copies of streams.
+inline constexpr const char *streamsFolder = "data";
+
 /// Holds the run's folder for one process: two that train into one run would mix their metrics.
 class RunLock {
 public:

@@ -18,11 +18,11 @@ std::unique_ptr<ItemSource> openItems(const SourceFiles &files, const Plan &plan
           "the input \"" +
           numbers.front() + "\"; train it on texts");
     }
-    return std::make_unique<Images>(files.data, *files.images, plan, seed);
+    return std::make_unique<Images>(files.data, *files.images, plan, seed, files.reading);
   }
   requireInputs(plan, files.inputs, files.inputFlag);
   if (!plan.given.empty()) {
-    return std::make_unique<LinePairs>(files.data, files.inputs, plan, seed);
+    return std::make_unique<LinePairs>(files.data, files.inputs, plan, seed, files.reading);
   }
   return nullptr;
 }
@@ -39,9 +39,9 @@ std::unique_ptr<TrainingSource> openTraining(const SourceFiles &files, const Pla
     }
     return items;
   }
-  return std::make_unique<TrainingData>(files.data, plan.model.vocabulary, plan.model.context, seed,
-                                        plan.cyclic, files.labels,
-                                        chooseNumbers(plan, files, /*areTrained=*/true));
+  return std::make_unique<TrainingData>(
+      files.data, plan.model.vocabulary, plan.model.context, seed, plan.cyclic, files.labels,
+      chooseNumbers(plan, files, /*areTrained=*/true), files.reading);
 }
 
 HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
@@ -55,14 +55,14 @@ HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
   requireLabels(plan, files, /*areNeeded=*/false);
   items = openItems(files, plan, 0);
   if (!items) {
-    texts = readByteFiles(files.data, plan.model.vocabulary, 2, twoBytes, &skipped);
-    labels = LabelFiles(files.labels, files.data, texts,
-                        chooseNumbers(plan, files, /*areTrained=*/false));
+    texts = readByteFiles(files.data, plan.model.vocabulary, 2, twoBytes, &skipped, files.reading);
+    labels = LabelFiles(files.labels, files.data, texts, skipped,
+                        chooseNumbers(plan, files, /*areTrained=*/false), files.reading);
   }
 }
 
 std::vector<std::string> HeldOut::notes() const {
-  std::vector<std::string> list = items ? items->notes() : std::vector<std::string>();
+  std::vector<std::string> list = items ? items->notes() : notesOf(texts);
   if (!skipped.empty()) {
     list.push_back(describeSkipped(skipped, texts.size() + skipped.size(), 2, twoBytes));
   }

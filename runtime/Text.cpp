@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sluice/Runtime/Text.h"
+#include "sluice/Runtime/TextPieces.h"
 
 #include <algorithm>
 
@@ -108,9 +108,21 @@ std::string showMessage(std::string_view message) {
 std::string showText(std::string_view text) { return escape(text, "\n\t", ""); }
 
 CharacterCount countCharacters(std::string_view text, size_t from, size_t to) {
+  return countCharacters([&](size_t start) { return text.substr(start); }, from,
+                         std::min(to, text.size()));
+}
+
+CharacterCount countCharacters(const TextReader &text, size_t from, size_t to) {
+  constexpr size_t longest = 4;
   CharacterCount count;
+  std::string_view piece;
+  size_t start = 0; // of the piece
   for (size_t at = 0; at < to && !count.invalid;) {
-    size_t length = decode(text, at).length, end = at + std::max<size_t>(length, 1);
+    if (at + longest > start + piece.size()) {
+      piece = text(at);
+      start = at;
+    }
+    size_t length = decode(piece, at - start).length, end = at + std::max<size_t>(length, 1);
     if (length > 0) {
       count.characters += end > from && end <= to ? 1 : 0;
     } else if (at >= from) {

@@ -3,6 +3,7 @@
 
 #include "Interruption.h"
 #include "LossWatch.h"
+#include "RunData.h"
 #include "RunFolder.h"
 #include "TrainingFacts.h"
 #include "sluice/Runtime/Error.h"
@@ -30,14 +31,15 @@ public:
   Trainer(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer)
       : executor(executor), options(options), observer(observer), plan(executor.plan()),
         told(options.resume ? readRunRecordAt(options.run, options.from) : std::nullopt),
-        goal(chooseGoal()), heldOut(options.heldOut, plan),
+        goal(chooseGoal()), files(options.run, options.resume),
+        heldOut(files.openHeldOut(options.heldOut, plan, told)),
         watch(options.run, plan, [this](const std::string &text) { say(text); }) {
     if (options.patience && !heldOut.isThere()) {
       throw UserError("--patience: expected held-out text to evaluate, found none; give "
                       "--eval-data FILE, or leave --patience out");
     }
     if (goal > 0 || !options.data.data.empty()) {
-      data = openTraining(options.data, plan, static_cast<uint64_t>(seed()));
+      data = files.openTraining(options.data, plan, static_cast<uint64_t>(seed()));
     }
     if (!options.samplePrompt.empty()) {
       checkContinues(executor, options.samplePrompt);
@@ -48,6 +50,7 @@ public:
     state.specHash = sha256Hex(plan.model.spec);
     if (options.command) {
       command = options.command;
+      files.nameCopies(*command);
       measureFiles(*command, options.run, told ? told->command : std::nullopt);
     }
     describe(record);
@@ -114,6 +117,7 @@ private:
 
   /// Writes down what the run was told, and the spec that it trains from now on.
   void writeRecord() const {
+    files.saveStreams();
     writeRunRecord(options.run, record);
     replaceFile(options.run / "spec.json", asBytes(plan.model.spec));
   }
@@ -132,6 +136,9 @@ private:
 
   /// What a user should know before the first step.
   void sayNotes() const {
+    for (const std::string &note : files.notes()) {
+      say(note);
+    }
     for (const std::string &note :
          listNotes(options, data.get(), heldOut, plan, state.step, goal)) {
       say(note);
@@ -332,7 +339,7 @@ private:
 
   /// A step and what follows it: evaluation, sample, metrics, checkpoint.
   void advance() {
-    Json metrics = step();
+    Json metrics = tryStep();
     bool last = state.step == goal, isBest = false;
     watch.addStep(state.step, metrics["loss"], last);
     bool stops = options.stopOnDivergence && watch.isDiverged();
@@ -385,6 +392,9 @@ private:
     } catch (const RoomError &) { // in a text that is not trained on: no step is lost
       save();
       throw;
+    } catch (const DataError &) { // likewise
+      save();
+      throw;
     } catch (const Interrupted &) {
       metrics[interruptedKey] = doing;
       replaceLastLine(metrics);
@@ -432,6 +442,19 @@ private:
       writeCheckpoint();
     }
     lastLog = Clock::now();
+  }
+
+  /// A step; where its data changed meanwhile, what the steps before it made is saved.
+  Json tryStep() {
+    try {
+      return step();
+    } catch (const DataError &) {
+      save();
+      if (state.step > 0) {
+        say("saved a checkpoint after step " + std::to_string(state.step));
+      }
+      throw;
+    }
   }
 
   /// One step of the optimizer. The position moves only here, after the tensors did.
@@ -556,11 +579,13 @@ private:
     double sum = 0;
     int64_t batches = 0;
     for (int64_t i = 0; i < plan.accumulate && (i == 0 || !isInterrupted()); ++i) {
-      next = data->fill(next, plan.model.batch, executor.inputs());
       try {
+        next = data->fill(next, plan.model.batch, executor.inputs());
         executor.run("evaluate");
       } catch (const RoomError &) { // a predictor's bits are other ones in evaluation
         continue;
+      } catch (const DataError &) { // the file has changed: the steps were made all the same
+        return std::nullopt;
       }
       if (float loss = executor.scalarF32("loss"); !std::isfinite(loss)) {
         stopNotFinite("after step " + std::to_string(state.step) +
@@ -581,6 +606,7 @@ private:
   std::optional<RunRecord> told;                             // before, where a run is resumed
   int64_t goal;
   std::unique_ptr<TrainingSource> data; // null: no step needs it
+  RunData files;
   HeldOut heldOut;
   std::string heldOutHash; // once it was evaluated
   LossWatch watch;

@@ -40,7 +40,7 @@ std::vector<DataFile> listFiles(const std::vector<ByteFile> &used,
   std::vector<DataFile> list;
   for (const auto &[files, isUsed] : {std::pair(&used, true), std::pair(&skipped, false)}) {
     for (const ByteFile &file : *files) {
-      list.push_back({std::filesystem::absolute(file.path).lexically_normal().string(),
+      list.push_back({std::filesystem::absolute(file.source()).lexically_normal().string(),
                       static_cast<int64_t>(file.bytes.size()), isUsed});
     }
   }
@@ -131,7 +131,7 @@ Json drawSample(Executor &executor, const TrainingOptions &options, const Traini
 std::string hashHeldOut(const HeldOut &heldOut, int64_t tokens) {
   std::string parts = std::to_string(tokens);
   for (const ByteFile &file : heldOut.usedFiles()) {
-    parts += sha256Hex(file.bytes);
+    parts += file.bytes.sha256Hex();
   }
   return sha256Hex(asBytes(parts));
 }

@@ -150,7 +150,7 @@ void readNpy(std::string_view input) {
     header.showShape();
   }
   Path path = writeInput("numbers.npy", input);
-  ByteFile text{"text", {'a', 'b', 'c'}};
+  ByteFile text{"text", std::vector<uint8_t>{'a', 'b', 'c'}};
   run([&] { readNumbers(path, {{}, 1, false}, text); });
   run([&] { readNumbers(path, {{}, 2, true}, text); });
 }

@@ -4,6 +4,7 @@
 #include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"
+#include "DataOptions.h"
 #include "Streams.h"
 #include "sluice/Runtime/Analyses.h"
 #include "sluice/Runtime/Checkpoint.h"
@@ -24,6 +25,7 @@ struct AnalyzeFlags {
   std::string kind, artifact, weights, picture, stream;
   WeightNames names;
   std::vector<std::string> data, train;
+  bool raw = false;
   ContextOptions context;
   SampleOptions samples;
   NeighbourOptions neighbours;
@@ -284,8 +286,7 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
   refuseInputs(executor->plan(), "sluice analyze");
   int64_t vocabulary = executor->plan().model.vocabulary;
   auto read = [&](const std::vector<std::string> &names) {
-    return readByteFiles({names.begin(), names.end()}, vocabulary, 2,
-                         "one byte to predict from another");
+    return openTexts(names, vocabulary, 2, "one byte to predict from another", flags.raw);
   };
   std::vector<ByteFile> files = read(flags.data);
   std::vector<ByteFile> counted = flags.train.empty() ? files : read(flags.train);
@@ -339,6 +340,7 @@ void registerAnalyze(CLI::App &program) {
       ->check(CLI::IsMember({"context", "frequency", "samples", "completions", "neighbours"}))
       ->required();
   addModelOptions(*command, flags->artifact, flags->weights, flags->names);
+  addRaw(*command, flags->raw);
   command->add_option("--data", flags->data, "Files to score, whose bytes are token ids")
       ->type_name("FILE")
       ->default_str("")

@@ -3,6 +3,7 @@
 #include "BenchSteps.h"
 #include "Commands.h"
 #include "Common.h"
+#include "DataOptions.h"
 #include "Tune.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Generator.h"
@@ -28,6 +29,7 @@ using Json = nlohmann::json;
 
 struct BenchFlags {
   std::string artifact, tune, positions, data;
+  bool raw = false;
   int64_t steps = 10, rows = 1, forcedFactor = 0;
   std::vector<std::string> labels;
   DeviceOptions device;
@@ -343,7 +345,7 @@ void runBench(const BenchFlags &flags) {
   SourceFiles labelled;
   labelled.labels = parseLabelFiles("--labels", flags.labels);
   requireLabels(plan, labelled, /*areNeeded=*/!flags.data.empty());
-  fillTokens(*executor, flags.data, flags.forcedFactor, labelled.labels);
+  fillTokens(*executor, flags.data, flags.forcedFactor, labelled.labels, {flags.raw});
   for (auto &[name, given] : executor->inputs().given) { // every row as long as it may be
     fillTextLike(given.tokens, plan.given.at(name).vocabulary);
     std::ranges::fill(given.counts, given.capacity);
@@ -435,6 +437,7 @@ void registerBench(CLI::App &program) {
       "Put a space at every K-th position and nowhere else: segments of K tokens, where white "
       "space ends them");
   ofSteps[4]->type_name("K");
+  addRaw(*command, flags->raw);
   addLabels(*command, "--labels", flags->labels, "--data");
   command->get_option("--labels")->needs("--data");
   command->add_option("--rows", flags->rows, "Texts that generate at once")->needs("--generate");

@@ -61,17 +61,17 @@ namespace {
 
 /// A file's bytes and labels, rows as far apart as it allows.
 void fillFromFile(const BatchInputs &into, const std::string &path, const InputFiles &given,
-                  const ModelFacts &model) {
+                  const ModelFacts &model, const ReadingOptions &reading) {
   std::span<int32_t> tokens = into.tokens;
   int64_t row = model.context + 1;
-  std::vector<ByteFile> files =
-      readByteFiles({Path(path)}, model.vocabulary, row, "the context and one byte to predict");
-  const std::vector<uint8_t> &bytes = files.front().bytes;
-  LabelFiles labels(given, {Path(path)}, files);
-  auto room = static_cast<int64_t>(bytes.size()) - row;
+  std::vector<ByteFile> files = readByteFiles(
+      {Path(path)}, model.vocabulary, row, "the context and one byte to predict", nullptr, reading);
+  ByteCursor bytes(files.front().bytes);
+  LabelFiles labels(given, {Path(path)}, files, {}, {}, reading);
+  auto room = static_cast<int64_t>(files.front().bytes.size()) - row;
   for (int64_t i = 0; i < static_cast<int64_t>(tokens.size()); ++i) {
     int64_t first = i / row * (room / std::max<int64_t>(1, model.batch - 1));
-    tokens[static_cast<size_t>(i)] = bytes[static_cast<size_t>(first + i % row)];
+    tokens[static_cast<size_t>(i)] = bytes.at(static_cast<size_t>(first + i % row));
     if (i % row == 0) {
       labels.write(0, first, model.context, i / row, into);
     }
@@ -95,12 +95,12 @@ void cli::forceSpaces(std::span<int32_t> tokens, int64_t factor, const ModelFact
 }
 
 void cli::fillTokens(Executor &executor, const std::string &file, int64_t forcedFactor,
-                     const InputFiles &labels) {
+                     const InputFiles &labels, const ReadingOptions &reading) {
   const ModelFacts &model = executor.plan().model;
   if (file.empty()) {
     fillTextLike(executor.tokens(), model.vocabulary);
   } else {
-    fillFromFile(executor.inputs(), file, labels, model);
+    fillFromFile(executor.inputs(), file, labels, model, reading);
   }
   if (forcedFactor != 0) {
     forceSpaces(executor.tokens(), forcedFactor, model);

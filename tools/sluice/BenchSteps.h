@@ -14,7 +14,8 @@ namespace sluice::cli {
 /// `forcedFactor` is not 0, white space then stands at every forcedFactor-th position and nowhere
 /// else. Throws UserError where the model has no ids for that, or the file too few bytes.
 void fillTokens(runtime::Executor &executor, const std::string &file, int64_t forcedFactor,
-                const runtime::InputFiles &labels = {});
+                const runtime::InputFiles &labels = {},
+                const runtime::ReadingOptions &reading = {});
 
 /// A space at every factor-th position of a row and nowhere else, so that white space ends a
 /// segment there. Throws UserError likewise.

@@ -4,6 +4,7 @@
 #include "Commands.h"
 #include "Common.h"
 #include "CutText.h"
+#include "DataOptions.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Text.h"
@@ -20,7 +21,7 @@ struct BoundaryFlags {
   WeightNames names;
   int64_t most = 1000;
   DeviceOptions device;
-  bool json = false;
+  bool json = false, raw = false;
 };
 
 /// The boundaries stage of that name, or the first one. Throws UserError where there is none that
@@ -50,8 +51,8 @@ SegmentedText find(const BoundaryFlags &flags, Progress &progress) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   warnOfLeak(*artifact);
   spec::Primitive stage = chooseBoundaries(artifact->plan(), flags.name);
-  ByteFile text = readByteFiles({flags.data}, artifact->plan().model.vocabulary, 1,
-                                "a byte that may end a segment")
+  ByteFile text = openTexts({flags.data}, artifact->plan().model.vocabulary, 1,
+                            "a byte that may end a segment", flags.raw)
                       .front();
   driver::CompileRequest request;
   request.everyRow = bitsOf(stage);
@@ -126,6 +127,7 @@ void registerBoundaries(CLI::App &program) {
   command->add_option("--data", flags->data, "Text: a file whose bytes are token ids")
       ->type_name("FILE")
       ->required();
+  addRaw(*command, flags->raw);
   command
       ->add_option("--name", flags->name,
                    "Which segments, by the name of a boundaries stage; none takes the first")

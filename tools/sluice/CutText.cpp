@@ -44,6 +44,7 @@ SegmentedText cutText(Executor &executor, const spec::Primitive &boundaries, con
   const auto &made = std::get<spec::Boundaries>(boundaries.settings);
   int64_t context = executor.plan().model.context;
   bool areLogits = made.hidden > 0;
+  ByteCursor bytes(text.bytes);
   SegmentedText found;
   found.name = made.name;
   found.isRouted = made.ratio > 0;
@@ -58,9 +59,9 @@ SegmentedText cutText(Executor &executor, const spec::Primitive &boundaries, con
     auto at = static_cast<size_t>(found.tokens);
     bool isFirst = made.begins && found.tokens % context == 0; // of a window
     bool isEnd =
-        made.documentEnd && !isFirst && text.bytes[at - (made.begins ? 1 : 0)] == *made.documentEnd;
+        made.documentEnd && !isFirst && bytes.at(at - (made.begins ? 1 : 0)) == *made.documentEnd;
     probability = areLogits && (isFirst || isEnd) ? 1 : probability;
-    found.add(text.bytes[at], probability);
+    found.add(bytes.at(at), probability);
   };
   computeRows(executor, text, 1, add, progress);
   found.finish();

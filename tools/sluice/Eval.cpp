@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Commands.h"
 #include "Common.h"
+#include "DataOptions.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Metrics.h"
@@ -23,7 +24,7 @@ struct EvalFlags {
   DeviceOptions device;
   EvaluationOptions options;
   std::optional<int64_t> factor, step;
-  bool json = false, force = false;
+  bool json = false, force = false, raw = false;
 };
 
 HeldOut readScored(const EvalFlags &flags, const Plan &plan) {
@@ -32,6 +33,7 @@ HeldOut readScored(const EvalFlags &flags, const Plan &plan) {
   files.inputs = parseInputFiles("--input", flags.inputs);
   files.images = parseImages(flags.images);
   files.labels = parseLabelFiles("--labels", flags.labels);
+  files.reading.isRaw = flags.raw;
   HeldOut scored(files, plan);
   if (scored.getItems() && !flags.perToken.empty()) {
     throw UserError("sluice eval: expected no --per-token, as " +
@@ -213,7 +215,11 @@ void registerEval(CLI::App &program) {
       "eval", "Measure bits per byte and per character of text that a model has not seen");
   addModelOptions(*command, flags->artifact, flags->weights, flags->names);
   addStep(*command, flags->step);
-  command->add_option("--data", flags->data, "Text to score: files whose bytes are token ids")
+  command
+      ->add_option(
+          "--data", flags->data,
+          "Text to score: files whose bytes are token ids, also gzip or zstd; - is standard "
+          "input")
       ->type_name("FILE")
       ->default_str("")
       ->required();
@@ -226,6 +232,7 @@ void registerEval(CLI::App &program) {
       ->allow_extra_args(false);
   addLabels(*command, "--labels", flags->labels, "--data");
   addImages(*command, flags->images, "--data");
+  addRaw(*command, flags->raw);
   command->add_option("--window", flags->options.window, "Tokens a window; 0 takes the context");
   command->add_option("--stride", flags->options.stride,
                       "Tokens from a window's start to the next's; 0 takes half the window");

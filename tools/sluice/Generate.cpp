@@ -3,6 +3,7 @@
 #include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"
+#include "DataOptions.h"
 #include "GenerateImages.h"
 #include "Printer.h"
 #include "Score.h"
@@ -33,7 +34,7 @@ struct GenerateFlags {
   DeviceOptions device;
   SamplingOptions options;
   std::optional<int64_t> factor, step;
-  bool noCache = false, noEcho = false, json = false, force = false;
+  bool noCache = false, noEcho = false, json = false, force = false, raw = false;
 };
 
 /// All prompts and answers are kept until the end.
@@ -87,7 +88,7 @@ std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan 
   requireInputs(plan, files, "--input");
   std::optional<InputLines> lines;
   if (!files.empty()) {
-    lines.emplace(files, plan);
+    lines.emplace(files, plan, ReadingOptions{flags.raw});
     for (const auto &[name, own] : lines->byName()) {
       if (std::string cut = own.describeCut("the input " + name); !cut.empty()) {
         printNotice(cut);
@@ -337,6 +338,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       ->type_name("NAME=FILE")
       ->default_str("")
       ->allow_extra_args(false);
+  addRaw(command, flags.raw);
   addImageFlags(command, flags.images);
   command.add_option("-n,--tokens", flags.tokens, "Tokens (bytes) to write of each text")
       ->check(wholeNumber(0, INT64_MAX));

@@ -87,9 +87,10 @@ void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const s
   if (!flags.files.empty()) {
     Images images({flags.files.begin(), flags.files.end()}, size, executor.plan(), 0);
     for (int64_t i = 0; i < images.rowsPerEpoch(); ++i) {
-      std::span<const uint8_t> pixels = images.at(i).first(kept);
+      std::vector<uint8_t> pixels = images.at(i);
       starts.push_back({imageStart});
-      starts.back().insert(starts.back().end(), pixels.begin(), pixels.end());
+      starts.back().insert(starts.back().end(), pixels.begin(),
+                           pixels.begin() + static_cast<std::ptrdiff_t>(kept));
     }
   }
   std::vector<Text> texts;

@@ -2,10 +2,13 @@
 // `sluice logits`: what the head says, for other tools to compare with.
 #include "Commands.h"
 #include "Common.h"
+#include "DataOptions.h"
 #include "Recompile.h"
 #include "Streams.h"
 #include "sluice/Runtime/Checkpoint.h"
+#include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
+#include "sluice/Runtime/LinePairs.h"
 #include "sluice/Runtime/Npy.h"
 
 #include <iostream>
@@ -21,7 +24,7 @@ struct LogitsFlags {
   DeviceOptions device;
   EvaluationOptions options;
   std::optional<int64_t> factor, step;
-  bool force = false;
+  bool force = false, raw = false;
 };
 
 void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteFile &text,
@@ -57,7 +60,7 @@ void runLogits(const LogitsFlags &flags) {
   refuseInputs(artifact->plan(), "sluice logits");
   const ModelFacts &model = artifact->plan().model;
   ByteFile text =
-      readByteFiles({flags.data}, model.vocabulary, 1, "a byte to predict from").front();
+      openTexts({flags.data}, model.vocabulary, 1, "a byte to predict from", flags.raw).front();
   warnOfLeak(*artifact);
   Progress progress;
   if (!flags.stream.empty()) {
@@ -93,6 +96,7 @@ void registerLogits(CLI::App &program) {
   command->add_option("--data", flags->data, "Text: a file whose bytes are token ids")
       ->type_name("FILE")
       ->required();
+  addRaw(*command, flags->raw);
   command
       ->add_option("-o,--out", flags->out,
                    "File to write: as many rows as the text has bytes, row i the logits of byte "

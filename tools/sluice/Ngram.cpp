@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Ngram.h"
 #include "Commands.h"
 #include "Common.h"
+#include "DataOptions.h"
 #include "sluice/Runtime/Data.h"
 
 #include <iostream>
@@ -14,24 +15,22 @@ using namespace sluice::runtime;
 struct NgramFlags {
   std::vector<std::string> train, test;
   std::vector<int> orders = {2, 3, 5};
-  bool json = false;
+  bool json = false, raw = false;
 };
 
 void runNgram(const NgramFlags &flags) {
-  std::vector<ByteFile> train =
-      readByteFiles({flags.train.begin(), flags.train.end()}, 256, 1, "a byte to count");
-  std::vector<ByteFile> test =
-      readByteFiles({flags.test.begin(), flags.test.end()}, 256, 2, "one byte to predict");
+  std::vector<ByteFile> train = openTexts(flags.train, 256, 1, "a byte to count", flags.raw);
+  std::vector<ByteFile> test = openTexts(flags.test, 256, 2, "one byte to predict", flags.raw);
   nlohmann::json results = nlohmann::json::array();
   for (int order : flags.orders) {
     NgramModel model(order);
     for (const ByteFile &file : train) {
-      model.train(file.bytes);
+      model.train(file.bytes.readAll());
     }
     double bits = 0;
     size_t tokens = 0;
     for (const ByteFile &file : test) {
-      bits += model.bits(file.bytes);
+      bits += model.bits(file.bytes.readAll());
       tokens += file.bytes.size() - 1;
     }
     double bitsPerByte = bits / static_cast<double>(tokens);
@@ -59,6 +58,7 @@ void registerNgram(CLI::App &program) {
       ->type_name("FILE")
       ->default_str("")
       ->required();
+  addRaw(*command, flags->raw);
   command->add_option("--order", flags->orders, "Orders: bytes of an n-gram, from 1 to 7");
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->callback([flags] { runNgram(*flags); });

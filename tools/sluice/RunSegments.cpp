@@ -23,8 +23,21 @@ struct ChosenText {
   std::string source; ///< what it is; empty: there is no text
 };
 
-void keepFirst(std::vector<uint8_t> &bytes, int64_t most) {
-  bytes.resize(std::min(bytes.size(), static_cast<size_t>(most)));
+void keepFirst(FileContents &bytes, int64_t most) {
+  bytes = bytes.read(0, static_cast<size_t>(most));
+}
+
+/// The run's held-out file as it was read: as text, or where it then has another size, raw.
+ByteFile openHeldOut(const DataFile &file, int64_t vocabulary) {
+  auto open = [&](bool isRaw) {
+    return readByteFiles({file.path}, vocabulary, 1, "a byte to cut", nullptr, {isRaw}).front();
+  };
+  try {
+    ByteFile text = open(false);
+    return text.unpacked && std::ssize(text.bytes) != file.bytes ? open(true) : text;
+  } catch (const FormatError &) {
+    return open(true);
+  }
 }
 
 /// The first held-out file of as many bytes as the run read. `notes` gets why others are not.
@@ -39,7 +52,7 @@ ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t mo
                                             "write the report from the folder of sluice train");
       continue;
     }
-    ByteFile text = readByteFiles({file.path}, vocabulary, 1, "a byte to cut").front();
+    ByteFile text = openHeldOut(file, vocabulary);
     if (std::ssize(text.bytes) != file.bytes) {
       notes.push_back(showPath(file.path) + ": expected the run's held-out text of " +
                       std::to_string(file.bytes) + " bytes, found " +
@@ -73,11 +86,13 @@ ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
   size_t known = std::min(written.size(), written.find("\xef\xbf\xbd"));
   bool isAll = known == written.size();
   ChosenText chosen{
-      {run / "samples.jsonl", {written.begin(), written.begin() + std::ptrdiff_t(known)}},
+      {run / "samples.jsonl",
+       std::vector<uint8_t>(written.begin(), written.begin() + std::ptrdiff_t(known))},
       "The sample of step " + sample["step"].dump() +
           (isAll ? "." : ", up to its first byte that is no UTF-8.")};
   keepFirst(chosen.text.bytes, most);
-  bool isText = std::ranges::all_of(chosen.text.bytes, [&](uint8_t id) { return id < vocabulary; });
+  bool isText = chosen.text.bytes.find([&](uint8_t id) { return id >= vocabulary; }) ==
+                chosen.text.bytes.size();
   return isText && !chosen.text.bytes.empty() ? chosen : ChosenText();
 }
 

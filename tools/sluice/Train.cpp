@@ -2,6 +2,7 @@
 #include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"
+#include "DataOptions.h"
 #include "Recompile.h"
 #include "Resume.h"
 #include "Signals.h"
@@ -20,6 +21,7 @@ struct TrainFlags {
   std::string artifact, out, resumed; // the last: what --resume names
   std::vector<std::string> data, heldOut, inputs, heldOutInputs, labels, heldOutLabels;
   std::string images;
+  bool raw = false;
   DeviceOptions device;
   TrainingOptions options;
   std::string weights;
@@ -163,7 +165,9 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
                            parseImages(flags.images),
                            "--eval-input",
                            parseLabelFiles("--eval-labels", flags.heldOutLabels),
-                           "--eval-labels"};
+                           "--eval-labels",
+                           {flags.raw}};
+  flags.options.data.reading.isRaw = flags.raw;
   if (flags.seed != -1) {
     flags.options.seed = flags.seed;
   }
@@ -216,7 +220,11 @@ void registerTrain(CLI::App &program) {
                        "Artifact, from sluice compile; --resume RUN takes the run's")
           ->type_name("FILE")
           ->required();
-  command->add_option("--data", flags->data, "Training text: files whose bytes are token ids")
+  command
+      ->add_option(
+          "--data", flags->data,
+          "Training text: files whose bytes are token ids, also gzip or zstd; - is standard "
+          "input")
       ->type_name("FILE")
       ->default_str("");
   command
@@ -229,6 +237,7 @@ void registerTrain(CLI::App &program) {
   addLabels(*command, "--labels", flags->labels, "--data");
   addLabels(*command, "--eval-labels", flags->heldOutLabels, "--eval-data");
   addImages(*command, flags->images, "--data and --eval-data");
+  addRaw(*command, flags->raw);
   CLI::Option *out =
       command
           ->add_option("-o,--out", flags->out,

@@ -2,7 +2,7 @@
 // Text as bytes: files, and the order in which training draws rows from them.
 #pragma once
 
-#include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/ByteFiles.h"
 #include "sluice/Runtime/Inputs.h"
 
 #include <cstdint>
@@ -13,25 +13,6 @@
 #include <vector>
 
 namespace sluice::runtime {
-
-/// A file whose bytes are token ids.
-struct ByteFile {
-  Path path;
-  std::vector<uint8_t> bytes;
-};
-
-/// Reads files, checking that each byte is below `vocabulary` and that each file has at least
-/// `least` bytes, which `why` explains. Throws UserError with the path, and the offset of an
-/// offending byte. With `skipped`, files that are too short are left out and named there, as long
-/// as one is long enough.
-std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary,
-                                    int64_t least, const std::string &why,
-                                    std::vector<ByteFile> *skipped = nullptr);
-
-/// "skipped 2 of 9 files: shorter than 17 bytes (the context and one byte to predict): a, b"; empty
-/// where none was.
-std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, int64_t least,
-                            const std::string &why);
 
 /// Where training stands in its data: two integers, from which every later row follows.
 struct DataPosition {
@@ -57,7 +38,7 @@ public:
   /// same.
   virtual const std::string &hash() const = 0;
   /// Writes `rows` consecutive rows from `position` on, crossing into later epochs where needed,
-  /// and returns the position after them.
+  /// and returns the position after them. Throws DataError where a file has changed.
   virtual DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const = 0;
 };
 
@@ -83,9 +64,6 @@ private:
   uint64_t seed;
 };
 
-/// SHA-256 over the contents of files, in order.
-std::string hashFiles(const std::vector<ByteFile> &files);
-
 /// Files by the name of the input, or of the labels, that they hold.
 using InputFiles = std::map<std::string, std::vector<Path>>;
 
@@ -100,27 +78,28 @@ using NumberInputs = std::map<std::string, NumberInput>;
 /// Numbers of one text: row i belongs to byte i.
 struct NumberFile {
   Path path;
-  std::vector<uint8_t> bytes; ///< of the file
-  size_t start = 0;           ///< of its numbers, f32
+  FileContents bytes; ///< of the file
+  size_t start = 0;   ///< of its numbers, f32
   int64_t width = 1;
 };
 
 /// Reads an array of f32 and checks it: its shape, and that numbers are finite and at least 0; of a
 /// target also that each row adds up to 1, but for 1e-3. Throws UserError with the path and the
 /// row.
-NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFile &text);
+NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFile &text,
+                       const ReadingOptions &reading = {});
 
 /// What data say beside texts: for each byte of a text "0" or "1", or numbers. File i of a name
 /// belongs to text i.
 class LabelFiles {
 public:
   LabelFiles() = default;
-  /// `texts` are all that were named, `used` those of them that are not too short; the files of the
-  /// others are checked alike. Throws UserError where
-  /// a name has another number of files, a file another number of bytes than its text, or a byte is
-  /// neither.
+  /// `texts` are all that were named, `used` those of them that are not too short and `skipped` the
+  /// others, whose files are checked alike. Throws UserError where a name has another number of
+  /// files, a file another number of bytes than its text, or a byte is neither.
   LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
-             const std::vector<ByteFile> &used, const NumberInputs &numbers = {});
+             const std::vector<ByteFile> &used, const std::vector<ByteFile> &skipped = {},
+             const NumberInputs &numbers = {}, const ReadingOptions &reading = {});
 
   bool has(const std::string &name) const { return byName.contains(name); }
   bool hasNumbers(const std::string &name) const { return numbersByName.contains(name); }
@@ -147,8 +126,8 @@ private:
 class TrainingData : public TrainingSource {
 public:
   TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context, uint64_t seed,
-               bool cyclic = false, const InputFiles &labels = {},
-               const NumberInputs &numbers = {});
+               bool cyclic = false, const InputFiles &labels = {}, const NumberInputs &numbers = {},
+               const ReadingOptions &reading = {});
 
   int64_t rowsPerEpoch() const override { return totalRows; }
   int64_t bytes() const;
@@ -158,7 +137,7 @@ public:
   std::vector<std::string> notes() const override;
   const std::string &hash() const override { return contentHash; }
 
-  /// The bytes of one row; `position.index` < rowsPerEpoch().
+  /// The bytes of one row; `position.index` < rowsPerEpoch(). Throws as FileContents does.
   std::vector<uint8_t> row(DataPosition position) const;
 
   /// Where it begins.

@@ -26,9 +26,9 @@ void requireFits(const ImageSize &size, const Plan &plan);
 inline constexpr uint8_t imageStart = 0;
 
 /// The pixels of a file's images, one after the other, `size.bytes()` each: of a PNG, or of a file
-/// that holds them as they are. Throws UserError where a PNG has another size, depth or channels,
-/// and where a file does not hold whole images.
-std::vector<uint8_t> readImages(const Path &path, const ImageSize &size);
+/// that holds them as they are, which is read where they are asked for. Throws UserError where a
+/// PNG has another size, depth or channels, and where a file does not hold whole images.
+ByteFile readImages(const Path &path, const ImageSize &size, const ReadingOptions &reading = {});
 
 /// The bytes of a PNG with these pixels, `size.bytes()` of them.
 std::vector<uint8_t> encodePng(std::span<const uint8_t> pixels, const ImageSize &size);
@@ -37,7 +37,8 @@ std::vector<uint8_t> encodePng(std::span<const uint8_t> pixels, const ImageSize 
 class Images : public ItemSource {
 public:
   /// Throws UserError where an image does not fill the context, or a file is not of such images.
-  Images(const std::vector<Path> &paths, const ImageSize &size, const Plan &plan, uint64_t seed);
+  Images(const std::vector<Path> &paths, const ImageSize &size, const Plan &plan, uint64_t seed,
+         const ReadingOptions &reading = {});
 
   int64_t rowsPerEpoch() const override { return count; }
   const std::vector<ByteFile> &usedFiles() const override { return files; }
@@ -49,7 +50,7 @@ public:
   std::string_view noun() const override { return "images"; }
   std::string_view protocol() const override { return told; }
   /// The bytes of an image, below rowsPerEpoch().
-  std::span<const uint8_t> at(int64_t index) const;
+  std::vector<uint8_t> at(int64_t index) const;
 
 private:
   ImageSize size;

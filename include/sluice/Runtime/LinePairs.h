@@ -22,36 +22,44 @@ void requireInputs(const Plan &plan, const InputFiles &files, const std::string 
 void refuseInputs(const Plan &plan, const std::string &command);
 
 /// Lines of bytes, which are token ids; files of one list follow one another, and the last line of
-/// a file need not end.
+/// a file need not end. A line's bytes are read where they are asked for.
 class Lines {
 public:
-  using Line = std::span<const uint8_t>;
+  using Line = std::vector<uint8_t>;
 
   /// Lines of `files`, each cut to `most` bytes. Throws UserError where a byte is no token id.
-  Lines(const std::vector<Path> &files, int64_t vocabulary, int64_t most);
-  Lines(const Lines &) = delete; // lines point into what was read
+  Lines(const std::vector<Path> &files, int64_t vocabulary, int64_t most,
+        const ReadingOptions &reading = {});
+  Lines(const Lines &) = delete;
   Lines &operator=(const Lines &) = delete;
 
   int64_t count() const { return static_cast<int64_t>(lines.size()); }
-  Line at(int64_t index) const;
+  Line at(int64_t index) const { return read(index, most); }
   /// Line `index`, not cut.
-  Line whole(int64_t index) const { return lines[static_cast<size_t>(index)]; }
-  const std::vector<ByteFile> &files() const { return read; }
+  Line whole(int64_t index) const { return read(index, SIZE_MAX); }
+  const std::vector<ByteFile> &files() const { return opened; }
   /// Refuses another number of lines than `expected`, which those of `other` are.
   void requireCount(int64_t expected, const std::string &other) const;
   /// "cut 3 of 9 lines of WHAT, longer than 16 bytes (its context)"; empty where none was.
   std::string describeCut(const std::string &what) const;
 
 private:
-  std::vector<ByteFile> read;
-  std::vector<Line> lines;
+  struct Extent {
+    size_t start = 0, end = 0; ///< bytes of its file
+  };
+  void findLines(const FileContents &bytes);
+  Line read(int64_t index, size_t mostBytes) const;
+
+  std::vector<ByteFile> opened;
+  std::vector<int64_t> firstLine; ///< by file
+  std::vector<Extent> lines;
   size_t most;
 };
 
 /// The lines of every named input of a model.
 class InputLines {
 public:
-  InputLines(const InputFiles &files, const Plan &plan);
+  InputLines(const InputFiles &files, const Plan &plan, const ReadingOptions &reading = {});
 
   /// Line `index` of each.
   GivenLines at(int64_t index) const;
@@ -70,7 +78,7 @@ public:
   /// Throws UserError where the files differ in their number of lines, and where a byte is no token
   /// id.
   LinePairs(const std::vector<Path> &text, const InputFiles &inputs, const Plan &plan,
-            uint64_t seed);
+            uint64_t seed, const ReadingOptions &reading = {});
 
   int64_t rowsPerEpoch() const override { return text.count(); }
   const std::vector<ByteFile> &usedFiles() const override { return files; }

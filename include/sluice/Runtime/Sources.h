@@ -18,6 +18,7 @@ struct SourceFiles {
   std::string inputFlag = "--input"; // what gives `inputs`
   InputFiles labels = {};            // of the model's segments that learn labels
   std::string labelFlag = "--labels";
+  ReadingOptions reading = {};
 };
 
 /// Names of the labels that kernels of a plan read, and the plan's input that holds some.

@@ -43,6 +43,48 @@ protected:
   TemporaryFolder folder;
 };
 
+/// Every command that reads text reads it from standard input and compressed, and refuses other
+/// formats.
+TEST_F(CommandLine, CommandsReadDataAlike) {
+  auto withInput = [&](const std::string &words) {
+    std::string command = "cd " + folder.path.string() + " && " + SLUICE_PROGRAM + " " + words +
+                          " >out.txt 2>err.txt <text";
+    int status = std::system(command.c_str());
+    return Outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, readFile(folder / "out.txt"),
+                   readFile(folder / "err.txt")};
+  };
+  std::string prepare = "cd " + folder.path.string() + " && gzip -k text && cp bigram.slc bytes";
+  ASSERT_EQ(std::system(prepare.c_str()), 0);
+  Outcome trained = withInput("train bigram.slc --data - -o run -n 3");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_EQ(readFile(folder / "run/data/data-1"), readFile(folder / "text"));
+  Outcome resumed = sluice("train bigram.slc --data - -o run -n 5 --resume");
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("standard input: the run's own copy is read instead, run/data/data-1"),
+            std::string::npos)
+      << resumed.err;
+  std::string expected =
+      Json::parse(sluice("eval bigram.slc -w run --data text --json").out).at("nats").dump();
+  for (const Outcome &outcome : {withInput("eval bigram.slc -w run --data - --json"),
+                                 sluice("eval bigram.slc -w run --data text.gz --json")}) {
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(Json::parse(outcome.out).at("nats").dump(), expected);
+  }
+  for (const std::string &words :
+       {std::string("train bigram.slc -o new --data"), std::string("eval bigram.slc -w run --data"),
+        std::string("analyze frequency bigram.slc -w run --data"),
+        std::string("bench bigram.slc --data"), std::string("ngram --train text --test"),
+        std::string("train bigram.slc -o new --data text --eval-data")}) {
+    refuses(words + " bytes", "bytes: expected the data file, whose bytes are tokens, found a "
+                              "compiled program or library (ELF)");
+  }
+  EXPECT_FALSE(isThere(folder / "new"));
+  refuses("eval bigram.slc -w run --data bytes --raw", "bytes: byte ");
+  Outcome twice = withInput("train bigram.slc -o new --data - --eval-data -");
+  EXPECT_EQ(twice.status, 2);
+  EXPECT_NE(twice.err.find("found it twice"), std::string::npos) << twice.err;
+}
+
 TEST_F(CommandLine, TheWholeRoad) {
   Outcome trained = sluice(
       "train bigram.slc --data text --eval-data heldout -o run -n 60 -j 2 --sample-prompt ab");

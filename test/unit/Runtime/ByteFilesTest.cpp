@@ -1,0 +1,154 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opening files of data: formats, streams, files that are too short.
+#include "Fixture.h"
+
+#include "sluice/Runtime/ByteFiles.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Hash.h"
+
+#include <sys/stat.h>
+#include <thread>
+#include <zlib.h>
+
+using namespace sluice::runtime;
+using namespace sluice::test;
+
+namespace {
+
+class ByteFiles : public testing::Test {
+protected:
+  void writeGzip(const std::string &name, const std::string &text) {
+    gzFile file = gzopen((folder / name).c_str(), "wb");
+    ASSERT_EQ(gzwrite(file, text.data(), static_cast<unsigned>(text.size())),
+              static_cast<int>(text.size()));
+    ASSERT_EQ(gzclose(file), Z_OK);
+  }
+
+  ByteFile open(const std::string &name, const ReadingOptions &reading = {}) {
+    return openByteFile(folder / name, "data file", reading);
+  }
+
+  /// What `open` reads from a pipe that `text` is written to.
+  ByteFile openPipe(const std::string &text, const ReadingOptions &reading = {}) {
+    removeAll(folder / "pipe");
+    EXPECT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+    std::thread writer([&] { writeFile(folder / "pipe", text); });
+    ByteFile file = open("pipe", reading);
+    writer.join();
+    return file;
+  }
+
+  static std::string textOf(const ByteFile &file) {
+    std::vector<uint8_t> bytes = file.bytes.readAll();
+    return {bytes.begin(), bytes.end()};
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(ByteFiles, CompressedTextIsTextAndRawIsNot) {
+  std::string text = easyText(100'000);
+  writeGzip("text.gz", text);
+  ByteFile file = open("text.gz");
+  EXPECT_TRUE(file.unpacked);
+  EXPECT_EQ(textOf(file), text);
+  EXPECT_EQ(file.bytes.sha256Hex(), sha256Hex(text)); // the same as that of the text's own file
+  ASSERT_EQ(file.notes.size(), 1u);
+  EXPECT_NE(file.notes[0].find("text.gz: read as gzip data, 100000 bytes in "), std::string::npos);
+  ByteFile raw = open("text.gz", {/*isRaw=*/true});
+  EXPECT_FALSE(raw.unpacked);
+  EXPECT_EQ(textOf(raw), readFile(folder / "text.gz"));
+  EXPECT_TRUE(raw.notes.empty());
+}
+
+TEST_F(ByteFiles, OtherFormatsAreRefusedAlsoInsideOfCompressedData) {
+  std::string library = bigramLibrary();
+  writeFile(folder / "program", library);
+  std::string message = userError([&] { open("program"); });
+  EXPECT_NE(
+      message.find("program: expected the data file, whose bytes are tokens, found a compiled "
+                   "program or library (ELF); give text, or read the file's own bytes with "
+                   "--raw"),
+      std::string::npos)
+      << message;
+  EXPECT_EQ(textOf(open("program", {true})), library);
+  writeGzip("program.gz", library);
+  EXPECT_NE(userError([&] { open("program.gz"); }).find("(ELF) inside of compressed data"),
+            std::string::npos);
+  writeGzip("twice.gz", readFile(folder / "program.gz"));
+  EXPECT_NE(userError([&] { open("twice.gz"); }).find("found gzip data inside of compressed data"),
+            std::string::npos);
+  EXPECT_THROW(open("program"), FormatError);
+}
+
+TEST_F(ByteFiles, APipeIsReadOnceAndLeavesNothing) {
+  std::string text = easyText(300'000);
+  EXPECT_EQ(textOf(openPipe(text)), text);
+  EXPECT_EQ(textOf(openPipe("")), "");
+  writeGzip("text.gz", text);
+  EXPECT_EQ(textOf(openPipe(readFile(folder / "text.gz"))), text);
+  EXPECT_TRUE(openPipe(text).kept.empty());
+}
+
+TEST_F(ByteFiles, CopiesOfStreamsAreReadInTheirPlace) {
+  std::string text = easyText(300'000);
+  auto copies = [&](bool reuse) {
+    return std::make_shared<StreamCopies>(folder / "run", "data-", folder.path, reuse);
+  };
+  auto first = copies(false);
+  ByteFile one = openPipe(text, {false, first}), two = openPipe("two", {false, first});
+  EXPECT_EQ(one.source(), folder / "run/data-1");
+  EXPECT_FALSE(isThere(folder / "run"));
+  first->save();
+  EXPECT_TRUE(first->hasRead());
+  EXPECT_EQ(readFile(folder / "run/data-1"), text);
+  EXPECT_EQ(readFile(folder / "run/data-2"), "two");
+  auto again = copies(true);
+  ByteFile reread = open("pipe", {false, again}); // nobody writes to it
+  EXPECT_EQ(textOf(reread), text);
+  EXPECT_FALSE(again->hasRead());
+  ASSERT_EQ(reread.notes.size(), 1u);
+  EXPECT_NE(reread.notes[0].find("the run's own copy is read instead"), std::string::npos);
+  removeAll(folder / "run"); // as where a killed run begins anew
+  again->save();
+  EXPECT_EQ(readFile(folder / "run/data-1"), text);
+}
+
+TEST_F(ByteFiles, ShortFilesAreCountedAndJoined) {
+  std::vector<Path> paths;
+  for (int i = 0; i < 300; ++i) {
+    paths.push_back(folder / (std::to_string(i) + ".txt"));
+    writeFile(paths.back(), easyText(static_cast<size_t>(1 + i % 64)));
+  }
+  std::vector<ByteFile> skipped;
+  std::string message = userError([&] { readByteFiles(paths, 256, 65, "why", &skipped); });
+  EXPECT_NE(
+      message.find("expected at least 65 bytes (why) in a file, found 300 shorter files, of at "
+                   "most 64 bytes: " +
+                   paths[0].string() + ", " + paths[1].string()),
+      std::string::npos)
+      << message;
+  EXPECT_NE(message.find(" and 295 more; join them into one file, as in: cat " +
+                         (folder / "*.txt").string() + " > joined ("),
+            std::string::npos)
+      << message;
+  writeFile(folder / "long", easyText(100));
+  paths.push_back(folder / "long");
+  EXPECT_EQ(readByteFiles(paths, 256, 65, "why", &skipped).size(), 1u);
+  message = describeSkipped(skipped, paths.size(), 65, "why");
+  EXPECT_NE(message.find("skipped 300 of 301 files"), std::string::npos) << message;
+  EXPECT_NE(message.find("to read them too, join them into one file"), std::string::npos);
+}
+
+TEST_F(ByteFiles, ManyNotesAreCounted) {
+  std::vector<Path> paths;
+  for (int i = 0; i < 9; ++i) {
+    paths.push_back(folder / std::to_string(i));
+    writeFile(paths.back(), "{\"a\": 1}\n{\"a\": 2}\n");
+  }
+  std::vector<std::string> notes = notesOf(readByteFiles(paths, 256, 2, ""));
+  ASSERT_EQ(notes.size(), 6u);
+  EXPECT_EQ(notes.back(), "and 4 more notes like these");
+}
+
+} // namespace

@@ -1,0 +1,21 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Flags of the commands that read data, and opening the texts of those that read nothing else.
+#pragma once
+
+#include "sluice/Runtime/ByteFiles.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace sluice::cli {
+
+/// --raw, which reads files as they are.
+void addRaw(CLI::App &command, bool &isRaw);
+
+/// Opens texts as runtime::readByteFiles does, and prints their notes.
+std::vector<runtime::ByteFile> openTexts(const std::vector<std::string> &names, int64_t vocabulary,
+                                         int64_t least, const std::string &why, bool isRaw);
+
+} // namespace sluice::cli
