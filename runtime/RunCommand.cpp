@@ -95,7 +95,7 @@ std::string pathInCommand(const Path &run, const Path &path) {
 void measureFiles(RunCommand &command, const Path &run, const std::optional<RunCommand> &told) {
   for (CommandFile &file : command.files) {
     if (!file.sha256.empty()) {
-      continue; // measured already
+      continue; // of a stream, which was measured when it was read
     }
     if (file.isStream()) {
       continue;

@@ -207,7 +207,12 @@ std::string describeOtherTrainingData(const std::optional<RunCommand> &told,
   std::string other;
   if (told && now) {
     RunCommand read = *now;
-    measureFiles(read, run, std::nullopt); // hashes that were known may be those of before
+    for (CommandFile &file : read.files) {
+      if (isRegularFile(run / file.path)) {
+        file.sha256.clear(); // hashes that were known may be those of before
+      }
+    }
+    measureFiles(read, run, std::nullopt);
     other = describeOtherData(*told, read, run);
   }
   return other.empty() ? "data of SHA-256 " + hash.substr(0, digits) + ", expected " +
