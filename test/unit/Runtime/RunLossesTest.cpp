@@ -136,7 +136,7 @@ TEST_F(RunLossesTest, WarnsContinuesAndKeepsTheLastGoodCheckpoint) {
   EXPECT_SAYS(said,
               "Training continues (--stop-on-divergence ends it); the checkpoint to go on from "
               "is that of step 40 (loss ");
-  EXPECT_SAYS(said, "--resume --from 40 --set training.learning_rate=RATE");
+  EXPECT_SAYS(said, (folder / "run").string() + " --from 40 --set training.learning_rate=RATE");
   EXPECT_SAYS(said, (folder / "run/checkpoints/40").string() + " --out NEW");
   EXPECT_EQ(checkpointSteps(folder / "run"), (std::vector<int64_t>{40, 80, 90}));
   std::vector<Json> lines = metrics(folder / "run/metrics.jsonl");
@@ -193,7 +193,7 @@ TEST_F(RunLossesTest, NeverRecommendsADivergedCheckpoint) {
   std::string said = run(flags, 22, 40, 31);
   EXPECT_SAYS(said, "error: training stopped at step 32");
   EXPECT_SAYS(said, "the checkpoint to go on from is that of step 20 (loss ");
-  EXPECT_SAYS(said, "--resume --from 20 --set");
+  EXPECT_SAYS(said, (folder / "run").string() + " --from 20 --set");
   flags.run = folder / "early"; // bad from the start
   said = run(flags, 2, 40, 7);
   EXPECT_SAYS(said, "no checkpoint is good: the last one is that of step 4 (loss ");
