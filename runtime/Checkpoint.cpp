@@ -24,7 +24,7 @@ constexpr const char *weightsName = "weights.safetensors";
 constexpr const char *optimizerName = "optimizer.safetensors";
 constexpr const char *stateName = "state.json";
 const std::string damagedCheckpointRemedy =
-    "; remove the damaged checkpoint and name an older one in the run's file \"latest\"";
+    "; restore the checkpoint, or take an older one: --step STEP, and of train --from STEP";
 
 std::vector<NamedTensor> weights(Executor &executor, Access access) {
   std::vector<NamedTensor> list;

@@ -27,9 +27,9 @@ void LossWatch::restore(const TrainingState &saved) {
   }
 }
 
-TrendChange LossWatch::addStep(int64_t step, double loss, bool isLast) {
+TrendChange LossWatch::addStep(int64_t step, double loss, bool continues) {
   TrendChange change = isJudged ? judge.add(step, loss) : TrendChange::None;
-  if (change == TrendChange::Diverged && !isLast) {
+  if (change == TrendChange::Diverged && continues) {
     notice("warning: " + describeTrend() + ". Training continues (--stop-on-divergence ends it); " +
            describeRemedy(readCheckpointLosses(run)));
   } else if (change == TrendChange::Recovered) {
@@ -82,7 +82,7 @@ std::string LossWatch::describeRemedy(const std::vector<CheckpointLosses> &check
          (isLatest ? "" : "--from " + std::to_string(sound->step) + " ") +
          "--set training.learning_rate=RATE, or begin a new run from it: sluice train ... "
          "--weights " +
-         (run / "checkpoints" / std::to_string(sound->step)).string() + " --out NEW";
+         quoteForShell((run / "checkpoints" / std::to_string(sound->step)).string()) + " --out NEW";
 }
 
 void LossWatch::repeatWarning() const {

@@ -23,8 +23,9 @@ public:
   /// the losses of the run's metrics up to its step.
   void restore(const TrainingState &saved);
 
-  /// Judges a step's mean loss of the head. Returns what it changed, after a warning of it.
-  TrendChange addStep(int64_t step, double loss, bool isLast);
+  /// Judges a step's mean loss of the head. Returns what it changed, after a warning of it; where
+  /// the run ends at a divergence, what ends it says so.
+  TrendChange addStep(int64_t step, double loss, bool continues);
 
   /// Adds the mean loss of held-out text, whose hash is `text`. Returns whether it is the best one.
   bool addEvaluation(int64_t step, double nats, const std::string &text);

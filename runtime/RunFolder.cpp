@@ -19,19 +19,20 @@ namespace {
 constexpr std::array writtenBefore = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
                                       "run.json"};
 
-/// Whether the folder holds what a training of this artifact leaves that was killed before its
-/// first checkpoint, and nothing else.
-bool isKilledRun(const Path &run, const std::string &spec) {
-  for (std::string file : listFolder(run)) {
+/// Whether the folder holds what a training leaves that was killed before its first checkpoint, and
+/// nothing else.
+bool isKilledRun(const Path &run) {
+  return std::ranges::all_of(listFolder(run), [](std::string file) {
     file = file.substr(0, file.find(".tmp-"));
-    bool known = file == "checkpoints" || file == "latest" || file == streamsFolder ||
-                 std::find(writtenBefore.begin(), writtenBefore.end(), file) != writtenBefore.end();
-    if (!known) {
-      return false;
-    }
-  }
+    return file == "checkpoints" || file == "latest" || file == streamsFolder ||
+           std::ranges::find(writtenBefore, file) != writtenBefore.end();
+  });
+}
+
+/// Whether the folder holds another spec than `spec`, that of the artifact and its settings.
+bool isOfOtherSpec(const Path &run, const std::string &spec) {
   Path own = run / "spec.json";
-  return !isThere(own) || readText(own, "run's spec") == spec;
+  return isThere(own) && readText(own, "run's spec") != spec;
 }
 
 } // namespace
@@ -64,7 +65,14 @@ bool checkRunFolder(const Path &run, bool resume, const std::string &spec) {
   }
   bool isEmpty = !exists || listFolder(run).empty();
   bool hasCheckpoint = exists && newestCheckpoint(run) >= 0;
-  bool begins = isEmpty || isKilledRun(run, spec);
+  bool isKilled = !isEmpty && !hasCheckpoint && isKilledRun(run);
+  if (isKilled && isOfOtherSpec(run, spec)) {
+    throw UserError(name +
+                    ": expected a new directory for the run, found a training of another spec or "
+                    "other settings that ended before its first checkpoint; remove the directory, "
+                    "or name another --out");
+  }
+  bool begins = isEmpty || isKilled;
   if (resume && !hasCheckpoint && !begins) {
     throw UserError(name +
                     ": expected a run with a checkpoint to resume, found no file \"latest\" in "

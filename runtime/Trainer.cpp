@@ -122,6 +122,13 @@ private:
     replaceFile(options.run / "spec.json", asBytes(plan.model.spec));
   }
 
+  /// Whether the run was given the settings last: a script may give the same ones at each resume.
+  static bool areTold(const std::vector<std::string> &settings,
+                      const std::vector<std::string> &told) {
+    return settings.size() <= told.size() &&
+           std::equal(settings.rbegin(), settings.rend(), told.rbegin());
+  }
+
   void noteSettings(const std::vector<std::string> &settings) {
     if (settings.empty()) {
       return;
@@ -186,7 +193,9 @@ private:
     takeWeights();
     record.specHash = options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
     std::vector<std::string> settings = told ? told->settings() : std::vector<std::string>();
-    settings.insert(settings.end(), options.settings.begin(), options.settings.end());
+    if (!areTold(options.settings, settings)) {
+      settings.insert(settings.end(), options.settings.begin(), options.settings.end());
+    }
     noteSettings(settings); // those told before: to a run that was killed before it saved anything
     writeRecord();
     sayNotes();
@@ -252,7 +261,9 @@ private:
       return;
     }
     describe(record);
-    noteSettings(options.settings);
+    if (!areTold(options.settings, record.settings())) {
+      noteSettings(options.settings);
+    }
     writeRecord();
     sayNotes();
     if (!heldOut.isThere() && !record.heldOut.empty()) {
@@ -341,7 +352,7 @@ private:
   void advance() {
     Json metrics = tryStep();
     bool last = state.step == goal, isBest = false;
-    watch.addStep(state.step, metrics["loss"], last);
+    watch.addStep(state.step, metrics["loss"], /*continues=*/!last && !options.stopOnDivergence);
     bool stops = options.stopOnDivergence && watch.isDiverged();
     bool evaluated = heldOut.isThere() && (last || state.step % options.evaluateEvery == 0);
     bool logged = evaluated || last || stops || state.step == 1 || metrics.contains("set") ||

@@ -149,19 +149,22 @@ TEST_F(RunLossesTest, WarnsContinuesAndKeepsTheLastGoodCheckpoint) {
 }
 
 TEST_F(RunLossesTest, StopsOnDivergenceAfterACheckpoint) {
-  TrainingOptions flags = options("run", 90);
+  TrainingOptions flags = options("a run", 90);
   flags.stopOnDivergence = true;
   std::string said = run(flags, 45);
   EXPECT_SAYS(said, "error: training stopped after step ");
   EXPECT_SAYS(said, "that of step 40 (loss ");
-  int64_t step = latestStep(folder / "run");
+  EXPECT_EQ(count(said, "Training continues"), 0u) << said;
+  EXPECT_SAYS(said, "--resume '" + (folder / "a run").string() + "' --from 40 ");
+  EXPECT_SAYS(said, "--weights '" + (folder / "a run/checkpoints/40").string() + "' --out NEW");
+  int64_t step = latestStep(folder / "a run");
   EXPECT_GT(step, 45 + 19);
   EXPECT_LT(step, 80);
-  EXPECT_EQ(metrics(folder / "run/metrics.jsonl").back()["step"], step);
+  EXPECT_EQ(metrics(folder / "a run/metrics.jsonl").back()["step"], step);
   flags.resume = true; // its state is in the checkpoint
   said = run(flags);
   EXPECT_SAYS(said, "error: training stopped after step " + std::to_string(step));
-  EXPECT_EQ(latestStep(folder / "run"), step);
+  EXPECT_EQ(latestStep(folder / "a run"), step);
 }
 
 TEST_F(RunLossesTest, GoodRunsAreNotWarned) {

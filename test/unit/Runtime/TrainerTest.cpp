@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -303,13 +304,17 @@ TEST_F(Trainer, BeginsAnewWhereARunWasKilledBeforeItsFirstCheckpoint) {
 }
 
 TEST_F(Trainer, NeverBeginsInAFolderOfOthers) {
-  for (const char *file : {"spec.json", "notes.txt"}) { // a spec that is not the artifact's
+  const std::map<std::string, std::string> found = {
+      {"spec.json", "ended before its first checkpoint; remove"}, // not the artifact's
+      {"notes.txt", "no file \"latest\""}};
+  for (const auto &[file, message] : found) {
     std::filesystem::create_directory(folder / file);
     writeFile(folder / file / file, "{}");
     EXPECT_NE(userError([&] { run(options(file)); }).find("name another --out"), std::string::npos);
     TrainingOptions flags = options(file);
     flags.resume = true;
-    EXPECT_NE(userError([&] { run(flags); }).find("no file \"latest\""), std::string::npos);
+    std::string error = userError([&] { run(flags); });
+    EXPECT_NE(error.find(message), std::string::npos) << error;
     EXPECT_EQ(readFile(folder / file / file), "{}");
   }
 }
@@ -451,6 +456,22 @@ TEST_F(Trainer, SettingsAreRecordedWhereTheyBegin) {
   ASSERT_EQ(record->changes.size(), 1u);
   EXPECT_EQ(record->changes[0].step, 8);
   EXPECT_EQ(record->data[0].bytes, 3000);
+}
+
+TEST_F(Trainer, SettingsThatEachResumeRepeatsAreRecordedOnce) {
+  TrainingOptions flags = options("run");
+  flags.resume = true;
+  flags.settings = {"training.clip=2", "training.learning_rate=1e-3"};
+  for (int64_t steps : {2, 4, 6}) {
+    flags.steps = steps;
+    run(flags);
+  }
+  EXPECT_FALSE(metrics("run")[2].contains("set"));
+  ASSERT_EQ(readRunRecord(folder / "run")->changes.size(), 1u);
+  flags.settings = {"training.clip=2"}; // the same value, but not what the run was given last
+  flags.steps = 8;
+  run(flags);
+  EXPECT_EQ(readRunRecord(folder / "run")->changes.size(), 2u);
 }
 
 TEST_F(Trainer, StepsPastTheScheduleAreSaid) {
