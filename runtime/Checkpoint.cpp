@@ -24,7 +24,7 @@ constexpr const char *weightsName = "weights.safetensors";
 constexpr const char *optimizerName = "optimizer.safetensors";
 constexpr const char *stateName = "state.json";
 const std::string damagedCheckpointRemedy =
-    "; restore the checkpoint, or take an older one: --step STEP, and of train --from STEP";
+    "; restore it, or take an older checkpoint: --step STEP, or of train --resume RUN --from STEP";
 
 std::vector<NamedTensor> weights(Executor &executor, Access access) {
   std::vector<NamedTensor> list;

@@ -8,6 +8,7 @@
 #include "TrainingFacts.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
+#include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Generator.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Inspect.h"
@@ -18,6 +19,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
 
 namespace sluice::runtime {
 namespace {
@@ -134,11 +136,15 @@ private:
       return;
     }
     record.changes.push_back({state.step, settings, state.specHash});
+    say("from step " + std::to_string(state.step + 1) + " on: " + listSettings(settings));
+  }
+
+  static std::string listSettings(std::span<const std::string> settings) {
     std::string list;
     for (const std::string &setting : settings) {
       list += (list.empty() ? "" : ", ") + setting;
     }
-    say("from step " + std::to_string(state.step + 1) + " on: " + list);
+    return list;
   }
 
   /// What a user should know before the first step.
@@ -283,6 +289,11 @@ private:
     if (Path abandoned = rollBack(options.run, *options.from); !abandoned.empty()) {
       say("what came after step " + std::to_string(*options.from) + " moved to " +
           abandoned.string());
+    }
+    std::optional<RunRecord> before = readRunRecord(options.run); // this call has not written yet
+    std::vector<std::string> settings = before ? before->settings() : std::vector<std::string>();
+    if (size_t kept = record.settings().size(); settings.size() > kept) {
+      say("settings that no longer hold: " + listSettings(std::span(settings).subspan(kept)));
     }
   }
 
@@ -486,9 +497,11 @@ private:
     });
     double objective = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
     if (executor.scalarI32("finite") != 1) {
-      stopNotFinite("at step " + std::to_string(number) + ": the loss is " +
-                    std::to_string(objective) + ", the gradient's norm " + std::to_string(norm) +
-                    ", expected finite numbers");
+      auto describe = [](double value) { // the sign of a nan says nothing
+        return std::isnan(value) ? "nan" : format("%.4g", value);
+      };
+      stopNotFinite("at step " + std::to_string(number) + ": the loss is " + describe(objective) +
+                    ", the gradient's norm " + describe(norm) + ", expected finite numbers");
     }
     if (unproven) {
       pruneCheckpoints(options.run, options.keep);

@@ -194,7 +194,8 @@ TEST_F(RunLossesTest, NeverRecommendsADivergedCheckpoint) {
   flags.saveEvery = 4;
   flags.keep = 1;
   std::string said = run(flags, 22, 40, 31);
-  EXPECT_SAYS(said, "error: training stopped at step 32");
+  EXPECT_SAYS(said,
+              "error: training stopped at step 32: the loss is nan, the gradient's norm nan,");
   EXPECT_SAYS(said, "the checkpoint to go on from is that of step 20 (loss ");
   EXPECT_SAYS(said, (folder / "run").string() + " --from 20 --set");
   flags.run = folder / "early"; // bad from the start
@@ -263,6 +264,11 @@ TEST_F(RunLossesTest, SettingsAfterTheStepAreLeftOut) {
   EXPECT_EQ(readRunRecordAt(folder / "run", {})->changes.size(), 3u);
   EXPECT_EQ(readRunRecordAt(folder / "run", 10)->settings(),
             std::vector<std::string>{"training.clip=2"});
+  flags.resume = true;
+  flags.from = 10;
+  std::string said = run(flags);
+  EXPECT_SAYS(said, "settings that no longer hold: training.clip=3, training.clip=4");
+  EXPECT_EQ(readRunRecord(folder / "run")->changes.size(), 1u);
 }
 
 TEST_F(RunLossesTest, TheBestIsSavedWhereItIsEvaluated) {
