@@ -1,5 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The runtime's readers. Those of files are given a file in memory.
+#include "DataFormat.h"
+#include "Decompress.h"
 #include "Png.h"
 #include "Readers.h"
 #include "RunFiles.h"
@@ -166,6 +168,22 @@ void readPng(std::string_view input) {
   }
 }
 
+/// A file of text that may be compressed, or of another format.
+void readData(std::string_view input) {
+  std::span<const uint8_t> bytes = toBytes(input);
+  FileContents contents(std::vector<uint8_t>(bytes.begin(), bytes.end()));
+  findFormat(contents);
+  describeOddities(contents, 256, "data");
+  Compression compression = findCompression(bytes);
+  if (compression != Compression::None) {
+    TemporaryFile into(getFolder());
+    run([&] {
+      decompress(contents, compression, "data", into, {.bytes = 1 << 16, .ratio = 100});
+      describeOddities(into.finish("data"), 256, "data");
+    });
+  }
+}
+
 void readLabelFile(std::string_view input) {
   auto [labels, text] = fuzz::cutInput(input);
   Path path = writeInput("labels", labels);
@@ -232,6 +250,7 @@ constexpr fuzz::Reader readers[] = {
     {"metrics", readMetrics},
     {"npy", readNpy},
     {"png", readPng},
+    {"data", readData},
     {"labels", readLabelFile},
     {"line-pairs", readLinePairs},
     {"session", readSession},
