@@ -3,6 +3,7 @@
 
 #include "Html.h"
 #include "StrictJson.h"
+#include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Metrics.h"
 
@@ -81,6 +82,14 @@ std::vector<Point> RunFiles::series(const char *field, const std::string &member
 
 std::optional<Point> RunFiles::bestEvaluation() const {
   std::vector<Point> heldOut = series("eval_bits_per_byte");
+  try { // what was evaluated before the best one may have been other text
+    std::optional<RunLosses> losses = readTrainingState(run).losses;
+    if (losses && losses->heldOut.best) {
+      std::erase_if(heldOut, [first = static_cast<double>(losses->heldOut.best->step)](
+                                 const Point &each) { return each.x < first; });
+    }
+  } catch (const UserError &) { // no checkpoint, or a damaged one
+  }
   auto best = std::min_element(heldOut.begin(), heldOut.end(),
                                [](const Point &a, const Point &b) { return a.y < b.y; });
   return best == heldOut.end() ? std::nullopt : std::optional(*best);
@@ -285,7 +294,9 @@ Facts RunFiles::results() const {
     facts.emplace_back("held-out text, step " + showNumber(heldOut.back().x, 0),
                        showNumber(heldOut.back().y, 4) + " bits per byte" +
                            describeCharacters(heldOut.back().x) + describeShare(lines, record));
-    facts.emplace_back("held-out text, best step", describeBest(*this, *bestEvaluation()));
+    if (std::optional<Point> best = bestEvaluation()) {
+      facts.emplace_back("held-out text, best step", describeBest(*this, *best));
+    }
   }
   addDivergence(facts, lines);
   addShortening(facts, *this);

@@ -29,7 +29,8 @@ struct RunFiles {
   bool isLeakAllowed() const;
   /// The finite values of one field over steps; of a field that is an object, those of one member.
   std::vector<Point> series(const char *field, const std::string &member = "") const;
-  /// The evaluation of the lowest held-out loss, the first of equals; none where there was none.
+  /// The evaluation of the lowest loss on the held-out text that was evaluated last, the first of
+  /// equals; none where there was none.
   std::optional<Point> bestEvaluation() const;
   /// The names of all members of such a field.
   std::vector<std::string> membersOf(const char *field) const;

@@ -6,6 +6,7 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Metrics.h"
+#include "sluice/Runtime/Report.h"
 #include "sluice/Runtime/RollBack.h"
 #include "sluice/Runtime/Trainer.h"
 
@@ -324,6 +325,7 @@ TEST_F(RunLossesTest, LossesOfOtherTextDoNotCompare) {
   run(flags);
   EXPECT_EQ(latestStep(folder / "run"), 30);
   EXPECT_EQ(readTrainingState(folder / "run").losses->heldOut.best->step, 30);
+  EXPECT_SAYS(makeReport(folder / "run"), ">best: step 30</text>");
 }
 
 // A run of the version before: no losses in its state.
