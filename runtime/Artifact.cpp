@@ -85,14 +85,31 @@ std::shared_ptr<const Artifact> Artifact::load(const Path &path, const std::stri
   return fromBytes(readBytes(path, "artifact"), showPath(path.native()), target);
 }
 
-std::shared_ptr<const Artifact> Artifact::fromBytes(std::vector<uint8_t> bytes, std::string origin,
-                                                    const std::string &target) {
+std::shared_ptr<const Artifact> Artifact::loadForAnyMachine(const Path &path) {
+  requireKind(path, FileKind::Artifact, "a Sluice artifact");
+  auto artifact = readAll(readBytes(path, "artifact"), showPath(path.native()));
+  try {
+    artifact->chooseTarget("");
+  } catch (const UserError &error) {
+    artifact->cpuProblem = error.what();
+  }
+  return artifact;
+}
+
+/// An artifact without a target.
+std::shared_ptr<Artifact> Artifact::readAll(std::vector<uint8_t> bytes, std::string origin) {
   std::shared_ptr<Artifact> artifact(new Artifact);
   artifact->origin = std::move(origin);
   artifact->contents = std::move(bytes);
   checkTrailer(artifact->contents, artifact->origin);
   artifact->open();
   artifact->readPlan();
+  return artifact;
+}
+
+std::shared_ptr<const Artifact> Artifact::fromBytes(std::vector<uint8_t> bytes, std::string origin,
+                                                    const std::string &target) {
+  std::shared_ptr<Artifact> artifact = readAll(std::move(bytes), std::move(origin));
   const char *environment = std::getenv("SLUICE_CPU_TARGET");
   try {
     artifact->chooseTarget(!target.empty() ? target : environment ? environment : "");

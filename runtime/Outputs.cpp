@@ -77,9 +77,30 @@ Path computeRealPath(const Path &path) {
   return error ? path : result;
 }
 
-void requireUnread(const Output &output, const std::vector<Path> &inputs) {
+bool isOneOf(const Path &path, const Path &folder, const auto &names) {
+  return std::ranges::any_of(names,
+                             [&](const char *name) { return isSameFile(path, folder / name); });
+}
+
+/// Whether `path` is one of the files of a run or a checkpoint. A hard link of one lies elsewhere.
+bool isPartOf(const Path &path, const Path &folder) {
+  if (isCheckpointFolder(folder)) {
+    return isOneOf(path, folder, checkpointFiles);
+  }
+  if (!isRunFolder(folder)) {
+    return false;
+  }
+  std::error_code error;
+  std::filesystem::directory_iterator checkpoints(folder / "checkpoints", error);
+  return isOneOf(path, folder, ownFiles) ||
+         std::any_of(begin(checkpoints), end(checkpoints), [&](const auto &checkpoint) {
+           return isOneOf(path, checkpoint.path(), checkpointFiles);
+         });
+}
+
+void requireUnread(const Output &output, const std::vector<Path> &inputs, auto isRead) {
   for (const Path &input : inputs) {
-    if (!input.empty() && isSameFile(output.path, input)) {
+    if (!input.empty() && isRead(output.path, input)) {
       refuse(output, "a new file", "one that this command reads", "name another file");
     }
   }
@@ -146,7 +167,7 @@ void checkOutputs(const std::vector<Output> &outputs, const std::vector<Path> &i
       continue;
     }
     requireWritable(output->path);
-    requireUnread(*output, inputs);
+    requireUnread(*output, inputs, isSameFile);
     for (auto other = outputs.begin(); other != output; ++other) {
       if (!other->path.empty() && computeRealPath(resolveOutput(other->path)) ==
                                       computeRealPath(resolveOutput(output->path))) {
@@ -156,6 +177,7 @@ void checkOutputs(const std::vector<Output> &outputs, const std::vector<Path> &i
       }
     }
     requireUnowned(*output);
+    requireUnread(*output, inputs, isPartOf);
     if (!force) {
       requireSameKind(*output);
       requireOwnName(*output);
@@ -175,7 +197,7 @@ void checkOutputFolder(const std::string &flag, const Path &folder,
   for (const std::string &name : names) {
     Output output{flag, folder / name, FileKind::Binary};
     requireUnowned(output);
-    requireUnread(output, inputs);
+    requireUnread(output, inputs, isSameFile);
     if (isThere(output.path) && !isEarlier && !force) {
       throw UserError(showPath(folder.native()) + ": expected " + flag +
                       " to name a new directory, or one that it wrote before, found " + name +

@@ -16,7 +16,7 @@ constexpr size_t deepestText = 500;
 
 /// Brackets of IR that are open at once: those of JSON, and the parentheses and angle brackets that
 /// types, attributes and maps nest in. An arrow and a comparison close nothing.
-size_t computeTextNesting(const std::string &text) {
+size_t computeTextNesting(std::string_view text) {
   size_t depth = 0, most = 0;
   bool inString = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -60,6 +60,14 @@ const json *findText(const json &message) {
 
 } // namespace
 
+std::optional<std::string> editor::refuseDeepText(std::string_view text) {
+  if (computeTextNesting(text) <= deepestText) {
+    return std::nullopt;
+  }
+  return "expected IR whose brackets nest at most " + std::to_string(deepestText) +
+         " deep, found more";
+}
+
 std::optional<json> editor::refuseIrMessage(const Incoming &incoming) {
   std::optional<RpcFailure> fault = incoming.failure ? incoming.failure : findFault(incoming.body);
   if (fault) {
@@ -67,15 +75,18 @@ std::optional<json> editor::refuseIrMessage(const Incoming &incoming) {
   }
   json message = json::parse(incoming.body);
   const json *text = findText(message);
-  if (text == nullptr || computeTextNesting(text->get<std::string>()) <= deepestText) {
+  std::optional<std::string> tooDeep;
+  if (text != nullptr) {
+    tooDeep = refuseDeepText(text->get_ref<const std::string &>());
+  }
+  if (!tooDeep) {
     return std::nullopt;
   }
   json start = {{"line", 0}, {"character", 0}};
   json finding = {{"range", {{"start", start}, {"end", start}}},
                   {"severity", 1},
                   {"source", "sluice"},
-                  {"message", "expected IR whose brackets nest at most " +
-                                  std::to_string(deepestText) + " deep, found more"}};
+                  {"message", *tooDeep}};
   json diagnostics = json::array({finding});
   const json &params = message["params"];
   json uri = params.contains("textDocument") && params["textDocument"].is_object() &&

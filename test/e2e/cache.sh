@@ -104,6 +104,13 @@ if [[ $other == cpu-avx512 ]]; then
     fail "the remedy" "$(cat "$work/err")"
   fi
 fi
+if [[ $(targets "$work/foreign.sla") == "$other" ]]; then pass "inspect on any machine"; else fail "inspect on any machine"; fi
+exits 2 "a variable that names no target" env SLUICE_CPU_TARGET=avx2 "$sluice" compile "$work/spec.json" -o "$work/never.sla"
+if grep -q '^sluice: error: SLUICE_CPU_TARGET: expected cpu-avx512 or cpu-avx2, found "avx2"; ' "$work/err"; then
+  pass "it is named"
+else
+  fail "it is named" "$(cat "$work/err")"
+fi
 
 # A change of a source that lowers kernels changes the identity in every key: a new file, an edit, a removal.
 mkdir -p "$work/tree/lib/Target" "$work/tree/include/sluice/Target"

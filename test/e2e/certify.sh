@@ -19,6 +19,12 @@ says() {
   fi
 }
 
+# --- no file
+mkfifo "$work/pipe"
+says "a pipe is no certificate" 'something not a regular file; save' 2 timeout 20 "$certify" "$models/hourglass.json" "$work/pipe"
+says "a pipe is no spec" 'something not a regular file; save' 2 timeout 20 "$certify" "$work/pipe" "$work/pipe"
+says "no file" 'found none; check its name' 2 "$certify" "$models/hourglass.json" "$work/missing"
+
 # --- one spec, by hand
 succeeds "a certificate is written" "$sluice" check "$models/hourglass.json" --certificate "$work/a.txt"
 says "it is certified" 'certified: causal for every length, in eval, train and generate, and step by step; [0-9]+ obligations$' 0 \

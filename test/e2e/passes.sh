@@ -81,4 +81,7 @@ for ir in model gradient dispatches plan; do
     fi
   done
 done
+{ printf 'module attributes {a = ' && head -c 100000 /dev/zero | tr '\0' '['; } > "$work/deep.mlir"
+exits 1 "IR too deep for the parser's stack" "$opt" "$work/deep.mlir"
+if grep -q 'deep.mlir: error: expected IR whose brackets nest at most 500 deep' "$work/err"; then pass "it is said"; else fail "it is said"; fi
 finish

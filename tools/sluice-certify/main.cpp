@@ -11,11 +11,19 @@ using namespace certify;
 
 static Source readSource(const std::string &name) {
   std::error_code code;
-  bool there = std::filesystem::is_regular_file(name, code);
+  auto refuse = [&](const char *found) {
+    throw BadInput(name + ": expected a file that can be read, found " + found);
+  };
+  std::filesystem::file_status status = std::filesystem::status(name, code);
+  if (!std::filesystem::exists(status)) {
+    refuse("none; check its name");
+  }
+  if (!std::filesystem::is_regular_file(status)) { // to open a pipe would wait for its writer
+    refuse("something not a regular file; save the contents to a file and name that");
+  }
   std::ifstream file(name, std::ios::binary);
-  if (!there || !file) {
-    throw BadInput(name + ": expected a file that can be read, found " +
-                   (there ? "one that cannot; check its permissions" : "none; check its name"));
+  if (!file) {
+    refuse("one that cannot; check its permissions");
   }
   return {name, {std::istreambuf_iterator<char>(file), {}}};
 }

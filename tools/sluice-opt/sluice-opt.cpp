@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Runs passes over MLIR files: for tests and developers.
+#include "mlir/Bytecode/BytecodeReader.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Support/FileUtilities.h"
@@ -9,6 +10,7 @@
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Editor/IrMessages.h"
 #include "sluice/Target/Passes.h"
 #include "sluice/Transforms/Passes.h"
 #include "llvm/Support/InitLLVM.h"
@@ -76,16 +78,24 @@ static LogicalResult addWatchedPasses(const MlirOptMainConfig &config, PassManag
   return success();
 }
 
+/// Reads the input here, as MLIR's parser would overflow its stack in text that nests too deep.
 static LogicalResult run(StringRef inputName, StringRef outputName, DialectRegistry &registry) {
   MlirOptMainConfig named = MlirOptMainConfig::createFromCLOptions();
   MlirOptMainConfig config = named;
-  config.setPassPipelineSetupFn(
-      [&](PassManager &manager) { return addWatchedPasses(named, manager); });
+  if (verifyEachCausality) {
+    config.setPassPipelineSetupFn(
+        [&](PassManager &manager) { return addWatchedPasses(named, manager); });
+  }
   std::string message;
   auto input = openInputFile(inputName, &message);
   auto output = input ? openOutputFile(outputName, &message) : nullptr;
   if (!output) {
     llvm::errs() << message << "\n";
+    return failure();
+  }
+  StringRef text = input->getBuffer();
+  if (auto tooDeep = isBytecode(*input) ? std::nullopt : sluice::editor::refuseDeepText(text)) {
+    llvm::errs() << inputName << ": error: " << *tooDeep << "\n";
     return failure();
   }
   if (failed(MlirOptMain(output->os(), std::move(input), registry, config))) {
@@ -105,6 +115,8 @@ int main(int argc, char **argv) {
                   sluice::plan::PlanDialect>();
   llvm::InitLLVM init(argc, argv);
   auto [input, output] = registerAndParseCLIOptions(argc, argv, "Sluice's pass driver\n", registry);
-  return asMainReturnCode(verifyEachCausality ? run(input, output, registry)
-                                              : MlirOptMain(argc, argv, input, output, registry));
+  MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
+  bool lists = config.shouldListPasses() || config.shouldShowDialects();
+  return asMainReturnCode(lists ? MlirOptMain(argc, argv, input, output, registry)
+                                : run(input, output, registry));
 }

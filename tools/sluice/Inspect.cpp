@@ -63,7 +63,7 @@ void runInspect(const InspectFlags &flags) {
                       {"spec.json", "plan.json", "kernels.so", "certificate.txt"},
                       {"spec.json", "plan.json", "kernels.so"}, {flags.artifact}, flags.force);
   }
-  std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact);
+  std::shared_ptr<const Artifact> artifact = Artifact::loadForAnyMachine(flags.artifact);
   warnOfLeak(*artifact);
   if (!flags.extract.empty()) {
     std::string names = extractParts(*artifact, flags.extract);

@@ -2,6 +2,7 @@
 #include "Recompile.h"
 
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
 #include "sluice/Runtime/Tuning.h"
 
 #include <cstdlib>
@@ -120,7 +121,12 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
 std::string chooseCpuTarget() {
   const char *wanted = std::getenv("SLUICE_CPU_TARGET");
   if (wanted && *wanted) {
-    return wanted;
+    std::string target = wanted;
+    if (target != "cpu-avx512" && target != "cpu-avx2") {
+      throw UserError("SLUICE_CPU_TARGET: expected cpu-avx512 or cpu-avx2, found " + quote(target) +
+                      "; change or unset it");
+    }
+    return target;
   }
   std::vector<std::string> machine = machineTargets();
   return machine.empty() ? "cpu" : machine.front();

@@ -124,7 +124,7 @@ void runReport(const ReportFlags &flags) {
   runtime::Path out = flags.out.empty() ? first / (compares ? "comparison.html" : "report.html")
                                         : runtime::Path(flags.out);
   for (const std::string &run : flags.runs) {
-    if (!runtime::isFolder(run)) {
+    if (!runtime::isFolder(run) || runtime::isCheckpointFolder(run)) {
       requireKind(run, runtime::FileKind::Run, "a run");
     }
   }

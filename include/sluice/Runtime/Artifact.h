@@ -36,6 +36,8 @@ public:
   /// SLUICE_CPU_TARGET or else the best that the machine and the artifact share. Throws UserError;
   /// that no CPU code fits is said by `requireCpu` where the artifact has code for GPUs.
   static std::shared_ptr<const Artifact> load(const Path &path, const std::string &target = "");
+  /// The same for a look at it, on any machine: that no CPU code fits is said by `requireCpu`.
+  static std::shared_ptr<const Artifact> loadForAnyMachine(const Path &path);
   /// The same of a file's bytes; `origin` is its name in messages.
   static std::shared_ptr<const Artifact> fromBytes(std::vector<uint8_t> bytes, std::string origin,
                                                    const std::string &target = "");
@@ -67,6 +69,7 @@ public:
 
 private:
   Artifact() = default;
+  static std::shared_ptr<Artifact> readAll(std::vector<uint8_t> bytes, std::string origin);
   void open();
   void *require(const std::string &symbol) const;
   void readPlan();

@@ -297,6 +297,8 @@ TEST_F(CommandLine, AMixUpSaysWhatWasGivenAndWhatToDo) {
   refuses("compile bigram.slc -o x.sla", "sluice inspect bigram.slc --extract DIR writes it");
   refuses("check run", "found a run's directory; its spec is run/spec.json");
   refuses("report bigram.slc", "expected a run, found a Sluice artifact; name the directory that");
+  refuses("report run/checkpoints/1",
+          "found a checkpoint's directory; name the run's directory, two");
   const std::string eval = "eval bigram.slc --data heldout -w ";
   refuses(eval + "pointer", "pointer: expected weights, found a Git LFS pointer, which only names "
                             "the file; fetch the file itself with git lfs pull");

@@ -51,6 +51,22 @@ TEST_F(Outputs, NeverReplaceWhatIsRead) {
   }
 }
 
+TEST_F(Outputs, NeverReplaceWhatIsReadOfARun) {
+  std::filesystem::create_hard_link(folder / "run/checkpoints/10/weights.safetensors",
+                                    folder / "weights");
+  std::filesystem::create_hard_link(folder / "run/metrics.jsonl", folder / "metrics");
+  auto refusal = [&](const char *output, const char *input) {
+    return userError(
+        [&] { checkOutputs({{"--out", folder / output, FileKind::Npy}}, {folder / input}, true); });
+  };
+  for (auto [output, input] : {std::pair("weights", "run"), std::pair("metrics", "run"),
+                               std::pair("weights", "run/checkpoints/10")}) {
+    EXPECT_NE(refusal(output, input).find("found one that this command reads"), std::string::npos)
+        << output << " of " << input;
+  }
+  accepts("weights", FileKind::Npy, true);
+}
+
 TEST_F(Outputs, NeverReplaceAPartOfARun) {
   std::filesystem::create_symlink("run/latest", folder / "link");
   for (const char *name :
