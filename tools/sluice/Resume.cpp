@@ -18,6 +18,7 @@ constexpr std::array callFlags = {
     "--help",   "--resume",       "--out",     "--steps", "--seed",
     "--set",    "--match",        "--weights", "--from",  "--weights-prefix",
     "--ignore", "--kernel-cache", "--force"};
+constexpr std::array heldOutFlags = {"--eval-data", "--eval-input", "--eval-labels"};
 constexpr std::array namedFlags = {"--input", "--labels", "--eval-input", "--eval-labels"};
 
 template <typename List> bool holds(const List &list, const std::string &flag) {
@@ -133,6 +134,17 @@ std::string fillFromRecord(CLI::App &train, const ResumeCall &call) {
     requireUnchanged(file, run, /*areContentsRead=*/!isTrainingData(file.flag));
     return file.value(run);
   };
+  // A call that names the artifact needs no held-out text, so it may be missing or changed there.
+  bool takesHeldOut = true;
+  for (const char *flag : heldOutFlags) {
+    for (const CommandFile *file : command.filesOf(flag)) {
+      try {
+        requireUnchanged(*file, run, /*areContentsRead=*/true);
+      } catch (const UserError &) {
+        takesHeldOut = call.artifact.empty();
+      }
+    }
+  }
   if (std::vector<const CommandFile *> files = command.filesOf(artifactFlag);
       call.artifact.empty() && !files.empty()) {
     call.artifact = take(*files.front());
@@ -143,6 +155,9 @@ std::string fillFromRecord(CLI::App &train, const ResumeCall &call) {
       continue;
     }
     std::string flag = longName(*option);
+    if (!takesHeldOut && holds(heldOutFlags, flag)) {
+      continue;
+    }
     std::vector<std::string> values;
     for (const CommandFile *file : command.filesOf(flag)) {
       values.push_back(take(*file));
