@@ -11,7 +11,7 @@ from language_client import Client
 root, work = map(pathlib.Path, sys.argv[1:])
 spec_server = [str(root / "build/bin/sluice-spec-lsp")]
 ir_server = [str(root / "build/bin/sluice-lsp-server"), "--log=error"]
-uri = "file:///work/a%20model.json"
+uri = "file:///models/a%20model.json"
 failures = 0
 
 
@@ -164,13 +164,13 @@ def ir_session():
     client = Client(ir_server)
     client.initialize()
     for level in ["model", "dispatches", "plan"]:
-        document = f"file:///work/{level}.mlir"
+        document = f"file:///models/{level}.mlir"
         text = (work / f"{level}.mlir").read_text()
         client.open(document, text, "mlir")
         found = client.diagnostics(document)
         check(f"IR of the level {level} has no diagnostics", found == [], found)
     text = (work / "model.mlir").read_text()
-    document = "file:///work/model.mlir"
+    document = "file:///models/model.mlir"
     found = hover(client, document, text, "sluice.shorten")
     check("hover on an op of the model dialect", "sluice.shorten" in found and "factor = 4" in found, found)
     broken = text.replace("sluice.shorten", "sluice.shortne", 1)
@@ -187,11 +187,11 @@ def ir_session():
     client.body(b'{"jsonrpc":"2.0","id":1e999,"method":"shutdown"}')
     check("and a number that no double holds", client.reply(None)["error"]["code"] == -32700)
     for name, deep in [("brackets", "[" * 100000), ("types", "tuple<" * 100000), ("maps", "affine_map<(d0) -> (" + "(" * 100000)]:
-        client.open(f"file:///work/{name}.mlir", deep, "mlir")
-        found = client.diagnostics(f"file:///work/{name}.mlir")
+        client.open(f"file:///models/{name}.mlir", deep, "mlir")
+        found = client.diagnostics(f"file:///models/{name}.mlir")
         check(f"IR of 100,000 {name} is an error", len(found) == 1 and "nest at most 500" in found[0]["message"], found)
-    client.open("file:///work/brackets.mlir", "[" * 499, "mlir")
-    check("IR of 499 brackets is parsed", "nest at most" not in client.diagnostics("file:///work/brackets.mlir")[0]["message"])
+    client.open("file:///models/brackets.mlir", "[" * 499, "mlir")
+    check("IR of 499 brackets is parsed", "nest at most" not in client.diagnostics("file:///models/brackets.mlir")[0]["message"])
     check("the IR server ends with 0", client.leave() == 0)
 
 
