@@ -397,11 +397,11 @@ protected:
 
 TEST_F(KernelCacheSettingTest, TheFlagComesBeforeTheVariableBeforeTheUsersFolder) {
   EXPECT_EQ(find("").folder, "");
-  ::setenv("HOME", "/home/user", 1);
-  EXPECT_EQ(find("").folder, "/home/user/.cache/sluice/kernels");
+  ::setenv("HOME", "/elsewhere", 1);
+  EXPECT_EQ(find("").folder, "/elsewhere/.cache/sluice/kernels");
   EXPECT_FALSE(find("").isNamed);
   ::setenv("XDG_CACHE_HOME", "relative", 1); // which the XDG specification ignores
-  EXPECT_EQ(find("").folder, "/home/user/.cache/sluice/kernels");
+  EXPECT_EQ(find("").folder, "/elsewhere/.cache/sluice/kernels");
   ::setenv("XDG_CACHE_HOME", "/caches", 1);
   EXPECT_EQ(find("").folder, "/caches/sluice/kernels");
   ::setenv("SLUICE_KERNEL_CACHE", "variable", 1);
