@@ -265,7 +265,7 @@ std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, 
          (skipped.size() > 1 ? "; to read them too, " + describeJoining(skipped) : "");
 }
 
-std::vector<std::string> notesOf(const std::vector<ByteFile> &files) {
+std::vector<std::string> collectNotes(const std::vector<ByteFile> &files) {
   std::vector<std::string> notes;
   size_t count = 0;
   for (const ByteFile &file : files) {

@@ -75,7 +75,7 @@ int64_t TrainingData::bytes() const {
 }
 
 std::vector<std::string> TrainingData::notes() const {
-  std::vector<std::string> list = notesOf(files);
+  std::vector<std::string> list = collectNotes(files);
   if (!skipped.empty()) {
     list.push_back(describeSkipped(skipped, files.size() + skipped.size(), context + 1, rowBytes));
   }

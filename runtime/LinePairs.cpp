@@ -192,7 +192,7 @@ LinePairs::LinePairs(const std::vector<Path> &paths, const InputFiles &given, co
 }
 
 std::vector<std::string> LinePairs::notes() const {
-  std::vector<std::string> list = notesOf(files);
+  std::vector<std::string> list = collectNotes(files);
   list.push_back(text.describeCut("the text"));
   for (const auto &[name, lines] : inputs.byName()) {
     list.push_back(lines.describeCut("the input " + name));

@@ -62,7 +62,7 @@ HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
 }
 
 std::vector<std::string> HeldOut::notes() const {
-  std::vector<std::string> list = items ? items->notes() : notesOf(texts);
+  std::vector<std::string> list = items ? items->notes() : collectNotes(texts);
   if (!skipped.empty()) {
     list.push_back(describeSkipped(skipped, texts.size() + skipped.size(), 2, twoBytes));
   }

@@ -17,7 +17,7 @@ std::vector<ByteFile> openTexts(const std::vector<std::string> &names, int64_t v
                                 int64_t least, const std::string &why, bool isRaw) {
   std::vector<ByteFile> files =
       readByteFiles({names.begin(), names.end()}, vocabulary, least, why, nullptr, {isRaw});
-  for (const std::string &note : notesOf(files)) {
+  for (const std::string &note : collectNotes(files)) {
     printNotice(note);
   }
   return files;

@@ -103,7 +103,7 @@ struct CheckRequest {
   std::string smt = {};
   std::string kernelCache = {}; ///< CompileRequest::kernelCache, of a replay
   bool step = false;            ///< of a model that is proved and predicts
-  bool advice = true;           ///< look for advice, once the verdict is told
+  bool advice = true;           ///< search for advice after the verdict
   /// Given the verdict as soon as it is known, before pictures and advice.
   std::function<void(const CausalVerdict &)> tell = {};
 };

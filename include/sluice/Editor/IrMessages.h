@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What MLIR's language server cannot take: it parses JSON and IR with recursion, which a deep
-// message would end, and answers a number beyond double's range as `inf`.
+// Filters messages that MLIR's language server cannot parse: it parses JSON and IR with recursion,
+// which a deep message would end, and answers a number beyond double's range as `inf`.
 #pragma once
 
 #include "sluice/Editor/Rpc.h"

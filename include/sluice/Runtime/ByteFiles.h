@@ -27,7 +27,7 @@ struct ByteFile {
   bool unpacked = false;               ///< the file itself has other bytes
   std::vector<std::string> notes = {}; ///< what a user should know of it, a line each
 
-  /// What names the data for a later run.
+  /// Returns the path under which a later run finds the data.
   const Path &source() const { return kept.empty() ? path : kept; }
 };
 
@@ -88,7 +88,7 @@ std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, 
                             const std::string &why);
 
 /// The notes of files, a few of many.
-std::vector<std::string> notesOf(const std::vector<ByteFile> &files);
+std::vector<std::string> collectNotes(const std::vector<ByteFile> &files);
 
 /// SHA-256 over the SHA-256 sums of the files' contents, in order.
 std::string hashFiles(const std::vector<ByteFile> &files);

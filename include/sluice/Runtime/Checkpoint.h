@@ -52,11 +52,11 @@ using Notice = std::function<void(const std::string &)>;
 
 /// The path and the bytes of the weights in a safetensors file, a checkpoint's folder or a run's
 /// folder. Of the last two the checkpoint's own checksum is checked. With `step` the path must be
-/// that of a run, and the weights are those of its checkpoint of that step.
+/// a run, whose checkpoint of that step is read.
 std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path,
                                                   std::optional<int64_t> step = {});
 
-/// That a file of weights holds no checksum, for people.
+/// Returns the note that a file of weights holds no checksum.
 std::string describeMissingChecksum(const Path &file);
 
 /// Gives `notice` a line where `path` is a run whose latest checkpoint is far worse than another
@@ -64,7 +64,7 @@ std::string describeMissingChecksum(const Path &file);
 void noteWorseLatest(const Path &path, const Notice &notice);
 
 /// Loads weights from a safetensors file, a checkpoint's folder or a run's folder (its latest
-/// checkpoint, also while a training beside this process replaces it; or that of `step`). Returns
+/// checkpoint, also while another process replaces it; or that of `step`). Returns
 /// the path of the file that was read. `notice` gets a line where that file holds no checksum or a
 /// copy of a tensor, and
 /// where a run's latest checkpoint is far worse than another one of the run.

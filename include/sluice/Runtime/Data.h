@@ -94,8 +94,8 @@ NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFil
 class LabelFiles {
 public:
   LabelFiles() = default;
-  /// `texts` are all that were named, `used` those of them that are not too short and `skipped` the
-  /// others, whose files are checked alike. Throws UserError where a name has another number of
+  /// `texts` are the named texts, `used` the texts that are long enough and `skipped` the short
+  /// ones, whose files are checked too. Throws UserError where a name has another number of
   /// files, a file another number of bytes than its text, or a byte is neither.
   LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
              const std::vector<ByteFile> &used, const std::vector<ByteFile> &skipped = {},

@@ -21,7 +21,7 @@ struct LossTrend {
   double bound() const { return best + margin; }
 };
 
-/// What a loss changed.
+/// The change that a loss caused.
 enum class TrendChange { None, Diverged, Recovered };
 
 /// Training has diverged when the moving average of the head's loss stays above the run's own

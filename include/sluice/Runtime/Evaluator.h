@@ -24,7 +24,7 @@ struct EvaluationOptions {
   const LabelFiles *labels = nullptr; // beside the files; losses of others are not reported
 };
 
-/// What was scored of one text.
+/// The scored part of one text.
 struct FileScore {
   Path file;
   double nats = 0;

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a file is, by its contents: for outputs, which replace files of their own kind alone, and
+// Recognizes files by their contents: for outputs, which replace files of their own kind alone, and
 // for messages about a file of the wrong kind.
 #pragma once
 

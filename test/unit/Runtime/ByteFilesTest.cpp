@@ -146,7 +146,7 @@ TEST_F(ByteFiles, ManyNotesAreCounted) {
     paths.push_back(folder / std::to_string(i));
     writeFile(paths.back(), "{\"a\": 1}\n{\"a\": 2}\n");
   }
-  std::vector<std::string> notes = notesOf(readByteFiles(paths, 256, 2, ""));
+  std::vector<std::string> notes = collectNotes(readByteFiles(paths, 256, 2, ""));
   ASSERT_EQ(notes.size(), 6u);
   EXPECT_EQ(notes.back(), "and 4 more notes like these");
 }
