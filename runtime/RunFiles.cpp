@@ -325,13 +325,9 @@ Facts RunFiles::data() const {
                                                     " tensors");
   }
   for (const SpecChange &change : record->changes) {
-    std::string settings;
-    for (const std::string &setting : change.settings) {
-      settings += (settings.empty() ? "" : ", ") + setting;
-    }
     facts.emplace_back(change.step == 0 ? "set from the start"
                                         : "changed after step " + std::to_string(change.step),
-                       settings);
+                       listSettings(change.settings));
   }
   return facts;
 }

@@ -63,6 +63,14 @@ RunRecord parse(const StrictJson &json) {
 
 } // namespace
 
+std::string listSettings(std::span<const std::string> settings) {
+  std::string list;
+  for (const std::string &setting : settings) {
+    list += (list.empty() ? "" : ", ") + setting;
+  }
+  return list;
+}
+
 bool RunRecord::knows(const std::string &hash) const {
   return hash == specHash || std::any_of(changes.begin(), changes.end(), [&](const auto &change) {
            return change.specHash == hash;

@@ -102,11 +102,7 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
     return openExecutor(artifact, flags.device);
   }
   readSpecOf(plan, settings);
-  std::string list;
-  for (const std::string &setting : written) {
-    list += (list.empty() ? "" : ", ") + setting;
-  }
-  printNotice("compiling the artifact's spec once more, with " + list);
+  printNotice("compiling the artifact's spec once more, with " + listSettings(written));
   flags.options.artifactSpecHash = hash;
   driver::CompileRequest request;
   request.settings = settings;

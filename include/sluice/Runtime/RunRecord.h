@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct SpecChange {
   std::vector<std::string> settings; ///< KEY=VALUE, as given
   std::string specHash;              ///< SHA-256 of the spec from here on
 };
+
+/// "training.learning_rate=1e-4, training.clip=2"
+std::string listSettings(std::span<const std::string> settings);
 
 /// Weights that a run began from.
 struct StartingWeights {

@@ -1,27 +1,17 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runs that end early and continue: what the record of a run holds, and signals inside a step, an
 // evaluation and a sample.
-#include "Fixture.h"
-
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Metrics.h"
-#include "sluice/Runtime/Trainer.h"
+#include "TrainerFixture.h"
 
 #include <sys/wait.h>
 
 using namespace sluice::runtime;
 using namespace sluice::test;
-using Json = nlohmann::json;
 
 namespace {
 
-class Resume : public testing::Test {
+class Resume : public Trainer {
 protected:
-  Resume() : artifact(bigramArtifact(folder)) {
-    writeFile(folder / "text", easyText(3000));
-    writeFile(folder / "heldout", easyText(400, 9));
-  }
-
   /// Runs `sluice WORDS` in the test's folder and returns its status; `err` is its stderr.
   int sluice(const std::string &words) {
     std::string command = "cd " + folder.path.string() + " && " + SLUICE_PROGRAM + " " + words +
@@ -38,31 +28,6 @@ protected:
     }
   }
 
-  /// Metrics without the time they took.
-  std::vector<Json> metrics(const std::string &run) {
-    std::vector<Json> lines = readLines(folder / run / "metrics.jsonl");
-    for (Json &line : lines) {
-      line.erase("tokens_per_s");
-    }
-    return lines;
-  }
-
-  TrainingOptions options(const std::string &run) {
-    TrainingOptions result;
-    result.run = folder / run;
-    result.data.data = {folder / "text"};
-    result.heldOut.data = {folder / "heldout"};
-    result.evaluateEvery = 5;
-    return result;
-  }
-
-  TrainingEnd run(const TrainingOptions &options, const TrainingObserver &observer = {}) {
-    Executor executor(artifact, 1);
-    return train(executor, options, observer);
-  }
-
-  TemporaryFolder folder;
-  std::shared_ptr<const Artifact> artifact;
   std::string err;
 };
 

@@ -1,21 +1,18 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which checkpoint of a run is recommended and kept, and the runs that train to one: divergence,
 // the best held-out loss, patience, going back.
-#include "Fixture.h"
+#include "TrainerFixture.h"
 
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
-#include "sluice/Runtime/Metrics.h"
 #include "sluice/Runtime/Report.h"
 #include "sluice/Runtime/RollBack.h"
-#include "sluice/Runtime/Trainer.h"
 
 #include <algorithm>
 #include <cmath>
 
 using namespace sluice::runtime;
 using namespace sluice::test;
-using Json = nlohmann::json;
 
 namespace {
 
@@ -54,13 +51,8 @@ TEST(ChooseCheckpoint, TheBestIsThatOfHeldOutText) {
   EXPECT_EQ(chooseSound(list)->step, 40);
 }
 
-class RunLossesTest : public testing::Test {
+class RunLossesTest : public Trainer {
 protected:
-  RunLossesTest() : artifact(bigramArtifact(folder)) {
-    writeFile(folder / "text", easyText(3000));
-    writeFile(folder / "heldout", easyText(400, 9));
-  }
-
   TrainingOptions options(const std::string &name, int64_t steps) {
     TrainingOptions result;
     result.run = folder / name;
@@ -100,14 +92,6 @@ protected:
     return said;
   }
 
-  std::vector<Json> metrics(const Path &file) {
-    std::vector<Json> lines = readLines(file);
-    for (Json &line : lines) {
-      line.erase("tokens_per_s");
-    }
-    return lines;
-  }
-
   std::string noticeOf(const std::string &name) {
     Executor executor(artifact, 1);
     std::string said;
@@ -122,9 +106,6 @@ protected:
     }
     return number;
   }
-
-  TemporaryFolder folder;
-  std::shared_ptr<const Artifact> artifact;
 };
 
 #define EXPECT_SAYS(text, piece) EXPECT_NE((text).find(piece), std::string::npos) << (text)
@@ -140,7 +121,7 @@ TEST_F(RunLossesTest, WarnsContinuesAndKeepsTheLastGoodCheckpoint) {
   EXPECT_SAYS(said, (folder / "run").string() + " --from 40 --set training.learning_rate=RATE");
   EXPECT_SAYS(said, (folder / "run/checkpoints/40").string() + " --out NEW");
   EXPECT_EQ(checkpointSteps(folder / "run"), (std::vector<int64_t>{40, 80, 90}));
-  std::vector<Json> lines = metrics(folder / "run/metrics.jsonl");
+  std::vector<Json> lines = metrics("run");
   EXPECT_FALSE(lines[59].contains("diverged")); // step 60
   EXPECT_EQ(lines[89]["diverged"], true);
   std::string notice = noticeOf("run");
@@ -161,7 +142,7 @@ TEST_F(RunLossesTest, StopsOnDivergenceAfterACheckpoint) {
   int64_t step = latestStep(folder / "a run");
   EXPECT_GT(step, 45 + 19);
   EXPECT_LT(step, 80);
-  EXPECT_EQ(metrics(folder / "a run/metrics.jsonl").back()["step"], step);
+  EXPECT_EQ(metrics("a run").back()["step"], step);
   flags.resume = true; // its state is in the checkpoint
   said = run(flags);
   EXPECT_SAYS(said, "error: training stopped after step " + std::to_string(step));
@@ -183,7 +164,7 @@ TEST_F(RunLossesTest, AResumedRunIsJudgedAsIfItHadNotStopped) {
   split.steps = 90;
   split.resume = true;
   std::string resumed = run(split, 45);
-  EXPECT_EQ(metrics(folder / "whole/metrics.jsonl"), metrics(folder / "split/metrics.jsonl"));
+  EXPECT_EQ(metrics("whole"), metrics("split"));
   EXPECT_EQ(readFile(folder / "whole/checkpoints/90/state.json"),
             readFile(folder / "split/checkpoints/90/state.json"));
   EXPECT_EQ(said.substr(said.find("warning"), 60), resumed.substr(resumed.find("warning"), 60));
@@ -213,21 +194,21 @@ TEST_F(RunLossesTest, GoesBackAndDeletesNothing) {
   flags.keep = 9;
   run(flags, 25);
   std::string spoiled = readFile(folder / "run/checkpoints/60/weights.safetensors");
-  std::vector<Json> before = metrics(folder / "run/metrics.jsonl");
+  std::vector<Json> before = metrics("run");
   flags.resume = true;
   for (int64_t round = 1; round <= 3; ++round) {
     flags.from = 20;
     std::string said = run(flags);
     EXPECT_SAYS(said, "what came after step 20 moved to " +
                           (folder / "run/abandoned" / std::to_string(round)).string());
-    EXPECT_EQ(metrics(folder / "run/metrics.jsonl"), metrics(folder / "straight/metrics.jsonl"));
+    EXPECT_EQ(metrics("run"), metrics("straight"));
     EXPECT_EQ(latestStep(folder / "run"), 60);
   }
   Path first = folder / "run/abandoned/1";
   EXPECT_EQ(checkpointSteps(first), (std::vector<int64_t>{30, 40, 50, 60}));
   EXPECT_EQ(readFile(first / "checkpoints/60/weights.safetensors"), spoiled);
   before.erase(before.begin(), before.begin() + 20);
-  EXPECT_EQ(metrics(first / "metrics.jsonl"), before);
+  EXPECT_EQ(metrics("run/abandoned/1"), before);
   EXPECT_EQ(readLines(first / "samples.jsonl").size(), 1u);
   EXPECT_TRUE(readRunRecord(first));
   EXPECT_EQ(readLines(folder / "run/samples.jsonl").size(), 1u);
@@ -250,7 +231,7 @@ TEST_F(RunLossesTest, GoingBackToNoCheckpointChangesNothing) {
   flags.steps = 10;
   EXPECT_SAYS(run(flags), "nothing to do");
   EXPECT_EQ(latestStep(folder / "run"), 10);
-  EXPECT_EQ(metrics(folder / "run/metrics.jsonl").size(), 10u);
+  EXPECT_EQ(metrics("run").size(), 10u);
 }
 
 TEST_F(RunLossesTest, SettingsAfterTheStepAreLeftOut) {
@@ -286,7 +267,7 @@ TEST_F(RunLossesTest, TheBestIsSavedWhereItIsEvaluated) {
     EXPECT_EQ(count(said, "kept in addition to the newest ones: 193.5 KiB of disk"),
               keepBest ? 1u : 0u)
         << said;
-    std::vector<Json> lines = metrics(flags.run / "metrics.jsonl");
+    std::vector<Json> lines = metrics(keepBest ? "kept" : "not");
     if (keepBest) {
       TrainingState best = readTrainingState(flags.run, 70);
       EXPECT_EQ(best.losses->heldOut.last->nats, lines[69]["eval_loss"]);
@@ -345,7 +326,7 @@ TEST_F(RunLossesTest, ARunOfAnOlderVersionResumes) {
   flags.resume = true;
   flags.steps = 60;
   run(flags);
-  EXPECT_EQ(metrics(folder / "straight/metrics.jsonl"), metrics(folder / "run/metrics.jsonl"));
+  EXPECT_EQ(metrics("straight"), metrics("run"));
   // Its metrics have all losses, so that the judge knows the same.
   EXPECT_EQ(readFile(folder / "straight/checkpoints/60/state.json"),
             readFile(folder / "run/checkpoints/60/state.json"));

@@ -1,0 +1,210 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Everything before the first step of a call of `train`: a run begins, or continues from a
+// checkpoint.
+#include "RunFolder.h"
+#include "TrainingFacts.h"
+#include "TrainingRun.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Inspect.h"
+#include "sluice/Runtime/Metrics.h"
+#include "sluice/Runtime/RollBack.h"
+#include "sluice/Runtime/StartingWeights.h"
+
+#include <algorithm>
+#include <span>
+
+namespace sluice::runtime {
+
+/// Returns whether the run was given `settings` last: a script may give the same ones at each
+/// resume.
+static bool endsWith(const std::vector<std::string> &all,
+                     const std::vector<std::string> &settings) {
+  return settings.size() <= all.size() &&
+         std::equal(settings.rbegin(), settings.rend(), all.rbegin());
+}
+
+int64_t TrainingRun::chooseGoal() const {
+  if (options.steps) {
+    return *options.steps;
+  }
+  int64_t steps = told && told->steps > 0 ? told->steps : plan.trainingSteps;
+  if (steps < 1) {
+    throw UserError(
+        "expected a number of steps in the artifact or the flags, found none; give --steps N");
+  }
+  return steps;
+}
+
+void TrainingRun::describe(RunRecord &into) const {
+  into.steps = goal;
+  into.seed = seed();
+  into.command = command ? command : into.command;
+  into.data = data ? listFiles(data->usedFiles(), data->skippedFiles()) : std::vector<DataFile>();
+  if (heldOut.isThere()) { // else those of the run that is resumed
+    into.heldOut = listFiles(heldOut.usedFiles(), heldOut.skippedFiles());
+  }
+}
+
+void TrainingRun::writeRecord() const {
+  files.saveStreams();
+  writeRunRecord(options.run, record);
+  replaceFile(options.run / "spec.json", asBytes(plan.model.spec));
+}
+
+void TrainingRun::noteSettings(const std::vector<std::string> &settings) {
+  if (settings.empty()) {
+    return;
+  }
+  record.changes.push_back({state.step, settings, state.specHash});
+  say("from step " + std::to_string(state.step + 1) + " on: " + listSettings(settings));
+}
+
+void TrainingRun::sayNotes() const {
+  for (const std::string &note : files.notes()) {
+    say(note);
+  }
+  for (const std::string &note : listNotes(options, data.get(), heldOut, plan, state.step, goal)) {
+    say(note);
+  }
+}
+
+void TrainingRun::clearKilledRun() const {
+  if (!listFolder(options.run).empty()) {
+    say("the training into " + options.run.string() +
+        " ended before its first checkpoint: it begins anew");
+  } else if (options.resume) {
+    say(options.run.string() + ": no run to resume yet: it begins");
+  }
+  forgetRun(options.run, false);
+}
+
+void TrainingRun::takeWeights() {
+  Path weights = options.weights;
+  std::vector<std::string> match = options.match;
+  if (weights.empty() && told && told->weights) {
+    weights = told->weights->file;
+    match = told->weights->left.empty() ? match : told->weights->taken;
+  }
+  if (!weights.empty()) {
+    record.weights =
+        startFromWeights(weights, match, executor, observer.message, options.weightNames);
+    say(describeStart(*record.weights));
+  }
+  requireFrozen(record.weights ? record.weights->taken : std::vector<std::string>(), plan);
+}
+
+void TrainingRun::begin() {
+  executor.scalarI64("seed") = state.seed;
+  executor.run("initialize");
+  takeWeights();
+  record.specHash = options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
+  std::vector<std::string> settings = told ? told->settings() : std::vector<std::string>();
+  if (!endsWith(settings, options.settings)) {
+    settings.insert(settings.end(), options.settings.begin(), options.settings.end());
+  }
+  noteSettings(settings); // those told before: to a run that was killed before it saved anything
+  writeRecord();
+  sayNotes();
+  if (goal == 0) {
+    save();
+    say("wrote the initial weights as the checkpoint of step 0");
+  }
+  replaceFile(options.run / "costs.json",
+              asBytes(describeArtifact(executor.artifact()).dump(2) + "\n"));
+}
+
+void TrainingRun::resume() {
+  if (adoptNewestCheckpoint(options.run)) {
+    say("the file \"latest\" is missing: the run goes on from its newest checkpoint");
+  }
+  // First what tells an artifact of another spec from damage, then the tensors.
+  TrainingState saved = readTrainingState(options.run, options.from);
+  record = told.value_or(RunRecord());
+  record.specHash = told ? told->specHash : saved.specHash; // runs of old versions have no record
+  requireSameRun(saved);
+  bool hadData = !saved.dataHash.empty(); // a run of 0 steps needs none
+  TrainingState now = state;
+  state = loadCheckpoint(options.run, executor, options.from);
+  watch.restore(state);
+  goBack();
+  state.specHash = now.specHash;
+  state.dataHash = hadData ? state.dataHash : now.dataHash;
+  for (const char *file : {"metrics.jsonl", "samples.jsonl"}) {
+    if (int64_t damaged = keepLinesUpTo(options.run / file, state.step)) {
+      say(std::to_string(damaged) + (damaged == 1 ? " damaged line of " : " damaged lines of ") +
+          file + (damaged == 1 ? " was moved to " : " were moved to ") + file + ".damaged");
+    }
+  }
+  executor.scalarI64("seed") = state.seed;
+  say("resumed after step " + std::to_string(state.step));
+  findUnfinished();
+  if (state.step >= goal && !unfinished) {
+    say("nothing to do: the run is to make " + std::to_string(goal) +
+        (goal == 1 ? " step" : " steps") + " in all and has made " + std::to_string(state.step) +
+        "; give more --steps to go on");
+    if (options.from) {
+      writeRecord();
+    }
+    return;
+  }
+  describe(record);
+  if (!endsWith(record.settings(), options.settings)) {
+    noteSettings(options.settings);
+  }
+  writeRecord();
+  sayNotes();
+  if (!heldOut.isThere() && !record.heldOut.empty()) {
+    say("note: without --eval-data the run's held-out text is not evaluated from here on");
+  }
+  if (options.stopOnDivergence && watch.isDiverged()) {
+    throw watch.makeDivergedError(state.step);
+  }
+  watch.repeatWarning();
+}
+
+void TrainingRun::requireSameRun(const TrainingState &saved) const {
+  auto demand = [&](bool same, const std::string &what, const std::string &remedy,
+                    const std::string &found = "another") {
+    if (!same) {
+      throw UserError(options.run.string() + ": expected the same " + what +
+                      " as when the run began, found " + found + "; " + remedy);
+    }
+  };
+  demand(record.knows(saved.specHash) && isSpecOf(record), "spec",
+         "compile the run's spec.json, or begin a new run; settings of \"training\" may be "
+         "changed with --set");
+  demand(saved.seed == state.seed, "seed", "give --seed " + std::to_string(saved.seed));
+  bool hadData = !saved.dataHash.empty(); // a run of 0 steps needs none
+  bool isSameData = !hadData || saved.dataHash == state.dataHash;
+  demand(!data || (isSameData && saved.position.index < data->rowsPerEpoch()), "training data",
+         "give the same files of " + nameDataFlags(options.data) +
+             " in the same order, or begin a run on other data from this run's weights: sluice "
+             "train ART --data FILE --weights " +
+             quoteForShell(options.run.string()) + " --out NEW",
+         describeOtherTrainingData(told ? told->command : std::nullopt, command, options.run,
+                                   saved.dataHash, state.dataHash));
+}
+
+void TrainingRun::goBack() const {
+  if (!options.from) {
+    return;
+  }
+  if (Path abandoned = rollBack(options.run, *options.from); !abandoned.empty()) {
+    say("what came after step " + std::to_string(*options.from) + " moved to " +
+        abandoned.string());
+  }
+  std::optional<RunRecord> before = readRunRecord(options.run); // this call has not written yet
+  std::vector<std::string> settings = before ? before->settings() : std::vector<std::string>();
+  if (size_t kept = record.settings().size(); settings.size() > kept) {
+    say("settings that no longer hold: " + listSettings(std::span(settings).subspan(kept)));
+  }
+}
+
+bool TrainingRun::isSpecOf(const RunRecord &run) const {
+  const std::string &artifact =
+      options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
+  bool isOurs = artifact == run.specHash || artifact == run.currentSpec();
+  return isOurs && (!options.settings.empty() || state.specHash == run.currentSpec());
+}
+
+} // namespace sluice::runtime
