@@ -18,4 +18,28 @@ for level in model dispatches plan; do
   cp "$work/out" "$work/$level.mlir"
 done
 python3 "$root/test/e2e/support/editors.py" "$root" "$work" || failures=$((failures + 1))
+
+# Neovim runs the snippet of docs/editors.md as it is there, but for the path. scripts/setup.sh installs it.
+cat > "$work/leak.json" << 'SPEC'
+{
+  "sluice": 1, "vocabulary": 256, "context": 32, "batch": 2, "width": 16,
+  "defaults": { "heads": 2 },
+  "stages": [
+    { "op": "embedding", "to": "fine" },
+    { "op": "shorten", "factor": 4 },
+    { "op": "layer" },
+    { "op": "upsample", "factor": 4 },
+    { "op": "add", "with": "fine" },
+    { "op": "head" }
+  ]
+}
+SPEC
+printf 'func.func @f() {\n  "sluice.nothing"() : () -> ()\n  func.return\n}\n' > "$work/unknown.mlir"
+# shellcheck disable=SC2016 # backticks of Markdown
+sed -n '/^```lua/,/^```/p' "$root/docs/editors.md" | sed '/^```/d' | sed "s|/path/to/sluice|$root|" > "$work/init.lua"
+succeeds "Neovim starts with the snippet" timeout 300 nvim --headless -n -i NONE -u "$work/init.lua" -c "luafile $root/test/e2e/support/neovim.lua" -c "qall!"
+grep -E '^(ok|FAIL|  )' "$work/out" || true
+if [[ $(grep -c '^ok Neovim' "$work/out") -ne 5 ]]; then
+  fail "Neovim: five checks hold" "$(tail -n 5 "$work/err")"
+fi
 finish
