@@ -50,39 +50,52 @@ def read_vocabulary(path):
 
 
 def cut(word, pieces, longest, unknown):
-    """Ends of the pieces, with the greatest sum of scores, that a word consists of."""
+    """Ends of the pieces, with the greatest sum of scores, that a word consists of. As in sentencepiece, characters one after the other
+    that no piece has are one piece."""
     best = [(0.0, 0)] + [(-math.inf, 0)] * len(word)
     for end in range(1, len(word) + 1):
         for start in range(max(0, end - longest), end):
             score = pieces.get(word[start:end], unknown if end - start == 1 else -math.inf)
             best[end] = max(best[end], (best[start][0] + score, start))
-    ends, end = [], len(word)
+    ends, end, was_unknown = [], len(word), False
     while end > 0:
-        ends.append(end)
-        end = best[end][1]
+        start = best[end][1]
+        is_unknown = word[start:end] not in pieces
+        if not (is_unknown and was_unknown):
+            ends.append(end)
+        end, was_unknown = start, is_unknown
     return ends[::-1]
 
 
-def label_pieces(text, pieces, as_code=False):
-    """By character: 1 at the last of each piece. A word is cut with the whitespace before it; other whitespace stands alone."""
+def label_pieces(text, pieces, word_end="letter", as_code=False):
+    """By character: 1 at the last of each piece. word_end "letter": a word is cut with the whitespace before it, and other whitespace is a
+    piece of its own. "whitespace": a word's last piece ends with the whitespace after it; without one it does not end.
+
+    as_code: what the public code labels. Its words are separated by spaces alone, and the inner pieces of the text's first word end one
+    character late."""
     longest, unknown = max(map(len, pieces)), min(pieces.values()) - UNKNOWN
+    spaces = " " if as_code else WHITESPACE
     labels, known, start = [0] * len(text), {}, 0
     while start < len(text):
-        first = start + (text[start] in WHITESPACE)
+        first = start + (text[start] in spaces)
         end = first
-        while end < len(text) and text[end] not in WHITESPACE:
+        while end < len(text) and text[end] not in spaces:
             end += 1
         word = text[first:end]
         if word not in known:
             known[word] = cut(MARK + word, pieces, longest, unknown)
-        for length in known[word]:
-            if word and first + length - 2 >= start:  # else the mark alone, and no space for it at the text's start
-                labels[first + length - 2] = 1
-        if not word:
+        if word_end == "whitespace" and first > start:
             labels[start] = 1
-        elif as_code and start == 0 and first == 0:  # its mark counts as a character of the text, but at its end
-            inner = [length - 1 for length in known[word] if length - 1 < end]
-            labels[:end] = [int(i in inner or i == end - 1) for i in range(end)]
+        elif not word:
+            labels[start] = 1
+        late = int(as_code and start == first == 0)
+        for length in known[word] if word else ():
+            last = first + length - 2  # of a piece: the mark is no character of the word
+            if word_end == "whitespace":
+                if first <= last < end - 1:
+                    labels[last + late] = 1
+            elif last >= start:  # else the mark alone, and no space for it at the text's start
+                labels[last] = 1
         start = max(end, start + 1)
     return labels
 
@@ -91,7 +104,10 @@ def label_unigram(options):
     pieces = read_vocabulary(options.vocabulary)
     with open(options.text, "rb") as file:
         text = file.read().decode("utf-8", "surrogateescape")
-    labels = label_pieces(text, pieces, options.mode == "reference-code")
+    as_code = options.mode == "reference-code"
+    if as_code and options.word_end == "letter":
+        sys.exit("boundary_labels.py unigram: expected --word-end whitespace with --mode reference-code, found letter; leave one of them out")
+    labels = label_pieces(text, pieces, "whitespace" if as_code else options.word_end or "letter", as_code)
     for character, label in zip(text, labels):  # at the last byte of a character
         size = len(character.encode("utf-8", "surrogateescape"))
         sys.stdout.write("0" * (size - 1) + str(label))
@@ -145,6 +161,8 @@ def main():
     command.set_defaults(run=train)
     command = commands.add_parser("unigram", help="where the likeliest pieces of a text end")
     command.add_argument("--vocabulary", required=True, metavar="NAME.vocab")
+    command.add_argument("--word-end", choices=["letter", "whitespace"],
+                         help="a word's last piece ends with its last letter (default), or with the whitespace after it (reference-code)")
     command.add_argument("text", metavar="TEXT")
     command.set_defaults(run=label_unigram)
     spikes = commands.add_parser("entropy", help="where a model's entropy spikes")

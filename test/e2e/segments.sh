@@ -174,11 +174,25 @@ for mode in paper reference-code; do
 done
 succeeds "entropy: the code's labels stand one earlier" cmp <(cut -c 2-199 "$work/reference-code.labels") <(cut -c 3-200 "$work/paper.labels")
 printf '%s\t%s\n' ▁the -1 ▁wat -3 er -2 ▁ -5 w -6 a -6 t -6 e -6 r -6 h -6 > "$work/pieces.vocab"
+printf '%s\t%s\n' ▁abc -1 ▁de -1 ▁fg -1 > "$work/words.vocab"
 printf 'water the  wét' > "$work/pieces.txt"
-for mode in paper:001010001111011 reference-code:000110001111011; do
-  succeeds "pieces: ${mode%:*}" python3 "$root/scripts/boundary_labels.py" unigram --mode "${mode%:*}" --vocabulary "$work/pieces.vocab" "$work/pieces.txt"
-  succeeds "have these ends" test "$(cat "$work/out")" = "${mode#*:}"
-done
+printf 'water\nthe éó wét ' > "$work/lines.txt"
+printf 'abc de fg' > "$work/words.txt"
+ends_of() { python3 "$root/scripts/boundary_labels.py" unigram --vocabulary "$work/$1.vocab" "$work/$2.txt" "${@:3}"; }
+pieces() { # NAME VOCABULARY TEXT LABELS FLAG...
+  succeeds "pieces: $1" ends_of "$2" "$3" "${@:5}"
+  succeeds "have these ends" test "$(cat "$work/out")" = "$4"
+}
+pieces "of words, at letters" words words 001001001
+pieces "of words, at whitespace" words words 000100100 --word-end whitespace
+pieces "of words, as in the code" words words 000100100 --mode reference-code
+pieces "at letters" pieces pieces 001010001111011
+pieces "at whitespace" pieces pieces 001001000111010 --word-end whitespace
+pieces "in the code the first word's inner piece ends late" pieces pieces 000101000111010 --mode reference-code
+pieces "unknown characters are one piece" pieces lines 00100100010000110101 --word-end whitespace
+pieces "in the code a space alone ends words" pieces lines 00010111110000110101 --mode reference-code
+exits 1 "pieces: the code's, at letters" ends_of words words --mode reference-code --word-end letter
+succeeds "are refused" grep -q 'expected --word-end whitespace with --mode reference-code, found letter' "$work/err"
 # Labels of the model's own entropy need no file. They are those that its logits give as a file, in either mode.
 head -c 64 "$work/held-out.txt" > "$work/window.txt"
 own='"rule": "entropy", "loss": "next", "spike": 2, "predictor": 16'
