@@ -128,7 +128,7 @@ void readDocumentEnd(const Fields &fields, Boundaries &made) {
 void readRouter(const Fields &fields, Boundaries &made) {
   made.ratio = readTarget(fields, "ratio", aboveOne, made);
   made.weight = fields.number("weight", positive, 0.03);
-  for (std::string_view key : {"rule", "predictor", "temperature", "prior"}) {
+  for (std::string_view key : {"rule", "predictor", "temperature", "prior", "prior_logit"}) {
     refuse(fields, key, "without \"ratio\", which makes a router");
   }
   if (!made.begins) {
@@ -152,9 +152,10 @@ void readPredictor(const Fields &fields, Boundaries &made) {
     made.temperature = fields.number("temperature", positive, 0.5);
     fields.need("prior", "the share of tokens that should end a segment");
     made.prior = readTarget(fields, "prior", insideOne, made);
+    made.addsPriorLogit = fields.boolean("prior_logit", false);
     return;
   }
-  for (std::string_view key : {"temperature", "prior"}) {
+  for (std::string_view key : {"temperature", "prior", "prior_logit"}) {
     refuse(fields, key, "beside a \"predictor\" without \"rule\"");
   }
 }
@@ -360,6 +361,11 @@ void checkDocumentEnd(const Stage &stage, const Primitive &input, const std::str
                         " begin segments, as these are there before their documents end, found "
                         "\"end\"; say \"start\"");
   }
+}
+
+double Boundaries::computeLogitShift() const {
+  double first = moving ? moving->from : prior;
+  return addsPriorLogit ? std::log(first / (1 - first)) : 0;
 }
 
 Boundaries readBoundaries(const Fields &fields, int64_t context) {

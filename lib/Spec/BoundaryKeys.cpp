@@ -67,6 +67,12 @@ Keys boundaryKeys() {
        "of a predictor without rule: the share of tokens that should end a segment",
        "needed there",
        {}},
+      {"prior_logit",
+       "boolean",
+       "of a predictor without rule: adds the logit of its (first) prior to what it predicts, so "
+       "that probabilities begin near the prior",
+       "false there",
+       {}},
       {"temperature", "number > 0", "of its Gumbel-sigmoid, in training", "0.5 there", {}},
       {"weight",
        "number > 0",

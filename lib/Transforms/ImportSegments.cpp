@@ -182,24 +182,25 @@ static Value sigmoid(ImplicitLocOpBuilder &b, Value x, Value one) {
   return arith::DivFOp::create(b, one, arith::AddFOp::create(b, one, decay));
 }
 
-/// Bits of logits: rounded probabilities. Where nothing labels them, logits begin near the prior's,
-/// and training draws from the Gumbel-sigmoid (Nawrot et al. 2023, equation 5), rounded, with its
-/// own derivative.
+/// Bits of logits: rounded probabilities. Where nothing labels them, training draws from the
+/// Gumbel-sigmoid (Nawrot et al. 2023, equation 4), rounded, with its own derivative, and logits
+/// may have the prior's added.
 Value StageWriter::bitsOfLogits(const Boundaries &settings, Value logits) {
   bool isDrawn = (purpose == Purpose::Train || settings.asInCode) && !settings.rule;
-  double start = settings.rule ? 0 : std::log(settings.firstPrior() / (1 - settings.firstPrior()));
+  double shift = settings.computeLogitShift();
   name("bits");
   return map(logits, [&](ArrayRef<Value> v) -> Value {
     Value zero = number(0), one = number(1);
     if (!isDrawn) {
-      return isAbove(v[0], number(-start), one, zero);
+      return isAbove(v[0], number(-shift), one, zero);
     }
     constexpr double least = 1e-6; // of a draw's distance from 0 and 1
     Value draw = dispatch::RandomOp::create(b, b.getF32Type(), nextRandom++, 1);
     draw = arith::MaximumFOp::create(b, draw, number(least));
     draw = arith::MinimumFOp::create(b, draw, number(1 - least));
     Value odds = arith::DivFOp::create(b, draw, arith::SubFOp::create(b, one, draw));
-    Value logit = arith::AddFOp::create(b, v[0], number(start));
+    Value logit =
+        settings.addsPriorLogit ? arith::AddFOp::create(b, v[0], number(shift)) : Value(v[0]);
     Value moved = arith::AddFOp::create(b, logit, math::LogOp::create(b, odds));
     Value soft = sigmoid(b, arith::MulFOp::create(b, moved, number(1 / settings.temperature)), one);
     Value hard = isAbove(soft, number(0.5), one, zero);

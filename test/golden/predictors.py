@@ -18,8 +18,9 @@ class Predictors:
         exist, forced = self.rows_of(stage, tokens, x.shape[1])
         free = exist & ~forced
         if "rule" not in stage:
-            start = stage["prior"]["from"] if isinstance(stage["prior"], dict) else stage["prior"]
-            logits = logits + math.log(start / (1 - start))
+            if stage.get("prior_logit", False):
+                start = stage["prior"]["from"] if isinstance(stage["prior"], dict) else stage["prior"]
+                logits = logits + math.log(start / (1 - start))
         drawn = "rule" not in stage and (self.is_training or stage.get("mode") == "reference-code")
         noise = self.noise(stage, logits) if drawn else 0
         self.closest = min([self.closest, *(logits + noise)[free].abs().tolist()])

@@ -25,8 +25,8 @@ const std::map<std::string, Deriver::Stage> &Deriver::table() {
       {"top_down", {"hierarchy shorten shorten_window upsample projection_activation bags start from to",
                     &D::topDown, Layered | OfTokens}},
       {"bottom_up", {"hierarchy shorten shorten_window pooling from to", &D::bottomUp, Layered | OfTokens}},
-      {"boundaries", {"name rule factor predictor prior temperature weight capacity at loss threshold "
-                      "rise spike top epsilon window document_end ratio mode from", &D::boundaries, Aside}},
+      {"boundaries", {"name rule factor predictor prior prior_logit temperature weight capacity at loss "
+                      "threshold rise spike top epsilon window document_end ratio mode from", &D::boundaries, Aside}},
       {"attend", {"over segments heads head_size parts by norm epsilon bias from to", &D::attendCut}},
       {"dynamic", {"layers boundaries method width local global from to", &D::composite, OfTokens}},
       {"megabyte", {"layers patch width local global from to", &D::composite, OfTokens}},

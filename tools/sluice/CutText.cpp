@@ -51,11 +51,10 @@ SegmentedText cutText(Executor &executor, const spec::Primitive &boundaries, con
   found.isPredicted = areLogits || found.isRouted;
   found.begins = made.begins;
   found.mostShown = mostShown;
-  double start =
-      made.rule || !areLogits ? 0 : std::log(made.firstPrior() / (1 - made.firstPrior()));
+  double shift = made.computeLogitShift();
   auto add = [&](std::span<const float> row) {
     double number = row.front();
-    double probability = areLogits ? 1 / (1 + std::exp(-(number + start))) : number;
+    double probability = areLogits ? 1 / (1 + std::exp(-(number + shift))) : number;
     auto at = static_cast<size_t>(found.tokens);
     bool isFirst = made.begins && found.tokens % context == 0; // of a window
     bool isEnd =

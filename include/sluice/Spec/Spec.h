@@ -336,8 +336,10 @@ struct Boundaries {
   int64_t window = 4;   ///< of that: rows before it that a row is compared with
   int64_t spare = 0;    ///< rows beyond its segments that some stage reads; set by the expansion
 
-  /// What logits of a predictor begin near.
-  double firstPrior() const { return moving ? moving->from : prior; }
+  /// Adds the logit of the first prior to predicted logits. The paper and its public code do not.
+  bool addsPriorLogit = false;
+  /// Computes the number added to predicted logits: log(a / (1 - a)) of the first prior a, or 0.
+  double computeLogitShift() const;
 };
 
 /// Attention between a scale and its segments. From segments each row asks the rows of its own

@@ -163,9 +163,9 @@ TEST(SegmentSpecs, ProverAndCheckerAgreeAboutRandomOnes) {
   int proved = 0, refused = 0;
   for (int i = 0; i < 60; ++i) {
     std::string before = pick("", R"({"op": "layer"},)", R"({"op": "shift", "by": 1},)");
-    std::string bits =
-        pick(R"("rule": "whitespace")", R"("rule": "every", "factor": 2)",
-             R"("rule": "whitespace", "predictor": 2)", R"("predictor": 2, "prior": 0.5)");
+    std::string bits = pick(R"("rule": "whitespace")", R"("rule": "every", "factor": 2)",
+                            R"("rule": "whitespace", "predictor": 2)",
+                            R"("predictor": 2, "prior": 0.5, "prior_logit": true)");
     std::string method =
         pick(R"(, "method": "average")", R"(, "method": "average")", R"(, "method": "last")");
     if (bits.find("prior") != std::string::npos) {
