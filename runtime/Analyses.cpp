@@ -319,16 +319,18 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
   result.seconds = taken.count() / double(texts.size());
   WordModel words = countWords(counted);
   Side own(words), reference(words);
+  CorpusBleu bleu;
   for (size_t i = 0; i < windows.size(); ++i) {
     std::vector<uint8_t> window = windows[i].bytes.readAll();
     std::string_view whole = asText(window), prompt = whole.substr(0, size_t(result.promptTokens));
-    std::vector<std::string> expected = reference.add(prompt, whole);
+    std::vector<std::vector<std::string>> completions;
     for (int64_t sample = 0; sample < options.completions; ++sample) {
       size_t text = i * size_t(options.completions) + size_t(sample);
-      result.bleu +=
-          bleu(own.add(prompt, asText(texts[text].bytes)), expected) / double(texts.size());
+      completions.push_back(own.add(prompt, asText(texts[text].bytes)));
     }
+    bleu.add(reference.add(prompt, whole), completions);
   }
+  result.refBleu = bleu.compute();
   result.written = own.result();
   result.reference = reference.result();
   return result;
@@ -406,7 +408,7 @@ std::string drawSamples(const SampleResult &result, const std::string &model) {
     writeRow(table, std::string("words, ") + name, std::to_string(side->words));
     writeRow(table, std::string("perplexity of a word, ") + name, showPerplexity(*side));
   }
-  writeRow(table, "BLEU", showNumber(result.bleu, 4));
+  writeRow(table, "Ref-BLEU", showNumber(result.refBleu, 4));
   writeRow(table, "seconds a completion", showNumber(result.seconds, 3));
   return pageStart("What " + model + " writes behind " + std::to_string(result.prompts) +
                    " prompts") +

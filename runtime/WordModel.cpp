@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -112,26 +113,41 @@ double WordModel::bits(const Words &words, size_t first) const {
   return sum;
 }
 
-double bleu(const Words &words, const Words &reference) {
-  if (words.empty() || reference.empty()) {
-    return 0;
-  }
-  double logs = 0;
+void CorpusBleu::add(const Words &text, const std::vector<Words> &references) {
   for (size_t n = 1; n <= 4; ++n) {
-    std::map<Words, int64_t> known = countGrams(reference, n);
-    double matched = n > 1, all = n > 1;
-    for (const auto &[gram, count] : countGrams(words, n)) {
-      auto found = known.find(gram);
-      matched += double(std::min(count, found == known.end() ? 0 : found->second));
-      all += double(count);
+    std::map<Words, int64_t> known; // the most that one reference has of each gram
+    for (const Words &reference : references) {
+      for (const auto &[gram, count] : countGrams(reference, n)) {
+        int64_t &most = known[gram];
+        most = std::max(most, count);
+      }
     }
-    if (matched == 0) {
+    for (const auto &[gram, count] : countGrams(text, n)) {
+      auto found = known.find(gram);
+      matched[n - 1] += double(std::min(count, found == known.end() ? 0 : found->second));
+      all[n - 1] += double(count);
+    }
+  }
+  auto distance = [&](size_t size) {
+    size_t larger = std::max(size, text.size());
+    return std::pair(larger - std::min(size, text.size()), size); // ties: the shorter one
+  };
+  std::pair<size_t, size_t> closest = {SIZE_MAX, 0};
+  for (const Words &reference : references) {
+    closest = std::min(closest, distance(reference.size()));
+  }
+  referenceWords += double(closest.second);
+}
+
+double CorpusBleu::compute() const {
+  double logs = 0;
+  for (size_t n = 0; n < 4; ++n) {
+    if (matched[n] == 0) {
       return 0;
     }
-    logs += std::log(matched / all) / 4;
+    logs += std::log(matched[n] / all[n]) / 4;
   }
-  double ratio = double(reference.size()) / double(words.size());
-  return std::exp(logs + std::min(0.0, 1 - ratio));
+  return std::exp(logs + std::min(0.0, 1 - referenceWords / all[0]));
 }
 
 std::array<double, 4> repeats(const Words &words) {

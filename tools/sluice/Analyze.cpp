@@ -138,7 +138,7 @@ nlohmann::json toJson(const SampleResult &result) {
           {"tokens", result.tokens},
           {"written", toJson(result.written)},
           {"reference", toJson(result.reference)},
-          {"bleu", result.bleu},
+          {"ref_bleu", result.refBleu},
           {"seconds", result.seconds}};
 }
 
@@ -224,7 +224,7 @@ void print(const SampleResult &result) {
                         100 * side->repeats[0], 100 * side->repeats[1], 100 * side->repeats[2],
                         100 * side->repeats[3]);
   }
-  std::cout << format("BLEU %.4f, %.3f s a completion\n", result.bleu, result.seconds);
+  std::cout << format("Ref-BLEU %.4f, %.3f s a completion\n", result.refBleu, result.seconds);
 }
 
 /// A group's text on one line.

@@ -82,8 +82,10 @@ struct SampleResult {
   };
   int64_t prompts = 0, completions = 0, promptTokens = 0, tokens = 0;
   Side written, reference;
-  double bleu = 0;    ///< of each completion against what the text goes on with, mean
-  double seconds = 0; ///< a completion
+  /// BLEU of the text's own continuations, each against the completions of its prompt as references
+  /// (Subramanian et al. 2020, table 5).
+  double refBleu = 0;
+  double seconds = 0; ///< per completion
 };
 
 /// Throws UserError where no window of prompt and continuation fits the files.

@@ -53,10 +53,21 @@ private:
   std::vector<Order> orders;                     // [n - 1]: grams of n words
 };
 
-/// BLEU of a text against one reference: the geometric mean of the clipped precisions of 1- to
-/// 4-grams, times the brevity penalty (Papineni et al. 2002); one is added to the counts of 2- to
-/// 4-grams (Lin and Och 2004), as a short text has few. From 0 to 1.
-double bleu(const std::vector<std::string> &words, const std::vector<std::string> &reference);
+/// BLEU of a corpus (Papineni et al. 2002), without smoothing: the geometric mean of the clipped
+/// precisions of 1- to 4-grams, counted over all texts, times the brevity penalty. A gram counts as
+/// often as one reference has it at most; a text's reference length is the closest one, of two the
+/// shorter.
+class CorpusBleu {
+public:
+  void add(const std::vector<std::string> &text,
+           const std::vector<std::vector<std::string>> &references);
+  /// From 0 to 1; 0 where no gram of some size matches.
+  double compute() const;
+
+private:
+  std::array<double, 4> matched{}, all{}; // [n - 1]: grams of n words
+  double referenceWords = 0;
+};
 
 /// Of the n-grams of a text, n = 1 to 4, the shares that occurred in it before; 0 where it has
 /// none.
