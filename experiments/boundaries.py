@@ -7,6 +7,9 @@ All arms are one model, with a layer on the tokens, four on the segments and one
 The paper compares at whatever factor a method has. Here each is compared with fixed segments at its own factor: on the straight line, over
 segments a byte of held-out text, between the two fixed arms that enclose it, seed by seed.
 
+A tokenizer's pieces are labelled as the public code labels them, but for its late first word: a word's last piece ends with the
+whitespace after it. Drawn bits have no shift towards the prior.
+
 Criterion, fixed before any run: that of `lab.compare`. A method whose segments are longer or shorter than those of all fixed arms, for
 any seed, is not compared.
 
@@ -16,7 +19,8 @@ Operations: those of the rows that segments have, so a method with few of them t
 method makes is known behind a run only. So a run with a seed of its own, 0, comes first and says it; results tell the operations that
 were made.
 
-Usage: boundaries.py [--training FILE --held-out FILE]     default: the text of scripts/text.sh, its first 1,200,000 bytes
+Usage: boundaries.py [--training FILE --held-out FILE] [--methods NAME...] [--fixed FACTOR...] [--operations N]
+Default: the text of scripts/text.sh, its first 1,200,000 bytes, all methods and factors, and as many operations a run as other experiments.
 Needs the package sentencepiece beside those of lab.py.
 """
 import argparse
@@ -29,8 +33,8 @@ import numpy
 
 import lab
 
-BUDGET = lab.BUDGET
 DRAWN = "gumbel drawn"
+METHODS = ("whitespace", "unigram", "entropy", "gumbel")
 FOLDER = lab.BUILD / "experiments/boundaries"
 PIECES = 10_000  # of the paper's English vocabularies
 BYTES = 1_200_000
@@ -50,13 +54,20 @@ def spec(boundaries):
                      {"op": "head"}], defaults={"rotary": True})
 
 
-def texts():
+def parse_options():
     parser = argparse.ArgumentParser(description="Where segments end.")
     parser.add_argument("--training")
     parser.add_argument("--held-out")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--fixed", nargs="+", type=int, choices=FIXED, default=FIXED)
+    parser.add_argument("--operations", type=float, default=lab.BUDGET)
     options = parser.parse_args()
     if bool(options.training) != bool(options.held_out):
         parser.error("expected --training and --held-out together")
+    return options
+
+
+def texts(options):
     training, held_out = (options.training, options.held_out) if options.training else lab.text()
     FOLDER.mkdir(parents=True, exist_ok=True)
     cut = FOLDER / "training.txt"
@@ -66,12 +77,13 @@ def texts():
 
 
 def unigram_labels(training):
-    """Path of labels: where the likeliest pieces of the training text end."""
-    path, vocabulary = FOLDER / "unigram.labels", FOLDER / "pieces"
+    """Path of labels: where the likeliest pieces of the training text end, those of a word's end with the whitespace after it."""
+    path, vocabulary = FOLDER / "unigram-whitespace.labels", FOLDER / "pieces"
     if not path.exists():
         command = [sys.executable, lab.ROOT / "scripts/boundary_labels.py"]
         subprocess.run([*command, "train", "--size", str(PIECES), "--out", vocabulary, training], check=True, capture_output=True)
-        made = subprocess.run([*command, "unigram", "--vocabulary", f"{vocabulary}.vocab", training], check=True, capture_output=True)
+        made = subprocess.run([*command, "unigram", "--word-end", "whitespace", "--vocabulary", f"{vocabulary}.vocab", training],
+                              check=True, capture_output=True)
         path.write_bytes(made.stdout)
     return path
 
@@ -95,36 +107,39 @@ def mean_share(out):
     return sum(json.loads(line)["losses"]["words.share"] for line in lines) / len(lines)
 
 
-def compile_arm(name, boundaries, share):
+def compile_arm(name, boundaries, share, budget):
     """An artifact whose schedule ends with the budget where texts have that share of segments a token, and its steps."""
-    steps = round(BUDGET / operations(boundaries, share))
+    steps = round(budget / operations(boundaries, share))
     return lab.compile_steps(FOLDER / name, spec(boundaries), steps), steps
 
 
-def prepare(training):
+def prepare(training, options):
     """Stage, artifact, steps and flags of training, by arm."""
-    arms = {}
-    for factor in FIXED:
+    arms, budget = {}, options.operations
+    for factor in sorted(options.fixed):
         stage = {"rule": "every", "factor": factor, "capacity": 1}
-        arms[f"fixed-{factor}"] = (stage, *compile_arm(f"fixed-{factor}", stage, 1 / factor), ())
+        arms[f"fixed-{factor}"] = (stage, *compile_arm(f"fixed-{factor}", stage, 1 / factor, budget), ())
     text = training.read_bytes()
-    share = sum(byte in b"\t\n\v\f\r " for byte in text) / len(text)
-    arms["whitespace"] = ({"rule": "whitespace"}, *compile_arm("whitespace", {"rule": "whitespace"}, share), ())
-    labels = unigram_labels(training)
-    foreseen = {"unigram": labels.read_text().count("1") / len(text), "entropy": SPIKES, "gumbel": LEARNED["gumbel"]["prior"]}
+    if "whitespace" in options.methods:
+        share = sum(byte in b"\t\n\v\f\r " for byte in text) / len(text)
+        arms["whitespace"] = ({"rule": "whitespace"}, *compile_arm("whitespace", {"rule": "whitespace"}, share, budget), ())
     for name, boundaries in LEARNED.items():
-        more = ("--labels", f"words={labels}") if name == "unigram" else ()
-        share = foreseen[name]
-        artifact, steps = compile_arm(f"{name}-0", boundaries, share)
+        if name not in options.methods:
+            continue
+        more, share = (), LEARNED["gumbel"]["prior"] if name == "gumbel" else SPIKES
+        if name == "unigram":
+            labels = unigram_labels(training)
+            more, share = ("--labels", f"words={labels}"), labels.read_text().count("1") / len(text)
+        artifact, steps = compile_arm(f"{name}-0", boundaries, share, budget)
         out, _ = lab.train(FOLDER / f"{name}-0", artifact, steps, 0, training, *more)
         print(f"boundaries: {name}: {share:.4f} segments a token foreseen, {mean_share(out):.4f} found", flush=True)
-        arms[name] = (boundaries, *compile_arm(name, boundaries, mean_share(out)), more)
+        arms[name] = (boundaries, *compile_arm(name, boundaries, mean_share(out), budget), more)
     return arms
 
 
 def at_share(results, share, seed):
     """Bits per byte of fixed segments with that share of segments a token; None outside the fixed arms."""
-    fixed = sorted((results[f"fixed-{factor}"]["share"][seed], results[f"fixed-{factor}"]["bits_per_byte"][seed]) for factor in FIXED)
+    fixed = sorted((arm["share"][seed], arm["bits_per_byte"][seed]) for name, arm in results.items() if name[6:].isdigit())
     for (low, first), (high, second) in zip(fixed, fixed[1:]):
         if low <= share <= high:
             return first + (second - first) * (share - low) / (high - low)
@@ -140,7 +155,9 @@ def score(artifact, out, held_out, result):
 def judge(results, seeds):
     """Claims of the seeds that all arms have trained with."""
     verdicts = []
-    for name in ("whitespace", *LEARNED, DRAWN):
+    for name in (*METHODS, DRAWN):
+        if name not in results:
+            continue
         line = [at_share(results, results[name]["share"][i], i) for i in range(seeds)]
         if None in line:
             print(f"boundaries: {name}: not compared, segments a byte: {results[name]['share']}", flush=True)
@@ -151,11 +168,14 @@ def judge(results, seeds):
 
 
 def main():
-    training, held_out = texts()
-    arms = prepare(training)
+    options = parse_options()
+    training, held_out = texts(options)
+    arms = prepare(training, options)
     results = {name: {"steps": steps, "operations": [], "share": [], "bits_per_byte": []} for name, (_, _, steps, _) in arms.items()}
-    results[DRAWN] = {"share": [], "bits_per_byte": []}
-    drawing = compile_arm("gumbel-drawn", LEARNED["gumbel"] | {"mode": "reference-code"}, LEARNED["gumbel"]["prior"])[0]
+    if "gumbel" in arms:
+        results[DRAWN] = {"share": [], "bits_per_byte": []}
+        drawing = compile_arm("gumbel-drawn", LEARNED["gumbel"] | {"mode": "reference-code"}, LEARNED["gumbel"]["prior"],
+                              options.operations)[0]
     curves = {}
     for count, seed in enumerate(lab.SEEDS, 1):
         for name, (stage, artifact, steps, more) in arms.items():
@@ -171,6 +191,7 @@ def main():
             written = {"arms": {name: dict(result) for name, result in results.items() if "share" in result}, "claims": judge(results, count)}
             (FOLDER / "results.json").write_text(json.dumps(written, indent=1) + "\n")
             lab.draw(FOLDER / "losses.svg", curves)
+    lab.report_time("boundaries")
 
 
 if __name__ == "__main__":

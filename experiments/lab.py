@@ -10,6 +10,7 @@ Needs SciPy and matplotlib (Debian: python3-scipy, python3-matplotlib).
 """
 import json
 import os
+import resource
 import subprocess
 from pathlib import Path
 
@@ -42,6 +43,12 @@ def run(*arguments):
     if made.returncode:
         raise SystemExit(f"sluice {arguments[0]}: {made.stderr[-1000:]}")
     return made.stdout
+
+
+def report_time(name):
+    """Prints the processor time of everything that this process has run."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{name}: {used.ru_utime + used.ru_stime:.0f} seconds of processor time", flush=True)
 
 
 def text():
@@ -112,6 +119,7 @@ def compare(name, arms, pairs, budget=BUDGET):
     verdicts = [judge(results, *pair) for pair in pairs]
     (folder / "results.json").write_text(json.dumps({"arms": results, "claims": verdicts}, indent=1) + "\n")
     draw(folder / "losses.svg", curves)
+    report_time(name)
     return results
 
 
