@@ -192,7 +192,8 @@ pieces "in the code the first word's inner piece ends late" pieces pieces 000101
 pieces "unknown characters are one piece" pieces lines 00100100010000110101 --word-end whitespace
 pieces "in the code a space alone ends words" pieces lines 00010111110000110101 --mode reference-code
 exits 1 "pieces: the code's, at letters" ends_of words words --mode reference-code --word-end letter
-succeeds "are refused" grep -q 'expected --word-end whitespace with --mode reference-code, found letter' "$work/err"
+cp "$work/err" "$work/refused"
+succeeds "are refused" grep -q 'expected --word-end whitespace with --mode reference-code, found letter' "$work/refused"
 # Labels of the model's own entropy need no file. They are those that its logits give as a file, in either mode.
 head -c 64 "$work/held-out.txt" > "$work/window.txt"
 own='"rule": "entropy", "loss": "next", "spike": 2, "predictor": 16'
