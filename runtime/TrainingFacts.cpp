@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "TrainingFacts.h"
 
+#include "StrictJson.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
 #include "sluice/Runtime/Format.h"
@@ -47,6 +48,23 @@ std::vector<DataFile> listFiles(const std::vector<ByteFile> &used,
   return list;
 }
 
+bool trainsOnTokens(const ModelFacts &model) {
+  // The keys are looked up in the text first: most specs have neither, and it may be long.
+  if (model.spec.find("\"label_smoothing\"") == std::string::npos &&
+      model.spec.find("\"target\"") == std::string::npos) {
+    return true;
+  }
+  Json spec = parseJson(model.spec).value; // null where the model was compiled from IR
+  if (!spec.is_object() || !spec.contains("stages") || !spec["stages"].is_array() ||
+      spec["stages"].empty()) {
+    return true;
+  }
+  const Json &head = spec["stages"].back();
+  auto smoothing = head.find("label_smoothing");
+  bool isSmoothed = smoothing != head.end() && smoothing->is_number() && *smoothing > 0;
+  return !isSmoothed && !head.contains("target");
+}
+
 Json describeStep(Executor &executor, int64_t step, double objective, double norm) {
   const Plan &plan = executor.plan();
   Json losses = Json::object(); // of several, by name
@@ -56,9 +74,11 @@ Json describeStep(Executor &executor, int64_t step, double objective, double nor
   double loss = losses.empty() ? objective : losses[plan.losses.front().name].get<double>();
   Json metrics = {{"step", step},
                   {"loss", loss},
-                  {"bits_per_byte", loss / std::numbers::ln2},
                   {"learning_rate", executor.scalarF32("learning_rate")},
                   {"grad_norm", norm}};
+  if (trainsOnTokens(plan.model)) {
+    metrics["bits_per_byte"] = loss / std::numbers::ln2;
+  }
   if (!plan.factors.empty()) {
     metrics["factor"] = executor.factor();
   }
@@ -167,6 +187,10 @@ std::vector<std::string> listNotes(const TrainingOptions &options, const Trainin
   std::vector<std::string> notes = data ? data->notes() : std::vector<std::string>();
   for (const std::string &note : heldOut.notes()) {
     notes.push_back("held-out text: " + note);
+  }
+  if (goal > done && !trainsOnTokens(plan.model)) {
+    notes.push_back("the head trains on smoothed labels or a target, so lines of training have no "
+                    "bits per byte; those of held-out text are of its bytes");
   }
   if (heldOut.isThere() && options.keepBest && goal > done) {
     notes.push_back("the checkpoint that is best on the held-out text is kept in addition to the "

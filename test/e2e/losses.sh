@@ -84,14 +84,16 @@ succeeds "characters: train" "$sluice" train "$work/model.sla" --data "$work/tra
 cat "$work/out" "$work/err" > "$work/train.log"
 succeeds "a line of training has bits per character" grep -Eq 'held out: bits/byte [0-9.]+  bits/character [0-9.]+$' "$work/train.log"
 succeeds "characters: eval of that" "$sluice" eval "$work/model.sla" --weights "$work/accents" --data "${both[@]}" --tokens 501 --json
+holds "a loss against smoothed labels is no bits per byte" '"loss" in f[0][-1] and "bits_per_byte" not in f[0][-1]' "$work/accents/metrics.jsonl"
+succeeds "and a note says so" grep -q 'trains on smoothed labels or a target, so lines of training have no bits per byte' "$work/train.log"
 holds "metrics have what eval finds" \
   'all(f[0][-1]["eval_" + key] == f[1][key] for key in ("bits_per_byte", "bits_per_character", "characters"))' "$work/accents/metrics.jsonl" "$work/out"
 succeeds "characters: train, on bytes that are none" "$sluice" train "$work/model.sla" --data "$work/training.txt" --eval-data "$work/damaged.txt" --out "$work/damaged" --steps 2
 holds "metrics say why there are none" 'f[0][-1]["eval_bits_per_character"] is None and f[0][-1]["eval_no_characters"].endswith("byte 250 is no UTF-8")' "$work/damaged/metrics.jsonl"
 succeeds "characters: report" "$sluice" report "$work/accents"
-succeeds "has them" grep -Eq 'bits per byte, [0-9.]+ bits per character, the first 501 tokens alone' "$work/accents/report.html"
+succeeds "has them" grep -Eq 'bits per byte<small>step 2, [0-9.]+ bits per character, the first 501 tokens alone' "$work/accents/report.html"
 succeeds "characters: comparison" "$sluice" report "$work/accents" "$work/damaged"
-succeeds "has them, or why not" grep -Eq 'bits per byte, [0-9.]+ bits per character.*no bits per character \(.*byte 250' "$work/accents/comparison.html"
+succeeds "has them, or why not" grep -Eq 'bits per byte</th><td>[0-9.]+<small>step 2, [0-9.]+ bits per character.*no bits per character \(.*byte 250' "$work/accents/comparison.html"
 # A model that leaves out rows.
 succeeds "characters: a model with first rows" "$sluice" compile "$root/models/tiny/top-down.json" -t cpu-avx2 -o "$work/first.sla"
 succeeds "characters: its weights" "$sluice" train "$work/first.sla" --out "$work/first" --steps 0

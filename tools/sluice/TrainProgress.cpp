@@ -25,9 +25,12 @@ std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &p
     return metrics.contains(key) ? metrics[key].get<double>() : 0.0;
   };
   std::string text =
-      format("step %lld/%lld  loss %.4f  bits/byte %.4f  lr %.2e  norm %.3f",
-             static_cast<long long>(metrics["step"].get<int64_t>()), static_cast<long long>(steps),
-             value("loss"), value("bits_per_byte"), value("learning_rate"), value("grad_norm"));
+      format("step %lld/%lld  loss %.4f", static_cast<long long>(metrics["step"].get<int64_t>()),
+             static_cast<long long>(steps), value("loss"));
+  if (metrics.contains("bits_per_byte")) { // else the loss is against other labels than the text's
+    text += format("  bits/byte %.4f", value("bits_per_byte"));
+  }
+  text += format("  lr %.2e  norm %.3f", value("learning_rate"), value("grad_norm"));
   if (metrics.contains("factor")) {
     text += format("  factor %lld", metrics["factor"].get<long long>());
   }
