@@ -378,8 +378,8 @@ std::string drawContext(const ContextResult &result, const std::string &model) {
     shuffled.push_back({static_cast<double>(place.distance), place.shuffled});
   }
   Chart chart("Bits per token behind a shuffled half", "tokens behind it");
-  chart.add(plain, blue, "in order", false);
-  chart.add(shuffled, red, "shuffled", false);
+  chart.add(plain, blue, "in order", CurveStyle::Line);
+  chart.add(shuffled, red, "shuffled", CurveStyle::Line);
   return pageStart("What " + model + " reads of its context") + chart.draw() + pageEnd();
 }
 
@@ -391,7 +391,7 @@ std::string drawFrequency(const FrequencyResult &result, const std::string &mode
     }
   }
   Chart chart("Bits per token by how common tokens are", "bin, 1 the commonest");
-  chart.add(points, blue, "mean", true);
+  chart.add(points, blue, "mean", CurveStyle::Dots);
   return pageStart("How " + model + " predicts common and rare tokens") + chart.draw() + pageEnd();
 }
 
@@ -404,7 +404,7 @@ std::string drawSamples(const SampleResult &result, const std::string &model) {
     for (size_t n = 1; n <= side->repeats.size(); ++n) {
       points.push_back({static_cast<double>(n), side->repeats[n - 1]});
     }
-    chart.add(points, color, name, true);
+    chart.add(points, color, name, CurveStyle::Dots);
     writeRow(table, std::string("words, ") + name, std::to_string(side->words));
     writeRow(table, std::string("perplexity of a word, ") + name, showPerplexity(*side));
   }
@@ -412,7 +412,7 @@ std::string drawSamples(const SampleResult &result, const std::string &model) {
   writeRow(table, "seconds a completion", showNumber(result.seconds, 3));
   return pageStart("What " + model + " writes behind " + std::to_string(result.prompts) +
                    " prompts") +
-         "<table>\n" + table.str() + "</table>\n" + chart.draw() + pageEnd();
+         tableStart() + table.str() + tableEnd() + chart.draw() + pageEnd();
 }
 
 std::string drawCompletions(const CompletionResult &result, const std::string &model) {
@@ -420,12 +420,12 @@ std::string drawCompletions(const CompletionResult &result, const std::string &m
   out << pageStart("What " + model + " expects in the next " + std::to_string(result.group) +
                    " tokens");
   for (const CompletionResult::Prompt &prompt : result.prompts) {
-    out << "<h2>" << escapeHtml(prompt.text) << "</h2>\n<table>\n";
+    out << "<h2>" << escapeHtml(prompt.text) << "</h2>\n" << tableStart();
     writeRow(out, "the text", prompt.next);
     for (auto [token, probability] : prompt.expected) {
       writeRow(out, showNumber(probability, 3), std::string(1, static_cast<char>(token)));
     }
-    out << "</table>\n";
+    out << tableEnd();
   }
   out << pageEnd();
   return out.str();

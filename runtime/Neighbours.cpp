@@ -105,11 +105,11 @@ std::string drawNeighbours(const NeighbourResult &result, const std::string &mod
   out << pageStart("What " + model + " takes for alike, " + std::to_string(result.factor) +
                    " tokens a group");
   for (const NeighbourResult::Query &query : result.queries) {
-    out << "<h2>" << escapeHtml(query.group.text) << "</h2>\n<table>\n";
+    out << "<h2>" << escapeHtml(query.group.text) << "</h2>\n" << tableStart();
     for (const Group &group : query.nearest) {
       writeRow(out, showNumber(group.similarity, 3), group.text);
     }
-    out << "</table>\n";
+    out << tableEnd();
   }
   out << pageEnd();
   return out.str();

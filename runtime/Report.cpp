@@ -2,8 +2,10 @@
 #include "sluice/Runtime/Report.h"
 
 #include "Html.h"
+#include "ReportCurves.h"
 #include "ReportSegments.h"
 #include "RunFiles.h"
+#include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Inspect.h"
 #include "sluice/Runtime/Metrics.h"
 
@@ -20,64 +22,11 @@ void writeFacts(std::ostringstream &out, const std::string &title, const Facts &
   if (facts.empty()) {
     return;
   }
-  out << "<h2>" << title << "</h2><table>\n";
-  for (const auto &[name, value] : facts) {
-    writeRow(out, name, value);
+  out << "<h2>" << title << "</h2>" << tableStart();
+  for (const auto &[name, value, note] : facts) {
+    writeRow(out, name, value, note);
   }
-  out << "</table>\n";
-}
-
-Facts ngramFacts(const Json &ngram) {
-  Facts facts;
-  if (ngram.is_object() && ngram.contains("orders") && ngram["orders"].is_array()) {
-    for (const Json &order : ngram["orders"]) {
-      facts.emplace_back(showNumber(numberIn(order, "order"), 0) + "-gram, Witten-Bell",
-                         showNumber(numberIn(order, "bits_per_byte"), 4) + " bits per byte");
-    }
-  }
-  return facts;
-}
-
-constexpr const char *blue = "#2563a8", *orange = "#c2410c", *green = "#15803d";
-
-/// One a run or curve, in order; the last for all that follow.
-const char *colorOf(size_t index) {
-  constexpr const char *colors[] = {blue, orange, green, "#7e22ce", "#b91c1c", "#0e7490"};
-  return colors[std::min(index, std::size(colors) - 1)];
-}
-
-void markBest(Chart &chart, const RunFiles &run, const char *color) {
-  if (std::optional<Point> best = run.bestEvaluation()) {
-    chart.mark(*best, color, "best: step " + showNumber(best->x, 0));
-  }
-}
-
-void writeCurves(std::ostringstream &out, const RunFiles &run) {
-  std::vector<Point> characters = run.series("eval_bits_per_character");
-  Chart loss(characters.empty() ? "Bits per byte"
-                                : "Bits per byte, and per character of held-out text"),
-      shortening("Tokens a segment"), rate("Learning rate, thousandths"),
-      norm("Gradient norm before clipping"), speed("Tokens a second, training");
-  std::vector<Point> rates = run.series("learning_rate");
-  for (Point &point : rates) {
-    point.y *= 1000;
-  }
-  loss.add(run.series("bits_per_byte"), blue, "training", false);
-  loss.add(run.series("eval_bits_per_byte"), orange, "held out", true);
-  loss.add(characters, green, "held out, per character", true);
-  markBest(loss, run, orange);
-  size_t color = 0;
-  for (const std::string &name : run.membersOf("shortening_factor")) {
-    shortening.add(run.series("shortening_factor", name), colorOf(color++), name + ", training",
-                   false);
-    shortening.add(run.series("eval_shortening_factor", name), colorOf(color++),
-                   name + ", held out", true);
-  }
-  rate.add(rates, blue, "learning rate", false);
-  norm.add(run.series("grad_norm"), blue, "norm", false);
-  speed.add(run.series("tokens_per_s"), blue, "tokens/s", false);
-  out << "<h2>Curves</h2>\n"
-      << loss.draw() << shortening.draw() << norm.draw() << rate.draw() << speed.draw();
+  out << tableEnd();
 }
 
 void writeSamples(std::ostringstream &out, const std::vector<Json> &samples) {
@@ -98,7 +47,7 @@ void writeCosts(std::ostringstream &out, const Json &costs) {
   if (!costs.is_object()) {
     return;
   }
-  out << "<h2>Model and costs</h2><table>\n";
+  out << "<h2>Model and costs</h2>" << tableStart();
   writeRow(out, "parameters", showNumber(numberIn(costs, "parameters"), 0));
   writeRow(out, "context, batch, width",
            showNumber(numberIn(costs, "context"), 0) + ", " +
@@ -123,7 +72,7 @@ void writeCosts(std::ostringstream &out, const Json &costs) {
     writeRow(out, "memory of scale " + scale,
              showBytes(bytes.is_number() ? bytes.get<double>() : 0));
   }
-  out << "</table>\n";
+  out << tableEnd();
 }
 
 void writeCausality(std::ostringstream &out, const Path &run,
@@ -142,9 +91,9 @@ void writeCausality(std::ostringstream &out, const Path &run,
                 ? ""
                 : "<figure class=\"picture\">" + causality->picture + "</figure>\n");
   } else if (runtime::isRegularFile(picture)) {
-    out << "<h2>Causality</h2>\n<img alt=\"What each position reads\" style=\"max-width:100%\" "
+    out << "<h2>Causality</h2>\n<figure class=\"picture\"><img alt=\"What each position reads\" "
            "src=\"data:image/svg+xml;base64,"
-        << base64(readText(picture, "picture")) << "\">\n";
+        << base64(readText(picture, "picture")) << "\"></figure>\n";
   }
 }
 
@@ -157,102 +106,155 @@ void writeLeak(std::ostringstream &out, const RunFiles &run) {
   }
 }
 
-/// A table with a column a run; rows in the order in which names first appear. `onlyDifferent`
+/// The spec that was trained, as it is in the run. `name` distinguishes the specs of several runs.
+void writeSpec(std::ostringstream &out, const Path &run, const std::string &name = "") {
+  Path spec = run / "spec.json";
+  if (isRegularFile(spec)) {
+    out << "<details><summary>" << escapeHtml(name.empty() ? "spec.json" : name + ", spec.json")
+        << "</summary><pre>" << escapeHtml(readText(spec, "spec of the run"))
+        << "</pre></details>\n";
+  }
+}
+
+constexpr const char *missing = "\u2013"; // a value that a run does not have
+
+/// The names of runs without the folders that all of them share.
+std::vector<std::string> getShortNames(const std::vector<RunFiles> &runs) {
+  std::vector<std::string> names;
+  for (const RunFiles &run : runs) {
+    names.push_back(run.run.string());
+  }
+  size_t shared = names.front().size();
+  for (const std::string &name : names) {
+    auto end = std::mismatch(name.begin(), name.end(), names.front().begin(), names.front().end());
+    shared = std::min(shared, static_cast<size_t>(end.first - name.begin()));
+  }
+  size_t slash = names.front().rfind('/', shared == 0 ? 0 : shared - 1);
+  for (std::string &name : names) {
+    std::string rest = slash == std::string::npos ? name : name.substr(slash + 1);
+    name = rest.empty() ? name : rest;
+  }
+  return names;
+}
+
+/// Moves the protocol of an evaluation, a long text, to the facts that are only shown where runs
+/// differ.
+void moveProtocol(Facts &results, Facts &others) {
+  auto isProtocol = [](const Fact &fact) { return fact.name.starts_with("protocol"); };
+  std::copy_if(results.begin(), results.end(), std::back_inserter(others), isProtocol);
+  std::erase_if(results, isProtocol);
+}
+
+/// The unit of all values of a row, for its name; empty where they have none in common.
+std::string takeUnit(std::vector<Fact> &row) {
+  const std::string unit = " bits per byte";
+  bool isCommon = std::all_of(row.begin(), row.end(), [&](const Fact &fact) {
+    return fact.value.ends_with(unit) || fact.value == missing;
+  });
+  for (Fact &fact : row) {
+    if (isCommon && fact.value.ends_with(unit)) {
+      fact.value.erase(fact.value.size() - unit.size());
+    }
+  }
+  return isCommon ? "," + unit : "";
+}
+
+/// A table with a column per run; rows in the order in which names first appear. `onlyDifferent`
 /// leaves out rows that are the same in all.
-void writeColumns(std::ostringstream &out, const std::vector<RunFiles> &runs,
+void writeColumns(std::ostringstream &out, const std::vector<std::string> &runs,
                   const std::vector<Facts> &columns, bool onlyDifferent) {
   std::vector<std::string> names;
   for (const Facts &facts : columns) {
-    for (const auto &[name, ignored] : facts) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) {
-        names.push_back(name);
+    for (const Fact &fact : facts) {
+      if (std::find(names.begin(), names.end(), fact.name) == names.end()) {
+        names.push_back(fact.name);
       }
     }
   }
-  out << "<table><tr><th></th>";
+  out << tableStart("runs") << "<tr><th></th>";
   for (size_t i = 0; i < runs.size(); ++i) {
-    out << "<th style=\"color:" << colorOf(i) << "\">" << escapeHtml(runs[i].run.string())
-        << "</th>";
+    out << "<th style=\"color:" << getColor(i) << "\">" << escapeHtml(runs[i]) << "</th>";
   }
   out << "</tr>\n";
   bool any = false;
   for (const std::string &name : names) {
-    std::vector<std::string> values;
+    std::vector<Fact> row;
     for (const Facts &facts : columns) {
       auto found = std::find_if(facts.begin(), facts.end(),
-                                [&](const auto &fact) { return fact.first == name; });
-      values.push_back(found == facts.end() ? "\u2013" : found->second);
+                                [&](const Fact &fact) { return fact.name == name; });
+      row.push_back(found == facts.end() ? Fact{name, missing} : *found);
     }
-    bool same = std::all_of(values.begin(), values.end(),
-                            [&](const std::string &value) { return value == values.front(); });
+    bool same = std::all_of(row.begin(), row.end(), [&](const Fact &fact) {
+      return fact.value == row.front().value && fact.note == row.front().note;
+    });
     if (same && onlyDifferent) {
       continue;
     }
     any = true;
-    out << "<tr><th>" << escapeHtml(name) << "</th>";
-    for (const std::string &value : values) {
-      out << "<td>" << escapeHtml(value) << "</td>";
+    std::string unit = takeUnit(row);
+    out << "<tr><th>" << escapeHtml(name + unit) << "</th>";
+    for (const Fact &fact : row) {
+      writeCell(out, fact.value, fact.note);
     }
     out << "</tr>\n";
   }
-  out << "</table>\n" << (any ? "" : "<p>None.</p>\n");
+  out << tableEnd() << (any ? "" : "<p>None.</p>\n");
 }
 
-/// Held-out losses at the last step that every run was evaluated at, where that is not the last of
-/// each.
-void addCommonEvaluation(const std::vector<RunFiles> &runs, std::vector<Facts> &results) {
-  std::vector<Point> common = runs.front().series("eval_bits_per_byte");
-  for (const RunFiles &run : runs) {
-    std::vector<Point> points = run.series("eval_bits_per_byte");
+/// Adds a row with each run's value at `step`, where all have one.
+void addAtStep(const std::vector<std::vector<Point>> &series, double step, const std::string &name,
+               std::vector<Facts> &results, const std::vector<std::string> &notes = {}) {
+  std::vector<double> values;
+  for (const std::vector<Point> &points : series) {
+    auto at = std::find_if(points.begin(), points.end(),
+                           [&](const Point &point) { return point.x == step; });
+    if (at == points.end()) {
+      return;
+    }
+    values.push_back(at->y);
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    results[i].emplace_back(name + " at step " + showNumber(step, 0),
+                            showNumber(values[i], 4) + " bits per byte",
+                            notes.empty() ? "" : notes[i]);
+  }
+}
+
+/// The last step at which all series have a value; none where there is no such step.
+std::optional<double> findLastCommonStep(const std::vector<std::vector<Point>> &series) {
+  std::vector<Point> common = series.front();
+  for (const std::vector<Point> &points : series) {
     std::erase_if(common, [&](const Point &point) {
       return std::none_of(points.begin(), points.end(),
                           [&](const Point &other) { return other.x == point.x; });
     });
   }
-  if (common.empty()) {
-    return;
-  }
-  double step = common.back().x;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    std::vector<Point> points = runs[i].series("eval_bits_per_byte");
-    if (points.back().x > step) {
-      auto at = std::find_if(points.begin(), points.end(),
-                             [&](const Point &point) { return point.x == step; });
-      results[i].emplace_back("held-out text, step " + showNumber(step, 0),
-                              showNumber(at->y, 4) + " bits per byte" +
-                                  runs[i].describeCharacters(step));
-    }
-  }
+  return common.empty() ? std::nullopt : std::optional(common.back().x);
 }
 
-void writeCommonCurves(std::ostringstream &out, const std::vector<RunFiles> &runs) {
-  constexpr std::pair<const char *, const char *> charts[] = {
-      {"bits_per_byte", "Training, bits per byte"},
-      {"eval_bits_per_byte", "Held-out text, bits per byte"},
-      {"eval_bits_per_character", "Held-out text, bits per character"},
-      {"grad_norm", "Gradient norm before clipping"},
-      {"learning_rate", "Learning rate"},
-      {"tokens_per_s", "Tokens a second, training"}};
-  out << "<h2>Curves</h2>\n";
-  for (auto [field, title] : charts) {
-    Chart chart(title);
-    for (size_t i = 0; i < runs.size(); ++i) {
-      chart.add(runs[i].series(field), colorOf(i), runs[i].run.string(),
-                std::string_view(field).starts_with("eval_"));
-      if (std::string_view(field) == "eval_bits_per_byte") {
-        markBest(chart, runs[i], colorOf(i));
-      }
-    }
-    out << chart.draw();
+/// Losses at the last step that all runs logged or evaluated, where that is not the last of each.
+void addCommonSteps(const std::vector<RunFiles> &runs, std::vector<Facts> &results) {
+  std::vector<std::vector<Point>> training, heldOut;
+  for (const RunFiles &run : runs) {
+    training.push_back(run.smoothedLoss());
+    heldOut.push_back(run.series("eval_bits_per_byte"));
   }
-  Chart shortening("Tokens a segment, training");
-  for (size_t i = 0; i < runs.size(); ++i) {
-    for (const std::string &name : runs[i].membersOf("shortening_factor")) {
-      shortening.add(runs[i].series("shortening_factor", name), colorOf(i),
-                     runs[i].run.string() + ", " + name, false);
-    }
+  auto isLastOfAll = [](const std::vector<std::vector<Point>> &series, double step) {
+    return std::all_of(series.begin(), series.end(),
+                       [&](const std::vector<Point> &points) { return points.back().x == step; });
+  };
+  std::optional<double> step = findLastCommonStep(training);
+  if (step && !isLastOfAll(training, *step)) {
+    addAtStep(training, *step, "training loss, smoothed,", results);
   }
-  out << shortening.draw();
+  step = findLastCommonStep(heldOut);
+  if (step && !isLastOfAll(heldOut, *step)) {
+    std::vector<std::string> notes;
+    for (const RunFiles &run : runs) {
+      notes.push_back(run.describeCharacters(*step));
+    }
+    addAtStep(heldOut, *step, "held-out text", results, notes);
+  }
 }
 
 } // namespace
@@ -267,44 +269,60 @@ std::string makeReport(const Path &path, const std::optional<Causality> &causali
     out << "<p>Damaged lines of metrics.jsonl, which are left out here: " << run.damaged
         << ".</p>\n";
   }
-  Facts results = run.results(), grams = ngramFacts(optionalJson(path / "ngram.json"));
-  results.insert(results.end(), grams.begin(), grams.end());
-  writeFacts(out, "Result", results);
+  writeFacts(out, "Result", run.results());
   writeCurves(out, run);
   writeSamples(out, readLines(path / "samples.jsonl"));
   writeSegments(out, segments);
   writeFacts(out, "Data", run.data());
   writeFacts(out, "Hyperparameters", hyperparameters);
+  writeSpec(out, path);
   writeCosts(out, run.costs);
   writeCausality(out, path, causality);
   out << pageEnd();
   return out.str();
 }
 
+std::string makeCurve(const Path &path) {
+  RunFiles run(path);
+  std::string picture = buildLossChart(run).drawFile();
+  if (picture.empty()) {
+    throw UserError((path / "metrics.jsonl").string() +
+                    ": expected bits per byte to draw, found none; log and evaluate more steps");
+  }
+  return picture;
+}
+
 std::string makeComparison(const std::vector<ComparedRun> &compared) {
   std::vector<RunFiles> runs;
   std::vector<Facts> results, hyperparameters;
-  std::string title;
   for (const ComparedRun &each : compared) {
     const RunFiles &run = runs.emplace_back(each.run);
-    title += (title.empty() ? "" : ", ") + each.run.string();
     results.push_back(run.results());
     results.back().emplace_back("parameters", showNumber(numberIn(run.costs, "parameters"), 0));
     hyperparameters.push_back(each.hyperparameters);
     Facts data = run.data();
     hyperparameters.back().insert(hyperparameters.back().end(), data.begin(), data.end());
+    moveProtocol(results.back(), hyperparameters.back());
   }
-  addCommonEvaluation(runs, results);
+  std::vector<std::string> names = getShortNames(runs);
+  std::string title;
+  for (const std::string &name : names) {
+    title += (title.empty() ? "" : ", ") + name;
+  }
+  addCommonSteps(runs, results);
   std::ostringstream out;
-  out << pageStart("Runs compared: " + title);
+  out << pageStart("Runs compared: " + title, /*isWide=*/true);
   for (const RunFiles &run : runs) {
     writeLeak(out, run);
   }
   out << "<h2>Results</h2>\n";
-  writeColumns(out, runs, results, false);
+  writeColumns(out, names, results, false);
   out << "<h2>Differences of hyperparameters and data</h2>\n";
-  writeColumns(out, runs, hyperparameters, true);
-  writeCommonCurves(out, runs);
+  writeColumns(out, names, hyperparameters, true);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    writeSpec(out, runs[i].run, names[i]);
+  }
+  writeCommonCurves(out, runs, names);
   out << pageEnd();
   return out.str();
 }

@@ -54,15 +54,14 @@ void writeHistogram(std::ostringstream &out, const std::string &counted, const s
   for (const Bin &bin : bins) {
     most = std::max(most, bin.count);
   }
-  out << "<table class=\"histogram\"><tr><th>" << counted << "</th><th>" << what
+  out << tableStart("histogram") << "<tr><th>" << counted << "</th><th>" << what
       << "</th><th></th></tr>\n";
   for (const Bin &bin : bins) {
     double share = static_cast<double>(bin.count) / static_cast<double>(most);
     out << "<tr><th>" << bin.label << "</th><td>" << bin.count
-        << "</td><td><div style=\"width:" << showNumber(20 * share, 2)
-        << "rem\"></div></td></tr>\n";
+        << "</td><td><div style=\"width:" << showNumber(100 * share, 1) << "%\"></div></td></tr>\n";
   }
-  out << "</table>\n";
+  out << tableEnd();
 }
 
 /// A boundary may cut a character: its bytes are then shown as \xff, as is what a page could take
@@ -90,14 +89,14 @@ void writeSegments(std::ostringstream &out, const ShownSegments &shown) {
     out << "<p>" << escapeHtml(shown.source) << "</p>\n";
   }
   for (const SegmentedText &cut : shown.cuts) {
-    out << "<h3>" << escapeHtml(cut.name) << "</h3>\n<table>\n";
+    out << "<h3>" << escapeHtml(cut.name) << "</h3>\n" << tableStart();
     writeRow(out, "boundaries",
              std::to_string(cut.ends) + " in " + std::to_string(cut.tokens) + " tokens");
     if (cut.ends > 0) {
       writeRow(out, "tokens a boundary",
                showNumber(static_cast<double>(cut.tokens) / static_cast<double>(cut.ends), 3));
     }
-    out << "</table>\n";
+    out << tableEnd();
     writeText(out, cut);
     writeHistogram(out, "tokens of a segment", "segments", binLengths(cut.lengths));
     if (cut.isPredicted) {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <set>
 
 namespace sluice::runtime {
@@ -51,6 +52,7 @@ RunFiles::RunFiles(const Path &run) : run(run) {
   }
   costs = optionalJson(run / "costs.json");
   evaluation = optionalJson(run / "eval.json");
+  ngram = optionalJson(run / "ngram.json");
   record = readRunRecord(run);
   name = textIn(costs, "name");
   if (name.empty()) {
@@ -108,15 +110,25 @@ std::vector<std::string> RunFiles::membersOf(const char *field) const {
 
 namespace {
 
-/// Of the numbers of `sluice eval --json`, or those of a line of metrics, whose keys have a prefix.
+/// Describes the numbers of `sluice eval --json`, or of a line of metrics, whose keys have a
+/// prefix.
 std::string describeCharactersOf(const Json &numbers, const std::string &prefix) {
   std::string number = prefix + "bits_per_character", reason = prefix + "no_characters";
   if (numbers.contains(number) && numbers[number].is_number()) {
-    return ", " + showNumber(numberIn(numbers, number.c_str()), 4) + " bits per character";
+    return showNumber(numberIn(numbers, number.c_str()), 4) + " bits per character";
   }
   return numbers.contains(reason)
-             ? ", no bits per character (" + textIn(numbers, reason.c_str()) + ")"
+             ? "no bits per character (" + textIn(numbers, reason.c_str()) + ")"
              : "";
+}
+
+/// Parts of a note, with commas between them; empty parts are left out.
+std::string joinNotes(std::initializer_list<std::string> parts) {
+  std::string note;
+  for (const std::string &part : parts) {
+    note += (note.empty() || part.empty() ? "" : ", ") + part;
+  }
+  return note;
 }
 
 } // namespace
@@ -132,15 +144,16 @@ std::string RunFiles::describeCharacters(double step) const {
 
 namespace {
 
-/// Logged steps whose mean stands for a run's end.
-constexpr size_t smoothed = 50;
+std::string describeSmoothing(size_t count) {
+  return "mean of the last " + std::to_string(count) + " logged steps";
+}
 
-/// Tokens a segment in the last logged steps that tell it, `count` of them, taken together; 0
+/// Tokens per segment in the last logged steps that have it, `count` of them, taken together; 0
 /// where they had no segments.
 double tokensOfSegment(const std::vector<Json> &lines, const std::string &name, size_t &count) {
   double segments = 0; // a token
   count = 0;
-  for (size_t i = lines.size(); i-- > 0 && count < smoothed;) {
+  for (size_t i = lines.size(); i-- > 0 && count < smoothedSteps;) {
     Json factors = objectIn(lines[i], "shortening_factor");
     if (factors.contains(name)) {
       double factor = numberIn(factors, name.c_str()); // null: no segments
@@ -151,6 +164,8 @@ double tokensOfSegment(const std::vector<Json> &lines, const std::string &name, 
   return segments > 0 ? static_cast<double>(count) / segments : 0;
 }
 
+std::string showBits(double bits) { return showNumber(bits, 4) + " bits per byte"; }
+
 std::string showFactor(double factor) { return factor > 0 ? showNumber(factor, 3) : "no segments"; }
 
 /// The measured factors, in training and in the last evaluation.
@@ -158,18 +173,17 @@ void addShortening(Facts &facts, const RunFiles &run) {
   for (const std::string &name : run.membersOf("shortening_factor")) {
     size_t count = 0;
     double factor = tokensOfSegment(run.lines, name, count);
-    facts.emplace_back("tokens a segment of " + name + ", mean of the last " +
-                           std::to_string(count) + " logged steps",
-                       showFactor(factor));
+    facts.emplace_back("tokens a segment of " + name + ", training", showFactor(factor),
+                       describeSmoothing(count));
   }
   for (const std::string &name : run.membersOf("eval_shortening_factor")) {
     auto last = std::find_if(run.lines.rbegin(), run.lines.rend(), [](const Json &line) {
       return line.contains("eval_shortening_factor");
     });
     facts.emplace_back(
-        "tokens a segment of " + name + ", held-out text, step " +
-            showNumber(numberIn(*last, "step"), 0),
-        showFactor(numberIn(objectIn(*last, "eval_shortening_factor"), name.c_str())));
+        "tokens a segment of " + name + ", held-out text",
+        showFactor(numberIn(objectIn(*last, "eval_shortening_factor"), name.c_str())),
+        "step " + showNumber(numberIn(*last, "step"), 0));
   }
 }
 
@@ -218,7 +232,7 @@ std::string describeFiles(const std::vector<DataFile> &files) {
          (skipped.empty() ? "" : "; skipped, too short: " + skipped) + more;
 }
 
-/// ", the first 4096 tokens alone" where evaluations did not score all of the held-out text.
+/// "the first 4096 tokens alone" where evaluations did not score all of the held-out text.
 std::string describeShare(const std::vector<Json> &lines, const std::optional<RunRecord> &record) {
   double scored = 0, all = 0;
   for (const Json &line : lines) {
@@ -227,15 +241,13 @@ std::string describeShare(const std::vector<Json> &lines, const std::optional<Ru
   for (const DataFile &file : record ? record->heldOut : std::vector<DataFile>()) {
     all += file.used ? static_cast<double>(file.bytes - 1) : 0;
   }
-  return scored > 0 && scored < all ? ", the first " + showNumber(scored, 0) + " tokens alone" : "";
+  return scored > 0 && scored < all ? "the first " + showNumber(scored, 0) + " tokens alone" : "";
 }
 
-/// "200: 4.4400 bits per byte; its weights are checkpoints/200"
-std::string describeBest(const RunFiles &run, const Point &best) {
-  std::string step = showNumber(best.x, 0);
+std::string describeWeights(const RunFiles &run, double at) {
+  std::string step = showNumber(at, 0);
   bool isSaved = isThere(run.run / "checkpoints" / step);
-  return step + ": " + showNumber(best.y, 4) + " bits per byte; " +
-         (isSaved ? "its weights are checkpoints/" + step : "its weights were not kept");
+  return isSaved ? "its weights are checkpoints/" + step : "its weights were not kept";
 }
 
 /// Steps that the run's judge counted to a divergence.
@@ -257,50 +269,70 @@ void addEvaluation(Facts &facts, const Json &evaluation) {
   if (!evaluation.is_object()) {
     return;
   }
-  facts.emplace_back("evaluation", showNumber(numberIn(evaluation, "bits_per_byte"), 4) +
-                                       " bits per byte" + describeCharactersOf(evaluation, "") +
-                                       ", perplexity " +
-                                       showNumber(numberIn(evaluation, "perplexity"), 3) + ", " +
-                                       showNumber(numberIn(evaluation, "tokens"), 0) + " tokens");
-  facts.emplace_back("protocol", textIn(evaluation, "protocol"));
+  facts.emplace_back("evaluation", showBits(numberIn(evaluation, "bits_per_byte")),
+                     joinNotes({describeCharactersOf(evaluation, ""),
+                                "perplexity " + showNumber(numberIn(evaluation, "perplexity"), 3),
+                                showNumber(numberIn(evaluation, "tokens"), 0) + " tokens"}));
+  facts.emplace_back("protocol of the evaluation", textIn(evaluation, "protocol"));
 }
 
 } // namespace
 
+std::vector<Point> RunFiles::smoothedLoss() const {
+  return smooth(series("bits_per_byte"), smoothedSteps);
+}
+
+std::vector<std::pair<std::string, double>> RunFiles::ngrams() const {
+  std::vector<std::pair<std::string, double>> models;
+  if (ngram.is_object() && ngram.contains("orders") && ngram["orders"].is_array()) {
+    for (const Json &each : ngram["orders"]) {
+      double order = numberIn(each, "order");
+      models.emplace_back(order == 2   ? "bigram"
+                          : order == 3 ? "trigram"
+                                       : showNumber(order, 0) + "-gram",
+                          numberIn(each, "bits_per_byte"));
+    }
+  }
+  return models;
+}
+
+double RunFiles::lastStep() const { return numberIn(lines.back(), "step"); }
+
 Facts RunFiles::results() const {
   Facts facts;
-  double last = numberIn(lines.back(), "step");
-  std::string planned = record && static_cast<double>(record->steps) > last
+  std::string planned = record && static_cast<double>(record->steps) > lastStep()
                             ? " of " + std::to_string(record->steps)
                             : "";
-  facts.emplace_back("steps", showNumber(last, 0) + planned);
+  facts.emplace_back("steps", showNumber(lastStep(), 0) + planned);
   if (double seconds = trainingSeconds(lines, tokensPerStep(costs)); seconds > 0) {
     facts.emplace_back("time in training steps", showDuration(seconds));
   }
-  std::vector<Point> losses = series("bits_per_byte");
-  if (!losses.empty()) {
-    size_t count = std::min(losses.size(), smoothed);
-    double sum = 0;
-    for (size_t i = losses.size() - count; i < losses.size(); ++i) {
-      sum += losses[i].y;
-    }
-    facts.emplace_back("training loss, mean of the last " + std::to_string(count) + " logged steps",
-                       showNumber(sum / static_cast<double>(count), 4) + " bits per byte");
-    facts.emplace_back("training loss, last step",
-                       showNumber(losses.back().y, 4) + " bits per byte");
+  if (std::vector<Point> losses = smoothedLoss(); !losses.empty()) {
+    facts.emplace_back("training loss, smoothed", showBits(losses.back().y),
+                       describeSmoothing(std::min(losses.size(), smoothedSteps)));
+    facts.emplace_back("training loss, last step", showBits(series("bits_per_byte").back().y));
+  } else if (std::vector<Point> nats = series("loss"); !nats.empty()) {
+    facts.emplace_back("training loss, last step", showNumber(nats.back().y, 4) + " nats",
+                       "against smoothed labels or a target, not the text's bytes");
   }
   std::vector<Point> heldOut = series("eval_bits_per_byte");
   if (!heldOut.empty()) {
-    facts.emplace_back("held-out text, step " + showNumber(heldOut.back().x, 0),
-                       showNumber(heldOut.back().y, 4) + " bits per byte" +
-                           describeCharacters(heldOut.back().x) + describeShare(lines, record));
+    facts.emplace_back(
+        "held-out text, last evaluation", showBits(heldOut.back().y),
+        joinNotes({"step " + showNumber(heldOut.back().x, 0), describeCharacters(heldOut.back().x),
+                   describeShare(lines, record)}));
     if (std::optional<Point> best = bestEvaluation()) {
-      facts.emplace_back("held-out text, best step", describeBest(*this, *best));
+      facts.emplace_back(
+          "held-out text, best evaluation", showBits(best->y),
+          joinNotes({"step " + showNumber(best->x, 0), describeWeights(*this, best->x)}));
     }
   }
   addDivergence(facts, lines);
   addShortening(facts, *this);
   addEvaluation(facts, evaluation);
+  for (const auto &[name, bits] : ngrams()) {
+    facts.emplace_back(name + ", Witten-Bell", showBits(bits));
+  }
   return facts;
 }
 
@@ -314,9 +346,8 @@ Facts RunFiles::data() const {
   facts.emplace_back("held-out text", describeFiles(record->heldOut));
   double tokens = numberIn(lines.back(), "step") * tokensPerStep(costs);
   if (tokens > 0 && bytes > 0) {
-    facts.emplace_back("tokens trained on", showNumber(tokens, 0) + ", " +
-                                                showNumber(tokens / bytes, 2) +
-                                                " times the training text");
+    facts.emplace_back("tokens trained on", showNumber(tokens, 0),
+                       showNumber(tokens / bytes, 2) + " times the training text");
   }
   facts.emplace_back("seed", std::to_string(record->seed));
   if (record->weights) {

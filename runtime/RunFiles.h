@@ -10,6 +10,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::runtime {
@@ -20,11 +21,11 @@ struct RunFiles {
   explicit RunFiles(const Path &run);
 
   Path run;
-  std::string name;                  ///< the model's, or else the folder's
-  std::vector<nlohmann::json> lines; ///< of metrics.jsonl; at least one
-  int64_t damaged = 0;               ///< lines that are none
-  nlohmann::json costs, evaluation;  ///< null where there are none
-  std::optional<RunRecord> record;   ///< none of runs of older versions
+  std::string name;                        ///< the model's, or else the folder's
+  std::vector<nlohmann::json> lines;       ///< of metrics.jsonl; at least one
+  int64_t damaged = 0;                     ///< lines that are none
+  nlohmann::json costs, evaluation, ngram; ///< null where there are none
+  std::optional<RunRecord> record;         ///< none of runs of older versions
 
   bool isLeakAllowed() const;
   /// The finite values of one field over steps; of a field that is an object, those of one member.
@@ -34,14 +35,24 @@ struct RunFiles {
   std::optional<Point> bestEvaluation() const;
   /// The names of all members of such a field.
   std::vector<std::string> membersOf(const char *field) const;
-  /// ", 2.3456 bits per character" of the held-out text after a step, or why there is no such
-  /// number; empty where the run does not say.
+  /// "2.3456 bits per character" of the held-out text after a step, or why there is no such number;
+  /// empty where the run has neither.
   std::string describeCharacters(double step) const;
-  /// Results, one a row: steps, time, losses.
+  /// The training loss in bits per byte, smoothed, over steps.
+  std::vector<Point> smoothedLoss() const;
+  /// Bits per byte of the n-gram models of ngram.json, by name.
+  std::vector<std::pair<std::string, double>> ngrams() const;
+  /// The last logged step.
+  double lastStep() const;
+  /// Results, one a row: steps, time, losses. Names are the same for runs of different lengths;
+  /// steps and counts are in notes.
   Facts results() const;
   /// Files and how often they were read.
   Facts data() const;
 };
+
+/// Logged steps of which the smoothed training loss is the mean, in the results and in curves.
+constexpr size_t smoothedSteps = 50;
 
 /// A JSON file of the run, or null where there is none that parses.
 nlohmann::json optionalJson(const Path &path);

@@ -16,7 +16,7 @@ namespace {
 
 struct ReportFlags {
   std::vector<std::string> runs;
-  std::string out, kernelCache;
+  std::string out, curve, kernelCache;
   int64_t segmentTokens = 16384;
   bool force = false;
 };
@@ -104,7 +104,7 @@ std::optional<runtime::Causality> checkSpec(const runtime::Path &run) {
   return causality;
 }
 
-/// A run beside itself would be a comparison of nothing.
+/// Rejects a run that is named twice: all of its numbers would be equal.
 void requireDifferentRuns(const std::vector<std::string> &runs) {
   std::error_code ignored;
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -120,6 +120,10 @@ void requireDifferentRuns(const std::vector<std::string> &runs) {
 void runReport(const ReportFlags &flags) {
   requireDifferentRuns(flags.runs);
   bool compares = flags.runs.size() > 1;
+  if (compares && !flags.curve.empty()) {
+    throw runtime::UserError("sluice report: expected one run with --curve, found " +
+                             std::to_string(flags.runs.size()) + "; draw each run's curve alone");
+  }
   runtime::Path first = flags.runs.front();
   runtime::Path out = flags.out.empty() ? first / (compares ? "comparison.html" : "report.html")
                                         : runtime::Path(flags.out);
@@ -129,8 +133,9 @@ void runReport(const ReportFlags &flags) {
     }
   }
   if (runtime::isFolder(first)) { // else the page has no folder
-    runtime::checkOutputs({{"--out", out, runtime::FileKind::Html}}, joinPaths({flags.runs}),
-                          flags.force);
+    runtime::checkOutputs(
+        {{"--out", out, runtime::FileKind::Html}, {"--curve", flags.curve, runtime::FileKind::Svg}},
+        joinPaths({flags.runs}), flags.force);
   }
   std::string page;
   if (compares) {
@@ -150,6 +155,10 @@ void runReport(const ReportFlags &flags) {
   }
   runtime::replaceFile(out, runtime::asBytes(page));
   std::cerr << "wrote " << showPath(out.string()) << std::endl;
+  if (!flags.curve.empty()) {
+    runtime::replaceFile(flags.curve, runtime::asBytes(runtime::makeCurve(first)));
+    std::cerr << "wrote " << showPath(flags.curve) << std::endl;
+  }
 }
 
 } // namespace
@@ -166,6 +175,8 @@ void registerReport(CLI::App &program) {
   command->add_option("-o,--out", flags->out,
                       "Page to write; none writes RUN/report.html, or comparison.html into the "
                       "first of several");
+  command->add_option("--curve", flags->curve,
+                      "SVG file to write the run's bits per byte to as well, of one run");
   addForce(*command, flags->force);
   command->add_option(
       "--segment-tokens", flags->segmentTokens,

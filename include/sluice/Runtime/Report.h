@@ -7,7 +7,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace sluice::runtime {
@@ -26,14 +25,19 @@ struct ShownSegments {
   std::vector<std::string> notes;  ///< what cannot be shown, and why
 };
 
-/// Names and values, in the order in which they are shown.
-using Facts = std::vector<std::pair<std::string, std::string>>;
+/// A name and its value, with a note in small type under it: at which step, of which tokens.
+struct Fact {
+  std::string name, value, note = {};
+};
 
-/// One self-contained page (no scripts, nothing fetched): what came out, from which data and
-/// hyperparameters, curves from metrics.jsonl, samples.jsonl, costs.json, run.json, and where the
-/// run holds them eval.json (of `sluice eval --json`), ngram.json (of `sluice ngram --json`) and,
-/// without `causality`, causality.svg (of `sluice check --picture`). Throws UserError where `run`
-/// is no run.
+/// In the order in which they are shown.
+using Facts = std::vector<Fact>;
+
+/// One self-contained page (no scripts, nothing fetched): results, data and hyperparameters, curves
+/// from metrics.jsonl, samples.jsonl, costs.json, run.json, spec.json, and where the run has them
+/// eval.json (of `sluice eval --json`), ngram.json (of `sluice ngram --json`) and, without
+/// `causality`, causality.svg (of `sluice check --picture`). Throws UserError where `run` is no
+/// run.
 std::string makeReport(const Path &run, const std::optional<Causality> &causality = std::nullopt,
                        const Facts &hyperparameters = {}, const ShownSegments &segments = {});
 
@@ -43,8 +47,13 @@ struct ComparedRun {
   Facts hyperparameters;
 };
 
-/// One page that compares runs: their results side by side, hyperparameters that differ, curves
-/// over each other. Throws UserError where one of them is no run.
+/// One page that compares runs: their results side by side, hyperparameters that differ, their
+/// curves in one chart. Runs of different lengths also have their losses at the last step that all
+/// of them reached. Throws UserError where one of them is no run.
 std::string makeComparison(const std::vector<ComparedRun> &runs);
+
+/// The run's chart of bits per byte as an SVG file. Throws UserError where `run` is no run, or has
+/// no such numbers.
+std::string makeCurve(const Path &run);
 
 } // namespace sluice::runtime

@@ -27,12 +27,15 @@ TEST(Report, HoldsCurvesSamplesAndCosts) {
   writeFile(run / "costs.json",
             R"({"name":"tiny","parameters":1234,"proof":{"verdict":"proved"}})");
   writeFile(run / "ngram.json", R"({"orders":[{"order":3,"bits_per_byte":2.5}]})");
+  writeFile(run / "spec.json", "{\"name\": \"<tiny>\"}\n");
   writeFile(run / "causality.svg", "<svg/>");
   std::string page = makeReport(run.path);
   EXPECT_TRUE(has(page, "<h1>tiny</h1>"));
+  EXPECT_TRUE(has(page, "<pre>{&quot;name&quot;: &quot;&lt;tiny&gt;&quot;}\n</pre>")) << page;
   EXPECT_TRUE(has(page, "6.5000 bits per byte"));
   EXPECT_TRUE(has(page, "6.7500 bits per byte"));
-  EXPECT_TRUE(has(page, "3-gram"));
+  EXPECT_TRUE(has(page, "trigram, Witten-Bell</th><td>2.5000 bits per byte")) << page;
+  EXPECT_TRUE(has(page, "trigram, held out: 2.50, beyond the axis</li>")) << page;
   EXPECT_TRUE(has(page, "Damaged lines of metrics.jsonl, which are left out here: 1.")) << page;
   EXPECT_TRUE(has(page, "&lt;b&gt;</b> &amp; \u00e9")) << page;
   EXPECT_TRUE(has(page, "base64,PHN2Zy8+")); // "<svg/>"
@@ -71,9 +74,11 @@ TEST(Report, TellsDataTimeHyperparametersAndASmoothedLoss) {
   std::string page = makeReport(run.path, std::nullopt, {{"training.learning_rate", "0.001"}});
   EXPECT_TRUE(has(page, "<td>60 of 100</td>")) << page;
   EXPECT_TRUE(has(page, "<td>2 min 0 s</td>")) << page;
-  EXPECT_TRUE(has(page, "mean of the last 50 logged steps</th><td>35.5000 bits per byte")) << page;
+  EXPECT_TRUE(has(page, "training loss, smoothed</th><td>35.5000 bits per byte<small>mean of "
+                        "the last 50 logged steps</small>"))
+      << page;
   EXPECT_TRUE(has(page, "2 files, 1920 bytes: a.txt; skipped, too short: b.txt")) << page;
-  EXPECT_TRUE(has(page, "3840, 2.00 times the training text")) << page;
+  EXPECT_TRUE(has(page, "3840<small>2.00 times the training text")) << page;
   EXPECT_TRUE(has(page, "changed after step 10</th><td>training.clip=2")) << page;
   EXPECT_TRUE(has(page, "training.learning_rate</th><td>0.001")) << page;
   EXPECT_FALSE(has(page, "--allow-leak")) << page;
@@ -97,9 +102,12 @@ TEST(Report, ComparesRuns) {
   EXPECT_TRUE(has(page, "<th>width</th><td>16</td><td>32</td>")) << page;
   EXPECT_TRUE(has(page, "<th>x</th><td>\u2013</td><td>&lt;</td>")) << page;
   EXPECT_FALSE(has(page, "<th>context</th>")) << "it is the same in both";
-  EXPECT_TRUE(has(page, "7.5000 bits per byte</td><td>6.5000 bits per byte")) << page;
-  size_t first = page.find("<polyline"), second = page.find("<polyline", first + 1);
-  EXPECT_LT(second, page.find("</svg>")) << "two curves in the first chart";
+  EXPECT_TRUE(
+      has(page, "training loss, last step, bits per byte</th><td>7.5000</td><td>6.5000</td>"))
+      << page;
+  size_t chart = page.find("<svg class=\"chart\"");
+  size_t first = page.find("<polyline", chart), second = page.find("<polyline", first + 1);
+  EXPECT_LT(second, page.find("</svg>", chart)) << "two curves in the first chart";
   EXPECT_TRUE(has(page, b.path.string() + " was trained from an artifact")) << page;
   EXPECT_FALSE(has(page, a.path.string() + " was trained from an artifact")) << page;
 }
@@ -122,13 +130,19 @@ TEST(Report, ComparesAtTheLastStepThatAllEvaluated) {
   record.heldOut[0].bytes = 500;
   writeRunRecord(b.path, record);
   std::string page = makeComparison({{a.path, {}}, {b.path, {}}});
-  EXPECT_TRUE(has(page, "step 10</th><td>4.0000 bits per byte</td><td>4.0000 bits per byte</td>"))
+  EXPECT_TRUE(
+      has(page, "held-out text at step 10, bits per byte</th><td>4.0000</td><td>4.0000</td>"))
       << page;
-  EXPECT_TRUE(has(page, "<td>3.5000 bits per byte, the first 64 tokens alone</td>")) << page;
-  EXPECT_TRUE(has(page, "best step</th><td>10: 4.0000 bits per byte; its weights were not kept</td>"
-                        "<td>12: 3.5000 bits per byte; "))
+  EXPECT_TRUE(has(page, "held-out text, last evaluation, bits per byte</th><td>4.0000<small>step "
+                        "10</small></td><td>3.5000<small>step 12, the first 64 tokens "
+                        "alone</small></td>"))
+      << "runs of different lengths share a row: " << page;
+  EXPECT_TRUE(has(page, "best evaluation, bits per byte</th><td>4.0000<small>step 10, its weights "
+                        "were not kept</small></td><td>3.5000<small>step 12, "))
       << page;
-  EXPECT_TRUE(has(page, ">best: step 10</text>") && has(page, ">best: step 12</text>")) << page;
+  EXPECT_TRUE(has(page, ", best: 4.0000 at step 10</li>") &&
+              has(page, ", best: 3.5000 at step 12</li>"))
+      << page;
   EXPECT_TRUE(has(makeReport(a.path), "set from the start</th><td>training.clip=2"));
 }
 
@@ -142,18 +156,19 @@ TEST(Report, MarksTheBestStepAndADivergence) {
   writeFile(run / "metrics.jsonl", lines);
   std::filesystem::create_directories(run / "checkpoints/100");
   std::string page = makeReport(run.path);
-  EXPECT_TRUE(
-      has(page, "best step</th><td>100: 4.0000 bits per byte; its weights are checkpoints/100"))
+  EXPECT_TRUE(has(page,
+                  "best evaluation</th><td>4.0000 bits per byte<small>step 100, its weights are "
+                  "checkpoints/100</small>"))
       << page;
   // Half of the width of curves, the foot of the chart.
   EXPECT_TRUE(has(page, "<circle r=\"6\" fill=\"none\" stroke=\"#c2410c\" stroke-width=\"1.6\" "
-                        "cx=\"385.0\""))
+                        "cx=\"379.0\""))
       << page;
-  EXPECT_TRUE(has(page, ">best: step 100</text>")) << page;
+  EXPECT_TRUE(has(page, "</svg>best: 4.0000 at step 100</li>")) << page;
   EXPECT_FALSE(has(page, "<th>diverged</th>"));
   writeFile(run / "metrics.jsonl", lines + "{\"step\":250,\"diverged\":true}\n");
-  EXPECT_TRUE(
-      has(makeReport(run.path), "diverged</th><td>found at step 250, and still at the last"));
+  EXPECT_TRUE(has(makeReport(run.path),
+                  "diverged</th><td class=\"text\">found at step 250, and still at the last"));
 }
 
 TEST(Report, TellsBitsPerCharacterOrWhyThereAreNone) {
@@ -167,16 +182,19 @@ TEST(Report, TellsBitsPerCharacterOrWhyThereAreNone) {
   writeFile(b / "eval.json",
             R"({"bits_per_byte": 2, "bits_per_character": null, "no_characters": "why <"})");
   std::string page = makeReport(a.path);
-  EXPECT_TRUE(has(page, "<td>3.0000 bits per byte, 4.5000 bits per character</td>")) << page;
-  EXPECT_TRUE(has(page, "<td>2.0000 bits per byte, 2.5000 bits per character, ")) << page;
-  EXPECT_TRUE(has(page, "held out, per character</text>")) << page;
+  EXPECT_TRUE(has(page, "<td>3.0000 bits per byte<small>step 2, 4.5000 bits per character</small>"))
+      << page;
+  EXPECT_TRUE(has(page, "<td>2.0000 bits per byte<small>2.5000 bits per character, ")) << page;
+  EXPECT_TRUE(has(page, "held out, per character</li>")) << page;
   page = makeReport(b.path);
-  EXPECT_TRUE(has(page, "4.0000 bits per byte, no bits per character (t: byte 3 is no UTF-8)</td>"))
+  EXPECT_TRUE(has(page, "4.0000 bits per byte<small>step 1, no bits per character (t: byte 3 is "
+                        "no UTF-8)</small>"))
       << page;
   EXPECT_TRUE(has(page, "no bits per character (why &lt;)")) << page;
-  EXPECT_FALSE(has(page, "held out, per character</text>")) << "there is no such number";
+  EXPECT_FALSE(has(page, "held out, per character</li>")) << "there is no such number";
   page = makeComparison({{a.path, {}}, {b.path, {}}});
-  EXPECT_TRUE(has(page, "step 1</th><td>4.0000 bits per byte, 5.0000 bits per character</td>"))
+  EXPECT_TRUE(has(page, "at step 1, bits per byte</th><td>4.0000<small>5.0000 bits per character"
+                        "</small>"))
       << page;
   EXPECT_TRUE(has(page, "<figcaption>Held-out text, bits per character</figcaption>")) << page;
 }
@@ -191,15 +209,18 @@ TEST(Report, TellsTheMeasuredShortening) {
   writeFile(b / "metrics.jsonl", "{\"step\":1,\"shortening_factor\":{\"words\":null},"
                                  "\"eval_shortening_factor\":{\"words\":null}}\n");
   std::string page = makeReport(a.path);
-  EXPECT_TRUE(has(page, "tokens a segment of words, mean of the last 3 logged steps</th><td>4.000"))
+  EXPECT_TRUE(has(page, "tokens a segment of words, training</th><td>4.000<small>mean of the "
+                        "last 3 logged steps"))
       << page;
-  EXPECT_TRUE(has(page, "tokens a segment of words, held-out text, step 3</th><td>5.000")) << page;
+  EXPECT_TRUE(has(page, "tokens a segment of words, held-out text</th><td>5.000<small>step 3"))
+      << page;
   EXPECT_TRUE(has(page, "<figcaption>Tokens a segment</figcaption>")) << page;
-  EXPECT_TRUE(has(page, "words, training</text>") && has(page, "words, held out</text>")) << page;
+  EXPECT_TRUE(has(page, "words, training</li>") && has(page, "words, held out</li>")) << page;
   EXPECT_FALSE(has(makeReport(b.path), "<figcaption>Tokens a segment")) << "there is no factor";
   page = makeComparison({{a.path, {}}, {b.path, {}}});
   EXPECT_TRUE(has(page, "<figcaption>Tokens a segment, training</figcaption>")) << page;
-  EXPECT_TRUE(has(page, "mean of the last 1 logged steps</th><td>\u2013</td><td>no segments</td>"))
+  EXPECT_TRUE(has(page, "words, training</th><td>4.000<small>mean of the last 3 logged "
+                        "steps</small></td><td>no segments<small>mean of the last 1 logged steps"))
       << page;
 }
 
@@ -266,6 +287,77 @@ TEST(Report, TicksAreRoundAndInside) {
     EXPECT_LE(ticks.size(), 8u) << high;
     EXPECT_GE(ticks.front(), high / 3 * (1 - 1e-9));
     EXPECT_LE(ticks.back(), high * (1 + 1e-9));
+  }
+}
+
+TEST(Report, RunsOfDifferentLengthsHaveTheirLossesAtTheShortersEnd) {
+  TemporaryFolder folder;
+  for (int steps : {60, 100}) {
+    std::filesystem::path run = folder / ("run-" + std::to_string(steps));
+    std::filesystem::create_directory(run);
+    std::string lines;
+    for (int step = 1; step <= steps; ++step) {
+      lines += Json{{"step", step}, {"bits_per_byte", step}}.dump() + "\n";
+    }
+    writeFile(run / "metrics.jsonl", lines);
+  }
+  std::string page = makeComparison({{folder / "run-60", {}}, {folder / "run-100", {}}});
+  EXPECT_TRUE(has(page, "<h1>Runs compared: run-60, run-100</h1>")) << "the folder is the same";
+  EXPECT_TRUE(has(page, "<th>steps</th><td>60</td><td>100</td>")) << page;
+  EXPECT_TRUE(has(page, "training loss, smoothed, at step 60, bits per byte</th><td>35.5000</td>"
+                        "<td>35.5000</td>"))
+      << page;
+}
+
+TEST(Report, ComparedRunsShowNgramModelsOfOneTextAlone) {
+  TemporaryFolder a, b;
+  for (const TemporaryFolder *run : {&a, &b}) {
+    writeFile(*run / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":2}\n");
+    writeFile(*run / "ngram.json", R"({"orders":[{"order":5,"bits_per_byte":2.1}]})");
+  }
+  EXPECT_TRUE(has(makeComparison({{a.path, {}}, {b.path, {}}}), "</svg>5-gram, held out: 2.10"));
+  writeFile(b / "ngram.json", R"({"orders":[{"order":5,"bits_per_byte":2.2}]})");
+  std::string page = makeComparison({{a.path, {}}, {b.path, {}}});
+  EXPECT_FALSE(has(page, "</svg>5-gram")) << "these are of different texts";
+  EXPECT_TRUE(has(page, "5-gram, Witten-Bell, bits per byte</th><td>2.1000</td><td>2.2000</td>"))
+      << page;
+}
+
+TEST(Report, ALossAgainstOtherLabelsIsShownInNats) {
+  TemporaryFolder run;
+  writeFile(run / "metrics.jsonl", "{\"step\":1,\"loss\":1.5,\"eval_bits_per_byte\":2}\n");
+  std::string page = makeReport(run.path);
+  EXPECT_TRUE(has(page, "training loss, last step</th><td>1.5000 nats<small>against smoothed"))
+      << page;
+  EXPECT_FALSE(has(page, "training, each step")) << page;
+}
+
+TEST(Report, DrawsTheCurveAsAFile) {
+  TemporaryFolder run;
+  writeFile(run / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":7.5}\n"
+                                   "{\"step\":2,\"bits_per_byte\":6.5}\n");
+  writeFile(run / "eval.json", R"({"bits_per_byte": 7})");
+  std::string picture = makeCurve(run.path);
+  EXPECT_TRUE(picture.starts_with("<svg xmlns=")) << picture;
+  EXPECT_TRUE(has(picture, ">evaluation: 7.00</text>")) << picture;
+  writeFile(run / "metrics.jsonl", "{\"step\":1}\n");
+  writeFile(run / "eval.json", "{}");
+  EXPECT_TRUE(has(userError([&] { makeCurve(run.path); }), "expected bits per byte to draw"));
+}
+
+TEST(Report, TablesAndPicturesScrollInBoxesOfTheirOwn) {
+  TemporaryFolder run;
+  writeFile(run / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":7.5}\n");
+  for (const std::string &page :
+       {makeReport(run.path, Causality{"proved", {}, "<svg></svg>"}, {{"width", "16"}}),
+        makeComparison({{run.path, {{"width", "16"}}}})}) {
+    EXPECT_TRUE(has(page, "name=\"viewport\"")) << "phones would show a page of 980 pixels";
+    EXPECT_TRUE(has(page, ".scroll{overflow-x:auto;") && has(page, ".picture{overflow-x:auto}"));
+    for (size_t at = page.find("<table"); at != std::string::npos;
+         at = page.find("<table", at + 1)) {
+      std::string box = "<div class=\"scroll\">";
+      EXPECT_EQ(page.substr(at - box.size(), box.size()), box) << page.substr(at, 80);
+    }
   }
 }
 

@@ -1,0 +1,133 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "ReportCurves.h"
+
+#include "Html.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace sluice::runtime {
+namespace {
+
+constexpr const char *runColors[] = {"#2563a8", "#c2410c", "#15803d",
+                                     "#7e22ce", "#b91c1c", "#0e7490"};
+constexpr const char *trainingColor = runColors[0], *heldOutColor = runColors[1],
+                     *characterColor = runColors[2];
+
+void markBest(Chart &chart, const RunFiles &run, const std::string &color,
+              const std::string &name) {
+  if (std::optional<Point> best = run.bestEvaluation()) {
+    chart.mark(*best, color,
+               name + "best: " + showNumber(best->y, 4) + " at step " + showNumber(best->x, 0));
+  }
+}
+
+/// The n-gram models of the runs. Runs with other figures are of other text, which one line would
+/// not describe: then there are no lines.
+void addNgrams(Chart &chart, const std::vector<RunFiles> &runs) {
+  std::vector<std::pair<std::string, double>> models;
+  for (const RunFiles &run : runs) {
+    auto own = run.ngrams();
+    if (!models.empty() && !own.empty() && own != models) {
+      return;
+    }
+    models = own.empty() ? models : own;
+  }
+  for (const auto &[name, bits] : models) {
+    chart.addLevel(bits, name + ", held out: " + showNumber(bits, 2));
+  }
+}
+
+void addShortening(Chart &chart, const RunFiles &run) {
+  size_t color = 0;
+  for (const std::string &name : run.membersOf("shortening_factor")) {
+    chart.add(run.series("shortening_factor", name), getColor(color++), name + ", training",
+              CurveStyle::Line);
+    chart.add(run.series("eval_shortening_factor", name), getColor(color++), name + ", held out",
+              CurveStyle::Dots);
+  }
+}
+
+std::vector<Point> inThousandths(std::vector<Point> points) {
+  for (Point &point : points) {
+    point.y *= 1000;
+  }
+  return points;
+}
+
+} // namespace
+
+std::string getColor(size_t index) { return runColors[index % std::size(runColors)]; }
+
+std::string getDashes(size_t index) {
+  constexpr const char *dashes[] = {"", "6 3", "2 2"};
+  return dashes[index / std::size(runColors) % std::size(dashes)];
+}
+
+Chart buildLossChart(const RunFiles &run) {
+  std::vector<Point> characters = run.series("eval_bits_per_character");
+  Chart chart(characters.empty() ? "Bits per byte"
+                                 : "Bits per byte, and per character of held-out text");
+  std::vector<Point> raw = run.series("bits_per_byte");
+  if (raw.size() > 1) {
+    chart.add(raw, trainingColor, "training, each step", CurveStyle::Pale);
+  }
+  chart.addSmoothed(raw, smoothedSteps, trainingColor, "training, smoothed");
+  chart.add(run.series("eval_bits_per_byte"), heldOutColor, "held out", CurveStyle::Dots);
+  chart.add(characters, characterColor, "held out, per character", CurveStyle::Dots);
+  markBest(chart, run, heldOutColor, "");
+  if (double bits = numberIn(run.evaluation, "bits_per_byte"); bits > 0) {
+    chart.add({{0, bits}, {run.lastStep(), bits}}, heldOutColor,
+              "evaluation: " + showNumber(bits, 2), CurveStyle::Line, "3 3");
+  }
+  addNgrams(chart, {run});
+  return chart;
+}
+
+void writeCurves(std::ostringstream &out, const RunFiles &run) {
+  Chart shortening("Tokens a segment"), rate("Learning rate, thousandths"),
+      norm("Gradient norm before clipping"), speed("Tokens a second, training");
+  addShortening(shortening, run);
+  norm.add(run.series("grad_norm"), trainingColor, "norm", CurveStyle::Line);
+  rate.add(inThousandths(run.series("learning_rate")), trainingColor, "learning rate",
+           CurveStyle::Line);
+  speed.add(run.series("tokens_per_s"), trainingColor, "tokens/s", CurveStyle::Line);
+  out << "<h2>Curves</h2>\n<div class=\"charts\">\n"
+      << buildLossChart(run).draw() << shortening.draw() << norm.draw() << rate.draw()
+      << speed.draw() << "</div>\n";
+}
+
+void writeCommonCurves(std::ostringstream &out, const std::vector<RunFiles> &runs,
+                       const std::vector<std::string> &names) {
+  std::string smoothing =
+      "Training, bits per byte, mean of " + std::to_string(smoothedSteps) + " logged steps";
+  Chart training(smoothing), heldOut("Held-out text, bits per byte"),
+      characters("Held-out text, bits per character"), norm("Gradient norm before clipping"),
+      rate("Learning rate, thousandths"), speed("Tokens a second, training"),
+      shortening("Tokens a segment, training");
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const RunFiles &run = runs[i];
+    std::string color = getColor(i), dashes = getDashes(i);
+    training.addSmoothed(run.series("bits_per_byte"), smoothedSteps, color, names[i], dashes);
+    heldOut.add(run.series("eval_bits_per_byte"), color, names[i], CurveStyle::Dots, dashes);
+    markBest(heldOut, run, color, names[i] + ", ");
+    characters.add(run.series("eval_bits_per_character"), color, names[i], CurveStyle::Dots,
+                   dashes);
+    norm.add(run.series("grad_norm"), color, names[i], CurveStyle::Line, dashes);
+    rate.add(inThousandths(run.series("learning_rate")), color, names[i], CurveStyle::Line, dashes);
+    speed.add(run.series("tokens_per_s"), color, names[i], CurveStyle::Line, dashes);
+    for (const std::string &name : run.membersOf("shortening_factor")) {
+      shortening.add(run.series("shortening_factor", name), color, names[i] + ", " + name,
+                     CurveStyle::Line, dashes);
+    }
+  }
+  addNgrams(training, runs);
+  addNgrams(heldOut, runs);
+  out << "<h2>Curves</h2>\n<div class=\"charts\">\n";
+  for (Chart *chart : {&training, &heldOut, &characters, &norm, &rate, &speed, &shortening}) {
+    out << chart->draw();
+  }
+  out << "</div>\n";
+}
+
+} // namespace sluice::runtime
