@@ -8,7 +8,7 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
-steps=${SLUICE_DEMO_STEPS:-1000}
+steps=${SLUICE_DEMO_STEPS:-1800}
 spec=$root/models/demo.json
 demo=$build/demo
 run=$demo/run
@@ -58,15 +58,18 @@ print(*(result["bits_per_byte"] for result in json.load(open(sys.argv[1]))["orde
 say "a sample"
 "$sluice" generate "$artifact" --weights "$run" --prompt "Water" --tokens 300
 echo
-"$sluice" report "$run"
+"$sluice" report "$run" --curve "$run/curve.svg"
 
 printf '\n%-28s %s\n' "held-out text" "bits per byte"
 printf '%-28s %.4f\n' "bigram (Witten-Bell)" "$bigram" "trigram (Witten-Bell)" "$trigram" \
   "5-gram (Witten-Bell)" "$fivegram" "this model, $steps steps" "$model"
 say "all of it took $SECONDS s"
-if python3 -c 'import sys; sys.exit(not float(sys.argv[1]) < float(sys.argv[2]))' "$model" "$trigram"; then
-  echo "the model beats the trigram model"
-else
+is_below() { python3 -c 'import sys; sys.exit(not float(sys.argv[1]) < float(sys.argv[2]))' "$1" "$2"; }
+if ! is_below "$model" "$trigram"; then
   echo "the model does not beat the trigram model"
   exit 1
+elif is_below "$model" "$fivegram"; then
+  echo "the model beats the trigram and the 5-gram model"
+else
+  echo "the model beats the trigram model, and not the 5-gram model"
 fi
