@@ -5,8 +5,8 @@ one run on the CPU.
 
 Every program computes the same step on the same bytes in f32: forward, backward, clipping, AdamW. Before anything is timed,
 each peer takes a checkpoint of Sluice, makes three steps, and must find the losses that Sluice found. Then the programs
-take turns; a round times a few steps of each. The ratio is taken within a round, so that what else the machine does meets all
-alike. All are bound to the same processors, one a core, of the fastest kind of core. Wants an idle machine.
+take turns; a round times a few steps of each. The ratio is that of the medians, so it divides the milliseconds that are printed. Its
+range is that of the ratios within a round, where what else the machine does meets all alike. All are bound to the same processors, one a core, of the fastest kind of core. Wants an idle machine.
 
 Usage: benchmarks/compare.py [--quick] [--model SPEC] [--threads N] ...     (--help)
 The peers are installed with pip into a folder of their own, build/peers; PyTorch for Linux comes with its CUDA libraries, about
@@ -165,9 +165,11 @@ def measure(arguments, artifact, peers, threads):
 
 
 def describe(name, seconds, tokens, peak, ours, our_peak):
+    # The ratio of medians is never outside the range: each of `seconds` is at least the least ratio times its round's of `ours`.
     ratios = [theirs / mine for theirs, mine in zip(seconds, ours)]
-    return {"program": name, "step_ms": 1000 * statistics.median(seconds), "rounds_ms": [1000 * value for value in seconds],
-            "tokens_per_s": tokens / statistics.median(seconds), "time_ratio": statistics.median(ratios),
+    median = statistics.median(seconds)
+    return {"program": name, "step_ms": 1000 * median, "rounds_ms": [1000 * value for value in seconds],
+            "tokens_per_s": tokens / median, "time_ratio": median / statistics.median(ours),
             "time_ratio_range": [min(ratios), max(ratios)], "peak_mb": peak, "memory_ratio": peak / our_peak}
 
 
