@@ -83,9 +83,9 @@ holds "is none" 'f[0]["characters"] is None and f[0]["no_characters"] == "no cha
 succeeds "characters: train" "$sluice" train "$work/model.sla" --data "$work/training.txt" --eval-data "${both[@]}" --eval-tokens 501 --out "$work/accents" --steps 2
 cat "$work/out" "$work/err" > "$work/train.log"
 succeeds "a line of training has bits per character" grep -Eq 'held out: bits/byte [0-9.]+  bits/character [0-9.]+$' "$work/train.log"
-succeeds "characters: eval of that" "$sluice" eval "$work/model.sla" --weights "$work/accents" --data "${both[@]}" --tokens 501 --json
 holds "a loss against smoothed labels is no bits per byte" '"loss" in f[0][-1] and "bits_per_byte" not in f[0][-1]' "$work/accents/metrics.jsonl"
 succeeds "and a note says so" grep -q 'trains on smoothed labels or a target, so lines of training have no bits per byte' "$work/train.log"
+succeeds "characters: eval of that" "$sluice" eval "$work/model.sla" --weights "$work/accents" --data "${both[@]}" --tokens 501 --json
 holds "metrics have what eval finds" \
   'all(f[0][-1]["eval_" + key] == f[1][key] for key in ("bits_per_byte", "bits_per_character", "characters"))' "$work/accents/metrics.jsonl" "$work/out"
 succeeds "characters: train, on bytes that are none" "$sluice" train "$work/model.sla" --data "$work/training.txt" --eval-data "$work/damaged.txt" --out "$work/damaged" --steps 2
