@@ -24,8 +24,12 @@ std::string editor::fileOf(const std::string &uri) {
   return path;
 }
 
-Examiner::Examiner(Check check, Publish publish)
-    : check(std::move(check)), publish(std::move(publish)), worker([this] { run(); }) {}
+Examiner::Examiner(Check check, Publish publish, bool background)
+    : check(std::move(check)), publish(std::move(publish)) {
+  if (background) {
+    worker = std::thread([this] { run(); });
+  }
+}
 
 Examiner::~Examiner() {
   {
@@ -34,11 +38,16 @@ Examiner::~Examiner() {
     cancelled = true;
   }
   changed.notify_all();
-  worker.join();
+  if (worker.joinable()) {
+    worker.join();
+  }
 }
 
 void Examiner::submit(Job job, Duration rest) {
-  std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
+  if (!worker.joinable()) {
+    return examineOne(std::move(job), lock);
+  }
   if (running == job.uri) {
     running.clear();
     cancelled = true;

@@ -8,13 +8,14 @@ using namespace sluice;
 using namespace sluice::editor;
 using nlohmann::json;
 
-SpecServer::SpecServer(std::function<void(const Json &)> send, Check check, Examiner::Duration rest,
-                       std::string version)
-    : send(std::move(send)), rest(rest), version(std::move(version)),
-      dispatcher([this](const Json &message) { sendLocked(message); }),
-      examiner(std::move(check), [this](const Examiner::Job &job, auto findings) {
-        publish(job, std::move(findings));
-      }) {
+SpecServer::SpecServer(std::function<void(const Json &)> send, Check check,
+                       std::optional<Examiner::Duration> rest, std::string version)
+    : send(std::move(send)), rest(rest.value_or(Examiner::Duration(0))),
+      version(std::move(version)), dispatcher([this](const Json &message) { sendLocked(message); }),
+      examiner(
+          std::move(check),
+          [this](const Examiner::Job &job, auto findings) { publish(job, std::move(findings)); },
+          rest.has_value()) {
   registerHandlers();
 }
 

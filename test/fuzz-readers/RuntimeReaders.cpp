@@ -24,6 +24,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <set>
 #include <unistd.h>
 
 using namespace sluice;
@@ -62,7 +63,10 @@ const Path &getFolder() {
 
 Path writeInput(const char *name, std::string_view input) {
   Path path = getFolder() / name;
-  std::filesystem::create_directories(path.parent_path());
+  static std::set<std::string_view> known; // names are literals
+  if (known.insert(name).second) {
+    std::filesystem::create_directories(path.parent_path());
+  }
   int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0 || ::write(fd, input.data(), input.size()) != static_cast<ssize_t>(input.size())) {
     std::perror(path.c_str());

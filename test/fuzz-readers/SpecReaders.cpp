@@ -56,13 +56,14 @@ std::vector<editor::Incoming> readStream(std::string_view input) {
   return messages;
 }
 
-/// The server for specs, without a check; its answers must be JSON.
+/// The server for specs, without a check and without its second thread, so that an input always
+/// reaches the same edges; its answers must be JSON.
 void readSpecMessages(std::string_view input) {
   auto check = [](const spec::Model &, const std::atomic<bool> &) -> CausalVerdict {
     throw editor::NotChecked{"not here"};
   };
   auto send = [](const nlohmann::json &message) { editor::frame(message); };
-  editor::SpecServer server(send, check, std::chrono::milliseconds(0), "0");
+  editor::SpecServer server(send, check, std::nullopt, "0");
   for (const editor::Incoming &message : readStream(input)) {
     server.receive(message);
   }

@@ -28,7 +28,9 @@ public:
   using Publish = std::function<void(const Job &, std::shared_ptr<const Findings>)>;
   using Duration = std::chrono::milliseconds;
 
-  Examiner(Check check, Publish publish);
+  /// Where `background` is false, no thread starts, and `submit` checks and publishes before it
+  /// returns: each run does the same, and costs no thread.
+  Examiner(Check check, Publish publish, bool background = true);
   /// Cancels a check that is running and waits for it.
   ~Examiner();
   Examiner(const Examiner &) = delete;
@@ -58,7 +60,7 @@ private:
   std::string running; ///< its uri; cleared when a newer text makes its findings worthless
   std::atomic<bool> cancelled = false; ///< the check that is running
   bool stopping = false;
-  std::thread worker;
+  std::thread worker; ///< none where there is no background
 };
 
 } // namespace sluice::editor

@@ -12,9 +12,10 @@ class SpecServer {
 public:
   using Json = nlohmann::json;
 
-  /// `send` is called from two threads, never at once.
-  SpecServer(std::function<void(const Json &)> send, Check check, Examiner::Duration rest,
-             std::string version);
+  /// `send` is called from two threads, never at once. Without a `rest` texts are checked where
+  /// they arrive, and no second thread starts.
+  SpecServer(std::function<void(const Json &)> send, Check check,
+             std::optional<Examiner::Duration> rest, std::string version);
 
   void receive(const Incoming &incoming) { dispatcher.receive(incoming); }
   std::optional<int> exitStatus() const { return dispatcher.exitStatus(); }

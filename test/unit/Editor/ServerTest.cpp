@@ -58,12 +58,12 @@ protected:
     return verdict;
   }
 
-  void start(int rest = 0) {
+  void start(std::optional<int> rest = 0) {
     server.emplace([this](const json &message) { take(message); },
                    [this](const spec::Model &model, const std::atomic<bool> &cancelled) {
                      return check(model, cancelled);
                    },
-                   Examiner::Duration(rest), "1");
+                   rest ? std::optional(Examiner::Duration(*rest)) : std::nullopt, "1");
     say({{"id", 0}, {"method", "initialize"}, {"params", {{"capabilities", json::object()}}}});
   }
 
@@ -108,6 +108,17 @@ protected:
   std::vector<json> published;
   std::optional<SpecServer> server; // last: its thread uses the rest
 };
+
+TEST_F(Server, ChecksWhereTextsArriveWithoutRest) {
+  start(std::nullopt);
+  open(specOf("leak"), 3);
+  ASSERT_EQ(published.size(), 1u); // no wait
+  EXPECT_EQ(published[0]["version"], 3);
+  change(specOf("leak"), 4);
+  ASSERT_EQ(published.size(), 2u);
+  EXPECT_EQ(published[1]["version"], 4);
+  EXPECT_EQ(checks, 2);
+}
 
 TEST_F(Server, PublishesErrorsVerdictsAndWarnings) {
   start();
