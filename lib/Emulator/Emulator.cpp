@@ -61,6 +61,9 @@ static llvm::Expected<std::unique_ptr<LLJIT>> makeJit() {
   }
   machine->addFeatures({"-avx512bf16", "-avxneconvert", "-avx10.2"});
   machine->getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  // A kernel's IR is optimized already, and most of it calls builtins: better machine code takes
+  // longer to compile than it saves, even in tests whose blocks run for seconds.
+  machine->setCodeGenOptLevel(llvm::CodeGenOptLevel::None);
   auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(*machine)).create();
   if (!jit) {
     return jit.takeError();

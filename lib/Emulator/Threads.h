@@ -11,6 +11,24 @@
 
 namespace sluice::emulator {
 
+/// Memory for the stacks of a block's threads.
+struct Stacks {
+  static constexpr uint64_t each = 128 * 1024; ///< bytes
+
+  Stacks() = default;
+  Stacks(char *start, uint64_t count) : start(start), count(count) {}
+  Stacks(Stacks &&other) noexcept { *this = std::move(other); }
+  Stacks &operator=(Stacks &&other) noexcept {
+    std::swap(start, other.start);
+    std::swap(count, other.count);
+    return *this;
+  }
+  ~Stacks();
+
+  char *start = nullptr;
+  uint64_t count = 0;
+};
+
 class Threads {
 public:
   static constexpr unsigned lanes = 32;
@@ -42,7 +60,7 @@ public:
   std::mt19937_64 &random() { return generator; }
 
   bool onStack(uint64_t address) const {
-    return address - reinterpret_cast<uint64_t>(stacks) < stackCount * stackBytes;
+    return address - reinterpret_cast<uint64_t>(stacks.start) < stacks.count * Stacks::each;
   }
 
 private:
@@ -51,9 +69,7 @@ private:
   void growStacks(unsigned count);
   unsigned pick();
 
-  static constexpr uint64_t stackBytes = 128 * 1024;
-  char *stacks = nullptr;
-  uint64_t stackCount = 0;
+  Stacks stacks;
   Schedule schedule;
   std::mt19937_64 generator;
   std::function<void()> body;
