@@ -19,8 +19,8 @@ Stacks::~Stacks() {
   }
 }
 
-/// The stacks of this thread's last launch: protecting a page and touching two of each stack took a
-/// fifth of a small launch.
+/// The stacks of earlier launches of this thread. New ones cost a system call and two page faults
+/// each.
 static Stacks &unusedStacks() {
   static thread_local Stacks stacks;
   return stacks;
