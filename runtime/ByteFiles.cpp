@@ -2,15 +2,19 @@
 #include "sluice/Runtime/ByteFiles.h"
 
 #include "DataFormat.h"
+#include "FileCalls.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/RunCommand.h"
 #include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include <utility>
 
@@ -20,10 +24,22 @@ namespace {
 constexpr const char *standardInput = "-";
 constexpr size_t mostNamed = 5;
 
-/// Whether `path` is a pipe: reading it again would find nothing.
-bool isPipe(const Path &path) {
+/// Checks for a file that the kernel writes as it is read, as in /proc. It has no size.
+bool isGenerated(const Path &path) {
+  struct statfs system{};
+  return ::statfs(path.c_str(), &system) == 0 &&
+         (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC);
+}
+
+/// Checks for bytes that a later run does not find under `path`: standard input, a pipe, a file
+/// that a shell opened for this process alone, and a file that the kernel writes.
+bool isStream(const Path &path) {
   struct stat status{};
-  return ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
+  if (path == standardInput || ::stat(path.c_str(), &status) != 0) {
+    return path == standardInput;
+  }
+  return S_ISFIFO(status.st_mode) ||
+         (S_ISREG(status.st_mode) && (isDescriptor(path) || isGenerated(path)));
 }
 
 std::string nameOf(const Path &path) {
@@ -96,7 +112,7 @@ void requireNoFolder(const Path &path) {
 /// The bytes of a file or a stream, whatever they are. `copy` becomes a stream's copy, if any.
 ByteFile openBytes(const Path &path, std::string_view what, const ReadingOptions &reading,
                    StreamCopies::Copy *&copy) {
-  if (path != standardInput && !isPipe(path)) {
+  if (!isStream(path)) {
     requireNoFolder(path);
     return {path, FileContents::open(path, what)};
   }
@@ -156,11 +172,13 @@ std::string listNames(const std::vector<ByteFile> &files) {
   return names;
 }
 
-/// How short files become long enough.
+/// Describes how short files become long enough. The pattern stays outside of the quotes.
 std::string describeJoining(const std::vector<ByteFile> &files) {
-  Path folder = files.front().path.parent_path();
-  std::string some = showPath((folder / ("*" + files.front().path.extension().native())).native());
-  return "join them into one file, as in: cat " + some + " > joined";
+  const Path &first = files.front().path;
+  std::string folder = first.has_parent_path() ? quoteForShell(first.parent_path().native()) : ".";
+  std::string end = first.extension().native();
+  return "join them into one file, as in: cat " + folder + "/*" +
+         (end.empty() ? "" : quoteForShell(end)) + " > joined";
 }
 
 /// Why none of `files` can be used.

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "DataFormat.h"
 
+#include "sluice/Runtime/FileKind.h"
 #include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/NpyHeader.h"
 
@@ -15,14 +16,21 @@ namespace {
 
 using namespace std::literals;
 
-/// zstd decompresses a block of up to 128 KiB at once.
+/// Bytes at the start of a file that are looked at.
 constexpr size_t headBytes = size_t(256) << 10;
 
-/// The start of a file and its size. Integers are little-endian where nothing else is said.
+/// The start of a file and its kind by that and by its last bytes. Integers are little-endian
+/// unless a format orders them otherwise.
 struct Probe {
   const FileContents &contents;
   std::vector<uint8_t> head;
+  FileKind kind;
 
+  explicit Probe(const FileContents &contents)
+      : contents(contents), head(contents.read(0, headBytes)) {
+    std::vector<uint8_t> tail = contents.read(size() - std::min(size(), mostTail), mostTail);
+    kind = recognize(asText(head).substr(0, mostHead), asText(tail), size());
+  }
   size_t size() const { return contents.size(); }
   static std::string_view asText(const std::vector<uint8_t> &bytes) {
     return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
@@ -50,49 +58,47 @@ struct Probe {
 
 bool isParquet(const Probe &probe) {
   constexpr size_t mark = 4;
-  for (std::string_view own : {"PAR1"sv, "PARE"sv}) { // PARE: an encrypted footer
-    if (probe.size() >= 3 * mark && probe.starts("PAR1") && probe.ends(own)) {
-      uint64_t footer = Probe::integer(probe.contents.read(probe.size() - 2 * mark, mark));
-      return footer > 0 && footer <= probe.size() - 3 * mark;
-    }
+  if (probe.size() < 3 * mark || !probe.ends(Probe::asText(probe.head).substr(0, mark))) {
+    return false;
   }
-  return false;
+  uint64_t footer = Probe::integer(probe.contents.read(probe.size() - 2 * mark, mark));
+  return footer > 0 && footer <= probe.size() - 3 * mark;
 }
 
-bool isArrow(const Probe &probe) {
-  return probe.starts("ARROW1\0\0"sv) && probe.size() >= 20 && probe.ends("ARROW1");
-}
+bool isArrow(const Probe &probe) { return probe.size() >= 20 && probe.ends("ARROW1"); }
 
 bool isNpy(const Probe &probe) {
   NpyHeader header = parseNpyHeader(probe.head);
   return header.problem.empty() && header.start <= probe.size();
 }
 
-/// The first entry's header and the record at the end, whose comment ends the file.
+/// Checks the record at the end, whose comment ends the file, and the directory before it. The
+/// archive may follow other bytes, from which its offsets may or may not count.
 bool isZip(const Probe &probe) {
-  constexpr size_t record = 22, mostComment = 65535;
-  if (!probe.starts("PK\3\4") || probe.size() < record || probe.integer(26, 2) == 0) {
-    return false;
-  }
-  size_t count = std::min(probe.size(), record + mostComment);
-  std::vector<uint8_t> tail = probe.contents.read(probe.size() - count, count);
-  for (size_t at = tail.size() - record + 1; at-- > 0;) {
+  constexpr size_t record = 22, locator = 20, mostComment = 65535;
+  size_t count = std::min(probe.size(), record + mostComment + locator),
+         start = probe.size() - count;
+  std::vector<uint8_t> tail = probe.contents.read(start, count);
+  for (size_t at = tail.size() - std::min(tail.size(), record - 1); at-- > 0;) {
     std::span<const uint8_t> rest = std::span(tail).subspan(at);
-    if (Probe::asText(tail).substr(at).starts_with("PK\5\6") &&
-        record + Probe::integer(rest.subspan(20, 2)) == rest.size()) {
-      uint64_t size = Probe::integer(rest.subspan(12, 4)),
-               offset = Probe::integer(rest.subspan(16, 4));
-      return offset == UINT32_MAX || size + offset <= probe.size() - rest.size();
+    if (!Probe::asText(tail).substr(at).starts_with("PK\5\6") ||
+        record + Probe::integer(rest.subspan(20, 2)) != rest.size()) {
+      continue;
     }
+    if (at >= locator && Probe::asText(tail).substr(at - locator).starts_with("PK\6\7")) {
+      return true; // zip64, whose directory is found by other records
+    }
+    uint64_t size = Probe::integer(rest.subspan(12, 4));
+    return size == 0 ? start + at == 0
+                     : size <= start + at &&
+                           Probe::asText(probe.contents.read(start + at - size, 4)) == "PK\1\2";
   }
   return false;
 }
 
 bool isElf(const Probe &probe) {
   uint64_t width = probe.integer(4, 1), order = probe.integer(5, 1);
-  if (!probe.starts("\x7f"
-                    "ELF") ||
-      width < 1 || width > 2 || order < 1 || order > 2 || probe.integer(6, 1) != 1) {
+  if (width < 1 || width > 2 || order < 1 || order > 2 || probe.integer(6, 1) != 1) {
     return false;
   }
   size_t at = width == 1 ? 40 : 52; // the size of this header
@@ -101,55 +107,31 @@ bool isElf(const Probe &probe) {
   return size == (width == 1 ? 52 : 64) && other == 0;
 }
 
-bool isTar(const Probe &probe) {
-  constexpr size_t block = 512, sum = 148, sumBytes = 8;
-  if (probe.size() < block || probe.size() % block != 0 || !probe.has(257, "ustar")) {
-    return false;
-  }
-  uint64_t found = 0, expected = 0;
-  for (size_t i = 0; i < block; ++i) {
-    found += i >= sum && i < sum + sumBytes ? ' ' : probe.head[i];
-  }
-  for (size_t i = sum; i < sum + sumBytes && probe.head[i] != 0; ++i) {
-    if (probe.head[i] >= '0' && probe.head[i] <= '7') {
-      expected = expected * 8 + (probe.head[i] - '0');
-    }
-  }
-  return found == expected;
-}
-
-bool isBzip2(const Probe &probe) {
-  return probe.starts("BZh") && probe.integer(3, 1) >= '1' && probe.integer(3, 1) <= '9' &&
-         probe.has(4, "1AY&SY");
-}
-
 uint64_t checksum(const Probe &probe, size_t at, size_t count) {
   return at + count > probe.head.size()
              ? UINT64_MAX
              : crc32(0, probe.head.data() + at, static_cast<unsigned>(count));
 }
 
-bool isXz(const Probe &probe) {
-  return probe.starts("\xfd"
-                      "7zXZ\0"sv) &&
-         checksum(probe, 6, 2) == probe.integer(8, 4);
-}
+bool isXz(const Probe &probe) { return checksum(probe, 6, 2) == probe.integer(8, 4); }
 
-bool isSevenZip(const Probe &probe) {
-  return probe.starts("7z\xbc\xaf\x27\x1c") && checksum(probe, 12, 20) == probe.integer(8, 4);
-}
+bool isSevenZip(const Probe &probe) { return checksum(probe, 12, 20) == probe.integer(8, 4); }
 
-bool isHdf5(const Probe &probe) {
-  return probe.starts("\x89HDF\r\n\x1a\n") && probe.integer(8, 1) <= 3;
-}
+bool isHdf5(const Probe &probe) { return probe.size() >= 48 && probe.integer(8, 1) <= 3; }
 
 bool isSqlite(const Probe &probe) {
   uint64_t page = probe.integer(16, 1) << 8 | probe.integer(17, 1); // big-endian; 1 is 65536
-  return probe.starts("SQLite format 3\0"sv) &&
-         (page == 1 || (page >= 512 && (page & (page - 1)) == 0));
+  return page == 1 || (page >= 512 && (page & (page - 1)) == 0);
 }
 
-bool isPng(const Probe &probe) { return probe.starts("\x89PNG\r\n\x1a\n\0\0\0\rIHDR"sv); }
+/// Checks the first chunk, whose checksum is big-endian.
+bool isPng(const Probe &probe) {
+  uint64_t found = 0;
+  for (size_t i = 29; i < 33; ++i) {
+    found = found << 8 | probe.integer(i, 1);
+  }
+  return probe.has(8, "\0\0\0\rIHDR"sv) && checksum(probe, 12, 17) == found;
+}
 
 bool isPdf(const Probe &probe) {
   size_t count = std::min<size_t>(probe.size(), 1024);
@@ -172,43 +154,91 @@ bool isLfsPointer(const Probe &probe) {
          Probe::asText(probe.head).find("\noid sha256:") != std::string_view::npos;
 }
 
-bool isUtf32(const Probe &probe) {
-  return probe.size() % 4 == 0 &&
-         (probe.starts("\xff\xfe\0\0"sv) || probe.starts("\0\0\xfe\xff"sv));
+/// Reads the unit of `bytes` bytes that begins at `at`.
+uint64_t readUnit(const Probe &probe, size_t at, size_t bytes, bool isBigEndian) {
+  uint64_t unit = 0;
+  for (size_t i = 0; i < bytes; ++i) {
+    unit = unit << 8 | probe.head[at + (isBigEndian ? i : bytes - 1 - i)];
+  }
+  return unit;
 }
 
-bool isUtf16(const Probe &probe) {
-  return probe.size() % 2 == 0 && (probe.starts("\xff\xfe") || probe.starts("\xfe\xff"));
+/// Checks that the units after the byte order mark are characters.
+bool isUtf32(const Probe &probe) {
+  bool isBigEndian = probe.head[0] == 0;
+  for (size_t at = 4; at + 4 <= probe.head.size(); at += 4) {
+    uint64_t unit = readUnit(probe, at, 4, isBigEndian);
+    if (unit == 0 || unit > 0x10ffff || (unit >= 0xd800 && unit <= 0xdfff)) {
+      return false;
+    }
+  }
+  return probe.head.size() >= 8;
 }
+
+/// Checks that the units after the byte order mark are characters, surrogates in pairs, and that
+/// the bytes are no ASCII text.
+bool isUtf16(const Probe &probe) {
+  bool isBigEndian = probe.head[0] == 0xfe, isOpen = false; // a pair
+  for (size_t at = 2; at + 2 <= probe.head.size(); at += 2) {
+    uint64_t unit = readUnit(probe, at, 2, isBigEndian);
+    bool isSecond = unit >= 0xdc00 && unit <= 0xdfff;
+    if (unit == 0 || unit >= 0xfffe || isSecond != isOpen) {
+      return false;
+    }
+    isOpen = unit >= 0xd800 && unit <= 0xdbff;
+  }
+  return probe.head.size() >= 4 &&
+         std::any_of(probe.head.begin() + 2, probe.head.end(),
+                     [](uint8_t byte) { return byte == 0 || byte >= 0x80; });
+}
+
+bool isRecognized(const Probe &) { return true; }
+bool isUnverified(const Probe &) { return false; }
 
 struct Known {
-  bool (*matches)(const Probe &);
-  const char *name, *remedy;
+  FileKind kind;
+  bool (*isVerified)(const Probe &); ///< of a file of this kind by `recognize`
+  const char *remedy;
 };
+
+constexpr const char *writeColumn = "write its column of text to a file of text",
+                     *unzip = "unpack it (unzip) and give its text", *giveText = "give text";
 
 constexpr Known known[] = {
-    {isParquet, "a Parquet file", "write its column of text to a file of text"},
-    {isArrow, "an Arrow file", "write its column of text to a file of text"},
-    {isNpy, "a NumPy array (.npy)",
-     "write its elements as bytes: array.astype(\"uint8\").tofile(FILE)"},
-    {isZip, "a ZIP archive (as .npz, .docx and .pt files are)",
-     "unpack it (unzip) and give its text"},
-    {isElf, "a compiled program or library (ELF)", "give text"},
-    {isTar, "a tar archive", "unpack it (tar -x) and give its texts"},
-    {isBzip2, "bzip2 data", "unpack it (bunzip2)"},
-    {isXz, "xz data", "unpack it (xz -d)"},
-    {isSevenZip, "a 7z archive", "unpack it (7z x) and give its text"},
-    {isHdf5, "an HDF5 file", "write its text to a file of text"},
-    {isSqlite, "an SQLite database", "write its column of text to a file of text"},
-    {isPng, "a PNG image", "give --images WxHxC where the command has it"},
-    {isPdf, "a PDF file", "convert it to text (pdftotext)"},
-    {isSafetensors, "tensors (safetensors)", "give text"},
-    {isLfsPointer, "a pointer of Git LFS to the file", "fetch the file (git lfs pull)"},
-    {isUtf32, "text in UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 FILE > TEXT"},
-    {isUtf16, "text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 FILE > TEXT"},
+    {FileKind::Gzip,
+     [](const Probe &probe) { return findCompression(probe.contents) == Compression::Gzip; },
+     "unpack it (gunzip)"},
+    {FileKind::Zstd,
+     [](const Probe &probe) { return findCompression(probe.contents) == Compression::Zstd; },
+     "unpack it (unzstd)"},
+    {FileKind::Parquet, isParquet, writeColumn},
+    {FileKind::Arrow, isArrow, writeColumn},
+    {FileKind::Npy, isNpy, "write its elements as bytes: array.astype(\"uint8\").tofile(FILE)"},
+    {FileKind::Zip, isZip, unzip},
+    {FileKind::Npz, isZip, unzip},
+    {FileKind::PyTorch, isZip, unzip},
+    {FileKind::Elf, isElf, giveText},
+    {FileKind::Artifact, isElf, giveText},
+    {FileKind::Tar, isRecognized, "unpack it (tar -x) and give its texts"},
+    {FileKind::Bzip2, isRecognized, "unpack it (bunzip2)"},
+    {FileKind::Xz, isXz, "unpack it (xz -d)"},
+    {FileKind::SevenZip, isSevenZip, "unpack it (7z x) and give its text"},
+    {FileKind::Hdf5, isHdf5, "write its text to a file of text"},
+    {FileKind::Sqlite, isSqlite, writeColumn},
+    {FileKind::Png, isPng, "give --images WxHxC where the command has it"},
+    {FileKind::Pdf, isPdf, "convert it to text (pdftotext)"},
+    {FileKind::Weights, isSafetensors, giveText},
+    {FileKind::Session, isSafetensors, giveText},
+    {FileKind::LfsPointer, isLfsPointer, "fetch the file (git lfs pull)"},
+    {FileKind::Utf32, isUtf32, "convert it: iconv -f UTF-32 -t UTF-8 FILE > TEXT"},
+    {FileKind::Utf16, isUtf16, "convert it: iconv -f UTF-16 -t UTF-8 FILE > TEXT"},
+    {FileKind::Jpeg, isUnverified, ""},
+    {FileKind::Gguf, isUnverified, ""},
+    {FileKind::Pickle, isUnverified, ""},
+    {FileKind::Recording, isUnverified, ""},
 };
 
-/// Whether the first lines, at least two unless the file has one alone, are a JSON object each.
+/// Checks that the first lines, at least two, are a JSON object each.
 bool isJsonLines(const Probe &probe) {
   constexpr int64_t most = 8;
   std::string_view text = Probe::asText(probe.head);
@@ -231,31 +261,25 @@ bool isJsonLines(const Probe &probe) {
 } // namespace
 
 std::optional<DataFormat> findFormat(const FileContents &contents) {
-  Probe probe{contents, contents.read(0, headBytes)};
-  switch (Compression compression = findCompression(probe.head)) {
-  case Compression::Gzip:
-    return DataFormat{"gzip data", "unpack it (gunzip)", compression};
-  case Compression::Zstd:
-    return DataFormat{"zstd data", "unpack it (unzstd)", compression};
-  case Compression::None:
-    break;
+  Probe probe(contents);
+  const Known *kind = std::ranges::find(known, probe.kind, &Known::kind);
+  if (kind == std::end(known) || !kind->isVerified(probe)) {
+    return std::nullopt;
   }
-  for (const Known &format : known) {
-    if (format.matches(probe)) {
-      return DataFormat{format.name, format.remedy};
-    }
-  }
-  return std::nullopt;
+  return DataFormat{std::string(describe(probe.kind)), kind->remedy,
+                    probe.kind == FileKind::Gzip   ? Compression::Gzip
+                    : probe.kind == FileKind::Zstd ? Compression::Zstd
+                                                   : Compression::None};
 }
 
 std::vector<std::string> describeOddities(const FileContents &contents, int64_t vocabulary,
                                           const std::string &name) {
-  Probe probe{contents, contents.read(0, headBytes)};
+  Probe probe(contents);
   std::vector<std::string> notes;
-  if (hasHeader(probe.head, Compression::Gzip) || hasHeader(probe.head, Compression::Zstd)) {
-    notes.push_back(
-        "note: " + name +
-        " begins like compressed data, but does not decompress; its own bytes are read");
+  const Known *kind = std::ranges::find(known, probe.kind, &Known::kind);
+  if (kind != std::end(known) && !isText(Probe::asText(probe.head)) && !kind->isVerified(probe)) {
+    notes.push_back("note: " + name + " looks like " + std::string(describe(probe.kind)) +
+                    ", whose structure could not be verified; its own bytes are read");
   }
   if (probe.starts("\xef\xbb\xbf")) {
     notes.push_back("note: " + name +

@@ -1,10 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Decompress.h"
 
+#include "sluice/Runtime/ByteFiles.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Text.h"
 
-#include <array>
 #include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -16,7 +16,8 @@ namespace {
 struct Step {
   size_t taken = 0, given = 0; ///< bytes of the input and of the output
   bool isEnd = false;          ///< of a member or a frame
-  std::string error;           ///< empty: none
+  std::string error = {};      ///< empty: none
+  std::string remedy = {};     ///< for data that are whole but need more than this program has
 };
 
 class Decompressor {
@@ -45,8 +46,8 @@ public:
     stream.next_out = into.data();
     stream.avail_out = static_cast<unsigned>(into.size());
     int result = inflate(&stream, Z_NO_FLUSH);
-    Step step{from.size() - stream.avail_in, into.size() - stream.avail_out, result == Z_STREAM_END,
-              ""};
+    Step step{from.size() - stream.avail_in, into.size() - stream.avail_out,
+              result == Z_STREAM_END};
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) {
       step.error = stream.msg ? stream.msg : "the data are not valid";
     }
@@ -70,11 +71,15 @@ public:
     ZSTD_inBuffer in{from.data(), from.size(), 0};
     ZSTD_outBuffer out{into.data(), into.size(), 0};
     size_t result = ZSTD_decompressStream(stream, &out, &in);
-    Step step{in.pos, out.pos, result == 0, ""};
+    Step step{in.pos, out.pos, result == 0};
     if (ZSTD_isError(result)) {
       step.error = ZSTD_getErrorName(result);
       if (ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge) {
-        step.error += "; it was compressed with --long";
+        step.error = "a window of more than 128 MiB (zstd --long)";
+        step.remedy = "unpack the file yourself (zstd -d --long=31)";
+      } else if (ZSTD_getErrorCode(result) == ZSTD_error_dictionary_wrong) {
+        step.error = "a dictionary";
+        step.remedy = "unpack the file yourself (zstd -d -D DICTIONARY)";
       }
     }
     return step;
@@ -85,43 +90,88 @@ private:
   ZSTD_DStream *stream;
 };
 
-std::unique_ptr<Decompressor> makeDecompressor(Compression compression) {
+std::unique_ptr<Decompressor> createDecompressor(Compression compression) {
   if (compression == Compression::Gzip) {
     return std::make_unique<Gzip>();
   }
   return std::make_unique<Zstd>();
 }
 
-} // namespace
+/// Bytes that hold the longest header of a zstd frame and the header of its first block, or the
+/// fixed part of a gzip member's header.
+constexpr size_t headerBytes = 18;
 
-bool hasHeader(std::span<const uint8_t> bytes, Compression compression) {
-  if (compression == Compression::Gzip) { // RFC 1952: deflate, and reserved flags of 0
-    return bytes.size() >= 4 && bytes[0] == 0x1f && bytes[1] == 0x8b && bytes[2] == 8 &&
-           (bytes[3] & 0xe0) == 0;
+/// Returns a little-endian integer.
+uint64_t readInteger(std::span<const uint8_t> bytes, size_t at, size_t count) {
+  uint64_t value = 0;
+  for (size_t i = count; i-- > 0;) {
+    value = value << 8 | bytes[at + i];
   }
-  return bytes.size() >= 4 && bytes[0] == 0x28 && bytes[1] == 0xb5 && bytes[2] == 0x2f &&
-         bytes[3] == 0xfd;
+  return value;
 }
 
-namespace {
+/// Checks the bytes that begin every gzip member: deflate, and reserved flags of 0 (RFC 1952).
+bool beginsGzipMember(std::span<const uint8_t> bytes) {
+  return bytes.size() >= 4 && bytes[0] == 0x1f && bytes[1] == 0x8b && bytes[2] == 8 &&
+         (bytes[3] & 0xe0) == 0;
+}
 
-/// The state of reading one file.
+/// Checks the rest of a member's header: the extra flags and the operating system have few values.
+bool isGzipHeader(std::span<const uint8_t> bytes) {
+  return beginsGzipMember(bytes) && bytes.size() >= 10 &&
+         (bytes[8] == 0 || bytes[8] == 2 || bytes[8] == 4 || bytes[9] < 0x20 || bytes[9] == 0xff);
+}
+
+bool beginsZstdFrame(std::span<const uint8_t> bytes) {
+  return bytes.size() >= 4 && readInteger(bytes, 0, 4) == 0xfd2fb528;
+}
+
+/// Checks the header of a frame that holds no data (RFC 8878, 3.1.2).
+bool isSkippableFrame(std::span<const uint8_t> bytes) {
+  return bytes.size() >= 8 && (readInteger(bytes, 0, 4) & 0xfffffff0) == 0x184d2a50;
+}
+
+/// Checks the header of a frame of data and the header of its first block (RFC 8878, 3.1.1).
+bool isZstdHeader(std::span<const uint8_t> bytes) {
+  if (!beginsZstdFrame(bytes) || bytes.size() < 5) {
+    return false;
+  }
+  constexpr size_t dictionaryBytes[] = {0, 1, 2, 4}, mostBlockBytes = size_t(128) << 10;
+  uint8_t descriptor = bytes[4];
+  bool isSingleSegment = (descriptor & 0x20) != 0, isReserved = (descriptor & 0x08) != 0;
+  size_t sizeField = descriptor >> 6;
+  size_t sizeBytes = sizeField == 0 ? (isSingleSegment ? 1 : 0) : size_t(1) << sizeField;
+  size_t at = 5 + (isSingleSegment ? 0 : 1) + dictionaryBytes[descriptor & 3] + sizeBytes;
+  if (isReserved || bytes.size() < at + 3) {
+    return false;
+  }
+  uint64_t block = readInteger(bytes, at, 3);
+  return (block >> 1 & 3) != 3 && block >> 3 <= mostBlockBytes;
+}
+
+/// Decompresses one file.
 class Reading {
 public:
   Reading(const FileContents &packed, Compression compression, const Path &path,
           TemporaryFile &into, const GrowthLimit &limit)
       : packed(packed), path(path), into(into), limit(limit), compression(compression),
-        decompressor(makeDecompressor(compression)), text(FileContents::pieceBytes) {}
+        decompressor(createDecompressor(compression)), text(FileContents::pieceBytes) {}
 
   void add(size_t start, std::span<const uint8_t> some) {
     for (size_t taken = 0; taken < some.size() || isFull;) {
       if (isBetween) {
+        taken += countPadding(some.subspan(taken));
+        if (taken == some.size()) {
+          return;
+        }
         startMember(start + taken);
       }
       Step step = decompressor->run(some.subspan(taken), text);
       if (!step.error.empty()) {
-        fail("found damage near byte " + std::to_string(start + taken + step.taken) + " (" +
-             step.error + "); get the file again, or unpack what is whole of it yourself");
+        fail(step.remedy.empty()
+                 ? "found damage near byte " + std::to_string(start + taken + step.taken) + " (" +
+                       step.error + "); get the file again, or unpack what is whole of it yourself"
+                 : "found data that need " + step.error + "; " + step.remedy);
       }
       taken += step.taken;
       isFull = step.given == text.size() && !step.isEnd;
@@ -129,7 +179,6 @@ public:
       checkGrowth();
       if (step.isEnd) {
         isBetween = true;
-        ++members;
       } else if (step.taken == 0 && step.given == 0) {
         return; // more input is needed
       }
@@ -146,19 +195,33 @@ public:
 
 private:
   [[noreturn]] void fail(const std::string &found) const {
-    throw UserError(showPath(path.native()) + ": expected whole " +
-                    (compression == Compression::Gzip ? "gzip" : "zstd") + " data, " + found +
-                    ", or give --raw to read the file's own bytes");
+    throw FormatError(showPath(path.native()) + ": expected whole " +
+                      (compression == Compression::Gzip ? "gzip" : "zstd") + " data, " + found +
+                      ", or give --raw to read the file's own bytes");
+  }
+
+  /// Counts the zero bytes that pad a gzip file between and after its members, as on tapes.
+  size_t countPadding(std::span<const uint8_t> some) const {
+    size_t count = 0;
+    while (compression == Compression::Gzip && members > 0 && count < some.size() &&
+           some[count] == 0) {
+      ++count;
+    }
+    return count;
   }
 
   void startMember(size_t at) {
-    if (members > 0) {
-      if (!hasHeader(packed.read(at, 4), compression)) {
+    std::vector<uint8_t> header = packed.read(at, headerBytes);
+    bool isGzip = compression == Compression::Gzip;
+    bool isSkippable = !isGzip && isSkippableFrame(header);
+    if (at > 0) {
+      if (!isSkippable && !(isGzip ? beginsGzipMember(header) : beginsZstdFrame(header))) {
         fail("found " + std::to_string(packed.size() - at) + " other bytes after them, from byte " +
              std::to_string(at) + " on; unpack the file yourself");
       }
       decompressor->restart();
     }
+    members += isSkippable ? 0 : 1;
     isBetween = false;
   }
 
@@ -177,36 +240,25 @@ private:
   Compression compression;
   std::unique_ptr<Decompressor> decompressor;
   std::vector<uint8_t> text;
-  bool isBetween = true; // members
-  bool isFull = false;   // `text` was: more may come without input
-  int64_t members = 0;
+  bool isBetween = true; // no member is open
+  bool isFull = false;   // the last step filled `text`, so more may come without input
+  int64_t members = 0;   // begun so far, without skippable frames
 };
 
 } // namespace
 
-Compression findCompression(std::span<const uint8_t> head) {
-  for (Compression compression : {Compression::Gzip, Compression::Zstd}) {
-    if (!hasHeader(head, compression)) {
-      continue;
-    }
-    std::array<uint8_t, 4096> some;
-    std::unique_ptr<Decompressor> decompressor = makeDecompressor(compression);
-    size_t taken = 0;
-    while (taken < head.size()) {
-      Step step = decompressor->run(head.subspan(taken), some);
-      taken += step.taken;
-      if (!step.error.empty()) {
-        break;
-      }
-      if (step.given > 0 || step.isEnd) {
-        return compression;
-      }
-      if (step.taken == 0) {
-        break;
-      }
-    }
+Compression findCompression(const FileContents &contents) {
+  constexpr int mostFrames = 1000; // of no data, before the first frame of data
+  std::vector<uint8_t> header = contents.read(0, headerBytes);
+  if (isGzipHeader(header)) {
+    return Compression::Gzip;
   }
-  return Compression::None;
+  size_t at = 0;
+  for (int i = 0; i < mostFrames && isSkippableFrame(header); ++i) {
+    at += 8 + readInteger(header, 4, 4);
+    header = contents.read(at, headerBytes);
+  }
+  return isZstdHeader(header) ? Compression::Zstd : Compression::None;
 }
 
 int64_t decompress(const FileContents &packed, Compression compression, const Path &path,

@@ -29,6 +29,10 @@ struct Descriptor {
 /// The kind of what `path` names, S_IFREG and so on; 0 where there is nothing.
 mode_t kindOf(const Path &path);
 
+/// Checks for the name of an open file of a process, such as /dev/fd/3. It may lead to a regular
+/// file, but replacing it would replace the name, and another process does not find it.
+bool isDescriptor(const Path &path);
+
 /// Writes all bytes. Returns an errno; 0 on success.
 int writeAll(int fd, std::span<const uint8_t> bytes);
 

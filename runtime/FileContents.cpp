@@ -6,6 +6,7 @@
 #include "sluice/Runtime/Text.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -19,8 +20,11 @@
 namespace sluice::runtime {
 namespace {
 
-/// Larger files are read piece by piece. Each of those holds a descriptor.
+/// Files above this size are read piece by piece and hold a descriptor each.
 constexpr size_t mostInMemory = size_t(64) << 10;
+
+/// The sample of a file has pieces at even distances, the first and the last bytes among them.
+constexpr size_t samplePieces = 64, samplePieceBytes = 16;
 
 int64_t getChangeTime(const struct stat &status) {
   return int64_t(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
@@ -78,7 +82,9 @@ FileContents FileContents::fromDescriptor(const Path &name, int fd) {
   }
   contents.file->size = static_cast<size_t>(status.st_size);
   contents.file->changed = getChangeTime(status);
-  if (contents.size() <= mostInMemory) {
+  if (contents.size() > mostInMemory) {
+    contents.file->sample = contents.readSample();
+  } else {
     std::vector<uint8_t> bytes(contents.size());
     contents.readFromFile(0, bytes);
     contents.file->memory = std::move(bytes);
@@ -107,31 +113,50 @@ void FileContents::readFromFile(size_t start, std::span<uint8_t> into) const {
       failReading(file->name, errno);
     }
     if (count == 0) {
-      throw DataError(
-          showPath(file->name.native()) + ": expected the " + std::to_string(file->size) +
-          " bytes that the file had when it was opened, found " + std::to_string(start + done) +
-          ": another program cut it short; restore the file, and leave it as it is "
-          "while it is read");
+      failShortened(start + done);
     }
     done += static_cast<size_t>(count);
   }
 }
 
-/// A file that another program wrote anew since its hash was computed is not the data any more. One
-/// that became longer was appended to, which leaves what is read.
+void FileContents::failShortened(size_t found) const {
+  throw DataError(showPath(file->name.native()) + ": expected the " + std::to_string(file->size) +
+                  " bytes that the file had when it was opened, found " + std::to_string(found) +
+                  ": another program cut it short; restore the file, and leave it as it is while "
+                  "it is read");
+}
+
+std::string FileContents::readSample() const {
+  std::string sample(samplePieces * samplePieceBytes, '\0');
+  size_t step = (size() - samplePieceBytes) / (samplePieces - 1);
+  for (size_t i = 0; i < samplePieces; ++i) {
+    std::array<uint8_t, samplePieceBytes> piece;
+    readFromFile(i * step, piece);
+    std::ranges::copy(piece, sample.begin() + static_cast<std::ptrdiff_t>(i * samplePieceBytes));
+  }
+  return sample;
+}
+
+/// A file of another time of change may have been touched, appended to, or written anew. A sample
+/// of its bytes finds most of the latter. The hash of all bytes finds every change, but a file that
+/// keeps growing would be hashed at each read.
 void FileContents::checkUnchanged() const {
   struct stat status{};
-  if (file->hash.empty() || ::fstat(file->fd, &status) != 0 ||
-      getChangeTime(status) == file->changed) {
+  if (::fstat(file->fd, &status) != 0 || getChangeTime(status) == file->changed) {
     return;
   }
-  file->changed = getChangeTime(status);
-  if (static_cast<size_t>(status.st_size) == file->size && computeHash() != file->hash) {
+  auto now = static_cast<size_t>(status.st_size);
+  if (now < file->size) {
+    failShortened(now);
+  }
+  if (readSample() != file->sample ||
+      (now == file->size && !file->hash.empty() && computeHash() != file->hash)) {
     throw DataError(showPath(file->name.native()) +
                     ": expected the bytes that the file had when it was opened, found others: "
                     "another program wrote it; restore the file, and leave it as it is while it "
                     "is read");
   }
+  file->changed = getChangeTime(status);
 }
 
 void FileContents::read(size_t start, std::span<uint8_t> into) const {

@@ -32,6 +32,12 @@ constexpr Magic magics[] = {
     {"\x89HDF\r\n\x1a\n"sv, FileKind::Hdf5},
     {"\x1f\x8b\x08"sv, FileKind::Gzip},
     {"\x28\xb5\x2f\xfd"sv, FileKind::Zstd},
+    {"7z\xbc\xaf\x27\x1c"sv, FileKind::SevenZip},
+    {"\xfd"
+     "7zXZ\0"sv,
+     FileKind::Xz},
+    {"ARROW1\0\0"sv, FileKind::Arrow},
+    {"SQLite format 3\0"sv, FileKind::Sqlite},
     {"\x89PNG\r\n\x1a\n"sv, FileKind::Png},
     {"\xff\xd8\xff"sv, FileKind::Jpeg},
     {"%PDF-"sv, FileKind::Pdf},
@@ -95,11 +101,35 @@ bool isSafetensors(std::string_view head, size_t size) {
          (head[9] == '"' || head[9] == '}' || head[9] == ' ' || head[9] == '\n');
 }
 
-bool isText(std::string_view head) {
-  return std::ranges::none_of(head, [](char c) {
-    auto byte = static_cast<unsigned char>(c);
-    return byte == 0x7f || (byte < 0x20 && c != '\n' && c != '\r' && c != '\t' && c != '\f');
-  });
+/// Checks the sum of a header's bytes, in which the sum's own field counts as spaces. No text has
+/// the zero bytes around it.
+bool isTar(std::string_view head) {
+  constexpr size_t block = 512, sum = 148, sumBytes = 8;
+  if (head.size() < block || head.substr(sum, sumBytes).find('\0') == npos) {
+    return false;
+  }
+  uint64_t found = 0, expected = 0;
+  for (size_t i = 0; i < block; ++i) {
+    found += i >= sum && i < sum + sumBytes ? ' ' : static_cast<unsigned char>(head[i]);
+  }
+  for (char c : head.substr(sum, sumBytes)) {
+    if (c >= '0' && c <= '7') {
+      expected = expected * 8 + static_cast<uint64_t>(c - '0');
+    }
+  }
+  return found == expected;
+}
+
+/// Checks for the first block, or the end where there is none.
+bool isBzip2(std::string_view head) {
+  return head.starts_with("BZh") && !isText(head) &&
+         (head.substr(3).substr(1).starts_with("1AY&SY") ||
+          head.substr(3).substr(1).starts_with("\x17\x72\x45\x38\x50\x90"));
+}
+
+/// zstd files may begin with frames that hold no data.
+bool isSkippableFrame(std::string_view head) {
+  return head.size() >= 4 && (head[0] & 0xf0) == 0x50 && head.substr(1).starts_with("\x2a\x4d\x18");
 }
 
 FileKind recognizeZip(std::string_view head) {
@@ -149,6 +179,13 @@ std::string readPiece(int fd, size_t offset, size_t count, const Path &path) {
 
 } // namespace
 
+bool isText(std::string_view head) {
+  return std::ranges::none_of(head, [](char c) {
+    auto byte = static_cast<unsigned char>(c);
+    return byte == 0x7f || (byte < 0x20 && c != '\n' && c != '\r' && c != '\t' && c != '\f');
+  });
+}
+
 FileKind recognize(std::string_view head, std::string_view tail, size_t size) {
   if (size == 0) {
     return FileKind::Empty;
@@ -162,11 +199,18 @@ FileKind recognize(std::string_view head, std::string_view tail, size_t size) {
       return magic.kind;
     }
   }
-  if (head.starts_with("PAR1") && tail.ends_with("PAR1")) {
+  bool beginsParquet = head.starts_with("PAR1") || head.starts_with("PARE");
+  if (beginsParquet && (!isText(head) || tail.ends_with(head.substr(0, 4)))) {
     return FileKind::Parquet;
   }
   if (head.starts_with("PK\x03\x04")) {
     return recognizeZip(head);
+  }
+  if (isBzip2(head)) {
+    return FileKind::Bzip2;
+  }
+  if (isSkippableFrame(head)) {
+    return FileKind::Zstd;
   }
   if (head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5) {
     return recognizePickle(head);
@@ -177,6 +221,18 @@ FileKind recognize(std::string_view head, std::string_view tail, size_t size) {
   }
   if (isSafetensors(head, size)) {
     return head.find("\"sluice.session\"") != npos ? FileKind::Session : FileKind::Weights;
+  }
+  if (head.starts_with("\xff\xfe\0\0"sv) || head.starts_with("\0\0\xfe\xff"sv)) {
+    return FileKind::Utf32;
+  }
+  if (head.starts_with("\xff\xfe") || head.starts_with("\xfe\xff")) {
+    return FileKind::Utf16;
+  }
+  if (tail.find("PK\x05\x06") != npos) { // an archive that is empty, or has other bytes before it
+    return recognizeZip(head);
+  }
+  if (isTar(head)) {
+    return FileKind::Tar;
   }
   if (!isText(head)) {
     return FileKind::Binary;

@@ -27,7 +27,7 @@ std::string_view describe(FileKind kind) {
   case FileKind::Recording:
     return "a recording of launches";
   case FileKind::Npy:
-    return "an array (.npy)";
+    return "a NumPy array (.npy)";
   case FileKind::Svg:
     return "a picture (SVG)";
   case FileKind::Html:
@@ -62,16 +62,32 @@ std::string_view describe(FileKind kind) {
     return "gzip data";
   case FileKind::Zstd:
     return "zstd data";
+  case FileKind::Bzip2:
+    return "bzip2 data";
+  case FileKind::Xz:
+    return "xz data";
+  case FileKind::Tar:
+    return "a tar archive";
+  case FileKind::SevenZip:
+    return "a 7z archive";
   case FileKind::Parquet:
     return "a Parquet file";
+  case FileKind::Arrow:
+    return "an Arrow file";
+  case FileKind::Sqlite:
+    return "an SQLite database";
   case FileKind::Png:
     return "a PNG image";
   case FileKind::Jpeg:
     return "a JPEG image";
   case FileKind::Pdf:
-    return "a PDF document";
+    return "a PDF file";
   case FileKind::Elf:
-    return "a program or library (ELF)";
+    return "a compiled program or library (ELF)";
+  case FileKind::Utf16:
+    return "text in UTF-16";
+  case FileKind::Utf32:
+    return "text in UTF-32";
   case FileKind::Json:
     return "JSON";
   case FileKind::Text:

@@ -3,6 +3,7 @@
 
 #include "Png.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -47,16 +48,17 @@ static std::vector<uint8_t> readPng(const Path &path, std::span<const uint8_t> b
                                     const ImageSize &size) {
   DecodedPng image = decodePng(bytes, size.width, size.height, size.channels);
   if (!image.problem.empty()) {
-    throw UserError(path.string() + ": expected a PNG image, found a damaged one (" +
+    throw UserError(showPath(path.native()) + ": expected a PNG image, found a damaged one (" +
                     image.problem + "); write it again");
   }
   if (image.hasManyBits || image.isTransparent) {
-    throw UserError(path.string() + ": expected a PNG of 8 bits a channel without transparency, " +
-                    "found one " + (image.isTransparent ? "with transparency" : "of 16 bits") +
+    throw UserError(showPath(path.native()) +
+                    ": expected a PNG of 8 bits a channel without transparency, " + "found one " +
+                    (image.isTransparent ? "with transparency" : "of 16 bits") +
                     "; convert it first");
   }
   if (image.pixels.empty()) {
-    throw UserError(path.string() + ": expected a PNG of " + size.toString() +
+    throw UserError(showPath(path.native()) + ": expected a PNG of " + size.toString() +
                     ", as --images says, " + "found one of " +
                     describe(image.width, image.height, image.channels) +
                     "; scale or convert it first");
@@ -74,8 +76,8 @@ ByteFile readImages(const Path &path, const ImageSize &size, const ReadingOption
   }
   auto each = static_cast<size_t>(size.bytes());
   if (file.bytes.empty() || file.bytes.size() % each != 0) {
-    throw UserError(path.string() + ": expected a PNG, or images of " + size.toString() + ", " +
-                    std::to_string(each) + " bytes each, found " +
+    throw UserError(showPath(path.native()) + ": expected a PNG, or images of " + size.toString() +
+                    ", " + std::to_string(each) + " bytes each, found " +
                     std::to_string(file.bytes.size()) +
                     " bytes; cut the file, or say another --images");
   }
@@ -111,7 +113,7 @@ Images::Images(const std::vector<Path> &paths, const ImageSize &size, const Plan
                        ? pixels.size()
                        : pixels.find([&](uint8_t v) { return v >= plan.model.vocabulary; });
     if (wrong < pixels.size()) {
-      throw UserError(path.string() + ": expected values below the vocabulary of " +
+      throw UserError(showPath(path.native()) + ": expected values below the vocabulary of " +
                       std::to_string(plan.model.vocabulary) + ", found " +
                       std::to_string(pixels.read(wrong, 1).front()) +
                       "; raise the spec's vocabulary to 256");

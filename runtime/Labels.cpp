@@ -5,6 +5,7 @@
 
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 
@@ -56,13 +57,14 @@ void requireLabels(const Plan &plan, const SourceFiles &files, bool areNeeded) {
 static ByteFile readLabels(const Path &path, const ByteFile &text, const ReadingOptions &reading) {
   ByteFile labels = openByteFile(path, "file of labels", reading);
   if (labels.bytes.size() != text.bytes.size()) {
-    throw UserError(path.string() + ": expected as many labels as " + text.path.string() +
-                    " has bytes, " + std::to_string(text.bytes.size()) + ", found " +
+    throw UserError(showPath(path.native()) + ": expected as many labels as " +
+                    showPath(text.path.native()) + " has bytes, " +
+                    std::to_string(text.bytes.size()) + ", found " +
                     std::to_string(labels.bytes.size()) + "; label i belongs to byte i");
   }
   size_t wrong = labels.bytes.find([](uint8_t b) { return b != '0' && b != '1'; });
   if (wrong < labels.bytes.size()) {
-    throw UserError(path.string() + ": byte " + std::to_string(wrong) +
+    throw UserError(showPath(path.native()) + ": byte " + std::to_string(wrong) +
                     ": expected the label 0 or 1, as a digit, found byte " +
                     std::to_string(labels.bytes.read(wrong, 1).front()) +
                     "; write one digit for each byte of the text");

@@ -3,6 +3,7 @@
 
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Sources.h"
+#include "sluice/Runtime/Text.h"
 
 #include <algorithm>
 #include <utility>
@@ -117,9 +118,9 @@ Lines::Line Lines::read(int64_t index, size_t mostBytes) const {
 
 void Lines::requireCount(int64_t expected, const std::string &other) const {
   if (count() != expected) {
-    throw UserError(opened.front().path.string() + ": expected as many lines as " + other +
-                    " has, " + std::to_string(expected) + ", found " + std::to_string(count()) +
-                    "; line i of the one belongs to line i of the other");
+    throw UserError(showPath(opened.front().path.native()) + ": expected as many lines as " +
+                    other + " has, " + std::to_string(expected) + ", found " +
+                    std::to_string(count()) + "; line i of the one belongs to line i of the other");
   }
 }
 
@@ -142,7 +143,7 @@ InputLines::InputLines(const InputFiles &files, const Plan &plan, const ReadingO
 int64_t InputLines::count() const {
   const Lines &first = inputs.begin()->second;
   for (const auto &[name, lines] : inputs) {
-    lines.requireCount(first.count(), first.files().front().path.string());
+    lines.requireCount(first.count(), showPath(first.files().front().path.native()));
   }
   return first.count();
 }

@@ -67,7 +67,7 @@ static std::vector<int64_t> readHeader(NumberFile &file) {
   bool isWrong = !header.problem.empty() || !header.isF32() || header.fortranOrder;
   if (isWrong) {
     throw UserError(
-        file.path.string() +
+        showPath(file.path.native()) +
         ": expected an array of little-endian f32 in C order, as numpy.save writes it, found " +
         (!header.problem.empty() ? header.problem
          : header.fortranOrder   ? "Fortran's order"
@@ -91,8 +91,9 @@ constexpr double leastWeight = 1e-18, greatestWeight = 1e18;
 static void checkNumbers(const NumberFile &file, int64_t rows, bool isTarget) {
   constexpr double tolerance = 1e-3; // of numbers that were rounded, as by bf16
   auto refuse = [&](int64_t row, const std::string &expected, double found) {
-    throw UserError(file.path.string() + ": row " + std::to_string(row) + ": expected " + expected +
-                    ", found " + format("%g", found) + "; row i belongs to byte i of the text");
+    throw UserError(showPath(file.path.native()) + ": row " + std::to_string(row) + ": expected " +
+                    expected + ", found " + format("%g", found) +
+                    "; row i belongs to byte i of the text");
   };
   constexpr int64_t numbersAtOnce = 1 << 18;
   int64_t rowsAtOnce = std::max<int64_t>(1, numbersAtOnce / file.width);
@@ -131,13 +132,14 @@ NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFil
   if (found != expected.shape && (input.width > 1 || found != std::vector{rows})) {
     NpyHeader other;
     other.shape = found;
-    throw UserError(file.path.string() + ": expected an array of the shape " +
-                    expected.showShape() + ", a row for each byte of " + text.path.string() +
-                    ", found " + other.showShape() + "; row i belongs to byte i");
+    throw UserError(showPath(file.path.native()) + ": expected an array of the shape " +
+                    expected.showShape() + ", a row for each byte of " +
+                    showPath(text.path.native()) + ", found " + other.showShape() +
+                    "; row i belongs to byte i");
   }
   size_t size = static_cast<size_t>(rows * input.width) * sizeof(float);
   if (file.bytes.size() - file.start != size) {
-    throw UserError(path.string() + ": expected " + std::to_string(size) +
+    throw UserError(showPath(path.native()) + ": expected " + std::to_string(size) +
                     " bytes of numbers behind the header, found " +
                     std::to_string(file.bytes.size() - file.start) + "; write the file again");
   }

@@ -50,15 +50,13 @@ void removeLeftovers(const Path &path) {
 /// The name by which this process's descriptor can be linked.
 std::string nameOfDescriptor(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
-/// A stream of a process, such as /dev/stdout: its name leads to a file, but a rename would replace
-/// the name.
+} // namespace
+
 bool isDescriptor(const Path &path) {
   const std::string &name = path.native();
-  return name.starts_with("/dev/fd/") ||
+  return name == "/dev/stdin" || name.starts_with("/dev/fd/") ||
          (name.starts_with("/proc/") && name.find("/fd/") != std::string::npos);
 }
-
-} // namespace
 
 Path resolveOutput(const Path &path) {
   constexpr int mostLinks = 40; // as the kernel follows

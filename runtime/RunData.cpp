@@ -52,7 +52,7 @@ const std::string rawNote = " read as their own bytes, as when the run began (--
 
 /// The files that are not read as text.
 std::string nameFiles(const std::vector<ByteFile> &files) {
-  return files.front().path.string() +
+  return showPath(files.front().path.native()) +
          (files.size() > 1 ? " and " + std::to_string(files.size() - 1) + " more" : "");
 }
 

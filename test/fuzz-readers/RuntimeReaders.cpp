@@ -178,7 +178,7 @@ void readData(std::string_view input) {
   FileContents contents(std::vector<uint8_t>(bytes.begin(), bytes.end()));
   findFormat(contents);
   describeOddities(contents, 256, "data");
-  Compression compression = findCompression(bytes);
+  Compression compression = findCompression(contents);
   if (compression != Compression::None) {
     TemporaryFile into(getFolder());
     run([&] {

@@ -227,7 +227,7 @@ void checkValues(CLI::App &command) {
 
 CLI::Validator drawnSeed(const std::string &flag) {
   return {[flag](std::string &text) {
-            if (text == "random") {
+            if (CLI::detail::to_lower(text) == "random") {
               text = std::to_string(std::random_device()());
               std::cerr << "sluice: " << flag << " random: " << flag << " " << text
                         << " repeats this" << std::endl;

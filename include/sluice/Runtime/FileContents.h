@@ -25,8 +25,9 @@ public:
 /// stays resident. The file is read and not mapped because a mapping of a file that another program
 /// cuts short ends the process. Copies share the open file.
 ///
-/// Every function that reads throws DataError where the file has become shorter, or where its
-/// contents have changed after `sha256Hex` was called, and JobError where the disk fails.
+/// Every function that reads throws JobError where the disk fails, and DataError where the file has
+/// become shorter or was written anew. A change of a few bytes is found only after `sha256Hex` was
+/// called. Bytes that are appended are not read.
 class FileContents {
 public:
   /// Bytes that `forEachPiece` reads at once.
@@ -65,6 +66,7 @@ private:
     int fd = -1;
     size_t size = 0;
     int64_t changed = 0; // time of the last known change, nanoseconds
+    std::string sample;  // some of the bytes, where there is a descriptor
     std::string hash;    // empty: not computed
     File() = default;
     File(const File &) = delete;
@@ -73,6 +75,9 @@ private:
   };
   std::string computeHash() const;
   void readFromFile(size_t start, std::span<uint8_t> into) const;
+  [[noreturn]] void failShortened(size_t found) const;
+  /// Returns bytes at even distances of a file that is not held in memory.
+  std::string readSample() const;
   void checkUnchanged() const;
 
   std::shared_ptr<File> file;

@@ -8,7 +8,7 @@
 namespace sluice::runtime {
 
 enum class FileKind {
-  // What sluice writes or reads.
+  // Files that sluice writes or reads.
   Missing,
   Empty,
   Folder,
@@ -27,7 +27,7 @@ enum class FileKind {
   Metrics,
   Tuning,
   Spec,
-  // What is often given in their place.
+  // Files that are often given in their place.
   LfsPointer,
   PyTorch,
   Pickle,
@@ -37,11 +37,19 @@ enum class FileKind {
   Zip,
   Gzip,
   Zstd,
+  Bzip2,
+  Xz,
+  Tar,
+  SevenZip,
   Parquet,
+  Arrow,
+  Sqlite,
   Png,
   Jpeg,
   Pdf,
   Elf,
+  Utf16,
+  Utf32,
   Json,
   Text,
   Binary,
@@ -53,6 +61,9 @@ enum class FileKind {
 constexpr size_t mostHead = 4096, mostTail = 64;
 FileKind recognize(std::string_view head, std::string_view tail, size_t size);
 FileKind recognize(std::span<const uint8_t> contents);
+
+/// Checks for text of any encoding that has no zero bytes: no control characters but white space.
+bool isText(std::string_view head);
 
 /// Recognizes what `path` names. Throws UserError or JobError where it cannot be read. A device or
 /// a pipe is Binary, and is not read.

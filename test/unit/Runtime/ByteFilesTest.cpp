@@ -6,8 +6,10 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 #include <zlib.h>
 
 using namespace sluice::runtime;
@@ -79,6 +81,10 @@ TEST_F(ByteFiles, OtherFormatsAreRefusedAlsoInsideOfCompressedData) {
   EXPECT_NE(userError([&] { open("twice.gz"); }).find("found gzip data inside of compressed data"),
             std::string::npos);
   EXPECT_THROW(open("program"), FormatError);
+  std::string damaged = readFile(folder / "program.gz");
+  damaged.replace(40, 8, 8, '\xff');
+  writeFile(folder / "damaged.gz", damaged);
+  EXPECT_THROW(open("damaged.gz"), FormatError); // a run on its own bytes resumes
 }
 
 TEST_F(ByteFiles, APipeIsReadOnceAndLeavesNothing) {
@@ -88,6 +94,20 @@ TEST_F(ByteFiles, APipeIsReadOnceAndLeavesNothing) {
   writeGzip("text.gz", text);
   EXPECT_EQ(textOf(openPipe(readFile(folder / "text.gz"))), text);
   EXPECT_TRUE(openPipe(text).kept.empty());
+}
+
+/// Neither a file of the kernel nor an open file of this process is found by a later run.
+TEST_F(ByteFiles, FilesOfTheKernelAndOfThisProcessAreStreams) {
+  auto copies = std::make_shared<StreamCopies>(folder / "run", "data-", folder.path, false);
+  ByteFile file = openByteFile("/proc/version", "data file", {false, copies});
+  EXPECT_EQ(textOf(file).substr(0, 5), "Linux");
+  EXPECT_EQ(file.source(), folder / "run/data-1");
+  writeFile(folder / "text", easyText(100));
+  int fd = ::open((folder / "text").c_str(), O_RDONLY | O_CLOEXEC);
+  file = openByteFile("/dev/fd/" + std::to_string(fd), "data file", {false, copies});
+  ::close(fd);
+  EXPECT_EQ(textOf(file), easyText(100));
+  EXPECT_EQ(file.source(), folder / "run/data-2");
 }
 
 TEST_F(ByteFiles, CopiesOfStreamsAreReadInTheirPlace) {
@@ -130,6 +150,12 @@ TEST_F(ByteFiles, ShortFilesAreCountedAndJoined) {
       << message;
   EXPECT_NE(message.find(" and 295 more; join them into one file, as in: cat " +
                          (folder / "*.txt").string() + " > joined ("),
+            std::string::npos)
+      << message;
+  writeFile(folder / "it's a/1", "a");
+  Path quoted = folder / "it's a/1";
+  message = userError([&] { readByteFiles({quoted, quoted}, 256, 65, "why"); });
+  EXPECT_NE(message.find("in: cat '" + folder.path.string() + "/it'\\''s a'/* > joined"),
             std::string::npos)
       << message;
   writeFile(folder / "long", easyText(100));

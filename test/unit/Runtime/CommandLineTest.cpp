@@ -269,7 +269,7 @@ TEST_F(CommandLine, AnOutputReplacesItsOwnKindAndOthersByForce) {
   const std::string losses = "eval bigram.slc -w run --data heldout --per-token ";
   EXPECT_EQ(sluice(losses + "run/losses.npy").status, 0);
   EXPECT_EQ(sluice(losses + "run/losses.npy").status, 0);
-  refuses(losses + "text", "text: expected --per-token to name a new file or an array (.npy) to "
+  refuses(losses + "text", "text: expected --per-token to name a new file or a NumPy array (.npy) to "
                            "replace, found text; name another file, or give --force");
   refuses(losses + "x.svg", "found a name that ends in .svg; name x.npy, or give --force");
   EXPECT_EQ(sluice(losses + "text --force").status, 0);
@@ -334,7 +334,7 @@ TEST_F(CommandLine, ASeedMayBeDrawnAndEscapesAreNoted) {
   EXPECT_NE(noted.err.find("note: --stop: \\n is taken as two characters"), std::string::npos)
       << noted.err;
   EXPECT_NE(noted.err.find("--seed random: --seed "), std::string::npos) << noted.err;
-  noted = sluice("generate bigram.slc -w run -p ab -n 3 --seed random --json");
+  noted = sluice("generate bigram.slc -w run -p ab -n 3 --seed Random --json");
   EXPECT_NE(noted.err.find("--seed " + Json::parse(noted.out)["seed"].dump() + " "),
             std::string::npos);
   noted = sluice("generate bigram.slc -w run -p ab -n 3 --stop \"$(printf 'x\\ty')\"");

@@ -15,12 +15,12 @@ using namespace std::literals;
 
 namespace {
 
-FileContents contentsOf(std::string_view text) {
+FileContents makeContents(std::string_view text) {
   return std::vector<uint8_t>(text.begin(), text.end());
 }
 
-std::string formatOf(std::string_view text) {
-  std::optional<DataFormat> format = findFormat(contentsOf(text));
+std::string findFormatName(std::string_view text) {
+  std::optional<DataFormat> format = findFormat(makeContents(text));
   return format ? format->name : "none";
 }
 
@@ -53,11 +53,11 @@ struct Packer {
 };
 constexpr Packer packers[] = {{Compression::Gzip, gzip}, {Compression::Zstd, zstd}};
 
-/// What the text decompresses to.
+/// Returns the decompressed text.
 std::string unpack(const std::string &packed, Compression compression, int64_t *members = nullptr,
                    const GrowthLimit &limit = {}) {
   TemporaryFile into({});
-  int64_t count = decompress(contentsOf(packed), compression, "text.packed", into, limit);
+  int64_t count = decompress(makeContents(packed), compression, "text.packed", into, limit);
   if (members) {
     *members = count;
   }
@@ -81,7 +81,18 @@ std::string tarHeader() {
   return block;
 }
 
-std::string zipOf(const std::string &comment) {
+/// A zstd frame of one raw block, "hello", after these bytes of its header.
+std::string makeFrame(const std::string &header) {
+  return "\x28\xb5\x2f\xfd" + header + "\x29\0\0hello"s;
+}
+
+/// A zstd frame that holds no data.
+std::string makeSkippableFrame(char kind, size_t size) {
+  return static_cast<char>('P' + kind) + "\x2a\x4d\x18"s + static_cast<char>(size) + "\0\0\0"s +
+         std::string(size, 'x');
+}
+
+std::string makeZip(const std::string &comment) {
   std::string local = "PK\3\4"s + std::string(22, '\0') + "\1\0\0\0"s + "a" + "hello";
   std::string central = "PK\1\2"s + std::string(42, '\0') + "a";
   auto number = [](size_t value, size_t count) {
@@ -98,47 +109,62 @@ std::string zipOf(const std::string &comment) {
 TEST(DataFormat, VerifiedStructures) {
   std::string npyHeader = "{'descr': '<u2', 'fortran_order': False, 'shape': (4,), }";
   std::string npy = "\x93NUMPY\x01\x00"s + char(npyHeader.size()) + '\0' + npyHeader;
-  EXPECT_EQ(formatOf(npy + "12345678"), "a NumPy array (.npy)");
-  EXPECT_EQ(formatOf(npy.substr(0, 40)), "none"); // its header is cut
+  EXPECT_EQ(findFormatName(npy + "12345678"), "a NumPy array (.npy)");
+  EXPECT_EQ(findFormatName(npy.substr(0, 40)), "none"); // its header is cut
   std::string parquet = "PAR1" + std::string(50, 'x') + "\x0a\0\0\0"s + "PAR1";
-  EXPECT_EQ(formatOf(parquet), "a Parquet file");
-  EXPECT_EQ(formatOf("PAR1" + std::string(50, 'x') + "\xff\0\0\0"s + "PAR1"), "none");
-  EXPECT_EQ(formatOf("PAR1 is the name of a format"), "none");
-  EXPECT_NE(formatOf(zipOf("")).find("a ZIP archive"), std::string::npos);
-  EXPECT_NE(formatOf(zipOf("a comment")).find("a ZIP archive"), std::string::npos);
-  EXPECT_EQ(formatOf(zipOf("").substr(0, 60)), "none");
-  EXPECT_EQ(formatOf(zipOf("") + "?"), "none");
-  EXPECT_NE(formatOf(bigramLibrary()).find("ELF"), std::string::npos);
-  EXPECT_EQ(formatOf("\x7f"
-                     "ELF and more text, as much as a header has"),
+  EXPECT_EQ(findFormatName(parquet), "a Parquet file");
+  EXPECT_EQ(findFormatName("PAR1" + std::string(50, 'x') + "\xff\0\0\0"s + "PAR1"), "none");
+  EXPECT_EQ(findFormatName("PAR1 is the name of a format"), "none");
+  EXPECT_NE(findFormatName(makeZip("")).find("a ZIP archive"), std::string::npos);
+  EXPECT_NE(findFormatName(makeZip("a comment")).find("a ZIP archive"), std::string::npos);
+  EXPECT_EQ(findFormatName(makeZip("").substr(0, 60)), "none");
+  EXPECT_EQ(findFormatName(makeZip("") + "?"), "none");
+  EXPECT_EQ(findFormatName("#!/bin/sh\nexit\n" + makeZip("")), "a ZIP archive");
+  std::string empty = "PK\5\6" + std::string(18, '\0');
+  EXPECT_EQ(findFormatName(empty), "a ZIP archive");
+  EXPECT_EQ(findFormatName("a text" + empty), "none"); // and no directory
+  std::string locator = "PK\6\7" + std::string(16, '\0'), end = "PK\5\6" + std::string(8, '\xff');
+  EXPECT_EQ(findFormatName("PK\3\4" + locator + end + std::string(10, '\0')), "a ZIP archive");
+  EXPECT_NE(findFormatName(bigramLibrary()).find("ELF"), std::string::npos);
+  EXPECT_EQ(findFormatName("\x7f"
+                           "ELF and more text, as much as a header has"),
             "none");
-  EXPECT_EQ(formatOf("\xff\xfe"
-                     "a\0b\0"s),
+  EXPECT_EQ(findFormatName("\xff\xfe"
+                           "a\0b\0"s),
             "text in UTF-16");
-  EXPECT_EQ(formatOf("\xfe\xff\0a\0b"s), "text in UTF-16");
-  EXPECT_EQ(formatOf("\xff\xfe"
-                     "a\0b"s),
-            "none"); // an odd number of bytes
-  EXPECT_EQ(formatOf("\xff\xfe\0\0a\0\0\0"s), "text in UTF-32");
+  EXPECT_EQ(findFormatName("\xfe\xff\0a\0b"s), "text in UTF-16");
+  EXPECT_EQ(findFormatName("\xff\xfe"
+                           "a\0b"s),
+            "text in UTF-16"); // and half a character
+  EXPECT_EQ(findFormatName("\xff\xfe"
+                           "ASCII text"),
+            "none");
+  EXPECT_EQ(findFormatName("\xff\xfe\x00\xd8"
+                           "a\0"s),
+            "none"); // half a pair
+  EXPECT_EQ(findFormatName("\xff\xfe\0\0a\0\0\0"s), "text in UTF-32");
   std::string tar = tarHeader();
-  EXPECT_EQ(formatOf(tar + std::string(512, 'x')), "a tar archive");
-  tar[0] = 'b'; // another checksum
-  EXPECT_EQ(formatOf(tar + std::string(512, 'x')), "none");
-  EXPECT_EQ(formatOf("SQLite format 3\0\x10\0"s + std::string(100, 'x')), "an SQLite database");
-  EXPECT_EQ(formatOf("BZh91AY&SY1234"), "bzip2 data");
-  EXPECT_EQ(formatOf("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n"),
-            "a pointer of Git LFS to the file");
+  EXPECT_EQ(findFormatName(tar + std::string(512, 'x')), "a tar archive");
+  EXPECT_EQ(findFormatName(tar + std::string(99, 'x')), "a tar archive"); // cut short
+  tar[0] = 'b';                                                           // another checksum
+  EXPECT_EQ(findFormatName(tar + std::string(512, 'x')), "none");
+  EXPECT_EQ(findFormatName("SQLite format 3\0\x10\0"s + std::string(100, 'x')),
+            "an SQLite database");
+  EXPECT_EQ(findFormatName("BZh91AY&SY\1\2\3\4"), "bzip2 data");
+  EXPECT_EQ(findFormatName("BZh9\x17\x72\x45\x38\x50\x90\0\0\0\0"s), "bzip2 data"); // of nothing
+  EXPECT_EQ(findFormatName("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n"),
+            "a Git LFS pointer, which only names the file");
   EXPECT_EQ(
-      formatOf(
+      findFormatName(
           "\x40\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}"s +
           std::string(40, ' ')),
       "tensors (safetensors)");
   for (const Packer &packer : packers) {
-    std::optional<DataFormat> format = findFormat(contentsOf(packer.pack(easyText(100))));
+    std::optional<DataFormat> format = findFormat(makeContents(packer.pack(easyText(100))));
     ASSERT_TRUE(format);
     EXPECT_EQ(format->compression, packer.compression);
-    EXPECT_TRUE(findFormat(contentsOf(packer.pack("")))); // of nothing
-    EXPECT_FALSE(findFormat(contentsOf(packer.pack(easyText(100)).substr(0, 4) + easyText(100))));
+    EXPECT_TRUE(findFormat(makeContents(packer.pack("")))); // of nothing
+    EXPECT_FALSE(findFormat(makeContents(packer.pack(easyText(100)).substr(0, 4) + easyText(100))));
   }
 }
 
@@ -152,15 +178,16 @@ TEST(DataFormat, TextHasNone) {
         bytes, "{\"a\": 1}\n{\"a\": 2}\n"s, "<!DOCTYPE html><html></html>"s,
         "\xef\xbb\xbf"
         "text"s,
-        "%PDF-1.4 is how such files begin"s, "7z\xbc\xaf\x27\x1c and more bytes than a header"s}) {
-    EXPECT_EQ(formatOf(text), "none") << text.substr(0, 40);
+        "%PDF-1.4 is how such files begin"s, "BZh91AY&SY is the start of a block"s,
+        "7z\xbc\xaf\x27\x1c and more bytes than a header"s}) {
+    EXPECT_EQ(findFormatName(text), "none") << text.substr(0, 40);
   }
 }
 
 TEST(DataFormat, NotesOnWhatLooksUnlikeText) {
   auto notes = [](std::string_view text, int64_t vocabulary = 256) {
     std::string all;
-    for (const std::string &note : describeOddities(contentsOf(text), vocabulary, "F")) {
+    for (const std::string &note : describeOddities(makeContents(text), vocabulary, "F")) {
       all += note + "\n";
     }
     return all;
@@ -179,7 +206,35 @@ TEST(DataFormat, NotesOnWhatLooksUnlikeText) {
   EXPECT_NE(notes(std::string(100, '\0') + easyText(900)).find("F has 10% zero bytes"),
             std::string::npos);
   EXPECT_EQ(notes(std::string(100, '\0') + easyText(900), 128), ""); // ids of another kind
-  EXPECT_NE(notes("\x1f\x8b\x08\0 and text"s).find("does not decompress"), std::string::npos);
+  for (const auto &[start, kind] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"\x1f\x8b\x08\0 and text"s, "gzip data"},
+           {"\x28\xb5\x2f\xfd and text", "zstd data"},
+           {"PK\3\4 and text", "a ZIP archive"},
+           {"\x93NUMPY\1 and text", "a NumPy array (.npy)"},
+           {"PAR1\1 and text", "a Parquet file"},
+           {"\xff\xd8\xff and text", "a JPEG image"}}) {
+    EXPECT_EQ(notes(start), "note: F looks like " + kind +
+                                ", whose structure could not be verified; its own bytes are "
+                                "read\n");
+  }
+  EXPECT_EQ(notes("PAR1 and text"), "");
+}
+
+/// Damage after the header leaves a compressed file, which is then an error.
+TEST(DataFormat, DamageIsNotText) {
+  std::string text = easyText(3000);
+  for (const Packer &packer : packers) {
+    std::string packed = packer.pack(text);
+    for (size_t at : {size_t(20), size_t(40), packed.size() / 2}) {
+      std::string damaged = packed;
+      damaged.replace(at, 8, 8, '\xff');
+      std::optional<DataFormat> format = findFormat(makeContents(damaged));
+      ASSERT_TRUE(format) << at;
+      EXPECT_EQ(format->compression, packer.compression);
+      EXPECT_NE(userError([&] { unpack(damaged, packer.compression); }).find("expected whole "),
+                std::string::npos);
+    }
+  }
 }
 
 TEST(Decompress, ReadsAllMembers) {
@@ -195,6 +250,51 @@ TEST(Decompress, ReadsAllMembers) {
     // Compresses so well that much output comes of few bytes.
     std::string same(5'000'000, 'a');
     EXPECT_EQ(unpack(packer.pack(same), packer.compression), same);
+  }
+}
+
+TEST(Decompress, SkippableFramesHoldNoData) {
+  std::string first = zstd(easyText(100)), second = zstd("more"),
+              skipped = makeSkippableFrame(3, 99);
+  for (const std::string &packed :
+       {skipped + first + second, first + skipped + makeSkippableFrame(15, 0) + second,
+        first + second + skipped}) {
+    EXPECT_EQ(findCompression(makeContents(packed)), Compression::Zstd);
+    int64_t members = 0;
+    EXPECT_EQ(unpack(packed, Compression::Zstd, &members), easyText(100) + "more");
+    EXPECT_EQ(members, 2);
+    EXPECT_EQ(findFormatName(packed), "zstd data");
+  }
+  EXPECT_EQ(findFormatName(skipped + easyText(100)), "none");
+  std::string cut = first + skipped.substr(0, 50);
+  EXPECT_NE(userError([&] { unpack(cut, Compression::Zstd); }).find("found the end of the file"),
+            std::string::npos);
+}
+
+TEST(Decompress, ZerosPadGzip) {
+  std::string first = gzip(easyText(100)), zeros(512, '\0');
+  EXPECT_EQ(unpack(first + zeros + gzip("more") + zeros, Compression::Gzip),
+            easyText(100) + "more");
+  EXPECT_NE(userError([&] {
+              unpack(first + zeros + "text", Compression::Gzip);
+            }).find("found 4 other bytes after them"),
+            std::string::npos);
+  EXPECT_NE(userError([&] {
+              unpack(zstd("text") + zeros, Compression::Zstd);
+            }).find("found 512 other bytes after them"),
+            std::string::npos);
+}
+
+TEST(Decompress, ZstdWithMoreThanThisProgramHasIsAnError) {
+  EXPECT_EQ(unpack(makeFrame("\x20\5"), Compression::Zstd), "hello");
+  std::string wide = makeFrame("\0\x90"s), dictionary = makeFrame("\x21\7\5");
+  for (const auto &[packed, what] :
+       {std::pair{wide, "found data that need a window of more than 128 MiB (zstd --long); unpack "
+                        "the file yourself (zstd -d --long=31)"},
+        std::pair{dictionary, "found data that need a dictionary; "}}) {
+    EXPECT_EQ(findFormatName(packed), "zstd data");
+    std::string message = userError([&] { unpack(packed, Compression::Zstd); });
+    EXPECT_NE(message.find(what), std::string::npos) << message;
   }
 }
 
