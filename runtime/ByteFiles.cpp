@@ -42,7 +42,7 @@ bool isStream(const Path &path) {
          (S_ISREG(status.st_mode) && (isDescriptor(path) || isGenerated(path)));
 }
 
-std::string nameOf(const Path &path) {
+std::string showName(const Path &path) {
   return path == standardInput ? "standard input" : showPath(path.native());
 }
 
@@ -89,14 +89,14 @@ public:
 
 private:
   [[noreturn]] void fail(int error) const {
-    failWith(nameOf(path) + ": cannot read: " + std::strerror(error) + "; name a file", error);
+    failWith(showName(path) + ": cannot read: " + std::strerror(error) + "; name a file", error);
   }
 
   const Path &path;
   int fd = -1;
 };
 
-Path temporaryFolder(const ReadingOptions &reading) {
+Path getTemporaryFolder(const ReadingOptions &reading) {
   return reading.streams ? reading.streams->temporaryFolder() : Path();
 }
 
@@ -109,7 +109,8 @@ void requireNoFolder(const Path &path) {
   }
 }
 
-/// The bytes of a file or a stream, whatever they are. `copy` becomes a stream's copy, if any.
+/// Opens a file or reads a stream of any format. Sets `copy` to the copy of a stream, if it has
+/// one.
 ByteFile openBytes(const Path &path, std::string_view what, const ReadingOptions &reading,
                    StreamCopies::Copy *&copy) {
   if (!isStream(path)) {
@@ -119,13 +120,13 @@ ByteFile openBytes(const Path &path, std::string_view what, const ReadingOptions
   copy = reading.streams ? &reading.streams->add(path) : nullptr;
   if (copy && copy->isReused) {
     ByteFile file{copy->path, FileContents::open(copy->path, what), copy->path};
-    file.notes.push_back(nameOf(path) + ": the run's own copy is read instead, " +
+    file.notes.push_back(showName(path) + ": the run's own copy is read instead, " +
                          showPath(copy->path.native()));
     return file;
   }
-  TemporaryFile spool(temporaryFolder(reading));
+  TemporaryFile spool(getTemporaryFolder(reading));
   Stream(path).copyTo(spool);
-  return {path, spool.finish(nameOf(path)), copy ? copy->path : Path()};
+  return {path, spool.finish(showName(path)), copy ? copy->path : Path()};
 }
 
 [[noreturn]] void refuseFormat(const std::string &name, std::string_view what,
@@ -135,17 +136,17 @@ ByteFile openBytes(const Path &path, std::string_view what, const ReadingOptions
                     ", or read the file's own bytes with --raw");
 }
 
-/// Puts decompressed bytes in the place of compressed ones.
+/// Replaces compressed bytes by decompressed ones.
 void unpack(ByteFile &file, const DataFormat &format, const ReadingOptions &reading) {
-  Path name = nameOf(file.path);
-  TemporaryFile into(temporaryFolder(reading));
+  Path name = showName(file.path);
+  TemporaryFile into(getTemporaryFolder(reading));
   int64_t members = decompress(file.bytes, format.compression, name, into);
   file.notes.push_back(name.string() + ": read as " + format.name + ", " +
                        std::to_string(into.size()) + " bytes in " +
                        std::to_string(file.bytes.size()) +
                        (members > 1 ? ", " + std::to_string(members) + " parts" : ""));
   file.bytes = into.finish(name);
-  file.unpacked = true;
+  file.isDecompressed = true;
 }
 
 void checkIds(const ByteFile &file, int64_t vocabulary) {
@@ -154,7 +155,7 @@ void checkIds(const ByteFile &file, int64_t vocabulary) {
   }
   size_t wrong = file.bytes.find([&](uint8_t byte) { return byte >= vocabulary; });
   if (wrong < file.bytes.size()) {
-    throw UserError(nameOf(file.path) + ": byte " + std::to_string(wrong) +
+    throw UserError(showName(file.path) + ": byte " + std::to_string(wrong) +
                     ": expected token ids below the vocabulary of " + std::to_string(vocabulary) +
                     ", found " + std::to_string(file.bytes.read(wrong, 1).front()) +
                     "; raise the spec's vocabulary to 256 or clean the file");
@@ -164,7 +165,7 @@ void checkIds(const ByteFile &file, int64_t vocabulary) {
 std::string listNames(const std::vector<ByteFile> &files) {
   std::string names;
   for (size_t i = 0; i < std::min(files.size(), mostNamed); ++i) {
-    names += (i > 0 ? ", " : "") + nameOf(files[i].path);
+    names += (i > 0 ? ", " : "") + showName(files[i].path);
   }
   if (files.size() > mostNamed) {
     names += " and " + std::to_string(files.size() - mostNamed) + " more";
@@ -181,12 +182,12 @@ std::string describeJoining(const std::vector<ByteFile> &files) {
          (end.empty() ? "" : quoteForShell(end)) + " > joined";
 }
 
-/// Why none of `files` can be used.
+/// Throws UserError: every file is too short.
 [[noreturn]] void refuseShort(const std::vector<ByteFile> &files, int64_t least,
                               const std::string &why) {
   std::string expected = "expected at least " + std::to_string(least) + " bytes (" + why + ")";
   if (files.size() == 1) {
-    throw UserError(nameOf(files.front().path) + ": " + expected + ", found " +
+    throw UserError(showName(files.front().path) + ": " + expected + ", found " +
                     std::to_string(files.front().bytes.size()) + "; give a longer file");
   }
   size_t all = 0, longest = 0;
@@ -240,7 +241,7 @@ ByteFile openByteFile(const Path &path, std::string_view what, const ReadingOpti
       }
     }
     if (format) {
-      refuseFormat(nameOf(path), what, *format);
+      refuseFormat(showName(path), what, *format);
     }
   }
   if (copy) {
@@ -257,7 +258,7 @@ std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t voca
     ByteFile file = openByteFile(path, "data file", reading);
     checkIds(file, vocabulary);
     if (!reading.isRaw) {
-      std::vector<std::string> notes = describeOddities(file.bytes, vocabulary, nameOf(path));
+      std::vector<std::string> notes = describeOddities(file.bytes, vocabulary, showName(path));
       file.notes.insert(file.notes.end(), notes.begin(), notes.end());
     }
     bool fits = static_cast<int64_t>(file.bytes.size()) >= least;

@@ -16,10 +16,10 @@ namespace {
 
 using namespace std::literals;
 
-/// Bytes at the start of a file that are looked at.
+/// Maximum number of bytes that are read at the start of a file.
 constexpr size_t headBytes = size_t(256) << 10;
 
-/// The start of a file and its kind by that and by its last bytes. Integers are little-endian
+/// The start of a file and its kind. Integers are little-endian
 /// unless a format orders them otherwise.
 struct Probe {
   const FileContents &contents;
@@ -50,7 +50,7 @@ struct Probe {
     }
     return value;
   }
-  /// Of the head; 0 past its end.
+  /// Returns an integer of the head; 0 past its end.
   uint64_t integer(size_t at, size_t count) const {
     return at + count > head.size() ? 0 : integer(std::span(head).subspan(at, count));
   }
@@ -197,7 +197,7 @@ bool isUnverified(const Probe &) { return false; }
 
 struct Known {
   FileKind kind;
-  bool (*isVerified)(const Probe &); ///< of a file of this kind by `recognize`
+  bool (*isVerified)(const Probe &); ///< checks a file that `recognize` takes for this kind
   const char *remedy;
 };
 
@@ -277,7 +277,13 @@ std::vector<std::string> describeOddities(const FileContents &contents, int64_t 
   Probe probe(contents);
   std::vector<std::string> notes;
   const Known *kind = std::ranges::find(known, probe.kind, &Known::kind);
-  if (kind != std::end(known) && !isText(Probe::asText(probe.head)) && !kind->isVerified(probe)) {
+  // Text may begin with the ASCII signature of a format.
+  bool beginsLikeText =
+      isText(Probe::asText(probe.head)) &&
+      std::none_of(probe.head.begin(),
+                   probe.head.begin() + std::min<std::ptrdiff_t>(4, std::ssize(probe.head)),
+                   [](uint8_t byte) { return byte >= 0x80; });
+  if (kind != std::end(known) && !beginsLikeText && !kind->isVerified(probe)) {
     notes.push_back("note: " + name + " looks like " + std::string(describe(probe.kind)) +
                     ", whose structure could not be verified; its own bytes are read");
   }

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What Files.cpp and OutputFile.cpp share: system calls whose failures are messages.
+// System calls of files, whose failures are messages.
 #pragma once
 
 #include "sluice/Runtime/Files.h"
@@ -26,14 +26,14 @@ struct Descriptor {
   }
 };
 
-/// The kind of what `path` names, S_IFREG and so on; 0 where there is nothing.
-mode_t kindOf(const Path &path);
+/// Returns the type of a file, S_IFREG and so on; 0 if `path` does not exist.
+mode_t getFileType(const Path &path);
 
 /// Checks for the name of an open file of a process, such as /dev/fd/3. It may lead to a regular
 /// file, but replacing it would replace the name, and another process does not find it.
 bool isDescriptor(const Path &path);
 
-/// Writes all bytes. Returns an errno; 0 on success.
+/// Writes all bytes. Returns an errno, or 0.
 int writeAll(int fd, std::span<const uint8_t> bytes);
 
 } // namespace sluice::runtime

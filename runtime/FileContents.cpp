@@ -38,7 +38,7 @@ int64_t getChangeTime(const struct stat &status) {
            error);
 }
 
-/// Allows as many open files as the system lets this process have.
+/// Raises the limit on open files to the maximum of this process.
 bool raiseFileLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) {
@@ -49,7 +49,7 @@ bool raiseFileLimit() {
 }
 
 int openForReading(const Path &path) {
-  // Without O_NONBLOCK a pipe that has come in the file's place would wait for a writer.
+  // Without O_NONBLOCK, opening a pipe that has replaced the file would wait for a writer.
   constexpr int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   int fd = ::open(path.c_str(), flags);
   if (fd < 0 && errno == EMFILE && raiseFileLimit()) {
@@ -212,7 +212,7 @@ std::string FileContents::computeHash() const {
     if (file->fd < 0) {
       read(start, some);
     } else {
-      readFromFile(start, some); // without looking for changes, which calls this
+      readFromFile(start, some); // `read` checks for changes, which calls this
     }
     EVP_DigestUpdate(context.get(), some.data(), some.size());
   }
@@ -274,7 +274,7 @@ static Path chooseTemporaryFolder(const Path &folder) {
 
 TemporaryFile::TemporaryFile(const Path &where) : folder(chooseTemporaryFolder(where)) {
   fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
-  if (fd < 0) { // a file system without such files
+  if (fd < 0) { // the file system has no files without names
     std::string name = (folder / ".sluice-XXXXXX").string();
     fd = ::mkostemp(name.data(), O_CLOEXEC);
     if (fd >= 0) {

@@ -22,7 +22,7 @@ struct Magic {
   FileKind kind;
 };
 
-/// First bytes that no text begins with, or whole words that name a format.
+/// Signatures that no text begins with, or whole words that name a format.
 constexpr Magic magics[] = {
     {"\x93NUMPY"sv, FileKind::Npy},
     {"SLUICREC"sv, FileKind::Recording},
@@ -43,7 +43,7 @@ constexpr Magic magics[] = {
     {"%PDF-"sv, FileKind::Pdf},
 };
 
-/// The text without white space and a byte order mark before it.
+/// Removes leading white space and a byte order mark.
 std::string_view trimStart(std::string_view text) {
   if (text.starts_with("\xef\xbb\xbf")) {
     text.remove_prefix(3);
@@ -58,7 +58,7 @@ bool startsWithIgnoringCase(std::string_view text, std::string_view start) {
          });
 }
 
-/// Whether `key` is followed by a colon, as a key of an object is.
+/// Checks that the name is the key of an object, which a colon follows.
 bool hasKey(std::string_view text, std::string_view name) {
   std::string key = "\"" + std::string(name) + "\"";
   for (size_t at = text.find(key); at != npos; at = text.find(key, at + 1)) {
@@ -90,7 +90,7 @@ FileKind recognizeJson(std::string_view head) {
              : FileKind::Json;
 }
 
-/// Eight bytes of a header's length, then the header, a JSON object.
+/// Checks for eight bytes of a header's length, and the header, a JSON object.
 bool isSafetensors(std::string_view head, size_t size) {
   uint64_t length = 0;
   if (head.size() < 10) {
@@ -138,7 +138,7 @@ FileKind recognizeZip(std::string_view head) {
                                        : FileKind::Zip;
 }
 
-/// Pickle's opcode of its protocol, 2 to 5; PyTorch's older files begin with a number of theirs.
+/// Distinguishes pickles by the number at the start of older PyTorch files.
 FileKind recognizePickle(std::string_view head) {
   return head.substr(2).starts_with("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv)
              ? FileKind::PyTorch
@@ -256,7 +256,7 @@ FileKind recognize(std::span<const uint8_t> contents) {
 }
 
 FileKind recognizeFile(const Path &path) {
-  mode_t mode = kindOf(path);
+  mode_t mode = getFileType(path);
   if (mode == 0) {
     return FileKind::Missing;
   }

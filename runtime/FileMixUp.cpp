@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a file of the wrong kind is called, and what its user can do.
+// Messages about files of the wrong kind: names of the kinds, and remedies.
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/FileKind.h"
 #include "sluice/Runtime/Text.h"
@@ -100,7 +100,8 @@ std::string_view describe(FileKind kind) {
 
 namespace {
 
-/// Converts what `torch.load` reads. The names of tensors may differ, which a later message says.
+/// Returns the command that converts a file of `torch.load`. The names of tensors may differ, which
+/// a later message reports.
 std::string convertPyTorch(const Path &path) {
   return "convert it, as in python3 -c 'import torch; from safetensors.torch import save_file; "
          "state = torch.load(\"" +

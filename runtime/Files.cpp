@@ -127,7 +127,7 @@ void failAt(const Path &path, std::string_view doing, int error) {
            error);
 }
 
-mode_t kindOf(const Path &path) {
+mode_t getFileType(const Path &path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) == 0) {
     return status.st_mode & S_IFMT;
@@ -149,9 +149,9 @@ int writeAll(int fd, std::span<const uint8_t> bytes) {
   return 0;
 }
 
-bool isThere(const Path &path) { return kindOf(path) != 0; }
-bool isFolder(const Path &path) { return S_ISDIR(kindOf(path)); }
-bool isRegularFile(const Path &path) { return S_ISREG(kindOf(path)); }
+bool isThere(const Path &path) { return getFileType(path) != 0; }
+bool isFolder(const Path &path) { return S_ISDIR(getFileType(path)); }
+bool isRegularFile(const Path &path) { return S_ISREG(getFileType(path)); }
 
 bool isSameFile(const Path &a, const Path &b) {
   std::error_code ignored;

@@ -13,7 +13,7 @@ namespace sluice::runtime {
 namespace {
 
 constexpr std::string_view npyMagic = "\x93NUMPY";
-/// NumPy's limit, and its reason: Python's parser is slow and deep.
+/// NumPy's limit on a header, as Python's parser is slow and recursive.
 constexpr size_t longestHeader = 10000;
 constexpr int deepest = 64;
 
@@ -21,11 +21,11 @@ struct Problem {
   std::string text;
 };
 
-/// A Python literal. Only what a header may hold is told apart.
+/// A Python literal. Only types that a header may hold are distinguished.
 struct Literal {
   enum Kind { String, Integer, Bool, Tuple, Dictionary, Other } kind = Other;
-  std::string text;              // of a string: what it spells, in UTF-8
-  int64_t number = 0;            // of an integer or a bool
+  std::string text;              // the value of a string, in UTF-8
+  int64_t number = 0;            // the value of an integer or a bool
   std::vector<Literal> elements; // of a dictionary: key, value, key, ...
   size_t begin = 0, end = 0;     // in the header
 };
@@ -44,7 +44,7 @@ void appendUtf8(std::string &text, uint32_t code) {
   }
 }
 
-/// Digits of a base with single underscores between them.
+/// Checks for digits of a base with single underscores between them.
 bool isDigits(std::string_view text, int base) {
   bool isAfterDigit = false;
   for (char c : text) {
@@ -58,7 +58,7 @@ bool isDigits(std::string_view text, int base) {
   return isAfterDigit;
 }
 
-/// The base of an integer of Python, and its digits; base 0 of what is none.
+/// Returns the base of a Python integer, and its digits; base 0 if the text is no integer.
 std::pair<int, std::string_view> splitInteger(std::string_view token) {
   if (token.size() > 2 && token[0] == '0') {
     int mark = std::tolower(token[1]);
@@ -91,7 +91,7 @@ bool isFloat(std::string_view token) {
 }
 
 /// Reads one expression as `ast.literal_eval` does. Python's complex numbers, `...`, `set()` and
-/// characters by name are refused, which no header needs.
+/// characters by name are rejected, as no header needs them.
 class LiteralReader {
 public:
   /// `isOld`: integers may end in L, as Python 2 wrote them.
@@ -170,7 +170,7 @@ private:
     return literal;
   }
 
-  /// A dictionary or a set.
+  /// Parses a dictionary or a set.
   Literal readBraces() {
     Literal literal;
     literal.kind = Literal::Dictionary;
@@ -197,7 +197,7 @@ private:
     return literal;
   }
 
-  /// A tuple, a list, or one expression in parentheses.
+  /// Parses a tuple, a list, or one expression in parentheses.
   Literal readList(char close) {
     Literal literal;
     literal.kind = close == ')' ? Literal::Tuple : Literal::Other;
@@ -278,7 +278,7 @@ private:
     return literal;
   }
 
-  /// Strings one after the other are one.
+  /// Parses a string. Adjacent strings are one.
   Literal readStrings(std::string prefix) {
     Literal literal;
     bool areBytes = prefix.find('b') != std::string::npos;
@@ -318,7 +318,7 @@ private:
         readEscape(areBytes, into);
         continue;
       }
-      if (c == '\\' && at + 1 < text.size()) { // raw: it stays, and what follows ends nothing
+      if (c == '\\' && at + 1 < text.size()) { // raw: both characters stay, even a quote
         into += c;
         c = text[++at];
       }
@@ -345,7 +345,7 @@ private:
     at += 2;
     if (size_t known = from.find(c); known != std::string_view::npos) {
       into += to[known];
-    } else if (c == '\n') { // the line goes on
+    } else if (c == '\n') { // the line continues
     } else if (c >= '0' && c <= '7') {
       uint32_t code = static_cast<uint32_t>(c - '0');
       for (int i = 0; i < 2 && at < text.size() && text[at] >= '0' && text[at] <= '7'; ++i) {
@@ -378,7 +378,7 @@ private:
   int depth = 0;
 };
 
-/// The header's text, and where the numbers begin.
+/// The header's text and the offset of the numbers.
 std::string_view cutText(std::span<const uint8_t> file, size_t &start) {
   if (!isNpy(file) || file.size() < npyMagic.size() + 2) {
     throw Problem{"no .npy file"};
@@ -402,7 +402,7 @@ std::string_view cutText(std::span<const uint8_t> file, size_t &start) {
   return {reinterpret_cast<const char *>(file.data()) + prefix, length};
 }
 
-/// The text with the line ends that Python sees.
+/// Returns the text with the line ends that Python sees.
 std::string normalize(std::string_view text) {
   std::string lines;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -17,20 +17,21 @@ namespace {
 /// Between a file's name and the number of the process that writes it.
 constexpr std::string_view temporaryMark = ".tmp-";
 
-Path parentOf(const Path &path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
+Path getFolder(const Path &path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
 
-/// What the names of temporary files for `path` begin with; short enough for every file system.
-std::string temporaryStart(const Path &path) {
+/// Returns the start of the names of temporary files for `path`, short enough for every file
+/// system.
+std::string getTemporaryPrefix(const Path &path) {
   constexpr size_t longest = 240;
   return path.filename().native().substr(0, longest) + std::string(temporaryMark);
 }
 
-/// Removes what processes that are no more left when they wrote `path`. A process of another
-/// container has a number that means nothing here; it holds a lock.
+/// Removes temporary files of ended processes that wrote `path`. The number of a process in another
+/// container means nothing here; such a process holds a lock.
 void removeLeftovers(const Path &path) {
-  std::string start = temporaryStart(path);
+  std::string start = getTemporaryPrefix(path);
   std::error_code error;
-  for (std::filesystem::directory_iterator entries(parentOf(path), error), end;
+  for (std::filesystem::directory_iterator entries(getFolder(path), error), end;
        !error && entries != end; entries.increment(error)) {
     std::string name = entries->path().filename().native();
     std::string digits = name.starts_with(start) ? name.substr(start.size()) : "";
@@ -47,8 +48,8 @@ void removeLeftovers(const Path &path) {
   }
 }
 
-/// The name by which this process's descriptor can be linked.
-std::string nameOfDescriptor(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+/// Returns the path by which a descriptor of this process can be linked.
+std::string getDescriptorPath(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
 } // namespace
 
@@ -75,7 +76,7 @@ Path resolveOutput(const Path &path) {
     if (links == mostLinks) {
       failAt(path, "write", ELOOP);
     }
-    current = next.is_absolute() ? next : parentOf(current) / next;
+    current = next.is_absolute() ? next : getFolder(current) / next;
   }
 }
 
@@ -88,7 +89,7 @@ void requireWritable(const Path &path) {
     throw UserError("-: expected the name of a file to write, found the sign for a stream; name a "
                     "file, which is replaced as a whole (one of this name is ./-)");
   }
-  mode_t kind = kindOf(path);
+  mode_t kind = getFileType(path);
   if (kind != 0 && !S_ISREG(kind)) {
     throw UserError(shown + ": expected the name of a file to write, found " +
                     (S_ISDIR(kind) ? "a directory" : "something not a regular file") +
@@ -98,7 +99,7 @@ void requireWritable(const Path &path) {
     throw UserError(shown + ": expected the name of a file to write, found one that ends in a "
                             "slash; name a file");
   }
-  Path target = resolveOutput(path), folder = parentOf(target);
+  Path target = resolveOutput(path), folder = getFolder(target);
   if (!isFolder(folder)) {
     throw UserError(shown + ": expected a folder to write into, found no folder " +
                     showPath(folder.native()) + "; create it or name another file");
@@ -112,9 +113,9 @@ void requireWritable(const Path &path) {
 OutputFile::OutputFile(const Path &path) : path(path) {
   requireWritable(path);
   target = resolveOutput(path);
-  temporary = parentOf(target) / (temporaryStart(target) + std::to_string(::getpid()));
+  temporary = getFolder(target) / (getTemporaryPrefix(target) + std::to_string(::getpid()));
   open();
-  ::flock(fd, LOCK_EX | LOCK_NB); // where there are no locks, the process's number must do
+  ::flock(fd, LOCK_EX | LOCK_NB); // without locks, the process's number has to suffice
   struct stat replaced{};
   if (::stat(target.c_str(), &replaced) == 0 && ::fchmod(fd, replaced.st_mode & 07777) != 0) {
     fail(errno);
@@ -125,8 +126,8 @@ OutputFile::~OutputFile() { discard(); }
 
 void OutputFile::open() {
   constexpr mode_t mode = 0644;
-  fd = ::open(parentOf(target).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
-  if (fd >= 0 && ::access(nameOfDescriptor(fd).c_str(), F_OK) != 0) {
+  fd = ::open(getFolder(target).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
+  if (fd >= 0 && ::access(getDescriptorPath(fd).c_str(), F_OK) != 0) {
     ::close(fd); // no /proc, and so no way to name the file later
     fd = -1;
     errno = EOPNOTSUPP;
@@ -164,7 +165,7 @@ void OutputFile::write(std::span<const uint8_t> bytes) {
 
 /// A link never replaces a file, a rename does: where there is one, the new file gets a name first.
 void OutputFile::publish() {
-  std::string own = nameOfDescriptor(fd);
+  std::string own = getDescriptorPath(fd);
   auto link = [&](const Path &name) {
     return ::linkat(AT_FDCWD, own.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
   };
@@ -175,7 +176,7 @@ void OutputFile::publish() {
     if (errno != EEXIST) {
       fail(errno);
     }
-    ::unlink(temporary.c_str()); // of an earlier process of this number
+    ::unlink(temporary.c_str()); // left by an earlier process of this number
     if (!link(temporary)) {
       fail(errno);
     }
@@ -194,7 +195,7 @@ void OutputFile::finish() {
   publish();
   ::close(fd);
   fd = -1;
-  syncFolder(parentOf(target));
+  syncFolder(getFolder(target));
   removeLeftovers(target);
 }
 

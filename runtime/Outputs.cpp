@@ -12,7 +12,7 @@
 namespace sluice::runtime {
 namespace {
 
-/// Names that a run's own files have, whatever their contents.
+/// Names of a run's own files, which may have any contents.
 constexpr std::array ownFiles = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
                                  "run.json",  "eval.json",  "latest"};
 /// Folders of a run in which nothing else is written.
@@ -24,7 +24,7 @@ bool contains(const auto &all, const auto &one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-/// What names of a format end in, and whose outputs may have such a name.
+/// The end of a format's file names, and the kinds of outputs that may have it.
 struct Extension {
   std::string_view end;
   std::vector<FileKind> kinds;
@@ -57,8 +57,8 @@ const std::vector<Extension> &extensions() {
   return all;
 }
 
-/// The usual end of names of this kind; empty where there is none.
-std::string_view usualEnd(FileKind kind) {
+/// Returns the usual end of names of this kind; empty where there is none.
+std::string_view getUsualEnd(FileKind kind) {
   auto found = std::ranges::find_if(
       extensions(), [&](const Extension &each) { return contains(each.kinds, kind); });
   return found == extensions().end() ? "" : found->end;
@@ -70,7 +70,7 @@ std::string_view usualEnd(FileKind kind) {
                   expected + ", found " + found + "; " + remedy);
 }
 
-/// The absolute path without links, also of what is not there.
+/// Returns the absolute path without links. The file need not exist.
 Path computeRealPath(const Path &path) {
   std::error_code error;
   Path result = std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
@@ -82,7 +82,7 @@ bool isOneOf(const Path &path, const Path &folder, const auto &names) {
                              [&](const char *name) { return isSameFile(path, folder / name); });
 }
 
-/// Whether `path` is one of the files of a run or a checkpoint. A hard link of one lies elsewhere.
+/// Checks for the files of a run or a checkpoint, also by a hard link in another folder.
 bool isPartOf(const Path &path, const Path &folder) {
   if (isCheckpointFolder(folder)) {
     return isOneOf(path, folder, checkpointFiles);
@@ -106,7 +106,7 @@ void requireUnread(const Output &output, const std::vector<Path> &inputs, auto i
   }
 }
 
-/// What of a run or a checkpoint `path` is or would be; empty where it is neither.
+/// Describes the run or checkpoint that owns `path` or would own it; empty where none does.
 std::string findOwner(const Path &path, FileKind kind) {
   Path target = computeRealPath(resolveOutput(path));
   std::string name = target.filename().native();
@@ -144,7 +144,7 @@ void requireOwnName(const Output &output) {
   if (found == extensions().end() || contains(found->kinds, output.kind)) {
     return;
   }
-  std::string_view usual = usualEnd(output.kind);
+  std::string_view usual = getUsualEnd(output.kind);
   Path other = output.path;
   other.replace_extension(Path(usual));
   refuse(output, "a file for " + std::string(describe(output.kind)), "a name that ends in " + end,

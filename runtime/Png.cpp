@@ -14,8 +14,8 @@ namespace {
 constexpr size_t signatureBytes = 8, chunkFrame = 12; // a chunk's size, name and checksum
 
 struct Chunk {
-  std::string_view name;          ///< empty of one that is cut short
-  std::span<const uint8_t> whole; ///< with its size, name and checksum
+  std::string_view name;          ///< empty if the chunk is cut short
+  std::span<const uint8_t> whole; ///< the chunk with its size, name and checksum
 };
 
 std::vector<Chunk> cutChunks(std::span<const uint8_t> bytes) {
@@ -34,8 +34,8 @@ std::vector<Chunk> cutChunks(std::span<const uint8_t> bytes) {
 }
 
 /// Drops the chunks that may be left out (PNG, section 5.4: a small first letter), except for
-/// transparency, which is refused. libpng changes pixels by some of them, such as gAMA; an image is
-/// its numbers.
+/// transparency, which is rejected. libpng changes pixels by some of them, such as gAMA; Sluice
+/// reads the stored numbers.
 std::vector<uint8_t> dropAncillary(std::span<const uint8_t> bytes, std::span<const Chunk> chunks) {
   std::vector<uint8_t> kept(bytes.begin(), bytes.begin() + signatureBytes);
   for (const Chunk &chunk : chunks) {
@@ -47,8 +47,8 @@ std::vector<uint8_t> dropAncillary(std::span<const uint8_t> bytes, std::span<con
   return kept;
 }
 
-/// Finds what libpng skips without a word: chunks of data after others, or after the end of what
-/// is compressed. The image is whole otherwise.
+/// Finds damage that libpng ignores: chunks of data after other chunks, or after the end of the
+/// compressed stream.
 std::string findSurplusData(std::span<const Chunk> chunks) {
   std::vector<uint8_t> data;
   size_t first = 0, count = 0;
@@ -64,7 +64,7 @@ std::string findSurplusData(std::span<const Chunk> chunks) {
     }
   }
   if (count < 2) {
-    return ""; // libpng looks at the rest of the chunk in which the data end
+    return ""; // libpng checks the rest of the chunk in which the data end
   }
   z_stream stream = {};
   stream.next_in = data.data();
@@ -80,8 +80,8 @@ std::string findSurplusData(std::span<const Chunk> chunks) {
   return status == Z_STREAM_END && stream.avail_in > 0 ? "data after its last pixel" : "";
 }
 
-/// libpng's reader of bytes in memory. Warnings are errors: each is about damage, as chunks that
-/// may be left out are not there. Errors leave by longjmp, so no function that calls libpng holds
+/// Reads bytes in memory with libpng. Warnings are errors: as optional chunks have been removed,
+/// each warning is about damage. Errors leave by longjmp, so no function that calls libpng holds
 /// anything with a destructor.
 class Reader {
 public:
@@ -157,7 +157,7 @@ bool Reader::readPixels(uint8_t *pixels) {
   return true;
 }
 
-/// Replaces indices by colors. False where the palette lacks one.
+/// Replaces indices by colors. Returns false where the palette lacks one.
 bool applyPalette(const Reader &reader, std::vector<uint8_t> &pixels) {
   png_colorp colors = nullptr;
   int count = 0;

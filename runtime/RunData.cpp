@@ -12,7 +12,8 @@
 namespace sluice::runtime {
 namespace {
 
-/// The folder that is the run's, or is to hold it: on the disk that is to have its files.
+/// Returns the run's folder or, before it exists, the folder above it: both are on the disk that
+/// holds the run's files.
 Path findExistingFolder(const Path &run) {
   std::error_code ignored;
   Path folder = std::filesystem::absolute(run, ignored);
@@ -22,7 +23,7 @@ Path findExistingFolder(const Path &run) {
   return folder;
 }
 
-/// The hash of the training data in the run's checkpoint; empty where there is none.
+/// Returns the hash of the training data in the run's checkpoint; empty where there is none.
 std::string readDataHash(const Path &run) {
   try {
     return isFolder(run) && newestCheckpoint(run) >= 0 ? readTrainingState(run).dataHash : "";
@@ -32,13 +33,13 @@ std::string readDataHash(const Path &run) {
 }
 
 bool hasUnpacked(const std::vector<ByteFile> &files) {
-  return std::ranges::any_of(files, [](const ByteFile &file) { return file.unpacked; });
+  return std::ranges::any_of(files, [](const ByteFile &file) { return file.isDecompressed; });
 }
 
-/// Whether the files have the sizes that the run was told.
-bool haveSizes(const std::vector<ByteFile> &files, const std::vector<DataFile> &told) {
+/// Checks that the files have the sizes that the run recorded.
+bool haveSizes(const std::vector<ByteFile> &files, const std::vector<DataFile> &recorded) {
   std::vector<int64_t> before;
-  for (const DataFile &file : told) {
+  for (const DataFile &file : recorded) {
     if (file.used) {
       before.push_back(file.bytes);
     }
@@ -50,7 +51,7 @@ bool haveSizes(const std::vector<ByteFile> &files, const std::vector<DataFile> &
 
 const std::string rawNote = " read as their own bytes, as when the run began (--raw): ";
 
-/// The files that are not read as text.
+/// Names the first file and counts the others.
 std::string nameFiles(const std::vector<ByteFile> &files) {
   return showPath(files.front().path.native()) +
          (files.size() > 1 ? " and " + std::to_string(files.size() - 1) + " more" : "");
@@ -82,14 +83,14 @@ std::unique_ptr<TrainingSource> RunData::openTraining(SourceFiles files, const P
   if (mayBeRaw && !saved.empty() && !training->hasRead() &&
       (refused || hasUnpacked(data->usedFiles()) || hasUnpacked(data->skippedFiles()))) {
     files.reading.isRaw = true;
-    files.reading.streams = training = makeCopies("data-"); // counted anew
+    files.reading.streams = training = makeCopies("data-"); // numbers start at 1 again
     try {
       std::unique_ptr<TrainingSource> raw = runtime::openTraining(files, plan, seed);
       if (raw->hash() == saved) {
         lines.push_back("training data are" + rawNote + nameFiles(raw->usedFiles()));
         return raw;
       }
-    } catch (const UserError &) { // the other reading has the better message
+    } catch (const UserError &) { // the first attempt has the better message
     }
   }
   if (refused) {
@@ -114,16 +115,16 @@ void RunData::refuseOtherStream() const {
 }
 
 HeldOut RunData::openHeldOut(SourceFiles files, const Plan &plan,
-                             const std::optional<RunRecord> &told) {
+                             const std::optional<RunRecord> &recorded) {
   files.reading.streams = heldOut;
-  if (!isResumed || files.reading.isRaw || !told || told->heldOut.empty()) {
+  if (!isResumed || files.reading.isRaw || !recorded || recorded->heldOut.empty()) {
     return HeldOut(files, plan);
   }
   std::optional<HeldOut> text;
   std::exception_ptr refused;
   try {
     text.emplace(files, plan);
-    if (!hasUnpacked(text->usedFiles()) || haveSizes(text->usedFiles(), told->heldOut)) {
+    if (!hasUnpacked(text->usedFiles()) || haveSizes(text->usedFiles(), recorded->heldOut)) {
       return std::move(*text);
     }
   } catch (const FormatError &) {
@@ -133,7 +134,7 @@ HeldOut RunData::openHeldOut(SourceFiles files, const Plan &plan,
     files.reading.isRaw = true;
     files.reading.streams = heldOut = makeCopies("held-out-");
     HeldOut raw(files, plan);
-    if (haveSizes(raw.usedFiles(), told->heldOut)) {
+    if (haveSizes(raw.usedFiles(), recorded->heldOut)) {
       lines.push_back("held-out data are" + rawNote + nameFiles(raw.usedFiles()));
       return raw;
     }

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The data of a run: opened as the run that is resumed read them, and with the run's own copies of
-// streams.
+// Opens the data of a run. A resumed run reads them as it did before, streams from its copies.
 #pragma once
 
 #include "sluice/Runtime/RunRecord.h"
@@ -12,18 +11,18 @@ class RunData {
 public:
   RunData(const Path &run, bool isResumed);
 
-  /// Opens the training data. Files that are text now and were read raw when the run began (by an
-  /// older version, or with --raw) are read raw again: the hash in the run's checkpoint shows it.
+  /// Opens the training data. If the hash in the run's checkpoint is the hash of the raw bytes, as
+  /// of an older version or of --raw, they are read raw again.
   std::unique_ptr<TrainingSource> openTraining(SourceFiles files, const Plan &plan, uint64_t seed);
-  /// Opens the held-out data; `told` has the sizes that they had.
-  HeldOut openHeldOut(SourceFiles files, const Plan &plan, const std::optional<RunRecord> &told);
+  /// Opens the held-out data; `recorded` has their former sizes.
+  HeldOut openHeldOut(SourceFiles files, const Plan &plan,
+                      const std::optional<RunRecord> &recorded);
 
-  /// Puts the copies of streams, with their sizes and hashes, in the place of the streams in a
-  /// command.
+  /// Replaces the streams in a command by their copies, with sizes and hashes.
   void nameCopies(RunCommand &command) const;
   /// Writes the copies of streams into the run's folder.
   void saveStreams() const;
-  /// What a user should know of how data were opened, a line each.
+  /// Remarks for the user on how data were opened, a line each.
   const std::vector<std::string> &notes() const { return lines; }
 
 private:

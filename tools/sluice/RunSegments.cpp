@@ -34,7 +34,7 @@ ByteFile openHeldOut(const DataFile &file, int64_t vocabulary) {
   };
   try {
     ByteFile text = open(false);
-    return text.unpacked && std::ssize(text.bytes) != file.bytes ? open(true) : text;
+    return text.isDecompressed && std::ssize(text.bytes) != file.bytes ? open(true) : text;
   } catch (const FormatError &) {
     return open(true);
   }

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Files of data: text, whose bytes are token ids, compressed or not, and streams. Every command
-// that reads data opens it here.
+// Opens files of data: text, whose bytes are token ids, compressed text, and streams.
 #pragma once
 
 #include "sluice/Runtime/FileContents.h"
@@ -13,7 +12,8 @@
 
 namespace sluice::runtime {
 
-/// A file of data that is of another known format than text. `--raw` reads its bytes.
+/// A file of data that is not text: another known format, or damaged compressed data. `--raw` reads
+/// its bytes.
 class FormatError : public UserError {
 public:
   using UserError::UserError;
@@ -23,21 +23,21 @@ public:
 struct ByteFile {
   Path path;                           ///< as given; for messages
   FileContents bytes;                  ///< decompressed
-  Path kept = {};                      ///< of a stream: where the run has its own copy; else empty
-  bool unpacked = false;               ///< the file itself has other bytes
-  std::vector<std::string> notes = {}; ///< what a user should know of it, a line each
+  Path copy = {};                      ///< path of the run's copy of a stream; else empty
+  bool isDecompressed = false;         ///< `bytes` are not the bytes of the file itself
+  std::vector<std::string> notes = {}; ///< remarks for the user, a line each
 
   /// Returns the path under which a later run finds the data.
-  const Path &source() const { return kept.empty() ? path : kept; }
+  const Path &source() const { return copy.empty() ? path : copy; }
 };
 
-/// Copies of the streams (standard input, pipes) that one role of a run reads, as files in a folder
-/// of the run. Stream i of the role, from 1, is copy i: a resumed run reads it instead.
+/// Copies of the streams (standard input, pipes) that a run reads for training or for evaluation,
+/// as files in a folder of the run. A resumed run reads copy i, from 1, in place of stream i.
 class StreamCopies {
 public:
-  /// `folder` need not exist; copies are named `prefix`1 and on. Temporary files are written to
-  /// `temporary`, which must exist and should be on the same disk. With `reuse`, copies that exist
-  /// are read instead of streams.
+  /// `folder` need not exist; copies are named `prefix`1, `prefix`2, ... Temporary files are
+  /// written to `temporary`, which must exist and should be on the same disk. With `reuse`, copies
+  /// that exist are read instead of streams.
   StreamCopies(Path folder, std::string prefix, Path temporary, bool reuse);
 
   struct Copy {
@@ -46,31 +46,32 @@ public:
     bool isReused = false; ///< read from `path` and not from the stream
   };
 
-  /// Adds the copy of the next stream. Its contents are to be read.
+  /// Adds the copy of the next stream. The caller reads its contents.
   Copy &add(const Path &stream);
-  /// Writes the copies.
+  /// Writes the copies to `folder`.
   void save() const;
   const std::deque<Copy> &all() const { return copies; }
-  bool hasRead() const; ///< a stream, which cannot be read again
+  /// Checks for a stream that was read and has no copy yet. It cannot be read again.
+  bool hasRead() const;
   const Path &temporaryFolder() const { return temporary; }
 
 private:
   Path folder, temporary;
   std::string prefix;
   bool reuse;
-  std::deque<Copy> copies; // which stay where they are
+  std::deque<Copy> copies; // references to elements stay valid
 };
 
-/// How files of data are read.
+/// Options of reading data.
 struct ReadingOptions {
-  bool isRaw = false;                         ///< a file's own bytes, whatever it is
-  std::shared_ptr<StreamCopies> streams = {}; ///< null: streams leave no copy
+  bool isRaw = false;                         ///< reads a file's own bytes, of any format
+  std::shared_ptr<StreamCopies> streams = {}; ///< null: no copies of streams
 };
 
 /// Opens a file of data, or reads a stream: standard input where the name is "-", or a pipe such as
-/// a shell's <(...). gzip and zstd data are decompressed, to a temporary file. `what` names its
-/// role. Throws FormatError where the file, or what it decompresses to, is of another known format,
-/// and UserError where it is damaged.
+/// a shell's <(...). gzip and zstd data are decompressed to a temporary file. `what` is its role in
+/// messages. Throws FormatError where the file or its decompressed bytes are of another known
+/// format, and where compressed data are damaged.
 ByteFile openByteFile(const Path &path, std::string_view what, const ReadingOptions &reading = {});
 
 /// Opens files, checking that each byte is below `vocabulary` and that each file has at least
@@ -82,15 +83,16 @@ std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t voca
                                     std::vector<ByteFile> *skipped = nullptr,
                                     const ReadingOptions &reading = {});
 
-/// "skipped 2 of 9 files, shorter than 17 bytes (the context and one byte to predict): a, b; join
-/// ..."; empty where none was.
+/// Returns "skipped 2 of 9 files, shorter than 17 bytes (the context and one byte to predict): a,
+/// b; join
+/// ..."; empty where no file was skipped.
 std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, int64_t least,
                             const std::string &why);
 
-/// The notes of files, a few of many.
+/// Returns the first notes of files, and the number of the others.
 std::vector<std::string> collectNotes(const std::vector<ByteFile> &files);
 
-/// SHA-256 over the SHA-256 sums of the files' contents, in order.
+/// Returns the SHA-256 of the SHA-256 sums of the files' contents, in order.
 std::string hashFiles(const std::vector<ByteFile> &files);
 
 } // namespace sluice::runtime

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bytes of files that may be larger than memory.
+// Reads files that may be larger than memory.
 #pragma once
 
 #include "sluice/Runtime/Error.h"
@@ -14,16 +14,16 @@
 
 namespace sluice::runtime {
 
-/// A file of data that changed while a job read it. What the job finished before holds.
+/// A file of data that changed while a job read it. Results from before the change are valid.
 class DataError : public UserError {
 public:
   using UserError::UserError;
 };
 
-/// The bytes of a file as they were when it was opened. A small file is held in memory; of a larger
-/// one each `read` reads what it returns, so memory stays bounded and the page cache decides what
-/// stays resident. The file is read and not mapped because a mapping of a file that another program
-/// cuts short ends the process. Copies share the open file.
+/// The bytes of a file as they were when it was opened. Small files are held in memory. Each `read`
+/// of a larger file calls pread, so memory stays bounded and the page cache holds recent pages. The
+/// file is not mapped: access to a mapping that another program has truncated ends the process.
+/// Copies share the open file.
 ///
 /// Every function that reads throws JobError where the disk fails, and DataError where the file has
 /// become shorter or was written anew. A change of a few bytes is found only after `sha256Hex` was
@@ -34,39 +34,38 @@ public:
   static constexpr size_t pieceBytes = size_t(1) << 20;
 
   FileContents() = default;
-  /// Bytes in memory.
-  FileContents(std::vector<uint8_t> bytes); // NOLINT: a vector of bytes is contents
+  /// Takes bytes in memory.
+  FileContents(std::vector<uint8_t> bytes); // NOLINT: converts implicitly
   /// Takes over the descriptor of a regular file. `name` is for messages.
   static FileContents fromDescriptor(const Path &name, int fd);
-  /// Opens a regular file; `what` names its role. Throws as `readBytes` does.
+  /// Opens a regular file. `what` is its role in messages. Throws as `readBytes` does.
   static FileContents open(const Path &path, std::string_view what);
 
   size_t size() const { return file ? file->size : 0; }
   bool empty() const { return size() == 0; }
   /// Fills `into` with the bytes from `start` on; all of them exist.
   void read(size_t start, std::span<uint8_t> into) const;
-  /// At most `count` bytes from `start` on: fewer where the file ends before.
+  /// Returns `count` bytes from `start` on, or fewer where the file ends before.
   std::vector<uint8_t> read(size_t start, size_t count) const;
   std::vector<uint8_t> readAll() const { return read(0, size()); }
-  /// Calls `action` with bytes from `from` on, before `to`, piece by piece, and where each piece
-  /// starts.
+  /// Calls `action` with the start and the bytes of each piece of [`from`, `to`).
   void forEachPiece(const std::function<void(size_t start, std::span<const uint8_t>)> &action,
                     size_t from = 0, size_t to = SIZE_MAX) const;
-  /// The first byte that `isWrong` holds for; size() where there is none.
+  /// Returns the index of the first byte that `isWrong` holds for; size() where there is none.
   size_t find(const std::function<bool(uint8_t)> &isWrong) const;
-  /// SHA-256 of all bytes in lower-case hexadecimal. Computed once.
+  /// Returns the SHA-256 of all bytes in lower-case hexadecimal. Computed once.
   const std::string &sha256Hex() const;
-  /// Gives a file that has no name the name `path`, or writes a copy there; fsyncs.
+  /// Links a file without a name to `path`, or writes a copy there; then calls fsync.
   void saveAs(const Path &path) const;
 
 private:
   struct File {
     Path name;
-    std::vector<uint8_t> memory; // where there is no descriptor
+    std::vector<uint8_t> memory; // the bytes, if there is no descriptor
     int fd = -1;
     size_t size = 0;
     int64_t changed = 0; // time of the last known change, nanoseconds
-    std::string sample;  // some of the bytes, where there is a descriptor
+    std::string sample;  // bytes at even distances, if there is a descriptor
     std::string hash;    // empty: not computed
     File() = default;
     File(const File &) = delete;
@@ -83,7 +82,7 @@ private:
   std::shared_ptr<File> file;
 };
 
-/// Reads single bytes of contents, in about ascending order, through a buffer.
+/// Reads single bytes through a buffer, which suits nearly ascending indices.
 class ByteCursor {
 public:
   explicit ByteCursor(const FileContents &contents) : contents(contents) {}
@@ -95,10 +94,10 @@ private:
   size_t start = 0;
 };
 
-/// A file without a name, gone with the last descriptor: for bytes that come once.
+/// A file without a name for the bytes of a stream. It is removed with the last descriptor.
 class TemporaryFile {
 public:
-  /// In `folder`, or where that is empty in $TMPDIR, /var/tmp or /tmp.
+  /// Creates the file in `folder`; if that is empty, in $TMPDIR, /var/tmp or /tmp.
   explicit TemporaryFile(const Path &folder);
   TemporaryFile(const TemporaryFile &) = delete;
   TemporaryFile &operator=(const TemporaryFile &) = delete;
@@ -107,7 +106,7 @@ public:
   /// Throws JobError where the disk is full.
   void write(std::span<const uint8_t> bytes);
   size_t size() const { return written; }
-  /// All that was written; `name` is for messages. Nothing may be written afterwards.
+  /// Returns the written bytes. `name` is for messages. Nothing may be written afterwards.
   FileContents finish(const Path &name);
 
 private:

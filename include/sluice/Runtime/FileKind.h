@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Recognizes files by their contents: for outputs, which replace files of their own kind alone, and
-// for messages about a file of the wrong kind.
+// Recognizes files by their contents: for outputs, which replace only files of their own kind, for
+// messages about files of the wrong kind, and for data.
 #pragma once
 
 #include "sluice/Runtime/Files.h"
@@ -55,9 +55,9 @@ enum class FileKind {
   Binary,
 };
 
-/// Recognizes contents of `size` bytes by their first bytes (up to `mostHead` of them; fewer only
-/// where there are no more) and their last ones (up to `mostTail`). Nothing else of a file is
-/// looked at, so a damaged file has the kind that it had.
+/// Recognizes contents of `size` bytes by their first bytes (up to `mostHead` of them; fewer if
+/// there are no more) and their last ones (up to `mostTail`). A file with damage elsewhere keeps
+/// its kind.
 constexpr size_t mostHead = 4096, mostTail = 64;
 FileKind recognize(std::string_view head, std::string_view tail, size_t size);
 FileKind recognize(std::span<const uint8_t> contents);
@@ -65,28 +65,28 @@ FileKind recognize(std::span<const uint8_t> contents);
 /// Checks for text of any encoding that has no zero bytes: no control characters but white space.
 bool isText(std::string_view head);
 
-/// Recognizes what `path` names. Throws UserError or JobError where it cannot be read. A device or
-/// a pipe is Binary, and is not read.
+/// Recognizes the file or folder `path`. Throws UserError or JobError where it cannot be read. A
+/// device or a pipe is Binary, and is not read.
 FileKind recognizeFile(const Path &path);
 
-/// The folder of a run: what `sluice train` writes.
+/// Checks for the folder of a run, as `sluice train` writes it.
 bool isRunFolder(const Path &folder);
-/// The folder of a checkpoint.
+/// Checks for the folder of a checkpoint.
 bool isCheckpointFolder(const Path &folder);
 
-/// The kind for a message: "a Sluice artifact", "a Git LFS pointer".
+/// Returns the kind for a message: "a Sluice artifact", "a Git LFS pointer".
 std::string_view describe(FileKind kind);
 
-/// Whether `found` can be told from files of `expected` by `recognize`. Text and Binary cannot: a
-/// parser's message says more about them.
+/// Checks that `recognize` distinguishes files of `found` from files of `expected`. Text and Binary
+/// are left to the parser, whose message is more specific.
 bool isMixUp(FileKind expected, FileKind found);
 
-/// "found an HTML page; download the file itself": what was found in place of a file of the kind
-/// `expected`, and what to do. `path` is named in commands of the remedy.
+/// Returns the kind that was found in place of `expected`, and a remedy: "found an HTML page;
+/// download the file itself". `path` is named in commands of the remedy.
 std::string explainMixUp(FileKind expected, FileKind found, const Path &path);
 
-/// Throws UserError "PATH: expected ROLE, " and explainMixUp where `path` is of a kind that is
-/// another one for sure.
+/// Throws UserError "PATH: expected ROLE, " and explainMixUp where `path` is a mix-up
+/// (isMixUp).
 void requireKind(const Path &path, FileKind expected, std::string_view role);
 
 } // namespace sluice::runtime

@@ -13,27 +13,26 @@ namespace sluice::runtime {
 
 struct NpyHeader {
   std::string type;           ///< "descr" as the file spells it, such as "<f4" or "[('a', '<i2')]"
-  bool isText = false;        ///< whether `type` was a string, and not a list of fields
+  bool isText = false;        ///< `type` was a string, not a list of fields
   bool fortranOrder = false;  ///< column-major
-  std::vector<int64_t> shape; ///< sizes beyond 64 bits are the largest number
-  size_t start = 0;           ///< byte of the file at which the numbers begin
-  std::string problem;        ///< why NumPy would refuse the header too; empty where it would not
+  std::vector<int64_t> shape; ///< sizes beyond 64 bits become the maximum
+  size_t start = 0;           ///< offset of the numbers in the file
+  std::string problem;        ///< the reason why NumPy rejects the header; empty: none
 
-  /// Whether the numbers are little-endian f32, by any of the names that NumPy has for it.
+  /// Checks for little-endian f32, by any of NumPy's names for it.
   bool isF32() const;
-  /// "(200, 256)", as Python writes it.
+  /// Returns the shape as Python writes it: "(200, 256)".
   std::string showShape() const;
 };
 
-/// Whether a file begins as .npy files do.
+/// Checks for the signature of .npy files.
 bool isNpy(std::span<const uint8_t> file);
 
 /// Reads the header as `numpy.load` does: a dictionary of Python literals with the keys "descr",
 /// "fortran_order" and "shape" alone, of which the last of equal keys counts, in at most 10,000
-/// characters. Python's rarer literals are refused (complex numbers, `...`, `set()`, characters by
+/// characters. Python's rarer literals are rejected (complex numbers, `...`, `set()`, characters by
 /// their names, more than 64 brackets), and indented blank lines at the end may stay in all
-/// versions. Throws nothing: `problem` tells what a header is instead. `file` may be the start of
-/// a file.
+/// versions. Throws nothing: `problem` describes what is wrong. `file` may be the start of a file.
 NpyHeader parseNpyHeader(std::span<const uint8_t> file);
 
 } // namespace sluice::runtime

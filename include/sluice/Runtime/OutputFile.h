@@ -1,13 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one writer of output files: a file appears whole, or not at all.
+// Writes output files, which appear whole or not at all.
 #pragma once
 
 #include "sluice/Runtime/Files.h"
 
 namespace sluice::runtime {
 
-/// The place of the file that writing to `path` replaces: `path` itself, or what a symbolic link
-/// there leads to. Throws UserError for a loop of links.
+/// Returns the path of the file that writing to `path` replaces: `path` itself, or the target of a
+/// symbolic link. Throws UserError for a loop of links.
 Path resolveOutput(const Path &path);
 
 /// Writes a file without a name in the folder of `path`, which replaces `path` in one step when
@@ -16,15 +16,15 @@ Path resolveOutput(const Path &path);
 /// that is replaced passes its permissions on. Every failure is a UserError or a JobError.
 class OutputFile {
 public:
-  /// Throws what `requireWritable` does.
+  /// Throws as `requireWritable` does.
   explicit OutputFile(const Path &path);
-  /// Leaves nothing behind unless `finish` was called.
+  /// Removes the file unless `finish` was called.
   ~OutputFile();
   OutputFile(const OutputFile &) = delete;
   OutputFile &operator=(const OutputFile &) = delete;
 
   void write(std::span<const uint8_t> bytes);
-  /// Makes the file durable and puts it in its place.
+  /// Makes the file durable and gives it its name.
   void finish();
 
 private:
@@ -35,7 +35,7 @@ private:
 
   Path path;      ///< as the user named it
   Path target;    ///< without symbolic links
-  Path temporary; ///< beside `target`; a name that is taken only while `isNamed`
+  Path temporary; ///< in the folder of `target`; exists only while `isNamed`
   bool isNamed = false;
   int fd = -1;
 };

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one rule for the files that commands write.
+// Checks the files that a command is about to write.
 #pragma once
 
 #include "sluice/Runtime/FileKind.h"
@@ -11,9 +11,9 @@ namespace sluice::runtime {
 
 /// A file that a command is asked to write.
 struct Output {
-  std::string flag; ///< that names it: "--picture"
-  Path path;        ///< empty: not asked for
-  FileKind kind;    ///< of what will be written
+  std::string flag; ///< the flag that names it: "--picture"
+  Path path;        ///< empty: the flag is not given
+  FileKind kind;    ///< the kind of the new file
 };
 
 /// Throws UserError where writing an output would lose something, before any work is done:
@@ -25,8 +25,8 @@ struct Output {
 ///   do, and `force` is not given. An empty file may be replaced.
 void checkOutputs(const std::vector<Output> &outputs, const std::vector<Path> &inputs, bool force);
 
-/// The same for a folder into which files of fixed `names` go: it must be new and no part of a run,
-/// or hold none of them, or all of `marks`, which say that an earlier call of the command wrote it.
+/// Checks a folder for files of fixed `names`: it must be new and no part of a run, or hold none of
+/// them, or all of `marks`, which an earlier call of the command has written.
 void checkOutputFolder(const std::string &flag, const Path &folder,
                        const std::vector<std::string> &names, const std::vector<std::string> &marks,
                        const std::vector<Path> &inputs, bool force);

@@ -52,13 +52,13 @@ TEST_F(ByteFiles, CompressedTextIsTextAndRawIsNot) {
   std::string text = easyText(100'000);
   writeGzip("text.gz", text);
   ByteFile file = open("text.gz");
-  EXPECT_TRUE(file.unpacked);
+  EXPECT_TRUE(file.isDecompressed);
   EXPECT_EQ(textOf(file), text);
   EXPECT_EQ(file.bytes.sha256Hex(), sha256Hex(text)); // the same as that of the text's own file
   ASSERT_EQ(file.notes.size(), 1u);
   EXPECT_NE(file.notes[0].find("text.gz: read as gzip data, 100000 bytes in "), std::string::npos);
   ByteFile raw = open("text.gz", {/*isRaw=*/true});
-  EXPECT_FALSE(raw.unpacked);
+  EXPECT_FALSE(raw.isDecompressed);
   EXPECT_EQ(textOf(raw), readFile(folder / "text.gz"));
   EXPECT_TRUE(raw.notes.empty());
 }
@@ -93,7 +93,7 @@ TEST_F(ByteFiles, APipeIsReadOnceAndLeavesNothing) {
   EXPECT_EQ(textOf(openPipe("")), "");
   writeGzip("text.gz", text);
   EXPECT_EQ(textOf(openPipe(readFile(folder / "text.gz"))), text);
-  EXPECT_TRUE(openPipe(text).kept.empty());
+  EXPECT_TRUE(openPipe(text).copy.empty());
 }
 
 /// Neither a file of the kernel nor an open file of this process is found by a later run.
@@ -152,6 +152,7 @@ TEST_F(ByteFiles, ShortFilesAreCountedAndJoined) {
                          (folder / "*.txt").string() + " > joined ("),
             std::string::npos)
       << message;
+  std::filesystem::create_directory(folder / "it's a");
   writeFile(folder / "it's a/1", "a");
   Path quoted = folder / "it's a/1";
   message = userError([&] { readByteFiles({quoted, quoted}, 256, 65, "why"); });

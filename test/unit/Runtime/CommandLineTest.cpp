@@ -269,8 +269,9 @@ TEST_F(CommandLine, AnOutputReplacesItsOwnKindAndOthersByForce) {
   const std::string losses = "eval bigram.slc -w run --data heldout --per-token ";
   EXPECT_EQ(sluice(losses + "run/losses.npy").status, 0);
   EXPECT_EQ(sluice(losses + "run/losses.npy").status, 0);
-  refuses(losses + "text", "text: expected --per-token to name a new file or a NumPy array (.npy) to "
-                           "replace, found text; name another file, or give --force");
+  refuses(losses + "text",
+          "text: expected --per-token to name a new file or a NumPy array (.npy) to "
+          "replace, found text; name another file, or give --force");
   refuses(losses + "x.svg", "found a name that ends in .svg; name x.npy, or give --force");
   EXPECT_EQ(sluice(losses + "text --force").status, 0);
   EXPECT_EQ(readFile(folder / "text").substr(1, 5), "NUMPY");

@@ -207,7 +207,7 @@ TEST(DataFormat, NotesOnWhatLooksUnlikeText) {
             std::string::npos);
   EXPECT_EQ(notes(std::string(100, '\0') + easyText(900), 128), ""); // ids of another kind
   for (const auto &[start, kind] : std::initializer_list<std::pair<std::string, std::string>>{
-           {"\x1f\x8b\x08\0 and text"s, "gzip data"},
+           {"\x1f\x8b\x08\1 and text", "gzip data"},
            {"\x28\xb5\x2f\xfd and text", "zstd data"},
            {"PK\3\4 and text", "a ZIP archive"},
            {"\x93NUMPY\1 and text", "a NumPy array (.npy)"},
