@@ -94,6 +94,11 @@ succeeds "characters: report" "$sluice" report "$work/accents"
 succeeds "has them" grep -Eq 'bits per byte<small>step 2, [0-9.]+ bits per character, the first 501 tokens alone' "$work/accents/report.html"
 succeeds "characters: comparison" "$sluice" report "$work/accents" "$work/damaged"
 succeeds "has them, or why not" grep -Eq 'bits per byte</th><td>[0-9.]+<small>step 2, [0-9.]+ bits per character.*no bits per character \(.*byte 250' "$work/accents/comparison.html"
+succeeds "report: a curve of held-out text alone" "$sluice" report "$work/accents" --curve "$work/curve.svg"
+succeeds "is an SVG file with its legend" grep -q '>held out, per character</text>' "$work/curve.svg"
+exits 2 "report: a curve of two runs" "$sluice" report "$work/accents" "$work/damaged" --curve "$work/curve.svg"
+cp "$work/err" "$work/printed"
+succeeds "names the flag" grep -q "expected one run with --curve, found 2; draw each run's curve alone" "$work/printed"
 # A model that leaves out rows.
 succeeds "characters: a model with first rows" "$sluice" compile "$root/models/tiny/top-down.json" -t cpu-avx2 -o "$work/first.sla"
 succeeds "characters: its weights" "$sluice" train "$work/first.sla" --out "$work/first" --steps 0
