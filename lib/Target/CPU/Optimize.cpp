@@ -2,9 +2,9 @@
 //
 // The pipeline of kernels. Most of a compile's time is LLVM's: each pass here was measured.
 #include "Optimize.h"
+#include "sluice/Target/Common/RunPasses.h"
 
 #include "llvm/Analysis/LoopInfo.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/InstCombine/InstCombine.h"
@@ -57,18 +57,9 @@ static llvm::FunctionPassManager makePipeline() {
 
 void cpu::optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::PassBuilder builder(&machine);
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager cycles;
-  llvm::ModuleAnalysisManager modules;
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(cycles);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, cycles, modules);
   llvm::ModulePassManager passes;
   passes.addPass(llvm::createModuleToFunctionPassAdaptor(makePipeline()));
-  passes.run(module, modules);
+  target::runPasses(module, builder, std::move(passes));
 }
 
 /// LLVM has no other switch; null where a version of LLVM has none at all.
