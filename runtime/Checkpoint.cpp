@@ -146,7 +146,9 @@ Path requireCheckpoint(const Path &run, int64_t step) {
     throw UserError(run.string() + ": expected a run with a checkpoint of step " +
                     std::to_string(step) + ", found " +
                     (list.empty() ? "no checkpoint; name the --out of a training that saved one"
-                                  : "those of steps " + list + "; name one of them"));
+                     : list.find(',') == std::string::npos
+                         ? "step " + list + "; name that"
+                         : "steps " + list + "; name one of them"));
   }
   return folder;
 }
@@ -342,9 +344,16 @@ std::pair<Path, std::vector<uint8_t>> readLatestWeights(const Path &run) {
   }
 }
 
+/// The run whose file "latest" `path` names; else `path`.
+Path resolveLatest(const Path &path) {
+  Path folder = path.has_parent_path() ? path.parent_path() : Path(".");
+  return path.filename() == "latest" && isRegularFile(path) && isRunFolder(folder) ? folder : path;
+}
+
 } // namespace
 
-std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path, std::optional<int64_t> step) {
+std::pair<Path, std::vector<uint8_t>> readWeights(const Path &given, std::optional<int64_t> step) {
+  const Path path = step ? given : resolveLatest(given);
   if (step) {
     if (!runtime::isFolder(path) || isThere(path / stateName)) {
       throw UserError(path.string() + ": expected a run beside --step, found " +
@@ -380,7 +389,8 @@ std::string describeMissingChecksum(const Path &file) {
   return file.string() + ": the file holds no checksum, so damage to its numbers would not show";
 }
 
-void noteWorseLatest(const Path &path, const Notice &notice) {
+void noteWorseLatest(const Path &given, const Notice &notice) {
+  const Path path = resolveLatest(given);
   if (notice && runtime::isFolder(path) && !isThere(path / stateName)) {
     if (std::string worse = describeWorseLatest(path); !worse.empty()) {
       notice(worse);

@@ -15,3 +15,7 @@ std::string sluice::format(const char *pattern, ...) {
   va_end(arguments);
   return text;
 }
+
+std::string sluice::describeCount(int64_t count, const std::string &noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}

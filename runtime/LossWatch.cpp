@@ -70,9 +70,10 @@ std::string LossWatch::describeTrend() const {
 std::string LossWatch::describeRemedy(const std::vector<CheckpointLosses> &checkpoints) const {
   const CheckpointLosses *sound = chooseSound(checkpoints);
   if (!sound) {
-    std::string found = checkpoints.empty() ? "no checkpoint was saved"
-                                            : "no checkpoint is good: the last one is that of " +
-                                                  describeCheckpoint(checkpoints.back());
+    std::string found = latestStep(run) < 0   ? "no checkpoint was saved"
+                        : checkpoints.empty() ? "no other checkpoint is left"
+                                              : "no checkpoint is good: the last one is that of " +
+                                                    describeCheckpoint(checkpoints.back());
     return found + "; train again with --set training.learning_rate=RATE, lower, or with a longer "
                    "training.schedule.warmup";
   }
@@ -98,12 +99,13 @@ JobError LossWatch::makeDivergedError(int64_t step) const {
 
 JobError LossWatch::makeNotFiniteError(const std::string &what, int64_t step) const {
   std::vector<CheckpointLosses> checkpoints = readCheckpointLosses(run);
-  if (checkpoints.size() > 1) {
-    std::vector<CheckpointLosses> proven = checkpoints;
-    std::erase_if(proven, [&](const CheckpointLosses &each) { return each.step >= step; });
-    checkpoints = proven.empty() ? checkpoints : proven;
+  std::string unproven;
+  if (!checkpoints.empty() && checkpoints.back().step >= step) {
+    unproven = "the latest checkpoint, that of step " + std::to_string(checkpoints.back().step) +
+               ", has the weights that led here; ";
+    checkpoints.pop_back();
   }
-  return JobError("training stopped " + what + "; " + describeRemedy(checkpoints));
+  return JobError("training stopped " + what + "; " + unproven + describeRemedy(checkpoints));
 }
 
 } // namespace sluice::runtime

@@ -42,8 +42,8 @@ public:
   /// The end of a run that has diverged.
   JobError makeDivergedError(int64_t step) const;
 
-  /// The end of a run with numbers that are not finite. Checkpoints from `step` on are not
-  /// recommended: no step was finite with them.
+  /// The end of a run with numbers that are not finite after `step` steps. A checkpoint of that
+  /// step is not recommended: a run that continues from it computes the same numbers.
   JobError makeNotFiniteError(const std::string &what, int64_t step) const;
 
 private:

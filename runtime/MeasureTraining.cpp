@@ -48,6 +48,7 @@ void TrainingRun::replaceLastLine(const Json &metrics) const {
 
 void TrainingRun::findUnfinished() {
   std::vector<Json> lines = readLines(options.run / "metrics.jsonl");
+  std::erase_if(lines, [&](const Json &line) { return line["step"] > state.step; });
   bool isUnfinished =
       !lines.empty() && lines.back()["step"] == state.step && lines.back().contains(interruptedKey);
   if (isUnfinished && (heldOut.isThere() || !options.samplePrompt.empty())) {

@@ -14,7 +14,7 @@ namespace {
 
 /// Names of a run's own files, which may have any contents.
 constexpr std::array ownFiles = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
-                                 "run.json",  "eval.json",  "latest"};
+                                 "run.json",  "eval.json",  "latest",        "roll-back.json"};
 /// Folders of a run in which nothing else is written.
 constexpr std::array ownFolders = {"checkpoints", "abandoned"};
 constexpr std::array checkpointFiles = {"weights.safetensors", "optimizer.safetensors",

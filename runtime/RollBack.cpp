@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/RollBack.h"
 
-#include "sluice/Runtime/Checkpoint.h"
+#include "RunFolder.h"
+#include "StrictJson.h"
 #include "sluice/Runtime/Metrics.h"
 
 #include <algorithm>
@@ -9,14 +10,105 @@
 namespace sluice::runtime {
 namespace {
 
-/// The first of RUN/abandoned/1, RUN/abandoned/2, ... that is not there.
-Path chooseFolder(const Path &run) {
-  for (int64_t number = 1;; ++number) {
-    Path folder = run / "abandoned" / std::to_string(number);
-    if (!isThere(folder)) {
-      return folder;
-    }
+using Json = nlohmann::json;
+
+constexpr const char *lineFiles[] = {"metrics.jsonl", "samples.jsonl"};
+const std::string damagedJournalRemedy =
+    "; restore the file, or remove it and go back once more with --from STEP";
+
+/// A run's way back, which its journal holds. To follow it a second time, from any change on,
+/// gives the same run.
+struct Return {
+  int64_t step = 0, number = 0; ///< `number` of RUN/abandoned/N
+  RunRecord record;             ///< of the run after it
+};
+
+Path getFolder(const Path &run, const Return &back) {
+  return run / "abandoned" / std::to_string(back.number);
+}
+
+/// The first number from 1 whose folder RUN/abandoned/N does not exist.
+int64_t chooseNumber(const Path &run) {
+  int64_t number = 1;
+  while (isThere(run / "abandoned" / std::to_string(number))) {
+    ++number;
   }
+  return number;
+}
+
+void writeJournal(const Path &run, const Return &back) {
+  Json json = {{"format", "sluice-roll-back"},
+               {"version", 1},
+               {"step", back.step},
+               {"abandoned", back.number},
+               {"record", toJson(back.record)}};
+  replaceFile(run / rollBackJournal,
+              asBytes(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
+}
+
+Return readJournal(const Path &run) {
+  Path path = run / rollBackJournal;
+  Json value = readJson(readText(path, "journal of a run that goes back"), path.string(),
+                        "the journal of a run that goes back", damagedJournalRemedy);
+  StrictJson json(value, path.string(), damagedJournalRemedy);
+  json.keys({"format", "version", "step", "abandoned", "record"});
+  json.at("format").oneOf({"sluice-roll-back"});
+  json.at("version").integer(1, 1);
+  return {json.at("step").integer(), json.at("abandoned").integer(1),
+          parseRunRecord(json.at("record"))};
+}
+
+std::vector<int64_t> listLater(const Path &run, int64_t step) {
+  std::vector<int64_t> later = checkpointSteps(run);
+  std::erase_if(later, [&](int64_t each) { return each <= step; });
+  return later;
+}
+
+/// Copies what the run has after the step: lines, and the record until now.
+void copyLater(const Path &run, const Return &back, const std::function<void()> &afterEach) {
+  Path folder = getFolder(run, back);
+  auto copy = [&](const char *file, const std::string &text) {
+    if (!text.empty() && !isThere(folder / file)) { // else of a process that ended later
+      replaceFile(folder / file, asBytes(text));
+      afterEach();
+    }
+  };
+  for (const char *file : lineFiles) {
+    copy(file, linesAfter(run / file, back.step));
+  }
+  if (isThere(run / "run.json")) {
+    copy("run.json", readText(run / "run.json", "record of a run"));
+  }
+}
+
+/// The checkpoint of the step becomes the latest one before later ones move: readers always find
+/// one. Nothing is trained into the run while the journal exists, so every later checkpoint is one
+/// to abandon.
+void moveCheckpoints(const Path &run, const Return &back, const std::function<void()> &afterEach) {
+  Path checkpoints = run / "checkpoints", folder = getFolder(run, back) / "checkpoints";
+  replaceFile(run / "latest", asBytes(std::to_string(back.step) + "\n"));
+  afterEach();
+  for (int64_t each : listLater(run, back.step)) {
+    moveFile(checkpoints / std::to_string(each), folder / std::to_string(each));
+    afterEach();
+  }
+  syncFolder(folder);
+  syncFolder(checkpoints);
+}
+
+void follow(const Path &run, const Return &back, const std::function<void()> &afterEach) {
+  makeFolder(getFolder(run, back) / "checkpoints");
+  afterEach();
+  copyLater(run, back, afterEach);
+  moveCheckpoints(run, back, afterEach);
+  for (const char *file : lineFiles) {
+    keepLinesUpTo(run / file, back.step);
+    afterEach();
+  }
+  writeRunRecord(run, back.record);
+  afterEach();
+  std::filesystem::remove(run / rollBackJournal);
+  syncFolder(run);
 }
 
 } // namespace
@@ -38,34 +130,36 @@ std::optional<RunRecord> readRunRecordAt(const Path &run, std::optional<int64_t>
   return record;
 }
 
-Path rollBack(const Path &run, int64_t step) {
-  std::vector<int64_t> later = checkpointSteps(run);
-  std::erase_if(later, [&](int64_t each) { return each <= step; });
-  constexpr const char *lineFiles[] = {"metrics.jsonl", "samples.jsonl"};
-  bool isLatest = latestStep(run) == step && later.empty();
+Path rollBack(const Path &run, int64_t step, const RunRecord &record,
+              const std::function<void()> &afterEach) {
+  bool isLatest = latestStep(run) == step && listLater(run, step).empty();
   if (isLatest && std::ranges::all_of(lineFiles, [&](const char *file) {
         return linesAfter(run / file, step).empty();
       })) {
     return {};
   }
-  Path folder = chooseFolder(run);
-  makeFolder(folder / "checkpoints");
-  for (const char *file : lineFiles) {
-    if (std::string lines = linesAfter(run / file, step); !lines.empty()) {
-      replaceFile(folder / file, asBytes(lines));
-    }
+  Return back{step, chooseNumber(run), record};
+  writeJournal(run, back);
+  afterEach();
+  follow(run, back, afterEach);
+  return getFolder(run, back);
+}
+
+void completeRollBack(const Path &run, const Notice &notice,
+                      const std::function<void()> &afterEach) {
+  if (!isThere(run / rollBackJournal)) {
+    return;
   }
-  if (isThere(run / "run.json")) {
-    replaceFile(folder / "run.json", asBytes(readText(run / "run.json", "record of a run")));
+  RunLock lock(run);
+  if (!isThere(run / rollBackJournal)) { // the process that held the lock completed it
+    return;
   }
-  replaceFile(run / "latest", asBytes(std::to_string(step) + "\n"));
-  for (int64_t each : later) {
-    moveFile(run / "checkpoints" / std::to_string(each),
-             folder / "checkpoints" / std::to_string(each));
+  Return back = readJournal(run);
+  follow(run, back, afterEach);
+  if (notice) {
+    notice("an earlier call began to go back to step " + std::to_string(back.step) +
+           ", which is complete now: what came after it moved to " + getFolder(run, back).string());
   }
-  syncFolder(folder / "checkpoints");
-  syncFolder(run / "checkpoints");
-  return folder;
 }
 
 } // namespace sluice::runtime

@@ -33,7 +33,9 @@ Json filesToJson(const std::vector<DataFile> &files) {
   return list;
 }
 
-RunRecord parse(const StrictJson &json) {
+} // namespace
+
+RunRecord parseRunRecord(const StrictJson &json) {
   json.keys({"format", "version", "steps", "seed", "spec_sha256", "changes", "data", "held_out"},
             {"weights", "command"});
   json.at("format").oneOf({"sluice-run"});
@@ -60,8 +62,6 @@ RunRecord parse(const StrictJson &json) {
   }
   return record;
 }
-
-} // namespace
 
 std::string listSettings(std::span<const std::string> settings) {
   std::string list;
@@ -92,10 +92,10 @@ std::optional<RunRecord> readRunRecord(const Path &run) {
   }
   Json json = readJson(readText(path, "record of a run"), path.string(), "the record of a run",
                        damagedRecordRemedy);
-  return parse(StrictJson(json, path.string(), damagedRecordRemedy));
+  return parseRunRecord(StrictJson(json, path.string(), damagedRecordRemedy));
 }
 
-void writeRunRecord(const Path &run, const RunRecord &record) {
+Json toJson(const RunRecord &record) {
   Json json = {{"format", "sluice-run"},
                {"version", 1},
                {"steps", record.steps},
@@ -116,8 +116,12 @@ void writeRunRecord(const Path &run, const RunRecord &record) {
                        {"taken", record.weights->taken},
                        {"left", record.weights->left}};
   }
+  return json;
+}
+
+void writeRunRecord(const Path &run, const RunRecord &record) {
   replaceFile(pathOf(run),
-              asBytes(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
+              asBytes(toJson(record).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
 }
 
 } // namespace sluice::runtime

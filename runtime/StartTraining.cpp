@@ -5,6 +5,7 @@
 #include "TrainingFacts.h"
 #include "TrainingRun.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Inspect.h"
 #include "sluice/Runtime/Metrics.h"
 #include "sluice/Runtime/RollBack.h"
@@ -126,35 +127,33 @@ void TrainingRun::resume() {
   TrainingState now = state;
   state = loadCheckpoint(options.run, executor, options.from);
   watch.restore(state);
-  goBack();
   state.specHash = now.specHash;
   state.dataHash = hadData ? state.dataHash : now.dataHash;
-  for (const char *file : {"metrics.jsonl", "samples.jsonl"}) {
-    if (int64_t damaged = keepLinesUpTo(options.run / file, state.step)) {
-      say(std::to_string(damaged) + (damaged == 1 ? " damaged line of " : " damaged lines of ") +
-          file + (damaged == 1 ? " was moved to " : " were moved to ") + file + ".damaged");
+  executor.scalarI64("seed") = state.seed;
+  findUnfinished();
+  bool isDone = state.step >= goal && !unfinished;
+  if (!isDone) {
+    describe(record);
+    if (!endsWith(record.settings(), options.settings)) {
+      noteSettings(options.settings);
     }
   }
-  executor.scalarI64("seed") = state.seed;
+  removeLaterLines();
+  goBack();
   say("resumed after step " + std::to_string(state.step));
-  findUnfinished();
-  if (state.step >= goal && !unfinished) {
-    say("nothing to do: the run is to make " + std::to_string(goal) +
-        (goal == 1 ? " step" : " steps") + " in all and has made " + std::to_string(state.step) +
-        "; give more --steps to go on");
+  if (isDone) {
+    say("nothing to do: the run is to make " + describeCount(goal, "step") +
+        " in all and has made " + std::to_string(state.step) + "; give more --steps to go on");
     if (options.from) {
       writeRecord();
     }
     return;
   }
-  describe(record);
-  if (!endsWith(record.settings(), options.settings)) {
-    noteSettings(options.settings);
-  }
   writeRecord();
   sayNotes();
-  if (!heldOut.isThere() && !record.heldOut.empty()) {
-    say("note: without --eval-data the run's held-out text is not evaluated from here on");
+  std::string note = told ? describeHeldOutChange(*told, record, heldOut.isThere()) : "";
+  if (!note.empty()) {
+    say(note);
   }
   if (options.stopOnDivergence && watch.isDiverged()) {
     throw watch.makeDivergedError(state.step);
@@ -185,17 +184,28 @@ void TrainingRun::requireSameRun(const TrainingState &saved) const {
                                    saved.dataHash, state.dataHash));
 }
 
+void TrainingRun::removeLaterLines() const {
+  int64_t last = options.from ? INT64_MAX : state.step; // going back moves later ones
+  for (const char *file : {"metrics.jsonl", "samples.jsonl"}) {
+    if (int64_t damaged = keepLinesUpTo(options.run / file, last)) {
+      say(describeCount(damaged, "damaged line") + " of " + file +
+          (damaged == 1 ? " was moved to " : " were moved to ") + file + ".damaged");
+    }
+  }
+}
+
 void TrainingRun::goBack() const {
   if (!options.from) {
     return;
   }
-  if (Path abandoned = rollBack(options.run, *options.from); !abandoned.empty()) {
+  std::optional<RunRecord> before = readRunRecord(options.run);
+  files.saveStreams(); // which the record names
+  if (Path abandoned = rollBack(options.run, *options.from, record); !abandoned.empty()) {
     say("what came after step " + std::to_string(*options.from) + " moved to " +
         abandoned.string());
   }
-  std::optional<RunRecord> before = readRunRecord(options.run); // this call has not written yet
   std::vector<std::string> settings = before ? before->settings() : std::vector<std::string>();
-  if (size_t kept = record.settings().size(); settings.size() > kept) {
+  if (size_t kept = told ? told->settings().size() : 0; settings.size() > kept) {
     say("settings that no longer hold: " + listSettings(std::span(settings).subspan(kept)));
   }
 }

@@ -10,6 +10,7 @@
 #include "sluice/Runtime/Generator.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Metrics.h"
+#include "sluice/Runtime/RollBack.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +24,7 @@ TrainingRun::TrainingRun(Executor &executor, const TrainingOptions &options,
       goal(chooseGoal()), files(options.run, options.resume),
       heldOut(files.openHeldOut(options.heldOut, plan, told)),
       watch(options.run, plan, [this](const std::string &text) { say(text); }) {
-  if (options.patience && !heldOut.isThere()) {
+  if (options.patience > 0 && !heldOut.isThere()) {
     throw UserError("--patience: expected held-out text to evaluate, found none; give "
                     "--eval-data FILE, or leave --patience out");
   }
@@ -102,7 +103,7 @@ TrainingEnd TrainingRun::loop() {
 }
 
 bool TrainingRun::isOutOfPatience() const {
-  return options.patience && watch.heldOut().worse >= *options.patience &&
+  return options.patience > 0 && watch.heldOut().worse >= options.patience &&
          watch.heldOut().text ==
              hashHeldOut(heldOut, options.evaluateTokens); // losses of other text do not count
 }
@@ -228,6 +229,9 @@ void TrainingRun::endIfInterrupted() const {
 TrainingEnd train(Executor &executor, const TrainingOptions &options,
                   const TrainingObserver &observer) {
   checkOptions(options);
+  if (options.resume) {
+    completeRollBack(options.run, observer.message);
+  }
   return TrainingRun(executor, options, observer).run();
 }
 

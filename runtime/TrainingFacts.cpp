@@ -32,7 +32,7 @@ void checkOptions(const TrainingOptions &options) {
   atLeast("a number of checkpoints to keep", options.keep, 1);
   atLeast("a number of sampled tokens", options.sampleTokens, 0);
   atLeast("a seed", options.seed.value_or(0), 0);
-  atLeast("a patience", options.patience.value_or(1), 1);
+  atLeast("a patience", options.patience, 0);
   atLeast("a step to go back to", options.from.value_or(0), 0);
 }
 
@@ -222,6 +222,51 @@ std::string nameDataFlags(const SourceFiles &files) {
     flags += isGiven ? " and " + flag : "";
   }
   return flags;
+}
+
+/// The hashes of the files of held-out text.
+static std::vector<std::string> listHeldOutHashes(const RunCommand &command) {
+  std::vector<std::string> hashes;
+  for (const CommandFile &file : command.files) {
+    if (file.flag.starts_with("--eval-")) {
+      hashes.push_back(file.flag + file.name + file.sha256);
+    }
+  }
+  return hashes;
+}
+
+/// The sizes of the files that are used, in bytes.
+static std::vector<int64_t> listSizes(const std::vector<DataFile> &files) {
+  std::vector<int64_t> sizes;
+  for (const DataFile &file : files) {
+    if (file.used) {
+      sizes.push_back(file.bytes);
+    }
+  }
+  return sizes;
+}
+
+std::string describeHeldOutChange(const RunRecord &before, const RunRecord &now, bool isEvaluated) {
+  if (before.heldOut.empty()) {
+    return "";
+  }
+  if (!isEvaluated) {
+    return "note: without --eval-data the run's held-out text is not evaluated from here on";
+  }
+  if (!now.command) {
+    return "";
+  }
+  bool isSameSize = listSizes(before.heldOut) == listSizes(now.heldOut);
+  bool hasHashes = before.command && !listHeldOutHashes(*before.command).empty();
+  bool isSame = hasHashes ? listHeldOutHashes(*before.command) == listHeldOutHashes(*now.command)
+                          : isSameSize;
+  if (!isSame) {
+    return "note: the held-out text is not the text that the run had: its losses do not compare "
+           "with earlier ones";
+  }
+  return hasHashes ? ""
+                   : "note: run.json has the size of the held-out text alone, which is the same; "
+                     "its SHA-256 is recorded now, and later calls compare it";
 }
 
 std::string describeOtherTrainingData(const std::optional<RunCommand> &told,

@@ -55,6 +55,10 @@ std::string describeBest(const MeasuredLoss &best);
 /// The flags whose files the hash of the data is of.
 std::string nameDataFlags(const SourceFiles &files);
 
+/// Returns a note where this call evaluates no held-out text or another one than the run had, or
+/// where the record before it has no hash of the text; else an empty string.
+std::string describeHeldOutChange(const RunRecord &before, const RunRecord &now, bool isEvaluated);
+
 /// How training data differ from those of the run that is resumed: the first file that does, where
 /// the run's record has files, else the hashes.
 std::string describeOtherTrainingData(const std::optional<RunCommand> &told,

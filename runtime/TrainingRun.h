@@ -43,7 +43,10 @@ private:
   /// Throws UserError where this call trains by another spec, with another seed or on other data
   /// than the run did at its checkpoint `saved`.
   void requireSameRun(const TrainingState &saved) const;
-  /// Moves what came after the checkpoint that this call goes back to out of the way.
+  /// Removes lines of metrics and samples after the checkpoint, and moves damaged ones away.
+  void removeLaterLines() const;
+  /// Moves what came after the checkpoint that this call goes back to out of the way, and writes
+  /// the record.
   void goBack() const;
   /// Returns whether the executor's spec is what the run trains, settings of this call put in.
   bool isSpecOf(const RunRecord &run) const;

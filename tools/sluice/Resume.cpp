@@ -110,12 +110,13 @@ void settleResumedRun(const ResumeCall &call) {
     throw UserError("sluice train: expected one run, found --resume " + value + " and --out " +
                     call.out + "; a resumed run stays where it is: leave --out out");
   }
+  if (call.artifact.empty() && value.empty()) {
+    throw UserError("sluice train: expected a run to resume, found none; name it: " +
+                    (call.out.empty() ? "sluice train --resume RUN" : describeResume(call.out)));
+  }
   call.out = value.empty() ? call.out : value;
   if (call.out.empty()) {
     throw CLI::RequiredError("--out");
-  }
-  if (call.artifact.empty() && value.empty()) {
-    throw CLI::RequiredError("ART");
   }
 }
 

@@ -136,6 +136,7 @@ std::optional<ScheduleEnd> findScheduleEnd(const Plan &plan) {
 void fillResumed(TrainFlags &flags, CLI::App &command) {
   ResumeCall call{flags.artifact, flags.out, flags.resumed};
   settleResumedRun(call);
+  completeRollBack(flags.out, printNotice); // before its record is read
   if (std::string words = fillFromRecord(command, call); !words.empty()) {
     printNotice("resuming with the run's" + words);
   }
@@ -253,7 +254,7 @@ void registerTrain(CLI::App &program) {
             flags->options.resume = true;
             flags->resumed = run;
             out->required(false);
-            artifact->required(run.empty());
+            artifact->required(false); // settleResumedRun looks for a run
           },
           "Continue the run from its latest checkpoint; where there is none yet, begin it. RUN may "
           "stand here instead of after --out. Flags that are left out are those that the run was "
@@ -306,11 +307,19 @@ void registerTrain(CLI::App &program) {
                     "Save a checkpoint at each evaluation whose held-out loss is the lowest so "
                     "far; on by default");
   command
-      ->add_option("--patience", options.patience,
-                   "End the run after so many evaluations in a row without a lower held-out loss")
-      ->type_name("N")
+      ->add_option(
+          "--patience", options.patience,
+          "End the run after so many evaluations in a row without a lower held-out loss; 0 "
+          "or off: never, also where the run had a patience")
+      ->type_name("N|off")
       ->default_str("")
-      ->check(wholeNumber(1, INT64_MAX));
+      ->transform(CLI::Validator(
+          [](std::string &text) {
+            text = text == "off" ? "0" : text;
+            return std::string();
+          },
+          "", "patience"))
+      ->check(wholeNumber(0, INT64_MAX));
   command->add_flag("--stop-on-divergence", options.stopOnDivergence,
                     "End the run with status 1, after a checkpoint, where the loss stays above the "
                     "run's best by ln V for 20 steps; without it training warns and continues");

@@ -51,8 +51,8 @@ TrainingState loadCheckpoint(const Path &run, Executor &executor, std::optional<
 using Notice = std::function<void(const std::string &)>;
 
 /// The path and the bytes of the weights in a safetensors file, a checkpoint's folder or a run's
-/// folder. Of the last two the checkpoint's own checksum is checked. With `step` the path must be
-/// a run, whose checkpoint of that step is read.
+/// folder, which its file "latest" names too. Of the last two the checkpoint's own checksum is
+/// checked. With `step` the path must be a run, whose checkpoint of that step is read.
 std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path,
                                                   std::optional<int64_t> step = {});
 

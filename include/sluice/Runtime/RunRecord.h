@@ -59,4 +59,7 @@ std::optional<RunRecord> readRunRecord(const Path &run);
 
 void writeRunRecord(const Path &run, const RunRecord &record);
 
+RunRecord parseRunRecord(const StrictJson &json);
+nlohmann::json toJson(const RunRecord &record);
+
 } // namespace sluice::runtime

@@ -49,7 +49,7 @@ struct TrainingOptions {
   int64_t saveEvery = 500;                // steps
   int64_t keep = 3;                       // checkpoints
   bool keepBest = true; // a checkpoint is saved at each evaluation that is the best so far
-  std::optional<int64_t> patience; // evaluations without a better one that end the run
+  int64_t patience = 0; // evaluations without a better one that end the run; 0: none do
   bool stopOnDivergence = false;
   /// What this call was given, for the run's record; none leaves that as it is.
   std::optional<RunCommand> command;

@@ -101,6 +101,34 @@ TEST_F(Resume, RunsOfOlderVersionsSayWhatIsMissing) {
   EXPECT_EQ(sluice("train --resume run -n 5"), 0) << err;
 }
 
+// Earlier versions recorded the sizes of held-out text, and no hashes.
+TEST_F(Resume, HeldOutTextOfOlderVersionsIsRecordedAndThenVerified) {
+  const std::string flags = "--data text --eval-data heldout";
+  ASSERT_EQ(sluice("train bigram.slc " + flags + " -o run -n 2"), 0) << err;
+  Json record = Json::parse(readFile(folder / "run/run.json"));
+  record.erase("command");
+  writeFile(folder / "run/run.json", record.dump());
+  std::filesystem::copy(folder / "run", folder / "other", std::filesystem::copy_options::recursive);
+  ASSERT_EQ(sluice("train bigram.slc " + flags + " --resume run -n 3"), 0) << err;
+  EXPECT_NE(err.find("run.json has the size of the held-out text alone, which is the same; its "
+                     "SHA-256 is recorded now"),
+            std::string::npos)
+      << err;
+  ASSERT_EQ(sluice("train --resume run -n 4"), 0) << err;
+  EXPECT_EQ(err.find("note: run.json"), std::string::npos) << err;
+  const std::string held = readFile(folder / "heldout");
+  writeFile(folder / "heldout", "#" + held.substr(1));
+  refuses("train --resume run -n 5", {"heldout: expected SHA-256 ", "found SHA-256 "});
+  const std::string differs = "note: the held-out text is not the text that the run had";
+  ASSERT_EQ(sluice("train --resume run -n 5 --eval-data heldout"), 0) << err;
+  EXPECT_NE(err.find(differs), std::string::npos) << err;
+  ASSERT_EQ(sluice("train --resume run -n 6"), 0) << err;
+  EXPECT_EQ(err.find("note: the held-out"), std::string::npos) << err;
+  writeFile(folder / "heldout", held + "a");
+  ASSERT_EQ(sluice("train bigram.slc " + flags + " --resume other -n 3"), 0) << err;
+  EXPECT_NE(err.find(differs), std::string::npos) << err;
+}
+
 TEST_F(Resume, TheOldFormWorks) {
   ASSERT_EQ(sluice("train --resume bigram.slc --data text --out run -n 2"), 0) << err;
   EXPECT_NE(err.find("run: no run to resume yet: it begins"), std::string::npos) << err;
@@ -109,10 +137,31 @@ TEST_F(Resume, TheOldFormWorks) {
   EXPECT_EQ(sluice("train bigram.slc --out run --resume -n 5"), 0) << err;
   EXPECT_EQ(sluice("train run --resume -n 6"), 0) << err;
   EXPECT_EQ(metrics("run").size(), 6u);
-  refuses("train --resume", {"expected ART, found none"});
+  refuses("train --resume",
+          {"expected a run to resume, found none; name it: sluice train --resume RUN"});
+  refuses("train --resume --out run", {"name it: sluice train --resume run"});
   refuses("train --resume nowhere", {"nowhere: expected a run to resume, found no such directory"});
   refuses("train --resume run --out other", {"found --resume run and --out other"});
   refuses("train bigram.slc --data text", {"expected --out, found none"});
+}
+
+// A patience that a run was given can be taken back.
+TEST_F(Resume, APatienceIsRecordedAndTakenBack) {
+  const std::string flags = "--data text --eval-data heldout --eval-every 1 --no-keep-best";
+  ASSERT_EQ(sluice("train bigram.slc " + flags + " -o run -n 400 --patience 1"), 0) << err;
+  ASSERT_NE(err.find("training ends after step "), std::string::npos) << err;
+  const size_t ended = metrics("run").size();
+  for (const char *none : {"0", "off"}) {
+    ASSERT_EQ(sluice("train --resume run"), 0) << err;
+    EXPECT_EQ(metrics("run").size(), ended); // the patience is the run's
+    std::filesystem::copy(folder / "run", folder / none, std::filesystem::copy_options::recursive);
+    const std::string resume = std::string("train --resume ") + none + " -n ";
+    ASSERT_EQ(sluice(resume + std::to_string(ended + 5) + " --patience " + none), 0) << err;
+    EXPECT_EQ(metrics(none).size(), ended + 5);
+    ASSERT_EQ(sluice(resume + std::to_string(ended + 9)), 0) << err; // it is recorded
+    EXPECT_EQ(metrics(none).size(), ended + 9);
+  }
+  refuses("train --resume run --patience none", {"--patience: expected a whole number"});
 }
 
 // Flags of the weights that a run began from are not those of its resumes.

@@ -187,6 +187,38 @@ TEST_F(RunLossesTest, NeverRecommendsADivergedCheckpoint) {
   EXPECT_SAYS(noticeOf("early"), "has diverged, and no checkpoint is good: the loss was 4.");
 }
 
+// A run that continues from the newest checkpoint computes the same numbers, at any rate.
+TEST_F(RunLossesTest, NamesTheCheckpointBeforeTheOneThatLedToNaN) {
+  TrainingOptions flags = options("run", 3);
+  flags.saveEvery = 1;
+  flags.keep = 1;
+  auto trainToNaN = [&](bool isResumed) {
+    Executor executor(artifact, 1);
+    TrainingObserver observer;
+    observer.step = [&](const Json &line, int64_t) {
+      if (line["step"] == 2) { // its loss is finite, the gradient is not
+        executor.tensor(executor.plan().tensors[1])[3] = 3e38f;
+      }
+    };
+    flags.resume = isResumed;
+    try {
+      train(executor, flags, observer);
+    } catch (const JobError &error) {
+      return std::string(error.what());
+    }
+    return std::string("finished");
+  };
+  const std::string led = "the latest checkpoint, that of step 2, has the weights that led here; ";
+  std::string said = trainToNaN(false);
+  EXPECT_SAYS(said, "training stopped at step 3: ");
+  EXPECT_SAYS(said, led + "the checkpoint to go on from is that of step 1 (loss ");
+  EXPECT_SAYS(said, " --from 1 --set training.learning_rate=RATE");
+  EXPECT_TRUE(isThere(folder / "run/checkpoints/1"));
+  removeAll(folder / "run/checkpoints/1");
+  said = trainToNaN(true);
+  EXPECT_SAYS(said, led + "no other checkpoint is left; train again with --set");
+}
+
 TEST_F(RunLossesTest, GoesBackAndDeletesNothing) {
   run(options("straight", 60));
   TrainingOptions flags = options("run", 60);
@@ -221,8 +253,9 @@ TEST_F(RunLossesTest, GoingBackToNoCheckpointChangesNothing) {
   flags.resume = true;
   flags.from = 15;
   std::string message = userError([&] { run(flags); });
-  EXPECT_SAYS(message,
-              "expected a run with a checkpoint of step 15, found those of steps 10, 20, 30");
+  EXPECT_SAYS(
+      message,
+      "expected a run with a checkpoint of step 15, found steps 10, 20, 30; name one of them");
   EXPECT_FALSE(std::filesystem::exists(folder / "run/abandoned"));
   flags.from = 30; // nothing is later
   EXPECT_SAYS(run(flags), "nothing to do");
@@ -232,6 +265,8 @@ TEST_F(RunLossesTest, GoingBackToNoCheckpointChangesNothing) {
   EXPECT_SAYS(run(flags), "nothing to do");
   EXPECT_EQ(latestStep(folder / "run"), 10);
   EXPECT_EQ(metrics("run").size(), 10u);
+  flags.from = 15;
+  EXPECT_SAYS(userError([&] { run(flags); }), "checkpoint of step 15, found step 10; name that");
 }
 
 TEST_F(RunLossesTest, SettingsAfterTheStepAreLeftOut) {
