@@ -4,6 +4,7 @@
 #include "DataFormat.h"
 #include "FileCalls.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/RunCommand.h"
 #include "sluice/Runtime/Text.h"
@@ -103,8 +104,7 @@ Path getTemporaryFolder(const ReadingOptions &reading) {
 void requireNoFolder(const Path &path) {
   if (isFolder(path)) {
     throw UserError(showPath(path.native()) +
-                    ": expected a data file, found a directory; name the files in "
-                    "it, as in --data " +
+                    ": expected a data file, found a directory; name the files in it, as in " +
                     showPath((path / "*").native()));
   }
 }
@@ -185,7 +185,7 @@ std::string describeJoining(const std::vector<ByteFile> &files) {
 /// Throws UserError: every file is too short.
 [[noreturn]] void refuseShort(const std::vector<ByteFile> &files, int64_t least,
                               const std::string &why) {
-  std::string expected = "expected at least " + std::to_string(least) + " bytes (" + why + ")";
+  std::string expected = "expected at least " + describeCount(least, "byte") + " (" + why + ")";
   if (files.size() == 1) {
     throw UserError(showName(files.front().path) + ": " + expected + ", found " +
                     std::to_string(files.front().bytes.size()) + "; give a longer file");
@@ -196,9 +196,9 @@ std::string describeJoining(const std::vector<ByteFile> &files) {
     longest = std::max(longest, file.bytes.size());
   }
   throw UserError(expected + " in a file, found " + std::to_string(files.size()) +
-                  " shorter files, of at most " + std::to_string(longest) +
-                  " bytes: " + listNames(files) + "; " + describeJoining(files) + " (" +
-                  std::to_string(all) + " bytes)");
+                  " shorter files, of at most " +
+                  describeCount(static_cast<int64_t>(longest), "byte") + ": " + listNames(files) +
+                  "; " + describeJoining(files) + " (" + std::to_string(all) + " bytes)");
 }
 
 } // namespace
@@ -279,7 +279,7 @@ std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, 
     return "";
   }
   return "skipped " + std::to_string(skipped.size()) + " of " + std::to_string(files) +
-         " files, shorter than " + std::to_string(least) + " bytes (" + why +
+         " files, shorter than " + describeCount(least, "byte") + " (" + why +
          "): " + listNames(skipped) +
          (skipped.size() > 1 ? "; to read them too, " + describeJoining(skipped) : "");
 }

@@ -192,7 +192,7 @@ EvaluationOptions complete(EvaluationOptions options, const ModelFacts &model) {
   int64_t context = model.context;
   if (options.mostTokens < 0) {
     throw UserError("--tokens: expected a number of tokens to score of at least 0, found " +
-                    std::to_string(options.mostTokens));
+                    std::to_string(options.mostTokens) + "; 0 scores all");
   }
   if (options.window == 0) {
     options.window = context;
@@ -200,7 +200,7 @@ EvaluationOptions complete(EvaluationOptions options, const ModelFacts &model) {
   if (options.window <= model.first || options.window > context) {
     throw UserError("--window: expected a window from " + std::to_string(model.first + 1) +
                     " to the context of " + std::to_string(context) + ", found " +
-                    std::to_string(options.window));
+                    std::to_string(options.window) + "; 0 takes the context");
   }
   int64_t most = options.window - model.first; // a longer one would leave tokens out
   if (options.stride == 0) {
@@ -211,7 +211,7 @@ EvaluationOptions complete(EvaluationOptions options, const ModelFacts &model) {
                     (model.first == 0
                          ? "the window of " + std::to_string(most)
                          : std::to_string(most) + ", the rows of a window that are scored") +
-                    ", found " + std::to_string(options.stride));
+                    ", found " + std::to_string(options.stride) + "; 0 takes half the window");
   }
   return options;
 }

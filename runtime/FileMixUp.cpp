@@ -111,10 +111,14 @@ std::string convertPyTorch(const Path &path) {
          "weights, take those of it, such as state[\"model\"])";
 }
 
-std::string remedyForArtifact(FileKind found, const std::string &shown) {
+std::string remedyForArtifact(FileKind found, const Path &path, const std::string &shown) {
   switch (found) {
-  case FileKind::Spec:
   case FileKind::Json:
+    if (isRunFolder(path.has_parent_path() ? path.parent_path() : Path("."))) {
+      return "it is a part of a run; name the artifact that the run was trained from";
+    }
+    [[fallthrough]]; // a spec with a mistake in it
+  case FileKind::Spec:
     return "compile it first: sluice compile " + shown + " -o model.sla";
   case FileKind::Run:
   case FileKind::Checkpoint:
@@ -202,7 +206,7 @@ std::string explainMixUp(FileKind expected, FileKind found, const Path &path) {
              (found == FileKind::Gzip ? "gzip -dk " : "zstd -dk ") + shown;
     break;
   default:
-    remedy = expected == FileKind::Artifact  ? remedyForArtifact(found, shown)
+    remedy = expected == FileKind::Artifact  ? remedyForArtifact(found, path, shown)
              : expected == FileKind::Spec    ? remedyForSpec(found, shown)
              : expected == FileKind::Run     ? remedyForRun(found)
              : expected == FileKind::Weights ? remedyForWeights(found, path)

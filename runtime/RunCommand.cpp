@@ -3,6 +3,7 @@
 
 #include "StrictJson.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Text.h"
 
@@ -151,7 +152,7 @@ std::string describeOtherData(const RunCommand &told, const RunCommand &now, con
       }
     }
     if (before.size() != found.size()) {
-      return std::to_string(found.size()) + " files of " + flag + ", expected " +
+      return describeCount(std::ssize(found), "file") + " of " + flag + ", expected " +
              std::to_string(before.size());
     }
   }

@@ -5,6 +5,7 @@
 #include "StrictJson.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Metrics.h"
 
 #include <algorithm>
@@ -227,9 +228,8 @@ std::string describeFiles(const std::vector<DataFile> &files) {
     return "none";
   }
   std::string more = count > mostNamed ? " and " + std::to_string(count - mostNamed) + " more" : "";
-  return std::to_string(count) + (count == 1 ? " file, " : " files, ") +
-         showNumber(bytesOf(files), 0) + " bytes: " + used +
-         (skipped.empty() ? "" : "; skipped, too short: " + skipped) + more;
+  return describeCount(static_cast<int64_t>(count), "file") + ", " + showNumber(bytesOf(files), 0) +
+         " bytes: " + used + (skipped.empty() ? "" : "; skipped, too short: " + skipped) + more;
 }
 
 /// "the first 4096 tokens alone" where evaluations did not score all of the held-out text.

@@ -47,7 +47,8 @@ std::optional<Outcome> Compilation::checkOutput() const {
 std::optional<Outcome> Compilation::chooseTargets() {
   for (const std::string &name : request.targets) {
     if (!addTarget(name, targets)) {
-      return badInput("--target: expected " + targetNames.str() + ", found " + quote(name));
+      return badInput("--target: expected " + targetNames.str() + ", found " + quote(name) +
+                      "; name one of these, or leave it out to compile for this machine's CPU");
     }
   }
   return std::nullopt;

@@ -18,7 +18,7 @@ compile() { "$sluice" compile "$work/spec.json" "$@"; }
 same() {
   if cmp -s "$work/cold.sla" "$work/other.sla"; then pass "$1"; else fail "$1" "the artifacts differ"; fi
 }
-entries() { find "${1:-$SLUICE_KERNEL_CACHE}" -name '*.kernel' | wc -l; }
+entries() { find "${1:-$SLUICE_KERNEL_CACHE}" -type f -name '*.kernel' | wc -l; }
 
 succeeds "cold" compile -o "$work/cold.sla"
 count=$(entries)
@@ -32,21 +32,28 @@ old=$(find "$SLUICE_KERNEL_CACHE" -name '*.kernel' ! -newermt '2002-01-01' | wc 
 if ((old == 0)); then pass "every entry was used"; else fail "every entry was used" "$old were not, in $milliseconds ms"; fi
 succeeds "off" compile --kernel-cache off -o "$work/other.sla"
 same "off: the same bytes"
+succeeds "OFF" compile --kernel-cache OFF -o "$work/other.sla"
+if [[ -e OFF ]]; then fail "OFF is no directory"; else pass "OFF is no directory"; fi
 
-# Entry by entry: removed, cut, a bit flipped, another one's contents, empty.
+# Entry by entry: removed, cut, a bit flipped, another one's contents, empty, a directory.
 python3 - "$SLUICE_KERNEL_CACHE" << 'PYTHON'
 import pathlib, sys
 names = sorted(pathlib.Path(sys.argv[1]).glob("*.kernel"))
 for i, name in enumerate(names):
     contents = name.read_bytes()
-    if i % 6 == 0: name.unlink()
-    elif i % 6 == 1: name.write_bytes(contents[:-1])
-    elif i % 6 == 2: name.write_bytes(contents[:300] + bytes([contents[300] ^ 4]) + contents[301:])
-    elif i % 6 == 3: name.write_bytes(names[i - 3].read_bytes() if names[i - 3].exists() else names[-1].read_bytes())
-    elif i % 6 == 4: name.write_bytes(b"")
+    if i % 7 == 0: name.unlink()
+    elif i % 7 == 1: name.write_bytes(contents[:-1])
+    elif i % 7 == 2: name.write_bytes(contents[:300] + bytes([contents[300] ^ 4]) + contents[301:])
+    elif i % 7 == 3: name.write_bytes(names[i - 3].read_bytes() if names[i - 3].exists() else names[-1].read_bytes())
+    elif i % 7 == 4: name.write_bytes(b"")
+    elif i % 7 == 5:
+        name.unlink()
+        name.mkdir()
+        (name / "file").write_bytes(b"x")
 PYTHON
 succeeds "damaged" compile -o "$work/other.sla"
 same "damaged: the same bytes"
+if grep -q 'cannot store' "$work/err"; then fail "damaged: all are stored" "$(cat "$work/err")"; else pass "damaged: all are stored"; fi
 touch -d '2001-01-01' "$SLUICE_KERNEL_CACHE"/*.kernel
 succeeds "after the damage" compile -o "$work/other.sla"
 old=$(find "$SLUICE_KERNEL_CACHE" -name '*.kernel' ! -newermt '2002-01-01' | wc -l)

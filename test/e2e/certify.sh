@@ -45,7 +45,12 @@ head -n 20 "$work/a.txt" > "$work/c.txt"
 says "a cut certificate is refused" ':21: refused: .*cut short' 1 "$certify" "$models/hourglass.json" "$work/c.txt"
 says "a missing certificate is bad input" 'none; check its name' 2 "$certify" "$models/hourglass.json" "$work/none"
 says "a missing argument is bad input" 'CERTIFICATE is required' 2 "$certify" "$models/hourglass.json"
-says "a spec that is none is bad input" 'expected JSON' 2 "$certify" "$work/a.txt" "$work/a.txt"
+says "a spec that is none is bad input" 'a\.txt: expected a model spec, JSON, found text that is not JSON at line 1, column 1; name the spec first' 2 \
+  "$certify" "$work/a.txt" "$work/a.txt"
+printf '{\n  "sluice": 1,,\n' > "$work/comma.json"
+says "a mistake has its line and column" 'JSON at line 2, column 15;' 2 "$certify" "$work/comma.json" "$work/a.txt"
+printf '{ "sluice": 1e999 }' > "$work/large.json"
+says "a number too large" 'found a number that double has no room for; correct the spec' 2 "$certify" "$work/large.json" "$work/a.txt"
 succeeds "--help" "$certify" --help
 
 # --- what is written, and what is not

@@ -126,7 +126,7 @@ refuses "weights of another model" 'vanilla\.weights\.safetensors' \
   "${evaluate[@]}" --weights "$root/test/golden/expected/vanilla.weights.safetensors"
 
 # A step of a run.
-refuses "a step that was not saved" 'expected a run with a checkpoint of step 7, found those of steps 1, 2, 3' \
+refuses "a step that was not saved" 'expected a run with a checkpoint of step 7, found steps 1, 2, 3; name one of them' \
   "${evaluate[@]}" --weights "$work/run" --step 7
 refuses "a step of a checkpoint" 'expected a run beside --step, found a checkpoint' \
   "${evaluate[@]}" --weights "$work/run/checkpoints/1" --step 1
@@ -139,11 +139,32 @@ for step in 1 3; do
   succeeds "logits of that checkpoint" "$sluice" logits "$art" --weights "$work/run/checkpoints/$step" --data "$work/tiny.txt" -o "$work/own.npy"
   succeeds "are the same" cmp "$work/$step.npy" "$work/own.npy"
 done
+succeeds "eval of the file that names the latest checkpoint" "${evaluate[@]}" --weights "$work/run/latest" --json
+cp "$work/out" "$work/eval.json"
+succeeds "takes that checkpoint" grep -q "run/checkpoints/3/weights" "$work/eval.json"
+succeeds "generate, too" "$sluice" generate "$art" --weights "$work/run/latest" --prompt a --tokens 2
+for step in 1 3; do
+  succeeds "analyze --step $step" "$sluice" analyze frequency "$art" --weights "$work/run" --step "$step" --data "$work/data.txt" --json
+  cp "$work/out" "$work/frequency-$step.json"
+done
+exits 1 "analyze has that checkpoint's weights" cmp "$work/frequency-1.json" "$work/frequency-3.json"
+refuses "analyze of no step" 'checkpoint of step 9' "$sluice" analyze frequency "$art" --weights "$work/run" --step 9 --data "$work/data.txt"
+refuses "a part of a run for an artifact" 'run\.json: expected .*, found JSON; it is a part of a run; name the artifact that the run was trained from' \
+  "$sluice" inspect "$work/run/run.json"
+refuses "a stride beyond the window" '--stride: expected a stride from 1 to the window of 32, found 33; 0 takes half the window' \
+  "${evaluate[@]}" --weights "$work/run" --stride 33
+refuses "a directory for a test" 'found a directory; name the files in it, as in .*/\*' "$sluice" ngram --train "$work/data.txt" --test "$work/run"
+if grep -q -- --data "$work/err"; then fail "names no flag of other commands" "$(cat "$work/err")"; else pass "names no flag of other commands"; fi
+: > "$work/short.txt"
+refuses "a text without a byte" 'expected at least 1 byte \(a byte to count\), found 0;' "$sluice" ngram --train "$work/short.txt" --test "$work/data.txt"
+succeeds "rows of a stream" "$sluice" logits "$art" --weights "$work/run" --stream stages.1 --data "$work/tiny.txt" -o "$work/rows.npy"
+cp "$work/err" "$work/said"
+succeeds "of which each token has one" grep -q 'wrote 8 rows of 32 numbers, one for every token, to ' "$work/said"
 exits 1 "another step has other logits" cmp "$work/1.npy" "$work/3.npy"
 refuses "generate from no step" 'checkpoint of step 9' "$sluice" generate "$art" --weights "$work/run" --step 9 --prompt a
 
 refuses "--from without --resume" 'expected --resume beside --from, found none' "${train[@]}" --data "$work/data.txt" --out "$work/run" --from 1
-refuses "--from a step that was not saved" 'found those of steps 1, 2, 3' "${train[@]}" --data "$work/data.txt" --out "$work/run" --resume --from 9
+refuses "--from a step that was not saved" 'found steps 1, 2, 3; name one' "${train[@]}" --data "$work/data.txt" --out "$work/run" --resume --from 9
 refuses "a patience without held-out text" '--patience: expected held-out text' "${train[@]}" --data "$work/data.txt" --out "$work/run1" --patience 2
 absent "which writes nothing" "$work/run1"
 cp "$work/run/checkpoints/3/weights.safetensors" "$work/third.safetensors"

@@ -80,6 +80,8 @@ exits 2 "an odd window is refused" "${analyze[@]}" context "${weights[@]}" --len
 coarse=stages.1.inside.5
 alike=("$work/hourglass.sla" --weights "$work/hourglass-run" --data "$work/held-out.txt")
 succeeds "rows of a stream" "$sluice" logits "${alike[@]}" --stream "$coarse" -o "$work/rows.npy"
+cp "$work/err" "$work/said"
+succeeds "of which several tokens share one" grep -Eq 'one for every [0-9]+ tokens, to ' "$work/said"
 succeeds "analyze neighbours" "${analyze[@]}" neighbours "${alike[@]}" --json --stream "$coarse" --queries 3 --nearest 4 --picture "$work/alike.html"
 cp "$work/out" "$work/alike.json"
 cat > "$work/alike.py" << 'PYTHON'

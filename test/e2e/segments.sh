@@ -102,6 +102,11 @@ succeeds "generate" "$sluice" generate "$work/words.sla" --weights "$work/words"
 succeeds "boundaries of a rule" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --tokens 90
 tr '\n' '\r' < "$work/out" | cut -d "$(printf '\r')" -f 1 > "$work/marked"
 succeeds "stand behind spaces" cmp "$work/marked" <(head -c 90 "$work/held-out.txt" | sed 's/ / |/g'; echo)
+last=$(cat "$work/words/latest")
+succeeds "boundaries of a step" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --step "$last" --data "$work/held-out.txt" --tokens 90
+tr '\n' '\r' < "$work/out" | cut -d "$(printf '\r')" -f 1 > "$work/marked-of-step"
+succeeds "are the boundaries of its checkpoint" cmp "$work/marked" "$work/marked-of-step"
+exits 2 "boundaries of a step that was not saved" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --step 9999 --data "$work/held-out.txt"
 exits 2 "boundaries: tokens below none" "$sluice" boundaries "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --tokens -1
 cp "$work/err" "$work/refused"
 succeeds "which the message says" grep -q -- '--tokens: expected a number of tokens to print of at least 0, found -1$' "$work/refused"

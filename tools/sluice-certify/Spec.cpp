@@ -6,6 +6,15 @@
 
 using namespace certify;
 
+/// "line 2, column 7"; `position` counts bytes, the wrong one included.
+static std::string describePlace(const std::string &text, size_t position) {
+  std::string before = text.substr(0, position > 0 ? position - 1 : 0);
+  size_t lines = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+  size_t start = before.rfind('\n'); // npos + 1 is 0
+  return "line " + std::to_string(lines) + ", column " +
+         std::to_string(before.size() - (start + 1) + 1);
+}
+
 json certify::parseSpec(const std::string &text) {
   constexpr int deepest = 64;
   std::vector<std::set<std::string>> open;
@@ -24,8 +33,12 @@ json certify::parseSpec(const std::string &text) {
   };
   try {
     return json::parse(text, watch);
-  } catch (const json::exception &error) {
-    throw BadInput(std::string("expected JSON, found ") + error.what());
+  } catch (const json::parse_error &error) {
+    throw BadInput("expected a model spec, JSON, found text that is not JSON at " +
+                   describePlace(text, error.byte) + "; name the spec first, then its certificate");
+  } catch (const json::exception &) { // of the parser, the range of numbers is left
+    throw BadInput("expected a model spec, JSON, found a number that double has no room for; "
+                   "correct the spec");
   }
 }
 

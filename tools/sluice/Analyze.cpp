@@ -24,6 +24,7 @@ using namespace sluice::runtime;
 struct AnalyzeFlags {
   std::string kind, artifact, weights, picture, stream;
   WeightNames names;
+  std::optional<int64_t> step;
   std::vector<std::string> data, train;
   bool raw = false;
   ContextOptions context;
@@ -292,7 +293,7 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
   std::vector<ByteFile> counted = flags.train.empty() ? files : read(flags.train);
   SampleOptions options = flags.samples;
   options.sampling.seed = flags.context.seed;
-  loadWeights(flags.weights, *executor, printNotice, {}, flags.names);
+  loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
   Progress progress;
   auto draw = [&](double share) {
     progress.draw(share, flags.kind == "samples" ? "writing" : "evaluating");
@@ -340,6 +341,7 @@ void registerAnalyze(CLI::App &program) {
       ->check(CLI::IsMember({"context", "frequency", "samples", "completions", "neighbours"}))
       ->required();
   addModelOptions(*command, flags->artifact, flags->weights, flags->names);
+  addStep(*command, flags->step);
   addRaw(*command, flags->raw);
   command->add_option("--data", flags->data, "Files to score, whose bytes are token ids")
       ->type_name("FILE")

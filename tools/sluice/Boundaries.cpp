@@ -19,6 +19,7 @@ using namespace sluice::runtime;
 struct BoundaryFlags {
   std::string artifact, weights, data, name;
   WeightNames names;
+  std::optional<int64_t> step;
   int64_t most = 1000;
   DeviceOptions device;
   bool json = false, raw = false;
@@ -58,7 +59,7 @@ SegmentedText find(const BoundaryFlags &flags, Progress &progress) {
   request.everyRow = bitsOf(stage);
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
-  loadWeights(flags.weights, *executor, printNotice, {}, flags.names);
+  loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
   return cutText(*executor, stage, text, flags.most,
                  [&](double share) { progress.draw(share, "cutting the text"); });
 }
@@ -124,6 +125,7 @@ void registerBoundaries(CLI::App &program) {
       "boundaries", "Show where a model's segments end in a text: | between them, how many have "
                     "which length, how probable boundaries are");
   addModelOptions(*command, flags->artifact, flags->weights, flags->names);
+  addStep(*command, flags->step);
   command->add_option("--data", flags->data, "Text: a file whose bytes are token ids")
       ->type_name("FILE")
       ->required();

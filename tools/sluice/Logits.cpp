@@ -45,10 +45,10 @@ void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteF
       *executor, text, stream.factor, [&](std::span<const float> row) { writer.append(row); },
       [&](double share) { progress.draw(share, "computing rows"); });
   writer.finish();
-  progress.plainLine(format("wrote %lld rows of %lld numbers, one for %lld tokens each, to ",
-                            static_cast<long long>(rows), static_cast<long long>(width),
-                            static_cast<long long>(stream.factor)) +
-                     flags.out);
+  progress.plainLine("wrote " + describeCount(rows, "row") + " of " +
+                     describeCount(width, "number") + ", one for every " +
+                     (stream.factor == 1 ? "token" : describeCount(stream.factor, "token")) +
+                     ", to " + flags.out);
 }
 
 void runLogits(const LogitsFlags &flags) {
@@ -79,9 +79,8 @@ void runLogits(const LogitsFlags &flags) {
       *executor, text, flags.options, [&](std::span<const float> row) { writer.append(row); },
       [&](double share) { progress.draw(share, "computing logits"); });
   writer.finish();
-  progress.plainLine(format("wrote %lld rows of %lld logits to ", static_cast<long long>(rows),
-                            static_cast<long long>(model.vocabulary)) +
-                     flags.out);
+  progress.plainLine("wrote " + describeCount(rows, "row") + " of " +
+                     describeCount(model.vocabulary, "logit") + " to " + flags.out);
 }
 
 } // namespace

@@ -57,6 +57,14 @@ std::string KernelCache::getPath(const KernelKey &key) const {
 // Reading and writing
 //===----------------------------------------------------------------------===//
 
+/// Removes a damaged entry, a directory with all that it holds: no file can replace that. Does not
+/// follow symbolic links.
+static void removeEntry(const std::string &path) {
+  if (::unlink(path.c_str()) != 0 && errno == EISDIR) {
+    sys::fs::remove_directories(path, /*IgnoreErrors=*/true);
+  }
+}
+
 /// Reads a whole regular file of at most `most` bytes; none where that fails.
 static std::optional<std::string> readEntry(const std::string &path, uint64_t most) {
   // O_NONBLOCK: a pipe in the entry's place would wait for a writer.
@@ -94,12 +102,15 @@ std::optional<std::string> KernelCache::load(const KernelKey &key) {
   std::string path = getPath(key);
   std::optional<std::string> contents = readEntry(path, mostBytes);
   if (!contents) {
+    if (sys::fs::is_directory(path)) {
+      removeEntry(path);
+    }
     ++misses;
     return std::nullopt;
   }
   StringRef bytes = StringRef(*contents).drop_front(std::min(headerBytes, contents->size()));
   if (contents->size() < headerBytes || !StringRef(*contents).starts_with(makeHeader(key, bytes))) {
-    ::unlink(path.c_str());
+    removeEntry(path);
     ++misses;
     return std::nullopt;
   }
@@ -275,6 +286,8 @@ Expected<KernelCacheSetting> sluice::findKernelCache(const std::string &value) {
   }
   std::string named = value.empty() ? getVariable("SLUICE_KERNEL_CACHE") : value;
   setting.isNamed = !named.empty();
-  setting.folder = named == "off" ? "" : named.empty() ? getDefaultFolder() : named;
+  setting.folder = StringRef(named).equals_insensitive("off") ? ""
+                   : named.empty()                            ? getDefaultFolder()
+                                                              : named;
   return setting;
 }

@@ -219,8 +219,7 @@ TEST(Data, NotesIdsThatBytesNeverAre) {
 TEST(Data, AFolderNamesTheWayToItsFiles) {
   TemporaryFolder folder;
   std::string message = userError([&] { TrainingData({folder.path}, 128, 16, 0); });
-  EXPECT_NE(message.find("found a directory; name the files in it, as in --data "),
-            std::string::npos)
+  EXPECT_NE(message.find("found a directory; name the files in it, as in "), std::string::npos)
       << message;
 }
 

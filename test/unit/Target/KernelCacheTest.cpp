@@ -239,6 +239,24 @@ TEST_F(KernelCacheTest, WhatIsNoFileIsAbsent) {
   }
 }
 
+// No file can be renamed onto a directory, so an entry that is one would be compiled each time.
+TEST_F(KernelCacheTest, ADirectoryInAnEntrysPlaceIsReplaced) {
+  KernelCache cache(folder);
+  fs::create_directories(fs::path(path(1)) / "inside");
+  std::ofstream(folder / "file") << "text";
+  fs::create_directory(folder / "other");
+  fs::create_symlink(folder / "file", fs::path(path(1)) / "inside" / "link");
+  fs::create_directory_symlink(folder / "other", path(2));
+  for (int i : {1, 2}) {
+    EXPECT_FALSE(cache.load(keyOf(i))) << i;
+    cache.store(keyOf(i), "object");
+    EXPECT_EQ(cache.load(keyOf(i)), "object") << i;
+  }
+  EXPECT_EQ(cache.getProblem(), "");
+  EXPECT_TRUE(fs::exists(folder / "file"));
+  EXPECT_TRUE(fs::is_directory(folder / "other"));
+}
+
 TEST_F(KernelCacheTest, RemovesWhatWasUsedLeastRecently) {
   std::string object(1000, 'x');
   KernelCache cache(folder, 10000);
@@ -409,6 +427,7 @@ TEST_F(KernelCacheSettingTest, TheFlagComesBeforeTheVariableBeforeTheUsersFolder
   EXPECT_TRUE(find("").isNamed);
   EXPECT_EQ(find("flag").folder, "flag");
   EXPECT_EQ(find("off").folder, "");
+  EXPECT_EQ(find("OFF").folder, "");
   ::setenv("SLUICE_KERNEL_CACHE", "off", 1);
   EXPECT_EQ(find("").folder, "");
   EXPECT_EQ(find("flag").folder, "flag");
