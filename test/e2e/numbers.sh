@@ -158,7 +158,7 @@ holds "launches that are skipped do not count" \
 
 # Data: a folder, a short file among others, ids that bytes never are.
 exits 2 "a folder as data" "$sluice" train "$work/m.sla" --data "$work" --out "$work/none"
-says "names its files" 'found a directory; name the files in it, as in --data .*/\*'
+says "names its files" 'found a directory; name the files in it, as in .*/\*'
 echo short > "$work/short.txt"
 succeeds "a short file among others" "$sluice" train "$work/m.sla" --steps 1 --out "$work/skipped" \
   --data "$work/short.txt" "$work/text.txt"
