@@ -106,8 +106,8 @@ class GpuRoom : public ::testing::TestWithParam<Model> {};
 
 TEST_P(GpuRoom, GrowsAndComputesTheSame) {
   Folder folder;
-  auto artifact = Artifact::load(compile(folder, specOf(folder, GetParam()), "sm_80",
-                                         /*allowLeak=*/false, someGenerationRows));
+  auto artifact = Artifact::load(
+      compileForEmulator(folder, specOf(folder, GetParam()), "sm_80", someGenerationRows));
   const Plan &plan = artifact->plan();
   ASSERT_GE(plan.memoryBuckets.size(), 2);
   Executor grows(sluice::runtime::makeEmulatorDevice(artifact)),
@@ -199,8 +199,8 @@ std::pair<size_t, sluice::runtime::Launch> withLess(const Plan &plan, const std:
 /// What lies between the rows that an operand has is another tensor's.
 TEST(GpuRoom, AccessesBetweenRunsAreReported) {
   Folder folder;
-  auto artifact = Artifact::load(compile(folder, specOf(folder, Model{"Groups", 16, groups}),
-                                         "sm_80", /*allowLeak=*/false, someGenerationRows));
+  auto artifact = Artifact::load(compileForEmulator(
+      folder, specOf(folder, Model{"Groups", 16, groups}), "sm_80", someGenerationRows));
   const Plan &plan = artifact->plan();
   std::string entry = sluice::runtime::entryOfBucket("gradient", plan.memoryBuckets[0].rows);
   for (bool isWritten : {true, false}) {
@@ -235,8 +235,8 @@ TEST(GpuRoom, AccessesBetweenRunsAreReported) {
 /// sets no bit between equal tokens: runs of four leave room.
 TEST(GpuRoom, HoldsWhatARouterMakes) {
   Folder folder;
-  auto artifact = Artifact::load(compile(folder, specOf(folder, Model{"Routed", 16, routed}),
-                                         "sm_80", /*allowLeak=*/false, someGenerationRows));
+  auto artifact = Artifact::load(compileForEmulator(
+      folder, specOf(folder, Model{"Routed", 16, routed}), "sm_80", someGenerationRows));
   const Plan &plan = artifact->plan();
   Executor executor(sluice::runtime::makeEmulatorDevice(artifact));
   begin(executor);

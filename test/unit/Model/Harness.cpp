@@ -15,6 +15,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 
 namespace sluice::testing {
@@ -65,6 +66,31 @@ std::string compile(const Folder &folder, const std::string &source, const std::
                         .verifyEachCausality = !hasSegments(source),
                         .generationRows = generationRows}));
   return artifact;
+}
+
+namespace {
+/// A PATH without the folders that have ptxas, save where the linker is there, too.
+struct PathWithoutPtxas {
+  PathWithoutPtxas() {
+    std::string kept;
+    std::istringstream folders(saved);
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      auto has = [&](const char *name) { return std::filesystem::exists(folder + "/" + name); };
+      if (!has("ptxas") || has("ld.lld-22") || has("ld.lld")) {
+        kept += (kept.empty() ? "" : ":") + folder;
+      }
+    }
+    ::setenv("PATH", kept.c_str(), 1);
+  }
+  ~PathWithoutPtxas() { ::setenv("PATH", saved.c_str(), 1); }
+  std::string saved = ::getenv("PATH") ? ::getenv("PATH") : "";
+};
+} // namespace
+
+std::string compileForEmulator(const Folder &folder, const std::string &source,
+                               const std::string &target, int64_t generationRows) {
+  PathWithoutPtxas path;
+  return compile(folder, source, target, /*allowLeak=*/false, generationRows);
 }
 
 std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,

@@ -34,6 +34,10 @@ constexpr int64_t someGenerationRows = 16;
 /// which a test that only trains, evaluates and predicts runs nothing.
 std::string compile(const Folder &folder, const std::string &source, const std::string &target,
                     bool allowLeak = false, int64_t generationRows = 0);
+/// For a GPU's target and the emulator, which runs no cubin: without ptxas, which would take a
+/// third of a test. CUDA kernels' tests and gpu-models.slow.sh assemble each kind of kernel.
+std::string compileForEmulator(const Folder &folder, const std::string &source,
+                               const std::string &target, int64_t generationRows);
 /// One artifact a target of this machine, by target, compiled at the same time.
 std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
                                                  bool allowLeak = false,

@@ -290,8 +290,8 @@ TEST_P(EmulatedSteps, EveryPositionOfRaggedRows) {
   Tensors weights = randomWeights(reference.shapes(), 7);
   Ragged ragged(reference);
   Yardsticks expected = yardsticks(reference, weights, ragged, Precision::Bf16);
-  auto artifact = sluice::runtime::Artifact::load(
-      compile(folder, spec, "sm_80", /*allowLeak=*/false, /*generationRows=*/ragged.batch));
+  auto artifact =
+      sluice::runtime::Artifact::load(compileForEmulator(folder, spec, "sm_80", ragged.batch));
   ASSERT_TRUE(artifact->plan().generation) << "no step";
   Executor executor(sluice::runtime::makeEmulatorDevice(artifact));
   setWeights(executor, weights);
