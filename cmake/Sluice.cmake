@@ -20,6 +20,18 @@ function(sluice_plain_headers target)
   target_precompile_headers(${target} REUSE_FROM sluice_pch_plain)
 endfunction()
 
+# sluice_test_headers(TARGET): for tests that see no MLIR and compute little themselves. With GoogleTest in the precompiled
+# header and without optimization they are compiled in half the time.
+if(SLUICE_EVERYTHING)
+  sluice_precompiled_header(sluice_pch_test ${CMAKE_SOURCE_DIR}/cmake/pch_test.h -O0 -fpch-instantiate-templates)
+  target_link_libraries(sluice_pch_test PRIVATE GTest::gtest) # for its definitions
+endif()
+function(sluice_test_headers target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE -fPIC -O0 -fpch-instantiate-templates)
+  target_precompile_headers(${target} REUSE_FROM sluice_pch_test)
+endfunction()
+
 # sluice_compiler_library(NAME SOURCES... [HEADERS PRECOMPILED] [DEPENDS TARGETS...] [LINK LIBRARIES...])
 # A static library that uses MLIR. Programs link libMLIR.so and libLLVM.so and nothing else of the two.
 function(sluice_compiler_library name)
