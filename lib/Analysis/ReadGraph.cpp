@@ -24,7 +24,8 @@ static constexpr int64_t mostLookahead = 64;
 //===----------------------------------------------------------------------===//
 
 /// A forward op's reads: its relations, and the targets, which these leave out. The relation of an
-/// operand is the same for every result.
+/// operand is the same for every result. Bodies of dispatches are not read for which rows a select
+/// takes from where, so a map reads its own row of every operand here.
 static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
   SmallVector<RowRead> reads;
   for (OpOperand &operand : op->getOpOperands()) {
@@ -32,7 +33,13 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
     if (!isa<SequenceType>(operand.get().getType())) {
       continue;
     }
-    if (std::optional<IntegerSet> relation = op.getRelation(number)) {
+    if (isa<MapOp>(op)) {
+      reads.push_back(
+          RowRead::related(number, IntegerSet::get(2, 1,
+                                                   {getAffineDimExpr(1, op.getContext()) -
+                                                    getAffineDimExpr(0, op.getContext())},
+                                                   {true})));
+    } else if (std::optional<IntegerSet> relation = op.getRelation(number)) {
       reads.push_back(RowRead::related(number, *relation));
     }
   }
