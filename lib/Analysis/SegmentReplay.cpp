@@ -3,6 +3,8 @@
 // A leak under given boundaries, as inputs that have these boundaries: tokens where a rule decides,
 // forced bits where a predictor does.
 #include "sluice/Analysis/SegmentReplay.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
 using namespace mlir;
@@ -63,6 +65,21 @@ static bool readMap(MapOp map, BoundaryRules::Source &source) {
   return other.getDefiningOp<SelectSegmentsOp>() != nullptr; // of closed segments
 }
 
+/// What a rule gives the first row, whatever it reads: a map yields this constant where a table of
+/// positions, its last operand, is 1. None of any other map.
+static std::optional<bool> findFirstBit(MapOp map) {
+  auto position = map.getInputs().back().getDefiningOp<PositionOp>();
+  auto members = position ? membersOf(position.getTable()) : std::nullopt;
+  Operation *yield = map.getBody().front().getTerminator();
+  auto select = yield->getOperand(0).getDefiningOp<arith::SelectOp>();
+  llvm::APFloat first(0.0f);
+  if (!members || !members->contains(0) || !select ||
+      !matchPattern(select.getTrueValue(), m_ConstantFloat(&first))) {
+    return std::nullopt;
+  }
+  return !first.isZero();
+}
+
 static BoundaryRules::Source sourceOf(Value bits) {
   BoundaryRules::Source source;
   for (Operation *op = bits.getDefiningOp(); op; op = bits.getDefiningOp()) {
@@ -73,6 +90,12 @@ static BoundaryRules::Source sourceOf(Value bits) {
       while (inner && inner.getNumOperands() == 2 && readMap(inner, source)) {
         inner = inner.getOperand(0).getDefiningOp<MapOp>();
       }
+      return source;
+    }
+    if (map && map.getNumOperands() > 2) {
+      std::optional<bool> first = findFirstBit(map);
+      source.isNeverFirst = first && !*first;
+      source.hasFirst |= first && *first;
       return source;
     }
     if (select) {
@@ -97,6 +120,12 @@ BoundaryRules::BoundaryRules(func::FuncOp function)
   for (SegmentOp cut : cuts) {
     sources.push_back(sourceOf(cut.getBits()));
     sources.back().factor = scales.factorOf(cut.getBits());
+    auto scale =
+        SymbolTable::lookupNearestSymbolFrom<ScaleOp>(cut, cut.getEnds().getType().getScale());
+    auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(cut, scale.getAxisAttr());
+    if (auto rows = axis.getRows()) {
+      sources.back().capacity = static_cast<int64_t>(*rows);
+    }
   }
 }
 
@@ -134,14 +163,28 @@ std::optional<std::vector<int64_t>> BoundaryRules::findRegular(size_t cut, int64
   return ends;
 }
 
-/// Of a change, no two bits stand side by side, but for those of the first two rows.
+/// Of a change, no two bits stand side by side, but for those of the first two rows. More segments
+/// than an axis has rows end a run.
 bool BoundaryRules::canBe(const std::vector<int64_t> &ends, size_t cut, int64_t places) const {
   const Source &source = sources[cut];
+  if (static_cast<int64_t>(ends.size()) > source.capacity ||
+      (source.isNeverFirst && !source.hasFirst && !ends.empty() && ends.front() == 0)) {
+    return false;
+  }
   if (source.hasFirst && places > 0 && (ends.empty() || ends.front() != 0)) {
     return false;
   }
   for (size_t i = 1; source.isChange && i < ends.size(); ++i) {
     if (ends[i] == ends[i - 1] + 1 && !(source.hasFirst && ends[i] == 1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool BoundaryRules::canAllBe(const Boundaries &boundaries, int64_t length) const {
+  for (size_t i = 0; i < boundaries.size(); ++i) {
+    if (!canBe(boundaries[i], i, countPlaces(boundaries, i, length))) {
       return false;
     }
   }
@@ -200,10 +243,8 @@ std::optional<int32_t> BoundaryRules::findToken(const Wishes &wishes, int64_t t,
 
 std::optional<std::vector<int32_t>> BoundaryRules::findTokens(const Boundaries &boundaries,
                                                               int64_t length) const {
-  for (size_t i = 0; i < boundaries.size(); ++i) {
-    if (!canBe(boundaries[i], i, countPlaces(boundaries, i, length))) {
-      return std::nullopt;
-    }
+  if (!canAllBe(boundaries, length)) {
+    return std::nullopt;
   }
   Wishes wishes = wishesOf(boundaries, length);
   std::vector<int32_t> tokens;
@@ -337,9 +378,13 @@ std::vector<SegmentRun> BoundaryRules::findRuns(const FoundLeak &leak,
   }
   for (auto [value, position] : leak.path) {
     std::optional<size_t> cut = findCut(value);
-    if (cut && !runs[0].bits[*cut].empty()) {
+    if (!cut || runs[0].bits[*cut].empty()) {
+      continue;
+    }
+    Boundaries turned = turnedAt(boundaries, *cut, position, length);
+    if (canAllBe(turned, length)) {
       runs.push_back(
-          {same.value_or(*tokens), findBits(turnedAt(boundaries, *cut, position, length)),
+          {same.value_or(*tokens), findBits(turned),
            changed + " and the bit at " + std::to_string(position) + " that is predicted from it"});
     }
   }

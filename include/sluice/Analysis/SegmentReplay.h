@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sluice/Analysis/CausalFlow.h"
+#include <limits>
 
 namespace sluice {
 
@@ -17,8 +18,10 @@ public:
     llvm::DenseSet<int64_t> members;       ///< of the rule's table
     llvm::SmallVector<SegmentOp> selected; ///< the bit is that of the token that ends a segment
     bool hasFirst = false;                 ///< the first row has a bit, whatever decides the others
-    bool isChange = false;                 ///< the bit is of a member behind a token that is none
-    llvm::DenseSet<int64_t> documentEnds;  ///< tokens that force a bit, whatever decides the others
+    bool isNeverFirst = false;             ///< the rule gives the first row no bit
+    int64_t capacity = std::numeric_limits<int64_t>::max(); ///< segments, at most
+    bool isChange = false;                ///< the bit is of a member behind a token that is none
+    llvm::DenseSet<int64_t> documentEnds; ///< tokens that force a bit, whatever decides the others
     /// From a bit to the token that forces it: a cut whose ends are read, or none: one row back.
     llvm::SmallVector<SegmentOp> toDocument;
   };
@@ -58,7 +61,9 @@ private:
   /// By token, cuts of rules and whether they want a bit there.
   using Wishes = std::vector<std::vector<std::pair<size_t, bool>>>;
   Wishes wishesOf(const Boundaries &boundaries, int64_t length) const;
+  /// Whether a run of the program can have the boundaries of one cut, and of all.
   bool canBe(const std::vector<int64_t> &boundaries, size_t cut, int64_t places) const;
+  bool canAllBe(const Boundaries &boundaries, int64_t length) const;
   std::optional<int32_t> findToken(const Wishes &wishes, int64_t t, bool turned,
                                    std::optional<int32_t> but) const;
   ForcedBits findBits(const Boundaries &boundaries) const;
