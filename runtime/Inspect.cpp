@@ -287,7 +287,9 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
       << ", batch " << (plan.accumulate > 1 ? std::to_string(plan.accumulate) + " times " : "")
       << plan.model.batch << ", width " << plan.model.width << "\n";
   out << "  causality: "
-      << (plan.verdict == "proved" ? "proved" : "NOT proved, a leak was allowed");
+      << (plan.verdict == "proved"       ? "proved"
+          : plan.verdict == "not-proved" ? "NOT proved, and no leak was found; it was allowed"
+                                         : "NOT proved, a leak was allowed");
   for (size_t i = 0; i < plan.modes.size(); ++i) {
     out << (i == 0 ? " for " : ", ") << plan.modes[i];
   }

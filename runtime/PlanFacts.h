@@ -95,7 +95,7 @@ protected:
 
   void readProof(const StrictJson &json) {
     json.keys({"verdict", "modes"}, {"certificate"});
-    plan.verdict = json.at("verdict").oneOf({"proved", "leak-allowed"});
+    plan.verdict = json.at("verdict").oneOf({"proved", "leak-allowed", "not-proved"});
     plan.modes = json.at("modes").strings();
     plan.certificate = json.has("certificate") ? json.at("certificate").string() : "";
   }

@@ -57,7 +57,9 @@ void writeCosts(std::ostringstream &out, const Json &costs) {
        step = objectIn(costs, "step");
   Json memory = objectIn(costs, "memory"), scales = objectIn(memory, "by_scale");
   writeRow(out, "causality",
-           textIn(proof, "verdict") == "proved" ? "proved" : "not proved: a leak was allowed");
+           textIn(proof, "verdict") == "proved"       ? "proved"
+           : textIn(proof, "verdict") == "not-proved" ? "not proved, and no leak was found"
+                                                      : "not proved: a leak was allowed");
   writeRow(out, "launches a training step",
            showNumber(numberIn(launches, "forward"), 0) + " forward, " +
                showNumber(numberIn(launches, "backward"), 0) + " backward, " +
@@ -99,10 +101,15 @@ void writeCausality(std::ostringstream &out, const Path &run,
 
 void writeLeak(std::ostringstream &out, const RunFiles &run) {
   if (run.isLeakAllowed()) {
-    out << "<p class=\"leak\"><b>Not causal.</b> " << escapeHtml(run.run.string())
-        << " was trained from an artifact that was compiled with --allow-leak: predictions may "
-           "read what they predict. Its losses come out too low, and mean nothing for generated "
-           "text.</p>\n";
+    bool isOpen = textIn(objectIn(run.costs, "proof"), "verdict") == "not-proved";
+    out << "<p class=\"leak\"><b>" << (isOpen ? "Not proved causal." : "Not causal.") << "</b> "
+        << escapeHtml(run.run.string())
+        << " was trained from an artifact that was compiled with --allow-leak: "
+        << (isOpen
+                ? "whether predictions read what they predict is not known. Its losses may come "
+                  "out too low.</p>\n"
+                : "predictions may read what they predict. Its losses come out too low, and mean "
+                  "nothing for generated text.</p>\n");
   }
 }
 

@@ -300,7 +300,7 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
   if (!function) {
     return;
   }
-  Clock clock(request.seconds);
+  Clock clock(request.operations);
   warnOfDeadStages(function, verdict);
   Shifts shifts(module);
   // The quicker part first. Losses that only train may see less than what is sampled.

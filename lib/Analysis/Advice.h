@@ -1,24 +1,24 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the parts of advice share: their time, and the shifts of a model, which may be lowered.
+// What the parts of advice share: their budget, and the shifts of a model, which may be lowered.
 #pragma once
 
 #include "Revision.h"
-#include <ctime>
+#include "sluice/Analysis/WorkBudget.h"
 
 namespace sluice::advice {
 
-/// Processor time for one module's advice. Looked at between steps, of which each is short.
+/// The operations of one module's advice, to which all work in the clock's lifetime is charged.
 class Clock {
 public:
-  explicit Clock(double seconds) : seconds(seconds), start(std::clock()) {}
-  bool isOver() const {
-    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC > seconds;
-  }
-  double seconds;
+  explicit Clock(int64_t operations) : budget(operations), scope(budget) {}
+  bool isOver() const { return budget.isExhausted(); }
+  /// "200 million operations"
+  std::string describe() const { return WorkBudget::describe(budget.getLimit()); }
 
 private:
-  std::clock_t start;
+  WorkBudget budget;
+  WorkScope scope;
 };
 
 /// "3 tokens"

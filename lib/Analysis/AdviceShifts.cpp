@@ -15,9 +15,8 @@ std::string advice::count(int64_t n, const std::string &what) {
 
 void advice::noteUnfinished(Operation *place, const Clock &clock, const std::string &what,
                             CausalVerdict &verdict) {
-  verdict.notes.push_back({Kind::Unfinished, placeOf(place),
-                           "advice stopped after " + std::to_string(std::lround(clock.seconds)) +
-                               " s of processor time: " + what});
+  verdict.notes.push_back(
+      {Kind::Unfinished, placeOf(place), "advice stopped after " + clock.describe() + ": " + what});
 }
 
 llvm::DenseSet<Operation *> advice::liveOps(func::FuncOp function) {

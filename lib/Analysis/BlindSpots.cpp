@@ -204,6 +204,8 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
   if (3.0 * static_cast<double>(period) * ofRow > mostWork) {
     return {pattern.loss, pattern.period, 0, pattern.firstRow, false, pattern.segments, {}};
   }
+  constexpr double words = 16; // of a set of positions that one operation takes
+  spendWork(static_cast<int64_t>(3 * static_cast<double>(period) * ofRow / words));
   ReachGraph graph(function, pattern.length);
   Enumeration all{period, pattern.firstRow, nearby, {}};
   for (int64_t row = pattern.firstRow; row < pattern.length; ++row) {

@@ -267,6 +267,19 @@ static bool passesSegments(const FoundLeak &leak) {
   });
 }
 
+constexpr const char *simplify =
+    "give factors and shifts common divisors and masks small constants, or allow more with "
+    "--operations";
+
+/// What a bound was not found for, or which budget was spent before it was.
+static std::string describeFailure(const CausalVerdict &verdict, const std::string &failure) {
+  return verdict.exhausted > 0
+             ? "not proved causal: " + WorkBudget::describe(verdict.exhausted) +
+                   " were spent, and the bound of what this stage reads is not known yet; " +
+                   simplify + ". "
+             : "not proved causal: " + failure;
+}
+
 /// By all boundaries of short sequences. The path starts where a row first holds a later token.
 static void explainSegments(func::FuncOp function, const Violation &violation, bool replay,
                             CausalVerdict &verdict) {
@@ -277,9 +290,9 @@ static void explainSegments(func::FuncOp function, const Violation &violation, b
     CrossEntropyOp loss = violation.loss;
     verdict.place = placeOf(violation.unbounded ? violation.unbounded : loss.getOperation());
     verdict.message =
-        "not proved causal: no bound was found for what this stage reads of segments; "
-        "let rows read segments that are closed. Whether it leaks is not known "
-        "either: under all boundaries of up to " +
+        describeFailure(verdict, "no bound was found for what this stage reads of "
+                                 "segments; let rows read segments that are closed. ") +
+        "Whether it leaks is not known either: under all boundaries of up to " +
         std::to_string(longest) + " tokens no row reads a later one";
     return;
   }
@@ -320,9 +333,9 @@ static void explain(func::FuncOp function, const Violation &violation, bool repl
         violation.unbounded ? violation.unbounded : CrossEntropyOp(violation.loss).getOperation();
     verdict.kind = CausalVerdict::Kind::NotProved;
     verdict.place = placeOf(op);
-    verdict.message = "not proved causal: no bound was found for what this stage reads; make its "
-                      "mask, shift and factors simpler. Whether it leaks is not known either: " +
-                      search.describe();
+    verdict.message = describeFailure(verdict, "no bound was found for what this stage reads; make "
+                                               "its mask, shift and factors simpler. ") +
+                      "Whether it leaks is not known either: " + search.describe();
     return;
   }
   verdict.kind = CausalVerdict::Kind::Leak;
@@ -340,19 +353,27 @@ bool sluice::isCausal(func::FuncOp function) {
   return !findViolation(function, computeFrontiers(function));
 }
 
-/// Decides every obligation; sets the verdict's message and returns false where one does not hold.
-/// The bounds were found by composition, so this is a second judge of every step.
-static bool proves(const ModeProof &proof, ObligationDecider &decider, CausalVerdict &verdict) {
+/// Decides every obligation; sets the verdict's message and returns false where one does not hold,
+/// or where `limit`, the operations of the check, are spent. The bounds were found by composition,
+/// so this is a second judge of every step.
+static bool proves(const ModeProof &proof, ObligationDecider &decider, int64_t limit,
+                   CausalVerdict &verdict) {
+  constexpr int64_t cost = 100; // of one at least
   for (const Obligation &obligation : proof.obligations) {
-    Decision decision = decider.decide(proof, obligation);
+    Decision decision =
+        spendWork(cost) ? decider.decide(proof, obligation) : Decision{Decision::Undecided};
     if (decision.kind == Decision::Holds) {
       ++verdict.obligations;
       continue;
     }
     verdict.refusedMode = proof.mode;
     verdict.place = placeOf(obligation.op);
+    verdict.exhausted = decision.kind == Decision::Undecided && isWorkExhausted() ? limit : 0;
     verdict.message =
-        decision.kind == Decision::Vacuous
+        verdict.exhausted > 0
+            ? "not proved causal: " + WorkBudget::describe(limit) + " were spent when " +
+                  std::to_string(verdict.obligations) + " obligations were decided; " + simplify
+        : decision.kind == Decision::Vacuous
             ? "not proved causal: this stage reads nothing at all, so that a proof "
               "about it would be empty; give its mask or shift positions to read"
         : decision.kind == Decision::Undecided
@@ -457,14 +478,41 @@ static bool isProvedAsItIs(ModuleOp module) {
     }
     DenseMap<Value, Frontier> frontiers = computeFrontiers(function);
     if (findViolation(function, frontiers) ||
-        !proves(collectProof(function, mode, frontiers), decider, verdict)) {
+        !proves(collectProof(function, mode, frontiers), decider, 0, verdict)) {
       return false;
     }
   }
   return true;
 }
 
+/// Proves one mode. What is not proved is searched for a leak, so a proof takes half of the
+/// operations that are left.
+static bool provesMode(func::FuncOp function, StringRef mode, ObligationDecider &decider,
+                       bool replay, CausalVerdict &verdict) {
+  WorkBudget &whole = *WorkBudget::getCurrent();
+  WorkBudget half(whole.getLeft() / 2);
+  std::optional<Violation> violation;
+  {
+    WorkScope scope(half);
+    DenseMap<Value, Frontier> frontiers = computeFrontiers(function);
+    violation = findViolation(function, frontiers);
+    if (!violation) {
+      return proves(collectProof(function, mode, frontiers), decider, whole.getLimit(), verdict);
+    }
+  }
+  verdict.refusedMode = mode;
+  verdict.exhausted = half.isExhausted() ? whole.getLimit() : 0;
+  explain(function, *violation, replay, verdict);
+  verdict.exhausted = verdict.kind == CausalVerdict::Kind::NotProved ? verdict.exhausted : 0;
+  return false;
+}
+
 CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
+  if (!WorkBudget::getCurrent()) {
+    WorkBudget budget;
+    WorkScope scope(budget);
+    return checkCausality(module, replay);
+  }
   CausalVerdict verdict;
   for (auto axis : module.getOps<AxisOp>()) {
     if (axis.getCapacity()) {
@@ -483,13 +531,7 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
       verdict.message = "not proved causal: " + beyond->message;
       return verdict;
     }
-    DenseMap<Value, Frontier> frontiers = computeFrontiers(function);
-    if (auto violation = findViolation(function, frontiers)) {
-      verdict.refusedMode = mode;
-      explain(function, *violation, replay, verdict);
-      return verdict;
-    }
-    if (!proves(collectProof(function, mode, frontiers), decider, verdict)) {
+    if (!provesMode(function, mode, decider, replay, verdict)) {
       return verdict;
     }
     verdict.modes.push_back(mode);
@@ -512,6 +554,11 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
 }
 
 CausalVerdict sluice::checkCausality(const std::vector<ImportedVariant> &variants, bool replay) {
+  if (!WorkBudget::getCurrent()) {
+    WorkBudget budget;
+    WorkScope scope(budget);
+    return checkCausality(variants, replay);
+  }
   CausalVerdict verdict;
   std::vector<int64_t> factors;
   int64_t obligations = 0;
@@ -531,7 +578,7 @@ CausalVerdict sluice::checkCausality(const std::vector<ImportedVariant> &variant
 
 CausalVerdict sluice::checkModel(const spec::Model &model, bool replay,
                                  const std::function<void(const CausalVerdict &)> &tell,
-                                 double adviceSeconds) {
+                                 int64_t adviceOperations) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   std::vector<ImportedVariant> variants = importVariants(context, model);
   CausalVerdict verdict = checkCausality(variants, replay);
@@ -540,7 +587,7 @@ CausalVerdict sluice::checkModel(const spec::Model &model, bool replay,
   }
   if (verdict.isProved()) { // of the coarsest, which needs the largest shift
     spec::Model coarsest = model.withFactor(variants.back().factor);
-    findAdvice(*variants.back().module, verdict, {&coarsest, adviceSeconds});
+    findAdvice(*variants.back().module, verdict, {&coarsest, adviceOperations});
   }
   return verdict;
 }

@@ -2,6 +2,7 @@
 //
 // Refuting a conjunction of linear inequalities over the integers, with the sums that show it.
 #include "sluice/Analysis/Segments.h"
+#include "sluice/Analysis/WorkBudget.h"
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -90,6 +91,7 @@ void Elimination::offer(size_t index) {
 }
 
 void Elimination::combine(size_t x, int64_t byX, size_t y, int64_t byY) {
+  isTooLarge |= !sluice::spendWork(static_cast<int64_t>(variables));
   Step step;
   step.parts = {{x, byX}, {y, byY}};
   rows.push_back(rows[x] * byX + rows[y] * byY);

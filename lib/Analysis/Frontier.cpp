@@ -10,6 +10,7 @@
 #include "SegmentProof.h"
 #include "sluice/Analysis/Proof.h"
 #include "sluice/Analysis/Staircase.h"
+#include "sluice/Analysis/WorkBudget.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 
 using namespace mlir;
@@ -152,6 +153,15 @@ static void mergeCandidates(Frontier &frontier) {
   }
 }
 
+/// Whether an expression of d0 never falls: as it is written, or over one period.
+static bool neverFalls(AffineExpr expression) {
+  if (isNonDecreasing(expression)) {
+    return true;
+  }
+  std::optional<Staircase> table = tabulate(expression, longestTable);
+  return table && table->isNonDecreasing();
+}
+
 /// What result positions need through one operand.
 static void addOperand(Operation *op, const PositionReads &reads, const Frontier &source,
                        Frontier &result) {
@@ -166,14 +176,14 @@ static void addOperand(Operation *op, const PositionReads &reads, const Frontier
   }
   // The latest read bounds the others only where both functions are non-decreasing; candidates are
   // by construction.
-  if (!latest || !isNonDecreasing(latest) || !isTame(latest)) {
+  if (!latest || !neverFalls(latest) || !isTame(latest)) {
     result.unbounded = op;
     return;
   }
   for (AffineExpr candidate : source.candidates) {
     std::optional<AffineExpr> composed =
         compacted(raised(simplifyAffineExpr(candidate.replaceDims({latest}), 1, 0)));
-    if (!composed || !isTame(*composed) || !isNonDecreasing(*composed)) {
+    if (!composed || !isTame(*composed)) {
       result.unbounded = op;
       return;
     }
@@ -191,9 +201,14 @@ static void addOperand(Operation *op, const PositionReads &reads, const Frontier
 /// Of one result of an op.
 static Frontier frontierOf(OpResult value, const Scales &scales,
                            const DenseMap<Value, Frontier> &known) {
+  constexpr int64_t cost = 50; // of an operand at least
   Frontier result;
   Operation *op = value.getOwner();
   auto flow = dyn_cast<CausalFlowInterface>(op);
+  if (!spendWork(cost * op->getNumOperands())) {
+    result.unbounded = op;
+    return result;
+  }
   for (OpOperand &operand : op->getOpOperands()) {
     if (!isa<SequenceType>(operand.get().getType())) {
       continue;

@@ -6,6 +6,7 @@
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Dialect/Sluice/Reference.h"
+#include "llvm/ADT/ScopeExit.h"
 #include <cmath>
 
 using namespace mlir;
@@ -265,7 +266,8 @@ static std::optional<FoundLeak> findLatestAt(const LatestPlan &latest, int64_t l
 static std::optional<FoundLeak> findLatest(const ReadPlan &plan, int64_t shortest, int64_t longest,
                                            int64_t row, LeakSearch &search) {
   LatestPlan latest(plan);
-  double mostOps = 3e7; // seconds
+  double mostOps = 3e7;       // seconds
+  constexpr int64_t cost = 8; // of an op's latest reads
   std::optional<FoundLeak> leak;
   int64_t without = shortest;
   SmallVector<int64_t> rows;
@@ -273,6 +275,9 @@ static std::optional<FoundLeak> findLatest(const ReadPlan &plan, int64_t shortes
     rows = {row, 0, 1, length / 2};
     leak = findLatestAt(latest, length, rows);
     mostOps -= static_cast<double>(rows.size() * plan.ops.size());
+    if (!spendWork(cost * static_cast<int64_t>(rows.size() * plan.ops.size()))) {
+      break;
+    }
     search.latest = length;
     without = leak ? without : length;
     if (length >= longest) {
@@ -309,8 +314,10 @@ static int64_t longestWalk(const ReadPlan &plan) {
 /// halving. A position past the end need not stay past it; the shortest lengths show it.
 std::optional<FoundLeak> sluice::findLeak(const ReadPlan &plan, int64_t longest, int64_t row,
                                           LeakSearch &search) {
-  constexpr int64_t shortLengths = 64;
-  int64_t budget = 20'000'000; // seconds
+  constexpr int64_t shortLengths = 64, most = 20'000'000;
+  WorkBudget *work = WorkBudget::getCurrent();
+  int64_t given = work ? std::min(most, work->getLeft() / 2) : most, budget = given;
+  auto charge = llvm::scope_exit([&] { spendWork(given - std::max<int64_t>(budget, 0)); });
   int64_t within = std::min(longest, longestWalk(plan));
   int64_t without = 0, with = 1;
   std::optional<FoundLeak> leak;
@@ -334,6 +341,10 @@ std::optional<FoundLeak> sluice::findLeak(const ReadPlan &plan, int64_t longest,
   for (int64_t length = 1; !leak && budget > 0 && length <= growing; ++length) {
     leak = findLeakAt(plan, length, true, 0, &budget);
     search.growing = leak || budget <= 0 ? search.growing : length;
+  }
+  // Where a bound says how long a sequence is to be, what comes with its end is looked at there too.
+  if (constexpr int64_t most = 4096; !leak && budget > 0 && growing < longest && longest <= most) {
+    leak = findLeakAt(plan, longest, true, std::max<int64_t>(row, 0), &budget);
   }
   return leak || longest <= search.every
              ? leak

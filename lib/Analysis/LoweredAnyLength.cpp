@@ -2,7 +2,7 @@
 //
 // Maps and masks compared as such, so for every length: what each value reads of those that both
 // graphs name, path by path.
-#include "mlir/Analysis/FlatLinearValueConstraints.h"
+#include "sluice/Analysis/IntegerPoint.h"
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "llvm/ADT/StringSet.h"
@@ -113,15 +113,12 @@ void PathFinder::expand(const ReadGraph::Value &value, AffineExpr position, Path
 // Deciding
 //===----------------------------------------------------------------------===//
 
-std::optional<SmallVector<int64_t, 3>> pointOf(ArrayRef<AffineExpr> constraints,
-                                               ArrayRef<bool> equalities) {
-  FlatLinearValueConstraints set(IntegerSet::get(2, 1, constraints, equalities));
-  auto sample = set.findIntegerSample();
-  if (!sample) {
-    return std::nullopt;
-  }
-  return SmallVector<int64_t, 3>{int64_t((*sample)[0]), int64_t((*sample)[1]),
-                                 int64_t((*sample)[2])};
+IntegerPoint pointOf(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equalities) {
+  return findIntegerPoint(IntegerSet::get(2, 1, constraints, equalities));
+}
+
+bool isEmpty(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equalities) {
+  return pointOf(constraints, equalities).kind == IntegerPoint::None;
 }
 
 /// Whether two maps agree at every p >= 0. Maps that count from the end agree only as written.
@@ -134,13 +131,12 @@ bool agree(AffineExpr x, AffineExpr y) {
   }
   MLIRContext *context = x.getContext();
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
-  return !pointOf({p, q, x - y - 1}, {false, true, false}) &&
-         !pointOf({p, q, y - x - 1}, {false, true, false});
+  return isEmpty({p, q, x - y - 1}, {false, true, false}) &&
+         isEmpty({p, q, y - x - 1}, {false, true, false});
 }
 
-/// A pair of `x` that is not in `y`, q within [0, n) and, where both are of one scale, p too; none
-/// where there is none.
-std::optional<SmallVector<int64_t, 3>> findOutside(IntegerSet x, IntegerSet y, bool isOneScale) {
+/// A pair of `x` that is not in `y`, q within [0, n) and, where both are of one scale, p too.
+IntegerPoint findOutside(IntegerSet x, IntegerSet y, bool isOneScale) {
   MLIRContext *context = x.getContext();
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context),
              n = getAffineSymbolExpr(0, context);
@@ -158,12 +154,13 @@ std::optional<SmallVector<int64_t, 3>> findOutside(IntegerSet x, IntegerSet y, b
       SmallVector<bool> flags(equalities);
       outside.push_back(negation);
       flags.push_back(false);
-      if (auto point = pointOf(outside, flags)) {
+      IntegerPoint point = pointOf(outside, flags);
+      if (point.kind != IntegerPoint::None) {
         return point;
       }
     }
   }
-  return std::nullopt;
+  return {IntegerPoint::None, {}};
 }
 
 /// Whether some path of `paths` reads row q of `source` at row p, of n rows.
@@ -235,27 +232,27 @@ PathCheck::Answer PathCheck::decideMap(const Path &path) {
 }
 
 PathCheck::Answer PathCheck::decideRelation(const Path &path) {
-  std::optional<SmallVector<int64_t, 3>> outside;
+  IntegerPoint outside;
   bool compared = false;
   for (const Path &other : before.all) {
     if (other.isRelation() && other.source == path.source) {
       const ReadGraph::Value &source = after.getValues()[*after.find(path.source)];
       bool isOneScale = source.factor == value.factor && source.axis == value.axis;
-      auto point = other.relation == path.relation
-                       ? std::nullopt
-                       : findOutside(path.relation, other.relation, isOneScale);
-      if (!point) {
+      IntegerPoint point = other.relation == path.relation
+                               ? IntegerPoint{IntegerPoint::None, {}}
+                               : findOutside(path.relation, other.relation, isOneScale);
+      if (point.kind == IntegerPoint::None) {
         return Answer::Contained;
       }
       outside = compared ? outside : point;
       compared = true;
     }
   }
-  if (!outside || !before.isComplete ||
-      reads(before, path.source, (*outside)[0], (*outside)[1], (*outside)[2])) {
+  if (outside.kind != IntegerPoint::Found || !before.isComplete ||
+      reads(before, path.source, outside.at[0], outside.at[1], outside.at[2])) {
     return Answer::Undecided;
   }
-  return found(path, (*outside)[0], (*outside)[1], (*outside)[2]);
+  return found(path, outside.at[0], outside.at[1], outside.at[2]);
 }
 
 /// Names that both graphs have.

@@ -2,6 +2,7 @@
 //
 // What a pass may not add.
 #include "sluice/Analysis/LoweredCausality.h"
+#include "sluice/Analysis/WorkBudget.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Spec/Spec.h"
@@ -407,7 +408,11 @@ static bool keepsAll(const ReadGraph &before, const ReadGraph &after) {
   });
 }
 
+/// Maps and masks that the operations of one pass do not suffice to compare are walked at short
+/// lengths alone, as those that cannot be compared.
 std::optional<std::string> LoweringWatch::find(ModuleOp module, StringRef pass, Location *place) {
+  WorkBudget budget;
+  WorkScope scope(budget);
   for (auto function : module.getOps<func::FuncOp>()) {
     const Promise *promise = promiseOf(function);
     if (!promise) {

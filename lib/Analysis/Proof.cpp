@@ -5,7 +5,6 @@
 // into cases: u_source(q) > u_value(p) iff some candidate of the source is >= 0 and above every
 // candidate of the value.
 #include "sluice/Analysis/Proof.h"
-#include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "sluice/Analysis/Staircase.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
@@ -147,17 +146,10 @@ struct Question {
 };
 } // namespace
 
-/// A point of the set; none where it is empty. Exact over the integers.
-const ObligationDecider::Point &ObligationDecider::pointOf(IntegerSet set) {
+const IntegerPoint &ObligationDecider::pointOf(IntegerSet set) {
   auto [entry, isNew] = known.try_emplace(set);
   if (isNew) {
-    FlatLinearValueConstraints constraints(set);
-    if (auto sample = constraints.findIntegerSample()) {
-      entry->second.emplace();
-      for (unsigned i = 0; i < 3; ++i) {
-        entry->second->push_back(int64_t((*sample)[i]));
-      }
-    }
+    entry->second = findIntegerPoint(set);
   }
   return entry->second;
 }
@@ -194,7 +186,7 @@ static bool holdsAtBoth(function_ref<bool(IntegerSet)> isEmpty, IntegerSet relat
 }
 
 bool ObligationDecider::isSteady(IntegerSet relation) {
-  auto isEmpty = [&](IntegerSet set) { return !pointOf(set); };
+  auto isEmpty = [&](IntegerSet set) { return pointOf(set).kind == IntegerPoint::None; };
   AffineExpr n = getAffineSymbolExpr(0, relation.getContext());
   return holdsAtBoth(isEmpty, relation, n, n + 1) && holdsAtBoth(isEmpty, relation, n + 1, n);
 }
@@ -283,19 +275,27 @@ bool ObligationDecider::readsUpTo(const Obligation &obligation, AffineExpr lates
   }
   Question question = domainOf(obligation);
   question.require(q - latest - 1);
-  return !pointOf(question.get());
+  return pointOf(question.get()).kind == IntegerPoint::None;
 }
 
-/// A point found by trial spares the search for one.
-bool ObligationDecider::isVacuous(const Obligation &obligation) {
+/// Holds where the relation has a point, Vacuous where it has none. A point found by trial spares
+/// the search for one.
+Decision::Kind ObligationDecider::decideVacuity(const Obligation &obligation) {
   AffineExpr latest = cast<CausalFlowInterface>(obligation.op).getLatest(obligation.operand);
   for (int64_t p = 0; latest && p < (int64_t{1} << 34); p = 4 * p + 1) {
     int64_t q = reference::evaluateAffine(latest, p, 0, 0);
     if (q >= 0 && reference::contains(obligation.relation, p, q, q + 1)) {
-      return false;
+      return Decision::Holds;
     }
   }
-  return !pointOf(domainOf(obligation).get());
+  switch (pointOf(domainOf(obligation).get()).kind) {
+  case IntegerPoint::Found:
+    return Decision::Holds;
+  case IntegerPoint::None:
+    return Decision::Vacuous;
+  case IntegerPoint::Unknown:
+    return Decision::Undecided;
+  }
 }
 
 /// q is eliminated to the latest position that is read, which takes an operand's bound that never
@@ -312,8 +312,10 @@ Decision ObligationDecider::decideByPeriod(const ModeProof &proof, const Obligat
     }
     bool isOne = obligation.relation.getNumConstraints() == 1 && obligation.relation.isEq(0);
     for (AffineExpr candidate : proof.bounds.find(obligation.source)->second.candidates) {
-      std::optional<Staircase> table = isOne ? std::nullopt : tabulate(candidate, longestPeriod);
-      if (!isOne && (!table || !table->isNonDecreasing())) {
+      bool isTabulated = !isOne && !isNonDecreasing(candidate);
+      std::optional<Staircase> table =
+          isTabulated ? tabulate(candidate, longestPeriod) : std::nullopt;
+      if (isTabulated && (!table || !table->isNonDecreasing())) {
         return {Decision::Undecided};
       }
       larger.push_back(candidate.replaceDims({latest}));
@@ -329,8 +331,7 @@ Decision ObligationDecider::decideByPeriod(const ModeProof &proof, const Obligat
   } else {
     int64_t last = obligation.kind == ObligationKind::NoLeak ? obligation.bound - 1 : 0;
     for (AffineExpr candidate : bound.candidates) {
-      CommonPoint point =
-          findCommonPoint({candidate, candidate - (p + last) - 1}, everywhere, longestPeriod);
+      CommonPoint point = findCommonPoint({candidate, candidate - (p + last) - 1}, everywhere);
       if (point.kind != CommonPoint::None) {
         return {point.kind == CommonPoint::Found ? Decision::Fails : Decision::Undecided, point.at};
       }
@@ -343,7 +344,7 @@ Decision ObligationDecider::decideByPeriod(const ModeProof &proof, const Obligat
     for (AffineExpr covering : bound.candidates) {
       conditions.push_back(candidate - covering - 1);
     }
-    CommonPoint point = findCommonPoint(conditions, everywhere, longestPeriod);
+    CommonPoint point = findCommonPoint(conditions, everywhere);
     if (point.kind != CommonPoint::None) {
       return {point.kind == CommonPoint::Found ? Decision::Fails : Decision::Undecided, point.at};
     }
@@ -353,8 +354,11 @@ Decision ObligationDecider::decideByPeriod(const ModeProof &proof, const Obligat
 
 Decision ObligationDecider::decideBySets(const ModeProof &proof, const Obligation &obligation) {
   for (IntegerSet set : negate(proof, obligation)) {
-    if (const Point &point = pointOf(set)) {
-      return {Decision::Fails, (*point)[0], (*point)[1], (*point)[2]};
+    const IntegerPoint &point = pointOf(set);
+    if (point.kind != IntegerPoint::None) {
+      return point.kind == IntegerPoint::Found
+                 ? Decision{Decision::Fails, point.at[0], point.at[1], point.at[2]}
+                 : Decision{Decision::Undecided};
     }
   }
   return {};
@@ -381,14 +385,21 @@ Decision ObligationDecider::decide(const ModeProof &proof, const Obligation &obl
   if (obligation.kind == ObligationKind::Steady) {
     return {isSteady(obligation.relation) ? Decision::Holds : Decision::Fails};
   }
-  if (obligation.kind == ObligationKind::Read && isVacuous(obligation)) {
-    return {Decision::Vacuous};
+  if (obligation.kind == ObligationKind::Read) {
+    Decision::Kind vacuity = decideVacuity(obligation);
+    if (vacuity != Decision::Holds) {
+      return {vacuity};
+    }
   }
   size_t floors = floorsOf(proof, obligation);
+  Decision decision{Decision::Undecided};
   if (known.size() < mostAsked && floors <= manyFloors) {
-    return decideBySets(proof, obligation);
+    decision = decideBySets(proof, obligation);
   }
-  Decision decision = decideByPeriod(proof, obligation);
+  if (decision.kind != Decision::Undecided) {
+    return decision;
+  }
+  decision = decideByPeriod(proof, obligation);
   return decision.kind == Decision::Undecided && floors <= mostFloorsAsked
              ? decideBySets(proof, obligation)
              : decision;

@@ -1,10 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Deciding the sign of a quasi-affine function of one variable for every p >= 0.
-#include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Analysis/Presburger/Fraction.h"
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Analysis/IntegerPoint.h"
 #include "sluice/Analysis/Staircase.h"
+#include "sluice/Analysis/WorkBudget.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
 using namespace mlir;
@@ -89,13 +90,25 @@ bool isSmall(const Fraction &x) { return x <= Fraction(largest, 1) && x >= Fract
 
 } // namespace
 
-/// Some p >= 0 with e(p) > 0, over the integers exactly; none where there is none.
-static std::optional<int64_t> findPositive(AffineExpr expression) {
+/// Some p >= 0 with e(p) > 0. Divisions by large numbers that bounds do not decide are left to the
+/// Presburger library.
+static CommonPoint findPositive(AffineExpr expression) {
+  constexpr size_t fewFloors = 4;
+  CommonPoint point = findCommonPoint({expression - 1}, /*everywhere=*/false);
+  if (point.kind != CommonPoint::Unknown || countFloors(expression) > fewFloors ||
+      isWorkExhausted()) {
+    return point;
+  }
   AffineExpr p = getAffineDimExpr(0, expression.getContext());
-  FlatLinearValueConstraints constraints(
-      IntegerSet::get(1, 0, {p, expression - 1}, {false, false}));
-  auto sample = constraints.findIntegerSample();
-  return sample ? std::optional(int64_t((*sample)[0])) : std::nullopt;
+  IntegerPoint asked = findIntegerPoint(IntegerSet::get(1, 0, {p, expression - 1}, {false, false}));
+  switch (asked.kind) {
+  case IntegerPoint::None:
+    return {CommonPoint::None, 0};
+  case IntegerPoint::Found:
+    return {CommonPoint::Found, asked.at[0]};
+  case IntegerPoint::Unknown:
+    return {};
+  }
 }
 
 /// With a falling slope only the p below high / -slope can be positive; with none, one period
@@ -114,17 +127,21 @@ SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
   } else if (shape->slope > Fraction(0, 1)) {
     steps = Fraction(2, 1) - shape->low / shape->slope;
   }
-  // A period of millions is quicker asked for as a set; only where it fails first is enumerated.
+  // A long period is searched by its remainders; only where it fails first is enumerated.
   std::optional<int64_t> somewhere;
-  bool isLong = shape->repeat.period == 0 || steps > Fraction(quickSteps, 1);
-  if (isLong && !(somewhere = findPositive(expression))) {
-    return {SignAnswer::Always, 0};
+  if (shape->repeat.period == 0 || steps > Fraction(quickSteps, 1)) {
+    CommonPoint point = findPositive(expression);
+    if (point.kind != CommonPoint::Found) {
+      return {point.kind == CommonPoint::None ? SignAnswer::Always : SignAnswer::Unknown, 0};
+    }
+    somewhere = point.at;
   }
   if (somewhere && (!wantFirst || shape->repeat.period == 0)) {
     return {SignAnswer::Fails, *somewhere};
   }
+  auto cost = static_cast<int64_t>(countFloors(expression)) + 1;
   for (int64_t p = 0; p == 0 || Fraction(p, 1) <= steps; ++p) {
-    if (p >= mostSteps) {
+    if (somewhere && (p >= std::min(mostSteps, *somewhere) || !spendWork(cost))) {
       return {SignAnswer::Fails, *somewhere};
     }
     if (reference::evaluateAffine(expression, p, 0, 0) > 0) {

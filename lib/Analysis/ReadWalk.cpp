@@ -112,8 +112,14 @@ ReadWalk::ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *
         rows.back() = {existence, {}, 0};
       }
     }
+    std::vector<int64_t> positions;
+    for (size_t p = 0; p < rows.size(); ++p) {
+      bool isLater = p == 0 || rows[p].token > rows[static_cast<size_t>(positions.back())].token;
+      positions.push_back(isLater ? static_cast<int64_t>(p) : positions.back());
+    }
     for (Value result : op->getResults()) {
       stored[result] = rows;
+      latest[result] = positions;
     }
   }
 }
@@ -151,6 +157,14 @@ static bool changesWithLength(IntegerSet relation, int64_t p, int64_t n) {
   return false;
 }
 
+/// Of the positions of a stored value from 0 up to `last`, which it has, the first that reaches the
+/// latest token.
+int64_t ReadWalk::latestUpTo(Value value, int64_t last) const {
+  return isa<BlockArgument>(value) ? last : latest.at(value)[static_cast<size_t>(last)];
+}
+
+/// Every read is a case of its own only where the bounds of a relation are not the relation, or do
+/// not begin at 0: a causal mask costs one look a row.
 ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
   Reach best;
   if (budget && --*budget < 0) {
@@ -184,11 +198,26 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
       __int128 past = static_cast<__int128>(getLength(map->root)) * map->factor + map->shift;
       end = static_cast<int64_t>(std::min<__int128>(past - 1, beyond));
     }
+    bool holds = llvm::all_of(bounds.conditions, [&](AffineExpr condition) {
+      return reference::evaluateAffine(condition, p, 0, n) >= 0;
+    });
+    if (bounds.exact && !holds) {
+      continue;
+    }
+    if (int64_t there = std::min(last, end);
+        bounds.exact && first == 0 && there > 0 && !isLazy(operand.getDefiningOp())) {
+      int64_t q = latestUpTo(operand, there);
+      Reach reach = at(operand, q);
+      if (reach.token > best.token) {
+        best = {reach.token, operand, q};
+      }
+      first = there + 1;
+    }
     for (int64_t q = first; q <= last && !(budget && --*budget < 0); ++q) {
       if (q > end && q < last) {
         q = missing ? last : last + 1;
       }
-      if (q <= last && reference::contains(relation, p, q, n)) {
+      if (q <= last && (bounds.exact || reference::contains(relation, p, q, n))) {
         Reach reach = at(operand, q);
         if (missing && endsLazy) {
           reach.token = std::max(reach.token, plan.scales.factorOf(operand) * q);

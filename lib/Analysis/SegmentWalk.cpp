@@ -15,6 +15,8 @@ namespace {
 /// Most rows that all walks together may look at: half a second.
 /// Boundaries by position alone are one string a length.
 constexpr int64_t mostRows = 60'000, longestWalk = 7, longestRegular = 40;
+/// Operations of a position that a row may read.
+constexpr int64_t costOfRow = 8;
 
 class SegmentWalk {
 public:
@@ -160,7 +162,9 @@ std::optional<FoundLeak> SegmentWalk::find(size_t first, int64_t &budget) {
   }
   if (first == cuts.size()) {
     std::optional<FoundLeak> leak = findLeak();
-    budget -= std::exchange(rows, 0);
+    spendWork(rows * length * costOfRow);
+    budget = isWorkExhausted() ? -1 : budget - rows;
+    rows = 0;
     if (leak) {
       leak->witness.runs = rules.findRuns(*leak, boundaries);
       return !accepts || accepts(*leak) ? leak : std::nullopt;

@@ -4,8 +4,9 @@
 // sampled by MLIR's Presburger library. A sample that is no increasing function somewhere says
 // which order to split on next.
 #include "sluice/Analysis/Segments.h"
-#include "mlir/Analysis/Presburger/IntegerRelation.h"
 #include "mlir/Analysis/Presburger/Simplex.h"
+#include "sluice/Analysis/IntegerPoint.h"
+#include "sluice/Analysis/WorkBudget.h"
 #include <algorithm>
 #include <map>
 
@@ -129,7 +130,6 @@ private:
   void add(Step step, Refutation &why);
   std::optional<size_t> findRow(const Linear &nonNegative) const;
   IntegerRelation asRelation() const;
-  std::optional<std::vector<int64_t>> sample() const;
   std::optional<Demand> findViolation(const std::vector<int64_t> &point) const;
   std::optional<Demand> findViolatedTerm(const Term &x, size_t i,
                                          const std::vector<int64_t> &point) const;
@@ -172,18 +172,6 @@ IntegerRelation Search::asRelation() const {
     relation.addInequality(llvm::ArrayRef<int64_t>(all));
   }
   return relation;
-}
-
-std::optional<std::vector<int64_t>> Search::sample() const {
-  auto point = asRelation().findIntegerSample();
-  if (!point) {
-    return std::nullopt;
-  }
-  std::vector<int64_t> result;
-  for (const auto &number : *point) {
-    result.push_back(int64_t(number));
-  }
-  return result;
 }
 
 /// x's argument is at most y's: the values must be as far apart.
@@ -287,18 +275,24 @@ bool Search::refuteCase(Refutation &why, int depth) {
     return false;
   }
   for (;;) {
+    if (!sluice::spendWork(static_cast<int64_t>(rows.size() * formula.variables))) {
+      return false;
+    }
     if (refute(rows, why.steps)) {
       return true;
     }
-    std::optional<std::vector<int64_t>> point = sample();
-    if (!point) {
+    sluice::IntegerPoint point = sluice::findIntegerPoint(asRelation());
+    if (point.kind == sluice::IntegerPoint::Unknown) {
+      return false;
+    }
+    if (point.kind == sluice::IntegerPoint::None) {
       std::optional<Linear> between = findOpenFloor();
       between = between ? between : findFraction();
       return between && split(*between, why, depth);
     }
-    std::optional<Demand> demand = findViolation(*point);
+    std::optional<Demand> demand = findViolation(point.at);
     if (!demand) {
-      found = point;
+      found = std::move(point.at);
       return false;
     }
     for (const Linear &condition : demand->because) {

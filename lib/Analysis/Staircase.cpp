@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Analysis/Staircase.h"
+#include "sluice/Analysis/WorkBudget.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 using namespace mlir;
@@ -114,6 +114,9 @@ size_t sluice::countFloors(AffineExpr expression) {
 
 std::optional<Staircase> sluice::tabulate(AffineExpr expression, int64_t longest) {
   Staircase result{repeatOf(expression, longest), {}};
+  if (!spendWork(result.repeat.period * static_cast<int64_t>(countFloors(expression) + 1))) {
+    return std::nullopt;
+  }
   for (int64_t p = 0; p < result.repeat.period; ++p) {
     result.values.push_back(reference::evaluateAffine(expression, p, 0, 0));
   }
@@ -180,58 +183,4 @@ std::optional<Staircase> sluice::maximum(const Staircase &x, const Staircase &y,
     result.values.push_back(std::max(x.at(p), y.at(p)));
   }
   return result;
-}
-
-//===----------------------------------------------------------------------===//
-// Systems
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// Integers t with offset + slope t >= 0 for every pair that was demanded.
-class Interval {
-public:
-  explicit Interval(bool everywhere) : first(everywhere ? -most : 0) {}
-  void demand(int64_t offset, int64_t slope) {
-    if (slope > 0) {
-      first = std::max(first, -llvm::divideFloorSigned(offset, slope));
-    } else if (slope < 0) {
-      last = std::min(last, llvm::divideFloorSigned(offset, -slope));
-    } else if (offset < 0) {
-      last = -most;
-      first = most;
-    }
-  }
-  std::optional<int64_t> nearest() const {
-    return first > last ? std::nullopt : std::optional(std::clamp<int64_t>(0, first, last));
-  }
-
-private:
-  static constexpr int64_t most = std::numeric_limits<int64_t>::max();
-  int64_t first, last = most;
-};
-} // namespace
-
-CommonPoint sluice::findCommonPoint(ArrayRef<AffineExpr> expressions, bool everywhere,
-                                    int64_t longest) {
-  Repeat common{1, 0};
-  for (AffineExpr expression : expressions) {
-    Repeat one = repeatOf(expression, longest);
-    common = added({common.period, 0}, {one.period, 0});
-    if (one.period == 0 || common.period == 0 || common.period > longest) {
-      return {};
-    }
-  }
-  for (int64_t r = 0; r < common.period; ++r) {
-    Interval here(everywhere);
-    for (AffineExpr expression : expressions) {
-      int64_t value = reference::evaluateAffine(expression, r, 0, 0);
-      here.demand(value, reference::evaluateAffine(expression, r + common.period, 0, 0) - value);
-    }
-    if (std::optional<int64_t> t = here.nearest()) {
-      __int128 at = static_cast<__int128>(*t) * common.period + r;
-      bool fits = at < (__int128{1} << 62) && at > -(__int128{1} << 62);
-      return {CommonPoint::Found, fits ? static_cast<int64_t>(at) : r};
-    }
-  }
-  return {CommonPoint::None, 0};
 }

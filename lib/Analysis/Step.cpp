@@ -361,6 +361,8 @@ std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &r
                "what it draws depends on a token's place in the batch, which a step does not keep"};
     return std::nullopt;
   }
+  WorkBudget budget;
+  WorkScope scope(budget);
   std::optional<StepPlan> plan = proveStep(function, refusal);
   if (!plan) {
     return std::nullopt;

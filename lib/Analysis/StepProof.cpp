@@ -3,7 +3,7 @@
 // Obligations of the incremental step: the negation of each is a union of sets of integer points
 // that must all be empty. A maximum on the greater side is a conjunction; on the smaller side, one
 // set for each candidate. Rows exist from token 0 on, so the -1 of bounds never decides.
-#include "mlir/Analysis/FlatLinearValueConstraints.h"
+#include "sluice/Analysis/IntegerPoint.h"
 #include "sluice/Analysis/Step.h"
 
 using namespace mlir;
@@ -68,12 +68,16 @@ static Question readsAt(const StepSchedule &reader, AffineExpr step, const StepR
   return question.require(read.position);
 }
 
-/// A point of the set; none where it is empty. Exact over the integers.
+/// A point of the set; none where it is empty. A set that is too large to be decided counts as one
+/// with a point, so that a step is refused and never believed.
 const StepDecider::Point &StepDecider::pointOf(IntegerSet set) {
   auto [entry, isNew] = known.try_emplace(set);
   if (isNew) {
-    if (auto sample = FlatLinearValueConstraints(set).findIntegerSample()) {
-      entry->second = {int64_t((*sample)[0]), int64_t((*sample)[1])};
+    IntegerPoint point = findIntegerPoint(set);
+    if (point.kind == IntegerPoint::Found) {
+      entry->second = {point.at[0], point.at[1]};
+    } else if (point.kind == IntegerPoint::Unknown) {
+      entry->second = {0, 0};
     }
   }
   return entry->second;

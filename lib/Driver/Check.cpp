@@ -125,7 +125,11 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
     return;
   }
   CausalVerdict &verdict = result.verdict;
-  verdict = checkCausality(variants, request.replay);
+  WorkBudget budget(request.operations);
+  {
+    WorkScope scope(budget);
+    verdict = checkCausality(variants, request.replay);
+  }
   ModuleOp module = *tellingOf(variants, verdict).module;
   blameSettings(verdict, text, request.settings, [&] {
     spec::Diagnostic ignored;

@@ -55,27 +55,38 @@ std::optional<Outcome> Compilation::chooseTargets() {
 }
 
 std::optional<Outcome> Compilation::checkCausal() {
-  CausalVerdict verdict = checkCausality(variants);
+  WorkBudget budget(request.operations);
+  CausalVerdict verdict;
+  {
+    WorkScope scope(budget);
+    verdict = checkCausality(variants);
+  }
   blameSettings(verdict, text, request.settings, [&] {
     spec::Diagnostic ignored;
     return request.text ? spec::readText(*request.text, request.spec, ignored)
                         : spec::readFile(request.spec, ignored);
   });
+  bool isOpen = verdict.kind == CausalVerdict::Kind::NotProved; // neither a proof nor a leak
+  const char *mark = isOpen ? "not proved" : "leaky";
   if (!verdict.isProved() && !request.allowLeak) {
     return Outcome{1, "",
-                   verdict.format() + "\nnothing was compiled; fix the spec, or pass "
-                                      "--allow-leak; the artifact stays marked as leaky",
+                   verdict.format() +
+                       "\nnothing was compiled; fix the spec, or pass --allow-leak; the artifact "
+                       "stays marked as " +
+                       mark,
                    true};
   }
   if (!verdict.isProved()) {
     notice += (notice.empty() ? "" : "\n") + std::string("warning: ") +
               spec::toString(verdict.place) + ": " + verdict.message +
-              "; compiled because of --allow-leak, and the artifact is marked as leaky";
+              "; compiled because of --allow-leak, and the artifact is marked as " + mark;
   }
   // Certificates are about specs; a leak has none.
   bool certified = verdict.isProved() && !isModelIR(request.spec);
-  proof = {verdict.isProved() ? "proved" : "leak-allowed", verdict.modes,
-           certified ? formatCertificate(variants, text) : ""};
+  proof = {verdict.isProved() ? "proved"
+           : isOpen           ? "not-proved"
+                              : "leak-allowed",
+           verdict.modes, certified ? formatCertificate(variants, text) : ""};
   return std::nullopt;
 }
 

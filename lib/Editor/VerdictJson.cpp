@@ -71,6 +71,7 @@ json editor::verdictToJson(const CausalVerdict &verdict) {
           {"factors", verdict.factors},
           {"refusedFactor", verdict.refusedFactor},
           {"refusedMode", verdict.refusedMode},
+          {"exhausted", verdict.exhausted},
           {"place", placeToJson(verdict.place)},
           {"message", verdict.message},
           {"witness", verdict.witness ? witnessToJson(*verdict.witness) : json()},
@@ -90,6 +91,7 @@ CausalVerdict editor::verdictFromJson(const json &json) {
   verdict.factors = json.at("factors").get<std::vector<int64_t>>();
   verdict.refusedFactor = json.at("refusedFactor");
   verdict.refusedMode = json.at("refusedMode");
+  verdict.exhausted = json.at("exhausted");
   verdict.place = placeFromJson(json.at("place"));
   verdict.message = json.at("message");
   if (!json.at("witness").is_null()) {

@@ -124,6 +124,19 @@ exits 1 "a leak of a flag that stands at another place" "$sluice" check --no-rep
   --set training.clip=2
 cp "$work/out" "$work/err"
 says "its own flag alone" 'spec\.json:[0-9:]+: --set stages\.1\.mask=bidirectional: not causal: '
+# Neither a proof nor a leak: the operations of the check are spent.
+succeeds "compile what is not proved" compile --operations 100 --allow-leak -o "$work/open.sla"
+says "warns that it is not proved" 'warning: .*not proved causal: 100 operations were spent.*marked as not proved'
+succeeds "inspect what is not proved" "$sluice" inspect "$work/open.sla"
+says "and the artifact is not called leaky" 'is not proved causal: whether its predictions read what they predict is not known'
+cp "$work/out" "$work/err"
+says "nor its causality" 'causality: NOT proved, and no leak was found'
+exits 1 "without the flag, it is refused" compile --operations 100 -o "$work/none.sla"
+says "with what to do" 'not proved causal: .*allow more with --operations'
+exits 1 "check says so too" "$sluice" check --operations 100 --json "$work/spec.json"
+cp "$work/out" "$work/open.json"
+holds "as the third verdict" '(lambda v: v["verdict"] == "not proved" and v["exhausted_operations"] == 100 and
+  v["witness"] is None and not v["modes"])(f[0])' "$work/open.json"
 for artifact in m leak; do
   mark=silent
   [[ $artifact = leak ]] && mark=says

@@ -392,7 +392,8 @@ void runBench(const BenchFlags &flags) {
                {"steps", flags.steps},
                {"device", executor->describeDevice()},
                {"target", executor->target()},
-               {"leak_allowed", plan.verdict != "proved"}};
+               {"leak_allowed", plan.verdict != "proved"},
+               {"proof", plan.verdict}};
   if (executor->factor() > 0) {
     json["factor"] = executor->factor();
   }

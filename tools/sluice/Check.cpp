@@ -25,6 +25,7 @@ struct CheckFlags {
   std::string spec, picture, pictureText, certificate, smt, kernelCache;
   std::vector<std::string> settings;
   std::optional<int64_t> pictureRow;
+  int64_t operations = WorkBudget::defaultOperations;
   bool json = false, strict = false, noReplay = false, noAdvice = false, force = false;
 };
 
@@ -121,6 +122,9 @@ nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict, bool noAdvice
     json["refused_mode"] = verdict.refusedMode;
     json["message"] = verdict.message;
     json["place"] = placeToJson(verdict.place);
+  }
+  if (verdict.exhausted > 0) {
+    json["exhausted_operations"] = verdict.exhausted;
   }
   json["witness"] = verdict.witness ? witnessToJson(*verdict.witness) : nlohmann::ordered_json();
   json["advice"] = adviceState(verdict, noAdvice);
@@ -257,6 +261,7 @@ void runCheck(const CheckFlags &flags) {
   request.smt = flags.smt;
   request.step = flags.json;
   request.advice = !flags.noAdvice;
+  request.operations = flags.operations;
   request.kernelCache = flags.kernelCache;
   if (!flags.json) {
     request.tell = [&](const CausalVerdict &verdict) {
@@ -297,7 +302,9 @@ void runCheck(const CheckFlags &flags) {
 void registerCheck(CLI::App &program) {
   auto flags = std::make_shared<CheckFlags>();
   CLI::App *command = program.add_subcommand(
-      "check", "Prove that no prediction reads its target or anything after it");
+      "check",
+      "Prove that no prediction reads its target or anything after it. The verdict is "
+      "\"proved\", a leak with a witness, or \"not proved\"; status 0 is of a proof alone");
   command->add_option("SPEC", flags->spec, "Model spec, JSON (docs/spec.md), or model IR (.mlir)")
       ->type_name("FILE")
       ->required();
@@ -345,6 +352,7 @@ void registerCheck(CLI::App &program) {
       ->add_option("--smt", flags->smt,
                    "Write every obligation here as SMT-LIB: negated, so each is to be unsat")
       ->type_name("FILE");
+  addOperations(*command, flags->operations);
   addForce(*command, flags->force);
   addKernelCache(*command, flags->kernelCache);
   command->callback([flags] { runCheck(*flags); });

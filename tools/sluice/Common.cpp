@@ -79,6 +79,16 @@ std::optional<ImageSize> parseImages(const std::string &images) {
   return images.empty() ? std::nullopt : std::optional(parseImageSize("--images", images));
 }
 
+void addOperations(CLI::App &command, int64_t &operations) {
+  command
+      .add_option("--operations", operations,
+                  "Work that the causality check may take, counted alike on every machine; beyond "
+                  "it the verdict is \"not proved\"")
+      ->type_name("UINT")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 50))
+      ->capture_default_str();
+}
+
 void addKernelCache(CLI::App &command, std::string &value) {
   CLI::Validator isName(
       [](std::string &text) {
@@ -138,10 +148,15 @@ std::unique_ptr<Executor> openExecutor(const std::shared_ptr<const Artifact> &lo
 }
 
 void warnOfLeak(const Artifact &artifact) {
-  if (artifact.plan().verdict != "proved") {
+  const std::string &verdict = artifact.plan().verdict;
+  if (verdict != "proved") {
     std::cerr << "sluice: warning: " << showPath(artifact.path())
-              << " was compiled with --allow-leak: its predictions may read what they predict, so "
-                 "losses come out too low and mean nothing for generated text"
+              << (verdict == "not-proved"
+                      ? " was compiled with --allow-leak and is not proved causal: whether its "
+                        "predictions read what they predict is not known, so losses may come out "
+                        "too low"
+                      : " was compiled with --allow-leak: its predictions may read what they "
+                        "predict, so losses come out too low and mean nothing for generated text")
               << std::endl;
   }
 }

@@ -31,6 +31,8 @@ void addWeightNames(CLI::App &command, runtime::WeightNames &names);
 
 /// --kernel-cache, of a command that compiles.
 void addKernelCache(CLI::App &command, std::string &value);
+/// --operations of the causality check.
+void addOperations(CLI::App &command, int64_t &operations);
 
 /// The artifact and its weights, both required.
 void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights,

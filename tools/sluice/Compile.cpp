@@ -86,6 +86,7 @@ void registerCompile(CLI::App &program) {
   addKernelCache(*command, request->kernelCache);
   command->add_flag("--verify-each-causality", request->verifyEachCausality,
                     "After every pass, read dependences again and compare them with the spec's");
+  addOperations(*command, request->operations);
   command->add_flag("--allow-leak", request->allowLeak,
                     "Compile a spec that check does not prove; the artifact says so");
   command->callback([request, settings, budget, budgeted, tuning, tuned, emit, force] {

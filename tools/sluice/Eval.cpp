@@ -73,6 +73,7 @@ nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &f
                                  {"protocol", describeProtocol(result)},
                                  {"skipped_files", scored.skippedFiles().size()},
                                  {"leak_allowed", executor.plan().verdict != "proved"},
+                                 {"proof", executor.plan().verdict},
                                  {"weights", weights.string()}};
   json["files"] = nlohmann::ordered_json::array();
   for (const FileScore &file : result.files) {

@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "sluice/Analysis/Verdict.h"
+#include "sluice/Analysis/WorkBudget.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Transforms/ImportSpec.h"
@@ -14,7 +15,8 @@
 namespace sluice {
 
 /// Checks @evaluate and, where there is one, @train. With `replay`, a witness is run on the float64
-/// reference where the model is small enough.
+/// reference where the model is small enough. Takes at most the operations of the current
+/// WorkBudget, of one of its own outside of every scope.
 CausalVerdict checkCausality(mlir::ModuleOp module, bool replay = true);
 
 /// The same with each factor that steps draw: the verdict of the first one that is not proved, else
@@ -180,12 +182,15 @@ public:
 
 private:
   Reach compute(mlir::Operation *op, int64_t position) const;
+  int64_t latestUpTo(mlir::Value value, int64_t last) const;
 
   const ReadPlan &plan;
   int64_t length;
   bool missing;
   int64_t *budget;
   llvm::DenseMap<mlir::Value, std::vector<Reach>> stored;
+  /// By position: the first one up to there that reaches the latest token.
+  llvm::DenseMap<mlir::Value, std::vector<int64_t>> latest;
 };
 
 /// The losses of a function.

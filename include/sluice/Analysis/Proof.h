@@ -6,6 +6,7 @@
 #pragma once
 
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Analysis/IntegerPoint.h"
 
 namespace sluice {
 
@@ -84,11 +85,10 @@ public:
   Decision decideBySegments(const ModeProof &proof, const Obligation &obligation);
 
 private:
-  using Point = std::optional<llvm::SmallVector<int64_t, 3>>;
-  const Point &pointOf(mlir::IntegerSet set);
-  bool isVacuous(const Obligation &obligation);
+  const IntegerPoint &pointOf(mlir::IntegerSet set);
+  Decision::Kind decideVacuity(const Obligation &obligation);
   bool readsUpTo(const Obligation &obligation, mlir::AffineExpr latest);
-  llvm::DenseMap<mlir::IntegerSet, Point> known;
+  llvm::DenseMap<mlir::IntegerSet, IntegerPoint> known;
 };
 
 } // namespace sluice

@@ -6,6 +6,7 @@
 
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Picture.h"
+#include "sluice/Analysis/WorkBudget.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/BitVector.h"
 #include <memory>
@@ -118,7 +119,8 @@ struct AdviceRequest {
   /// The spec that the module was imported from: what is advised is then done to it, expanded and
   /// proved again. Without it (model IR), what can be done to the module itself is.
   const spec::Model *model = nullptr;
-  double seconds = 5; ///< of processor time; what is not looked at by then is named in a note
+  /// What is not looked at within so many is named in a note.
+  int64_t operations = WorkBudget::defaultOperations;
 };
 
 /// Blind spots, shifts larger than the least causal one, stages that reach no loss, and facts that

@@ -53,13 +53,13 @@ std::optional<Staircase> maximum(const Staircase &x, const Staircase &y, int64_t
 size_t countFloors(mlir::AffineExpr expression);
 
 /// Whether some integer x, or some x >= 0 unless `everywhere`, makes every expression at least 0.
-/// Exact: along the points of one residue modulo the common period each is a line, so that the
-/// points sought are an interval of it, found by division.
+/// Exact, for a bounded number of operations, which the current WorkBudget is charged. Classes of
+/// remainders are split only where bounds do not decide (Residues.cpp), so a long common period
+/// alone costs nothing.
 struct CommonPoint {
   enum Kind { None, Found, Unknown } kind = Unknown;
   int64_t at = 0; ///< Found: one of them
 };
-CommonPoint findCommonPoint(llvm::ArrayRef<mlir::AffineExpr> expressions, bool everywhere,
-                            int64_t longest);
+CommonPoint findCommonPoint(llvm::ArrayRef<mlir::AffineExpr> expressions, bool everywhere);
 
 } // namespace sluice

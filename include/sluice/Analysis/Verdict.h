@@ -3,6 +3,7 @@
 // What the causality check found, in plain C++: programs without MLIR read it too.
 #pragma once
 
+#include "sluice/Analysis/WorkBudget.h"
 #include "sluice/Spec/Spec.h"
 #include <cstdint>
 #include <functional>
@@ -93,7 +94,7 @@ struct CausalVerdict {
   enum class Kind {
     Proved,    ///< for every length and row: no leak, and rows do not change as the sequence grows
     Leak,      ///< there is a witness
-    NotProved, ///< neither; to be refused as a leak is
+    NotProved, ///< neither, as where the budget is exhausted; to be refused as a leak is
     Misaligned ///< no leak, but generation would append a row's prediction at another place than
                ///< the loss scored it at; to be refused too
   };
@@ -102,6 +103,7 @@ struct CausalVerdict {
   std::vector<ProvedLoss> losses; ///< of the modes proved
   std::vector<std::string> given; ///< axes that are known before the first token: no leak
   int64_t obligations = 0;        ///< how many were decided to hold
+  int64_t exhausted = 0;          ///< not proved because so many operations were spent; else 0
   std::vector<int64_t> factors;   ///< where steps draw their factor: proved with each
   int64_t refusedFactor = 0;      ///< with which it was not; 0: none is drawn
   std::string refusedMode;        ///< the mode that was not, if any
@@ -123,9 +125,9 @@ std::string formatReplay(const CausalWitness &witness);
 
 /// Imports a valid model and checks every mode that would be compiled. With `replay`, a witness is
 /// run on the float64 reference where the model is small enough. `tell` is given the verdict before
-/// any advice is looked for, which takes up to `adviceSeconds` of processor time.
+/// any advice is looked for, which takes up to `adviceOperations` (WorkBudget.h).
 CausalVerdict checkModel(const spec::Model &model, bool replay = true,
                          const std::function<void(const CausalVerdict &)> &tell = {},
-                         double adviceSeconds = 5);
+                         int64_t adviceOperations = WorkBudget::defaultOperations);
 
 } // namespace sluice

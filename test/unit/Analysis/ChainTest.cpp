@@ -220,7 +220,7 @@ TEST(Staircase, PointsInCommonAreFoundWhereThereAreSome) {
         return llvm::all_of(
             list, [&](AffineExpr e) { return reference::evaluateAffine(e, p, 0, 0) >= 0; });
       };
-      CommonPoint point = findCommonPoint(list, everywhere, 1 << 14);
+      CommonPoint point = findCommonPoint(list, everywhere);
       ASSERT_NE(point.kind, CommonPoint::Unknown);
       if (point.kind == CommonPoint::Found) {
         ASSERT_TRUE(all(point.at));

@@ -25,10 +25,10 @@ struct Imported {
   }
   mlir::func::FuncOp evaluate() { return module->lookupSymbol<mlir::func::FuncOp>("evaluate"); }
   CrossEntropyOp loss() { return lossesOf(evaluate()).front(); }
-  CausalVerdict check(double seconds = 60) {
+  CausalVerdict check(int64_t operations = 10 * WorkBudget::defaultOperations) {
     CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
     if (verdict.isProved()) {
-      findAdvice(*module, verdict, {&*model, seconds});
+      findAdvice(*module, verdict, {&*model, operations});
     }
     return verdict;
   }

@@ -240,6 +240,22 @@ bool enumerationFindsLeak(func::FuncOp function, int64_t lengths) {
 
 } // namespace
 
+/// Bounds through masks of large constants have periods of 1000 to some power.
+TEST(Masks, LargeConstantsAreDecided) {
+  const std::string late = "p - q + p floordiv 1000 >= 0";
+  std::string body = embed("x", "t", "s1");
+  for (auto [name, from] : {std::pair("a", "x"), {"b", "a"}, {"c", "b"}, {"d", "c"}}) {
+    body += attention(name, from, from, late, "s1");
+  }
+  Parsed parsed(evaluate(body + loss("l", "d", "v", 1)));
+  WorkBudget budget(100'000'000);
+  WorkScope scope(budget);
+  CausalVerdict verdict = checkCausality(*parsed.module, /*replay=*/false);
+  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  EXPECT_EQ(verdict.witness->length, 1002);
+  EXPECT_EQ(verdict.witness->row, 1000);
+}
+
 TEST(Masks, RandomOnesAgreeWithEnumeration) {
   std::mt19937 generator(3);
   int proved = 0, leaking = 0, undecided = 0;

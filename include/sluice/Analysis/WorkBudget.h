@@ -1,0 +1,59 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The work that a causality check may take, counted in operations. Equal inputs take equal numbers
+// of operations on every machine, so a budget never makes a verdict depend on the machine's speed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace sluice {
+
+/// A counter of operations. One operation evaluates a term of an expression, follows a read, or
+/// changes a number of a linear system: tens of nanoseconds.
+class WorkBudget {
+public:
+  /// Seconds of one core.
+  static constexpr int64_t defaultOperations = 200'000'000;
+
+  explicit WorkBudget(int64_t operations = defaultOperations)
+      : limit(operations), left(operations), exhausted(operations <= 0) {}
+  WorkBudget(const WorkBudget &) = delete;
+
+  /// Counts `operations`. Returns false where the budget does not have them; it is then exhausted.
+  bool spend(int64_t operations);
+  bool isExhausted() const { return exhausted; }
+  int64_t getLimit() const { return limit; }
+  int64_t getLeft() const { return left; }
+  /// "200 million operations"
+  static std::string describe(int64_t operations);
+
+  /// The budget of the innermost scope of this thread; null outside of every scope, where work is
+  /// bounded by the limits of single questions alone.
+  static WorkBudget *getCurrent();
+
+private:
+  int64_t limit, left;
+  bool exhausted;
+  WorkBudget *outer = nullptr; ///< of an enclosing scope, which pays too
+  friend class WorkScope;
+};
+
+/// Makes a budget the current one of this thread. Work is then charged to it and to the budgets of
+/// the enclosing scopes.
+class WorkScope {
+public:
+  explicit WorkScope(WorkBudget &budget);
+  ~WorkScope();
+  WorkScope(const WorkScope &) = delete;
+
+private:
+  WorkBudget *before;
+};
+
+/// Charges the current budget; true where there is none.
+bool spendWork(int64_t operations);
+/// Whether the current budget is exhausted.
+bool isWorkExhausted();
+
+} // namespace sluice

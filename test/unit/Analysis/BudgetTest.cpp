@@ -1,0 +1,160 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Verdicts of models whose periods or constants are large, and of checks whose operations are
+// spent.
+#include "Imported.h"
+#include "sluice/Analysis/LoweredCausality.h"
+#include "sluice/Analysis/SegmentReplay.h"
+#include "sluice/Analysis/Staircase.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::test;
+using Kind = CausalVerdict::Kind;
+
+namespace {
+
+bool mentionsText(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Groups by nine coprime factors, one after the other, each with a layer. Their common period is
+/// 223,092,870 tokens.
+std::string ninePrimes(int64_t lastShift) {
+  constexpr int64_t primes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23};
+  std::string stages;
+  for (int64_t k : primes) {
+    std::string factor = std::to_string(k), shift = std::to_string(k == 23 ? lastShift : k - 1);
+    stages += R"({ "op": "shift", "by": )" + shift + R"( }, { "op": "shorten", "factor": )" +
+              factor + R"( }, { "op": "layer" }, { "op": "upsample", "factor": )" + factor + " },\n";
+  }
+  return stages;
+}
+
+CausalVerdict checkWithin(Imported &model, int64_t operations, int64_t *left = nullptr) {
+  WorkBudget budget(operations);
+  WorkScope scope(budget);
+  CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
+  if (left) {
+    *left = budget.getLeft();
+  }
+  return verdict;
+}
+
+const char *hourglass = R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1", "shift": 5 },)";
+
+} // namespace
+
+TEST(Budget, CoprimeFactorsTakeFewOperations) {
+  constexpr int64_t few = 50'000'000;
+  Imported causal(ninePrimes(22)), leaky(ninePrimes(21));
+  EXPECT_EQ(checkWithin(causal, few).kind, Kind::Proved);
+  CausalVerdict verdict = checkWithin(leaky, few);
+  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  EXPECT_EQ(verdict.exhausted, 0);
+}
+
+/// Sums of remainders by coprime numbers take all values, the greatest too; that is far out.
+TEST(Budget, LongPeriodsAreDecidedExactly) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  AffineExpr p = getAffineDimExpr(0, &context), e = p;
+  int64_t greatest = 0;
+  for (int64_t k : {23, 19, 17, 13, 11, 7, 5, 3, 2}) {
+    e = e.floorDiv(k) * k + 1; // at most 1 more, where a group begins
+    greatest += 1;
+  }
+  WorkBudget budget(1'000'000);
+  WorkScope scope(budget);
+  EXPECT_EQ(isNeverPositive(e - p - greatest, /*wantFirst=*/false).kind, SignAnswer::Always);
+  SignAnswer fails = isNeverPositive(e - p - greatest + 1, /*wantFirst=*/false);
+  ASSERT_EQ(fails.kind, SignAnswer::Fails);
+  EXPECT_EQ(findCommonPoint({e - p - greatest, p - fails.at, -p + fails.at}, false).kind,
+            CommonPoint::Found);
+  EXPECT_FALSE(budget.isExhausted());
+}
+
+TEST(Budget, SpentOperationsAreNoVerdict) {
+  Imported model(hourglass);
+  int64_t left = 0, whole = WorkBudget::defaultOperations;
+  EXPECT_EQ(checkWithin(model, whole, &left).kind, Kind::Proved);
+  int64_t needed = whole - left, again = 0;
+  checkWithin(model, whole, &again);
+  EXPECT_EQ(left, again) << "equal inputs take equally many operations";
+  CausalVerdict verdict = checkWithin(model, needed / 2);
+  ASSERT_EQ(verdict.kind, Kind::NotProved);
+  EXPECT_EQ(verdict.exhausted, needed / 2);
+  EXPECT_TRUE(mentionsText(verdict.message, std::to_string(needed / 2) + " operations were spent"))
+      << verdict.message;
+  EXPECT_TRUE(mentionsText(verdict.message, "--operations")) << verdict.message;
+  EXPECT_FALSE(verdict.witness);
+  EXPECT_FALSE(mentionsText(verdict.format(), "not causal")) << verdict.format();
+}
+
+/// With little work left for the proof, a leak near the beginning is found all the same.
+TEST(Budget, ALeakIsSearchedForWithWhatTheProofLeaves) {
+  Imported model(R"({ "op": "shorten", "factor": 4 }, { "op": "upsample", "factor": 4 },)");
+  CausalVerdict verdict = checkWithin(model, 2000);
+  EXPECT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  EXPECT_EQ(verdict.exhausted, 0);
+}
+
+TEST(Budget, ScopesPayTogether) {
+  WorkBudget outer(100);
+  WorkScope outerScope(outer);
+  {
+    WorkBudget inner(30);
+    WorkScope innerScope(inner);
+    EXPECT_TRUE(spendWork(20));
+    EXPECT_FALSE(spendWork(20));
+    EXPECT_TRUE(inner.isExhausted());
+  }
+  EXPECT_FALSE(isWorkExhausted());
+  EXPECT_EQ(outer.getLeft(), 60);
+  EXPECT_FALSE(spendWork(60));
+}
+
+//===----------------------------------------------------------------------===//
+// Replays
+//===----------------------------------------------------------------------===//
+
+/// Every run of a witness has boundaries that the program can have.
+TEST(ReplayRuns, HaveBitsThatTheProgramCanHave) {
+  const std::string begins =
+      R"({ "op": "shorten", "factor": 2 },
+         { "op": "boundaries", "name": "w", "rule": "coding_rate", "threshold": 0.5, "at": "start" },
+         { "op": "shorten", "segments": "w", "method": "max" },
+         { "op": "boundaries", "name": "v", "rule": "coding_rate", "threshold": 0.5, "at": "start" },
+         { "op": "shorten", "segments": "v", "method": "first" },
+         { "op": "upsample", "segments": "v", "by": 1 }, { "op": "upsample", "segments": "w", "by": 2 },
+         { "op": "upsample", "factor": 2 },)";
+  Imported model(begins);
+  CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
+  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  ASSERT_TRUE(verdict.witness);
+  ASSERT_FALSE(verdict.witness->runs.empty());
+  for (const SegmentRun &run : verdict.witness->runs) {
+    ASSERT_EQ(run.bits.size(), 2u);
+    for (const std::vector<float> &bits : run.bits) {
+      ASSERT_FALSE(bits.empty());
+      EXPECT_EQ(bits[0], 1) << "the first row begins a segment: " << run.what;
+    }
+  }
+}
+
+/// A rule by spikes gives the first row no bit, and an axis has no more segments than rows.
+TEST(ReplayRuns, KeepToTheRuleAndTheCapacity) {
+  Imported spikes(
+      R"({ "op": "loss", "name": "small" },
+         { "op": "boundaries", "name": "w", "rule": "entropy", "loss": "small", "spike": 1 },
+         { "op": "shorten", "segments": "w" }, { "op": "upsample", "segments": "w", "by": 0 },)");
+  BoundaryRules rules(spikes.evaluate());
+  EXPECT_FALSE(rules.findTokens({{0}}, 3));
+  EXPECT_TRUE(rules.findTokens({{1}}, 3));
+  Imported few(
+      R"({ "op": "boundaries", "name": "w", "predictor": 2, "prior": 0.1, "capacity": 0.004 },
+         { "op": "shorten", "segments": "w" }, { "op": "upsample", "segments": "w", "by": 0 },)");
+  BoundaryRules capacity(few.evaluate());
+  EXPECT_TRUE(capacity.findTokens({{0, 2}}, 7));
+  EXPECT_FALSE(capacity.findTokens({{0, 1, 2, 3, 4, 5}}, 7));
+}
