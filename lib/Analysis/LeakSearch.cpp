@@ -342,7 +342,8 @@ std::optional<FoundLeak> sluice::findLeak(const ReadPlan &plan, int64_t longest,
     leak = findLeakAt(plan, length, true, 0, &budget);
     search.growing = leak || budget <= 0 ? search.growing : length;
   }
-  // Where a bound says how long a sequence is to be, what comes with its end is looked at there too.
+  // Where a bound says how long a sequence is to be, what comes with its end is looked at there
+  // too.
   if (constexpr int64_t most = 4096; !leak && budget > 0 && growing < longest && longest <= most) {
     leak = findLeakAt(plan, longest, true, std::max<int64_t>(row, 0), &budget);
   }

@@ -91,12 +91,12 @@ private:
   bool everywhere;
   std::vector<Floor> floors; ///< inner ones first
   std::map<Floor, size_t> numbers;
-  std::vector<Sum> demanded;        ///< each to be at least 0
-  std::vector<Ratio> slopes;        ///< of all atoms, in the integer itself
+  std::vector<Sum> demanded; ///< each to be at least 0
+  std::vector<Ratio> slopes; ///< of all atoms, in the integer itself
   std::vector<Ratio> demandedSlopes;
-  std::vector<bool> isUsed;         ///< of all atoms: it is part of a demanded sum
+  std::vector<bool> isUsed;          ///< of all atoms: it is part of a demanded sum
   llvm::SmallVector<Line, 16> lines; ///< of the atoms that are lines on the class
-  std::vector<Range> ranges;        ///< of all atoms, computed for each class
+  std::vector<Range> ranges;         ///< of all atoms, computed for each class
   int64_t operations = 0;
   bool isGivenUp = false;
   Wide first = 0, last = 0; ///< of the class that is visited: the t that may be points
@@ -340,9 +340,8 @@ bool Search::tryPoint(Wide x) {
       return false;
     }
   }
-  bool isPoint = spend(terms) && llvm::all_of(demanded, [&](const Sum &sum) {
-    return valueOf(sum) >= 0;
-  });
+  bool isPoint =
+      spend(terms) && llvm::all_of(demanded, [&](const Sum &sum) { return valueOf(sum) >= 0; });
   if (isPoint) {
     found = static_cast<int64_t>(x);
   }
@@ -379,8 +378,8 @@ void Search::visitClass(size_t known, int64_t k, int64_t classes, const Line &in
     isGivenUp |= isLarge(line.slope) || isLarge(line.offset);
   }
   int64_t divisor = floors[known].divisor;
-  lines.push_back({inner.slope * classes / divisor,
-                   floorDivided(inner.offset + inner.slope * k, divisor)});
+  lines.push_back(
+      {inner.slope * classes / divisor, floorDivided(inner.offset + inner.slope * k, divisor)});
   if (!isGivenUp && !isExcluded(known + 1)) {
     visit(known + 1);
   }

@@ -27,7 +27,8 @@ std::string ninePrimes(int64_t lastShift) {
   for (int64_t k : primes) {
     std::string factor = std::to_string(k), shift = std::to_string(k == 23 ? lastShift : k - 1);
     stages += R"({ "op": "shift", "by": )" + shift + R"( }, { "op": "shorten", "factor": )" +
-              factor + R"( }, { "op": "layer" }, { "op": "upsample", "factor": )" + factor + " },\n";
+              factor + R"( }, { "op": "layer" }, { "op": "upsample", "factor": )" + factor +
+              " },\n";
   }
   return stages;
 }
