@@ -205,9 +205,30 @@ private:
       object.members.insert(object.members.end(), own->members.begin(), own->members.end());
     }
     widthRead = widths.before(object);
+    if (op == "layers") {
+      checkHeads(own);
+    }
     Stage stage = readStage(object, fields.fileName(), defaults, widthRead, context);
     stage.isFrozen = fields.boolean("frozen", false);
     return stage;
+  }
+
+  /// Blames the stage's width where heads of `defaults` do not divide it.
+  void checkHeads(const JsonValue *own) const {
+    auto find = [&](std::string_view key) {
+      const JsonValue *value = ownOf(own, key);
+      return value || !defaults ? value : defaults->find(key);
+    };
+    const JsonValue *heads = find("heads");
+    bool divides = !heads || heads->kind != JsonKind::Integer || heads->integer <= 0 ||
+                   widthRead % heads->integer == 0;
+    if (!divides && widthRead != width && !ownOf(own, "heads") && !find("head_size")) {
+      std::string number = std::to_string(heads->integer);
+      fields.fail(fields.position("width"),
+                  "expected a width that the " + number + " heads of \"defaults\" divide, found " +
+                      std::to_string(widthRead) + "; write a multiple of " + number +
+                      ", or give \"heads\" or \"head_size\" in \"global\"");
+    }
   }
 
   const Fields &fields;

@@ -73,6 +73,58 @@ std::optional<std::string_view> nearest(std::string_view found,
   return result;
 }
 
+/// Letters and digits alone, small.
+static std::string simplified(std::string_view name) {
+  std::string result;
+  for (char c : name) {
+    bool isCapital = c >= 'A' && c <= 'Z',
+         isOther = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    result += isCapital ? std::string(1, static_cast<char>(c - 'A' + 'a'))
+                        : std::string(isOther ? 1 : 0, c);
+  }
+  return result;
+}
+
+/// What specs call a value that other programs call otherwise.
+static std::optional<std::string_view> translate(const std::string &found) {
+  struct Translation {
+    std::string_view other, name;
+  };
+  constexpr Translation translations[] = {
+      {"silu", "swiglu"},           {"swish", "swiglu"},       {"gelunew", "gelu_tanh"},
+      {"gelufast", "gelu_tanh"},    {"relu2", "relu_squared"}, {"squaredrelu", "relu_squared"},
+      {"mean", "average"},          {"conv", "convolution"},   {"full", "bidirectional"},
+      {"autoregressive", "causal"}, {"adamw8bit", "adamw"},    {"bfloat16", "bf16"},
+      {"float32", "f32"},           {"sine", "sinusoidal"}};
+  for (const Translation &each : translations) {
+    if (each.other == found) {
+      return each.name;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The name of `known` that the value most likely means: another program's word for it, the same
+/// word written otherwise, as "RMSNorm" has "rms", or the nearest one.
+static std::optional<std::string_view> likely(std::string_view found,
+                                              const std::vector<std::string_view> &known) {
+  std::string plain = simplified(found);
+  std::optional<std::string_view> translated = translate(plain), contained;
+  for (std::string_view name : known) {
+    std::string other = simplified(name);
+    if (name == translated || other == plain) {
+      return name;
+    }
+    bool isInside = other.size() > 2 && plain.find(other) != std::string::npos;
+    if (isInside && (!contained || contained->size() < name.size())) {
+      contained = name;
+    }
+  }
+  std::optional<std::string_view> near = nearest(found, known);
+  bool isSlip = near && editDistance(found, *near) <= 2;
+  return contained && !isSlip ? contained : near;
+}
+
 std::string suggestion(std::string_view found, const std::vector<std::string_view> &known,
                        std::string_view kind) {
   if (std::optional<std::string_view> name = nearest(found, known)) {
@@ -248,7 +300,7 @@ size_t Fields::chosen(std::string_view key, const JsonValue &found,
     mismatch(found, key, expected);
   }
   if (at == names.end()) {
-    std::optional<std::string_view> near = nearest(found.text, names);
+    std::optional<std::string_view> near = likely(found.text, names);
     mismatch(found, key, expected, near ? "did you mean " + quote(*near) + "?" : "");
   }
   return static_cast<size_t>(at - names.begin());

@@ -31,6 +31,37 @@ size_t coarsestOf(const std::vector<Hourglass::Level> &levels) {
   return isMirrored(levels) ? levels.size() / 2 : static_cast<size_t>(greatest - levels.begin());
 }
 
+/// Levels of an array as a string: of strings, or of pairs of layers and factor. Empty where it has
+/// other items.
+static std::string joinLevels(const JsonValue &array) {
+  std::string levels;
+  for (const JsonValue &item : array.items) {
+    bool isPair = item.kind == JsonKind::Array && item.items.size() == 2 &&
+                  item.items[0].kind == JsonKind::Integer &&
+                  item.items[1].kind == JsonKind::Integer;
+    std::string level = isPair ? item.items[0].text + "@" + item.items[1].text
+                        : item.kind == JsonKind::String ? item.text
+                                                        : "";
+    if (level.find('@') == std::string::npos || level.find(' ') != std::string::npos) {
+      return "";
+    }
+    levels += (levels.empty() ? "" : " ") + level;
+  }
+  return levels;
+}
+
+/// The value of `hierarchy`: a string that is not empty.
+static const JsonValue &needLevels(const Fields &fields, const std::string &example) {
+  const JsonValue &value = fields.need("hierarchy", "levels such as " + quote(example));
+  if (value.kind != JsonKind::String || value.text.empty()) {
+    std::string levels = value.kind == JsonKind::Array ? joinLevels(value) : "";
+    fields.mismatch(value, "hierarchy", "a string of levels LAYERS@FACTOR",
+                    "write " + quote(levels.empty() ? example : levels) +
+                        (levels.empty() ? ", for example" : ""));
+  }
+  return value;
+}
+
 /// The value of `hierarchy` and, for each level, where in it the level stands.
 class HierarchyReader {
 public:
@@ -227,21 +258,15 @@ private:
 size_t Hourglass::coarsest() const { return coarsestOf(hierarchy); }
 
 std::vector<Hourglass::Level> readHierarchy(const Fields &fields, std::vector<int64_t> &factors) {
-  fields.need("hierarchy", "levels such as \"2@1 8@4 2@1\"");
-  fields.text("hierarchy");
-  return HierarchyReader(fields, *fields.find("hierarchy")).read(factors);
+  return HierarchyReader(fields, needLevels(fields, "2@1 8@4 2@1")).read(factors);
 }
 
 std::vector<Hourglass::Level> readFallingHierarchy(const Fields &fields) {
-  fields.need("hierarchy", "levels such as \"2@16 4@4 8@1\"");
-  fields.text("hierarchy");
-  return HierarchyReader(fields, *fields.find("hierarchy")).readDownwards();
+  return HierarchyReader(fields, needLevels(fields, "2@16 4@4 8@1")).readDownwards();
 }
 
 std::vector<Hourglass::Level> readRisingHierarchy(const Fields &fields) {
-  fields.need("hierarchy", "levels such as \"9@1 9@4 8@16\"");
-  fields.text("hierarchy");
-  return HierarchyReader(fields, *fields.find("hierarchy")).readRising();
+  return HierarchyReader(fields, needLevels(fields, "9@1 9@4 8@16")).readRising();
 }
 
 } // namespace sluice::spec
