@@ -5,6 +5,7 @@
 #include "Remedy.h"
 #include "sluice/Analysis/Proof.h"
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Analysis/SpecFix.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Transforms/ImportSpec.h"
@@ -280,6 +281,12 @@ static std::string describeFailure(const CausalVerdict &verdict, const std::stri
              : "not proved causal: " + failure;
 }
 
+/// Whether the words about an op at fault say why it leaks, and no change of the module mends it.
+static bool hasCauseAlone(Operation *op) {
+  OpRemedy own = remedyOf(op);
+  return !own.words.empty() && own.attribute.empty();
+}
+
 /// By all boundaries of short sequences. The path starts where a row first holds a later token.
 static void explainSegments(func::FuncOp function, const Violation &violation, bool replay,
                             CausalVerdict &verdict) {
@@ -305,8 +312,9 @@ static void explainSegments(func::FuncOp function, const Violation &violation, b
   }
   auto module = function->getParentOfType<ModuleOp>();
   std::string remedy;
-  if (OpRemedy own = remedyOf(op); !own.words.empty() && own.attribute.empty()) {
-    remedy = "; " + own.words; // wherever segments are
+  bool isCause = hasCauseAlone(op);
+  if (isCause) {
+    remedy = "; " + remedyOf(op).words; // wherever segments are
   } else if (!passesSegments(*leak)) {
     Mending mending(module);
     remedy =
@@ -317,6 +325,7 @@ static void explainSegments(func::FuncOp function, const Violation &violation, b
     remedy = findRemedyAmongSegments(module, *leak, verdict.place);
   }
   verdict.message = "not causal: " + describe(*leak) + describe(boundaries) + remedy;
+  verdict.remedy = isCause ? "" : remedy;
   verdict.witness = std::move(leak->witness);
 }
 
@@ -345,7 +354,10 @@ static void explain(func::FuncOp function, const Violation &violation, bool repl
   }
   leak->witness.path = stepsOf(*leak);
   std::string what = describe(*leak);
-  verdict.message = "not causal: " + what + "; " + findRemedy(function, *leak, verdict.place);
+  bool isCause = hasCauseAlone(opAtFault(*leak));
+  verdict.remedy = "; " + findRemedy(function, *leak, verdict.place);
+  verdict.message = "not causal: " + what + verdict.remedy;
+  verdict.remedy = isCause ? "" : verdict.remedy;
   verdict.witness = std::move(leak->witness);
 }
 
@@ -582,9 +594,11 @@ CausalVerdict sluice::checkModel(const spec::Model &model, bool replay,
   MLIRContext context(MLIRContext::Threading::DISABLED);
   std::vector<ImportedVariant> variants = importVariants(context, model);
   CausalVerdict verdict = checkCausality(variants, replay);
+  verdict.dropRemedy();
   if (tell) {
     tell(verdict);
   }
+  findFix(model, verdict);
   if (verdict.isProved()) { // of the coarsest, which needs the largest shift
     spec::Model coarsest = model.withFactor(variants.back().factor);
     findAdvice(*variants.back().module, verdict, {&coarsest, adviceOperations});

@@ -107,6 +107,7 @@ private:
   };
   std::vector<Entry> legend() const;
   double drawLegend();
+  double drawAdvice(double y);
 
   const Picture &picture;
   std::vector<size_t> laneOf; ///< of edges that skip bands
@@ -362,14 +363,13 @@ std::string Drawing::drawHead(double total) {
   std::string what = picture.name + ": what " + row + " reads";
   if (picture.leak) {
     std::string token = "token " + std::to_string(*picture.leak);
+    size_t others = picture.leaks.empty() ? 0 : picture.leaks.size() - 1;
+    std::string all = others == 0
+                          ? token + ", which it must not see"
+                          : token + " and " + std::to_string(others) + " more " +
+                                (others == 1 ? "token" : "tokens") + " that it must not see";
     what = picture.name + ": " + row +
-           (picture.leakByGrowing ? " changes once " + token + " is there"
-                                  : " must not read " + token + ", and does");
-    if (picture.leaks.size() > 1) {
-      what += picture.leakByGrowing
-                  ? ""
-                  : ", nor " + std::to_string(picture.leaks.size() - 1) + " more that it reads";
-    }
+           (picture.leakByGrowing ? " changes once " + token + " is there" : " reads " + all);
   }
   std::string desc = "Streams of the model over " + std::to_string(picture.length) +
                      " tokens, from the tokens up:";
@@ -408,7 +408,8 @@ std::vector<Drawing::Entry> Drawing::legend() const {
       {Entry::Box, leak, leak, "tokens whose coming changes the row"});
   add(picture.leak && !picture.leakByGrowing,
       {Entry::Box, leak, leak,
-       many ? "tokens that it must not read and does" : "a token that it must not read and does"});
+       many ? "tokens that the row reads and must not see"
+            : "a token that the row reads and must not see"});
   add(has("leak-path"), {Entry::Line, leak, leak, "the way from that token to the row"});
   add(has("leak-path") && picture.leakByGrowing,
       {Entry::DashedLine, leak, leak, "it exists once that token is there"});
@@ -474,6 +475,22 @@ double Drawing::drawLegend() {
   return y - (height - 24);
 }
 
+/// In as many lines as it takes, below `y`; returns their height.
+double Drawing::drawAdvice(double y) {
+  constexpr double lineHeight = 17, letter = 6.6;
+  auto room = static_cast<size_t>((width - 32) / letter);
+  std::string rest = picture.advice.empty() ? "" : "Advice: " + picture.advice;
+  double more = 0;
+  while (!rest.empty()) {
+    size_t end = rest.size() <= room ? rest.size() : rest.rfind(' ', room);
+    end = end == std::string::npos || end == 0 ? std::min(rest.find(' '), rest.size()) : end;
+    text({16, y + more}, rest.substr(0, end), ink, 12, "start", false);
+    rest.erase(0, std::min(end + 1, rest.size()));
+    more += lineHeight;
+  }
+  return more;
+}
+
 std::string Drawing::draw() {
   for (size_t i = 0; i < picture.edges.size(); ++i) {
     if (isNextTo(picture.edges[i])) {
@@ -488,6 +505,7 @@ std::string Drawing::draw() {
   drawTokens();
   drawLeak();
   double more = drawLegend();
+  more += drawAdvice(height + more);
   return drawHead(height + more) + "</svg>\n";
 }
 

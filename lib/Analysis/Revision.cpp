@@ -9,12 +9,22 @@ static bool isAt(const spec::SourceLocation &x, const spec::SourceLocation &y) {
   return x.line == y.line && x.column == y.column;
 }
 
+/// The settings of a head, or of a loss; null of another stage.
+static spec::Head *headOf(spec::Stage &stage) {
+  auto *loss = std::get_if<spec::Loss>(&stage.settings);
+  return loss ? &loss->head : std::get_if<spec::Head>(&stage.settings);
+}
+
 bool Revision::setShift(const spec::SourceLocation &place, int64_t by) {
   bool found = false;
   for (spec::Stage &stage : model.stages) {
     if (auto *shift = std::get_if<spec::Shift>(&stage.settings);
         shift && isAt(stage.location, place)) {
       shift->by = by;
+      found = true;
+    }
+    if (spec::Head *head = headOf(stage); head && isAt(stage.location, place)) {
+      head->shift = by;
       found = true;
     }
     if (auto *hourglass = std::get_if<spec::Hourglass>(&stage.settings)) {

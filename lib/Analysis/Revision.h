@@ -13,8 +13,8 @@ class Revision {
 public:
   explicit Revision(const spec::Model &model) : model(model) {}
 
-  /// Sets the shift key (or the `by`) that stands at `place`, or, where an hourglass has none,
-  /// gives it one. Returns false where no stage shifts by what stands there.
+  /// Sets the shift key (or the `by`, or the shift of a head or loss) at `place`, or, where an
+  /// hourglass has none, gives it one. Returns false where no stage shifts by what stands there.
   bool setShift(const spec::SourceLocation &place, int64_t by);
   /// Begins every window that the mask at `place` sets at 0.
   void beginWindowsAtZero(const spec::SourceLocation &place);

@@ -77,6 +77,21 @@ static std::string formatPath(const std::vector<CausalStep> &path) {
   return text;
 }
 
+void CausalVerdict::dropRemedy() {
+  if (message.ends_with(remedy)) {
+    message.resize(message.size() - remedy.size());
+  }
+  remedy.clear();
+}
+
+std::string CausalVerdict::formatFix() const {
+  std::string hidden =
+      fix && fix->hidesTokens ? ", but its rows never see some earlier tokens" : "";
+  return fix              ? "  advice: " + fix->words + "; the spec is proved with it" + hidden
+         : !noFix.empty() ? "  advice: " + noFix
+                          : "";
+}
+
 std::string CausalVerdict::formatWithoutReplay() const {
   if (isProved()) {
     return format();
@@ -119,6 +134,7 @@ std::string CausalVerdict::format() const {
            "grows; " +
            std::to_string(obligations) + " obligations decided";
   }
-  std::string text = formatWithoutReplay();
+  std::string text = formatWithoutReplay(), advice = formatFix();
+  text += advice.empty() ? "" : "\n" + advice;
   return witness ? text + "\n  " + formatReplay(*witness) : text;
 }

@@ -5,6 +5,7 @@
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Analysis/SpecFix.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Outputs.h"
@@ -20,14 +21,15 @@ static std::vector<ImportedVariant> readModel(MLIRContext &context, const CheckR
                                               std::optional<spec::Model> &model, std::string &text,
                                               Outcome &outcome) {
   std::vector<ImportedVariant> variants;
-  if (isModelIR(request.spec)) {
+  if (!request.text && isModelIR(request.spec)) {
     if (auto module = readModelIR(context, request.spec, text, outcome.message)) {
       variants.push_back({0, std::move(module)});
     }
     return variants;
   }
   spec::Diagnostic error;
-  model = spec::readFileWith(request.spec, request.settings, error);
+  model = request.text ? spec::readTextWith(*request.text, request.spec, request.settings, error)
+                       : spec::readFileWith(request.spec, request.settings, error);
   if (!model) {
     outcome.message = error.format();
     return variants;
@@ -51,7 +53,9 @@ static std::string findOutputMistake(const CheckRequest &request) {
   }
   runtime::checkOutputs({{"--certificate", request.certificate, runtime::FileKind::Certificate},
                          {"--smt", request.smt, runtime::FileKind::Smt}},
-                        {request.spec}, /*force=*/true);
+                        request.text ? std::vector<runtime::Path>()
+                                     : std::vector<runtime::Path>{request.spec},
+                        /*force=*/true);
   return "";
 }
 
@@ -133,17 +137,28 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   ModuleOp module = *tellingOf(variants, verdict).module;
   blameSettings(verdict, text, request.settings, [&] {
     spec::Diagnostic ignored;
-    return spec::readFile(request.spec, ignored);
+    return request.text ? spec::readText(*request.text, request.spec, ignored)
+                        : spec::readFile(request.spec, ignored);
   });
+  if (model) {
+    verdict.dropRemedy();
+  }
   if (request.tell) {
     request.tell(verdict);
   }
   result.outcome.status = verdict.isProved() ? 0 : 1;
   result.isDecided = true;
+  result.text = text;
   writeOutputs(request, variants, text, verdict.isProved());
+  if (model && request.advice) {
+    findFix(*model, verdict);
+  }
   if (request.picture) {
     result.picture =
         makePicture(module, verdict, request.pictureRow, result.pictureError, request.pictureText);
+    if (result.picture) {
+      result.picture->advice = verdict.fix ? verdict.fix->words : verdict.noFix;
+    }
   }
   for (auto function : module.getOps<func::FuncOp>()) {
     result.ops = std::max<int64_t>(result.ops, llvm::range_size(function.getOps()));

@@ -13,6 +13,7 @@
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/SegmentReplay.h"
+#include "sluice/Analysis/SpecFix.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
@@ -69,6 +70,13 @@ std::optional<Outcome> Compilation::checkCausal() {
   bool isOpen = verdict.kind == CausalVerdict::Kind::NotProved; // neither a proof nor a leak
   const char *mark = isOpen ? "not proved" : "leaky";
   if (!verdict.isProved() && !request.allowLeak) {
+    spec::Diagnostic ignored;
+    auto model =
+        isModelIR(request.spec) ? std::nullopt : spec::readText(text, request.spec, ignored);
+    if (model) {
+      verdict.dropRemedy();
+      findFix(*model, verdict);
+    }
     return Outcome{1, "",
                    verdict.format() +
                        "\nnothing was compiled; fix the spec, or pass --allow-leak; the artifact "

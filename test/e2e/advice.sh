@@ -86,6 +86,38 @@ for spec in "$root"/models/*.json "$root"/models/*/*.json; do
   succeeds "models/${spec#"$root"/models/}: --strict" "$sluice" check "$spec" --strict
 done
 
+# mends MODEL SETTING...: the model with these settings is refused; --fix writes a spec that is proved, which differs from it by what the diff shows.
+mends() {
+  local model=$1 name="$*" settings=()
+  shift
+  for setting in "$@"; do settings+=(--set "$setting"); done
+  rm -f "$work/fixed.json"
+  exits 1 "$name: is refused" "$sluice" check "$root/models/$model.json" "${settings[@]}" --no-replay --no-advice
+  succeeds "$name: --fix writes a spec" "$sluice" check "$root/models/$model.json" "${settings[@]}" --fix -o "$work/fixed.json"
+  succeeds "$name: which is proved" "$sluice" check "$work/fixed.json" --no-advice
+}
+
+# Advice about a refused spec: of each kind of model, broken once or twice.
+mends tiny/hourglass stages.1.shift=2
+mends tiny/hourglass defaults.mask=bidirectional stages.1.shift=0
+mends tiny/nested 'stages.1.shifted="output"' stages.1.shift=0
+mends tiny/losses stages.8.by=2
+mends tiny/losses stages.8.by=0 stages.1.mask=bidirectional
+mends small/dynamic stages.4.by=0
+mends small/dynamic stages.1.mask=bidirectional stages.4.by=0
+mends successors/megabyte stages.5.by=6
+mends successors/megabyte stages.9.mask.start=0
+mends successors/spacebyte stages.7.by=0
+mends successors/spacebyte stages.5.mask=bidirectional
+cp "$work/leak.json" "$work/linked.json" && chmod 640 "$work/linked.json" && ln -s linked.json "$work/link.json"
+succeeds "--fix through a link" "$sluice" check "$work/link.json" --fix
+if [[ -L $work/link.json && $(stat -c %a "$work/linked.json") == 640 ]]; then pass "keeps the link and the permissions"; else fail "keeps the link and the permissions"; fi
+succeeds "and changes one number" cmp <(sed 's/"shift": 2/"shift": 3/' "$work/leak.json") "$work/linked.json"
+cp "$work/leak.json" "$work/kept.json" && echo a poem > "$work/poem.txt"
+exits 2 "--fix over the spec that is read" "$sluice" check "$work/kept.json" --fix -o "$work/kept.json"
+exits 2 "--fix into a file of another kind" "$sluice" check "$work/kept.json" --fix -o "$work/poem.txt"
+succeeds "which leaves the spec alone" cmp "$work/leak.json" "$work/kept.json"
+
 # Pictures
 draws "hourglass" 0 "$work/fine.json" --picture-row 9
 counts "hourglass: tokens, two stacks, groups, coarse stack, sum, upper stack" band 'n == 6'
@@ -107,6 +139,12 @@ counts "blind spot: the two tokens" blind 'n == 2'
 draws "leak" 1 "$work/leak.json"
 counts "leak: the path" leak-path 'n >= 3'
 counts "leak: the token" leak 'n == 1'
+if grep -q '<title>drawn &lt;&amp;&gt;: row 0 reads token 1, which it must not see</title>' "$work/picture.svg" &&
+  grep -q '>Advice: write "\?shift' <(sed 's/&quot;//g' "$work/picture.svg"); then
+  pass "leak: the title names it, and the advice is below"
+else
+  fail "leak: the title names it, and the advice is below" "$(grep -E 'title|Advice' "$work/picture.svg")"
+fi
 # Segments: of a text, regular, and of a leak.
 segments=$root/test/causality/segments
 cut='{ "op": "shorten", "segments": "words" }, { "op": "layer" }, { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },'

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `sluice check`: is the model causal, for every length?
+#include "CheckFix.h"
 #include "Commands.h"
 #include "Common.h"
 #include "Failures.h"
@@ -9,6 +10,7 @@
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Files.h"
 #include "sluice/Runtime/Text.h"
+#include "sluice/Spec/SpecText.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -22,11 +24,12 @@ namespace sluice::cli {
 namespace {
 
 struct CheckFlags {
-  std::string spec, picture, pictureText, certificate, smt, kernelCache;
+  std::string spec, picture, pictureText, certificate, smt, kernelCache, output;
   std::vector<std::string> settings;
   std::optional<int64_t> pictureRow;
   int64_t operations = WorkBudget::defaultOperations;
   bool json = false, strict = false, noReplay = false, noAdvice = false, force = false;
+  bool fix = false;
 };
 
 nlohmann::ordered_json placeToJson(const spec::SourceLocation &place) {
@@ -74,7 +77,7 @@ nlohmann::ordered_json lossesToJson(const std::vector<ProvedLoss> &losses) {
 /// there is none to give, "none".
 std::string adviceState(const CausalVerdict &verdict, bool leftOut) {
   if (!verdict.isProved()) {
-    return "none";
+    return leftOut ? "left out" : verdict.fix || !verdict.noFix.empty() ? "complete" : "none";
   }
   bool stopped = std::any_of(verdict.notes.begin(), verdict.notes.end(), [](const auto &note) {
     return note.kind == CausalWarning::Kind::Unfinished;
@@ -103,6 +106,20 @@ nlohmann::ordered_json stepToJson(const std::optional<driver::StepSummary> &step
                       {"burst", state.burst}});
   }
   return {{"values", step->values}, {"states", states}};
+}
+
+/// The advised edit, as bytes of the text that was checked; null where there is none.
+nlohmann::ordered_json fixToJson(const CausalVerdict &verdict, const std::string &text) {
+  if (!verdict.fix) {
+    return nullptr;
+  }
+  nlohmann::ordered_json json = placeToJson(verdict.fix->place);
+  json["text"] = verdict.fix->words;
+  json["edits"] = nlohmann::ordered_json::array();
+  for (const spec::TextEdit &edit : spec::diffLines(text, verdict.fix->text)) {
+    json["edits"].push_back({{"begin", edit.begin}, {"end", edit.end}, {"replacement", edit.text}});
+  }
+  return json;
 }
 
 nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict, bool noAdvice) {
@@ -175,8 +192,8 @@ driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest reques
   if (!verdict.witness) {
     return check;
   }
-  if (flags.noReplay) {
-    verdict.witness->whyNotRun = "--no-replay";
+  if (flags.noReplay || flags.fix) {
+    verdict.witness->whyNotRun = flags.noReplay ? "--no-replay" : "--fix";
     return check;
   }
   if (!verdict.witness->whyNotRun.empty()) {
@@ -189,6 +206,7 @@ driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest reques
     return check;
   }
   request.replay = true;
+  request.advice = false;
   request.tell = {};
   request.certificate = request.smt = "";
   driver::CheckOutcome second = driver::check(request);
@@ -197,6 +215,8 @@ driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest reques
   if (!second.isDecided) {
     return check;
   }
+  second.verdict.fix = verdict.fix;
+  second.verdict.noFix = verdict.noFix;
   if (!ran || !shown) {
     return ran ? check : second;
   }
@@ -233,24 +253,19 @@ void finishOutputs(const CheckFlags &flags, const driver::CheckOutcome &check,
 }
 
 /// A leak whose numbers change where those of the one that was told first do not is told too.
-void printReplay(const CausalVerdict &told, const CausalVerdict &replayed) {
+void printReplay(std::ostream &talk, const CausalVerdict &told, const CausalVerdict &replayed) {
   if (told.witness && replayed.witness) {
     const CausalWitness &first = *told.witness, &second = *replayed.witness;
     bool isOther = std::tie(first.length, first.row, first.token, told.message) !=
                    std::tie(second.length, second.row, second.token, replayed.message);
-    std::cout << (isOther ? "no number shows that one; another leak does show:\n" +
-                                showText(replayed.formatWithoutReplay()) + "\n"
-                          : "")
-              << "  " << showText(formatReplay(second)) << std::endl;
+    talk << (isOther ? "no number shows that one; another leak does show:\n" +
+                           showText(replayed.formatWithoutReplay()) + "\n"
+                     : "")
+         << "  " << showText(formatReplay(second)) << std::endl;
   }
 }
 
-void runCheck(const CheckFlags &flags) {
-  runtime::requireKind(flags.spec, runtime::FileKind::Spec, "a model spec");
-  runtime::checkOutputs({{"--picture", flags.picture, runtime::FileKind::Svg},
-                         {"--certificate", flags.certificate, runtime::FileKind::Certificate},
-                         {"--smt", flags.smt, runtime::FileKind::Smt}},
-                        {flags.spec}, flags.force);
+driver::CheckRequest requestOf(const CheckFlags &flags) {
   driver::CheckRequest request{flags.spec};
   request.settings = parseSettings(flags.settings);
   request.replay = false;
@@ -263,10 +278,22 @@ void runCheck(const CheckFlags &flags) {
   request.advice = !flags.noAdvice;
   request.operations = flags.operations;
   request.kernelCache = flags.kernelCache;
+  return request;
+}
+
+void runCheck(const CheckFlags &flags) {
+  SpecFixer fixer(flags.spec, flags.output, flags.fix, flags.force);
+  runtime::checkOutputs({{"--picture", flags.picture, runtime::FileKind::Svg},
+                         {"--certificate", flags.certificate, runtime::FileKind::Certificate},
+                         {"--smt", flags.smt, runtime::FileKind::Smt}},
+                        fixer.inputs(), flags.force);
+  driver::CheckRequest request = requestOf(flags);
+  fixer.prepare(request, flags.json);
+  std::ostream &talk = fixer.talk();
   if (!flags.json) {
     request.tell = [&](const CausalVerdict &verdict) {
-      std::cout << (verdict.isProved() ? showPath(flags.spec) + ": " : "")
-                << showText(verdict.formatWithoutReplay()) << std::endl;
+      talk << (verdict.isProved() ? showPath(request.spec) + ": " : "")
+           << showText(verdict.formatWithoutReplay()) << std::endl;
     };
   }
   driver::CheckOutcome check = driver::check(request);
@@ -274,6 +301,10 @@ void runCheck(const CheckFlags &flags) {
     failWith(check.outcome);
   }
   CausalVerdict told = check.verdict;
+  std::string text = check.text;
+  if (std::string advice = told.formatFix(); !flags.json && !advice.empty()) {
+    talk << showText(advice) << std::endl;
+  }
   driver::Outcome outputs = check.outcome;
   check = replay(flags, request, std::move(check));
   const CausalVerdict &verdict = check.verdict;
@@ -284,14 +315,17 @@ void runCheck(const CheckFlags &flags) {
   }
   if (flags.json) {
     nlohmann::ordered_json json = verdictToJson(verdict, flags.noAdvice);
+    json["fix"] = fixToJson(verdict, text);
     json["step"] = stepToJson(check.step);
-    std::cout << json.dump(2) << std::endl;
+    talk << json.dump(2) << std::endl;
   } else {
-    printReplay(told, verdict);
+    printReplay(talk, told, verdict);
   }
   setLastWords("");
   finishOutputs(flags, check, outputs);
-  if (!verdict.isProved()) {
+  if (flags.fix) {
+    fixer.finish(request, verdict, text);
+  } else if (!verdict.isProved()) {
     throw ExitStatus{1};
   }
   refuseWarnings(flags, verdict);
@@ -305,7 +339,10 @@ void registerCheck(CLI::App &program) {
       "check",
       "Prove that no prediction reads its target or anything after it. The verdict is "
       "\"proved\", a leak with a witness, or \"not proved\"; status 0 is of a proof alone");
-  command->add_option("SPEC", flags->spec, "Model spec, JSON (docs/spec.md), or model IR (.mlir)")
+  command
+      ->add_option("SPEC", flags->spec,
+                   "Model spec, JSON (docs/spec.md), or model IR (.mlir); - reads a spec from "
+                   "standard input")
       ->type_name("FILE")
       ->required();
   addSettings(
@@ -317,8 +354,18 @@ void registerCheck(CLI::App &program) {
                     "Do not run a leak's witness; else the spec is compiled and run twice");
   auto *noAdvice = command->add_flag(
       "--no-advice", flags->noAdvice,
-      "Do not look for blind spots, needless shifts and dead stages of what is proved; else "
-      "that may take some seconds after the verdict is printed");
+      "Do not look for blind spots, needless shifts and dead stages of what is proved, or for an "
+      "edit that mends what is not; else that may take some seconds after the verdict is printed");
+  CLI::Option *fix =
+      command
+          ->add_flag("--fix", flags->fix,
+                     "Write the advised edit of a spec that is not proved (docs/causality.md): "
+                     "into SPEC itself, or into --output; of standard input to standard output. "
+                     "Status 0 where the edited spec is proved, which is checked again")
+          ->excludes(noAdvice);
+  command->add_option("-o,--output", flags->output, "File for the edited spec of --fix")
+      ->type_name("FILE")
+      ->needs(fix);
   command
       ->add_flag("--strict", flags->strict,
                  "Refuse, with status 1, what is proved but warned of: blind spots, needless "

@@ -141,6 +141,7 @@ bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &re
   int64_t longer = std::max(witness.length, witness.token + 1);
   driver::CompileRequest request;
   request.spec = checked.spec;
+  request.text = checked.text;
   request.settings = checked.settings;
   request.kernelCache = checked.kernelCache;
   if (refused.refusedFactor != 0) {

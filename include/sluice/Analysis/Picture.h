@@ -48,7 +48,8 @@ struct Picture {
   std::vector<int64_t> leaks;     ///< all tokens that it must not read and does
   bool leakByGrowing = false;     ///< the row changes once that token is there, without reading it
   std::vector<std::pair<size_t, int64_t>>
-      leakPath; ///< bands and positions from the token to the row
+      leakPath;       ///< bands and positions from the token to the row
+  std::string advice; ///< below the legend: what to change; may be empty
 };
 
 /// A self-contained SVG document on a white ground; the same picture gives the same text.

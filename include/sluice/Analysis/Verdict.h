@@ -90,6 +90,14 @@ struct CausalWarning {
   std::string format() const;
 };
 
+/// An edit of a refused spec after which it is proved (SpecFix.h).
+struct SpecFix {
+  std::string words; ///< with its place
+  spec::SourceLocation place;
+  std::string text;         ///< the spec with the edit
+  bool hidesTokens = false; ///< rows of it never see some tokens before their target
+};
+
 struct CausalVerdict {
   enum class Kind {
     Proved,    ///< for every length and row: no leak, and rows do not change as the sequence grows
@@ -109,11 +117,18 @@ struct CausalVerdict {
   std::string refusedMode;        ///< the mode that was not, if any
   spec::SourceLocation place;     ///< of the stage at fault
   std::string message;            ///< what is wrong and what to change; empty where proved
+  std::string remedy; ///< how `message` ends: a change of the module that was not done to a spec
+  std::optional<SpecFix> fix;
+  std::string noFix; ///< why a search found none; empty where none was looked for
   std::optional<CausalWitness> witness;
   std::vector<CausalWarning> warnings; ///< where proved: defects that do not leak
   std::vector<CausalWarning> notes;    ///< where proved: facts
 
   bool isProved() const { return kind == Kind::Proved; }
+  /// Leaves the end of the message out: advice is then that of a search on the spec itself.
+  void dropRemedy();
+  /// "  advice: shift by 3, not 2, at a.json:4:7 ..."; empty where no fix was looked for.
+  std::string formatFix() const;
   /// For people: the message at its place, then the witness read by read; one line where proved.
   std::string format() const;
   /// The same without what a replay showed, which takes longer to find out.

@@ -93,7 +93,9 @@ struct StepSummary {
 };
 
 struct CheckRequest {
-  std::string spec;                                 ///< path of a spec, or of model IR (.mlir)
+  std::string spec; ///< path of a spec, or of model IR (.mlir)
+  /// The spec itself, where it is in memory; `spec` then only names it in messages.
+  std::optional<std::string> text = std::nullopt;
   std::vector<spec::Setting> settings = {};         ///< put into the spec before it is read
   bool replay = true;                               ///< run a witness, if there is one
   bool picture = false;                             ///< make one
@@ -118,6 +120,7 @@ struct CheckOutcome {
   /// a message.
   bool isDecided = false;
   CausalVerdict verdict;
+  std::string text; ///< the spec that was checked, with its settings
   /// Ops of the refused mode: compiling a program of many to replay a leak takes long.
   int64_t ops = 0;
   std::optional<StepSummary> step;

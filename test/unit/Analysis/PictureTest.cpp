@@ -101,7 +101,7 @@ TEST(Pictures, TheLegendExplainsTheMarks) {
   Imported leaky(R"({ "op": "shorten", "factor": 4 }, { "op": "upsample", "factor": 4 },)");
   svg = renderSvg(drawn(leaky));
   EXPECT_TRUE(has(svg, "the way from that token to the row"));
-  EXPECT_TRUE(has(svg, "tokens that it must not read and does"));
+  EXPECT_TRUE(has(svg, "tokens that the row reads and must not see"));
   EXPECT_FALSE(has(svg, "what attention reads"));
 }
 
