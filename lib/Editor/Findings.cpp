@@ -72,7 +72,9 @@ const char *codeOf(CausalVerdict::Kind kind) {
 
 json refusal(const CausalVerdict &verdict, const Document &document, const std::string &uri) {
   std::string mode = verdict.refusedMode.empty() ? "" : " (mode " + verdict.refusedMode + ")";
-  json result = diagnostic(document, verdict.place, Error, "sluice check", verdict.message + mode);
+  std::string advice = verdict.fix ? "; advice: " + verdict.fix->words : "";
+  json result =
+      diagnostic(document, verdict.place, Error, "sluice check", verdict.message + mode + advice);
   result["code"] = codeOf(verdict.kind);
   if (verdict.witness) {
     result["relatedInformation"] = stepsOf(*verdict.witness, document, uri);

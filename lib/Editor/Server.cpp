@@ -30,6 +30,15 @@ void SpecServer::registerHandlers() {
     Spot spot = spotOf(params);
     return completionsAt(*spot.open.document, spot.offset);
   });
+  dispatcher.onRequest("textDocument/codeAction", [this](const Json &params) {
+    Open open = find(params);
+    const Json &context = params.at("context");
+    return open.findings
+               ? codeActionsAt(*open.document, params.at("textDocument").at("uri"),
+                               params.at("range"),
+                               context.contains("only") ? context["only"] : Json(), *open.findings)
+               : Json::array();
+  });
   dispatcher.onRequest("textDocument/documentSymbol",
                        [this](const Json &params) { return symbolsOf(*find(params).document); });
   dispatcher.onNotification("textDocument/didOpen", [this](const Json &params) {
@@ -52,6 +61,7 @@ json SpecServer::initialize(const Json &params) const {
                        {"textDocumentSync", sync},
                        {"hoverProvider", true},
                        {"completionProvider", {{"triggerCharacters", {"\""}}}},
+                       {"codeActionProvider", {{"codeActionKinds", {"quickfix"}}}},
                        {"documentSymbolProvider", true}};
   return {{"capabilities", capabilities},
           {"serverInfo", {{"name", "sluice-spec-lsp"}, {"version", version}}}};

@@ -56,6 +56,14 @@ CausalWitness witnessFromJson(const json &json) {
   return witness;
 }
 
+json fixToJson(const SpecFix &fix) {
+  return {fix.words, placeToJson(fix.place), fix.text, fix.hidesTokens};
+}
+
+SpecFix fixFromJson(const json &json) {
+  return {json.at(0), placeFromJson(json.at(1)), json.at(2), json.at(3)};
+}
+
 } // namespace
 
 json editor::verdictToJson(const CausalVerdict &verdict) {
@@ -74,6 +82,8 @@ json editor::verdictToJson(const CausalVerdict &verdict) {
           {"exhausted", verdict.exhausted},
           {"place", placeToJson(verdict.place)},
           {"message", verdict.message},
+          {"fix", verdict.fix ? fixToJson(*verdict.fix) : json()},
+          {"noFix", verdict.noFix},
           {"witness", verdict.witness ? witnessToJson(*verdict.witness) : json()},
           {"warnings", warningsToJson(verdict.warnings)},
           {"notes", warningsToJson(verdict.notes)}};
@@ -94,6 +104,10 @@ CausalVerdict editor::verdictFromJson(const json &json) {
   verdict.exhausted = json.at("exhausted");
   verdict.place = placeFromJson(json.at("place"));
   verdict.message = json.at("message");
+  if (!json.at("fix").is_null()) {
+    verdict.fix = fixFromJson(json.at("fix"));
+  }
+  verdict.noFix = json.at("noFix");
   if (!json.at("witness").is_null()) {
     verdict.witness = witnessFromJson(json.at("witness"));
   }

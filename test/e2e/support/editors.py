@@ -64,9 +64,32 @@ def spec_session():
     check("each step of the path is named", [step["message"].split(":")[0] for step in steps][:2] == ["embedding", "shorten"]
           and steps[1]["location"] == {"uri": uri, "range": found[0]["range"]}, steps)
 
+    def quick_fixes(only=None):
+        context = {"diagnostics": [found[0]]} | ({"only": only} if only else {})
+        return client.request("textDocument/codeAction", {"textDocument": {"uri": uri}, "range": found[0]["range"],
+                                                          "context": context})["result"]
+
+    actions = quick_fixes()
+    edits = actions[0]["edit"]["changes"][uri]
+    lines = leaky.split("\n")
+    for edit in reversed(edits):
+        start, end = edit["range"]["start"], edit["range"]["end"]
+        assert start["line"] == end["line"], edit
+        line = lines[start["line"]]
+        lines[start["line"]] = line[:start["character"]] + edit["newText"] + line[end["character"]:]
+    check("a quick fix offers the advised edit", len(actions) == 1 and actions[0]["kind"] == "quickfix"
+          and actions[0]["isPreferred"] and actions[0]["diagnostics"] == [found[0]]
+          and actions[0]["title"].startswith("sluice: add a shift by 3 directly before the shorten at "), actions)
+    check("no quick fix where another kind is wanted", quick_fixes(["refactor"]) == [])
+    client.change(uri, 8, "\n".join(lines))
+    found = client.diagnostics(uri, 8)
+    check("the quick fix ends the error", not severe(found, 1), found)
+    client.change(uri, 9, leaky)
+    client.diagnostics(uri, 9)
+
     fixed = leaky.replace('{ "op": "shorten"', '{ "op": "shift", "by": 3 },\n    { "op": "shorten"')
-    client.change(uri, 3, fixed)
-    found = client.diagnostics(uri, 3)
+    client.change(uri, 13, fixed)
+    found = client.diagnostics(uri, 13)
     check("the error goes with the leak", not severe(found, 1), found)
     text = hover(client, uri, fixed, '"shorten"')
     check("hover on a stage", "scale factor 4" in text and "[batch, ceil(context / 4), width]" in text, text)
@@ -76,31 +99,31 @@ def spec_session():
     check("hover on the model has its verdict", "proved causal for every length" in text, text)
 
     wide = fixed.replace('"by": 3', '"by": 9')
-    client.change(uri, 4, wide)
-    found = client.diagnostics(uri, 4)
+    client.change(uri, 14, wide)
+    found = client.diagnostics(uri, 14)
     line, character = place_of(wide, '{ "op": "shift"')
     waste = [each for each in found if each.get("code") == "waste"]
     check("a needless shift is a warning at its stage", len(waste) == 1 and waste[0]["severity"] == 2
           and waste[0]["range"]["start"] == {"line": line, "character": character}, found)
 
     slip = fixed.replace('"width"', '"widht"')
-    client.change(uri, 5, slip)
-    found = client.diagnostics(uri, 5)
+    client.change(uri, 15, slip)
+    found = client.diagnostics(uri, 15)
     line, character = place_of(slip, '"widht"')
     expected = {"start": {"line": line, "character": character}, "end": {"line": line, "character": character + 7}}
     check("an unknown key is marked, with the nearest one", len(found) == 1 and found[0]["range"] == expected
           and 'did you mean "width"?' in found[0]["message"], found)
 
     clef = fixed.replace('"name": "shift-missing",', '"name": "\U0001d11e\u00e9\u20ac", "widht": 1,')
-    client.change(uri, 6, clef)
-    found = client.diagnostics(uri, 6)
+    client.change(uri, 16, clef)
+    found = client.diagnostics(uri, 16)
     line, character = place_of(clef, '"widht"')
     check("columns count UTF-16", len(found) == 1
           and found[0]["range"]["start"] == {"line": line, "character": character}, found)
 
     line, character = place_of(fixed, '"average"')
-    client.change(uri, 7, fixed)
-    client.diagnostics(uri, 7)
+    client.change(uri, 17, fixed)
+    client.diagnostics(uri, 17)
     items = client.at("textDocument/completion", uri, line, character + 1)
     check("completion of values", [item["label"] for item in items] == ["average", "linear", "max", "convolution", "concatenate"], items)
     symbols = client.request("textDocument/documentSymbol", {"textDocument": {"uri": uri}})["result"]

@@ -124,6 +124,30 @@ TEST(Hover, ModelShowsItsVerdict) {
   EXPECT_EQ(diagnosticsOf(found, document, "x"), json::array());
 }
 
+/// The edit that is advised, where the editor asks near the error and for fixes.
+TEST(CodeActions, OfferTheAdvisedEdit) {
+  std::string text = head + R"({"op": "shift", "by": 2}, {"op": "shorten", "factor": 4}, )"
+                            R"({"op": "upsample", "factor": 4}, {"op": "add", "with": "fine"}, )"
+                            R"({"op": "layer"}, {"op": "head", "tied": true}]})";
+  Document document(text);
+  const std::atomic<bool> never = false;
+  auto check = [](const spec::Model &m, const std::atomic<bool> &) { return checkModel(m, false); };
+  Findings found = examine(text, "x.json", check, never);
+  json error = diagnosticsOf(found, document, "x").at(0);
+  EXPECT_TRUE(has(error["message"].get<std::string>(), "; advice: shift by 3, not 2, at x.json:"));
+  json actions = codeActionsAt(document, "x", error["range"], nullptr, found);
+  ASSERT_EQ(actions.size(), 1U);
+  size_t at = text.find(R"("by": 2)") + 6;
+  json edit = {{"range", toJson(document.lines.range(at, at + 1))}, {"newText", "3"}};
+  EXPECT_EQ(actions[0]["edit"]["changes"]["x"], json::array({edit}));
+  EXPECT_EQ(actions[0]["diagnostics"], json::array({error}));
+  EXPECT_EQ(codeActionsAt(document, "x", error["range"], {"refactor"}, found), json::array());
+  json elsewhere = toJson({{99, 0}, {99, 0}});
+  EXPECT_EQ(codeActionsAt(document, "x", elsewhere, nullptr, found), json::array());
+  found.verdict->fix.reset();
+  EXPECT_EQ(codeActionsAt(document, "x", error["range"], nullptr, found), json::array());
+}
+
 TEST(Completion, OffersKeysThatAreNotThereYet) {
   std::vector<std::string> keys = {"from", "to", "frozen", "method", "window", "segments", "width"};
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, |})" + rest), keys);
