@@ -1,7 +1,5 @@
 // Precompiled header of tests that see no MLIR.
 #pragma once
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,8 +12,10 @@
 #include <fstream>
 #include <functional>
 #include <future>
+#include <gtest/gtest.h>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <set>

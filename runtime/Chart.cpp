@@ -284,7 +284,8 @@ std::string Chart::ticksOfX() const {
         << "\" y2=\"" << top + plotHeight + 5 << "\"/>";
     if (i % every == 0) {
       out << "<text x=\"" << showNumber(std::min(x(ticks[i]), width - half), 1) << "\" y=\""
-          << top + plotHeight + 10 << "\" dy=\".9em\" text-anchor=\"middle\">" << label << "</text>";
+          << top + plotHeight + 10 << "\" dy=\".9em\" text-anchor=\"middle\">" << label
+          << "</text>";
     }
     out << "\n";
   }

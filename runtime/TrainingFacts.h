@@ -19,8 +19,8 @@ std::vector<DataFile> listFiles(const std::vector<ByteFile> &used,
                                 const std::vector<ByteFile> &skipped);
 
 /// True where the head trains on the text's own tokens; false with smoothed labels and where it has
-/// a target. `loss` is then no measure of the text, and training has no bits per byte. Held-out text
-/// is always scored by its tokens.
+/// a target. `loss` is then no measure of the text, and training has no bits per byte. Held-out
+/// text is always scored by its tokens.
 bool trainsOnTokens(const ModelFacts &model);
 
 /// The line of metrics of the update that just ran, without its speed.
