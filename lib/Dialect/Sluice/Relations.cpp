@@ -114,6 +114,10 @@ AffineExpr MapOp::getLatest(unsigned operand) {
   if (choice && operand == choice->on) {
     return (p + choice->ahead).floorDiv(choice->every) * choice->every - choice->ahead;
   }
+  if (choice && operand == choice->off && choice->every == 2) {
+    // Rows of the other parity: one division, which schedules of steps can invert.
+    return (p + (choice->ahead + 1)).floorDiv(2) * 2 - (choice->ahead + 1);
+  }
   if (choice && operand == choice->off) { // p, and p - 1 where row p reads the other operand
     return p - (p + choice->ahead).floorDiv(choice->every) +
            (p + (choice->ahead - 1)).floorDiv(choice->every);
