@@ -103,10 +103,8 @@ mends tiny/hourglass defaults.mask=bidirectional stages.1.shift=0
 mends tiny/nested 'stages.1.shifted="output"' stages.1.shift=0
 mends tiny/losses stages.8.by=2
 mends tiny/losses stages.8.by=0 stages.1.mask=bidirectional
-mends small/dynamic stages.4.by=0
-mends small/dynamic stages.1.mask=bidirectional stages.4.by=0
 mends successors/megabyte stages.5.by=6
-mends successors/megabyte stages.9.mask.start=0
+mends successors/megabyte stages.9.mask=bidirectional
 mends successors/spacebyte stages.7.by=0
 mends successors/spacebyte stages.5.mask=bidirectional
 cp "$work/leak.json" "$work/linked.json" && chmod 640 "$work/linked.json" && ln -s linked.json "$work/link.json"
