@@ -76,7 +76,7 @@ TEST_F(CommandLine, CommandsReadDataAlike) {
         std::string("bench bigram.slc --data"), std::string("ngram --train text --test"),
         std::string("train bigram.slc -o new --data text --eval-data")}) {
     refuses(words + " bytes", "bytes: expected the data file, whose bytes are tokens, found a "
-                              "compiled program or library (ELF)");
+                              "Sluice artifact");
   }
   EXPECT_FALSE(isThere(folder / "new"));
   refuses("eval bigram.slc -w run --data bytes --raw", "bytes: byte ");

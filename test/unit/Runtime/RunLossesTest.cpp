@@ -341,7 +341,7 @@ TEST_F(RunLossesTest, LossesOfOtherTextDoNotCompare) {
   run(flags);
   EXPECT_EQ(latestStep(folder / "run"), 30);
   EXPECT_EQ(readTrainingState(folder / "run").losses->heldOut.best->step, 30);
-  EXPECT_SAYS(makeReport(folder / "run"), ">best: step 30</text>");
+  EXPECT_SAYS(makeReport(folder / "run"), " at step 30</li>");
 }
 
 // A run of the version before: no losses in its state.
