@@ -24,8 +24,7 @@ static constexpr int64_t mostLookahead = 64;
 //===----------------------------------------------------------------------===//
 
 /// A forward op's reads: its relations, and the targets, which these leave out. The relation of an
-/// operand is the same for every result. Bodies of dispatches are not read for which rows a select
-/// takes from where, so a map reads its own row of every operand here.
+/// operand is the same for every result.
 static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
   SmallVector<RowRead> reads;
   for (OpOperand &operand : op->getOpOperands()) {
@@ -33,13 +32,7 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
     if (!isa<SequenceType>(operand.get().getType())) {
       continue;
     }
-    if (isa<MapOp>(op)) {
-      reads.push_back(
-          RowRead::related(number, IntegerSet::get(2, 1,
-                                                   {getAffineDimExpr(1, op.getContext()) -
-                                                    getAffineDimExpr(0, op.getContext())},
-                                                   {true})));
-    } else if (std::optional<IntegerSet> relation = op.getRelation(number)) {
+    if (std::optional<IntegerSet> relation = op.getRelation(number)) {
       reads.push_back(RowRead::related(number, *relation));
     }
   }

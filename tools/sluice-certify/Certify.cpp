@@ -130,10 +130,8 @@ void ModeReader::read(size_t index, size_t operand) {
   // has no position there. Only what is lazy may be read everywhere.
   bool everywhere = value.op->isLazy() && graph.values[source].op->isLazy();
   int64_t first = relation.firstRow();
-  for (const Expression &row : relation.rows()) {
-    Expression p = row.of(makeLinear(1, first));
-    judge.demand(from.of(relation.last->of(p)), to.of(p), everywhere, nameBehind(first));
-  }
+  Expression p = makeLinear(1, first);
+  judge.demand(from.of(relation.last->of(p)), to.of(p), everywhere, nameBehind(first));
 }
 
 void ModeReader::conclude() {

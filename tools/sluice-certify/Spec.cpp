@@ -128,13 +128,10 @@ Graph Deriver::finish() const {
     for (size_t j = 0; j < value.operands.size(); ++j) {
       Pattern pattern = value.patternOf(j);
       bool isOpen = pattern >= Pattern::Moved && pattern <= Pattern::Keys;
-      std::string choice = pattern == Pattern::OnRows    ? " on " + draft.rows
-                           : pattern == Pattern::OffRows ? " off " + draft.rows
-                                                         : "";
       value.reads.push_back(parseRelation(isOpen ? draft.rows
                                           : pattern == Pattern::Distances
                                               ? draft.distances
-                                              : spellPattern(value, j, draft.by) + choice));
+                                              : spellPattern(value, j, draft.by)));
     }
   }
   for (const Loss &loss : graph.losses) {

@@ -3,8 +3,6 @@
 //
 // Which operand positions each op's results read.
 #include "OpFacts.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/Matchers.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
@@ -45,85 +43,9 @@ static Relation readsOne(Operation *op, unsigned operand, AffineExpr source) {
 
 READS_ITS_POSITION(EmbedOp)
 READS_ITS_POSITION(PositionOp)
+READS_ITS_POSITION(MapOp)
 READS_ITS_POSITION(NormOp)
 READS_ITS_POSITION(LinearOp)
-
-namespace {
-/// A map that yields one operand at rows p with (p + ahead) mod every = 0, and another elsewhere.
-struct RowChoice {
-  unsigned on = 0, off = 0;
-  int64_t ahead = 0, every = 1;
-};
-} // namespace
-
-/// The other operand of a sum, a remainder or a comparison with a constant.
-static Value matchConstant(Value left, Value right, int64_t &constant) {
-  APInt value;
-  if (!matchPattern(right, m_ConstantInt(&value))) {
-    return {};
-  }
-  constant = value.getSExtValue();
-  return left;
-}
-
-/// Read from the region itself, so a pass that changes the select changes the relations.
-static std::optional<RowChoice> findRowChoice(MapOp map) {
-  Block &body = map.getBody().front();
-  auto select = body.getTerminator()->getOperand(0).getDefiningOp<arith::SelectOp>();
-  auto compare = select ? select.getCondition().getDefiningOp<arith::CmpIOp>() : arith::CmpIOp();
-  int64_t expected = 0;
-  RowChoice choice;
-  Value number = compare && compare.getPredicate() == arith::CmpIPredicate::eq
-                     ? matchConstant(compare.getLhs(), compare.getRhs(), expected)
-                     : Value();
-  auto remainder = number ? number.getDefiningOp<arith::RemSIOp>() : arith::RemSIOp();
-  number = remainder ? matchConstant(remainder.getLhs(), remainder.getRhs(), choice.every) : number;
-  if (!remainder || !number || expected != 0 || choice.every < 2) {
-    return std::nullopt;
-  }
-  if (auto sum = number.getDefiningOp<arith::AddIOp>()) {
-    number = matchConstant(sum.getLhs(), sum.getRhs(), choice.ahead);
-  }
-  auto on = dyn_cast<BlockArgument>(select.getTrueValue());
-  auto off = dyn_cast<BlockArgument>(select.getFalseValue());
-  // A dividend below 0 would have another remainder.
-  if (!number || !number.getDefiningOp<dispatch::PositionOp>() || choice.ahead < 0 || !on || !off ||
-      on == off || !on.hasOneUse() || !off.hasOneUse()) {
-    return std::nullopt;
-  }
-  choice.on = on.getArgNumber();
-  choice.off = off.getArgNumber();
-  return choice;
-}
-
-Relation MapOp::getRelation(unsigned operand) {
-  Names of(*this);
-  std::optional<RowChoice> choice = findRowChoice(*this);
-  bool isOn = choice && operand == choice->on, isOff = choice && operand == choice->off;
-  if (!isSequence(*this, operand) || (!isOn && !isOff)) {
-    return readsOne(*this, operand, of.p);
-  }
-  AffineExpr remainder = (of.p + choice->ahead) % choice->every;
-  return IntegerSet::get(2, 1, {of.q - of.p, isOn ? remainder : remainder - 1}, {true, isOn});
-}
-
-/// The last row up to p that reads the operand.
-AffineExpr MapOp::getLatest(unsigned operand) {
-  AffineExpr p = Names(*this).p;
-  std::optional<RowChoice> choice = findRowChoice(*this);
-  if (choice && operand == choice->on) {
-    return (p + choice->ahead).floorDiv(choice->every) * choice->every - choice->ahead;
-  }
-  if (choice && operand == choice->off && choice->every == 2) {
-    // Rows of the other parity: one division, which schedules of steps can invert.
-    return (p + (choice->ahead + 1)).floorDiv(2) * 2 - (choice->ahead + 1);
-  }
-  if (choice && operand == choice->off) { // p, and p - 1 where row p reads the other operand
-    return p - (p + choice->ahead).floorDiv(choice->every) +
-           (p + (choice->ahead - 1)).floorDiv(choice->every);
-  }
-  return p;
-}
 
 /// Targets look ahead by design.
 Relation CrossEntropyOp::getRelation(unsigned operand) {
