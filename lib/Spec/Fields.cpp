@@ -91,11 +91,10 @@ static std::optional<std::string_view> translate(const std::string &found) {
     std::string_view other, name;
   };
   constexpr Translation translations[] = {
-      {"silu", "swiglu"},           {"swish", "swiglu"},       {"gelunew", "gelu_tanh"},
-      {"gelufast", "gelu_tanh"},    {"relu2", "relu_squared"}, {"squaredrelu", "relu_squared"},
-      {"mean", "average"},          {"conv", "convolution"},   {"full", "bidirectional"},
-      {"autoregressive", "causal"}, {"adamw8bit", "adamw"},    {"bfloat16", "bf16"},
-      {"float32", "f32"},           {"sine", "sinusoidal"}};
+      {"silu", "swiglu"},        {"swish", "swiglu"},          {"gelunew", "gelu_tanh"},
+      {"gelufast", "gelu_tanh"}, {"mean", "average"},          {"conv", "convolution"},
+      {"full", "bidirectional"}, {"autoregressive", "causal"}, {"adamw8bit", "adamw"},
+      {"bfloat16", "bf16"},      {"float32", "f32"},           {"sine", "sinusoidal"}};
   for (const Translation &each : translations) {
     if (each.other == found) {
       return each.name;
