@@ -35,6 +35,7 @@ Examiner::~Examiner() {
   {
     std::lock_guard lock(mutex);
     stopping = true;
+    running.clear(); // no result of a check that is cut short is published
     cancelled = true;
   }
   changed.notify_all();
