@@ -272,7 +272,7 @@ constexpr const char *simplify =
     "give factors and shifts common divisors and masks small constants, or allow more with "
     "--operations";
 
-/// What a bound was not found for, or which budget was spent before it was.
+/// Describes the bound that was not found, or the budget that was exhausted first.
 static std::string describeFailure(const CausalVerdict &verdict, const std::string &failure) {
   return verdict.exhausted > 0
              ? "not proved causal: " + WorkBudget::describe(verdict.exhausted) +
@@ -281,7 +281,7 @@ static std::string describeFailure(const CausalVerdict &verdict, const std::stri
              : "not proved causal: " + failure;
 }
 
-/// Whether the words about an op at fault say why it leaks, and no change of the module mends it.
+/// Returns true where the remedy of an op only explains why it leaks, and no edit repairs it.
 static bool hasCauseAlone(Operation *op) {
   OpRemedy own = remedyOf(op);
   return !own.words.empty() && own.attribute.empty();

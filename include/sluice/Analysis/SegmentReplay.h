@@ -61,7 +61,7 @@ private:
   /// By token, cuts of rules and whether they want a bit there.
   using Wishes = std::vector<std::vector<std::pair<size_t, bool>>>;
   Wishes wishesOf(const Boundaries &boundaries, int64_t length) const;
-  /// Whether a run of the program can have the boundaries of one cut, and of all.
+  /// Returns true if a run of the program can have the boundaries of one cut, or of all cuts.
   bool canBe(const std::vector<int64_t> &boundaries, size_t cut, int64_t places) const;
   bool canAllBe(const Boundaries &boundaries, int64_t length) const;
   std::optional<int32_t> findToken(const Wishes &wishes, int64_t t, bool turned,

@@ -53,7 +53,7 @@ private:
 
 /// Charges the current budget; true where there is none.
 bool spendWork(int64_t operations);
-/// Whether the current budget is exhausted.
+/// Returns true if the current budget is exhausted.
 bool isWorkExhausted();
 
 } // namespace sluice
