@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Whether generation samples what training scored: @predict and @evaluate are compared op by op.
+#include "Refusal.h"
 #include "mlir/IR/OperationSupport.h"
-#include "sluice/Analysis/CausalFlow.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -103,4 +103,83 @@ Alignment sluice::checkAlignment(func::FuncOp evaluate, func::FuncOp predict) {
     found = {Alignment::Aligned, loss, offset};
   }
   return found;
+}
+
+//===----------------------------------------------------------------------===//
+// Verdict
+//===----------------------------------------------------------------------===//
+
+bool sluice::trainsWhatIsEvaluated(ModuleOp module, CausalVerdict &verdict) {
+  auto evaluate = module.lookupSymbol<func::FuncOp>("evaluate");
+  auto train = module.lookupSymbol<func::FuncOp>("train");
+  if (!evaluate || !train) {
+    return true;
+  }
+  auto headOf = [](CrossEntropyOp loss) {
+    auto read = loss.getWeight().getDefiningOp<ReadOp>();
+    return read ? read.getParameterAttr() : FlatSymbolRefAttr();
+  };
+  for (CrossEntropyOp evaluated : lossesOf(evaluate)) {
+    SmallVector<CrossEntropyOp> losses = lossesOf(train);
+    if (!losses.empty() && llvm::none_of(losses, [&](CrossEntropyOp trained) {
+          return headOf(trained) == headOf(evaluated);
+        })) {
+      verdict.kind = CausalVerdict::Kind::Misaligned;
+      verdict.refusedMode = "train";
+      verdict.place = placeOf(losses.front());
+      verdict.message =
+          "not aligned: no loss of training has the weights that are evaluated; train "
+          "what is evaluated, at " +
+          spec::toString(verdict.place);
+      return false;
+    }
+  }
+  for (CrossEntropyOp trained : lossesOf(train)) {
+    for (CrossEntropyOp evaluated : lossesOf(evaluate)) {
+      auto target = static_cast<int64_t>(trained.getOffset());
+      auto other = static_cast<int64_t>(evaluated.getOffset());
+      bool alike = llvm::any_of(lossesOf(evaluate), [&](CrossEntropyOp loss) {
+        return headOf(loss) == headOf(trained) && loss.getOffset() == trained.getOffset();
+      });
+      if (alike || headOf(trained) != headOf(evaluated)) {
+        continue;
+      }
+      verdict.kind = CausalVerdict::Kind::Misaligned;
+      verdict.refusedMode = "train";
+      verdict.place = placeOf(trained);
+      verdict.message = "not aligned: in training, row t is scored against token t + " +
+                        std::to_string(target) + ", but in evaluation against token t + " +
+                        std::to_string(other) + "; score it alike, at " +
+                        spec::toString(verdict.place);
+      return false;
+    }
+  }
+  return true;
+}
+
+bool sluice::provesGeneration(ModuleOp module, CausalVerdict &verdict) {
+  auto evaluate = module.lookupSymbol<func::FuncOp>("evaluate");
+  auto predict = module.lookupSymbol<func::FuncOp>("predict");
+  if (!evaluate || !predict) {
+    return true;
+  }
+  Alignment alignment = checkAlignment(evaluate, predict);
+  if (alignment.kind == Alignment::Aligned) {
+    verdict.modes.push_back("generate");
+    return true;
+  }
+  verdict.refusedMode = "generate";
+  verdict.place = placeOf(alignment.op);
+  if (alignment.kind == Alignment::OtherPrediction) {
+    verdict.message = "not aligned: generation samples a prediction that no loss scores; let "
+                      "@predict end in the last row of what a loss reads, under the loss's weights";
+  } else {
+    verdict.kind = CausalVerdict::Kind::Misaligned;
+    verdict.message = "not aligned: row t is scored against token t + " +
+                      std::to_string(alignment.offset) +
+                      ", but generation appends what it predicts as token t + 1; score it against "
+                      "token t + 1, at " +
+                      spec::toString(verdict.place);
+  }
+  return false;
 }
