@@ -3,6 +3,7 @@
 // Whether generation samples what training scored: @predict and @evaluate are compared op by op.
 #include "Refusal.h"
 #include "mlir/IR/OperationSupport.h"
+#include "sluice/Analysis/Reach.h"
 
 using namespace mlir;
 using namespace sluice;

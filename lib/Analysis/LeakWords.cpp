@@ -3,6 +3,7 @@
 // The words of messages about a leak: ops as a spec calls them, and what a witness shows.
 #include "Refusal.h"
 #include "Remedy.h"
+#include "sluice/Analysis/Reach.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 
 using namespace mlir;

@@ -3,6 +3,7 @@
 // A mode that is not proved: the leak that shows why, and changes that repair it.
 #include "Refusal.h"
 #include "Remedy.h"
+#include "sluice/Analysis/Reach.h"
 
 using namespace mlir;
 using namespace sluice;
