@@ -25,11 +25,14 @@ namespace {
 constexpr const char *standardInput = "-";
 constexpr size_t mostNamed = 5;
 
+bool isOfKernel(const struct statfs &system) {
+  return system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC;
+}
+
 /// Checks for a file that the kernel writes as it is read, as in /proc. It has no size.
 bool isGenerated(const Path &path) {
   struct statfs system{};
-  return ::statfs(path.c_str(), &system) == 0 &&
-         (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC);
+  return ::statfs(path.c_str(), &system) == 0 && isOfKernel(system);
 }
 
 /// Checks for bytes that a later run does not find under `path`: standard input, a pipe, a file
@@ -90,6 +93,12 @@ public:
 
 private:
   [[noreturn]] void fail(int error) const {
+    // Some files of the kernel, such as /proc/self/mem, have no bytes to read. No disk failed.
+    struct statfs system{};
+    if (error == EIO && ::fstatfs(fd, &system) == 0 && isOfKernel(system)) {
+      throw UserError(showName(path) + ": expected a data file, found a file of the kernel that " +
+                      "cannot be read (" + std::strerror(error) + "); name a file");
+    }
     failWith(showName(path) + ": cannot read: " + std::strerror(error) + "; name a file", error);
   }
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/RunCommand.h"
 
-#include "StrictJson.h"
+#include "ByteString.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Hash.h"
@@ -170,38 +170,66 @@ std::string quoteForShell(const std::string &text) {
   if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) {
     return text;
   }
-  std::string quoted = "'";
+  // A message shows other bytes as escapes, which a shell reads inside of $'...' alone.
+  bool isShownWhole = showText(text) == text && text.find_first_of("\n\t") == std::string::npos;
+  std::string quoted = isShownWhole ? "'" : "$'";
   for (char each : text) {
-    quoted += each == '\'' ? std::string("'\\''") : std::string(1, each);
+    bool isPrintable = each >= ' ' && each <= '~';
+    if (isShownWhole) {
+      quoted += each == '\'' ? std::string("'\\''") : std::string(1, each);
+    } else if (isPrintable) {
+      quoted += (each == '\'' || each == '\\' ? "\\" : "") + std::string(1, each);
+    } else {
+      quoted += "\\x" + toHex(asBytes(std::string_view(&each, 1)));
+    }
   }
   return quoted + "'";
 }
 
 RunCommand parseCommand(const StrictJson &json) {
-  json.keys({"files", "flags"});
+  json.keys({"files", "flags"}, {"flags_hex"});
   RunCommand command;
   for (const StrictJson &each : json.at("files").array()) {
-    each.keys({"flag", "path", "bytes", "sha256"}, {"name"});
+    each.keys({"flag", "path", "bytes", "sha256"}, {"name", "path_hex"});
     command.files.push_back(
         {each.at("flag").string(), each.has("name") ? each.at("name").string() : "",
-         each.at("path").string(), each.at("bytes").integer(), each.at("sha256").string()});
+         getByteString(each, "path"), each.at("bytes").integer(), each.at("sha256").string()});
   }
   for (const auto &[flag, values] : json.at("flags").members()) {
     command.flags[flag] = values.strings();
+  }
+  if (json.has("flags_hex")) {
+    for (const auto &[flag, values] : json.at("flags_hex").members()) {
+      command.flags[flag].clear();
+      for (const StrictJson &value : values.array()) {
+        command.flags[flag].push_back(parseHex(value));
+      }
+    }
   }
   return command;
 }
 
 Json commandToJson(const RunCommand &command) {
-  Json files = Json::array();
+  Json files = Json::array(), bytes;
   for (const CommandFile &file : command.files) {
-    files.push_back(
-        {{"flag", file.flag}, {"path", file.path}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+    files.push_back({{"flag", file.flag}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+    setByteString(files.back(), "path", file.path);
     if (!file.name.empty()) {
       files.back()["name"] = file.name;
     }
   }
-  return {{"files", std::move(files)}, {"flags", command.flags}};
+  for (const auto &[flag, values] : command.flags) {
+    if (!std::ranges::all_of(values, isUtf8)) {
+      for (const std::string &value : values) {
+        bytes[flag].push_back(toHex(asBytes(value)));
+      }
+    }
+  }
+  Json json = {{"files", std::move(files)}, {"flags", command.flags}};
+  if (!bytes.is_null()) {
+    json["flags_hex"] = std::move(bytes);
+  }
+  return json;
 }
 
 } // namespace sluice::runtime

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/RunRecord.h"
 
-#include "StrictJson.h"
+#include "ByteString.h"
 
 #include <algorithm>
 
@@ -18,9 +18,9 @@ Path pathOf(const Path &run) { return run / "run.json"; }
 std::vector<DataFile> readFiles(const StrictJson &json) {
   std::vector<DataFile> files;
   for (const StrictJson &each : json.array()) {
-    each.keys({"path", "bytes", "used"});
+    each.keys({"path", "bytes", "used"}, {"path_hex"});
     files.push_back(
-        {each.at("path").string(), each.at("bytes").integer(), each.at("used").boolean()});
+        {getByteString(each, "path"), each.at("bytes").integer(), each.at("used").boolean()});
   }
   return files;
 }
@@ -28,7 +28,8 @@ std::vector<DataFile> readFiles(const StrictJson &json) {
 Json filesToJson(const std::vector<DataFile> &files) {
   Json list = Json::array();
   for (const DataFile &file : files) {
-    list.push_back({{"path", file.path}, {"bytes", file.bytes}, {"used", file.used}});
+    list.push_back({{"bytes", file.bytes}, {"used", file.used}});
+    setByteString(list.back(), "path", file.path);
   }
   return list;
 }
@@ -56,8 +57,8 @@ RunRecord parseRunRecord(const StrictJson &json) {
   }
   if (json.has("weights")) {
     StrictJson weights = json.at("weights");
-    weights.keys({"file", "taken", "left"});
-    record.weights = {weights.at("file").string(), weights.at("taken").strings(),
+    weights.keys({"file", "taken", "left"}, {"file_hex"});
+    record.weights = {getByteString(weights, "file"), weights.at("taken").strings(),
                       weights.at("left").strings()};
   }
   return record;
@@ -112,9 +113,8 @@ Json toJson(const RunRecord &record) {
     json["command"] = commandToJson(*record.command);
   }
   if (record.weights) {
-    json["weights"] = {{"file", record.weights->file},
-                       {"taken", record.weights->taken},
-                       {"left", record.weights->left}};
+    json["weights"] = {{"taken", record.weights->taken}, {"left", record.weights->left}};
+    setByteString(json["weights"], "file", record.weights->file);
   }
   return json;
 }

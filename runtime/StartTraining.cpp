@@ -87,8 +87,8 @@ void TrainingRun::takeWeights() {
     match = told->weights->left.empty() ? match : told->weights->taken;
   }
   if (!weights.empty()) {
-    record.weights =
-        startFromWeights(weights, match, executor, observer.message, options.weightNames);
+    record.weights = startFromWeights(weights, match, executor, observer.message,
+                                      options.weightNames, options.weightsStep);
     say(describeStart(*record.weights));
   }
   requireFrozen(record.weights ? record.weights->taken : std::vector<std::string>(), plan);

@@ -40,19 +40,21 @@ void requireUse(const std::vector<std::string> &match, const Plan &plan) {
 } // namespace
 
 StartingWeights startFromWeights(const Path &path, const std::vector<std::string> &match,
-                                 Executor &executor, const Notice &notice,
-                                 const WeightNames &names) {
+                                 Executor &executor, const Notice &notice, const WeightNames &names,
+                                 std::optional<int64_t> step) {
   StartingWeights start;
   if (match.empty()) {
-    start.file = loadWeights(path, executor, notice, {}, names).string();
+    start.file = loadWeights(path, executor, notice, step, names).string();
     for (const Tensor &tensor : executor.plan().tensors) {
       start.taken.push_back(tensor.name);
     }
     return start;
   }
   requireUse(match, executor.plan());
-  auto [file, bytes] = readWeights(path);
-  noteWorseLatest(path, notice);
+  auto [file, bytes] = readWeights(path, step);
+  if (!step) {
+    noteWorseLatest(path, notice);
+  }
   start.file = file.string();
   SafetensorsFile stored(bytes, start.file);
   stored.rename(names);

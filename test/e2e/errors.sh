@@ -147,6 +147,16 @@ for step in 1 3; do
   succeeds "analyze --step $step" "$sluice" analyze frequency "$art" --weights "$work/run" --step "$step" --data "$work/data.txt" --json
   cp "$work/out" "$work/frequency-$step.json"
 done
+for step in 1 3; do
+  succeeds "train --step $step" "$sluice" train "$art" --steps 0 --out "$work/from-$step" --weights "$work/run" --step "$step"
+  succeeds "begins with that checkpoint's weights" \
+    cmp "$work/from-$step/checkpoints/0/weights.safetensors" "$work/run/checkpoints/$step/weights.safetensors"
+done
+begin=("$sluice" train "$art" --steps 0 --out "$work/begun")
+refuses "train from no step" 'expected a run with a checkpoint of step 9, found steps 1, 2, 3; name one' \
+  "${begin[@]}" --weights "$work/run" --step 9
+refuses "train from a step of a file" 'expected a run beside --step, found a file' "${begin[@]}" --weights "$weights" --step 1 --match '*'
+refuses "train from a step of nothing" 'expected --weights beside --step, found none; name the run' "${begin[@]}" --step 1
 exits 1 "analyze has that checkpoint's weights" cmp "$work/frequency-1.json" "$work/frequency-3.json"
 refuses "analyze of no step" 'checkpoint of step 9' "$sluice" analyze frequency "$art" --weights "$work/run" --step 9 --data "$work/data.txt"
 refuses "a part of a run for an artifact" 'run\.json: expected .*, found JSON; it is a part of a run; name the artifact that the run was trained from' \

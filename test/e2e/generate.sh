@@ -125,10 +125,11 @@ write appended hourglass --session "$work/short" -p ' and more' -n 10
 text="ab$(cat "$work/greedy") and more"
 write direct hourglass -p "$text" -n 10 -t 0 --no-cache
 same "a prompt is appended to a session" appended direct
+: > "$work/begin" # the job empties it only once it has begun
 "$sluice" generate "$work/hourglass.sla" -w "$work/hourglass" -p ab --no-echo -n 100000000 --seed 7 \
   --save-session "$work/stopped" > "$work/begin" 2> "$work/err" &
 job=$!
-for ((i = 0; i < 100 && $(wc -c < "$work/begin") < 30; ++i)); do sleep 0.1; done
+while (($(wc -c < "$work/begin") < 30)) && kill -0 "$job"; do sleep 0.1; done
 kill -TERM "$job"
 status=0
 wait "$job" || status=$?

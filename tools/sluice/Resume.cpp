@@ -15,9 +15,9 @@ namespace {
 
 /// Flags that are of one call, or that the run's record and its checkpoints hold otherwise.
 constexpr std::array callFlags = {
-    "--help",   "--resume",       "--out",     "--steps", "--seed",
-    "--set",    "--match",        "--weights", "--from",  "--weights-prefix",
-    "--ignore", "--kernel-cache", "--force"};
+    "--help",   "--resume", "--out",          "--steps", "--seed",
+    "--set",    "--match",  "--weights",      "--from",  "--weights-prefix",
+    "--ignore", "--step",   "--kernel-cache", "--force"};
 constexpr std::array heldOutFlags = {"--eval-data", "--eval-input", "--eval-labels"};
 constexpr std::array namedFlags = {"--input", "--labels", "--eval-input", "--eval-labels"};
 

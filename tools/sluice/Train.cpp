@@ -48,6 +48,12 @@ void checkFlags(const TrainFlags &flags) {
   if (flags.options.from && !flags.options.resume) {
     refuse("--resume beside --from", "none; give it, as --from goes back in a run that is resumed");
   }
+  if (flags.options.weightsStep && flags.weights.empty()) {
+    refuse(
+        "--weights beside --step",
+        "none; name the run to take the weights of that step from (--steps is how many to train, "
+        "--from goes back in a run that is resumed)");
+  }
   const WeightNames &names = flags.options.weightNames;
   if (flags.weights.empty() && !(names.prefix.empty() && names.ignore.empty())) {
     refuse("--weights beside --weights-prefix and --ignore",
@@ -272,6 +278,7 @@ void registerTrain(CLI::App &program) {
       ->check(wholeNumber(0, INT64_MAX));
   command->add_option("--weights", flags->weights,
                       "Weights to start from: a run, a checkpoint or a safetensors file");
+  addStep(*command, options.weightsStep);
   command
       ->add_option("--match", options.match,
                    "Take only the tensors of --weights that this pattern names, as in "

@@ -35,8 +35,9 @@ struct TrainingOptions {
   /// RUN/abandoned. None: the latest.
   std::optional<int64_t> from;
   Path weights; // to start from instead of an initialization: a run, a checkpoint or a file
-  std::vector<std::string> match; // globs: only the tensors that one of them names; none: all
-  WeightNames weightNames;        // of the file of `weights`
+  std::optional<int64_t> weightsStep; // of the run that `weights` names; none: its latest
+  std::vector<std::string> match;     // globs: only the tensors that one of them names; none: all
+  WeightNames weightNames;            // of the file of `weights`
   /// Settings (KEY=VALUE) that the executor's spec has beyond what the run was told before, and the
   /// SHA-256 of the spec in the artifact that all settings were put into; empty: the executor's.
   std::vector<std::string> settings;

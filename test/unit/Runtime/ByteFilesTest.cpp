@@ -110,6 +110,15 @@ TEST_F(ByteFiles, FilesOfTheKernelAndOfThisProcessAreStreams) {
   EXPECT_EQ(file.source(), folder / "run/data-2");
 }
 
+/// No disk failed: it is not the machine's fault.
+TEST_F(ByteFiles, FilesOfTheKernelThatHaveNoBytesAreBadInput) {
+  std::string message = userError([&] { openByteFile("/proc/self/mem", "data file"); });
+  EXPECT_NE(message.find("/proc/self/mem: expected a data file, found a file of the kernel that "
+                         "cannot be read (Input/output error); name a file"),
+            std::string::npos)
+      << message;
+}
+
 TEST_F(ByteFiles, CopiesOfStreamsAreReadInTheirPlace) {
   std::string text = easyText(300'000);
   auto copies = [&](bool reuse) {

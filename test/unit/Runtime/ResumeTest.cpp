@@ -164,6 +164,60 @@ TEST_F(Resume, APatienceIsRecordedAndTakenBack) {
   refuses("train --resume run --patience none", {"--patience: expected a whole number"});
 }
 
+// The record is JSON, which holds no text but UTF-8.
+TEST_F(Resume, NamesOfFilesMayHoldAnyBytes) {
+  const std::string flags = "--eval-every 4 --keep 2 -j 1 ";
+  ASSERT_EQ(sluice("train bigram.slc --data text --eval-data heldout -o straight -n 8 " + flags), 0)
+      << err;
+  std::filesystem::rename(folder / "bigram.slc", folder / "art \xfe.slc");
+  std::filesystem::rename(folder / "text", folder / "t\xff\xc3(\n\"\\x");
+  std::filesystem::rename(folder / "heldout", folder / "held\xe2\x80\xae'out");
+  ASSERT_EQ(sluice("train 'art \xfe.slc' --data 't\xff\xc3(\n\"\\x' --eval-data "
+                   "'held\xe2\x80\xae'\\''out' -o 'run\xff' -n 4 " +
+                   flags),
+            0)
+      << err;
+  ASSERT_EQ(sluice("train --resume 'run\xff' -n 8"), 0) << err;
+  EXPECT_NE(err.find("resuming with the run's $'" + (folder / "art ").string() +
+                     "\\xfe.slc' --data $'" + (folder / "t").string() +
+                     "\\xff\\xc3(\\x0a\"\\\\x' --eval-data $'" + (folder / "held").string() +
+                     "\\xe2\\x80\\xae\\'out' "),
+            std::string::npos)
+      << err;
+  EXPECT_EQ(metrics("straight"), metrics("run\xff"));
+  Json record = Json::parse(readFile(folder / "run\xff/run.json"));
+  EXPECT_TRUE(record["data"][0].contains("path_hex"));
+  EXPECT_FALSE(record["held_out"][0].contains("path_hex")); // it is UTF-8
+  EXPECT_FALSE(record["command"].contains("flags_hex"));
+  // The way back writes the record into its journal, and from there into the run.
+  ASSERT_EQ(sluice("train --resume 'run\xff' --from 4"), 0) << err;
+  EXPECT_EQ(metrics("straight"), metrics("run\xff"));
+  ASSERT_EQ(sluice("train 'art \xfe.slc' --data 't\xff\xc3(\n\"\\x' --weights 'run\xff' -o new "
+                   "-n 1"),
+            0)
+      << err;
+  EXPECT_TRUE(Json::parse(readFile(folder / "new/run.json"))["weights"].contains("file_hex"));
+  EXPECT_EQ(sluice("train --resume new -n 2"), 0) << err;
+  std::filesystem::remove(folder / "t\xff\xc3(\n\"\\x");
+  refuses("train --resume new -n 3", {"/t\\xff\\xc3(\\u000a\"\\x: expected the file that"});
+}
+
+TEST_F(Resume, ValuesOfFlagsMayHoldAnyBytes) {
+  RunRecord record;
+  const std::vector<std::string> prompts = {"a\xff", "b"};
+  record.command = RunCommand{{}, {{"--sample-prompt", prompts}, {"--keep", {"2"}}}};
+  writeRunRecord(folder.path, record);
+  EXPECT_EQ(readRunRecord(folder.path)->command->flags, record.command->flags);
+  Json json = Json::parse(readFile(folder / "run.json"));
+  EXPECT_EQ(json["command"]["flags_hex"], Json({{"--sample-prompt", {"61ff", "62"}}}));
+  json["command"]["flags_hex"]["--sample-prompt"][0] = "6x";
+  writeFile(folder / "run.json", json.dump());
+  EXPECT_NE(userError([&] { readRunRecord(folder.path); })
+                .find("run.json.command.flags_hex.--sample-prompt[0]: expected bytes in "
+                      "hexadecimal, two digits each, found \"6x\""),
+            std::string::npos);
+}
+
 // Flags of the weights that a run began from are not those of its resumes.
 TEST_F(Resume, ARunThatBeganFromWeightsResumesByItsName) {
   ASSERT_EQ(sluice("train bigram.slc -o start -n 0"), 0) << err;
