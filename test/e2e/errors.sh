@@ -57,6 +57,8 @@ write_spec "$work/leak.json" "$width" '{ "op": "hourglass", "hierarchy": "1@1 1@
 head -c 60 "$work/good.json" > "$work/cut.json"
 
 succeeds "the spec that the others spoil is right" "$sluice" check "$work/good.json"
+cp "$work/good.json" "$work/"$'na\xffme.json'
+succeeds "check --json of a name that is not UTF-8" "$sluice" check "$work/"$'na\xffme.json' --json
 refuses "missing spec" 'nowhere\.json' "$sluice" check "$work/nowhere.json"
 refuses "a spec that is a folder" "$(basename "$work")" "$sluice" check "$work"
 refuses "truncated spec" 'cut\.json:[0-9]+:[0-9]+' "$sluice" check "$work/cut.json"
