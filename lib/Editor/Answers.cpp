@@ -200,7 +200,7 @@ json completeValue(const Document &document, const Node &node, size_t begin, siz
   if (!info) {
     return items.take();
   }
-  for (std::string_view value : info->values) {
+  for (std::string_view value : info->words) {
     items.add(value, quoted(value), ValueItem, info->name);
   }
   if (info->type == "boolean" || info->name == "rotary") {

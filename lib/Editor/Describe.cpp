@@ -158,9 +158,9 @@ std::string editor::describeStage(const spec::Model &model, size_t index) {
 std::string editor::describeKey(const spec::KeyInfo &key) {
   std::string text = "**" + std::string(key.name) + "**: " + std::string(key.meaning) + "\n\n- " +
                      std::string(key.type) + "\n";
-  if (!key.values.empty()) {
+  if (!key.words.empty()) {
     std::string values;
-    for (std::string_view value : key.values) {
+    for (std::string_view value : key.words) {
       values += (values.empty() ? "" : ", ") + code(std::string(value));
     }
     text += "- values: " + values + "\n";

@@ -7,6 +7,7 @@
 #define SLUICE_LIB_SPEC_FIELDS_H
 
 #include "Json.h"
+#include "sluice/Dialect/Spec/Keys.h"
 #include "sluice/Runtime/Limits.h"
 
 #include <limits>
@@ -17,19 +18,6 @@ namespace sluice::spec {
 
 constexpr int64_t largestSize = mostSize;
 
-/// Bounds of an integer; at most `largest`.
-struct Range {
-  int64_t least = 1;
-  int64_t largest = largestSize;
-};
-
-/// Bounds of a number, each inclusive or not.
-struct Interval {
-  double least = 0;
-  double largest = std::numeric_limits<double>::infinity();
-  bool withLeast = true;
-  bool withLargest = true;
-};
 constexpr Interval probability = {0, 1, true, false};
 constexpr Interval positive = {0, std::numeric_limits<double>::infinity(), false, true};
 

@@ -234,11 +234,11 @@ TEST(Schema, ValuesAreThoseOfTheReader) {
         expected = quoted(message.substr(kinds));
       }
       for (const char *inside : {"window", "tokens", "block", "base", "buckets"}) {
-        if (std::ranges::find(key.values, inside) == key.values.end()) {
+        if (std::ranges::find(key.words, inside) == key.words.end()) {
           expected.erase(inside); // masks, rotations and hashes may be objects too
         }
       }
-      EXPECT_EQ(Set(key.values.begin(), key.values.end()), expected) << message;
+      EXPECT_EQ(Set(key.words.begin(), key.words.end()), expected) << message;
     }
   }
 }
@@ -246,7 +246,7 @@ TEST(Schema, ValuesAreThoseOfTheReader) {
 /// Defaults that are values; others are words: "heads", "file stem".
 bool isLiteral(const KeyInfo &key) {
   std::string_view text = key.otherwise;
-  return !key.values.empty() || text == "true" || text == "false" || text.starts_with('[') ||
+  return !key.words.empty() || text == "true" || text == "false" || text.starts_with('[') ||
          text.starts_with('{') || (text.find_first_not_of("0123456789.e-") == std::string::npos);
 }
 
@@ -258,7 +258,7 @@ TEST(Schema, DefaultsAreValid) {
       }
       std::string value(key.otherwise);
       EXPECT_EQ(
-          messageFor(place, std::string(key.name), key.values.empty() ? value : '"' + value + '"'),
+          messageFor(place, std::string(key.name), key.words.empty() ? value : '"' + value + '"'),
           "");
     }
   }

@@ -1,0 +1,39 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The Hourglass paper's notation: "2@1 8@4 2@1" is 2 layers on tokens, 8 on groups of 4, 2 on
+// tokens.
+#pragma once
+
+#include "sluice/Dialect/Spec/Spec.h"
+
+namespace sluice::spec {
+
+struct Level {
+  int64_t layers = 0;
+  int64_t factor = 1;   ///< relative to the stage's input
+  bool isDrawn = false; ///< one of Hierarchy::drawn, the same for all such levels
+};
+
+struct Hierarchy {
+  std::vector<Level> levels;
+  std::vector<int64_t>
+      drawn; ///< factors of which each step of training draws one; rising, empty: none is drawn
+
+  /// Levels that draw a factor have this one.
+  void setDrawn(int64_t factor);
+  /// Index of the coarsest level: the middle one of factors that read the same from both ends, else
+  /// the only one of the greatest factor.
+  size_t getCoarsest() const;
+  /// "2@1 8@4 2@1"
+  std::string toString() const;
+};
+
+/// Order of the levels: down to the coarsest and back up (hourglass), from the coarsest down
+/// (top_down), from fine to coarse (bottom_up).
+enum class HierarchyOrder { DownAndUp, Falling, Rising };
+
+/// Parses the key "hierarchy" of a stage. Reports an error at the level that is wrong.
+llvm::FailureOr<Hierarchy> parseHierarchy(mlir::Operation *stage, llvm::StringRef text,
+                                          HierarchyOrder order);
+
+} // namespace sluice::spec

@@ -1,0 +1,60 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The spec dialect: a model spec as a user wrote it.
+#pragma once
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "sluice/Dialect/Spec/SpecDialect.h.inc"
+#include "sluice/Dialect/Spec/SpecEnums.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "sluice/Dialect/Spec/SpecTypes.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "sluice/Dialect/Spec/SpecAttributes.h.inc"
+
+#include "sluice/Dialect/Spec/SpecInterfaces.h.inc"
+
+namespace sluice::spec {
+class InputOp;
+}
+
+#define GET_OP_CLASSES
+#include "sluice/Dialect/Spec/SpecOps.h.inc"
+
+namespace sluice::spec {
+
+/// Name of the head's loss in reports.
+constexpr llvm::StringLiteral mainLossName = "next";
+
+/// The attribute of a word of the enumeration of this C++ name; null where it has no such word. A
+/// hyphen stands for an underscore.
+mlir::Attribute getWordAttr(mlir::MLIRContext *context, llvm::StringRef enumeration,
+                            llvm::StringRef word);
+
+/// A location of an op at `place`, with the places of values of its keys. Nested keys have dotted
+/// names: "mask.window".
+mlir::Location getStageLoc(mlir::Location place, mlir::DictionaryAttr keys);
+/// The place of the value of a key, or of the op where the key was not written.
+mlir::Location getKeyLoc(mlir::Operation *op, llvm::StringRef key);
+/// True where the key was written, in the stage or in `defaults`.
+bool isWritten(mlir::Operation *op, llvm::StringRef key);
+/// Begins an error at the value of a key, or at the op where the key was not written.
+mlir::InFlightDiagnostic emitKeyError(mlir::Operation *op, llvm::StringRef key);
+/// The places of keys below `prefix`, without it: {"window" = ...} of "mask.window" for "mask".
+mlir::DictionaryAttr getNestedKeys(mlir::Operation *op, llvm::StringRef prefix);
+
+/// "the result of the shorten stage at a.json:7:5, on scale 4"
+std::string describeStream(mlir::Value stream);
+/// "a.json:7:5"
+std::string describePlace(mlir::Location location);
+
+} // namespace sluice::spec

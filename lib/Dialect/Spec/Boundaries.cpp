@@ -1,0 +1,362 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Boundaries of segments (Nawrot et al. 2023, sections 3.1 to 3.3) and stages that use them: which
+// keys depend on one another.
+#include "StageChecks.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec;
+
+/// Fails where a key stands that holds only `where`.
+static LogicalResult refuse(BoundariesOp op, StringRef key, StringRef where) {
+  if (isWritten(op, key)) {
+    return emitKeyError(op, key) << "expected " << quote(key) << " only " << where
+                                 << ", found it elsewhere; leave it out";
+  }
+  return success();
+}
+
+static LogicalResult refuse(BoundariesOp op, ArrayRef<StringRef> keys, StringRef where) {
+  return failure(llvm::any_of(keys, [&](StringRef key) { return failed(refuse(op, key, where)); }));
+}
+
+//===----------------------------------------------------------------------===//
+// Rules
+//===----------------------------------------------------------------------===//
+
+/// The three criteria by which an entropy sets a bit exclude one another.
+static LogicalResult verifyEntropyCriterion(BoundariesOp op) {
+  if (op.getSpike()) {
+    return refuse(op, {"threshold", "rise"},
+                  "without \"spike\", which compares entropies with one another");
+  }
+  if (op.getRise()) {
+    return refuse(op, "threshold", "without \"rise\", which is a threshold of its own");
+  }
+  if (!op.getThreshold()) {
+    return emitMissingKey(
+        op, "threshold",
+        "the entropy, in nats, above which a segment ends; or a \"rise\" or \"spike\"");
+  }
+  return success();
+}
+
+static LogicalResult verifyCodingRate(BoundariesOp op) {
+  if (op.getRule() != SegmentRule::coding_rate) {
+    if (failed(refuse(op, {"epsilon", "window", "top"}, "beside \"rule\": \"coding_rate\""))) {
+      return failure();
+    }
+    return op.getRule() == SegmentRule::entropy
+               ? success()
+               : refuse(op, "threshold", "beside \"rule\": \"entropy\" or \"coding_rate\"");
+  }
+  if (op.getTop()) {
+    return refuse(op, "threshold", "without \"top\"");
+  }
+  return op.getThreshold()
+             ? success()
+             : LogicalResult(emitMissingKey(op, "threshold",
+                                            "the rate, in nats, above which a row has a bit"));
+}
+
+static LogicalResult verifyRule(BoundariesOp op) {
+  if (op.getRule() == SegmentRule::every && !op.getFactor()) {
+    return emitMissingKey(op, "factor");
+  }
+  if (op.getRule() != SegmentRule::every &&
+      failed(refuse(op, "factor", "beside \"rule\": \"every\""))) {
+    return failure();
+  }
+  if (op.getRule() == SegmentRule::entropy) {
+    if (!op.getLoss()) {
+      return emitMissingKey(op, "loss");
+    }
+    if (failed(verifyEntropyCriterion(op))) {
+      return failure();
+    }
+  } else if (failed(refuse(op, {"loss", "rise", "spike"}, "beside \"rule\": \"entropy\""))) {
+    return failure();
+  }
+  return verifyCodingRate(op);
+}
+
+//===----------------------------------------------------------------------===//
+// Routers and predictors
+//===----------------------------------------------------------------------===//
+
+/// A router has bits of its own, which begin segments, and a loss of its own.
+static LogicalResult verifyRouter(BoundariesOp op) {
+  if (failed(refuse(op, {"rule", "predictor", "temperature", "prior", "prior_logit"},
+                    "without \"ratio\", which makes a router"))) {
+    return failure();
+  }
+  if (op.getAt() == SegmentEdge::start) {
+    return success();
+  }
+  if (!isWritten(op, "at")) {
+    return emitMissingKey(op, "at", "\"start\", as bits of a router begin segments");
+  }
+  return emitKeyError(op, "at") << "expected \"start\" for \"at\" beside \"ratio\", as bits of a "
+                                   "router begin segments, found "
+                                   "\"end\"; say \"start\"";
+}
+
+/// Without a rule a predictor learns from the language model's loss, through Gumbel noise.
+static LogicalResult verifyPredictor(BoundariesOp op) {
+  if (!op.getPredictor() && !op.getRule()) {
+    return emitMissingKey(op, "rule");
+  }
+  if (!op.getPredictor() && failed(refuse(op, "weight", "beside \"predictor\" or \"ratio\""))) {
+    return failure();
+  }
+  if (op.getPredictor() && !op.getRule()) {
+    return op.getPrior() ? success()
+                         : LogicalResult(emitMissingKey(
+                               op, "prior", "the share of tokens that should end a segment"));
+  }
+  return refuse(op, {"temperature", "prior", "prior_logit"},
+                "beside a \"predictor\" without \"rule\"");
+}
+
+/// Paper and public code differ in fixed bits, in the loss against labels, and in the noise of
+/// evaluation.
+static LogicalResult verifyMode(BoundariesOp op) {
+  bool isFixed = op.getRule() == SegmentRule::every && op.getAt() == SegmentEdge::end;
+  if (op.getMode() == Fidelity::reference_code && !op.getPredictor() && !isFixed) {
+    return emitKeyError(op, "mode")
+           << "expected \"reference-code\" for \"mode\" only where it differs from the paper: of a "
+              "\"predictor\", or of \"rule\": \"every\" where bits end segments, found it "
+              "elsewhere; leave "
+              "it out";
+  }
+  return success();
+}
+
+static LogicalResult verifyCapacity(BoundariesOp op) {
+  bool isRegular = op.getRule() == SegmentRule::every && !op.getPredictor();
+  int64_t context = getModel(op).getLength();
+  double most = isRegular ? 1.0 / static_cast<double>(*op.getFactor()) : 1.0;
+  double rows = op.getCapacity().value_or(most) * static_cast<double>(context);
+  if (op.getCapacity() && static_cast<float>(rows) < 1) {
+    return emitKeyError(op, "capacity") << "expected a share of at least 1 / " << context
+                                        << ", room for one segment, for \"capacity\", found "
+                                        << describeNumber(*op.getCapacity()) << "; make it greater";
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Boundaries
+//===----------------------------------------------------------------------===//
+
+/// A document's end on groups, beside fixed groups, or apart from that of segments below.
+static LogicalResult verifyDocumentEnd(BoundariesOp op) {
+  if (!op.getDocumentEnd()) {
+    return success();
+  }
+  StreamType input = getStream(op.getInput());
+  if (input.getFactor() != 1) {
+    return emitKeyError(op, "document_end")
+           << "expected \"document_end\" on tokens or segments, as a group has no token of its "
+              "own, "
+              "found it on "
+           << describeStream(op.getInput()) << "; leave it out, or upsample it first";
+  }
+  BoundariesOp outer = getCutBelow(input, op);
+  if (outer && outer.getDocumentEnd() != op.getDocumentEnd()) {
+    InFlightDiagnostic error = emitKeyError(op, "document_end");
+    error << "expected segments that end at the same documents below these, found "
+          << quote(outer.getName());
+    if (outer.getDocumentEnd()) {
+      error << " with \"document_end\": " << *outer.getDocumentEnd();
+    } else {
+      error << " without \"document_end\"";
+    }
+    return error << "; give them \"document_end\": " << *op.getDocumentEnd();
+  }
+  if (outer && outer.getAt() == SegmentEdge::start && op.getAt() == SegmentEdge::end) {
+    return emitKeyError(op, "document_end")
+           << "expected \"at\": \"start\" beside \"document_end\" where bits of "
+           << quote(outer.getName())
+           << " begin segments, as these are there before their documents end, found \"end\"; say "
+              "\"start\"";
+  }
+  return success();
+}
+
+/// Tokens of a row on the scale that is left when all segments are taken back.
+static int64_t getTokensBelow(BoundariesOp op) {
+  StreamType type = getStream(op.getInput());
+  while (BoundariesOp cut = getCutBelow(type, op)) {
+    type = getStream(cut.getInput());
+  }
+  return type.getFactor();
+}
+
+static LogicalResult verifyCutRows(BoundariesOp op) {
+  StreamType input = getStream(op.getInput());
+  bool isOfSegments = input.getAxis() == AxisKind::segments;
+  if (isOfSegments && input.getFactor() != 1) {
+    return emitError(getKeyLoc(op, ""))
+           << "expected a stream of the tokens or of whole segments for boundaries, found "
+           << describeStream(op.getInput()) << "; upsample it first";
+  }
+  if (op.getRule() && *op.getRule() != SegmentRule::every &&
+      *op.getRule() != SegmentRule::coding_rate && getTokensBelow(op) != 1) {
+    return emitKeyError(op, "rule")
+           << "expected the rule \"every\" or \"coding_rate\" on groups of tokens, and on segments "
+              "of "
+              "these, as a group has no byte of its own, found another on "
+           << describeStream(op.getInput()) << "; say \"every\", or upsample it first";
+  }
+  if (op.getRule() == SegmentRule::space_like && isOfSegments) {
+    return emitKeyError(op, "rule")
+           << "expected the rule \"space_like\" on tokens, as it reads the byte before, found it "
+              "on "
+           << describeStream(op.getInput()) << "; take another rule, or upsample it first";
+  }
+  return success();
+}
+
+static LogicalResult verifyName(BoundariesOp op) {
+  if (!isPlanName(op.getName())) {
+    return emitKeyError(op, "name") << "expected a word of small letters, digits and _ for "
+                                       "\"name\" that nothing else in a plan has, "
+                                       "found "
+                                    << quote(op.getName()) << "; choose another, such as \"words\"";
+  }
+  return success();
+}
+
+LogicalResult BoundariesOp::verify() {
+  bool isFixed = getRule() == SegmentRule::every && !getPredictor();
+  if (failed(verifyName(*this)) || failed(verifyRule(*this)) ||
+      failed(getRatio() ? verifyRouter(*this) : verifyPredictor(*this)) ||
+      failed(verifyMode(*this))) {
+    return failure();
+  }
+  if (isFixed && failed(refuse(*this, "document_end",
+                               "beside another rule than \"every\", a predictor or a \"ratio\""))) {
+    return failure();
+  }
+  return failure(failed(verifyCapacity(*this)) ||
+                 failed(verifyDocumentToken(*this, getDocumentEnd())) ||
+                 failed(verifyAxis(*this, getInput())) || failed(verifyCutRows(*this)) ||
+                 failed(verifyDocumentEnd(*this)));
+}
+
+Type BoundariesOp::computeResultType() {
+  return SegmentationType::get(getContext(), getNameAttr(), getStream(getInput()));
+}
+
+void BoundariesOp::setDerivedDefaults() {
+  Builder b(getContext());
+  if (getRule() == SegmentRule::coding_rate) {
+    setEpsilon(getEpsilon().value_or(1));
+    setWindow(getWindow().value_or(4));
+  }
+  if (getPredictor() && !getRule()) {
+    setTemperature(getTemperature().value_or(0.5));
+    setPriorLogit(getPriorLogit().value_or(false));
+  }
+  if ((getPredictor() || getRatio()) && !getWeight()) {
+    setWeight(getRatio() ? 0.03 : 1);
+  }
+}
+
+int64_t BoundariesOp::getMostSegments() {
+  bool isRegular = getRule() == SegmentRule::every && !getPredictor();
+  double most = isRegular ? 1.0 / static_cast<double>(*getFactor()) : 1.0;
+  double rows = getCapacity().value_or(most) * static_cast<double>(getModel(*this).getLength());
+  int64_t own = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(rows)));
+  StreamType input = getStream(getInput());
+  BoundariesOp outer = getCutBelow(input, *this);
+  int64_t context = getModel(*this).getLength();
+  int64_t bits =
+      outer ? outer.getMostSegments() : (context + input.getFactor() - 1) / input.getFactor();
+  return std::min(own, bits);
+}
+
+int64_t BoundariesOp::getSpareRows() {
+  int64_t spare = 0;
+  for (Operation *user : getResult().getUsers()) {
+    if (auto upsample = dyn_cast<UpsampleOp>(user)) {
+      spare = std::max(spare, 1 - upsample.getBy().value_or(1));
+    } else if (auto attend = dyn_cast<AttendOp>(user)) {
+      spare = std::max(spare, attend.readsRows() ? 0 : 1 - attend.getBy().value_or(1));
+    }
+  }
+  return spare;
+}
+
+double BoundariesOp::computeLogitShift() {
+  TargetAttr prior = getPrior().value_or(TargetAttr());
+  double first = !prior                 ? 0
+                 : prior.getSteps() > 0 ? prior.getFrom().getValueAsDouble()
+                                        : prior.getTo().getValueAsDouble();
+  return getPriorLogit().value_or(false) ? std::log(first / (1 - first)) : 0;
+}
+
+//===----------------------------------------------------------------------===//
+// Stages of segments
+//===----------------------------------------------------------------------===//
+
+LogicalResult spec::verifyCutScale(Operation *stage, Value input, SegmentationType segmentation) {
+  StreamType own = getStream(input), cut = segmentation.getStream();
+  if (own.getAxis() == cut.getAxis() && own.getName() == cut.getName() &&
+      own.getFactor() == cut.getFactor()) {
+    return success();
+  }
+  return emitKeyError(stage, "segments")
+         << "expected a stream on the scale that "
+         << describePlace(getCut(stage->getOperand(1)).getLoc()) << " cuts, found "
+         << describeStream(input)
+         << "; name segments of this scale, or move the stream to that one";
+}
+
+/// Selected rows and maxima have no derivative by bits, and a selected row is at one end of its
+/// segment.
+static LogicalResult verifyPoolingMethod(ShortenOp op, BoundariesOp cut) {
+  bool begins = cut.getAt() == SegmentEdge::start;
+  StringRef word = stringifyShortenMethod(op.getMethod());
+  bool isFirst = op.getMethod() == ShortenMethod::first,
+       isSelection = isFirst || op.getMethod() == ShortenMethod::last;
+  if (isSelection && isFirst != begins) {
+    std::string fits = quote(begins ? "first" : "last");
+    return emitKeyError(op, "method")
+           << "expected \"average\", \"max\" or " << fits << " for \"method\", as bits of "
+           << quote(cut.getName()) << (begins ? " begin" : " end") << " segments, found "
+           << quote(word) << "; say " << fits;
+  }
+  if (!isSelection && cut.getRatio()) {
+    return emitKeyError(op, "method")
+           << "expected \"first\" for \"method\" where a router makes the segments, found "
+           << quote(word) << "; say \"first\"";
+  }
+  if (op.getMethod() != ShortenMethod::average && cut.getPredictor() && !cut.getRule()) {
+    return emitKeyError(op, "method")
+           << "expected \"average\" for \"method\" where a predictor without \"rule\" makes the "
+              "segments, "
+              "as a "
+           << (isSelection ? "selected row" : "maximum") << " has no derivative by its bits, found "
+           << quote(word) << "; leave it out, or give the boundaries a \"rule\"";
+  }
+  return success();
+}
+
+LogicalResult spec::verifySelection(Operation *stage, BoundariesOp cut) {
+  if (auto pool = dyn_cast<ShortenOp>(stage)) {
+    return verifyPoolingMethod(pool, cut);
+  }
+  auto spread = cast<UpsampleOp>(stage);
+  if (spread.getMethod() == UpsampleMethod::smooth && !cut.getRatio()) {
+    return emitKeyError(stage, "method")
+           << "expected \"repeat\" or \"scatter\" for \"method\" of segments that no router makes, "
+              "found \"smooth\"; give "
+           << quote(cut.getName()) << " a \"ratio\", or say \"repeat\"";
+  }
+  return success();
+}

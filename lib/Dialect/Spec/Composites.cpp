@@ -1,0 +1,312 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Composite stages: types of results, and which keys exclude one another.
+// lib/Conversion/ExpandComposites replaces them.
+#include "sluice/Dialect/Spec/Hierarchy.h"
+
+#include "StageChecks.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec;
+
+//===----------------------------------------------------------------------===//
+// Hourglass
+//===----------------------------------------------------------------------===//
+
+bool HourglassOp::attendsDown() {
+  return getShorten() == ShortenMethod::attention ||
+         getShorten() == ShortenMethod::attention_linear;
+}
+bool HourglassOp::attendsUp() {
+  return getUpsample() == UpsampleMethod::attention ||
+         getUpsample() == UpsampleMethod::attention_linear;
+}
+
+static LogicalResult verifyResampling(HourglassOp op) {
+  if (!op.attendsDown() && op.getShortenKeys() != ShortenKeySet::all) {
+    return emitKeyError(op, "shorten_keys")
+           << "expected \"shorten_keys\" only where \"shorten\" is \"attention\" or "
+              "\"attention_linear\", which has keys, found \"group\"; leave it out";
+  }
+  if (!op.attendsDown() && !op.attendsUp()) {
+    return success();
+  }
+  if (op.getRotary()) {
+    return emitKeyError(op, "rotary")
+           << "expected no \"rotary\" where an hourglass resamples by attention, whose keys are on "
+              "another scale than its queries, found both; use \"relative\", or resample without "
+              "attention";
+  }
+  if (op.getLsh()) {
+    return emitKeyError(op, "lsh") << "expected no \"lsh\" where an hourglass resamples by "
+                                      "attention, whose keys are another "
+                                      "stream's, found both; say \"lsh\": false in this stage, or "
+                                      "resample without attention";
+  }
+  if (op.getScales()) {
+    return emitKeyError(op, "scales") << "expected no \"scales\" where an hourglass resamples by "
+                                         "attention, whose keys are another "
+                                         "stream's, found both; say \"scales\": [] in this stage, "
+                                         "or resample without attention";
+  }
+  return success();
+}
+
+/// Learned rows are stored, so that a group of them would not be whole until its last row is there.
+/// Where the output is shifted, a group ends after its first row, which attention's masks between
+/// scales do not express.
+static LogicalResult verifyShifted(HourglassOp op) {
+  bool shiftsOutput = op.getShifted() == ShiftedSide::output;
+  if (op.getStart() == StartRows::null && !shiftsOutput) {
+    return emitKeyError(op, "start") << "expected \"start\": \"null\" in an hourglass only beside "
+                                        "\"shifted\": \"output\", as a "
+                                        "group whose first rows are learned would not be whole "
+                                        "when it is read, found it alone; "
+                                        "add that, or leave \"start\" out";
+  }
+  if (shiftsOutput && (op.attendsDown() || op.attendsUp())) {
+    return emitKeyError(op, "shifted") << "expected \"shifted\": \"input\" where an hourglass "
+                                          "resamples by attention, which reads "
+                                          "groups that end where they begin, found \"output\"; "
+                                          "leave it out, or resample without "
+                                          "attention";
+  }
+  return success();
+}
+
+/// Attention's queries on the way up are the stream that was shortened there.
+static LogicalResult verifyQueries(HourglassOp op, const Hierarchy &hierarchy) {
+  size_t coarsest = hierarchy.getCoarsest();
+  ArrayRef<Level> levels = hierarchy.levels;
+  for (const Level &up : levels.drop_front(coarsest + 1)) {
+    bool isShortened = llvm::any_of(levels.take_front(coarsest),
+                                    [&](const Level &l) { return l.factor == up.factor; });
+    if (op.attendsUp() && !isShortened) {
+      return emitKeyError(op, "upsample")
+             << "expected a level of factor " << up.factor
+             << " on the way down, whose stream is attention's queries on the way up, found none; "
+                "add "
+                "0@"
+             << up.factor << ", or upsample by \"repeat\" or \"linear\"";
+    }
+  }
+  return success();
+}
+
+LogicalResult HourglassOp::verify() {
+  FailureOr<Hierarchy> hierarchy = parseHierarchy(*this, getHierarchy(), HierarchyOrder::DownAndUp);
+  if (failed(hierarchy) ||
+      failed(verifyNoWindow(*this, getShorten() == ShortenMethod::linear, "shorten",
+                            "shorten_window", "convolution")) ||
+      failed(verifyStart(*this, getStart(), getShift())) || failed(verifyLayerSettings(*this)) ||
+      failed(verifyResampling(*this)) || failed(verifyShifted(*this))) {
+    return failure();
+  }
+  SmallVector<int64_t> factors(hierarchy->drawn.begin(), hierarchy->drawn.end());
+  if (factors.empty()) {
+    factors.push_back(1);
+  }
+  for (int64_t factor : factors) {
+    hierarchy->setDrawn(factor);
+    if (failed(verifyQueries(*this, *hierarchy))) {
+      return failure();
+    }
+  }
+  return verifyAxis(*this, getInput());
+}
+Type HourglassOp::computeResultType() { return getInput().getType(); }
+void HourglassOp::setDerivedDefaults() {
+  setLayerDefaults(*this, getStream(getInput()).getWidth());
+}
+
+//===----------------------------------------------------------------------===//
+// Top-down and bottom-up
+//===----------------------------------------------------------------------===//
+
+LogicalResult TopDownOp::verify() {
+  if (failed(parseHierarchy(*this, getHierarchy(), HierarchyOrder::Falling)) ||
+      failed(verifyNoWindow(*this, getShorten() == ShortenMethod::linear, "shorten",
+                            "shorten_window", "convolution")) ||
+      failed(verifyLayerSettings(*this))) {
+    return failure();
+  }
+  if (getLsh()) {
+    return emitKeyError(*this, "lsh") << "expected no \"lsh\" in a top_down stage, whose layers "
+                                         "leave out the first rows of their "
+                                         "scales, found both; say \"lsh\": false in this stage";
+  }
+  if (getScales()) {
+    return emitKeyError(*this, "scales")
+           << "expected no \"scales\" in a top_down stage, whose layers leave out the first rows "
+              "of "
+              "their own scale as keys, found both; say \"scales\": [] in this stage";
+  }
+  return verifyAxis(*this, getInput());
+}
+Type TopDownOp::computeResultType() { return getInput().getType(); }
+void TopDownOp::setDerivedDefaults() { setLayerDefaults(*this, getStream(getInput()).getWidth()); }
+int64_t TopDownOp::getTokensBefore() {
+  FailureOr<Hierarchy> hierarchy = parseHierarchy(*this, getHierarchy(), HierarchyOrder::Falling);
+  bool isLearned = getStart() == StartRows::null;
+  return failed(hierarchy) || isLearned
+             ? 0
+             : hierarchy->levels.front().factor * getStream(getInput()).getFactor() - 1;
+}
+
+LogicalResult BottomUpOp::verify() {
+  FailureOr<Hierarchy> hierarchy = parseHierarchy(*this, getHierarchy(), HierarchyOrder::Rising);
+  if (failed(hierarchy) ||
+      failed(verifyNoWindow(*this, getShorten() == ShortenMethod::linear, "shorten",
+                            "shorten_window", "convolution")) ||
+      failed(verifyLayerSettings(*this))) {
+    return failure();
+  }
+  if (getScales()) {
+    return emitKeyError(*this, "scales") << "expected no \"scales\" in a bottom_up stage, which "
+                                            "has scales of its own, found both; "
+                                            "say \"scales\": [] in this stage";
+  }
+  return failure(failed(verifyGroups(*this, "hierarchy",
+                                     static_cast<int64_t>(hierarchy->levels.size()) - 1)) ||
+                 failed(verifyAxis(*this, getInput())));
+}
+Type BottomUpOp::computeResultType() { return getInput().getType(); }
+void BottomUpOp::setDerivedDefaults() { setLayerDefaults(*this, getStream(getInput()).getWidth()); }
+
+//===----------------------------------------------------------------------===//
+// Lists of other stages
+//===----------------------------------------------------------------------===//
+
+/// "a dynamic stage", as messages name it.
+static std::string describeKind(Operation *op) {
+  StringRef word = op->getName().stripDialect();
+  return (word == "hnet" ? "an " : "a ") + word.str() + " stage";
+}
+
+/// Begins an error at a key of the boundaries that the stage has: `path` is "boundaries", or
+/// "boundaries.1" of a level.
+static InFlightDiagnostic refuseCut(Operation *op, StringRef path, StringRef key,
+                                    StringRef expected) {
+  return emitKeyError(op, (path + "." + key).str())
+         << "expected " << expected << " in the boundaries of " << describeKind(op) << ", ";
+}
+
+/// Rows of segments are those at bits.
+static LogicalResult requireBegun(Operation *op, StringRef path, DictionaryAttr cut) {
+  auto at = cut ? cut.getAs<SegmentEdgeAttr>("at") : SegmentEdgeAttr();
+  if (at && at.getValue() == SegmentEdge::end) {
+    return refuseCut(op, path, "at", "\"start\" for \"at\"")
+           << "whose rows of segments are those at bits, found \"end\"; leave it out, or say "
+              "\"start\"";
+  }
+  return success();
+}
+
+/// Rows of segments have no derivative by bits.
+static LogicalResult requireRule(Operation *op, StringRef path, DictionaryAttr cut) {
+  if (cut && cut.get("predictor") && !cut.get("rule") && !cut.get("ratio")) {
+    return refuseCut(op, path, "predictor", "a \"rule\" beside \"predictor\"")
+           << "whose rows of segments have no derivative by bits, found none; give the \"rule\" "
+              "whose bits it learns";
+  }
+  return success();
+}
+
+/// Rows of whole segments: a router's are those at bits, and the last one is known where bits end
+/// segments.
+static LogicalResult requireWhole(Operation *op, DictionaryAttr cut, ShortenMethod method) {
+  if (cut.get("ratio")) {
+    return refuseCut(op, "boundaries", "ratio", "no \"ratio\"")
+           << "whose rows are of whole segments and not those at a router's bits, found one; give "
+              "a \"rule\" in its place, or take "
+              "an hnet stage";
+  }
+  auto at = cut.getAs<SegmentEdgeAttr>("at");
+  if (at && at.getValue() == SegmentEdge::start && method == ShortenMethod::last) {
+    return refuseCut(op, "boundaries", "at", "\"end\" for \"at\"")
+           << "whose \"method\" is \"last\", found \"start\"; leave it out, or say \"method\": "
+              "\"average\"";
+  }
+  return success();
+}
+
+/// The windows of layers in groups are the stage's own.
+static LogicalResult refuseLocalMask(Operation *op, std::optional<DictionaryAttr> local,
+                                     StringRef why) {
+  if (local && isWritten(op, "local.mask") && local->get("mask")) {
+    return emitKeyError(op, "local.mask")
+           << "expected no \"mask\" for \"local\" layers, which read " << why
+           << ", found one; leave it out";
+  }
+  return success();
+}
+
+LogicalResult DynamicOp::verify() {
+  return failure(failed(requireWhole(*this, getBoundaries(), getMethod())) ||
+                 failed(verifyAxis(*this, getInput())));
+}
+LogicalResult MegabyteOp::verify() {
+  return failure(failed(refuseLocalMask(*this, getLocal(), "their patch")) ||
+                 failed(verifyAxis(*this, getInput())));
+}
+LogicalResult BlockTransformerOp::verify() {
+  return failure(failed(refuseLocalMask(*this, getLocal(), "their block")) ||
+                 failed(verifyAxis(*this, getInput())));
+}
+LogicalResult SpaceByteOp::verify() {
+  return failure(
+      failed(requireBegun(*this, "boundaries", getBoundaries().value_or(DictionaryAttr()))) ||
+      failed(verifyAxis(*this, getInput())));
+}
+LogicalResult HnetOp::verify() {
+  size_t levels = 1;
+  for (ArrayAttr counts = getLayers(); auto inner = dyn_cast<ArrayAttr>(counts[1]);
+       counts = inner) {
+    ++levels;
+  }
+  for (auto [key, found] :
+       {std::pair("width", getWidth() ? getWidth()->size() : 0),
+        std::pair("boundaries", getBoundaries() ? getBoundaries()->size() : 0)}) {
+    if (found > 0 && found != levels) {
+      return emitKeyError(*this, key) << "expected " << levels << " values for " << quote(key)
+                                      << ", one a level of \"layers\", found " << found
+                                      << "; give a list of as many, from the outermost level";
+    }
+  }
+  for (size_t i = 0; getBoundaries() && i < getBoundaries()->size(); ++i) {
+    std::string path = getBoundaries()->size() == 1 && isWritten(*this, "boundaries.at")
+                           ? "boundaries"
+                           : "boundaries." + std::to_string(i);
+    auto cut = cast<DictionaryAttr>((*getBoundaries())[i]);
+    if (failed(requireBegun(*this, path, cut)) || failed(requireRule(*this, path, cut))) {
+      return failure();
+    }
+  }
+  return verifyAxis(*this, getInput());
+}
+LogicalResult BltOp::verify() {
+  if (failed(requireWhole(*this, getBoundaries(), getMethod())) ||
+      failed(requireRule(*this, "boundaries", getBoundaries()))) {
+    return failure();
+  }
+  if (cast<IntegerAttr>(getLayers()[2]).getInt() == 0) {
+    return emitKeyError(*this, "layers.2") << "expected a layer or more behind the patches, each "
+                                              "of which reads them, found 0; make "
+                                              "the third number 1";
+  }
+  return verifyAxis(*this, getInput());
+}
+
+Type DynamicOp::computeResultType() { return getInput().getType(); }
+Type MegabyteOp::computeResultType() { return getInput().getType(); }
+Type BlockTransformerOp::computeResultType() { return getInput().getType(); }
+Type SpaceByteOp::computeResultType() { return getInput().getType(); }
+Type HnetOp::computeResultType() { return getInput().getType(); }
+Type BltOp::computeResultType() { return getInput().getType(); }
+void DynamicOp::setDerivedDefaults() {}
+void MegabyteOp::setDerivedDefaults() {}
+void BlockTransformerOp::setDerivedDefaults() {}
+void SpaceByteOp::setDerivedDefaults() {}
+void HnetOp::setDerivedDefaults() {}
+void BltOp::setDerivedDefaults() {}

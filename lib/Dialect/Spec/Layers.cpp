@@ -1,0 +1,465 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Layers and attention between a scale and its segments: which settings exclude one another.
+#include "StageChecks.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec;
+
+static RelativeTerms getTerms(LayerSettingsInterface layer) {
+  return layer.getRelative() ? layer.getRelative()->getTerms() : RelativeTerms::none;
+}
+static bool isXl(LayerSettingsInterface layer) {
+  return getTerms(layer) == RelativeTerms::xl || getTerms(layer) == RelativeTerms::xl_shared;
+}
+
+//===----------------------------------------------------------------------===//
+// Settings
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyHeads(LayerSettingsInterface layer) {
+  int64_t heads = *layer.getHeads(), width = getStream(layer->getOperand(0)).getWidth();
+  if (heads % *layer.getKeyValueHeads() != 0) {
+    return emitKeyError(layer, "key_value_heads")
+           << "expected \"key_value_heads\" to divide \"heads\", found "
+           << *layer.getKeyValueHeads() << " of " << heads
+           << "; each key and value head serves the same number of query heads";
+  }
+  if (!layer.getHeadSize()) {
+    return emitKeyError(layer, "heads")
+           << "expected \"heads\" to divide the width, found " << heads << " heads for width "
+           << width << "; change one of the two or give \"head_size\"";
+  }
+  if (layer.getRotary() && *layer.getHeadSize() % 2 != 0) {
+    bool given = isWritten(layer, "head_size");
+    return emitKeyError(layer, given ? "head_size" : "rotary")
+           << "expected an even head size with \"rotary\", which rotates pairs, found "
+           << *layer.getHeadSize() << (given ? "" : " (width / heads)")
+           << "; change the size or turn \"rotary\" off";
+  }
+  return success();
+}
+
+/// Distances are those of keys at or before the query; rotation and Transformer-XL's terms exclude
+/// each other.
+static LogicalResult verifyRelative(LayerSettingsInterface layer) {
+  if (getTerms(layer) == RelativeTerms::none) {
+    return success();
+  }
+  if (layer.getMask().getShape() == MaskShape::bidirectional) {
+    return emitKeyError(layer, "relative")
+           << "expected a mask of keys at or before the query with \"relative\", found "
+              "\"bidirectional\"; use \"causal\" or a window, or leave \"relative\" out";
+  }
+  if (isXl(layer) && layer.getRotary()) {
+    return emitKeyError(layer, "relative") << "expected one of \"rotary\" and Transformer-XL's "
+                                              "\"relative\" terms, found both; turn "
+                                              "one of them off";
+  }
+  return success();
+}
+
+static InFlightDiagnostic refuseWithLsh(Operation *layer, StringRef key) {
+  return emitKeyError(layer, key) << "expected no " << quote(key)
+                                  << " with \"lsh\", whose keys are the queries and are found by "
+                                     "their buckets, found both; ";
+}
+
+/// Buckets decide which keys are read, and keys are the queries.
+static LogicalResult verifyLsh(LayerSettingsInterface layer) {
+  if (!layer.getLsh()) {
+    return success();
+  }
+  if (layer.getMask().getShape() != MaskShape::causal) {
+    return refuseWithLsh(layer, "mask") << "say \"mask\": \"causal\", or \"lsh\": false";
+  }
+  if (layer.getRotary()) {
+    return refuseWithLsh(layer, "rotary") << "turn one of them off";
+  }
+  if (getTerms(layer) != RelativeTerms::none) {
+    return refuseWithLsh(layer, "relative") << "turn one of them off";
+  }
+  if (layer.getAttentionDropout() > 0) {
+    return refuseWithLsh(layer, "attention_dropout")
+           << "say \"attention_dropout\": 0, or \"lsh\": false";
+  }
+  if (layer.getScales()) {
+    return refuseWithLsh(layer, "scales") << "say \"scales\": [], or \"lsh\": false";
+  }
+  if (*layer.getKeyValueHeads() != *layer.getHeads()) {
+    return refuseWithLsh(layer, "key_value_heads") << "leave one of them out";
+  }
+  return success();
+}
+
+/// Heads are in equal groups; the key `cause` made `count` of them.
+LogicalResult spec::verifyGroups(LayerSettingsInterface layer, StringRef cause, int64_t count) {
+  for (auto [key, heads] : {std::pair("heads", *layer.getHeads()),
+                            std::pair("key_value_heads", *layer.getKeyValueHeads())}) {
+    if (heads % count != 0) {
+      return emitKeyError(layer, cause)
+             << "expected as many groups of heads as divide " << quote(key) << ", found " << count
+             << " groups of " << heads << " heads; each group has the same number";
+    }
+  }
+  return success();
+}
+
+/// Settings that a stage excludes which gives groups of heads keys of their own.
+static LogicalResult verifyScoresOfGroups(LayerSettingsInterface layer, StringRef cause) {
+  if (layer.getRotary()) {
+    return emitKeyError(layer, "rotary")
+           << "expected no \"rotary\" where " << quote(cause)
+           << " gives groups of heads keys of their own, found both; say \"rotary\": false in this "
+              "stage";
+  }
+  if (getTerms(layer) != RelativeTerms::none) {
+    return emitKeyError(layer, "relative")
+           << "expected no \"relative\" where " << quote(cause)
+           << " gives groups of heads keys of their own, found both; say \"relative\": \"none\" in "
+              "this stage";
+  }
+  return success();
+}
+
+LogicalResult spec::verifyLayerSettings(Operation *stage) {
+  auto layer = cast<LayerSettingsInterface>(stage);
+  if (failed(verifyHeads(layer)) || failed(verifyRelative(layer)) || failed(verifyLsh(layer))) {
+    return failure();
+  }
+  if (!layer.getScales()) {
+    return success();
+  }
+  if (failed(verifyGroups(layer, "scales", static_cast<int64_t>(layer.getScales()->size()))) ||
+      failed(verifyScoresOfGroups(layer, "scales"))) {
+    return failure();
+  }
+  if (layer.getMask().getShape() != MaskShape::causal) {
+    return emitKeyError(layer, "mask")
+           << "expected no \"mask\" where \"scales\" gives each group of heads a window, found "
+              "both; "
+              "leave one of them out, or say \"mask\": \"causal\" in this stage";
+  }
+  return success();
+}
+
+void spec::setLayerDefaults(Operation *stage, int64_t width) {
+  auto layer = cast<LayerSettingsInterface>(stage);
+  Builder b(stage->getContext());
+  int64_t heads = *layer.getHeads();
+  if (!layer.getKeyValueHeads()) {
+    stage->setAttr("key_value_heads", b.getI64IntegerAttr(heads));
+  }
+  if (!layer.getHeadSize() && width % heads == 0) {
+    stage->setAttr("head_size", b.getI64IntegerAttr(width / heads));
+  }
+  if (!layer.getFeedForward()) {
+    stage->setAttr("feed_forward", b.getI64IntegerAttr(4 * width));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Layer
+//===----------------------------------------------------------------------===//
+
+LogicalResult spec::verifyFirst(Operation *stage, int64_t first) {
+  auto layer = cast<LayerSettingsInterface>(stage);
+  if (first > 0 && layer.getLsh()) {
+    return refuseWithLsh(stage, "first") << "say \"lsh\": false in this stage";
+  }
+  auto single = dyn_cast<LayerOp>(stage);
+  if (first > 0 && (layer.getScales() || (single && single.getOver()))) {
+    return emitKeyError(stage, "first") << "expected no \"first\" beside groups of heads, whose "
+                                           "keys are rows of several scales, "
+                                           "found both; leave it out";
+  }
+  return success();
+}
+
+/// Fails where `mask` between two scales has no keys, or is of one scale alone.
+static LogicalResult verifyMaskBetween(Operation *stage, StringRef key, MaskAttr mask,
+                                       int64_t queryFactor, int64_t keyFactor) {
+  if (mask.getShape() == MaskShape::block && queryFactor != keyFactor) {
+    return emitKeyError(stage, key)
+           << "expected keys on the queries' scale where \"mask\" is a block of rows, found scales "
+           << queryFactor << " and " << keyFactor
+           << "; use a window in tokens, or upsample the stream first";
+  }
+  int64_t common = std::gcd(queryFactor, keyFactor);
+  auto toCommon = [&](int64_t tokens) { return (tokens + common - 1) / common; };
+  if (mask.getShape() == MaskShape::tokens &&
+      toCommon(mask.getBegin()) == toCommon(mask.getEnd())) {
+    return emitKeyError(stage, key)
+           << "expected a window that holds the last token of some position, found ["
+           << mask.getBegin() << ", " << mask.getEnd() << "] between scales " << queryFactor
+           << " and " << keyFactor
+           << ", where the last tokens are never so far apart; make it longer";
+  }
+  return success();
+}
+
+/// Keys of queries on another scale are no segments.
+static LogicalResult verifyPlace(Operation *stage, StringRef key, Value keys) {
+  if (getStream(keys).getAxis() == AxisKind::segments) {
+    return emitKeyError(stage, key)
+           << "expected keys of no segments, whose rows have no place among the queries, found "
+           << describeStream(keys) << "; upsample it first";
+  }
+  return success();
+}
+
+/// Over another axis every key is read: its positions are not those of the queries.
+static LogicalResult verifySingleSource(LayerOp op) {
+  if (op.getRotary()) {
+    return emitKeyError(op, "rotary")
+           << "expected no \"rotary\" where \"over\" names another stream, whose positions are not "
+              "those "
+              "of the queries, found both; say \"rotary\": false in this stage";
+  }
+  Value over = op.getSources().front();
+  StreamType own = getStream(op.getInput()), other = getStream(over);
+  if (failed(verifyPlace(op, "over", over))) {
+    return failure();
+  }
+  bool isSameAxis = own.getAxis() == other.getAxis() && own.getName() == other.getName();
+  RelativeTerms terms = getTerms(op);
+  if (isSameAxis || (own.getAxis() != AxisKind::input && other.getAxis() != AxisKind::input)) {
+    if (own.getFactor() != other.getFactor() && terms != RelativeTerms::none &&
+        op.getMask().getShape() == MaskShape::tokens) {
+      return emitKeyError(op, "relative")
+             << "expected \"none\" for \"relative\" by a window in tokens between two scales, "
+                "where a "
+                "key may begin after its query, found another; say \"relative\": \"none\" in this "
+                "stage, or use another mask";
+    }
+    return verifyMaskBetween(op, "mask", op.getMask(), own.getFactor(), other.getFactor());
+  }
+  if (own.getAxis() == AxisKind::input) {
+    return emitKeyError(op, "over")
+           << "expected a layer of the tokens where \"over\" names a stream of another axis, as an "
+              "input is "
+              "read before the first token, found "
+           << describeStream(op.getInput()) << " over " << describeStream(over);
+  }
+  StringRef name = other.getName().getValue();
+  if (isWritten(op, "mask") && op.getMask().getShape() != MaskShape::bidirectional) {
+    return emitKeyError(op, "mask")
+           << "expected \"bidirectional\" for \"mask\" over the axis of the input " << quote(name)
+           << ", whose positions are not those of the queries, found another; say \"mask\": "
+              "\"bidirectional\" in this stage, or leave it out";
+  }
+  if (terms != RelativeTerms::none) {
+    return emitKeyError(op, "relative")
+           << "expected \"none\" for \"relative\" over the axis of the input " << quote(name)
+           << ", whose positions have no distance from those of the queries, found another; say "
+              "\"relative\": \"none\" in this stage, or leave it out";
+  }
+  return success();
+}
+
+/// Groups of heads with a source each.
+static LogicalResult verifySources(LayerOp op) {
+  auto count = static_cast<int64_t>(op.getSources().size());
+  if (failed(verifyGroups(op, "over", count)) || failed(verifyScoresOfGroups(op, "over"))) {
+    return failure();
+  }
+  StreamType own = getStream(op.getInput());
+  for (auto [i, source] : llvm::enumerate(op.getSources())) {
+    std::string key = "over." + std::to_string(i);
+    StreamType other = getStream(source);
+    if (failed(verifyPlace(op, key, source))) {
+      return failure();
+    }
+    if (own.getAxis() == AxisKind::input || other.getAxis() == AxisKind::input) {
+      StringAttr name = other.getAxis() == AxisKind::input ? other.getName() : own.getName();
+      return emitKeyError(op, key) << "expected groups of heads to read streams of the tokens, "
+                                      "found one on the axis of the input "
+                                   << quote(name.getValue())
+                                   << "; give it a layer of its own, whose \"over\" is its name";
+    }
+    if (failed(verifyMaskBetween(op, key, cast<MaskAttr>((*op.getOver())[i]), own.getFactor(),
+                                 other.getFactor()))) {
+      return failure();
+    }
+  }
+  return success();
+}
+
+/// Windows in tokens of means of groups of the layer's own rows.
+static LogicalResult verifyScales(LayerOp op) {
+  StreamType own = getStream(op.getInput());
+  for (auto [i, attribute] : llvm::enumerate(*op.getScales())) {
+    auto scale = cast<ScaleAttr>(attribute);
+    std::string key = "scales." + std::to_string(i);
+    if (own.getAxis() == AxisKind::input) {
+      return emitKeyError(op, key) << "expected groups of heads to read streams of the tokens, "
+                                      "found one on the axis of the input "
+                                   << quote(own.getName().getValue())
+                                   << "; give it a layer of its own, whose \"over\" is its name";
+    }
+    if (own.getFactor() * scale.getFactor() > mostSize) {
+      return emitKeyError(op, key)
+             << "expected scales of at most " << mostSize << " tokens a position, found "
+             << own.getFactor() << " * " << scale.getFactor() << "; take a smaller factor";
+    }
+    MaskAttr mask = scale.getMask();
+    auto toRows = [&](int64_t tokens) { return (tokens + own.getFactor() - 1) / own.getFactor(); };
+    if (!scale.getMoving()) {
+      if (failed(verifyMaskBetween(op, key, mask, own.getFactor(),
+                                   own.getFactor() * scale.getFactor()))) {
+        return failure();
+      }
+    } else if (toRows(mask.getEnd()) - toRows(mask.getBegin()) < scale.getFactor()) {
+      return emitKeyError(op, key) << "expected a window of a whole group of " << scale.getFactor()
+                                   << " rows or more, which a moving grid reads, found ["
+                                   << mask.getBegin() << ", " << mask.getEnd() << "] on scale "
+                                   << own.getFactor() << "; make it longer, or the factor smaller";
+    }
+  }
+  return success();
+}
+
+/// Rows that attention by hashes and windows in tokens cannot read.
+static LogicalResult verifyRows(LayerOp op) {
+  StreamType own = getStream(op.getInput());
+  if (op.getLsh() && own.getAxis() != AxisKind::tokens) {
+    return emitKeyError(op, "lsh")
+           << "expected a layer of tokens, or of groups of them, with \"lsh\", found one of the "
+           << (own.getAxis() == AxisKind::input ? "input " : "segments ")
+           << quote(own.getName().getValue()) << "; say \"lsh\": false in this stage";
+  }
+  if (op.getMask().getShape() == MaskShape::tokens && own.getAxis() == AxisKind::segments) {
+    return emitKeyError(op, "mask")
+           << "expected a mask that counts segments, as the segments "
+           << quote(own.getName().getValue())
+           << " have no constant number of tokens, found a window in tokens; say \"mask\": "
+              "{\"window\": ["
+           << op.getMask().getBegin() << ", " << op.getMask().getEnd() << "]} in this stage";
+  }
+  return success();
+}
+
+static LogicalResult verifyAttentionNorm(LayerOp op) {
+  if (!op.getAttentionNorm() && op.getPlacement() == NormPlacement::post) {
+    return emitKeyError(op, "attention_norm")
+           << "expected \"attention_norm\" only where \"placement\" is \"pre\", as a post-norm "
+              "block norms its sum, found false; leave it out";
+  }
+  if (!op.getAttentionNorm() && (op.getOver() || op.getScales())) {
+    return emitKeyError(op, "attention_norm")
+           << "expected no \"attention_norm\" beside groups of heads, whose streams have norms of "
+              "their own, found false; leave it out";
+  }
+  return success();
+}
+
+LogicalResult LayerOp::verify() {
+  if (failed(verifyLayerSettings(*this))) {
+    return failure();
+  }
+  if (getScales() && !getSources().empty()) {
+    return emitKeyError(*this, "over")
+           << "expected one of \"over\" and \"scales\", which both say what keys and values are "
+              "made of, "
+              "found both; leave one out, or say \"scales\": [] in this stage";
+  }
+  if (failed(verifyFirst(*this, getFirst()))) {
+    return failure();
+  }
+  if (getLsh() && !getSources().empty()) {
+    return refuseWithLsh(*this, "over") << "say \"lsh\": false in this stage";
+  }
+  if (failed(verifyAttentionNorm(*this)) || failed(verifyAxis(*this, getInput()))) {
+    return failure();
+  }
+  bool isSingle = getSources().size() == 1 && !getOver();
+  LogicalResult sources = getScales()            ? verifyScales(*this)
+                          : isSingle             ? verifySingleSource(*this)
+                          : getSources().empty() ? verifyMaskBetween(*this, "mask", getMask(), 1, 1)
+                                                 : verifySources(*this);
+  return failure(failed(sources) || failed(verifyRows(*this)));
+}
+Type LayerOp::computeResultType() { return getInput().getType(); }
+void LayerOp::setDerivedDefaults() {
+  setLayerDefaults(*this, getStream(getInput()).getWidth());
+  StreamType own = getStream(getInput());
+  bool readsOther = getSources().size() == 1 && !getOver();
+  bool isApart = readsOther && getStream(getSources().front()).getAxis() == AxisKind::input &&
+                 own.getAxis() != AxisKind::input;
+  if (isApart &&
+      !isWritten(*this, "mask")) { // the positions of another axis are not those of the queries
+    setMaskAttr(MaskAttr::get(getContext(), MaskShape::bidirectional, 0, 0));
+  }
+}
+
+LogicalResult LayersOp::verify() {
+  return failure(failed(verifyLayerSettings(*this)) || failed(verifyFirst(*this, getFirst())) ||
+                 failed(verifyAxis(*this, getInput())));
+}
+Type LayersOp::computeResultType() { return getInput().getType(); }
+void LayersOp::setDerivedDefaults() { setLayerDefaults(*this, getStream(getInput()).getWidth()); }
+
+//===----------------------------------------------------------------------===//
+// Attend
+//===----------------------------------------------------------------------===//
+
+/// True where a stream's rows are the segments, or rows of the scale that is cut.
+static bool isSegments(StreamType stream, SegmentationType of) {
+  return stream.getAxis() == AxisKind::segments && stream.getName() == of.getName() &&
+         stream.getFactor() == 1;
+}
+static bool isCutScale(StreamType stream, SegmentationType of) {
+  StreamType cut = of.getStream();
+  return stream.getAxis() == cut.getAxis() && stream.getName() == cut.getName() &&
+         stream.getFactor() == cut.getFactor();
+}
+
+bool AttendOp::readsRows() { return isSegments(getStream(getInput()), getSegmentation()); }
+
+LogicalResult AttendOp::verify() {
+  if (failed(verifyAxis(*this, getInput()))) {
+    return failure();
+  }
+  StreamType own = getStream(getInput()), over = getStream(getOver());
+  SegmentationType of = getSegmentation();
+  BoundariesOp cut = getCut(getSegments());
+  bool asks = readsRows();
+  if ((!asks && !isCutScale(own, of)) || !(asks ? isCutScale(over, of) : isSegments(over, of))) {
+    return emitKeyError(*this, "over")
+           << "expected one stream of the segments " << quote(of.getName().getValue())
+           << " and one of the scale that " << describePlace(cut.getLoc()) << " cuts, found "
+           << describeStream(getInput()) << ", and " << describeStream(getOver())
+           << "; shorten or upsample one of them by these segments";
+  }
+  if (asks && cut.getPredictor() && !cut.getRule()) {
+    return emitKeyError(*this, "segments")
+           << "expected segments that a rule or a router makes, as attention has no derivative by "
+              "the bits that a predictor draws, found "
+           << quote(cut.getName()) << "; give its boundaries a \"rule\"";
+  }
+  if (asks && isWritten(*this, "by")) {
+    return emitKeyError(*this, "by") << "expected \"by\" only where rows of the scale that is cut "
+                                        "read segments, found it where "
+                                        "segments read their own rows; leave it out";
+  }
+  if (!getHeadSize()) {
+    return emitKeyError(*this, "heads")
+           << "expected \"heads\" to divide the width of the stream that is cut, found "
+           << *getHeads() << " heads for width " << (asks ? over : own).getWidth()
+           << "; change one of the two or give \"head_size\"";
+  }
+  return success();
+}
+Type AttendOp::computeResultType() { return getInput().getType(); }
+void AttendOp::setDerivedDefaults() {
+  int64_t width = getStream(readsRows() ? getOver() : getInput()).getWidth();
+  if (!getHeadSize() && width % *getHeads() == 0) {
+    setHeadSize(width / *getHeads());
+  }
+  if (!getBy()) {
+    setBy(1);
+  }
+}

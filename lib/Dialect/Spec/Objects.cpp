@@ -1,0 +1,113 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The model and its objects that are no stages.
+#include "StageChecks.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec;
+
+LogicalResult PrecisionOp::verify() {
+  if (getResidual() == StorageType::bf16 && getCompute() == StorageType::f32) {
+    return emitKeyError(*this, "residual")
+           << "expected \"residual\" to be \"f32\" where \"compute\" is \"f32\", found \"bf16\"; "
+              "set "
+              "\"compute\": \"bf16\" too, or leave \"residual\" out";
+  }
+  return success();
+}
+
+LogicalResult FallOp::verify() {
+  auto schedules = (*this)->getParentOp()->getRegion(0).getOps<ScheduleOp>();
+  double last = schedules.empty() ? 1 : (*schedules.begin()).computeLastRate();
+  if (getFloor() > last) {
+    return emitKeyError(*this, "floor")
+           << "expected a number of at most " << describeNumber(last)
+           << ", the rate where this phase begins, for \"floor\", found "
+           << describeNumber(getFloor()) << "; a phase lets the rate fall";
+  }
+  return success();
+}
+
+int64_t ScheduleOp::getWarmupOrDefault() {
+  return getWarmup().value_or(std::min<int64_t>(100, getSteps()));
+}
+
+double ScheduleOp::computeLastRate() {
+  auto peak = static_cast<double>(std::max<int64_t>(1, getWarmupOrDefault()));
+  return getWarmupOrDefault() == getSteps() || getKind() == ScheduleShape::constant ? 1
+         : getKind() == ScheduleShape::cosine
+             ? getFloor()
+             : std::max(getFloor(), std::sqrt(peak / static_cast<double>(getSteps())));
+}
+
+LogicalResult ScheduleOp::verify() {
+  if (getWarmupOrDefault() > getSteps()) {
+    return emitKeyError(*this, "warmup")
+           << "expected \"warmup\" to be at most \"steps\", found " << getWarmupOrDefault()
+           << " of " << getSteps() << " steps; warm up for fewer steps or train for more";
+  }
+  return success();
+}
+
+LogicalResult TrainingOp::verify() { return success(); }
+
+//===----------------------------------------------------------------------===//
+// Inputs
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyNumbersInput(InputOp op, int64_t vocabulary) {
+  InputUse role = *op.getRole();
+  int64_t usual = role == InputUse::target ? vocabulary : 1;
+  if (role != InputUse::input && op.getWidth() && *op.getWidth() != usual) {
+    return emitKeyError(op, "width")
+           << "expected a width of " << usual
+           << (role == InputUse::target ? ", the vocabulary, of a target, found "
+                                        : " of a weight, found ")
+           << *op.getWidth() << "; leave it out";
+  }
+  return success();
+}
+
+LogicalResult InputOp::verify() {
+  bool isOfTokens = getAxis() == InputAxis::tokens;
+  if (isOfTokens != isNumbers()) {
+    return emitKeyError(*this, isWritten(*this, "type") ? "type" : "axis")
+           << "expected an input of numbers on the axis \"tokens\", or of tokens on its own axis, "
+              "found "
+           << (isNumbers() ? "numbers on its own axis" : "tokens on the axis \"tokens\"")
+           << "; others are not there yet";
+  }
+  for (StringRef key : {"context", "vocabulary", "width"}) {
+    if (isNumbers() == (key != "width") && isWritten(*this, key)) {
+      return emitKeyError(*this, key)
+             << "expected no " << quote(key) << " of an input of "
+             << (isNumbers() ? "numbers on the axis \"tokens\", a row for each token" : "tokens")
+             << ", found one; leave it out";
+    }
+  }
+  if (!isNumbers() && getRole() && *getRole() != InputUse::input) {
+    return emitKeyError(*this, "role")
+           << "expected the role \"input\" of an input of tokens, found "
+           << quote(stringifyInputUse(*getRole()))
+           << "; targets and weights are numbers on the axis \"tokens\"";
+  }
+  return isNumbers() ? verifyNumbersInput(*this, getModel(*this).getVocabulary()) : success();
+}
+
+//===----------------------------------------------------------------------===//
+// Model
+//===----------------------------------------------------------------------===//
+
+InputOp ModelOp::findInput(StringRef name) {
+  for (auto input : getBody().getOps<InputOp>()) {
+    if (input.getSymName() == name) {
+      return input;
+    }
+  }
+  return {};
+}
+
+LogicalResult ModelOp::verify() { return success(); }

@@ -1,0 +1,169 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "StageChecks.h"
+
+#include "sluice/Dialect/Spec/Keys.h"
+
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace sluice::spec;
+
+StreamType spec::withFactor(StreamType stream, int64_t factor) {
+  return StreamType::get(stream.getContext(), stream.getAxis(), stream.getName(), factor,
+                         stream.getWidth());
+}
+
+StreamType spec::withWidth(StreamType stream, int64_t width) {
+  return StreamType::get(stream.getContext(), stream.getAxis(), stream.getName(),
+                         stream.getFactor(), width);
+}
+
+ModelOp spec::getModel(Operation *stage) { return stage->getParentOfType<ModelOp>(); }
+
+BoundariesOp spec::getCut(Value segmentation) { return segmentation.getDefiningOp<BoundariesOp>(); }
+
+BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
+  if (stream.getAxis() != AxisKind::segments) {
+    return {};
+  }
+  for (auto cut : getModel(from).getBody().getOps<BoundariesOp>()) {
+    if (cut.getName() == stream.getName().getValue()) {
+      return cut;
+    }
+  }
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Axes
+//===----------------------------------------------------------------------===//
+
+/// Rows of an input's axis have counts of their own, so that nothing there groups or delays.
+static bool readsTokensOnly(Operation *stage) {
+  return !isa<EmbeddingOp, LayerOp, LayersOp, NormOp, AddOp, ReplaceOp, ProjectOp, DropoutOp,
+              AttendOp, BoundariesOp>(stage);
+}
+
+/// All but heads, and stages that read keys of another scale.
+static bool readsSegments(Operation *stage) {
+  if (auto layer = dyn_cast<LayerOp>(stage)) {
+    return layer.getSources().empty() && !layer.getScales();
+  }
+  if (auto hourglass = dyn_cast<HourglassOp>(stage)) {
+    return !hourglass.attendsDown() && !hourglass.attendsUp() && !hourglass.getScales();
+  }
+  if (auto layers = dyn_cast<LayersOp>(stage)) {
+    return !layers.getScales();
+  }
+  return isa<NormOp, ShiftOp, AddOp, ProjectOp, DropoutOp, ShortenOp, UpsampleOp, BoundariesOp,
+             AttendOp>(stage);
+}
+
+LogicalResult spec::verifyAxis(Operation *stage, Value input) {
+  StreamType type = getStream(input);
+  StringRef word = stage->getName().stripDialect();
+  if (type.getAxis() == AxisKind::input && readsTokensOnly(stage)) {
+    return emitError(getKeyLoc(stage, ""))
+           << "expected a stream of the tokens for " << word << ", found " << describeStream(input)
+           << (isa<HeadOp>(stage) ? "; let a layer of the tokens read it with \"over\""
+                                  : "; on an input's axis use layers, norms, sums and dropout");
+  }
+  auto layer = dyn_cast<LayerSettingsInterface>(stage);
+  if (type.getAxis() == AxisKind::input && layer && layer.getRelative() &&
+      layer.getRelative()->getTerms() != RelativeTerms::none) {
+    return emitKeyError(stage, "relative")
+           << "expected \"none\" for \"relative\" on the axis of the input "
+           << quote(type.getName().getValue())
+           << ", found another; say \"relative\": \"none\" in this stage, or leave it out";
+  }
+  if (type.getAxis() == AxisKind::segments && !readsSegments(stage)) {
+    return emitError(getKeyLoc(stage, ""))
+           << "expected a layer without \"over\" and \"scales\", a norm, shift, shorten, upsample, "
+              "add, project, dropout, attend, "
+              "boundaries or an hourglass without attention resampling, found a "
+           << word << " stage of " << describeStream(input) << "; upsample it first";
+  }
+  return success();
+}
+
+LogicalResult spec::verifyPair(Operation *stage, Value input, Value with, bool sameWidth) {
+  StreamType a = getStream(input), b = getStream(with);
+  bool isOfInput = a.getAxis() == AxisKind::input || b.getAxis() == AxisKind::input;
+  if (isOfInput && (a.getAxis() != b.getAxis() || a.getName() != b.getName())) {
+    return emitKeyError(stage, "with")
+           << "expected two streams of one axis, found " << describeStream(input) << ", and "
+           << describeStream(with) << "; let a layer read the other with \"over\"";
+  }
+  if (a.getFactor() != b.getFactor() || a.getAxis() != b.getAxis() || a.getName() != b.getName()) {
+    return emitKeyError(stage, "with")
+           << "expected two streams of one scale, found " << describeStream(input) << ", and "
+           << describeStream(with) << "; shorten or upsample one of them";
+  }
+  if (sameWidth && a.getWidth() != b.getWidth()) {
+    return emitKeyError(stage, "with")
+           << "expected two streams of one width, found " << describeStream(input) << ", of width "
+           << a.getWidth() << ", and " << describeStream(with) << ", of width " << b.getWidth()
+           << "; project one of them to \"width\": " << a.getWidth();
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Keys
+//===----------------------------------------------------------------------===//
+
+LogicalResult spec::verifyStart(Operation *stage, StartRows start, std::optional<int64_t> by) {
+  if (start == StartRows::null && by == 0) {
+    return emitKeyError(stage, "start")
+           << "expected \"start\": \"null\" only where a shift of 1 or more has first rows to "
+              "learn, found a shift of 0; leave it "
+              "out, or shift by more";
+  }
+  return success();
+}
+
+LogicalResult spec::verifyNoWindow(Operation *stage, bool isLinear, StringRef methodKey,
+                                   StringRef key, StringRef other) {
+  if (isLinear && isWritten(stage, key)) {
+    return emitKeyError(stage, key)
+           << "expected no " << quote(key) << " for " << quote(methodKey)
+           << ": \"linear\", whose rows are those of the group, found one; leave it out, or say "
+           << quote(other);
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+InFlightDiagnostic spec::emitMissingKey(Operation *op, StringRef key, StringRef hint) {
+  const ObjectInfo &stage = *findStage(op->getName().stripDialect());
+  const KeyInfo &info = *stage.find(key);
+  InFlightDiagnostic error = emitError(getKeyLoc(op, ""));
+  error << "expected " << quote(key) << " in " << StringRef(stage.what) << ", found none; add it: ";
+  if (!hint.empty() || !info.hint.empty()) {
+    return std::move(error << (hint.empty() ? StringRef(info.hint) : hint));
+  }
+  return std::move(error << "an integer from " << info.range.least << " to " << info.range.largest);
+}
+
+std::string spec::describeNumber(double number) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%g", number);
+  return text;
+}
+
+bool spec::isPlanName(StringRef name) {
+  constexpr StringLiteral taken[] = {"tokens",     "target",     "last",      "prompt", "text",
+                                     "take",       "evaluate",   "predict",   "train",  "gradient",
+                                     "accumulate", "initialize", "prepare",   "update", "prefill",
+                                     "reset",      "step",       "sinusoidal"};
+  auto isLower = [](char c) { return c >= 'a' && c <= 'z'; };
+  auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
+  bool isWord = !name.empty() && isLower(name.front()) &&
+                llvm::all_of(name, [&](char c) { return isLower(c) || isDigit(c) || c == '_'; });
+  bool isScale = name.size() > 1 && name.front() == 's' && llvm::all_of(name.drop_front(), isDigit);
+  return isWord && !isScale && !llvm::is_contained(taken, name);
+}

@@ -1,0 +1,68 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Checks that verifiers of stages share. Each reports at the key that is wrong.
+#pragma once
+
+#include "sluice/Dialect/Spec/Spec.h"
+#include "sluice/Runtime/Limits.h"
+#include "sluice/Runtime/Text.h"
+
+#include <optional>
+
+namespace sluice::spec {
+
+inline StreamType getStream(mlir::Value value) { return mlir::cast<StreamType>(value.getType()); }
+
+/// The type of `stream` with another factor or width.
+StreamType withFactor(StreamType stream, int64_t factor);
+StreamType withWidth(StreamType stream, int64_t width);
+
+/// Fails where a stage of this kind cannot read rows of its input's axis: an input's, or segments.
+mlir::LogicalResult verifyAxis(mlir::Operation *stage, mlir::Value input);
+/// Fails unless two streams are of one axis and scale, and of one width where `sameWidth`.
+mlir::LogicalResult verifyPair(mlir::Operation *stage, mlir::Value input, mlir::Value with,
+                               bool sameWidth);
+/// Fails where "start" is "null" without first rows to learn: a shift of 0.
+mlir::LogicalResult verifyStart(mlir::Operation *stage, StartRows start, std::optional<int64_t> by);
+/// Fails where a linear map of a group has a window: `key` beside "METHOD_KEY": "linear".
+mlir::LogicalResult verifyNoWindow(mlir::Operation *stage, bool isLinear, llvm::StringRef methodKey,
+                                   llvm::StringRef key, llvm::StringRef other);
+/// The boundaries stage that makes a segmentation.
+BoundariesOp getCut(mlir::Value segmentation);
+/// The boundaries stage that makes the segments which are the rows of a stream; null where rows are
+/// no segments.
+BoundariesOp getCutBelow(StreamType stream, mlir::Operation *from);
+/// Fails where the method of a shorten or upsample stage does not fit the segments that `cut`
+/// makes.
+mlir::LogicalResult verifySelection(mlir::Operation *stage, BoundariesOp cut);
+/// Fails unless `input` is on the scale that the segmentation cuts.
+mlir::LogicalResult verifyCutScale(mlir::Operation *stage, mlir::Value input,
+                                   SegmentationType segmentation);
+/// Fails where "document_end" is no token of the vocabulary.
+mlir::LogicalResult verifyDocumentToken(mlir::Operation *op, std::optional<int64_t> token);
+/// Begins the error of a key that is missing, with its declaration's hint or this one.
+mlir::InFlightDiagnostic emitMissingKey(mlir::Operation *op, llvm::StringRef key,
+                                        llvm::StringRef hint = "");
+/// `did you mean "x"?`, or `known KIND: "a", "b"`.
+std::string suggest(llvm::StringRef found, llvm::ArrayRef<llvm::StringRef> known,
+                    llvm::StringRef kind);
+/// A number as a message has it: "0.5".
+std::string describeNumber(double number);
+/// Names that are words and no names of functions, scales and places of a plan.
+bool isPlanName(llvm::StringRef name);
+/// The model that a stage is of.
+ModelOp getModel(mlir::Operation *stage);
+
+/// Checks of layer settings, of a stage that has them (LayerSettings.cpp).
+mlir::LogicalResult verifyLayerSettings(mlir::Operation *stage);
+/// Fails unless heads are in `count` equal groups; the key `cause` made them.
+mlir::LogicalResult verifyGroups(LayerSettingsInterface layer, llvm::StringRef cause,
+                                 int64_t count);
+/// Fails where keys before row `first` cannot be left out.
+mlir::LogicalResult verifyFirst(mlir::Operation *stage, int64_t first);
+/// Sets key_value_heads, head_size and feed_forward for rows of `width`.
+void setLayerDefaults(mlir::Operation *stage, int64_t width);
+
+using sluice::quote;
+
+} // namespace sluice::spec

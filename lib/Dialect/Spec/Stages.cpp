@@ -1,0 +1,333 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Primitive stages that map, move, group and score rows: types of results, and what their keys
+// exclude.
+#include "StageChecks.h"
+
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec;
+
+//===----------------------------------------------------------------------===//
+// Embedding
+//===----------------------------------------------------------------------===//
+
+static InputOp findInput(Operation *stage, StringRef name) {
+  return getModel(stage).findInput(name);
+}
+
+static LogicalResult verifyNgrams(EmbeddingOp op) {
+  constexpr StringLiteral type = "a list of rising integers from 2 to 16";
+  for (StringRef key : {"ngram_rows", "document_end"}) {
+    if (!op.getNgrams() && op->getAttr(key)) {
+      return emitKeyError(op, key)
+             << "expected " << quote(key)
+             << " only beside \"ngrams\", found it alone; give \"ngrams\", or leave it out";
+    }
+  }
+  ArrayRef<int64_t> sizes = op.getNgrams().value_or(ArrayRef<int64_t>());
+  for (size_t i = 1; i < sizes.size(); ++i) {
+    if (sizes[i] <= sizes[i - 1]) {
+      return emitKeyError(op, ("ngrams." + Twine(i)).str())
+             << "expected " << type << " for \"ngrams\", found " << sizes[i] << " behind "
+             << sizes[i - 1];
+    }
+  }
+  if (op.getNgrams() && op.getInput()) {
+    return emitKeyError(op, "ngrams") << "expected no \"ngrams\" in the embedding of an input, on "
+                                         "whose axis nothing is delayed, "
+                                         "found both; leave them out";
+  }
+  return success();
+}
+
+static LogicalResult verifyEmbedsNumbers(EmbeddingOp op, InputOp numbers) {
+  if (numbers.getRole() != InputUse::input) {
+    return emitKeyError(op, "input")
+           << "expected an input of the role \"input\", found " << quote(numbers.getSymName())
+           << " of the role " << quote(stringifyInputUse(*numbers.getRole()))
+           << ", which losses alone read; name another";
+  }
+  if (op.getPositions() != PositionTable::none || op.getNgrams()) {
+    return emitKeyError(op, op.getNgrams() ? "ngrams" : "positions")
+           << "expected neither \"positions\" nor \"ngrams\" of an embedding of numbers, found "
+              "one; add the result to a stream of "
+              "the tokens that has them";
+  }
+  return success();
+}
+
+LogicalResult spec::verifyDocumentToken(Operation *op, std::optional<int64_t> token) {
+  int64_t vocabulary = getModel(op).getVocabulary();
+  if (token && *token >= vocabulary) {
+    return emitKeyError(op, "document_end")
+           << "expected a token below the vocabulary of " << vocabulary
+           << " for \"document_end\", found " << *token << "; name another";
+  }
+  return success();
+}
+
+LogicalResult EmbeddingOp::verify() {
+  if (failed(verifyNgrams(*this))) {
+    return failure();
+  }
+  InputOp input = getInput() ? findInput(*this, *getInput()) : InputOp();
+  if (input && input.isNumbers() && failed(verifyEmbedsNumbers(*this, input))) {
+    return failure();
+  }
+  return verifyDocumentToken(*this, getDocumentEnd());
+}
+
+Type EmbeddingOp::computeResultType() {
+  int64_t width = getModel(*this).getWidth();
+  InputOp input = getInput() ? findInput(*this, *getInput()) : InputOp();
+  if (getInput() && !input) {
+    SmallVector<StringRef> known;
+    for (auto each : getModel(*this).getBody().getOps<InputOp>()) {
+      if (!each.isNumbers()) {
+        known.push_back(each.getSymName());
+      }
+    }
+    emitKeyError(*this, "input") << "expected the name of an input, found " << quote(*getInput())
+                                 << "; "
+                                 << (known.empty() ? R"(the spec has none: add it to "inputs")"
+                                                   : suggest(*getInput(), known, "inputs"));
+    return {};
+  }
+  bool isOfInput = input && !input.isNumbers();
+  return StreamType::get(getContext(), isOfInput ? AxisKind::input : AxisKind::tokens,
+                         isOfInput ? input.getSymNameAttr() : StringAttr(), 1, width);
+}
+void EmbeddingOp::setDerivedDefaults() {
+  if (getNgrams() && !getNgramRows()) {
+    setNgramRows(65536);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Norm, shift, dropout
+//===----------------------------------------------------------------------===//
+
+LogicalResult NormOp::verify() { return verifyAxis(*this, getInput()); }
+Type NormOp::computeResultType() { return getInput().getType(); }
+void NormOp::setDerivedDefaults() {}
+
+LogicalResult ShiftOp::verify() {
+  return failure(failed(verifyStart(*this, getStart(), getBy())) ||
+                 failed(verifyAxis(*this, getInput())));
+}
+Type ShiftOp::computeResultType() { return getInput().getType(); }
+void ShiftOp::setDerivedDefaults() {}
+
+LogicalResult DropoutOp::verify() { return verifyAxis(*this, getInput()); }
+Type DropoutOp::computeResultType() { return getInput().getType(); }
+void DropoutOp::setDerivedDefaults() {}
+
+//===----------------------------------------------------------------------===//
+// Shorten and upsample
+//===----------------------------------------------------------------------===//
+
+/// Fails where keys of groups stand beside "segments".
+static LogicalResult verifySegmentsAlone(Operation *op) {
+  for (StringRef key : {"factor", "window", "width"}) {
+    if (op->getAttr(key)) {
+      return emitKeyError(op, key)
+             << "expected no " << quote(key)
+             << " where \"segments\" says which rows belong together, found both; leave one out";
+    }
+  }
+  return success();
+}
+
+/// Checks of a method that gives each row of a group an equal part of `width` columns: `isParts`
+/// where it is the stage's.
+static LogicalResult verifyParts(Operation *op, bool isParts, StringRef method, int64_t factor,
+                                 int64_t width) {
+  if (!isParts) {
+    if (op->getAttr("width")) {
+      return emitKeyError(op, "width")
+             << "expected \"width\" only beside \"method\": " << quote(method)
+             << ", whose result is a linear map's, found it beside another method; use a project "
+                "stage";
+    }
+    return success();
+  }
+  if (width % factor != 0) {
+    return emitKeyError(op, "factor")
+           << "expected a factor that divides the width of " << width
+           << " for \"method\": " << quote(method)
+           << ", which gives each row an equal part of the columns, found " << factor
+           << "; take another factor, or \"linear\"";
+  }
+  if (op->getAttr("window")) {
+    return emitKeyError(op, "window")
+           << "expected no \"window\" for \"method\": " << quote(method)
+           << ", whose rows are those of the group, found one; leave it out, or say "
+           << quote(method == "split" ? "transposed" : "convolution");
+  }
+  return success();
+}
+
+LogicalResult ShortenOp::verify() {
+  if (getSegments()) {
+    return failure(failed(verifySegmentsAlone(*this)) || failed(verifyAxis(*this, getInput())) ||
+                   failed(verifySelection(*this, getCut(getSegments()))));
+  }
+  int64_t width = getWidth().value_or(getStream(getInput()).getWidth());
+  return failure(failed(verifyParts(*this, getMethod() == ShortenMethod::concatenate, "concatenate",
+                                    *getFactor(), width)) ||
+                 failed(verifyNoWindow(*this, getMethod() == ShortenMethod::linear, "method",
+                                       "window", "convolution")) ||
+                 failed(verifyAxis(*this, getInput())));
+}
+
+Type ShortenOp::computeResultType() {
+  StreamType input = getStream(getInput());
+  if (getSegments()) {
+    auto segmentation = cast<SegmentationType>(getSegments().getType());
+    if (failed(verifyCutScale(*this, getInput(), segmentation))) {
+      return {};
+    }
+    return StreamType::get(getContext(), AxisKind::segments, segmentation.getName(), 1,
+                           input.getWidth());
+  }
+  if (input.getFactor() * *getFactor() > mostSize) {
+    emitKeyError(*this, "factor") << "expected scales of at most " << mostSize
+                                  << " tokens a position, found " << input.getFactor() << " * "
+                                  << *getFactor() << "; shorten by less";
+    return {};
+  }
+  StreamType result = withFactor(input, input.getFactor() * *getFactor());
+  return getWidth() ? withWidth(result, *getWidth()) : result;
+}
+void ShortenOp::setDerivedDefaults() {}
+
+static LogicalResult verifyUpsampleWindow(UpsampleOp op) {
+  int64_t factor = *op.getFactor();
+  if (failed(verifyNoWindow(op, op.getMethod() == UpsampleMethod::linear, "method", "window",
+                            "transposed"))) {
+    return failure();
+  }
+  if (op.getWindow() && *op.getWindow() % factor != 0) {
+    return emitKeyError(op, "window")
+           << "expected a multiple of the factor " << factor << " for \"window\", found "
+           << *op.getWindow()
+           << "; a window of whole groups reaches as far as one that ends inside the last";
+  }
+  if (op.getWindow() && op.getMethod() == UpsampleMethod::repeat && *op.getWindow() != factor) {
+    return emitKeyError(op, "window") << "expected no \"window\" apart from the factor " << factor
+                                      << " for an upsample that repeats, found " << *op.getWindow()
+                                      << "; say \"method\": \"transposed\", or leave it out";
+  }
+  return success();
+}
+
+LogicalResult UpsampleOp::verify() {
+  if (getSegments()) {
+    return failure(failed(verifySegmentsAlone(*this)) || failed(verifyAxis(*this, getInput())) ||
+                   failed(verifySelection(*this, getCut(getSegments()))));
+  }
+  if (isWritten(*this, "by")) {
+    return emitKeyError(*this, "by")
+           << "expected \"by\" only beside \"segments\", found it alone; use a shift stage";
+  }
+  return failure(failed(verifyParts(*this, getMethod() == UpsampleMethod::split, "split",
+                                    *getFactor(), getStream(getInput()).getWidth())) ||
+                 failed(verifyUpsampleWindow(*this)) || failed(verifyAxis(*this, getInput())));
+}
+
+Type UpsampleOp::computeResultType() {
+  StreamType input = getStream(getInput());
+  if (getSegments()) {
+    auto segmentation = cast<SegmentationType>(getSegments().getType());
+    StreamType outer = segmentation.getStream();
+    if (input.getAxis() != AxisKind::segments || input.getName() != segmentation.getName() ||
+        input.getFactor() != 1) {
+      bool isOfThese = input.getName() == segmentation.getName();
+      emitKeyError(*this, "segments")
+          << "expected a stream of the segments that \"segments\" names, found "
+          << describeStream(getInput())
+          << (isOfThese ? "; upsample it to whole segments first"
+              : input.getAxis() != AxisKind::segments
+                  ? "; shorten it by them first"
+                  : "; say \"segments\": " + quote(input.getName().getValue()));
+      return {};
+    }
+    return withWidth(outer, input.getWidth());
+  }
+  if (input.getFactor() % *getFactor() != 0) {
+    emitKeyError(*this, "factor")
+        << "expected to upsample by a divisor of the scale's factor, found factor " << *getFactor()
+        << " for " << describeStream(getInput()) << "; undo only what a shorten stage did";
+    return {};
+  }
+  StreamType result = withFactor(input, input.getFactor() / *getFactor());
+  return getWidth() ? withWidth(result, *getWidth()) : result;
+}
+void UpsampleOp::setDerivedDefaults() {
+  if (getSegments() && !getBy()) {
+    setBy(1);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Two streams
+//===----------------------------------------------------------------------===//
+
+LogicalResult AddOp::verify() {
+  return failure(failed(verifyAxis(*this, getInput())) ||
+                 failed(verifyPair(*this, getInput(), getWith(), true)));
+}
+Type AddOp::computeResultType() { return getInput().getType(); }
+void AddOp::setDerivedDefaults() {}
+
+LogicalResult ReplaceOp::verify() {
+  if (getStart() >= getBlock()) {
+    return emitKeyError(*this, "start")
+           << "expected a row below " << getBlock()
+           << " for \"start\", as blocks of so many rows follow one another, found " << getStart()
+           << "; " << getStart() % getBlock() << " says the same";
+  }
+  return failure(failed(verifyAxis(*this, getInput())) ||
+                 failed(verifyPair(*this, getInput(), getWith(), true)));
+}
+Type ReplaceOp::computeResultType() { return getInput().getType(); }
+void ReplaceOp::setDerivedDefaults() {}
+
+/// Fails where a matrix that begins as the identity is not square: that of `read`.
+static LogicalResult verifyIdentity(ProjectOp op, Value read, int64_t rows) {
+  int64_t columns = getStream(read).getWidth();
+  if (op.getInitial() == InitialValues::identity && columns != rows) {
+    return emitKeyError(op, "initial")
+           << "expected a matrix of as many rows as columns for \"initial\": \"identity\", found "
+           << rows << " rows, and " << columns << " columns of " << describeStream(read)
+           << "; say \"normal\", or make the widths equal";
+  }
+  return success();
+}
+
+LogicalResult ProjectOp::verify() {
+  bool isRelu = getActivation() == ActivationFunction::relu ||
+                getActivation() == ActivationFunction::relu_squared;
+  if (getInitial() == InitialValues::zeros && isRelu) {
+    return emitKeyError(*this, "initial")
+           << "expected no \"initial\": \"zeros\" beside \"activation\": "
+           << quote(stringifyActivationFunction(getActivation()))
+           << ", whose derivative at 0 is 0, so that nothing would train, found both; say "
+              "\"gelu\", "
+              "or \"normal\"";
+  }
+  int64_t rows = getStream(getResult()).getWidth();
+  if (failed(verifyAxis(*this, getInput())) || failed(verifyIdentity(*this, getInput(), rows))) {
+    return failure();
+  }
+  return failure(getWith() && (failed(verifyPair(*this, getInput(), getWith(), false)) ||
+                               failed(verifyIdentity(*this, getWith(), rows))));
+}
+Type ProjectOp::computeResultType() {
+  StreamType input = getStream(getInput());
+  return getWidth() ? withWidth(input, *getWidth()) : input;
+}
+void ProjectOp::setDerivedDefaults() {}
