@@ -390,7 +390,7 @@ std::optional<Outcome> Compilation::lowerKernels(KernelSet &kernels,
            double(done) / double(count));
   };
   report(targets.gpus.empty() ? "compiling kernels" : "compiling kernels for GPUs");
-  FailureOr<std::vector<Blob>> code = lowerDeviceKernels(kernels);
+  FailureOr<std::vector<Blob>> code = lowerDeviceKernels(kernels, cache);
   if (failed(code) || failed(cpu::lowerToObjects(requests, objects, cache, reportKernels))) {
     return internalError();
   }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # The cache of compiled kernels: artifacts are the same bytes from a cold cache, a warm one, part of one, a damaged one and
-# none. Places that cannot be written. The default target, and an artifact without this machine's instructions.
+# none. Places that cannot be written. GPU kernels, with other assemblers and two processes. The default target, and an artifact
+# without this machine's instructions.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -35,8 +36,9 @@ same "off: the same bytes"
 succeeds "OFF" compile --kernel-cache OFF -o "$work/other.sla"
 if [[ -e OFF ]]; then fail "OFF is no directory"; else pass "OFF is no directory"; fi
 
-# Entry by entry: removed, cut, a bit flipped, another one's contents, empty, a directory.
-python3 - "$SLUICE_KERNEL_CACHE" << 'PYTHON'
+# damage FOLDER: entry by entry: removed, cut, a bit flipped, another one's contents, empty, a directory.
+damage() {
+  python3 - "$1" << 'PYTHON'
 import pathlib, sys
 names = sorted(pathlib.Path(sys.argv[1]).glob("*.kernel"))
 for i, name in enumerate(names):
@@ -51,6 +53,8 @@ for i, name in enumerate(names):
         name.mkdir()
         (name / "file").write_bytes(b"x")
 PYTHON
+}
+damage "$SLUICE_KERNEL_CACHE"
 succeeds "damaged" compile -o "$work/other.sla"
 same "damaged: the same bytes"
 if grep -q 'cannot store' "$work/err"; then fail "damaged: all are stored" "$(cat "$work/err")"; else pass "damaged: all are stored"; fi
@@ -89,6 +93,95 @@ quiet "a home that is a file" env -u XDG_CACHE_HOME HOME="$work/file" "$sluice" 
 same "a home that is a file: the same bytes"
 exits 2 "a limit that is no size" env SLUICE_KERNEL_CACHE_SIZE=much "$sluice" compile "$work/spec.json" -o "$work/other.sla"
 exits 2 "an empty name" compile --kernel-cache '' -o "$work/other.sla"
+
+# GPU kernels: an entry of bitcode and PTX for each, and of a cubin where there is a ptxas.
+export SLUICE_KERNEL_CACHE=$work/gpu
+# shellcheck disable=SC2317 # checks call it
+for_gpu() { compile --target sm_80 --precision bf16 -o "$work/${output:-other}.sla"; }
+# same_gpu NAME [FILE]: the last artifact has the bytes of FILE, or of the one from a cold cache.
+same_gpu() {
+  if cmp -s "${2:-$work/gpu.sla}" "$work/other.sla"; then pass "$1"; else fail "$1" "the artifacts differ"; fi
+}
+mkdir "$work/assemblers" "$work/assembled"
+assembler=$(command -v ptxas || true)
+without=$(tr : '\n' <<< "$PATH" | while read -r folder; do [[ -x $folder/ptxas ]] || printf '%s:' "$folder"; done)
+SLUICE_KERNEL_CACHE=off succeeds "GPU, off" for_gpu
+mv "$work/other.sla" "$work/gpu.sla"
+# names STAGES: the GPU kernels of such a spec, which are named by their IR.
+names() {
+  sed "s/{ \"op\": \"head\" }/$1&/" "$work/spec.json" > "$work/more.json"
+  "$sluice" compile "$work/more.json" --target sm_80 --precision bf16 --emit kernels | grep -o 'func.func @[a-z]*_[0-9a-f]*' | sort -u
+}
+names '' > "$work/few"
+names '{ "op": "layer", "heads": 2, "feed_forward": 24 }, ' > "$work/many"
+few=$(wc -l < "$work/few") shared=$(comm -12 "$work/few" "$work/many" | wc -l)
+if ((few > 8 && 2 * shared >= few)); then pass "GPU, specs share kernels"; else fail "GPU, specs share kernels" "$shared of $few"; fi
+for each in 1 2; do output=process-$each for_gpu > "$work/process-$each" 2>&1 & done
+succeeds "GPU, two processes: the first" wait %1
+succeeds "GPU, two processes: the second" wait %2
+for each in 1 2; do
+  mv "$work/process-$each.sla" "$work/other.sla"
+  same_gpu "GPU, two processes: the same bytes, $each"
+done
+count=$(entries)
+succeeds "GPU, no assembler" env PATH="$without" "$sluice" compile "$work/spec.json" --target sm_80 --precision bf16 -o "$work/ptx.sla"
+if (($(entries) == count && count > 8)); then pass "GPU, no assembler: nothing new"; else fail "GPU, no assembler: nothing new" "$count, $(entries)"; fi
+damage "$SLUICE_KERNEL_CACHE"
+succeeds "GPU, damaged" for_gpu
+same_gpu "GPU, damaged: the same bytes"
+if (($(entries) == count)); then pass "GPU, damaged entries were stored again"; else fail "GPU, damaged entries were stored again" "$count, $(entries)"; fi
+# assembles NAME YES|NO: compiles with the assembler of $work/assemblers, which writes what the one in PATH writes: whether it
+# was called for kernels.
+assembles() {
+  : > "$work/calls"
+  succeeds "GPU, $1" env PATH="$work/assemblers:$PATH" "$sluice" compile "$work/spec.json" --target sm_80 --precision bf16 -o "$work/other.sla"
+  same_gpu "GPU, $1: the same bytes"
+  if [[ $2 == "$(grep -q kernel "$work/calls" && echo YES || echo NO)" ]]; then
+    pass "GPU, $1: assembles: $2"
+  else
+    fail "GPU, $1: assembles: $2" "$(cat "$work/calls")"
+  fi
+}
+# assembler_of VERSION [STATUS [TIME]]: each PTX is assembled once, and after that copied, to save time.
+assembler_of() {
+  cat > "$work/assemblers/new" << SCRIPT
+#!/usr/bin/env bash
+if [[ \$1 == --version ]]; then echo "V$1"; exit ${2:-0}; fi
+echo kernel >> "$work/calls"
+known=$work/assembled/\$(sha256sum < "\${@: -3:1}" | cut -c 1-64)
+[[ -e \$known ]] || "$assembler" "\${@:1:\$# - 1}" "\$known" > "\$known.log" 2>&1 || exit
+cat "\$known.log"
+cat "\$known" > "\${@: -1}"
+SCRIPT
+  chmod +x "$work/assemblers/new"
+  mv "$work/assemblers/new" "$work/assemblers/ptxas"
+  touch -d "${3:-2001-01-01}" "$work/assemblers/ptxas"
+}
+if [[ -n $assembler ]]; then
+  ptx=$(($(entries) / 2))
+  if ((count == 2 * ptx)); then pass "GPU, a cubin for each kernel"; else fail "GPU, a cubin for each kernel" "$count"; fi
+  assembler_of 13.0
+  assembles "another assembler" YES
+  touch -d '2001-01-01' "$SLUICE_KERNEL_CACHE"/*.kernel
+  assembles "the same assembler again" NO
+  old=$(find "$SLUICE_KERNEL_CACHE" -name '*.kernel' ! -newermt '2002-01-01' | wc -l)
+  if ((old == ptx)); then pass "GPU, it uses all but the first one's cubins"; else fail "GPU, it uses all but the first one's cubins" "$old, $ptx"; fi
+  if (($(entries) == 3 * ptx)); then pass "GPU, its cubins alone are new"; else fail "GPU, its cubins alone are new" "$ptx, $(entries)"; fi
+  assembler_of 13.1
+  assembles "another version" YES
+  assembler_of 13.1 0 2002-02-02
+  assembles "a file of another time" YES
+  assembler_of 13.1 1
+  count=$(entries)
+  assembles "no version" YES
+  if (($(entries) == count)); then pass "GPU, no version: nothing is stored"; else fail "GPU, no version: nothing is stored" "$count, $(entries)"; fi
+  assembler_of 13.2
+  SLUICE_KERNEL_CACHE_SIZE=100KiB assembles "a limit" YES
+  bytes=$(cat "$SLUICE_KERNEL_CACHE"/*.kernel | wc -c)
+  if ((bytes <= 102400)); then pass "GPU, the limit holds"; else fail "GPU, the limit holds" "$bytes bytes"; fi
+else
+  pass "GPU, no assembler in the PATH: cubins not looked at"
+fi
 
 # The default is this machine's CPU alone.
 export SLUICE_KERNEL_CACHE=$work/other

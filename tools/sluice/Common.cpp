@@ -98,9 +98,10 @@ void addKernelCache(CLI::App &command, std::string &value) {
       },
       "", "directory");
   command
-      .add_option("--kernel-cache", value,
-                  "Directory of compiled kernels that later compiles reuse; off: none. Without it "
-                  "SLUICE_KERNEL_CACHE, or else ~/.cache/sluice/kernels")
+      .add_option(
+          "--kernel-cache", value,
+          "Directory of compiled kernels, for CPUs and GPUs, that later compiles reuse; off: "
+          "none. Without it SLUICE_KERNEL_CACHE, or else ~/.cache/sluice/kernels")
       ->type_name("DIR|off")
       ->default_str("")
       ->check(isName);

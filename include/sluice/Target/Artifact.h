@@ -115,8 +115,9 @@ struct Blob {
 
 /// Compiles the kernels of every GPU variant, on the context's threads: bitcode of the module that
 /// feeds the backend, PTX, and where ptxas is in the PATH the cubin, whose registers and spills go
-/// into the records. Fails with a diagnostic.
-mlir::FailureOr<std::vector<Blob>> lowerDeviceKernels(KernelSet &kernels);
+/// into the records. Code that `cache` has is read from it, and other code is stored there; the
+/// bytes do not depend on the cache's contents. Fails with a diagnostic.
+mlir::FailureOr<std::vector<Blob>> lowerDeviceKernels(KernelSet &kernels, KernelCache &cache);
 
 /// Writes the launches of every entry point as plan IR behind the module's functions (stage `plan`
 /// of --emit).

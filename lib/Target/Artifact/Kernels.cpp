@@ -136,7 +136,8 @@ static std::vector<KernelRecord::Operand> operandsOf(Operation *dispatch) {
 /// Names a generated kernel by its contents, so that its object is the same in every artifact.
 /// Dispatches whose kernels come out the same share the first one. Returns the name.
 static std::string nameByContents(const cpu::Kernel &kernel, StringRef target, ModuleOp module) {
-  std::string symbol = llvm::join_items('_', kernel.kind, shortKernelHash(kernel.function), target);
+  std::string symbol =
+      llvm::join_items('_', kernel.kind, toShortHash(hashKernel(kernel.function)), target);
   llvm::replace(symbol, '-', '_');
   func::FuncOp function = kernel.function;
   if (module.lookupSymbol(symbol)) {

@@ -1,9 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernels to LLVM IR, to PTX with LLVM's own backend, to a cubin with ptxas.
+// Kernels to LLVM IR, and to PTX with LLVM's own backend.
 #include "Math.h"
-#include "sluice/Runtime/MemoryFile.h"
-#include "sluice/Runtime/Program.h"
 #include "sluice/Target/CUDA/Kernel.h"
 #include "sluice/Target/Common/Math.h"
 #include "sluice/Target/Common/RunPasses.h"
@@ -29,8 +27,6 @@
 #include "mlir/Transforms/Passes.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Support/Program.h"
-#include "llvm/Support/Regex.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/Vectorize/LoadStoreVectorizer.h"
@@ -218,53 +214,4 @@ llvm::Expected<std::string> cuda::emitPTX(std::unique_ptr<llvm::Module> module,
     return std::move(error);
   }
   return printPTX(*module, target);
-}
-
-/// Reads `ptxas --verbose`: a line that names the kernel, then its stack and spills, then its
-/// registers.
-static std::vector<Usage> parseUsage(StringRef text) {
-  llvm::Regex name("Compiling entry function '([^']+)'"), registers("Used ([0-9]+) registers");
-  llvm::Regex memory(
-      "([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, ([0-9]+) bytes spill loads");
-  llvm::Regex shared("([0-9]+) bytes smem");
-  auto number = [](StringRef digits) {
-    int64_t value = 0;
-    digits.getAsInteger(10, value);
-    return value;
-  };
-  std::vector<Usage> result;
-  SmallVector<StringRef> found;
-  for (StringRef line : llvm::split(text, '\n')) {
-    if (name.match(line, &found)) {
-      result.push_back({found[1].str()});
-    } else if (!result.empty() && memory.match(line, &found)) {
-      result.back().stackBytes = number(found[1]);
-      result.back().spillBytes = number(found[2]) + number(found[3]);
-    } else if (!result.empty() && registers.match(line, &found)) {
-      result.back().registers = number(found[1]);
-      if (shared.match(line, &found)) {
-        result.back().sharedBytes = number(found[1]);
-      }
-    }
-  }
-  return result;
-}
-
-llvm::Expected<std::optional<Binary>> cuda::assemble(StringRef ptx, const Target &target) {
-  auto program = llvm::sys::findProgramByName("ptxas");
-  if (!program) {
-    return std::nullopt;
-  }
-  // Nothing is left of a killed compile, and no folder for temporary files has to be there.
-  runtime::MemoryFile source("sluice-ptx"), cubin("sluice-cubin"), log("sluice-ptxas-log");
-  source.write({reinterpret_cast<const uint8_t *>(ptx.data()), ptx.size()});
-  std::string failure =
-      runtime::runProgram({*program, "--verbose", "--warn-on-spills",
-                           ("--gpu-name=" + target.chip).str(), source.path(), "-o", cubin.path()},
-                          log.descriptor(), log.descriptor());
-  std::string said = log.read();
-  if (!failure.empty()) {
-    return llvm::createStringError("ptxas refused a kernel: " + failure + ": " + said);
-  }
-  return Binary{cubin.read(), parseUsage(said)};
 }

@@ -31,13 +31,18 @@ static StringRef asText(const runtime::Sha256 &hash) {
   return {reinterpret_cast<const char *>(hash.data()), hash.size()};
 }
 
+/// Appends a length, little endian.
+static void addLength(std::string &text, size_t length) {
+  for (size_t i = 0; i < lengthBytes; ++i) {
+    text.push_back(static_cast<char>(uint64_t(length) >> (8 * i)));
+  }
+}
+
 /// The header of an entry: what the file is, the object's length, the key, and a checksum of these
 /// and the object.
 static std::string makeHeader(const KernelKey &key, StringRef bytes) {
   std::string header = magic.str();
-  for (size_t i = 0; i < lengthBytes; ++i) {
-    header.push_back(static_cast<char>(uint64_t(bytes.size()) >> (8 * i)));
-  }
+  addLength(header, bytes.size());
   header += asText(key);
   std::string summed = header;
   summed += bytes;
@@ -170,6 +175,37 @@ void KernelCache::store(const KernelKey &key, StringRef bytes) {
   isFailed = true;
   std::lock_guard<std::mutex> lock(mutex);
   problem = showPath(folder) + ": cannot store compiled kernels: " + std::strerror(error);
+}
+
+void KernelCache::storeParts(const KernelKey &key, ArrayRef<StringRef> parts) {
+  std::string bytes;
+  for (StringRef part : parts) {
+    addLength(bytes, part.size());
+    bytes += part;
+  }
+  store(key, bytes);
+}
+
+std::optional<std::vector<std::string>> KernelCache::loadParts(const KernelKey &key, size_t count) {
+  std::optional<std::string> bytes = load(key);
+  if (!bytes) {
+    return std::nullopt;
+  }
+  std::vector<std::string> parts;
+  StringRef rest = *bytes;
+  while (rest.size() >= lengthBytes) {
+    uint64_t length = 0;
+    for (size_t i = lengthBytes; i-- > 0;) {
+      length = length << 8 | static_cast<uint8_t>(rest[i]);
+    }
+    rest = rest.drop_front(lengthBytes);
+    if (length > rest.size()) {
+      return std::nullopt;
+    }
+    parts.push_back(rest.take_front(length).str());
+    rest = rest.drop_front(length);
+  }
+  return rest.empty() && parts.size() == count ? std::optional(std::move(parts)) : std::nullopt;
 }
 
 std::string KernelCache::getProblem() {

@@ -32,6 +32,8 @@ public:
     }
     addRegions(kernel);
   }
+  /// Writes `module` with its attributes and with the names of its symbols.
+  void addModule(ModuleOp module) { addOperation(*module); }
   ArrayRef<uint8_t> bytes() const { return written; }
 
 private:
@@ -129,13 +131,33 @@ runtime::Sha256 sluice::hashKernel(func::FuncOp kernel) {
   return runtime::sha256(serializer.bytes());
 }
 
-std::string sluice::shortKernelHash(func::FuncOp kernel) {
-  return runtime::toHex(hashKernel(kernel)).substr(0, 16);
+runtime::Sha256 sluice::hashModule(ModuleOp module) {
+  KernelSerializer serializer;
+  serializer.addModule(module);
+  return runtime::sha256(serializer.bytes());
+}
+
+std::string sluice::toShortHash(const runtime::Sha256 &hash) {
+  return runtime::toHex(hash).substr(0, 16);
 }
 
 KernelKey sluice::computeKernelKey(func::FuncOp kernel, StringRef target) {
   std::string text = getLoweringIdentity() + "\n" + target.str() + "\n" +
                      kernel.getSymName().str() + "\n" + runtime::toHex(hashKernel(kernel));
+  return runtime::sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+}
+
+KernelKey sluice::computeModuleKey(const runtime::Sha256 &module, StringRef target) {
+  std::string text =
+      getLoweringIdentity() + "\n" + target.str() + "\nmodule\n" + runtime::toHex(module);
+  return runtime::sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+}
+
+KernelKey sluice::computeToolKey(ArrayRef<StringRef> parts) {
+  std::string text = "tool\n";
+  for (StringRef part : parts) {
+    text += std::to_string(part.size()) + "\n" + part.str();
+  }
   return runtime::sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
 }
 

@@ -2,10 +2,10 @@
 // added up by several blocks, and sums have one order.
 // RUN: sluice-opt %s --sluice-generate-kernels=target=sm_80 | FileCheck %s --implicit-check-not=atomic
 
-// CHECK-LABEL: func.func @k0_queries(
+// CHECK-LABEL: func.func @attention_{{[0-9a-f]+}}_queries(
 // Scores, and gradients times values; then dQ.
 // CHECK-COUNT-16: nvvm.mma.sync
-// CHECK-LABEL: func.func @k0_keys(
+// CHECK-LABEL: func.func @attention_{{[0-9a-f]+}}_keys(
 // CHECK:         nvvm.mma.sync
 
 #domain = #dispatch.domain<batch = 1, positions = 128, factor = 1>

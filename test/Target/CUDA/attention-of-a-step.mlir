@@ -2,7 +2,7 @@
 // by shuffles and over shared memory.
 // RUN: sluice-opt %s --sluice-generate-kernels=target=sm_80 | FileCheck %s
 
-// CHECK-LABEL: func.func @k0(
+// CHECK-LABEL: func.func @{{[a-z]+_[0-9a-f]+}}(
 // CHECK-SAME:    ["nvvm.reqntid", "256"]
 // CHECK-NOT:     nvvm.mma.sync
 // CHECK:         %[[SCHEDULE:.*]] = memref.view {{.*}} to memref<1x3xi64>

@@ -2,7 +2,7 @@
 // registers: their exponentials are the factors of the second product.
 // RUN: sluice-opt %s --sluice-generate-kernels=target=sm_80 | FileCheck %s
 
-// CHECK-LABEL: func.func @k0(
+// CHECK-LABEL: func.func @{{[a-z]+_[0-9a-f]+}}(
 // CHECK:         nvvm.cp.async.commit.group
 // CHECK:         %[[QUERIES:.*]] = nvvm.ldmatrix
 // CHECK:         nvvm.cp.async.wait.group 0

@@ -2,7 +2,7 @@
 // a warp's sums stay in registers.
 // RUN: sluice-opt %s --sluice-generate-kernels=target=sm_80 | FileCheck %s
 
-// CHECK-LABEL: func.func @k0(
+// CHECK-LABEL: func.func @{{[a-z]+_[0-9a-f]+}}(
 // CHECK-SAME:    ["nvvm.reqntid", "128"]
 // CHECK:         nvvm.cp.async.shared.global
 // CHECK:         nvvm.cp.async.commit.group

@@ -4,7 +4,7 @@
 // RUN: sluice-opt %t/scan.mlir --sluice-generate-kernels=target=sm_80 | FileCheck %s --check-prefix=SCAN
 // RUN: sluice-opt %t/range.mlir --sluice-generate-kernels=target=sm_80 | FileCheck %s --check-prefix=RANGE
 
-// SCAN:      func.func @k0(
+// SCAN:      func.func @{{[a-z]+_[0-9a-f]+}}(
 // SCAN-SAME:   ["nvvm.reqntid", "32"]
 // SCAN:      %[[LANE:.*]] = arith.shli
 // SCAN:      %[[OWN:.*]] = arith.subi %[[LANE]],
@@ -15,7 +15,7 @@
 // SCAN:        math.ctpop %[[BITS]]
 // SCAN-COUNT-7: nvvm.vote.sync ballot
 
-// RANGE:     func.func @k0(
+// RANGE:     func.func @{{[a-z]+_[0-9a-f]+}}(
 // RANGE:     %[[SUM:.*]] = scf.for {{.*}} iter_args(%[[BEFORE:.*]] = %{{.*}}) -> (vector<8xf32>)
 // RANGE:       %[[ROW:.*]] = arith.extf %{{.*}} : vector<8xbf16> to vector<8xf32>
 // RANGE:       arith.addf %[[BEFORE]], %[[ROW]]

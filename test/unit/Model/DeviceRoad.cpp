@@ -86,7 +86,7 @@ std::string test::takeRoad(const RoadRequest &request) {
     return llvm::toString(setting.takeError());
   }
   KernelCache cache(setting->folder, setting->mostBytes);
-  FailureOr<std::vector<Blob>> blobs = lowerDeviceKernels(*kernels);
+  FailureOr<std::vector<Blob>> blobs = lowerDeviceKernels(*kernels, cache);
   if (failed(blobs) || failed(cpu::lowerToObjects(requests, objects, cache))) {
     return "kernels do not compile";
   }

@@ -197,7 +197,9 @@ TEST_F(DeviceRoad, ViolationsNameTheKernel) {
     FAIL() << "a kernel wrote past what the plan says";
   } catch (const JobError &error) {
     std::string message = error.what();
-    EXPECT_NE(message.find("in kernel \"rows_3x22_70x25_k0\" (k0, sm_80)"), std::string::npos)
+    std::string symbol = artifact->plan().kernels[0].deviceVariants.at("sm_80").stages[0].symbol;
+    EXPECT_NE(message.find("in kernel \"rows_3x22_70x25_k0\" (" + symbol + ", sm_80)"),
+              std::string::npos)
         << message;
     EXPECT_NE(message.find("out of bounds"), std::string::npos) << message;
   }
@@ -268,6 +270,7 @@ TEST_F(DeviceRoad, HoldsBitcodePtxAndCubins) {
                                cubin = artifact->blob(variant.module + "_cubin");
       std::string text(ptx.begin(), ptx.end());
       EXPECT_NE(text.find(".target " + std::string(target)), std::string::npos);
+      EXPECT_EQ(variant.stages[0].symbol.find(kernel.kind + "_"), 0u); // and a hash
       EXPECT_NE(text.find(".entry " + variant.stages[0].symbol + "("), std::string::npos);
       EXPECT_EQ(std::string(bitcode.begin(), bitcode.begin() + 2), "BC");
       EXPECT_EQ(!cubin.empty(), hasCubins);

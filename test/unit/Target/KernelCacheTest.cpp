@@ -122,6 +122,38 @@ TEST(KernelKey, KeyChangesWithTargetAndName) {
   EXPECT_NE(key, computeKernelKey(kernel, "cpu-avx2"));
 }
 
+/// A module's key covers its names and attributes, which the code of a GPU's module has.
+TEST(KernelKey, ModuleKeyChangesWithEachOfItsParts) {
+  MLIRContext context;
+  context.loadDialect<arith::ArithDialect, func::FuncDialect>();
+  auto computeKey = [&](const std::string &text, const char *target = "cuda-sm_80 sm_80 +ptx80") {
+    auto module = parseSourceString<ModuleOp>(text, &context);
+    EXPECT_TRUE(module) << text;
+    return computeModuleKey(hashModule(*module), target);
+  };
+  std::string twoStages = plain + "\nfunc.func @other(%x: f32) { return }";
+  std::set<KernelKey> keys{
+      computeKey(plain),
+      computeKey(plain, "cuda-sm_90a sm_90a +ptx80"),
+      computeKey(replace(plain, "@kernel", "@k1")),
+      computeKey(replace(plain, "2.0", "2.5")),
+      computeKey(twoStages),
+      computeKey(replace(twoStages, "@other", "@another")),
+      computeKey("module attributes {cuda.chip = \"sm_80\"} {" + plain + "}"),
+      computeKey("module attributes {cuda.chip = \"sm_90a\"} {" + plain + "}"),
+  };
+  EXPECT_EQ(keys.size(), 8u);
+  EXPECT_EQ(computeKey(plain), computeKey("\n\n" + plain));
+}
+
+TEST(KernelKey, ToolKeySeparatesItsParts) {
+  std::set<KernelKey> keys{computeToolKey({}),          computeToolKey({""}),
+                           computeToolKey({"ab", "c"}), computeToolKey({"a", "bc"}),
+                           computeToolKey({"abc"}),     computeToolKey({"c", "ab"})};
+  EXPECT_EQ(keys.size(), 6u);
+  EXPECT_EQ(computeToolKey({"ab", "c"}), computeToolKey({"ab", "c"}));
+}
+
 TEST(KernelKey, IdentityNamesSourcesAndLibraries) {
   // 64 digits of the sources' hash, LLVM's version, build IDs of at least 16 digits.
   EXPECT_TRUE(llvm::Regex("^[0-9a-f]+ LLVM [0-9.]+( [0-9a-f]{16,})+$").match(getLoweringIdentity()))
@@ -181,6 +213,27 @@ TEST_F(KernelCacheTest, ReturnsWhatWasStored) {
   struct stat status{};
   ASSERT_EQ(::stat((folder / "new").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 077, 0u) << "other users could plant code";
+}
+
+TEST_F(KernelCacheTest, ReturnsThePartsThatWereStored) {
+  using Parts = std::vector<std::string>;
+  KernelCache cache(folder);
+  EXPECT_FALSE(cache.loadParts(keyOf(1), 2));
+  cache.storeParts(keyOf(1), {StringRef("bit\0code", 8), "ptx"});
+  EXPECT_EQ(cache.loadParts(keyOf(1), 2), (Parts{std::string("bit\0code", 8), "ptx"}));
+  EXPECT_FALSE(cache.loadParts(keyOf(1), 1));
+  EXPECT_FALSE(cache.loadParts(keyOf(1), 3));
+  cache.storeParts(keyOf(2), {"", ""});
+  EXPECT_EQ(cache.loadParts(keyOf(2), 2), (Parts{"", ""}));
+  cache.storeParts(keyOf(3), {});
+  EXPECT_EQ(cache.loadParts(keyOf(3), 0), Parts());
+  // What was stored as one part ends in the middle of a length, or has one beyond its end.
+  for (const char *object :
+       {"objects", "\x09\0\0\0\0\0\0\0object", "\xff\xff\xff\xff\xff\xff\xff\xff"}) {
+    cache.store(keyOf(4), StringRef(object, object[0] == 'o' ? 7 : object[0] == 9 ? 14 : 8));
+    EXPECT_TRUE(cache.load(keyOf(4)));
+    EXPECT_FALSE(cache.loadParts(keyOf(4), 1));
+  }
 }
 
 TEST_F(KernelCacheTest, NoFolderIsNoCache) {

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace sluice {
 
@@ -34,6 +35,10 @@ public:
   /// Stores `bytes` for `key`: a temporary file, then a rename, so that no process sees a part of
   /// an entry. The first failure ends all storing.
   void store(const KernelKey &key, llvm::StringRef bytes);
+
+  /// Stores `parts` as one entry, and loads them. An entry of another number of parts is absent.
+  void storeParts(const KernelKey &key, llvm::ArrayRef<llvm::StringRef> parts);
+  std::optional<std::vector<std::string>> loadParts(const KernelKey &key, size_t count);
 
   /// After a compile: where anything was stored, removes the entries that were used least recently
   /// until the rest takes at most the limit, and temporary files older than an hour.
