@@ -19,10 +19,10 @@ using Lines = std::vector<Numbers>; ///< [positions][head size]
 template <typename Op> class Head {
 public:
   Head(Op op, const Launch &launch, int64_t batch, int64_t head)
-      : op(op), launch(launch), rows(op, launch), batch(batch), head(head),
-        size(int64_t(op.getHeadSize())), positions(op.getDomain().getPositions()),
-        keyPositions(op.getKeys().getPositions()), queries(validOf(op.getDomain())),
-        keys(keysOf(op, launch)),
+      : op(op), launch(launch), rows(op, launch), scoreOf(op.getScore().front(), launch),
+        batch(batch), head(head), size(int64_t(op.getHeadSize())),
+        positions(op.getDomain().getPositions()), keyPositions(op.getKeys().getPositions()),
+        queries(validOf(op.getDomain())), keys(keysOf(op, launch)),
         keyHead(head / (int64_t(op.getHeads()) / int64_t(op.getKvHeads()))) {
     Stored query(op.getQuery(), launch.operands[0]), key(op.getKey(), launch.operands[1]),
         value(op.getValue(), launch.operands[2]);
@@ -140,7 +140,7 @@ public:
     return place;
   }
   FailureOr<Number> score(const Numbers &place, int64_t p, int64_t j) {
-    auto yielded = evaluateScalar(op.getScore(), place, launch, {row(p), p});
+    auto yielded = evaluateScalar(scoreOf, place, {row(p), p});
     if (failed(yielded)) {
       return failure();
     }
@@ -162,6 +162,7 @@ public:
   mutable Op op; ///< ops' accessors are not const
   const Launch &launch;
   const Rows rows;
+  Body scoreOf;
   int64_t batch, head, size, positions, keyPositions; ///< of queries; of keys
   int64_t queries, keys, keyHead;                     ///< how many are valid; number of a head
   bool isBf16 = false;
@@ -232,8 +233,8 @@ LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Comp
 class Gradients {
 public:
   Gradients(dispatch::AttentionBackwardOp op, const Launch &launch)
-      : op(op), launch(launch), output(op.getOutput(), launch.operands[3]),
-        lse(op.getLse(), launch.operands[4]),
+      : op(op), launch(launch), scoreGradient(op.getScoreGradient().front(), launch),
+        output(op.getOutput(), launch.operands[3]), lse(op.getLse(), launch.operands[4]),
         outputGradient(op.getOutputGradient(), launch.operands[5]) {
     for (Value gradient : op.getGradients()) {
       sums.emplace_back(cast<RankedTensorType>(gradient.getType()).getNumElements());
@@ -266,6 +267,7 @@ private:
 
   dispatch::AttentionBackwardOp op;
   const Launch &launch;
+  Body scoreGradient;
   Stored output, lse, outputGradient;
   std::optional<Stored> rotary;
   unsigned sources;                          ///< gradients of queries, keys and values
@@ -335,7 +337,7 @@ LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64
     Number gradient =
         multiply(probability, subtract(multiply(head.dot(g, head.v[j]), keep), delta));
     place.push_back(gradient);
-    auto yielded = evaluateScalar(op.getScoreGradient(), place, launch, {head.row(p), p});
+    auto yielded = evaluateScalar(scoreGradient, place, {head.row(p), p});
     if (failed(yielded)) {
       return failure();
     }

@@ -68,16 +68,18 @@ template <> struct sluice::scalar::Arithmetic<Number> {
   }
 };
 
-/// A number as a value of `type`, and back: integers are whole numbers.
-static scalar::Scalar<Number> scalarOf(Number number, Type type) {
-  if (isa<FloatType>(type)) {
+/// A number as a value of a type of floating point or another one, and back: integers are whole
+/// numbers.
+static scalar::Scalar<Number> scalarOf(Number number, bool isFloat) {
+  if (isFloat) {
     return {.real = number};
   }
   return {.real = {0, number.error}, .integer = int64_t(number.value)};
 }
-static Number numberOf(const scalar::Scalar<Number> &scalar, Type type) {
-  return isa<FloatType>(type) ? scalar.real : Number{double(scalar.integer), scalar.real.error};
+static Number numberOf(const scalar::Scalar<Number> &scalar, bool isFloat) {
+  return isFloat ? scalar.real : Number{double(scalar.integer), scalar.real.error};
 }
+static bool isFloat(Value value) { return isa<FloatType>(scalar::elementOf(value)); }
 
 static int64_t elements(Value value) {
   auto tensor = dyn_cast<RankedTensorType>(value.getType());
@@ -85,9 +87,9 @@ static int64_t elements(Value value) {
 }
 
 static Numbers constantOf(arith::ConstantOp constant) {
-  Type type = getElementTypeOrSelf(constant.getType());
+  bool isReal = isFloat(constant);
   auto ofElement = [&](Attribute element) {
-    return numberOf(scalar::constantOf<Number>(element), type);
+    return numberOf(scalar::constantOf<Number>(element), isReal);
   };
   Numbers numbers;
   if (auto dense = dyn_cast<DenseElementsAttr>(constant.getValue())) {
@@ -157,101 +159,143 @@ static Numbers reduce(dispatch::ReduceKind kind, const Numbers &numbers, size_t 
   return totals;
 }
 
-LogicalResult Body::compute(Operation &op) {
-  Value result = op.getResult(0);
-  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
-    set(result, constantOf(constant));
-    return success();
+Body::Body(Block &block, const Launch &launch) : block(block), launch(launch) {
+  llvm::DenseMap<Value, size_t> numbers;
+  for (BlockArgument argument : block.getArguments()) {
+    numbers[argument] = argument.getArgNumber();
   }
-  if (isa<dispatch::PositionOp, dispatch::ColumnOp, dispatch::RandomOp>(op)) {
-    set(result, ofPlace(op));
-    return success();
+  values.resize(numbers.size());
+  for (Operation &op : block.without_terminator()) {
+    addStep(op, numbers);
+  }
+  for (Value yield : block.getTerminator()->getOperands()) {
+    yields.push_back(numbers.find(yield)->second);
+  }
+}
+
+/// Numbers the op's result. Sets it where it is a constant; any other op is a step.
+void Body::addStep(Operation &op, llvm::DenseMap<Value, size_t> &numbers) {
+  Value result = op.getResult(0);
+  size_t number = numbers[result] = values.size();
+  values.emplace_back();
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    values[number] = constantOf(constant);
+    return;
+  }
+  Step &step = steps.emplace_back();
+  step.op = &op;
+  step.result = number;
+  step.elements = size_t(elements(result));
+  step.isFloat = isFloat(result);
+  step.rule = scalar::ruleOf<Number>(op);
+  for (Value operand : op.getOperands()) {
+    step.operands.push_back(numbers.find(operand)->second);
+    step.areFloats.push_back(isFloat(operand));
   }
   if (auto whole = dyn_cast<dispatch::ReduceOp>(op)) {
-    set(result, reduce(whole.getKind(), get(whole.getRow()), 1));
+    step.kind = whole.getKind();
+  } else if (auto group = dyn_cast<dispatch::ReduceGroupOp>(op)) {
+    step.kind = dispatch::kindOf(group.getCombiner());
+    step.combiner =
+        step.kind ? nullptr : std::make_unique<Body>(group.getCombiner().front(), launch);
+  }
+}
+
+LogicalResult Body::compute(Step &step) {
+  Operation &op = *step.op;
+  if (isa<dispatch::PositionOp, dispatch::ColumnOp, dispatch::RandomOp>(op)) {
+    values[step.result] = ofPlace(op);
     return success();
   }
-  if (auto group = dyn_cast<dispatch::ReduceGroupOp>(op)) {
-    return combine(group);
+  if (isa<dispatch::ReduceOp>(op)) {
+    values[step.result] = reduce(*step.kind, values[step.operands[0]], 1);
+    return success();
   }
-  if (auto spread = dyn_cast<dispatch::SpreadOp>(op)) {
-    const Numbers row = get(spread.getRow());
+  if (isa<dispatch::ReduceGroupOp>(op)) {
+    return combine(step);
+  }
+  if (isa<dispatch::SpreadOp>(op)) {
+    const Numbers &row = values[step.operands[0]];
     Numbers rows;
-    for (int64_t i = 0; i < elements(result); i += int64_t(row.size())) {
+    while (rows.size() < step.elements) {
       rows.insert(rows.end(), row.begin(), row.end());
     }
-    set(result, std::move(rows));
+    values[step.result] = std::move(rows);
     return success();
   }
   if (op.getName().getStringRef() == "tensor.splat") {
-    set(result, Numbers(elements(result), get(op.getOperand(0))[0]));
+    values[step.result].assign(step.elements, values[step.operands[0]][0]);
     return success();
   }
-  return computeElements(op);
+  return computeElements(step);
 }
 
-/// Those that have a kind by its rule, any other row by row.
-LogicalResult Body::combine(dispatch::ReduceGroupOp op) {
-  const Numbers &rows = get(op.getRows());
-  auto columns = size_t(elements(op.getResult()));
-  if (auto kind = dispatch::kindOf(op.getCombiner())) {
-    set(op.getResult(), reduce(*kind, rows, columns));
+/// Reduces by the kind's rule, or else row by row.
+LogicalResult Body::combine(Step &step) {
+  const Numbers &rows = values[step.operands[0]];
+  size_t columns = step.elements;
+  if (step.kind) {
+    values[step.result] = reduce(*step.kind, rows, columns);
     return success();
   }
   Numbers soFar(rows.begin(), rows.begin() + int64_t(columns));
   for (size_t i = columns; i < rows.size(); ++i) {
-    auto next = evaluateScalar(op.getCombiner(), {soFar[i % columns], rows[i]}, launch, place);
+    auto next = evaluateScalar(*step.combiner, {soFar[i % columns], rows[i]}, place);
     if (failed(next)) {
       return failure();
     }
     soFar[i % columns] = next->front();
   }
-  set(op.getResult(), std::move(soFar));
+  values[step.result] = std::move(soFar);
   return success();
 }
 
 /// Element by element; a scalar operand goes with each.
-LogicalResult Body::computeElements(Operation &op) {
-  scalar::Rule<Number> rule = scalar::ruleOf<Number>(op);
-  if (!rule) {
-    return op.emitOpError("expected an op whose value the oracle knows");
+LogicalResult Body::computeElements(Step &step) {
+  if (!step.rule) {
+    return step.op->emitOpError("expected an op whose value the oracle knows");
   }
-  Value result = op.getResult(0);
-  Numbers numbers;
-  SmallVector<scalar::Scalar<Number>> arguments(op.getNumOperands());
-  for (int64_t i = 0; i < elements(result); ++i) {
-    for (auto [argument, operand] : llvm::zip_equal(arguments, op.getOperands())) {
-      const Numbers &all = get(operand);
-      argument = scalarOf(all[all.size() == 1 ? 0 : size_t(i)], getElementTypeOrSelf(operand));
+  Numbers &numbers = values[step.result];
+  numbers.resize(step.elements);
+  SmallVector<scalar::Scalar<Number>> arguments(step.operands.size());
+  for (size_t i = 0; i < step.elements; ++i) {
+    for (size_t j = 0; j < arguments.size(); ++j) {
+      const Numbers &all = values[step.operands[j]];
+      arguments[j] = scalarOf(all[all.size() == 1 ? 0 : i], step.areFloats[j]);
     }
-    numbers.push_back(numberOf(rule(op, arguments), getElementTypeOrSelf(result)));
+    numbers[i] = numberOf(step.rule(*step.op, arguments), step.isFloat);
   }
-  set(result, std::move(numbers));
   return success();
 }
 
 LogicalResult Body::run() {
-  for (Operation &op : block.without_terminator()) {
-    if (failed(compute(op))) {
+  for (Step &step : steps) {
+    if (failed(compute(step))) {
       return failure();
     }
   }
   return success();
 }
 
-FailureOr<SmallVector<Number>> sluice::oracle::evaluateScalar(Region &region,
-                                                              ArrayRef<Number> arguments,
-                                                              const Launch &launch, Place place) {
-  Body body(region.front(), launch, place);
-  for (auto [argument, number] : llvm::zip_equal(region.getArguments(), arguments)) {
-    body.set(argument, {number});
+FailureOr<SmallVector<Number>>
+sluice::oracle::evaluateScalar(Body &region, ArrayRef<Number> arguments, Place place) {
+  region.start(place);
+  for (auto [i, number] : llvm::enumerate(arguments)) {
+    region.setArgument(unsigned(i), {number});
   }
-  if (failed(body.run())) {
+  if (failed(region.run())) {
     return failure();
   }
   SmallVector<Number> results;
-  for (unsigned i = 0; i < region.front().getTerminator()->getNumOperands(); ++i) {
-    results.push_back(body.yielded(i)[0]);
+  for (unsigned i = 0; i < region.yieldCount(); ++i) {
+    results.push_back(region.yielded(i)[0]);
   }
   return results;
+}
+
+FailureOr<SmallVector<Number>> sluice::oracle::evaluateScalar(Region &region,
+                                                              ArrayRef<Number> arguments,
+                                                              const Launch &launch, Place place) {
+  Body body(region.front(), launch);
+  return evaluateScalar(body, arguments, place);
 }

@@ -4,7 +4,10 @@
 #pragma once
 
 #include "Memory.h"
+#include "sluice/Dialect/Dispatch/ScalarOps.h"
+
 #include "llvm/ADT/DenseMap.h"
+#include <memory>
 
 namespace sluice::oracle {
 
@@ -14,32 +17,53 @@ struct Place {
   int64_t column = 0; ///< of scalar regions
 };
 
-/// One run of a block. A value is as many numbers as its type has elements.
+/// Runs of a block, one after the other. A value is as many numbers as its type has elements. A
+/// block runs for each element of a contraction and each score of attention, so rules, types and
+/// constants are looked up once.
 class Body {
 public:
-  Body(mlir::Block &block, const Launch &launch, Place place)
-      : block(block), launch(launch), place(place) {}
+  Body(mlir::Block &block, const Launch &launch);
 
-  void set(mlir::Value value, Numbers numbers) { values[value] = std::move(numbers); }
+  /// Begins a run, whose arguments have to be set.
+  void start(Place at) { place = at; }
+  void setArgument(unsigned i, Numbers numbers) { values[i] = std::move(numbers); }
+  const Numbers &getArgument(unsigned i) const { return values[i]; }
   /// Fails with a diagnostic on an op that is not known.
   llvm::LogicalResult run();
-  const Numbers &get(mlir::Value value) const { return values.find(value)->second; }
   /// What the block yields.
-  const Numbers &yielded(unsigned i) const { return get(block.getTerminator()->getOperand(i)); }
+  const Numbers &yielded(unsigned i) const { return values[yields[i]]; }
+  size_t yieldCount() const { return yields.size(); }
 
 private:
-  llvm::LogicalResult compute(mlir::Operation &op);
-  llvm::LogicalResult combine(dispatch::ReduceGroupOp op);
-  llvm::LogicalResult computeElements(mlir::Operation &op);
+  /// An op. Values are numbered, arguments first.
+  struct Step {
+    mlir::Operation *op = nullptr;
+    scalar::Rule<Number> rule = nullptr; ///< of ops that are computed element by element
+    size_t result = 0, elements = 0;
+    bool isFloat = false; ///< the result
+    llvm::SmallVector<size_t> operands;
+    llvm::SmallVector<bool> areFloats;                       ///< the operands
+    std::optional<dispatch::ReduceKind> kind = std::nullopt; ///< of a reduction
+    std::unique_ptr<Body> combiner = nullptr;                ///< of a reduction that has no kind
+  };
+  void addStep(mlir::Operation &op, llvm::DenseMap<mlir::Value, size_t> &numbers);
+  llvm::LogicalResult compute(Step &step);
+  llvm::LogicalResult combine(Step &step);
+  llvm::LogicalResult computeElements(Step &step);
   Numbers ofPlace(mlir::Operation &op) const;
 
   mlir::Block &block;
   const Launch &launch;
   Place place;
-  llvm::DenseMap<mlir::Value, Numbers> values;
+  std::vector<Step> steps;
+  std::vector<Numbers> values;
+  llvm::SmallVector<size_t> yields;
 };
 
-/// Runs a scalar region; fails as `Body` does.
+/// Runs a scalar region once more; fails as `Body` does.
+llvm::FailureOr<llvm::SmallVector<Number>>
+evaluateScalar(Body &region, llvm::ArrayRef<Number> arguments, Place place);
+/// Runs a scalar region once.
 llvm::FailureOr<llvm::SmallVector<Number>> evaluateScalar(mlir::Region &region,
                                                           llvm::ArrayRef<Number> arguments,
                                                           const Launch &launch, Place place);

@@ -57,6 +57,7 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launc
   for (unsigned i = 0; i < op->getNumResults(); ++i) {
     results.push_back(std::make_unique<Comparison>(op, launch, i, judgement));
   }
+  Body epilogue(op.getEpilogue().front(), launch);
   bool byInput = op.getByInput();
   int64_t inner = input.width(), columns = byInput ? weight.width() : weight.rows();
   Rows rows(op, launch);
@@ -77,8 +78,7 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launc
         int64_t own = lineOf(op.getExtras()[i], rows, row);
         arguments.push_back(extraAt(extras[i], kind, own, column));
       }
-      auto yielded =
-          evaluateScalar(op.getEpilogue(), arguments, launch, Place{row, position, column});
+      auto yielded = evaluateScalar(epilogue, arguments, Place{row, position, column});
       if (failed(yielded)) {
         return failure();
       }

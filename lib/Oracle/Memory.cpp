@@ -8,26 +8,27 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::oracle;
 
-/// The number of `bytes` bytes at `from`.
-static double decode(const uint8_t *from, Type type, int64_t bytes) {
-  auto read = [&](auto number) {
-    std::memcpy(&number, from, sizeof number);
-    return double(number);
-  };
-  if (type.isF32()) {
-    return read(float());
-  }
-  if (type.isF64()) {
-    return read(double());
-  }
-  if (!type.isBF16()) {
-    return bytes == 4 ? read(int32_t()) : read(int64_t());
-  }
+template <typename T> static double decode(const uint8_t *from) {
+  T number{};
+  std::memcpy(&number, from, sizeof number);
+  return double(number);
+}
+
+static double decodeBf16(const uint8_t *from) {
   uint32_t bits = 0;
   std::memcpy(reinterpret_cast<uint8_t *>(&bits) + 2, from, 2);
   float number = 0;
   std::memcpy(&number, &bits, sizeof number);
   return number;
+}
+
+/// Returns the function that reads a number of `type` from memory.
+static double (*getDecoder(Type type))(const uint8_t *) {
+  return type.isF32()                         ? decode<float>
+         : type.isF64()                       ? decode<double>
+         : type.isBF16()                      ? decodeBf16
+         : type.getIntOrFloatBitWidth() == 32 ? decode<int32_t>
+                                              : decode<int64_t>;
 }
 
 Stored::Stored(Value tensor, const void *data) {
@@ -38,10 +39,11 @@ Stored::Stored(Value tensor, const void *data) {
   rowCount = type.getNumElements() / std::max<int64_t>(1, columnCount);
   int64_t stride = type.getRank() == 3 ? dispatch::paddedWidth(columnCount) : columnCount;
   const auto *first = static_cast<const uint8_t *>(data);
+  double (*decoder)(const uint8_t *) = getDecoder(type.getElementType());
+  numbers.reserve(size_t(rowCount * columnCount));
   for (int64_t row = 0; row < rowCount; ++row) {
     for (int64_t column = 0; column < columnCount; ++column) {
-      numbers.push_back(
-          decode(first + (row * stride + column) * bytes, type.getElementType(), bytes));
+      numbers.push_back(decoder(first + (row * stride + column) * bytes));
     }
   }
 }
@@ -117,7 +119,8 @@ int64_t sluice::oracle::validLength(const Launch &launch, int64_t batch, int64_t
 }
 
 Rows::Rows(Operation *dispatch, const Launch &launch)
-    : domain(dispatch->getAttrOfType<dispatch::DomainAttr>("domain")), launch(launch) {
+    : domain(dispatch->getAttrOfType<dispatch::DomainAttr>("domain")),
+      positionCount(domain.getPositions()), domainFactor(domain.getFactor()), launch(launch) {
   if (domain.getScheduled()) {
     schedule = static_cast<const int64_t *>(launch.operands[dispatch->getNumOperands() - 1]);
   }
@@ -138,9 +141,9 @@ bool Rows::isValid(int64_t row) const {
   if (const int64_t *run = runOf(row)) {
     return row % positions() < run[1];
   }
-  int64_t factor = domain.getFactor();
-  return factor == 0 || (row / positions() < launch.rows &&
-                         row % positions() < validLength(launch, batch(row), factor, positions()));
+  return domainFactor == 0 ||
+         (row / positions() < launch.rows &&
+          row % positions() < validLength(launch, batch(row), domainFactor, positions()));
 }
 
 int64_t Rows::validRows() const {

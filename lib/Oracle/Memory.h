@@ -62,7 +62,7 @@ class Rows {
 public:
   Rows(mlir::Operation *dispatch, const Launch &launch);
 
-  int64_t positions() const { return domain.getPositions(); }
+  int64_t positions() const { return positionCount; }
   int64_t count() const { return domain.getLaunchRows(); }
   int64_t batch(int64_t row) const { return row / positions(); }
   int64_t position(int64_t row) const;
@@ -80,6 +80,7 @@ private:
   const int64_t *runOf(int64_t row) const { return schedule ? schedule + 3 * batch(row) : nullptr; }
 
   dispatch::DomainAttr domain;
+  const int64_t positionCount, domainFactor; ///< of the domain, for rows by the million
   const Launch &launch;
   const int64_t *schedule = nullptr;
 };

@@ -118,8 +118,8 @@ Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessA
                          int64_t row, const Body &body) {
   int64_t limit = limitOf(argument, access, row);
   auto bound = [&](int64_t index, int64_t member) {
-    Value found = index < 0 ? Value() : Value(op.getBody().getArgument(unsigned(index)));
-    int64_t v = found ? int64_t(body.get(found)[0].value) : rows.position(row);
+    int64_t v =
+        index < 0 ? rows.position(row) : int64_t(body.getArgument(unsigned(index))[0].value);
     return reference::evaluateAffine(access.getMap().getValue().getResult(0), v, member, limit);
   };
   int64_t end = std::min(bound(access.getLast(), 1), limit);
@@ -155,8 +155,7 @@ Numbers RowPass::read(unsigned operand, int64_t row, const Body &body) {
     return lineOf(stored, argument,
                   reference::evaluateAffine(access.getMap().getValue().getResult(0), p, 0, 0));
   case AccessKind::Gather: {
-    Value index = op.getBody().getArgument(unsigned(access.getIndex()));
-    auto line = int64_t(body.get(index)[0].value);
+    auto line = int64_t(body.getArgument(unsigned(access.getIndex()))[0].value);
     bool isTable = typeOf(argument).getRank() == 2 && isa<RankedTensorType>(argument.getType());
     if (!isTable) {
       AffineMap map = access.getMap().getValue();
@@ -217,16 +216,17 @@ void RowPass::judgeColumns(unsigned result) {
 }
 
 LogicalResult RowPass::run() {
+  Body body(op.getBody().front(), launch);
   for (int64_t row = 0; row < rows.count(); ++row) {
     bool valid = rows.isValid(row);
     if (!valid && !op.getZeroInvalid()) {
       continue;
     }
-    Body body(op.getBody().front(), launch, {row, rows.position(row)});
+    body.start({row, rows.position(row)});
     for (unsigned level : {0, 1, 2}) { // what is found reads other arguments
       for (unsigned i = 0; i < operands.size(); ++i) {
         if (accessOf(op.getAccesses(), i).getLevel() == level) {
-          body.set(op.getBody().getArgument(i), read(i, row, body));
+          body.setArgument(i, read(i, row, body));
         }
       }
     }
