@@ -166,7 +166,7 @@ static void explainSegments(func::FuncOp function, const Violation &violation, b
 }
 
 void sluice::explain(func::FuncOp function, const Violation &violation, bool replay,
-                    CausalVerdict &verdict) {
+                     CausalVerdict &verdict) {
   if (hasSegments(function->getParentOfType<ModuleOp>())) {
     return explainSegments(function, violation, replay, verdict);
   }

@@ -397,8 +397,9 @@ Op readOp(const JsonValue &value, const std::string &file) {
   std::string op = (fields.need("op", "one of the stages' kinds"), fields.text("op"));
   auto at = std::find(names.begin(), names.end(), op);
   if (at == names.end()) {
-    fields.fail(fields.position("op"), "expected the kind of a stage for \"op\", found " +
-                                           quote(op) + "; " + suggestion(op, names, "kinds"));
+    fields.fail(fields.position("op"),
+                "expected the kind of a stage for \"op\", found " + quote(op) + "; " +
+                    suggestion(op, findStage("layer")->find("op")->words, "kinds"));
   }
   return static_cast<Op>(at - names.begin());
 }

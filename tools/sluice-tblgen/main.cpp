@@ -60,10 +60,12 @@ void emitKey(raw_ostream &os, const Record &key, const std::vector<StringRef> &w
     StringRef value = key.getValueAsString(field);
     return kind != owner || value.empty() ? otherwise : value;
   };
-  os << "    {" << text("key") << ", " << text("attrName") << ", KeyKind::" << kind << ",\n     "
-     << text("type") << ",\n     " << text("meaning") << ",\n     " << text("otherwise") << ", "
-     << text("hint") << ", " << (key.getValueAsBit("isRequired") ? "true" : "false") << ", "
-     << text("requiredUnless") << ",\n     {" << bound("least", "Integer", "1") << ", "
+  os << "    {" << text("key") << ", "
+     << (key.getValueAsBit("isOperand") ? quote("") : text("attrName")) << ", KeyKind::" << kind
+     << ",\n     " << text("type") << ",\n     " << text("meaning") << ",\n     "
+     << text("otherwise") << ", " << text("hint") << ", "
+     << (key.getValueAsBit("isRequired") ? "true" : "false") << ", " << text("requiredUnless")
+     << ",\n     {" << bound("least", "Integer", "1") << ", "
      << bound("largest", "Integer", "mostSize") << "}, {" << bound("least", "Number", "0") << ", "
      << bound("largest", "Number", "unbounded") << ", "
      << (key.getValueAsBit("excludesLeast") ? "false" : "true") << ", "

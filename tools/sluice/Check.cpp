@@ -317,8 +317,7 @@ void runCheck(const CheckFlags &flags) {
     nlohmann::ordered_json json = verdictToJson(verdict, flags.noAdvice);
     json["fix"] = fixToJson(verdict, text);
     json["step"] = stepToJson(check.step);
-    talk << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-         << std::endl;
+    talk << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << std::endl;
   } else {
     printReplay(talk, told, verdict);
   }

@@ -275,9 +275,8 @@ LogicalResult HnetOp::verify() {
     }
   }
   for (size_t i = 0; getBoundaries() && i < getBoundaries()->size(); ++i) {
-    std::string path = getBoundaries()->size() == 1 && isWritten(*this, "boundaries.at")
-                           ? "boundaries"
-                           : "boundaries." + std::to_string(i);
+    bool isList = isWritten(*this, "boundaries.0");
+    std::string path = isList ? "boundaries." + std::to_string(i) : "boundaries";
     auto cut = cast<DictionaryAttr>((*getBoundaries())[i]);
     if (failed(requireBegun(*this, path, cut)) || failed(requireRule(*this, path, cut))) {
       return failure();

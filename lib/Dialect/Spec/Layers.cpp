@@ -21,6 +21,9 @@ static bool isXl(LayerSettingsInterface layer) {
 //===----------------------------------------------------------------------===//
 
 static LogicalResult verifyHeads(LayerSettingsInterface layer) {
+  if (!layer.getHeads()) {
+    return emitMissingKey(layer, "heads");
+  }
   int64_t heads = *layer.getHeads(), width = getStream(layer->getOperand(0)).getWidth();
   if (heads % *layer.getKeyValueHeads() != 0) {
     return emitKeyError(layer, "key_value_heads")
@@ -148,6 +151,9 @@ LogicalResult spec::verifyLayerSettings(Operation *stage) {
 
 void spec::setLayerDefaults(Operation *stage, int64_t width) {
   auto layer = cast<LayerSettingsInterface>(stage);
+  if (!layer.getHeads()) {
+    return;
+  }
   Builder b(stage->getContext());
   int64_t heads = *layer.getHeads();
   if (!layer.getKeyValueHeads()) {
@@ -420,6 +426,9 @@ static bool isCutScale(StreamType stream, SegmentationType of) {
 bool AttendOp::readsRows() { return isSegments(getStream(getInput()), getSegmentation()); }
 
 LogicalResult AttendOp::verify() {
+  if (!getHeads()) {
+    return emitMissingKey(*this, "heads");
+  }
   if (failed(verifyAxis(*this, getInput()))) {
     return failure();
   }
@@ -456,7 +465,7 @@ LogicalResult AttendOp::verify() {
 Type AttendOp::computeResultType() { return getInput().getType(); }
 void AttendOp::setDerivedDefaults() {
   int64_t width = getStream(readsRows() ? getOver() : getInput()).getWidth();
-  if (!getHeadSize() && width % *getHeads() == 0) {
+  if (!getHeadSize() && getHeads() && width % *getHeads() == 0) {
     setHeadSize(width / *getHeads());
   }
   if (!getBy()) {

@@ -25,7 +25,7 @@ LogicalResult FallOp::verify() {
   if (getFloor() > last) {
     return emitKeyError(*this, "floor")
            << "expected a number of at most " << describeNumber(last)
-           << ", the rate where this phase begins, for \"floor\", found "
+           << ", the rate where this phase begins for \"floor\", found "
            << describeNumber(getFloor()) << "; a phase lets the rate fall";
   }
   return success();

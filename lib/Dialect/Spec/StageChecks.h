@@ -48,8 +48,6 @@ std::string suggest(llvm::StringRef found, llvm::ArrayRef<llvm::StringRef> known
                     llvm::StringRef kind);
 /// A number as a message has it: "0.5".
 std::string describeNumber(double number);
-/// Names that are words and no names of functions, scales and places of a plan.
-bool isPlanName(llvm::StringRef name);
 /// The model that a stage is of.
 ModelOp getModel(mlir::Operation *stage);
 

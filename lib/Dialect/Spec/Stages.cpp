@@ -84,16 +84,7 @@ Type EmbeddingOp::computeResultType() {
   int64_t width = getModel(*this).getWidth();
   InputOp input = getInput() ? findInput(*this, *getInput()) : InputOp();
   if (getInput() && !input) {
-    SmallVector<StringRef> known;
-    for (auto each : getModel(*this).getBody().getOps<InputOp>()) {
-      if (!each.isNumbers()) {
-        known.push_back(each.getSymName());
-      }
-    }
-    emitKeyError(*this, "input") << "expected the name of an input, found " << quote(*getInput())
-                                 << "; "
-                                 << (known.empty() ? R"(the spec has none: add it to "inputs")"
-                                                   : suggest(*getInput(), known, "inputs"));
+    emitKeyError(*this, "input") << "expected the name of an input, found " << quote(*getInput());
     return {};
   }
   bool isOfInput = input && !input.isNumbers();

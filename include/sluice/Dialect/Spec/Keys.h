@@ -42,7 +42,7 @@ struct Interval {
 /// One key of an object.
 struct KeyInfo {
   std::string_view name;
-  std::string_view attribute; ///< of the op
+  std::string_view attribute; ///< of the op; empty for an operand, or a value that becomes ops
   KeyKind kind = KeyKind::Special;
   std::string_view type;
   std::string_view meaning;

@@ -52,6 +52,9 @@ mlir::InFlightDiagnostic emitKeyError(mlir::Operation *op, llvm::StringRef key);
 /// The places of keys below `prefix`, without it: {"window" = ...} of "mask.window" for "mask".
 mlir::DictionaryAttr getNestedKeys(mlir::Operation *op, llvm::StringRef prefix);
 
+/// True for a word that is no name of a function, a scale or a place of a plan.
+bool isPlanName(llvm::StringRef name);
+
 /// "the result of the shorten stage at a.json:7:5, on scale 4"
 std::string describeStream(mlir::Value stream);
 /// "a.json:7:5"

@@ -44,18 +44,17 @@ def Spec_ModelOp
                    IntegerKey<"vocabulary", "number of token ids; ids are bytes when it is 256 or more", "required", "2">,
                    ContextKey<"capacity N: most tokens in one row of a batch", "required">,
                    IntegerKey<"batch", "capacity B: most rows in a batch", "required">,
-                   IntegerKey<"width", "model width d", "required">,
+                   IntegerKey<"width", "model width d", "required">, SeedKey,
                    ObjectKey<"inputs", "object of objects",
                              "named inputs beside the tokens, as in {\"source\": {\"context\": 64}}: each has an axis of its own, "
                              "with \"context\" and \"vocabulary\" (the model's), and is given before the first token; or numbers for "
                              "each token, as in {\"teacher\": {\"axis\": \"tokens\", \"role\": \"target\"}}",
                              "{}">,
-                   SeedKey,
                    DefaultsKey, StagesKey,
                    ObjectKey<"precision", "object", "how numbers are stored; arithmetic, weights, moments and sums are f32",
                              "{\"compute\": \"f32\", \"residual\": \"f32\"}">,
                    ObjectKey<"training", "object", "optimizer and schedule", "every setting its default">],
-                  [SingleBlock, NoTerminator, NoRegionArguments]> {
+                  [SymbolTable, SingleBlock, NoTerminator, NoRegionArguments]> {
   let description = [{
     The region has the model's inputs, its settings, then its stages in their order: the first embeds the tokens, the last is the
     head.

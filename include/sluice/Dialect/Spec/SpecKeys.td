@@ -72,8 +72,8 @@ def ScalesKey : SpecialKey<"scales", "list of {\"factor\": k, \"tokens\": [a, b]
 }
 
 /// Keys of `defaults`, and of every stage that has layers.
-defvar layerKeys = [HeadsKey, KeyValueHeadsKey, HeadSizeKey, NormKey, PlacementKey, NormEpsilonKey, ActivationKey, FeedForwardKey,
-                    DropoutKey, AttentionDropoutKey, MaskKey, RotaryKey, RelativeKey, DistancesKey, LshKey, BiasKey, ScalesKey];
+defvar layerKeys = [HeadsKey, KeyValueHeadsKey, HeadSizeKey, NormKey, PlacementKey, NormEpsilonKey, ActivationKey, DropoutKey,
+                    AttentionDropoutKey, MaskKey, RotaryKey, BiasKey, FeedForwardKey, RelativeKey, DistancesKey, ScalesKey, LshKey];
 
 //===----------------------------------------------------------------------===//
 // Keys of several stages

@@ -1,0 +1,16 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads a model spec, JSON, into the spec dialect.
+#pragma once
+
+#include "sluice/Dialect/Spec/Spec.h"
+#include "sluice/Spec/Spec.h"
+
+namespace sluice {
+
+/// Reads the spec `text`; `file` is the file of every location, and its stem the model's name by default. Returns null and sets
+/// `error` where it is no valid spec.
+mlir::OwningOpRef<spec::ModelOp> readSpec(mlir::MLIRContext &context, llvm::StringRef text, const std::string &file,
+                                          spec::Diagnostic &error);
+
+} // namespace sluice
