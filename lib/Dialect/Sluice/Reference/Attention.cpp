@@ -3,6 +3,7 @@
 //
 // Attention and its gradient, one query row of one head at a time, scores in full.
 #include "Reference.h"
+#include "ScalarProgram.h"
 #include <cmath>
 #include <limits>
 
@@ -115,7 +116,8 @@ public:
       arguments.push_back({.real = *gradient});
     }
     std::vector<T> yielded;
-    for (Scalar<T> scalar : evaluateScalar<T>(code, arguments, ScalarPlace{})) {
+    ScalarProgram<T> &program = programs.try_emplace(&code, code).first->second;
+    for (Scalar<T> scalar : program.run(arguments, ScalarPlace{})) {
       yielded.push_back(scalar.real);
     }
     return yielded;
@@ -135,7 +137,8 @@ public:
 
   Op op;
   Evaluator<T> &evaluator;
-  int64_t size; ///< of a head
+  std::map<Region *, ScalarProgram<T>> programs = {}; ///< of the regions that ran
+  int64_t size;                                       ///< of a head
   int64_t queryCapacity, keyCapacity;
   dispatch::DistanceTerms terms;
 };

@@ -3,6 +3,7 @@
 //
 // Scalar code over every element.
 #include "Reference.h"
+#include "ScalarProgram.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -12,7 +13,9 @@ using namespace sluice::reference;
 /// kind of number holds.
 template <typename T> static void evaluate(MapOp op, Evaluator<T> &evaluator) {
   const Setting &setting = evaluator.getSetting();
-  int64_t columns = evaluator.getColumns(op.getResult());
+  int64_t columns = evaluator.getColumns(op.getResult()),
+          capacity = evaluator.getCapacity(op.getResult());
+  ScalarProgram<T> body(op.getBody());
   bool isWhole = op.getResult().getType().getElement().isInteger();
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
     std::vector<T> row(columns);
@@ -24,9 +27,8 @@ template <typename T> static void evaluate(MapOp op, Evaluator<T> &evaluator) {
         arguments.push_back(ofWhole ? Scalar<T>{.integer = static_cast<int64_t>(number)}
                                     : Scalar<T>{.real = number});
       }
-      ScalarPlace place{setting.seed, setting.step, p, c,
-                        b * evaluator.getCapacity(op.getResult()) + p};
-      Scalar<T> result = evaluateScalar<T>(op.getBody(), arguments, place).front();
+      ScalarPlace place{setting.seed, setting.step, p, c, b * capacity + p};
+      Scalar<T> result = body.run(arguments, place).front();
       row[c] = isWhole ? T(result.integer) : result.real;
     }
     return row;

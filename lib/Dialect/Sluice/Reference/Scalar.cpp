@@ -2,70 +2,80 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Interpreter of scalar regions: arith, math and the dispatch ops that depend on the place alone.
-#include "sluice/Dialect/Sluice/Reference.h"
+#include "ScalarProgram.h"
 
 using namespace mlir;
 
 namespace sluice::reference {
 
-/// Values of one run of a region.
-template <typename T> class ScalarRun {
-public:
-  explicit ScalarRun(const ScalarPlace &place) : place(place) {}
-  void set(Value value, Scalar<T> scalar) { values[value] = scalar; }
-  Scalar<T> get(Value value) const { return values.lookup(value); }
-  void run(Operation &op) { set(op.getResult(0), compute(op)); }
-
-private:
-  Scalar<T> compute(Operation &op) const;
-
-  const ScalarPlace &place;
-  llvm::SmallDenseMap<Value, Scalar<T>, 16> values;
-};
-
-template <typename T> Scalar<T> ScalarRun<T>::compute(Operation &op) const {
-  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
-    return scalar::constantOf<T>(constant.getValue());
-  }
+/// Computes an op that reads its place.
+template <typename T> static Scalar<T> readPlace(Operation &op, const ScalarPlace &place) {
   if (auto random = dyn_cast<dispatch::RandomOp>(op)) {
     uint64_t element = place.globalRow * random.getWidth() + place.column;
     return {.real = static_cast<T>(uniform(place.seed, random.getFixedStep() ? 0 : place.step,
                                            random.getId(), element))};
   }
-  if (isa<dispatch::PositionOp>(op)) {
-    return {.integer = place.position};
-  }
-  if (isa<dispatch::ColumnOp>(op)) {
-    return {.integer = place.column};
-  }
-  scalar::Rule<T> rule = scalar::ruleOf<T>(op);
-  if (!rule) {
-    op.emitError("reference: expected scalar arith or math");
-    llvm::report_fatal_error("reference: an op of a scalar region is unknown");
-  }
-  SmallVector<Scalar<T>, 4> operands;
-  for (Value operand : op.getOperands()) {
-    operands.push_back(get(operand));
-  }
-  return rule(op, operands);
+  return {.integer = isa<dispatch::PositionOp>(op) ? place.position : place.column};
 }
+
+template <typename T> ScalarProgram<T>::ScalarProgram(Region &region) {
+  Block &block = region.front();
+  llvm::SmallDenseMap<Value, size_t, 16> numbers;
+  for (BlockArgument argument : block.getArguments()) {
+    numbers[argument] = argument.getArgNumber();
+  }
+  values.resize(numbers.size());
+  for (Operation &op : block.without_terminator()) {
+    size_t result = numbers[op.getResult(0)] = values.size();
+    values.emplace_back();
+    if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+      values[result] = scalar::constantOf<T>(constant.getValue());
+      continue;
+    }
+    bool readsPlace = isa<dispatch::RandomOp, dispatch::PositionOp, dispatch::ColumnOp>(op);
+    Step &step = steps.emplace_back(&op, readsPlace ? nullptr : scalar::ruleOf<T>(op), result);
+    if (!readsPlace && !step.rule) {
+      op.emitError("reference: expected scalar arith or math");
+      llvm::report_fatal_error("reference: an op of a scalar region is unknown");
+    }
+    for (Value operand : op.getOperands()) {
+      step.operands.push_back(numbers.find(operand)->second);
+    }
+  }
+  for (Value value : block.getTerminator()->getOperands()) {
+    yields.push_back(numbers.find(value)->second);
+  }
+}
+
+template <typename T>
+SmallVector<Scalar<T>> ScalarProgram<T>::run(ArrayRef<Scalar<T>> arguments,
+                                             const ScalarPlace &place) {
+  llvm::copy(arguments, values.begin());
+  for (const Step &step : steps) {
+    if (!step.rule) {
+      values[step.result] = readPlace<T>(*step.op, place);
+      continue;
+    }
+    SmallVector<Scalar<T>, 4> operands;
+    for (size_t operand : step.operands) {
+      operands.push_back(values[operand]);
+    }
+    values[step.result] = step.rule(*step.op, operands);
+  }
+  SmallVector<Scalar<T>> results;
+  for (size_t yield : yields) {
+    results.push_back(values[yield]);
+  }
+  return results;
+}
+
+template class ScalarProgram<double>;
+template class ScalarProgram<float>;
 
 template <typename T>
 SmallVector<Scalar<T>> evaluateScalar(Region &region, ArrayRef<Scalar<T>> arguments,
                                       const ScalarPlace &place) {
-  Block &block = region.front();
-  ScalarRun<T> run(place);
-  for (auto [argument, scalar] : llvm::zip_equal(block.getArguments(), arguments)) {
-    run.set(argument, scalar);
-  }
-  for (Operation &op : block.without_terminator()) {
-    run.run(op);
-  }
-  SmallVector<Scalar<T>> results;
-  for (Value value : block.getTerminator()->getOperands()) {
-    results.push_back(run.get(value));
-  }
-  return results;
+  return ScalarProgram<T>(region).run(arguments, place);
 }
 
 template SmallVector<Scalar<double>> evaluateScalar(Region &, ArrayRef<Scalar<double>>,

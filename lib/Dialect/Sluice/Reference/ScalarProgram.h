@@ -1,0 +1,38 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// A scalar region that runs many times.
+#pragma once
+
+#include "sluice/Dialect/Sluice/Reference.h"
+
+namespace sluice::reference {
+
+/// A straight-line region whose rules, constants and operands are looked up once: a region runs for
+/// each element of a sequence and each pair of attention. Ends the program as `evaluateScalar`
+/// does.
+template <typename T> class ScalarProgram {
+public:
+  explicit ScalarProgram(mlir::Region &region);
+
+  /// Runs the region; returns what it yields.
+  llvm::SmallVector<Scalar<T>> run(llvm::ArrayRef<Scalar<T>> arguments, const ScalarPlace &place);
+
+private:
+  /// An op. Values are numbered, arguments first.
+  struct Step {
+    mlir::Operation *op;
+    scalar::Rule<T> rule; ///< null where the op reads its place
+    size_t result;
+    llvm::SmallVector<size_t, 4> operands = {};
+  };
+
+  std::vector<Step> steps;
+  std::vector<Scalar<T>> values;
+  llvm::SmallVector<size_t> yields;
+};
+
+extern template class ScalarProgram<double>;
+extern template class ScalarProgram<float>;
+
+} // namespace sluice::reference
