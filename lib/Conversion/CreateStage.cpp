@@ -6,8 +6,8 @@
 using namespace mlir;
 using namespace sluice;
 
-Operation *sluice::createStage(OpBuilder &builder, Location location, StringRef word, ValueRange operands,
-                               ArrayRef<NamedAttribute> attributes) {
+Operation *sluice::createStage(OpBuilder &builder, Location location, StringRef word,
+                               ValueRange operands, ArrayRef<NamedAttribute> attributes) {
   OperationState state(location, ("spec." + word).str(), operands, TypeRange(), attributes);
   bool hasResult = word != "head" && word != "loss";
   if (hasResult) { // any type, until the operands give the right one

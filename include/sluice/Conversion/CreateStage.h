@@ -7,9 +7,11 @@
 
 namespace sluice {
 
-/// Creates the stage `word`, for example "shorten", with these attributes: infers its result, sets defaults that are derived from
-/// others, and verifies it. Reports an error and returns null where a key does not fit.
-mlir::Operation *createStage(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef word, mlir::ValueRange operands,
+/// Creates the stage `word`, for example "shorten", with these attributes: infers its result, sets
+/// defaults that are derived from others, and verifies it. Reports an error and returns null where
+/// a key does not fit.
+mlir::Operation *createStage(mlir::OpBuilder &builder, mlir::Location location,
+                             llvm::StringRef word, mlir::ValueRange operands,
                              llvm::ArrayRef<mlir::NamedAttribute> attributes);
 
 } // namespace sluice

@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-/// Reads the spec `text`; `file` is the file of every location, and its stem the model's name by default. Returns null and sets
-/// `error` where it is no valid spec.
-mlir::OwningOpRef<spec::ModelOp> readSpec(mlir::MLIRContext &context, llvm::StringRef text, const std::string &file,
-                                          spec::Diagnostic &error);
+/// Reads the spec `text`; `file` is the file of every location, and its stem the model's name by
+/// default. Returns null and sets `error` where it is no valid spec.
+mlir::OwningOpRef<spec::ModelOp> readSpec(mlir::MLIRContext &context, llvm::StringRef text,
+                                          const std::string &file, spec::Diagnostic &error);
 
 } // namespace sluice

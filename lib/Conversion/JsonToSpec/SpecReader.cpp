@@ -28,7 +28,8 @@ public:
             failure.emplace();
             failure->diagnostic.message = diagnostic.str();
             if (auto place = diagnostic.getLocation()->findInstanceOf<FileLineColLoc>()) {
-              failure->diagnostic.location = {place.getFilename().str(), place.getLine(), place.getColumn()};
+              failure->diagnostic.location = {place.getFilename().str(), place.getLine(),
+                                              place.getColumn()};
             }
           }
           return success();
@@ -74,9 +75,11 @@ private:
   Value findStream(const Fields &fields, std::string_view name, Position position) const;
   Value findSegments(const Fields &fields) const;
   void define(const Fields &fields, Operation *stage);
-  /// Creates an object that is no stage from its key of `parent`, with defaults where the key is absent.
+  /// Creates an object that is no stage from its key of `parent`, with defaults where the key is
+  /// absent.
   Operation *readObject(const Fields &parent, std::string_view key, StringRef definition);
-  Operation *createObject(const Fields *fields, const ObjectInfo &object, const Places &places, NamedAttrList attributes);
+  Operation *createObject(const Fields *fields, const ObjectInfo &object, const Places &places,
+                          NamedAttrList attributes);
   void checkReads(const Fields &top);
 
   OpBuilder builder;
@@ -98,22 +101,24 @@ private:
 void SpecReader::checkVersion(const Fields &top) const {
   const JsonValue &version = top.need("sluice", "1, the version of the spec's format");
   if (version.kind != JsonKind::Integer || version.integer != formatVersion) {
-    top.mismatch(version, "sluice", "1, the version of the spec's format", "this program reads no other version");
+    top.mismatch(version, "sluice", "1, the version of the spec's format",
+                 "this program reads no other version");
   }
 }
 
-Operation *SpecReader::createObject(const Fields *fields, const ObjectInfo &object, const Places &places,
-                                    NamedAttrList attributes) {
+Operation *SpecReader::createObject(const Fields *fields, const ObjectInfo &object,
+                                    const Places &places, NamedAttrList attributes) {
   Location place = fields ? places.locate(fields->position()) : model.getLoc();
-  OperationState state(getStageLoc(place, places.get()), "spec." + std::string(object.word), ValueRange(), TypeRange(),
-                       attributes.getAttrs());
+  OperationState state(getStageLoc(place, places.get()), "spec." + std::string(object.word),
+                       ValueRange(), TypeRange(), attributes.getAttrs());
   Operation *op = builder.create(state);
   (void)mlir::verify(op);
   errors.check();
   return op;
 }
 
-Operation *SpecReader::readObject(const Fields &parent, std::string_view key, StringRef definition) {
+Operation *SpecReader::readObject(const Fields &parent, std::string_view key,
+                                  StringRef definition) {
   const ObjectInfo &object = getObject(std::string_view(definition));
   Places places(builder.getContext(), file);
   const JsonValue *value = parent.find(key);
@@ -141,9 +146,12 @@ InputOp SpecReader::readInput(const Fields &fields, const std::string &name, Pos
   auto axis = dyn_cast_or_null<InputAxisAttr>(attributes.get("axis"));
   bool isOfTokens = axis && axis.getValue() == InputAxis::tokens;
   if (!attributes.get("type")) {
-    attributes.set("type", InputContentsAttr::get(builder.getContext(), isOfTokens ? InputContents::numbers : InputContents::tokens));
+    attributes.set(
+        "type", InputContentsAttr::get(builder.getContext(), isOfTokens ? InputContents::numbers
+                                                                        : InputContents::tokens));
   }
-  bool isNumbers = cast<InputContentsAttr>(attributes.get("type")).getValue() == InputContents::numbers;
+  bool isNumbers =
+      cast<InputContentsAttr>(attributes.get("type")).getValue() == InputContents::numbers;
   if (isNumbers && isOfTokens) {
     fields.need("role", object.find("role")->hint);
     auto role = cast<InputUseAttr>(attributes.get("role")).getValue();
@@ -158,8 +166,8 @@ InputOp SpecReader::readInput(const Fields &fields, const std::string &name, Pos
     }
   }
   attributes.set("sym_name", builder.getStringAttr(name));
-  OperationState state(getStageLoc(places.locate(position), places.get()), "spec.input", ValueRange(), TypeRange(),
-                       attributes.getAttrs());
+  OperationState state(getStageLoc(places.locate(position), places.get()), "spec.input",
+                       ValueRange(), TypeRange(), attributes.getAttrs());
   auto op = cast<InputOp>(builder.create(state));
   (void)mlir::verify(op);
   errors.check();
@@ -169,16 +177,19 @@ InputOp SpecReader::readInput(const Fields &fields, const std::string &name, Pos
 void SpecReader::readInputs(const Fields &top) {
   const JsonValue *list = top.find("inputs");
   if (list && list->kind != JsonKind::Object) {
-    top.mismatch(*list, "inputs", "an object of inputs by name", R"(as in {"source": {"context": 64}})");
+    top.mismatch(*list, "inputs", "an object of inputs by name",
+                 R"(as in {"source": {"context": 64}})");
   }
   std::map<std::string, InputOp> inputs, numbers;
   for (const JsonMember &member : list ? list->members : std::vector<JsonMember>()) {
     if (!isPlanName(member.key)) {
-      top.fail(member.position, "expected the name of an input: a lower-case letter, then such letters, digits and _, and no word "
+      top.fail(member.position, "expected the name of an input: a lower-case letter, then such "
+                                "letters, digits and _, and no word "
                                 "that sluice uses itself, found " +
                                     quote(member.key) + "; choose another, such as \"source\"");
     }
-    InputOp input = readInput(Fields(member.value, file, "the input " + quote(member.key)), member.key, member.position);
+    InputOp input = readInput(Fields(member.value, file, "the input " + quote(member.key)),
+                              member.key, member.position);
     (input.isNumbers() ? numbers : inputs)[member.key] = input;
   }
   Operation *last = nullptr; // in the order of their names, tokens first
@@ -194,7 +205,8 @@ void SpecReader::readInputs(const Fields &top) {
   }
   if (!inputs.empty() && !numbers.empty()) {
     emitError(getKeyLoc(numbers.begin()->second, ""))
-        << "expected no input on the axis \"tokens\" beside inputs that have axes of their own, found "
+        << "expected no input on the axis \"tokens\" beside inputs that have axes of their own, "
+           "found "
         << quote(numbers.begin()->first) << " and " << quote(inputs.begin()->first)
         << "; lines of such inputs take no rows of numbers yet: leave one out";
     errors.check();
@@ -224,20 +236,22 @@ const ObjectInfo &SpecReader::findKind(const JsonValue &value) const {
     return *stage;
   }
   const KeyInfo &op = *findStage("layer")->find("op");
-  fields.fail(fields.position("op"),
-              "expected the kind of a stage for \"op\", found " + quote(word) + "; " + suggestion(word, op.words, "kinds"));
+  fields.fail(fields.position("op"), "expected the kind of a stage for \"op\", found " +
+                                         quote(word) + "; " + suggestion(word, op.words, "kinds"));
 }
 
 /// An embedding of the tokens comes first, the head last.
-void SpecReader::checkOrder(const ObjectInfo &stage, const Fields &fields, size_t index, size_t count) const {
+void SpecReader::checkOrder(const ObjectInfo &stage, const Fields &fields, size_t index,
+                            size_t count) const {
   bool isFirst = index == 0, isLast = index + 1 == count;
   bool isOfTokens = stage.word == "embedding" && !fields.find("input");
   if ((isFirst && !isOfTokens) || isLast != (stage.word == "head")) {
     std::string expected = isFirst  ? "an embedding of the tokens as the first stage"
                            : isLast ? "a head as the last stage"
                                     : "only the last stage to be a head";
-    fields.fail(fields.position("op"), "expected " + expected + ", found " + quote(stage.word) + " as stage " +
-                                           std::to_string(index + 1) + " of " + std::to_string(count));
+    fields.fail(fields.position("op"), "expected " + expected + ", found " + quote(stage.word) +
+                                           " as stage " + std::to_string(index + 1) + " of " +
+                                           std::to_string(count));
   }
 }
 
@@ -249,8 +263,10 @@ Value SpecReader::findStream(const Fields &fields, std::string_view name, Positi
   for (const auto &entry : streams) {
     known.push_back(entry.first);
   }
-  fields.fail(position, "expected the name of an earlier stage's result, found " + quote(name) + "; " +
-                            (known.empty() ? "no stage before this one has a \"to\"" : suggestion(name, known, "names")));
+  fields.fail(position, "expected the name of an earlier stage's result, found " + quote(name) +
+                            "; " +
+                            (known.empty() ? "no stage before this one has a \"to\""
+                                           : suggestion(name, known, "names")));
 }
 
 Value SpecReader::findSegments(const Fields &fields) const {
@@ -258,8 +274,9 @@ Value SpecReader::findSegments(const Fields &fields) const {
   if (auto found = segments.find(name); found != segments.end()) {
     return found->second.value;
   }
-  fields.fail(fields.position("segments"), "expected the name of segments that an earlier boundaries stage makes, found " +
-                                               quote(name) + "; give such a stage that name");
+  fields.fail(fields.position("segments"),
+              "expected the name of segments that an earlier boundaries stage makes, found " +
+                  quote(name) + "; give such a stage that name");
 }
 
 /// Fails where an embedding names no input.
@@ -275,16 +292,19 @@ void SpecReader::checkInputName(const Fields &fields) const {
     }
   }
   std::vector<std::string_view> known(names.begin(), names.end());
-  fields.fail(fields.position("input"), "expected the name of an input, found " + quote(name) + "; " +
-                                            (known.empty() ? R"(the spec has none: add it to "inputs")"
-                                                           : suggestion(name, known, "inputs")));
+  fields.fail(fields.position("input"),
+              "expected the name of an input, found " + quote(name) + "; " +
+                  (known.empty() ? R"(the spec has none: add it to "inputs")"
+                                 : suggestion(name, known, "inputs")));
 }
 
 /// The stream that a stage reads, then those that its keys name.
 SmallVector<Value> SpecReader::readOperands(const Fields &fields, const ObjectInfo &stage) const {
   SmallVector<Value> operands;
   if (stage.find("from")) {
-    operands.push_back(fields.find("from") ? findStream(fields, fields.text("from"), fields.position("from")) : previous);
+    operands.push_back(fields.find("from")
+                           ? findStream(fields, fields.text("from"), fields.position("from"))
+                           : previous);
   }
   for (const KeyInfo &key : stage.keys) {
     const JsonValue *value = fields.find(key.name);
@@ -314,13 +334,16 @@ void SpecReader::dropUncountedDistances(const Fields &fields, NamedAttrList &att
     return;
   }
   if (fields.isOwn("distances")) {
-    fields.fail(fields.position("distances"), "expected \"distances\": \"rows\" only beside Transformer-XL's \"relative\" terms, found "
-                                              "it without; leave it out of this stage, or say \"relative\": \"xl\"");
+    fields.fail(
+        fields.position("distances"),
+        "expected \"distances\": \"rows\" only beside Transformer-XL's \"relative\" terms, found "
+        "it without; leave it out of this stage, or say \"relative\": \"xl\"");
   }
   attributes.erase("distances");
 }
 
-NamedAttrList SpecReader::readStageKeys(const Fields &fields, const ObjectInfo &stage, Places &places) {
+NamedAttrList SpecReader::readStageKeys(const Fields &fields, const ObjectInfo &stage,
+                                        Places &places) {
   NamedAttrList attributes = values.readKeys(fields, stage, places);
   dropUncountedDistances(fields, attributes);
   if (stage.inherits && defaults) {
@@ -333,7 +356,8 @@ NamedAttrList SpecReader::readStageKeys(const Fields &fields, const ObjectInfo &
   for (std::string_view part : {"local", "global"}) {
     const KeyInfo *key = stage.find(part);
     if (key && defaults && !fields.find(part)) {
-      NamedAttrList own = values.readKeys(*defaults, getObject("DefaultsSection"), places, std::string(part) + ".", true);
+      NamedAttrList own = values.readKeys(*defaults, getObject("DefaultsSection"), places,
+                                          std::string(part) + ".", true);
       attributes.set(key->attribute, own.getDictionary(builder.getContext()));
     }
     if (key && defaults && defaults->find("heads")) {
@@ -346,14 +370,17 @@ NamedAttrList SpecReader::readStageKeys(const Fields &fields, const ObjectInfo &
 void SpecReader::define(const Fields &fields, Operation *stage) {
   if (auto cut = dyn_cast<BoundariesOp>(stage)) {
     SourceLocation location = fields.locate(fields.position("name"));
-    bool hasInputs = llvm::any_of(model.getBody().getOps<InputOp>(), [](InputOp input) { return !input.isNumbers(); });
+    bool hasInputs = llvm::any_of(model.getBody().getOps<InputOp>(),
+                                  [](InputOp input) { return !input.isNumbers(); });
     if (hasInputs) {
-      throw Failure{{location, "expected no segments in a model with named inputs, whose lines are filled up with bytes that would "
+      throw Failure{{location, "expected no segments in a model with named inputs, whose lines are "
+                               "filled up with bytes that would "
                                "count, found both; leave one out"}};
     }
     if (!segments.try_emplace(cut.getName().str(), NamedStream{cut.getResult(), location}).second) {
-      throw Failure{{location, "expected a name that no input and no earlier segments have, found " + quote(cut.getName()) +
-                                   "; choose another"}};
+      throw Failure{
+          {location, "expected a name that no input and no earlier segments have, found " +
+                         quote(cut.getName()) + "; choose another"}};
     }
     return;
   }
@@ -368,8 +395,9 @@ void SpecReader::define(const Fields &fields, Operation *stage) {
   }
   auto [at, isNew] = streams.try_emplace(name, NamedStream{previous, location});
   if (!isNew) {
-    throw Failure{{location, "expected a name that no earlier result has, found " + quote(name) + ", which " +
-                                 toString(at->second.location) + " defines; choose another"}};
+    throw Failure{{location, "expected a name that no earlier result has, found " + quote(name) +
+                                 ", which " + toString(at->second.location) +
+                                 " defines; choose another"}};
   }
 }
 
@@ -394,8 +422,8 @@ void SpecReader::readStage(const JsonValue &value, size_t index, size_t count) {
     attributes.set("frozen", builder.getUnitAttr());
   }
   SmallVector<Value> operands = readOperands(fields, stage);
-  Operation *op = createStage(builder, getStageLoc(places.locate(value.position), places.get()), StringRef(stage.word), operands,
-                              attributes.getAttrs());
+  Operation *op = createStage(builder, getStageLoc(places.locate(value.position), places.get()),
+                              StringRef(stage.word), operands, attributes.getAttrs());
   errors.check();
   define(fields, op);
 }
@@ -405,7 +433,8 @@ void SpecReader::readStages(const Fields &top) {
   if (list.kind != JsonKind::Array || list.items.size() < 2) {
     bool hasOne = list.kind == JsonKind::Array && !list.items.empty();
     top.fail(list.position, "expected an array of at least two stages for \"stages\", found " +
-                                (hasOne ? "one stage" : describe(list)) + "; begin with an embedding and end with a head");
+                                (hasOne ? "one stage" : describe(list)) +
+                                "; begin with an embedding and end with a head");
   }
   for (auto [i, item] : llvm::enumerate(list.items)) {
     readStage(item, i, list.items.size());
@@ -426,7 +455,8 @@ static bool isRead(ModelOp model, InputOp input) {
     }
     if (isa<HeadOp, LossOp>(op)) {
       auto named = [&](StringRef key) { return op->getAttrOfType<StringAttr>(key); };
-      isFound |= (named("target") && named("target").getValue() == name) || (named("weights") && named("weights").getValue() == name);
+      isFound |= (named("target") && named("target").getValue() == name) ||
+                 (named("weights") && named("weights").getValue() == name);
     }
   });
   return isFound;
@@ -436,10 +466,14 @@ static bool isRead(ModelOp model, InputOp input) {
 void SpecReader::checkReads(const Fields &top) {
   const JsonValue *distances = defaults ? defaults->find("distances") : nullptr;
   bool areCounted = false;
-  model.walk([&](LayerSettingsInterface layer) { areCounted |= layer.getDistances() == DistanceUnit::rows; });
+  model.walk([&](LayerSettingsInterface layer) {
+    areCounted |= layer.getDistances() == DistanceUnit::rows;
+  });
   if (distances && distances->text == "rows" && !areCounted) {
-    defaults->fail(distances->position, "expected a stage with Transformer-XL's \"relative\" terms where the defaults say "
-                                        "\"distances\": \"rows\", found none; leave \"distances\" out");
+    defaults->fail(
+        distances->position,
+        "expected a stage with Transformer-XL's \"relative\" terms where the defaults say "
+        "\"distances\": \"rows\", found none; leave \"distances\" out");
   }
   for (auto input : model.getBody().getOps<InputOp>()) {
     if (isRead(model, input)) {
@@ -448,12 +482,13 @@ void SpecReader::checkReads(const Fields &top) {
     std::string name = input.getSymName().str();
     if (input.isNumbers()) {
       emitError(getKeyLoc(input, "")) << "expected a stage that reads the input " << quote(name)
-                                      << ", found none; name it as \"target\" or \"weights\" of a loss or the head, or leave the "
+                                      << ", found none; name it as \"target\" or \"weights\" of a "
+                                         "loss or the head, or leave the "
                                          "input out";
     } else {
       emitError(getKeyLoc(input, "")) << "expected a stage that embeds the input " << quote(name)
-                                      << R"(, found none; add {"op": "embedding", "input": ")" << name
-                                      << "\"}, or leave the input out";
+                                      << R"(, found none; add {"op": "embedding", "input": ")"
+                                      << name << "\"}, or leave the input out";
     }
     errors.check();
   }
@@ -472,8 +507,8 @@ OwningOpRef<ModelOp> SpecReader::read(const JsonValue &root) {
   std::string name = top.text("name", std::filesystem::path(file).stem().string());
   NamedAttrList attributes = values.readKeys(top, object, places);
   attributes.set("name", builder.getStringAttr(name));
-  OperationState state(getStageLoc(places.locate(root.position), places.get()), "spec.model", ValueRange(), TypeRange(),
-                       attributes.getAttrs());
+  OperationState state(getStageLoc(places.locate(root.position), places.get()), "spec.model",
+                       ValueRange(), TypeRange(), attributes.getAttrs());
   state.addRegion()->emplaceBlock();
   model = cast<ModelOp>(Operation::create(state));
   OwningOpRef<ModelOp> owner(model);
@@ -493,7 +528,8 @@ OwningOpRef<ModelOp> SpecReader::read(const JsonValue &root) {
   return owner;
 }
 
-OwningOpRef<ModelOp> sluice::readSpec(MLIRContext &context, StringRef text, const std::string &file, spec::Diagnostic &error) {
+OwningOpRef<ModelOp> sluice::readSpec(MLIRContext &context, StringRef text, const std::string &file,
+                                      spec::Diagnostic &error) {
   context.loadDialect<SpecDialect>();
   try {
     JsonValue root = parseJson(std::string_view(text), file);

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The generic reader: it walks the keys that the spec dialect declares. All functions throw Failure.
+// The generic reader: it walks the keys that the spec dialect declares. All functions throw
+// Failure.
 #pragma once
 
 #include "../../Spec/Fields.h"
@@ -9,11 +10,14 @@
 
 namespace sluice::spec {
 
-/// The places of keys that were read, by dotted names. A later place of a key replaces an earlier one.
+/// The places of keys that were read, by dotted names. A later place of a key replaces an earlier
+/// one.
 class Places {
 public:
   Places(mlir::MLIRContext *context, const std::string &file) : context(context), file(file) {}
-  void add(llvm::StringRef key, Position position) { places.set(key, mlir::LocationAttr(locate(position))); }
+  void add(llvm::StringRef key, Position position) {
+    places.set(key, mlir::LocationAttr(locate(position)));
+  }
   mlir::Location locate(Position position) const {
     return mlir::FileLineColLoc::get(context, file, position.line, position.column);
   }
@@ -31,37 +35,42 @@ public:
   ValueReader(mlir::MLIRContext *context, const std::string &file) : builder(context), file(file) {}
   void setDefaults(const Fields *fields) { defaults = fields; }
 
-  /// The attributes of an object's keys. Places get names below `prefix`, "local." for example. Where `isPartial`, no key is
-  /// required.
-  mlir::NamedAttrList readKeys(const Fields &fields, const ObjectInfo &object, Places &places, const std::string &prefix = "",
-                               bool isPartial = false);
+  /// The attributes of an object's keys. Places get names below `prefix`, "local." for example.
+  /// Where `isPartial`, no key is required.
+  mlir::NamedAttrList readKeys(const Fields &fields, const ObjectInfo &object, Places &places,
+                               const std::string &prefix = "", bool isPartial = false);
   /// Throws where a key is missing that the declaration requires.
   static void requireKey(const Fields &fields, const KeyInfo &key);
 
 private:
-  mlir::Attribute readValue(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
-                            const std::string &path);
+  mlir::Attribute readValue(const Fields &fields, const KeyInfo &key, const JsonValue &value,
+                            Places &places, const std::string &path);
   mlir::Attribute readWord(const Fields &fields, const KeyInfo &key) const;
-  mlir::Attribute readSpecial(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
-                              const std::string &path);
+  mlir::Attribute readSpecial(const Fields &fields, const KeyInfo &key, const JsonValue &value,
+                              Places &places, const std::string &path);
   MaskAttr readMask(const Fields &fields, const KeyInfo &key, const JsonValue &value) const;
   MaskAttr readEnds(const Fields &fields, llvm::StringRef key, MaskShape shape) const;
   MaskAttr readBlock(const Fields &block) const;
-  mlir::Attribute readNumbers(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
-                              const std::string &path) const;
+  mlir::Attribute readNumbers(const Fields &fields, const KeyInfo &key, const JsonValue &value,
+                              Places &places, const std::string &path) const;
   mlir::Attribute readRotary(const Fields &fields, const JsonValue &value) const;
-  mlir::Attribute readRelative(const Fields &fields, const KeyInfo &key, const JsonValue &value) const;
+  mlir::Attribute readRelative(const Fields &fields, const KeyInfo &key,
+                               const JsonValue &value) const;
   mlir::Attribute readLsh(const Fields &fields, const JsonValue &value) const;
-  mlir::Attribute readScales(const Fields &fields, const JsonValue &value, Places &places, const std::string &path) const;
-  mlir::Attribute readSources(const Fields &fields, const JsonValue &value, Places &places, const std::string &path) const;
-  mlir::Attribute readMoving(const Fields &fields, const KeyInfo &key, const JsonValue &value) const;
-  mlir::Attribute readHierarchy(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
-                                const std::string &path) const;
-  mlir::Attribute readCounts(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
+  mlir::Attribute readScales(const Fields &fields, const JsonValue &value, Places &places,
                              const std::string &path) const;
-  mlir::Attribute readBoundaries(const Fields &fields, const JsonValue &value, Places &places, const std::string &path);
-  mlir::Attribute readLayerObject(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
-                                  const std::string &path);
+  mlir::Attribute readSources(const Fields &fields, const JsonValue &value, Places &places,
+                              const std::string &path) const;
+  mlir::Attribute readMoving(const Fields &fields, const KeyInfo &key,
+                             const JsonValue &value) const;
+  mlir::Attribute readHierarchy(const Fields &fields, const KeyInfo &key, const JsonValue &value,
+                                Places &places, const std::string &path) const;
+  mlir::Attribute readCounts(const Fields &fields, const KeyInfo &key, const JsonValue &value,
+                             Places &places, const std::string &path) const;
+  mlir::Attribute readBoundaries(const Fields &fields, const JsonValue &value, Places &places,
+                                 const std::string &path);
+  mlir::Attribute readLayerObject(const Fields &fields, const KeyInfo &key, const JsonValue &value,
+                                  Places &places, const std::string &path);
   mlir::IntegerAttr getInteger(int64_t value) const { return builder.getI64IntegerAttr(value); }
 
   mutable mlir::Builder builder;

@@ -16,7 +16,8 @@ std::vector<std::string_view> spec::getKeyNames(const ObjectInfo &object) {
 }
 
 void ValueReader::requireKey(const Fields &fields, const KeyInfo &key) {
-  bool isRequired = key.isRequired || (!key.requiredUnless.empty() && !fields.find(key.requiredUnless));
+  bool isRequired =
+      key.isRequired || (!key.requiredUnless.empty() && !fields.find(key.requiredUnless));
   if (!isRequired || fields.find(key.name)) {
     return;
   }
@@ -32,8 +33,8 @@ void ValueReader::requireKey(const Fields &fields, const KeyInfo &key) {
   fields.text(key.name);
 }
 
-NamedAttrList ValueReader::readKeys(const Fields &fields, const ObjectInfo &object, Places &places, const std::string &prefix,
-                                    bool isPartial) {
+NamedAttrList ValueReader::readKeys(const Fields &fields, const ObjectInfo &object, Places &places,
+                                    const std::string &prefix, bool isPartial) {
   NamedAttrList attributes;
   for (const KeyInfo &key : object.keys) {
     if (!isPartial) {
@@ -55,8 +56,8 @@ NamedAttrList ValueReader::readKeys(const Fields &fields, const ObjectInfo &obje
   return attributes;
 }
 
-Attribute ValueReader::readValue(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
-                                 const std::string &path) {
+Attribute ValueReader::readValue(const Fields &fields, const KeyInfo &key, const JsonValue &value,
+                                 Places &places, const std::string &path) {
   switch (key.kind) {
   case KeyKind::Integer:
     return getInteger(fields.integerAt(value, key.name, key.range));
@@ -84,11 +85,12 @@ Attribute ValueReader::readWord(const Fields &fields, const KeyInfo &key) const 
   for (std::string_view word : words) {
     names.emplace_back(word, word);
   }
-  return getWordAttr(builder.getContext(), key.enumeration, fields.choice<std::string_view>(key.name, names, ""));
+  return getWordAttr(builder.getContext(), key.enumeration,
+                     fields.choice<std::string_view>(key.name, names, ""));
 }
 
-Attribute ValueReader::readSpecial(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
-                                   const std::string &path) {
+Attribute ValueReader::readSpecial(const Fields &fields, const KeyInfo &key, const JsonValue &value,
+                                   Places &places, const std::string &path) {
   if (key.name == "mask") {
     return readMask(fields, key, value);
   }
@@ -126,16 +128,18 @@ Attribute ValueReader::readSpecial(const Fields &fields, const KeyInfo &key, con
 }
 
 /// Lists of numbers: sizes of n-grams, widths by level, decays of moments.
-Attribute ValueReader::readNumbers(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
-                                   const std::string &path) const {
+Attribute ValueReader::readNumbers(const Fields &fields, const KeyInfo &key, const JsonValue &value,
+                                   Places &places, const std::string &path) const {
   if (key.name == "betas") {
-    const std::vector<JsonValue> &items = fields.itemsAt(value, key.name, 2, "an " + std::string(key.type));
-    return builder.getDenseF64ArrayAttr(
-        {fields.numberAt(items[0], key.name, probability), fields.numberAt(items[1], key.name, probability)});
+    const std::vector<JsonValue> &items =
+        fields.itemsAt(value, key.name, 2, "an " + std::string(key.type));
+    return builder.getDenseF64ArrayAttr({fields.numberAt(items[0], key.name, probability),
+                                         fields.numberAt(items[1], key.name, probability)});
   }
   SmallVector<int64_t> numbers;
   if (key.name == "width") { // one for a stage of one level
-    for (const JsonValue &item : value.kind == JsonKind::Array ? value.items : std::vector<JsonValue>{value}) {
+    for (const JsonValue &item :
+         value.kind == JsonKind::Array ? value.items : std::vector<JsonValue>{value}) {
       numbers.push_back(fields.integerAt(item, key.name, {}));
     }
     return builder.getDenseI64ArrayAttr(numbers);
@@ -160,17 +164,21 @@ MaskAttr ValueReader::readEnds(const Fields &fields, StringRef key, MaskShape sh
   const std::vector<JsonValue> &items = fields.itemsAt(fields.need(key, type), key, 2, type);
   int64_t begin = fields.integerAt(items[0], key, {0}), end = fields.integerAt(items[1], key, {0});
   if (begin >= end) {
-    fields.fail(items[0].position, "expected " + std::string(type) + " for " + quote(key) + ", found [" + std::to_string(begin) +
-                                       ", " + std::to_string(end) + "], which no position is in");
+    fields.fail(items[0].position, "expected " + std::string(type) + " for " + quote(key) +
+                                       ", found [" + std::to_string(begin) + ", " +
+                                       std::to_string(end) + "], which no position is in");
   }
   return MaskAttr::get(builder.getContext(), shape, begin, end);
 }
 
-MaskAttr ValueReader::readMask(const Fields &fields, const KeyInfo &key, const JsonValue &value) const {
-  constexpr std::string_view expected = "\"causal\", \"complete\", \"bidirectional\", {\"window\": [a, b]}, {\"tokens\": [a, b]} or "
-                                        "{\"block\": rows}";
+MaskAttr ValueReader::readMask(const Fields &fields, const KeyInfo &key,
+                               const JsonValue &value) const {
+  constexpr std::string_view expected =
+      "\"causal\", \"complete\", \"bidirectional\", {\"window\": [a, b]}, {\"tokens\": [a, b]} or "
+      "{\"block\": rows}";
   if (value.kind == JsonKind::String) {
-    if (std::optional<MaskShape> shape = symbolizeMaskShape(value.text); shape && llvm::is_contained(key.words, value.text)) {
+    if (std::optional<MaskShape> shape = symbolizeMaskShape(value.text);
+        shape && llvm::is_contained(key.words, value.text)) {
       return MaskAttr::get(builder.getContext(), *shape, 0, 0);
     }
     std::optional<std::string_view> near = nearest(value.text, key.words);
@@ -185,26 +193,31 @@ MaskAttr ValueReader::readMask(const Fields &fields, const KeyInfo &key, const J
   bool inTokens = window.find("tokens");
   if (window.find("block")) {
     if (inTokens || window.find("window")) {
-      window.fail(window.position("block"), "expected a block or a window, found both; leave \"block\" out, or what stands beside it");
+      window.fail(window.position("block"), "expected a block or a window, found both; leave "
+                                            "\"block\" out, or what stands beside it");
     }
     return readBlock(window);
   }
   if (window.find("start")) {
-    window.fail(window.position("start"), "expected \"start\" only beside \"block\", found it elsewhere; leave it out");
+    window.fail(window.position("start"),
+                "expected \"start\" only beside \"block\", found it elsewhere; leave it out");
   }
   if (inTokens && window.find("window")) {
-    window.fail(window.position("tokens"), "expected a window in positions or one in tokens, found both; leave \"window\" or "
-                                           "\"tokens\" out");
+    window.fail(window.position("tokens"),
+                "expected a window in positions or one in tokens, found both; leave \"window\" or "
+                "\"tokens\" out");
   }
-  return inTokens ? readEnds(window, "tokens", MaskShape::tokens) : readEnds(window, "window", MaskShape::window);
+  return inTokens ? readEnds(window, "tokens", MaskShape::tokens)
+                  : readEnds(window, "window", MaskShape::window);
 }
 
 MaskAttr ValueReader::readBlock(const Fields &block) const {
   int64_t start = block.integer("start", {0}, 0), rows = block.integer("block", {2});
   if (start >= rows) {
-    block.fail(block.position("start"), "expected a row below " + std::to_string(rows) +
-                                            " for \"start\", as blocks of so many rows follow one another, found " +
-                                            std::to_string(start) + "; " + std::to_string(start % rows) + " says the same");
+    block.fail(block.position("start"),
+               "expected a row below " + std::to_string(rows) +
+                   " for \"start\", as blocks of so many rows follow one another, found " +
+                   std::to_string(start) + "; " + std::to_string(start % rows) + " says the same");
   }
   return MaskAttr::get(builder.getContext(), MaskShape::block, start, rows);
 }
@@ -222,7 +235,8 @@ Attribute ValueReader::readRotary(const Fields &fields, const JsonValue &value) 
   return builder.getF64FloatAttr(rotary.number("base", positive));
 }
 
-Attribute ValueReader::readRelative(const Fields &fields, const KeyInfo &key, const JsonValue &value) const {
+Attribute ValueReader::readRelative(const Fields &fields, const KeyInfo &key,
+                                    const JsonValue &value) const {
   if (value.kind == JsonKind::Object) {
     const ObjectInfo &section = getObject("RelativeSection");
     Fields bias(value, file, std::string(section.what));
@@ -238,7 +252,8 @@ Attribute ValueReader::readRelative(const Fields &fields, const KeyInfo &key, co
     names.emplace_back(word, *symbolizeRelativeTerms(word));
   }
   auto terms = fields.choice<RelativeTerms>("relative", names, RelativeTerms::none);
-  return terms == RelativeTerms::none ? RelativeAttr() : RelativeAttr::get(builder.getContext(), terms, 0);
+  return terms == RelativeTerms::none ? RelativeAttr()
+                                      : RelativeAttr::get(builder.getContext(), terms, 0);
 }
 
 Attribute ValueReader::readLsh(const Fields &fields, const JsonValue &value) const {
@@ -258,18 +273,22 @@ Attribute ValueReader::readLsh(const Fields &fields, const JsonValue &value) con
   bool causal = lsh.boolean("causal", true);
   if (buckets % 2 != 0) {
     lsh.fail(lsh.position("buckets"),
-             "expected an even number of \"buckets\", as each rotation has two, found " + std::to_string(buckets));
+             "expected an even number of \"buckets\", as each rotation has two, found " +
+                 std::to_string(buckets));
   }
   if ((chunk & (chunk - 1)) != 0) {
-    lsh.fail(lsh.position("chunk"), "expected a \"chunk\" of a power of two rows, found " + std::to_string(chunk));
+    lsh.fail(lsh.position("chunk"),
+             "expected a \"chunk\" of a power of two rows, found " + std::to_string(chunk));
   }
   return LshAttr::get(builder.getContext(), buckets, chunk, hashes, causal);
 }
 
 /// Scales that groups of heads read; none where the list is empty.
-Attribute ValueReader::readScales(const Fields &fields, const JsonValue &value, Places &places, const std::string &path) const {
+Attribute ValueReader::readScales(const Fields &fields, const JsonValue &value, Places &places,
+                                  const std::string &path) const {
   if (value.kind != JsonKind::Array) {
-    fields.mismatch(value, "scales", "a list of objects, each with a factor and a window in tokens");
+    fields.mismatch(value, "scales",
+                    "a list of objects, each with a factor and a window in tokens");
   }
   const ObjectInfo &section = getObject("ScaleSection");
   SmallVector<Attribute> scales;
@@ -285,14 +304,17 @@ Attribute ValueReader::readScales(const Fields &fields, const JsonValue &value, 
   return scales.empty() ? ArrayAttr() : builder.getArrayAttr(scales);
 }
 
-/// Masks of the sources of a layer whose "over" is a list: a source without one has the layer's. The streams become operands.
-Attribute ValueReader::readSources(const Fields &fields, const JsonValue &value, Places &places, const std::string &path) const {
+/// Masks of the sources of a layer whose "over" is a list: a source without one has the layer's.
+/// The streams become operands.
+Attribute ValueReader::readSources(const Fields &fields, const JsonValue &value, Places &places,
+                                   const std::string &path) const {
   if (value.kind != JsonKind::Array) {
     fields.text("over");
     return {};
   }
   if (value.items.empty()) {
-    fields.fail(value.position, "expected at least one {\"stream\": name} in \"over\", found an empty list; name a stream, or leave "
+    fields.fail(value.position, "expected at least one {\"stream\": name} in \"over\", found an "
+                                "empty list; name a stream, or leave "
                                 "\"over\" out");
   }
   const ObjectInfo &section = getObject("SourceSection");
@@ -320,30 +342,37 @@ Attribute ValueReader::readSources(const Fields &fields, const JsonValue &value,
 //===----------------------------------------------------------------------===//
 
 /// A number, or one that moves.
-Attribute ValueReader::readMoving(const Fields &fields, const KeyInfo &key, const JsonValue &value) const {
+Attribute ValueReader::readMoving(const Fields &fields, const KeyInfo &key,
+                                  const JsonValue &value) const {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  Interval interval = key.name == "ratio" ? Interval{1, infinity, false, true} : Interval{0, 1, false, false};
+  Interval interval =
+      key.name == "ratio" ? Interval{1, infinity, false, true} : Interval{0, 1, false, false};
   auto number = [&](double x) { return builder.getF64FloatAttr(x); };
   if (value.kind != JsonKind::Object) {
-    return TargetAttr::get(builder.getContext(), number(fields.numberAt(value, key.name, interval)), FloatAttr(), 0, 0);
+    return TargetAttr::get(builder.getContext(), number(fields.numberAt(value, key.name, interval)),
+                           FloatAttr(), 0, 0);
   }
   const ObjectInfo &section = getObject("MovingSection");
   Fields target(value, file, std::string(section.what));
   target.allowOnly(getKeyNames(section));
-  int64_t mostSteps = section.find("steps")->range.largest, steps = target.integer("steps", section.find("steps")->range);
+  int64_t mostSteps = section.find("steps")->range.largest,
+          steps = target.integer("steps", section.find("steps")->range);
   int64_t mostJumps = std::min(steps, mostSteps / steps); // their product is counted in f32 too
   double from = target.number("from", interval);
   int64_t jumps = target.find("jumps") ? target.integer("jumps", {1, mostJumps}) : 0;
-  return TargetAttr::get(builder.getContext(), number(target.number("to", interval)), number(from), steps, jumps);
+  return TargetAttr::get(builder.getContext(), number(target.number("to", interval)), number(from),
+                         steps, jumps);
 }
 
-/// Levels of an array as a string: of strings, or of pairs of layers and factor. Empty where it has other items.
+/// Levels of an array as a string: of strings, or of pairs of layers and factor. Empty where it has
+/// other items.
 static std::string joinLevels(const JsonValue &array) {
   std::string levels;
   for (const JsonValue &item : array.items) {
-    bool isPair = item.kind == JsonKind::Array && item.items.size() == 2 && item.items[0].kind == JsonKind::Integer &&
+    bool isPair = item.kind == JsonKind::Array && item.items.size() == 2 &&
+                  item.items[0].kind == JsonKind::Integer &&
                   item.items[1].kind == JsonKind::Integer;
-    std::string level = isPair                          ? item.items[0].text + "@" + item.items[1].text
+    std::string level = isPair ? item.items[0].text + "@" + item.items[1].text
                         : item.kind == JsonKind::String ? item.text
                                                         : "";
     if (level.find('@') == std::string::npos || level.find(' ') != std::string::npos) {
@@ -354,13 +383,15 @@ static std::string joinLevels(const JsonValue &array) {
   return levels;
 }
 
-Attribute ValueReader::readHierarchy(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
+Attribute ValueReader::readHierarchy(const Fields &fields, const KeyInfo &key,
+                                     const JsonValue &value, Places &places,
                                      const std::string &path) const {
   if (value.kind != JsonKind::String || value.text.empty()) {
     std::string levels = value.kind == JsonKind::Array ? joinLevels(value) : "";
     StringRef example = StringRef(key.hint).drop_front(StringRef(key.hint).find('"'));
     fields.mismatch(value, "hierarchy", "a string of levels LAYERS@FACTOR",
-                    levels.empty() ? "write " + example.str() + ", for example" : "write " + quote(levels));
+                    levels.empty() ? "write " + example.str() + ", for example"
+                                   : "write " + quote(levels));
   }
   if (!value.escaped) { // columns in the text are offsets in the string
     places.add(path + ".text", value.position);
@@ -369,8 +400,8 @@ Attribute ValueReader::readHierarchy(const Fields &fields, const KeyInfo &key, c
 }
 
 /// Numbers of layers; a level of an hnet has another level in place of its second.
-Attribute ValueReader::readCounts(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
-                                  const std::string &path) const {
+Attribute ValueReader::readCounts(const Fields &fields, const KeyInfo &key, const JsonValue &value,
+                                  Places &places, const std::string &path) const {
   bool mayNest = key.type == "array of three";
   size_t count = key.type.find("two") != std::string_view::npos ? 2 : 3;
   SmallVector<Attribute> counts;
@@ -385,14 +416,17 @@ Attribute ValueReader::readCounts(const Fields &fields, const KeyInfo &key, cons
 }
 
 /// Settings of boundaries stages: an object, or of an hnet a list of them by level.
-Attribute ValueReader::readBoundaries(const Fields &fields, const JsonValue &value, Places &places, const std::string &path) {
+Attribute ValueReader::readBoundaries(const Fields &fields, const JsonValue &value, Places &places,
+                                      const std::string &path) {
   const ObjectInfo &stage = *findStage("boundaries");
   std::vector<std::string_view> known = getKeyNames(stage);
-  std::erase_if(known, [](std::string_view key) { return key == "op" || key == "from" || key == "frozen"; });
+  std::erase_if(
+      known, [](std::string_view key) { return key == "op" || key == "from" || key == "frozen"; });
   auto read = [&](const JsonValue &object, const std::string &prefix) -> Attribute {
     Fields own(object, file, "the boundaries");
     own.allowOnly(known);
-    return readKeys(own, stage, places, prefix + ".", /*isPartial=*/true).getDictionary(builder.getContext());
+    return readKeys(own, stage, places, prefix + ".", /*isPartial=*/true)
+        .getDictionary(builder.getContext());
   };
   if (fields.name() != "an hnet stage") {
     return read(value, path);
@@ -409,11 +443,13 @@ Attribute ValueReader::readBoundaries(const Fields &fields, const JsonValue &val
 }
 
 /// Layer settings of a part of a composite stage, those of `defaults` included.
-Attribute ValueReader::readLayerObject(const Fields &fields, const KeyInfo &key, const JsonValue &value, Places &places,
+Attribute ValueReader::readLayerObject(const Fields &fields, const KeyInfo &key,
+                                       const JsonValue &value, Places &places,
                                        const std::string &path) {
   const ObjectInfo &section = getObject("DefaultsSection");
   Fields own(value, file, "the settings of " + quote(key.name) + " layers");
   own.allowOnly(getKeyNames(section));
   own.inherit(defaults);
-  return readKeys(own, section, places, path + ".", /*isPartial=*/true).getDictionary(builder.getContext());
+  return readKeys(own, section, places, path + ".", /*isPartial=*/true)
+      .getDictionary(builder.getContext());
 }

@@ -52,7 +52,7 @@ static LogicalResult verifyRelative(LayerSettingsInterface layer) {
   if (getTerms(layer) == RelativeTerms::none) {
     return success();
   }
-  if (layer.getMask().getShape() == MaskShape::bidirectional) {
+  if (layer.getMask().getShape() == MaskShape::bidirectional && isWritten(layer, "mask")) {
     return emitKeyError(layer, "relative")
            << "expected a mask of keys at or before the query with \"relative\", found "
               "\"bidirectional\"; use \"causal\" or a window, or leave \"relative\" out";
@@ -382,10 +382,12 @@ LogicalResult LayerOp::verify() {
     return failure();
   }
   bool isSingle = getSources().size() == 1 && !getOver();
-  LogicalResult sources = getScales()            ? verifyScales(*this)
-                          : isSingle             ? verifySingleSource(*this)
-                          : getSources().empty() ? verifyMaskBetween(*this, "mask", getMask(), 1, 1)
-                                                 : verifySources(*this);
+  int64_t factor = getStream(getInput()).getFactor();
+  LogicalResult sources = getScales() ? verifyScales(*this)
+                          : isSingle  ? verifySingleSource(*this)
+                          : getSources().empty()
+                              ? verifyMaskBetween(*this, "mask", getMask(), factor, factor)
+                              : verifySources(*this);
   return failure(failed(sources) || failed(verifyRows(*this)));
 }
 Type LayerOp::computeResultType() { return getInput().getType(); }

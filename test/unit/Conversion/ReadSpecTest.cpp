@@ -50,7 +50,8 @@ TEST_P(BadSpec, GivesItsMessage) {
   ASSERT_FALSE(model) << "accepted";
   EXPECT_EQ(error.format() + "\n", readAll(file.string() + ".expected"));
 }
-INSTANTIATE_TEST_SUITE_P(Corpus, BadSpec, testing::ValuesIn(listSpecs(SPEC_ERRORS_DIR)), toTestName);
+INSTANTIATE_TEST_SUITE_P(Corpus, BadSpec, testing::ValuesIn(listSpecs(SPEC_ERRORS_DIR)),
+                         toTestName);
 
 class ShippedModel : public testing::TestWithParam<std::string> {};
 
@@ -66,6 +67,7 @@ TEST_P(ShippedModel, IsReadAndPrinted) {
   model->print(out);
   EXPECT_NE(text.find("spec.head"), std::string::npos);
 }
-INSTANTIATE_TEST_SUITE_P(Models, ShippedModel, testing::ValuesIn(listSpecs(SPEC_MODELS_DIR)), toTestName);
+INSTANTIATE_TEST_SUITE_P(Models, ShippedModel, testing::ValuesIn(listSpecs(SPEC_MODELS_DIR)),
+                         toTestName);
 
 } // namespace
