@@ -15,9 +15,12 @@ static LogicalResult collectLosses(ModelOp model, Losses &losses) {
     auto [at, isNew] = losses.try_emplace(loss.getName(), loss);
     if (!isNew) {
       StringRef key = isWritten(loss, "bags") ? "bags" : "name";
-      return emitKeyError(loss, key) << "expected a name that no earlier loss has, found " << quote(loss.getName()) << ", which "
-                                     << describePlace(getKeyLoc(at->second, isWritten(at->second, "bags") ? "bags" : "name"))
-                                     << " defines; choose another";
+      return emitKeyError(loss, key)
+             << "expected a name that no earlier loss has, found " << quote(loss.getName())
+             << ", which "
+             << describePlace(
+                    getKeyLoc(at->second, isWritten(at->second, "bags") ? "bags" : "name"))
+             << " defines; choose another";
     }
   }
   for (auto head : model.getBody().getOps<HeadOp>()) {
@@ -26,58 +29,69 @@ static LogicalResult collectLosses(ModelOp model, Losses &losses) {
   return success();
 }
 
-/// Boundaries by entropy ask a loss of the tokens' scale; one that follows gives labels of a predictor alone.
+/// Boundaries by entropy ask a loss of the tokens' scale; one that follows gives labels of a
+/// predictor alone.
 static LogicalResult verifyEntropy(BoundariesOp cut, const Losses &losses) {
   if (cut.getRule() != SegmentRule::entropy) {
     return success();
   }
   Operation *asked = losses.lookup(*cut.getLoss());
   if (!asked) {
-    return emitKeyError(cut, "loss") << "expected the name of a loss stage, or " << quote(mainLossName)
-                                     << " of the head, for \"loss\", found " << quote(*cut.getLoss())
-                                     << "; give such a stage that name";
+    return emitKeyError(cut, "loss") << "expected the name of a loss stage, or "
+                                     << quote(mainLossName) << " of the head, for \"loss\", found "
+                                     << quote(*cut.getLoss()) << "; give such a stage that name";
   }
   if (cut->isBeforeInBlock(asked) && !cut.getPredictor()) {
-    return emitKeyError(cut, "loss") << "expected the name of an earlier loss stage for \"loss\" without a \"predictor\", found that "
-                                        "of "
-                                     << describePlace(asked->getLoc())
-                                     << ", whose rows may be made of the segments that its entropy would cut, a cycle; add a "
-                                        "\"predictor\", which learns such bits as labels, or name an earlier one";
+    return emitKeyError(cut, "loss")
+           << "expected the name of an earlier loss stage for \"loss\" without a \"predictor\", "
+              "found that "
+              "of "
+           << describePlace(asked->getLoc())
+           << ", whose rows may be made of the segments that its entropy would cut, a cycle; add a "
+              "\"predictor\", which learns such bits as labels, or name an earlier one";
   }
   auto loss = dyn_cast<LossOp>(asked);
   int64_t shift = loss ? loss.getShiftOrDefault() : cast<HeadOp>(asked).getShiftOrDefault();
   if (getStream(asked->getOperand(0)).getFactor() != 1 || shift > 0) {
-    return emitKeyError(cut, "loss") << "expected a loss on the tokens' scale, without a shift, for \"loss\", found that of "
-                                     << describePlace(asked->getLoc()) << "; name another";
+    return emitKeyError(cut, "loss")
+           << "expected a loss on the tokens' scale, without a shift, for \"loss\", found that of "
+           << describePlace(asked->getLoc()) << "; name another";
   }
   if (getStream(cut.getInput()).getAxis() == AxisKind::segments) {
-    return emitKeyError(cut, "rule") << "expected the rule \"entropy\" on tokens, each of which has a row of the loss, found it on "
-                                     << describeStream(cut.getInput()) << "; take another rule, or upsample it first";
+    return emitKeyError(cut, "rule")
+           << "expected the rule \"entropy\" on tokens, each of which has a row of the loss, found "
+              "it on "
+           << describeStream(cut.getInput()) << "; take another rule, or upsample it first";
   }
   return success();
 }
 
-/// Fails where the rows of a stream of the model's width, of an input, or of a stage have too many numbers.
+/// Fails where the rows of a stream of the model's width, of an input, or of a stage have too many
+/// numbers.
 static LogicalResult verifySizes(ModelOp model) {
   auto count = [&](int64_t length, int64_t width) {
     return static_cast<__int128>(length) * static_cast<int64_t>(model.getBatch()) * width;
   };
   if (count(model.getLength(), model.getWidth()) > mostElements) {
-    return emitKeyError(model, "context") << "expected context * batch * width of at most " << mostElements << ", found "
-                                          << model.getLength() << " * " << model.getBatch() << " * " << model.getWidth()
-                                          << "; make one of them smaller";
+    return emitKeyError(model, "context")
+           << "expected context * batch * width of at most " << mostElements << ", found "
+           << model.getLength() << " * " << model.getBatch() << " * " << model.getWidth()
+           << "; make one of them smaller";
   }
   for (auto input : model.getBody().getOps<InputOp>()) {
     if (!input.isNumbers() && count(*input.getLength(), model.getWidth()) > mostElements) {
-      return emitError(getKeyLoc(input, "")) << "expected context * batch * width of at most " << mostElements << " for the input "
-                                             << quote(input.getSymName()) << ", found more; make one of them smaller";
+      return emitError(getKeyLoc(input, ""))
+             << "expected context * batch * width of at most " << mostElements << " for the input "
+             << quote(input.getSymName()) << ", found more; make one of them smaller";
     }
   }
   for (Operation &stage : model.getBody().getOps()) {
-    auto stream = stage.getNumResults() == 1 ? dyn_cast<StreamType>(stage.getResult(0).getType()) : StreamType();
+    auto stream = stage.getNumResults() == 1 ? dyn_cast<StreamType>(stage.getResult(0).getType())
+                                             : StreamType();
     if (stream && count(model.getLength(), stream.getWidth()) > mostElements) {
-      return emitKeyError(&stage, "width") << "expected context * batch * width of at most " << mostElements << ", found a width of "
-                                           << stream.getWidth() << "; make one of them smaller";
+      return emitKeyError(&stage, "width")
+             << "expected context * batch * width of at most " << mostElements
+             << ", found a width of " << stream.getWidth() << "; make one of them smaller";
     }
   }
   return success();
