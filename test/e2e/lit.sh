@@ -46,6 +46,10 @@ for dialect in Sluice Dispatch Plan; do
   grep -rlZE 'RUN: sluice-opt %s \| sluice-opt \|' "$root/test/Dialect/$dialect" | xargs -0 grep -h CHECK > "$work/$dialect"
   judge lacks "round trip of every op of $dialect" "$work/$dialect" <<< "$ops"
 done
+ops=$("$root/build/bin/sluice-tblgen" -gen-spec-keys -I "$root/include" -I /usr/lib/llvm-22/include "$root/include/sluice/Dialect/Spec/Spec.td" \
+  | sed -nE 's/^\{"Spec_[A-Za-z]+Op", "([a-z_]+)".*/spec.\1/p')
+grep -h CHECK "$root/test/Dialect/Spec/roundtrip.mlir" > "$work/spec"
+judge lacks "round trip of every op of Spec" "$work/spec" <<< "$ops"
 # Of a message its first words count, as one number may have several.
 messages=$(grep -rhoE '"[DPRS]-[0-9]{3}: [^"]{1,28}' "$root/lib" | tr -d '"' | sed 's/[^A-Za-z0-9]*$//' | sort -u)
 judge silent "every message of a verifier" "$root/test" --include=*.mlir --include=*.test <<< "$messages"

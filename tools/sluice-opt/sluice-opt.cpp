@@ -10,6 +10,7 @@
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
+#include "sluice/Dialect/Spec/Spec.h"
 #include "sluice/Editor/IrMessages.h"
 #include "sluice/Target/Passes.h"
 #include "sluice/Transforms/Passes.h"
@@ -112,7 +113,7 @@ int main(int argc, char **argv) {
   sluice::registerSluiceTransformsPasses();
   sluice::registerSluiceTargetPasses();
   registry.insert<sluice::SluiceDialect, sluice::dispatch::DispatchDialect,
-                  sluice::plan::PlanDialect>();
+                  sluice::plan::PlanDialect, sluice::spec::SpecDialect>();
   llvm::InitLLVM init(argc, argv);
   auto [input, output] = registerAndParseCLIOptions(argc, argv, "Sluice's pass driver\n", registry);
   MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();

@@ -3,6 +3,7 @@
 // Reads a model spec, JSON, into the spec dialect.
 #pragma once
 
+#include "mlir/IR/OwningOpRef.h"
 #include "sluice/Dialect/Spec/Spec.h"
 #include "sluice/Spec/Spec.h"
 

@@ -77,7 +77,7 @@ private:
   void define(const Fields &fields, Operation *stage);
   /// Creates an object that is no stage from its key of `parent`, with defaults where the key is
   /// absent.
-  Operation *readObject(const Fields &parent, std::string_view key, StringRef definition);
+  void readObject(const Fields *parent, std::string_view key, StringRef definition);
   Operation *createObject(const Fields *fields, const ObjectInfo &object, const Places &places,
                           NamedAttrList attributes);
   void checkReads(const Fields &top);
@@ -117,24 +117,23 @@ Operation *SpecReader::createObject(const Fields *fields, const ObjectInfo &obje
   return op;
 }
 
-Operation *SpecReader::readObject(const Fields &parent, std::string_view key,
-                                  StringRef definition) {
+void SpecReader::readObject(const Fields *parent, std::string_view key, StringRef definition) {
   const ObjectInfo &object = getObject(std::string_view(definition));
   Places places(builder.getContext(), file);
-  const JsonValue *value = parent.find(key);
-  if (!value) {
-    return createObject(nullptr, object, places, {});
+  const JsonValue *value = parent ? parent->find(key) : nullptr;
+  std::optional<Fields> fields;
+  NamedAttrList attributes;
+  if (value) {
+    fields.emplace(*value, file, std::string(object.what));
+    fields->allowOnly(getKeyNames(object));
+    attributes = values.readKeys(*fields, object, places);
   }
-  Fields fields(*value, file, std::string(object.what));
-  fields.allowOnly(getKeyNames(object));
-  NamedAttrList attributes = values.readKeys(fields, object, places);
-  Operation *op = createObject(&fields, object, places, attributes);
+  createObject(fields ? &*fields : nullptr, object, places, attributes);
   if (object.word == "training") {
-    readObject(fields, "schedule", "Spec_ScheduleOp");
-  } else if (object.word == "schedule" && fields.find("then")) {
-    readObject(fields, "then", "Spec_FallOp");
+    readObject(fields ? &*fields : nullptr, "schedule", "Spec_ScheduleOp");
+  } else if (object.word == "schedule" && fields && fields->find("then")) {
+    readObject(&*fields, "then", "Spec_FallOp");
   }
-  return op;
 }
 
 /// Tokens on an axis of their own, or numbers of each token.
@@ -523,8 +522,8 @@ OwningOpRef<ModelOp> SpecReader::read(const JsonValue &root) {
   } else {
     builder.setInsertionPointToStart(&model.getBody().front());
   }
-  readObject(top, "precision", "Spec_PrecisionOp");
-  readObject(top, "training", "Spec_TrainingOp");
+  readObject(&top, "precision", "Spec_PrecisionOp");
+  readObject(&top, "training", "Spec_TrainingOp");
   return owner;
 }
 

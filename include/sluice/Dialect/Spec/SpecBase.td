@@ -97,11 +97,11 @@ def Spec_Stream : Spec_Type<"Stream", "stream"> {
   let description = [{
     Row m stands for `factor` positions of the axis from `factor * m`. The axis is that of the tokens, of a named input, or of the
     segments that a boundaries stage makes; `name` is the input's or the segments'. A row has `width` numbers.
-    Example: `!spec.stream<tokens by 4, 512>`, `!spec.stream<segments "words", 512>`.
+    Example: `!spec.stream<tokens by 4, 512>`, `!spec.stream<segments("words"), 512>`.
   }];
   let parameters = (ins "AxisKind":$axis, OptionalParameter<"::mlir::StringAttr">:$name,
                         DefaultValuedParameter<"int64_t", "1">:$factor, "int64_t":$width);
-  let assemblyFormat = "`<` $axis ($name^)? (`by` $factor^)? `,` $width `>`";
+  let assemblyFormat = "`<` $axis (`(` $name^ `)`)? (`by` $factor^)? `,` $width `>`";
 }
 
 def Spec_Segmentation : Spec_Type<"Segmentation", "segmentation"> {
@@ -129,9 +129,9 @@ def Spec_Mask : Spec_Attr<"Mask", "mask"> {
 
 def Spec_Relative : Spec_Attr<"Relative", "relative"> {
   let summary = "Terms of attention scores by distance";
-  let description = [{ `#spec.relative<bias 32>` has a table of 32 distances per head. }];
+  let description = [{ `#spec.relative<bias of 32>` has a table of 32 distances per head. }];
   let parameters = (ins "RelativeTerms":$terms, DefaultValuedParameter<"int64_t", "0">:$distances);
-  let assemblyFormat = "`<` $terms ($distances^)? `>`";
+  let assemblyFormat = "`<` $terms (`of` $distances^)? `>`";
 }
 
 def Spec_Lsh : Spec_Attr<"Lsh", "lsh"> {
