@@ -31,6 +31,7 @@ private:
   std::optional<Outcome> checkOutput() const;
   std::optional<Outcome> chooseTargets();
   std::optional<Outcome> readModel();
+  std::optional<Outcome> checkLimits(const spec::Model *model);
   std::string placeOfPrecision(const spec::Model &model) const;
   std::string explainPrecision(const spec::Model &model, const std::string &asked) const;
   std::string noticeOfPrecision(const spec::Model &model) const;

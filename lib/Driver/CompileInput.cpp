@@ -5,6 +5,7 @@
 #include "Factors.h"
 #include "Limits.h"
 #include "ModelIR.h"
+#include "sluice/Analysis/Reach.h"
 #include "sluice/Runtime/Text.h"
 #include "sluice/Spec/Override.h"
 
@@ -36,6 +37,21 @@ std::string Compilation::noticeOfPrecision(const spec::Model &model) const {
          "; give --precision bf16 to say so, or leave out the GPU targets for f32";
 }
 
+/// What was imported, or read as IR where there is no model of a spec, and cannot be compiled.
+std::optional<Outcome> Compilation::checkLimits(const spec::Model *model) {
+  int64_t period = 1;
+  for (ImportedVariant &variant : variants) {
+    if (auto refusal = findUnsupported(*variant.module, period)) {
+      spec::SourceLocation place =
+          !model                ? placeOf(refusal->op)
+          : variant.factor == 0 ? getPlace(*refusal, *model)
+                                : getPlace(*refusal, model->withFactor(variant.factor));
+      return badInput(spec::toString(place) + ": " + refusal->message);
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Outcome> Compilation::readModel() {
   if (!isModelIR(request.spec)) {
     spec::Diagnostic error;
@@ -51,8 +67,8 @@ std::optional<Outcome> Compilation::readModel() {
     if (!model) {
       return badInput(error.format());
     }
-    if (auto unsupported = findUnsupported(*model)) {
-      return badInput(unsupported->format());
+    if (auto large = findLargeBatch(*model)) {
+      return badInput(large->format());
     }
     if (!targets.gpus.empty() && model->precision.compute != spec::NumberType::Bf16) {
       auto asked = llvm::find_if(llvm::reverse(settings), [](const spec::Setting &setting) {
@@ -76,7 +92,7 @@ std::optional<Outcome> Compilation::readModel() {
       return badInput(mistake);
     }
     variants = importVariants(context, *model, request);
-    return std::nullopt;
+    return checkLimits(&*model);
   }
   if (!request.precision.empty()) {
     return badInput(request.spec +
@@ -96,5 +112,5 @@ std::optional<Outcome> Compilation::readModel() {
     return badInput(mistake);
   }
   std::string limit = findUncompilable(read);
-  return limit.empty() ? std::nullopt : std::optional(badInput(request.spec + ": " + limit));
+  return limit.empty() ? checkLimits(nullptr) : badInput(request.spec + ": " + limit);
 }

@@ -1,5 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Limits.h"
+#include "sluice/Analysis/Reach.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Limits.h"
 #include "sluice/Spec/Expansion.h"
@@ -8,226 +10,248 @@
 
 #include <numeric>
 
+using namespace mlir;
 using namespace sluice;
-using namespace sluice::spec;
+using namespace sluice::driver;
 
 /// Positions of a batch: temporaries and the launches' items grow with them.
 constexpr int64_t mostPositions = int64_t(1) << 28;
 
-/// A stage that is only a map of positions: shift, or upsample by repetition; or, outside training,
-/// nothing at all: dropout.
-static bool isPositionMap(const Primitive &stage) {
-  if (const auto *upsample = std::get_if<Upsample>(&stage.settings)) {
-    return upsample->method == Upsampling::Repeat && !upsample->splits;
+std::optional<spec::Diagnostic> driver::findLargeBatch(const spec::Model &model) {
+  if (model.batch > mostPositions / model.context) {
+    auto place = model.keys.find("context");
+    return spec::Diagnostic{place == model.keys.end() ? model.location : place->second,
+                            "expected batch times context to be at most " +
+                                std::to_string(mostPositions) + " positions, found " +
+                                std::to_string(model.batch) + " times " +
+                                std::to_string(model.context) + "; make one of them smaller"};
   }
-  if (const auto *shift = std::get_if<Shift>(&stage.settings)) {
-    return !shift->isLearned; // whose rows are stored
+  for (const spec::Input &input : model.inputs) {
+    if (model.batch > mostPositions / input.context) {
+      return spec::Diagnostic{input.location,
+                              "expected batch times context of the input \"" + input.name +
+                                  "\" to be at most " + std::to_string(mostPositions) +
+                                  " positions, found " + std::to_string(model.batch) + " times " +
+                                  std::to_string(input.context) + "; make one of them smaller"};
+    }
   }
-  return stage.op() == Op::Dropout;
+  return std::nullopt;
 }
 
-/// Whether a group's rows lie side by side: all features of a linear shorten, and where the
-/// gradient of a maximum goes, or of a window that is no whole number of groups.
-static bool laysGroupsOut(const Shorten &shorten) {
-  return shorten.method == Shortening::Linear ||
-         (shorten.method == Shortening::Max && shorten.segments.empty()) ||
-         shorten.rows() % shorten.factor != 0;
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+/// The importer's name of an op: its stage and its part of the stage.
+static StringRef getName(Operation &op) {
+  auto location = op.getLoc()->findInstanceOf<NameLoc>();
+  return location ? location.getName().strref() : StringRef();
 }
 
-/// Windows of many groups whose rows lie side by side: the kernel of their gradients has code for
-/// each group.
-static std::optional<Diagnostic> findLongWindow(const Primitive &stage) {
-  constexpr int64_t mostGroups = 64;
-  const auto *shorten = std::get_if<Shorten>(&stage.settings);
-  bool isLong = shorten && shorten->method != Shortening::Average && shorten->factor > 1 &&
-                shorten->rows() / shorten->factor > mostGroups;
-  if (!isLong) {
-    return std::nullopt;
+/// The name of an op that stores a group's rows, or the rows of its gradient, side by side: "max
+/// shorten"; empty for any other op.
+static std::string describeGroups(Operation &op) {
+  if (auto shorten = dyn_cast<ShortenOp>(op)) {
+    RowGroup group = shorten.getRowGroup();
+    bool isSideBySide = shorten.isMax() || group.window % group.factor != 0;
+    return isSideBySide ? (shorten.getWord() + " shorten").str() : "";
   }
-  return Diagnostic{stage.at("window"),
-                    "expected a window of at most " + std::to_string(mostGroups) +
-                        " groups for a shorten that does not average, found " +
-                        std::to_string(shorten->rows()) + " rows of groups of " +
-                        std::to_string(shorten->factor) + "; make the window smaller"};
+  if (!isa<FoldOp>(op)) {
+    return "";
+  }
+  return getName(op).ends_with(".window") ? "upsample by windows" : "linear shorten";
 }
 
-/// What such a stage is called: "max shorten"; empty for any other.
-static std::string nameOfGroups(const Primitive &stage) {
-  if (const auto *shorten = std::get_if<Shorten>(&stage.settings)) {
-    std::string method(shorteningNames[size_t(shorten->method)]);
-    return laysGroupsOut(*shorten) ? method + " shorten" : "";
+/// The key of a spec that sets the width of an op's result; empty: none.
+static StringRef getWidthKey(Operation &op) {
+  if (auto shorten = dyn_cast<ShortenOp>(op)) {
+    return shorten.getWindow() > 0 ? "window" : "factor";
   }
-  const auto *upsample = std::get_if<Upsample>(&stage.settings);
-  return upsample && upsample->groups() > 1 ? "upsample by windows" : "";
+  if (auto fold = dyn_cast<FoldOp>(op)) {
+    return fold.getWindow() > 0 ? "window" : "factor";
+  }
+  StringRef name = getName(op);
+  return name.contains(".feed_forward.") ? "feed_forward"
+         : name.contains(".attention.")  ? "heads"
+                                         : "";
 }
 
-/// The linear upsample that such a stage reads through position maps alone; -1: none. Such a
-/// group's rows would be columns of rows at a stride that no access says.
-static int64_t findUpsampleBehind(const std::vector<Primitive> &stages, const Primitive &groups) {
-  int64_t at = groups.input;
-  while (at >= 0 && isPositionMap(stages[at])) {
-    at = stages[at].input;
-  }
-  const auto *upsample = at >= 0 ? std::get_if<Upsample>(&stages[at].settings) : nullptr;
-  return upsample && upsample->method == Upsampling::Linear ? at : -1;
-}
-
-/// The widest rows that a stage makes, with the key that says so.
-static std::pair<__int128, const SourceLocation *> widestRow(const Model &model,
-                                                             const Primitive &stage) {
-  __int128 width = stage.width;
-  if (const auto *layer = std::get_if<Layer>(&stage.settings)) {
-    __int128 heads = __int128(layer->heads + 2 * layer->keyValueHeads) * layer->headSize;
-    __int128 hidden =
-        __int128(layer->feedForward) * (layer->activation == Activation::SwiGlu ? 2 : 1);
-    return hidden > heads ? std::pair(hidden, &stage.at("feed_forward"))
-                          : std::pair(heads, &stage.at("heads"));
-  }
-  if (const auto *shorten = std::get_if<Shorten>(&stage.settings)) {
-    return {width * (laysGroupsOut(*shorten) ? std::max(shorten->rows(), shorten->factor) : 1),
-            &stage.at(shorten->window ? "window" : "factor")};
-  }
-  if (const auto *upsample = std::get_if<Upsample>(&stage.settings); upsample && upsample->window) {
-    return {width * std::max(upsample->factor, upsample->groups()), &stage.at("window")};
-  }
-  return {width, &stage.location};
-}
-
-/// A stage whose results alone are more than an arena holds. Sums of sizes may overflow later, so
-/// this comes first.
-static std::optional<Diagnostic> findLargeResult(const Model &model, const Primitive &stage) {
-  auto [width, place] = widestRow(model, stage);
-  __int128 positions = __int128(model.batch) * positionsOf(model, stage);
+/// An op whose result alone is more than an arena holds. Sums of sizes may overflow later, so this
+/// comes first.
+static std::optional<CompileRefusal> findLargeResult(Operation &op) {
   constexpr int64_t mostElements = mostArenaBytes / sizeof(float);
-  if (positions * width <= mostElements) {
-    return std::nullopt;
-  }
-  return Diagnostic{*place, "expected rows of a batch of at most " + std::to_string(mostElements) +
+  for (Value result : op.getResults()) {
+    auto type = dyn_cast<SequenceType>(result.getType());
+    if (!type) {
+      continue;
+    }
+    __int128 width = std::max<int64_t>(1, type.getWidth());
+    if (auto shorten = dyn_cast<ShortenOp>(op); shorten && !describeGroups(op).empty()) {
+      width *= std::max(shorten.getRowGroup().window, shorten.getRowGroup().factor);
+    }
+    __int128 positions = __int128(getBatch(&op)) * getPositions(&op, type);
+    if (positions * width > mostElements) {
+      return CompileRefusal{&op, getWidthKey(op),
+                            "expected rows of a batch of at most " + std::to_string(mostElements) +
                                 " numbers, found " +
                                 std::to_string(static_cast<int64_t>(positions)) + " positions of " +
                                 std::to_string(static_cast<int64_t>(width)) +
                                 "; make the width of this stage, batch or context smaller"};
+    }
+  }
+  return std::nullopt;
 }
 
-/// Layers that attend by hashes, whose buckets are more than a scan counts.
-static std::optional<Diagnostic> findHashing(const Model &model, const Primitive &stage) {
-  const auto *layer = std::get_if<Layer>(&stage.settings);
-  if (!layer || !layer->lsh) {
+/// A step repeats its work after as many tokens as all factors divide: a number that the runtime
+/// takes, and that is counted through. `period` is the least common multiple of the factors before.
+static std::optional<CompileRefusal> findCoarseScale(Operation &op, int64_t &period) {
+  constexpr int64_t mostTokens = int64_t(1) << 20;
+  for (Value result : op.getResults()) {
+    auto type = dyn_cast<SequenceType>(result.getType());
+    int64_t factor = type ? getFactor(&op, type) : 0;
+    if (factor == 0) { // the scale of one position
+      continue;
+    }
+    __int128 all = __int128(period) / std::gcd(period, factor) * factor;
+    if (all > mostTokens) {
+      return CompileRefusal{&op, "factor",
+                            "expected scales that begin together again after at most " +
+                                std::to_string(mostTokens) + " tokens, found a factor of " +
+                                std::to_string(factor) + " beside others that divide " +
+                                std::to_string(period) + "; make one of them smaller"};
+    }
+    period = static_cast<int64_t>(all);
+  }
+  return std::nullopt;
+}
+
+/// LSH attention whose buckets are more than a scan counts.
+static std::optional<CompileRefusal> findHashing(Operation &op) {
+  auto hashed = dyn_cast<HashedAttentionOp>(op);
+  if (!hashed) {
     return std::nullopt;
   }
   constexpr int64_t mostRows = int64_t(1) << 23, mostPlaces = int64_t(1) << 30;
-  __int128 places = positionsOf(model, stage) + std::max<int64_t>(layer->lsh->chunk, 64);
-  if (places <= mostRows && places * layer->lsh->buckets <= mostPlaces) {
+  auto chunk = static_cast<int64_t>(hashed.getChunk());
+  auto buckets = static_cast<int64_t>(hashed.getBucketCount());
+  __int128 places = getPositions(&op, hashed.getOutput().getType()) + std::max<int64_t>(chunk, 64);
+  if (places <= mostRows && places * buckets <= mostPlaces) {
     return std::nullopt;
   }
-  return Diagnostic{stage.at("lsh"),
-                    "expected rows and a chunk of at most " + std::to_string(mostRows) +
-                        " together, and times \"buckets\" at most " + std::to_string(mostPlaces) +
-                        ", found " + std::to_string(static_cast<int64_t>(places)) + " and " +
-                        std::to_string(layer->lsh->buckets) + " buckets; make one of them smaller"};
+  return CompileRefusal{&op, "lsh",
+                        "expected rows and a chunk of at most " + std::to_string(mostRows) +
+                            " together, and times \"buckets\" at most " +
+                            std::to_string(mostPlaces) + ", found " +
+                            std::to_string(static_cast<int64_t>(places)) + " and " +
+                            std::to_string(buckets) + " buckets; make one of them smaller"};
+}
+
+/// The constant table that a value is; null for a trained parameter.
+static ParameterOp findTable(Operation &op, Value value) {
+  auto read = value ? value.getDefiningOp<ReadOp>() : ReadOp();
+  auto table = read ? op.getParentOfType<ModuleOp>().lookupSymbol<ParameterOp>(read.getParameter())
+                    : ParameterOp();
+  return table && table.getFrozen() ? table : ParameterOp();
 }
 
 /// A table of angles that is more than an artifact holds.
-static std::optional<Diagnostic>
-findLargeTable(const Model &model, const std::vector<Primitive> &stages, const Primitive &stage) {
-  const auto *embedding = std::get_if<Embedding>(&stage.settings);
-  const auto *layer = std::get_if<Layer>(&stage.settings);
-  bool isXl = layer && layer->isXl();
-  bool sinusoidal = isXl || (embedding && embedding->positions == Positions::Sinusoidal);
-  if (!sinusoidal && !(layer && layer->rotaryBase)) {
+static std::optional<CompileRefusal> findLargeTable(Operation &op) {
+  auto position = dyn_cast<PositionOp>(op);
+  auto attention = dyn_cast<AttentionOp>(op);
+  ParameterOp table = position    ? findTable(op, position.getTable())
+                      : attention ? findTable(op, attention.getRotary())
+                                  : ParameterOp();
+  if (!table || (position && table.getInitial() != "sinusoidal")) {
     return std::nullopt;
   }
-  int64_t rows = isXl ? distanceCount(model, stages, stage) : positionsOf(model, stage);
-  int64_t columns = sinusoidal ? stage.width : layer->headSize;
+  auto type = cast<RankedTensorType>(table.getType());
+  int64_t columns = type.getDimSize(1);
+  // Sinusoids are one table, of the longest axis that has them.
+  int64_t rows = position ? getPositions(&op, position.getResult().getType()) : type.getDimSize(0);
   if (__int128(rows) * columns * int64_t(sizeof(float)) <= mostConstantBytes) {
     return std::nullopt;
   }
-  return Diagnostic{stage.at(isXl         ? "relative"
-                             : sinusoidal ? "positions"
-                                          : "rotary"),
-                    "expected a table of positions of at most " +
-                        std::to_string(mostConstantBytes) + " bytes, found " +
-                        std::to_string(rows) + " positions of " + std::to_string(columns) +
-                        " numbers; make context smaller" +
-                        (isXl         ? ", or leave \"relative\" out"
-                         : sinusoidal ? ", or set \"positions\" to \"learned\" or \"none\""
-                                      : " or turn \"rotary\" off")};
+  bool isRelative = position && getName(op).ends_with(".attention.distance");
+  return CompileRefusal{&op,
+                        isRelative ? "relative"
+                        : position ? "positions"
+                                   : "rotary",
+                        "expected a table of positions of at most " +
+                            std::to_string(mostConstantBytes) + " bytes, found " +
+                            std::to_string(rows) + " positions of " + std::to_string(columns) +
+                            " numbers; make context smaller" +
+                            (isRelative ? ", or leave \"relative\" out"
+                             : position ? ", or set \"positions\" to \"learned\" or \"none\""
+                                        : " or turn \"rotary\" off")};
 }
 
-/// A step repeats what it does after as many tokens as all factors divide, which `common` is of the
-/// stages before: a number that the runtime takes, and that is counted through.
-static std::optional<Diagnostic> findCoarseScale(const Primitive &stage, int64_t &common) {
-  constexpr int64_t mostTokens = int64_t(1) << 20;
-  __int128 all = __int128(common) / std::gcd(common, stage.factor) * stage.factor;
-  if (all <= mostTokens) {
-    common = static_cast<int64_t>(all);
+/// Windows of many groups whose rows are stored side by side: the kernel of their gradients has
+/// code for each group.
+static std::optional<CompileRefusal> findLongWindow(Operation &op) {
+  constexpr int64_t mostGroups = 64;
+  auto shorten = dyn_cast<ShortenOp>(op);
+  auto fold = dyn_cast<FoldOp>(op);
+  RowGroup group = shorten && shorten.isMax() ? shorten.getRowGroup()
+                   : fold                     ? fold.getRowGroup()
+                                              : RowGroup();
+  if (group.factor == 1 || group.window / group.factor <= mostGroups) {
     return std::nullopt;
   }
-  return Diagnostic{stage.at("factor"),
-                    "expected scales that begin together again after at most " +
-                        std::to_string(mostTokens) + " tokens, found a factor of " +
-                        std::to_string(stage.factor) + " beside others that divide " +
-                        std::to_string(common) + "; make one of them smaller"};
+  return CompileRefusal{&op, "window",
+                        "expected a window of at most " + std::to_string(mostGroups) +
+                            " groups for a shorten that does not average, found " +
+                            std::to_string(group.window) + " rows of groups of " +
+                            std::to_string(group.factor) + "; make the window smaller"};
 }
 
-static std::optional<Diagnostic> findUnsupportedOf(const Model &model, int64_t &common) {
-  if (model.batch > mostPositions / model.context) {
-    auto place = model.keys.find("context");
-    return Diagnostic{place == model.keys.end() ? model.location : place->second,
-                      "expected batch times context to be at most " +
-                          std::to_string(mostPositions) + " positions, found " +
-                          std::to_string(model.batch) + " times " + std::to_string(model.context) +
-                          "; make one of them smaller"};
+/// Groups that read a linear upsample through position maps alone: their rows would be columns of
+/// rows at a stride that no access has.
+static std::optional<CompileRefusal> findUpsampledGroups(Operation &op) {
+  std::string groups = describeGroups(op);
+  auto flow = groups.empty() ? CausalFlowInterface()
+                             : op.getOperand(0).getDefiningOp<CausalFlowInterface>();
+  while (flow && flow.isLazy() && !flow.readsMember()) {
+    flow = flow->getOperand(0).getDefiningOp<CausalFlowInterface>();
   }
-  for (const Input &input : model.inputs) {
-    if (model.batch > mostPositions / input.context) {
-      return Diagnostic{input.location,
-                        "expected batch times context of the input \"" + input.name +
-                            "\" to be at most " + std::to_string(mostPositions) +
-                            " positions, found " + std::to_string(model.batch) + " times " +
-                            std::to_string(input.context) + "; make one of them smaller"};
-    }
+  if (!flow || !flow.isLazy()) {
+    return std::nullopt;
   }
-  std::vector<Primitive> stages = expand(model);
-  for (const Primitive &stage : stages) {
-    if (auto large = findLargeResult(model, stage)) {
-      return large;
-    }
-    if (auto coarse = findCoarseScale(stage, common)) {
-      return coarse;
-    }
-    if (auto hashing = findHashing(model, stage)) {
-      return hashing;
-    }
-    if (auto large = findLargeTable(model, stages, stage)) {
-      return large;
-    }
-    if (auto window = findLongWindow(stage)) {
-      return window;
-    }
-    std::string groups = nameOfGroups(stage);
-    if (groups.empty()) {
-      continue;
-    }
-    if (int64_t upsample = findUpsampleBehind(stages, stage); upsample >= 0) {
-      return Diagnostic{stage.location,
+  return CompileRefusal{&op, "",
                         "expected a layer or a norm between a linear upsample and the " + groups +
                             " of its result, found none (the upsample is at " +
-                            toString(stages[upsample].location) +
+                            spec::toString(sluice::placeOf(flow)) +
                             "); put a norm between them, or make one of the two average or repeat"};
+}
+
+std::optional<CompileRefusal> driver::findUnsupported(ModuleOp module, int64_t &period) {
+  for (Operation &op : module.lookupSymbol<func::FuncOp>("evaluate").getBody().front()) {
+    if (auto refusal = findLargeResult(op)) {
+      return refusal;
+    }
+    if (auto refusal = findCoarseScale(op, period)) {
+      return refusal;
+    }
+    for (auto *find : {findHashing, findLargeTable, findLongWindow, findUpsampledGroups}) {
+      if (auto refusal = find(op)) {
+        return refusal;
+      }
     }
   }
   return std::nullopt;
 }
 
-std::optional<Diagnostic> driver::findUnsupported(const Model &model) {
-  int64_t common = 1;
-  for (const Model &variant : model.variants()) {
-    if (auto unsupported = findUnsupportedOf(variant, common)) {
-      return unsupported;
-    }
+spec::SourceLocation driver::getPlace(const CompileRefusal &refusal, const spec::Model &model) {
+  std::vector<spec::Primitive> stages = spec::expand(model);
+  const spec::Primitive *found = nullptr;
+  for (const spec::Primitive &stage : stages) {
+    StringRef name = getName(*refusal.op);
+    bool isOfStage = name.consume_front(stage.prefix) && name.starts_with(".");
+    bool isInner = !found || stage.prefix.size() > found->prefix.size();
+    found = isOfStage && isInner ? &stage : found;
   }
-  return std::nullopt;
+  return !found                ? sluice::placeOf(refusal.op)
+         : refusal.key.empty() ? found->location
+                               : found->at(refusal.key);
 }
 
 //===----------------------------------------------------------------------===//
@@ -265,18 +289,18 @@ static std::string findExcess(const KernelRecord &record) {
   return excess;
 }
 
-std::string driver::findExcess(mlir::ModuleOp module, const KernelSet &kernels) {
+std::string driver::findExcess(ModuleOp module, const KernelSet &kernels) {
   std::vector<std::string> excesses;
   for (const KernelRecord &record : kernels.records) {
     excesses.push_back(::findExcess(record));
   }
-  for (auto func : module.getOps<mlir::func::FuncOp>()) {
-    for (mlir::Operation &op : func.getBody().front()) {
+  for (auto func : module.getOps<func::FuncOp>()) {
+    for (Operation &op : func.getBody().front()) {
       auto kernel = kernels.kernelOf.find(&op);
       if (kernel == kernels.kernelOf.end() || excesses[kernel->second].empty()) {
         continue;
       }
-      auto place = op.getLoc()->findInstanceOf<mlir::FileLineColLoc>();
+      auto place = op.getLoc()->findInstanceOf<FileLineColLoc>();
       std::string where =
           place ? spec::toString({place.getFilename().str(), place.getLine(), place.getColumn()}) +
                       ": "
@@ -290,9 +314,9 @@ std::string driver::findExcess(mlir::ModuleOp module, const KernelSet &kernels) 
 }
 
 std::string driver::findExcess(const MemoryPlan &memory) {
-  auto say = [](llvm::StringRef what, int64_t found, int64_t most) {
-    return ("expected " + what + " of at most " + llvm::Twine(most) + " bytes, found " +
-            llvm::Twine(found) + "; make batch, context, the width or the number of layers smaller")
+  auto say = [](StringRef what, int64_t found, int64_t most) {
+    return ("expected " + what + " of at most " + Twine(most) + " bytes, found " + Twine(found) +
+            "; make batch, context, the width or the number of layers smaller")
         .str();
   };
   if (memory.arenaBytes < 0 || memory.arenaBytes > mostArenaBytes) {

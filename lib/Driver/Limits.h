@@ -9,8 +9,24 @@
 
 namespace sluice::driver {
 
-/// One message, with its place, for a valid spec that cannot be compiled; none where it can.
-std::optional<spec::Diagnostic> findUnsupported(const spec::Model &model);
+/// One message, with its place, for a batch of more positions than kernels count; none where it has
+/// fewer. To be called before the import, which lists the rows of a rule's table one by one.
+std::optional<spec::Diagnostic> findLargeBatch(const spec::Model &model);
+
+/// Why an op of a valid model cannot be compiled.
+struct CompileRefusal {
+  mlir::Operation *op = nullptr;
+  llvm::StringRef key; ///< of the op's stage, whose value is at fault; empty: the stage
+  std::string message;
+};
+
+/// The first op of @evaluate that cannot be compiled; none where all can. `period` is the least
+/// common multiple of the factors of the variants before, 1 for the first, and becomes that of this
+/// one too.
+std::optional<CompileRefusal> findUnsupported(mlir::ModuleOp module, int64_t &period);
+
+/// The place of the refused value in the spec of `model`, from which the op was imported.
+spec::SourceLocation getPlace(const CompileRefusal &refusal, const spec::Model &model);
 
 /// One message, with the place in the spec, for a kernel that needs more than the runtime takes
 /// (sluice/Runtime/Limits.h); empty where none does.
