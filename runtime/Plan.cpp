@@ -3,6 +3,7 @@
 
 #include "PlanFacts.h"
 #include "ProductJson.h"
+#include "SpecFactsJson.h"
 #include "sluice/Runtime/Limits.h"
 
 #include <algorithm>
@@ -154,13 +155,16 @@ public:
     root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
                "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
                "buffers"},
-              {"generation", "given", "losses", "segments", "factors", "buckets"});
+              {"generation", "given", "losses", "segments", "factors", "buckets", "facts"});
     root.at("format").oneOf({"sluice-plan"});
     root.at("version").integer(4, 4);
     readModel(root.at("model"));
     readProof(root.at("proof"));
     plan.targets = root.at("targets").strings();
     readTraining(root.at("training"));
+    if (root.has("facts")) {
+      plan.facts = readSpecFacts(root.at("facts"));
+    }
     readMemory(root.at("memory"));
     readConstants(root.at("constants"));
     readScalars(root.at("scalars"));
@@ -200,7 +204,10 @@ public:
 
 private:
   void readTraining(const StrictJson &json) {
-    json.keys({"steps"}, {"order", "accumulate"});
+    json.keys({"steps"}, {"order", "accumulate", "targets"});
+    if (json.has("targets")) {
+      plan.trainsOnTokens = json.at("targets").oneOf({"tokens", "distributions"}) == "tokens";
+    }
     if (json.has("order")) {
       json.at("order").oneOf({"cyclic"});
       plan.cyclic = true;

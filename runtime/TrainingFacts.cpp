@@ -48,7 +48,8 @@ std::vector<DataFile> listFiles(const std::vector<ByteFile> &used,
   return list;
 }
 
-bool trainsOnTokens(const ModelFacts &model) {
+/// `trainsOnTokens` of an artifact of an earlier version, whose plan does not have it.
+static bool trainsOnTokensByText(const ModelFacts &model) {
   // The keys are looked up in the text first: most specs have neither, and it may be long.
   if (model.spec.find("\"label_smoothing\"") == std::string::npos &&
       model.spec.find("\"target\"") == std::string::npos) {
@@ -65,6 +66,10 @@ bool trainsOnTokens(const ModelFacts &model) {
   return !isSmoothed && !head.contains("target");
 }
 
+bool trainsOnTokens(const Plan &plan) {
+  return plan.trainsOnTokens ? *plan.trainsOnTokens : trainsOnTokensByText(plan.model);
+}
+
 Json describeStep(Executor &executor, int64_t step, double objective, double norm) {
   const Plan &plan = executor.plan();
   Json losses = Json::object(); // of several, by name
@@ -76,7 +81,7 @@ Json describeStep(Executor &executor, int64_t step, double objective, double nor
                   {"loss", loss},
                   {"learning_rate", executor.scalarF32("learning_rate")},
                   {"grad_norm", norm}};
-  if (trainsOnTokens(plan.model)) {
+  if (trainsOnTokens(plan)) {
     metrics["bits_per_byte"] = loss / std::numbers::ln2;
   }
   if (!plan.factors.empty()) {
@@ -188,7 +193,7 @@ std::vector<std::string> listNotes(const TrainingOptions &options, const Trainin
   for (const std::string &note : heldOut.notes()) {
     notes.push_back("held-out text: " + note);
   }
-  if (goal > done && !trainsOnTokens(plan.model)) {
+  if (goal > done && !trainsOnTokens(plan)) {
     notes.push_back("the head trains on smoothed labels or a target, so lines of training have no "
                     "bits per byte; those of held-out text are of its bytes");
   }

@@ -21,7 +21,7 @@ std::vector<DataFile> listFiles(const std::vector<ByteFile> &used,
 /// True where the head trains on the text's own tokens; false with smoothed labels and where it has
 /// a target. `loss` is then no measure of the text, and training has no bits per byte. Held-out
 /// text is always scored by its tokens.
-bool trainsOnTokens(const ModelFacts &model);
+bool trainsOnTokens(const Plan &plan);
 
 /// The line of metrics of the update that just ran, without its speed.
 nlohmann::json describeStep(Executor &executor, int64_t step, double objective, double norm);

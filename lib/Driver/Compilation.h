@@ -64,6 +64,8 @@ private:
   std::optional<int64_t> least;
   mlir::MLIRContext context;
   std::string text;                         ///< the spec, or the model IR, as it was read
+  std::optional<llvm::json::Object> facts;  ///< of the spec, for the plan
+  bool trainsOnTokens = true;               ///< of the head, for the plan
   std::string sizesPlace;                   ///< where the spec says its sizes
   std::vector<ImportedVariant> variants;    ///< the one of generation first
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< the one that is lowered, then all together

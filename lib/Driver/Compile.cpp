@@ -9,6 +9,7 @@
 #include "Failures.h"
 #include "Limits.h"
 #include "ModelIR.h"
+#include "SpecFacts.h"
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Reach.h"
@@ -467,7 +468,8 @@ Outcome Compilation::generate() {
     return *outcome;
   }
   std::string plan;
-  llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, text, proof, targets);
+  llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory,
+                                               {text, trainsOnTokens, facts}, proof, targets);
   // What compiles must load.
   if (std::string mistake = runtime::findPlanMistake(plan); !mistake.empty()) {
     return internalError("the runtime would refuse the plan" + mistake);
@@ -501,6 +503,7 @@ Outcome Compilation::run() {
   if (auto outcome = readModel()) {
     return *outcome;
   }
+  trainsOnTokens = driver::trainsOnTokens(*variants.front().module);
   for (const ImportedVariant &variant : variants) {
     imported += (imported.empty() ? "" : "// -----\n") + print(*variant.module);
   }

@@ -5,6 +5,7 @@
 #include "Factors.h"
 #include "Limits.h"
 #include "ModelIR.h"
+#include "SpecFacts.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Runtime/Text.h"
 #include "sluice/Spec/Override.h"
@@ -42,10 +43,10 @@ std::optional<Outcome> Compilation::checkLimits(const spec::Model *model) {
   int64_t period = 1;
   for (ImportedVariant &variant : variants) {
     if (auto refusal = findUnsupported(*variant.module, period)) {
-      spec::SourceLocation place =
-          !model                ? placeOf(refusal->op)
-          : variant.factor == 0 ? getPlace(*refusal, *model)
-                                : getPlace(*refusal, model->withFactor(variant.factor));
+      spec::SourceLocation place = !model ? placeOf(refusal->op)
+                                   : variant.factor == 0
+                                       ? getPlace(*refusal, *model)
+                                       : getPlace(*refusal, model->withFactor(variant.factor));
       return badInput(spec::toString(place) + ": " + refusal->message);
     }
   }
@@ -92,7 +93,12 @@ std::optional<Outcome> Compilation::readModel() {
       return badInput(mistake);
     }
     variants = importVariants(context, *model, request);
-    return checkLimits(&*model);
+    if (auto refused = checkLimits(&*model)) {
+      return refused;
+    }
+    const ImportedVariant &main = variants.front();
+    facts = getSpecFacts(main.factor > 0 ? model->withFactor(main.factor) : *model, *main.module);
+    return std::nullopt;
   }
   if (!request.precision.empty()) {
     return badInput(request.spec +

@@ -44,7 +44,7 @@ SPEC
 }
 
 width='"width": 32,'
-layer='{ "op": "layer" },'
+layer='{ "op": "layer" }, { "op": "dropout", "rate": 0.1, "to": "dropped" },'
 write_spec "$work/good.json" "$width" "$layer"
 write_spec "$work/key.json" '"widht": 32,' "$layer"
 write_spec "$work/type.json" '"width": "wide",' "$layer"
@@ -172,6 +172,10 @@ refuses "a text without a byte" 'expected at least 1 byte \(a byte to count\), f
 succeeds "rows of a stream" "$sluice" logits "$art" --weights "$work/run" --stream stages.1 --data "$work/tiny.txt" -o "$work/rows.npy"
 cp "$work/err" "$work/said"
 succeeds "of which each token has one" grep -q 'wrote 8 rows of 32 numbers, one for every token, to ' "$work/said"
+succeeds "rows of a dropout" "$sluice" logits "$art" --weights "$work/run" --stream dropped --data "$work/tiny.txt" -o "$work/dropped.npy"
+succeeds "which is nothing outside training" cmp "$work/rows.npy" "$work/dropped.npy"
+refuses "rows of a head" '--stream: expected a stream of the tokens: .*gives \(dropped\), found "stages.3", which makes no rows' \
+  "$sluice" logits "$art" --weights "$work/run" --stream stages.3 --data "$work/tiny.txt" -o "$work/none.npy"
 exits 1 "another step has other logits" cmp "$work/1.npy" "$work/3.npy"
 refuses "generate from no step" 'checkpoint of step 9' "$sluice" generate "$art" --weights "$work/run" --step 9 --prompt a
 

@@ -27,19 +27,18 @@ struct BoundaryFlags {
 
 /// The boundaries stage of that name, or the first one. Throws UserError where there is none that
 /// cuts tokens.
-spec::Primitive chooseBoundaries(const Plan &plan, const std::string &name) {
+const BoundaryFacts &chooseBoundaries(const Plan &plan, const std::string &name) {
   std::string names;
-  for (const spec::Primitive &stage : findBoundaries(readSpecOf(plan, {}))) {
-    const std::string &own = std::get<spec::Boundaries>(stage.settings).name;
-    if (!name.empty() && own != name) {
-      names += (names.empty() ? "" : ", ") + own;
+  for (const BoundaryFacts &each : requireFacts(plan).boundaries) {
+    if (!name.empty() && each.name != name) {
+      names += (names.empty() ? "" : ", ") + each.name;
       continue;
     }
-    if (std::string cut = describeCut(stage); !cut.empty()) {
-      throw UserError("--name: expected segments of tokens, found \"" + own + "\", which are of " +
-                      cut + "; name others");
+    if (std::string cut = describeCut(each); !cut.empty()) {
+      throw UserError("--name: expected segments of tokens, found \"" + each.name +
+                      "\", which are of " + cut + "; name others");
     }
-    return stage;
+    return each;
   }
   throw UserError(names.empty()
                       ? "sluice boundaries: expected a model with a boundaries stage, found "
@@ -51,16 +50,16 @@ spec::Primitive chooseBoundaries(const Plan &plan, const std::string &name) {
 SegmentedText find(const BoundaryFlags &flags, Progress &progress) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   warnOfLeak(*artifact);
-  spec::Primitive stage = chooseBoundaries(artifact->plan(), flags.name);
+  const BoundaryFacts &boundaries = chooseBoundaries(artifact->plan(), flags.name);
   ByteFile text = openTexts({flags.data}, artifact->plan().model.vocabulary, 1,
                             "a byte that may end a segment", flags.raw)
                       .front();
   driver::CompileRequest request;
-  request.everyRow = bitsOf(stage);
+  request.everyRow = boundaries.value;
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
   loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
-  return cutText(*executor, stage, text, flags.most,
+  return cutText(*executor, boundaries, text, flags.most,
                  [&](double share) { progress.draw(share, "cutting the text"); });
 }
 

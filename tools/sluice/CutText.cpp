@@ -9,56 +9,31 @@ namespace sluice::cli {
 
 using namespace sluice::runtime;
 
-std::vector<spec::Primitive> findBoundaries(const spec::Model &model) {
-  std::vector<spec::Primitive> found;
-  for (spec::Primitive &stage : spec::expand(model)) {
-    if (stage.op() == spec::Op::Boundaries) {
-      found.push_back(std::move(stage));
-    }
-  }
-  return found;
-}
-
-std::string describeCut(const spec::Primitive &boundaries) {
-  if (!boundaries.segments.empty()) {
-    return "the segments \"" + boundaries.segments + "\"";
+std::string describeCut(const BoundaryFacts &boundaries) {
+  if (!boundaries.parent.empty()) {
+    return "the segments \"" + boundaries.parent + "\"";
   }
   return boundaries.factor == 1 ? "" : "groups of " + std::to_string(boundaries.factor);
 }
 
-std::string bitsOf(const spec::Primitive &boundaries) {
-  const auto &made = std::get<spec::Boundaries>(boundaries.settings);
-  if (made.hidden > 0) {
-    return boundaries.prefix + ".out";
-  }
-  bool isChange = made.rule == spec::BoundaryRule::SpaceLike;
-  bool isForced = made.begins && made.rule != spec::BoundaryRule::Every;
-  return boundaries.prefix + (isForced           ? ".begun"
-                              : made.documentEnd ? ".ended"
-                              : isChange         ? ".change"
-                                                 : ".rule");
-}
-
-SegmentedText cutText(Executor &executor, const spec::Primitive &boundaries, const ByteFile &text,
+SegmentedText cutText(Executor &executor, const BoundaryFacts &boundaries, const ByteFile &text,
                       int64_t mostShown, const std::function<void(double)> &progress) {
-  const auto &made = std::get<spec::Boundaries>(boundaries.settings);
   int64_t context = executor.plan().model.context;
-  bool areLogits = made.hidden > 0;
+  bool areLogits = boundaries.numbers == BoundaryFacts::Numbers::logits;
   ByteCursor bytes(text.bytes);
   SegmentedText found;
-  found.name = made.name;
-  found.isRouted = made.ratio > 0;
+  found.name = boundaries.name;
+  found.isRouted = boundaries.numbers == BoundaryFacts::Numbers::probabilities;
   found.isPredicted = areLogits || found.isRouted;
-  found.begins = made.begins;
+  found.begins = boundaries.begins;
   found.mostShown = mostShown;
-  double shift = made.computeLogitShift();
   auto add = [&](std::span<const float> row) {
     double number = row.front();
-    double probability = areLogits ? 1 / (1 + std::exp(-(number + shift))) : number;
+    double probability = areLogits ? 1 / (1 + std::exp(-(number + boundaries.shift))) : number;
     auto at = static_cast<size_t>(found.tokens);
-    bool isFirst = made.begins && found.tokens % context == 0; // of a window
-    bool isEnd =
-        made.documentEnd && !isFirst && bytes.at(at - (made.begins ? 1 : 0)) == *made.documentEnd;
+    bool isFirst = boundaries.begins && found.tokens % context == 0; // of a window
+    bool isEnd = boundaries.documentEnd && !isFirst &&
+                 bytes.at(at - (boundaries.begins ? 1 : 0)) == *boundaries.documentEnd;
     probability = areLogits && (isFirst || isEnd) ? 1 : probability;
     found.add(bytes.at(at), probability);
   };

@@ -5,27 +5,22 @@
 #include "Recompile.h"
 #include "sluice/Runtime/Data.h"
 #include "sluice/Runtime/SegmentedText.h"
-#include "sluice/Spec/Expansion.h"
+#include "sluice/Runtime/SpecFacts.h"
 
 #include <functional>
 #include <optional>
 
 namespace sluice::cli {
 
-/// The `boundaries` stages of a model, in their order.
-std::vector<spec::Primitive> findBoundaries(const spec::Model &model);
-
 /// What a boundaries stage cuts where that is not the tokens: "groups of 4", "the segments
 /// "words""; empty: the tokens. Bits of these alone can be shown.
-std::string describeCut(const spec::Primitive &boundaries);
-
-/// The value of a boundaries stage that an executor must give every row of for `cutText`: logits of
-/// its bits, their probabilities, or the bits (driver::CompileRequest::everyRow).
-std::string bitsOf(const spec::Primitive &boundaries);
+std::string describeCut(const runtime::BoundaryFacts &boundaries);
 
 /// Cuts a text, in windows of the context that do not overlap; keeps the first `mostShown` tokens.
+/// The executor gives every row of the value of `boundaries` (driver::CompileRequest::everyRow).
 /// Throws JobError where numbers are not finite.
-runtime::SegmentedText cutText(runtime::Executor &executor, const spec::Primitive &boundaries,
+runtime::SegmentedText cutText(runtime::Executor &executor,
+                               const runtime::BoundaryFacts &boundaries,
                                const runtime::ByteFile &text, int64_t mostShown,
                                const std::function<void(double)> &progress);
 

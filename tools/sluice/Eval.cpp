@@ -8,7 +8,6 @@
 #include "sluice/Runtime/Npy.h"
 #include "sluice/Runtime/Sources.h"
 #include "sluice/Runtime/Text.h"
-#include "sluice/Spec/Spec.h"
 
 #include <iostream>
 

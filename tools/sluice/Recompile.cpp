@@ -87,15 +87,21 @@ std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written
   return settings;
 }
 
-spec::Model readSpecOf(const Plan &plan, const std::vector<spec::Setting> &settings) {
+void checkSettings(const Plan &plan, const std::vector<spec::Setting> &settings) {
   requireSpec(plan, settings);
   spec::Diagnostic error;
-  std::optional<spec::Model> model =
-      spec::readTextWith(plan.model.spec, fileNameOf(plan), settings, error);
-  if (!model) {
+  if (!spec::readTextWith(plan.model.spec, fileNameOf(plan), settings, error)) {
     throw UserError(error.format());
   }
-  return std::move(*model);
+}
+
+const SpecFacts &requireFacts(const Plan &plan) {
+  requireSpec(plan, {});
+  if (!plan.facts) {
+    throw UserError("expected an artifact whose plan has the facts of its spec, found one of an "
+                    "earlier version; compile the spec again with this version of sluice");
+  }
+  return *plan.facts;
 }
 
 std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileRequest request,

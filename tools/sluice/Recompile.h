@@ -33,8 +33,12 @@ std::string chooseCpuTarget();
 std::unique_ptr<runtime::Executor> compileForCpu(driver::CompileRequest request,
                                                  DeviceOptions device);
 
-/// The artifact's spec read again with settings, in which errors are said as of NAME.json. Throws
-/// UserError, also where the artifact holds model IR instead of a spec.
-spec::Model readSpecOf(const runtime::Plan &plan, const std::vector<spec::Setting> &settings);
+/// Reads the artifact's spec with settings. Throws UserError, whose places are in NAME.json, where
+/// it is not valid, and where the artifact holds model IR instead of a spec.
+void checkSettings(const runtime::Plan &plan, const std::vector<spec::Setting> &settings);
+
+/// The facts of the artifact's spec. Throws UserError where the plan has none: the artifact holds
+/// model IR instead of a spec, or is one of an earlier version.
+const runtime::SpecFacts &requireFacts(const runtime::Plan &plan);
 
 } // namespace sluice::cli

@@ -4,6 +4,7 @@
 #include "Common.h"
 #include "RunSegments.h"
 #include "sluice/Driver/Driver.h"
+#include "sluice/Driver/SpecFacts.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Text.h"
 
@@ -21,8 +22,6 @@ struct ReportFlags {
   bool force = false;
 };
 
-const char *nameOf(spec::NumberType type) { return type == spec::NumberType::F32 ? "f32" : "bf16"; }
-
 /// What a part of the spec says, value by value: "stages.1.hierarchy".
 void addValues(runtime::Facts &facts, const nlohmann::json &spec, const char *part) {
   if (spec.is_object() && spec.contains(part)) {
@@ -35,18 +34,17 @@ void addValues(runtime::Facts &facts, const nlohmann::json &spec, const char *pa
   }
 }
 
-void addTraining(runtime::Facts &facts, const spec::Training &training) {
+void addTraining(runtime::Facts &facts, const runtime::SpecFacts &spec) {
   auto add = [&](const char *name, double value) {
     facts.emplace_back(std::string("training.") + name, format("%g", value));
   };
-  const spec::Schedule &schedule = training.schedule;
-  facts.emplace_back("training.optimizer",
-                     training.optimizer == spec::Optimizer::AdamW ? "adamw" : "adam");
-  add("learning_rate", training.learningRate);
-  facts.emplace_back("training.schedule.kind",
-                     std::string(spec::scheduleNames[static_cast<size_t>(schedule.kind)]));
+  const runtime::OptimizerFacts &optimizer = spec.optimizer;
+  const runtime::ScheduleFacts &schedule = spec.schedule;
+  facts.emplace_back("training.optimizer", optimizer.kind);
+  add("learning_rate", optimizer.learningRate);
+  facts.emplace_back("training.schedule.kind", schedule.kind);
   add("schedule.warmup", static_cast<double>(schedule.warmup));
-  if (schedule.kind != spec::ScheduleKind::Constant || schedule.then) {
+  if (schedule.kind != "constant" || schedule.then) {
     add("schedule.steps", static_cast<double>(schedule.steps));
     add("schedule.floor", schedule.floor);
   }
@@ -54,29 +52,31 @@ void addTraining(runtime::Facts &facts, const spec::Training &training) {
     add("schedule.then.steps", static_cast<double>(schedule.then->steps));
     add("schedule.then.floor", schedule.then->floor);
   }
-  facts.emplace_back("training.betas", format("%g, %g", training.beta1, training.beta2));
-  add("epsilon", training.epsilon);
-  add("weight_decay", training.weightDecay);
-  add("clip", training.clip);
+  facts.emplace_back("training.betas", format("%g, %g", optimizer.beta1, optimizer.beta2));
+  add("epsilon", optimizer.epsilon);
+  add("weight_decay", optimizer.weightDecay);
+  add("clip", optimizer.clip);
 }
 
 /// Of the spec that was trained, defaults filled in; none where the run holds no spec.
-runtime::Facts findHyperparameters(const runtime::Path &run) {
-  spec::Diagnostic ignored;
-  std::optional<spec::Model> model = spec::readFile((run / "spec.json").string(), ignored);
-  if (!model) {
+std::optional<driver::SpecDescription> describeRun(const runtime::Path &run) {
+  return driver::describeSpec((run / "spec.json").string());
+}
+
+runtime::Facts listHyperparameters(const std::optional<driver::SpecDescription> &spec) {
+  if (!spec) {
     return {};
   }
-  runtime::Facts facts = {{"vocabulary", std::to_string(model->vocabulary)},
-                          {"context", std::to_string(model->context)},
-                          {"batch", std::to_string(model->batch)},
-                          {"width", std::to_string(model->width)}};
-  nlohmann::json spec = nlohmann::json::parse(model->text, nullptr, false);
-  addValues(facts, spec, "defaults");
-  addValues(facts, spec, "stages");
-  facts.emplace_back("precision", std::string(nameOf(model->precision.compute)) + ", residual " +
-                                      nameOf(model->precision.residual));
-  addTraining(facts, model->training);
+  const runtime::ModelFacts &model = spec->model;
+  runtime::Facts facts = {{"vocabulary", std::to_string(model.vocabulary)},
+                          {"context", std::to_string(model.context)},
+                          {"batch", std::to_string(model.batch)},
+                          {"width", std::to_string(model.width)}};
+  nlohmann::json text = nlohmann::json::parse(model.spec, nullptr, false);
+  addValues(facts, text, "defaults");
+  addValues(facts, text, "stages");
+  facts.emplace_back("precision", spec->facts.compute + ", residual " + spec->facts.residual);
+  addTraining(facts, spec->facts);
   return facts;
 }
 
@@ -141,7 +141,7 @@ void runReport(const ReportFlags &flags) {
   if (compares) {
     std::vector<runtime::ComparedRun> runs;
     for (const std::string &run : flags.runs) {
-      runs.push_back({run, findHyperparameters(run)});
+      runs.push_back({run, listHyperparameters(describeRun(run))});
     }
     page = runtime::makeComparison(runs);
   } else {
@@ -150,8 +150,11 @@ void runReport(const ReportFlags &flags) {
           "--segment-tokens: expected a number of tokens of at least 0, found " +
           std::to_string(flags.segmentTokens));
     }
-    page = runtime::makeReport(first, checkSpec(first), findHyperparameters(first),
-                               showSegments(first, flags.segmentTokens, flags.kernelCache));
+    std::optional<driver::SpecDescription> spec = describeRun(first);
+    page = runtime::makeReport(
+        first, checkSpec(first), listHyperparameters(spec),
+        spec ? showSegments(first, *spec, flags.segmentTokens, flags.kernelCache)
+             : runtime::ShownSegments());
   }
   runtime::replaceFile(out, runtime::asBytes(page));
   std::cerr << "wrote " << showPath(out.string()) << std::endl;

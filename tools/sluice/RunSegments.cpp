@@ -96,41 +96,37 @@ ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
   return isText && !chosen.text.bytes.empty() ? chosen : ChosenText();
 }
 
-SegmentedText cutStage(const Path &run, const spec::Model &model, const spec::Primitive &stage,
+SegmentedText cutStage(const Path &run, const ModelFacts &model, const BoundaryFacts &boundaries,
                        const ByteFile &text, const std::string &kernelCache, Progress &progress) {
   driver::CompileRequest request;
   request.spec = (run / "spec.json").string();
-  request.text = model.text;
-  request.everyRow = bitsOf(stage);
+  request.text = model.spec;
+  request.everyRow = boundaries.value;
   request.kernelCache = kernelCache;
   progress.draw(0, "compiling the spec for its segments");
   std::unique_ptr<Executor> executor = compileForCpu(std::move(request), {});
   loadWeights(run, *executor, printNotice);
-  return cutText(*executor, stage, text, mostShown,
+  return cutText(*executor, boundaries, text, mostShown,
                  [&](double share) { progress.draw(share, "cutting the text"); });
 }
 
 } // namespace
 
-ShownSegments showSegments(const Path &run, int64_t most, const std::string &kernelCache) {
+ShownSegments showSegments(const Path &run, const driver::SpecDescription &spec, int64_t most,
+                           const std::string &kernelCache) {
   ShownSegments shown;
-  spec::Diagnostic ignored;
-  std::optional<spec::Model> model = spec::readFile((run / "spec.json").string(), ignored);
-  std::vector<spec::Primitive> stages;
-  if (model && most > 0) {
-    stages = findBoundaries(*model);
-  }
-  if (stages.empty()) {
+  const ModelFacts &model = spec.model;
+  if (spec.facts.boundaries.empty() || most == 0) {
     return shown;
   }
   try {
     std::optional<RunRecord> record = readRunRecord(run);
     ChosenText chosen;
     if (record) {
-      chosen = chooseHeldOut(*record, model->vocabulary, most, shown.notes);
+      chosen = chooseHeldOut(*record, model.vocabulary, most, shown.notes);
     }
     if (chosen.source.empty()) {
-      chosen = chooseSample(run, model->vocabulary, most);
+      chosen = chooseSample(run, model.vocabulary, most);
     }
     if (chosen.source.empty()) {
       shown.notes.push_back(
@@ -140,12 +136,12 @@ ShownSegments showSegments(const Path &run, int64_t most, const std::string &ker
     }
     shown.source = chosen.source;
     Progress progress;
-    for (const spec::Primitive &stage : stages) {
-      if (std::string what = describeCut(stage); what.empty()) {
-        shown.cuts.push_back(cutStage(run, *model, stage, chosen.text, kernelCache, progress));
+    for (const BoundaryFacts &each : spec.facts.boundaries) {
+      if (std::string what = describeCut(each); what.empty()) {
+        shown.cuts.push_back(cutStage(run, model, each, chosen.text, kernelCache, progress));
       } else {
-        shown.notes.push_back("Boundaries of \"" + std::get<spec::Boundaries>(stage.settings).name +
-                              "\" are not shown: they cut " + what + ".");
+        shown.notes.push_back("Boundaries of \"" + each.name + "\" are not shown: they cut " +
+                              what + ".");
       }
     }
   } catch (const UserError &error) {

@@ -2,15 +2,16 @@
 // What a report shows of a run's segments.
 #pragma once
 
+#include "sluice/Driver/SpecFacts.h"
 #include "sluice/Runtime/Report.h"
 
 namespace sluice::cli {
 
 /// Cuts the first `most` tokens of the run's held-out text, or else of its newest sample, on the
-/// CPU with its latest weights: the spec is compiled once more for each `boundaries` stage. Empty
-/// where the model has none, or `most` is 0. Notes say what cannot be shown, and why. `kernelCache`
-/// is as driver::CompileRequest has it.
-runtime::ShownSegments showSegments(const runtime::Path &run, int64_t most,
-                                    const std::string &kernelCache);
+/// CPU with its latest weights: `spec`, the run's, is compiled once more for each `boundaries`
+/// stage. Empty where the model has none, or `most` is 0. Notes say what cannot be shown, and why.
+/// `kernelCache` is as driver::CompileRequest has it.
+runtime::ShownSegments showSegments(const runtime::Path &run, const driver::SpecDescription &spec,
+                                    int64_t most, const std::string &kernelCache);
 
 } // namespace sluice::cli

@@ -107,7 +107,7 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   if (settings.empty()) {
     return openExecutor(artifact, flags.device);
   }
-  readSpecOf(plan, settings);
+  checkSettings(plan, settings);
   printNotice("compiling the artifact's spec once more, with " + listSettings(written));
   flags.options.artifactSpecHash = hash;
   driver::CompileRequest request;
@@ -119,23 +119,21 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   return recompile(*artifact, request, flags.device);
 }
 
-/// Where the rate stops falling; none where the spec says none, or there is no spec.
+/// The step from which the rate no longer falls; none of a rate that always does or never does, and
+/// where the plan has no facts of a spec.
 std::optional<ScheduleEnd> findScheduleEnd(const Plan &plan) {
-  spec::Diagnostic ignored;
-  std::optional<spec::Model> model = spec::readText(plan.model.spec, "spec.json", ignored);
-  if (!model) {
+  if (!plan.facts) {
     return std::nullopt;
   }
-  const spec::Schedule &schedule = model->training.schedule;
+  const ScheduleFacts &schedule = plan.facts->schedule;
+  double rate = plan.facts->optimizer.learningRate;
   if (schedule.then) {
-    return ScheduleEnd{schedule.steps + schedule.then->steps,
-                       schedule.then->floor * model->training.learningRate,
+    return ScheduleEnd{schedule.steps + schedule.then->steps, schedule.then->floor * rate,
                        "training.schedule.then.steps", schedule.steps};
   }
-  if (schedule.kind != spec::ScheduleKind::Cosine) {
-    return std::nullopt;
-  }
-  return ScheduleEnd{schedule.steps, schedule.floor * model->training.learningRate};
+  return schedule.kind == "cosine"
+             ? std::optional(ScheduleEnd{schedule.steps, schedule.floor * rate})
+             : std::nullopt;
 }
 
 /// Takes what a resumed run's call leaves out from the run.

@@ -2,6 +2,8 @@
 // The plan of an artifact, parsed and validated. docs/plan-and-artifact.md is the format.
 #pragma once
 
+#include "sluice/Runtime/SpecFacts.h"
+
 #include <array>
 #include <compare>
 #include <cstdint>
@@ -247,8 +249,12 @@ struct Plan {
   std::string certificate; // docs/certificate.md; empty where there is none
   std::vector<std::string> modes, targets;
   int64_t trainingSteps = 0;
-  bool cyclic = false;           // each epoch shifts every text around its end
-  std::vector<LossFacts> losses; // the head's first; empty where that is the only one
+  bool cyclic = false; // each epoch shifts every text around its end
+  /// Whether the head is trained against the text's own tokens; none in artifacts of earlier
+  /// versions.
+  std::optional<bool> trainsOnTokens;
+  std::optional<SpecFacts> facts; // none of model IR, and in artifacts of earlier versions
+  std::vector<LossFacts> losses;  // the head's first; empty where that is the only one
   std::vector<SegmentFacts> segments;
   MemoryFacts memory;
   int64_t constantsOffset = 0, constantsBytes = 0;

@@ -130,9 +130,17 @@ struct ProofRecord {
   std::string certificate = {}; ///< docs/certificate.md; empty where there is none
 };
 
+/// What the artifact has of its spec.
+struct SpecRecord {
+  std::string text; ///< or that of the model IR
+  /// Whether the head is trained against the text's own tokens.
+  bool trainsOnTokens = true;
+  std::optional<llvm::json::Object> facts = std::nullopt; ///< none of model IR
+};
+
 /// The plan as docs/plan-and-artifact.md describes it, from plan IR.
 llvm::json::Value planToJson(mlir::ModuleOp module, const KernelSet &kernels,
-                             const MemoryPlan &memory, llvm::StringRef spec,
+                             const MemoryPlan &memory, const SpecRecord &spec,
                              const ProofRecord &proof, const Targets &targets);
 
 /// Bytes of every `constant:` place at its offset in the constants' region: rotary and sinusoidal

@@ -273,13 +273,14 @@ static json::Object modelToJson(ModuleOp module, StringRef spec) {
   return model;
 }
 
-static json::Object trainingToJson(ModuleOp module) {
+static json::Object trainingToJson(ModuleOp module, const SpecRecord &spec) {
   auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
   double steps = training.getAs<FloatAttr>("steps").getValueAsDouble();
   if (auto then = training.getAs<FloatAttr>("then_steps")) { // the schedule's second phase
     steps += then.getValueAsDouble();
   }
-  json::Object object{{"steps", static_cast<int64_t>(steps)}};
+  json::Object object{{"steps", static_cast<int64_t>(steps)},
+                      {"targets", spec.trainsOnTokens ? "tokens" : "distributions"}};
   if (int64_t batches = batchesOfUpdate(module); batches > 1) {
     object["accumulate"] = batches;
   }
@@ -443,7 +444,8 @@ static json::Array operandsToJson(const KernelRecord &record) {
 }
 
 json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory,
-                               StringRef spec, const ProofRecord &proof, const Targets &targets) {
+                               const SpecRecord &spec, const ProofRecord &proof,
+                               const Targets &targets) {
   json::Array kernelList;
   llvm::StringMap<int64_t> numbers;
   for (const KernelRecord &record : kernels.records) {
@@ -482,12 +484,12 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   json::Object given = givenToJson(module, memory);
   json::Object plan{{"format", "sluice-plan"},
                     {"version", 4},
-                    {"model", modelToJson(module, spec)},
+                    {"model", modelToJson(module, spec.text)},
                     {"proof", json::Object{{"verdict", proof.verdict},
                                            {"modes", json::Array(proof.modes)},
                                            {"certificate", proof.certificate}}},
                     {"targets", std::move(targetNames)},
-                    {"training", trainingToJson(module)},
+                    {"training", trainingToJson(module, spec)},
                     {"memory", memoryToJson(memory)},
                     {"constants", json::Object{{"offset", memory.constantsOffset},
                                                {"bytes", memory.constantsBytes}}},
@@ -501,6 +503,9 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
                     {"kernels", std::move(kernelList)},
                     {"entries", std::move(entries)},
                     {"buffers", buffersToJson(memory)}};
+  if (spec.facts) {
+    plan["facts"] = json::Object(*spec.facts);
+  }
   if (!given.empty()) {
     plan["given"] = std::move(given);
   }

@@ -91,7 +91,7 @@ std::string test::takeRoad(const RoadRequest &request) {
     return "kernels do not compile";
   }
   std::string plan;
-  llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, "{}",
+  llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, {"{}"},
                                                {"proved", {"eval"}}, targets);
   llvm::Expected<std::string> artifact =
       linkArtifact(plan, makeConstants(*module, *memory), objects, *blobs);

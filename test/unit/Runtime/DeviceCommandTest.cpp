@@ -55,6 +55,18 @@ TEST_F(DeviceCommand, TheWholeRoadGivesTheCpusNumbers) {
   }
 }
 
+/// The bigram's plan has no facts of its spec, as one of an earlier version.
+TEST_F(DeviceCommand, ACommandThatNeedsFactsAsksForAnotherArtifact) {
+  for (const char *words : {"boundaries gpu.slc -w run --data text",
+                            "logits gpu.slc -w run --data text --stream stages.0 -o rows.npy",
+                            "analyze neighbours gpu.slc -w run --data text --stream stages.0"}) {
+    EXPECT_EQ(sluice(words), 2) << words;
+    EXPECT_NE(err.find("found one of an earlier version; compile the spec again with this version"),
+              std::string::npos)
+        << words << ": " << err;
+  }
+}
+
 TEST_F(DeviceCommand, BenchNamesDeviceAndPeak) {
   ASSERT_EQ(sluice("bench gpu.slc --device cuda -n 3 --kernels --json"), 0) << err;
   Json json = Json::parse(out);

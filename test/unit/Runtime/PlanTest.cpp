@@ -45,6 +45,73 @@ TEST(Plan, AveragesWhatAStepReads) {
   EXPECT_EQ(generation.stateReadsAt(6, 9, 16), (10 + 10 + 30) / 3.0);
 }
 
+/// What a plan has of a spec with a stream of segments and a predictor.
+Json factsOfSpec() {
+  return {{"precision", {{"compute", "bf16"}, {"residual", "f32"}}},
+          {"optimizer",
+           {{"kind", "adam"},
+            {"learning_rate", 3e-4},
+            {"beta1", 0.9},
+            {"beta2", 0.95},
+            {"epsilon", 1e-8},
+            {"weight_decay", 0.1},
+            {"clip", 1}}},
+          {"schedule",
+           {{"kind", "constant"},
+            {"warmup", 10},
+            {"steps", 100},
+            {"floor", 0.1},
+            {"then", {{"steps", 20}, {"floor", 0}}}}},
+          {"streams",
+           {{{"stage", "stages.1"}, {"factor", 4}},
+            {{"stage", "stages.3"}, {"factor", 1}, {"rows", "segments"}, {"of", "words"}},
+            {{"stage", "stages.4"}, {"factor", 1}, {"rows", "none"}},
+            {{"stage", "stages.5"}, {"factor", 4}, {"value", "stages.1"}}}},
+          {"names", {{{"name", "coarse"}, {"stage", "stages.1"}}}},
+          {"boundaries",
+           {{{"name", "words"},
+             {"value", "stages.2.out"},
+             {"numbers", "logits"},
+             {"factor", 2},
+             {"shift", -0.5},
+             {"parent", "parts"},
+             {"begins", true},
+             {"document_end", 3}}}}};
+}
+
+TEST(Plan, ReadsTheFactsOfASpec) {
+  Json text = bigramPlan();
+  EXPECT_FALSE(parsePlan(text.dump(), "x").facts); // an artifact of an earlier version
+  EXPECT_FALSE(parsePlan(text.dump(), "x").trainsOnTokens);
+  text["facts"] = factsOfSpec();
+  text["training"]["targets"] = "distributions";
+  Plan plan = parsePlan(text.dump(), "x");
+  EXPECT_EQ(plan.trainsOnTokens, false);
+  ASSERT_TRUE(plan.facts);
+  const SpecFacts &facts = *plan.facts;
+  EXPECT_EQ(facts.compute + " " + facts.residual, "bf16 f32");
+  EXPECT_EQ(facts.optimizer.kind, "adam");
+  EXPECT_EQ(facts.optimizer.learningRate, 3e-4);
+  EXPECT_EQ(facts.schedule.kind, "constant");
+  ASSERT_TRUE(facts.schedule.then);
+  EXPECT_EQ(facts.schedule.then->steps, 20);
+  ASSERT_EQ(facts.streams.size(), 4u);
+  EXPECT_EQ(facts.streams[0].rows, StreamFacts::Rows::tokens);
+  EXPECT_EQ(facts.streams[0].factor, 4);
+  EXPECT_EQ(facts.streams[1].rows, StreamFacts::Rows::segments);
+  EXPECT_EQ(facts.streams[1].of, "words");
+  EXPECT_EQ(facts.streams[2].rows, StreamFacts::Rows::none);
+  EXPECT_EQ(facts.streams[0].value, "stages.1");
+  EXPECT_EQ(facts.streams[3].value, "stages.1");
+  EXPECT_EQ(facts.names.at(0).stage, "stages.1");
+  const BoundaryFacts &words = facts.boundaries.at(0);
+  EXPECT_EQ(words.numbers, BoundaryFacts::Numbers::logits);
+  EXPECT_EQ(words.value + " " + words.parent, "stages.2.out parts");
+  EXPECT_EQ(words.shift, -0.5);
+  EXPECT_TRUE(words.begins);
+  EXPECT_EQ(words.documentEnd, 3);
+}
+
 class PlanRefuses : public testing::TestWithParam<WrongPlan> {};
 
 TEST(Plan, ReadsAllThatIsThere) {
@@ -191,6 +258,26 @@ const WrongPlan wrongPlans[] = {
     {"MissingKey", [](Json &p) { p.erase("tensors"); }, "\"tensors\""},
     {"Budget", [](Json &p) { p["memory"]["budget"] = {{"bytes", 1}}; }, "\"full_bytes\""},
     {"Version", [](Json &p) { p["version"] = 2; }, "plan.version"},
+    {"TargetsOfNoKind", [](Json &p) { p["training"]["targets"] = "words"; },
+     "plan.training.targets"},
+    {"FactsWithoutSchedule",
+     [](Json &p) {
+       p["facts"] = factsOfSpec();
+       p["facts"].erase("schedule");
+     },
+     "\"schedule\""},
+    {"StreamOfUnnamedSegments",
+     [](Json &p) {
+       p["facts"] = factsOfSpec();
+       p["facts"]["streams"][1].erase("of");
+     },
+     "plan.facts.streams[1]: expected \"of\" beside \"rows\""},
+    {"BoundariesOfOtherNumbers",
+     [](Json &p) {
+       p["facts"] = factsOfSpec();
+       p["facts"]["boundaries"][0]["numbers"] = "words";
+     },
+     "plan.facts.boundaries[0].numbers"},
     {"SegmentsTwice", [](Json &p) { p["segments"][1]["axis"] = "closed.x"; },
      "plan.segments[1].axis"},
     {"SegmentsOfNoParent", [](Json &p) { p["segments"][0]["parent"] = "x"; },

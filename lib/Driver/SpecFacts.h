@@ -1,0 +1,22 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The parts of a plan that are facts of the spec.
+#pragma once
+
+#include "sluice/Spec/Spec.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/JSON.h"
+
+namespace sluice::driver {
+
+/// The object "facts" of a plan (docs/plan-and-artifact.md), of the factor that `model` has. The
+/// ops of `imported`, its module, decide which stage computes the rows of a stream; null: each its
+/// own.
+llvm::json::Object getSpecFacts(const spec::Model &model, mlir::ModuleOp imported);
+
+/// Whether the head of an imported module is trained against the text's own tokens: not with
+/// smoothed labels or numbers of an input.
+bool trainsOnTokens(mlir::ModuleOp imported);
+
+} // namespace sluice::driver
