@@ -144,8 +144,22 @@ static int64_t delayOf(const ShiftKey &key) {
   return tokens * (key.by.front() - key.least);
 }
 
+/// The place of the number: the key `shift` where a head or a loss has one, else the op's place.
+static spec::SourceLocation findNumber(Operation *op, const spec::Model *model) {
+  spec::SourceLocation place = placeOf(op);
+  for (const spec::Stage &stage : model ? ArrayRef(model->stages) : ArrayRef<spec::Stage>()) {
+    bool hasKey = std::holds_alternative<spec::Head>(stage.settings) ||
+                  std::holds_alternative<spec::Loss>(stage.settings);
+    if (hasKey && std::tie(stage.location.line, stage.location.column) ==
+                      std::tie(place.line, place.column)) {
+      return stage.at("shift");
+    }
+  }
+  return place;
+}
+
 /// Least values hold together: which other shifts are lowered is said, where there are any.
-static void warnOfWaste(const Shifts &shifts, CausalVerdict &verdict) {
+static void warnOfWaste(const Shifts &shifts, const spec::Model *model, CausalVerdict &verdict) {
   bool areSeveral = llvm::count_if(shifts.keys, [](const ShiftKey &key) {
                       return key.least < key.by.front();
                     }) > 1;
@@ -163,7 +177,7 @@ static void warnOfWaste(const Shifts &shifts, CausalVerdict &verdict) {
         key.levels > 1
             ? " (it is set for " + count(static_cast<int64_t>(key.levels), "level") + " at once)"
             : "";
-    verdict.warnings.push_back({Kind::Waste, placeOf(op),
+    verdict.warnings.push_back({Kind::Waste, findNumber(op, model),
                                 "a shift by " + std::to_string(by) + " where " + least + together +
                                     all + "; with the least one, all that is read through " +
                                     (key.levels > 1 ? "all of them" : "it") + " is " +
@@ -179,7 +193,7 @@ bool advice::lowerShifts(Shifts &shifts, ModuleOp module, const AdviceRequest &r
   int64_t lowered =
       llvm::count_if(shifts.keys, [](const ShiftKey &key) { return key.least < key.by.front(); });
   auto judged = static_cast<int64_t>(shifts.confirm(module, request.model, clock));
-  warnOfWaste(shifts, verdict);
+  warnOfWaste(shifts, request.model, verdict);
   if (tried < all || judged < lowered) {
     Operation *place = ShiftOp(shifts.keys.front().ops.front());
     noteUnfinished(place, clock,

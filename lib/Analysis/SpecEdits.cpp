@@ -51,6 +51,14 @@ private:
   void addKey(const TextNode &object, const std::string &key, const std::string &json);
   void removeKey(const TextNode &object, const char *key, EditKind kind = EditKind::Key);
 
+  /// Checks for a rule whose bits follow from the whole text, so that a predictor has to learn
+  /// them: labels of a file, and the greatest rates or entropies of a text.
+  bool isRuleAhead(const TextNode &boundaries) const {
+    const TextNode *rule = boundaries.find("rule");
+    return (rule && text.contents(*rule) == "labels") || boundaries.find("top") ||
+           boundaries.find("spike");
+  }
+
   std::string nameOf(const TextNode &stage) const {
     std::string_view op = text.opOf(stage);
     return op.empty() ? "object" : std::string(op);
@@ -285,8 +293,7 @@ void Collector::collectStage(size_t index) {
   if (stage.find("segments") && (op == "upsample" || op == "attend")) {
     raise(stage, "by", 1, mostSegments);
   }
-  if (op == "boundaries" && stage.find("rule") && !stage.find("predictor") &&
-      text.contents(*stage.find("rule")) == "labels") {
+  if (op == "boundaries" && isRuleAhead(stage) && !stage.find("predictor")) {
     addKey(stage, "predictor", std::string(text.slice(*text.root().find("width"))));
   }
   if (op == "replace") {

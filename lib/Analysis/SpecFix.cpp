@@ -1,8 +1,11 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Every edit of the set is done to the spec's text, which is then read, imported and proved like
-// any spec. A pair begins with an edit near the leak's path, and its second edit is near the path
-// of the leak that remains.
+// Every edit of the set is done to the spec's text, which is then read,
+// imported and judged like any spec: first by the bounds of its losses, which
+// is quick, and the best edit by the whole proof. A pair begins with an edit
+// near the leak's path that ends this leak, and its second edit is near the
+// path of the leak that remains.
 #include "sluice/Analysis/SpecFix.h"
 #include "Advice.h"
 #include "SpecEdits.h"
@@ -19,7 +22,7 @@ namespace {
 struct Refused {
   /// `leak` is places on the leak's path.
   Refused(const std::string &text, ArrayRef<spec::SourceLocation> leak, int64_t mostShift);
-  /// The edits of stages that the leak's path passes, or of `defaults`.
+  /// The edits of stages that the leak's path passes, or of `defaults`: first those of keys.
   std::vector<const SpecEdit *> nearPath() const;
 
   SpecText text;
@@ -45,10 +48,14 @@ struct FixScore {
   }
 };
 
+/// An edited spec whose losses read no later token.
 struct Mended {
   std::string words, text;
   spec::SourceLocation place;
   FixScore score;
+  /// Adds the same edits with numbers that are proved; empty where these are.
+  std::function<void()> retry;
+  bool isMeasured = false; ///< `score.hidden` is known
 };
 
 /// One search: its context, its budget and what it knows of texts.
@@ -59,36 +66,57 @@ public:
 
 private:
   struct Judged {
-    bool isProved = false;
+    bool isCausal = false;        ///< in the bounds of its losses
+    std::optional<bool> isProved; ///< none: not tried
     int64_t delay = 0;
     size_t dead = 0;
   };
+  /// Places on the path of a leak, as offsets in the text of the refused spec.
+  using LeakPath = std::vector<size_t>;
+
+  /// Returns true where no operations are left but what later parts of the
+  /// search need.
+  bool isOver();
   std::optional<spec::Model> read(const std::string &text) const;
-  /// Places on the path of a leak that short sequences show; empty where none does.
+  std::vector<ImportedVariant> import(const spec::Model &edited);
+  /// Places on the path of a leak that short sequences show; empty where none
+  /// does.
   std::vector<spec::SourceLocation> findLeakOf(const spec::Model &edited);
-  /// What became of an edited spec; not proved where the budget is spent.
-  const Judged &judge(const std::string &text);
-  bool isProved(const std::string &text) { return judge(text).isProved; }
+  LeakPath locate(const std::vector<spec::SourceLocation> &leak, const SpecText &text,
+                  const spec::TextEdits &edits) const;
+  /// What became of an edited spec; not causal where the budget is spent.
+  Judged &judge(const std::string &text);
+  bool isProved(const std::string &text);
+  bool isMended(const std::string &text, bool isStrict) {
+    return judge(text).isCausal && (!isStrict || isProved(text));
+  }
   double hiddenTokens(const std::string &text);
-  /// The least number in a range for which `proves`; none where the largest does not.
+  /// The least number in a range for which `proves`; none where the largest
+  /// does not.
   static std::optional<int64_t> leastNumber(int64_t least, int64_t most,
                                             llvm::function_ref<bool(int64_t)> proves);
   void trySingles(int tier);
+  void trySingle(const SpecEdit &edit, bool isStrict);
   void tryPairs();
   void tryPairsAfter(const SpecEdit &first);
-  void add(const SpecEdit &edit, int64_t number);
-  void addPair(const SpecEdit &first, const Refused &rest, size_t second, int64_t a, int64_t b);
-  /// The best of what was mended since the last call.
+  void tryPair(const SpecEdit &first, std::shared_ptr<const Refused> rest, size_t second,
+               bool isStrict);
+  /// The best of what was mended since the last call, proved.
   std::optional<Mended> takeBest();
+  size_t chooseBest();
 
   const spec::Model &model;
-  int64_t operations, tried = 0;
-  int64_t floor = 0; ///< operations that are left for what comes after
+  WorkBudget budget; ///< of all edited specs together
+  WorkScope scope;
+  int64_t tried = 0,
+          floor = 0;      ///< `floor`: operations that are left for later parts
+  bool isStopped = false; ///< something was not tried
   MLIRContext context;
   llvm::StringMap<Judged> known;
   Judged original;
   int64_t mostShift = 1;
   std::optional<Refused> base;
+  LeakPath baseLeak;
   std::vector<Mended> mended;
 };
 
@@ -117,6 +145,9 @@ std::vector<const SpecEdit *> Refused::nearPath() const {
       near.push_back(&edit);
     }
   }
+  llvm::sort(near, [](const SpecEdit *a, const SpecEdit *b) {
+    return std::tie(a->kind, a) < std::tie(b->kind, b);
+  });
   return near;
 }
 
@@ -136,15 +167,21 @@ static size_t countDeadStages(func::FuncOp function) {
   return all.size() - alive.size();
 }
 
-/// Tokens by which all shifts together make rows later; a segment counts as one.
+/// Tokens by which all shifts together make rows later; a segment counts as
+/// one. A stage with several keys and values spreads segments for each of them,
+/// by one number.
 static int64_t sumDelays(func::FuncOp function) {
   Scales scales(function);
+  llvm::DenseSet<std::pair<Attribute, Value>> spread; // places and their segments
   int64_t sum = 0;
   for (Operation &op : function.getBody().front()) {
     if (auto shift = dyn_cast<ShiftOp>(op)) {
       sum += scales.factorOf(shift.getResult()) * static_cast<int64_t>(shift.getBy());
-    } else if (auto spread = dyn_cast<SpreadSegmentsOp>(op)) {
-      sum += static_cast<int64_t>(spread.getBy());
+    } else if (auto late = dyn_cast<SpreadSegmentsOp>(op);
+               late &&
+               spread.insert({late->getLoc()->findInstanceOf<FileLineColLoc>(), late.getEnds()})
+                   .second) {
+      sum += static_cast<int64_t>(late.getBy());
     }
   }
   return sum;
@@ -155,9 +192,9 @@ static int64_t sumDelays(func::FuncOp function) {
 //===----------------------------------------------------------------------===//
 
 FixSearch::FixSearch(const spec::Model &model, const CausalVerdict &verdict, int64_t operations)
-    : model(model), operations(operations), context(MLIRContext::Threading::DISABLED) {
+    : model(model), budget(operations), scope(budget), context(MLIRContext::Threading::DISABLED) {
   constexpr int64_t longest = int64_t{1} << 20;
-  std::vector<ImportedVariant> variants = importVariants(context, model);
+  std::vector<ImportedVariant> variants = import(model);
   if (auto evaluate = variants.back().module->lookupSymbol<func::FuncOp>("evaluate")) {
     mostShift = std::clamp<int64_t>(periodOf(evaluate), 1, longest);
     original.delay = sumDelays(evaluate);
@@ -172,18 +209,35 @@ FixSearch::FixSearch(const spec::Model &model, const CausalVerdict &verdict, int
   base.emplace(model.text, leak, mostShift);
 }
 
+bool FixSearch::isOver() {
+  bool isOver = budget.getLeft() <= floor;
+  isStopped |= isOver;
+  return isOver;
+}
+
 std::optional<spec::Model> FixSearch::read(const std::string &text) const {
   spec::Diagnostic ignored;
   return spec::readText(text, model.location.file, ignored);
 }
 
-const FixSearch::Judged &FixSearch::judge(const std::string &text) {
-  static const Judged unjudged;
+std::vector<ImportedVariant> FixSearch::import(const spec::Model &edited) {
+  constexpr int64_t costOfOp = 100; // microseconds: to read, expand, import and bound it
+  std::vector<ImportedVariant> variants = importVariants(context, edited);
+  for (const ImportedVariant &variant : variants) {
+    for (auto function : ModuleOp(variant.module.get()).getOps<func::FuncOp>()) {
+      spendWork(costOfOp * static_cast<int64_t>(llvm::range_size(function.getOps())));
+    }
+  }
+  return variants;
+}
+
+FixSearch::Judged &FixSearch::judge(const std::string &text) {
+  static Judged unjudged;
   if (auto found = known.find(text); found != known.end()) {
     return found->second;
   }
-  if (operations <= floor) {
-    return unjudged;
+  if (isOver()) {
+    return unjudged = Judged();
   }
   Judged &judged = known[text];
   std::optional<spec::Model> edited = read(text);
@@ -191,24 +245,31 @@ const FixSearch::Judged &FixSearch::judge(const std::string &text) {
     return judged;
   }
   ++tried;
-  std::vector<ImportedVariant> variants = importVariants(context, *edited);
-  bool isCausal = true;
-  for (const ImportedVariant &variant : variants) {
-    for (auto function : ModuleOp(variant.module.get()).getOps<func::FuncOp>()) {
-      operations -= static_cast<int64_t>(llvm::range_size(function.getOps()));
-      isCausal = isCausal && (lossesOf(function).empty() || sluice::isCausal(function));
-    }
-  }
-  judged.isProved = isCausal && checkCausality(variants, /*replay=*/false).isProved();
+  std::vector<ImportedVariant> variants = import(*edited);
+  judged.isCausal = llvm::all_of(variants, [](const ImportedVariant &variant) {
+    auto functions = ModuleOp(variant.module.get()).getOps<func::FuncOp>();
+    return llvm::all_of(functions, [](func::FuncOp function) {
+      return lossesOf(function).empty() || sluice::isCausal(function);
+    });
+  });
   auto evaluate = variants.back().module->lookupSymbol<func::FuncOp>("evaluate");
-  if (judged.isProved && evaluate) {
+  if (judged.isCausal && evaluate) {
     judged.delay = sumDelays(evaluate);
     judged.dead = countDeadStages(evaluate);
   }
   return judged;
 }
 
-/// The leak of the shortest sequences, with as few reads as a choice of edits is worth.
+bool FixSearch::isProved(const std::string &text) {
+  Judged &judged = judge(text);
+  if (judged.isCausal && !judged.isProved && !isOver()) {
+    judged.isProved = checkCausality(import(*read(text)), /*replay=*/false).isProved();
+  }
+  return judged.isProved.value_or(false);
+}
+
+/// The leak of the shortest sequences, with as few reads as a choice of edits
+/// is worth.
 static std::optional<FoundLeak> findShortLeak(func::FuncOp function, int64_t &reads) {
   constexpr int64_t longest = 256, longestGrowing = 16;
   if (hasSegments(function->getParentOfType<ModuleOp>())) {
@@ -229,13 +290,12 @@ static std::optional<FoundLeak> findShortLeak(func::FuncOp function, int64_t &re
 }
 
 std::vector<spec::SourceLocation> FixSearch::findLeakOf(const spec::Model &edited) {
-  constexpr int64_t mostReads = 200'000, readsOfOperation = 50;
-  std::vector<ImportedVariant> variants = importVariants(context, edited);
+  constexpr int64_t mostReads = 200'000;
+  std::vector<ImportedVariant> variants = import(edited);
   std::vector<spec::SourceLocation> places;
   int64_t reads = mostReads;
   for (const ImportedVariant &variant : variants) {
     for (auto function : ModuleOp(variant.module.get()).getOps<func::FuncOp>()) {
-      operations -= static_cast<int64_t>(llvm::range_size(function.getOps()));
       if (!places.empty() || lossesOf(function).empty() || sluice::isCausal(function)) {
         continue;
       }
@@ -249,8 +309,17 @@ std::vector<spec::SourceLocation> FixSearch::findLeakOf(const spec::Model &edite
       }
     }
   }
-  operations -= (mostReads - reads) / readsOfOperation;
+  spendWork(mostReads - reads);
   return places;
+}
+
+FixSearch::LeakPath FixSearch::locate(const std::vector<spec::SourceLocation> &leak,
+                                      const SpecText &text, const spec::TextEdits &edits) const {
+  LeakPath path;
+  for (const spec::SourceLocation &place : leak) {
+    path.push_back(spec::offsetBefore(text.offsetOf(place), edits));
+  }
+  return path;
 }
 
 /// Infinite where what rows see makes no pattern.
@@ -293,53 +362,57 @@ std::optional<int64_t> FixSearch::leastNumber(int64_t least, int64_t most,
 // Trying
 //===----------------------------------------------------------------------===//
 
-void FixSearch::add(const SpecEdit &edit, int64_t number) {
-  std::string text = applyEdits(base->source, edit.apply(number));
+void FixSearch::trySingle(const SpecEdit &edit, bool isStrict) {
+  auto textOf = [&](int64_t number) { return applyEdits(base->source, edit.apply(number)); };
+  std::optional<int64_t> number =
+      leastNumber(edit.least, edit.most, [&](int64_t n) { return isMended(textOf(n), isStrict); });
+  if (!number) {
+    return;
+  }
+  std::string text = textOf(*number);
   const Judged &judged = judge(text);
   if (edit.tier() > 0 && judged.dead > original.dead) {
     return; // cut off and not mended
   }
   const std::string &file = model.location.file;
   auto locate = [&](size_t offset) { return spec::toString(base->text.locate(offset, file)); };
-  mended.push_back({edit.describe(number, locate),
+  std::function<void()> retry = [this, &edit] { trySingle(edit, /*isStrict=*/true); };
+  mended.push_back({edit.describe(*number, locate),
                     text,
                     base->text.locate(edit.offset, file),
                     {edit.tier(), 0, 1, std::abs(judged.delay - original.delay),
-                     static_cast<int>(edit.kind), edit.distance, mended.size()}});
+                     static_cast<int>(edit.kind), edit.distance, mended.size()},
+                    isStrict ? nullptr : retry});
 }
 
 void FixSearch::trySingles(int tier) {
   for (const SpecEdit &edit : base->edits) {
-    if (edit.tier() != tier) {
-      continue;
-    }
-    auto proves = [&](int64_t number) {
-      return isProved(applyEdits(base->source, edit.apply(number)));
-    };
-    if (std::optional<int64_t> number = leastNumber(edit.least, edit.most, proves)) {
-      add(edit, *number);
+    if (edit.tier() == tier && !isOver()) {
+      trySingle(edit, /*isStrict=*/false);
     }
   }
 }
 
-void FixSearch::addPair(const SpecEdit &first, const Refused &rest, size_t second, int64_t a,
-                        int64_t b) {
-  // The least second number for the first one, then the least first number for that.
+void FixSearch::tryPair(const SpecEdit &first, std::shared_ptr<const Refused> rest, size_t second,
+                        bool isStrict) {
+  // The least second number for the first one, then the least first number for
+  // that.
   auto textOf = [&](int64_t x, int64_t y) -> std::string {
     std::string between = applyEdits(base->source, first.apply(x));
     SpecText text(between);
     std::vector<SpecEdit> edits = collectEdits(text, mostShift);
-    if (second >= edits.size() || edits[second].kind != rest.edits[second].kind) {
+    if (second >= edits.size() || edits[second].kind != rest->edits[second].kind) {
       return "";
     }
     return applyEdits(between, edits[second].apply(y));
   };
-  auto proves = [&](int64_t x, int64_t y) { return isProved(textOf(x, y)); };
-  const SpecEdit &other = rest.edits[second];
-  std::optional<int64_t> y =
-      leastNumber(other.least, b, [&](int64_t number) { return proves(a, number); });
-  std::optional<int64_t> x =
-      leastNumber(first.least, a, [&](int64_t number) { return proves(number, y.value_or(b)); });
+  auto proves = [&](int64_t x, int64_t y) { return isMended(textOf(x, y), isStrict); };
+  const SpecEdit &other = rest->edits[second];
+  std::optional<int64_t> y = leastNumber(
+      other.least, other.most, [&](int64_t number) { return proves(first.most, number); });
+  std::optional<int64_t> x = leastNumber(first.least, first.most, [&](int64_t number) {
+    return proves(number, y.value_or(other.most));
+  });
   if (!x || !y) {
     return;
   }
@@ -351,84 +424,117 @@ void FixSearch::addPair(const SpecEdit &first, const Refused &rest, size_t secon
   SpecText text(between);
   std::vector<SpecEdit> edits = collectEdits(text, mostShift);
   const Judged &judged = judge(textOf(*x, *y));
+  std::function<void()> retry = [this, &first, rest, second] {
+    tryPair(first, rest, second, /*isStrict=*/true);
+  };
   mended.push_back(
       {first.describe(*x, locate) + "; then " + edits[second].describe(*y, locateAfter),
        textOf(*x, *y),
        base->text.locate(first.offset, file),
        {std::max(first.tier(), other.tier()), 0, 2, std::abs(judged.delay - original.delay),
         static_cast<int>(first.kind) + static_cast<int>(other.kind),
-        first.distance + other.distance, mended.size()}});
+        first.distance + other.distance, mended.size()},
+       isStrict ? nullptr : retry});
 }
 
+/// One edit of a pair ends the leak that the spec has, so that one may be the
+/// first.
 void FixSearch::tryPairsAfter(const SpecEdit &first) {
-  std::string text = applyEdits(base->source, first.apply(first.most));
-  std::optional<spec::Model> edited = operations > floor ? read(text) : std::nullopt;
+  if (isOver()) {
+    return;
+  }
+  spec::TextEdits edits = first.apply(first.most);
+  std::string text = applyEdits(base->source, edits);
+  std::optional<spec::Model> edited = read(text);
   if (!edited) {
     return;
   }
   std::vector<spec::SourceLocation> leak = findLeakOf(*edited);
-  if (leak.empty()) {
+  auto rest = std::make_shared<const Refused>(text, leak, mostShift);
+  if (leak.empty() || locate(leak, rest->text, edits) == baseLeak) {
     return;
   }
-  Refused rest(text, leak, mostShift);
-  for (const SpecEdit *second : rest.nearPath()) {
-    if (isProved(applyEdits(text, second->apply(second->most)))) {
-      addPair(first, rest, static_cast<size_t>(second - rest.edits.data()), first.most,
-              second->most);
+  for (const SpecEdit *second : rest->nearPath()) {
+    if (!isOver() && judge(applyEdits(text, second->apply(second->most))).isCausal) {
+      tryPair(first, rest, static_cast<size_t>(second - rest->edits.data()),
+              /*isStrict=*/false);
     }
   }
 }
 
 void FixSearch::tryPairs() {
+  baseLeak = locate(findLeakOf(model), base->text, {});
   for (const SpecEdit *first : base->nearPath()) {
     tryPairsAfter(*first);
   }
 }
 
-/// What rows see is looked at of the few that are best in all else.
-std::optional<Mended> FixSearch::takeBest() {
+/// What rows see is looked at of the few that are best in all else, until one
+/// hides no token.
+size_t FixSearch::chooseBest() {
   constexpr size_t most = 8;
   llvm::sort(mended, [](const Mended &a, const Mended &b) { return a.score < b.score; });
-  mended.resize(std::min(mended.size(), most));
-  for (Mended &each : mended) {
-    each.score.hidden = hiddenTokens(each.text);
+  size_t best = 0;
+  for (size_t i = 0; i < std::min(mended.size(), most); ++i) {
+    if (!mended[i].isMeasured) {
+      mended[i].score.hidden = hiddenTokens(mended[i].text);
+      mended[i].isMeasured = true;
+    }
+    best = mended[i].score < mended[best].score ? i : best;
+    if (mended[best].score.hidden == 0) {
+      break;
+    }
   }
-  auto found = std::min_element(mended.begin(), mended.end(),
-                                [](const Mended &a, const Mended &b) { return a.score < b.score; });
-  std::optional<Mended> result = found == mended.end() ? std::nullopt : std::optional(*found);
+  return best;
+}
+
+std::optional<Mended> FixSearch::takeBest() {
+  std::optional<Mended> result;
+  while (!mended.empty() && !result) {
+    size_t best = chooseBest();
+    Mended chosen = std::move(mended[best]);
+    mended.erase(mended.begin() + static_cast<std::ptrdiff_t>(best));
+    if (isProved(chosen.text)) {
+      result = std::move(chosen);
+    } else if (chosen.retry) {
+      chosen.retry();
+    }
+  }
   mended.clear();
   return result;
 }
 
 void FixSearch::run(CausalVerdict &result) {
-  trySingles(0);
-  std::optional<Mended> found = takeBest();
-  if (!found || found->score.hidden > 0) {
-    floor = operations / 4;
-    tryPairs();
+  const int64_t quarter = budget.getLimit() / 4;
+  auto search = [&](int64_t reserve, llvm::function_ref<void()> tryAll) {
+    floor = reserve;
+    tryAll();
     floor = 0;
-    std::optional<Mended> pair = takeBest();
+    return takeBest();
+  };
+  std::optional<Mended> found = search(quarter, [&] { trySingles(0); });
+  if (!found || found->score.hidden > 0) {
+    std::optional<Mended> pair = search(quarter, [&] { tryPairs(); });
     found = pair && (!found || pair->score < found->score) ? pair : found;
   }
   for (int tier = 1; tier <= 2 && !found; ++tier) {
-    trySingles(tier);
-    found = takeBest();
+    found = search(quarter / 2, [&] { trySingles(tier); });
   }
   if (found) {
     result.fix = SpecFix{found->words, found->place, found->text, found->score.hidden > 0};
     return;
   }
-  result.noFix =
-      "no value of a key and no shift or stage that is moved, added or removed, alone or "
-      "with a second such edit, makes the spec causal (" +
-      std::to_string(tried) + " edited specs were checked" +
-      (operations > 0 ? "" : ", as many as a search may") + ")";
+  std::string count = " (" + std::to_string(tried) + " edited specs were checked";
+  result.noFix = isStopped ? "none of the edits tried makes the spec causal" + count +
+                                 ", as many as a search may)"
+                           : "no value of a key and no shift or stage that is moved, "
+                             "added or removed, "
+                             "alone or with a second such edit, makes the spec causal" +
+                                 count + ")";
 }
 
 void sluice::findFix(const spec::Model &model, CausalVerdict &verdict, int64_t operations) {
   if (!verdict.isProved()) {
-    WorkBudget budget; // of all edited specs together
-    WorkScope scope(budget);
     FixSearch(model, verdict, operations).run(verdict);
   }
 }

@@ -407,9 +407,8 @@ static void checkShared(const std::vector<Primitive> &primitives) {
 /// A frozen stage has weights to keep, and some stage has others to train.
 static void checkFrozen(const Model &model, const std::vector<Tensor> &all) {
   for (const Stage &stage : model.stages) {
-    bool hasWeights = std::ranges::any_of(
-        all, [&](const Tensor &tensor) { return tensor.name.starts_with(stage.prefix + "."); });
-    if (stage.isFrozen && !hasWeights) {
+    auto isOwn = [&](const Tensor &tensor) { return tensor.name.starts_with(stage.prefix + "."); };
+    if (stage.isFrozen && std::ranges::none_of(all, isOwn)) {
       throw Failure{{stage.at("frozen"), "expected \"frozen\" only of a stage that has weights, "
                                          "found it of one that has none; leave it out"}};
     }

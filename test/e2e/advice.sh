@@ -107,6 +107,8 @@ mends successors/megabyte stages.5.by=6
 mends successors/megabyte stages.9.mask=bidirectional
 mends successors/spacebyte stages.7.by=0
 mends successors/spacebyte stages.5.mask=bidirectional
+mends successors/blt stages.10.mask=bidirectional stages.11.by=0
+succeeds "the key of the attention, and no added shift" grep -q '"by": 1, "op": "attend"' "$work/fixed.json"
 cp "$work/leak.json" "$work/linked.json" && chmod 640 "$work/linked.json" && ln -s linked.json "$work/link.json"
 succeeds "--fix through a link" "$sluice" check "$work/link.json" --fix
 if [[ -L $work/link.json && $(stat -c %a "$work/linked.json") == 640 ]]; then pass "keeps the link and the permissions"; else fail "keeps the link and the permissions"; fi

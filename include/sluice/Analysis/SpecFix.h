@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-/// Operations of modules that a search may import and judge: some seconds. Counted and not timed,
-/// so that every machine prints the same advice.
-inline constexpr int64_t mostFixOperations = 400'000;
+/// Operations (WorkBudget.h) that a search may take: some seconds. Counted and not timed, so that
+/// every machine prints the same advice.
+inline constexpr int64_t mostFixOperations = 120'000'000;
 
 /// Tries the edits of docs/causality.md on the text of a refused model, alone and two together, and
 /// sets `fix` of its verdict to the best of those after which the spec is proved, else `noFix`.
