@@ -141,8 +141,12 @@ SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
   }
   auto cost = static_cast<int64_t>(countFloors(expression)) + 1;
   for (int64_t p = 0; p == 0 || Fraction(p, 1) <= steps; ++p) {
-    if (somewhere && (p >= std::min(mostSteps, *somewhere) || !spendWork(cost))) {
+    bool hasWork = spendWork(cost);
+    if (somewhere && (p >= std::min(mostSteps, *somewhere) || !hasWork)) {
       return {SignAnswer::Fails, *somewhere};
+    }
+    if (!hasWork) {
+      return {};
     }
     if (reference::evaluateAffine(expression, p, 0, 0) > 0) {
       return {SignAnswer::Fails, p};

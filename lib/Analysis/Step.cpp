@@ -14,6 +14,9 @@ using namespace sluice;
 // Deriving
 //===----------------------------------------------------------------------===//
 
+/// Operations that a read of a value, or of a lazy one on the way, is charged for.
+static constexpr int64_t costOfRead = 50;
+
 namespace {
 class Deriver {
 public:
@@ -36,7 +39,8 @@ private:
   bool checkSegments();
   bool follow(Operation *reader, StepRead &read, Value operand);
   bool addValue(Value value);
-  void findBurst(StepSchedule &schedule);
+  bool findBurst(StepSchedule &schedule);
+  std::optional<StepPlan> deriveWithin();
   void findRings(MutableArrayRef<StepRead> reads, const StepSchedule &reader);
   int64_t ringOf(const StepRead &read, const StepSchedule &reader, const StepValue &source);
 
@@ -71,6 +75,9 @@ bool Deriver::runsEveryStep(Operation &op) const {
 bool Deriver::follow(Operation *reader, StepRead &read, Value operand) {
   for (;; operand = operand.getDefiningOp()->getOperand(0)) {
     Operation *op = operand.getDefiningOp();
+    if (!spendWork(costOfRead)) {
+      return false;
+    }
     if (!isLazy(op)) {
       read.source = operand;
       return true;
@@ -155,9 +162,14 @@ bool Deriver::collect() {
   return true;
 }
 
-void Deriver::findBurst(StepSchedule &schedule) {
+/// Returns false where no number is decided to be enough.
+bool Deriver::findBurst(StepSchedule &schedule) {
+  constexpr int64_t largest = int64_t{1} << 40;
   int64_t most = 1, least = 0;
   for (; decider.findBurst(schedule, most); most *= 2) {
+    if (most == largest || isWorkExhausted()) {
+      return false;
+    }
     least = most;
   }
   while (most - least > 1) {
@@ -165,6 +177,7 @@ void Deriver::findBurst(StepSchedule &schedule) {
     (decider.findBurst(schedule, middle) ? least : most) = middle;
   }
   schedule.burst = most;
+  return true;
 }
 
 bool Deriver::addValue(Value value) {
@@ -207,7 +220,11 @@ bool Deriver::addValue(Value value) {
                         "those before it simpler");
     }
     schedule->cut = cut;
-    findBurst(*schedule);
+    if (!findBurst(*schedule)) {
+      scheduleIndices.erase(entry);
+      return refuse(op, "how many of its rows one step computes was not decided; make its mask and "
+                        "those before it simpler");
+    }
     plan.schedules.push_back(*schedule);
   }
   StepValue step;
@@ -285,7 +302,22 @@ void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &own
   }
 }
 
+/// What is left undecided once operations are spent counts as false, so such a plan is none.
 std::optional<StepPlan> Deriver::derive() {
+  std::optional<StepPlan> result = deriveWithin();
+  if (!isWorkExhausted()) {
+    return result;
+  }
+  refusal = {refusal.op ? refusal.op : function.getOperation(),
+             "not proved: " + WorkBudget::describe(WorkBudget::getCurrent()->getLimit()) +
+                 " were spent when " + std::to_string(plan.values.size()) + " of " +
+                 std::to_string(live.size()) +
+                 " values had a schedule; give factors and shifts common divisors and masks small "
+                 "constants"};
+  return std::nullopt;
+}
+
+std::optional<StepPlan> Deriver::deriveWithin() {
   if (!collect()) {
     return std::nullopt;
   }
@@ -327,7 +359,7 @@ std::optional<StepPlan> Deriver::derive() {
       step.ring = std::max(step.ring, std::min(plan.schedules[step.schedule].burst, step.capacity));
     }
   }
-  return checkSegments() ? std::optional(std::move(plan)) : std::nullopt;
+  return checkSegments() ? std::optional(plan) : std::nullopt;
 }
 
 /// Rings of segments are found by clocks: that these are those of the tokens, and all else that the
@@ -350,10 +382,16 @@ bool Deriver::checkSegments() {
 }
 
 std::optional<StepPlan> sluice::proveStep(func::FuncOp function, StepRefusal &refusal) {
+  if (!WorkBudget::getCurrent()) {
+    WorkBudget budget;
+    WorkScope scope(budget);
+    return proveStep(function, refusal);
+  }
   return Deriver(function, refusal).derive();
 }
 
-std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &refusal) {
+std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &refusal,
+                                           int64_t operations) {
   dispatch::RandomOp drawn;
   function.walk([&](dispatch::RandomOp op) { drawn = op; });
   if (drawn) {
@@ -361,7 +399,7 @@ std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &r
                "what it draws depends on a token's place in the batch, which a step does not keep"};
     return std::nullopt;
   }
-  WorkBudget budget;
+  WorkBudget budget(operations);
   WorkScope scope(budget);
   std::optional<StepPlan> plan = proveStep(function, refusal);
   if (!plan) {

@@ -4,6 +4,7 @@
 // that must all be empty. A maximum on the greater side is a conjunction; on the smaller side, one
 // set for each candidate. Rows exist from token 0 on, so the -1 of bounds never decides.
 #include "sluice/Analysis/IntegerPoint.h"
+#include "sluice/Analysis/Staircase.h"
 #include "sluice/Analysis/Step.h"
 
 using namespace mlir;
@@ -68,16 +69,21 @@ static Question readsAt(const StepSchedule &reader, AffineExpr step, const StepR
   return question.require(read.position);
 }
 
-/// A point of the set; none where it is empty. A set that is too large to be decided counts as one
-/// with a point, so that a step is refused and never believed.
-const StepDecider::Point &StepDecider::pointOf(IntegerSet set) {
+/// None where the set is empty. A set that is not decided counts as one with a point, so that a
+/// step is refused and never believed.
+StepDecider::Point StepDecider::pointOf(IntegerSet set, ArrayRef<AffineExpr> ofRow) {
   auto [entry, isNew] = known.try_emplace(set);
-  if (isNew) {
-    IntegerPoint point = findIntegerPoint(set);
-    if (point.kind == IntegerPoint::Found) {
-      entry->second = {point.at[0], point.at[1]};
-    } else if (point.kind == IntegerPoint::Unknown) {
-      entry->second = {0, 0};
+  if (!isNew) {
+    return entry->second;
+  }
+  IntegerPoint point = findIntegerPoint(set);
+  if (point.kind == IntegerPoint::Found) {
+    entry->second = {point.at[0], point.at[1]};
+  } else if (point.kind == IntegerPoint::Unknown) {
+    CommonPoint common =
+        ofRow.empty() ? CommonPoint() : findCommonPoint(ofRow, /*everywhere=*/false);
+    if (common.kind != CommonPoint::None) {
+      entry->second = {common.at, 0};
     }
   }
   return entry->second;
@@ -87,7 +93,11 @@ StepDecider::Point StepDecider::findNotExisting(const StepSchedule &schedule, in
   Question question(schedule.due.front().getContext());
   question.require(question.x, /*equality=*/true);
   question.requireAtMost(schedule.due, question.p, question.p * factor - 1);
-  return pointOf(question.get());
+  SmallVector<AffineExpr> early;
+  for (AffineExpr due : schedule.due) {
+    early.push_back(question.p * factor - 1 - due);
+  }
+  return pointOf(question.get(), early);
 }
 
 StepDecider::Point StepDecider::findBurst(const StepSchedule &of, int64_t burst) {
@@ -96,7 +106,11 @@ StepDecider::Point StepDecider::findBurst(const StepSchedule &of, int64_t burst)
     Question question(step.getContext());
     question.require(question.x - burst, /*equality=*/true);
     question.requireAtMost(schedule.due, question.p + burst, step);
-    if (const Point &point = pointOf(question.get())) {
+    SmallVector<AffineExpr> together;
+    for (AffineExpr due : schedule.due) {
+      together.push_back(step - due.replaceDims({question.p + burst}));
+    }
+    if (Point point = pointOf(question.get(), together)) {
       return point;
     }
   }
@@ -112,14 +126,14 @@ StepDecider::Point StepDecider::findMiscount(const StepSchedule &schedule) {
     Question question = domain;
     question.require(due - domain.x - 1);
     llvm::for_each(schedule.counts, [&](AffineExpr count) { question.require(counted(count)); });
-    if (const Point &point = pointOf(question.get())) {
+    if (Point point = pointOf(question.get())) {
       return point;
     }
   }
   for (AffineExpr count : schedule.counts) { // due, and not counted
     Question question = domain;
     question.requireAtMost(schedule.due, domain.p, domain.x).require(-counted(count) - 1);
-    if (const Point &point = pointOf(question.get())) {
+    if (Point point = pointOf(question.get())) {
       return point;
     }
   }
@@ -140,7 +154,7 @@ StepDecider::Point StepDecider::findNotDue(const StepSchedule &reader, const Ste
     for (AffineExpr later : needed) {
       Question question = domain;
       question.require(later - step - 1);
-      if (const Point &point = pointOf(question.get())) {
+      if (Point point = pointOf(question.get())) {
         return point;
       }
     }
@@ -158,7 +172,7 @@ StepDecider::Point StepDecider::findNotKept(const StepSchedule &readerOf,
     Question question = readsAt(reader, step, read);
     AffineExpr most = ring > 0 ? step : step - 1;
     question.requireAtMost(source.due, read.position + ring, most);
-    if (const Point &point = pointOf(question.get())) {
+    if (Point point = pointOf(question.get())) {
       return point;
     }
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "sluice/Analysis/Proof.h"
+#include "sluice/Analysis/WorkBudget.h"
 
 namespace sluice {
 
@@ -88,10 +89,12 @@ struct StepPlan {
   int64_t getCount(mlir::Value value, int64_t t) const { return scheduleOf(value).getCount(t); }
 };
 
-/// Derives the step from the bounds of `function`. Where there is none, sets `refusal`. Every claim
-/// of the plan is an obligation (below), not yet decided.
-std::optional<StepPlan> deriveStep(mlir::func::FuncOp function, StepRefusal &refusal);
-/// The same where no such step is compiled yet: what a certificate says.
+/// Derives the step from the bounds of `function`. Where there is none, sets `refusal`, also where
+/// `operations` are spent first. Every claim of the plan is an obligation (below), not yet decided.
+std::optional<StepPlan> deriveStep(mlir::func::FuncOp function, StepRefusal &refusal,
+                                   int64_t operations = WorkBudget::defaultOperations);
+/// The same where no such step is compiled yet: what a certificate says. Takes at most the
+/// operations of the current WorkBudget, of one of its own outside of every scope.
 std::optional<StepPlan> proveStep(mlir::func::FuncOp function, StepRefusal &refusal);
 
 //===----------------------------------------------------------------------===//
@@ -136,11 +139,13 @@ public:
                     int64_t ring);
 
 private:
-  const Point &pointOf(mlir::IntegerSet set);
+  /// A point of `set`. Of a larger set than the library is asked for, a p >= 0 that makes each of
+  /// `ofRow`, expressions of d0 = p alone, at least 0, where the set says no more.
+  Point pointOf(mlir::IntegerSet set, llvm::ArrayRef<mlir::AffineExpr> ofRow = {});
   llvm::DenseMap<mlir::IntegerSet, Point> known;
 };
 
-/// The schedule of a bound; none where it cannot be turned round.
+/// The schedule of a bound; none where it cannot be inverted.
 std::optional<StepSchedule> scheduleOf(const Frontier &bound);
 /// The schedule of what runs at every step on one row: row t at step t.
 StepSchedule everyStep(mlir::MLIRContext *context);

@@ -6,6 +6,7 @@
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Analysis/SegmentReplay.h"
 #include "sluice/Analysis/Staircase.h"
+#include "sluice/Analysis/Step.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;
@@ -113,6 +114,45 @@ TEST(Budget, ScopesPayTogether) {
   EXPECT_FALSE(isWorkExhausted());
   EXPECT_EQ(outer.getLeft(), 60);
   EXPECT_FALSE(spendWork(60));
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+/// Rows that wait for groups by large coprime factors: sets of their bounds are larger than the
+/// library is asked for, so how many rows one step computes is decided by remainders.
+TEST(Budget, StepsOfLargeCoprimeFactorsAreDecided) {
+  std::string stages;
+  for (const char *factor : {"101", "103", "107", "109"}) {
+    stages += R"({ "op": "shorten", "factor": )" + std::string(factor) +
+              R"( }, { "op": "layer" }, { "op": "upsample", "factor": )" + factor + " },\n";
+  }
+  Imported model(stages + R"({ "op": "shift", "by": 500 }, { "op": "layer" },)");
+  EXPECT_EQ(checkCausality(*model.module, /*replay=*/false).kind, Kind::Proved);
+  StepRefusal refusal;
+  auto plan = deriveStep(model.module->lookupSymbol<func::FuncOp>("predict"), refusal);
+  ASSERT_TRUE(plan) << refusal.message;
+  for (const StepSchedule &schedule : plan->schedules) {
+    EXPECT_LE(schedule.burst, 2);
+    for (int64_t p = 0; p < 2000; ++p) {
+      EXPECT_LT(schedule.getDue(p), schedule.getDue(p + schedule.burst));
+    }
+  }
+}
+
+TEST(Budget, SpentOperationsAreNoStep) {
+  Imported model(hourglass);
+  auto predict = model.module->lookupSymbol<func::FuncOp>("predict");
+  StepRefusal refusal;
+  for (int64_t operations : {1, 1'000, 10'000}) {
+    EXPECT_FALSE(deriveStep(predict, refusal, operations)) << operations;
+    EXPECT_TRUE(refusal.op);
+    EXPECT_TRUE(mentionsText(refusal.message, "not proved: " + WorkBudget::describe(operations) +
+                                                  " were spent when "))
+        << refusal.message;
+  }
+  EXPECT_TRUE(deriveStep(predict, refusal));
 }
 
 //===----------------------------------------------------------------------===//
