@@ -158,6 +158,22 @@ static spec::SourceLocation findNumber(Operation *op, const spec::Model *model) 
   return place;
 }
 
+/// Returns true where a map takes only some rows of a value, such as `replace`. A smaller shift may
+/// make no row newer that is taken.
+static bool isTakenInPart(Value value, llvm::DenseSet<Operation *> &visited) {
+  return llvm::any_of(value.getUses(), [&](OpOperand &use) {
+    Operation *user = use.getOwner();
+    auto map = dyn_cast<MapOp>(user);
+    std::optional<IntegerSet> relation =
+        map ? map.getRelation(use.getOperandNumber()) : std::nullopt;
+    if (relation && relation->getNumConstraints() > 1) {
+      return true;
+    }
+    return isa<MapOp, LinearOp, NormOp>(user) && visited.insert(user).second &&
+           isTakenInPart(user->getResult(0), visited);
+  });
+}
+
 /// Least values hold together: which other shifts are lowered is said, where there are any.
 static void warnOfWaste(const Shifts &shifts, const spec::Model *model, CausalVerdict &verdict) {
   bool areSeveral = llvm::count_if(shifts.keys, [](const ShiftKey &key) {
@@ -170,6 +186,10 @@ static void warnOfWaste(const Shifts &shifts, const spec::Model *model, CausalVe
       continue;
     }
     ShiftOp op = key.ops.front();
+    llvm::DenseSet<Operation *> visited;
+    if (isTakenInPart(op.getResult(), visited)) {
+      continue;
+    }
     bool isOnSegments = Scales(op->getParentOfType<func::FuncOp>()).isSegmented(op.getResult());
     std::string least = key.least == 0 ? "none is needed to be causal"
                                        : std::to_string(key.least) + " is enough to be causal";

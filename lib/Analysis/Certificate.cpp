@@ -42,8 +42,14 @@ static std::string nameOf(Value value) {
   return isGiven(function, type) ? scale.getAxis().str() : "tokens";
 }
 
+/// A map that takes every k-th row from its first operand has a name of its own.
 static std::string spellOp(Value value) {
   auto flow = dyn_cast_or_null<CausalFlowInterface>(value.getDefiningOp());
+  if (auto map = dyn_cast_or_null<MapOp>(value.getDefiningOp())) {
+    std::optional<IntegerSet> relation =
+        map->getNumOperands() == 2 ? map.getRelation(0) : std::nullopt;
+    return relation && relation->getNumConstraints() == 2 ? "replace" : "map";
+  }
   return flow ? flow.getNeutralName(cast<OpResult>(value).getResultNumber()) : "tokens";
 }
 
@@ -129,12 +135,16 @@ struct RowsRead {
   bool isAt = false, isClipped = false;
   AffineExpr first, last; ///< of p and terms
   int64_t from = 0, step = 1;
+  /// Rows p = start + every i alone, or without these where `isOff`; all rows where `every` is 0.
+  int64_t every = 0, start = 0;
+  bool isOff = false;
 
   explicit RowsRead(IntegerSet relation);
 
 private:
   /// Whether a constraint is one of the words beside first and last.
   bool takeWord(AffineExpr constraint, bool isEquality);
+  bool takeChoice(AffineExpr constraint, bool isEquality);
   void settleStep();
 
   unsigned symbols;
@@ -172,7 +182,30 @@ private:
 };
 } // namespace
 
+/// (p + a) mod k = 0, or its negation (p + a) mod k - 1 >= 0.
+bool RowsRead::takeChoice(AffineExpr constraint, bool isEquality) {
+  AffineExpr p = getAffineDimExpr(0, constraint.getContext());
+  auto part = dyn_cast<AffineBinaryOpExpr>(isEquality ? constraint : constraint + 1);
+  auto divisor = part && part.getKind() == AffineExprKind::Mod
+                     ? dyn_cast<AffineConstantExpr>(part.getRHS())
+                     : AffineConstantExpr();
+  auto ahead = divisor
+                   ? dyn_cast<AffineConstantExpr>(simplifyAffineExpr(part.getLHS() - p, 2, symbols))
+                   : AffineConstantExpr();
+  if (!ahead) {
+    return false;
+  }
+  isWord &= every == 0;
+  every = divisor.getValue();
+  start = llvm::mod(-ahead.getValue(), every);
+  isOff = !isEquality;
+  return true;
+}
+
 bool RowsRead::takeWord(AffineExpr constraint, bool isEquality) {
+  if (takeChoice(constraint, isEquality)) {
+    return true;
+  }
   if (auto part = dyn_cast<AffineBinaryOpExpr>(constraint);
       isEquality && part && part.getKind() == AffineExprKind::Mod) {
     isWord &= !remainder && isa<AffineConstantExpr>(part.getRHS());
@@ -240,7 +273,8 @@ RowsRead::RowsRead(IntegerSet relation)
 
 std::string BoundSpeller::spell(IntegerSet relation, ArrayRef<SegmentTerm> terms) const {
   RowsRead rows(relation);
-  if (!rows.isWord || (rows.isClipped ? rows.isAt : !rows.first || !rows.last)) {
+  if (!rows.isWord || (rows.isClipped ? rows.isAt : !rows.first || !rows.last) ||
+      (rows.every > 0 && !rows.isAt)) {
     return "unknown"; // to every checker
   }
   SmallVector<std::string> words;
@@ -249,7 +283,9 @@ std::string BoundSpeller::spell(IntegerSet relation, ArrayRef<SegmentTerm> terms
   }
   auto of = [&](AffineExpr bound) { return spell(bound, "p", words); };
   if (rows.isAt) {
-    return "at " + of(rows.last);
+    std::string choice = (rows.isOff ? " off " : " on ") + std::to_string(rows.every) + "*i + " +
+                         std::to_string(rows.start);
+    return "at " + of(rows.last) + (rows.every > 0 ? choice : "");
   }
   std::string first = rows.first ? " " + of(rows.first) : "";
   return (rows.isClipped ? "keys" + first : "rows" + first) +
@@ -389,8 +425,7 @@ void Writer::step(const ModeProof &evaluate) {
   StepRefusal refusal;
   std::optional<StepPlan> plan = proveStep(evaluate.function, refusal);
   if (!plan) {
-    return hasSegments(evaluate.function->getParentOfType<ModuleOp>()) ? line("mode step is none")
-                                                                       : void();
+    return line("mode step is none");
   }
   numbers.clear();
   for (const auto &[value, bound] : evaluate.bounds) {

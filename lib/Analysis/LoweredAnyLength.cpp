@@ -18,12 +18,17 @@ constexpr size_t mostPaths = 4096;
 /// Positions searched for one where two maps differ.
 constexpr int64_t mostPositions = 4096;
 
-/// Row p reads row position(p) of a value, or every q with (p, q) in `relation`, or all of it.
+/// Conditions on p, of d0: constraints, and whether each is an equality.
+using Conditions = SmallVector<std::pair<AffineExpr, bool>>;
+
+/// Row p reads row position(p) of a value, or every q with (p, q) in `relation`, or all of it; of a
+/// position or all, only rows p for which every condition holds.
 struct Path {
   std::string source;
   AffineExpr position;
   IntegerSet relation;
   bool isWhole = false;
+  Conditions conditions{};
   bool isRelation() const { return !position && !isWhole; }
   bool isMap() const { return !!position; }
 };
@@ -39,34 +44,62 @@ public:
   PathFinder(const ReadGraph &graph, const llvm::StringSet<> &ends) : graph(graph), ends(ends) {}
   Paths from(size_t value, MLIRContext *context) {
     Paths paths;
-    expand(graph.getValues()[value], getAffineDimExpr(0, context), paths);
+    expand(graph.getValues()[value], getAffineDimExpr(0, context), {}, paths);
     return paths;
   }
 
 private:
-  void expand(const ReadGraph::Value &value, AffineExpr position, Paths &paths);
-  void follow(const ReadGraph::Read &read, AffineExpr position, Paths &paths);
-  void followRelation(const ReadGraph::Read &read, AffineExpr position, Paths &paths);
+  void expand(const ReadGraph::Value &value, AffineExpr position, const Conditions &conditions,
+              Paths &paths);
+  void follow(const ReadGraph::Read &read, AffineExpr position, const Conditions &conditions,
+              Paths &paths);
+  void followRelation(const ReadGraph::Read &read, AffineExpr position,
+                      const Conditions &conditions, Paths &paths);
 
   const ReadGraph &graph;
   const llvm::StringSet<> &ends;
 };
 
-void PathFinder::follow(const ReadGraph::Read &read, AffineExpr position, Paths &paths) {
+/// Adds the rows of a read at `position`.
+static Conditions addConditions(const ReadGraph::Read &read, AffineExpr position,
+                                Conditions conditions) {
+  IntegerSet rows = read.kind == RowRead::Kind::Relation ? IntegerSet() : read.relation;
+  if (rows) {
+    for (auto [constraint, isEquality] :
+         llvm::zip_equal(rows.getConstraints(), rows.getEqFlags())) {
+      std::pair added(simplifyAffineExpr(constraint.replaceDims({position}), 1, 1), isEquality);
+      if (!llvm::is_contained(conditions, added)) {
+        conditions.push_back(added);
+      }
+    }
+  }
+  return conditions;
+}
+
+static bool holdsAt(const Conditions &conditions, int64_t p, int64_t n) {
+  return llvm::all_of(conditions, [&](const std::pair<AffineExpr, bool> &condition) {
+    int64_t value = reference::evaluateAffine(condition.first, p, 0, n);
+    return condition.second ? value == 0 : value >= 0;
+  });
+}
+
+void PathFinder::follow(const ReadGraph::Read &read, AffineExpr position,
+                        const Conditions &conditions, Paths &paths) {
   const ReadGraph::Value &source = graph.getValues()[read.source];
   position = simplifyAffineExpr(position, 1, 1);
   bool isEnd = ends.contains(source.name);
   if (isEnd) {
-    paths.all.push_back({source.name, position, {}});
+    paths.all.push_back({source.name, position, {}, false, conditions});
   }
   // A map that some reader has stored is still looked through by others.
   if (!isEnd || source.lazy) {
-    expand(source, position, paths);
+    expand(source, position, conditions, paths);
   }
 }
 
 /// A relation that holds a constant number of rows is that many maps; another can only stand alone.
-void PathFinder::followRelation(const ReadGraph::Read &read, AffineExpr position, Paths &paths) {
+void PathFinder::followRelation(const ReadGraph::Read &read, AffineExpr position,
+                                const Conditions &conditions, Paths &paths) {
   const MaskBounds &bounds = read.bounds;
   bool single = bounds.exact && bounds.lower.size() == 1 && bounds.upper.size() == 1 &&
                 bounds.conditions.empty();
@@ -74,36 +107,38 @@ void PathFinder::followRelation(const ReadGraph::Read &read, AffineExpr position
       single ? simplifyAffineExpr(bounds.upper[0] - bounds.lower[0], 1, 1) : AffineExpr();
   if (auto constant = dyn_cast_or_null<AffineConstantExpr>(count)) {
     for (int64_t i = 0; i <= constant.getValue() && paths.all.size() < mostPaths; ++i) {
-      follow(read, bounds.lower[0].replaceDims({position}) + i, paths);
+      follow(read, bounds.lower[0].replaceDims({position}) + i, conditions, paths);
     }
     return;
   }
   const ReadGraph::Value &source = graph.getValues()[read.source];
-  if (isa<AffineDimExpr>(position) && ends.contains(source.name)) {
+  if (isa<AffineDimExpr>(position) && conditions.empty() && ends.contains(source.name)) {
     paths.all.push_back({source.name, {}, read.relation});
   } else {
     paths.isComplete = false;
   }
 }
 
-void PathFinder::expand(const ReadGraph::Value &value, AffineExpr position, Paths &paths) {
+void PathFinder::expand(const ReadGraph::Value &value, AffineExpr position, const Conditions &outer,
+                        Paths &paths) {
   for (const ReadGraph::Read &read : value.reads) {
     if (read.source == ReadGraph::length) {
       continue; // no row of it; the walk tells
     }
     StringRef source = graph.getValues()[read.source].name;
+    Conditions conditions = addConditions(read, position, outer);
     // Which rows numbers find is walked, and taken to be any row here.
     bool isWhole = read.kind == RowRead::Kind::Whole || !read.terms.empty();
     if (isWhole && ends.contains(source)) {
-      paths.all.push_back({source.str(), {}, {}, true});
+      paths.all.push_back({source.str(), {}, {}, true, conditions});
     } else if (isWhole || paths.all.size() >= mostPaths) {
       paths.isComplete = false;
     } else if (read.kind == RowRead::Kind::Relation) {
-      followRelation(read, position, paths);
+      followRelation(read, position, conditions, paths);
     } else {
       for (int64_t i = 0; i < read.group; ++i) {
         AffineExpr member = getAffineConstantExpr(i, position.getContext());
-        follow(read, read.map.getResult(0).replaceDims({position, member}), paths);
+        follow(read, read.map.getResult(0).replaceDims({position, member}), conditions, paths);
       }
     }
   }
@@ -166,7 +201,7 @@ IntegerPoint findOutside(IntegerSet x, IntegerSet y, bool isOneScale) {
 /// Whether some path of `paths` reads row q of `source` at row p, of n rows.
 bool reads(const Paths &paths, StringRef source, int64_t p, int64_t q, int64_t n) {
   return llvm::any_of(paths.all, [&](const Path &path) {
-    if (path.source != source) {
+    if (path.source != source || !holdsAt(path.conditions, p, n)) {
       return false;
     }
     return path.isWhole ||
@@ -184,7 +219,7 @@ public:
   enum class Answer { Contained, Added, Undecided };
   Answer decide(const Path &path) {
     bool hasWhole = llvm::any_of(before.all, [&](const Path &other) {
-      return other.isWhole && other.source == path.source;
+      return other.isWhole && other.source == path.source && isWithin(path, other);
     });
     if (hasWhole || path.isWhole) {
       return hasWhole ? Answer::Contained : Answer::Undecided;
@@ -194,6 +229,12 @@ public:
   int64_t row = 0, read = 0, length = 0; ///< where it was added
 
 private:
+  /// Returns true if every condition of `other` is one of `path`.
+  static bool isWithin(const Path &path, const Path &other) {
+    return llvm::all_of(other.conditions, [&](const std::pair<AffineExpr, bool> &condition) {
+      return llvm::is_contained(path.conditions, condition);
+    });
+  }
   Answer decideMap(const Path &path);
   Answer decideRelation(const Path &path);
   Answer found(const Path &path, int64_t p, int64_t q, int64_t n);
@@ -214,7 +255,8 @@ PathCheck::Answer PathCheck::found(const Path &path, int64_t p, int64_t q, int64
 
 PathCheck::Answer PathCheck::decideMap(const Path &path) {
   for (const Path &other : before.all) {
-    if (other.isMap() && other.source == path.source && agree(path.position, other.position)) {
+    if (other.isMap() && other.source == path.source && isWithin(path, other) &&
+        agree(path.position, other.position)) {
       return Answer::Contained;
     }
   }
@@ -224,7 +266,8 @@ PathCheck::Answer PathCheck::decideMap(const Path &path) {
   int64_t rows = value.factor == 0 ? 1 : mostPositions;
   for (int64_t p = 0; p < rows; ++p) {
     int64_t q = reference::evaluateAffine(path.position, p, 0, 0);
-    if (q >= 0 && !reads(before, path.source, p, q, std::max(p, q) + 1)) {
+    if (q >= 0 && holdsAt(path.conditions, p, 0) &&
+        !reads(before, path.source, p, q, std::max(p, q) + 1)) {
       return found(path, p, q, q + 1);
     }
   }

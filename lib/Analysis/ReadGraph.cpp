@@ -5,6 +5,7 @@
 #include "SegmentReads.h"
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
+#include "sluice/Dialect/Dispatch/RowConditions.h"
 #include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Labels.h"
@@ -23,10 +24,25 @@ static constexpr int64_t mostLookahead = 64;
 // From IR
 //===----------------------------------------------------------------------===//
 
+/// A map reads its own row of an operand, where a select by the row's position takes it.
+static void addMapReads(MapOp op, SmallVector<RowRead> &reads) {
+  Value yielded = op.getBody().front().getTerminator()->getOperand(0);
+  for (const dispatch::ArgumentUse &use : dispatch::findArgumentUses(yielded)) {
+    if (isa<SequenceType>(op->getOperand(use.argument).getType())) {
+      reads.push_back(RowRead::itself(use.argument, op.getContext()));
+      reads.back().relation = use.rows;
+    }
+  }
+}
+
 /// A forward op's reads: its relations, and the targets, which these leave out. The relation of an
 /// operand is the same for every result.
 static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
   SmallVector<RowRead> reads;
+  if (auto map = dyn_cast<MapOp>(*op)) {
+    addMapReads(map, reads);
+    return reads;
+  }
   for (OpOperand &operand : op->getOpOperands()) {
     unsigned number = operand.getOperandNumber();
     if (!isa<SequenceType>(operand.get().getType())) {
@@ -427,6 +443,10 @@ void ReadGraph::visitFound(const Value &value, const Read &read, int64_t p, cons
 void ReadGraph::forEachRead(const Value &value, int64_t p, const Setting &setting,
                             function_ref<void(size_t, int64_t)> visit) const {
   for (const Read &read : value.reads) {
+    IntegerSet rows = read.kind == RowRead::Kind::Relation ? IntegerSet() : read.relation;
+    if (rows && !reference::contains(rows, p, 0, 0)) {
+      continue;
+    }
     int64_t n = rowsOf(values[read.source], setting);
     int64_t valid = read.factor && *read.factor > 0
                         ? ceilDivided(setting.rows[value.measuredBy], *read.factor)

@@ -231,8 +231,15 @@ static SegmentRead foundRead(dispatch::RowsOp op, const RowRead &read) {
   AffineExpr first = find(access.getIndex(), 0);
   AffineExpr last = isRange ? find(access.getLast(), 1) - 1 : first;
   SegmentRead found;
-  found.read =
-      RowRead::related(read.operand, relationOf({q - first, last - q}, indices.terms.size()));
+  SmallVector<AffineExpr> constraints = {q - first, last - q};
+  SmallVector<bool> equalities(2, false);
+  if (IntegerSet rows = read.relation) { // rows that read at all
+    constraints.append(rows.getConstraints().begin(), rows.getConstraints().end());
+    equalities.append(rows.getEqFlags().begin(), rows.getEqFlags().end());
+  }
+  found.read = RowRead::related(
+      read.operand,
+      IntegerSet::get(2, static_cast<unsigned>(indices.terms.size()) + 1, constraints, equalities));
   found.read.factor = access.getSourceFactor();
   found.terms = std::move(indices.terms);
   return found;

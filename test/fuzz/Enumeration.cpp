@@ -1,10 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Enumeration.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <map>
 #include <numeric>
+#include <set>
 
 using namespace mlir;
 using namespace sluice;
@@ -256,6 +258,44 @@ Computation Enumeration::attend(AttentionOp op, int64_t p) const {
   return result;
 }
 
+/// An integer of a map's region at row p; none where it depends on anything else.
+static std::optional<int64_t> evaluateAt(Value value, int64_t p) {
+  Operation *op = value.getDefiningOp();
+  if (auto constant = dyn_cast_or_null<arith::ConstantOp>(op)) {
+    auto number = dyn_cast<IntegerAttr>(constant.getValue());
+    return number ? std::optional(number.getInt()) : std::nullopt;
+  }
+  if (isa_and_nonnull<dispatch::PositionOp>(op)) {
+    return p;
+  }
+  if (!isa_and_nonnull<arith::AddIOp, arith::RemSIOp, arith::CmpIOp>(op)) {
+    return std::nullopt;
+  }
+  std::optional<int64_t> x = evaluateAt(op->getOperand(0), p), y = evaluateAt(op->getOperand(1), p);
+  auto compare = dyn_cast<arith::CmpIOp>(op);
+  if (!x || !y || (compare && compare.getPredicate() != arith::CmpIPredicate::eq) ||
+      (isa<arith::RemSIOp>(op) && *y <= 0)) {
+    return std::nullopt;
+  }
+  return isa<arith::AddIOp>(op) ? *x + *y : compare ? *x == *y : *x % *y;
+}
+
+/// Which operands a map's row p uses.
+static void collectUsed(Value value, int64_t p, std::set<unsigned> &used) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    used.insert(argument.getArgNumber());
+    return;
+  }
+  if (auto select = value.getDefiningOp<arith::SelectOp>()) {
+    if (std::optional<int64_t> holds = evaluateAt(select.getCondition(), p)) {
+      return collectUsed(*holds != 0 ? select.getTrueValue() : select.getFalseValue(), p, used);
+    }
+  }
+  for (Value operand : value.getDefiningOp()->getOperands()) {
+    collectUsed(operand, p, used);
+  }
+}
+
 Computation Enumeration::compute(Operation *op, int64_t p) const {
   // The op itself is part of what is computed; its address is one for as long as the module lives.
   Computation result = {mixed(3, reinterpret_cast<uintptr_t>(op)), -1};
@@ -294,9 +334,16 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
       add(result, at(labels.getTokens(), q));
     }
   }
+  std::set<unsigned> used;
+  auto map = dyn_cast<MapOp>(op);
+  if (map && map->getNumOperands() == 2) {
+    collectUsed(map.getBody().front().getTerminator()->getOperand(0), p, used);
+    result.hash = mixed(result.hash, used.size() == 1 ? *used.begin() + 1 : 0);
+  }
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     bool isTarget = isa<CrossEntropyOp>(op) && i > 0;
-    if (!isa<SequenceType>(operand.getType()) || isTarget) {
+    bool isUnused = !used.empty() && !used.contains(static_cast<unsigned>(i));
+    if (!isa<SequenceType>(operand.getType()) || isTarget || isUnused) {
       continue;
     }
     for (int64_t j = group - window; j < group; ++j) {
@@ -351,6 +398,11 @@ int64_t fuzz::longestToEnumerate(func::FuncOp function) {
       MaskSize mask(attention.getMask());
       reach = std::max(reach, factor * mask.reach);
       period = std::lcm(period, std::max<int64_t>(1, factor) * mask.period);
+    } else if (auto map = dyn_cast<MapOp>(op)) { // the remainders that choose an operand
+      map.walk([&](arith::RemSIOp remainder) {
+        int64_t k = evaluateAt(remainder.getRhs(), 0).value_or(1);
+        period = std::lcm(period, std::max<int64_t>(1, factor) * std::max<int64_t>(1, k));
+      });
     }
   }
   return 2 * period + reach;

@@ -15,7 +15,8 @@ constexpr size_t mostStages = 16;
 
 class Generator {
 public:
-  explicit Generator(uint64_t seed) : engine(seed), mistakes(seed % 2 ? 0.3 : 0) {}
+  Generator(uint64_t seed, bool replaces)
+      : engine(seed), mistakes(seed % 2 ? 0.3 : 0), replaces(replaces) {}
   std::string spec();
 
 private:
@@ -60,6 +61,7 @@ private:
 
   std::mt19937_64 engine;
   double mistakes;
+  bool replaces; ///< rows of one stream by another's, in place of some sums
   int64_t width = 2, factor = 1;
   std::vector<Json> stages;
   std::vector<Stream> streams; ///< that have a name
@@ -344,7 +346,7 @@ void Generator::detour(int depth) {
 // Streams
 //===----------------------------------------------------------------------===//
 
-/// Adds an earlier stream of the same scale, if there is one.
+/// Adds an earlier stream of the same scale, if there is one, or takes every k-th row from it.
 void Generator::skip() {
   std::vector<std::string> names;
   for (const Stream &stream : streams) {
@@ -352,9 +354,17 @@ void Generator::skip() {
       names.push_back(stream.name);
     }
   }
-  if (!names.empty()) {
-    emit({{"op", "add"}, {"with", names[engine() % names.size()]}});
+  if (names.empty()) {
+    return;
   }
+  if (replaces && chance(0.6)) {
+    int64_t block = number(2, 5);
+    return emit({{"op", "replace"},
+                 {"with", names[engine() % names.size()]},
+                 {"block", block},
+                 {"start", number(0, block - 1)}});
+  }
+  emit({{"op", "add"}, {"with", names[engine() % names.size()]}});
 }
 
 /// What nothing reads may look wherever it likes.
@@ -464,4 +474,6 @@ std::string Generator::spec() {
 
 } // namespace
 
-std::string sluice::fuzz::generateSpec(uint64_t seed) { return Generator(seed).spec(); }
+std::string sluice::fuzz::generateSpec(uint64_t seed, bool replaces) {
+  return Generator(seed, replaces).spec();
+}

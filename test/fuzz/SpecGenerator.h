@@ -10,7 +10,8 @@
 
 namespace sluice::fuzz {
 
-/// The spec of a seed, one stage a line; the same on every machine.
-std::string generateSpec(uint64_t seed);
+/// The spec of a seed, one stage a line; the same on every machine. With `replaces` rows of streams
+/// are replaced too.
+std::string generateSpec(uint64_t seed, bool replaces = false);
 
 } // namespace sluice::fuzz

@@ -20,6 +20,7 @@ struct Flags {
   uint64_t seed = 1, count = 100;
   uint64_t trainEvery = 100, certifyEvery = 10;
   int segments = 0;
+  bool replaces = false;
   std::string programs;
 };
 
@@ -103,7 +104,7 @@ void Run::tryOne(uint64_t seed) {
     checkSegments(seed);
     return;
   }
-  std::string text = generateSpec(seed);
+  std::string text = generateSpec(seed, flags.replaces);
   ++counts["specs"];
   check(seed, text);
   if (flags.trainEvery > 0 && seed % flags.trainEvery == 0) {
@@ -143,6 +144,7 @@ int main(int argc, char **argv) {
       .add_option("--segments", flags.segments,
                   "Specs with segments in place of others, of 1 or 2 levels, under all boundaries")
       ->check(CLI::Range(1, 2));
+  program.add_flag("--replaces", flags.replaces, "Specs that replace rows of streams as well");
   bool print = false;
   program.add_flag("--print", print, "Print the specs and do nothing");
   CLI11_PARSE(program, argc, argv);
@@ -150,7 +152,7 @@ int main(int argc, char **argv) {
   for (uint64_t seed = flags.seed; seed < flags.seed + flags.count; ++seed) {
     if (print) {
       std::cout << (flags.segments > 0 ? generateSegmentedSpec(seed, flags.segments)
-                                       : generateSpec(seed));
+                                       : generateSpec(seed, flags.replaces));
       continue;
     }
     try {

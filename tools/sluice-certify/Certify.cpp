@@ -130,8 +130,10 @@ void ModeReader::read(size_t index, size_t operand) {
   // has no position there. Only what is lazy may be read everywhere.
   bool everywhere = value.op->isLazy() && graph.values[source].op->isLazy();
   int64_t first = relation.firstRow();
-  Expression p = makeLinear(1, first);
-  judge.demand(from.of(relation.last->of(p)), to.of(p), everywhere, nameBehind(first));
+  for (const Expression &row : relation.rows()) {
+    Expression p = row.of(makeLinear(1, first));
+    judge.demand(from.of(relation.last->of(p)), to.of(p), everywhere, nameBehind(first));
+  }
 }
 
 void ModeReader::conclude() {
@@ -224,8 +226,9 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
     // What is sampled from the head's row becomes token t + 1.
     lines.expect("mode generate");
     lines.expect("aligned " + graph.head().name + " " + graph.values[graph.head().row].name + " 1");
-    hasStep &= !graph.hasSegments() || !lines.accept("mode step is none");
-    if (hasStep) {
+    bool isNone = lines.accept("mode step is none");
+    hasStep &= !isNone;
+    if (!isNone) {
       Step step = readStep(graph, lines, judge);
       obligations += step.obligations;
       if (walks) {

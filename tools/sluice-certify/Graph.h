@@ -19,7 +19,15 @@ struct Relation {
   } kind = At;
   std::optional<Expression> first, last; ///< of Keys: none where nothing limits them
   int64_t from = 0, step = 1;            ///< of Keys: q >= from; last(p) - step j alone
+  /// Of At: rows p = start + every i alone, or without these where `isOff`; 0: all rows.
+  int64_t every = 0, start = 0;
+  bool isOff = false;
 
+  bool holds(int64_t p) const {
+    return every == 0 || (((p - start) % every + every) % every != 0) == isOff;
+  }
+  /// Functions of i >= 0 whose values are, all together, the rows p >= 0 that read anything.
+  std::vector<Expression> rows() const;
   bool hasEnds() const;
   /// The first p >= 0 that reads a q >= from. Throws Refusal where there is none.
   int64_t firstRow() const;
@@ -28,6 +36,9 @@ struct Relation {
   bool isSame(const Relation &other) const;
   /// Calls `read` with each q that p reads of an operand of n rows.
   template <typename Read> void each(int64_t p, int64_t n, Read read) const {
+    if (!holds(p)) {
+      return;
+    }
     int64_t least = first ? first->at(p) : from, most = last ? last->at(p) : n - 1;
     least = kind == Keys ? std::max(least, from) : least;
     for (int64_t q = least; q <= most; ++q) {
@@ -45,6 +56,8 @@ Relation parseRelation(const std::string &text);
 /// rises as the two scales lie: by F rows of the operand in f rows of the result, of factors F : f.
 enum class Pattern {
   Own,        ///< the same row of the same scale
+  OnRows,     ///< that of every k-th row
+  OffRows,    ///< that of the other rows
   Moved,      ///< one row, at most as late
   Group,      ///< rows side by side
   Keys,       ///< what a mask says

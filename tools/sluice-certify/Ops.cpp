@@ -18,6 +18,7 @@ const Op &certify::findOp(const std::string &name) {
       {"norm", {Own}, 1},
       {"linear", {Own}, 1},
       {"map", {Own}, 1, Op::Many},
+      {"replace", {OnRows, OffRows}, 2},
       {"attention", {Own, Keys, Keys, Own, Distances}, 3},
       {"hashed_attention", {Own, Keys, Keys, Keys}, 4}, // the last are buckets
       {"shift", {Moved}, 1, Op::Lazy},
@@ -104,7 +105,15 @@ void certify::checkRelation(const Graph &graph, size_t index, size_t operand) {
   }
   bool isMasked = pattern == Pattern::Keys || pattern == Pattern::Distances;
   allow(!relation.hasEnds(), value, "a relation without ends");
-  if (pattern == Pattern::Moved || pattern == Pattern::Group || isMasked) {
+  if (pattern == Pattern::OnRows || pattern == Pattern::OffRows) {
+    const Relation &on = value.reads[0];
+    Relation own = parseRelation("at p");
+    own.every = on.every;
+    own.start = on.start;
+    own.isOff = pattern == Pattern::OffRows;
+    allow(on.every >= 2 && relation.isSame(own), value,
+          "its own row on every k-th row, or off these");
+  } else if (pattern == Pattern::Moved || pattern == Pattern::Group || isMasked) {
     Relation::Kind kind = isMasked                    ? Relation::Keys
                           : pattern == Pattern::Moved ? Relation::At
                                                       : Relation::Rows;
@@ -132,6 +141,12 @@ Relation certify::parseRelation(const std::string &text) {
   Relation relation;
   if (line.accept("at ")) {
     relation.first = relation.last = line.sum();
+    relation.isOff = line.accept(" off ");
+    if (relation.isOff || line.accept(" on ")) {
+      relation.every = line.natural();
+      line.need("*i + ");
+      relation.start = line.natural();
+    }
   } else if (line.accept("keys all")) {
     relation.kind = Relation::Keys;
   } else {
@@ -151,11 +166,27 @@ Relation certify::parseRelation(const std::string &text) {
   if (relation.step < 1) {
     line.fail("a step of at least 1");
   }
+  if (relation.every == 1 || (relation.every > 0 && relation.start >= relation.every)) {
+    line.fail("rows k*i + s with k at least 2 and s below k");
+  }
   return relation;
 }
 
 bool Relation::hasEnds() const {
   return (first && certify::hasEnds({*first})) || (last && certify::hasEnds({*last}));
+}
+
+std::vector<Expression> Relation::rows() const {
+  if (every == 0) {
+    return {makeLinear(1, 0)};
+  }
+  std::vector<Expression> rows;
+  for (int64_t row = 0; row < every; ++row) {
+    if (holds(row)) {
+      rows.push_back(makeLinear(every, row));
+    }
+  }
+  return rows;
 }
 
 int64_t Relation::firstRow() const {
@@ -177,8 +208,9 @@ bool Relation::isSame(const Relation &other) const {
   auto same = [](const std::optional<Expression> &x, const std::optional<Expression> &y) {
     return x.has_value() == y.has_value() && (!x || isSameFunction(*x, *y));
   };
-  return kind == other.kind && from == other.from && step == other.step &&
-         same(first, other.first) && same(last, other.last);
+  return kind == other.kind && from == other.from && step == other.step && every == other.every &&
+         start == other.start && isOff == other.isOff && same(first, other.first) &&
+         same(last, other.last);
 }
 
 std::vector<bool> Graph::findLive(const std::vector<size_t> &rows) const {

@@ -229,6 +229,12 @@ bool certify::isNeverAbove(const Bound &left, const Bound &right) {
 /// The rows q of row p. Of what a step counts on it reads the last one alone.
 static void relate(Question &question, const Relation &relation, const Form &p, const Form &q,
                    bool isLast = false) {
+  if (relation.every > 0) { // p - start - every i is 0, or from 1 to every - 1
+    Form i = question.fresh();
+    Form rest = p.plus(Form::number(-relation.start)).plus(i, -relation.every);
+    question.require(rest.plus(Form::number(relation.isOff ? -1 : 0)));
+    question.require(Form::number(relation.isOff ? relation.every - 1 : 0).plus(rest, -1));
+  }
   if (relation.kind == Relation::At || isLast) {
     return question.requireEqual(q, question.of(*relation.last, p));
   }

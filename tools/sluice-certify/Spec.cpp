@@ -128,10 +128,13 @@ Graph Deriver::finish() const {
     for (size_t j = 0; j < value.operands.size(); ++j) {
       Pattern pattern = value.patternOf(j);
       bool isOpen = pattern >= Pattern::Moved && pattern <= Pattern::Keys;
+      std::string choice = pattern == Pattern::OnRows    ? " on " + draft.rows
+                           : pattern == Pattern::OffRows ? " off " + draft.rows
+                                                         : "";
       value.reads.push_back(parseRelation(isOpen ? draft.rows
                                           : pattern == Pattern::Distances
                                               ? draft.distances
-                                              : spellPattern(value, j, draft.by)));
+                                              : spellPattern(value, j, draft.by) + choice));
     }
   }
   for (const Loss &loss : graph.losses) {

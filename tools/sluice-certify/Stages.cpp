@@ -105,10 +105,11 @@ size_t Deriver::join(const Fields &fields, const std::string &path, size_t x) {
   return add(path, x, partner(fields, x));
 }
 
-/// The same rows of both.
+/// Rows start, start + block and so on of the one, the others of x.
 size_t Deriver::replace(const Fields &fields, const std::string &path, size_t x) {
-  readBlock(fields);
-  return make("map", path + ".replace", {partner(fields, x), x});
+  Mask block = readBlock(fields);
+  std::string rows = std::to_string(block.end) + "*i + " + std::to_string(block.begin);
+  return make("replace", path + ".replace", {partner(fields, x), x}, rows);
 }
 
 size_t Deriver::projectStage(const Fields &fields, const std::string &path, size_t x) {

@@ -11,7 +11,8 @@ namespace {
 /// A read of a stored value, through lazy ones: row p reads rows from first(p) to last(p).
 struct StoredRead {
   size_t source = 0;
-  std::optional<Expression> first; ///< none: from row 0
+  std::vector<Expression> rows = {makeLinear(1, 0)}; ///< those that read; see Relation::rows
+  std::optional<Expression> first;                   ///< none: from row 0
   Expression last;
 };
 
@@ -19,10 +20,10 @@ struct StoredRead {
 /// leaves out at the front count as read: that demands more.
 StoredRead followRead(const Graph &graph, const Relation &relation, size_t operand) {
   if (graph.values[operand].isGiven) { // all of it, there before the first token
-    return {operand, {}, {}};
+    return {operand, {}, {}, {}};
   }
   demand(relation.last.has_value(), "a stored value reads positions that no step could keep");
-  StoredRead read{operand, relation.first, *relation.last};
+  StoredRead read{operand, relation.rows(), relation.first, *relation.last};
   for (size_t &at = read.source; graph.values[at].op->isLazy(); at = graph.values[at].operands[0]) {
     const Expression &position = *graph.values[at].reads[0].last;
     read.last = position.of(read.last);
@@ -72,11 +73,12 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
   const Step::Value &source = step.values[read.source];
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
-  int64_t from = 0;
-  if (!graph.values[read.source].isGiven) {
-    from = firstAtLeast(read.last, 0);
-    judge.demand(source.schedule.of(read.last.of(makeLinear(1, from))),
-                 reader.of(makeLinear(1, from)), false, nameBehind(from));
+  std::vector<int64_t> from(read.rows.size());
+  for (size_t i = 0; i < read.rows.size() && !graph.values[read.source].isGiven; ++i) {
+    Expression row = read.rows[i], latest = read.last.of(row);
+    from[i] = firstAtLeast(latest, 0);
+    judge.demand(source.schedule.of(latest.of(makeLinear(1, from[i]))),
+                 reader.of(row.of(makeLinear(1, from[i]))), false, nameBehind(from[i]));
   }
   obligation("kept " + about);
   if (source.ring < 0) {
@@ -84,13 +86,16 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
   }
   demand(read.first.has_value(),
          "every earlier row is read, of which the ring keeps " + std::to_string(source.ring));
-  Bound last = source.ring > 0 ? plusOne(reader) : reader;
-  int64_t whole = firstAtLeast(*read.first, 0); // from here on, no row before 0 is read
-  Expression later = makeLinear(1, whole);
-  Expression replaces = makeLinear(1, source.ring).of(read.first->of(later));
-  judge.demand(last.of(later), source.schedule.of(replaces), false, nameBehind(whole));
-  demand(whole <= from || last.at(whole - 1) <= source.schedule.at(source.ring),
-         "the obligation does not hold at p = " + std::to_string(whole - 1) + ", for row 0");
+  for (size_t i = 0; i < read.rows.size(); ++i) {
+    Bound last = (source.ring > 0 ? plusOne(reader) : reader).of(read.rows[i]);
+    Expression first = read.first->of(read.rows[i]);
+    int64_t whole = firstAtLeast(first, 0); // from here on, no row before 0 is read
+    Expression later = makeLinear(1, whole);
+    Expression replaces = makeLinear(1, source.ring).of(first.of(later));
+    judge.demand(last.of(later), source.schedule.of(replaces), false, nameBehind(whole));
+    demand(whole <= from[i] || last.at(whole - 1) <= source.schedule.at(source.ring),
+           "the obligation does not hold at p = " + std::to_string(whole - 1) + ", for row 0");
+  }
 }
 
 /// The same for all boundaries.

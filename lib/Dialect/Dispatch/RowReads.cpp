@@ -2,32 +2,12 @@
 //
 // RowReadsInterface: what each dispatch's rows read, from its accesses, body and mask.
 #include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Dialect/Dispatch/RowConditions.h"
 
 using namespace mlir;
 using namespace sluice::dispatch;
 
 using Reads = SmallVector<RowRead>;
-
-/// Numbers of the block's arguments that `yielded` is computed from.
-static SmallVector<unsigned> argumentsBehind(Value yielded) {
-  SmallVector<Value> pending{yielded};
-  llvm::DenseSet<Value> seen{yielded};
-  SmallVector<unsigned> arguments;
-  while (!pending.empty()) {
-    Value value = pending.pop_back_val();
-    if (auto argument = dyn_cast<BlockArgument>(value)) {
-      arguments.push_back(argument.getArgNumber());
-      continue;
-    }
-    for (Value operand : value.getDefiningOp()->getOperands()) {
-      if (seen.insert(operand).second) {
-        pending.push_back(operand);
-      }
-    }
-  }
-  llvm::sort(arguments);
-  return arguments;
-}
 
 static RowRead readOf(AccessAttr access, unsigned operand) {
   switch (access.getKind()) {
@@ -47,13 +27,15 @@ static bool isRowOfPosition(Attribute access) {
   return cast<AccessAttr>(access).getKind() == AccessKind::Row;
 }
 
-/// Adds what body argument `argument` stands for, `first` the operand of argument 0: with it the
-/// elements that find it.
-static void addArgument(ArrayAttr accesses, unsigned argument, unsigned first, Reads &reads) {
+/// Adds what body argument `argument` stands for, `first` the operand of argument 0, to rows
+/// `rows`: with it the elements that find it.
+static void addArgument(ArrayAttr accesses, unsigned argument, unsigned first, IntegerSet rows,
+                        Reads &reads) {
   auto access = cast<AccessAttr>(accesses[argument]);
   reads.push_back(readOf(access, first + argument));
+  reads.back().relation = rows;
   for (unsigned index : access.getIndices()) {
-    addArgument(accesses, index, first, reads);
+    addArgument(accesses, index, first, rows, reads);
   }
 }
 
@@ -63,8 +45,8 @@ std::optional<Reads> RowsOp::getRowReads(unsigned result) {
   }
   Reads reads;
   Operation *yield = getBody().front().getTerminator();
-  for (unsigned argument : argumentsBehind(yield->getOperand(result))) {
-    addArgument(getAccesses(), argument, 0, reads);
+  for (const ArgumentUse &use : findArgumentUses(yield->getOperand(result))) {
+    addArgument(getAccesses(), use.argument, 0, use.rows, reads);
   }
   return reads;
 }
@@ -76,12 +58,13 @@ std::optional<Reads> ContractOp::getRowReads(unsigned result) {
   constexpr unsigned firstExtra = 2; // input and weight, which the accumulator stands for
   Reads reads;
   Operation *yield = getEpilogue().front().getTerminator();
-  for (unsigned argument : argumentsBehind(yield->getOperand(result))) {
-    if (argument == 0) {
+  for (const ArgumentUse &use : findArgumentUses(yield->getOperand(result))) {
+    if (use.argument == 0) {
       reads.push_back(RowRead::itself(0, getContext()));
+      reads.back().relation = use.rows;
       reads.push_back(RowRead::whole(1));
     } else {
-      addArgument(getAccesses(), argument - 1, firstExtra, reads);
+      addArgument(getAccesses(), use.argument - 1, firstExtra, use.rows, reads);
     }
   }
   if (getRotary() && result == 0) {

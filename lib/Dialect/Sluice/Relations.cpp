@@ -3,6 +3,8 @@
 //
 // Which operand positions each op's results read.
 #include "OpFacts.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "sluice/Dialect/Dispatch/RowConditions.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
@@ -43,9 +45,60 @@ static Relation readsOne(Operation *op, unsigned operand, AffineExpr source) {
 
 READS_ITS_POSITION(EmbedOp)
 READS_ITS_POSITION(PositionOp)
-READS_ITS_POSITION(MapOp)
 READS_ITS_POSITION(NormOp)
 READS_ITS_POSITION(LinearOp)
+
+namespace {
+/// A map that yields one operand at the rows of a condition, and another elsewhere.
+struct RowChoice {
+  unsigned on = 0, off = 0;
+  dispatch::RowCondition rows;
+};
+} // namespace
+
+/// A select between two operands, each of which is used nowhere else.
+static std::optional<RowChoice> findRowChoice(MapOp map) {
+  auto select =
+      map.getBody().front().getTerminator()->getOperand(0).getDefiningOp<arith::SelectOp>();
+  std::optional<dispatch::RowCondition> condition =
+      select ? dispatch::findRowCondition(select.getCondition()) : std::nullopt;
+  auto on = select ? dyn_cast<BlockArgument>(select.getTrueValue()) : BlockArgument();
+  auto off = select ? dyn_cast<BlockArgument>(select.getFalseValue()) : BlockArgument();
+  if (!condition || !on || !off || on == off || !on.hasOneUse() || !off.hasOneUse()) {
+    return std::nullopt;
+  }
+  return RowChoice{on.getArgNumber(), off.getArgNumber(), *condition};
+}
+
+Relation MapOp::getRelation(unsigned operand) {
+  Names of(*this);
+  std::optional<RowChoice> choice = findRowChoice(*this);
+  bool isOn = choice && operand == choice->on, isOff = choice && operand == choice->off;
+  if (!isSequence(*this, operand) || (!isOn && !isOff)) {
+    return readsOne(*this, operand, of.p);
+  }
+  choice->rows.isOff = isOff;
+  IntegerSet rows = dispatch::getRows(getContext(), choice->rows);
+  return IntegerSet::get(2, 1, {of.q - of.p, rows.getConstraint(0)}, {true, rows.isEq(0)});
+}
+
+/// The last row up to p that reads the operand.
+AffineExpr MapOp::getLatest(unsigned operand) {
+  AffineExpr p = Names(*this).p;
+  std::optional<RowChoice> choice = findRowChoice(*this);
+  if (!choice || (operand != choice->on && operand != choice->off)) {
+    return p;
+  }
+  auto [ahead, every, isOff] = choice->rows;
+  if (operand == choice->on) {
+    return (p + ahead).floorDiv(every) * every - ahead;
+  }
+  if (every == 2) { // rows of the other parity, by one division
+    return (p + (ahead + 1)).floorDiv(2) * 2 - (ahead + 1);
+  }
+  // p, and p - 1 where row p reads the other operand
+  return p - (p + ahead).floorDiv(every) + (p + (ahead - 1)).floorDiv(every);
+}
 
 /// Targets look ahead by design.
 Relation CrossEntropyOp::getRelation(unsigned operand) {

@@ -4,7 +4,9 @@
 // is planted is caught, with the pass named.
 #include "sluice/Analysis/LoweredCausality.h"
 #include "../Papers.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Pass/PassManager.h"
+#include "sluice/Dialect/Dispatch/RowConditions.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Transforms/ImportSpec.h"
@@ -187,9 +189,11 @@ INSTANTIATE_TEST_SUITE_P(All, LoweredSpec, ::testing::ValuesIn(specs()));
 
 /// The comparison at every length decides whatever differentiation and dispatch forming make.
 TEST(LoweredCausality, EveryMapIsDecidedForEveryLength) {
-  for (const char *spec : {"/models/tiny/nested.json", "/models/demo.json",
-                           "/test/causality/causal/factors-2-3-7-nested.json",
-                           "/test/causality/causal/windows.json"}) {
+  for (const char *spec :
+       {"/models/tiny/nested.json", "/models/demo.json",
+        "/test/causality/causal/factors-2-3-7-nested.json",
+        "/test/causality/causal/replaced-last-rows.json",
+        "/test/causality/causal/replaced-first-rows.json", "/test/causality/causal/windows.json"}) {
     Road road(source + spec);
     ReadGraph evaluate(road.module->lookupSymbol<func::FuncOp>("evaluate"));
     road.formDispatches();
@@ -232,6 +236,35 @@ TEST(LoweredCausality, AMaskThatOnlyDiffersFarOutIsCaught) {
   EXPECT_GT(plantMasks<dispatch::AttentionOp>(road, "sluice-form-dispatches"), 3);
   EXPECT_GT(plantMasks<dispatch::AttentionBackwardOp>(road, "sluice-form-dispatches"), 1);
   std::filesystem::remove(path);
+}
+
+/// Planted in the select itself: what was taken at some rows is taken at all others, or at all.
+TEST(LoweredCausality, SelectsOfOtherRowsAreCaught) {
+  Road road(source + "/test/causality/causal/replaced-last-rows.json");
+  road.formDispatches();
+  int planted = 0;
+  road.module->walk([&](arith::SelectOp select) {
+    if (!dispatch::findRowCondition(select.getCondition())) {
+      return;
+    }
+    Value on = select.getTrueValue(), off = select.getFalseValue();
+    select->setOperands({select.getCondition(), off, on});
+    expectCaught(road, "sluice-form-dispatches", select, "a select of the other rows");
+    if (on.getDefiningOp<arith::ConstantOp>() || off.getDefiningOp<arith::ConstantOp>()) {
+      select->setOperands({select.getCondition(), on, off}); // an adjoint's
+      ++planted;
+      return;
+    }
+    ImplicitLocOpBuilder b(select.getLoc(), select);
+    Value sum = arith::AddFOp::create(b, on, off);
+    select->setOperands({select.getCondition(), sum, sum});
+    expectCaught(road, "sluice-form-dispatches", select, "a sum in place of a select");
+    select->setOperands({select.getCondition(), on, off});
+    sum.getDefiningOp()->erase();
+    ++planted;
+  });
+  EXPECT_GT(planted, 2);
+  EXPECT_EQ(road.find("sluice-form-dispatches"), "");
 }
 
 class WrongMaps : public ::testing::TestWithParam<std::string> {};

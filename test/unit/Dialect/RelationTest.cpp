@@ -250,6 +250,15 @@ const Case cases[] = {
                          "^bb0(%x: f32, %r: f32): %e = math.exp %r : f32 %z = arith.addf %x, "
                          "%e : f32 sluice.yield %z : f32 } : (" SEQ("s3", 2) ", " SEQ(
                              "s3", 2) ") -> " SEQ("s3", 2) " return %y : " SEQ("s3", 2) " }"},
+    {"map_of_every_third_row",
+     "(%a: " SEQ("s1", 2) ", %b: " SEQ("s1", 2) ") -> " SEQ(
+         "s1", 2) " { %y = sluice.map(%a, %b) { ^bb0(%x: f32, %r: f32): %p = dispatch.position "
+                  "%one = arith.constant 1 : i32 %s = arith.addi %p, %one : i32 "
+                  "%k = arith.constant 3 : i32 %m = arith.remsi %s, %k : i32 "
+                  "%z = arith.constant 0 : i32 %is = arith.cmpi eq, %m, %z : i32 "
+                  "%v = arith.select %is, %x, %r : f32 sluice.yield %v : f32 } : (" SEQ(
+                      "s1", 2) ", " SEQ("s1", 2) ") -> " SEQ("s1", 2) " return %y : " SEQ("s1",
+                                                                                          2) " }"},
     {"layer_norm", "(%x: " SEQ("s1", 4) ", %g: tensor<4xf32>, %b: tensor<4xf32>) -> " SEQ(
                        "s1", 4) " { %y, %m, %r = sluice.norm %x, %g, %b {epsilon = 1.0e-5 : "
                                 "f64} : (" SEQ("s1", 4) ", tensor<4xf32>, tensor<4xf32>) -> "

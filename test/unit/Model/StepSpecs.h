@@ -28,6 +28,21 @@ constexpr const char *bottomUpAndRetina =
     {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 4, "tokens": [3, 15]}]},
     {"op": "head"}]})json";
 
+/// Rows that wait for their group at the rows that take them alone: at others, what a step's select
+/// does not take is not computed yet, or was overwritten.
+constexpr const char *replaced = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
+  "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding", "to": "rows"}, {"op": "shift", "by": 1}, {"op": "shorten", "factor": 3},
+    {"op": "upsample", "factor": 3}, {"op": "replace", "with": "rows", "block": 3, "to": "begun"},
+    {"op": "shorten", "factor": 4}, {"op": "layer"}, {"op": "upsample", "factor": 4, "to": "groups"},
+    {"op": "replace", "with": "groups", "block": 4, "start": 3, "from": "begun"}, {"op": "layer"},
+    {"op": "head"}]})json";
+
+constexpr const char *replacedOnce = R"json({"sluice": 1, "vocabulary": 9, "context": 6, "batch": 1,
+  "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
+  "stages": [{"op": "embedding", "to": "rows"}, {"op": "shorten", "factor": 3}, {"op": "upsample", "factor": 3, "to": "groups"},
+    {"op": "replace", "with": "groups", "block": 3, "start": 2, "from": "rows"}, {"op": "layer"}, {"op": "head"}]})json";
+
 /// Grouped heads, rotation, a window, several scales, and rows that one step computes together.
 constexpr const char *allOfIt = R"json({"sluice": 1, "vocabulary": 70, "context": 10, "batch": 3,
   "width": 24, "precision": {"compute": "bf16", "residual": "bf16"},

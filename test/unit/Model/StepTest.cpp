@@ -195,7 +195,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Stepped, ::testing::ValuesIn(families()),
 INSTANTIATE_TEST_SUITE_P(LazyHeads, Stepped,
                          ::testing::Values(Family{"Upsampled", coarseHead},
                                            Family{"Shifted", lateHead},
-                                           Family{"ShiftedGroups", lateGroups}),
+                                           Family{"ShiftedGroups", lateGroups},
+                                           Family{"Replaced", replaced}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 /// Steps sum in another order than the forward pass, so a few sums round to the other bf16
@@ -328,7 +329,8 @@ TEST_P(EmulatedSteps, EveryPositionOfRaggedRows) {
 INSTANTIATE_TEST_SUITE_P(Families, EmulatedSteps,
                          ::testing::Values(Family{"AllOfIt", allOfIt}, Family{"Maxima", maxima},
                                            Family{"TopDown", topDown},
-                                           Family{"HeadGroups", headGroups}),
+                                           Family{"HeadGroups", headGroups},
+                                           Family{"Replaced", replacedOnce}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Segmented, EmulatedSteps,

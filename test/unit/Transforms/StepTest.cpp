@@ -426,7 +426,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Named("BottomUpAndRetina", sluice::testing::bottomUpAndRetina),
                       Named("AttentionBetweenScales", sluice::testing::headGroups),
                       Named("NamedInput", sluice::testing::encoder), Named("Blocks", blocks),
-                      Named("DrawnFactors", drawn), Named("DocumentEnds", sluice::testing::begun)),
+                      Named("Replaced", sluice::testing::replaced), Named("DrawnFactors", drawn),
+                      Named("DocumentEnds", sluice::testing::begun)),
     [](const auto &info) { return std::string(info.param.first); });
 
 TEST(DerivedStepFaults, ARingOneTooSmallIsSeen) {

@@ -1,0 +1,136 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Selects by the row's position. They are read from the body itself, so a pass that changes a
+// select changes which rows are read.
+#include "sluice/Dialect/Dispatch/RowConditions.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+#include "sluice/Dialect/Dispatch/Dispatch.h"
+#include <map>
+#include <set>
+#include <vector>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::dispatch;
+
+/// The left operand of an op whose right one is a constant; null where it is none.
+static Value matchConstant(Operation *op, int64_t &constant) {
+  APInt value;
+  if (!matchPattern(op->getOperand(1), m_ConstantInt(&value))) {
+    return {};
+  }
+  constant = value.getSExtValue();
+  return op->getOperand(0);
+}
+
+std::optional<RowCondition> dispatch::findRowCondition(Value condition) {
+  auto compare = condition.getDefiningOp<arith::CmpIOp>();
+  int64_t expected = 0;
+  RowCondition result;
+  Value number = compare && compare.getPredicate() == arith::CmpIPredicate::eq
+                     ? matchConstant(compare, expected)
+                     : Value();
+  auto remainder = number ? number.getDefiningOp<arith::RemSIOp>() : arith::RemSIOp();
+  number = remainder ? matchConstant(remainder, result.every) : Value();
+  if (!number || expected != 0 || result.every < 2) {
+    return std::nullopt;
+  }
+  if (auto sum = number.getDefiningOp<arith::AddIOp>()) {
+    number = matchConstant(sum, result.ahead);
+  }
+  bool isPosition = number && number.getDefiningOp<PositionOp>() && result.ahead >= 0;
+  return isPosition ? std::optional(result) : std::nullopt;
+}
+
+IntegerSet dispatch::getRows(MLIRContext *context, const RowCondition &condition) {
+  AffineExpr remainder = (getAffineDimExpr(0, context) + condition.ahead) % condition.every;
+  return IntegerSet::get(1, 0, {condition.isOff ? remainder - 1 : remainder}, {!condition.isOff});
+}
+
+namespace {
+/// Walks from a value back to arguments, with the conditions of the selects on the way.
+class UseFinder {
+public:
+  void visit(Value value, ArrayRef<RowCondition> conditions);
+  SmallVector<ArgumentUse> getUses() const;
+
+private:
+  static constexpr size_t mostConditions = 4; ///< more are left out: each doubles the walk
+  void visitChoice(Value value, ArrayRef<RowCondition> conditions, RowCondition added);
+  static IntegerSet getRowsOf(MLIRContext *context, ArrayRef<RowCondition> conditions);
+
+  std::set<std::pair<const void *, const void *>> seen; ///< values, and sets of rows
+  std::map<unsigned, std::vector<IntegerSet>> uses;     ///< rows, by argument
+};
+} // namespace
+
+IntegerSet UseFinder::getRowsOf(MLIRContext *context, ArrayRef<RowCondition> conditions) {
+  SmallVector<AffineExpr> constraints;
+  SmallVector<bool> equalities;
+  for (const RowCondition &condition : conditions) {
+    IntegerSet rows = dispatch::getRows(context, condition);
+    constraints.append(rows.getConstraints().begin(), rows.getConstraints().end());
+    equalities.append(rows.getEqFlags().begin(), rows.getEqFlags().end());
+  }
+  return constraints.empty() ? IntegerSet() : IntegerSet::get(1, 0, constraints, equalities);
+}
+
+/// What a condition has excluded before is never taken.
+void UseFinder::visitChoice(Value value, ArrayRef<RowCondition> conditions, RowCondition added) {
+  for (const RowCondition &known : conditions) {
+    if (known.ahead == added.ahead && known.every == added.every) {
+      if (known.isOff == added.isOff) {
+        visit(value, conditions);
+      }
+      return;
+    }
+  }
+  SmallVector<RowCondition> all(conditions);
+  if (all.size() < mostConditions) {
+    all.push_back(added);
+  }
+  visit(value, all);
+}
+
+void UseFinder::visit(Value value, ArrayRef<RowCondition> conditions) {
+  IntegerSet rows = getRowsOf(value.getContext(), conditions);
+  if (!seen.insert({value.getAsOpaquePointer(), rows.getAsOpaquePointer()}).second) {
+    return;
+  }
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    uses[argument.getArgNumber()].push_back(rows);
+    return;
+  }
+  auto select = value.getDefiningOp<arith::SelectOp>();
+  std::optional<RowCondition> choice =
+      select ? findRowCondition(select.getCondition()) : std::nullopt;
+  if (choice) {
+    visitChoice(select.getTrueValue(), conditions, *choice);
+    choice->isOff = true;
+    return visitChoice(select.getFalseValue(), conditions, *choice);
+  }
+  for (Value operand : value.getDefiningOp()->getOperands()) {
+    visit(operand, conditions);
+  }
+}
+
+SmallVector<ArgumentUse> UseFinder::getUses() const {
+  SmallVector<ArgumentUse> result;
+  for (const auto &[argument, sets] : uses) {
+    if (llvm::is_contained(sets, IntegerSet())) { // every row
+      result.push_back({argument, {}});
+      continue;
+    }
+    for (IntegerSet rows : sets) {
+      result.push_back({argument, rows});
+    }
+  }
+  return result;
+}
+
+SmallVector<ArgumentUse> dispatch::findArgumentUses(Value yielded) {
+  UseFinder finder;
+  finder.visit(yielded, {});
+  return finder.getUses();
+}
