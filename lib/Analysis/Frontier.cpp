@@ -7,6 +7,7 @@
 // what it is at every greater length. A row t whose frontier is at most t thus reads no later token
 // (no leak) and is the same for every length that contains it (prefix invariance). Positions before
 // 0 are null and need nothing; candidates are negative there or merely too large, which is safe.
+#include "Refusal.h"
 #include "SegmentProof.h"
 #include "sluice/Analysis/Proof.h"
 #include "sluice/Analysis/Staircase.h"
@@ -198,9 +199,9 @@ static void addOperand(Operation *op, const PositionReads &reads, const Frontier
   }
 }
 
-/// Of one result of an op.
+/// Of one result of an op. Unless `isExact`, a map counts as reading every operand at its own row.
 static Frontier frontierOf(OpResult value, const Scales &scales,
-                           const DenseMap<Value, Frontier> &known) {
+                           const DenseMap<Value, Frontier> &known, bool isExact) {
   constexpr int64_t cost = 50; // of an operand at least
   Frontier result;
   Operation *op = value.getOwner();
@@ -220,6 +221,9 @@ static Frontier frontierOf(OpResult value, const Scales &scales,
     PositionReads reads = flow.getReads(value.getResultNumber(), operand.getOperandNumber());
     if (!reads.relation) {
       continue;
+    }
+    if (!isExact && isa<MapOp>(op)) {
+      reads.latest = getAffineDimExpr(0, op->getContext());
     }
     if (mentionsLength(*reads.relation) && !ObligationDecider().isSteady(*reads.relation)) {
       result.unbounded = op; // what a row reads changes as the sequence grows
@@ -244,9 +248,9 @@ static Frontier frontierOf(OpResult value, const Scales &scales,
   return result;
 }
 
-DenseMap<Value, Frontier> sluice::computeFrontiers(func::FuncOp function) {
+static DenseMap<Value, Frontier> composeFrontiers(func::FuncOp function, const Scales &scales,
+                                                  bool isExact) {
   DenseMap<Value, Frontier> known;
-  Scales scales(function);
   for (BlockArgument argument : function.getArguments()) {
     Frontier tokens;
     if (scales.isOnTargetAxis(argument)) {
@@ -259,8 +263,46 @@ DenseMap<Value, Frontier> sluice::computeFrontiers(func::FuncOp function) {
       continue;
     }
     for (OpResult result : op.getResults()) {
-      known[result] = frontierOf(result, scales, known);
+      known[result] = frontierOf(result, scales, known, isExact);
     }
   }
   return known;
+}
+
+/// Returns true if some map does not read every operand at each of its rows.
+static bool hasChoices(func::FuncOp function) {
+  return llvm::any_of(function.getOps<MapOp>(), [](MapOp map) {
+    return llvm::any_of(llvm::seq(map->getNumOperands()), [&](unsigned operand) {
+      std::optional<IntegerSet> relation = map.getRelation(operand);
+      return relation && relation->getNumConstraints() > 1;
+    });
+  });
+}
+
+/// Returns true if a loss, or the last row that is sampled from, needs more than its own tokens.
+static bool isLate(func::FuncOp function, const Scales &scales,
+                   const DenseMap<Value, Frontier> &frontiers) {
+  if (findViolation(function, frontiers)) {
+    return true;
+  }
+  AffineExpr p = getAffineDimExpr(0, function.getContext());
+  return llvm::any_of(function.getOps<LastOp>(), [&](LastOp last) {
+    const Frontier &frontier = frontiers.at(last->getOperand(0));
+    int64_t factor = scales.factorOf(last->getOperand(0));
+    return frontier.unbounded || !frontier.ends.empty() ||
+           llvm::any_of(frontier.candidates, [&](AffineExpr candidate) {
+             AffineExpr after = simplifyAffineExpr(candidate - p * factor, 1, 0);
+             return isNeverPositive(after, /*wantFirst=*/false).kind != SignAnswer::Always;
+           });
+  });
+}
+
+/// Bounds by the rows that a choice takes have more divisions, which fewer steps can invert. They
+/// are composed only where those by all rows show a row too late.
+DenseMap<Value, Frontier> sluice::computeFrontiers(func::FuncOp function) {
+  Scales scales(function);
+  DenseMap<Value, Frontier> frontiers = composeFrontiers(function, scales, /*isExact=*/false);
+  return hasChoices(function) && isLate(function, scales, frontiers)
+             ? composeFrontiers(function, scales, /*isExact=*/true)
+             : frontiers;
 }

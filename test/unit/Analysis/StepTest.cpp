@@ -245,6 +245,30 @@ static void expectLeast(const StepPlan &plan, const std::string &name) {
   }
 }
 
+/// Of all rows but every k-th, of other scales, and of groups of them.
+TEST(Step, DifferencesOfDivisionsAreInverted) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  AffineExpr p = getAffineDimExpr(0, &context);
+  auto others = [&](int64_t ahead, int64_t k) {
+    return p - (p + ahead).floorDiv(k) + (p + (ahead - 1)).floorDiv(k);
+  };
+  for (AffineExpr due : {others(0, 3), others(2, 7), others(1, 64) * 4 + 3, others(0, 4) * 18 + 2,
+                         others(3, 5).floorDiv(3) * 3 + 40}) {
+    Frontier bound;
+    bound.candidates = {due};
+    std::optional<StepSchedule> schedule = scheduleOf(bound);
+    ASSERT_TRUE(schedule);
+    int64_t counted = 0; // rows that are due at t or before
+    for (int64_t t = 0; t < 600; ++t) {
+      while (schedule->getDue(counted) <= t) {
+        ++counted;
+      }
+      EXPECT_EQ(schedule->getCount(t), counted) << "step " << t;
+    }
+    EXPECT_EQ(schedule->getCount(600 + schedule->period), schedule->getCount(600) + schedule->rise);
+  }
+}
+
 TEST(Step, EveryObligationHoldsOverTheCorpus) {
   int count = 0;
   for (const char *folder : {"/models", "/test/causality/causal", "/test/golden"}) {
