@@ -245,7 +245,7 @@ struct SegmentFacts {
 
 struct Plan {
   ModelFacts model;
-  std::string verdict;     // "proved" or "leak-allowed"
+  std::string verdict;     // "proved", "leak-allowed" or "not-proved"
   std::string certificate; // docs/certificate.md; empty where there is none
   std::vector<std::string> modes, targets;
   int64_t trainingSteps = 0;

@@ -125,7 +125,7 @@ void emitPlan(mlir::ModuleOp module, const KernelSet &kernels, const MemoryPlan 
 
 /// What the artifact says of its causality proof.
 struct ProofRecord {
-  std::string verdict; ///< proved, leak-allowed
+  std::string verdict; ///< proved, leak-allowed, not-proved
   std::vector<std::string> modes;
   std::string certificate = {}; ///< docs/certificate.md; empty where there is none
 };
