@@ -7,6 +7,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
+using namespace sluice;
 using namespace sluice::spec;
 
 #include "sluice/Dialect/Spec/SpecDialect.cpp.inc"

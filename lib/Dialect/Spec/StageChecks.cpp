@@ -7,6 +7,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
+using namespace sluice;
 using namespace sluice::spec;
 
 StreamType spec::withFactor(StreamType stream, int64_t factor) {

@@ -21,11 +21,15 @@
 #define GET_ATTRDEF_CLASSES
 #include "sluice/Dialect/Spec/SpecAttributes.h.inc"
 
+namespace sluice::spec {
+class WeightList;
+}
 #include "sluice/Dialect/Spec/SpecInterfaces.h.inc"
 
 namespace sluice::spec {
+class BoundariesOp;
 class InputOp;
-}
+} // namespace sluice::spec
 
 #define GET_OP_CLASSES
 #include "sluice/Dialect/Spec/SpecOps.h.inc"

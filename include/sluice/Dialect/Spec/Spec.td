@@ -63,6 +63,12 @@ def Spec_ModelOp
   let extraClassDeclaration = [{
     /// The input of this name, or null.
     InputOp findInput(::llvm::StringRef name);
+    /// Most tokens of a row of the axis of an input, or, where `input` is empty, of the tokens.
+    int64_t getContextOf(::llvm::StringRef input);
+    /// Rows of a stream at full length. Of segments it is the most that any capacity gives: one a token, and one before the first.
+    int64_t countRows(StreamType stream);
+    /// The boundaries stage that makes segments of this name, or null.
+    BoundariesOp findBoundaries(::llvm::StringRef name);
   }];
   let assemblyFormat = "attr-dict-with-keyword $body";
 }
@@ -87,6 +93,10 @@ def Spec_InputOp
   let extraClassDeclaration = [{
     /// True for rows of numbers beside the tokens; false for tokens on an axis of their own.
     bool isNumbers() { return getType() == InputContents::numbers; }
+    /// Numbers of a row, the vocabulary of a target for example.
+    int64_t getRowWidth();
+    /// Number of its token ids.
+    int64_t getTokenCount();
   }];
 }
 
@@ -140,5 +150,18 @@ def Spec_TrainingOp
                              "{\"kind\": \"cosine\", \"warmup\": 100, \"steps\": 1000, \"floor\": 0.1}">,
                    WordKey<"order", Spec_DataOrder, ["cut", "cyclic"],
                            "each epoch cuts texts at other places, or shifts them around their ends", "cut">]>;
+
+def Spec_WeightOp : Op<Spec_Dialect, "weight", [Symbol]> {
+  let summary = "A trained tensor";
+  let description = [{
+    The symbol is the name that files know the tensor by: the `path` of its stage, then the part of the stage. Matrices are [out, in].
+    Normal values have the standard deviation `deviation`. With `parameter`, this tensor and its neighbours with the same `parameter`
+    are stored as one, one after the other along dimension 0. Weights follow the stages; `spec-assign-weights` adds them.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$path, DenseI64ArrayAttr:$shape, Spec_WordAttr<Spec_InitialValues>:$initial,
+                       DefaultValuedAttr<Spec_Number, "0">:$deviation, UnitAttr:$decay, UnitAttr:$frozen,
+                       OptionalAttr<StrAttr>:$parameter);
+  let assemblyFormat = "$sym_name attr-dict";
+}
 
 #endif // SLUICE_SPEC_TD

@@ -57,7 +57,7 @@ def Spec_ShortenMethod : Spec_Words<"ShortenMethod", "What makes a coarse row", 
 def Spec_UpsampleMethod : Spec_Words<"UpsampleMethod", "What makes fine rows", "upsample_method",
                                      ["repeat", "linear", "transposed", "split", "scatter", "smooth", "attention",
                                       "attention_linear"]>;
-def Spec_InitialValues : Spec_Words<"InitialValues", "Initial values of a matrix", "initial", ["normal", "zeros", "identity"]>;
+def Spec_InitialValues : Spec_Words<"InitialValues", "Initial values of a tensor", "initial", ["normal", "zeros", "identity", "ones"]>;
 def Spec_ShortenKeySet : Spec_Words<"ShortenKeySet", "Keys of attention that shortens", "shorten_keys", ["all", "group"]>;
 def Spec_MaskShape : Spec_Words<"MaskShape", "Which positions a query reads", "mask_shape",
                                 ["causal", "complete", "bidirectional", "window", "tokens", "block"]>;

@@ -21,6 +21,18 @@ def Spec_StageInterface : OpInterface<"StageInterface"> {
   ];
 }
 
+def Spec_WeightsInterface : OpInterface<"WeightsInterface"> {
+  let cppNamespace = "::sluice::spec";
+  let description = [{ A primitive stage that may have trained tensors. }];
+  let methods = [
+    InterfaceMethod<[{
+      Adds the stage's tensors to the list, in the order of files. Weights of attention.query, key and value follow one another, then
+      their biases, so that laid out in this order they are one matrix; likewise feed_forward.gate and in. With queries of their own,
+      those of key and value do alone.
+    }], "void", "listWeights", (ins "::sluice::spec::WeightList &":$list)>
+  ];
+}
+
 def Spec_LayerSettingsInterface : OpInterface<"LayerSettingsInterface"> {
   let cppNamespace = "::sluice::spec";
   let description = [{ A stage with the settings of layers. After verification, `heads` and all that is derived from it are there. }];

@@ -21,11 +21,13 @@ class Spec_Stage<string mnemonic, string sentence_, list<Key> keys_, dag operand
   let summary = sentence_;
   list<Key> keys = keys_;
   list<Key> commonKeys = [OpKey, FromKey, ToKey, FrozenKey];
+  /// Attributes that no key sets.
+  dag assigned = (ins);
   string article = "a";
   bit inherits = 0;
   bit hasLayerKeys = 0;
   let arguments = !con(operands, KeyArguments<keys_>.arguments,
-                       (ins OptionalAttr<StrAttr>:$path, UnitAttr:$frozen));
+                       (ins OptionalAttr<StrAttr>:$path, UnitAttr:$frozen), assigned);
   let results = outputs;
   let hasVerifier = 1;
 }
@@ -46,7 +48,7 @@ def Spec_EmbeddingOp
                       OptionalAttr<DenseI64ArrayAttr>>,
            IntegerKey<"ngram_rows", "rows of each table", "65536 there", "1", "16777216">,
            IntegerKey<"document_end", "a token that no n-gram behind it reads", "none", "0">],
-          (ins)> {
+          (ins), [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
   let commonKeys = [OpKey, ToKey, FrozenKey];
   let article = "an";
 }
@@ -62,22 +64,50 @@ def Spec_LayerOp
                        FirstRowKey],
                       layerKeys),
           (ins Spec_Stream:$input, Variadic<Spec_Stream>:$sources),
-          [Spec_LayerSettingsInterface]> {
+          [Spec_LayerSettingsInterface, DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
   let description = [{
     Keys and values are of `sources`, where there is any: of the one, or with `over` of one for each group of heads, whose masks
     `over` has.
   }];
   let inherits = 1;
   let hasLayerKeys = 1;
+  /// Path of the layer whose biases of `xl_shared` this one reads. Set by `spec-assign-weights`.
+  let assigned = (ins OptionalAttr<StrAttr>:$biases_from);
+  let extraClassDeclaration = [{
+    /// True with Transformer-XL's terms by distance.
+    bool isXl();
+    /// True with keys and values of one other stream.
+    bool readsOther();
+    /// True where groups of heads have keys, values and masks of their own.
+    bool isGrouped() { return getGroupCount() > 0; }
+    /// Number of such groups.
+    int64_t getGroupCount();
+    /// Width of the rows that keys and values of a group are linear maps of.
+    int64_t getGroupWidth(int64_t group);
+    /// True where each group reads another stream, with a norm of its own.
+    bool normsGroups();
+    /// True where queries are a sequence apart from keys and values.
+    bool hasOwnQueries() { return readsOther() || isGrouped() || isXl(); }
+    /// True where the other stream has a norm of its own.
+    bool normsOther();
+    /// Factor of a step of distance: the finest scale that queries and keys are whole numbers of.
+    int64_t getDistanceStep();
+    /// Number of such steps in the context.
+    int64_t getDistanceCount();
+  }];
 }
 
-def Spec_NormOp : Spec_StreamStage<"norm", "Norm over features.", [NormKey, NormEpsilonKey]> { let inherits = 1; }
+def Spec_NormOp
+    : Spec_StreamStage<"norm", "Norm over features.", [NormKey, NormEpsilonKey], (ins Spec_Stream:$input),
+                       [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
+  let inherits = 1;
+}
 
 def ShiftByKey : IntegerKey<"by", "positions of this scale to delay by", "required", "0">;
 def Spec_ShiftOp
     : Spec_StreamStage<"shift",
                        "y[p] = x[p - by], zero before: delays, so that a coarse position holds no later token.",
-                       [ShiftByKey, StartKey]> {
+                       [ShiftByKey, StartKey], (ins Spec_Stream:$input), [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
   let commonKeys = [OpKey, FromKey, ToKey];
 }
 
@@ -99,7 +129,14 @@ def Spec_ShortenOp
                        "begin at bits \"first\", their rows at bits",
                        "groups of the factor">,
            ResultWidthKey<"of \"concatenate\": numbers in a row of the result">],
-          (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments)>;
+          (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments), [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
+  let extraClassDeclaration = [{
+    /// True where a row is a linear map of a group's rows.
+    bool isLinear();
+    /// Number of rows that a group reads.
+    int64_t getRows();
+  }];
+}
 
 def UpsampleMethodKey
     : WordKey<"method", Spec_UpsampleMethod, ["repeat", "linear", "transposed", "split"],
@@ -121,7 +158,13 @@ def Spec_UpsampleOp
            IntegerKey<"by", "of segments: a token reads the row this many before that of its own segment",
                       "1: the last that ended", "0">,
            ResultWidthKey<"of \"split\": numbers in a row of the result">],
-          (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments)> {
+          (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments), [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
+  let extraClassDeclaration = [{
+    /// True where rows are linear maps of coarse rows.
+    bool isLinear();
+    /// Number of coarse rows that a row reads.
+    int64_t getGroups();
+  }];
   let article = "an";
 }
 
@@ -146,7 +189,8 @@ def Spec_ProjectOp
                         ProjectionKey<"activation", "of the sum">, BooleanKey<"bias", "adds a bias", "true">,
                         ResultWidthKey<"numbers in a row of the result">,
                         WordKey<"initial", Spec_InitialValues, ["normal", "zeros", "identity"], "how its matrices begin", "normal">],
-                       (ins Spec_Stream:$input, Optional<Spec_Stream>:$with)>;
+                       (ins Spec_Stream:$input, Optional<Spec_Stream>:$with),
+                       [DeclareOpInterfaceMethods<Spec_WeightsInterface>]>;
 def Spec_DropoutOp
     : Spec_StreamStage<"dropout", "Drops features in training.",
                        [ProbabilityKey<"rate", "share of features that is dropped in training", "required">]> {
@@ -154,14 +198,17 @@ def Spec_DropoutOp
 }
 
 class Spec_Sink<string mnemonic, string sentence, list<Key> keys, dag operands = (ins Spec_Stream:$input), dag outputs = (outs)>
-    : Spec_Stage<mnemonic, sentence, keys, operands, outputs> {
+    : Spec_Stage<mnemonic, sentence, keys, operands, outputs, [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
   let commonKeys = [OpKey, FromKey, FrozenKey];
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
+/// Name of the table that a tied head reads. Set by `spec-assign-weights`.
+defvar tableAttribute = (ins OptionalAttr<StrAttr>:$table);
 def Spec_HeadOp : Spec_Sink<"head",
                             "Logits; cross-entropy of row t against token t + 1. On a coarse scale, of groups against the tokens "
                             "that follow them.",
                             headKeys> {
+  let assigned = tableAttribute;
   let extraClassDeclaration = [{
     /// Row t reads group (t - shift) div f: the key "shift", or the scale's factor - 1.
     int64_t getShiftOrDefault();
@@ -177,6 +224,7 @@ def Spec_LossOp
                 !listconcat([LossNameKey,
                              PositiveKey<"factor", "what its mean counts in what training minimizes", "1", "1">],
                             headKeys)> {
+  let assigned = tableAttribute;
   let extraClassDeclaration = [{
     /// Row t reads group (t - shift) div f: the key "shift", or the scale's factor - 1.
     int64_t getShiftOrDefault();
@@ -263,6 +311,10 @@ def Spec_BoundariesOp
     int64_t getSpareRows();
     /// Added to predicted logits: log(a / (1 - a)) of the first prior a, or 0.
     double computeLogitShift();
+    /// True where a bit begins a segment.
+    bool beginsSegments() { return getAt() == SegmentEdge::start; }
+    /// True where the paper's public code is followed, not the paper.
+    bool followsCode() { return getMode() == Fidelity::reference_code; }
   }];
 }
 
@@ -287,7 +339,8 @@ def Spec_AttendOp
            IntegerKey<"by", "of rows that read segments: which, as of an upsample", "1: the last that ended", "0">,
            WordKey<"norm", Spec_NormFunction, ["layer", "rms"], "of both streams", "layer">,
            PositiveKey<"epsilon", "of the norms", "1e-5", "1e-5">, BooleanKey<"bias", "adds biases to its linear maps", "true">],
-          (ins Spec_Stream:$input, Spec_Stream:$over, Spec_Segmentation:$segments)> {
+          (ins Spec_Stream:$input, Spec_Stream:$over, Spec_Segmentation:$segments),
+          [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
   let extraClassDeclaration = [{
     SegmentationType getSegmentation() { return ::mlir::cast<SegmentationType>(getSegments().getType()); }
     /// True where queries are of segments, which read their own rows.

@@ -1,0 +1,136 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lists trained tensors, decides which stages share one, and checks the size of the model.
+#include "sluice/Conversion/Passes.h"
+#include "sluice/Conversion/SpecToSluice.h"
+#include "sluice/Dialect/Spec/VerifyModel.h"
+#include "sluice/Dialect/Spec/Weights.h"
+
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec;
+
+namespace sluice {
+#define GEN_PASS_DEF_ASSIGNWEIGHTS
+#include "sluice/Conversion/Passes.h.inc"
+} // namespace sluice
+
+//===----------------------------------------------------------------------===//
+// Sharing
+//===----------------------------------------------------------------------===//
+
+/// The first layer with `xl_shared` owns the two biases. Layers that share them have the same
+/// number of columns of queries.
+static LogicalResult shareBiases(ModelOp model) {
+  LayerOp owner;
+  for (auto layer : model.getBody().getOps<LayerOp>()) {
+    RelativeAttr relative = layer.getRelative().value_or(RelativeAttr());
+    if (!relative || relative.getTerms() != RelativeTerms::xl_shared) {
+      continue;
+    }
+    owner = owner ? owner : layer;
+    layer.setBiasesFromAttr(owner.getPathAttr());
+    int64_t own = *layer.getHeads() * *layer.getHeadSize();
+    int64_t columns = *owner.getHeads() * *owner.getHeadSize();
+    if (own != columns) {
+      return emitKeyError(layer, "relative")
+             << "expected layers with \"relative\": \"xl_shared\" to have heads * head_size alike, "
+                "found "
+             << columns << " and " << own << "; make them equal, or use \"xl\"";
+    }
+  }
+  return success();
+}
+
+/// Tied heads and losses read the table of the last embedding of the tokens before them.
+static void shareTables(ModelOp model) {
+  StringAttr table;
+  for (Operation &stage : model.getBody().getOps()) {
+    auto embedding = dyn_cast<EmbeddingOp>(stage);
+    if (embedding && !embedding.getInput()) {
+      table = StringAttr::get(model.getContext(), *embedding.getPath() + ".token.weight");
+    } else if (isa<HeadOp, LossOp>(stage) && stage.getAttrOfType<BoolAttr>("tied").getValue()) {
+      stage.setAttr("table", table);
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
+
+/// Path of the stage as it was written: "stages.3" for "stages.3.inside.1".
+static StringRef getWrittenPath(StringRef path) { return path.take_front(path.find(".inside.")); }
+
+/// Fails where a frozen stage has no weights to keep, or no stage has others to train.
+static LogicalResult checkFrozen(ModelOp model) {
+  llvm::StringSet<> owners;
+  bool isTrained = false;
+  for (auto weight : model.getBody().getOps<WeightOp>()) {
+    owners.insert(getWrittenPath(weight.getPath()));
+    isTrained |= !weight.getFrozen();
+  }
+  Operation *last = nullptr;
+  for (auto stage : model.getBody().getOps<StageInterface>()) {
+    last = stage;
+    auto path = stage->getAttrOfType<StringAttr>("path");
+    if (stage->hasAttr("frozen") && !owners.contains(getWrittenPath(path.getValue()))) {
+      return emitKeyError(stage, "frozen")
+             << "expected \"frozen\" only of a stage that has weights, found it of one that has "
+                "none; leave it out";
+    }
+  }
+  if (!isTrained) {
+    return emitError(last ? getKeyLoc(last, "") : model.getLoc())
+           << "expected a stage to train, found all that have weights frozen; leave \"frozen\" out "
+              "of one of them";
+  }
+  return success();
+}
+
+/// A tensor has at most 2^93 elements, and the first excess ends the loop, so the sum does not
+/// overflow.
+static LogicalResult checkParameters(ModelOp model) {
+  __int128 total = 0;
+  for (auto weight : model.getBody().getOps<WeightOp>()) {
+    __int128 elements = 1;
+    for (int64_t size : weight.getShape()) {
+      elements *= size;
+    }
+    total += elements;
+    if (total > mostElements) {
+      return emitError(weight.getLoc())
+             << "expected a model of at most " << mostElements << " parameters, found more up to "
+             << weight.getSymName() << "; make the sizes or the number of layers smaller";
+    }
+  }
+  return success();
+}
+
+LogicalResult sluice::assignWeights(ModelOp model) {
+  if (failed(shareBiases(model))) {
+    return failure();
+  }
+  shareTables(model);
+  WeightList list(model);
+  for (auto stage : llvm::to_vector(model.getBody().getOps<WeightsInterface>())) {
+    list.addStage(stage);
+  }
+  return failure(failed(checkFrozen(model)) || failed(checkParameters(model)));
+}
+
+namespace {
+
+struct AssignWeights : sluice::impl::AssignWeightsBase<AssignWeights> {
+  void runOnOperation() override {
+    for (auto model : getOperation().getOps<ModelOp>()) {
+      if (failed(assignWeights(model))) {
+        return signalPassFailure();
+      }
+    }
+  }
+};
+
+} // namespace

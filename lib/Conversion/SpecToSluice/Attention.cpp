@@ -1,0 +1,202 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention of a layer: sources of queries, keys and values, masks and scores.
+#include "Attention.h"
+
+#include "Tables.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+
+#include <cmath>
+#include <numeric>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec_to_sluice;
+
+//===----------------------------------------------------------------------===//
+// Masks and distances
+//===----------------------------------------------------------------------===//
+
+static IntegerSet createMaskSet(spec::MaskAttr mask, int64_t queryFactor, int64_t keyFactor) {
+  MLIRContext *context = mask.getContext();
+  ScaleRatio scales = scaleRatio(queryFactor, keyFactor);
+  int64_t common = std::gcd(queryFactor, keyFactor);
+  auto toCommon = [&](int64_t tokens) { return (tokens + common - 1) / common; };
+  switch (mask.getShape()) {
+  case spec::MaskShape::causal:
+    return causalMask(context, scales);
+  case spec::MaskShape::complete:
+    return completeMask(context, scales);
+  case spec::MaskShape::window:
+    return windowMask(context, scales, mask.getBegin(), mask.getEnd());
+  case spec::MaskShape::tokens:
+    return tokenMask(context, scales, toCommon(mask.getBegin()), toCommon(mask.getEnd()));
+  case spec::MaskShape::block:
+    return blockMask(context, mask.getBegin(), mask.getEnd());
+  case spec::MaskShape::bidirectional:
+    return everyKey(context);
+  }
+  llvm_unreachable("unknown mask");
+}
+
+static spec::RelativeTerms getRelativeTerms(spec::LayerOp op) {
+  return op.getRelative() ? op.getRelative()->getTerms() : spec::RelativeTerms::none;
+}
+
+/// Distances between beginnings, or with a complete mask, whose keys end where
+/// the query does, between ends; in steps of the finest scale that both are
+/// whole numbers of.
+static dispatch::Distance getDistance(spec::LayerOp op, ScaleRatio scales) {
+  if (getRelativeTerms(op) == spec::RelativeTerms::none) {
+    return {};
+  }
+  bool isComplete = op.getMask().getShape() == spec::MaskShape::complete;
+  return {scales.query, scales.key, isComplete ? scales.query - scales.key : 0};
+}
+
+//===----------------------------------------------------------------------===//
+// Queries, keys and values
+//===----------------------------------------------------------------------===//
+
+/// The stream of keys and values: the queries' own, or another, normed where
+/// the layer norms.
+static Value createKeyStream(StageContext &c, spec::LayerOp op, Value x) {
+  if (!op.readsOther()) {
+    return x;
+  }
+  Value over = c.getValue(op.getSources().front());
+  return op.normsOther()
+             ? c.createNorm("attention.over", op.getNorm(), op.getEpsilon(), over, c.computeType)
+             : over;
+}
+
+/// Transformer-XL (Dai et al. 2019, section 3.3): queries q + u and q + v, q =
+/// Wq x, and rows W_r s of the sinusoids s of distances, one row per step of
+/// distance.
+static AttentionInputs createXlInputs(StageContext &c, spec::LayerOp op, Value x) {
+  int64_t queries = *op.getHeads() * *op.getHeadSize();
+  std::string owner = (op.getBiasesFrom() ? *op.getBiasesFrom() : *op.getPath()).str();
+  Value over = createKeyStream(c, op, x);
+  SequenceType type = c.getSequence(c.getFactor(), queries, c.computeType);
+  Value weight = c.readWeight(c.getSymbol("attention.query.weight"));
+  auto createQuery = [&](StringRef part, const char *bias) -> Value {
+    c.setName(part);
+    return LinearOp::create(c.b, type, x, weight,
+                            c.read(owner + ".attention.relative." + bias + ".bias"));
+  };
+  Value content = createQuery("attention.query", "content");
+  Value position = createQuery("attention.query_position", "position");
+  Value packed = c.createLinear("attention.kv", over, c.computeType);
+  c.setName("attention.distance");
+  Value distances =
+      PositionOp::create(c.b, c.getSequence(op.getDistanceStep(), c.getWidth(), c.computeType),
+                         c.read(getDistancesName(c.model, op)));
+  Value rows = c.createLinear("attention.relative", distances, c.computeType);
+  return {content, packed, 0, *op.getKeyValueHeads() * *op.getHeadSize(), {position, rows}};
+}
+
+/// Queries, keys and values: one linear map, or one of the stream itself and
+/// one of keys and values of another.
+static AttentionInputs createInputs(StageContext &c, spec::LayerOp op, Value x) {
+  if (op.isXl()) {
+    return createXlInputs(c, op, x);
+  }
+  int64_t queries = *op.getHeads() * *op.getHeadSize(),
+          keys = *op.getKeyValueHeads() * *op.getHeadSize();
+  AttentionInputs inputs;
+  if (op.readsOther()) {
+    Value over = createKeyStream(c, op, x);
+    Value query = c.createLinear("attention.query", x, c.computeType);
+    inputs = {query, c.createLinear("attention.kv", over, c.computeType), 0, keys, {}};
+  } else {
+    Value packed = c.createLinear("attention.qkv", x, c.computeType);
+    inputs = {packed, packed, queries, queries + keys, {}};
+  }
+  if (getRelativeTerms(op) == spec::RelativeTerms::bias) {
+    inputs.extras.push_back(c.readOwn("attention.relative.table"));
+  }
+  if (op.getRotary()) {
+    inputs.extras.push_back(c.read(getRotaryName(c.model, op)));
+  }
+  return inputs;
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// LSH attention (Kitaev et al. 2020, section 2): queries are keys.
+static Value convertHashedAttention(StageContext &c, spec::LayerOp op, Value x) {
+  spec::LshAttr lsh = *op.getLsh();
+  int64_t heads = *op.getHeads(), size = *op.getHeadSize();
+  Value rows = c.createLinear("attention.query_key", x, c.computeType);
+  Value values = c.createLinear("attention.value", x, c.computeType);
+  Value table = c.readOwn(rotationsPart);
+  c.setName("attention.buckets");
+  Value buckets = HashedBucketsOp::create(
+      c.b, c.getSequence(c.getFactor(), lsh.getHashes(), c.b.getF32Type()), rows, table);
+  c.setName("attention.mix", spec::getKeyLoc(op, "lsh"));
+  auto mix = HashedAttentionOp::create(
+      c.b, c.getSequence(c.getFactor(), heads * size, c.computeType),
+      c.getSequence(c.getFactor(), heads, c.b.getF32Type()), rows, rows, values, buckets, heads,
+      size, lsh.getBuckets(), lsh.getChunk(), !lsh.getCausal());
+  return c.createLinear("attention.output", mix.getOutput(), c.residualType);
+}
+
+Value spec_to_sluice::convertAttention(StageContext &c, spec::LayerOp op, Value x) {
+  if (op.getLsh()) {
+    return convertHashedAttention(c, op, x);
+  }
+  if (op.isGrouped()) {
+    return convertGroupedAttention(c, op, x);
+  }
+  HeadSettings heads = {*op.getHeads(), *op.getKeyValueHeads(), op.getMask(),
+                        static_cast<int64_t>(op.getFirst())};
+  AttentionInputs inputs = createInputs(c, op, x);
+  Value mixed = createMix(c, op, "attention", heads, inputs, spec::getKeyLoc(op, "mask"));
+  return c.createLinear("attention.output", mixed, c.residualType);
+}
+
+/// The score of a query and a key: its product, terms by distance, and the
+/// scale.
+static void createScore(StageContext &c, spec::LayerOp op, Region &region) {
+  auto &b = c.b;
+  OpBuilder::InsertionGuard guard(b);
+  Block *body = b.createBlock(&region);
+  Type i32 = b.getI32Type();
+  body->addArguments({b.getF32Type(), i32, i32, i32}, SmallVector<Location>(4, b.getLoc()));
+  auto addTerm = [&] { return Scalar(b, body->addArgument(b.getF32Type(), b.getLoc())); };
+  Scalar score = {b, body->getArgument(0)};
+  if (op.isXl()) { // the position query's product with the row by distance
+    score = score + addTerm();
+  }
+  score = score * (1 / std::sqrt(static_cast<double>(*op.getHeadSize())));
+  if (getRelativeTerms(op) == spec::RelativeTerms::bias) { // the table's row by distance, by head
+    score = score + addTerm();
+  }
+  YieldOp::create(b, ValueRange{score});
+}
+
+Value spec_to_sluice::createMix(StageContext &c, spec::LayerOp op, const std::string &block,
+                                const HeadSettings &heads, const AttentionInputs &inputs,
+                                Location place) {
+  int64_t size = *op.getHeadSize();
+  int64_t keyFactor = getFactor(c.function, cast<SequenceType>(inputs.keys.getType()));
+  double dropout = op.getAttentionDropout();
+  bool drops = c.purpose == Purpose::Train && dropout > 0;
+  c.setName(block + ".mix", place);
+  IntegerSet mask = withStride(createMaskSet(heads.mask, c.getFactor(), keyFactor),
+                               heads.mask.getBegin(), heads.stride);
+  auto mix = AttentionOp::create(
+      c.b, c.getSequence(c.getFactor(), heads.heads * size, c.computeType),
+      c.getSequence(c.getFactor(), heads.heads, c.b.getF32Type()), inputs.query, inputs.keys,
+      inputs.keys, inputs.extras, heads.heads, heads.keyValueHeads, size, 0, inputs.keyColumn,
+      inputs.valueColumn, withFirstKey(mask, heads.first),
+      llvm::APFloat(drops ? static_cast<float>(dropout) : 0.0F), drops ? c.nextRandom++ : 0,
+      getRelativeTerms(op) == spec::RelativeTerms::bias,
+      getDistance(op, scaleRatio(c.getFactor(), keyFactor)).attribute(c.b.getContext()));
+  createScore(c, op, mix.getScore());
+  return mix.getOutput();
+}

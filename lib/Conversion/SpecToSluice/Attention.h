@@ -1,0 +1,36 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention of a layer.
+#pragma once
+
+#include "StageContext.h"
+
+namespace sluice::spec_to_sluice {
+
+/// Queries, and keys and values with their columns in one sequence; then the
+/// terms by distance, and a table of angles.
+struct AttentionInputs {
+  mlir::Value query, keys;
+  int64_t keyColumn, valueColumn;
+  llvm::SmallVector<mlir::Value> extras;
+};
+
+/// Number of heads, and the keys that they read: those of `mask` from row
+/// `first` on, of which `stride` takes one in so many.
+struct HeadSettings {
+  int64_t heads, keyValueHeads;
+  spec::MaskAttr mask;
+  int64_t first = 0, stride = 1;
+};
+
+/// Attention of the layer, `x` its input, normed where the layer norms it.
+mlir::Value convertAttention(StageContext &context, spec::LayerOp op, mlir::Value x);
+/// Attention of groups of heads, each with keys, values and a mask of its own.
+mlir::Value convertGroupedAttention(StageContext &context, spec::LayerOp op, mlir::Value x);
+/// Scores and mixes, as BLOCK.mix, whose mask is at `place`.
+mlir::Value createMix(StageContext &context, spec::LayerOp op, const std::string &block,
+                      const HeadSettings &heads, const AttentionInputs &inputs,
+                      mlir::Location place);
+
+} // namespace sluice::spec_to_sluice

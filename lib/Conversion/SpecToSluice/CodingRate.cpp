@@ -1,0 +1,123 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Bits where a row adds much to the coding rate of the rows before it (Deng et
+// al. 2026).
+#include "Segments.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec_to_sluice;
+
+/// The last pivot of I + scale G in the factorization L D L^T, G the products
+/// of n rows, the first row first: the ratio of its determinant to that without
+/// the last row. `product(i, j)` has j <= i.
+static Scalar createLastPivot(int64_t n, Scalar scale,
+                              function_ref<Scalar(int64_t, int64_t)> product) {
+  Scalar one = scale.get(1);
+  SmallVector<Scalar> pivots;
+  SmallVector<SmallVector<Scalar>> scaled; // rows of L D
+  SmallVector<SmallVector<Scalar>> lower;  // rows of L
+  for (int64_t i = 0; i < n; ++i) {
+    auto &own = scaled.emplace_back();
+    auto &unit = lower.emplace_back();
+    for (int64_t j = 0; j <= i; ++j) {
+      Scalar entry = scale * product(i, j);
+      entry = i == j ? entry + one : entry;
+      for (int64_t k = 0; k < j; ++k) {
+        entry = entry - own[k] * lower[j][k];
+      }
+      if (i == j) {
+        pivots.push_back(entry);
+      } else {
+        own.push_back(entry);
+        unit.push_back(entry / pivots[j]);
+      }
+    }
+  }
+  return pivots.back();
+}
+
+/// 1 where a number is among the greatest `share` of all rows, or equals one of
+/// them. The minimum of these is found by bisection, of the numbers as x / (1 +
+/// x), parts of one.
+static Value createGreatestBits(StageContext &c, Value rates, double share) {
+  constexpr int bisections = 20;
+  auto createTotal = [&](Value x) -> Value { return TotalOp::create(c.b, x.getType(), x); };
+  auto setAbove = [](Scalar x, Scalar threshold) {
+    Scalar one = x.get(1);
+    return selectAbove(x, threshold, one, x.get(0));
+  };
+  c.setName("rule.part");
+  Value parts = c.createMap(rates, [](ArrayRef<Scalar> v) { return v[0] / (v[0] + 1); });
+  c.setName("rule.ones");
+  Value ones = c.createConstants(rates, 1);
+  c.setName("rule.all");
+  Value all = createTotal(ones);
+  c.setName("rule.least");
+  Value least = c.createConstants(rates, 0);
+  double half = 0.5;
+  for (int i = 0; i < bisections; ++i, half /= 2) {
+    std::string pass = "rule." + std::to_string(i);
+    c.setName(pass + ".above");
+    Value above = c.createMap({parts, least},
+                              [&](ArrayRef<Scalar> v) { return setAbove(v[0], v[1] + half); });
+    c.setName(pass + ".count");
+    Value count = createTotal(above);
+    c.setName(pass);
+    least = c.createMap({least, count, all}, [&](ArrayRef<Scalar> v) {
+      Scalar wanted = v[2] * share;
+      Scalar isEnough = isAtLeast(v[1], wanted);
+      return select(isEnough, v[0] + half, v[0]);
+    });
+  }
+  c.setName("rule.top");
+  return c.createMap({parts, least}, [&](ArrayRef<Scalar> v) { return setAbove(v[0], v[1]); });
+}
+
+/// Products of each row with the rows up to `window` before it, and these
+/// products as earlier rows have them: for each lag its products, then those of
+/// the rows 1, 2, ... before.
+static SmallVector<Value> createProducts(StageContext &c, Value x, int64_t window) {
+  SmallVector<Value> products;
+  for (int64_t lag = 0; lag <= window; ++lag) {
+    std::string part = "rate." + std::to_string(lag);
+    c.setName(part + ".rows");
+    Value before = lag == 0 ? x : c.createShift(x, lag);
+    Value product = createInnerProduct(c, part, x, before);
+    products.push_back(product);
+    for (int64_t by = 1; by + lag <= window; ++by) {
+      c.setName(part + ".before." + std::to_string(by));
+      products.push_back(c.createShift(product, by));
+    }
+  }
+  return products;
+}
+
+/// 1 where R(x[t - w] .. x[t]) - R(x[t - w] .. x[t - 1]) is above the
+/// threshold, R of rows x being log det(I + X^T X / epsilon^2) / 2, in nats.
+/// Rows before the first are zeros, which add nothing. Or where that is among
+/// the greatest of the text, as printed, which leaks.
+Value spec_to_sluice::createCodingRateBits(StageContext &c, spec::BoundariesOp op) {
+  int64_t window = *op.getWindow();
+  double epsilon = *op.getEpsilon();
+  Value rows = c.getValue(op.getInput());
+  auto own = cast<SequenceType>(rows.getType());
+  auto type = SequenceType::get(c.b.getContext(), own.getScale(), own.getWidth(), c.b.getF32Type());
+  c.setName("rate.rows"); // no storage rounds their products
+  Value x = c.createMap(type, rows, [](ArrayRef<Scalar> v) { return v[0]; });
+  SmallVector<Value> products = createProducts(c, x, window);
+  auto getFirst = [&](int64_t lag) { return lag * (window + 1) - lag * (lag - 1) / 2; };
+  c.setName("rate");
+  Value rates = c.createMap(products, [&](ArrayRef<Scalar> v) {
+    auto getProduct = [&](int64_t i, int64_t j) { return v[getFirst(i - j) + window - i]; };
+    Scalar scale = c.createNumber(1 / (epsilon * epsilon));
+    Scalar pivot = createLastPivot(window + 1, scale, getProduct);
+    Scalar half = c.createNumber(0.5), rate = half * log(pivot);
+    return op.getTop() ? rate : selectAbove(rate, *op.getThreshold(), 1, 0);
+  });
+  c.setName("rule");
+  Value bits =
+      RepeatColumnsOp::create(c.b, c.getSequence(c.getFactor(), 1, c.b.getF32Type()), rates);
+  return op.getTop() ? createGreatestBits(c, bits, *op.getTop()) : bits;
+}

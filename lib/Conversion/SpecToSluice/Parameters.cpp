@@ -1,0 +1,127 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Module attributes, and parameters of weights.
+#include "ModuleParts.h"
+
+#include "StageContext.h"
+#include "sluice/Conversion/SpecToSluice.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec_to_sluice;
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+/// The first settings of this kind, or, in `fallback`, those of a spec that has
+/// none.
+template <typename Op> static Op getSettings(spec::ModelOp model, OwningOpRef<Op> &fallback) {
+  for (auto op : model.getBody().getOps<Op>()) {
+    return op;
+  }
+  OpBuilder b(model.getContext());
+  OperationState state(model.getLoc(), Op::getOperationName());
+  fallback = cast<Op>(Operation::create(state));
+  return *fallback;
+}
+
+static DictionaryAttr getTrainingAttr(spec::ModelOp model) {
+  Builder b(model.getContext());
+  OwningOpRef<spec::TrainingOp> usualTraining;
+  OwningOpRef<spec::ScheduleOp> usualSchedule;
+  spec::TrainingOp training = getSettings(model, usualTraining);
+  spec::ScheduleOp schedule = getSettings(model, usualSchedule);
+  SmallVector<NamedAttribute> all;
+  auto addNumber = [&](StringRef name, double value) {
+    all.push_back(b.getNamedAttr(name, b.getF64FloatAttr(value)));
+  };
+  auto addText = [&](StringRef name, StringRef value) {
+    all.push_back(b.getNamedAttr(name, b.getStringAttr(value)));
+  };
+  addText("optimizer", spec::stringifyOptimizerKind(training.getOptimizer()));
+  addText("schedule", spec::stringifyScheduleShape(schedule.getKind()));
+  addNumber("learning_rate", training.getLearningRate());
+  addNumber("beta1", training.getBetas()[0]);
+  addNumber("beta2", training.getBetas()[1]);
+  addNumber("epsilon", training.getEpsilon());
+  addNumber("weight_decay", training.getWeightDecay());
+  addNumber("clip", training.getClip());
+  addNumber("warmup", static_cast<double>(schedule.getWarmupOrDefault()));
+  addNumber("steps", static_cast<double>(schedule.getSteps()));
+  addNumber("floor", schedule.getFloor());
+  for (auto fall : model.getBody().getOps<spec::FallOp>()) {
+    addNumber("then_from", schedule.computeLastRate());
+    addNumber("then_steps", static_cast<double>(fall.getSteps()));
+    addNumber("then_floor", fall.getFloor());
+  }
+  if (training.getOrder() == spec::DataOrder::cyclic) {
+    addText("order", "cyclic");
+  }
+  return b.getDictionaryAttr(all);
+}
+
+void spec_to_sluice::setModuleAttributes(Operation *module, spec::ModelOp model) {
+  Builder b(model.getContext());
+  auto setInteger = [&](StringRef name, int64_t value) {
+    module->setAttr(name, b.getI64IntegerAttr(value));
+  };
+  setInteger("sluice.batch", model.getBatch());
+  setInteger("sluice.context", model.getLength());
+  setInteger("sluice.vocabulary", model.getVocabulary());
+  setInteger("sluice.width", model.getWidth());
+  setInteger("sluice.seed", model.getSeed());
+  for (auto head : model.getBody().getOps<spec::HeadOp>()) {
+    if (int64_t factor = getRowsType(head).getFactor(); factor > 1) { // it predicts no next token
+      setInteger("sluice.group", factor);
+    }
+  }
+  module->setAttr("sluice.name", b.getStringAttr(model.getName().value_or("")));
+  module->setAttr("sluice.training", getTrainingAttr(model));
+  for (auto training : model.getBody().getOps<spec::TrainingOp>()) {
+    if (training.getAccumulate() > 1) {
+      setInteger(accumulateName, training.getAccumulate());
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
+/// Adds one parameter of `parts`, stored one after the other along dimension 0.
+static void addParameter(ImplicitLocOpBuilder &b, ArrayRef<spec::WeightOp> parts) {
+  spec::WeightOp first = parts.front();
+  SmallVector<int64_t> shape(first.getShape()), sizes;
+  SmallVector<Attribute> names;
+  shape[0] = 0;
+  for (spec::WeightOp part : parts) {
+    shape[0] += part.getShape()[0];
+    sizes.push_back(part.getShape()[0]);
+    names.push_back(b.getStringAttr(part.getSymName()));
+  }
+  b.setLoc(first.getLoc());
+  ParameterOp::create(b, first.getParameter().value_or(first.getSymName()),
+                      RankedTensorType::get(shape, b.getF32Type()), b.getArrayAttr(names), sizes,
+                      spec::stringifyInitialValues(first.getInitial()),
+                      llvm::APFloat(first.getDeviation()), llvm::APFloat(10000.0),
+                      first.getDecay() && !first.getFrozen(), /*frozen=*/false, /*stride=*/1,
+                      DenseI64ArrayAttr(), first.getFrozen());
+}
+
+void spec_to_sluice::addParameters(ImplicitLocOpBuilder &b, spec::ModelOp model) {
+  SmallVector<spec::WeightOp> parts;
+  for (auto weight : model.getBody().getOps<spec::WeightOp>()) {
+    bool isPart = !parts.empty() && weight.getParameter() &&
+                  weight.getParameter() == parts.front().getParameter();
+    if (!isPart && !parts.empty()) {
+      addParameter(b, parts);
+      parts.clear();
+    }
+    parts.push_back(weight);
+  }
+  if (!parts.empty()) {
+    addParameter(b, parts);
+  }
+}

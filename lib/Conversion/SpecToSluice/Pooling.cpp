@@ -1,0 +1,153 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Rows of segments from rows of the stream, and back. Scans over rows are maps
+// and shifts, all rows at once: moving averages (Hwang et al. 2025) and maxima
+// of segments.
+#include "Segments.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec_to_sluice;
+
+//===----------------------------------------------------------------------===//
+// Scans
+//===----------------------------------------------------------------------===//
+
+using Join = function_ref<Scalar(Scalar row, Scalar part, Scalar before)>;
+
+/// Scans by doubling: after a pass, row t is `join` over the 2 s rows up to it,
+/// and `left`, one number per row, the product of theirs. Rows before the first
+/// add nothing.
+static Value createScan(StageContext &c, StringRef what, Value x, Value left, Join join) {
+  int64_t context = c.model.getLength();
+  for (int64_t step = 1; step < context; step *= 2) {
+    std::string pass = (what + "." + Twine(step)).str();
+    c.setName(pass + ".left.wide");
+    Value wide = c.createRepeated(left, x);
+    c.setName(pass + ".before");
+    Value before = c.createShift(x, step);
+    c.setName(pass);
+    x = c.createMap({x, wide, before}, [&](ArrayRef<Scalar> v) { return join(v[0], v[1], v[2]); });
+    if (2 * step >= context) {
+      break; // no pass reads another product
+    }
+    c.setName(pass + ".left.before");
+    Value earlier = c.createShift(left, step);
+    c.setName(pass + ".left");
+    left = c.createProduct(left, earlier);
+  }
+  return x;
+}
+
+/// z[m] = P[m] x[m] + (1 - P[m]) z[m - 1], z[-1] = 0, P the chance of the bit
+/// at e(m) (equation 5).
+static Value createSmoothed(StageContext &c, Value x, const Segmentation &of) {
+  auto &b = c.b;
+  constexpr double least = 1e-4; // distance of a chance from 0 and 1
+  auto scale = cast<SequenceType>(x.getType()).getScale();
+  c.setName("chance");
+  Value left =
+      SelectSegmentsOp::create(b, SequenceType::get(b.getContext(), scale, 1, b.getF32Type()),
+                               of.chances, of.counts, of.ends);
+  c.setName("number");
+  left = c.createColumnSum(left);
+  c.setName("left");
+  left = c.createMap(left, [](ArrayRef<Scalar> v) {
+    Scalar part = min(max(v[0], least), 1 - least);
+    return 1 - part;
+  });
+  c.setName("left.wide");
+  Value wide = c.createRepeated(left, x);
+  c.setName("own");
+  x = c.createMap({x, wide}, [](ArrayRef<Scalar> v) { return v[0] * (1 - v[1]); });
+  return createScan(c, "smooth", x, left,
+                    [](Scalar row, Scalar part, Scalar before) { return row + part * before; });
+}
+
+/// Row t: the maximum, column by column, of the rows of its segment up to t.
+/// Its last row has the segment's. Of equal rows the earlier one has the
+/// gradient.
+static Value createMaxima(StageContext &c, Value x, const Segmentation &of) {
+  c.setName("unset");
+  Value unset =
+      c.createMap(of.bits, [](ArrayRef<Scalar> v) { return selectAbove(v[0], 0.5, 0, 1); });
+  c.setName("open"); // a row continues the segment of the row before, unless
+                     // that has a bit
+  Value open = c.createShift(unset, 1);
+  c.setName("left");
+  Value left = c.createColumnSum(open);
+  return createScan(c, "greatest", x, left, [](Scalar row, Scalar part, Scalar before) {
+    Scalar greater = max(row, before); // ties count as the second
+    return selectAbove(part, part.get(0.5), greater, row);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Pooling
+//===----------------------------------------------------------------------===//
+
+Value spec_to_sluice::poolSegments(StageContext &c, spec::ShortenOp op) {
+  using spec::ShortenMethod;
+  bool isMaximum = op.getMethod() == ShortenMethod::max;
+  bool isSelection =
+      op.getMethod() == ShortenMethod::first || op.getMethod() == ShortenMethod::last;
+  Value x = c.getValue(op.getInput());
+  const Segmentation &of = c.getSegmentation(op.getSegments());
+  if (of.begins && !isSelection) { // rows from e(m - 1) on, before e(m)
+    c.setName("before");
+    x = c.createShift(x, 1);
+  }
+  x = c.materialize("rows", x);
+  SequenceType type = c.getSequence(1, c.getWidth(), c.residualType);
+  x = isMaximum ? createMaxima(c, x, of) : x;
+  c.setName("pool");
+  if (isSelection || isMaximum) {
+    return SelectSegmentsOp::create(c.b, type, x, of.counts, of.ends);
+  }
+  return PoolSegmentsOp::create(c.b, type, x, of.bits, of.counts, of.ends, false);
+}
+
+//===----------------------------------------------------------------------===//
+// Spreading
+//===----------------------------------------------------------------------===//
+
+/// A gate that is 1 everywhere, with the derivative of how sure the router was:
+/// of p at a bit, of 1 - p elsewhere (Hwang et al. 2025, equations 6 to 9).
+static Scalar createSureGate(StageContext &c, Scalar chance) {
+  Scalar one = c.createNumber(1), half = c.createNumber(0.5);
+  Scalar isSet = isAtLeast(chance, half), sure = select(isSet, chance, one - chance);
+  return {c.b, dispatch::StraightThroughOp::create(c.b, c.b.getF32Type(), one, sure)};
+}
+
+/// A gate that is 1 at bits and 0 elsewhere, without a gradient.
+static Scalar createBitGate(StageContext &c, Scalar bit) {
+  Scalar one = c.createNumber(1), half = c.createNumber(0.5);
+  return selectAbove(bit, half, one, c.createNumber(0));
+}
+
+/// Rows times a gate.
+static Value createGatedRows(StageContext &c, Value x, const Segmentation &of, bool scatters) {
+  c.setName("gate");
+  Value gate = c.createMap(scatters ? of.bits : of.chances, [&](ArrayRef<Scalar> v) {
+    return scatters ? createBitGate(c, v[0]) : createSureGate(c, v[0]);
+  });
+  c.setName("gate.number");
+  gate = c.createColumnSum(gate);
+  c.setName("gate.wide");
+  Value wide = c.createRepeated(gate, x);
+  c.setName("gated");
+  return c.createProduct(x, wide);
+}
+
+Value spec_to_sluice::spreadSegments(StageContext &c, spec::UpsampleOp op) {
+  bool smooths = op.getMethod() == spec::UpsampleMethod::smooth,
+       scatters = op.getMethod() == spec::UpsampleMethod::scatter;
+  Value x = c.materialize("rows", c.getValue(op.getInput()));
+  const Segmentation &of = c.getSegmentation(op.getSegments());
+  x = smooths ? createSmoothed(c, x, of) : x;
+  c.setName("spread");
+  x = SpreadSegmentsOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), x,
+                               of.counts, of.ends, *op.getBy());
+  return scatters || smooths ? createGatedRows(c, x, of, scatters) : x;
+}

@@ -1,0 +1,132 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Bits by a rule: by token, by position, or by the entropy of a model's next
+// token (Pagnoni et al. 2024, section 2.3; Nawrot et al. 2023, section 3.1.3).
+#include "Segments.h"
+#include "Tables.h"
+#include "sluice/Dialect/Sluice/Labels.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec_to_sluice;
+
+//===----------------------------------------------------------------------===//
+// Entropy
+//===----------------------------------------------------------------------===//
+
+/// The entropies, and those of `count` rows before. Before the first row they
+/// are 0.
+static SmallVector<Value> createDelayed(StageContext &c, Value entropies, int64_t count) {
+  SmallVector<Value> all = {entropies};
+  for (int64_t by = 1; by <= count; ++by) {
+    c.setName("entropy.before." + std::to_string(by));
+    all.push_back(c.createShift(entropies, by));
+  }
+  return all;
+}
+
+/// 1 where an entropy is above those of all rows before it, as far as these
+/// exist (equation 6). Rows before the first count as 0, below any entropy, and
+/// the first row as no spike. Labels in the paper are of token t by the entropy
+/// of x_t, row t - 1; in the public code by that of row t, and the first one
+/// is 1.
+static Value createSpikes(StageContext &c, spec::BoundariesOp op, Value entropies) {
+  SmallVector<Value> rows = createDelayed(c, entropies, *op.getSpike());
+  c.setName("rule.first");
+  rows.push_back(
+      PositionOp::create(c.b, entropies.getType(), c.read(getFirstRowName(c.model, op))));
+  c.setName("rule");
+  Value bits = c.createMap(rows, [&](ArrayRef<Scalar> v) {
+    Scalar one = c.createNumber(1), zero = c.createNumber(0), bit = one;
+    for (Scalar before : v.drop_front().drop_back()) {
+      bit = selectAbove(v[0], before, bit, zero);
+    }
+    return selectAbove(v.back(), c.createNumber(0.5), op.followsCode() ? one : zero, bit);
+  });
+  if (!op.getPredictor() || op.followsCode()) {
+    return bits;
+  }
+  c.setName("rule.before");
+  return c.createShift(bits, 1);
+}
+
+/// 1 where the softmax that a loss scores row t by has an entropy above the
+/// threshold, or one that rose by more since row t - 1, or a spike. It is of
+/// token t + 1, and read from tokens up to t.
+static Value createEntropyBits(StageContext &c, spec::BoundariesOp op) {
+  const ScoredRows &of = c.scored.at(op.getLoss()->str());
+  Value rows = c.materialize("rows", of.rows);
+  auto scale = cast<SequenceType>(rows.getType()).getScale();
+  auto getType = [&](int64_t width) {
+    return SequenceType::get(c.b.getContext(), scale, width, c.b.getF32Type());
+  };
+  Value weight = c.readWeight(of.weight), bias = c.read(of.bias);
+  c.setName("logits");
+  Value logits = LinearOp::create(c.b, getType(c.model.getVocabulary()), rows, weight, bias);
+  c.setName("entropy");
+  Value entropies = EntropyOp::create(c.b, getType(1), logits);
+  if (op.getSpike()) {
+    return createSpikes(c, op, entropies);
+  }
+  std::optional<double> rise = op.getRise();
+  SmallVector<Value> compared = createDelayed(c, entropies, rise ? 1 : 0);
+  c.setName("rule");
+  return c.createMap(compared, [&](ArrayRef<Scalar> v) {
+    return selectAbove(rise ? v[0] - v[1] : v[0], rise ? *rise : *op.getThreshold(), 1, 0);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Tables and labels
+//===----------------------------------------------------------------------===//
+
+/// Bits of the tokens: labels of a file, or rows of a table of one column.
+static Value createBitsOfTokens(StageContext &c, spec::BoundariesOp op) {
+  if (*op.getRule() == spec::SegmentRule::labels) {
+    c.setName("labels");
+    Value given = LabelsOp::create(c.b, c.getTokenSequence(0), c.getTokens(), op.getName());
+    c.setName("rule");
+    return RepeatColumnsOp::create(c.b, c.getTokenSequence(1), given);
+  }
+  c.setName("rule");
+  Value like = EmbedOp::create(c.b, c.getTokenSequence(1), c.getTokens(), c.read(getRuleName(op)));
+  if (*op.getRule() != spec::SegmentRule::space_like) {
+    return like;
+  }
+  c.setName("before");
+  Value before = c.createShift(like, 1);
+  c.setName("change");
+  return c.createMap({like, before}, [](ArrayRef<Scalar> v) { return v[0] * (1 - v[1]); });
+}
+
+/// Bits of the rows of `segments`, or of tokens: a segment's is that of the
+/// token that ends it.
+static Value createBitsByToken(StageContext &c, spec::BoundariesOp op, StringRef segments) {
+  if (*op.getRule() == spec::SegmentRule::entropy) {
+    return createEntropyBits(c, op);
+  }
+  if (segments.empty()) {
+    return createBitsOfTokens(c, op);
+  }
+  const Segmentation &of = c.segmentations.at(segments);
+  Value bits = createBitsByToken(c, op, of.outer);
+  c.setName("rule");
+  auto scale = cast<SequenceType>(of.ends.getType()).getScale();
+  return SelectSegmentsOp::create(c.b,
+                                  SequenceType::get(c.b.getContext(), scale, 1, c.b.getF32Type()),
+                                  bits, of.counts, of.ends);
+}
+
+Value spec_to_sluice::createRuleBits(StageContext &c, spec::BoundariesOp op) {
+  if (*op.getRule() == spec::SegmentRule::coding_rate) {
+    return createForcedBits(c, op, createCodingRateBits(c, op));
+  }
+  if (*op.getRule() != spec::SegmentRule::every) {
+    return createForcedBits(c, op, createBitsByToken(c, op, getSegmentsName(c.type)));
+  }
+  c.setName("rule"); // its table has the first row
+  Value bits = PositionOp::create(c.b, c.getSequence(c.getFactor(), 1, c.b.getF32Type()),
+                                  c.read(getRuleName(op)));
+  return op.getDocumentEnd() ? createForcedBits(c, op, bits) : bits;
+}

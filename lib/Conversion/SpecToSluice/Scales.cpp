@@ -1,0 +1,77 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Axes and scales.
+#include "ModuleParts.h"
+#include "StageContext.h"
+
+#include <numeric>
+#include <set>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec_to_sluice;
+
+/// Adds the factors of the scales that a stage's rows and keys are on.
+static void addFactors(spec::StageInterface stage, std::set<int64_t> &factors) {
+  int64_t own = getRowsType(stage).getFactor();
+  factors.insert(own);
+  auto layer = dyn_cast<spec::LayerOp>(stage.getOperation());
+  if (layer) {
+    factors.insert(layer.getDistanceStep());
+  }
+  if (layer && layer.getScales()) {
+    for (auto scale : layer.getScales()->getAsRange<spec::ScaleAttr>()) {
+      factors.insert(own * scale.getFactor());
+    }
+  }
+}
+
+static void createScales(ImplicitLocOpBuilder &b, StringRef axis, StringRef prefix,
+                         const std::set<int64_t> &factors) {
+  for (int64_t factor : factors) {
+    ScaleOp::create(b, getScaleName(factor, prefix), axis, factor);
+  }
+}
+
+/// Adds an axis for the segments that each boundaries stage makes, and the
+/// scales on it.
+static void addSegmentScales(ImplicitLocOpBuilder &b, spec::ModelOp model) {
+  for (auto cut : model.getBody().getOps<spec::BoundariesOp>()) {
+    spec::StreamType input = getRowsType(cut);
+    b.setLoc(spec::getKeyLoc(cut, ""));
+    auto scale = FlatSymbolRefAttr::get(b.getContext(),
+                                        getScaleName(input.getFactor(), getSegmentsName(input)));
+    AxisOp::create(b, cut.getName(), IntegerAttr(), IntegerAttr(), scale,
+                   b.getI64IntegerAttr(cut.getMostSegments() + cut.getSpareRows()));
+    std::set<int64_t> factors = {1};
+    for (auto stage : model.getBody().getOps<spec::StageInterface>()) {
+      if (getSegmentsName(getRowsType(stage)) == cut.getName()) {
+        addFactors(stage, factors);
+      }
+    }
+    createScales(b, cut.getName(), cut.getName(), factors);
+  }
+}
+
+void spec_to_sluice::addScales(ImplicitLocOpBuilder &b, spec::ModelOp model) {
+  AxisOp::create(b, "target", IntegerAttr(), IntegerAttr(), FlatSymbolRefAttr(), IntegerAttr());
+  std::set<int64_t> factors = {1};
+  for (auto stage : model.getBody().getOps<spec::StageInterface>()) {
+    if (getSegmentsName(getRowsType(stage)).empty()) {
+      addFactors(stage, factors);
+    }
+  }
+  createScales(b, "target", "", factors);
+  ScaleOp::create(b, lastScale, "target", 0);
+  for (auto input : model.getBody().getOps<spec::InputOp>()) {
+    if (!input.isNumbers()) {
+      b.setLoc(spec::getKeyLoc(input, ""));
+      AxisOp::create(b, input.getSymName(), b.getI64IntegerAttr(*input.getLength()),
+                     b.getI64IntegerAttr(input.getTokenCount()), FlatSymbolRefAttr(),
+                     IntegerAttr());
+      createScales(b, input.getSymName(), input.getSymName(), {1});
+    }
+  }
+  addSegmentScales(b, model);
+}

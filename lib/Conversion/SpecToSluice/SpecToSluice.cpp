@@ -1,0 +1,186 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Functions of the module, stage by stage.
+#include "sluice/Conversion/SpecToSluice.h"
+#include "ModuleParts.h"
+#include "StageConversions.h"
+#include "Tables.h"
+#include "sluice/Conversion/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec_to_sluice;
+
+namespace sluice {
+#define GEN_PASS_DEF_CONVERTSPECTOSLUICE
+#include "sluice/Conversion/Passes.h.inc"
+} // namespace sluice
+
+static StageConversions getConversions() {
+  StageConversions conversions;
+  populateEmbeddingConversions(conversions);
+  populateLayerConversions(conversions);
+  populateMapConversions(conversions);
+  populateResamplingConversions(conversions);
+  populateBoundariesConversions(conversions);
+  populateAttendConversions(conversions);
+  populateLossConversions(conversions);
+  return conversions;
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+/// True where training computes something else than evaluation for this stage:
+/// with dropout, smoothed labels, targets or weights of losses, drawn
+/// boundaries or a target that moves.
+static bool trainsOtherwise(Operation &stage) {
+  auto isMoving = [](std::optional<spec::TargetAttr> target) {
+    return target && target->getSteps() > 0;
+  };
+  return llvm::TypeSwitch<Operation *, bool>(&stage)
+      .Case([](spec::LayerOp op) { return op.getDropout() > 0 || op.getAttentionDropout() > 0; })
+      .Case([](spec::EmbeddingOp op) { return op.getDropout() > 0; })
+      .Case([](spec::HeadOp op) {
+        return op.getLabelSmoothing() > 0 || op.getTarget() || op.getWeights();
+      })
+      .Case([](spec::LossOp op) { return op.getLabelSmoothing() > 0 || op.getWeights(); })
+      .Case([&](spec::BoundariesOp op) {
+        return (op.getPredictor() && !op.getRule()) || isMoving(op.getRatio()) ||
+               isMoving(op.getPrior());
+      })
+      .Case([](spec::DropoutOp op) { return op.getRate() > 0; })
+      .Default(false);
+}
+
+/// Converts the stages; returns the value of the last one, or null where a
+/// stage is composite.
+static Value convertStages(StageContext &c, const StageConversions &conversions) {
+  Value last;
+  for (auto stage : c.model.getBody().getOps<spec::StageInterface>()) {
+    StageConversions::Conversion convert = conversions.lookup(stage);
+    if (!convert) {
+      emitError(spec::getKeyLoc(stage, ""))
+          << "expected primitive stages, found " << stage->getName()
+          << "; run spec-expand-composites first";
+      return {};
+    }
+    c.setStage(stage);
+    c.setName(stage->getName().stripDialect());
+    size_t firstTerm = c.terms.size();
+    last = convert(c, stage);
+    if (stage->getNumResults() == 1) {
+      c.streams[stage->getResult(0)] = last;
+    }
+    if (stage->hasAttr("frozen") && !isa<spec::HeadOp>(stage)) {
+      for (Term &term : llvm::drop_begin(c.terms, firstTerm)) {
+        term.factor = 0; // reported, and minimized by nothing
+      }
+    }
+  }
+  return last;
+}
+
+/// Ends a function that scores: with the objective of all terms, the head's
+/// first.
+static SmallVector<Value> createObjective(StageContext &c) {
+  std::rotate(c.terms.begin(), c.terms.end() - 1, c.terms.end());
+  SmallVector<Value> losses;
+  SmallVector<Attribute> names, weights;
+  SmallVector<double> factors;
+  SmallVector<int64_t> first;
+  for (const Term &term : c.terms) {
+    losses.push_back(term.losses);
+    names.push_back(c.b.getStringAttr(term.name));
+    weights.push_back(c.b.getStringAttr(term.weights));
+    factors.push_back(term.factor);
+    first.push_back(term.first);
+  }
+  bool isWeighted = llvm::any_of(c.terms, [](const Term &term) { return !term.weights.empty(); });
+  bool hasInputs = llvm::any_of(c.model.getBody().getOps<spec::InputOp>(),
+                                [](spec::InputOp input) { return !input.isNumbers(); });
+  c.setName("objective");
+  // Lines of named inputs end before their rows do.
+  ObjectiveOp::create(c.b, losses, c.b.getArrayAttr(names), factors, first, hasInputs,
+                      /*batches=*/1, isWeighted ? c.b.getArrayAttr(weights) : ArrayAttr());
+  return losses;
+}
+
+static LogicalResult addFunction(ImplicitLocOpBuilder &b, spec::ModelOp model,
+                                 const StageConversions &conversions, StringRef name,
+                                 Purpose purpose) {
+  b.setLoc(spec::getKeyLoc(model, ""));
+  auto getTokens = [&](StringRef axis) {
+    auto scale = FlatSymbolRefAttr::get(b.getContext(), getScaleName(1, axis));
+    return SequenceType::get(b.getContext(), scale, 0, b.getI32Type());
+  };
+  SmallVector<Type> arguments = {getTokens("")};
+  for (auto input : model.getBody().getOps<spec::InputOp>()) {
+    if (!input.isNumbers()) {
+      arguments.push_back(getTokens(input.getSymName()));
+    }
+  }
+  auto function = func::FuncOp::create(b, name, b.getFunctionType(arguments, {}));
+  function.addEntryBlock();
+  StageContext context(model, function, purpose);
+  Value last = convertStages(context, conversions);
+  if (!last) {
+    return failure();
+  }
+  SmallVector<Value> results = {last};
+  if (purpose != Purpose::Predict) {
+    results = createObjective(context);
+  }
+  func::ReturnOp::create(context.b, results);
+  function.setType(b.getFunctionType(arguments, ValueRange(results).getTypes()));
+  return success();
+}
+
+OwningOpRef<ModuleOp> sluice::convertSpecToSluice(spec::ModelOp model) {
+  MLIRContext *context = model.getContext();
+  context->loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
+                       arith::ArithDialect, math::MathDialect>();
+  ImplicitLocOpBuilder b(spec::getKeyLoc(model, ""), context);
+  OwningOpRef<ModuleOp> module = ModuleOp::create(b.getLoc());
+  setModuleAttributes(*module, model);
+  b.setInsertionPointToEnd(module->getBody());
+  addScales(b, model);
+  addParameters(b, model);
+  addTables(b, model);
+  StageConversions conversions = getConversions();
+  bool trains = llvm::any_of(model.getBody().getOps(), trainsOtherwise);
+  if (failed(addFunction(b, model, conversions, "evaluate", Purpose::Evaluate)) ||
+      failed(addFunction(b, model, conversions, "predict", Purpose::Predict)) ||
+      (trains && failed(addFunction(b, model, conversions, "train", Purpose::Train)))) {
+    return {};
+  }
+  return module;
+}
+
+namespace {
+
+struct ConvertSpecToSluice : sluice::impl::ConvertSpecToSluiceBase<ConvertSpecToSluice> {
+  void runOnOperation() override {
+    auto models = getOperation().getOps<spec::ModelOp>();
+    if (!llvm::hasSingleElement(models)) {
+      emitError(getOperation().getLoc())
+          << "expected one spec.model, found " << std::distance(models.begin(), models.end());
+      return signalPassFailure();
+    }
+    OwningOpRef<ModuleOp> module = convertSpecToSluice(*models.begin());
+    if (!module) {
+      return signalPassFailure();
+    }
+    getOperation()->setAttrs((*module)->getAttrDictionary());
+    getOperation()->setLoc((*module)->getLoc());
+    getOperation().getBodyRegion().takeBody(module->getBodyRegion());
+  }
+};
+
+} // namespace

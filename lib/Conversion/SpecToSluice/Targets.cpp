@@ -1,0 +1,76 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Targets of the losses of boundaries. A moving one is computed from the number
+// of the update.
+#include "Segments.h"
+#include "sluice/Dialect/Sluice/Labels.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec_to_sluice;
+
+static spec::TargetAttr getTarget(spec::BoundariesOp op) {
+  return op.getRatio() ? *op.getRatio() : *op.getPrior();
+}
+
+static double getLastTarget(spec::BoundariesOp op) {
+  return getTarget(op).getTo().getValueAsDouble();
+}
+
+SmallVector<Value> spec_to_sluice::addUpdate(StageContext &c, spec::BoundariesOp op,
+                                             SmallVector<Value> numbers) {
+  Location place = c.b.getLoc();
+  if (getTarget(op).getSteps() > 0 && c.purpose == Purpose::Train) {
+    c.setName("update");
+    numbers.push_back(UpdateOp::create(c.b, numbers.front().getType()));
+  }
+  c.b.setLoc(place);
+  return numbers;
+}
+
+/// from + (last - from) min((n - 1) / steps, 1) at update n, the quotient
+/// rounded down to jumps.
+static Scalar createTarget(StageContext &c, spec::BoundariesOp op, Scalar update) {
+  spec::TargetAttr target = getTarget(op);
+  double from = target.getFrom().getValueAsDouble();
+  auto steps = static_cast<double>(target.getSteps()),
+       jumps = static_cast<double>(target.getJumps());
+  Scalar done = min(update - 1, steps);
+  // Products of integers that f32 holds, and one division: so a jump is not
+  // late.
+  if (jumps > 0) {
+    done = done * jumps;
+  }
+  Scalar share = done / steps;
+  if (jumps > 0) {
+    share = floor(share) / jumps;
+  }
+  Scalar way = share * (getLastTarget(op) - from);
+  return c.createNumber(from) + way;
+}
+
+std::pair<Scalar, Scalar> spec_to_sluice::createBitCosts(StageContext &c, spec::BoundariesOp op,
+                                                         ArrayRef<Scalar> update) {
+  if (update.empty()) {
+    double share = getLastTarget(op);
+    Scalar set = c.createNumber(-std::log(share));
+    return {set, c.createNumber(-std::log1p(-share))};
+  }
+  Scalar share = createTarget(c, op, update[0]);
+  Scalar rest = log1p(-share), set = -log(share);
+  return {set, -rest};
+}
+
+std::pair<Scalar, Scalar> spec_to_sluice::createRatio(StageContext &c, spec::BoundariesOp op,
+                                                      ArrayRef<Scalar> update) {
+  if (update.empty()) {
+    double ratio = getLastTarget(op);
+    Scalar whole = c.createNumber(ratio / (ratio - 1));
+    return {whole, c.createNumber(ratio - 1)};
+  }
+  Scalar ratio = createTarget(c, op, update[0]), less = ratio - 1;
+  return {ratio / less, less};
+}

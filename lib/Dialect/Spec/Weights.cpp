@@ -1,0 +1,332 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Trained tensors of each primitive stage.
+#include "sluice/Dialect/Spec/Weights.h"
+
+#include "StageChecks.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec;
+
+//===----------------------------------------------------------------------===//
+// List
+//===----------------------------------------------------------------------===//
+
+static std::string join(StringRef prefix, StringRef part) {
+  return (prefix.empty() ? part : prefix + "." + part).str();
+}
+
+WeightList::WeightList(ModelOp model) : builder(model.getContext()) {
+  auto layers = model.getBody().getOps<LayerOp>();
+  auto count = std::max<std::ptrdiff_t>(std::distance(layers.begin(), layers.end()), 1);
+  residualScale = std::sqrt(2.0 * static_cast<double>(count));
+  builder.setInsertionPointToEnd(&model.getBody().front());
+}
+
+void WeightList::addStage(WeightsInterface owner) {
+  stage = owner;
+  owner.listWeights(*this);
+}
+
+void WeightList::add(StringRef name, ArrayRef<int64_t> shape, InitialValues initial,
+                     double deviation, bool decays) {
+  StringAttr path = stage->getAttrOfType<StringAttr>("path");
+  StringRef kind = name.substr(name.rfind('.') + 1);
+  auto whole = parameter.empty()
+                   ? StringAttr()
+                   : builder.getStringAttr(path.getValue() + "." + parameter + "." + kind);
+  WeightOp::create(
+      builder, getKeyLoc(stage, ""), builder.getStringAttr(path.getValue() + "." + name), path,
+      builder.getDenseI64ArrayAttr(shape), InitialValuesAttr::get(builder.getContext(), initial),
+      builder.getF64FloatAttr(deviation), decays ? builder.getUnitAttr() : UnitAttr(),
+      stage->hasAttr("frozen") ? builder.getUnitAttr() : UnitAttr(), whole);
+}
+
+void WeightList::addMatrix(StringRef prefix, int64_t out, int64_t in, double shrink,
+                           InitialValues initial) {
+  add(join(prefix, "weight"), {out, in}, initial, 1 / std::sqrt(static_cast<double>(in)) / shrink,
+      /*decays=*/true);
+}
+
+void WeightList::addBias(StringRef prefix, int64_t size) {
+  add(join(prefix, "bias"), {size}, InitialValues::zeros);
+}
+
+void WeightList::addLinear(StringRef prefix, int64_t out, int64_t in, double shrink, bool hasBias) {
+  addMatrix(prefix, out, in, shrink);
+  if (hasBias) {
+    addBias(prefix, out);
+  }
+}
+
+void WeightList::addNorm(StringRef prefix, NormFunction norm, int64_t width) {
+  add(join(prefix, "weight"), {width}, InitialValues::ones);
+  if (norm == NormFunction::layer) {
+    addBias(prefix, width);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Layer
+//===----------------------------------------------------------------------===//
+
+/// Adds maps of keys and values, which are stored as one parameter: with `queries`, of queries too.
+static void listPacked(LayerOp op, WeightList &list, std::string prefix, int64_t queries,
+                       int64_t keys, int64_t over) {
+  list.setParameter(prefix + (queries > 0 ? "qkv" : "kv"));
+  if (queries > 0) {
+    list.addMatrix(prefix + "query", queries, over);
+  }
+  for (const char *part : {"key", "value"}) {
+    list.addMatrix(prefix + part, keys, over);
+  }
+  if (op.getBias() && queries > 0) {
+    list.addBias(prefix + "query", queries);
+  }
+  for (const char *part : {"key", "value"}) {
+    if (op.getBias()) {
+      list.addBias(prefix + part, keys);
+    }
+  }
+  list.setParameter("");
+}
+
+/// Adds tensors of groups of heads. Output maps are columns of one matrix, which begins as such,
+/// and have one bias.
+static void listGroups(LayerOp op, WeightList &list, int64_t width) {
+  int64_t count = op.getGroupCount();
+  int64_t queries = *op.getHeads() / count * *op.getHeadSize();
+  int64_t keys = *op.getKeyValueHeads() / count * *op.getHeadSize();
+  double shrink = list.getResidualScale() * std::sqrt(static_cast<double>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    std::string prefix = "attention." + std::to_string(i) + ".";
+    int64_t over = op.getGroupWidth(i);
+    if (op.normsGroups()) {
+      list.addNorm(prefix + "over.norm", op.getNorm(), over);
+    }
+    list.addLinear(prefix + "query", queries, width, 1, op.getBias());
+    listPacked(op, list, prefix, 0, keys, over);
+    list.addMatrix(prefix + "output", width, queries, shrink);
+  }
+  if (op.getBias()) {
+    list.addBias("attention.output", width);
+  }
+}
+
+/// Rows of a table of biases by distance: the distances of rows on the layer's scale.
+static int64_t countTableRows(LayerOp op) {
+  StreamType own = getStream(op.getInput());
+  if (BoundariesOp cut = getCutBelow(own, op)) {
+    int64_t rows = cut.getMostSegments() + cut.getSpareRows();
+    return (rows + own.getFactor() - 1) / own.getFactor();
+  }
+  return op.getDistanceCount();
+}
+
+/// Adds terms by distance. Layers that share their biases read those of the first.
+static void listRelative(LayerOp op, WeightList &list, int64_t queries, int64_t width) {
+  RelativeAttr relative = op.getRelative().value_or(RelativeAttr());
+  if (relative && relative.getTerms() == RelativeTerms::bias) {
+    list.add("attention.relative.table",
+             {std::min(relative.getDistances(), countTableRows(op)), *op.getHeads()},
+             InitialValues::zeros);
+  }
+  if (!op.isXl()) {
+    return;
+  }
+  list.addMatrix("attention.relative", queries, width);
+  if (!op.getBiasesFrom() || op.getBiasesFrom() == op.getPath()) {
+    list.addBias("attention.relative.content", queries);
+    list.addBias("attention.relative.position", queries);
+  }
+}
+
+static void listAttention(LayerOp op, WeightList &list, int64_t width) {
+  int64_t queries = *op.getHeads() * *op.getHeadSize();
+  int64_t keys = *op.getKeyValueHeads() * *op.getHeadSize();
+  if (op.getLsh()) { // queries are keys
+    list.addLinear("attention.query_key", queries, width, 1, op.getBias());
+    list.addLinear("attention.value", queries, width, 1, op.getBias());
+  } else if (op.hasOwnQueries()) {
+    int64_t over = op.readsOther() ? getStream(op.getSources().front()).getWidth() : width;
+    if (op.normsOther()) {
+      list.addNorm("attention.over.norm", op.getNorm(), over);
+    }
+    list.addLinear("attention.query", queries, width, 1, op.getBias() && !op.isXl());
+    listPacked(op, list, "attention.", 0, keys, over);
+  } else {
+    listPacked(op, list, "attention.", queries, keys, width);
+  }
+  listRelative(op, list, queries, width);
+  list.addLinear("attention.output", width, queries, list.getResidualScale(), op.getBias());
+}
+
+static void listFeedForward(LayerOp op, WeightList &list, int64_t width) {
+  int64_t hidden = *op.getFeedForward();
+  SmallVector<StringRef> maps = {"feed_forward.in"};
+  if (op.getActivation() == ActivationFunction::swiglu) {
+    maps.insert(maps.begin(), "feed_forward.gate");
+  }
+  list.addNorm("feed_forward.norm", op.getNorm(), width);
+  for (StringRef map : maps) {
+    list.addMatrix(map, hidden, width);
+  }
+  for (StringRef map : maps) {
+    if (op.getBias()) {
+      list.addBias(map, hidden);
+    }
+  }
+  list.addLinear("feed_forward.out", width, hidden, list.getResidualScale(), op.getBias());
+}
+
+void LayerOp::listWeights(WeightList &list) {
+  int64_t width = getStream(getInput()).getWidth();
+  if (getAttentionNorm()) {
+    list.addNorm("attention.norm", getNorm(), width);
+  }
+  if (isGrouped()) {
+    listGroups(*this, list, width);
+  } else {
+    listAttention(*this, list, width);
+  }
+  listFeedForward(*this, list, width);
+}
+
+//===----------------------------------------------------------------------===//
+// Embedding and losses
+//===----------------------------------------------------------------------===//
+
+void EmbeddingOp::listWeights(WeightList &list) {
+  ModelOp model = getModel(*this);
+  int64_t width = getStream(getResult()).getWidth();
+  InputOp input = getInput() ? model.findInput(*getInput()) : InputOp();
+  if (input && input.isNumbers()) {
+    return list.addMatrix("", width, input.getRowWidth());
+  }
+  int64_t tokens = input ? input.getTokenCount() : static_cast<int64_t>(model.getVocabulary());
+  list.add("token.weight", {tokens, width}, InitialValues::normal, embeddingDeviation);
+  for (int64_t size : getNgrams().value_or(ArrayRef<int64_t>())) {
+    list.add("ngram." + std::to_string(size) + ".weight", {*getNgramRows(), width},
+             InitialValues::normal, embeddingDeviation);
+  }
+  if (getPositions() == PositionTable::learned) {
+    list.add("position.weight", {model.getContextOf(getInput().value_or("")), width},
+             InitialValues::normal, embeddingDeviation);
+  }
+}
+
+template <typename Op> static void listHead(Op op, WeightList &list) {
+  int64_t vocabulary = getModel(op).getVocabulary();
+  if (!op.getTied()) {
+    list.add("weight", {vocabulary, getStream(op.getInput()).getWidth()}, InitialValues::normal,
+             embeddingDeviation, /*decays=*/true);
+  }
+  if (op.getBias()) {
+    list.addBias("", vocabulary);
+  }
+}
+void HeadOp::listWeights(WeightList &list) { listHead(*this, list); }
+void LossOp::listWeights(WeightList &list) { listHead(*this, list); }
+
+//===----------------------------------------------------------------------===//
+// Maps, shifts and resampling
+//===----------------------------------------------------------------------===//
+
+void NormOp::listWeights(WeightList &list) {
+  list.addNorm("", getNorm(), getStream(getInput()).getWidth());
+}
+
+void ShiftOp::listWeights(WeightList &list) {
+  if (getStart() == StartRows::null) {
+    list.add("start.weight", {getStream(getInput()).getWidth()}, InitialValues::normal,
+             embeddingDeviation);
+  }
+}
+
+void ShortenOp::listWeights(WeightList &list) {
+  int64_t width = getStream(getInput()).getWidth();
+  if (getMethod() == ShortenMethod::concatenate) {
+    list.addMatrix("", getStream(getResult()).getWidth() / *getFactor(), width);
+  } else if (isLinear()) {
+    list.addLinear("", width, getRows() * width, 1, /*hasBias=*/true);
+  }
+}
+
+void UpsampleOp::listWeights(WeightList &list) {
+  int64_t width = getStream(getInput()).getWidth();
+  if (getMethod() == UpsampleMethod::split) {
+    list.addLinear("", getStream(getResult()).getWidth(), width / *getFactor(), 1, true);
+  } else if (isLinear()) {
+    list.addLinear("", *getFactor() * width, getGroups() * width, 1, /*hasBias=*/true);
+  }
+}
+
+/// The two matrices are one, whose columns are those of both.
+void ProjectOp::listWeights(WeightList &list) {
+  int64_t own = getStream(getInput()).getWidth(), rows = getStream(getResult()).getWidth();
+  int64_t other = getWith() ? getStream(getWith()).getWidth() : 0;
+  auto getShrink = [&](int64_t columns) {
+    return std::sqrt(static_cast<double>(own + other) / static_cast<double>(columns));
+  };
+  list.addMatrix("", rows, own, getShrink(own), getInitial());
+  if (getBias()) {
+    list.addBias("", rows);
+  }
+  if (other > 0) {
+    list.addMatrix("with", rows, other, getShrink(other), getInitial());
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Segments
+//===----------------------------------------------------------------------===//
+
+/// Two maps that a router compares, which begin as the identity (Hwang et al. 2025, section 2.2),
+/// or two maps of a predictor, down to one number.
+void BoundariesOp::listWeights(WeightList &list) {
+  int64_t width = getStream(getInput()).getWidth();
+  for (const char *name : {"own", "previous"}) {
+    if (getRatio()) {
+      list.addMatrix(name, width, width, 1, InitialValues::identity);
+    }
+  }
+  if (getPredictor()) {
+    list.addLinear("in", *getPredictor(), width, 1, /*hasBias=*/true);
+    list.addLinear("out", 1, *getPredictor(), 1, /*hasBias=*/true);
+  }
+}
+
+/// Segments have a map for each part of a row: of queries and results, or of keys and values. Sums
+/// with the stream begin as small as a layer's block.
+void AttendOp::listWeights(WeightList &list) {
+  int64_t width = getStream(getInput()).getWidth(), over = getStream(getOver()).getWidth();
+  int64_t columns = *getHeads() * *getHeadSize();
+  auto name = [](const char *map, int64_t part) {
+    return std::string(map) + "." + std::to_string(part);
+  };
+  list.addNorm("own.norm", getNorm(), width);
+  list.addNorm("over.norm", getNorm(), over);
+  if (!readsRows()) {
+    list.addLinear("query", columns, width, 1, getBias());
+    for (int64_t i = 0; i < getParts(); ++i) {
+      list.addLinear(name("key", i), columns, over, 1, getBias());
+      list.addLinear(name("value", i), columns, over, 1, getBias());
+    }
+    return list.addLinear("output", width, columns, list.getResidualScale(), getBias());
+  }
+  for (int64_t i = 0; i < getParts(); ++i) {
+    list.addLinear(name("query", i), columns, width, 1, getBias());
+  }
+  list.addLinear("key", columns, over, 1, getBias());
+  list.addLinear("value", columns, over, 1, getBias());
+  double shrink = list.getResidualScale() * std::sqrt(static_cast<double>(getParts()));
+  for (int64_t i = 0; i < getParts(); ++i) {
+    list.addMatrix(name("output", i), width, columns, shrink);
+  }
+  if (getBias()) {
+    list.addBias("output", width);
+  }
+}
