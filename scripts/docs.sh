@@ -21,7 +21,7 @@ for source in Dispatch/Dispatch Plan/Plan Sluice/Labels Spec/Spec; do # which in
   "$llvm_bin/mlir-tblgen" -gen-dialect-doc "-dialect=${dialect,,}" "${include[@]}" \
     "$root/include/sluice/Dialect/$source.td" > "$pages/${dialect,,}.md"
 done
-for folder in Transforms Target; do
+for folder in Conversion Transforms Target; do
   "$llvm_bin/mlir-tblgen" -gen-pass-doc "${include[@]}" "$root/include/sluice/$folder/Passes.td"
 done > "$pages/passes.md"
 

@@ -53,6 +53,6 @@ judge lacks "round trip of every op of Spec" "$work/spec" <<< "$ops"
 # Of a message its first words count, as one number may have several.
 messages=$(grep -rhoE '"[DPRS]-[0-9]{3}: [^"]{1,28}' "$root/lib" | tr -d '"' | sed 's/[^A-Za-z0-9]*$//' | sort -u)
 judge silent "every message of a verifier" "$root/test" --include=*.mlir --include=*.test <<< "$messages"
-passes=$(sed -nE 's/^def [A-Za-z]+ *: *[A-Za-z]*Pass<"([a-z-]+)".*/--\1/p' "$root"/include/sluice/{Transforms,Target}/Passes.td)
-judge lacks "every pass" "$root/test/Transforms" "$root/test/Target" --include=*.mlir <<< "$passes"
+passes=$(sed -nE 's/^def [A-Za-z]+ *: *[A-Za-z]*Pass<"([a-z-]+)".*/--\1/p' "$root"/include/sluice/{Conversion,Transforms,Target}/Passes.td)
+judge lacks "every pass" "$root/test/Conversion" "$root/test/Transforms" "$root/test/Target" --include=*.mlir <<< "$passes"
 finish

@@ -7,6 +7,7 @@
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "sluice/Analysis/LoweredCausality.h"
+#include "sluice/Conversion/Passes.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
@@ -110,6 +111,7 @@ int main(int argc, char **argv) {
   DialectRegistry registry;
   registerAllDialects(registry);
   registerAllPasses();
+  sluice::registerSluiceConversionPasses();
   sluice::registerSluiceTransformsPasses();
   sluice::registerSluiceTargetPasses();
   registry.insert<sluice::SluiceDialect, sluice::dispatch::DispatchDialect,

@@ -59,22 +59,30 @@ static bool trainsOtherwise(Operation &stage) {
       .Default(false);
 }
 
-/// Converts the stages; returns the value of the last one, or null where a
-/// stage is composite.
+/// Fails where a stage is composite, or weights are missing.
+static LogicalResult verifyConvertible(spec::ModelOp model, const StageConversions &conversions) {
+  for (auto stage : model.getBody().getOps<spec::StageInterface>()) {
+    if (!conversions.lookup(stage)) {
+      return emitError(spec::getKeyLoc(stage, ""))
+             << "expected primitive stages, found " << stage->getName()
+             << "; run spec-expand-composites first";
+    }
+  }
+  if (model.getBody().getOps<spec::WeightOp>().empty()) {
+    return emitError(spec::getKeyLoc(model, ""))
+           << "expected a model with weights, found none; run spec-assign-weights first";
+  }
+  return success();
+}
+
+/// Converts the stages; returns the value of the last one.
 static Value convertStages(StageContext &c, const StageConversions &conversions) {
   Value last;
   for (auto stage : c.model.getBody().getOps<spec::StageInterface>()) {
-    StageConversions::Conversion convert = conversions.lookup(stage);
-    if (!convert) {
-      emitError(spec::getKeyLoc(stage, ""))
-          << "expected primitive stages, found " << stage->getName()
-          << "; run spec-expand-composites first";
-      return {};
-    }
     c.setStage(stage);
     c.setName(stage->getName().stripDialect());
     size_t firstTerm = c.terms.size();
-    last = convert(c, stage);
+    last = conversions.lookup(stage)(c, stage);
     if (stage->getNumResults() == 1) {
       c.streams[stage->getResult(0)] = last;
     }
@@ -112,9 +120,8 @@ static SmallVector<Value> createObjective(StageContext &c) {
   return losses;
 }
 
-static LogicalResult addFunction(ImplicitLocOpBuilder &b, spec::ModelOp model,
-                                 const StageConversions &conversions, StringRef name,
-                                 Purpose purpose) {
+static void addFunction(ImplicitLocOpBuilder &b, spec::ModelOp model,
+                        const StageConversions &conversions, StringRef name, Purpose purpose) {
   b.setLoc(spec::getKeyLoc(model, ""));
   auto getTokens = [&](StringRef axis) {
     auto scale = FlatSymbolRefAttr::get(b.getContext(), getScaleName(1, axis));
@@ -129,20 +136,19 @@ static LogicalResult addFunction(ImplicitLocOpBuilder &b, spec::ModelOp model,
   auto function = func::FuncOp::create(b, name, b.getFunctionType(arguments, {}));
   function.addEntryBlock();
   StageContext context(model, function, purpose);
-  Value last = convertStages(context, conversions);
-  if (!last) {
-    return failure();
-  }
-  SmallVector<Value> results = {last};
+  SmallVector<Value> results = {convertStages(context, conversions)};
   if (purpose != Purpose::Predict) {
     results = createObjective(context);
   }
   func::ReturnOp::create(context.b, results);
   function.setType(b.getFunctionType(arguments, ValueRange(results).getTypes()));
-  return success();
 }
 
 OwningOpRef<ModuleOp> sluice::convertSpecToSluice(spec::ModelOp model) {
+  StageConversions conversions = getConversions();
+  if (failed(verifyConvertible(model, conversions))) {
+    return {};
+  }
   MLIRContext *context = model.getContext();
   context->loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
                        arith::ArithDialect, math::MathDialect>();
@@ -153,12 +159,10 @@ OwningOpRef<ModuleOp> sluice::convertSpecToSluice(spec::ModelOp model) {
   addScales(b, model);
   addParameters(b, model);
   addTables(b, model);
-  StageConversions conversions = getConversions();
-  bool trains = llvm::any_of(model.getBody().getOps(), trainsOtherwise);
-  if (failed(addFunction(b, model, conversions, "evaluate", Purpose::Evaluate)) ||
-      failed(addFunction(b, model, conversions, "predict", Purpose::Predict)) ||
-      (trains && failed(addFunction(b, model, conversions, "train", Purpose::Train)))) {
-    return {};
+  addFunction(b, model, conversions, "evaluate", Purpose::Evaluate);
+  addFunction(b, model, conversions, "predict", Purpose::Predict);
+  if (llvm::any_of(model.getBody().getOps(), trainsOtherwise)) {
+    addFunction(b, model, conversions, "train", Purpose::Train);
   }
   return module;
 }

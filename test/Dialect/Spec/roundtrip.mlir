@@ -79,4 +79,6 @@ spec.model attributes {batch = 2 : i64, length = 32 : i64, name = "composites", 
   %9 = spec.blt %8 {boundaries = {loss = "next", predictor = 3 : i64, rule = #spec<rule entropy>, threshold = 1.500000e+00 : f64}, global = {heads = 2 : i64, scales = [#spec.scale<factor = 2, moving = true, mask = <tokens to 8>>]}, layers = [1, 1, 1], local = {heads = 2 : i64, lsh = #spec.lsh<buckets = 4, chunk = 128, hashes = 2, causal = true>}, path = "stages.9"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
 // CHECK: spec.head{{.*}} : (!spec.stream<tokens, 8>) -> ()
   spec.head %9 {first = 31 : i64, path = "stages.10", weights = "weights"} : (!spec.stream<tokens, 8>) -> ()
+// CHECK: spec.weight @stages.10.weight {{.*}}frozen{{.*}}parameter = "stages.10.packed"
+  spec.weight @stages.10.weight {decay, deviation = 2.000000e-02 : f64, frozen, initial = #spec<initial normal>, parameter = "stages.10.packed", path = "stages.10", shape = array<i64: 256, 8>}
 }

@@ -1,0 +1,44 @@
+// RUN: sluice-opt %s --spec-assign-weights | FileCheck %s
+// Weights follow the stages, in the order of files; stages that share one name its owner.
+
+spec.model attributes {name = "m", vocabulary = 16 : i64, length = 8 : i64, batch = 2 : i64, width = 8 : i64} {
+  // CHECK: spec.embedding
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // CHECK: spec.layer {{.*}}biases_from = "stages.1"
+  %1 = spec.layer %0 {path = "stages.1", heads = 2 : i64, key_value_heads = 1 : i64, head_size = 4 : i64, feed_forward = 16 : i64,
+                      bias = false, norm = #spec<norm rms>, relative = #spec.relative<xl_shared>}
+      : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  // CHECK: spec.layer {{.*}}biases_from = "stages.1"{{.*}}path = "stages.2"
+  %2 = spec.layer %1 {path = "stages.2", heads = 2 : i64, key_value_heads = 1 : i64, head_size = 4 : i64, feed_forward = 16 : i64,
+                      bias = false, norm = #spec<norm rms>, relative = #spec.relative<xl_shared>, frozen}
+      : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  %3 = spec.layer %2 {path = "stages.3", heads = 2 : i64, key_value_heads = 1 : i64, head_size = 4 : i64, feed_forward = 16 : i64}
+      : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  // CHECK: spec.head {{.*}}table = "stages.0.token.weight", tied = true
+  spec.head %3 {path = "stages.4", tied = true, bias = true} : (!spec.stream<tokens, 8>) -> ()
+
+  // CHECK-NEXT: spec.weight @stages.0.token.weight {deviation = 2.000000e-02 : f64, initial = #spec<initial normal>, path = "stages.0", shape = array<i64: 16, 8>}
+  // CHECK-NEXT: spec.weight @stages.1.attention.norm.weight {initial = #spec<initial ones>, path = "stages.1", shape = array<i64: 8>}
+  // CHECK-NEXT: spec.weight @stages.1.attention.query.weight {decay, deviation = 0.35355339059327373 : f64, initial = #spec<initial normal>, path = "stages.1", shape = array<i64: 8, 8>}
+  // CHECK-NEXT: spec.weight @stages.1.attention.key.weight {{.*}}parameter = "stages.1.attention.kv.weight", path = "stages.1", shape = array<i64: 4, 8>}
+  // CHECK-NEXT: spec.weight @stages.1.attention.value.weight {{.*}}parameter = "stages.1.attention.kv.weight"
+  // CHECK-NEXT: spec.weight @stages.1.attention.relative.weight {decay
+  // CHECK-NEXT: spec.weight @stages.1.attention.relative.content.bias {initial = #spec<initial zeros>, path = "stages.1", shape = array<i64: 8>}
+  // CHECK-NEXT: spec.weight @stages.1.attention.relative.position.bias
+  // The deviation is that of a matrix of 8 columns, divided by sqrt(2 * 3) for three layers.
+  // CHECK-NEXT: spec.weight @stages.1.attention.output.weight {decay, deviation = 0.1443375
+  // CHECK-NEXT: spec.weight @stages.1.feed_forward.norm.weight
+  // CHECK-NEXT: spec.weight @stages.1.feed_forward.in.weight
+  // CHECK-NEXT: spec.weight @stages.1.feed_forward.out.weight
+  // CHECK-NEXT: spec.weight @stages.2.attention.norm.weight {frozen,
+  // CHECK-NOT:  spec.weight @stages.2.attention.relative.content.bias
+  // CHECK:      spec.weight @stages.3.attention.query.weight {{.*}}parameter = "stages.3.attention.qkv.weight"
+  // CHECK-NEXT: spec.weight @stages.3.attention.key.weight {{.*}}parameter = "stages.3.attention.qkv.weight"
+  // CHECK-NEXT: spec.weight @stages.3.attention.value.weight {{.*}}parameter = "stages.3.attention.qkv.weight"
+  // CHECK-NEXT: spec.weight @stages.3.attention.query.bias {{.*}}parameter = "stages.3.attention.qkv.bias"
+  // CHECK-NEXT: spec.weight @stages.3.attention.key.bias
+  // CHECK-NEXT: spec.weight @stages.3.attention.value.bias
+  // CHECK-NEXT: spec.weight @stages.3.attention.output.weight {{.*}}path = "stages.3", shape = array<i64: 8, 8>}
+  // CHECK:      spec.weight @stages.4.bias {{.*}}shape = array<i64: 16>}
+  // CHECK-NEXT: }
+}
