@@ -15,7 +15,7 @@
 // KERNELS-NOT: func.func
 // KERNELS-NOT: dispatch.
 
-// GPU:     func.func @{{.*}}k0
+// GPU:     func.func @{{row_[0-9a-f]+}}(
 // GPU:       nvvm.read.ptx.sreg.ctaid.x
 // GPU:       arith.addf %{{.*}} : vector<4xf32>
 // GPU-NOT: dispatch.
