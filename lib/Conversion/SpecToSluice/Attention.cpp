@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Attention of a layer: sources of queries, keys and values, masks and scores.
 #include "Attention.h"
@@ -45,9 +44,8 @@ static spec::RelativeTerms getRelativeTerms(spec::LayerOp op) {
   return op.getRelative() ? op.getRelative()->getTerms() : spec::RelativeTerms::none;
 }
 
-/// Distances between beginnings, or with a complete mask, whose keys end where
-/// the query does, between ends; in steps of the finest scale that both are
-/// whole numbers of.
+/// Distances between beginnings, or with a complete mask, whose keys end where the query does,
+/// between ends; in steps of the finest scale that both are whole numbers of.
 static dispatch::Distance getDistance(spec::LayerOp op, ScaleRatio scales) {
   if (getRelativeTerms(op) == spec::RelativeTerms::none) {
     return {};
@@ -60,8 +58,7 @@ static dispatch::Distance getDistance(spec::LayerOp op, ScaleRatio scales) {
 // Queries, keys and values
 //===----------------------------------------------------------------------===//
 
-/// The stream of keys and values: the queries' own, or another, normed where
-/// the layer norms.
+/// The stream of keys and values: the queries' own, or another, normed where the layer norms.
 static Value createKeyStream(StageContext &c, spec::LayerOp op, Value x) {
   if (!op.readsOther()) {
     return x;
@@ -72,9 +69,8 @@ static Value createKeyStream(StageContext &c, spec::LayerOp op, Value x) {
              : over;
 }
 
-/// Transformer-XL (Dai et al. 2019, section 3.3): queries q + u and q + v, q =
-/// Wq x, and rows W_r s of the sinusoids s of distances, one row per step of
-/// distance.
+/// Transformer-XL (Dai et al. 2019, section 3.3): queries q + u and q + v, q = Wq x, and rows W_r s
+/// of the sinusoids s of distances, one row per step of distance.
 static AttentionInputs createXlInputs(StageContext &c, spec::LayerOp op, Value x) {
   int64_t queries = *op.getHeads() * *op.getHeadSize();
   std::string owner = (op.getBiasesFrom() ? *op.getBiasesFrom() : *op.getPath()).str();
@@ -159,8 +155,7 @@ Value spec_to_sluice::convertAttention(StageContext &c, spec::LayerOp op, Value 
   return c.createLinear("attention.output", mixed, c.residualType);
 }
 
-/// The score of a query and a key: its product, terms by distance, and the
-/// scale.
+/// The score of a query and a key: its product, terms by distance, and the scale.
 static void createScore(StageContext &c, spec::LayerOp op, Region &region) {
   auto &b = c.b;
   OpBuilder::InsertionGuard guard(b);

@@ -1,8 +1,6 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Boundaries: bits of a stage, and the segments that they cut (Nawrot et al.
-// 2023).
+// Boundaries: bits of a stage, and the segments that they cut (Nawrot et al. 2023).
 #include "Segments.h"
 #include "StageConversions.h"
 

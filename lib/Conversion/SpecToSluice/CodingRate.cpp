@@ -1,8 +1,6 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Bits where a row adds much to the coding rate of the rows before it (Deng et
-// al. 2026).
+// Bits where a row adds much to the coding rate of the rows before it (Deng et al. 2026).
 #include "Segments.h"
 
 using namespace mlir;
@@ -38,9 +36,8 @@ static Scalar createLastPivot(int64_t n, Scalar scale,
   return pivots.back();
 }
 
-/// 1 where a number is among the greatest `share` of all rows, or equals one of
-/// them. The minimum of these is found by bisection, of the numbers as x / (1 +
-/// x), parts of one.
+/// 1 where a number is among the greatest `share` of all rows, or equals one of them. The minimum
+/// of these is found by bisection, of the numbers as x / (1 + x), parts of one.
 static Value createGreatestBits(StageContext &c, Value rates, double share) {
   constexpr int bisections = 20;
   auto createTotal = [&](Value x) -> Value { return TotalOp::create(c.b, x.getType(), x); };
@@ -75,9 +72,8 @@ static Value createGreatestBits(StageContext &c, Value rates, double share) {
   return c.createMap({parts, least}, [&](ArrayRef<Scalar> v) { return setAbove(v[0], v[1]); });
 }
 
-/// Products of each row with the rows up to `window` before it, and these
-/// products as earlier rows have them: for each lag its products, then those of
-/// the rows 1, 2, ... before.
+/// Products of each row with the rows up to `window` before it, and these products as earlier rows
+/// have them: for each lag its products, then those of the rows 1, 2, ... before.
 static SmallVector<Value> createProducts(StageContext &c, Value x, int64_t window) {
   SmallVector<Value> products;
   for (int64_t lag = 0; lag <= window; ++lag) {
@@ -94,10 +90,9 @@ static SmallVector<Value> createProducts(StageContext &c, Value x, int64_t windo
   return products;
 }
 
-/// 1 where R(x[t - w] .. x[t]) - R(x[t - w] .. x[t - 1]) is above the
-/// threshold, R of rows x being log det(I + X^T X / epsilon^2) / 2, in nats.
-/// Rows before the first are zeros, which add nothing. Or where that is among
-/// the greatest of the text, as printed, which leaks.
+/// 1 where R(x[t - w] .. x[t]) - R(x[t - w] .. x[t - 1]) is above the threshold, R of rows x being
+/// log det(I + X^T X / epsilon^2) / 2, in nats. Rows before the first are zeros, which add nothing.
+/// Or where that is among the greatest of the text, as printed, which leaks.
 Value spec_to_sluice::createCodingRateBits(StageContext &c, spec::BoundariesOp op) {
   int64_t window = *op.getWindow();
   double epsilon = *op.getEpsilon();

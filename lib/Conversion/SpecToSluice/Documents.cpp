@@ -1,8 +1,6 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Bits that are 1 whatever sets the others: at ends of documents, and in the
-// first row.
+// Bits that are 1 whatever sets the others: at ends of documents, and in the first row.
 #include "Segments.h"
 #include "Tables.h"
 
@@ -19,9 +17,8 @@ static Value forceWhere(StageContext &c, StringRef part, Value bits, Value where
   });
 }
 
-/// 1 where a token ends a document, or one token later where bits begin
-/// segments. A segment ends a document with the token that ends it, or begins
-/// one with the token that begins it.
+/// 1 where a token ends a document, or one token later where bits begin segments. A segment ends a
+/// document with the token that ends it, or begins one with the token that begins it.
 static Value createDocumentBits(StageContext &c, spec::BoundariesOp op, StringRef segments,
                                 bool begins) {
   auto scale = FlatSymbolRefAttr::get(c.b.getContext(), getScaleName(1, segments));

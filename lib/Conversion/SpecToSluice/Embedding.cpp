@@ -1,8 +1,6 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Embeddings: rows of tables by token, by position and by the last tokens
-// together.
+// Embeddings: rows of tables by token, by position and by the last tokens together.
 #include "StageConversions.h"
 #include "Tables.h"
 #include "sluice/Dialect/Sluice/Labels.h"
@@ -47,8 +45,7 @@ static Value createHash(StageContext &c, spec::EmbeddingOp op, ArrayRef<Scalar> 
   return arith::RemSIOp::create(c.b, positive, createInteger(c, *op.getNgramRows()));
 }
 
-/// Rows of tables by a hash of the last n tokens (Pagnoni et al. 2024,
-/// section 3.2.1).
+/// Rows of tables by a hash of the last n tokens (Pagnoni et al. 2024, section 3.2.1).
 static void appendNgrams(StageContext &c, spec::EmbeddingOp op, SmallVectorImpl<Value> &terms) {
   Value tokens = c.getTokens();
   SmallVector<Value> last = {tokens};
@@ -66,8 +63,7 @@ static void appendNgrams(StageContext &c, spec::EmbeddingOp op, SmallVectorImpl<
   }
 }
 
-/// Rows of the token table, or a linear map of the numbers that data have for
-/// each token.
+/// Rows of the token table, or a linear map of the numbers that data have for each token.
 static Value embedInput(StageContext &c, spec::EmbeddingOp op) {
   StringRef name = op.getInput().value_or("");
   spec::InputOp input = name.empty() ? spec::InputOp() : c.model.findInput(name);

@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The head and losses of rows.
 #include "Segments.h"
@@ -20,8 +19,7 @@ public:
   LossConversion(StageContext &context, Op op, std::string name, double factor)
       : c(context), op(op), name(std::move(name)), factor(factor) {}
 
-  /// Notes which rows and weights the softmax has, for boundaries that read its
-  /// entropy.
+  /// Notes which rows and weights the softmax has, for boundaries that read its entropy.
   Value registerRows() {
     Value x = c.getValue(op.getInput());
     c.scored[name] = {x, getWeightName(), op.getBias() ? c.getSymbol("bias") : ""};
@@ -49,9 +47,8 @@ private:
 
 } // namespace
 
-/// The rows that are scored, on the tokens' scale: row t reads group (t -
-/// shift) div f and is scored against token t + 1. So a group predicts the bag
-/// of its next f tokens.
+/// The rows that are scored, on the tokens' scale: row t reads group (t - shift) div f and is
+/// scored against token t + 1. So a group predicts the bag of its next f tokens.
 template <typename Op> Value LossConversion<Op>::createScoredRows(Value x) {
   int64_t shift = op.getShiftOrDefault();
   SequenceType type = c.getSequence(1, c.getWidth(), cast<SequenceType>(x.getType()).getElement());
@@ -87,8 +84,7 @@ template <typename Op> Value LossConversion<Op>::createLosses(Value x) {
   return c.createProduct(losses, weights);
 }
 
-/// Adds the term of rows x to the objective, and the labels that wait for its
-/// softmax.
+/// Adds the term of rows x to the objective, and the labels that wait for its softmax.
 template <typename Op> Value LossConversion<Op>::addTerm(Value x) {
   c.setName(op->getName().stripDialect());
   Value losses = createLosses(x);

@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Stages that map rows: norm, add, replace, project, dropout.
 #include "StageConversions.h"
@@ -33,8 +32,7 @@ static Value convertReplace(StageContext &c, spec::ReplaceOp op) {
   });
 }
 
-/// The two products are one of [W | V] and rows side by side, without the rows
-/// being written so.
+/// The two products are one of [W | V] and rows side by side, without the rows being written so.
 static Value convertProject(StageContext &c, spec::ProjectOp op) {
   Value x = c.materialize("rows", c.getValue(op.getInput()));
   SmallVector<Value> terms = {c.createLinear("", x, c.residualType)};

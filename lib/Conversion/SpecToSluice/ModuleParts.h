@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Parts of the module around its functions.
 #pragma once
@@ -9,8 +8,7 @@
 
 namespace sluice::spec_to_sluice {
 
-/// Sets what the module knows of the model as a whole: sizes, name and settings
-/// of training.
+/// Sets what the module knows of the model as a whole: sizes, name and settings of training.
 void setModuleAttributes(mlir::Operation *module, spec::ModelOp model);
 /// Adds axes of tokens, inputs and segments, and the scales on them.
 void addScales(mlir::ImplicitLocOpBuilder &builder, spec::ModelOp model);

@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Module attributes, and parameters of weights.
 #include "ModuleParts.h"
@@ -15,8 +14,7 @@ using namespace sluice::spec_to_sluice;
 // Attributes
 //===----------------------------------------------------------------------===//
 
-/// The first settings of this kind, or, in `fallback`, those of a spec that has
-/// none.
+/// The first settings of this kind, or, in `fallback`, those of a spec that has none.
 template <typename Op> static Op getSettings(spec::ModelOp model, OwningOpRef<Op> &fallback) {
   for (auto op : model.getBody().getOps<Op>()) {
     return op;

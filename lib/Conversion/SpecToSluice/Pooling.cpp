@@ -1,9 +1,7 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Rows of segments from rows of the stream, and back. Scans over rows are maps
-// and shifts, all rows at once: moving averages (Hwang et al. 2025) and maxima
-// of segments.
+// Rows of segments from rows of the stream, and back. Scans over rows are maps and shifts, all rows
+// at once: moving averages (Hwang et al. 2025) and maxima of segments.
 #include "Segments.h"
 
 using namespace mlir;
@@ -16,9 +14,8 @@ using namespace sluice::spec_to_sluice;
 
 using Join = function_ref<Scalar(Scalar row, Scalar part, Scalar before)>;
 
-/// Scans by doubling: after a pass, row t is `join` over the 2 s rows up to it,
-/// and `left`, one number per row, the product of theirs. Rows before the first
-/// add nothing.
+/// Scans by doubling: after a pass, row t is `join` over the 2 s rows up to it, and `left`, one
+/// number per row, the product of theirs. Rows before the first add nothing.
 static Value createScan(StageContext &c, StringRef what, Value x, Value left, Join join) {
   int64_t context = c.model.getLength();
   for (int64_t step = 1; step < context; step *= 2) {
@@ -40,8 +37,7 @@ static Value createScan(StageContext &c, StringRef what, Value x, Value left, Jo
   return x;
 }
 
-/// z[m] = P[m] x[m] + (1 - P[m]) z[m - 1], z[-1] = 0, P the chance of the bit
-/// at e(m) (equation 5).
+/// z[m] = P[m] x[m] + (1 - P[m]) z[m - 1], z[-1] = 0, P the chance of the bit at e(m) (equation 5).
 static Value createSmoothed(StageContext &c, Value x, const Segmentation &of) {
   auto &b = c.b;
   constexpr double least = 1e-4; // distance of a chance from 0 and 1
@@ -65,9 +61,8 @@ static Value createSmoothed(StageContext &c, Value x, const Segmentation &of) {
                     [](Scalar row, Scalar part, Scalar before) { return row + part * before; });
 }
 
-/// Row t: the maximum, column by column, of the rows of its segment up to t.
-/// Its last row has the segment's. Of equal rows the earlier one has the
-/// gradient.
+/// Row t: the maximum, column by column, of the rows of its segment up to t. Its last row has the
+/// segment's. Of equal rows the earlier one has the gradient.
 static Value createMaxima(StageContext &c, Value x, const Segmentation &of) {
   c.setName("unset");
   Value unset =

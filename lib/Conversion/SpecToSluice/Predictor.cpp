@@ -1,8 +1,6 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Boundaries that two linear maps predict (Nawrot et al. 2023, sections 3.1
-// and 3.2).
+// Boundaries that two linear maps predict (Nawrot et al. 2023, sections 3.1 and 3.2).
 #include "Segments.h"
 
 using namespace mlir;
@@ -48,9 +46,8 @@ static Value createLogitBits(StageContext &c, spec::BoundariesOp op, Value logit
   });
 }
 
-/// Binary cross-entropy of logits l against labels y: max(l, 0) - l y + log(1 +
-/// exp(-|l|)). The public code takes the sigmoid of them first, and so twice in
-/// all.
+/// Binary cross-entropy of logits l against labels y: max(l, 0) - l y + log(1 + exp(-|l|)). The
+/// public code takes the sigmoid of them first, and so twice in all.
 static Value createSupervision(StageContext &c, spec::BoundariesOp op, Value logits, Value labels) {
   if (op.followsCode()) {
     c.setName("probability");
@@ -66,8 +63,7 @@ static Value createSupervision(StageContext &c, spec::BoundariesOp op, Value log
   return c.createColumnSum(createTokenNumbers(c, losses));
 }
 
-/// -log Binomial(k; L, a) / L in every row: k of a row's L tokens end a segment
-/// (equation 6).
+/// -log Binomial(k; L, a) / L in every row: k of a row's L tokens end a segment (equation 6).
 static Value createPriorLoss(StageContext &c, spec::BoundariesOp op, Value bits) {
   c.setName("prior");
   Value ones = createTokenNumbers(c, c.createConstants(bits, 1));

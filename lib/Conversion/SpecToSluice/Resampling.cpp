@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Stages that move and group rows: shift, shorten, upsample.
 #include "Segments.h"
@@ -17,8 +16,7 @@ static Value convertShift(StageContext &c, spec::ShiftOp op) {
   return c.createShift(x, op.getBy());
 }
 
-/// Row m: W x[k m], ..., W x[k m + k - 1], of 1 / k of the result's columns
-/// each.
+/// Row m: W x[k m], ..., W x[k m + k - 1], of 1 / k of the result's columns each.
 static Value createConcatenation(StageContext &c, spec::ShortenOp op) {
   Value x = c.materialize("rows", c.getValue(op.getInput()));
   Value rows = c.createLinear("", x, c.residualType);
@@ -55,8 +53,7 @@ static Value convertShorten(StageContext &c, spec::ShortenOp op) {
                            window, /*mean=*/!isMaximum);
 }
 
-/// Row p: W times its own part of the columns of row p div k, the (p mod k)-th
-/// of k.
+/// Row p: W times its own part of the columns of row p div k, the (p mod k)-th of k.
 static Value createSplit(StageContext &c, spec::UpsampleOp op) {
   Value x = c.getValue(op.getInput());
   if (int64_t factor = *op.getFactor(); factor > 1) {

@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Boundaries where a row differs from the one before (Hwang et al. 2025).
 #include "Segments.h"
@@ -36,9 +35,8 @@ static Value createDistanceBefore(StageContext &c, Value x) {
   return RepeatColumnsOp::create(b, c.getSequence(c.getFactor(), 1, b.getF32Type()), distance);
 }
 
-/// N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) in every row: F is the share of
-/// bits, G the mean of the probabilities that were rounded to them (equation
-/// 10).
+/// N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) in every row: F is the share of bits, G the mean of
+/// the probabilities that were rounded to them (equation 10).
 static Value createRatioLoss(StageContext &c, spec::BoundariesOp op, Value bits, Value chances) {
   c.setName("ratio");
   Value ones = createTokenNumbers(c, createClosedBits(c, c.createConstants(bits, 1)));

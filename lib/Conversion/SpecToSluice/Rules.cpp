@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Bits by a rule: by token, by position, or by the entropy of a model's next
 // token (Pagnoni et al. 2024, section 2.3; Nawrot et al. 2023, section 3.1.3).
@@ -15,8 +14,7 @@ using namespace sluice::spec_to_sluice;
 // Entropy
 //===----------------------------------------------------------------------===//
 
-/// The entropies, and those of `count` rows before. Before the first row they
-/// are 0.
+/// The entropies, and those of `count` rows before. Before the first row they are 0.
 static SmallVector<Value> createDelayed(StageContext &c, Value entropies, int64_t count) {
   SmallVector<Value> all = {entropies};
   for (int64_t by = 1; by <= count; ++by) {
@@ -26,11 +24,10 @@ static SmallVector<Value> createDelayed(StageContext &c, Value entropies, int64_
   return all;
 }
 
-/// 1 where an entropy is above those of all rows before it, as far as these
-/// exist (equation 6). Rows before the first count as 0, below any entropy, and
-/// the first row as no spike. Labels in the paper are of token t by the entropy
-/// of x_t, row t - 1; in the public code by that of row t, and the first one
-/// is 1.
+/// 1 where an entropy is above those of all rows before it, as far as these exist (equation 6).
+/// Rows before the first count as 0, below any entropy, and the first row as no spike. Labels in
+/// the paper are of token t by the entropy of x_t, row t - 1; in the public code by that of row t,
+/// and the first one is 1.
 static Value createSpikes(StageContext &c, spec::BoundariesOp op, Value entropies) {
   SmallVector<Value> rows = createDelayed(c, entropies, *op.getSpike());
   c.setName("rule.first");
@@ -51,9 +48,8 @@ static Value createSpikes(StageContext &c, spec::BoundariesOp op, Value entropie
   return c.createShift(bits, 1);
 }
 
-/// 1 where the softmax that a loss scores row t by has an entropy above the
-/// threshold, or one that rose by more since row t - 1, or a spike. It is of
-/// token t + 1, and read from tokens up to t.
+/// 1 where the softmax that a loss scores row t by has an entropy above the threshold, or one that
+/// rose by more since row t - 1, or a spike. It is of token t + 1, and read from tokens up to t.
 static Value createEntropyBits(StageContext &c, spec::BoundariesOp op) {
   const ScoredRows &of = c.scored.at(op.getLoss()->str());
   Value rows = c.materialize("rows", of.rows);
@@ -100,8 +96,7 @@ static Value createBitsOfTokens(StageContext &c, spec::BoundariesOp op) {
   return c.createMap({like, before}, [](ArrayRef<Scalar> v) { return v[0] * (1 - v[1]); });
 }
 
-/// Bits of the rows of `segments`, or of tokens: a segment's is that of the
-/// token that ends it.
+/// Bits of the rows of `segments`, or of tokens: a segment's is that of the token that ends it.
 static Value createBitsByToken(StageContext &c, spec::BoundariesOp op, StringRef segments) {
   if (*op.getRule() == spec::SegmentRule::entropy) {
     return createEntropyBits(c, op);

@@ -1,8 +1,6 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Numbers in the regions of maps. Operators and functions create ops of arith
-// and math.
+// Numbers in the regions of maps. Operators and functions create ops of arith and math.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,9 +10,8 @@
 
 namespace sluice::spec_to_sluice {
 
-/// An f32, an argument that is an i32, or a condition. An operand that is a C++
-/// number becomes a constant right before the op; `get` creates a constant
-/// earlier.
+/// An f32, an argument that is an i32, or a condition. An operand that is a C++ number becomes a
+/// constant right before the op; `get` creates a constant earlier.
 class Scalar {
 public:
   Scalar(mlir::ImplicitLocOpBuilder &builder, mlir::Value value) : b(&builder), value(value) {}

@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Axes and scales.
 #include "ModuleParts.h"
@@ -34,8 +33,7 @@ static void createScales(ImplicitLocOpBuilder &b, StringRef axis, StringRef pref
   }
 }
 
-/// Adds an axis for the segments that each boundaries stage makes, and the
-/// scales on it.
+/// Adds an axis for the segments that each boundaries stage makes, and the scales on it.
 static void addSegmentScales(ImplicitLocOpBuilder &b, spec::ModelOp model) {
   for (auto cut : model.getBody().getOps<spec::BoundariesOp>()) {
     spec::StreamType input = getRowsType(cut);

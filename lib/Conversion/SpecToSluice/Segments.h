@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Bits that cut a stream into segments, and rows of segments.
 #pragma once
@@ -10,14 +9,12 @@ namespace sluice::spec_to_sluice {
 
 /// Bits of a stage's rule, f32 0 or 1, by token or by row (Rules.cpp).
 mlir::Value createRuleBits(StageContext &context, spec::BoundariesOp op);
-/// Bits where a row adds much to the coding rate of the rows before it
-/// (CodingRate.cpp).
+/// Bits where a row adds much to the coding rate of the rows before it (CodingRate.cpp).
 mlir::Value createCodingRateBits(StageContext &context, spec::BoundariesOp op);
 /// Bits, and 1 where a document ends, and in the first row where bits begin
 /// segments (Documents.cpp).
 mlir::Value createForcedBits(StageContext &context, spec::BoundariesOp op, mlir::Value bits);
-/// Bits of segments that have ended. Their axis has more rows than that, and
-/// all are computed.
+/// Bits of segments that have ended. Their axis has more rows than that, and all are computed.
 mlir::Value createClosedBits(StageContext &context, mlir::Value bits);
 /// One number per row of the stage's scale as one per token: a segment's at the
 /// token that ends it, zeros elsewhere; a group's is shared by its tokens.
@@ -35,9 +32,8 @@ mlir::Value createRoutedBits(StageContext &context, spec::BoundariesOp op);
 mlir::Value createInnerProduct(StageContext &context, llvm::StringRef part, mlir::Value x,
                                mlir::Value y);
 
-/// Targets of losses, which may move in training (Targets.cpp). Numbers of a
-/// loss, and after them the update's where training moves its target.
-/// Evaluation always has the last one.
+/// Targets of losses, which may move in training (Targets.cpp). Numbers of a loss, and after them
+/// the update's where training moves its target. Evaluation always has the last one.
 llvm::SmallVector<mlir::Value> addUpdate(StageContext &context, spec::BoundariesOp op,
                                          llvm::SmallVector<mlir::Value> numbers);
 /// -log a and -log(1 - a) of the prior's share a.

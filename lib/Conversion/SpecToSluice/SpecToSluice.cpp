@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Functions of the module, stage by stage.
 #include "sluice/Conversion/SpecToSluice.h"
@@ -37,9 +36,8 @@ static StageConversions getConversions() {
 // Functions
 //===----------------------------------------------------------------------===//
 
-/// True where training computes something else than evaluation for this stage:
-/// with dropout, smoothed labels, targets or weights of losses, drawn
-/// boundaries or a target that moves.
+/// True where training computes something else than evaluation for this stage: with dropout,
+/// smoothed labels, targets or weights of losses, drawn boundaries or a target that moves.
 static bool trainsOtherwise(Operation &stage) {
   auto isMoving = [](std::optional<spec::TargetAttr> target) {
     return target && target->getSteps() > 0;
@@ -95,8 +93,7 @@ static Value convertStages(StageContext &c, const StageConversions &conversions)
   return last;
 }
 
-/// Ends a function that scores: with the objective of all terms, the head's
-/// first.
+/// Ends a function that scores: with the objective of all terms, the head's first.
 static SmallVector<Value> createObjective(StageContext &c) {
   std::rotate(c.terms.begin(), c.terms.end() - 1, c.terms.end());
   SmallVector<Value> losses;

@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The function that stages are converted into, and helpers that stages share.
 #pragma once
@@ -19,19 +18,16 @@ namespace sluice::spec_to_sluice {
 /// the logits of the last position.
 enum class Purpose { Evaluate, Train, Predict };
 
-/// Symbol of a scale by its factor, on the axis of an input or of segments
-/// (empty: of the tokens).
+/// Symbol of a scale by its factor, on the axis of an input or of segments (empty: of the tokens).
 std::string getScaleName(int64_t factor, llvm::StringRef axis = "");
 constexpr llvm::StringLiteral lastScale = "last";
 
 inline spec::StreamType getStreamType(mlir::Value stream) {
   return mlir::cast<spec::StreamType>(stream.getType());
 }
-/// Name of the segments that are a stream's rows; empty where rows are no
-/// segments.
+/// Name of the segments that are a stream's rows; empty where rows are no segments.
 llvm::StringRef getSegmentsName(spec::StreamType type);
-/// Type of the rows of a stage's result; of a stage without a stream as result,
-/// of its input.
+/// Type of the rows of a stage's result; of a stage without a stream as result, of its input.
 spec::StreamType getRowsType(mlir::Operation *stage);
 
 /// Bits of a boundaries stage and the segments that they cut.
@@ -49,8 +45,7 @@ struct ScoredRows {
   std::string weight, bias;
 };
 
-/// A predictor whose labels the softmax of a later loss gives, and the index of
-/// its term.
+/// A predictor whose labels the softmax of a later loss gives, and the index of its term.
 struct WaitingPredictor {
   spec::BoundariesOp stage;
   mlir::Value logits;
@@ -66,19 +61,16 @@ struct Term {
   std::string weights = {}; ///< name of the numbers that multiplied its rows
 };
 
-/// A function under construction. Parameters are found by symbol in the module
-/// and read once.
+/// A function under construction. Parameters are found by symbol in the module and read once.
 struct StageContext {
   using Code = llvm::function_ref<mlir::Value(llvm::ArrayRef<Scalar>)>;
 
   StageContext(spec::ModelOp model, mlir::func::FuncOp function, Purpose purpose);
 
-  /// Begins the conversion of a stage: its name and type are those of the ops
-  /// that follow.
+  /// Begins the conversion of a stage: its name and type are those of the ops that follow.
   void setStage(mlir::Operation *op);
-  /// Names the ops that follow, "stages.1.inside.0.attention.mix" for the part
-  /// "attention.mix", at the place of the stage. Certificates and messages name
-  /// values so.
+  /// Names the ops that follow, "stages.1.inside.0.attention.mix" for the part "attention.mix", at
+  /// the place of the stage. Certificates and messages name values so.
   void setName(llvm::StringRef part);
   /// The same at another place, the one of the stage's mask for example.
   void setName(llvm::StringRef part, mlir::Location place);
@@ -95,13 +87,11 @@ struct StageContext {
   mlir::Value getTokens(llvm::StringRef input = "");
   const Segmentation &getSegmentation(mlir::Value segmentation);
 
-  /// Reads a parameter as f32, or as `element`; null where the model has none
-  /// of this symbol.
+  /// Reads a parameter as f32, or as `element`; null where the model has none of this symbol.
   mlir::Value read(llvm::StringRef symbol, mlir::Type element = {});
   /// Reads a weight in the type that linear maps multiply in.
   mlir::Value readWeight(llvm::StringRef symbol) { return read(symbol, computeType); }
-  /// Reads a parameter of the stage as f32; null where it has none of this
-  /// name.
+  /// Reads a parameter of the stage as f32; null where it has none of this name.
   mlir::Value readOwn(llvm::StringRef part) { return read(getSymbol(part)); }
 
   Scalar createNumber(double value) { return {b, value}; }
@@ -116,12 +106,10 @@ struct StageContext {
   mlir::Value createConstants(mlir::Value like, double number);
   /// Drops x or scales it up; returns x itself where nothing is dropped.
   Scalar createDropout(Scalar x, double rate, int64_t width);
-  /// Creates the norm of x, stored as `element`; `block` precedes ".norm" in
-  /// its name.
+  /// Creates the norm of x, stored as `element`; `block` precedes ".norm" in its name.
   mlir::Value createNorm(llvm::StringRef block, spec::NormFunction norm, double epsilon,
                          mlir::Value x, mlir::Type element);
-  /// Creates a linear map, its weight read in the compute type and its result
-  /// stored as `element`.
+  /// Creates a linear map, its weight read in the compute type and its result stored as `element`.
   mlir::Value createLinear(llvm::StringRef part, mlir::Value x, mlir::Type element);
   mlir::Value createShift(mlir::Value x, int64_t by);
   /// Sums the columns of each row: a sequence of width 0, as losses are.

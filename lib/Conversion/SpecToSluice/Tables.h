@@ -1,5 +1,4 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Tables of constants that stages read: names and contents.
 #pragma once
@@ -12,14 +11,11 @@ namespace sluice::spec_to_sluice {
 constexpr llvm::StringLiteral sinusoidalName = "sinusoidal";
 /// The rotations of a layer with LSH attention, after the path of the layer.
 constexpr llvm::StringLiteral rotationsPart = "attention.rotations";
-/// Symbol of the table of angles that a layer reads, by base, head size and
-/// positions.
+/// Symbol of the table of angles that a layer reads, by base, head size and positions.
 std::string getRotaryName(spec::ModelOp model, spec::LayerOp op);
-/// Symbol of the table of sinusoids of distances that a layer of Transformer-XL
-/// reads.
+/// Symbol of the table of sinusoids of distances that a layer of Transformer-XL reads.
 std::string getDistancesName(spec::ModelOp model, spec::LayerOp op);
-/// Symbol of the table of bits that the rule of a boundaries stage reads, by
-/// token or by position.
+/// Symbol of the table of bits that the rule of a boundaries stage reads, by token or by position.
 std::string getRuleName(spec::BoundariesOp op);
 /// Symbol of the table of one bit, of the first row of a stage's scale.
 std::string getFirstRowName(spec::ModelOp model, spec::BoundariesOp op);

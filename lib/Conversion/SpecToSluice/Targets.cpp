@@ -1,8 +1,6 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Targets of the losses of boundaries. A moving one is computed from the number
-// of the update.
+// Targets of the losses of boundaries. A moving one is computed from the number of the update.
 #include "Segments.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 
@@ -31,16 +29,14 @@ SmallVector<Value> spec_to_sluice::addUpdate(StageContext &c, spec::BoundariesOp
   return numbers;
 }
 
-/// from + (last - from) min((n - 1) / steps, 1) at update n, the quotient
-/// rounded down to jumps.
+/// from + (last - from) min((n - 1) / steps, 1) at update n, the quotient rounded down to jumps.
 static Scalar createTarget(StageContext &c, spec::BoundariesOp op, Scalar update) {
   spec::TargetAttr target = getTarget(op);
   double from = target.getFrom().getValueAsDouble();
   auto steps = static_cast<double>(target.getSteps()),
        jumps = static_cast<double>(target.getJumps());
   Scalar done = min(update - 1, steps);
-  // Products of integers that f32 holds, and one division: so a jump is not
-  // late.
+  // Products of integers that f32 holds, and one division: so a jump is not late.
   if (jumps > 0) {
     done = done * jumps;
   }
