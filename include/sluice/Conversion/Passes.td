@@ -5,6 +5,43 @@
 
 include "mlir/Pass/PassBase.td"
 
+def ChooseFactor : Pass<"spec-choose-factor", "::mlir::ModuleOp"> {
+  let summary = "Gives levels of an hourglass that draw a factor one of them";
+  let description = [{
+    Shorten-factor dropout (Nawrot et al. 2021, section 4.1) trains one model for each factor of a set, with the same weights. Before:
+    levels such as `8@{2,3}` of at most one hourglass. After: no level draws; those that drew have `factor`, or without the option the
+    least of the set. A model without such levels stays as it is. Reports an error where the set does not have the factor, and where a
+    second hourglass draws.
+
+    ```mlir
+    %1 = spec.hourglass %0 {hierarchy = "2@1 8@{2,3} 2@1", heads = 4 : i64, ...}
+    // becomes, with factor=3
+    %1 = spec.hourglass %0 {hierarchy = "2@1 8@3 2@1", heads = 4 : i64, ...}
+    ```
+  }];
+  let options = [Option<"factor", "factor", "int64_t", "0", "The factor; 0: the least of the set">];
+  let dependentDialects = ["::sluice::spec::SpecDialect"];
+}
+
+def ExpandComposites : Pass<"spec-expand-composites", "::mlir::ModuleOp"> {
+  let summary = "Replaces composite stages by primitive ones";
+  let description = [{
+    Before: models of verified stages, whose hourglasses draw no factor (`spec-choose-factor`). After: all stages are primitive, in the
+    order of their execution. Stage K that replaces the stage "stages.3" has the path "stages.3.inside.K", and is frozen where that one
+    is. Reports errors of the new stages at the keys of the composite one, and stops at the first.
+
+    Layer composites have one place for all their stages, the key `hierarchy`; lists of stages have the composite's brace.
+
+    ```mlir
+    %1 = spec.layers %0 {count = 2 : i64, heads = 4 : i64, path = "stages.1", ...}
+    // becomes
+    %1 = spec.layer %0 {heads = 4 : i64, path = "stages.1.inside.0", ...}
+    %2 = spec.layer %1 {heads = 4 : i64, path = "stages.1.inside.1", ...}
+    ```
+  }];
+  let dependentDialects = ["::sluice::spec::SpecDialect"];
+}
+
 def AssignWeights : Pass<"spec-assign-weights", "::mlir::ModuleOp"> {
   let summary = "Lists the trained tensors of expanded models";
   let description = [{

@@ -359,8 +359,10 @@ NamedAttrList SpecReader::readStageKeys(const Fields &fields, const ObjectInfo &
                                           std::string(part) + ".", true);
       attributes.set(key->attribute, own.getDictionary(builder.getContext()));
     }
-    if (key && defaults && defaults->find("heads")) {
-      places.add("defaults.heads", defaults->position("heads"));
+    for (const KeyInfo &setting : getObject("DefaultsSection").keys) {
+      if (key && defaults && defaults->find(setting.name)) {
+        places.add("defaults." + std::string(setting.name), defaults->position(setting.name));
+      }
     }
   }
   return attributes;

@@ -234,7 +234,8 @@ static LogicalResult requireWhole(Operation *op, DictionaryAttr cut, ShortenMeth
 /// The windows of layers in groups are the stage's own.
 static LogicalResult refuseLocalMask(Operation *op, std::optional<DictionaryAttr> local,
                                      StringRef why) {
-  if (local && isWritten(op, "local.mask") && local->get("mask")) {
+  bool isOwn = isWritten(op, "local.mask") && !isInherited(op, "local.mask");
+  if (local && isOwn && local->get("mask")) {
     return emitKeyError(op, "local.mask")
            << "expected no \"mask\" for \"local\" layers, which read " << why
            << ", found one; leave it out";

@@ -17,6 +17,8 @@ static int64_t getFirstTokens(Value stream) {
     Operation *stage = open.pop_back_val().getDefiningOp();
     if (auto topDown = dyn_cast<TopDownOp>(stage)) {
       first = std::max(first, topDown.getTokensBefore());
+    } else if (auto tokens = stage->getAttrOfType<IntegerAttr>("first_tokens")) {
+      first = std::max(first, tokens.getInt()); // the last of the stages that replaced a top_down
     }
     for (Value operand : stage->getOperands()) {
       if (isa<StreamType>(operand.getType()) && seen.insert(operand).second) {
@@ -103,6 +105,9 @@ int64_t LossOp::getShiftOrDefault() {
 }
 int64_t LossOp::getFirstOrDefault() { return getFirst().value_or(getShiftOrDefault()); }
 LogicalResult LossOp::verify() {
+  if (getBag()) { // its name and first row are the top_down's
+    return verifyAxis(*this, getInput());
+  }
   bool isWord = llvm::all_of(getName(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
   });

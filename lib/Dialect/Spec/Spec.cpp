@@ -78,6 +78,11 @@ Location spec::getKeyLoc(Operation *op, StringRef key) {
   return place ? Location(cast<LocationAttr>(place)) : getPlace(op->getLoc());
 }
 
+bool spec::isInherited(Operation *op, StringRef key) {
+  std::string inDefaults = ("defaults." + key.split('.').second).str();
+  return isWritten(op, inDefaults) && getKeyLoc(op, key) == getKeyLoc(op, inDefaults);
+}
+
 InFlightDiagnostic spec::emitKeyError(Operation *op, StringRef key) {
   return emitError(getKeyLoc(op, key));
 }

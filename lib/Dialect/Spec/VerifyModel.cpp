@@ -3,6 +3,8 @@
 
 #include "StageChecks.h"
 
+#include "llvm/ADT/StringSet.h"
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec;
@@ -14,12 +16,12 @@ static LogicalResult collectLosses(ModelOp model, Losses &losses) {
   for (auto loss : model.getBody().getOps<LossOp>()) {
     auto [at, isNew] = losses.try_emplace(loss.getName(), loss);
     if (!isNew) {
-      StringRef key = isWritten(loss, "bags") ? "bags" : "name";
+      StringRef key = loss.getBag() ? "bags" : "name";
       return emitKeyError(loss, key)
              << "expected a name that no earlier loss has, found " << quote(loss.getName())
              << ", which "
              << describePlace(
-                    getKeyLoc(at->second, isWritten(at->second, "bags") ? "bags" : "name"))
+                    getKeyLoc(at->second, cast<LossOp>(at->second).getBag() ? "bags" : "name"))
              << " defines; choose another";
     }
   }
@@ -97,9 +99,29 @@ static LogicalResult verifySizes(ModelOp model) {
   return success();
 }
 
+/// Segments are those of the tokens, and have a name each.
+static LogicalResult verifySegmentNames(ModelOp model) {
+  bool hasInputs = llvm::any_of(model.getBody().getOps<InputOp>(),
+                                [](InputOp input) { return !input.isNumbers(); });
+  llvm::StringSet<> names;
+  for (auto cut : model.getBody().getOps<BoundariesOp>()) {
+    if (hasInputs) {
+      return emitKeyError(cut, "name")
+             << "expected no segments in a model with named inputs, whose lines are filled up with "
+                "bytes that would count, found both; leave one out";
+    }
+    if (!names.insert(cut.getName()).second) {
+      return emitKeyError(cut, "name")
+             << "expected a name that no input and no earlier segments have, found "
+             << quote(cut.getName()) << "; choose another";
+    }
+  }
+  return success();
+}
+
 LogicalResult spec::verifyExpandedModel(ModelOp model) {
   Losses losses;
-  if (failed(collectLosses(model, losses))) {
+  if (failed(verifySegmentNames(model)) || failed(collectLosses(model, losses))) {
     return failure();
   }
   for (auto cut : model.getBody().getOps<BoundariesOp>()) {

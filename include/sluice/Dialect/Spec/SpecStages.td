@@ -15,6 +15,8 @@ def ToKey : ObjectKey<"to", "string", "names the result; defined once", "unnamed
 def FrozenKey : ObjectKey<"frozen", "boolean", "training leaves the stage's weights as they were given", "false">;
 
 /// A stage. `article` precedes its name in messages. With `inherits`, keys of the spec's `defaults` hold where it has none.
+///   path          prefix of its weights' names
+///   first_tokens  number of tokens before the first row of the result that may be scored; absent: 0
 class Spec_Stage<string mnemonic, string sentence_, list<Key> keys_, dag operands, dag outputs, list<Trait> traits = []>
     : Op<Spec_Dialect, mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<Spec_StageInterface>])> {
   string sentence = sentence_;
@@ -27,7 +29,7 @@ class Spec_Stage<string mnemonic, string sentence_, list<Key> keys_, dag operand
   bit inherits = 0;
   bit hasLayerKeys = 0;
   let arguments = !con(operands, KeyArguments<keys_>.arguments,
-                       (ins OptionalAttr<StrAttr>:$path, UnitAttr:$frozen), assigned);
+                       (ins OptionalAttr<StrAttr>:$path, UnitAttr:$frozen, OptionalAttr<Spec_Integer>:$first_tokens), assigned);
   let results = outputs;
   let hasVerifier = 1;
 }
@@ -224,7 +226,8 @@ def Spec_LossOp
                 !listconcat([LossNameKey,
                              PositiveKey<"factor", "what its mean counts in what training minimizes", "1", "1">],
                             headKeys)> {
-  let assigned = tableAttribute;
+  /// `bag` marks losses of a top_down's coarse scales, which score every row that has a group of their own scale.
+  let assigned = !con(tableAttribute, (ins UnitAttr:$bag));
   let extraClassDeclaration = [{
     /// Row t reads group (t - shift) div f: the key "shift", or the scale's factor - 1.
     int64_t getShiftOrDefault();

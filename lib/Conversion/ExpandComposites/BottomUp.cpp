@@ -1,0 +1,82 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The bottom-up model of Subramanian, Collobert, Ranzato and Boureau (2020), section 3.3.
+#include "Patterns.h"
+#include "StageAppender.h"
+
+#include "sluice/Dialect/Spec/Hierarchy.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec;
+
+namespace {
+
+class BottomUpExpander {
+public:
+  BottomUpExpander(BottomUpOp op, StageAppender &appender)
+      : op(op), appender(appender), place(getInsideLoc(op, "hierarchy")), paths(getPath(op)),
+        layer(getLayerSettings(op)) {}
+
+  Value run() {
+    Hierarchy hierarchy = *parseHierarchy(op, op.getHierarchy(), HierarchyOrder::Rising);
+    ArrayRef<Level> levels = hierarchy.levels;
+    bool isRepooled = op.getPooling() == PoolingSource::repooled;
+    SmallVector<Value> streams = {op.getInput()};
+    for (size_t i = 1; i < levels.size(); ++i) {
+      int64_t from = isRepooled ? 1 : levels[i - 1].factor;
+      Value coarse = add("shorten", isRepooled ? op.getInput() : streams.back(),
+                         {{"factor", levels[i].factor / from},
+                          {"method", stringifyShortenMethod(op.getShorten())},
+                          {"window", op.getShortenWindowAttr()}});
+      streams.push_back(addStack(levels[i].layers, coarse));
+    }
+    return addStack(levels.front().layers, addGathering(streams));
+  }
+
+private:
+  Value add(StringRef word, ValueRange operands, ArrayRef<Setting> settings,
+            const NamedAttrList &own = {}) {
+    return appender.add(word, {place, paths.next()}, operands, settings, own);
+  }
+  Value addStack(int64_t layers, Value x) {
+    for (int64_t i = 0; i < layers; ++i) {
+      x = add("layer", x, {}, layer);
+    }
+    return layers > 0 && op.getPlacement() == NormPlacement::pre
+               ? add("norm", x, {}, getNormSettings(op))
+               : x;
+  }
+
+  /// Adds a layer whose queries are the first stream, and whose groups of heads read one of the
+  /// coarse ones each.
+  Value addGathering(ArrayRef<Value> streams) {
+    NamedAttrList settings = layer;
+    for (StringRef key : {"rotary", "lsh", "relative", "distances"}) {
+      settings.erase(key);
+    }
+    SmallVector<Attribute> masks(streams.size() - 1,
+                                 MaskAttr::get(op.getContext(), MaskShape::complete, 0, 0));
+    return add("layer", streams, {{"over", ArrayAttr::get(op.getContext(), masks)}}, settings);
+  }
+
+  BottomUpOp op;
+  StageAppender &appender;
+  const Location place;
+  InsidePaths paths;
+  const NamedAttrList layer;
+};
+
+struct ExpandBottomUp : CompositePattern<BottomUpOp> {
+  using CompositePattern::CompositePattern;
+
+  Value expand(BottomUpOp op, StageAppender &appender) const override {
+    return BottomUpExpander(op, appender).run();
+  }
+};
+
+} // namespace
+
+void spec::populateExpandBottomUp(RewritePatternSet &patterns, const int64_t &stages) {
+  patterns.add<ExpandBottomUp>(patterns.getContext(), stages);
+}

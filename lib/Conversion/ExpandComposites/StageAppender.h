@@ -1,0 +1,106 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Creates the stages that replace a composite one.
+#pragma once
+
+#include "sluice/Dialect/Spec/Spec.h"
+
+#include "mlir/IR/PatternMatch.h"
+
+#include <variant>
+
+namespace sluice::spec {
+
+/// Numbers the stages inside another in the order of their creation: "stages.3.inside.0" and so on.
+/// Paths are empty inside a stage without a path.
+class InsidePaths {
+public:
+  explicit InsidePaths(std::string prefix) : prefix(std::move(prefix)) {}
+  std::string next();
+
+private:
+  std::string prefix;
+  int64_t count = 0;
+};
+
+/// A key of a new stage and its value. A word of an enumeration is a string; a null attribute, or a
+/// width of 0, leaves the key out.
+struct Setting {
+  llvm::StringRef key;
+  std::variant<int64_t, bool, llvm::StringRef, mlir::Attribute> value;
+
+  bool isAbsent() const;
+};
+
+/// Place of a new stage in the file, and prefix of its weights' names.
+struct StageSite {
+  mlir::Location location;
+  std::string path;
+};
+
+/// The path of a stage; empty where it has none.
+std::string getPath(mlir::Operation *stage);
+/// The location of a stage inside `composite`: the place of a key, with all keys of `composite`.
+mlir::Location getInsideLoc(mlir::Operation *composite, llvm::StringRef key);
+/// Attributes of layer settings that a stage has.
+mlir::NamedAttrList getLayerSettings(mlir::Operation *stage);
+/// Attributes "norm" and "epsilon" that a stage has.
+mlir::NamedAttrList getNormSettings(mlir::Operation *stage);
+/// Fails with an error where the model has so many stages before `location` that no other may
+/// follow.
+mlir::LogicalResult verifyRoom(mlir::Location location, int64_t stages);
+
+/// Creates stages in front of a composite one, which the last of them replaces. After an error it
+/// creates no more: `add` returns its first operand.
+class StageAppender {
+public:
+  /// `stages` is the number of stages before the composite one.
+  StageAppender(mlir::Operation *composite, int64_t stages, mlir::PatternRewriter &rewriter)
+      : composite(composite), rewriter(rewriter), stages(stages) {}
+
+  /// Creates a stage with the attributes `own` and the keys `settings`, which take precedence. The
+  /// stage is frozen where the composite one is. Returns its result, or its first operand where it
+  /// has none.
+  mlir::Value add(llvm::StringRef word, const StageSite &site, mlir::ValueRange operands,
+                  llvm::ArrayRef<Setting> settings, const mlir::NamedAttrList &own = {});
+  /// Verifies such a stage without adding it.
+  void verify(llvm::StringRef word, const StageSite &site, mlir::ValueRange operands,
+              llvm::ArrayRef<Setting> settings, const mlir::NamedAttrList &own);
+  /// Replaces the composite stage by `result`. Fails after an error.
+  mlir::LogicalResult replaceBy(mlir::Value result);
+
+  void fail() { isFailed = true; }
+  bool hasFailed() const { return isFailed; }
+
+private:
+  mlir::Operation *create(llvm::StringRef word, const StageSite &site, mlir::ValueRange operands,
+                          llvm::ArrayRef<Setting> settings, const mlir::NamedAttrList &own);
+
+  mlir::Operation *composite;
+  mlir::PatternRewriter &rewriter;
+  int64_t stages;
+  bool isFailed = false;
+};
+
+/// Replaces a composite stage by the stages that `expand` adds.
+template <typename Op> class CompositePattern : public mlir::OpRewritePattern<Op> {
+public:
+  /// `stages` is the number of stages before the composite one at each match.
+  CompositePattern(mlir::MLIRContext *context, const int64_t &stages)
+      : mlir::OpRewritePattern<Op>(context), stages(stages) {}
+
+  mlir::LogicalResult matchAndRewrite(Op op, mlir::PatternRewriter &rewriter) const final {
+    StageAppender appender(op, stages, rewriter);
+    mlir::Value result = expand(op, appender);
+    return appender.replaceBy(result);
+  }
+
+protected:
+  /// Returns what replaces the result of `op`.
+  virtual mlir::Value expand(Op op, StageAppender &appender) const = 0;
+
+private:
+  const int64_t &stages;
+};
+
+} // namespace sluice::spec

@@ -1,0 +1,66 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A composite stage that is a list of others: each reads the result of the one before it.
+#pragma once
+
+#include "StageAppender.h"
+
+namespace sluice::spec {
+
+/// Creates the stages of a list. Those inside the composite stage have its brace as place; keys of
+/// "local", "global" and "boundaries" have their own places.
+class StageList {
+public:
+  StageList(mlir::Operation *composite, StageAppender &appender);
+
+  /// Creates a stage of the result of the stage before it.
+  mlir::Value add(llvm::StringRef word, llvm::ArrayRef<Setting> settings = {}) {
+    return add(word, last, settings);
+  }
+  /// Creates a stage of these operands. Its result is the operand of the next one.
+  mlir::Value add(llvm::StringRef word, mlir::ValueRange operands,
+                  llvm::ArrayRef<Setting> settings);
+
+  /// Creates a stack of layers with the settings of the key `side`, "local" or "global". Of a count
+  /// of 0 the settings are verified where they are written.
+  void addLayers(int64_t count, llvm::StringRef side, MaskAttr mask = {});
+  /// Creates layers of rows that read their own block of `size` rows; a block starts at row size
+  /// - 1.
+  void addBlocks(int64_t count, int64_t size);
+  /// Creates the norm after a pre-norm stack.
+  void addNorm(llvm::StringRef side);
+  /// Creates boundaries of `input` by the keys `own` with places `ownKeys`, which may be null, and
+  /// by `settings` where these have no value. Returns the segmentation.
+  mlir::Value addBoundaries(mlir::Value input, mlir::DictionaryAttr own,
+                            mlir::DictionaryAttr ownKeys, llvm::ArrayRef<Setting> settings);
+  /// Creates attention from `input` over `over`, between a scale and its segments, with the heads
+  /// and norms of local layers.
+  void addAttend(mlir::Value input, mlir::Value over, mlir::Value segments, int64_t parts);
+  /// Creates a linear map of rows to `width` columns, unless that is 0.
+  void resize(int64_t width);
+
+  /// The result of the stage before, or the composite's input.
+  mlir::Value getLast() const { return last; }
+
+private:
+  mlir::Location getLoc(llvm::ArrayRef<Setting> settings, mlir::DictionaryAttr ownKeys,
+                        bool inherits);
+  mlir::NamedAttrList getSide(llvm::StringRef side, llvm::ArrayRef<llvm::StringRef> keys) const;
+  llvm::LogicalResult verifyDefaultHeads(llvm::StringRef side) const;
+  llvm::LogicalResult dropUncountedDistances(llvm::StringRef side,
+                                             mlir::NamedAttrList &settings) const;
+
+  mlir::Operation *composite;
+  StageAppender &appender;
+  InsidePaths paths;
+  const int64_t width; ///< of the composite's input
+  mlir::Value last;
+};
+
+/// The number `i` of layers in the key "layers".
+int64_t getCount(mlir::ArrayAttr layers, size_t i);
+/// Width of the stream where `inner`, the width of the coarse scale, is given; else 0: no map
+/// between the two.
+int64_t getOuterWidth(mlir::Operation *composite, std::optional<int64_t> inner);
+
+} // namespace sluice::spec

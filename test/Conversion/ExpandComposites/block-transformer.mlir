@@ -1,0 +1,20 @@
+// A prefix of each block, of the blocks before it.
+// RUN: sluice-opt %s --spec-expand-composites | FileCheck %s
+
+// CHECK: %0 = spec.embedding  {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+// CHECK-NEXT: %1 = spec.shorten %0 {factor = 4 : i64, method = #spec<shorten_method concatenate>, path = "stages.1.inside.0"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens by 4, 8>
+// CHECK-NEXT: %2 = spec.layer %1 {feed_forward = 32 : i64, head_size = 4 : i64, heads = 2 : i64, key_value_heads = 2 : i64, path = "stages.1.inside.1.inside.0"} : (!spec.stream<tokens by 4, 8>) -> !spec.stream<tokens by 4, 8>
+// CHECK-NEXT: %3 = spec.norm %2 {path = "stages.1.inside.2"} : (!spec.stream<tokens by 4, 8>) -> !spec.stream<tokens by 4, 8>
+// CHECK-NEXT: %4 = spec.upsample %3 {factor = 4 : i64, path = "stages.1.inside.3"} : (!spec.stream<tokens by 4, 8>) -> !spec.stream<tokens, 8>
+// CHECK-NEXT: %5 = spec.shift %4 {by = 3 : i64, path = "stages.1.inside.4"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+// CHECK-NEXT: %6 = spec.project %5 {bias = false, path = "stages.1.inside.5"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+// CHECK-NEXT: %7 = spec.project %0 {bias = false, path = "stages.1.inside.6"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+// CHECK-NEXT: %8 = spec.replace %7, %6 {block = 4 : i64, path = "stages.1.inside.7", start = 3 : i64} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+// CHECK-NEXT: %9 = spec.layer %8 {feed_forward = 32 : i64, head_size = 4 : i64, heads = 2 : i64, key_value_heads = 2 : i64, mask = #spec.mask<block from 3 to 4>, path = "stages.1.inside.8.inside.0", placement = #spec<placement post>} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+// CHECK-NEXT: spec.head %9 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  %1 = spec.block_transformer %0 {block = 4 : i64, global = {heads = 2 : i64}, layers = [1, 1], local = {heads = 2 : i64, placement = #spec<placement post>}, path = "stages.1"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+}
