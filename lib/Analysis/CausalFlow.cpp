@@ -7,7 +7,7 @@
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/SpecFix.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 
 using namespace mlir;
 using namespace sluice;

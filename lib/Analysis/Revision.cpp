@@ -1,125 +1,135 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Revision.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/CreateStage.h"
+#include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Dialect/Spec/Hierarchy.h"
 
 using namespace mlir;
 using namespace sluice;
 
-static bool isAt(const spec::SourceLocation &x, const spec::SourceLocation &y) {
-  return x.line == y.line && x.column == y.column;
-}
+Revision::Revision(const spec::Model &model)
+    : context(std::make_unique<MLIRContext>(MLIRContext::Threading::DISABLED)),
+      module(readSpecAgain(*context, model)) {}
 
-/// The settings of a head, or of a loss; null of another stage.
-static spec::Head *headOf(spec::Stage &stage) {
-  auto *loss = std::get_if<spec::Loss>(&stage.settings);
-  return loss ? &loss->head : std::get_if<spec::Head>(&stage.settings);
+spec::ModelOp Revision::getModel() { return *module->getOps<spec::ModelOp>().begin(); }
+
+/// True where the value of a key, or the stage itself for no key, is at `place`.
+static bool isAt(Operation *stage, StringRef key, const spec::SourceLocation &place) {
+  auto at = dyn_cast<FileLineColLoc>(spec::getKeyLoc(stage, key));
+  return at && at.getLine() == place.line && at.getColumn() == place.column;
 }
 
 bool Revision::setShift(const spec::SourceLocation &place, int64_t by) {
   bool found = false;
-  for (spec::Stage &stage : model.stages) {
-    if (auto *shift = std::get_if<spec::Shift>(&stage.settings);
-        shift && isAt(stage.location, place)) {
-      shift->by = by;
-      found = true;
+  for (Operation &stage : getModel().getBody().getOps()) {
+    auto hourglass = dyn_cast<spec::HourglassOp>(stage);
+    StringRef key = !hourglass ? "" : hourglass.getShift() ? "shift" : "hierarchy";
+    if (!isAt(&stage, key, place)) {
+      continue;
     }
-    if (spec::Head *head = headOf(stage); head && isAt(stage.location, place)) {
-      head->shift = by;
+    if (isa<spec::ShiftOp, spec::HeadOp, spec::LossOp, spec::HourglassOp>(stage)) {
+      stage.setAttr(isa<spec::ShiftOp>(stage) ? "by" : "shift", Builder(context.get()).getI64IntegerAttr(by));
       found = true;
-    }
-    if (auto *hourglass = std::get_if<spec::Hourglass>(&stage.settings)) {
-      const spec::SourceLocation &key =
-          hourglass->shift ? stage.at("shift") : stage.at("hierarchy");
-      if (isAt(key, place)) {
-        hourglass->shift = by;
-        stage.keys.try_emplace("shift", place);
-        found = true;
-      }
     }
   }
   return found;
 }
 
-static spec::Layer *layerOf(spec::Stage &stage) {
-  if (auto *layer = std::get_if<spec::Layer>(&stage.settings)) {
-    return layer;
-  }
-  if (auto *layers = std::get_if<spec::Layers>(&stage.settings)) {
-    return &layers->layer;
-  }
-  if (auto *topDown = std::get_if<spec::TopDown>(&stage.settings)) {
-    return &topDown->layer;
-  }
-  auto *hourglass = std::get_if<spec::Hourglass>(&stage.settings);
-  return hourglass ? &hourglass->layer : nullptr;
-}
-
 void Revision::beginWindowsAtZero(const spec::SourceLocation &place) {
-  for (spec::Stage &stage : model.stages) {
-    spec::Layer *layer = layerOf(stage);
-    if (layer && layer->mask.kind == spec::MaskKind::Window && isAt(stage.at("mask"), place)) {
-      layer->mask.begin = 0;
+  for (auto layer : getModel().getBody().getOps<spec::LayerSettingsInterface>()) {
+    spec::MaskAttr mask = layer.getMask();
+    if (mask.getShape() == spec::MaskShape::window && isAt(layer, "mask", place)) {
+      layer->setAttr("mask", spec::MaskAttr::get(context.get(), mask.getShape(), 0, mask.getEnd()));
     }
   }
 }
 
+/// The stage of this index in the spec, or null.
+static Operation *findStage(spec::ModelOp model, int64_t index) {
+  for (Operation &stage : model.getBody().getOps()) {
+    auto path = stage.getAttrOfType<StringAttr>("path");
+    if (path && path.getValue() == ("stages." + Twine(index)).str()) {
+      return &stage;
+    }
+  }
+  return nullptr;
+}
+
 bool Revision::addLayerOnTheWayUp(StringRef name) {
-  int64_t index = stageIndexOf(name);
-  auto *hourglass =
-      index >= 0 ? std::get_if<spec::Hourglass>(&model.stages[static_cast<size_t>(index)].settings)
-                 : nullptr;
+  auto stage = dyn_cast_or_null<spec::HourglassOp>(findStage(getModel(), stageIndexOf(name)));
   size_t depth = name.count(".inside.");
-  if (!hourglass || depth == 0 || depth > hourglass->coarsest()) {
+  if (!stage || depth == 0) {
     return false;
   }
-  auto &levels = hourglass->hierarchy;
-  spec::Hourglass::Level &level = levels[levels.size() - depth];
+  FailureOr<spec::Hierarchy> hierarchy =
+      spec::parseHierarchy(stage, stage.getHierarchy(), spec::HierarchyOrder::DownAndUp);
+  if (failed(hierarchy) || depth > hierarchy->getCoarsest()) {
+    return false;
+  }
+  auto &levels = hierarchy->levels;
+  spec::Level &level = levels[levels.size() - depth];
   if (level.factor != levels[depth - 1].factor) { // the hierarchy differs at both ends
     return false;
   }
   level.layers = std::max<int64_t>(level.layers, 1);
+  stage.setHierarchy(hierarchy->toString());
   return true;
 }
 
-void Revision::addLayerBehind(int64_t stage, bool tokens) {
-  auto at = stage < 0 ? model.stages.end() - 1 : model.stages.begin() + stage + 1;
-  spec::Stage before = *(at - 1);
-  std::string prefix = before.prefix + ".advised";
-  std::vector<spec::Stage> added;
-  std::string input;
-  if (stage < 0) { // what the head reads
-    input = at->from;
-    at->from.clear();
+/// Makes the stages after that of `value` read it in place of `replaced`, where that was the result of the stage before them.
+static void replaceInSequence(Value replaced, Value value) {
+  for (Operation *stage = value.getDefiningOp()->getNextNode(); stage; stage = stage->getNextNode()) {
+    if (stage->getNumOperands() > 0 && stage->getOperand(0) == replaced && !spec::isWritten(stage, "from")) {
+      stage->setOperand(0, value);
+    }
+    if (stage->getNumResults() == 1 && isa<spec::StreamType>(stage->getResult(0).getType())) {
+      return;
+    }
   }
-  if (tokens) {
-    spec::Stage &embedding = model.stages.front();
-    embedding.to = embedding.to.empty() ? "advised" : embedding.to;
-    // Streams of any two widths join so.
-    added.push_back(
-        {spec::Project{embedding.to, {}, true}, before.location, {}, prefix + ".0", input, ""});
-    input.clear();
-  }
-  spec::Layer layer; // what it computes is of no matter, what it reads is
-  layer.heads = layer.keyValueHeads = 1;
-  layer.headSize = model.width;
-  layer.feedForward = model.width;
-  added.push_back({layer, before.location, {}, prefix + ".1", input, ""});
-  model.stages.insert(at, added.begin(), added.end());
 }
 
-bool Revision::isProved() const { return isProved(/*withoutHoles=*/false); }
-bool Revision::seesAll() const { return isProved(/*withoutHoles=*/true); }
+void Revision::addLayerBehind(int64_t stage, bool tokens) {
+  spec::ModelOp model = getModel();
+  auto head = *model.getBody().getOps<spec::HeadOp>().begin();
+  Operation *before = stage < 0 ? nullptr : findStage(model, stage);
+  Value input = before ? Value(before->getResult(0)) : Value(head.getInput());
+  OpBuilder builder(context.get());
+  before ? builder.setInsertionPointAfter(before) : builder.setInsertionPoint(head);
+  auto integer = [&](StringRef key, int64_t value) { return builder.getNamedAttr(key, builder.getI64IntegerAttr(value)); };
+  auto path = [&](int64_t i) {
+    return builder.getNamedAttr("path", builder.getStringAttr("stages." + Twine(std::max<int64_t>(stage, 0)) + ".advised." + Twine(i)));
+  };
+  Value made = input;
+  if (tokens) { // streams of any two widths join so
+    Value embedded = (*model.getBody().getOps<spec::EmbeddingOp>().begin()).getResult();
+    Operation *project = createStage(builder, head.getLoc(), "project", {made, embedded}, {path(0)});
+    made = project ? project->getResult(0) : made;
+  }
+  auto width = static_cast<int64_t>(model.getWidth());
+  // The layer's reads matter, and not what it computes.
+  Operation *layer = createStage(builder, model.getLoc(), "layer", {made},
+                                 {integer("heads", 1), integer("head_size", width), integer("feed_forward", width), path(1)});
+  isValid &= layer != nullptr;
+  if (layer && before) {
+    replaceInSequence(input, layer->getResult(0));
+  } else if (layer) {
+    head->setOperand(0, layer->getResult(0));
+  }
+}
 
-bool Revision::isProved(bool withoutHoles) const {
-  MLIRContext context(MLIRContext::Threading::DISABLED);
-  OwningOpRef<ModuleOp> module = importSpec(context, model);
-  if (!checkCausality(*module, /*replay=*/false).isProved()) {
+bool Revision::isProved() { return isProved(/*withoutHoles=*/false); }
+bool Revision::seesAll() { return isProved(/*withoutHoles=*/true); }
+
+bool Revision::isProved(bool withoutHoles) {
+  ScopedDiagnosticHandler ignored(context.get(), [](Diagnostic &) { return success(); });
+  OwningOpRef<ModuleOp> imported = isValid ? importSpec(*module) : OwningOpRef<ModuleOp>();
+  if (!imported || !checkCausality(*imported, /*replay=*/false).isProved()) {
     return false;
   }
   if (!withoutHoles) {
     return true;
   }
-  BlindPattern pattern = findBlindSpots(mainLossOf(module->lookupSymbol<func::FuncOp>("evaluate")));
+  BlindPattern pattern = findBlindSpots(mainLossOf(imported->lookupSymbol<func::FuncOp>("evaluate")));
   return pattern.repeats && !pattern.hasHoles();
 }
 

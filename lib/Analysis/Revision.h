@@ -5,13 +5,16 @@
 #pragma once
 
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Dialect/Spec/Spec.h"
+
+#include "mlir/IR/OwningOpRef.h"
 
 namespace sluice {
 
 /// Changes to a copy of a spec.
 class Revision {
 public:
-  explicit Revision(const spec::Model &model) : model(model) {}
+  explicit Revision(const spec::Model &model);
 
   /// Sets the shift key (or the `by`, or the shift of a head or loss) at `place`, or, where an
   /// hourglass has none, gives it one. Returns false where no stage shifts by what stands there.
@@ -26,13 +29,17 @@ public:
   void addLayerBehind(int64_t stage, bool tokens);
 
   /// Whether every mode is proved causal, by bounds that are found and decided anew.
-  bool isProved() const;
+  bool isProved();
   /// The same, and no row has a blind spot.
-  bool seesAll() const;
+  bool seesAll();
 
 private:
-  bool isProved(bool withoutHoles) const;
-  spec::Model model;
+  bool isProved(bool withoutHoles);
+  spec::ModelOp getModel();
+
+  std::unique_ptr<mlir::MLIRContext> context;
+  mlir::OwningOpRef<mlir::ModuleOp> module; ///< with the spec, at one factor
+  bool isValid = true;                      ///< all changes could be made
 };
 
 /// 2 of "stages.2.inside.0"; -1 where the name is of another form.

@@ -10,7 +10,7 @@
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Outputs.h"
 #include "sluice/Runtime/Text.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 
 using namespace mlir;
 using namespace sluice;

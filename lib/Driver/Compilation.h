@@ -6,7 +6,7 @@
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Target/Artifact.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 
 #include "mlir/Pass/Pass.h"
 

@@ -6,7 +6,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Parser/Parser.h"
 #include "sluice/Analysis/CausalFlow.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 
 using namespace mlir;
 using namespace sluice;

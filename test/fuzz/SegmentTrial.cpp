@@ -5,7 +5,7 @@
 #include "JudgeModule.h"
 #include "Trial.h"
 #include "sluice/Analysis/CausalFlow.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 
 #include "mlir/IR/Verifier.h"
 

@@ -9,7 +9,7 @@
 #include "sluice/Analysis/WorkBudget.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "sluice/Analysis/Proof.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 
 namespace sluice {
 

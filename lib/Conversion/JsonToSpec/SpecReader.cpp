@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A spec's objects and stages as ops.
+#include "CheckSpec.h"
 #include "SpecReader.h"
 
 #include "sluice/Conversion/CreateStage.h"
@@ -526,6 +527,8 @@ OwningOpRef<ModelOp> SpecReader::read(const JsonValue &root) {
   }
   readObject(&top, "precision", "Spec_PrecisionOp");
   readObject(&top, "training", "Spec_TrainingOp");
+  (void)checkSpec(model);
+  errors.check();
   return owner;
 }
 

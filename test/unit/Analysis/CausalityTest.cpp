@@ -5,7 +5,7 @@
 // test/fuzz.
 #include "../Papers.h"
 #include "sluice/Analysis/CausalFlow.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <random>

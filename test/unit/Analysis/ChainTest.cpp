@@ -6,7 +6,7 @@
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/Staircase.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include <ctime>
 #include <gtest/gtest.h>
 #include <random>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "sluice/Analysis/Reach.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 
 #include "llvm/Support/ErrorHandling.h"
 

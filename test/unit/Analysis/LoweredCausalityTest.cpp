@@ -9,7 +9,7 @@
 #include "sluice/Dialect/Dispatch/RowConditions.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 #include <filesystem>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include "sluice/Analysis/Step.h"
 #include "../Papers.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 
 #include <filesystem>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 
 #include <filesystem>
 #include <fstream>

@@ -8,7 +8,7 @@
 #include "Graph.h"
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Analysis/Certificate.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 
 #include <filesystem>
 #include <fstream>

@@ -6,7 +6,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 #include <cmath>
 #include <fstream>

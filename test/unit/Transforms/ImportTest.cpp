@@ -7,7 +7,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Spec/Expansion.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 #include <filesystem>
 #include <gtest/gtest.h>

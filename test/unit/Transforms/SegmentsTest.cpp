@@ -2,14 +2,14 @@
 //
 // What a boundary predictor is trained by: the logarithm of the gamma function and its derivative
 // in float32, and the binomial prior on the float64 reference.
-#include "../../../lib/Transforms/ImportStages.h"
+#include "../../../lib/Conversion/SpecToSluice/Scalars.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ScalarDifferentiation.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 #include <cmath>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(LogGamma, IsItsFunctionAndItsDerivativeDigamma) {
   Region value, derivative;
   Value x = value.emplaceBlock().addArgument(b.getF32Type(), b.getLoc());
   b.setInsertionPointToStart(&value.front());
-  YieldOp::create(b, ValueRange{importing::logGamma(b, x)});
+  YieldOp::create(b, ValueRange{spec_to_sluice::logGamma({b, x})});
   Value at = derivative.emplaceBlock().addArgument(b.getF32Type(), b.getLoc());
   b.setInsertionPointToStart(&derivative.front());
   Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));

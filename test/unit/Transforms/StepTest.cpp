@@ -6,7 +6,7 @@
 #include "../Papers.h"
 #include "sluice/Dialect/Sluice/StepReference.h"
 #include "sluice/Spec/Spec.h"
-#include "sluice/Transforms/ImportSpec.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

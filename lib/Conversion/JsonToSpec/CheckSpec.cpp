@@ -1,0 +1,98 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Checks of a whole spec: its expansion at every factor that it draws.
+#include "CheckSpec.h"
+
+#include "sluice/Conversion/Passes.h"
+#include "sluice/Dialect/Spec/Hierarchy.h"
+#include "sluice/Dialect/Spec/VerifyModel.h"
+
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::spec;
+
+/// The stage that draws its factor, and the factors; null where no stage does.
+static std::pair<HourglassOp, std::vector<int64_t>> findDrawing(ModelOp model) {
+  for (auto stage : model.getBody().getOps<HourglassOp>()) {
+    FailureOr<Hierarchy> hierarchy = parseHierarchy(stage, stage.getHierarchy(), HierarchyOrder::DownAndUp);
+    if (succeeded(hierarchy) && !hierarchy->drawn.empty()) {
+      return {stage, hierarchy->drawn};
+    }
+  }
+  return {};
+}
+
+/// The module of the model at a factor, with its weights; null where an error was reported.
+static OwningOpRef<ModuleOp> expandAt(ModelOp model, int64_t factor) {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(model.getLoc());
+  module->push_back(model->clone());
+  PassManager manager(model.getContext());
+  manager.addPass(createChooseFactor({factor}));
+  manager.addPass(createExpandComposites());
+  if (failed(manager.run(*module)) || failed(verifyExpandedModel(*module->getOps<ModelOp>().begin()))) {
+    return {};
+  }
+  PassManager weights(model.getContext());
+  weights.addPass(createAssignWeights());
+  return failed(weights.run(*module)) ? OwningOpRef<ModuleOp>() : std::move(module);
+}
+
+/// "stages.1.weight of [4, 8]", or that there is none.
+static std::string describeWeight(WeightOp weight) {
+  if (!weight) {
+    return "no more weights";
+  }
+  std::string text = weight.getSymName().str() + " of [";
+  llvm::raw_string_ostream out(text);
+  llvm::interleaveComma(weight.getShape(), out);
+  return text + "]";
+}
+
+constexpr static llvm::StringLiteral otherMethods =
+    "shorten and upsample by methods whose weights do not depend on it, such as \"average\" and \"repeat\"";
+
+static std::string describeRemedy(WeightOp one, WeightOp other) {
+  if (one && other && one.getSymName() == other.getSymName() && one.getSymName().ends_with("attention.relative.table")) {
+    return "rows at the greater factor are fewer than these distances; say \"relative\": {\"bias\": " +
+           std::to_string(std::min(one.getShape().front(), other.getShape().front())) + "} or less";
+  }
+  return otherMethods.str();
+}
+
+/// Weights are shared, so they are the same at each factor.
+static LogicalResult verifySameWeights(HourglassOp stage, ModuleOp first, ModuleOp other, ArrayRef<int64_t> factors) {
+  auto list = [](ModuleOp module) { return llvm::to_vector((*module.getOps<ModelOp>().begin()).getBody().getOps<WeightOp>()); };
+  SmallVector<WeightOp> a = list(first), b = list(other);
+  for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+    WeightOp x = i < a.size() ? a[i] : WeightOp(), y = i < b.size() ? b[i] : WeightOp();
+    if (!x || !y || x.getSymName() != y.getSymName() || x.getShape() != y.getShape()) {
+      return emitKeyError(stage, "hierarchy") << "expected weights that fit every factor, found " << describeWeight(x)
+                                              << " at factor " << factors.front() << " and " << describeWeight(y) << " at factor "
+                                              << factors.back() << "; " << describeRemedy(x, y);
+    }
+  }
+  return success();
+}
+
+LogicalResult spec::checkSpec(ModelOp model) {
+  auto [stage, factors] = findDrawing(model);
+  OwningOpRef<ModuleOp> first = expandAt(model, factors.empty() ? 0 : factors.front());
+  if (!first) {
+    return failure();
+  }
+  SmallVector<OwningOpRef<ModuleOp>> others;
+  for (size_t i = 1; i < factors.size(); ++i) {
+    others.push_back(expandAt(model, factors[i]));
+    if (!others.back()) {
+      return failure();
+    }
+  }
+  for (size_t i = 1; i < factors.size(); ++i) {
+    if (failed(verifySameWeights(stage, *first, *others[i - 1], {factors.front(), factors[i]}))) {
+      return failure();
+    }
+  }
+  return success();
+}
