@@ -25,15 +25,8 @@ ModelOp spec::getModel(Operation *stage) { return stage->getParentOfType<ModelOp
 BoundariesOp spec::getCut(Value segmentation) { return segmentation.getDefiningOp<BoundariesOp>(); }
 
 BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
-  if (stream.getAxis() != AxisKind::segments) {
-    return {};
-  }
-  for (auto cut : getModel(from).getBody().getOps<BoundariesOp>()) {
-    if (cut.getName() == stream.getName().getValue()) {
-      return cut;
-    }
-  }
-  return {};
+  bool isOfSegments = stream.getAxis() == AxisKind::segments;
+  return isOfSegments ? getModel(from).findBoundaries(stream.getName().getValue()) : BoundariesOp();
 }
 
 //===----------------------------------------------------------------------===//
