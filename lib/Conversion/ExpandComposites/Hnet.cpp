@@ -75,7 +75,7 @@ private:
 
   HnetOp op;
   StageList list;
-  SmallVector<int64_t> widths; ///< the stream's, then those of the levels' coarse scales
+  SmallVector<int64_t> widths; ///< of the stream, then of the levels' coarse scales
 };
 
 struct ExpandHnet : CompositePattern<HnetOp> {

@@ -54,7 +54,7 @@ LogicalResult spec::verifyRoom(Location location, int64_t stages) {
   if (stages < static_cast<int64_t>(mostStages)) {
     return success();
   }
-  auto fused = dyn_cast<FusedLoc>(location); // a place with those of keys
+  auto fused = dyn_cast<FusedLoc>(location); // a place with the places of keys
   return emitError(fused ? fused.getLocations().front() : location)
          << "expected a model of at most " << mostStages
          << " stages once expanded, found more; use fewer layers";

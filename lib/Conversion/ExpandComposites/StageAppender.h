@@ -50,7 +50,7 @@ mlir::NamedAttrList getNormSettings(mlir::Operation *stage);
 /// follow.
 mlir::LogicalResult verifyRoom(mlir::Location location, int64_t stages);
 
-/// Creates stages in front of a composite one, which the last of them replaces. After an error it
+/// Creates stages before a composite one, which the last of them replaces. After an error it
 /// creates no more: `add` returns its first operand.
 class StageAppender {
 public:

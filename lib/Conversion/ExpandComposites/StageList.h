@@ -21,8 +21,8 @@ public:
   mlir::Value add(llvm::StringRef word, mlir::ValueRange operands,
                   llvm::ArrayRef<Setting> settings);
 
-  /// Creates a stack of layers with the settings of the key `side`, "local" or "global". Of a count
-  /// of 0 the settings are verified where they are written.
+  /// Creates a stack of layers with the settings of the key `side`, "local" or "global". With a
+  /// count of 0, the settings are verified where they are written.
   void addLayers(int64_t count, llvm::StringRef side, MaskAttr mask = {});
   /// Creates layers of rows that read their own block of `size` rows; a block starts at row size
   /// - 1.
