@@ -3,6 +3,7 @@
 // What a causal model can do better: shifts that delay for nothing, tokens that no row sees, stages
 // that no loss reads. Remedies are tried before they are named.
 #include "Advice.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -30,7 +31,7 @@ static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
       stages[op.getLoc()].push_back(&op);
     }
     if (llvm::any_of(op.getOperands(), [](Value v) { return v.getDefiningOp<ReadOp>(); })) {
-      trained.insert(stageNameOf(&op).stage);
+      trained.insert(getOriginStage(&op));
     }
   }
   for (auto &[location, ops] : stages) {
@@ -42,7 +43,7 @@ static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
                           [&](Operation *user) { return user->getLoc() == location; });
     });
     if (isLast) {
-      bool hasWeights = trained.contains(stageNameOf(ops.front()).stage);
+      bool hasWeights = trained.contains(getOriginStage(ops.front()));
       verdict.warnings.push_back({Kind::DeadStage, placeOf(ops.front()),
                                   std::string("this stage's result reaches no loss") +
                                       (hasWeights ? ", so its weights are never trained" : "") +
@@ -181,7 +182,7 @@ struct Remedy {
 } // namespace
 
 /// Where to put a layer, tried on the spec in the order of how little they change.
-static std::string layerFor(const spec::Model &model, StringRef upsampling, const Clock &clock) {
+static std::string layerFor(const spec::Model &model, OriginAttr upsampling, const Clock &clock) {
   const std::string fine = "put a layer of the finest scale after this upsampling (a hierarchy's "
                            "last count at least 1)";
   const std::string both =
@@ -196,7 +197,7 @@ static std::string layerFor(const spec::Model &model, StringRef upsampling, cons
       return true;
     });
   };
-  int64_t stage = stageIndexOf(upsampling);
+  int64_t stage = findStage(model, upsampling);
   bool isFine = stage >= 0 && mends([&](Revision &r) { return r.addLayerOnTheWayUp(upsampling); });
   if (isFine || (stage >= 0 && behind(stage, false))) {
     return fine;
@@ -230,8 +231,8 @@ static Remedy remedyFor(const BlindPattern &pattern, const spec::Model *model, c
   if (const spec::Stage *stage = windowAtFault(*model, clock)) {
     return {stage->location, window};
   }
-  auto name = upsample ? upsample->getLoc()->findInstanceOf<NameLoc>() : NameLoc();
-  std::string text = layerFor(*model, name ? name.getName().getValue() : "", clock);
+  OriginAttr origin = upsample ? getOrigin(upsample) : OriginAttr();
+  std::string text = layerFor(*model, origin, clock);
   return {placeOf(place), text.empty() ? "" : "; " + text};
 }
 

@@ -4,6 +4,7 @@
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 
@@ -25,10 +26,10 @@ std::vector<ModeProof> sluice::collectProofs(ModuleOp module) {
 // Words
 //===----------------------------------------------------------------------===//
 
-/// The importer's name of an op: "stages.1.inside.0.attention.mix".
+/// Returns the name of an op's origin: "stages.1.inside.0.attention.mix".
 static std::string nameOf(Operation *op) {
-  auto name = op->getLoc()->findInstanceOf<NameLoc>();
-  return name ? name.getName().str() : "unnamed";
+  OriginAttr origin = getOrigin(op);
+  return origin ? origin.getName() : "unnamed";
 }
 
 /// Tokens of a given axis have its name.

@@ -5,13 +5,14 @@
 #include "Remedy.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 
 using namespace mlir;
 using namespace sluice;
 
 /// What a spec calls an op; the op's own name where it was not made from one.
 static std::string wordOf(Operation *op) {
-  StringRef part = stageNameOf(op).part;
+  StringRef part = getOriginPart(op);
   if (isa<FoldOp>(op) && part == "fold") {
     return "shorten (linear)";
   }
@@ -86,7 +87,7 @@ std::vector<CausalStep> sluice::getSteps(FoundLeak &leak) {
   for (size_t i = leak.path.size() - 1; i-- > 0;) {
     Operation *op = leak.path[i].first.getDefiningOp();
     CausalStep step = {placeOf(op), wordOf(op), leak.path[i + 1].second, leak.path[i].second};
-    StringRef own = stageNameOf(op).stage;
+    StringRef own = getOriginStage(op);
     bool isSame = !steps.empty() && !own.empty() && own == stage;
     bool stayed = isSame && steps.back().from == steps.back().to;
     stage = own;
@@ -100,7 +101,7 @@ std::vector<CausalStep> sluice::getSteps(FoundLeak &leak) {
     }
   }
   int64_t row = leak.witness.row;
-  bool isOther = stageNameOf(leak.loss).part == "loss";
+  bool isOther = getOriginPart(leak.loss) == "loss";
   steps.push_back({placeOf(leak.loss), isOther ? "loss" : "head", row, row});
   return steps;
 }

@@ -5,6 +5,7 @@
 #include "FixedSegments.h"
 #include "sluice/Analysis/SegmentReplay.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -68,10 +69,13 @@ static std::string nameOfGroup(RowGroup group) {
 }
 
 ScanName sluice::scanOf(Operation *op) {
-  StringRef pass = stageNameOf(op).stage; // "stages.2.smooth.8"
-  auto [stage, kind] = pass.rsplit('.').first.rsplit('.');
-  bool isScan = kind == "smooth" || kind == "greatest";
-  return isScan ? ScanName{stage, kind} : ScanName();
+  StringRef part = getOriginPart(op); // "smooth.8.before"
+  for (StringRef kind : {"smooth", "greatest"}) {
+    if (part.starts_with((kind + ".").str())) {
+      return {getOriginStage(op), kind};
+    }
+  }
+  return {};
 }
 
 static std::string nameOfMap(Operation *op) {

@@ -25,16 +25,6 @@ spec::SourceLocation sluice::placeOf(Operation *op) {
   return {};
 }
 
-StageName sluice::stageNameOf(Operation *op) {
-  auto location = op->getLoc()->findInstanceOf<NameLoc>();
-  StringRef name = location ? location.getName().strref() : StringRef();
-  size_t end = name.find_last_of("0123456789"); // parts have no digits
-  if (end == StringRef::npos) {
-    return {};
-  }
-  return {name.take_front(end + 1), name.drop_front(std::min(end + 2, name.size()))};
-}
-
 int64_t sluice::periodOf(func::FuncOp function) {
   constexpr int64_t longest = int64_t{1} << 30;
   RegularSegments segments(function);

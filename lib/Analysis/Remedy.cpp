@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Remedy.h"
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -37,7 +38,7 @@ struct ShiftChain {
 /// stands right before.
 static bool isOfParts(Operation *fold) {
   auto linear = fold->getOperand(0).getDefiningOp<LinearOp>();
-  return linear && stageNameOf(linear).stage == stageNameOf(fold).stage;
+  return linear && getOriginStage(linear) == getOriginStage(fold);
 }
 
 /// Whether some row of an attention may see a later one.
@@ -56,7 +57,8 @@ static std::optional<Change> changeOf(Operation *op) {
     return Change{remedyOf(op).words + at, place, [op](Mending &mending) { mending.remedy(op); }};
   }
   auto spread = dyn_cast<SpreadSegmentsOp>(op);
-  if (!spread || stageNameOf(op).stage.contains(".inside.")) {
+  OriginAttr origin = getOrigin(op);
+  if (!spread || (origin && origin.getDepth() > 0)) {
     return std::nullopt;
   }
   auto by = static_cast<int64_t>(spread.getBy());

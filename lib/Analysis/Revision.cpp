@@ -45,7 +45,7 @@ void Revision::beginWindowsAtZero(const spec::SourceLocation &place) {
 }
 
 /// The stage of this index in the spec, or null.
-static Operation *findStage(spec::ModelOp model, int64_t index) {
+static Operation *getStage(spec::ModelOp model, int64_t index) {
   for (Operation &stage : model.getBody().getOps()) {
     auto path = stage.getAttrOfType<StringAttr>("path");
     if (path && path.getValue() == ("stages." + Twine(index)).str()) {
@@ -55,12 +55,14 @@ static Operation *findStage(spec::ModelOp model, int64_t index) {
   return nullptr;
 }
 
-bool Revision::addLayerOnTheWayUp(StringRef name) {
-  auto stage = dyn_cast_or_null<spec::HourglassOp>(findStage(getModel(), stageIndexOf(name)));
-  size_t depth = name.count(".inside.");
-  if (!stage || depth == 0) {
+bool Revision::addLayerOnTheWayUp(OriginAttr origin) {
+  auto hourglasses = getModel().getBody().getOps<spec::HourglassOp>();
+  auto found = llvm::find_if(hourglasses, [&](spec::HourglassOp op) { return origin && origin.isWithin(*op.getPath()); });
+  size_t depth = origin ? static_cast<size_t>(origin.getDepth()) : 0;
+  if (found == hourglasses.end() || depth == 0) {
     return false;
   }
+  spec::HourglassOp stage = *found;
   FailureOr<spec::Hierarchy> hierarchy =
       spec::parseHierarchy(stage, stage.getHierarchy(), spec::HierarchyOrder::DownAndUp);
   if (failed(hierarchy) || depth > hierarchy->getCoarsest()) {
@@ -91,7 +93,7 @@ static void replaceInSequence(Value replaced, Value value) {
 void Revision::addLayerBehind(int64_t stage, bool tokens) {
   spec::ModelOp model = getModel();
   auto head = *model.getBody().getOps<spec::HeadOp>().begin();
-  Operation *before = stage < 0 ? nullptr : findStage(model, stage);
+  Operation *before = stage < 0 ? nullptr : getStage(model, stage);
   Value input = before ? Value(before->getResult(0)) : Value(head.getInput());
   OpBuilder builder(context.get());
   before ? builder.setInsertionPointAfter(before) : builder.setInsertionPoint(head);
@@ -133,7 +135,9 @@ bool Revision::isProved(bool withoutHoles) {
   return pattern.repeats && !pattern.hasHoles();
 }
 
-int64_t sluice::stageIndexOf(StringRef name) {
-  int64_t index = -1;
-  return name.consume_front("stages.") && !name.consumeInteger(10, index) ? index : -1;
+int64_t sluice::findStage(const spec::Model &model, OriginAttr origin) {
+  auto found = llvm::find_if(model.stages, [&](const spec::Stage &stage) {
+    return origin && origin.isWithin(stage.prefix);
+  });
+  return found == model.stages.end() ? -1 : found - model.stages.begin();
 }

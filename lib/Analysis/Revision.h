@@ -5,6 +5,7 @@
 #pragma once
 
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Spec/Spec.h"
 
 #include "mlir/IR/OwningOpRef.h"
@@ -21,11 +22,11 @@ public:
   bool setShift(const spec::SourceLocation &place, int64_t by);
   /// Begins every window that the mask at `place` sets at 0.
   void beginWindowsAtZero(const spec::SourceLocation &place);
-  /// One layer at least on the way up, at the level that a stage of an hourglass is of. Returns
-  /// false where the stage is of no hourglass.
-  bool addLayerOnTheWayUp(llvm::StringRef stage);
-  /// A causal layer behind a stage, of which "stages.2.inside.0" says 2; -1: in front of the head.
-  /// With `tokens` the embedding's stream is added first.
+  /// Adds a layer on the way up of an hourglass that has none there, at the level of an op inside.
+  /// Returns false for an op of no hourglass.
+  bool addLayerOnTheWayUp(OriginAttr origin);
+  /// Adds a causal layer after a stage, or before the head for -1. With `tokens` it adds the
+  /// embedding's stream first.
   void addLayerBehind(int64_t stage, bool tokens);
 
   /// Whether every mode is proved causal, by bounds that are found and decided anew.
@@ -42,7 +43,8 @@ private:
   bool isValid = true;                      ///< all changes could be made
 };
 
-/// 2 of "stages.2.inside.0"; -1 where the name is of another form.
-int64_t stageIndexOf(llvm::StringRef name);
+/// Returns the index of the model's stage that an op came from, whatever contains it there; -1
+/// where there is none.
+int64_t findStage(const spec::Model &model, OriginAttr origin);
 
 } // namespace sluice

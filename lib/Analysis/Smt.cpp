@@ -4,6 +4,7 @@
 // the sets that lib/Analysis/Proof.cpp decides: max(-1, ...) stays a maximum.
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "llvm/ADT/StringExtras.h"
 #include <set>
 
@@ -231,8 +232,8 @@ static std::string describe(const Obligation &obligation) {
 /// "models/x.json:7:5 stages.1.inside.0.attention.mix", on one line.
 static std::string spellPlace(Operation *op) {
   std::string place = spec::toString(placeOf(op));
-  if (auto name = op->getLoc()->findInstanceOf<NameLoc>()) {
-    place += " " + name.getName().str();
+  if (OriginAttr origin = getOrigin(op)) {
+    place += " " + origin.getName();
   }
   std::replace_if(place.begin(), place.end(), [](unsigned char c) { return c < 32; }, '?');
   return place;

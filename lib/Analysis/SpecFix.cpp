@@ -9,6 +9,7 @@
 #include "sluice/Analysis/SpecFix.h"
 #include "Advice.h"
 #include "SpecEdits.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -156,7 +157,7 @@ static size_t countDeadStages(func::FuncOp function) {
   llvm::DenseSet<Operation *> live = advice::liveOps(function);
   llvm::StringSet<> all, alive;
   for (Operation &op : function.getBody().front()) {
-    StringRef stage = stageNameOf(&op).stage;
+    StringRef stage = getOriginStage(&op);
     if (!stage.empty()) {
       all.insert(stage);
       if (live.contains(&op)) {

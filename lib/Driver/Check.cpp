@@ -7,6 +7,7 @@
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/SpecFix.h"
 #include "sluice/Analysis/Step.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Outputs.h"
 #include "sluice/Runtime/Text.h"
@@ -98,11 +99,7 @@ static StepSummary summarizeStep(func::FuncOp predict) {
     if (step.ring == 0) {
       continue;
     }
-    Operation *op = value.getDefiningOp();
-    auto place = op ? op->getLoc()->findInstanceOf<NameLoc>() : NameLoc();
-    std::string name = place ? place.getName().str()
-                       : op  ? op->getName().stripDialect().str()
-                             : "tokens";
+    std::string name = getOriginName(value);
     if (step.isGiven) { // all at once, before the first token
       summary.states.push_back({name, step.ring, true, 0, 0, 0, step.ring});
       continue;

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "EveryRow.h"
 
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -9,13 +10,12 @@
 using namespace mlir;
 using namespace sluice;
 
-/// The last of a stage's ops: its result is the stage's.
+/// The last op of a stage, or of a part of one: its result is the stage's.
 static Operation *findLast(func::FuncOp function, StringRef stage) {
   Operation *last = nullptr;
   for (Operation &op : function.getBody().front()) {
-    auto name = dyn_cast<NameLoc>(op.getLoc());
-    StringRef text = name ? name.getName().strref() : "";
-    bool isOfStage = text.consume_front(stage) && (text.empty() || text.starts_with("."));
+    OriginAttr origin = getOrigin(&op);
+    bool isOfStage = origin && origin.isWithin(stage);
     if (isOfStage && op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
       last = &op;
     }

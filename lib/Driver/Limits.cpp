@@ -2,6 +2,7 @@
 #include "Limits.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Limits.h"
 #include "sluice/Spec/Expansion.h"
@@ -42,12 +43,6 @@ std::optional<spec::Diagnostic> driver::findLargeBatch(const spec::Model &model)
 // Ops
 //===----------------------------------------------------------------------===//
 
-/// The importer's name of an op: its stage and its part of the stage.
-static StringRef getName(Operation &op) {
-  auto location = op.getLoc()->findInstanceOf<NameLoc>();
-  return location ? location.getName().strref() : StringRef();
-}
-
 /// The name of an op that stores a group's rows, or the rows of its gradient, side by side: "max
 /// shorten"; empty for any other op.
 static std::string describeGroups(Operation &op) {
@@ -59,7 +54,7 @@ static std::string describeGroups(Operation &op) {
   if (!isa<FoldOp>(op)) {
     return "";
   }
-  return getName(op).ends_with(".window") ? "upsample by windows" : "linear shorten";
+  return getOriginPart(&op) == "window" ? "upsample by windows" : "linear shorten";
 }
 
 /// The key of a spec that sets the width of an op's result; empty: none.
@@ -70,10 +65,10 @@ static StringRef getWidthKey(Operation &op) {
   if (auto fold = dyn_cast<FoldOp>(op)) {
     return fold.getWindow() > 0 ? "window" : "factor";
   }
-  StringRef name = getName(op);
-  return name.contains(".feed_forward.") ? "feed_forward"
-         : name.contains(".attention.")  ? "heads"
-                                         : "";
+  StringRef part = getOriginPart(&op);
+  return part.starts_with("feed_forward.") ? "feed_forward"
+         : part.starts_with("attention.")  ? "heads"
+                                           : "";
 }
 
 /// An op whose result alone is more than an arena holds. Sums of sizes may overflow later, so this
@@ -171,7 +166,7 @@ static std::optional<CompileRefusal> findLargeTable(Operation &op) {
   if (__int128(rows) * columns * int64_t(sizeof(float)) <= mostConstantBytes) {
     return std::nullopt;
   }
-  bool isRelative = position && getName(op).ends_with(".attention.distance");
+  bool isRelative = position && getOriginPart(&op) == "attention.distance";
   return CompileRefusal{&op,
                         isRelative ? "relative"
                         : position ? "positions"
@@ -243,9 +238,9 @@ std::optional<CompileRefusal> driver::findUnsupported(ModuleOp module, int64_t &
 spec::SourceLocation driver::getPlace(const CompileRefusal &refusal, const spec::Model &model) {
   std::vector<spec::Primitive> stages = spec::expand(model);
   const spec::Primitive *found = nullptr;
+  OriginAttr origin = getOrigin(refusal.op);
   for (const spec::Primitive &stage : stages) {
-    StringRef name = getName(*refusal.op);
-    bool isOfStage = name.consume_front(stage.prefix) && name.starts_with(".");
+    bool isOfStage = origin && origin.isWithin(stage.prefix);
     bool isInner = !found || stage.prefix.size() > found->prefix.size();
     found = isOfStage && isInner ? &stage : found;
   }

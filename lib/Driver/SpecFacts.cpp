@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SpecFacts.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Driver/SpecFacts.h"
 #include "sluice/Spec/Expansion.h"
@@ -36,18 +37,15 @@ static json::Object getSchedule(const spec::Schedule &schedule) {
   return object;
 }
 
-/// The names of the stages, and of all stages around them, that @predict computes rows of.
-static llvm::StringSet<> listComputed(ModuleOp imported) {
-  llvm::StringSet<> computed;
+/// Returns one origin of each stage that @predict computes rows of.
+static SmallVector<OriginAttr> listComputed(ModuleOp imported) {
+  SmallVector<OriginAttr> computed;
+  llvm::StringSet<> stages;
   for (Operation &op : imported.lookupSymbol<func::FuncOp>("predict").getBody().front()) {
-    auto location = dyn_cast<NameLoc>(op.getLoc());
+    OriginAttr origin = getOrigin(&op);
     bool hasRows = op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType());
-    for (StringRef name = location && hasRows ? location.getName().strref() : ""; !name.empty();
-         name = name.rsplit('.').first) {
-      computed.insert(name);
-      if (!name.contains('.')) {
-        break;
-      }
+    if (origin && hasRows && stages.insert(origin.getStage()).second) {
+      computed.push_back(origin);
     }
   }
   return computed;
@@ -57,16 +55,17 @@ static llvm::StringSet<> listComputed(ModuleOp imported) {
 /// training.
 static const spec::Primitive &findComputed(const std::vector<spec::Primitive> &stages,
                                            const spec::Primitive &stage,
-                                           const llvm::StringSet<> &computed) {
+                                           ArrayRef<OriginAttr> computed) {
   const spec::Primitive *at = &stage;
-  while (!computed.contains(at->prefix) && at->input >= 0) {
+  auto isWithin = [&](OriginAttr origin) { return origin.isWithin(at->prefix); };
+  while (llvm::none_of(computed, isWithin) && at->input >= 0) {
     at = &stages[static_cast<size_t>(at->input)];
   }
   return *at;
 }
 
 static json::Array getStreams(const std::vector<spec::Primitive> &stages, ModuleOp imported) {
-  llvm::StringSet<> computed = imported ? listComputed(imported) : llvm::StringSet<>();
+  SmallVector<OriginAttr> computed = imported ? listComputed(imported) : SmallVector<OriginAttr>();
   json::Array streams;
   for (const spec::Primitive &stage : stages) {
     bool hasRows = stage.op() != spec::Op::Head && stage.op() != spec::Op::Loss &&

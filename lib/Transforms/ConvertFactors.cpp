@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Inputs of linear maps and heads in the type that these multiply in.
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/Passes.h"
@@ -26,6 +27,8 @@ public:
     if (!converted) {
       OpBuilder b(&op);
       converted = convertSequence(b, op.getLoc(), input.get(), compute);
+    } else if (Operation *shared = converted.getDefiningOp(); converted != input.get()) {
+      mergeOrigins(shared, &op);
     }
     input.set(converted);
   }

@@ -2,6 +2,7 @@
 //
 // The derived step as model IR: @predict over the rows that are due, with states between steps.
 #include "sluice/Analysis/Step.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/Passes.h"
@@ -74,11 +75,7 @@ void StepWriter::addSchedules() {
 
 /// "state.stages.0.token"; a number at the end where that is taken.
 std::string StepWriter::nameState(Value value) {
-  Operation *op = value.getDefiningOp();
-  auto place = op ? op->getLoc()->findInstanceOf<NameLoc>() : NameLoc();
-  std::string stem = "state." + (place ? place.getName().str()
-                                 : op  ? op->getName().stripDialect().str()
-                                       : "tokens");
+  std::string stem = "state." + getOriginName(value);
   std::string name = stem;
   for (int i = 1; !names.insert(name).second; ++i) {
     name = stem + "." + std::to_string(i);

@@ -4,6 +4,7 @@
 #include "DispatchGroups.h"
 #include "StepEntries.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/Passes.h"
@@ -40,6 +41,7 @@ private:
   LogicalResult emitRows(const DispatchGroup &group);
   LogicalResult emitContraction(const DispatchGroup &group);
   LogicalResult emit(const DispatchGroup &group);
+  Location locate(const DispatchGroup &group) const;
   Value lower(Value value);
   /// Results of a group that others read.
   SmallVector<Value> outputsOf(const DispatchGroup &group);
@@ -284,9 +286,26 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   return success();
 }
 
+/// Returns the location of a group's first op, with the origins of its other ops and of the maps
+/// through which they read.
+Location Former::locate(const DispatchGroup &group) const {
+  Location location = group.ops.front()->getLoc();
+  for (Operation *op : group.ops) {
+    location = mergeOrigins(location, op->getLoc());
+    for (Value read : op->getOperands()) {
+      for (Operation *map = read.getDefiningOp(); isLazy(map) && !tensors.contains(read);
+           read = map->getOperand(0), map = read.getDefiningOp()) {
+        location = mergeOrigins(location, map->getLoc());
+      }
+    }
+  }
+  return location;
+}
+
 LogicalResult Former::emit(const DispatchGroup &group) {
-  // Each dispatch keeps the location of the op it formed around, so that messages point at the
-  // spec's line.
+  // Each dispatch keeps the location of the op it formed around first, so that messages point at
+  // the spec's line.
+  Location origins = locate(group);
   b.setInsertionPoint(source.getBody().front().getTerminator());
   Operation *before = b.getInsertionPoint()->getPrevNode();
   LogicalResult result = success();
@@ -315,7 +334,11 @@ LogicalResult Former::emit(const DispatchGroup &group) {
   for (Operation *op = before->getNextNode(); op && !op->hasTrait<OpTrait::IsTerminator>();
        op = op->getNextNode()) {
     op->setAttr("plan.phase", phase ? phase : Attribute(b.getStringAttr("forward")));
-    if (step && isa<dispatch::KernelInterface>(op)) {
+    bool isKernel = isa<dispatch::KernelInterface>(op);
+    if (isKernel) {
+      op->setLoc(mergeOrigins(op->getLoc(), origins));
+    }
+    if (step && isKernel) {
       step->schedule(op, group.ops);
     }
   }

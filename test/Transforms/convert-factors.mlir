@@ -1,5 +1,8 @@
 // What a linear map or a head reads is converted to the type of its weight, once for all readers.
 // RUN: sluice-opt %s --sluice-convert-factors | FileCheck %s
+// A conversion has the origins of all readers.
+// RUN: sluice-opt %s --sluice-convert-factors --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s --check-prefix=ORIGINS
+// ORIGINS: !sluice.seq<@s1, 4, bf16> loc(fused[fused<#sluice.origin<stage = "stages.1", part = "linear">>["m.json":3:5], fused<#sluice.origin<stage = "stages.2", part = "linear">>["m.json":4:5]])
 
 module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
   sluice.axis @target
@@ -21,8 +24,8 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
   // CHECK-NEXT:    sluice.cross_entropy %[[C]], %[[W]], %[[TOKENS]]
   func.func @evaluate(%tokens: !sluice.seq<@s1, 0, i32>, %x: !sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 0, f32> {
     %w = sluice.read @w : tensor<4x4xbf16>
-    %y = sluice.linear %x, %w : (!sluice.seq<@s1, 4, f32>, tensor<4x4xbf16>) -> !sluice.seq<@s1, 4, bf16>
-    %z = sluice.linear %x, %w : (!sluice.seq<@s1, 4, f32>, tensor<4x4xbf16>) -> !sluice.seq<@s1, 4, f32>
+    %y = sluice.linear %x, %w : (!sluice.seq<@s1, 4, f32>, tensor<4x4xbf16>) -> !sluice.seq<@s1, 4, bf16> loc(fused<#sluice.origin<stage = "stages.1", part = "linear">>["m.json":3:5])
+    %z = sluice.linear %x, %w : (!sluice.seq<@s1, 4, f32>, tensor<4x4xbf16>) -> !sluice.seq<@s1, 4, f32> loc(fused<#sluice.origin<stage = "stages.2", part = "linear">>["m.json":4:5])
     %u = sluice.linear %y, %w : (!sluice.seq<@s1, 4, bf16>, tensor<4x4xbf16>) -> !sluice.seq<@s1, 4, f32>
     %l = sluice.cross_entropy %x, %w, %tokens {offset = 1 : i64} : (!sluice.seq<@s1, 4, f32>, tensor<4x4xbf16>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
     return %l : !sluice.seq<@s1, 0, f32>

@@ -80,13 +80,6 @@ private:
 /// Where what made the op stands in the spec: its stage, or of an attention its mask.
 spec::SourceLocation placeOf(mlir::Operation *op);
 
-/// The importer's name of an op: "stages.1.inside.0.attention.mix" is the part "attention.mix" of
-/// the stage "stages.1.inside.0". Both are empty where there is none, as in model IR.
-struct StageName {
-  llvm::StringRef stage, part;
-};
-StageName stageNameOf(mlir::Operation *op);
-
 /// The least number of tokens after which the scales of a function begin together again: the least
 /// common multiple of their factors, 0 where it is beyond 2^30. Segments are taken to be regular.
 int64_t periodOf(mlir::func::FuncOp function);

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "StageContext.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 
 #include <functional>
 #include <numeric>
@@ -47,14 +48,18 @@ void StageContext::setStage(Operation *op) {
   type = getRowsType(op);
 }
 
+static StringRef getPath(Operation *stage) {
+  return stage->getAttrOfType<StringAttr>("path").getValue();
+}
+
 std::string StageContext::getSymbol(StringRef part) const {
-  return (stage->getAttrOfType<StringAttr>("path").getValue() + "." + part).str();
+  return (getPath(stage) + "." + part).str();
 }
 
 void StageContext::setName(StringRef part) { setName(part, spec::getKeyLoc(stage, "")); }
 
 void StageContext::setName(StringRef part, Location place) {
-  b.setLoc(NameLoc::get(b.getStringAttr(getSymbol(part)), place));
+  b.setLoc(addOrigin(getPath(stage), part, place));
 }
 
 SequenceType StageContext::getSequence(int64_t factor, int64_t width, Type element) const {
@@ -100,6 +105,8 @@ Value StageContext::read(StringRef symbol, Type element) {
   if (!value) {
     auto tensor = cast<RankedTensorType>(parameter.getType());
     value = ReadOp::create(b, tensor.clone(element), symbol);
+  } else { // one read of every part that shares the parameter
+    value.getDefiningOp()->setLoc(mergeOrigins(value.getLoc(), b.getLoc()));
   }
   return value;
 }

@@ -69,8 +69,7 @@ struct StageContext {
 
   /// Begins the conversion of a stage: its name and type are those of the ops that follow.
   void setStage(mlir::Operation *op);
-  /// Names the ops that follow, "stages.1.inside.0.attention.mix" for the part "attention.mix", at
-  /// the place of the stage. Certificates and messages name values so.
+  /// Gives the ops that follow an origin: the part of the stage, at the place of the stage.
   void setName(llvm::StringRef part);
   /// The same at another place, the one of the stage's mask for example.
   void setName(llvm::StringRef part, mlir::Location place);

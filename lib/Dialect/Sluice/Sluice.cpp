@@ -5,6 +5,7 @@
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Runtime/Limits.h"
 
@@ -20,6 +21,9 @@ using namespace sluice;
 #define GET_TYPEDEF_CLASSES
 #include "sluice/Dialect/Sluice/SluiceTypes.cpp.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "sluice/Dialect/Sluice/SluiceAttributes.cpp.inc"
+
 #include "sluice/Dialect/Sluice/SluiceEnums.cpp.inc"
 
 #include "sluice/Dialect/Sluice/SluiceInterfaces.cpp.inc"
@@ -28,6 +32,10 @@ using namespace sluice;
 #include "sluice/Dialect/Sluice/SluiceOps.cpp.inc"
 
 void SluiceDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "sluice/Dialect/Sluice/SluiceAttributes.cpp.inc"
+      >();
   addTypes<
 #define GET_TYPEDEF_LIST
 #include "sluice/Dialect/Sluice/SluiceTypes.cpp.inc"

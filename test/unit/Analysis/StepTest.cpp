@@ -5,6 +5,7 @@
 // test/unit/Transforms/StepTest.cpp.
 #include "sluice/Analysis/Step.h"
 #include "../Papers.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Conversion/ImportSpec.h"
 
@@ -34,9 +35,7 @@ struct Derived {
   /// The value that the stage part `name` makes.
   StepValue &at(const std::string &name) {
     for (auto &[value, step] : plan->values) {
-      Operation *op = value.getDefiningOp();
-      auto place = op ? op->getLoc()->findInstanceOf<NameLoc>() : NameLoc();
-      if (place && place.getName() == name) {
+      if (getOriginName(value) == name) {
         return step;
       }
     }

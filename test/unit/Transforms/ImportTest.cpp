@@ -5,12 +5,14 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Spec/Expansion.h"
 #include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <set>
 
 using namespace mlir;
 using namespace sluice;
@@ -54,6 +56,26 @@ static std::vector<std::string> specsUnder(const std::string &folder) {
   return result;
 }
 
+/// Returns the names of the origins of a function's model ops, without reads of parameters, or of
+/// its dispatches of the forward and backward passes. Each of these ops, and each read, has an
+/// origin.
+static std::set<std::string> collectOrigins(func::FuncOp function) {
+  std::set<std::string> names;
+  for (Operation &op : function.getBody().front()) {
+    auto phase = op.getAttrOfType<StringAttr>("plan.phase");
+    bool isOfModel = phase && (phase.getValue() == "forward" || phase.getValue() == "backward");
+    if (isa<SluiceDialect>(op.getDialect()) || (isOfModel && isa<dispatch::KernelInterface>(op))) {
+      SmallVector<OriginAttr> origins = getOrigins(op.getLoc());
+      EXPECT_FALSE(origins.empty())
+          << function.getSymName().str() << ": " << op.getName().getStringRef().str();
+      for (OriginAttr origin : isa<ReadOp>(op) ? SmallVector<OriginAttr>() : origins) {
+        names.insert(origin.getName());
+      }
+    }
+  }
+  return names;
+}
+
 class EverySpec : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EverySpec, BecomesEntries) {
@@ -67,7 +89,15 @@ TEST_P(EverySpec, BecomesEntries) {
         parameter.getFrozen() ? 0 : cast<RankedTensorType>(parameter.getType()).getNumElements();
   }
   EXPECT_EQ(elements, spec::parameterCount(model));
+  auto evaluate = module->lookupSymbol<func::FuncOp>("evaluate");
+  std::set<std::string> origins = collectOrigins(evaluate);
   ASSERT_TRUE(succeeded(makeEntries(*module)));
+  std::set<std::string> kept = collectOrigins(module->lookupSymbol<func::FuncOp>("evaluate"));
+  for (const std::string &origin : origins) {
+    EXPECT_TRUE(kept.contains(origin)) << "no dispatch of @evaluate has the origin " << origin;
+  }
+  collectOrigins(module->lookupSymbol<func::FuncOp>("gradient"));
+  collectOrigins(module->lookupSymbol<func::FuncOp>("predict"));
   for (StringRef entry : {"gradient", "evaluate", "predict", "update", "initialize"}) {
     EXPECT_TRUE(module->lookupSymbol<func::FuncOp>(entry)) << entry.str();
   }
@@ -86,14 +116,15 @@ static std::string layerSpec(const std::string &settings) {
          settings + "},\n    {\"op\": \"head\"}]}";
 }
 
-TEST(Import, LocationsAreStages) {
+TEST(Import, OriginsAreStages) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = importSpec(context, readModelText(layerSpec("\"rotary\": true")));
   module->lookupSymbol<func::FuncOp>("evaluate").walk([&](AttentionOp op) {
-    auto name = dyn_cast<NameLoc>(op.getLoc());
-    ASSERT_TRUE(name);
-    EXPECT_EQ(name.getName().getValue(), "stages.1.attention.mix");
-    auto location = dyn_cast<FileLineColLoc>(name.getChildLoc());
+    OriginAttr origin = getOrigin(op);
+    ASSERT_TRUE(origin);
+    EXPECT_EQ(origin.getStage(), "stages.1");
+    EXPECT_EQ(origin.getPart(), "attention.mix");
+    auto location = op.getLoc()->findInstanceOf<FileLineColLoc>();
     ASSERT_TRUE(location);
     EXPECT_EQ(location.getFilename().getValue(), "test.json");
     EXPECT_EQ(location.getLine(), 3u);

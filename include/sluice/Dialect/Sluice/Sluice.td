@@ -41,7 +41,10 @@ def Sluice_Dialect : Dialect {
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect"];
   let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
 }
+
+include "sluice/Dialect/Sluice/Origin.td"
 
 def Sluice_Sequence : TypeDef<Sluice_Dialect, "Sequence"> {
   let mnemonic = "seq";
