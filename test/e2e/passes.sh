@@ -66,10 +66,10 @@ for name in hourglass segments; do
 done
 
 # Every pass on every level: it runs, or says what it expected.
-runs='model:(convert-factors|derive-step|differentiate|form-dispatches) gradient:(convert-factors|derive-step|form-dispatches)
-  dispatches:(separate-places|plan-memory|emit-plan|generate-kernels|recompute)'
+runs='model:(merge-ops|convert-factors|derive-step|differentiate|form-dispatches) gradient:(merge-ops|convert-factors|derive-step|form-dispatches)
+  dispatches:(merge-ops|separate-places|plan-memory|emit-plan|generate-kernels|recompute) plan:(merge-ops)'
 for ir in model gradient dispatches plan; do
-  for pass in convert-factors derive-step differentiate form-dispatches build-entries separate-places plan-memory emit-plan generate-kernels \
+  for pass in merge-ops convert-factors derive-step differentiate form-dispatches build-entries separate-places plan-memory emit-plan generate-kernels \
     generate-kernels=target=sm_80 recompute=memory-budget=900000; do
     label="$ir: sluice-$pass"
     if grep -qE "(^| )$ir:\(.*\b${pass%%=*}\b[^:]*\)" <<< "$runs" && [[ $pass != *sm_80 ]]; then

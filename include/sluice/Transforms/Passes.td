@@ -140,6 +140,25 @@ def SeparatePlaces : Pass<"sluice-separate-places", "::mlir::ModuleOp"> {
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect"];
 }
 
+def MergeOps : Pass<"sluice-merge-ops"> {
+  let summary = "Merges equal ops, with the origins of all";
+  let description = [{
+    Upstream's `cse`, on any level: of equal ops of a block it keeps the first. Equality ignores locations, so ops of different stages are
+    merged. After: the op that is kept has the origins of all that it replaces (`#sluice.origin`), its own first. Upstream's `cse` keeps
+    that op's own alone.
+
+    ```mlir
+    %a = sluice.linear %x, %w : ... loc(fused<#sluice.origin<stage = "stages.1", part = "attention.query">>["m.json":7:5])
+    %b = sluice.linear %x, %w : ... loc(fused<#sluice.origin<stage = "stages.2", part = "attention.query">>["m.json":8:5])
+    // becomes
+    %a = sluice.linear %x, %w : ... loc(fused[
+      fused<#sluice.origin<stage = "stages.1", part = "attention.query">>["m.json":7:5],
+      fused<#sluice.origin<stage = "stages.2", part = "attention.query">>["m.json":8:5]])
+    ```
+  }];
+  let statistics = [Statistic<"mergedOps", "merged-ops", "Ops that an equal one replaced">];
+}
+
 def PlanMemory : Pass<"sluice-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Gives every tensor its place in one arena";
   let description = [{
