@@ -161,7 +161,8 @@ std::optional<Outcome> Compilation::watchPass(const std::string &name) {
 std::string Compilation::print(Operation *op) const {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  op->print(stream);
+  OpPrintingFlags flags;
+  op->print(stream, request.emitLocations ? flags.enableDebugInfo().useLocalScope() : flags);
   stream << "\n";
   return text;
 }
@@ -496,7 +497,9 @@ Outcome Compilation::run() {
                     quote(request.emit));
   }
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    llvm::raw_string_ostream(diagnostics) << diagnostic.getLocation() << ": " << diagnostic << "\n";
+    auto place = diagnostic.getLocation()->findInstanceOf<FileLineColLoc>();
+    llvm::raw_string_ostream(diagnostics)
+        << (place ? Location(place) : diagnostic.getLocation()) << ": " << diagnostic << "\n";
     return success();
   });
   report("reading the spec");

@@ -81,6 +81,12 @@ void registerCompile(CLI::App &program) {
                           ->add_option("--emit", request->emit,
                                        "Print the IR of a stage and write nothing: " + stages)
                           ->excludes(output);
+  command
+      ->add_flag(
+          "--locations", request->emitLocations,
+          "Print with each op of --emit its place in the spec, and the stage and the part of "
+          "it that the op came from")
+      ->needs(emit);
   auto force = std::make_shared<bool>(false);
   addForce(*command, *force);
   addKernelCache(*command, request->kernelCache);

@@ -33,7 +33,8 @@ struct CompileRequest {
   std::vector<spec::Setting> settings = {}; ///< put into the spec before it is read
   std::string output;               ///< path of the artifact; none with `emit` and `inMemory`
   std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2, `cpu` for both; sm_80, sm_90a
-  std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
+  std::string emit;           ///< stage to print instead of writing an artifact; see emitStages()
+  bool emitLocations = false; ///< with `emit`: print the location of every op, and so its origins
   /// "f32" or "bf16" replaces the spec's precision.compute; empty: as it is, but bf16 where a GPU
   /// is among the targets, which the outcome's message then says.
   std::string precision = {};
