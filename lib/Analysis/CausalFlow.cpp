@@ -6,8 +6,8 @@
 #include "sluice/Analysis/Proof.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/SpecFix.h"
-#include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Dialect/Sluice/Reference.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -28,7 +28,8 @@ bool Revision::setShift(const spec::SourceLocation &place, int64_t by) {
       continue;
     }
     if (isa<spec::ShiftOp, spec::HeadOp, spec::LossOp, spec::HourglassOp>(stage)) {
-      stage.setAttr(isa<spec::ShiftOp>(stage) ? "by" : "shift", Builder(context.get()).getI64IntegerAttr(by));
+      stage.setAttr(isa<spec::ShiftOp>(stage) ? "by" : "shift",
+                    Builder(context.get()).getI64IntegerAttr(by));
       found = true;
     }
   }
@@ -57,7 +58,8 @@ static Operation *getStage(spec::ModelOp model, int64_t index) {
 
 bool Revision::addLayerOnTheWayUp(OriginAttr origin) {
   auto hourglasses = getModel().getBody().getOps<spec::HourglassOp>();
-  auto found = llvm::find_if(hourglasses, [&](spec::HourglassOp op) { return origin && origin.isWithin(*op.getPath()); });
+  auto found = llvm::find_if(
+      hourglasses, [&](spec::HourglassOp op) { return origin && origin.isWithin(*op.getPath()); });
   size_t depth = origin ? static_cast<size_t>(origin.getDepth()) : 0;
   if (found == hourglasses.end() || depth == 0) {
     return false;
@@ -78,10 +80,13 @@ bool Revision::addLayerOnTheWayUp(OriginAttr origin) {
   return true;
 }
 
-/// Makes the stages after that of `value` read it in place of `replaced`, where that was the result of the stage before them.
+/// Makes the stages after that of `value` read it in place of `replaced`, where that was the result
+/// of the stage before them.
 static void replaceInSequence(Value replaced, Value value) {
-  for (Operation *stage = value.getDefiningOp()->getNextNode(); stage; stage = stage->getNextNode()) {
-    if (stage->getNumOperands() > 0 && stage->getOperand(0) == replaced && !spec::isWritten(stage, "from")) {
+  for (Operation *stage = value.getDefiningOp()->getNextNode(); stage;
+       stage = stage->getNextNode()) {
+    if (stage->getNumOperands() > 0 && stage->getOperand(0) == replaced &&
+        !spec::isWritten(stage, "from")) {
       stage->setOperand(0, value);
     }
     if (stage->getNumResults() == 1 && isa<spec::StreamType>(stage->getResult(0).getType())) {
@@ -97,20 +102,26 @@ void Revision::addLayerBehind(int64_t stage, bool tokens) {
   Value input = before ? Value(before->getResult(0)) : Value(head.getInput());
   OpBuilder builder(context.get());
   before ? builder.setInsertionPointAfter(before) : builder.setInsertionPoint(head);
-  auto integer = [&](StringRef key, int64_t value) { return builder.getNamedAttr(key, builder.getI64IntegerAttr(value)); };
+  auto integer = [&](StringRef key, int64_t value) {
+    return builder.getNamedAttr(key, builder.getI64IntegerAttr(value));
+  };
   auto path = [&](int64_t i) {
-    return builder.getNamedAttr("path", builder.getStringAttr("stages." + Twine(std::max<int64_t>(stage, 0)) + ".advised." + Twine(i)));
+    return builder.getNamedAttr("path", builder.getStringAttr("stages." +
+                                                              Twine(std::max<int64_t>(stage, 0)) +
+                                                              ".advised." + Twine(i)));
   };
   Value made = input;
   if (tokens) { // streams of any two widths join so
     Value embedded = (*model.getBody().getOps<spec::EmbeddingOp>().begin()).getResult();
-    Operation *project = createStage(builder, head.getLoc(), "project", {made, embedded}, {path(0)});
+    Operation *project =
+        createStage(builder, head.getLoc(), "project", {made, embedded}, {path(0)});
     made = project ? project->getResult(0) : made;
   }
   auto width = static_cast<int64_t>(model.getWidth());
   // The layer's reads matter, and not what it computes.
-  Operation *layer = createStage(builder, model.getLoc(), "layer", {made},
-                                 {integer("heads", 1), integer("head_size", width), integer("feed_forward", width), path(1)});
+  Operation *layer = createStage(
+      builder, model.getLoc(), "layer", {made},
+      {integer("heads", 1), integer("head_size", width), integer("feed_forward", width), path(1)});
   isValid &= layer != nullptr;
   if (layer && before) {
     replaceInSequence(input, layer->getResult(0));
@@ -131,7 +142,8 @@ bool Revision::isProved(bool withoutHoles) {
   if (!withoutHoles) {
     return true;
   }
-  BlindPattern pattern = findBlindSpots(mainLossOf(imported->lookupSymbol<func::FuncOp>("evaluate")));
+  BlindPattern pattern =
+      findBlindSpots(mainLossOf(imported->lookupSymbol<func::FuncOp>("evaluate")));
   return pattern.repeats && !pattern.hasHoles();
 }
 

@@ -15,7 +15,8 @@ using namespace sluice;
 static int64_t getChosenFactor(const spec::Model &model) {
   for (const spec::Stage &stage : model.stages) {
     const auto *hourglass = std::get_if<spec::Hourglass>(&stage.settings);
-    for (const auto &level : hourglass ? hourglass->hierarchy : std::vector<spec::Hourglass::Level>()) {
+    for (const auto &level :
+         hourglass ? hourglass->hierarchy : std::vector<spec::Hourglass::Level>()) {
       if (level.isDrawn) {
         return level.factor;
       }
@@ -61,7 +62,8 @@ OwningOpRef<ModuleOp> sluice::importSpec(MLIRContext &context, const spec::Model
   return importSpec(*readSpecAgain(context, model));
 }
 
-std::vector<ImportedVariant> sluice::importVariants(MLIRContext &context, const spec::Model &model) {
+std::vector<ImportedVariant> sluice::importVariants(MLIRContext &context,
+                                                    const spec::Model &model) {
   std::vector<ImportedVariant> variants;
   OwningOpRef<ModuleOp> read = readAgain(context, model);
   std::vector<int64_t> factors = model.factors();

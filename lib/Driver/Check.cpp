@@ -7,11 +7,11 @@
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/SpecFix.h"
 #include "sluice/Analysis/Step.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Outputs.h"
 #include "sluice/Runtime/Text.h"
-#include "sluice/Conversion/ImportSpec.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "sluice/Analysis/LoweredCausality.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Target/Artifact.h"
-#include "sluice/Conversion/ImportSpec.h"
 
 #include "mlir/Pass/Pass.h"
 

@@ -3,8 +3,8 @@
 // Models whose training steps draw their factor: one artifact with the entries of each.
 #pragma once
 
-#include "sluice/Driver/Driver.h"
 #include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Driver/Driver.h"
 
 namespace sluice::driver {
 

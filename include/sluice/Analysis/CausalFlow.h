@@ -7,9 +7,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "sluice/Analysis/Verdict.h"
 #include "sluice/Analysis/WorkBudget.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
-#include "sluice/Conversion/ImportSpec.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace sluice {

@@ -20,11 +20,13 @@ namespace sluice {
 /// sinusoidal positions are frozen parameters. Loads the dialects it uses.
 mlir::OwningOpRef<mlir::ModuleOp> importSpec(mlir::MLIRContext &context, const spec::Model &model);
 
-/// The same of a module with one spec, which stays as it is. Returns null where a pass reports an error.
+/// The same of a module with one spec, which stays as it is. Returns null where a pass reports an
+/// error.
 mlir::OwningOpRef<mlir::ModuleOp> importSpec(mlir::ModuleOp specs);
 
 /// A module with the spec of a valid model, at the model's factor.
-mlir::OwningOpRef<mlir::ModuleOp> readSpecAgain(mlir::MLIRContext &context, const spec::Model &model);
+mlir::OwningOpRef<mlir::ModuleOp> readSpecAgain(mlir::MLIRContext &context,
+                                                const spec::Model &model);
 
 /// A model at one of the factors that its steps draw from; 0 where they draw none.
 struct ImportedVariant {

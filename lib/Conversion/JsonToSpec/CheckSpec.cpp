@@ -16,7 +16,8 @@ using namespace sluice::spec;
 /// The stage that draws its factor, and the factors; null where no stage does.
 static std::pair<HourglassOp, std::vector<int64_t>> findDrawing(ModelOp model) {
   for (auto stage : model.getBody().getOps<HourglassOp>()) {
-    FailureOr<Hierarchy> hierarchy = parseHierarchy(stage, stage.getHierarchy(), HierarchyOrder::DownAndUp);
+    FailureOr<Hierarchy> hierarchy =
+        parseHierarchy(stage, stage.getHierarchy(), HierarchyOrder::DownAndUp);
     if (succeeded(hierarchy) && !hierarchy->drawn.empty()) {
       return {stage, hierarchy->drawn};
     }
@@ -31,7 +32,8 @@ static OwningOpRef<ModuleOp> expandAt(ModelOp model, int64_t factor) {
   PassManager manager(model.getContext());
   manager.addPass(createChooseFactor({factor}));
   manager.addPass(createExpandComposites());
-  if (failed(manager.run(*module)) || failed(verifyExpandedModel(*module->getOps<ModelOp>().begin()))) {
+  if (failed(manager.run(*module)) ||
+      failed(verifyExpandedModel(*module->getOps<ModelOp>().begin()))) {
     return {};
   }
   PassManager weights(model.getContext());
@@ -51,26 +53,33 @@ static std::string describeWeight(WeightOp weight) {
 }
 
 constexpr static llvm::StringLiteral otherMethods =
-    "shorten and upsample by methods whose weights do not depend on it, such as \"average\" and \"repeat\"";
+    "shorten and upsample by methods whose weights do not depend on it, such as \"average\" and "
+    "\"repeat\"";
 
 static std::string describeRemedy(WeightOp one, WeightOp other) {
-  if (one && other && one.getSymName() == other.getSymName() && one.getSymName().ends_with("attention.relative.table")) {
-    return "rows at the greater factor are fewer than these distances; say \"relative\": {\"bias\": " +
+  if (one && other && one.getSymName() == other.getSymName() &&
+      one.getSymName().ends_with("attention.relative.table")) {
+    return "rows at the greater factor are fewer than these distances; say \"relative\": "
+           "{\"bias\": " +
            std::to_string(std::min(one.getShape().front(), other.getShape().front())) + "} or less";
   }
   return otherMethods.str();
 }
 
 /// Weights are shared, so they are the same at each factor.
-static LogicalResult verifySameWeights(HourglassOp stage, ModuleOp first, ModuleOp other, ArrayRef<int64_t> factors) {
-  auto list = [](ModuleOp module) { return llvm::to_vector((*module.getOps<ModelOp>().begin()).getBody().getOps<WeightOp>()); };
+static LogicalResult verifySameWeights(HourglassOp stage, ModuleOp first, ModuleOp other,
+                                       ArrayRef<int64_t> factors) {
+  auto list = [](ModuleOp module) {
+    return llvm::to_vector((*module.getOps<ModelOp>().begin()).getBody().getOps<WeightOp>());
+  };
   SmallVector<WeightOp> a = list(first), b = list(other);
   for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
     WeightOp x = i < a.size() ? a[i] : WeightOp(), y = i < b.size() ? b[i] : WeightOp();
     if (!x || !y || x.getSymName() != y.getSymName() || x.getShape() != y.getShape()) {
-      return emitKeyError(stage, "hierarchy") << "expected weights that fit every factor, found " << describeWeight(x)
-                                              << " at factor " << factors.front() << " and " << describeWeight(y) << " at factor "
-                                              << factors.back() << "; " << describeRemedy(x, y);
+      return emitKeyError(stage, "hierarchy")
+             << "expected weights that fit every factor, found " << describeWeight(x)
+             << " at factor " << factors.front() << " and " << describeWeight(y) << " at factor "
+             << factors.back() << "; " << describeRemedy(x, y);
     }
   }
   return success();

@@ -5,7 +5,8 @@
 
 namespace sluice::spec {
 
-/// Expands a copy of a model at every factor that it draws, and checks it: losses, sizes, weights. Reports the first error.
+/// Expands a copy of a model at every factor that it draws, and checks it: losses, sizes, weights.
+/// Reports the first error.
 llvm::LogicalResult checkSpec(ModelOp model);
 
 } // namespace sluice::spec

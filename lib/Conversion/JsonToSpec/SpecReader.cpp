@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A spec's objects and stages as ops.
-#include "CheckSpec.h"
 #include "SpecReader.h"
+#include "CheckSpec.h"
 
 #include "sluice/Conversion/CreateStage.h"
 #include "sluice/Conversion/ReadSpec.h"

@@ -5,8 +5,8 @@
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/Staircase.h"
-#include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Dialect/Sluice/Reference.h"
 #include <ctime>
 #include <gtest/gtest.h>
 #include <random>

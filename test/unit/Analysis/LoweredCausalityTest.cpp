@@ -6,10 +6,10 @@
 #include "../Papers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Pass/PassManager.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Dialect/Dispatch/RowConditions.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 #include <filesystem>
 #include <gtest/gtest.h>

@@ -5,9 +5,9 @@
 // test/unit/Transforms/StepTest.cpp.
 #include "sluice/Analysis/Step.h"
 #include "../Papers.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "sluice/Conversion/ImportSpec.h"
 
 #include <filesystem>
 #include <gtest/gtest.h>

@@ -6,9 +6,9 @@
 // replay must show that row change. Twins have the stages, scales and heads of their models, but
 // one layer in place of several, and few columns.
 #include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
-#include "sluice/Conversion/ImportSpec.h"
 
 #include <filesystem>
 #include <fstream>

@@ -4,9 +4,9 @@
 // repository: the same code on the same numbers, so that every row of every value is bitwise equal.
 #include "../Model/StepSpecs.h"
 #include "../Papers.h"
+#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Dialect/Sluice/StepReference.h"
 #include "sluice/Spec/Spec.h"
-#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

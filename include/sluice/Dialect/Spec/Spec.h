@@ -51,8 +51,8 @@ mlir::Location getStageLoc(mlir::Location place, mlir::DictionaryAttr keys);
 mlir::Location getKeyLoc(mlir::Operation *op, llvm::StringRef key);
 /// True where the key was written, in the stage or in `defaults`.
 bool isWritten(mlir::Operation *op, llvm::StringRef key);
-/// True where the value of a key of "local" or "global" layers, "local.mask" for example, is that of
-/// `defaults`.
+/// True where the value of a key of "local" or "global" layers, "local.mask" for example, is that
+/// of `defaults`.
 bool isInherited(mlir::Operation *op, llvm::StringRef key);
 /// Begins an error at the value of a key, or at the op where the key was not written.
 mlir::InFlightDiagnostic emitKeyError(mlir::Operation *op, llvm::StringRef key);

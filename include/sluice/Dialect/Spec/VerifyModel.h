@@ -12,8 +12,8 @@ constexpr size_t mostStages = size_t(1) << 16;
 /// Most numbers of all streams' rows at one stage, and most parameters.
 constexpr int64_t mostElements = int64_t(1) << 40;
 
-/// Checks a model whose composites are expanded: names of losses and segments, losses that boundaries
-/// ask, sizes of streams. Reports the first error.
+/// Checks a model whose composites are expanded: names of losses and segments, losses that
+/// boundaries ask, sizes of streams. Reports the first error.
 llvm::LogicalResult verifyExpandedModel(ModelOp model);
 
 } // namespace sluice::spec
