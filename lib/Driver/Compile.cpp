@@ -534,7 +534,7 @@ Outcome Compilation::run() {
 }
 
 const std::vector<std::string> &driver::emitStages() {
-  static const std::vector<std::string> stages{"model",      "step",    "gradient",
+  static const std::vector<std::string> stages{"spec",       "model",   "step", "gradient",
                                                "dispatches", "kernels", "plan"};
   return stages;
 }

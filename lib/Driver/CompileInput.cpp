@@ -85,6 +85,9 @@ std::optional<Outcome> Compilation::readModel() {
         return badInput(error.format());
       }
     }
+    if (emits("spec")) {
+      return Outcome{0, print(*readSpecAgain(context, *model)), ""};
+    }
     text = model->text;
     auto sizes = model->keys.find("context");
     sizesPlace = spec::toString(sizes == model->keys.end() ? model->location : sizes->second);
@@ -99,6 +102,9 @@ std::optional<Outcome> Compilation::readModel() {
     const ImportedVariant &main = variants.front();
     facts = getSpecFacts(main.factor > 0 ? model->withFactor(main.factor) : *model, *main.module);
     return std::nullopt;
+  }
+  if (emits("spec")) {
+    return badInput(request.spec + ": --emit spec: expected a spec, found model IR; name a spec");
   }
   if (!request.precision.empty()) {
     return badInput(request.spec +

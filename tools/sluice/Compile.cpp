@@ -105,8 +105,9 @@ void registerCompile(CLI::App &program) {
     runtime::checkOutputs({{"--output", request->output, runtime::FileKind::Artifact}},
                           {request->spec, *tuning}, *force);
     if (budgeted->count() > 0) {
-      bool isBefore = request->emit == "model" || request->emit == "step" ||
-                      request->emit == "gradient"; // of what a budget changes
+      // Levels that a budget does not change.
+      bool isBefore = request->emit == "spec" || request->emit == "model" ||
+                      request->emit == "step" || request->emit == "gradient";
       if (isBefore) {
         throw runtime::UserError("--memory-budget: expected a stage that a budget changes "
                                  "(dispatches, kernels, plan), found --emit " +

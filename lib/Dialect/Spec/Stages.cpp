@@ -300,8 +300,7 @@ static LogicalResult verifyIdentity(ProjectOp op, Value read, int64_t rows) {
 }
 
 LogicalResult ProjectOp::verify() {
-  bool isRelu = getActivation() == ActivationFunction::relu ||
-                getActivation() == ActivationFunction::relu_squared;
+  bool isRelu = stringifyActivationFunction(getActivation()).starts_with("relu");
   if (getInitial() == InitialValues::zeros && isRelu) {
     return emitKeyError(*this, "initial")
            << "expected no \"initial\": \"zeros\" beside \"activation\": "

@@ -41,6 +41,7 @@ class Spec_Words<string name, string meaning, string mnemonic_, list<string> wor
   let cppNamespace = "::sluice::spec";
   let genSpecializedAttr = 0;
   string mnemonic = mnemonic_;
+  list<string> all = words;
 }
 class Spec_WordAttr<Spec_Words words> : EnumAttr<Spec_Dialect, words, words.mnemonic>;
 
@@ -51,9 +52,11 @@ def Spec_NormFunction : Spec_Words<"NormFunction", "Norm over features", "norm",
 def Spec_NormPlacement : Spec_Words<"NormPlacement", "Norm before a block or after its sum", "placement", ["pre", "post"]>;
 def Spec_ActivationFunction : Spec_Words<"ActivationFunction", "Elementwise function", "activation",
                                          ["none", "relu", "gelu", "gelu_tanh", "swiglu", "relu_squared"]>;
+/// Methods of one linear map or none.
+defvar shortenWords = ["average", "linear", "max", "convolution"];
 def Spec_ShortenMethod : Spec_Words<"ShortenMethod", "What makes a coarse row", "shorten_method",
-                                    ["average", "linear", "max", "convolution", "concatenate", "last", "first", "attention",
-                                     "attention_linear"]>;
+                                    !listconcat(shortenWords, ["concatenate", "last", "first", "attention",
+                                                               "attention_linear"])>;
 def Spec_UpsampleMethod : Spec_Words<"UpsampleMethod", "What makes fine rows", "upsample_method",
                                      ["repeat", "linear", "transposed", "split", "scatter", "smooth", "attention",
                                       "attention_linear"]>;

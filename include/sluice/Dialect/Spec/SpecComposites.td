@@ -24,7 +24,7 @@ def Spec_HourglassOp
           [HierarchyKey<"N@f is N layers on a scale f times coarser than the stage's input: \"2@1 8@4 2@1\"; of 8@{2,3} each step of "
                         "training draws one factor",
                         "2@1 8@4 2@1">,
-           WordKey<"shorten", Spec_ShortenMethod, ["average", "linear", "max", "convolution", "attention", "attention_linear"],
+           WordKey<"shorten", Spec_ShortenMethod, !listconcat(shortenWords, ["attention", "attention_linear"]),
                    "method of every shorten stage inside; attention: from the group's average, or a linear map of it, over the "
                    "stream",
                    "average">,

@@ -28,7 +28,8 @@ def HeadSizeKey : IntegerKey<"head_size", "features of a head D", "width / heads
 }
 def PlacementKey : WordKey<"placement", Spec_NormPlacement, ["pre", "post"],
                            "the norm stands before each block, or after its residual sum", "pre">;
-def ActivationKey : WordKey<"activation", Spec_ActivationFunction, ["relu", "gelu", "gelu_tanh", "swiglu", "relu_squared"],
+def ActivationKey : WordKey<"activation", Spec_ActivationFunction,
+                            !filter(word, Spec_ActivationFunction.all, !ne(word, "none")),
                             "of the feed-forward block; gelu is exact (erf), swiglu is Wout (silu(Wgate h) * (Win h))", "gelu">;
 def FeedForwardKey : IntegerKey<"feed_forward", "hidden width of the feed-forward block", "4 d">;
 def DropoutKey : ProbabilityKey<"dropout", "after each of the two blocks, before the residual is added", "0", "0">;
@@ -87,14 +88,13 @@ class BlockStartKey<string otherwise>
   let type = "integer >= 0, below block";
 }
 def StartKey : WordKey<"start", Spec_StartRows, ["zeros", "null"], "rows before the first: zeros, or a trained row", "zeros">;
-defvar shortenWords = ["average", "linear", "max", "convolution"];
 def ShortenInsideKey : WordKey<"shorten", Spec_ShortenMethod, shortenWords, "method of every shorten stage inside", "average">;
 def ShortenWindowKey
     : IntegerKey<"shorten_window",
                  "rows that a group of every shorten stage inside reads, which end where the group ends", "each one's factor">;
 class ResultWidthKey<string meaning> : IntegerKey<"width", meaning, "that of the stream">;
 class ProjectionKey<string key, string meaning>
-    : WordKey<key, Spec_ActivationFunction, ["none", "relu", "gelu", "gelu_tanh", "relu_squared"], meaning, "none">;
+    : WordKey<key, Spec_ActivationFunction, !filter(word, Spec_ActivationFunction.all, !ne(word, "swiglu")), meaning, "none">;
 class HierarchyKey<string meaning, string example> : SpecialKey<"hierarchy", "string", meaning, "required", StrAttr> {
   let hint = "levels such as \"" # example # "\"";
 }

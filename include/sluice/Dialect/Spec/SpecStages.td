@@ -115,7 +115,7 @@ def Spec_ShiftOp
 
 class FactorKey<string meaning> : IntegerKey<"factor", meaning, "required without segments"> { let requiredUnless = "segments"; }
 def ShortenMethodKey
-    : WordKey<"method", Spec_ShortenMethod, ["average", "linear", "max", "convolution", "concatenate"],
+    : WordKey<"method", Spec_ShortenMethod, !listconcat(shortenWords, ["concatenate"]),
               "mean of the group, a linear map of its features, the maximum of each feature, a linear map of a window, or maps of "
               "its rows to width / factor columns side by side",
               "average"> {
