@@ -442,7 +442,7 @@ Attribute ValueReader::readBoundaries(const Fields &fields, const JsonValue &val
   return builder.getArrayAttr(levels);
 }
 
-/// Layer settings of a part of a composite stage, those of `defaults` included.
+/// Layer settings of a part of a composite stage, including `defaults`.
 Attribute ValueReader::readLayerObject(const Fields &fields, const KeyInfo &key,
                                        const JsonValue &value, Places &places,
                                        const std::string &path) {

@@ -15,8 +15,7 @@ struct AttentionInputs {
   llvm::SmallVector<mlir::Value> extras;
 };
 
-/// Number of heads, and the keys that they read: those of `mask` from row
-/// `first` on, of which `stride` takes one in so many.
+/// Number of heads, and the keys that they read: every `stride`-th key of `mask` from row `first`.
 struct HeadSettings {
   int64_t heads, keyValueHeads;
   spec::MaskAttr mask;

@@ -73,7 +73,7 @@ static Value createGreatestBits(StageContext &c, Value rates, double share) {
 }
 
 /// Products of each row with the rows up to `window` before it, and these products as earlier rows
-/// have them: for each lag its products, then those of the rows 1, 2, ... before.
+/// have them: for each lag its products, then the products of 1, 2, ... rows before.
 static SmallVector<Value> createProducts(StageContext &c, Value x, int64_t window) {
   SmallVector<Value> products;
   for (int64_t lag = 0; lag <= window; ++lag) {

@@ -14,7 +14,7 @@ using namespace sluice::spec_to_sluice;
 // Attributes
 //===----------------------------------------------------------------------===//
 
-/// The first settings of this kind, or, in `fallback`, those of a spec that has none.
+/// The first settings of this kind; without any, the defaults, which `fallback` owns.
 template <typename Op> static Op getSettings(spec::ModelOp model, OwningOpRef<Op> &fallback) {
   for (auto op : model.getBody().getOps<Op>()) {
     return op;

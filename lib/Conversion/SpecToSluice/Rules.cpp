@@ -14,7 +14,7 @@ using namespace sluice::spec_to_sluice;
 // Entropy
 //===----------------------------------------------------------------------===//
 
-/// The entropies, and those of `count` rows before. Before the first row they are 0.
+/// The entropies, and the entropies of `count` rows before; 0 before the first row.
 static SmallVector<Value> createDelayed(StageContext &c, Value entropies, int64_t count) {
   SmallVector<Value> all = {entropies};
   for (int64_t by = 1; by <= count; ++by) {
@@ -24,7 +24,7 @@ static SmallVector<Value> createDelayed(StageContext &c, Value entropies, int64_
   return all;
 }
 
-/// 1 where an entropy is above those of all rows before it, as far as these exist (equation 6).
+/// 1 where an entropy is above the entropies of all rows before it that exist (equation 6).
 /// Rows before the first count as 0, below any entropy, and the first row as no spike. Labels in
 /// the paper are of token t by the entropy of x_t, row t - 1; in the public code by that of row t,
 /// and the first one is 1.

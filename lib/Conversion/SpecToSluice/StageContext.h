@@ -67,7 +67,7 @@ struct StageContext {
 
   StageContext(spec::ModelOp model, mlir::func::FuncOp function, Purpose purpose);
 
-  /// Begins the conversion of a stage: its name and type are those of the ops that follow.
+  /// Begins the conversion of a stage: the ops that follow have its name and type.
   void setStage(mlir::Operation *op);
   /// Gives the ops that follow an origin: the part of the stage, at the place of the stage.
   void setName(llvm::StringRef part);

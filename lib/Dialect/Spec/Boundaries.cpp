@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec;
 
-/// Fails where a key stands that holds only `where`.
+/// Fails where a key is given that has a meaning only `where`.
 static LogicalResult refuse(BoundariesOp op, StringRef key, StringRef where) {
   if (isWritten(op, key)) {
     return emitKeyError(op, key) << "expected " << quote(key) << " only " << where
@@ -152,7 +152,7 @@ static LogicalResult verifyCapacity(BoundariesOp op) {
 // Boundaries
 //===----------------------------------------------------------------------===//
 
-/// A document's end on groups, beside fixed groups, or apart from that of segments below.
+/// Fails for a document's end on groups, or one that differs from the segments below.
 static LogicalResult verifyDocumentEnd(BoundariesOp op) {
   if (!op.getDocumentEnd()) {
     return success();

@@ -46,7 +46,7 @@ static LogicalResult verifyHeads(LayerSettingsInterface layer) {
   return success();
 }
 
-/// Distances are those of keys at or before the query; rotation and Transformer-XL's terms exclude
+/// Distances are from keys at or before the query; rotation and Transformer-XL's terms exclude
 /// each other.
 static LogicalResult verifyRelative(LayerSettingsInterface layer) {
   if (getTerms(layer) == RelativeTerms::none) {
@@ -217,7 +217,7 @@ static LogicalResult verifyPlace(Operation *stage, StringRef key, Value keys) {
   return success();
 }
 
-/// Over another axis every key is read: its positions are not those of the queries.
+/// Over another axis every key is read: its positions do not compare with the positions of queries.
 static LogicalResult verifySingleSource(LayerOp op) {
   if (op.getRotary()) {
     return emitKeyError(op, "rotary")
@@ -397,8 +397,7 @@ void LayerOp::setDerivedDefaults() {
   bool readsOther = getSources().size() == 1 && !getOver();
   bool isApart = readsOther && getStream(getSources().front()).getAxis() == AxisKind::input &&
                  own.getAxis() != AxisKind::input;
-  if (isApart &&
-      !isWritten(*this, "mask")) { // the positions of another axis are not those of the queries
+  if (isApart && !isWritten(*this, "mask")) { // positions of two axes do not compare
     setMaskAttr(MaskAttr::get(getContext(), MaskShape::bidirectional, 0, 0));
   }
 }

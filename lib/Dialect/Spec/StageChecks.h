@@ -24,7 +24,7 @@ mlir::LogicalResult verifyPair(mlir::Operation *stage, mlir::Value input, mlir::
                                bool sameWidth);
 /// Fails where "start" is "null" without first rows to learn: a shift of 0.
 mlir::LogicalResult verifyStart(mlir::Operation *stage, StartRows start, std::optional<int64_t> by);
-/// Fails where a linear map of a group has a window: `key` beside "METHOD_KEY": "linear".
+/// Fails where a linear map of a group has a window: `key` with "METHOD_KEY": "linear".
 mlir::LogicalResult verifyNoWindow(mlir::Operation *stage, bool isLinear, llvm::StringRef methodKey,
                                    llvm::StringRef key, llvm::StringRef other);
 /// The boundaries stage that makes a segmentation.

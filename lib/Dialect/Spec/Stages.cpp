@@ -120,7 +120,7 @@ void DropoutOp::setDerivedDefaults() {}
 // Shorten and upsample
 //===----------------------------------------------------------------------===//
 
-/// Fails where keys of groups stand beside "segments".
+/// Fails where keys of groups are given with "segments".
 static LogicalResult verifySegmentsAlone(Operation *op) {
   for (StringRef key : {"factor", "window", "width"}) {
     if (op->getAttr(key)) {

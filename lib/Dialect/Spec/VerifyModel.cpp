@@ -99,7 +99,7 @@ static LogicalResult verifySizes(ModelOp model) {
   return success();
 }
 
-/// Segments are those of the tokens, and have a name each.
+/// Fails where two segmentations have one name, or a model with segments has inputs.
 static LogicalResult verifySegmentNames(ModelOp model) {
   bool hasInputs = llvm::any_of(model.getBody().getOps<InputOp>(),
                                 [](InputOp input) { return !input.isNumbers(); });

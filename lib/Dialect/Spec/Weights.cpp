@@ -126,7 +126,7 @@ static int64_t countTableRows(LayerOp op) {
   return op.getDistanceCount();
 }
 
-/// Adds terms by distance. Layers that share their biases read those of the first.
+/// Adds terms by distance. Layers that share biases read the biases of the first one.
 static void listRelative(LayerOp op, WeightList &list, int64_t queries, int64_t width) {
   RelativeAttr relative = op.getRelative().value_or(RelativeAttr());
   if (relative && relative.getTerms() == RelativeTerms::bias) {
@@ -264,7 +264,7 @@ void UpsampleOp::listWeights(WeightList &list) {
   }
 }
 
-/// The two matrices are one, whose columns are those of both.
+/// Lists two matrices, columns of one.
 void ProjectOp::listWeights(WeightList &list) {
   int64_t own = getStream(getInput()).getWidth(), rows = getStream(getResult()).getWidth();
   int64_t other = getWith() ? getStream(getWith()).getWidth() : 0;

@@ -40,7 +40,7 @@ namespace sluice::spec {
 constexpr llvm::StringLiteral mainLossName = "next";
 
 /// The attribute of a word of the enumeration of this C++ name; null where it has no such word. A
-/// hyphen stands for an underscore.
+/// hyphen in a spec is an underscore here.
 mlir::Attribute getWordAttr(mlir::MLIRContext *context, llvm::StringRef enumeration,
                             llvm::StringRef word);
 

@@ -91,7 +91,7 @@ def Spec_InputOp
   let arguments = !con((ins SymbolNameAttr:$sym_name), KeyArguments<keys>.arguments);
   let assemblyFormat = "$sym_name attr-dict";
   let extraClassDeclaration = [{
-    /// True for rows of numbers beside the tokens; false for tokens on an axis of their own.
+    /// True for a row of numbers per token; false for tokens on an axis of their own.
     bool isNumbers() { return getType() == InputContents::numbers; }
     /// Numbers of a row, the vocabulary of a target for example.
     int64_t getRowWidth();

@@ -206,7 +206,7 @@ class Key<string key_, KeyKind kind_, string type_, string meaning_, string othe
   /// Absence is an error; or it is where the key `requiredUnless` is absent too.
   bit isRequired = !eq(otherwise_, "required");
   string requiredUnless = "";
-  // Of integers and numbers.
+  // Bounds of integers and numbers.
   string least = "";
   string largest = "";
   bit excludesLeast = 0;
@@ -224,7 +224,7 @@ class KeyAttr<Attr base, string default, string otherwise> {
   Attr attr = !if(!ne(default, ""), DefaultValuedAttr<base, default>, !if(!eq(otherwise, "required"), base, OptionalAttr<base>));
 }
 
-/// From `least` to `largest`; a `largest` of "" is the largest size, 2^31 - 1 or what Limits.h says.
+/// From `least` to `largest`; a `largest` of "" is mostSize of Limits.h.
 class IntegerKey<string key, string meaning, string otherwise, string least_ = "1", string largest_ = "", string default = "">
     : Key<key, IntegerKind, !if(!eq(largest_, ""), "integer >= " # least_, "integer from " # least_ # " to " # largest_), meaning,
           otherwise, KeyAttr<Spec_Integer, default, otherwise>.attr> {

@@ -8,7 +8,7 @@
 include "sluice/Dialect/Spec/SpecInterfaces.td"
 include "sluice/Dialect/Spec/SpecKeys.td"
 
-/// Its words are those of all stages.
+/// sluice-tblgen adds the words: the names of all stages.
 def OpKey : ObjectKey<"op", "string", "the kind of the stage", "required"> { let hint = "one of the stages' kinds"; }
 def FromKey : ObjectKey<"from", "name of a stream", "the stream it reads", "the result of the stage before">;
 def ToKey : ObjectKey<"to", "string", "names the result; defined once", "unnamed">;
