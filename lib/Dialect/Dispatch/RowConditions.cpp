@@ -52,20 +52,22 @@ namespace {
 /// Walks from a value back to arguments, with the conditions of the selects on the way.
 class UseFinder {
 public:
-  void visit(Value value, ArrayRef<RowCondition> conditions);
-  SmallVector<ArgumentUse> getUses() const;
+  SmallVector<ArgumentUse> find(Value yielded);
 
 private:
+  using Conditions = SmallVector<RowCondition, 2>;
   static constexpr size_t mostConditions = 4; ///< more are left out: each doubles the walk
-  void visitChoice(Value value, ArrayRef<RowCondition> conditions, RowCondition added);
-  static IntegerSet getRowsOf(MLIRContext *context, ArrayRef<RowCondition> conditions);
+  void visit(Value value, const Conditions &conditions);
+  void pushChoice(Value value, const Conditions &conditions, RowCondition added);
+  static IntegerSet getRowsOf(MLIRContext *context, const Conditions &conditions);
 
+  SmallVector<std::pair<Value, Conditions>> pending;
   std::set<std::pair<const void *, const void *>> seen; ///< values, and sets of rows
   std::map<unsigned, std::vector<IntegerSet>> uses;     ///< rows, by argument
 };
 } // namespace
 
-IntegerSet UseFinder::getRowsOf(MLIRContext *context, ArrayRef<RowCondition> conditions) {
+IntegerSet UseFinder::getRowsOf(MLIRContext *context, const Conditions &conditions) {
   SmallVector<AffineExpr> constraints;
   SmallVector<bool> equalities;
   for (const RowCondition &condition : conditions) {
@@ -76,24 +78,22 @@ IntegerSet UseFinder::getRowsOf(MLIRContext *context, ArrayRef<RowCondition> con
   return constraints.empty() ? IntegerSet() : IntegerSet::get(1, 0, constraints, equalities);
 }
 
-/// What a condition has excluded before is never taken.
-void UseFinder::visitChoice(Value value, ArrayRef<RowCondition> conditions, RowCondition added) {
-  for (const RowCondition &known : conditions) {
-    if (known.ahead == added.ahead && known.every == added.every) {
-      if (known.isOff == added.isOff) {
-        visit(value, conditions);
-      }
-      return;
-    }
+/// An operand that a condition on the way excludes is never taken.
+void UseFinder::pushChoice(Value value, const Conditions &conditions, RowCondition added) {
+  Conditions all = conditions;
+  const auto *known = llvm::find_if(conditions, [&](const RowCondition &condition) {
+    return condition.ahead == added.ahead && condition.every == added.every;
+  });
+  if (known != conditions.end() && known->isOff != added.isOff) {
+    return;
   }
-  SmallVector<RowCondition> all(conditions);
-  if (all.size() < mostConditions) {
+  if (known == conditions.end() && all.size() < mostConditions) {
     all.push_back(added);
   }
-  visit(value, all);
+  pending.emplace_back(value, std::move(all));
 }
 
-void UseFinder::visit(Value value, ArrayRef<RowCondition> conditions) {
+void UseFinder::visit(Value value, const Conditions &conditions) {
   IntegerSet rows = getRowsOf(value.getContext(), conditions);
   if (!seen.insert({value.getAsOpaquePointer(), rows.getAsOpaquePointer()}).second) {
     return;
@@ -106,16 +106,22 @@ void UseFinder::visit(Value value, ArrayRef<RowCondition> conditions) {
   std::optional<RowCondition> choice =
       select ? findRowCondition(select.getCondition()) : std::nullopt;
   if (choice) {
-    visitChoice(select.getTrueValue(), conditions, *choice);
+    pushChoice(select.getTrueValue(), conditions, *choice);
     choice->isOff = true;
-    return visitChoice(select.getFalseValue(), conditions, *choice);
+    pushChoice(select.getFalseValue(), conditions, *choice);
+    return;
   }
   for (Value operand : value.getDefiningOp()->getOperands()) {
-    visit(operand, conditions);
+    pending.emplace_back(operand, conditions);
   }
 }
 
-SmallVector<ArgumentUse> UseFinder::getUses() const {
+SmallVector<ArgumentUse> UseFinder::find(Value yielded) {
+  pending.emplace_back(yielded, Conditions());
+  while (!pending.empty()) {
+    auto [value, conditions] = pending.pop_back_val();
+    visit(value, conditions);
+  }
   SmallVector<ArgumentUse> result;
   for (const auto &[argument, sets] : uses) {
     if (llvm::is_contained(sets, IntegerSet())) { // every row
@@ -130,7 +136,5 @@ SmallVector<ArgumentUse> UseFinder::getUses() const {
 }
 
 SmallVector<ArgumentUse> dispatch::findArgumentUses(Value yielded) {
-  UseFinder finder;
-  finder.visit(yielded, {});
-  return finder.getUses();
+  return UseFinder().find(yielded);
 }
