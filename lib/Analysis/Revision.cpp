@@ -89,7 +89,7 @@ static void replaceInSequence(Value replaced, Value value) {
         !spec::isWritten(stage, "from")) {
       stage->setOperand(0, value);
     }
-    if (stage->getNumResults() == 1 && isa<spec::StreamType>(stage->getResult(0).getType())) {
+    if (stage->getNumResults() > 0 && isa<spec::StreamType>(stage->getResult(0).getType())) {
       return;
     }
   }

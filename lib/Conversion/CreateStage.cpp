@@ -13,6 +13,10 @@ Operation *sluice::createStage(OpBuilder &builder, Location location, StringRef 
   if (hasResult) { // any type, until the operands give the right one
     state.addTypes(builder.getNoneType());
   }
+  if (!operands.empty()) {
+    auto input = cast<spec::StreamType>(operands.front().getType());
+    state.addTypes(spec::getInnerSegmentations(word, builder.getDictionaryAttr(attributes), input));
+  }
   Operation *op = builder.create(state);
   auto stage = cast<spec::StageInterface>(op);
   if (hasResult) {

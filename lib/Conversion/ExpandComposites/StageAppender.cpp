@@ -116,6 +116,15 @@ LogicalResult StageAppender::replaceBy(Value result) {
   if (isFailed) {
     return failure();
   }
-  rewriter.replaceOp(composite, result);
+  SmallVector<Value> results = {result};
+  for (Value inside : llvm::drop_begin(composite->getResults())) {
+    StringAttr name = cast<SegmentationType>(inside.getType()).getName();
+    Operation *made = composite->getPrevNode(); // the nearest stage of this name is inside
+    while (!isa<BoundariesOp>(made) || cast<BoundariesOp>(made).getNameAttr() != name) {
+      made = made->getPrevNode();
+    }
+    results.push_back(made->getResult(0));
+  }
+  rewriter.replaceOp(composite, results);
   return success();
 }

@@ -386,6 +386,10 @@ void SpecReader::define(const Fields &fields, Operation *stage) {
     }
     return;
   }
+  for (Value inside : llvm::drop_begin(stage->getResults(), std::min(1U, stage->getNumResults()))) {
+    std::string name = cast<SegmentationType>(inside.getType()).getName().str();
+    segments.try_emplace(name, NamedStream{inside, fields.locate(fields.position())});
+  }
   if (stage->getNumResults() == 0) {
     return;
   }

@@ -312,7 +312,7 @@ LogicalResult spec::verifyCutScale(Operation *stage, Value input, SegmentationTy
   }
   return emitKeyError(stage, "segments")
          << "expected a stream on the scale that "
-         << describePlace(getCut(stage->getOperand(1)).getLoc()) << " cuts, found "
+         << describePlace(stage->getOperand(1).getDefiningOp()->getLoc()) << " cuts, found "
          << describeStream(input)
          << "; name segments of this scale, or move the stream to that one";
 }
@@ -348,6 +348,9 @@ static LogicalResult verifyPoolingMethod(ShortenOp op, BoundariesOp cut) {
 }
 
 LogicalResult spec::verifySelection(Operation *stage, BoundariesOp cut) {
+  if (!cut) { // inside a composite stage: verified once that is expanded
+    return success();
+  }
   if (auto pool = dyn_cast<ShortenOp>(stage)) {
     return verifyPoolingMethod(pool, cut);
   }

@@ -243,6 +243,32 @@ static LogicalResult refuseLocalMask(Operation *op, std::optional<DictionaryAttr
   return success();
 }
 
+SmallVector<Type> spec::getInnerSegmentations(StringRef word, DictionaryAttr attributes,
+                                              StreamType input) {
+  if (word != "dynamic" && word != "blt" && word != "spacebyte" && word != "hnet") {
+    return {};
+  }
+  Attribute own = attributes.get("boundaries");
+  auto list = dyn_cast_or_null<ArrayAttr>(own);
+  auto widths = dyn_cast_or_null<DenseI64ArrayAttr>(attributes.get("width"));
+  SmallVector<Type> types;
+  Attribute counts = attributes.get("layers");
+  for (size_t level = 0; auto three = dyn_cast_or_null<ArrayAttr>(counts); ++level) {
+    std::string name = word.str() + (level > 0 ? "_" + std::to_string(level + 1) : "");
+    Attribute cut = list && level < list.size() ? list[level] : own;
+    auto keys = dyn_cast_or_null<DictionaryAttr>(cut);
+    auto named = keys ? keys.getAs<StringAttr>("name") : StringAttr();
+    auto type = SegmentationType::get(
+        input.getContext(), named ? named : StringAttr::get(input.getContext(), name), input);
+    types.push_back(type);
+    int64_t width =
+        widths && level < static_cast<size_t>(widths.size()) ? widths[level] : input.getWidth();
+    input = StreamType::get(input.getContext(), AxisKind::segments, type.getName(), 1, width);
+    counts = three.size() > 1 ? three[1] : Attribute();
+  }
+  return types;
+}
+
 LogicalResult DynamicOp::verify() {
   return failure(failed(requireWhole(*this, getBoundaries(), getMethod())) ||
                  failed(verifyAxis(*this, getInput())));

@@ -440,11 +440,12 @@ LogicalResult AttendOp::verify() {
   if ((!asks && !isCutScale(own, of)) || !(asks ? isCutScale(over, of) : isSegments(over, of))) {
     return emitKeyError(*this, "over")
            << "expected one stream of the segments " << quote(of.getName().getValue())
-           << " and one of the scale that " << describePlace(cut.getLoc()) << " cuts, found "
+           << " and one of the scale that "
+           << describePlace(getSegments().getDefiningOp()->getLoc()) << " cuts, found "
            << describeStream(getInput()) << ", and " << describeStream(getOver())
            << "; shorten or upsample one of them by these segments";
   }
-  if (asks && cut.getPredictor() && !cut.getRule()) {
+  if (asks && cut && cut.getPredictor() && !cut.getRule()) {
     return emitKeyError(*this, "segments")
            << "expected segments that a rule or a router makes, as attention has no derivative by "
               "the bits that a predictor draws, found "

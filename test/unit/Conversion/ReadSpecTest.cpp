@@ -42,4 +42,41 @@ TEST_P(ShippedModel, IsReadAndPrinted) {
 INSTANTIATE_TEST_SUITE_P(Models, ShippedModel, testing::ValuesIn(listSpecs(SPEC_MODELS_DIR)),
                          toTestName);
 
+/// Stages after a composite one name segments that a stage inside it makes, of each level.
+TEST(InnerSegments, AreNamedByLaterStages) {
+  const char *const composites[][2] = {
+      {R"({"op": "dynamic", "layers": [1, 1, 1], "boundaries": {"rule": "whitespace"}})",
+       "dynamic"},
+      {R"({"op": "blt", "layers": [1, 1, 1], "boundaries": {"rule": "whitespace", "name": "words"}})",
+       "words"},
+      {R"({"op": "spacebyte", "layers": [1, 1, 1]})", "spacebyte"},
+      {R"({"op": "hnet", "layers": [1, [1, 1, 1], 1], "width": [8, 16]})", "hnet"}};
+  for (auto [composite, name] : composites) {
+    std::string method =
+        std::string(name) == "hnet" || std::string(name) == "spacebyte" ? "first" : "last";
+    std::string text =
+        R"({"sluice": 1, "vocabulary": 256, "context": 16, "batch": 2, "width": 8, "defaults": {"heads": 2}, "stages": [
+      {"op": "embedding"}, )" +
+        std::string(composite) + R"(, {"op": "shorten", "segments": ")" + name +
+        R"(", "method": ")" + method + R"("}, {"op": "layer"}, {"op": "upsample", "segments": ")" +
+        name + R"("}, {"op": "head"}]})";
+    mlir::MLIRContext context;
+    spec::Diagnostic error;
+    EXPECT_TRUE(readSpec(context, text, "spec.json", error)) << error.format();
+  }
+}
+
+/// A method that does not fit such segments is found once they are expanded.
+TEST(InnerSegments, MethodsAreVerified) {
+  std::string text =
+      R"({"sluice": 1, "vocabulary": 256, "context": 16, "batch": 2, "width": 8, "defaults": {"heads": 2}, "stages": [
+      {"op": "embedding"}, {"op": "spacebyte", "layers": [1, 1, 1]},
+      {"op": "shorten", "segments": "spacebyte", "method": "last"}, {"op": "upsample", "segments": "spacebyte"}, {"op": "head"}]})";
+  mlir::MLIRContext context;
+  spec::Diagnostic error, old;
+  EXPECT_FALSE(readSpec(context, text, "spec.json", error));
+  EXPECT_FALSE(spec::readText(text, "spec.json", old));
+  EXPECT_EQ(error.format(), old.format());
+}
+
 } // namespace

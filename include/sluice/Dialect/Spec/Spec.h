@@ -39,6 +39,11 @@ namespace sluice::spec {
 /// Name of the head's loss in reports.
 constexpr llvm::StringLiteral mainLossName = "next";
 
+/// The types of the segmentations that stages inside a composite stage make, in the order of its
+/// levels. `word` is the stage's, and `input` the stream that it reads.
+llvm::SmallVector<mlir::Type>
+getInnerSegmentations(llvm::StringRef word, mlir::DictionaryAttr attributes, StreamType input);
+
 /// The attribute of a word of the enumeration of this C++ name; null where it has no such word. A
 /// hyphen in a spec is an underscore here.
 mlir::Attribute getWordAttr(mlir::MLIRContext *context, llvm::StringRef enumeration,

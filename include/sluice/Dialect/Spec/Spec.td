@@ -46,9 +46,8 @@ def Spec_ModelOp
                    IntegerKey<"batch", "capacity B: most rows in a batch", "required">,
                    IntegerKey<"width", "model width d", "required">, SeedKey,
                    ObjectKey<"inputs", "object of objects",
-                             "named inputs beside the tokens, as in {\"source\": {\"context\": 64}}: each has an axis of its own, "
-                             "with \"context\" and \"vocabulary\" (the model's), and is given before the first token; or numbers for "
-                             "each token, as in {\"teacher\": {\"axis\": \"tokens\", \"role\": \"target\"}}",
+                             "named inputs: tokens on an axis of their own, as in {\"source\": {\"context\": 64}}, or numbers for each token, as in "
+                             "{\"teacher\": {\"axis\": \"tokens\", \"role\": \"target\"}}",
                              "{}">,
                    DefaultsKey, StagesKey,
                    ObjectKey<"precision", "object", "how numbers are stored; arithmetic, weights, moments and sums are f32",

@@ -97,7 +97,11 @@ class PoolingMethodKey<string otherwise>
 class GroupSizeKey<string key, string meaning> : IntegerKey<key, meaning, "required", "2">;
 
 /// A composite stage that is a list of others. Keys of `defaults` are in `local` and `global`.
-class Spec_ListComposite<string mnemonic, string sentence, list<Key> keys> : Spec_StreamStage<mnemonic, sentence, keys>;
+class Spec_ListComposite<string mnemonic, string sentence, list<Key> keys>
+    : Spec_Stage<mnemonic, sentence, keys, (ins Spec_Stream:$input), (outs Spec_Stream:$result, Variadic<Spec_Segmentation>:$inside)> {
+  let description = [{ Later stages may name the segments that a stage inside makes: `inside`, in the order of the levels. }];
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
 
 def Spec_DynamicOp : Spec_ListComposite<"dynamic", "Dynamic token pooling: layers, means of segments, layers on these, layers.",
                                         [ThreeCountsKey, CutKey<"required">, PoolingMethodKey<"average">, CoarseWidthKey, LocalKey,

@@ -239,9 +239,8 @@ def Spec_LossOp
 def SegmentsNameKey : TextKey<"name", "string", "names the segments", "required"> { let hint = "the name of the segments"; }
 def RuleKey
     : WordKey<"rule", Spec_SegmentRule, ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate"],
-              "where a bit stands: a byte of ASCII's whitespace, every factor-th position, or a byte like a space behind one that "
-              "is not, or labels of a file, or where a loss's softmax is unsure, or where a row adds much to a coding rate; beside "
-              "a predictor, its labels",
+              "where bits are set: ASCII whitespace, every factor-th position, a space-like byte after another, labels of a file, high "
+              "entropy of a loss, or high coding rate; with a predictor, its labels",
               "required without `predictor` and `ratio`", ""> {
   let hint = "what ends a segment, such as \"whitespace\"; or add a \"predictor\"";
 }
