@@ -199,7 +199,8 @@ static void addOperand(Operation *op, const PositionReads &reads, const Frontier
   }
 }
 
-/// Of one result of an op. Unless `isExact`, a map counts as reading every operand at its own row.
+/// Frontier of one result of an op. Unless `isExact`, a map counts as reading every operand at its
+/// own row.
 static Frontier frontierOf(OpResult value, const Scales &scales,
                            const DenseMap<Value, Frontier> &known, bool isExact) {
   constexpr int64_t cost = 50; // of an operand at least

@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace sluice;
 
-/// What a spec calls an op; the op's own name where it was not made from one.
+/// Returns the name of an op in specs; without a spec, the name of the op.
 static std::string wordOf(Operation *op) {
   StringRef part = getOriginPart(op);
   if (isa<FoldOp>(op) && part == "fold") {

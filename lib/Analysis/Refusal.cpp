@@ -25,7 +25,7 @@ static int64_t longestLength(func::FuncOp function) {
   return std::min(most, 4 * coarsest + 2 * shifts);
 }
 
-/// By the bound first, as it says how long a sequence to look at.
+/// Searches by the bound first, as it limits the length of the sequence.
 static std::optional<FoundLeak> findLeakOf(const ReadPlan &plan, const Violation &violation,
                                            LeakSearch &search) {
   std::optional<FoundLeak> leak;
@@ -101,7 +101,7 @@ static std::string findRemedyAmongSegments(ModuleOp module, const FoundLeak &lea
   return "";
 }
 
-/// Whether segments are on a leak's way: who leaves them reads an op of theirs.
+/// Returns true where the path of a leak passes segments: an op on it reads their rows.
 static bool passesSegments(const FoundLeak &leak) {
   return llvm::any_of(llvm::make_first_range(leak.path), [](Value value) {
     return isa_and_nonnull<SegmentsInterface>(value.getDefiningOp());

@@ -23,7 +23,7 @@ namespace {
 struct Refused {
   /// `leak` is places on the leak's path.
   Refused(const std::string &text, ArrayRef<spec::SourceLocation> leak, int64_t mostShift);
-  /// The edits of stages that the leak's path passes, or of `defaults`: first those of keys.
+  /// The edits of stages that the leak's path passes, or of `defaults`: edits of keys first.
   std::vector<const SpecEdit *> nearPath() const;
 
   SpecText text;
@@ -85,7 +85,7 @@ private:
   std::vector<spec::SourceLocation> findLeakOf(const spec::Model &edited);
   LeakPath locate(const std::vector<spec::SourceLocation> &leak, const SpecText &text,
                   const spec::TextEdits &edits) const;
-  /// What became of an edited spec; not causal where the budget is spent.
+  /// Verdict of an edited spec; not causal where the budget is exhausted.
   Judged &judge(const std::string &text);
   bool isProved(const std::string &text);
   bool isMended(const std::string &text, bool isStrict) {

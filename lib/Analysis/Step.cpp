@@ -302,7 +302,8 @@ void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &own
   }
 }
 
-/// What is left undecided once operations are spent counts as false, so such a plan is none.
+/// Conditions that are undecided when the budget is exhausted count as false, which refuses the
+/// plan.
 std::optional<StepPlan> Deriver::derive() {
   std::optional<StepPlan> result = deriveWithin();
   if (!isWorkExhausted()) {

@@ -38,7 +38,7 @@ std::string Compilation::noticeOfPrecision(const spec::Model &model) const {
          "; give --precision bf16 to say so, or leave out the GPU targets for f32";
 }
 
-/// What was imported, or read as IR where there is no model of a spec, and cannot be compiled.
+/// Refuses ops that do not compile, of an imported spec or of model IR.
 std::optional<Outcome> Compilation::checkLimits(const spec::Model *model) {
   int64_t period = 1;
   for (ImportedVariant &variant : variants) {

@@ -15,8 +15,8 @@ namespace sluice::driver {
 /// own.
 llvm::json::Object getSpecFacts(const spec::Model &model, mlir::ModuleOp imported);
 
-/// Whether the head of an imported module is trained against the text's own tokens: not with
-/// smoothed labels or numbers of an input.
+/// Returns true where the head of an imported module is trained against the text's own tokens: not
+/// with smoothed labels or numbers of an input.
 bool trainsOnTokens(mlir::ModuleOp imported);
 
 } // namespace sluice::driver

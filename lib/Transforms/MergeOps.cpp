@@ -18,7 +18,7 @@ using namespace sluice;
 
 namespace {
 
-/// Adds the origins of a replaced op to those of the op that replaces it.
+/// Adds the origins of a replaced op to the op that replaces it.
 struct OriginListener : RewriterBase::Listener {
   using RewriterBase::Listener::notifyOperationReplaced;
 

@@ -93,7 +93,7 @@ struct StepPlan {
 /// `operations` are spent first. Every claim of the plan is an obligation (below), not yet decided.
 std::optional<StepPlan> deriveStep(mlir::func::FuncOp function, StepRefusal &refusal,
                                    int64_t operations = WorkBudget::defaultOperations);
-/// The same where no such step is compiled yet: what a certificate says. Takes at most the
+/// The same for a certificate, before such a step is compiled. Takes at most the
 /// operations of the current WorkBudget, of one of its own outside of every scope.
 std::optional<StepPlan> proveStep(mlir::func::FuncOp function, StepRefusal &refusal);
 
@@ -140,7 +140,7 @@ public:
 
 private:
   /// A point of `set`. Of a larger set than the library is asked for, a p >= 0 that makes each of
-  /// `ofRow`, expressions of d0 = p alone, at least 0, where the set says no more.
+  /// `ofRow`, expressions of d0 = p alone, at least 0, where the set has no other bounds.
   Point pointOf(mlir::IntegerSet set, llvm::ArrayRef<mlir::AffineExpr> ofRow = {});
   llvm::DenseMap<mlir::IntegerSet, Point> known;
 };

@@ -250,7 +250,7 @@ struct Plan {
   std::vector<std::string> modes, targets;
   int64_t trainingSteps = 0;
   bool cyclic = false; // each epoch shifts every text around its end
-  /// Whether the head is trained against the text's own tokens; none in artifacts of earlier
+  /// True where the head is trained against the text's own tokens; none in artifacts of earlier
   /// versions.
   std::optional<bool> trainsOnTokens;
   std::optional<SpecFacts> facts; // none of model IR, and in artifacts of earlier versions

@@ -36,7 +36,7 @@ struct StreamFacts {
   std::string stage; ///< "stages.1.inside.4"
   Rows rows = Rows::tokens;
   std::string of;     ///< the name of the input or of the segments
-  int64_t factor = 1; ///< of its scale: row m stands for tokens from factor * m
+  int64_t factor = 1; ///< scale: row m begins at token factor * m
   std::string value;  ///< the stage that computes the rows: another one of a dropout
 };
 
@@ -57,7 +57,7 @@ struct BoundaryFacts {
   std::string parent;                 ///< the segments that are cut; empty: the tokens
   int64_t factor = 1;                 ///< of the scale that is cut
   bool begins = false;                ///< a bit begins a segment, and the first row has one
-  std::optional<int64_t> documentEnd; ///< the token that ends a segment, whatever else says
+  std::optional<int64_t> documentEnd; ///< token that always ends a segment
 };
 
 struct SpecFacts {

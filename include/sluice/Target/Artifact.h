@@ -130,10 +130,10 @@ struct ProofRecord {
   std::string certificate = {}; ///< docs/certificate.md; empty where there is none
 };
 
-/// What the artifact has of its spec.
+/// Facts of the spec that an artifact stores.
 struct SpecRecord {
   std::string text; ///< or that of the model IR
-  /// Whether the head is trained against the text's own tokens.
+  /// True where the head is trained against the text's own tokens.
   bool trainsOnTokens = true;
   std::optional<llvm::json::Object> facts = std::nullopt; ///< none of model IR
 };

@@ -27,8 +27,8 @@ static bool isRowOfPosition(Attribute access) {
   return cast<AccessAttr>(access).getKind() == AccessKind::Row;
 }
 
-/// Adds what body argument `argument` stands for, `first` the operand of argument 0, to rows
-/// `rows`: with it the elements that find it.
+/// Adds the operand of body argument `argument`, where `first` is the operand of argument 0, to
+/// rows `rows`: with it the elements that find it.
 static void addArgument(ArrayAttr accesses, unsigned argument, unsigned first, IntegerSet rows,
                         Reads &reads) {
   auto access = cast<AccessAttr>(accesses[argument]);

@@ -244,7 +244,7 @@ static void expectLeast(const StepPlan &plan, const std::string &name) {
   }
 }
 
-/// Of all rows but every k-th, of other scales, and of groups of them.
+/// Replaces all rows but every k-th, on other scales, and in groups.
 TEST(Step, DifferencesOfDivisionsAreInverted) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   AffineExpr p = getAffineDimExpr(0, &context);

@@ -45,7 +45,7 @@ TEST(Plan, AveragesWhatAStepReads) {
   EXPECT_EQ(generation.stateReadsAt(6, 9, 16), (10 + 10 + 30) / 3.0);
 }
 
-/// What a plan has of a spec with a stream of segments and a predictor.
+/// Facts of a spec with a stream of segments and a predictor.
 Json factsOfSpec() {
   return {{"precision", {{"compute", "bf16"}, {"residual", "f32"}}},
           {"optimizer",

@@ -227,7 +227,7 @@ TEST_F(KernelCacheTest, ReturnsThePartsThatWereStored) {
   EXPECT_EQ(cache.loadParts(keyOf(2), 2), (Parts{"", ""}));
   cache.storeParts(keyOf(3), {});
   EXPECT_EQ(cache.loadParts(keyOf(3), 0), Parts());
-  // What was stored as one part ends in the middle of a length, or has one beyond its end.
+  // An entry stored as one part ends in the middle of a length, or has one beyond its end.
   for (const char *object :
        {"objects", "\x09\0\0\0\0\0\0\0object", "\xff\xff\xff\xff\xff\xff\xff\xff"}) {
     cache.store(keyOf(4), StringRef(object, object[0] == 'o' ? 7 : object[0] == 9 ? 14 : 8));

@@ -21,7 +21,7 @@ struct RowRead {
   Kind kind = Kind::Whole;
   mlir::AffineMap map;
   int64_t group = 1;
-  /// Of a map, or of all of it: the rows p, dim 0, that read at all; null: every row.
+  /// Rows p, dim 0, at which a map reads this operand; null: every row.
   mlir::IntegerSet relation;
   /// A row outside [0, n), n = ceil(length / factor), is read as null; 0: every row in memory is
   /// read; none: n is the number of rows that the operand has.

@@ -119,9 +119,15 @@ def Spec_Segmentation : Spec_Type<"Segmentation", "segmentation"> {
 def Spec_Mask : Spec_Attr<"Mask", "mask"> {
   let summary = "Which positions q a query at position p reads";
   let description = [{
-    On scales of factors a of queries and b of keys: causal: b q <= a p; complete: b (q + 1) <= a (p + 1); window: m - end < q <=
-    m - begin, m = a p div b; tokens: a (p + 1) - end < b (q + 1) <= a (p + 1) - begin; block, on one scale: q <= p in the block of
-    p, where blocks have `end` rows and one of them starts at row `begin` < `end`.
+    The scales of queries and keys have factors a and b.
+
+    - causal: b q <= a p.
+    - complete: b (q + 1) <= a (p + 1).
+    - bidirectional: every q.
+    - window: m - end < q <= m - begin, with m = a p div b.
+    - tokens: a (p + 1) - end < b (q + 1) <= a (p + 1) - begin.
+    - block, on one scale: q <= p in the block of p. Blocks have `end` rows, and one of them starts at row `begin` < `end`.
+
     Example: `#spec.mask<window from 0 to 128>`.
   }];
   let parameters = (ins "MaskShape":$shape, DefaultValuedParameter<"int64_t", "0">:$begin,
