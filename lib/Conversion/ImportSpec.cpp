@@ -62,6 +62,15 @@ OwningOpRef<ModuleOp> sluice::importSpec(MLIRContext &context, const spec::Model
   return importSpec(*readSpecAgain(context, model));
 }
 
+std::vector<ImportedVariant> sluice::importVariants(const ParsedSpec &spec) {
+  SmallVector<int64_t> factors = spec.getFactors();
+  std::vector<ImportedVariant> variants;
+  for (int64_t factor : factors.empty() ? SmallVector<int64_t>{0} : factors) {
+    variants.push_back({factor, importSpec(*spec.withFactor(factor).module)});
+  }
+  return variants;
+}
+
 std::vector<ImportedVariant> sluice::importVariants(MLIRContext &context,
                                                     const spec::Model &model) {
   std::vector<ImportedVariant> variants;

@@ -7,16 +7,19 @@
 #include "Json.h"
 #include "sluice/Spec/Override.h"
 
+#include <functional>
+
 namespace sluice::spec {
 
-/// `text` with the settings put in. Throws Failure where it is no JSON or a path leads nowhere.
+/// Applies settings to a text. Throws Failure where it is no JSON or a path leads nowhere.
 std::string withSettings(std::string text, const std::string &file,
                          const std::vector<Setting> &settings);
 
-/// Puts the flags whose doing it is before the message of a failure to read `changed`, which
-/// withSettings made of `original`.
-void blameSettings(Diagnostic &error, const std::string &original, const std::string &changed,
-                   const std::vector<Setting> &settings);
+/// Puts the flags that caused an error in the text with `settings` before its message: that of the
+/// setting whose value is there, or all where the text without them is valid.
+void blameSettings(Diagnostic &error, const std::string &changed,
+                   const std::vector<Setting> &settings,
+                   const std::function<bool()> &isOriginalValid);
 
 } // namespace sluice::spec
 

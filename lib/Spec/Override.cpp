@@ -140,11 +140,11 @@ std::string withSettings(std::string text, const std::string &file,
   return text;
 }
 
-void blameSettings(Diagnostic &error, const std::string &original, const std::string &changed,
-                   const std::vector<Setting> &settings) {
+void blameSettings(Diagnostic &error, const std::string &changed,
+                   const std::vector<Setting> &settings,
+                   const std::function<bool()> &isOriginalValid) {
   std::string flags = flagAt(changed, settings, error.location);
-  Diagnostic ignored;
-  if (flags.empty() && readText(original, error.location.file, ignored)) {
+  if (flags.empty() && !settings.empty() && isOriginalValid()) {
     flags = allFlags(settings);
   }
   error.message = flags.empty() ? error.message : flags + ": " + error.message;

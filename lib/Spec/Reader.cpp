@@ -359,7 +359,10 @@ static Model readWith(const std::string &text, const std::string &file,
   try {
     return readModel(changed, file);
   } catch (Failure &failure) {
-    blameSettings(failure.diagnostic, text, changed, settings);
+    blameSettings(failure.diagnostic, changed, settings, [&] {
+      Diagnostic ignored;
+      return readText(text, file, ignored).has_value();
+    });
     throw;
   }
 }

@@ -5,6 +5,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Spec/Spec.h"
 
 namespace sluice {
@@ -33,6 +34,9 @@ struct ImportedVariant {
   int64_t factor = 0;
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
+
+/// Imports a spec at each of its factors, rising, or at its only one.
+std::vector<ImportedVariant> importVariants(const ParsedSpec &spec);
 
 /// The modules of a model's factors, rising, or its only one.
 std::vector<ImportedVariant> importVariants(mlir::MLIRContext &context, const spec::Model &model);

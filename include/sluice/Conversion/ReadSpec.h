@@ -3,9 +3,13 @@
 // Reads a model spec, JSON, into the spec dialect.
 #pragma once
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "sluice/Dialect/Spec/Spec.h"
-#include "sluice/Spec/Spec.h"
+#include "sluice/Spec/Diagnostic.h"
+#include "sluice/Spec/Override.h"
+
+#include <optional>
 
 namespace sluice {
 
@@ -13,5 +17,34 @@ namespace sluice {
 /// default. Returns null and sets `error` where it is no valid spec.
 mlir::OwningOpRef<spec::ModelOp> readSpec(mlir::MLIRContext &context, llvm::StringRef text,
                                           const std::string &file, spec::Diagnostic &error);
+
+/// A valid spec: its text and its IR.
+struct ParsedSpec {
+  std::string file;                         ///< of every location
+  std::string text;                         ///< with settings applied
+  mlir::OwningOpRef<mlir::ModuleOp> module; ///< holds one `spec.model`
+
+  spec::ModelOp getModel() const;
+  /// Returns the factors of which each training step draws one, rising; none for a model with one
+  /// factor a level.
+  llvm::SmallVector<int64_t> getFactors() const;
+  /// Returns a copy whose levels have one of these factors; 0 chooses the least, and does nothing
+  /// in a model that draws none.
+  ParsedSpec withFactor(int64_t factor) const;
+  /// Returns the place of the value of one of the model's keys, or of the model where the key is
+  /// absent.
+  spec::SourceLocation getPlace(llvm::StringRef key) const;
+};
+
+/// Reads a spec from memory, with `settings` applied in order. Returns nothing and sets `error`
+/// where the result is no valid spec; an error that a setting causes names its flag.
+std::optional<ParsedSpec> parseSpec(mlir::MLIRContext &context, const std::string &text,
+                                    const std::string &file, spec::Diagnostic &error,
+                                    const std::vector<spec::Setting> &settings = {});
+
+/// Reads a spec from a file. Throws runtime::JobError where the file cannot be read.
+std::optional<ParsedSpec> parseSpecFile(mlir::MLIRContext &context, const std::string &path,
+                                        spec::Diagnostic &error,
+                                        const std::vector<spec::Setting> &settings = {});
 
 } // namespace sluice

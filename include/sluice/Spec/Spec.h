@@ -21,27 +21,9 @@
 #include <variant>
 #include <vector>
 
+#include "sluice/Spec/Diagnostic.h"
+
 namespace sluice::spec {
-
-/// A place in a spec. Lines and columns count from 1, columns in bytes; line 0 means the whole
-/// file.
-struct SourceLocation {
-  std::string file;
-  unsigned line = 0;
-  unsigned column = 0;
-};
-
-/// "file:line:column", or "file" for a whole file.
-std::string toString(const SourceLocation &location);
-
-/// One error of the user's: one line, with what was expected, what was found and a remedy.
-struct Diagnostic {
-  SourceLocation location; ///< without a file: the message names it
-  std::string message;
-
-  /// "file:line:column: message", as it is shown.
-  std::string format() const;
-};
 
 enum class Positions : uint8_t { None, Learned, Sinusoidal };
 enum class NormKind : uint8_t { Layer, Rms };

@@ -250,3 +250,14 @@ private:
 FailureOr<Hierarchy> spec::parseHierarchy(Operation *stage, StringRef text, HierarchyOrder order) {
   return HierarchyParser(stage, text, order).run();
 }
+
+SmallVector<int64_t> spec::getDrawnFactors(ModelOp model) {
+  for (auto stage : model.getBody().getOps<HourglassOp>()) {
+    FailureOr<Hierarchy> hierarchy =
+        parseHierarchy(stage, stage.getHierarchy(), HierarchyOrder::DownAndUp);
+    if (succeeded(hierarchy) && !hierarchy->drawn.empty()) {
+      return SmallVector<int64_t>(hierarchy->drawn.begin(), hierarchy->drawn.end());
+    }
+  }
+  return {};
+}

@@ -1,0 +1,78 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Specs from files and memory, with settings of the command line applied.
+#include "sluice/Conversion/Passes.h"
+#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Dialect/Spec/Hierarchy.h"
+#include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/Files.h"
+
+#include "../Spec/ApplySettings.h"
+#include "../Spec/Json.h"
+
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+using namespace sluice;
+
+/// A spec of more bytes is refused: descriptions of models are small.
+constexpr size_t largestFile = size_t(16) << 20;
+
+spec::ModelOp ParsedSpec::getModel() const {
+  return *ModuleOp(*module).getOps<spec::ModelOp>().begin();
+}
+
+SmallVector<int64_t> ParsedSpec::getFactors() const {
+  return spec::getDrawnFactors(getModel());
+}
+
+ParsedSpec ParsedSpec::withFactor(int64_t factor) const {
+  ParsedSpec copy{file, text, ModuleOp(*module).clone()};
+  PassManager manager(copy.module->getContext());
+  manager.addPass(createChooseFactor({factor}));
+  if (failed(manager.run(*copy.module))) {
+    llvm::report_fatal_error("internal error: a factor that the spec does not draw");
+  }
+  return copy;
+}
+
+spec::SourceLocation ParsedSpec::getPlace(StringRef key) const {
+  auto at = cast<FileLineColLoc>(spec::getKeyLoc(getModel(), key));
+  return {at.getFilename().str(), at.getLine(), at.getColumn()};
+}
+
+std::optional<ParsedSpec> sluice::parseSpec(MLIRContext &context, const std::string &text,
+                                            const std::string &file, spec::Diagnostic &error,
+                                            const std::vector<spec::Setting> &settings) {
+  ParsedSpec spec{file, text, {}};
+  try {
+    spec.text = spec::withSettings(text, file, settings);
+  } catch (spec::Failure &failure) {
+    error = std::move(failure.diagnostic);
+    return std::nullopt;
+  }
+  OwningOpRef<spec::ModelOp> model = readSpec(context, spec.text, file, error);
+  if (!model) {
+    spec::blameSettings(error, spec.text, settings, [&] {
+      spec::Diagnostic ignored;
+      return static_cast<bool>(readSpec(context, text, file, ignored));
+    });
+    return std::nullopt;
+  }
+  spec.module = ModuleOp::create(model->getLoc());
+  spec.module->push_back(model.release());
+  return spec;
+}
+
+std::optional<ParsedSpec> sluice::parseSpecFile(MLIRContext &context, const std::string &path,
+                                                spec::Diagnostic &error,
+                                                const std::vector<spec::Setting> &settings) {
+  std::string text;
+  try {
+    text = runtime::readText(path, "spec", largestFile);
+  } catch (const runtime::UserError &mistake) {
+    error = {{}, mistake.what()}; // begins with the path
+    return std::nullopt;
+  }
+  return parseSpec(context, text, path, error, settings);
+}
