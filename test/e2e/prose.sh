@@ -33,6 +33,7 @@ PYTHON
 for page in README.md CONTRIBUTING.md models/README.md $(cd "$root" && printf '%s\n' docs/*.md | grep -vx docs/passes.md); do
   succeeds "$page" judge "$page"
 done
+succeeds "comments and pages have no more wording to avoid than before" "$root/scripts/wording.py" --check
 printf 'a %.0s' {1..41} > "$work/long.md"
 root=$work exits 1 "a sentence of 41 words is found" judge long.md
 finish
