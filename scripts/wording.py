@@ -75,6 +75,7 @@ def read_paragraphs(text):
     blank = lambda found: "\n" * found[0].count("\n")
     text = re.sub(r"^ *```.*?^ *```", blank, text, flags=re.S | re.M)
     text = re.sub(r"<!-- keys .*?<!-- end -->", blank, text, flags=re.S)
+    text = re.sub(r"^\| instead of \|.*?(?=^$)", blank, text, flags=re.S | re.M)  # CONTRIBUTING.md's own list
     line = 1
     for paragraph in re.split(r"(\n\s*\n)", text):
         yield line, re.sub(r"`[^`]*`", "", " ".join(paragraph.split()))
