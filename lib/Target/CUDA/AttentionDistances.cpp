@@ -1,8 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Attention backward: dR and the gradients of biases. Distance d and key q = p - d of a query
-// change places: R's rows are fixed as keys are for dK, and keys and values come as bands. Between
-// scales a block's distances lie a b apart, so that queries b apart meet keys a apart in them.
+// exchange roles: rows of R are fixed as keys are for dK, and keys and values are streamed as
+// bands. Between scales the distances of a block are a b apart, so queries that are b apart use
+// keys that are a apart.
 #include "AttentionBackward.h"
 #include "StepKernels.h"
 
@@ -13,7 +14,7 @@ using namespace sluice::cuda::attention;
 
 namespace {
 
-/// dR of 64 distances, and the gradients of their biases.
+/// Computes dR of 64 distances, and the gradients of their biases.
 class DistanceStage : StreamedQueries {
 public:
   DistanceStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
@@ -32,30 +33,30 @@ private:
   Values addFarther(Values sums);
   void storeBiases(const Values &sums, Value tile);
 
-  const IntegerSet byDistance; ///< the relation over (p, d)
+  const IntegerSet byDistance; ///< the mask over (p, d)
   const int64_t tiles;
   Tile rowTile, positionTile, queryTile, gradientTile, keyBand, valueBand;
-  int64_t bytes; ///< of what is streamed
+  int64_t bytes; ///< of a streamed buffer
   Band band;
   Value head, keyHead, d0;
-  Values rows, biases; ///< of the thread's distances; numbers as i32
+  Values rows, biases; ///< distances of the thread; statistics as i32
   Fixed distances;
 };
 
 } // namespace
 
-/// The key of query `p0` at distance `d0`.
+/// Returns the key of query `p0` at distance `d0`.
 Value DistanceStage::keyOf(Value p0) {
   if (shape.distance == dispatch::Distance()) {
     return e.sub(p0, d0);
   }
   const dispatch::Distance &distance = shape.distance;
   Value ahead = e.sub(e.add(f.scaled(p0, distance.query), distance.offset), d0);
-  return arith::DivSIOp::create(b, ahead, e.index(distance.key)); // exactly
+  return arith::DivSIOp::create(b, ahead, e.index(distance.key)); // exact division
 }
 
-/// The one class of queries that has the block's distances to whole keys: p with a p = d - c modulo
-/// b.
+/// The only class of queries for which the distances of the block give integer keys: p with a p = d
+/// - c modulo b.
 Value DistanceStage::queryClass() {
   const dispatch::Distance &distance = shape.distance;
   if (distance.key == 1) {
@@ -79,13 +80,13 @@ static IntegerSet with(IntegerSet mask, AffineExpr atLeast0) {
   return IntegerSet::get(2, mask.getNumSymbols(), constraints, equalities);
 }
 
-/// Bands reach keys before the first.
+/// Adds q >= 0 to the mask, because bands reach keys before the first.
 static Shape withKeysFrom0(Shape shape) {
   shape.mask = with(shape.mask, getAffineDimExpr(1, shape.mask.getContext()));
   return shape;
 }
 
-/// The relation over (p, q) as one over (p, d), q = p - d.
+/// Rewrites the mask over (p, q) as a mask over (p, d), with q = p - d.
 static IntegerSet overDistances(IntegerSet mask) {
   AffineExpr p = getAffineDimExpr(0, mask.getContext()), d = getAffineDimExpr(1, mask.getContext());
   SmallVector<AffineExpr> constraints;
@@ -156,7 +157,7 @@ void DistanceStage::loadBiases() {
   }
 }
 
-/// The keys of the thread's scores at its distances, element by element.
+/// Returns the keys of the thread's scores at its distances, element by element.
 Values DistanceStage::keysOf(Value p0, const Values &columns) {
   Values keys, firsts = f.columnNumbers(keyOf(p0), queries, f.keys.step),
                further = f.rowNumbers(e.index(0), 1, f.keys.step);
@@ -169,7 +170,7 @@ Values DistanceStage::keysOf(Value p0, const Values &columns) {
   return keys;
 }
 
-/// Sums of dR, then of the thread's two biases.
+/// Accumulates dR, then the two biases of the thread.
 Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   Value h = e.toInteger(head);
   Values columns = f.columnNumbers(p0, queries, f.queries.step),
@@ -215,7 +216,8 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   return sums;
 }
 
-/// With what queries left for the last valid row: it stands for farther distances.
+/// Adds the contributions that query blocks stored for the last valid row, which serves all farther
+/// distances.
 Values DistanceStage::addFarther(Values sums) {
   Value last = e.add(f.distances.length, -1), number = e.toInteger(last);
   SmallVector<Value> isLast;
@@ -244,7 +246,8 @@ Values DistanceStage::addFarther(Values sums) {
   return e.loop(e.select(some, first, f.queries.length), f.queries.length, 1, sums, add);
 }
 
-/// The parts of this row of the batch. The table's last row stands for further distances as well.
+/// Stores the partial sums of this row of the batch. The last row of the table also serves farther
+/// distances.
 void DistanceStage::storeBiases(const Values &sums, Value tile) {
   auto isEqual = [&](Value x, int64_t number) -> Value {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, e.index(number));

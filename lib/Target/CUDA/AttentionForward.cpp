@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention forward (Dao, FlashAttention-2, 2023). A block has 64 or 128 queries of one head, each
-// of its four warps 16 or 32 of them in registers; keys and values pass by in tiles of 64, those
-// that the mask empties left out. Each warp keeps its queries' maxima, sums and outputs; the
-// exponentials are of base 2.
+// Attention forward (Dao, FlashAttention-2, 2023). A block owns 64 or 128 queries of one head; each
+// of its four warps holds 16 or 32 of them in registers. Keys and values are streamed in tiles of
+// 64, and tiles that the mask excludes are skipped. Each warp keeps the maxima, sums and outputs of
+// its queries; exponentials are base 2.
 #include "AttentionTerms.h"
 #include "StepKernels.h"
 
@@ -16,10 +16,10 @@ using namespace sluice::cuda::attention;
 
 namespace {
 
-constexpr int64_t widestKept = 128;     ///< heads whose queries stay in registers
-constexpr int64_t widestPositions = 64; ///< likewise of position queries
+constexpr int64_t widestKept = 128;     ///< widest head whose queries stay in registers
+constexpr int64_t widestPositions = 64; ///< the same limit for position queries
 constexpr float ln2 = 0.693147181f;
-/// Blocks that keep a large GPU busy; below, blocks of half the queries.
+/// Enough blocks to fill a large GPU; with fewer, blocks own half the queries.
 constexpr int64_t manyBlocks = 132;
 
 class Forward {
@@ -35,7 +35,7 @@ private:
   Values largest(const Values &scores, Values maxima);
   Values rescale(Values &scores, const Values &before, const Values &maxima);
   void emitResults(const Values &carried);
-  /// Maxima of scores, then sums of exponentials, then outputs.
+  /// Part `which` of the loop-carried values: maxima of scores, sums of exponentials, outputs.
   Values part(ValueRange carried, int64_t which) const {
     size_t rows = size_t(2 * fragments);
     return Values(which == 2 ? carried.drop_front(2 * rows)
@@ -53,21 +53,22 @@ private:
   int64_t biasByte;
   std::optional<Band> band;
   Value head, p0;
-  Values rows; ///< i32: the thread's queries
+  Values rows; ///< i32: queries of the thread
   Fixed fixed, positions;
 };
 
 } // namespace
 
-// Two fragments a warp halve the traffic of shared memory. Heads of 64 columns have no registers
-// for them on every chip (ptxas spills for sm_80), nor have long computations for each score.
+// Two fragments per warp halve the shared memory traffic. Heads of 64 columns lack registers for
+// them on some chips (ptxas spills for sm_80), as do expensive scores.
 static int64_t chooseFragments(const Shape &shape) {
   int64_t blocks = shape.batch * shape.heads * llvm::divideCeil(shape.queries, 128);
   bool fits = shape.width < 64 && !shape.heavy;
   return fits && shape.queries > 64 && blocks >= manyBlocks ? 2 : 1;
 }
 
-// Each thread keeps where its chunks of a tile come from: wide heads have many, and so do bands.
+// Each thread keeps the source addresses of its chunks of a tile in registers; wide heads and bands
+// have many.
 static int64_t chooseKeys(const Shape &shape) {
   return shape.heavy && shape.width > (shape.hasRows ? 64 : 128) ? 32 : 64;
 }
@@ -97,7 +98,7 @@ Source Forward::source(unsigned operand, Value headIndex, int64_t column) {
 Kernel Forward::generate() {
   auto [headOf, fromEnd] = f.place(shape.heads, tiles);
   head = headOf;
-  // Under a causal mask the last queries have the most keys: they start first.
+  // Under a causal mask the last queries have the most keys, so they start first.
   p0 = f.firstOf(e.sub(e.index(tiles - 1), fromEnd), queries, f.queries.step);
   Value keyHead = e.floorDiv(head, shape.group);
   Source query = source(0, head, shape.queryColumn), key = source(1, keyHead, shape.keyColumn),
@@ -154,7 +155,7 @@ Kernel Forward::generate() {
   return kernel;
 }
 
-/// Those of a tile of keys from `q0` on.
+/// Starts copying the terms by distance for the tile of keys from `q0`.
 void Forward::loadTerms(Value offset, Value q0) {
   if (shape.hasRows) {
     f.load(bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));
@@ -198,14 +199,14 @@ Values Forward::largest(const Values &scores, Values maxima) {
   return maxima;
 }
 
-/// Scores become exponents of base 2, about 0 at most; gives those of the factors of what was
-/// summed before, 0 exactly where the maximum stays.
+/// Turns scores into base-2 exponents that are at most about 0. Returns the exponents of the
+/// factors that rescale earlier sums, exactly 0 where the maximum is unchanged.
 Values Forward::rescale(Values &scores, const Values &before, const Values &maxima) {
   Value exponent = f.f32(f.exponentFactor()), some;
   Values references, shifts, changes, extreme;
   for (auto [row, maximum] : llvm::enumerate(maxima)) {
-    // A query that has met no key yet keeps -inf; subtracting 0 instead makes its terms 2^-inf = 0,
-    // not NaN.
+    // A query without any key so far has maximum -inf; subtracting 0 instead makes its terms 2^-inf
+    // = 0, not NaN.
     Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, maximum, f.f32(-infinity));
     references.push_back(e.select(none, f.f32(0), maximum));
     shifts.push_back(e.mulf(references[row], exponent));
@@ -239,7 +240,8 @@ Values Forward::rescale(Values &scores, const Values &before, const Values &maxi
   return Values(ArrayRef<Value>(rest).drop_front(shifts.size()));
 }
 
-/// One tile of keys: scores, the new maxima, what they do to sums and outputs, and the tile's own.
+/// Processes one tile of keys: computes scores and new maxima, rescales sums and outputs, and adds
+/// the tile's contribution.
 Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
   int64_t step = f.keys.step;
   Values columns = f.columnNumbers(f.firstOf(number, keysPerTile, step), keysPerTile, step);
@@ -271,7 +273,7 @@ Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
   return results;
 }
 
-/// Divides by the sums and stores the valid queries' outputs and log-sum-exps.
+/// Divides by the sums and stores outputs and log-sum-exps of the valid queries.
 void Forward::emitResults(const Values &carried) {
   Values maxima = part(carried, 0), totals = part(carried, 1), scale, logarithms;
   auto sum = [&](Value x, Value y) { return e.addf(x, y); };

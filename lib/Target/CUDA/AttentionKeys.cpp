@@ -10,7 +10,7 @@ using namespace sluice::cuda::attention;
 
 namespace {
 
-/// dK and dV of 64 keys.
+/// Computes dK and dV of 64 keys.
 class KeyStage : StreamedQueries {
 public:
   KeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module, StringRef name);
@@ -22,10 +22,10 @@ private:
   std::pair<Value, Value> locate(Value number); ///< query head and first query
 
   Tile keyTile, valueTile, queryTile, gradientTile, positionTile, bandTile;
-  int64_t biasByte, bytes; ///< `bytes`: of what is streamed
+  int64_t biasByte, bytes; ///< `bytes`: size of a streamed buffer
   std::optional<Band> band;
   Value keyHead, q0;
-  Values rows; ///< i32: the thread's keys
+  Values rows; ///< i32: keys of the thread
   Fixed keys, values;
 };
 
@@ -80,7 +80,7 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   }
   Products products = productsOf(f, raw, byDistance);
   auto bias = [&](const Place &at) { return band->bias(biasByte, offset, at); };
-  // Sums of keys that are not valid are their own rows': zeros replace them in the end.
+  // Sums of invalid keys only affect their own rows, which are replaced by zeros at the end.
   Values probability = probabilities(
       products, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
       /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.columnOf()]; }, bias);

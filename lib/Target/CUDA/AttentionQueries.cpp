@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention backward: dQ, and the two numbers of each query that dK and dV need as well.
+// Attention backward: dQ, and the two statistics of each query that dK and dV also need.
 #include "AttentionBackward.h"
 
 using namespace mlir;
@@ -10,7 +10,7 @@ using namespace sluice::cuda::attention;
 
 namespace {
 
-/// dQ of 64 queries.
+/// Computes dQ of 64 queries.
 class QueryStage : BackwardStage {
 public:
   QueryStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module, StringRef name);
@@ -33,8 +33,8 @@ private:
   int64_t biasByte;
   std::optional<Band> band;
   Value head, p0;
-  Values rows, logSums, deltas; ///< of the thread's queries
-  Value extreme;                ///< i1: whether one of theirs is
+  Values rows, logSums, deltas; ///< of the queries of the thread
+  Value extreme;                ///< i1: one of `logSums` is extreme
   Fixed queries, gradients, positionQueries;
 };
 
@@ -53,7 +53,7 @@ QueryStage::QueryStage(dispatch::AttentionBackwardOp op, const Shape &shape, Mod
   }
 }
 
-/// vector<count x f32> from `column` on in a row of O or dO.
+/// Loads vector<count x f32> from `column` in a row of O or dO.
 Value QueryStage::read(unsigned operand, Value row, Value column, int64_t count) {
   Value memory = f.frame.buffer(operand);
   Type element = cast<MemRefType>(memory.getType()).getElementType();
@@ -64,7 +64,7 @@ Value QueryStage::read(unsigned operand, Value row, Value column, int64_t count)
   return element.isF32() ? numbers : Value(arith::ExtFOp::create(b, wide, numbers));
 }
 
-/// sum + the products of `count` columns of O and dO, in order.
+/// Adds the products of `count` columns of O and dO to `sum`, in order.
 Value QueryStage::addProducts(Value row, Value column, int64_t count, Value sum) {
   Value at = e.add(e.mul(head, shape.head), column);
   Value output = read(Output, row, at, count), gradient = read(OutputGradient, row, at, count);
@@ -75,7 +75,7 @@ Value QueryStage::addProducts(Value row, Value column, int64_t count, Value sum)
   return sum;
 }
 
-/// The sum of dO O over every fourth column: of heads whose chunks start anywhere.
+/// Sums dO O over every fourth column; for heads whose chunks are not aligned.
 Value QueryStage::addColumns(Value row) {
   auto loop = scf::ForOp::create(b, f.quad, e.index(shape.head), e.index(4), ValueRange(f.f32(0)));
   OpBuilder::InsertionGuard guard(b);
@@ -85,10 +85,10 @@ Value QueryStage::addColumns(Value row) {
   return loop.getResult(0);
 }
 
-/// The same over every fourth chunk of the wider of the two, all under way at once.
+/// Sums dO O over every fourth chunk of the wider type, with all loads in flight at once.
 Value QueryStage::addChunks(Value row) {
   bool isWide = cast<RankedTensorType>(op.getOutput().getType()).getElementType().isF32();
-  int64_t columns = isWide ? chunkElements / 2 : chunkElements; // of at most 16 bytes
+  int64_t columns = isWide ? chunkElements / 2 : chunkElements; // at most 16 bytes
   Value total = f.f32(0), last = e.index(shape.head - columns);
   for (int64_t i = 0; i < shape.head; i += 4 * columns) {
     Value column = e.add(e.mul(f.quad, columns), i);
@@ -99,10 +99,10 @@ Value QueryStage::addChunks(Value row) {
   return total;
 }
 
-/// Log-sum-exps and deltas of the thread's rows (over all of the head's columns, those too that
-/// another block sums; the four lanes of a row share them, and add in order), left in the workspace
-/// by the first part's blocks. Queries that are not valid or have no key get a log-sum-exp of +inf:
-/// their P is 2^-inf = 0 with no mask.
+/// Computes log-sum-exps and deltas of the thread's rows, over all columns of the head, including
+/// the columns that another block sums. The four lanes of a row share the columns and add in order.
+/// The blocks of the first part store the results in the workspace. Queries that are invalid or
+/// have no key get a log-sum-exp of +inf: their P is 2^-inf = 0 without a mask.
 void QueryStage::formStatistics() {
   auto isZero = [&](Value x) -> Value {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, e.index(0));
@@ -171,8 +171,8 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
   return sums;
 }
 
-/// Sums of the thread's rows, and gradients of scores whose distance is `from` at least: those that
-/// a table's last row, or the last row by distance, stands for.
+/// Sums, per row of the thread, the gradients of scores whose distance is at least `from`: the
+/// distances that the last row of a table, or the last row by distance, serves.
 Values QueryStage::addShares(const Values &gradients, const Values &columns, Value from,
                              ValueRange before) {
   Values sums(before);
@@ -250,7 +250,7 @@ Stage QueryStage::generate() {
   });
   size_t count = size_t(shape.partWidth / 2);
   storeShares(ArrayRef<Value>(sums).take_back(shares()));
-  // Queries that are not valid have sums of zeros.
+  // The sums of invalid queries are zeros.
   Values factor = scale(shape.gradientFactor.value_or(1));
   f.store(Values(ArrayRef<Value>(sums).take_front(count)), factor,
           gradientOf(Query, head, shape.queryColumn), p0, 1, Padding::Summed);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention's rows of results: from sums as mma.sync holds them, a pair of columns a lane, to
+// Stores of attention results: from mma.sync accumulators, where a lane holds pairs of columns, to
 // memory.
 #include "Attention.h"
 
@@ -15,7 +15,7 @@ static Type elementOf(const Source &target) {
   return cast<MemRefType>(target.memory.getType()).getElementType();
 }
 
-/// Stores values side by side from `column` of the head on; columns beyond the head are left out.
+/// Stores adjacent values from `column` of the head; skips columns after the end of the head.
 void AttentionFrame::storeColumns(Value values, const Source &target, Value position,
                                   Value column) {
   auto put = [&] {
@@ -31,8 +31,9 @@ void AttentionFrame::storeColumns(Value values, const Source &target, Value posi
   }
 }
 
-/// Pairs of bf16, 8 columns apart, of which a quad holds 4 columns' bytes each: neighbours exchange
-/// one, so that a lane has 4 columns and the quad 16, a whole sector. By all lanes of the warp.
+/// Packs pairs of bf16 that are 8 columns apart, of which a quad holds 4 bytes each. Neighbouring
+/// lanes exchange one pair, so that a lane has 4 columns and the quad 16, a whole sector. All lanes
+/// of the warp must call it.
 Values AttentionFrame::exchangePairs(ArrayRef<Value> results) {
   Value one = e.integer(1);
   Value odd = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
@@ -50,7 +51,7 @@ Values AttentionFrame::exchangePairs(ArrayRef<Value> results) {
   return fours;
 }
 
-/// Pairs that start at even columns, wherever these lie in memory.
+/// Stores pairs that start at even columns, whatever their alignment in memory.
 void AttentionFrame::storePairs(ArrayRef<Value> results, const Source &target, Value position) {
   Type element = elementOf(target);
   Value first = e.add(part, e.mul(quad, 2));
@@ -74,7 +75,8 @@ void AttentionFrame::storePairs(ArrayRef<Value> results, const Source &target, V
   }
 }
 
-/// Pairs of a row, rotated back; beyond the head's columns by any angle.
+/// Applies the inverse rotation to the pairs of a row. Angles after the head's columns are
+/// arbitrary.
 void AttentionFrame::rotateBack(MutableArrayRef<Value> results, const Source &target,
                                 Value position) {
   Value first = e.add(part, e.mul(quad, 2));
@@ -98,7 +100,7 @@ void AttentionFrame::store(const Values &sums, ArrayRef<Value> scale, const Sour
   int64_t step = target.rows.step;
   Value warpRow = e.add(group, e.mul(frame.warp, fragments * fragmentRows));
   warpRow = e.add(first, scaled(warpRow, step));
-  // Of a quad's 16 columns the even lanes hold the first 8.
+  // Even lanes hold the first 8 of the quad's 16 columns.
   auto [pairOfLanes, odd] = split(quad, 2);
   Value firstFour = e.add(part, e.add(e.mul(pairOfLanes, 4), e.mul(odd, fragmentColumns)));
   for (int64_t row = 0; row < 2 * fragments; ++row) {

@@ -17,7 +17,7 @@ Value AttentionFrame::f32(float value) {
   return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
 }
 
-/// One instruction; arith's own would be four.
+/// One instruction; the lowering of arith's op has four.
 Value AttentionFrame::larger(Value x, Value y) { return LLVM::MaxNumOp::create(b, x, y); }
 
 Value AttentionFrame::score(Region &region, ValueRange arguments) {
@@ -33,7 +33,7 @@ Value AttentionFrame::isLarger(Value x, float bound) {
                                f32(bound));
 }
 
-/// One instruction; 0 where x is -inf, and where the result would be subnormal.
+/// One instruction; 0 if x is -inf or the result would be subnormal.
 Value AttentionFrame::exp2(Value x) {
   return LLVM::CallIntrinsicOp::create(
              b, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f32"), ValueRange(x))
@@ -128,8 +128,8 @@ Value AttentionFrame::elementNumber(Value head, Value p, Value q) {
   return e.add(e.mul(e.add(first, wide(p)), shape.keys), wide(q));
 }
 
-// Philox gives the numbers of four elements at a time. Two that follow one another lie among the
-// same four if the first is even, as it is where rows have an even length.
+// One Philox call gives numbers for four elements. Two consecutive elements share a call if the
+// first is even, which holds if rows have an even length.
 std::pair<Value, Value> AttentionFrame::keptPair(Value first, Value second, bool adjacent) {
   Value rate = f32(shape.dropout);
   auto isKept = [&](Value uniform) -> Value {
@@ -152,9 +152,9 @@ std::pair<Value, Value> AttentionFrame::keptPair(Value first, Value second, bool
           isKept(e.select(later, numbers[3], numbers[1]))};
 }
 
-// Philox gives four keys of a query at once, which lie in two lanes (columns are keys) or in four
-// (rows are). They share the work: each evaluates one of the fragment's four, and tells the others
-// by a mask.
+// One Philox call covers four keys of a query, which are in two lanes (columns are keys) or in four
+// (rows are keys). Lanes share the work: each evaluates one call and sends the decisions to the
+// others as a bit mask.
 std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool adjacent) {
   Value lane = e.toInteger(frame.lane), one = e.integer(1);
   auto bits = [&](Value x, int64_t mask) -> Value {
@@ -163,7 +163,7 @@ std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool
   auto isNot0 = [&](Value x) -> Value {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, x, e.integer(0));
   };
-  int64_t sharing = adjacent ? 1 : 12; // bits of the lane's number
+  int64_t sharing = adjacent ? 1 : 12; // bits of the lane number
   Value mine;
   if (adjacent) {
     mine = e.select(isNot0(bits(lane, 1)), elements[2], elements[0]);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Sizes of attention's blocks, and what the generators ask of an op.
+// Block sizes of attention, and the requirements of the generators.
 #include "Attention.h"
 
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
@@ -19,7 +19,7 @@ static Type elementOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getElementType();
 }
 
-/// Sizes that no kernel here serves.
+/// Rejects sizes that no kernel supports.
 template <typename Op> static LogicalResult checkSizes(Op op) {
   if (failed(checkAttention(op))) {
     return failure();
@@ -38,7 +38,7 @@ template <typename Op> static LogicalResult checkSizes(Op op) {
   return success();
 }
 
-/// Factors of products are bf16; statistics and angles are f32.
+/// Requires bf16 factors of products, and f32 statistics and angles.
 template <typename Op> static LogicalResult checkTypes(Op op) {
   SmallVector<Value> factors{op.getQuery(), op.getKey(), op.getValue()};
   SmallVector<Value> numbers{op.getLse()}, results{op.getOutput()};
@@ -78,7 +78,7 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
   return success();
 }
 
-/// Whether some p >= 0, below n in one domain, and q >= 0 meet all constraints, exactly.
+/// Decides exactly whether some q >= 0 and p >= 0 (with p < n in one domain) meet all constraints.
 static bool isPossible(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equalities,
                        bool isOneDomain) {
   MLIRContext *context = constraints.front().getContext();
@@ -91,7 +91,7 @@ static bool isPossible(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equaliti
   return !FlatLinearValueConstraints(IntegerSet::get(2, 1, all, equal)).isIntegerEmpty();
 }
 
-/// Whether the relation has no pair of a valid query and a key that is not valid.
+/// Returns true if the mask has no pair of a valid query and an invalid key.
 static bool boundsKeys(IntegerSet mask, bool isOneDomain) {
   SmallVector<AffineExpr> constraints(mask.getConstraints());
   SmallVector<bool> equalities(mask.getEqFlags());
@@ -101,7 +101,7 @@ static bool boundsKeys(IntegerSet mask, bool isOneDomain) {
   return !isPossible(constraints, equalities, isOneDomain);
 }
 
-/// The relation without the constraints that follow, for valid positions, from those that stay.
+/// Drops constraints that the others imply for valid positions.
 static IntegerSet withoutRedundant(IntegerSet mask, bool isOneDomain) {
   MLIRContext *context = mask.getContext();
   AffineExpr zero = getAffineConstantExpr(0, context);
@@ -121,14 +121,14 @@ static IntegerSet withoutRedundant(IntegerSet mask, bool isOneDomain) {
   return IntegerSet::get(2, 1, constraints, equalities);
 }
 
-/// Elementary functions are dozens of operations each.
+/// Elementary functions expand to dozens of operations each.
 static bool isLong(Region &region) {
   auto work = region.front().without_terminator();
   return std::distance(work.begin(), work.end()) > 4 ||
          llvm::any_of(work, [](Operation &op) { return isa<math::MathDialect>(op.getDialect()); });
 }
 
-/// c of a region that yields `argument` times a constant c > 0.
+/// Returns c if the region yields `argument` times a constant c > 0.
 static std::optional<float> factorOf(Region &region, Value argument) {
   Value result = region.front().getTerminator()->getOperand(0);
   if (result == argument) {
@@ -147,9 +147,9 @@ static std::optional<float> factorOf(Region &region, Value argument) {
   return float(value.getValueAsDouble());
 }
 
-/// That of a score, or of the sum of its products.
+/// Returns the factor of the score, or of the sum of score and product by distance.
 static std::optional<float> scoreFactorOf(Region &region, const dispatch::DistanceTerms &terms) {
-  if (terms.bias) { // which is not scaled
+  if (terms.bias) { // the bias is not scaled
     return std::nullopt;
   }
   Operation *sum = terms.rows ? sumOfProducts(region) : nullptr;
@@ -158,7 +158,7 @@ static std::optional<float> scoreFactorOf(Region &region, const dispatch::Distan
              : factorOf(region, sum ? sum->getResult(0) : Value(region.getArgument(0)));
 }
 
-/// What is to be known of a derivative.
+/// Sets the properties of `s` that depend on the derivative of the score region.
 static void readDerivative(Region &derivative, const dispatch::DistanceTerms &terms, Shape &s) {
   Value g = derivative.getArguments().back();
   auto yielded = derivative.front().getTerminator()->getOperands();

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Bands: products with their lines, and the way of lines to scores and back.
+// Bands: products with their lines, and the shuffles between lines and scores.
 #include "AttentionTerms.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -10,10 +10,10 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::attention;
 
-// Along a row, r = g + 7 - 2q - e is where the line of column 2q + e is, from a fragment's first
-// on; along a column, 2q + e + 7 - g. Both lie in [0, 14]. A lane gives its line to one other
-// alone, so that along a column, where lanes differ in more than one register's half, the giver
-// chooses.
+// Along a row, the line of column 2q + e is at r = g + 7 - 2q - e from the first line of a
+// fragment; along a column, at 2q + e + 7 - g. Both are in [0, 14]. A lane sends its line to
+// exactly one other lane, so along a column, where lanes need different registers, the sender
+// chooses the register.
 Band::Band(AttentionFrame &f, int64_t streamed, Slope slope)
     : f(f), e(f.e), b(f.b), streamed(streamed), slope(slope) {
   Value g = e.toInteger(f.group), q = e.toInteger(f.quad);
@@ -40,14 +40,14 @@ Value Band::firstDistance(Value p0, Value q0) {
   return e.add(emitDistance(e, f.shape.distance, p0, q0), -linesBefore() * f.shape.stride());
 }
 
-/// By all lanes of the warp.
+/// All lanes of the warp must call it.
 Value Band::exchange(Value x, Value from) {
   return NVVM::ShflOp::create(b, b.getF32Type(), e.integer(-1), x, from,
                               e.integer(threadsPerWarp - 1), NVVM::ShflKind::idx, UnitAttr());
 }
 
-/// result[i][c] = from[i][i + streamed - 1 - c], 0 where there is no such column: from lines to
-/// scores and, being its own inverse, from scores to lines.
+/// result[i][c] = from[i][i + streamed - 1 - c], or 0 if there is no such column. Maps lines to
+/// scores and, as its own inverse, scores to lines.
 Values Band::reversed(const Values &from, int64_t columns) {
   int64_t blocks = int64_t(from.size()) / sumsPerFragment;
   Value zero = f.f32(0);
@@ -87,7 +87,8 @@ Values Band::multiplyFixed(const Fixed &fixed, const Tile &band, Value offset) {
   return reversed(products, streamed);
 }
 
-// Columns 16 at a time: 32 lines have all that they want. Warps of later rows have earlier lines.
+// Processes 16 columns at a time, which need at most 32 lines. Warps of later rows use earlier
+// lines.
 Values Band::multiplyStreamed(const Tile &band, const Tile &streamedRows, Value offset) {
   assert(slope == Slope::StreamedMinusFixed);
   Value before = e.sub(e.index(warps - 1), f.frame.warp);

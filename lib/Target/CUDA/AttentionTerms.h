@@ -2,45 +2,46 @@
 //
 // Scores by distance on tensor cores.
 //
-// Of fixed rows i = 0 ... 63 and streamed rows j = 0 ... n - 1 the differences i - j, or j - i, are
-// those of 63 + n rows that follow one another: a *band*, a line each, streamed beside the tile.
-// Products with all lines that a warp's 16 rows need are 16 + n lines wide. Of them each score
-// wants one, on a diagonal: it comes from another lane by a shuffle ("relative shift", Dai et al.
-// 2019, appendix B, within a warp).
+// For fixed rows i = 0 ... 63 and streamed rows j = 0 ... n - 1, the differences i - j (or j - i)
+// take 63 + n consecutive values. Their rows by distance form a *band*, one line per difference,
+// which is streamed with the tile. The product with all lines that the 16 rows of a warp need is 16
+// + n lines wide. Each score uses one of them, on a diagonal, and gets it from another lane by a
+// shuffle ("relative shift", Dai et al. 2019, appendix B, within a warp).
 //
-// With g = lane / 4 and q = lane mod 4, a sum at row g and column 8 n + 2 q + e wants the line
-// g - 2 q - e (or its negative) further than its fragment's first: lines of two fragments of 8, in
-// the quad of the same row, or in the lane of the same column of another quad.
+// With g = lane / 4 and q = lane mod 4, a sum at row g and column 8 n + 2 q + e needs the line at
+// offset g - 2 q - e (or its negative) from the first line of its fragment. That line is in one of
+// two 8-column fragments, in the same quad, or in the lane of the same column of another quad.
 #pragma once
 
 #include "Attention.h"
 
 namespace sluice::cuda::attention {
 
-constexpr int64_t fixedRows = fragmentRows * warps; ///< of a block
+constexpr int64_t fixedRows = fragmentRows * warps; ///< per block
 
-/// One band's geometry: sizes, and where scores' lines are. Constructed at the top of a function.
+/// Geometry of one band: sizes, and the lines of the scores. Constructed at the top of a function.
 class Band {
 public:
   enum class Slope { FixedMinusStreamed, StreamedMinusFixed };
   Band(AttentionFrame &f, int64_t streamed, Slope slope);
 
   int64_t lines() const { return fixedRows + streamed; }
-  /// The distance of the first line, where tiles of queries and of keys start at these.
+  /// Returns the distance of the first line, for tiles of queries and keys that start at p0 and q0.
   mlir::Value firstDistance(mlir::Value p0, mlir::Value q0);
-  /// Lines before that of the first fixed row and the first streamed one.
+  /// Number of lines before the line of the first fixed and first streamed row.
   int64_t linesBefore() const {
     return (slope == Slope::FixedMinusStreamed ? streamed : fixedRows) - 1;
   }
 
-  /// Scores, [fixed][streamed]: fixed rows times lines, of slope FixedMinusStreamed.
+  /// Computes scores [fixed][streamed] from fixed rows times lines; slope FixedMinusStreamed.
   Values multiplyFixed(const Fixed &fixed, const Tile &band, mlir::Value offset);
-  /// Scores, [fixed][streamed]: lines times streamed rows, of slope StreamedMinusFixed.
+  /// Computes scores [fixed][streamed] from lines times streamed rows; slope StreamedMinusFixed.
   Values multiplyStreamed(const Tile &band, const Tile &streamedRows, mlir::Value offset);
-  /// sums + weights x the lines that they stand at, of slope FixedMinusStreamed.
+  /// Computes sums + weights x lines, each weight with the line of its position; slope
+  /// FixedMinusStreamed.
   Values multiplyWeights(const Values &weights, const Tile &band, mlir::Value offset, Values sums);
 
-  /// Starts copying one head's biases of the lines from `first` on to byte `byte` + `offset`.
+  /// Starts copying one head's biases of the lines from `first` to byte `byte` + `offset`.
   void loadBiases(int64_t byte, mlir::Value offset, mlir::Value table, mlir::Value head,
                   mlir::Value first);
   mlir::Value bias(int64_t byte, mlir::Value offset, const Place &at);
@@ -56,26 +57,26 @@ private:
   mlir::ImplicitLocOpBuilder &b;
   const int64_t streamed;
   const Slope slope;
-  mlir::Value odd;                  ///< i1: whether g is
-  std::array<mlir::Value, 2> lane;  ///< i32: of e = 0 and 1, who has the line
-  std::array<mlir::Value, 2> later; ///< i1: whether the line is one of the second fragment
+  mlir::Value odd;                  ///< i1: g is odd
+  std::array<mlir::Value, 2> lane;  ///< i32: the lane that holds the line, for e = 0 and 1
+  std::array<mlir::Value, 2> later; ///< i1: the line is in the second fragment
 };
 
-/// What a tile's score regions are given: products of queries with keys, and those with rows by
-/// distance. There are none of the latter where no rows are, or where the former hold both's sums
+/// Arguments of the score regions of a tile: products of queries with keys, and products with rows
+/// by distance. The latter are absent without such rows, and where `raw` holds the sum of both
 /// (`Shape::scoreFactor`).
 struct Products {
   Values raw, byDistance;
-  /// That by distance of element `i`; null where there are none.
+  /// Product by distance of element `i`; null if there is none.
   mlir::Value at(size_t i) const { return byDistance.empty() ? mlir::Value() : byDistance[i]; }
 };
-/// `byDistance` is empty where there are no rows.
+/// `byDistance` is empty without rows by distance.
 Products productsOf(AttentionFrame &f, Values raw, Values byDistance);
 
-/// One head's columns of Qv (term 0) or R (term 1).
+/// Returns the columns of one head of Qv (term 0) or R (term 1).
 Source sourceOfTerm(AttentionFrame &f, unsigned term, mlir::Value headIndex);
 
-/// Buffers of what is streamed: bands of heads in two parts leave room for one.
+/// Number of buffers of streamed tiles: bands of heads in two parts leave room for one.
 inline int64_t buffersOf(const Shape &shape) { return shape.hasTerms() && shape.parts > 1 ? 1 : 2; }
 
 } // namespace sluice::cuda::attention

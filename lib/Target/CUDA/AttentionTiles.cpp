@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention's tiles: rows of bf16 into shared memory, and from there to registers and products.
+// Tiles of attention: loads of bf16 rows into shared memory, and from there into registers and
+// products.
 #include "Attention.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -23,7 +24,7 @@ std::pair<Value, Value> AttentionFrame::split(Value number, int64_t divisor) {
   return {b.createOrFold<arith::DivUIOp>(number, by), b.createOrFold<arith::RemUIOp>(number, by)};
 }
 
-// Blocks that run together share a head's rows.
+// Blocks that run at the same time share the rows of a head in cache.
 std::pair<Value, Value> AttentionFrame::place(int64_t heads, int64_t tiles) {
   auto [rest, partNumber] = split(frame.block, shape.parts);
   auto [headOfRow, tile] = split(rest, tiles);
@@ -72,8 +73,7 @@ Value AttentionFrame::firstOf(Value tile, int64_t rows, int64_t step) {
   return e.add(e.mul(number, rows * step), ofClass);
 }
 
-// Threads that follow one another take chunks that follow one another: whole sectors of memory, and
-// different banks.
+// Consecutive threads take consecutive chunks: whole sectors of memory, and different banks.
 void AttentionFrame::eachChunk(const Tile &tile, const Source &source,
                                llvm::function_ref<void(Value, Value)> f) {
   int64_t total = tile.rows * tile.chunks();
@@ -127,13 +127,14 @@ void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, 
   });
 }
 
-/// The last row, or of an axis the last valid one; where none is, the first.
+/// Returns the last row (the last valid one for a domain with an axis), or the first if there is
+/// none.
 Value AttentionFrame::existingRow(const Side &rows, Value position) {
   Value last = e.index(rows.positions - 1);
   return e.min(position, isPartial ? e.max(e.add(rows.length, -1), e.index(0)) : last);
 }
 
-/// A chunk that starts anywhere, element by element: heads whose size is no multiple of 8.
+/// Loads an unaligned chunk element by element, for heads whose size is not a multiple of 8.
 void AttentionFrame::loadElements(const Source &source, Value to, Value position, Value chunk) {
   Type word = b.getI32Type();
   Value existing = existingRow(source.rows, position);
@@ -160,10 +161,10 @@ void AttentionFrame::loadElements(const Source &source, Value to, Value position
   core.store(all, to, chunkBytes);
 }
 
-// Lane l gives a line of matrix l / 8. In rows' order the matrices are those of the upper lines, of
-// the lower ones, then the same of the next columns; in columns' order the left one of the upper
-// lines, the right one, then the same of the lower lines. What one product takes of the right
-// factor must be registers that follow one another, or they are moved.
+// Lane l provides the address of a line of matrix l / 8. In row order the matrices are the upper
+// and the lower lines, then the same of the next columns; in column order the left and the right
+// columns of the upper lines, then of the lower lines. The registers of the right factor of one
+// product must be consecutive, otherwise they are moved.
 Values AttentionFrame::matrices(const Tile &tile, Value offset, int64_t line, int64_t column,
                                 Order order) {
   auto [half, ofLine] = split(frame.lane, fragmentRows);
@@ -211,7 +212,7 @@ Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const
         (fragment * columns + column) * sumsPerFragment, sumsPerFragment);
     llvm::copy(core.multiply(left, {first, second}, at), at.begin());
   };
-  // Where registers are short, both factors' lanes share their addresses, and moves are paid for.
+  // If registers are short, both factors use the same addresses, at the cost of moves.
   Order order = shape.heavy && fixed.registers.empty() ? Order::Rows : Order::Columns;
   for (int64_t k = 0; k < streamed.columns; k += fragmentInner) {
     SmallVector<Values> left;
@@ -271,9 +272,9 @@ Values AttentionFrame::multiplyWeights(const Values &weights, int64_t fragments,
   return sums;
 }
 
-// One barrier a tile: behind it a tile has come for all threads, and nobody reads the other buffer
-// any more, into which the next tile is then copied while this one is worked on. One buffer needs
-// another barrier, behind which nobody reads it, and its copies wait for the work.
+// One barrier per tile: after it the tile has arrived for all threads, and no thread reads the
+// other buffer any more, so the next tile is copied there while this one is processed. A single
+// buffer needs another barrier after its last read, and its copies are not overlapped.
 Values AttentionFrame::stream(const Stream &stream, llvm::function_ref<Values()> prepare) {
   auto from = [&](Value number) -> Value {
     auto loop = scf::WhileOp::create(
