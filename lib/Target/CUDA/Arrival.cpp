@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Arrivals at a counter in global memory.
+// Arrival counters in global memory.
 #include "Arrival.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -10,9 +10,10 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
 
-// One thread counts for its block: what the others wrote, the barrier puts before its fence, and
-// what they read after, the second barrier puts behind it. The order is in fences because the NVPTX
-// backend leaves it out of atomicrmw. `uinc_wrap` gives the count and makes it zero at its end.
+// One thread counts for its block. The first barrier orders the writes of the other threads before
+// its fence, the second one orders their later reads after it. Fences are explicit because the
+// NVPTX backend drops the ordering of atomicrmw. `uinc_wrap` counts, and resets the counter to zero
+// at the last arrival.
 Value cuda::isLastToArrive(Frame &frame, Value number, int64_t blocks, Value slot) {
   constexpr unsigned alignment = Kernel::counterBytes;
   ImplicitLocOpBuilder &b = frame.b;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernels to LLVM IR, and to PTX with LLVM's own backend.
+// Lowers kernels to LLVM IR, and to PTX with LLVM's NVPTX backend.
 #include "Math.h"
 #include "sluice/Target/CUDA/Kernel.h"
 #include "sluice/Target/Common/Math.h"
@@ -48,8 +48,8 @@ const Target &Target::sm90a() {
 
 namespace {
 
-/// Elementary functions as arithmetic: no device library. What the GPU has approximations for uses
-/// those, all else the very arithmetic that CPU kernels use.
+/// Expands elementary functions to arithmetic, since there is no device library. Functions with a
+/// GPU approximation use it; the others use the same arithmetic as CPU kernels.
 struct ExpandPass : PassWrapper<ExpandPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandPass)
   void getDependentDialects(DialectRegistry &registry) const override {
@@ -66,8 +66,8 @@ struct ExpandPass : PassWrapper<ExpandPass, OperationPass<ModuleOp>> {
   }
 };
 
-/// Loops' annotations reach LLVM's branches as attributes that translation passes by: makes them
-/// the branches' own.
+/// Translation does not attach loop annotations to LLVM branches if they are discardable
+/// attributes; this pass converts them to the attributes of the branch op.
 struct AnnotateLoopsPass : PassWrapper<AnnotateLoopsPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(AnnotateLoopsPass)
   void runOnOperation() override {
@@ -83,8 +83,8 @@ struct AnnotateLoopsPass : PassWrapper<AnnotateLoopsPass, OperationPass<ModuleOp
 
 } // namespace
 
-/// NVVM ops pass through: they are of LLVM's types already. Views need strided metadata gone before
-/// memref, and casts are reconciled once every dialect is LLVM's.
+/// NVVM ops are left alone, as they already have LLVM types. Strided metadata of views must be
+/// expanded before memref is lowered, and casts are reconciled once every dialect is lowered.
 static void buildPipeline(PassManager &manager) {
   manager.addPass(std::make_unique<ExpandPass>());
   manager.addPass(createCanonicalizerPass());
@@ -141,16 +141,16 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(const Target &target, st
     return nullptr;
   }
   llvm::TargetOptions options;
-  // A multiply and an add are fused only where the kernel says so: results are the same on every
-  // target.
+  // Fuses a multiply and an add only where the kernel contains an fma, so that results are the same
+  // on every target.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   return std::unique_ptr<llvm::TargetMachine>(
       backend->createTargetMachine(triple, target.chip, target.features, options, llvm::Reloc::PIC_,
                                    std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
-/// LLVM's vectorizers look for vector registers, which there are none of; loads and stores that
-/// lie side by side are put together, as the backend would: so the emulator counts what ships.
+/// Disables LLVM's vectorizers, as there are no vector registers. Runs the load-store vectorizer
+/// that the backend would run, so the emulator counts the accesses of the shipped code.
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::PipelineTuningOptions tuning;
   tuning.LoopVectorization = false;
@@ -162,7 +162,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   target::runPasses(module, builder, std::move(passes));
 }
 
-/// The module as the backend takes it.
+/// Prepares the module for the backend.
 static llvm::Error prepareFor(llvm::Module &module, llvm::TargetMachine &machine) {
   module.setTargetTriple(machine.getTargetTriple());
   module.setDataLayout(machine.createDataLayout());

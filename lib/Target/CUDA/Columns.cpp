@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Vectors of four columns between memory and registers.
+// Transfers of four-column vectors between memory and registers.
 #include "Columns.h"
 
 using namespace mlir;

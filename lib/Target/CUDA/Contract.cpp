@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Contractions. A block makes one tile of the result: its sums stay in registers over all of K,
-// then pass through shared memory, so that every thread holds four columns of a row when the
-// epilogue runs.
+// Contractions. A block computes one tile of the result. Sums stay in registers over all of K and
+// then pass through shared memory, so that every thread has four columns of a row in the epilogue.
 #include "ContractRows.h"
 #include "Pipeline.h"
 #include "StepKernels.h"
@@ -15,12 +14,11 @@ using namespace sluice::cuda;
 namespace {
 
 constexpr int64_t innerStep = 32, stageCount = 4;
-/// Blocks of rows whose blocks of columns are launched together: what they share stays in the
-/// second cache.
+/// Row blocks whose column blocks are launched together, so that the data they share stays in L2.
 constexpr int64_t rowGroup = 8;
-constexpr int64_t rowsAtOnce = 4; ///< a thread's, in the epilogue
+constexpr int64_t rowsAtOnce = 4; ///< rows of a thread in the epilogue
 
-/// Enough blocks for a large GPU count for more than large tiles.
+/// Having enough blocks for a large GPU matters more than large tiles.
 WarpGrid chooseGrid(int64_t rows, int64_t columns) {
   constexpr int64_t wanted = 132;
   const WarpGrid grids[] = {{2, 2, 64, 64}, {2, 2, 64, 32}, {2, 2, 32, 32}};
@@ -55,7 +53,7 @@ private:
   int64_t rows, inner, columns, rowBlocks, columnBlocks, sharedBytes = 0;
   std::unique_ptr<TensorCore> core;
   std::unique_ptr<SumRows> epilogue;
-  Value firstRow, firstColumn; ///< of the block
+  Value firstRow, firstColumn; ///< first row and column of the block
 };
 
 } // namespace
@@ -72,7 +70,7 @@ Contraction::Contraction(dispatch::ContractOp op, ModuleOp module, StringRef nam
 
 Factor Contraction::inputFactor() {
   Factor factor{frame.buffer(0), rows, inner, /*linesAreInner=*/false, grid.blockRows()};
-  if (op.getDomain().getAxis()) { // elsewhere a row that is not valid spoils its own sums alone
+  if (op.getDomain().getAxis()) { // otherwise an invalid row only affects its own sums
     factor.isValid = [this](Value row) {
       return e.both(e.less(row, e.index(rows)), frame.isValid(row));
     };
@@ -87,7 +85,7 @@ Factor Contraction::weightFactor() {
           grid.blockColumns()};
 }
 
-/// Blocks go down a group of rows' blocks before they go on to the next columns.
+/// Block order: all row blocks of a group, then the next column block.
 void Contraction::place() {
   ImplicitLocOpBuilder &b = frame.b;
   int64_t groupBlocks = rowGroup * columnBlocks;
@@ -100,7 +98,7 @@ void Contraction::place() {
   firstColumn = e.mul(Value(arith::DivUIOp::create(b, within, size)), grid.blockColumns());
 }
 
-/// Several rows, so that their loads are under way together.
+/// Processes several rows, so that their loads overlap.
 LogicalResult Contraction::emitLines(ArrayRef<Value> lines, SumTile &tile) {
   SmallVector<Row> places;
   SmallVector<Values> loaded;
@@ -125,7 +123,7 @@ LogicalResult Contraction::emitBlock() {
   pipeline.fill(origin, e.index(steps));
   Values sums = pipeline.run(origin, e.index(steps), core->zeros(grid.sums()));
   if (pipeline.firstByteOf(steps - 1) < tile.bytes()) {
-    core->barrier(); // a warp may still be reading where sums are stored
+    core->barrier(); // a warp may still be reading the memory where sums are stored
   }
   tile.store(sums, pipeline.warpRow(), pipeline.warpColumn());
   core->barrier();

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Rows of a contraction from their sums on: loads and stores are whole vectors, side by side.
+// Epilogue of a contraction: from sums to stored rows. Loads and stores are whole adjacent vectors.
 #include "ContractRows.h"
 
 using namespace mlir;
@@ -32,7 +32,7 @@ void SumRows::setColumn(Value first) {
   shared.clear();
   for (auto [memory, access] : llvm::zip(extras, op.getAccesses())) {
     if (kindOf(access) == AccessKind::Table) {
-      return; // the last, of angles: not an argument
+      return; // the last extra, the angles, is not an argument
     }
     Value value;
     if (kindOf(access) == AccessKind::Vector) {
@@ -44,9 +44,9 @@ void SumRows::setColumn(Value first) {
   }
 }
 
-/// This thread's columns of an extra's row. A row past the last is not read in its place: the
-/// extra's memory may be a result's, and the last row's own thread stores there. Nor is a row of an
-/// axis that the batch does not have: it may have no memory.
+/// Loads this thread's columns of an extra operand's row. Rows past the last one are not clamped to
+/// it: the extra may alias a result, whose last row another thread stores. Rows outside the batch
+/// of a domain with an axis are not loaded either, because they may have no memory.
 Value SumRows::loadRow(Value memory, int64_t extent, const Row &row) {
   Value line = frame.memoryRow(extent, row);
   bool isPartial = bool(op.getDomain().getAxis());
@@ -77,8 +77,8 @@ Values SumRows::loadExtras(const Row &row) {
   return values;
 }
 
-/// Cosines and sines of this thread's two pairs of columns. The table repeats every head, and all
-/// columns have some of its angles.
+/// Returns cosines and sines of this thread's two pairs of columns. The table repeats for every
+/// head, and all columns get some angles.
 Value SumRows::loadAngles(const Row &row) {
   Value table = extras.back();
   int64_t head = cast<MemRefType>(table.getType()).getDimSize(1);
@@ -97,7 +97,7 @@ Value SumRows::loadAngles(const Row &row) {
                                         angles);
 }
 
-/// Pairs of columns that lie below those that are not rotated.
+/// Rotates pairs of columns below the first column that is not rotated.
 Value SumRows::rotate(Value value, Value angles) {
   Value turned = emitRotation(frame.b, value, angles, /*back=*/false);
   auto rotated = int64_t(*op.getRotatedColumns());

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a contraction makes of its sums, four columns of a row a thread.
+// Epilogue of contraction kernels, on four columns of a row per thread.
 #pragma once
 
 #include "Columns.h"
@@ -8,25 +8,25 @@
 
 namespace sluice::cuda {
 
-/// Fails with a diagnostic unless extras and results are of types and accesses that `SumRows` has.
+/// Fails with a diagnostic unless `SumRows` supports the types and accesses of extras and results.
 mlir::LogicalResult checkSumRows(dispatch::ContractOp op);
 
-/// Extras, epilogue, rotation and stores of rows of a contraction.
+/// Loads extras, and applies epilogue, rotation and stores to rows of a contraction.
 class SumRows {
 public:
   using Value = mlir::Value;
 
-  /// `guarded`: extras are read only where a row exists.
+  /// `guarded`: extras are loaded only for existing rows.
   SumRows(dispatch::ContractOp op, Frame &frame, TensorCore &core, bool guarded);
 
-  /// This thread's columns from now on: four from `first` (index), a multiple of four. Loads of
-  /// them what all rows share.
+  /// Sets this thread's columns: four from `first` (index), a multiple of four. Loads the extras
+  /// that all rows share.
   void setColumn(Value first);
-  /// Extras of one row, the last of them its angles where results are rotated; null where all rows
-  /// share them.
+  /// Loads the extras of one row; the last one is its angles where results are rotated. Null for
+  /// extras that all rows share.
   Values loadExtras(const Row &row);
-  /// Stores what the epilogue makes of a row's sums, vector<4xf32>, where the row is valid. Fails
-  /// with a diagnostic where the region holds something that is not elementwise.
+  /// Applies the epilogue to the sums of a row, vector<4xf32>, and stores the results if the row is
+  /// valid. Fails with a diagnostic if the region has an op that is not elementwise.
   mlir::LogicalResult emit(Value sums, const Row &row, llvm::ArrayRef<Value> extras);
 
 private:

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Head and cross-entropy: which launches an op becomes.
+// Fused output head and cross-entropy: selects the launches of an op.
 #include "CrossEntropy.h"
 #include "Columns.h"
 
@@ -9,8 +9,8 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::cross_entropy;
 
-static constexpr int64_t wantedBlocks = 264; ///< two a multiprocessor of a large GPU
-static constexpr int64_t leastBlocks = 4;    ///< of rows that a split streams
+static constexpr int64_t wantedBlocks = 264; ///< two per multiprocessor of a large GPU
+static constexpr int64_t leastBlocks = 4;    ///< minimum row blocks that a split streams
 
 Rows::Rows(Frame &frame, const Head &head)
     : frame(frame), e(frame.e), head(head), tokens(frame.buffer(2)),
@@ -80,7 +80,7 @@ template <typename Op> static Head headOf(Op op, ModuleOp module) {
           weight.getDimSize(0)};
 }
 
-/// Fails unless every tensor but the factors and tokens is f32; absent ones are null.
+/// Fails unless every tensor except factors and tokens is f32; absent tensors are null.
 static LogicalResult checkF32(Operation *op, ValueRange tensors) {
   for (Value tensor : tensors) {
     if (tensor && !cast<RankedTensorType>(tensor.getType()).getElementType().isF32()) {
@@ -129,7 +129,7 @@ FailureOr<Kernel> cuda::generateCrossEntropy(dispatch::CrossEntropyOp op, Module
     stages.push_back(emitGradient(head, name.str() + "_gradient", /*holdsRows=*/true, {}));
   }
   Kernel kernel = kernelOf(head, head.inputGradient >= 0 ? 2 : 1, stages);
-  if (head.inputGradient >= 0) { // the second launch forms the logits again
+  if (head.inputGradient >= 0) { // the second launch recomputes the logits
     for (Value factor : {op.getInput(), op.getWeight()}) {
       auto type = cast<RankedTensorType>(factor.getType());
       kernel.rereadBytes += double(type.getNumElements()) * type.getElementTypeBitWidth() / 8;

@@ -1,34 +1,34 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the kernels of head and cross-entropy share: rows, their targets, and products of a block
-// that is held with blocks that stream past it.
+// Shared parts of the kernels of output head and cross-entropy: rows, their targets, and products
+// of a resident block with streamed blocks.
 #pragma once
 
 #include "SumTile.h"
 
 namespace sluice::cuda::cross_entropy {
 
-/// The problem, as its op states it.
+/// The problem, as specified by its op.
 struct Head {
   mlir::Operation *op;
   mlir::ModuleOp module;
   dispatch::DomainAttr domain;
-  int64_t offset;                  ///< of targets
-  int64_t first;                   ///< the first row that is scored
-  float smoothing, factor;         ///< of targets; of the mean
-  int64_t rows, width, vocabulary; ///< rows of all sequences
-  /// Positions of operands and results as `Frame::buffer` counts them, -1 where there is none;
-  /// input, weight and tokens are 0, 1 and 2.
+  int64_t offset;                  ///< position offset of targets
+  int64_t first;                   ///< first row with a loss
+  float smoothing, factor;         ///< label smoothing; factor of the mean
+  int64_t rows, width, vocabulary; ///< total rows, over all sequences
+  /// Indices of operands and results for `Frame::buffer`, -1 if absent; input, weight and tokens
+  /// are 0, 1 and 2.
   int bias = -1, rowGradient = -1, lse = -1, losses = -1, inputGradient = -1;
   SumTargets weightGradients = {};
 
-  /// Whether the incoming gradient differs by row.
+  /// True if the incoming gradient differs by row.
   bool differsByRow() const { return rowGradient >= 0 || first > 0; }
-  /// Each token's share of a smoothed target.
+  /// Share of each token in a smoothed target.
   float evenShare() const { return smoothing / float(vocabulary); }
 };
 
-/// Rows and targets inside one kernel.
+/// Rows and their targets in one kernel.
 class Rows {
 public:
   using Value = mlir::Value;
@@ -36,14 +36,14 @@ public:
   Rows(Frame &frame, const Head &head);
 
   Value targetOf(const Row &row); ///< i32
-  Value share();                  ///< f32: factor / (scored rows)
-  Value isScored(const Row &row); ///< i1: valid, and not before the first
-  Value incoming(const Row &row); ///< f32: its incoming gradient; of rows not scored 0
-  /// e^x of one f32, at most about 0.
+  Value share();                  ///< f32: factor / (number of rows with a loss)
+  Value isScored(const Row &row); ///< i1: the row is valid and not before the first row with a loss
+  Value incoming(const Row &row); ///< f32: incoming gradient of the row, 0 for rows without a loss
+  /// e^x of one f32 that is at most about 0.
   Value exp(Value x);
-  /// [B, T]: the rows' log-sum-exps, in the op's own tensor or in the workspace.
+  /// Log-sum-exps [B, T] of the rows, in a tensor of the op or in the workspace.
   Value lse();
-  Value bias(Value token); ///< f32; null where the op has none. Tokens past the last repeat it
+  Value bias(Value token); ///< f32; null if the op has no bias. Tokens past the last repeat it
 
 private:
   Frame &frame;
@@ -52,16 +52,16 @@ private:
   Value tokens, biases, gradients;
 };
 
-/// Losses and log-sum-exps.
+/// Emits losses and log-sum-exps.
 Stage emitLosses(const Head &head, llvm::StringRef name);
 
-/// A gradient: of the rows where they are held and tokens stream, of the weights where tokens are
-/// held and rows stream. `parts` counts the splits of what streams.
+/// Emits a gradient: of the rows, with resident rows and streamed tokens, or of the weights, with
+/// resident tokens and streamed rows. `parts` counts the splits of the streamed dimension.
 Stage emitGradient(const Head &head, llvm::StringRef name, bool holdsRows,
                    const PartialSums &parts);
-/// Blocks of `emitGradient` a split.
+/// Number of blocks of `emitGradient` per split.
 int64_t gradientBlocks(const Head &head, bool holdsRows);
-/// Blocks of what streams.
+/// Number of blocks along the streamed dimension.
 int64_t streamedBlocks(const Head &head, bool holdsRows);
 
 } // namespace sluice::cuda::cross_entropy

@@ -1,9 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Gradients of head and cross-entropy. A block holds 64 rows and streams all tokens, 128 at a time
-// (or holds tokens and streams rows): it forms their logits from all of d, turns them into g in
-// registers, leaves g as bf16 in shared memory, and adds its product with what streams to sums of
-// up to 512 columns. Wider rows take several blocks, each of which forms the logits again.
+// Gradients of output head and cross-entropy. A block holds 64 rows and streams all tokens, 128 at
+// a time (or holds tokens and streams rows). It computes their logits over all of d, turns them
+// into g in registers, stores g as bf16 in shared memory, and adds its product with the streamed
+// operand to accumulators of up to 512 columns. Wider rows take several blocks, each of which
+// recomputes the logits.
 #include "Columns.h"
 #include "CrossEntropy.h"
 
@@ -22,14 +23,14 @@ constexpr int64_t logitStep = 32, productStep = 16, stageCount = 4;
 constexpr int64_t warps = 8, wordBytes = 4;
 constexpr int64_t heldPerThread = 2 * logitGrid.rowFragments();
 
-/// Of what is known of lines, numbers lie behind tokens, and scales behind those.
+/// Layout of the line data in shared memory: tokens, then numbers, then scales.
 constexpr int64_t numberOffset = streamedLines * wordBytes, scaleOffset = 2 * numberOffset;
 
-/// Rows from a thread's first to its i-th, in the order of the fragments.
+/// Returns the offset of a thread's i-th row from its first, in fragment order.
 constexpr int64_t downOf(int64_t i) { return i / 2 * fragmentRows + i % 2 * 8; }
 
-/// Columns of the gradient a block sums up. Lines of odd width are copied an element at a time, by
-/// way of registers: fewer are left for sums.
+/// Returns the number of gradient columns that a block sums. Lines of odd width are copied one
+/// element at a time through registers, which leaves fewer registers for sums.
 int64_t chunkOf(int64_t width) {
   if (width <= 128 || width % 2 != 0) {
     return 128;
@@ -43,12 +44,12 @@ public:
   Stage generate();
 
 private:
-  /// What a thread knows of a row or a token whose logits it holds.
+  /// Data of a row or a token whose logits a thread holds.
   struct Line {
-    Value token;  ///< i32: the token itself, or the row's target
-    Value number; ///< f32: a row's log-sum-exp; a token's bias, null where there is none
-    Value scale;  ///< f32: a row's incoming gradient, where these differ; else null
-    Value counts; ///< i1: valid row or existing token; null where all are
+    Value token;  ///< i32: the token itself, or the target of the row
+    Value number; ///< f32: log-sum-exp of a row; bias of a token, null if there is none
+    Value scale;  ///< f32: incoming gradient of a row if it differs by row, else null
+    Value counts; ///< i1: the row is valid or the token exists; null if always true
   };
 
   int64_t streamed() const { return holdsRows ? head.vocabulary : head.rows; }
@@ -73,7 +74,7 @@ private:
     return arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, a, c);
   }
   bool sumsBias() const { return head.weightGradients.vector >= 0; }
-  /// A thread's own sum of g over what streams, of its i-th held line.
+  /// Returns the slot of a thread's own sum of g over the streamed lines, for its i-th held line.
   Value biasSlot(int64_t i) {
     return e.add(e.mul(thread, wordBytes), biasByte + i * frame.threads * wordBytes);
   }
@@ -93,7 +94,7 @@ private:
   TensorCore core;
   Rows rows;
   std::unique_ptr<Pipeline> logits, products;
-  std::unique_ptr<Tile> gradients; ///< g in shared memory, 64 held by 128 streamed
+  std::unique_ptr<Tile> gradients; ///< g in shared memory, 64 held by 128 streamed lines
   int64_t gradientByte = 0, heldByte = 0, streamedByte = 0, threadByte = 0, biasByte = 0;
   int64_t sharedBytes = 0;
   Value thread, split, tile, firstHeld, firstColumn, isFirstChunk, share;
@@ -128,7 +129,7 @@ void Gradient::place() {
   Value chunkNumber = rest(tile, chunks);
   isFirstChunk = equal(chunkNumber, e.index(0));
   firstColumn = e.mul(chunkNumber, chunk);
-  // Where incoming gradients differ by row they are in g.
+  // Incoming gradients that differ by row are already part of g.
   share = head.differsByRow() ? Value(arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1)))
                               : rows.share();
 }
@@ -145,8 +146,8 @@ Gradient::Line Gradient::tokenLine(Value token) {
           whole ? Value() : e.less(token, e.index(head.vocabulary))};
 }
 
-// What is known of lines lies in shared memory, for registers are short. A token that does not
-// count is -1.
+// Stores line data in shared memory, because registers are scarce. The token of an excluded line is
+// -1.
 void Gradient::leave(const Line &line, Value number, int64_t byte) {
   Value token = line.counts ? e.select(line.counts, line.token, e.integer(-1)) : line.token;
   Value at = e.add(e.mul(number, wordBytes), byte);
@@ -183,8 +184,8 @@ void Gradient::readStreamed(Value first) {
   });
 }
 
-/// e^(x - lse) - y, times the row's incoming gradient where these differ; zero where the line that
-/// streams does not count.
+/// Computes e^(x - lse) - y, times the row's incoming gradient if it differs by row; zero if the
+/// streamed line is excluded.
 Value Gradient::gradient(Value logit, const Line &held, const Line &streamed) {
   const Line &row = holdsRows ? held : streamed, &token = holdsRows ? streamed : held;
   Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1 - head.smoothing));
@@ -199,7 +200,7 @@ Value Gradient::gradient(Value logit, const Line &held, const Line &streamed) {
   return e.select(streamed.counts, g, zero);
 }
 
-/// g of held line i of the thread and its columns j, as bf16.
+/// Stores g of the thread's held line i and its columns j, as bf16.
 void Gradient::storePair(int64_t i, int64_t j, Value first, Value second) {
   Value line = e.add(e.add(logits->warpRow(), divide(frame.lane, 4)), downOf(i));
   Value chunkAt = e.add(divide(logits->warpColumn(), chunkElements), j);
@@ -238,10 +239,10 @@ void Gradient::storeGradients(const Values &sums) {
   }
 }
 
-/// sums += g times a step of what streams.
+/// Computes sums += g times one step of the streamed operand.
 Values Gradient::addProducts(Value number, Value tile, ValueRange sums) {
   SmallVector<Values> left;
-  // Lines repeat their exchange of chunks after so many steps, a round of the unrolled loop.
+  // Swizzling of lines repeats after this number of steps, one round of the unrolled loop.
   constexpr int64_t period = TensorCore::swizzlePeriod * chunkElements / productStep;
   Value at = e.add(e.mul(divide(number, period), period * productStep * 2), gradientByte);
   Value inner = e.mul(rest(number, period), productStep);
@@ -271,9 +272,9 @@ void Gradient::layOut() {
   sharedBytes = biasByte + (sumsBias() ? heldPerThread * frame.threads * wordBytes : 0);
 }
 
-/// Emits `body` with the thread's number read from shared memory. What is computed from it there
-/// can not be computed once for all turns of the loop around: kept over them, addresses would take
-/// the registers that sums need.
+/// Emits `body` with the thread number reloaded from shared memory. This keeps LLVM from hoisting
+/// address computations out of the surrounding loop, where they would occupy registers that sums
+/// need.
 Values Gradient::withThreadReadAnew(function_ref<Values()> body) {
   Value before[] = {thread, frame.warp, frame.lane};
   auto pipelines = std::make_pair(std::move(logits), std::move(products));
@@ -290,9 +291,9 @@ Values Gradient::withThreadReadAnew(function_ref<Values()> body) {
   return results;
 }
 
-// Between two uses of a place in shared memory by different warps there is a barrier: the one
-// behind the logits frees their stages, those of the logits' steps free g and the products' stages,
-// the first of the products' steps shows g to all.
+// A barrier separates two uses of the same shared memory by different warps: the barrier after the
+// logits frees their stages; the barriers in the logits' steps free g and the stages of the
+// products; the first barrier in the steps of the products publishes g.
 void Gradient::emitBlock() {
   makePipelines();
   gradients =
@@ -319,7 +320,7 @@ void Gradient::emitBlock() {
     Value productSteps = e.min(e.index(streamedLines / productStep), left);
     products->fill(place, productSteps);
     Value following = e.add(block, 1);
-    // The first commit of the products' eight steps takes these copies along.
+    // These copies join the first commit of the eight steps of the products.
     e.when(e.less(following, end),
            [&] { logits->fill(origin(following), steps, /*commits=*/false); });
     storeGradients(x);
@@ -389,7 +390,7 @@ void Gradient::storeBias() {
   Value token = e.add(firstHeld, thread);
   Value owns = e.both(e.less(thread, e.index(heldLines)), isFirstChunk);
   e.when(e.both(owns, e.less(token, e.index(head.vocabulary))), [&] {
-    // The token's line is i of four lanes in each of a row of warps.
+    // The line of the token is line i of four lanes, in each warp of one row of warps.
     Value warpRow = divide(thread, logitGrid.tileRows), within = rest(thread, logitGrid.tileRows);
     Value i = e.add(e.mul(divide(within, fragmentRows), 2), rest(divide(within, 8), 2));
     Value first =

@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Losses of rows. A block holds 64 rows and streams the vocabulary past them, 128 tokens at a time.
-// Every thread keeps maximum and sum of its own columns of its rows; threads meet only at the end.
+// Losses of rows. A block holds 64 rows and streams the vocabulary, 128 tokens at a time. Every
+// thread keeps the maximum and the sum of its own columns of its rows; threads combine only at the
+// end.
 #include "Columns.h"
 #include "CrossEntropy.h"
 
@@ -21,8 +22,8 @@ constexpr int64_t innerStep = 32, stageCount = 4;
 constexpr int64_t floatBytes = sizeof(float);
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// Of the logits x of a row seen so far: max, sum of e^(x - max), the target's x, and where labels
-/// are smoothed the sum of x, null elsewhere.
+/// Running statistics of the logits x of a row: max, sum of e^(x - max), the target's x and, with
+/// label smoothing, the sum of x (else null).
 struct Statistics {
   Value maximum, sum, chosen, all;
 
@@ -66,9 +67,9 @@ private:
   Emitter &e;
   TensorCore core;
   Rows rows;
-  const int64_t numbersPerRow; ///< of `Statistics`
+  const int64_t numbersPerRow; ///< number of values in `Statistics`
   Value thread, firstRow, warpRow, warpColumn;
-  Values targets; ///< i32, of this thread's rows
+  Values targets; ///< i32: targets of this thread's rows
 };
 
 } // namespace
@@ -128,7 +129,7 @@ Values Losses::addTokens(const Values &sums, Value firstToken, ValueRange carrie
   return next;
 }
 
-/// All four lanes that share a row end with its statistics.
+/// Combines the statistics of a row in all four lanes that share it.
 void Losses::mergeLanes(Statistics &of) {
   for (int64_t distance : {1, 2}) {
     auto other = [&](Value value) -> Value {
@@ -140,7 +141,7 @@ void Losses::mergeLanes(Statistics &of) {
   }
 }
 
-// A maximum that starts finite keeps a thread that sees no token free of infinity minus infinity.
+// A finite initial maximum avoids infinity minus infinity in threads that see no token.
 void Losses::emitBlock() {
   Factor held{frame.buffer(0), head.rows, head.width, false, grid.blockRows()};
   Factor streamed{frame.buffer(1), head.vocabulary, head.width, false, grid.blockColumns()};
@@ -205,7 +206,7 @@ void Losses::store(Value line, const Statistics &of) {
   Row row = frame.row(e.add(firstRow, line));
   Value logarithm = math::LogOp::create(e.b, of.sum);
   Value below = e.subf(of.chosen, of.maximum);
-  if (of.all) { // the mean of what is below the maximum, and the target's
+  if (of.all) { // the mean of the logits minus the maximum, and the target's
     Value even = e.subf(e.mulf(of.all, number(1 / float(head.vocabulary))), of.maximum);
     below = e.addf(e.mulf(below, number(1 - head.smoothing)), e.mulf(even, number(head.smoothing)));
   }

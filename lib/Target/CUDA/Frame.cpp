@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The kernel's function, its buffers and the rows of its domain.
+// Function of a kernel, its buffers and the rows of its domain.
 #include "Frame.h"
 
 #include "../Common/RowBody.h"
@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
 
-/// Kernels address the arena with bare pointers, which need static shapes; the bound is never
+/// Returns a static type for bare arena pointers, which need static shapes; the bound is never
 /// reached.
 static MemRefType boundless(Type element) { return MemRefType::get({int64_t(1) << 60}, element); }
 
@@ -24,8 +24,8 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
   b.setInsertionPointToEnd(module.getBody());
   FunctionType type = b.getFunctionType({boundless(b.getI8Type()), boundless(b.getI64Type())}, {});
   function = func::FuncOp::create(b, name, type);
-  // Without the number of threads ptxas must leave room for 1024, at 64 registers each. Nor may it
-  // spill a few registers to fit one more block on a multiprocessor, as it does when not told.
+  // Without the block size ptxas must assume 1024 threads with 64 registers each. A minimum of one
+  // block per multiprocessor keeps it from spilling registers to fit one more.
   auto attribute = [&](StringRef key, StringRef value) { return b.getStrArrayAttr({key, value}); };
   function->setAttr("passthrough",
                     b.getArrayAttr({attribute("nvvm.reqntid", std::to_string(threads)),

@@ -1,11 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the PTX ISA says of the approximations that are used here: ex2.approx.f32 is within 2 ulp
-// of 2^x, rcp.approx within 1 ulp of 1/x, div.full.f32 within 2 ulp of x/y. Polynomials are minimax
-// fits of the relative error (Remez). The error of each function is the worst of all f32 arguments
-// of both signs with the approximations at either end of what the ISA allows;
-// test/unit/Target/CudaMathTest.cpp demands it of the emulator, whose approximations are as far
-// off.
+// Error bounds in the PTX ISA: ex2.approx.f32 is within 2 ulp of 2^x, rcp.approx within 1 ulp of
+// 1/x, div.full.f32 within 2 ulp of x/y. Polynomials are minimax fits of the relative error
+// (Remez). The error given for each function is the maximum over all f32 arguments of both signs,
+// with approximations at either end of their bounds. test/unit/Target/CudaMathTest.cpp checks it in
+// the emulator, whose approximations have errors of that size.
 #include "Math.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -18,7 +17,7 @@ using namespace sluice;
 
 namespace {
 
-/// Arithmetic on one type, f32 but for calls, scalar or vector.
+/// Builds arithmetic on one type, scalar or vector, in f32 except for calls.
 class Calculator {
 public:
   Calculator(PatternRewriter &rewriter, Location loc, Type type) : b(loc, rewriter), type(type) {}
@@ -33,7 +32,7 @@ public:
   Value add(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
   Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
   Value fma(Value x, Value y, Value z) { return math::FmaOp::create(b, x, y, z); }
-  /// One instruction (arith's own would be four); NaN stays NaN.
+  /// One instruction (the lowering of arith's op has four); NaN stays NaN.
   Value least(Value x, double bound) { return LLVM::MaximumOp::create(b, x, constant(bound)); }
   Value most(Value x, double bound) { return LLVM::MinimumOp::create(b, x, constant(bound)); }
   Value absolute(Value x) { return math::AbsFOp::create(b, x); }
@@ -43,7 +42,7 @@ public:
   }
   Value withSign(Value size, Value sign) { return math::CopySignOp::create(b, size, sign); }
 
-  /// coefficients[0] + x (coefficients[1] + x (...)).
+  /// Evaluates coefficients[0] + x (coefficients[1] + x (...)).
   Value horner(Value x, ArrayRef<double> coefficients) {
     Value sum = constant(coefficients.back());
     for (double coefficient : llvm::reverse(coefficients.drop_back())) {
@@ -52,7 +51,7 @@ public:
     return sum;
   }
 
-  /// An intrinsic of NVVM, element by element.
+  /// Calls an NVVM intrinsic for each element.
   Value call(StringRef intrinsic, ValueRange operands) {
     auto one = [&](ValueRange scalars) -> Value {
       return LLVM::CallIntrinsicOp::create(b, getElementTypeOrSelf(type),
@@ -79,10 +78,10 @@ public:
   Type type;
 };
 
-/// 2^y of the rounded product y = x log2(e), corrected by what rounding it lost. 3.0 ulp.
+/// Computes 2^y for the rounded product y = x log2(e), corrected by its rounding error. 3.0 ulp.
 Value expandExp(Calculator &c, math::ExpOp op) {
   constexpr double log2e = 0x1.715476p+0, rest = 1.4426950408889634074 - log2e;
-  Value x = c.least(op.getOperand(), -128); // what is lost stays finite
+  Value x = c.least(op.getOperand(), -128); // keeps the rounding error finite
   Value y = c.mul(x, c.constant(log2e)), power = c.exp2(y);
   Value lost = c.fma(x, c.constant(log2e), arith::NegFOp::create(c.b, y));
   lost = c.mul(c.fma(x, c.constant(rest), lost), c.constant(0.69314718055994530942));
@@ -92,21 +91,21 @@ Value expandExp(Calculator &c, math::ExpOp op) {
 
 Value expandExp2(Calculator &c, math::Exp2Op op) { return c.exp2(op.getOperand()); }
 
-/// x + x p(x^2) near zero; else 1 - erfc, whose logarithm is a polynomial of |x|: an error of 2^q
-/// counts a fifth at most, for erfc(0.9) is 0.2. 1.3 ulp.
+/// Computes x + x p(x^2) near zero, else 1 - erfc, where log2 of erfc is a polynomial of |x|. An
+/// error of 2^q counts at most a fifth, since erfc(0.9) is 0.2. 1.3 ulp.
 Value expandErf(Calculator &c, math::ErfOp op) {
   Value x = op.getOperand(), size = c.absolute(x);
   Value p =
       c.horner(c.mul(x, x), {0.12837915122509003, -0.3761252462863922, 0.11282140761613846,
                              -0.02677890844643116, 0.005011961795389652, -0.0006090355454944074});
-  Value q = c.horner(c.most(size, 4), // 1 - erfc(4) is 1
+  Value q = c.horner(c.most(size, 4), // 1 - erfc(4) rounds to 1
                      {-0.0025788545608520508, -1.616573691368103, -0.9381503462791443,
                       -0.1319272667169571, 0.022640997543931007, -0.0018275073962286115});
   Value far = arith::SubFOp::create(c.b, c.constant(1), c.exp2(q));
   return c.select(arith::CmpFPredicate::OLT, size, 0.9, c.fma(p, x, x), c.withSign(far, x));
 }
 
-/// x + x^3 p(x^2) near zero; else 1 - 2 / (e^2x + 1). 2.0 ulp.
+/// Computes x + x^3 p(x^2) near zero, else 1 - 2 / (e^2x + 1). 2.0 ulp.
 Value expandTanh(Calculator &c, math::TanhOp op) {
   Value x = op.getOperand(), size = c.absolute(x), square = c.mul(x, x);
   Value p = c.horner(square, {-0.33332502841949463, 0.13311240077018738, -0.0521090105175972,
@@ -131,8 +130,8 @@ template <typename Op, Value (*expand)(Calculator &, Op)> struct Expansion : OpR
   }
 };
 
-/// By a constant a product with its reciprocal, at most 1.5 ulp off, where that is a normal number;
-/// else div.full, 2 ulp.
+/// Divides by a constant whose reciprocal is a normal number with a product, at most 1.5 ulp off;
+/// else uses div.full, 2 ulp.
 struct Division : OpRewritePattern<arith::DivFOp> {
   Division(MLIRContext *context) : OpRewritePattern(context, /*benefit=*/20) {}
   LogicalResult matchAndRewrite(arith::DivFOp op, PatternRewriter &rewriter) const override {
@@ -154,8 +153,8 @@ struct Division : OpRewritePattern<arith::DivFOp> {
   }
 };
 
-/// Two instructions, of which ptxas makes one (IMAD.WIDE) where registers allow. Of the product of
-/// 64 bits that LLVM would make it, ptxas makes one and an addition of zero.
+/// Emits two instructions that ptxas fuses to one (IMAD.WIDE) if registers allow. LLVM would emit a
+/// 64-bit product, which ptxas turns into an IMAD.WIDE and an addition of zero.
 struct WideProduct : OpRewritePattern<arith::MulUIExtendedOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::MulUIExtendedOp op,
@@ -171,8 +170,8 @@ struct WideProduct : OpRewritePattern<arith::MulUIExtendedOp> {
   }
 };
 
-/// Uniform numbers are integers below 2^24 times 2^-24: comparing the integers with the scaled
-/// constant is the same, exactly, and LLVM then compares without converting.
+/// Uniform numbers are integers below 2^24 times 2^-24. Comparing the integers with the scaled
+/// constant gives exactly the same result, and LLVM then needs no conversion.
 struct UniformComparison : OpRewritePattern<arith::CmpFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::CmpFOp op, PatternRewriter &rewriter) const override {
@@ -190,7 +189,7 @@ struct UniformComparison : OpRewritePattern<arith::CmpFOp> {
     return success();
   }
 
-  /// Of a scalar, or of all elements of a vector.
+  /// Returns the constant value of a scalar, or of all elements of a vector.
   static std::optional<float> constantOf(Value value) {
     FloatAttr number;
     DenseElementsAttr numbers;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Tiles in shared memory and the loop over the sum.
+// Tiles in shared memory and the loop over the inner dimension.
 #include "Pipeline.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -11,7 +11,7 @@ using namespace sluice::cuda;
 
 static constexpr int64_t elementBytes = 2;
 
-/// Keeps LLVM and ptxas from unrolling the loop that was emitted last.
+/// Keeps LLVM and ptxas from unrolling the last emitted loop.
 static void keepRolled(OpBuilder &b) {
   MLIRContext *context = b.getContext();
   auto unroll = LLVM::LoopUnrollAttr::get(context, b.getBoolAttr(true), {}, {}, {}, {}, {}, {});
@@ -36,8 +36,8 @@ Tile::Tile(Frame &frame, TensorCore &core, Factor given, int64_t step)
 bool Tile::linesAreWhole() const { return !factor.isValid && factor.lines % tileLines == 0; }
 bool Tile::widthIsWhole() const { return factor.width % lineElements == 0; }
 
-// Consecutive threads copy consecutive pieces of a line, and a thread's pieces lie at constant
-// distances: one pointer and one place in shared memory serve all of them.
+// Consecutive threads copy consecutive pieces of a line, and the pieces of a thread are at constant
+// distances, so one pointer and one shared memory address serve all of them.
 Share Tile::share(Value outer, Value inner) {
   Value thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
   Value line = e.index(0), piece = thread;
@@ -76,7 +76,7 @@ void Tile::copy(const Share &share, Value to, Value number, int64_t step) {
   }
 }
 
-/// The piece that lies `first` pieces behind the thread's first one.
+/// Copies the piece that is `first` pieces after the first one of the thread.
 void Tile::copyPiece(const Share &share, const Target &target, int64_t first) {
   int64_t lines = first / piecesOfLine(), elements = first % piecesOfLine() * grain;
   Value line = e.add(share.line, lines), element = e.add(share.element, elements);
@@ -92,14 +92,14 @@ void Tile::copyPiece(const Share &share, const Target &target, int64_t first) {
   Value from = core.behind(share.from,
                            e.mul(target.ahead, (factor.linesAreInner ? stride : 1) * elementBytes),
                            (lines * stride + elements) * elementBytes);
-  // Lines that lie a multiple of the swizzle's period apart exchange their chunks alike.
+  // Lines whose distance is a multiple of the swizzle period swizzle their chunks in the same way.
   Value place = lines % TensorCore::swizzlePeriod == 0
                     ? core.shared(e.add(target.to, placeOf(share.line, share.element)),
                                   lines * lineBytes + elements * elementBytes)
                     : core.shared(e.add(target.to, placeOf(line, element)));
   Value counts;
   if (target.validEnd) {
-    // Of the thread's first line, so that each piece compares with a constant.
+    // Relative to the thread's first line, so that each piece compares with a constant.
     Value left = e.sub(target.validEnd, e.toInteger(e.add(share.sourceLine, target.ahead)));
     counts = e.less(e.integer(lines), left);
   } else if (!linesAreWhole()) {
@@ -108,14 +108,14 @@ void Tile::copyPiece(const Share &share, const Target &target, int64_t first) {
   core.copy(place, from, grain * elementBytes, sourceBytes(sourceElement, counts));
 }
 
-/// Byte of an element within the tile.
+/// Returns the byte of an element within the tile.
 Value Tile::placeOf(Value line, Value element) {
   Value chunk = arith::DivUIOp::create(e.b, element, e.index(chunkElements));
   Value within = arith::RemUIOp::create(e.b, element, e.index(chunkElements));
   return e.add(core.swizzled(line, chunk, lineBytes), e.mul(within, elementBytes));
 }
 
-/// Copies by way of registers: a loop, lest too many are under way at once.
+/// Copies through registers, in a loop that limits the number of loads in flight.
 void Tile::copyElements(const Share &share, const Target &target) {
   constexpr int64_t atOnce = 4;
   int64_t pieces = tileLines * lineElements;
@@ -143,7 +143,7 @@ Value Tile::lineCounts(Value line, Value validEnd) {
   return factor.isValid ? factor.isValid(line) : e.less(line, e.index(factor.lines));
 }
 
-/// Lines at odd multiples of two bytes: there is no asynchronous copy of two bytes.
+/// Lines start at odd multiples of two bytes, for which there is no asynchronous copy.
 void Tile::copyElement(Value to, Value line, Value element, Value validEnd) {
   Type i16 = e.b.getI16Type();
   Value counts = e.both(lineCounts(line, validEnd), e.less(element, e.index(factor.width)));
@@ -165,8 +165,8 @@ void Tile::copyElement(Value to, Value line, Value element, Value validEnd) {
              elementBytes);
 }
 
-/// How many of a piece's bytes count, of a line that counts or not (null: all do); null where all
-/// always do.
+/// Returns the number of a piece's bytes that are inside the factor; `lineCounts` is null if all
+/// lines are. Returns null if all bytes of all pieces are inside.
 Value Tile::sourceBytes(Value element, Value lineCounts) {
   if (!lineCounts && widthIsWhole()) {
     return nullptr;
@@ -179,7 +179,8 @@ Value Tile::sourceBytes(Value element, Value lineCounts) {
   return lineCounts ? e.select(lineCounts, bytes, e.index(0)) : bytes;
 }
 
-/// Four matrices of 8 x 8 whose first elements are (outer, inner), given a lane's own matrix.
+/// Loads four 8 x 8 matrices; (outer, inner) is the first element of the matrix that this lane
+/// addresses.
 Values Tile::load(Value tile, Value outer, Value inner) {
   Value row = arith::RemUIOp::create(e.b, frame.lane, e.index(8));
   Value line = e.add(factor.linesAreInner ? inner : outer, row);
@@ -189,7 +190,7 @@ Values Tile::load(Value tile, Value outer, Value inner) {
   return core.loadMatrices(core.shared(at), factor.linesAreInner);
 }
 
-// Matrices in the order of the registers: outer 0 and 8 at inner 0, then at inner 8.
+// Matrices in register order: outer 0 and 8 at inner 0, then at inner 8.
 Values Tile::left(Value tile, Value outer, int64_t offset, Value inner) {
   Value matrix = arith::DivUIOp::create(e.b, frame.lane, e.index(8));
   Value second = arith::RemUIOp::create(e.b, matrix, e.index(2));
@@ -270,9 +271,9 @@ void Pipeline::fill(const Origin &origin, Value steps, bool commits) {
   });
 }
 
-// The barrier of step s says two things: what the step reads has come, for every thread waited for
-// its own share; and everybody has read step s - 1, whose stage the copies of step s + stages - 1
-// fill.
+// The barrier of step s has two purposes. The data of the step has arrived, because every thread
+// waited for its own copies; and all threads have finished step s - 1, whose stage the copies of
+// step s + stages - 1 overwrite.
 Values Pipeline::emitStep(const Run &run, const Step &at, ValueRange carried) {
   size_t count = hasRight ? static_cast<size_t>(grid.sums()) : 0;
   core.wait(stages - 2);
@@ -309,7 +310,7 @@ Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each ea
     done = e.mul(rounds, stages);
   }
   next = e.loop(done, steps, 1, next, [&](Value number, ValueRange carried) {
-    // Behind whole rounds fewer steps are left than the copies are ahead.
+    // After the unrolled rounds, fewer steps remain than the copies run ahead.
     Value ahead = unrolls ? Value() : stageOf(e.add(number, stages - 1));
     return emitStep(run, {number, stageOf(number), ahead}, carried);
   });
@@ -317,7 +318,7 @@ Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each ea
   return next;
 }
 
-/// As many steps as there are stages, the first of which is a multiple of their number.
+/// Emits one step per stage; the first step is a multiple of the number of stages.
 Values Pipeline::emitRound(const Run &run, Value first, ValueRange carried) {
   Values next(carried);
   for (int64_t i = 0; i < stages; ++i) {
@@ -326,7 +327,8 @@ Values Pipeline::emitRound(const Run &run, Value first, ValueRange carried) {
   return next;
 }
 
-/// sums += the products of 16 inner of a stage; leaves the left factor's fragments in `a`.
+/// Computes sums += the products of 16 inner elements of a stage; returns the fragments of the left
+/// factor in `a`.
 Values Pipeline::multiply(Value stage, Value inner, ValueRange sums, SmallVectorImpl<Values> &a) {
   for (int64_t i = 0; i < grid.rowFragments(); ++i) {
     a.push_back(left.left(stage, firstRow, i * fragmentRows, inner));

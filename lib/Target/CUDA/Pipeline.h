@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A block's product of two factors: tiles in shared memory, filled by asynchronous copies some
-// steps ahead, swizzled so that neither copies nor matrix loads meet in a bank.
+// Product of two factors in a block: tiles in shared memory, filled by asynchronous copies several
+// steps ahead, and swizzled so that neither copies nor matrix loads have bank conflicts.
 #pragma once
 
 #include "Tensor.h"
@@ -10,33 +10,36 @@
 
 namespace sluice::cuda {
 
-/// One factor of a product, seen as outer (rows of the product, or its columns) by inner (the sum).
+/// One factor of a product, as outer (rows or columns of the product) by inner (the sum).
 struct Factor {
   mlir::Value memory;         ///< [lines, stride] of bf16
-  int64_t lines = 0;          ///< that exist
-  int64_t width = 0;          ///< elements of a line that count; what lies behind them is not read
-  bool linesAreInner = false; ///< element (outer o, inner k) is memory[k, o], else memory[o, k]
-  int64_t extent = 0;         ///< of the tile, along outer: a power of two
-  /// Whether a line (index) counts; its elements are zeros otherwise. False where there is no such
-  /// line. Null: all do.
+  int64_t lines = 0;          ///< number of existing lines
+  int64_t width = 0;          ///< elements of a line that are read; later elements are padding
+  bool linesAreInner = false; ///< element (outer o, inner k) is memory[k, o] if set, else memory[o,
+                              ///< k]
+  int64_t extent = 0;         ///< outer extent of the tile, a power of two
+  /// Returns whether a line (index) is included; elements of excluded lines are zeros. Must be
+  /// false for lines that do not exist. Null: all lines are included.
   std::function<mlir::Value(mlir::Value)> isValid = nullptr;
-  /// The same for the lines of a step that starts at line `first` (linesAreInner): those below the
-  /// result (i32) count. Cheaper, where a step's lines that count always come first.
+  /// The same for the lines of a step that starts at line `first` (linesAreInner): lines below the
+  /// result (i32) are included. Cheaper, if the included lines of a step always come first.
   std::function<mlir::Value(mlir::Value first)> validEnd = nullptr;
-  /// Whether lines that do not count may be no memory of the factor's, so that nothing of them may
-  /// be read.
+  /// True if excluded lines may have no memory and must not be read.
   bool isPartial = false;
 };
 
-/// What a thread copies of a tile: its first piece. The others lie at constant distances.
+/// Pieces of a tile that a thread copies. Describes the first piece; the others are at constant
+/// distances.
 struct Share {
-  mlir::Value thread, line, element;     ///< index; the piece's place within the tile
-  mlir::Value sourceLine, sourceElement; ///< index; where it comes from at step 0
-  mlir::Value from;                      ///< pointer to that; null where elements go one by one
-  mlir::Value inner;                     ///< index; of the tile's first element at step 0
+  mlir::Value thread, line, element;     ///< index; position of the piece within the tile
+  mlir::Value sourceLine, sourceElement; ///< index; source of the piece at step 0
+  mlir::Value from;                      ///< pointer to the source; null if elements are copied one
+                                         ///< by one
+  mlir::Value inner;                     ///< index; inner position of the tile's first element at
+                                         ///< step 0
 };
 
-/// A factor's tile in shared memory, `extent` outer by `step` inner.
+/// Tile of a factor in shared memory, `extent` outer by `step` inner.
 class Tile {
 public:
   using Value = mlir::Value;
@@ -45,20 +48,20 @@ public:
 
   int64_t bytes() const { return tileLines * lineBytes; }
   const Factor &source() const { return factor; }
-  /// The thread's share of a tile whose first element at step 0 is (outer, inner).
+  /// Returns the thread's share of a tile whose first element at step 0 is (outer, inner).
   Share share(Value outer, Value inner);
-  /// Starts copying the share of step `number` (index), `step` inner a step, to the tile at byte
-  /// `to`. Elements beyond the factor's edges become zeros.
+  /// Starts copying the share for step `number` (index) to the tile at byte `to`; each step
+  /// advances `step` inner elements. Elements beyond the factor's edges become zeros.
   void copy(const Share &share, Value to, Value number, int64_t step);
-  /// Registers of 16 outer from `outer` (index) + `offset` on by 16 inner from `inner` on, as the
-  /// left factor of a product: one fragment of four registers.
+  /// Loads 16 outer elements from `outer` (index) + `offset` by 16 inner elements from `inner`, as
+  /// the left factor of a product: one fragment of four registers.
   Values left(Value tile, Value outer, int64_t offset, Value inner);
   /// The same as the right factor: two fragments of two registers, 8 outer each.
   Values right(Value tile, Value outer, int64_t offset, Value inner);
 
 private:
   Values load(Value tile, Value outer, Value inner);
-  /// A step's tile: where it goes, how far inner it lies from step 0's, and its validEnd or null.
+  /// Tile of a step: destination, inner distance from step 0, and its validEnd or null.
   struct Target {
     Value to, ahead, validEnd;
   };
@@ -77,13 +80,13 @@ private:
   Emitter &e;
   Factor factor;
   int64_t tileLines, lineElements, lineBytes;
-  int64_t grain; ///< elements a copy: as many as every line's start is aligned to, at most 8
+  int64_t grain; ///< elements per copy: the alignment of all line starts, at most 8
 };
 
-/// How the warps of a block divide a product.
+/// Distribution of a product over the warps of a block.
 struct WarpGrid {
-  int64_t rows = 2, columns = 2;           ///< warps
-  int64_t tileRows = 64, tileColumns = 64; ///< of a warp
+  int64_t rows = 2, columns = 2;           ///< in warps
+  int64_t tileRows = 64, tileColumns = 64; ///< tile of a warp
   constexpr int64_t threads() const { return rows * columns * threadsPerWarp; }
   constexpr int64_t blockRows() const { return rows * tileRows; }
   constexpr int64_t blockColumns() const { return columns * tileColumns; }
@@ -91,10 +94,10 @@ struct WarpGrid {
   constexpr int64_t columnFragments() const { return tileColumns / fragmentColumns; }
   constexpr int64_t sums() const {
     return rowFragments() * columnFragments() * sumsPerFragment;
-  } ///< a thread
+  } ///< per thread
 };
 
-/// Where a block's product starts.
+/// Start of a block's product.
 struct Origin {
   mlir::Value row, column, inner; ///< index; inner a multiple of the step
 };
@@ -103,32 +106,35 @@ class Pipeline {
 public:
   using Value = mlir::Value;
 
-  /// `firstByte`: of shared memory. The left factor's extent is the grid's rows, the right one's
-  /// its columns. Without `right` (memory null) tiles of the left alone go by. `unrolls`: as many
-  /// steps as there are stages follow one another, so that the stages' addresses are constants;
-  /// not for kernels that keep much else in registers.
+  /// `firstByte` is an offset in shared memory. The extent of the left factor is the rows of the
+  /// grid, the extent of the right factor its columns. Without `right` (null memory) only tiles of
+  /// the left factor are streamed. `unrolls` unrolls the loop by the number of stages, which makes
+  /// stage addresses constants; avoid it in kernels with high register pressure.
   Pipeline(Frame &frame, TensorCore &core, WarpGrid grid, Factor left, Factor right, int64_t step,
            int64_t stages, int64_t firstByte = 0, bool unrolls = true);
 
   int64_t sharedBytes() const { return stages * stageBytes(); }
-  /// First byte of the stage that step `step` reads: of the last step, all that warps may still be
-  /// reading after `run`.
+  /// Returns the first byte of the stage of step `step`. For the last step: of the memory that
+  /// warps may still be reading after `run`.
   int64_t firstByteOf(int64_t step) const { return firstByte + step % stages * stageBytes(); }
-  /// Starts the first copies of `steps` (index) steps. Nothing may use the stages any more. Without
-  /// `commits` the copies join whatever group this thread commits next; as many groups as there are
-  /// stages must end before `run`.
+  /// Starts the first copies of `steps` (index) steps. The stages must be unused. Without `commits`
+  /// the copies join the next group that this thread commits; as many groups as there are stages
+  /// must end before `run`.
   void fill(const Origin &origin, Value steps, bool commits = true);
-  /// What else is done with the left factor: with its fragments, after their products, or where
-  /// there is no right factor once a step with its tile (a byte of shared memory) and no fragments.
-  /// `carried` are values of its own, behind the sums.
+  /// Further work on the left factor. It gets the fragments after their products or, without a
+  /// right factor, the tile of each step (a byte of shared memory) and no fragments. `carried` are
+  /// its own loop-carried values, which follow the sums.
   using Each = llvm::function_ref<Values(Value number, Value leftTile, llvm::ArrayRef<Values> left,
                                          mlir::ValueRange carried)>;
-  /// sums += the product over `steps` steps, that `fill` was given. All threads must still meet
-  /// before the stages are filled again.
+  /// Computes sums += the product over the `steps` steps that were passed to `fill`. Callers must
+  /// synchronize the block before they fill the stages again.
   Values run(const Origin &origin, Value steps, mlir::ValueRange sums, Each each = nullptr);
 
   Tile &leftTile() { return left; }
-  Value warpRow() const { return firstRow; }       ///< index: of the warp, within the block
+  Value warpRow() const {
+    return firstRow;
+  } ///< index: first row of the warp within the
+    ///< block
   Value warpColumn() const { return firstColumn; } ///< index
   const WarpGrid grid;
 
@@ -146,7 +152,8 @@ private:
     Each each;
   };
   struct Step {
-    /// Index; bytes of the stages read and filled, the latter null where nothing is left to copy.
+    /// Index; bytes of the stages to read and to fill. The latter is null if nothing is left to
+    /// copy.
     Value number, stage, stageAhead;
   };
   void copyStage(const Shares &shares, Value number, Value stage);
@@ -164,11 +171,11 @@ private:
   Value firstRow, firstColumn;
 };
 
-/// sums[i, j] += left[i] * right[j], fragment by fragment.
+/// Computes sums[i, j] += left[i] * right[j], fragment by fragment.
 Values multiplyFragments(TensorCore &core, llvm::ArrayRef<Values> left,
                          llvm::ArrayRef<Values> right, mlir::ValueRange sums);
 
-/// Registers of the right factor's next `columnFragments` fragments from `outer` on.
+/// Loads the next `columnFragments` fragments of the right factor, from `outer`.
 llvm::SmallVector<Values> rightFragments(Tile &tile, mlir::Value at, mlir::Value outer,
                                          int64_t columnFragments, mlir::Value inner);
 

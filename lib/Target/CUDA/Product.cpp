@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
 
-/// One result, the sum as it is.
+/// Returns true if the only result is the plain sum.
 static bool yieldsTheSum(dispatch::ContractOp op) {
   Block &body = op.getEpilogue().front();
   Operation *yield = body.getTerminator();
@@ -43,7 +43,8 @@ std::optional<Product> cuda::findProduct(Operation *dispatch, int64_t length, in
   product.columns = weight.getDimSize(product.byInput ? 1 : 0);
   product.depth = weight.getDimSize(product.byInput ? 0 : 1);
   product.isF32 = result.getElementType().isF32();
-  // Rows of rank 3 are padded, and a sequence's first row follows the last of the one before.
+  // Rows of rank 3 are padded, and the first row of a sequence follows the last row of the previous
+  // one.
   product.inputStride = dispatch::paddedWidth(product.depth);
   product.weightStride = weight.getDimSize(1);
   product.resultStride = dispatch::paddedWidth(product.columns);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// PTX to a cubin with ptxas, or from the cache of compiled kernels.
+// Assembles PTX to a cubin with ptxas, or finds the cubin in the kernel cache.
 #include "sluice/Target/CUDA/Ptxas.h"
 
 #include "sluice/Runtime/MemoryFile.h"
@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
 
-/// Reads `ptxas --verbose`: a line that names the kernel, then its stack and spills, then its
+/// Parses `ptxas --verbose`: a line with the kernel's name, then its stack and spills, then its
 /// registers.
 static std::vector<Usage> parseUsage(StringRef text) {
   llvm::Regex name("Compiling entry function '([^']+)'"), registers("Used ([0-9]+) registers");
@@ -47,13 +47,13 @@ static std::vector<Usage> parseUsage(StringRef text) {
   return result;
 }
 
-/// The options that decide what ptxas writes.
+/// Returns the options that affect the output of ptxas.
 static std::vector<std::string> getOptions(const Target &target) {
   return {"--verbose", "--warn-on-spills", ("--gpu-name=" + target.chip).str()};
 }
 
-/// Returns the file, its size and time, and what `--version` prints: either alone would miss a
-/// release that is unpacked in the place of another one, or a script that starts another program.
+/// Returns path, size and time of the file, and the output of `--version`. Either alone would miss
+/// a release that is unpacked over another one, or a script that starts another program.
 static std::string identify(const std::string &program) {
   SmallString<256> path;
   struct stat status{};
@@ -76,7 +76,7 @@ std::optional<Ptxas> cuda::findPtxas() {
 
 static llvm::Expected<Binary> run(const std::string &program, StringRef ptx,
                                   std::vector<std::string> options, std::string &messages) {
-  // Nothing is left of a killed compile, and no folder for temporary files has to be there.
+  // Memory files leave nothing after a killed compile and need no temporary folder.
   runtime::MemoryFile source("sluice-ptx"), cubin("sluice-cubin"), log("sluice-ptxas-log");
   source.write({reinterpret_cast<const uint8_t *>(ptx.data()), ptx.size()});
   options.insert(options.begin(), program);

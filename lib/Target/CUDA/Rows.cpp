@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The row kernel: which block takes which rows. The body is emitted once, for one row.
+// Row kernels: assigns rows to blocks. The body is emitted once, for one row.
 #include "Rows.h"
 
 #include "Arrival.h"
@@ -12,7 +12,7 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 
-/// To shared memory (address space 3).
+/// Returns a pointer to shared memory (address space 3).
 static Value pointerTo(Frame &frame, Value memory) {
   ImplicitLocOpBuilder &b = frame.b;
   Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, memory);
@@ -36,8 +36,8 @@ public:
   }
 
 private:
-  /// All threads of a warp stay together where a warp holds one row at most: what is skipped is
-  /// skipped by all of them. Elsewhere a row that is not valid computes on zeros.
+  /// A team that is at least a warp skips invalid rows, as the branch is then uniform in each warp.
+  /// Smaller teams compute invalid rows on zeros.
   bool skips() const { return plan.team >= threadsPerWarp; }
 
   Row rowOf(Value number, Value exists) {
@@ -49,7 +49,7 @@ private:
     return row;
   }
 
-  /// Where a row is read; one that is not valid has addresses within its operands.
+  /// Row to read; addresses for an invalid row are within its operands.
   Row readFor(Row row) {
     if (computesInvalid(op, plan)) {
       for (Value *index : {&row.global, &row.batch, &row.position}) {
@@ -112,7 +112,7 @@ private:
     }
   }
 
-  /// The last of a part's blocks sums what all of them left in the workspace.
+  /// The last block of a part sums the results of all its blocks in the workspace.
   void sumParts(Value part) {
     Plan whole;
     whole.vector = 4;
@@ -123,7 +123,7 @@ private:
     e.when(last, [&] { TeamRowEmitter(frame, op, whole, schedule).emitSumOfParts(plan, part); });
   }
 
-  /// The sums with a row that is wanted, else as they are.
+  /// Returns the sums including a row that meets the condition, else unchanged.
   Values emitWhere(Value condition, const Row &row, ValueRange sums) {
     ImplicitLocOpBuilder &b = frame.b;
     if (sums.empty()) {

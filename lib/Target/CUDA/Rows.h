@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Row kernels: a team of threads a row, vectors of 16 bytes a thread. A body is cut by its
-// reductions into stages, as on the CPU; a thread holds its columns of a row in registers from one
-// stage to the next where they fit, and passes over the row again where they do not.
+// Row kernels: a team of threads per row, 16-byte vectors per thread. Reductions split a body into
+// stages, as on the CPU. A thread keeps its columns of a row in registers across stages if they
+// fit, and reloads the row otherwise.
 #pragma once
 
 #include "../Common/RowBody.h"
@@ -10,59 +10,67 @@
 
 namespace sluice::cuda::rows {
 
-/// How rows and columns are divided among threads; from shapes alone.
+/// Distribution of rows and columns over threads. Depends on shapes only.
 struct Plan {
-  int64_t vector = 4;     ///< neighbouring columns of one access of a thread
-  int64_t team = 32;      ///< threads a row, a power of two; more than a warp: the whole block
-  int64_t chunks = 1;     ///< vectors that a thread has in hand at once
-  bool whole = true;      ///< a thread has all its columns in hand; else it loops over them
+  int64_t vector = 4;     ///< adjacent columns in one access of a thread
+  int64_t team = 32;      ///< threads per row: a power of two up to a warp, or the whole block
+  int64_t chunks = 1;     ///< vectors that a thread has in registers at once
+  bool whole = true;      ///< a thread has all its columns in registers; else it loops over them
   int64_t slices = 1;     ///< teams among which the columns of a row are divided
-  int64_t threads = 0;    ///< a block
-  int64_t blocks = 0;     ///< a launch
-  int64_t parts = 0;      ///< of `columns` results; 0 where there are none
-  int64_t partRows = 0;   ///< rows that one block sums, where there are parts
+  int64_t threads = 0;    ///< per block
+  int64_t blocks = 0;     ///< per launch
+  int64_t parts = 0;      ///< partial sums of `columns` results; 0 if there are no such results
+  int64_t partRows = 0;   ///< rows that one block sums, if there are parts
   int64_t partBlocks = 0; ///< blocks that sum one part
-  double bytes = 0;       ///< least moved at full length, the workspace's included
+  double bytes = 0;       ///< lower bound on bytes moved at full length, including the workspace
 
-  int64_t teams() const { return threads / team; }        ///< a block
-  int64_t step() const { return vector * team * chunks; } ///< columns a team has in hand at once
-  int64_t chunksOf(int64_t width) const;                  ///< vectors of a row that a thread takes
-  bool staged() const { return parts > 0 && (partBlocks > 1 || !whole); } ///< through the workspace
+  int64_t teams() const { return threads / team; } ///< per block
+  int64_t step() const {
+    return vector * team * chunks;
+  } ///< columns that a team has in registers
+    ///< at once
+  int64_t chunksOf(int64_t width) const; ///< vectors of a row per thread
+  bool staged() const {
+    return parts > 0 && (partBlocks > 1 || !whole);
+  } ///< sums pass through the
+    ///< workspace
 };
 
-/// Fails with a diagnostic on a dispatch that no row kernel can be.
+/// Fails with a diagnostic if no row kernel supports the dispatch.
 mlir::FailureOr<Plan> makePlan(dispatch::RowsOp op);
 
 dispatch::YieldOp yieldOf(dispatch::RowsOp op);
-bool isShared(dispatch::RowsOp op, unsigned operand); ///< a row that all rows read
+bool isShared(dispatch::RowsOp op, unsigned operand); ///< all rows read the same row of the operand
 
-/// A row in memory, from its first column on. Columns past the last are read again from the last
-/// vector that may be, or not at all.
+/// A row in memory, from its first column. Reads past the last column repeat the last readable
+/// vector or are skipped.
 struct Source {
   mlir::Value memory;           ///< memref<readable x element>
-  mlir::Value inside;           ///< i1: else `outside`; null where it always is
+  mlir::Value inside;           ///< i1: else the value is `outside`; null if always inside
   mlir::FloatAttr outside = {}; ///< null: zero
   int64_t width = 0;            ///< columns
-  int64_t readable = 0;         ///< elements that are this row's own memory: its padding too
+  int64_t readable = 0;         ///< elements of memory that belong to this row, including padding
   bool aligned = true;          ///< vectors start at multiples of their size
 };
 
-/// Finds rows and elements in memory. A row that does not exist is found within its buffer.
+/// Computes addresses of rows and elements. A row that does not exist gets an address in its
+/// buffer.
 class Addresses {
 public:
   Addresses(Frame &frame, dispatch::RowsOp op, const Plan &plan);
 
   Source operandRow(unsigned i, const Row &at, mlir::Value member, mlir::Value gathered);
-  /// Of the body's type; `gathered` is the index (i32) that finds it, null where none does.
+  /// Loads an element in the type of the body; `gathered` is the index (i32) of a gather, else
+  /// null.
   mlir::Value operandElement(unsigned i, const Row &at, mlir::Value gathered);
-  /// Positions of a range's rows: first and end (index), within the source; none of a row that is
-  /// not valid. An index that is null is the row's own position.
+  /// Returns begin and end (index) of a range of rows, within the source; empty for an invalid row.
+  /// A null index is the row's own position.
   std::pair<mlir::Value, mlir::Value> range(unsigned i, const Row &at, mlir::Value from,
                                             mlir::Value last);
   /// Position `q` of a range: its row, or its element.
   Source rangeRow(unsigned i, const Row &at, mlir::Value q);
   mlir::Value rangeElement(unsigned i, const Row &at, mlir::Value q);
-  /// `part` is the row of a `columns` result; null elsewhere.
+  /// `part` is the row of a `columns` result; null for other results.
   Source resultRow(unsigned i, const Row &at, int64_t width, mlir::Value member,
                    mlir::Value part = nullptr);
   void storeElement(unsigned i, const Row &at, mlir::Value value);
@@ -73,7 +81,7 @@ public:
 private:
   struct Place {
     mlir::Value row, inside;
-    mlir::Value position = {}; ///< in its sequence, wherever that is
+    mlir::Value position = {}; ///< in its sequence, wherever that is stored
   };
   Place operandPlace(unsigned i, const Row &at, mlir::Value member, mlir::Value gathered);
   Place mapped(dispatch::AccessAttr access, int64_t extent, const Row &at, mlir::Value member,
@@ -92,10 +100,10 @@ private:
   llvm::SmallVector<mlir::Value> offsets;
 };
 
-/// Columns that a thread has in hand: vector j starts at column `first[j]`.
+/// Columns that a thread has in registers: vector j starts at column `first[j]`.
 struct Columns : BodyColumns {
   int64_t width = 0;
-  llvm::SmallVector<mlir::Value> first; ///< index; may lie past the last column where ragged
+  llvm::SmallVector<mlir::Value> first; ///< index; may be past the last column if ragged
   llvm::SmallVector<bool> ragged;
 };
 
@@ -104,17 +112,18 @@ class TeamRowEmitter : RowBody<Columns> {
 public:
   TeamRowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule);
 
-  /// Loads what all rows read alike, at the kernel's start.
+  /// Loads the rows that all rows share, at the start of the kernel.
   void emitShared();
-  /// Row `read`, stored as row `row` where `stores` (null: always) holds. `sums` are the vectors of
-  /// the `columns` results so far; the new ones come back. `slice` numbers the part of the columns.
+  /// Computes row `read` and stores it as row `row` if `stores` holds (null: always). `sums` are
+  /// the running vectors of the `columns` results; returns the new ones. `slice` selects columns.
   Values emitRow(const Row &read, const Row &row, mlir::Value stores, mlir::Value slice,
                  mlir::ValueRange sums);
-  Values zeroSums();                     ///< where a thread has all its columns in hand
-  void storeSums(mlir::ValueRange sums); ///< the block's, in the order of its teams
-  void clearSums();                      ///< those in memory, where it has not
-  /// What the blocks of part `part` (index) left in the workspace, summed in their order: every
-  /// thread of the block takes vectors of each result.
+  Values zeroSums();                     ///< if a thread has all its columns in registers
+  void storeSums(mlir::ValueRange sums); ///< the sums of the block, in the order of its teams
+  void clearSums();                      ///< sums in memory, if a thread does not have all its
+                                         ///< columns in registers
+  /// Sums the results that the blocks of part `part` (index) stored in the workspace, in block
+  /// order. The vectors of each result are distributed over the threads of the block.
   void emitSumOfParts(const Plan &summed, mlir::Value part);
   mlir::Value thread, teamOfBlock, laneOfTeam; ///< index
 
@@ -129,10 +138,10 @@ private:
   mlir::Value uniformElement(dispatch::RandomOp random);
   Source memberRow(unsigned argument, mlir::Value member);
 
-  // RowsRange.cpp: operands that others find.
+  // RowsRange.cpp: gathered operands and ranges.
   void emitElements();
   mlir::Value elementOf(mlir::BlockArgument argument);
-  mlir::Value indexOf(int64_t argument); ///< null where there is none
+  mlir::Value indexOf(int64_t argument); ///< null if there is none
   std::pair<mlir::Value, mlir::Value> rangeOf(unsigned argument);
   mlir::Value rangeElement(unsigned argument);
   Values rangeValues(unsigned argument, Columns &columns);
@@ -156,7 +165,7 @@ private:
   void storeResult(unsigned result, Columns &columns);
 
   bool takesPlace(llvm::function_ref<bool(mlir::Value)> which);
-  void meet(); ///< all threads of a row have read what they will
+  void meet(); ///< synchronizes the threads of a row after their last reads
 
   // RowsReduce.cpp: statistics.
   Values accumulate(const RowStage &stage, Columns &columns, mlir::ValueRange sums);
@@ -177,28 +186,30 @@ private:
   const Schedule &schedule;
   Emitter &e;
   Addresses addresses;
-  Row at, to; ///< rows read and stored
+  Row at, to; ///< row to read and row to store
   mlir::Value stores, slice;
-  llvm::DenseMap<unsigned, llvm::SmallVector<Source>> bases; ///< of this row: by argument
-  llvm::DenseMap<int64_t, Columns> inHand;                   ///< by width, where all columns are
-  llvm::DenseMap<unsigned, Values> shared;                   ///< arguments that all rows read alike
+  llvm::DenseMap<unsigned, llvm::SmallVector<Source>> bases; ///< of this row, by argument
+  llvm::DenseMap<int64_t, Columns> inHand;                   ///< by width, if all columns are in
+                                                             ///< registers
+  llvm::DenseMap<unsigned, Values> shared;                   ///< arguments that all rows share
   llvm::DenseMap<unsigned, Values> sums;                     ///< by result
-  llvm::DenseMap<mlir::Operation *, mlir::Value> slots; ///< memory where warps meet, by reduction
-  mlir::Value sumMemory;                                ///< where teams meet
-  bool met = false; ///< all threads have, since the last statistics of the row
+  llvm::DenseMap<mlir::Operation *, mlir::Value> slots; ///< memory for reductions across warps, by
+                                                        ///< reduction
+  mlir::Value sumMemory;                                ///< memory for sums across teams
+  bool met = false; ///< the threads have synchronized since the last reduction of the row
 };
 
-/// What `read` gives where `condition` holds, else zeros: what another row's team may be writing in
-/// place is not read.
+/// Returns the result of `read` if `condition` holds, else zeros. Avoids reads of memory that the
+/// team of another row may be writing in place.
 mlir::Value readWhere(Frame &frame, mlir::Value condition, mlir::Type type,
                       llvm::function_ref<mlir::Value()> read);
-/// Whether a row that is not valid is computed, and so must not be read.
+/// True if an invalid row is computed; its operands must then not be read.
 bool computesInvalid(dispatch::RowsOp op, const Plan &plan);
 
-/// Byte offsets within the workspace of each result's partial sums; the end last.
+/// Returns the byte offset in the workspace of each result's partial sums, and the end.
 llvm::SmallVector<int64_t> sumOffsets(dispatch::RowsOp op, const Plan &plan);
 
-/// A memref of static shared memory in the kernel's module.
+/// Returns a memref of static shared memory in the kernel's module.
 mlir::Value sharedMemory(Frame &frame, const llvm::Twine &name, int64_t elements,
                          mlir::Type element);
 

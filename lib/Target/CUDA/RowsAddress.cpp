@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Where the rows and elements of a row kernel lie. A row outside its source is found at the
-// source's first row, and `inside` says that it is to be zeros, or what the access says: loads need
-// no branch.
+// Addresses of rows and elements of a row kernel. A row outside its source is mapped to the first
+// row of the source, and `inside` marks it as zeros or as the value that the access specifies;
+// loads need no branch.
 #include "Rows.h"
 
 #include "mlir/Dialect/Affine/Utils.h"
@@ -38,7 +38,7 @@ Value Addresses::toIndex(Value integer) {
   return arith::IndexCastOp::create(b, b.getIndexType(), integer);
 }
 
-/// The map's row of the row's position, or of what `gathered` holds.
+/// Applies the map to the position of the row, or to the gathered index.
 Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row &at, Value member,
                                    bool sequence, Value gathered) {
   Value valid = sequence && isEndless(op, access) ? e.index(std::numeric_limits<int64_t>::max())
@@ -46,7 +46,7 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row 
   Value position = positionOf(b, access, gathered ? gathered : at.position, member, valid);
   Value inside, wanted = position;
   if (gathered || !alwaysInside(op, access, extent)) {
-    // Unsigned, so that one comparison also catches the positions before the first.
+    // The unsigned comparison also excludes positions before the first.
     inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, position, valid);
     position = e.select(inside, position, e.index(0));
   }
@@ -104,7 +104,7 @@ Addresses::Place Addresses::operandPlace(unsigned i, const Row &at, Value member
   }
 }
 
-/// Whether vectors at multiples of `vector` columns of such rows lie at multiples of their size.
+/// Returns true if vectors at multiples of `vector` columns are aligned to their size.
 static bool isAligned(RankedTensorType type, AffineMap column, int64_t vector) {
   uint64_t first = column.getResult(0).getLargestKnownDivisor();
   bool starts = first == 0 || first % uint64_t(vector) == 0;

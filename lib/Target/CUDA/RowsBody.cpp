@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Values of a row body, the vectors of columns that a thread has in hand at a time.
+// Values of a row body, as the vectors of columns that a thread has in registers.
 #include "Rows.h"
 
 #include "sluice/Target/Common/Random.h"
@@ -15,8 +15,8 @@ Value TeamRowEmitter::columnOf(Columns &columns, size_t vector, Value shift) {
   return shift ? e.add(first, shift) : first;
 }
 
-/// Four neighbours share a counter of Philox, where rows (and the members of a folded row) begin
-/// with one.
+/// Four adjacent columns share a Philox counter if rows (and members of a folded row) start with a
+/// new one.
 Values TeamRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
   Type i64 = b.getI64Type();
   Value step = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, i64, 0)) : frame.step;
@@ -68,14 +68,14 @@ Values TeamRowEmitter::argumentValues(unsigned argument, Columns &columns, Membe
   return loadArgument(argument, row, columns);
 }
 
-/// The row of an argument that a member of its group reads.
+/// Returns the row of an argument that a member of its group reads.
 Source TeamRowEmitter::memberRow(unsigned argument, Value member) {
   Value gathered = indexOf(accessOf(op, argument).getIndex());
   return addresses.operandRow(argument, at, member, gathered);
 }
 
-/// In the members' order. Long groups go by `unrolledGroup` members, whose loads are under way
-/// together.
+/// Reduces in the order of the members. Long groups are processed `unrolledGroup` members at a
+/// time, whose loads overlap.
 Values TeamRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value group,
                                     Columns &columns) {
   int64_t members = groupOf(group);

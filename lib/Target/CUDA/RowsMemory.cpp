@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Vectors of columns in memory: 16 bytes an access where the row allows it, elements elsewhere.
+// Loads and stores of vectors of columns: 16 bytes per access if the row allows it, else single
+// elements.
 #include "Rows.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -12,7 +13,7 @@ using namespace sluice::cuda::rows;
 
 Value TeamRowEmitter::zero(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
 
-/// Between what memory holds and what the body computes in: bf16 and f32.
+/// Converts between the types of memory and of the body: bf16 and f32.
 Value TeamRowEmitter::converted(Value value, Type element) {
   Type from = getElementTypeOrSelf(value.getType());
   if (from == element) {
@@ -25,7 +26,7 @@ Value TeamRowEmitter::converted(Value value, Type element) {
                 : Value(arith::TruncFOp::create(b, to, value));
 }
 
-/// Elements of vector `j` that are columns; null where all are.
+/// Returns the mask of the elements of vector `j` that are columns; null if all are.
 Value TeamRowEmitter::mask(const Columns &columns, size_t j) {
   if (!columns.ragged[j]) {
     return nullptr;
@@ -43,19 +44,18 @@ Value TeamRowEmitter::mask(const Columns &columns, size_t j) {
   return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column, end);
 }
 
-/// No access is wider than 16 bytes, and memory off the launch's list may start at their multiples.
+/// Accesses are at most 16 bytes wide, and external memory may only be aligned to that.
 static llvm::MaybeAlign alignmentOf(VectorType type) {
   uint64_t bytes = uint64_t(type.getDimSize(0)) * type.getElementTypeBitWidth() / 8;
   return llvm::Align(std::min<uint64_t>(bytes, 16));
 }
 
-/// Whether the last vector of a row may be read and written whole.
+/// Returns true if the last vector of a row may be accessed as a whole.
 static bool holdsWholeVectors(const Source &source, int64_t vector) {
   return source.readable >= int64_t(llvm::alignTo(uint64_t(source.width), uint64_t(vector)));
 }
 
-/// Columns past the end repeat the row's last vector or element; nothing stores them, and sums
-/// leave them out.
+/// Columns past the end repeat the last vector or element of the row; stores and sums skip them.
 Value TeamRowEmitter::load(const Source &source, const Columns &columns, size_t j) {
   VectorType type = vectorOf(cast<MemRefType>(source.memory.getType()).getElementType());
   Value first = columns.first[j], loaded;
@@ -114,7 +114,7 @@ Values TeamRowEmitter::loadArgument(unsigned argument, const Source &source, Col
   return values;
 }
 
-/// All threads of a row have read what they will of it: a result may take an operand's place.
+/// Synchronizes after the last read of a row, because a result may alias an operand.
 void TeamRowEmitter::meet() {
   if (plan.team > threadsPerWarp) {
     NVVM::BarrierOp::create(b);

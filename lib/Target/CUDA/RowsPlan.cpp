@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a row kernel's rows and columns are divided among threads, and what it refuses.
+// Distribution of rows and columns over the threads of a row kernel, and unsupported dispatches.
 #include "Rows.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -15,17 +15,17 @@ using namespace sluice::cuda::rows;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-/// Registers of 32 bits for columns of rows, of 255 that a thread can have: the rest is addresses,
-/// and one wave of blocks should still hide the memory's latency.
+/// 32-bit registers for columns of rows, out of at most 255 per thread. The rest is for addresses,
+/// and one wave of blocks should still hide memory latency.
 static constexpr int64_t columnRegisters = 96;
 static constexpr int64_t mostThreadsPerRow = 512;
-/// Of a launch: what a large GPU holds at once. Blocks beyond would read what rows share once more.
+/// Threads per launch that a large GPU holds at once. More blocks would reload the shared rows.
 static constexpr int64_t mostThreads = 1 << 17;
-/// Rows that a team sums before its sums go to memory: eight bring that traffic below 5%.
+/// Minimum rows that a team sums before it stores the sums: eight keep that traffic below 5%.
 static constexpr int64_t leastRowsPerSum = 8;
 static constexpr int64_t fewRows = 64;
-/// Rows of a block that bring the traffic of two rows that all share below 5%; fewer where a
-/// multiprocessor would get no block.
+/// Rows per block that keep the traffic of two shared rows below 5%; fewer if a multiprocessor
+/// would get no block.
 static constexpr int64_t rowsPerShare = 24, mostMultiprocessors = 132;
 
 dispatch::YieldOp rows::yieldOf(dispatch::RowsOp op) {
@@ -42,7 +42,7 @@ int64_t Plan::chunksOf(int64_t width) const {
   return std::min<int64_t>(chunks, llvm::divideCeil(width, vector * team));
 }
 
-/// What the body sees of a tensor: an argument or what it yields.
+/// Returns the value of the body for a tensor: an argument or a yielded value.
 static Value seenOf(dispatch::RowsOp op, unsigned tensor) {
   unsigned operands = op.getInputs().size();
   return tensor < operands ? Value(op.getBody().getArgument(tensor))
@@ -52,7 +52,7 @@ static Value seenOf(dispatch::RowsOp op, unsigned tensor) {
 static int64_t bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
 //===----------------------------------------------------------------------===//
-// What is refused
+// Unsupported dispatches
 //===----------------------------------------------------------------------===//
 
 static LogicalResult checkTensor(dispatch::RowsOp op, unsigned i) {
@@ -99,14 +99,14 @@ static LogicalResult check(dispatch::RowsOp op) {
 // Vectors and teams
 //===----------------------------------------------------------------------===//
 
-/// Rows that a launch reads or writes one each, so that their vectors decide: operands that all
-/// rows share, and sums over rows, do not.
+/// Returns true if a launch reads or writes one row of the tensor per row, so that it constrains
+/// the vector width. Operands that all rows share and sums over rows do not.
 static bool isRowLike(dispatch::RowsOp op, unsigned i) {
   AccessKind kind = accessOf(op, i).getKind();
   return isRow(seenOf(op, i)) && kind != AccessKind::Vector && kind != AccessKind::Columns;
 }
 
-/// Columns of one access: 16 bytes of the widest type, as long as rows start at multiples of it.
+/// Returns the columns per access: 16 bytes of the widest type, if rows are aligned to that.
 static int64_t vectorOf(dispatch::RowsOp op) {
   int64_t vector = 8;
   bool any = false;
@@ -133,8 +133,9 @@ static int64_t vectorOf(dispatch::RowsOp op) {
   return any ? vector : 4;
 }
 
-/// Row values that live at once, in rows: arguments from the start, others from where they are
-/// made, each to its last use. A group that is only reduced is read member by member.
+/// Returns the maximum number of row values that are live at once. Arguments are live from the
+/// start, other values from their definition, each until its last use. A group that is only reduced
+/// is read member by member.
 static int64_t mostLive(dispatch::RowsOp op) {
   Block &body = op.getBody().front();
   auto weigh = [](Value value) -> int64_t {
@@ -178,7 +179,7 @@ static int64_t mostLive(dispatch::RowsOp op) {
   return std::max<int64_t>(most, 1);
 }
 
-/// Widths of the rows that stages run over.
+/// Returns the widths of the rows that stages iterate over.
 static llvm::SmallSetVector<int64_t, 4> widthsOf(dispatch::RowsOp op) {
   llvm::SmallSetVector<int64_t, 4> widths;
   for (auto reduce : op.getBody().front().getOps<dispatch::ReduceOp>()) {
@@ -192,7 +193,7 @@ static llvm::SmallSetVector<int64_t, 4> widthsOf(dispatch::RowsOp op) {
   return widths;
 }
 
-/// Without statistics and single numbers, columns do not know of one another.
+/// Without reductions and scalars per row, columns are independent of one another.
 static bool areColumnsApart(dispatch::RowsOp op, size_t widths) {
   return widths == 1 && op.getBody().front().getOps<dispatch::ReduceOp>().empty() &&
          llvm::all_of(yieldOf(op).getValues(), isRow) &&
@@ -213,7 +214,7 @@ static void divideColumns(dispatch::RowsOp op, Plan &plan) {
   auto power = [](int64_t count) { return int64_t(llvm::PowerOf2Ceil(uint64_t(count))); };
   if (areColumnsApart(op, widths.size())) {
     plan.team = std::min<int64_t>(threadsPerWarp, power(vectors));
-    // Philox has ten rounds: registers are for one vector of numbers at a time.
+    // Philox has ten rounds, so registers suffice for one vector of numbers at a time.
     bool draws = !op.getBody().front().getOps<dispatch::RandomOp>().empty();
     int64_t most = std::min<int64_t>(mostChunks, std::max<int64_t>(8 / plan.vector, 1));
     int64_t wanted = few || draws ? 1 : most;
@@ -276,7 +277,8 @@ SmallVector<int64_t> rows::sumOffsets(dispatch::RowsOp op, const Plan &plan) {
   return offsets;
 }
 
-/// Least bytes of a tensor: all of it, or what the launch's rows can touch of it.
+/// Returns a lower bound on the bytes of a tensor that are moved: all bytes, or only the rows that
+/// the launch can touch.
 static double leastBytes(dispatch::RowsOp op, unsigned i) {
   RankedTensorType type = tensorOf(op, i);
   AccessAttr access = accessOf(op, i);

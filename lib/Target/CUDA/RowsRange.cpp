@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Operands that others find: elements by an index, and sums or maxima over ranges of rows,
-// in the rows' order. The threads of a row have one range.
+// Gathered operands: elements at an index, and sums or maxima over ranges of rows, in row order.
+// All threads of a row share a range.
 #include "Rows.h"
 
 using namespace mlir;
@@ -10,7 +10,7 @@ using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 using dispatch::AccessKind;
 
-/// What is found comes after what finds it.
+/// Emits elements in order of dependence: an index before the elements it selects.
 void TeamRowEmitter::emitElements() {
   for (unsigned level : {0, 1, 2}) {
     for (BlockArgument argument : op.getBody().getArguments()) {

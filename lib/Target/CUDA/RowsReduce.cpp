@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Statistics of a row: a thread's vectors, the columns of a vector, the lanes of a warp, the warps.
+// Reductions along a row: over the vectors of a thread, the columns of a vector, the lanes of a
+// warp, and the warps.
 #include "Rows.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -10,7 +11,7 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 
-/// A thread's vectors in order: one vector of sums for each statistic.
+/// Reduces the vectors of a thread in order, to one vector per reduction.
 Values TeamRowEmitter::accumulate(const RowStage &stage, Columns &columns, ValueRange carried) {
   Values next(carried);
   for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
@@ -27,7 +28,7 @@ Values TeamRowEmitter::accumulate(const RowStage &stage, Columns &columns, Value
   return next;
 }
 
-/// Sum or greatest; of NaN no promise, as on the CPU.
+/// Sum or maximum. The result for NaN is unspecified, as on the CPU.
 Value TeamRowEmitter::combine(dispatch::ReduceKind kind, Value left, Value right) {
   bool floats = isa<FloatType>(getElementTypeOrSelf(left.getType()));
   if (kind == dispatch::ReduceKind::Add) {
@@ -36,7 +37,7 @@ Value TeamRowEmitter::combine(dispatch::ReduceKind kind, Value left, Value right
   return floats ? Value(arith::MaxNumFOp::create(b, left, right)) : e.max(left, right);
 }
 
-/// What the lane at that distance holds. A shuffle moves 32 bits.
+/// Returns the value of the lane at that distance. A shuffle moves 32 bits.
 Value TeamRowEmitter::ofLane(Value value, int64_t distance) {
   if (value.getType().isInteger(64)) {
     Type i32 = b.getI32Type(), two = VectorType::get({2}, i32);
@@ -54,7 +55,7 @@ Value TeamRowEmitter::ofLane(Value value, int64_t distance) {
                               e.integer(threadsPerWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
 }
 
-/// A tree over the lanes of a row: every one of them holds the result.
+/// Reduces over the lanes of a row as a tree; every lane gets the result.
 Value TeamRowEmitter::acrossWarp(dispatch::ReduceKind kind, Value value) {
   int64_t lanes = std::min(plan.team, threadsPerWarp);
   for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
@@ -63,8 +64,8 @@ Value TeamRowEmitter::acrossWarp(dispatch::ReduceKind kind, Value value) {
   return value;
 }
 
-/// The columns of a vector, the lanes of a warp, the warps in order: the order depends on the width
-/// alone. A stage's statistics share one barrier.
+/// Reduces the columns of a vector, the lanes of a warp, and the warps in order; the order depends
+/// on the width only. The reductions of a stage share one barrier.
 void TeamRowEmitter::finishReductions(const RowStage &stage, ValueRange carried) {
   for (auto [r, reduction] : llvm::enumerate(stage.reductions)) {
     dispatch::ReduceOp reduce = reduction;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One row, stage by stage: statistics over its columns, and what it stores.
+// Processing of one row, stage by stage: reductions over its columns, then stores.
 #include "Rows.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -45,7 +45,7 @@ TeamRowEmitter::TeamRowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &pl
   }
 }
 
-/// `count` vectors from column `base` (null: 0) on.
+/// Returns `count` vectors from column `base` (null: 0).
 Columns TeamRowEmitter::columnsFrom(int64_t width, Value base, int64_t count, bool ragged) {
   Columns columns;
   columns.width = width;
@@ -59,8 +59,8 @@ Columns TeamRowEmitter::columnsFrom(int64_t width, Value base, int64_t count, bo
   return columns;
 }
 
-/// Teams of one block read what all rows share from shared memory: from global memory it is read
-/// once a block.
+/// Stages rows that all teams share in shared memory, so that they are read from global memory once
+/// per block.
 void TeamRowEmitter::emitShared() {
   if (!plan.whole || plan.slices > 1) {
     return;
@@ -147,7 +147,7 @@ Values TeamRowEmitter::emitRow(const Row &read, const Row &row, Value storesRow,
   }
   emitScalars(std::numeric_limits<int64_t>::max());
   bool elements = !llvm::all_of(yieldOf(op).getValues(), isRow);
-  // A block that sums rows uses the slots of statistics again for the next one.
+  // A block that sums rows reuses the reduction slots for the next row.
   bool again = plan.parts > 0 && !slots.empty() && !met;
   if (again || takesPlace([](Value value) { return !isRow(value); })) {
     meet();
@@ -171,8 +171,8 @@ Values TeamRowEmitter::emitRow(const Row &read, const Row &row, Value storesRow,
   return after;
 }
 
-/// Emits the scalars (and the rows that spread one) that are known once `depth` reductions have
-/// been done.
+/// Emits the scalars (and broadcasts of scalars to rows) that are available after `depth`
+/// reductions.
 void TeamRowEmitter::emitScalars(int64_t depth) {
   for (Operation &operation : op.getBody().front().without_terminator()) {
     Value result = operation.getResult(0);
@@ -247,7 +247,8 @@ void TeamRowEmitter::emitStage(const RowStage &stage) {
 // Results
 //===----------------------------------------------------------------------===//
 
-/// Whether one of these results may take the place of an operand: of one that is stored alike.
+/// Returns true if one of these results may alias an operand, which is the case for an operand of
+/// the same storage.
 bool TeamRowEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
   auto yielded = yieldOf(op).getValues();
   return llvm::any_of(llvm::enumerate(op.getOutputs()), [&](auto output) {
@@ -256,7 +257,7 @@ bool TeamRowEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
   });
 }
 
-/// All loads come before the stores: a result may take an operand's place.
+/// All loads precede the stores, because a result may alias an operand.
 void TeamRowEmitter::storeStage(const RowStage &stage, Columns &columns) {
   auto yielded = yieldOf(op).getValues();
   bool any = false;
@@ -278,7 +279,7 @@ void TeamRowEmitter::storeStage(const RowStage &stage, Columns &columns) {
   }
   if (llvm::is_contained(columns.ragged, true) &&
       takesPlace([](Value value) { return isRow(value); })) {
-    meet(); // threads past the last column read what another one writes
+    meet(); // threads past the last column read what another thread writes
     met = true;
   }
   auto storeAll = [&] {

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Sums over rows (access `columns`): a team's in its registers, a block's through shared memory,
-// those of several blocks a part through the workspace to the last of these. Every order is fixed
-// by shapes.
+// Sums over rows (access `columns`). The sums of a team are in its registers; teams of a block
+// combine through shared memory, and blocks of a part through the workspace, in the last block.
+// Shapes fix every order.
 #include "Rows.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -13,7 +13,7 @@ using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 using dispatch::AccessKind;
 
-static constexpr int64_t sumsTogether = 8; ///< rows of sums read at a time
+static constexpr int64_t sumsTogether = 8; ///< rows of partial sums read at a time
 
 void TeamRowEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t width)> body) {
   for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
@@ -23,7 +23,7 @@ void TeamRowEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t wi
   }
 }
 
-/// Where a block's sums go.
+/// Returns the destination of the sums of a block.
 Source TeamRowEmitter::sumRow(unsigned result) {
   int64_t width = widthOf(yieldOf(op).getValues()[result]);
   return plan.staged()
@@ -56,7 +56,8 @@ void TeamRowEmitter::clearSums() {
   });
 }
 
-/// A thread's columns are its own, in registers and in memory: no other reads them before the end.
+/// The columns of a thread are private, in registers and in memory; no other thread reads them
+/// before the end.
 void TeamRowEmitter::addToSums(unsigned result, Columns &columns) {
   Values added = rowValues(yieldOf(op).getValues()[result], columns);
   for (Value &value : added) {

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Deterministic scatter-add. A block owns some rows of the table in some columns: it looks through
-// all indices, 1,024 at a time, lists those that are its own in row order, and adds their values in
-// that order. A thread's columns are its own, so that no sum is shared and none is atomic.
+// Deterministic scatter-add. A block owns some rows of the table in some columns. It scans all
+// indices, 1,024 at a time, lists the ones that it owns in row order, and adds their values in that
+// order. The columns of a thread are private, so no sum is shared and none is atomic.
 #include "Rows.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -14,13 +14,14 @@ using namespace sluice::cuda;
 
 namespace {
 
-constexpr int64_t staged = 1024;                   ///< indices looked at together
-constexpr int64_t words = staged / threadsPerWarp; ///< votes of a warp among them: one a lane
+constexpr int64_t staged = 1024;                   ///< indices scanned at a time
+constexpr int64_t words = staged / threadsPerWarp; ///< ballots of a warp for these indices: one per
+                                                   ///< lane
 static_assert(words == threadsPerWarp);
-constexpr int64_t together = 8; ///< rows of values under way at a time
+constexpr int64_t together = 8; ///< rows of values in flight at a time
 constexpr int64_t sumBytes = 32 << 10, wantedBlocks = 528;
 
-/// How the table is divided.
+/// Division of the table.
 struct Tiles {
   int64_t vector, threads, slices, tokens, blocks;
 };
@@ -59,7 +60,7 @@ public:
   }
 
   void emit() {
-    // Memory of the table is seen row by row, so that vectors of any row start where they must.
+    // The table is viewed row by row, so that the vectors of any row are aligned.
     unsigned results = op->getNumOperands();
     indices = frame.buffer(0);
     values = frame.buffer(1);
@@ -69,7 +70,7 @@ public:
     e.loop(e.index(0), e.index(all), staged, [&](Value base) {
       addListed(list(base));
       if (all > staged) {
-        NVVM::BarrierOp::create(b); // the next rows' list takes the place of this one
+        NVVM::BarrierOp::create(b); // the list of the next rows overwrites this one
       }
     });
     e.when(hasColumns, [&] {
@@ -96,7 +97,7 @@ private:
                            : Value(arith::TruncFOp::create(b, vectorOf(element), value));
   }
 
-  /// This thread's columns of a row; those past the last repeat the last vector.
+  /// Loads this thread's columns of a row; columns past the last repeat the last vector.
   Value loadRow(Value memory, Value row) {
     Type element = cast<MemRefType>(memory.getType()).getElementType();
     Value within = e.min(column, e.index(width - tiles.vector));
@@ -130,10 +131,10 @@ private:
                                 e.integer(threadsPerWarp - 1), NVVM::ShflKind::idx, UnitAttr());
   }
 
-  /// Sums over the lanes up to each one.
+  /// Computes the inclusive prefix sum over the lanes.
   Value scanned(Value value) {
     for (int64_t distance = 1; distance < threadsPerWarp; distance *= 2) {
-      // Below the distance any lane will do: what comes from it is not taken.
+      // Below the distance the source lane is arbitrary, since its value is not used.
       Value other = shuffled(value, e.toInteger(e.sub(frame.lane, e.index(distance))));
       Value reaches = e.atLeast(frame.lane, e.index(distance));
       value = e.add(value, e.select(reaches, other, e.integer(0)));
@@ -141,8 +142,8 @@ private:
     return value;
   }
 
-  /// Lists rows from `base` on whose token is this block's, in order; gives their number (index),
-  /// which all threads know.
+  /// Lists the rows from `base` whose token this block owns, in order. Returns their number
+  /// (index), uniform in the block.
   Value list(Value base) {
     struct Turn {
       Value row, token, mine, votes;
@@ -182,7 +183,7 @@ private:
     return arith::IndexCastOp::create(b, b.getIndexType(), total);
   }
 
-  /// Loads go ahead of the sums that wait for one another.
+  /// Issues loads ahead of the dependent sums.
   void addListed(Value total) {
     auto toIndex = [&](Value value) -> Value {
       return arith::IndexCastOp::create(b, b.getIndexType(), value);

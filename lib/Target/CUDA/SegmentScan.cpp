@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Segment scan: a warp goes through one row of the batch, 32 bits a vote and several votes a turn,
-// whose loads are under way together.
+// Segment scan: a warp processes one row of the batch, 32 bits per ballot and several ballots per
+// iteration, whose loads overlap.
 #include "Frame.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -24,7 +24,7 @@ public:
 
   void emit() {
     lane = e.toInteger(frame.lane);
-    // Bits of this lane and of those before it: 2^(lane + 1) - 1, where 2^32 is 0.
+    // Mask of this lane and the lanes before it: 2^(lane + 1) - 1, where 2^32 is 0.
     Value next = arith::ShLIOp::create(b, e.integer(2), lane);
     upTo = e.sub(next, e.integer(1));
     int64_t perTurn = votesPerTurn * threadsPerWarp;
@@ -45,13 +45,13 @@ public:
   }
 
 private:
-  /// Whether the bit at a position is set and valid; a position past the last is neither.
+  /// Returns true if the bit at a position is set and valid; false for positions past the last.
   Value isSet(Value position) {
     Value exists = e.less(position, e.index(positions));
     Value within = e.min(position, e.index(positions - 1));
     Row row = frame.row(e.add(e.mul(frame.block, positions), within));
     Value line = row.global;
-    if (op.getDomain().getAxis()) { // a row that is not valid may be no memory of the bits
+    if (op.getDomain().getAxis()) { // an invalid row may have no memory for its bits
       line = e.select(row.valid, line, e.mul(frame.block, positions));
     }
     bool isDense = cast<RankedTensorType>(op.getBits().getType()).getRank() == 2;
@@ -65,7 +65,7 @@ private:
     return e.both(above, e.both(exists, row.valid));
   }
 
-  /// Gives the number of bits so far (i32).
+  /// Returns the number of set bits so far (i32).
   Value emitTurn(Value base, Value total) {
     SmallVector<std::pair<Value, Value>> turn;
     for (int64_t vote = 0; vote < votesPerTurn; ++vote) {

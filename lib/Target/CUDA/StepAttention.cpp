@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention of an incremental step: a query of a head a block, or several blocks where there are
-// few queries and long rings. A team of lanes has the columns of a head, and takes every n-th key
-// with an online softmax of its own; n is the query's teams. The order of every sum depends on
-// keys' absolute positions and on shapes, not on where rings hold them.
+// Attention of a decode step: one block per query and head, or several where there are few queries
+// and long rings. A team of lanes holds the columns of a head and processes every n-th key with its
+// own online softmax, where n is the number of teams of the query. The order of every sum depends
+// on absolute positions of keys and on shapes, not on their slots in the ring.
 #include "Arrival.h"
 #include "StepKernels.h"
 #include "Tensor.h"
@@ -19,7 +19,7 @@ using namespace sluice::cuda;
 namespace {
 
 constexpr int64_t threads = 256;
-constexpr int64_t keysAtOnce = 4; ///< of a team: their loads are under way together
+constexpr int64_t keysAtOnce = 4; ///< keys of a team whose loads overlap
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
@@ -31,19 +31,19 @@ public:
   Frame &kernelFrame() { return frame; }
 
 private:
-  /// Maximum, sum and columns of a team, in the order of loop-carried values.
+  /// Maximum, sum and output columns of a team, in the order of loop-carried values.
   using State = Values;
   Value countKeys(const Row &row);
   void emitQuery();
   Values loadColumns(Value memory, Value row, int64_t first, Value head);
   Values loadOwnColumns(Value memory, Value row, int64_t first);
   Value distanceRow(Value key, Value rows);
-  /// A lane's share in the product with a row, beside what it has of another.
+  /// Adds the lane's contribution to the dot product with a row to `dot`.
   Value productOf(const Values &factor, const Values &columns, Value dot);
   std::pair<Value, Value> productsOf(Value memory, Value key);
-  Value biasOf(Value key); ///< null where there are none
+  Value biasOf(Value key); ///< null if there are no biases
   State addKeys(Value q0, ValueRange before);
-  /// Number `i` of part `part`.
+  /// Returns number `i` of part `part`.
   using LoadPart = llvm::function_ref<Value(Value part, Value i)>;
   void storeTeam(const State &state);
   void merge(int64_t parts, LoadPart load,
@@ -61,7 +61,7 @@ private:
     row.position = position;
     return frame.memoryRow(typeOf(tensor).getDimSize(1), row);
   }
-  /// In the launch's shared memory: number `i` of what team `team` found.
+  /// Address in shared memory of number `i` of the state of team `team`.
   Value partAt(Value team, Value i) {
     return core->shared(e.mul(e.add(e.mul(team, partNumbers), i), 4));
   }
@@ -75,18 +75,19 @@ private:
   Frame frame;
   Emitter &e;
   const int64_t head, heads, kvHeads;
-  const int64_t vector;      ///< columns of one load of a lane
-  const int64_t team;        ///< lanes, a power of two
-  const int64_t chunks;      ///< loads of a lane for a key
-  const int64_t teams;       ///< a block
-  const int64_t partNumbers; ///< floats that a team leaves: odd, so that teams are in other banks
-  const int64_t splits;      ///< blocks a query
+  const int64_t vector;      ///< columns per load of a lane
+  const int64_t team;        ///< lanes of a team, a power of two
+  const int64_t chunks;      ///< loads of a lane per key
+  const int64_t teams;       ///< per block
+  const int64_t partNumbers; ///< floats that a team stores: odd, to avoid bank conflicts between
+                             ///< teams
+  const int64_t splits;      ///< blocks per query
   std::unique_ptr<TensorCore> core;
   Value thread, laneOfTeam, teamOfBlock;
   Value batch, position, headNumber, keyHead;
-  Value length, distances;     ///< of keys and of rows by distance
-  Value queryNumber, split;    ///< of rows and heads; of the query's blocks
-  Values query, positionQuery; ///< the latter empty where there are no rows by distance
+  Value length, distances;     ///< number of keys and of rows by distance
+  Value queryNumber, split;    ///< among all rows and heads; among the blocks of the query
+  Values query, positionQuery; ///< the latter is empty without rows by distance
 };
 
 int64_t vectorOfHeads(dispatch::AttentionOp op) {
@@ -99,8 +100,8 @@ int64_t lanesOf(int64_t vectors) {
   return std::min<int64_t>(threadsPerWarp, int64_t(llvm::PowerOf2Ceil(uint64_t(vectors))));
 }
 
-/// Blocks that share a query's keys: as many as a large GPU has multiprocessors for, as long as
-/// each has two turns of the ring.
+/// Returns the number of blocks that share the keys of a query: enough for the multiprocessors of a
+/// large GPU, as long as each has at least two iterations over the ring.
 int64_t splitsOf(dispatch::AttentionOp op, int64_t turn) {
   constexpr int64_t wanted = 132;
   int64_t queries = op.getDomain().getLaunchRows() * int64_t(op.getHeads());
@@ -118,7 +119,7 @@ StepAttention::StepAttention(dispatch::AttentionOp op, ModuleOp module, StringRe
       teams(threads / team), partNumbers((head + 2) | 1), splits(splitsOf(op, teams * keysAtOnce)) {
 }
 
-/// This lane's columns of a head's row, those past the last being the last again.
+/// Loads this lane's columns of a head's row; columns past the last repeat it.
 Values StepAttention::loadColumns(Value memory, Value row, int64_t first, Value number) {
   Values columns;
   Value start = e.add(e.mul(number, head), first);
@@ -130,7 +131,7 @@ Values StepAttention::loadColumns(Value memory, Value row, int64_t first, Value 
   return columns;
 }
 
-/// This lane's columns of a row of the query's head; zeros where they are the last again.
+/// Loads this lane's columns of a row of the query's head, with zeros for repeated columns.
 Values StepAttention::loadOwnColumns(Value memory, Value row, int64_t first) {
   Values columns = loadColumns(memory, row, first, headNumber);
   for (int64_t i = 0; i < chunks; ++i) {
@@ -143,7 +144,7 @@ Values StepAttention::loadOwnColumns(Value memory, Value row, int64_t first) {
   return columns;
 }
 
-/// Which of so many rows by distance, or biases, `key` has.
+/// Returns the index of the row by distance, or bias, of `key` among `rows` of them.
 Value StepAttention::distanceRow(Value key, Value rows) {
   return emitDistanceRow(e, emitDistance(e, terms.distance, position, key), rows);
 }
@@ -155,8 +156,9 @@ Value StepAttention::productOf(const Values &factor, const Values &columns, Valu
   return dot;
 }
 
-/// What the score region is given of `key`: products with its row and with that of its distance,
-/// the latter null where there are no such rows. Where the region adds the two, both are their sum.
+/// Returns the arguments of the score region for `key`: the product with its row, and the product
+/// with the row of its distance (null without such rows). Both are the sum if the region adds the
+/// two.
 std::pair<Value, Value> StepAttention::productsOf(Value memory, Value key) {
   Values columns =
       loadColumns(memory, ringRow(op.getKey(), key), int64_t(op.getKeyColumn()), keyHead);
@@ -183,8 +185,8 @@ Value StepAttention::biasOf(Value key) {
   return e.loadScalar(table, {row, headNumber});
 }
 
-/// The keys from `q0` on that are the teams' of one turn. A key that the mask leaves out counts
-/// with e^-inf, and its value as zero: whatever a ring still holds there.
+/// Processes the keys from `q0` that the teams take in one iteration. A masked key counts with
+/// e^-inf, and its value as zero, whatever the ring holds there.
 StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
   Value key = frame.buffer(1), value = frame.buffer(2);
   Value p = e.toInteger(position), n = e.toInteger(length);
@@ -204,7 +206,8 @@ StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
   for (Value score : scores) {
     most = LLVM::MaxNumOp::create(e.b, most, score);
   }
-  // A team that has met no key yet keeps -inf; subtracting 0 instead makes its terms e^-inf = 0.
+  // A team without any key so far has maximum -inf; subtracting 0 instead makes its terms e^-inf =
+  // 0.
   Value shift = e.select(isEqual(most, -infinity), f32(0), most);
   Value factor = exponential(e.subf(before[0], shift));
   State after{most, e.mulf(before[1], factor)};
@@ -224,7 +227,7 @@ StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
   return after;
 }
 
-/// Leaves what this team found in shared memory.
+/// Stores the state of this team in shared memory.
 void StepAttention::storeTeam(const State &state) {
   e.when(isZero(laneOfTeam), [&] {
     core->store(state[0], partAt(teamOfBlock, e.index(0)), 4);
@@ -240,8 +243,8 @@ void StepAttention::storeTeam(const State &state) {
   }
 }
 
-/// Adds up parts in their order, a column of the head a thread at a time: `body` is given the
-/// greatest score, the sum and the column's sum.
+/// Merges parts in order, one column of the head per thread at a time. `body` gets the maximum
+/// score, the sum and the sum of the column.
 void StepAttention::merge(int64_t parts, LoadPart load,
                           llvm::function_ref<void(Value column, const State &)> body) {
   auto most = [&](Value part, ValueRange so) {
@@ -279,7 +282,7 @@ void StepAttention::storeResult(Value column, const State &found) {
   });
 }
 
-/// From what teams found to the result, through the workspace where several blocks share a query.
+/// Merges the states of teams to the result, through the workspace if several blocks share a query.
 void StepAttention::emitMerge(const State &state) {
   storeTeam(state);
   core->barrier();
@@ -311,7 +314,7 @@ void StepAttention::emitMerge(const State &state) {
   });
 }
 
-/// Valid keys of the row of the batch.
+/// Returns the number of valid keys of the row of the batch.
 Value StepAttention::countKeys(const Row &row) {
   if (Value counts = op.getKeyCounts()) {
     auto operand = static_cast<unsigned>(llvm::find(op->getOperands(), counts).getIndex());

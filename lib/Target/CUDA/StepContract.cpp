@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Few rows times a weight matrix: bound by reading the weights. A row of W [out, in] lies together,
-// so a warp reads some of these rows side by side, lane after lane, and its lanes' sums meet at the
-// end. The order of a sum depends on the inner dimension alone.
+// Few rows times a weight matrix: bound by reading the weights. Rows of W [out, in] are contiguous,
+// so a warp reads several of them at once, with consecutive lanes at consecutive columns, and
+// reduces over its lanes at the end. The order of a sum depends on the inner dimension only.
 #include "ContractRows.h"
 #include "StepKernels.h"
 
@@ -50,13 +50,13 @@ int64_t cuda::vectorOf(Type element, ArrayRef<int64_t> multiples) {
 
 namespace {
 
-constexpr int64_t mostRows = 4; ///< whose sums a thread has in registers
+constexpr int64_t mostRows = 4; ///< rows whose sums a thread has in registers
 constexpr int64_t warps = threadsPerBlock / threadsPerWarp;
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// Rows of W that a warp reads side by side: fewer where a large GPU would have no block for every
-/// multiprocessor.
+/// Returns the number of rows of W that a warp reads at once: fewer if some multiprocessors of a
+/// large GPU would have no block.
 int64_t columnsOfWarp(int64_t width) {
   constexpr int64_t wanted = 132;
   int64_t columns = 4;
@@ -84,8 +84,8 @@ private:
   Values emitDots(ArrayRef<Value> lines);
   void emitEpilogue(Value first, Value due, int64_t count);
   Value loadPlace(Value place, int64_t number);
-  /// In the launch's shared memory: sums [rows][blockColumns] of f32, then the rows' batch rows and
-  /// positions, i32.
+  /// Address in shared memory: f32 sums [rows][blockColumns], then the batch rows and positions of
+  /// the rows, i32.
   Value sumAt(Value place, Value column) {
     return core->shared(e.mul(e.add(e.mul(place, blockColumns), column), 4));
   }
@@ -100,13 +100,13 @@ private:
   const int64_t inner, width, vector, warpColumns, blockColumns;
   std::unique_ptr<TensorCore> core;
   std::unique_ptr<SumRows> epilogue;
-  Value input, weight, thread, firstColumn; ///< the last: of the block
-  bool isUnknown = false;                   ///< the epilogue holds something that is
+  Value input, weight, thread, firstColumn; ///< `firstColumn`: of the block
+  bool isUnknown = false;                   ///< the epilogue has an unsupported op
 };
 
 } // namespace
 
-/// How many rows of the whole batch are due.
+/// Returns the number of due rows of the whole batch.
 Value StepContraction::countDue() {
   auto add = [&](Value batch, ValueRange so) {
     return Values{e.add(so[0], frame.run(batch).count)};
@@ -114,8 +114,7 @@ Value StepContraction::countDue() {
   return e.loop(e.index(0), e.index(domain.getBatch()), 1, ValueRange{e.index(0)}, add)[0];
 }
 
-/// Leaves batch row and position of the `slot`-th of the rows that are due, in order, in shared
-/// memory.
+/// Stores batch row and position of the `slot`-th due row, in order, to shared memory.
 void StepContraction::locate(Value slot, Value place) {
   auto step = [&](Value batch, ValueRange so) {
     Run run = frame.run(batch);
@@ -135,8 +134,8 @@ Value StepContraction::loadPlace(Value place, int64_t number) {
   return arith::IndexCastOp::create(e.b, e.b.getIndexType(), loaded);
 }
 
-/// Sums of this warp's columns over all of the inner dimension, row by row of each column. Columns
-/// past the last are the last again.
+/// Computes sums of this warp's columns over all of the inner dimension, column by column and row
+/// by row. Columns past the last repeat it.
 Values StepContraction::emitDots(ArrayRef<Value> lines) {
   Values outputs;
   Value column = e.add(firstColumn, e.mul(frame.warp, warpColumns));
@@ -171,8 +170,8 @@ Values StepContraction::emitDots(ArrayRef<Value> lines) {
   return sums;
 }
 
-/// Rows [first, first + count) of those that are due; where there are fewer, the last stands for
-/// those that are missing, and is not stored again.
+/// Processes due rows [first, first + count). If there are fewer, the last one is repeated, and
+/// stored once.
 void StepContraction::emitRows(Value first, Value due, int64_t count) {
   e.when(e.less(thread, e.index(count)),
          [&] { locate(e.min(e.add(first, thread), e.add(due, -1)), thread); });
@@ -195,10 +194,10 @@ void StepContraction::emitRows(Value first, Value due, int64_t count) {
   });
   core->barrier();
   emitEpilogue(first, due, count);
-  core->barrier(); // the next rows' places and sums go there
+  core->barrier(); // the places and sums of the next rows overwrite these
 }
 
-/// Four columns of a row a thread.
+/// Processes four columns of a row per thread.
 void StepContraction::emitEpilogue(Value first, Value due, int64_t count) {
   int64_t quads = blockColumns / columnsPerThread;
   Value place = arith::DivUIOp::create(e.b, thread, e.index(quads));

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Sums from fragments to rows, and from parts to a whole.
+// Moves sums from fragments to rows, and adds partial sums.
 #include "SumTile.h"
 #include "Arrival.h"
 #include "Columns.h"
@@ -10,8 +10,8 @@ using namespace sluice;
 using namespace sluice::cuda;
 
 static constexpr int64_t floatBytes = sizeof(float);
-/// Behind each row: a half-warp stores pairs of four rows at a time, and eight words put each row's
-/// in banks of their own.
+/// Padding of each row: a half-warp stores pairs of four rows at a time, and eight words put the
+/// rows into different banks.
 static constexpr int64_t padding = 8;
 
 SumTile::SumTile(Frame &frame, TensorCore &core, WarpGrid grid)
@@ -64,7 +64,7 @@ Value PartialSums::vector(Frame &frame) const {
                              matrixBytes());
 }
 
-/// first + second + ..., `part` giving those of each split for several sums at once.
+/// Returns first + second + ...; `part` returns the terms of a split for several sums at once.
 static Values addParts(Emitter &e, int64_t splits, function_ref<Values(Value)> part) {
   return e.loop(e.index(1), e.index(splits), 1, part(e.index(0)),
                 [&](Value split, ValueRange carried) {
@@ -76,7 +76,7 @@ static Values addParts(Emitter &e, int64_t splits, function_ref<Values(Value)> p
                 });
 }
 
-/// Rows past the last are read as the last and not stored.
+/// Rows past the last are clamped to it for loads, and not stored.
 static void addMatrixParts(Frame &frame, TensorCore &core, WarpGrid grid, const PartialSums &parts,
                            const SumTargets &targets, const TilePlace &place) {
   Emitter &e = frame.e;

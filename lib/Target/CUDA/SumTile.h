@@ -1,16 +1,15 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A block's sums on their way from fragments to rows; partial sums of several blocks, and how the
-// last of these adds them up.
+// Sums of a block on their way from fragments to rows; partial sums of several blocks, which the
+// last block adds.
 #pragma once
 
 #include "Pipeline.h"
 
 namespace sluice::cuda {
 
-/// A block's sums in shared memory, from its first byte on. There every thread finds four columns
-/// of a row, and a warp whole stretches of rows: what it loads and stores in global memory lies
-/// side by side.
+/// Sums of a block in shared memory, from its first byte. There every thread gets four columns of a
+/// row, and a warp gets whole runs of rows, so its accesses to global memory are contiguous.
 class SumTile {
 public:
   using Value = mlir::Value;
@@ -18,12 +17,13 @@ public:
   SumTile(Frame &frame, TensorCore &core, WarpGrid grid);
 
   int64_t bytes() const { return grid.blockRows() * stride * int64_t(sizeof(float)); }
-  /// A thread's sums, in the order of `Pipeline`. Barriers before and after are the caller's.
+  /// Stores the sums of a thread, in the order of `Pipeline`. The caller emits barriers before and
+  /// after.
   void store(const Values &sums, Value warpRow, Value warpColumn);
   /// vector<4xf32>: this thread's columns of a row of the tile.
   Value load(Value line);
-  Value column() { return firstColumn; } ///< index: the first of this thread's, within the tile
-  /// Runs `body` for all rows of this thread, `atOnce` a turn.
+  Value column() { return firstColumn; } ///< index: first of this thread's columns, within the tile
+  /// Runs `body` for all rows of this thread, `atOnce` at a time.
   void eachLines(int64_t atOnce, llvm::function_ref<void(llvm::ArrayRef<Value> lines)> body);
 
 private:
@@ -31,14 +31,15 @@ private:
   TensorCore &core;
   Emitter &e;
   const WarpGrid grid;
-  const int64_t stride; ///< floats from row to row
+  const int64_t stride; ///< floats between consecutive rows
   const int64_t threadsPerRow;
   Value firstColumn, firstLine;
 };
 
-/// Sums of a matrix and, behind it, of a vector of its height, made by `splits` blocks each.
+/// Partial sums of a matrix, then of a vector of the same height, from `splits` blocks
+/// each.
 struct PartialSums {
-  int64_t splits = 1, height = 0, width = 0; ///< width 0: the vector alone
+  int64_t splits = 1, height = 0, width = 0; ///< width 0: only the vector
 
   int64_t stride() const { return (width + 3) / 4 * 4; }
   int64_t matrixBytes() const { return splits * height * stride() * int64_t(sizeof(float)); }
@@ -47,21 +48,20 @@ struct PartialSums {
   mlir::Value vector(Frame &frame) const; ///< [splits * height]
 };
 
-/// Where sums end: positions of operands and results as `Frame::buffer` counts them, -1 where there
-/// is none.
+/// Destinations of sums: indices of operands and results for `Frame::buffer`, -1 if absent.
 struct SumTargets {
   int initMatrix = -1, matrix = -1, initVector = -1, vector = -1;
 };
 
-/// The tile of a sum that several blocks make parts of.
+/// Tile of a sum to which several blocks contribute.
 struct TilePlace {
-  mlir::Value number;                ///< index: which tile, and so which counter
+  mlir::Value number;                ///< index: number of the tile, and of its counter
   mlir::Value firstRow, firstColumn; ///< index
-  mlir::Value ownsVector;            ///< i1: whether the vector's rows are this tile's too
+  mlir::Value ownsVector;            ///< i1: this tile also has the rows of the vector
 };
 
-/// At the end of a block that has left its parts: the last of the tile's blocks adds the parts in
-/// their order, and the inits to that.
+/// Emitted at the end of a block that has stored its partial sums: the last block of the tile adds
+/// the partial sums in order, and then the inits.
 void addPartsInOrder(Frame &frame, TensorCore &core, WarpGrid grid, const PartialSums &parts,
                      const SumTargets &targets, const TilePlace &place);
 

@@ -14,8 +14,8 @@ static constexpr unsigned globalSpace = 1, sharedSpace = 3;
 static constexpr uint64_t sharedAlignment = 1024;
 static constexpr StringRef sharedName = "dynamic_shared_memory";
 
-/// The module's memory that launches size: `.extern .shared`. All kernels of a module mean the same
-/// symbol.
+/// Declares the dynamically sized shared memory of the module, `.extern .shared`. All kernels of a
+/// module share the symbol.
 static LLVM::GlobalOp dynamicMemory(ImplicitLocOpBuilder &b) {
   auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
   if (auto known = module.lookupSymbol<LLVM::GlobalOp>(sharedName)) {
@@ -60,7 +60,7 @@ Value TensorCore::global(Value memory, ValueRange indices) {
   return LLVM::IntToPtrOp::create(b, pointer, address);
 }
 
-// Copies of 16 bytes pass the first cache by: what blocks share, they share in the second.
+// 16-byte copies bypass L1: blocks share data in L2.
 void TensorCore::copy(Value to, Value from, int64_t bytes, Value sourceBytes) {
   using Cache = NVVM::LoadCacheModifierKind;
   Value read = sourceBytes ? e.toInteger(sourceBytes) : Value();
@@ -116,7 +116,7 @@ Values TensorCore::zeros(int64_t count) {
   return Values(static_cast<size_t>(count), arith::ConstantOp::create(b, b.getF32FloatAttr(0)));
 }
 
-// 128 bytes are all banks: shorter lines share them two by two, hence the shift.
+// 128 bytes cover all banks. Shorter lines share them in pairs, hence the shift.
 Value TensorCore::exchange(Value line, int64_t lineBytes) {
   int64_t chunks = std::min<int64_t>(lineBytes / chunkBytes, 8);
   Value from = line;

@@ -1,10 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Weight gradients: left^T times right over the rows. Both factors lie with the sum's index
-// outermost, so their fragments are transposed as they are loaded. Rows that are not valid are
-// copied as zeros. The rows are split among blocks so that these fill the GPU in whole waves; the
-// last block of a tile adds up in order what all left. Bias sums are products with ones, of the
-// same tiles.
+// Weight gradients: left^T times right, summed over rows. The sum's index is outermost in both
+// factors, so their fragments are transposed as they are loaded. Invalid rows are copied as zeros.
+// Rows are split among blocks so that the blocks fill the GPU in whole waves; the last block of a
+// tile adds all partial sums in order. Bias sums are products with ones, from the same tiles.
 #include "Columns.h"
 #include "SumTile.h"
 #include "sluice/Target/CUDA/Chip.h"
@@ -16,7 +15,7 @@ using namespace sluice::cuda;
 namespace {
 
 constexpr int64_t innerStep = 32, stageCount = 4;
-constexpr int64_t leastSteps = 8; ///< of a block: fewer would be start and end alone
+constexpr int64_t leastSteps = 8; ///< per block: with fewer, prologue and epilogue dominate
 
 WarpGrid chooseGrid(int64_t height, int64_t width) {
   if (height <= 64) {
@@ -25,14 +24,15 @@ WarpGrid chooseGrid(int64_t height, int64_t width) {
   return width <= 64 ? WarpGrid{2, 2, 64, 32} : WarpGrid{2, 2, 64, 64};
 }
 
-/// Blocks that a multiprocessor surely holds at a time: a thread has 255 registers at most, and
-/// shared memory holds as many.
+/// Blocks that certainly fit on a multiprocessor at a time: a thread has at most 255 registers, and
+/// shared memory allows as many.
 constexpr int64_t residentBlocks = 2;
 
-/// Parts of the rows' steps. The cost of a launch is counted in steps of a block: as many waves of
-/// resident blocks as it takes, each with its start and end, and a part that the last block of a
-/// tile adds about one step (64 KB of a tile from the second cache against 16 KB for products of
-/// twice as many blocks). More parts must win 3%: they cost memory.
+/// Chooses the number of splits of the rows. The cost of a launch is measured in steps of a block:
+/// the number of waves of resident blocks, each with its prologue and epilogue, plus about one step
+/// for each partial sum that the last block of a tile adds (64 KB of a tile from L2 against 16 KB
+/// for products of twice as many blocks). More splits must save at least 3%, because they cost
+/// memory.
 int64_t chooseSplits(int64_t tiles, int64_t steps, int64_t slots) {
   constexpr int64_t startAndEnd = 8;
   int64_t best = 1;
@@ -46,7 +46,7 @@ int64_t chooseSplits(int64_t tiles, int64_t steps, int64_t slots) {
       best = splits;
     }
   }
-  // Without empty blocks at the end.
+  // Avoids empty blocks at the end.
   return llvm::divideCeil(steps, llvm::divideCeil(steps, best));
 }
 
@@ -122,8 +122,8 @@ void WeightGradient::place() {
   ownsBias = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, first, e.index(0));
 }
 
-/// carried += the left factor times ones: every column of a fragment is the sum. Of `left`, or
-/// where there are no products of the whole tile.
+/// Computes carried += the left factor times ones; every column of a fragment is the sum. Uses
+/// `left`, or the whole tile if there are no products.
 Values WeightGradient::addBias(Pipeline &pipeline, Value tile, ArrayRef<Values> left,
                                ValueRange carried) {
   auto branch = scf::IfOp::create(e.b, carried.getTypes(), ownsBias, /*withElseRegion=*/true);
@@ -175,7 +175,7 @@ void WeightGradient::storeMatrix(const Values &sums, Pipeline &pipeline) {
   });
 }
 
-/// Lanes whose columns come first hold the rows' sums.
+/// The lanes of the first columns hold the sums of the rows.
 void WeightGradient::storeBias(ArrayRef<Value> sums, Pipeline &pipeline) {
   Value group = arith::DivUIOp::create(e.b, frame.lane, e.index(4));
   Value pair = arith::RemUIOp::create(e.b, frame.lane, e.index(4));
@@ -204,7 +204,7 @@ Kernel WeightGradient::generate() {
                     stageCount);
   sharedBytes = pipeline.sharedBytes();
   int64_t stepsOfSplit = llvm::divideCeil(totalSteps, parts.splits);
-  // A constant where the rows are not split: short loops are then no more than what runs of them.
+  // A constant without splits, which lets LLVM simplify short loops.
   Value firstStep = parts.splits > 1 ? e.mul(split, stepsOfSplit) : e.index(0);
   Origin origin{firstRow, firstColumn, e.mul(firstStep, innerStep)};
   Value steps = e.min(e.index(stepsOfSplit), e.sub(e.index(totalSteps), firstStep));
