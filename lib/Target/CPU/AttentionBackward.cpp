@@ -1,12 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention backward. An item is one (row of the batch, key/value head): it owns that head's dK and
-// dV and the dQ of all query heads of the group, so nothing is summed across items. P is recomputed
-// from the rows' log-sum-exp; five matmuls a pair of blocks give S^T, dP^T, dV, dK and dQ^T. All
-// sums run in the order of the blocks.
+// Attention backward. An item is one (row of the batch, key/value head): it computes dK and dV of
+// that head and dQ of all query heads of the group, so nothing is summed across items. P is
+// recomputed from the log-sum-exps of the rows; five matmuls per pair of blocks give S^T, dP^T, dV,
+// dK and dQ^T. All sums run in the order of the blocks.
 //
-// With few (row, key/value head) pairs there are few items: fewer than the machine's cores leaves
-// cores idle.
+// With few (row, key/value head) pairs there may be fewer items than cores, and some cores are
+// idle.
 #include "AttentionTerms.h"
 
 using namespace mlir;
@@ -46,9 +46,9 @@ private:
   void emitProducts(Value q0);
   void emitZeros(Value fromQuery, Value fromKey, bool isWhole);
 
-  /// Whether the derivative reads its argument of that number.
+  /// Returns true if the derivative reads this argument.
   bool reads(unsigned argument) { return !op.getScoreGradient().getArgument(argument).use_empty(); }
-  /// The gradient of operand 0, 1 or 2.
+  /// Returns the gradient of operand 0, 1 or 2.
   Value gradientOf(unsigned operand) {
     return gradients[dispatch::gradientOf(operand, gradients.size())];
   }
@@ -62,19 +62,20 @@ private:
   Frame frame;
   Emitter e;
   Terms terms;
-  const bool keepsScores;   ///< the derivative reads the raw scores
-  const bool readsProducts; ///< and products by distance
-  const bool readsBiases;   ///< and the biases
+  const bool keepsScores;   ///< the derivative reads raw scores
+  const bool readsProducts; ///< the derivative reads products by distance
+  const bool readsBiases;   ///< the derivative reads biases
 
   Value query, key, value, output, lse, outputGradient, rotary; // tensors
   SmallVector<Value> gradients;                                 // one, two or three
-  unsigned firstTerm = 0; ///< the frame's number of the first term's gradient
+  unsigned firstTerm = 0; ///< index in the frame of the gradient of the first term
   Value keys, values, keyGradients,
-      valueGradients; // scratch of a key/value head, rows of positions
-  Value queryRows, outputRows, queryBlocks, outputBlocks, queryGradients; // scratch of a query head
-  Value logSums, deltas;                                                  // one number a query
+      valueGradients; // scratch per key/value head, rows of positions
+  Value queryRows, outputRows, queryBlocks, outputBlocks, queryGradients; // scratch per query head
+  Value logSums, deltas;                                                  // one number per query
   Value probabilities, scores, keep, scoreGradients, rows;                // one block
-  Value productGradients; // of products by distance: the scores' where the region adds both
+  Value productGradients; // for products by distance; the gradients of the scores if the region
+                          // adds both
   Value queryLength, keyLength, batchRow, keyHead, queryBase, keyBase, head, p0, blockRow;
 };
 
@@ -96,8 +97,8 @@ void BackwardGenerator::openTensors() {
   firstTerm = next;
 }
 
-// 9 D numbers a position and a few blocks: rows and transposed blocks of Q and dO, dQ, K, V, dK,
-// dV.
+// Scratch: 9 D numbers per position and a few blocks: rows and transposed blocks of Q and dO, dQ,
+// K, V, dK, dV.
 void BackwardGenerator::allocate() {
   int64_t allKeys = shape.keyBlocks * shape.keyBlock,
           allQueries = shape.queryBlocks * shape.queryBlock;
@@ -151,8 +152,8 @@ Kernel BackwardGenerator::generate() {
   return kernel;
 }
 
-/// Zeros in the rows from those on of every column that the item owns; `isWhole`: in all of them.
-/// On an axis of segments a text has no memory behind its own rows.
+/// Stores zeros to all columns that the item owns, in rows from `fromQuery` and `fromKey` on; with
+/// `isWhole` in all rows. On an axis of segments a text has no memory after its own rows.
 void BackwardGenerator::emitZeros(Value fromQuery, Value fromKey, bool isWhole) {
   Value queries = op.getDomain().getAxis() ? queryLength : e.index(shape.queries);
   Value keysEnd = op.getDomain().getAxis() ? keyLength : e.index(shape.keys);
@@ -216,8 +217,8 @@ void BackwardGenerator::emitHead(Value member) {
   terms.storeHead(batchRow);
 }
 
-/// deltas = sum over c of dO O. Log-sums become +inf where the row has no key (-inf) or is not
-/// valid, so that its probabilities are e^-inf = 0 with no mask.
+/// Computes deltas = sum over c of dO O. Log-sum-exps become +inf if the row has no key (-inf) or
+/// is invalid, so that its probabilities are e^-inf = 0 without a mask.
 void BackwardGenerator::emitRowStatistics(Value outputColumn) {
   Value plusInfinity = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(infinity));
   Value minusInfinity = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(-infinity));
@@ -253,7 +254,7 @@ void BackwardGenerator::emitPair(Value q0, Value block) {
   });
 }
 
-/// probabilities = e^(score region of K Q^T - log-sum), 0 where the mask forbids.
+/// Computes probabilities = e^(score region of K Q^T - log-sum-exp), 0 outside the mask.
 void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
   Matmul product;
   product.rows = shape.keyBlock;
@@ -287,8 +288,8 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
   emitMatmul(e, target, product);
 }
 
-/// scoreGradients = derivative region of g = P (keep dP - delta), dP = V dO^T; then probabilities =
-/// keep P.
+/// Computes scoreGradients = derivative region of g = P (keep dP - delta), where dP = V dO^T; then
+/// probabilities = keep P.
 void BackwardGenerator::emitScoreGradients(Value q0) {
   Matmul product;
   product.rows = shape.keyBlock;
@@ -321,14 +322,14 @@ void BackwardGenerator::emitScoreGradients(Value q0) {
   emitMatmul(e, target, product);
 }
 
-/// What the derivative region makes of `g`: the gradients of a key's scores, and those of its
-/// terms. Where the mask forbids a pair its score is nobody's concern and its derivative may be
-/// infinite: 0 it is.
+/// Applies the derivative region to `g`: computes the gradients of a key's scores and of its terms.
+/// Pairs outside the mask get 0, because their scores are undefined and the derivative may be
+/// infinite.
 void BackwardGenerator::emitDerivatives(Value score, Value g, ArrayRef<Value> place,
                                         Value probability, Value q0, Value key, Value offset) {
   Value product = readsProducts ? terms.productOf(key, offset) : Value();
   Value bias = readsBiases ? terms.biasOf(p0, q0, key, offset) : Value();
-  product = product || !terms.hasRows() ? product : g; // which nothing reads
+  product = product || !terms.hasRows() ? product : g; // which is unused
   bias = bias || !op.getTerms().bias ? bias : g;
   Emitter::Values derived =
       emitAll(e, op.getScoreGradient(),
@@ -344,7 +345,7 @@ void BackwardGenerator::emitDerivatives(Value score, Value g, ArrayRef<Value> pl
   }
 }
 
-/// dV += P^T dO, dK += dS^T Q, dQ^T += K^T dS^T for one pair of blocks.
+/// Computes dV += P^T dO, dK += dS^T Q, dQ^T += K^T dS^T for one pair of blocks.
 void BackwardGenerator::emitProducts(Value q0) {
   Matmul product;
   product.rows = shape.keyBlock;

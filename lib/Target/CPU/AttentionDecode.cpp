@@ -1,16 +1,16 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention of an incremental step: few queries, many keys. An item is one (part of the keys, group
-// of key/value heads, row of the batch) with all queries that are due of the heads that share them.
-// It goes over blocks of keys in the order of their positions, with an online softmax: all scores
-// of a block, then its maximum and terms, then its values. Both are read in tiles of as many keys
-// as a vector has lanes, head after head. These are rows that follow one another, of which a head
-// has a piece, and no processor fetches such pieces ahead by itself: each head asks for its own of
-// the next tile. So memory is busy while a tile is computed.
+// Attention of a decode step: few queries, many keys. An item is one (part of the keys, group of
+// key/value heads, row of the batch) with all due queries of the heads that share them. It iterates
+// over blocks of keys in the order of their positions with an online softmax: first all scores of a
+// block, then its maximum and terms, then its values. Keys and values are read in tiles of as many
+// keys as a vector has lanes, head by head. A head has only a piece of each of these consecutive
+// rows, a pattern that hardware does not prefetch. So each head prefetches its pieces of the next
+// tile, which keeps memory busy while a tile is computed.
 //
-// Where keys are in several parts, an item leaves its sums in the workspace, and the last of a
-// group's items to arrive adds them up in the order of the parts. Sums depend on positions and
-// shapes alone, not on where rings hold keys nor on threads.
+// If keys are divided into several parts, an item stores its sums in the workspace, and the last
+// item of a group to arrive adds them in the order of the parts. Sums depend on positions and
+// shapes only, not on the slots of keys in rings or on threads.
 #include "AttentionDecode.h"
 #include "../Common/RowBody.h"
 #include "../Common/Storage.h"
@@ -24,7 +24,7 @@ using namespace sluice;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
-constexpr int64_t ahead = 16; ///< keys from a row that is read to the row that is asked for
+constexpr int64_t ahead = 16; ///< keys between a row that is read and the row that is prefetched
 
 void DecodeGenerator::allocate() {
   query = frame.buffer(0);
@@ -52,10 +52,11 @@ void DecodeGenerator::allocate() {
   }
 }
 
-/// Parts come with their bits reversed: threads share the items out in runs, and so any number of
-/// first parts, all that a short text has, is spread over them. Every other row of the batch begins
-/// with the other half of them: parts of one number are no one's alone, as the first is the longest
-/// and the last short. Rows of the batch that have nothing to do are spread likewise.
+/// Parts are numbered in bit-reversed order. Threads take runs of items, so the first parts, which
+/// are all that a short text has, are spread over the threads. Every other row of the batch starts
+/// with the other half of the parts, because the first part is the longest and the last one the
+/// shortest, and no thread should get parts of the same number only. Idle rows of the batch are
+/// spread in the same way.
 void DecodeGenerator::locateItem() {
   Value number = e.floorDiv(frame.item(), shape.batch);
   batch = e.sub(frame.item(), e.mul(number, shape.batch));
@@ -74,7 +75,7 @@ void DecodeGenerator::locateItem() {
   }
 }
 
-/// Valid keys of the row of the batch.
+/// Returns the number of valid keys of the row of the batch.
 Value DecodeGenerator::countKeys() {
   if (Value counts = op.getKeyCounts()) {
     auto operand = static_cast<unsigned>(llvm::find(op->getOperands(), counts).getIndex());
@@ -96,7 +97,7 @@ Kernel DecodeGenerator::generate() {
   }
   isShort = e.less(length, e.index(cut.parts * cut.shortKeys + 1));
   partKeys = e.select(isShort, e.index(cut.shortKeys), e.index(cut.partKeys));
-  // Without any key the first part alone is done, and writes zeros.
+  // Without any key, only the first part runs, and writes zeros.
   Value atLeastOne = e.select(e.less(length, e.index(1)), e.index(1), length);
   Value some = e.both(e.less(e.index(0), due.count), e.less(e.mul(part, partKeys), atLeastOne));
   e.when(some, [&] { emitItem(); });
@@ -125,7 +126,7 @@ void DecodeGenerator::emitItem() {
                 prefetchKeys(e.add(start, i), head);
               }
             });
-  // A ring that holds a window is shorter than the text: the part has keys once a turn.
+  // The ring of a window is shorter than the text: the part has keys in every turn of the ring.
   e.loop(start, length, cut.parts * cut.partKeys, [&](Value first) {
     Value end = e.min(e.add(first, partKeys), length);
     e.loop(first, end, cut.block, [&](Value q0) {
@@ -142,8 +143,8 @@ void DecodeGenerator::emitItem() {
   emitArrival();
 }
 
-/// Queries of a key/value head, those of a position by head, lie together. `eachHead` comes before
-/// those of a key/value head.
+/// The queries of a key/value head are adjacent, by position and then by head. `eachHead` runs
+/// before the queries of a key/value head.
 void DecodeGenerator::eachQuery(llvm::function_ref<void(const Query &)> body,
                                 llvm::function_ref<void(Value head)> eachHead) {
   e.loop(e.index(0), e.index(cut.heads), 1, [&](Value k) {
@@ -182,13 +183,13 @@ void DecodeGenerator::loadQuery(const Query &of) {
   e.store(e.splat(0), sum, {of.slot, e.index(0)});
 }
 
-/// The row of `rows` that a query and key q0 + `key` have.
+/// Returns the row of `rows` for a query and key q0 + `key`.
 Value DecodeGenerator::distanceRow(const Query &of, Value q0, Value key, Value rows) {
   return emitDistanceRow(e, emitDistance(e, op.getTerms().distance, of.position, e.add(q0, key)),
                          rows);
 }
 
-/// Adds the products of a query with its rows by distance to `dots`, one a key.
+/// Adds the products of a query with its rows by distance to `dots`, one per key.
 void DecodeGenerator::addDistances(const Query &of, Value q0, Value at, Emitter::Values &dots) {
   Value first = e.mul(of.head, shape.head);
   for (int64_t i = 0; i < e.lanes; ++i) {
@@ -201,7 +202,7 @@ void DecodeGenerator::addDistances(const Query &of, Value q0, Value at, Emitter:
   }
 }
 
-/// The table's biases, one a key.
+/// Returns the biases of the table, one per key.
 Value DecodeGenerator::biasesOf(const Query &of, Value q0, Value at) {
   int64_t rows = cast<RankedTensorType>(op.getTerms().bias.getType()).getDimSize(0);
   Emitter::Values numbers;
@@ -212,9 +213,8 @@ Value DecodeGenerator::biasesOf(const Query &of, Value q0, Value at) {
   return vector::FromElementsOp::create(e.b, e.floats, numbers);
 }
 
-/// Rows of `ring` that hold the tile of keys from `first` on. Where `clamped`, the last valid
-/// position stands for those behind it; else their rows are read in a ring of whole tiles, where
-/// they exist.
+/// Returns the rows of `ring` that hold the tile of keys from `first`. If `clamped`, later
+/// positions repeat the last valid one; otherwise the ring has whole tiles, so their rows exist.
 Emitter::Values DecodeGenerator::rowsOf(Value ring, Value first, bool clamped) {
   Emitter::Values rows;
   Value last = e.add(length, -1);
@@ -231,18 +231,18 @@ Emitter::Values DecodeGenerator::rowsOf(Value ring, Value first, bool clamped) {
   return rows;
 }
 
-/// Keys [q0, q0 + block), or fewer before `end`.
+/// Processes keys [q0, q0 + block), or fewer before `end`.
 void DecodeGenerator::emitKeyBlock(Value q0, Value end) {
   keys = e.roundUp(e.min(e.sub(end, q0), e.index(cut.block)), e.lanes);
   e.loop(e.index(0), keys, e.lanes, [&](Value at) { addScores(q0, at); });
-  // Terms need no memory: meanwhile the values come nearer that follow those asked for already.
+  // Terms need no memory bandwidth; meanwhile prefetch the values after those already prefetched.
   Value more = e.less(e.index(ahead), keys);
   eachQuery([&](const Query &query) { addTerms(query); },
             [&](Value head) { e.when(more, [&] { prefetchValues(e.add(q0, ahead), head); }); });
   e.loop(e.index(0), keys, e.lanes, [&](Value at) { addValues(q0, at, end); });
 }
 
-/// Scores of a tile. Behind the block's keys come its values.
+/// Computes the scores of a tile. Prefetches the block's values after its last keys.
 void DecodeGenerator::addScores(Value q0, Value at) {
   Emitter::Values rows = rowsOf(op.getKey(), e.add(q0, at), /*clamped=*/false);
   Value next = e.add(at, ahead);
@@ -266,8 +266,7 @@ void DecodeGenerator::prefetchValues(Value first, Value head) {
   prefetchTile(value, op.getValue(), first, e.add(e.mul(head, shape.head), shape.valueColumn));
 }
 
-/// Asks for a head's columns, from `column` on, of the tile of rows that begins at position
-/// `first`.
+/// Prefetches a head's columns, from `column`, of the tile of rows that starts at position `first`.
 void DecodeGenerator::prefetchTile(Value memory, Value ring, Value first, Value column) {
   constexpr int64_t lineBytes = 64; // of a cache line
   if (!isWhole(ring)) {
@@ -282,7 +281,7 @@ void DecodeGenerator::prefetchTile(Value memory, Value ring, Value first, Value 
   }
 }
 
-/// Scores of a query with the keys that `rows` of the ring hold; -inf where the mask forbids.
+/// Computes the scores of a query with the keys in `rows` of the ring; -inf outside the mask.
 Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q0, Value at) {
   Emitter::Values dots(e.lanes, e.splat(0));
   for (int64_t j = 0; j < shape.headVectors; ++j) {
@@ -292,7 +291,7 @@ Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q
           e.fma(factor, e.load(key, {rows[i], columnOf(of.keyColumn, j)}, validOf(j)), dots[i]);
     }
   }
-  // Where the region adds the two products of a key, they are one sum.
+  // If the region adds the two products of a key, a single sum computes both.
   bool isSum = distances && sumOfProducts(op.getScore());
   Emitter::Values products;
   if (distances) {
@@ -315,7 +314,7 @@ Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q
   return e.select(holds, score, e.splat(-infinity));
 }
 
-/// The greatest lane, in every lane.
+/// Broadcasts the maximum lane to every lane.
 Value DecodeGenerator::greatest(Value vector) {
   for (int64_t distance = e.lanes / 2; distance > 0; distance /= 2) {
     SmallVector<int64_t> swapped;
@@ -327,13 +326,13 @@ Value DecodeGenerator::greatest(Value vector) {
   return vector;
 }
 
-/// Lanes where a maximum is that of no key. Subtracting 0 instead of it makes terms e^-inf = 0, not
-/// NaN.
+/// Returns the lanes whose maximum has seen no key. Subtracting 0 instead of it makes terms e^-inf
+/// = 0, not NaN.
 Value DecodeGenerator::isNone(Value maximum) {
   return arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, maximum, e.splat(-infinity));
 }
 
-/// Takes the block's scores to the query's maximum and sum, and what it has summed of values to the
+/// Adds the block's scores to the query's maximum and sum, and rescales its sums of values to the
 /// new maximum.
 void DecodeGenerator::addTerms(const Query &of) {
   auto eachVector = [&](Value start, llvm::function_ref<Value(Value at, Value so)> body) {
@@ -363,9 +362,9 @@ void DecodeGenerator::addTerms(const Query &of) {
   }
 }
 
-/// Adds a tile of values to the queries' sums; behind the block's come the next one's keys. The
-/// chance of a key that is not valid is 0, but what lies there may be no number: the last that is
-/// valid stands for it.
+/// Adds a tile of values to the queries' sums; prefetches the keys of the next block after the last
+/// values of this one. The weight of an invalid key is 0, but its memory may hold NaN, so the last
+/// valid key is read instead.
 void DecodeGenerator::addValues(Value q0, Value at, Value end) {
   Value first = e.add(q0, at), next = e.add(at, ahead);
   Value hasNext = e.less(next, keys), goesOn = e.less(e.add(q0, next), end);

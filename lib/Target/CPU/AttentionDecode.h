@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the files of the step's attention share: how work is cut, and the generator.
+// Decode-step attention: division of the work into items, and the generator.
 #pragma once
 
 #include "Attention.h"
@@ -13,19 +13,19 @@ namespace sluice::cpu::attention {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// How the work of a batch row is cut into items, by shapes alone.
+/// Division of the work of a batch row into items; depends on shapes only.
 struct DecodeCut {
-  int64_t parts = 1; ///< of the keys
-  int64_t partKeys;  ///< keys of a part that lie together, whole blocks
-  int64_t shortKeys; ///< the same, while a text fills no more than half of the parts
-  int64_t block;     ///< keys of one maximum, whole tiles
-  int64_t groups;    ///< of key/value heads
-  int64_t heads;     ///< key/value heads of a group
+  int64_t parts = 1; ///< parts of the keys
+  int64_t partKeys;  ///< consecutive keys of a part, whole blocks
+  int64_t shortKeys; ///< the same for a text that fills at most half of the parts
+  int64_t block;     ///< keys that share one maximum, whole tiles
+  int64_t groups;    ///< groups of key/value heads
+  int64_t heads;     ///< key/value heads per group
 
   DecodeCut(int64_t extent, int64_t kvHeads) {
-    // Some 8 items a row occupy threads where one text is written. Long parts wait less for their
-    // first tile; a short text has more parts instead. Heads of a group lie side by side: all of
-    // them, where there are parts enough.
+    // About 8 items per row occupy the threads if there is only one text. Long parts spend less
+    // time waiting for their first tile; a short text uses more parts instead. The heads of a group
+    // are adjacent: a group has all heads if there are enough parts.
     constexpr int64_t items = 8, least = 32;
     int64_t blocks = llvm::divideCeil(extent, least);
     while (2 * parts <= std::min(items, blocks)) {
@@ -68,8 +68,8 @@ private:
   void locateItem();
   mlir::Value countKeys();
   void emitItem();
-  /// One query that is due: where its sums are, its position, its head, and the first columns of
-  /// its key/value head.
+  /// A due query: index of its sums, its position, its head, and the first columns of its key/value
+  /// head.
   struct Query {
     mlir::Value slot, position, head, keyColumn, valueColumn;
   };
@@ -95,11 +95,11 @@ private:
   void emitArrival();
   void storeResult(const Query &query);
   mlir::Value isNone(mlir::Value maximum);
-  /// Whether a tile lies together: tiles begin at multiples of their size.
+  /// Returns true if the rows of a tile are contiguous: tiles start at multiples of their size.
   bool isWhole(mlir::Value ring) const { return extentOf(ring) % e.lanes == 0; }
   Emitter::Values rowsOf(mlir::Value ring, mlir::Value first, bool clamped);
-  /// Column of vector `j` of a head's columns, which begin at `first`, and how many of its lanes
-  /// are the head's.
+  /// Returns the column of vector `j` of a head that starts at column `first`; and the number of
+  /// its lanes that belong to the head.
   mlir::Value columnOf(mlir::Value first, int64_t j) { return e.add(first, j * e.lanes); }
   int64_t validOf(int64_t j) const { return shape.head - j * e.lanes; }
   mlir::Value greatest(mlir::Value vector);
@@ -107,22 +107,22 @@ private:
   dispatch::AttentionOp op;
   const Shape shape;
   const DecodeCut cut;
-  const int64_t slots; ///< queries of an item
+  const int64_t slots; ///< queries per item
   Frame frame;
   Emitter e;
 
   mlir::Value query, key, value, output, lse;     // tensors
-  mlir::Value positionQuery, distances, biases;   // tensors; null where scores have no such term
-  mlir::Value queries, accumulator, maximum, sum; // scratch, by query
-  mlir::Value positionQueries;                    // likewise
-  mlir::Value chances;  // scratch [query][key of a block], by step: scores, then terms of the sum
-  mlir::Value parts;    ///< workspace: sums, maximum, sum; by item and query
-  mlir::Value counters; ///< of arrived items, by batch row and group
+  mlir::Value positionQuery, distances, biases;   // tensors; null if scores have no such term
+  mlir::Value queries, accumulator, maximum, sum; // scratch, per query
+  mlir::Value positionQueries;                    // scratch, per query
+  mlir::Value chances;  // scratch [query][key of a block]: first scores, then terms of the sum
+  mlir::Value parts;    ///< workspace: sums, maximum, sum; per item and query
+  mlir::Value counters; ///< number of arrived items, per batch row and group
   mlir::Value batch, part, group, length;
-  mlir::Value distanceCount; ///< valid rows by distance
-  mlir::Value isShort;       ///< whether the text's parts have `shortKeys` keys
+  mlir::Value distanceCount; ///< number of valid rows by distance
+  mlir::Value isShort;       ///< the parts of this text have `shortKeys` keys
   mlir::Value partKeys;      ///< of this text
-  mlir::Value keys;          ///< of the block at hand, whole tiles
+  mlir::Value keys;          ///< keys of the current block, whole tiles
   Frame::Run due;
 };
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the step's attention leaves: sums of a part of the keys in the workspace, those of all parts
-// by the last that arrives, and a query's result.
+// Results of decode-step attention: sums of a part of the keys in the workspace, the merge of all
+// parts by the last item to arrive, and the final result of a query.
 #include "../Common/RowBody.h"
 #include "AttentionDecode.h"
 
@@ -12,7 +12,7 @@ using namespace sluice;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
-/// Row of the workspace with what the item of part `number` found for a query.
+/// Returns the row of the workspace for the results of part `number` for a query.
 Value DecodeGenerator::partialRow(Value number, const Query &of) {
   Value own = e.add(e.mul(e.add(e.mul(batch, cut.groups), group), cut.parts), number);
   return e.add(e.mul(own, slots), of.slot);
@@ -28,7 +28,7 @@ void DecodeGenerator::storePartial(const Query &of) {
   e.store(e.load(sum, {of.slot, e.index(0)}), parts, {row, e.index(shape.headWidth + e.lanes)});
 }
 
-/// Counts the item; the last of those that have keys adds up what all of them found.
+/// Counts the arrival of the item. The last item that has keys merges the results of all.
 void DecodeGenerator::emitArrival() {
   auto partsOf = [&](int64_t keys) { return e.floorDiv(e.add(length, keys - 1), keys); };
   Value live = e.select(isShort, partsOf(cut.shortKeys), partsOf(cut.partKeys));
@@ -46,7 +46,7 @@ void DecodeGenerator::emitArrival() {
   });
 }
 
-/// Sums of the first `live` parts, in their order, to the query's own.
+/// Merges the sums of the first `live` parts, in order, into the sums of the query.
 void DecodeGenerator::mergePartials(const Query &of, Value live) {
   auto loadPart = [&](Value number, int64_t column) {
     return e.load(parts, {partialRow(number, of), e.index(column)});

@@ -12,7 +12,7 @@ using namespace sluice::cpu::attention;
 
 namespace {
 
-/// i64 vectors, one element a query.
+/// Vectors of i64, one element per query.
 struct Wide {
   Emitter &e;
   VectorType type;
@@ -40,9 +40,9 @@ static Value factorOf(Emitter &e, const Shape &shape, Value uniform) {
   return e.select(kept, e.splat(1.0f / (1.0f - shape.dropout)), e.splat(0));
 }
 
-// Element ((b heads + h) T + p) T' + q, b counting from the update's first row. Four elements in a
-// row share one evaluation of Philox, so where T' is a multiple of 4 four keys come from one;
-// otherwise each key evaluates its own, at four times the cost.
+// The element number is ((b heads + h) T + p) T' + q, where b counts from the first row of the
+// update. Four consecutive elements share one evaluation of Philox. If T' is a multiple of 4, one
+// evaluation serves four keys; otherwise each key needs its own, at four times the cost.
 void attention::emitKeep(Emitter &e, Frame &frame, const Shape &shape, Value head, Value p0,
                          Value q0, Value keep) {
   Wide wide(e);

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention forward. An item is one (row of the batch, query head, part of the queries); it packs
-// the head's keys once and then, for each block of queries, goes over the blocks of keys that the
-// mask leaves with an online softmax.
+// Attention forward. An item is one (row of the batch, query head, part of the queries). It packs
+// the keys of the head once and then, for each block of queries, iterates over the blocks of keys
+// that intersect the mask, with an online softmax.
 #include "../Common/Storage.h"
 #include "AttentionTerms.h"
 #include "Skinny.h"
@@ -63,9 +63,9 @@ private:
 
 } // namespace
 
-// A batch row and head is an item where there are enough of them. Otherwise queries are dealt to
-// parts in turn, so that under a causal mask all parts have like work; packing the keys again costs
-// a part 2 of its 4 N operations a key column.
+// A batch row and head is one item if there are enough of them. Otherwise blocks of queries are
+// distributed cyclically over parts, so that all parts have similar work under a causal mask. Each
+// further part repeats the packing of keys, which costs 2 of 4 N operations per key column.
 int64_t ForwardGenerator::chooseParts() const {
   int64_t pairs = shape.batch * shape.heads;
   int64_t wanted = (16 + pairs - 1) / pairs;
@@ -80,7 +80,7 @@ void ForwardGenerator::allocate() {
   output = frame.buffer(op->getNumOperands());
   lse = frame.buffer(op->getNumOperands() + 1);
   keys = frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth));
-  // Values are read a scalar at a time: where they lie, or, of bf16, extended.
+  // Values are read a scalar at a time: in place or, for bf16, from an f32 copy.
   values = isHalfMemory(value)
                ? frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth))
                : Value();
@@ -181,7 +181,7 @@ void ForwardGenerator::emitKeyBlock(Value q0) {
   });
 }
 
-/// scores = score region of K Q^T, -inf where the mask forbids; blockMaximum over the keys.
+/// Computes scores = score region of K Q^T, -inf outside the mask; blockMaximum over the keys.
 void ForwardGenerator::emitScores(Value q0, bool masked) {
   Matmul product;
   product.rows = shape.keyBlock;
@@ -213,15 +213,15 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
   emitMatmul(e, target, product);
 }
 
-/// scores = e^(scores - maximum), the sum of the block's rows, and the factor of what was
-/// accumulated before.
+/// Computes scores = e^(scores - maximum), the sum of the block's rows, and the factor that
+/// rescales the previous sums.
 void ForwardGenerator::emitSoftmax(Value q0, Value valid) {
   Emitter::Values offsetsOf, shifts, sums;
   eachVector([&](int64_t, Value offset) {
     Value before = e.load(maximum, {offset});
     Value now = e.maxf(before, e.load(blockMaximum, {offset}));
-    // A query that has met no key yet keeps -inf; subtracting 0 instead makes its terms e^-inf = 0,
-    // not NaN.
+    // A query without any key so far has maximum -inf; subtracting 0 instead makes its terms e^-inf
+    // = 0, not NaN.
     Value none = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, now, e.splat(-infinity));
     Value shift = e.select(none, e.splat(0), now);
     e.store(now, maximum, {offset});
@@ -245,7 +245,7 @@ void ForwardGenerator::emitSoftmax(Value q0, Value valid) {
   }
 }
 
-/// Divides by the sums, transposes back and stores the valid queries' outputs and log-sum-exp.
+/// Divides by the sums, transposes, and stores outputs and log-sum-exps of the valid queries.
 void ForwardGenerator::emitResults() {
   eachVector([&](int64_t, Value offset) {
     Value total = e.load(sum, {offset});

@@ -17,7 +17,7 @@ static Value loadA(Emitter &e, const Matrix &a, Value row, Value k) {
   return e.broadcast(e.loadScalar(a.memory, {at(e, a.row, first), at(e, a.column, second)}));
 }
 
-/// One register tile of rows x vectors, the whole depth.
+/// Emits one register tile of rows x vectors, over the whole depth.
 static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, Value column,
                      int64_t vectors) {
   Accumulators tile(rows, Emitter::Values(vectors, e.splat(0)));
@@ -53,7 +53,7 @@ static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, 
   matmul.finish(row, column, tile);
 }
 
-/// Four vectors wide at most: with 32 registers 6 x 4, with 16 registers 4 x 2 or more.
+/// At most four vectors wide: 6 x 4 with 32 registers; 4 x 2 or more rows with 16 registers.
 static int64_t widestTile(const Target &target) { return target.registers >= 32 ? 4 : 2; }
 
 int64_t attention::tileRows(const Target &target, int64_t vectors) {
@@ -61,7 +61,7 @@ int64_t attention::tileRows(const Target &target, int64_t vectors) {
   return std::min<int64_t>((target.registers - 2 - wide) / wide, 12);
 }
 
-/// Columns [column, column + vectors * lanes), all rows.
+/// Emits columns [column, column + vectors * lanes), all rows.
 static void emitColumns(Emitter &e, const Target &target, const Matmul &matmul, Value column,
                         int64_t vectors) {
   int64_t most = tileRows(target, vectors);
@@ -81,7 +81,8 @@ void attention::emitMatmul(Emitter &e, const Target &target, const Matmul &matmu
   if (whole == widest) {
     emitColumns(e, target, matmul, e.index(0), widest);
   } else if (whole > 0) {
-    // One copy of the code for all columns: a tile with its epilogue is thousands of instructions.
+    // One copy of the code for all columns, because a tile with its epilogue is thousands of
+    // instructions.
     e.loop(e.index(0), e.index(whole * e.lanes), widest * e.lanes,
            [&](Value column) { emitColumns(e, target, matmul, column, widest); });
   }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Copies between the tensors' rows and the blocks' layouts: packing, transposition, and unpacking
-// of gradients, rotated back.
+// Copies between rows of tensors and block layouts: packing, transposition, and unpacking of
+// gradients with the inverse rotation.
 #include "Attention.h"
 #include "Epilogue.h"
 
@@ -46,7 +46,7 @@ void attention::emitTransposeBack(Emitter &e, const Shape &shape, Value transpos
     for (int64_t c = 0; c < shape.head; c += e.lanes) {
       Emitter::Values square;
       for (int64_t i = 0; i < e.lanes; ++i) {
-        // Past the head's columns any row will do: nobody reads what comes of it.
+        // Columns after the head read an arbitrary row; their results are unused.
         int64_t row = std::min(c + i, shape.head - 1);
         Value value = e.load(transposed, {e.add(row0, row), p});
         square.push_back(factor ? e.mulf(value, factor) : value);

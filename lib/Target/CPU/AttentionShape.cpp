@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Sizes of blocks, and what the generators ask of an op.
+// Block sizes, and the requirements of the generators.
 #include "Attention.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,11 +14,10 @@ template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
   Shape s{};
   static_cast<AttentionSizes &>(s) = attentionSizes(op);
   s.elementBytes = cast<RankedTensorType>(op.getQuery().getType()).getElementTypeBitWidth() / 8;
-  // 64 queries by 64 keys: the block's scores, values and accumulators (16 KiB each at D = 64) stay
-  // near the first level of cache. A causal diagonal wastes half a block a row of blocks: 6% at N =
-  // 1024, but 25% at N = 256, where smaller blocks lose less to their own overhead than they save.
-  // A window has two edges: with few keys between them 32 by 16 is the fastest of 16 to 64 by 16 to
-  // 64.
+  // 64 queries by 64 keys: scores, values and accumulators of a block (16 KiB each at D = 64) stay
+  // near L1. A causal diagonal wastes half a block per row of blocks: 6% at N = 1024, but 25% at N
+  // = 256, where smaller blocks save more than their overhead. A window has two
+  // edges; with few keys between them, 32 by 16 is the fastest of 16 to 64 by 16 to 64.
   double readKeys = countPairs(s.queries, s.keys, op.getMask()) / double(s.queries);
   bool isNarrow = readKeys < 128 && readKeys < 0.375 * double(s.keys);
   int64_t block = isNarrow || std::max(s.queries, s.keys) <= 256 ? 32 : 64;
@@ -75,7 +74,7 @@ void attention::countWork(const Shape &shape, IntegerSet mask, int64_t matmuls, 
   double pairs =
       static_cast<double>(shape.batch * shape.heads) * countPairs(shape.queries, shape.keys, mask);
   kernel.flops = 2.0 * static_cast<double>(matmuls * shape.head) * pairs;
-  // Half of the tensors have the rows of queries, half those of keys.
+  // Half of the tensors have rows of queries, the other half rows of keys.
   int64_t rows = shape.batch * (shape.queries + shape.keys) * (tensors / 2);
   kernel.bytes = static_cast<double>(shape.elementBytes * rows * (shape.head * shape.heads));
 }

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Terms by distance: rows packed once a head, products and their adjoints a pair of blocks.
+// Terms by distance: rows packed once per head, products and their adjoints per pair of blocks.
 #include "AttentionTerms.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -12,8 +12,8 @@ using namespace sluice;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
-// A band has as many queries as make it no more than a vector wider than a block of keys, but four
-// for the sake of its matmul.
+// A band has as many queries as fit with at most one more vector than a block of keys, but at least
+// four for an efficient matmul.
 Terms::Bands Terms::makeBands() const {
   int64_t common = std::gcd(a, b), lanes = e.lanes;
   Bands s{};
@@ -28,7 +28,7 @@ Terms::Bands Terms::makeBands() const {
   int64_t lastQuery = allQueries() - shape.queryBlock + s.block() - 1;
   s.top = std::max<int64_t>(llvm::divideFloorSigned(a * lastQuery + c, b),
                             llvm::divideCeil(allDistances(), b));
-  // Queries and keys of a pair of blocks have numbers below 0 where no mask joins them.
+  // Queries and keys of a pair of blocks have numbers below 0 where the mask excludes them.
   int64_t below = llvm::divideCeil(a * shape.queryBlock, b) + 2;
   s.columns = llvm::alignTo(s.top + 1 + below + s.width, lanes);
   return s;
@@ -115,7 +115,7 @@ void Terms::packRows() {
   });
 }
 
-/// Places behind a block's queries repeat some query: nobody reads what comes of them.
+/// Places after a block's queries repeat some query; their results are unused.
 void Terms::packQueries(Value p0) {
   if (!rows) {
     return;
@@ -134,7 +134,7 @@ void Terms::packQueries(Value p0) {
   });
 }
 
-/// Gradients of products stay zero outside of scores' places.
+/// Gradients of products stay zero at positions without a score.
 void Terms::clearGradients() {
   if (rows) {
     emitFill(e, productGradients, 0);
@@ -230,13 +230,13 @@ Value Terms::allLanes() {
   return arith::ConstantOp::create(e.b, DenseElementsAttr::get(masks, true));
 }
 
-/// Elements of memory from `first` on, a stride apart.
+/// Gathers elements from `first`, a stride apart.
 Value Terms::gather(Value memory, ValueRange first, int64_t stride) {
   return vector::GatherOp::create(e.b, e.floats, memory, first, steps(stride), allLanes(),
                                   e.splat(0));
 }
 
-/// Element l of a vector goes a stride from that of l - 1, none to the place of another.
+/// Element l of a vector is stored at l times the stride; all addresses are distinct.
 void Terms::scatter(Value vector, Value memory, ValueRange first, int64_t stride) {
   vector::ScatterOp::create(e.b, TypeRange(), memory, first, steps(stride), allLanes(), vector,
                             IntegerAttr());
@@ -306,7 +306,7 @@ void Terms::storeQueries(Value p0) {
   });
 }
 
-/// One head's columns of a tensor's row, from a packed row.
+/// Copies the columns of one head from a packed row to a row of a tensor.
 void Terms::copyRow(Value from, Value fromRow, Value to, Value toRow) {
   for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
     Value value = e.load(from, {fromRow, e.index(lane0)});
@@ -320,7 +320,7 @@ Value Terms::packedRow(Value distance) {
   return e.add(firstRowOf(rowClass), e.sub(e.index(bands.top), number));
 }
 
-/// Distances beyond the last valid row have that row.
+/// Distances beyond the last valid row use that row.
 void Terms::foldLastRow() {
   Value last = packedRow(e.add(rowLength, -1));
   e.loop(e.index(0), e.index(c), 1, [&](Value i) {
@@ -345,7 +345,7 @@ void Terms::storeHead(Value batchRow) {
   if (!table) {
     return;
   }
-  // The table's last row stands for all distances from its own on.
+  // The last row of the table serves all distances from its own on.
   Value part = e.mul(batchRow, biasRows()), last = e.index(biasRows() - 1);
   e.loop(e.index(0), last, 1, [&](Value i) {
     e.store(e.loadScalar(biasGradients, {e.add(i, front())}), tableGradient,

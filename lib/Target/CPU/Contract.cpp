@@ -3,9 +3,9 @@
 //
 // Rows times a weight matrix. An item is a block of rows by a block of columns. It packs its part
 // of W once into panels [K][tile columns] in the thread's scratch, half of L2, and then runs its
-// rows through every panel: rows are read in place (their padding keeps strides off powers of two),
-// a tile's sums stay in registers for all of K. Rows of bf16 are first extended, a tile's at a
-// time, since the inner loop reads them a scalar at a time.
+// rows through every panel. Rows are read in place (their padding avoids power-of-two strides), and
+// the sums of a tile stay in registers for all of K. Rows of bf16 are first extended, a tile at a
+// time, because the inner loop reads them a scalar at a time.
 #include "../Common/Storage.h"
 #include "Epilogue.h"
 #include "Skinny.h"
@@ -19,14 +19,14 @@ using namespace sluice::cpu;
 
 namespace {
 
-/// How a contraction is cut into items.
+/// Division of a contraction into items.
 struct Schedule {
   Tile tile;
   int64_t inner;       ///< K
   int64_t columns;     ///< N
-  int64_t rows;        ///< rows a launch runs over
-  int64_t blockRows;   ///< rows an item, a multiple of the tile's
-  int64_t blockPanels; ///< column panels an item
+  int64_t rows;        ///< rows of the launch
+  int64_t blockRows;   ///< rows per item, a multiple of the tile's
+  int64_t blockPanels; ///< column panels per item
 
   int64_t panels() const { return llvm::divideCeil(columns, tile.columns()); }
   int64_t fullPanels() const { return columns / tile.columns(); }
@@ -38,7 +38,7 @@ struct Schedule {
 };
 
 /// Packing an element of W costs about as much as 4 tile rows of work on it, so blocks of rows stay
-/// tall; columns are split first when eight items are wanted.
+/// tall; columns are split first to get eight items.
 Schedule::Schedule(const Target &target, int64_t rows, int64_t inner, int64_t columns)
     : tile(Tile::of(target)), inner(inner), columns(columns), rows(rows) {
   tile.rows = std::min(tile.rows, rows);
@@ -156,7 +156,7 @@ void ContractEmitter::emitItem() {
 }
 
 /// Runs one panel of rows through the item's column panels. Whole and partial panels of rows have
-/// tiles of their own and share the epilogue, which is most of a kernel's code.
+/// separate tiles and share the epilogue, which is most of a kernel's code.
 void ContractEmitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail) {
   bool alwaysWhole = s.rows % s.tile.rows == 0;
   Value count = index(s.tile.rows), whole;
@@ -167,7 +167,7 @@ void ContractEmitter::emitRows(Value first, Value panelBegin, Value fullEnd, Val
   }
   if (extended) {
     extendRows(first, !alwaysWhole);
-    alwaysWhole = true; // the last row stands for those that are missing
+    alwaysWhole = true; // repeats the last row for missing ones
   }
   auto emitPanel = [&](Value panel, const Tile &tile) {
     Value slot = arith::SubIOp::create(b, panel, panelBegin);
@@ -189,12 +189,12 @@ void ContractEmitter::emitRows(Value first, Value panelBegin, Value fullEnd, Val
   }
 }
 
-/// `row`, or the item's last row where that comes sooner.
+/// Returns `row`, or the item's last row if that is smaller.
 Value ContractEmitter::lastRowOr(Value row) {
   return minIndex(b, row, arith::SubIOp::create(b, rowEnd, index(1)));
 }
 
-/// The tile's rows as f32, whole vectors of them: rows are padded.
+/// Extends the tile's rows to f32, in whole vectors since rows are padded.
 void ContractEmitter::extendRows(Value first, bool mayBePartial) {
   emitLoop(b, index(0), index(s.tile.rows), index(1), [&](Value i) {
     Value row = addIndex(b, first, i);
@@ -205,7 +205,7 @@ void ContractEmitter::extendRows(Value first, bool mayBePartial) {
   });
 }
 
-/// W's columns of `panel`, all of K, to slot `slot` of the packed block.
+/// Packs the columns of W in `panel`, all of K, to slot `slot` of the packed block.
 void ContractEmitter::packPanel(Value panel, Value slot, const Tile &tile) {
   Value column = mulIndex(b, panel, s.tile.columns());
   int64_t lanes = tile.lanes, whole = s.inner / lanes * lanes;
@@ -221,7 +221,7 @@ void ContractEmitter::packPanel(Value panel, Value slot, const Tile &tile) {
     });
     return;
   }
-  // A loop over the vectors, for a square is hundreds of operations and each would be compiled.
+  // A loop over vectors limits code size, because a square is hundreds of operations.
   emitLoop(b, index(0), index(tile.columns()), index(lanes), [&](Value at) {
     Value first = addIndex(b, column, at);
     emitLoop(b, index(0), index(whole), index(lanes),
@@ -232,8 +232,8 @@ void ContractEmitter::packPanel(Value panel, Value slot, const Tile &tile) {
   });
 }
 
-/// Square of `lanes` columns of W from `first` on by `lanes` steps of K, to the slot's columns from
-/// `at` on. Columns past the last are copies of the last: never stored.
+/// Packs a square of `lanes` columns of W from `first` by `lanes` steps of K to the slot's columns
+/// from `at`. Columns past the last repeat it and are never stored.
 void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k, bool tail) {
   int64_t lanes = s.tile.lanes;
   Value mask = tail ? emitColumnMask(b, lanes, k, index(s.inner)) : Value();
@@ -247,7 +247,7 @@ void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k,
   }
 }
 
-/// The sums of one tile to scratch. A panel with fewer rows repeats its last one.
+/// Stores the sums of one tile to scratch. A panel with fewer rows repeats its last one.
 void ContractEmitter::emitSums(Value first, Value slot, const Tile &tile, bool partialRows) {
   SmallVector<Value> rows;
   for (int64_t i = 0; i < tile.rows; ++i) {
@@ -270,7 +270,7 @@ void ContractEmitter::emitSums(Value first, Value slot, const Tile &tile, bool p
   }
 }
 
-/// Columns of a dense operand; those past the last are not touched.
+/// Loads columns of a dense operand; does not touch columns past the last.
 Value ContractEmitter::loadDense(unsigned buffer, Value column, VectorType type) {
   int64_t width = type.getDimSize(0);
   bool isWhole = s.columns % width == 0;
@@ -286,8 +286,8 @@ Value ContractEmitter::rotate(Value vector, Value row, Value column) {
                             s.tile.columns());
 }
 
-/// One row of the tile at a time, from scratch in L1: the region's code is emitted once, on vectors
-/// as wide as the tile, and the number of rows may vary. Rows are padded to whole vectors, so
+/// Processes one row of the tile at a time, from scratch in L1: the region's code is emitted once,
+/// on vectors as wide as the tile, for any number of rows. Rows are padded to whole vectors, so
 /// stores need no mask.
 void ContractEmitter::emitEpilogue(Value first, Value count, Value panel, const Tile &tile) {
   auto type = VectorType::get({tile.columns()}, b.getF32Type());
@@ -296,7 +296,7 @@ void ContractEmitter::emitEpilogue(Value first, Value count, Value panel, const 
   for (auto [i, access] : llvm::enumerate(op.getAccesses())) {
     Value value;
     if (kindOf(access) == dispatch::AccessKind::Table) {
-      break; // the last, of angles: not an argument
+      break; // the last extra, the angles, is not an argument
     }
     if (kindOf(access) == dispatch::AccessKind::Vector) {
       value = loadDense(i, column, type);
@@ -325,7 +325,7 @@ void ContractEmitter::emitEpilogue(Value first, Value count, Value panel, const 
     }
   };
   emitLoop(b, index(0), count, index(1), [&](Value i) {
-    if (!domain.getAxis()) { // rows that are not valid are nobody's
+    if (!domain.getAxis()) { // invalid rows have no readers
       emitRow(i);
       return;
     }
@@ -334,8 +334,7 @@ void ContractEmitter::emitEpilogue(Value first, Value count, Value panel, const 
   });
 }
 
-/// The generator handles f32 and bf16, the identity map, and the accesses that the op's description
-/// lists.
+/// Accepts f32 and bf16, the identity map, and the accesses that the op's description lists.
 static LogicalResult check(dispatch::ContractOp op) {
   using dispatch::AccessKind;
   size_t schedules = op.getDomain().getScheduled() ? 1 : 0;

@@ -1,11 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Few rows times a weight matrix: bound by reading the weights. A row of W [out, in] lies together,
-// so an output is a dot product along the input. An item is a block of output columns, for all rows
-// that are due. It reads W in a few streams: runs of its rows, side by side. Each goes on where it
-// was, for kilobytes, which is what a processor fetches ahead by itself. Rows of W that are
-// neighbours would be as many streams that end after each row.
+// Few rows times a weight matrix: bound by reading the weights. Rows of W [out, in] are contiguous,
+// so an output is a dot product along the input. An item is a block of output columns, for all due
+// rows. It reads W in a few concurrent streams, each over a run of consecutive rows. A stream is
+// sequential for kilobytes, which the hardware prefetcher recognizes. Adjacent rows of W instead
+// would be streams that end after each row.
 #include "../Common/RowBody.h"
 #include "../Common/Storage.h"
 #include "Epilogue.h"
@@ -19,18 +19,18 @@ using namespace sluice::cpu;
 
 namespace {
 
-constexpr int64_t streams = 4; ///< runs of rows of W that are read side by side
+constexpr int64_t streams = 4; ///< concurrent runs of rows of W
 
-/// How rows and columns are cut.
+/// Division of rows and columns.
 struct Cut {
-  int64_t rows; ///< most that are taken together, a power of two: their sums stay in registers
-  int64_t run;  ///< rows of W of a stream in an item, for one row
+  int64_t rows; ///< maximum rows at a time, a power of two: their sums stay in registers
+  int64_t run;  ///< rows of W per stream and item, for one row
   int64_t items;
 
   Cut(const Target &target, int64_t launchRows, int64_t width);
-  /// Rows of W for `rows` rows at once: as many as registers hold sums of.
+  /// Returns the rows of W for `rows` rows at once: as many as registers can hold sums for.
   int64_t columnsFor(int64_t rows) const;
-  /// Output columns an item, a multiple of the lanes.
+  /// Output columns per item, a multiple of the lanes.
   int64_t itemColumns() const { return streams * run; }
 
 private:
@@ -39,10 +39,10 @@ private:
 
 int64_t Cut::columnsFor(int64_t rows) const {
   // A weight is loaded for `rows` rows and an input for `columns` columns: 7 loads for 12
-  // multiply-adds with 16 registers, where two loads and two multiply-adds go in a cycle. The rest
-  // of the registers holds a weight a column and an input.
+  // multiply-adds with 16 registers, where a cycle has two loads and two multiply-adds. The
+  // remaining registers hold one weight per column and an input.
   int64_t columns = std::min(streams, (target.registers - streams) / rows);
-  // A vector of sums at once, where loads and prefetches are still fewer than multiply-adds.
+  // Fills one vector of sums at once, if loads and prefetches are still fewer than multiply-adds.
   int64_t whole = target.lanes / rows;
   bool isBetter = whole >= 2 && whole < columns && rows + 2 * whole < target.lanes;
   return isBetter ? whole : columns;
@@ -51,7 +51,7 @@ int64_t Cut::columnsFor(int64_t rows) const {
 Cut::Cut(const Target &target, int64_t launchRows, int64_t width)
     : rows(std::min<int64_t>(llvm::PowerOf2Ceil(launchRows), target.registers / 4)),
       target(target) {
-  // Long runs, but some items for threads to even out.
+  // Long runs, but enough items for threads to balance.
   constexpr int64_t longRun = 16, leastItems = 8;
   run = std::max<int64_t>(1, width / (leastItems * streams));
   run = std::min<int64_t>(longRun, llvm::bit_floor(uint64_t(run)));
@@ -77,12 +77,12 @@ private:
   void emitItem(Value due);
   void emitFor(Value due, int64_t rows);
   void emitColumns(Value due, int64_t rows, int64_t columns);
-  /// Whether sums of so many rows and columns are those of a whole tile, one vector of sums.
+  /// Returns true if the sums of this many rows and columns form a whole tile, one vector of sums.
   bool isTile(int64_t rows, int64_t columns) const {
     return rows > 2 && columns == cut.columnsFor(rows) && rows * columns == e.lanes;
   }
   void turnSums(Value due, int64_t rows, int64_t columns);
-  /// `count` output columns, each `apart` behind the one before.
+  /// `count` output columns, each `apart` after the previous one.
   struct Columns {
     Value first;
     int64_t count, apart;
@@ -109,9 +109,9 @@ private:
 
   Value input, weight;
   SmallVector<Value> extras, results;
-  Value batches, positions, inputRows; ///< of the rows that are due, in order
-  Value sums;                          ///< [rows that are due][columns of the item]
-  Value tiles; ///< [first row that is due][step] the sums of a tile of `lanes`, by column and row
+  Value batches, positions, inputRows; ///< of the due rows, in order
+  Value sums;                          ///< [due rows][columns of the item]
+  Value tiles; ///< [first due row][step] sums of a tile of `lanes`, by column and row
   Value begin; ///< first column of the item
   bool failed_ = false;
 };
@@ -135,7 +135,7 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
   }
   sums = frame.scratch(MemRefType::get({slots, cut.itemColumns()}, f32));
   if (int64_t columns = cut.columnsFor(cut.rows); isTile(cut.rows, columns)) {
-    // Fewer rows have as many columns or more.
+    // Fewer rows use as many columns or more.
     int64_t run = cut.itemColumns() / columns;
     tiles = frame.scratch(MemRefType::get({slots / cut.rows, run, e.lanes}, f32));
   }
@@ -162,8 +162,8 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
   return kernel;
 }
 
-/// Batch row, position and row of the input of every row that is due, and how many there are. Where
-/// fewer are due than are taken together, the last one's input stands for those that are missing.
+/// Lists batch row, position and input row of every due row, and returns their number. If fewer are
+/// due than are processed together, the input of the last one is repeated.
 Value SkinnyGenerator::listDue() {
   Value none = e.index(0);
   auto outer = [&](Value batch, ValueRange before) {
@@ -193,7 +193,7 @@ void SkinnyGenerator::emitItem(Value due) {
   });
 }
 
-/// The item's columns by the least tile that holds all rows that are due, of `rows` or more.
+/// Emits the item's columns with the smallest tile of at least `rows` rows that holds all due rows.
 void SkinnyGenerator::emitFor(Value due, int64_t rows) {
   auto these = [&] { emitColumns(due, rows, cut.columnsFor(rows)); };
   if (rows == cut.rows) {
@@ -203,14 +203,14 @@ void SkinnyGenerator::emitFor(Value due, int64_t rows) {
   }
 }
 
-/// The item's columns in `columns` streams. All go forward by a row of W at a time, for all rows
-/// that are due, `rows` of them at once; so W comes from the first cache for all but the first.
-/// Columns that no stream has come last.
+/// Emits the item's columns in `columns` streams. All streams advance by one row of W at a time,
+/// for all due rows, `rows` of them at once; so W comes from L1 for all groups but the first.
+/// Columns outside every stream come last.
 void SkinnyGenerator::emitColumns(Value due, int64_t rows, int64_t columns) {
   int64_t run = cut.itemColumns() / columns, rest = cut.itemColumns() % columns;
   auto eachGroup = [&](const Columns &of) {
     e.loop(e.index(0), due, rows, [&](Value first) {
-      if (rows < cut.rows) { // they are all, or there is none
+      if (rows < cut.rows) { // either all rows are due, or none
         emitSums(first, rows, of);
       } else {
         emitGroup(first, due, rows, of);
@@ -227,8 +227,7 @@ void SkinnyGenerator::emitColumns(Value due, int64_t rows, int64_t columns) {
   }
 }
 
-/// Sums of the rows that are due from `first` on, `rows` of them: half as many, or one, where these
-/// are all.
+/// Sums of the due rows from `first`, `rows` of them; half as many, or one, if these are all.
 void SkinnyGenerator::emitGroup(Value first, Value due, int64_t rows, const Columns &columns) {
   auto these = [&] { emitSums(first, rows, columns); };
   if (rows == 1) {
@@ -239,10 +238,11 @@ void SkinnyGenerator::emitGroup(Value first, Value due, int64_t rows, const Colu
   e.when(isFew, [&] { emitGroup(first, due, fewer, columns); }, these);
 }
 
-/// Tiles of sums to rows of them, `lanes` steps at a time.
+/// Transposes tiles of sums to rows, `lanes` steps at a time.
 void SkinnyGenerator::turnSums(Value due, int64_t rows, int64_t columns) {
   int64_t run = cut.itemColumns() / columns;
-  e.loop(e.index(0), e.sub(due, e.index(rows / 2)), rows, [&](Value first) { // fewer are no tile
+  e.loop(e.index(0), e.sub(due, e.index(rows / 2)), rows, [&](Value first) { // fewer rows form no
+                                                                             // tile
     Value group = e.floorDiv(first, rows);
     for (int64_t start = 0; start < run; start += e.lanes) {
       Values square;
@@ -259,7 +259,7 @@ void SkinnyGenerator::turnSums(Value due, int64_t rows, int64_t columns) {
   });
 }
 
-/// Sums of rows [first, first + count) of those that are due.
+/// Computes sums of due rows [first, first + count).
 void SkinnyGenerator::emitSums(Value first, int64_t count, const Columns &columns) {
   Values rows, outputs;
   for (int64_t i = 0; i < count; ++i) {
@@ -277,7 +277,7 @@ void SkinnyGenerator::emitSums(Value first, int64_t count, const Columns &column
     e.store(e.sumEach(dots), tiles, {e.floorDiv(first, count), step, e.index(0)});
     return;
   }
-  // A power of two of vectors is summed at once.
+  // Reduces a power of two of vectors at once.
   auto all = static_cast<int64_t>(dots.size());
   int64_t most = llvm::isPowerOf2_64(all) ? std::min(all, e.lanes) : count;
   for (int64_t at = 0; at < all; at += most) {
@@ -290,8 +290,8 @@ void SkinnyGenerator::emitSums(Value first, int64_t count, const Columns &column
   }
 }
 
-/// A vector of partial sums a row and column, by column. The order of a sum depends on neither
-/// number. Meanwhile the rows of W that come later are asked for.
+/// Computes one vector of partial sums per row and column, by column. The order of a sum depends on
+/// neither number. Prefetches later rows of W meanwhile.
 Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs,
                                           ArrayRef<Value> later) {
   constexpr int64_t lineBytes = 64; // of a cache line
@@ -313,9 +313,10 @@ Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> 
   return dots;
 }
 
-/// A row of W a stream, some 2 KB after the one that is read: with several rows, multiply-adds
-/// leave too few loads under way. Behind a stream comes the same one of the next item, which mostly
-/// the same thread takes. Without it, each item would wait for its first rows.
+/// Returns one later row of W per stream, about 2 KB ahead of the row that is read: with several
+/// rows, the multiply-adds leave too few loads in flight. After the end of a stream comes the same
+/// stream of the next item, which mostly the same thread takes; otherwise each item would wait for
+/// its first rows.
 Emitter::Values SkinnyGenerator::laterRows(const Columns &columns) {
   constexpr int64_t bytesAhead = 2048;
   int64_t rowBytes = inner * typeOf(op.getWeight()).getElementTypeBitWidth() / 8;
@@ -331,7 +332,7 @@ Emitter::Values SkinnyGenerator::laterRows(const Columns &columns) {
   return later;
 }
 
-/// Asks for a line of each of the rows.
+/// Prefetches one line of each of the rows.
 void SkinnyGenerator::prefetchWeights(ArrayRef<Value> later, Value k) {
   for (Value row : later) {
     memref::PrefetchOp::create(e.b, weight, ValueRange{row, k}, /*isWrite=*/false,
@@ -339,7 +340,7 @@ void SkinnyGenerator::prefetchWeights(ArrayRef<Value> later, Value k) {
   }
 }
 
-/// `dots`, by column and row, with the terms of `valid` elements from `k` on.
+/// Adds the products of `valid` elements from `k` to `dots`, which are ordered by column and row.
 Emitter::Values SkinnyGenerator::stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k,
                                           int64_t valid, ValueRange dots) {
   Values weights, next(dots);
@@ -356,7 +357,7 @@ Emitter::Values SkinnyGenerator::stepDots(ArrayRef<Value> rows, ArrayRef<Value> 
   return next;
 }
 
-/// A vector of columns from `column` on, of one row.
+/// Processes a vector of columns from `column`, of one row.
 void SkinnyGenerator::emitEpilogue(Value slot, Value column) {
   Value mask =
       width % e.lanes == 0 ? Value() : emitColumnMask(e.b, e.lanes, column, e.index(width));

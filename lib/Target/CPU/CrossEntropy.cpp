@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Blocks, packing and matmuls of head and cross-entropy.
+// Blocks, packing and matmuls of output head and cross-entropy.
 #include "CrossEntropy.h"
 #include "../Common/Storage.h"
 #include "Tile.h"
@@ -15,9 +15,9 @@ static ArrayRef<int64_t> shapeOf(Value tensor) {
 }
 
 // 48 lanes: three vectors of 16 by nine rows, or two of 8 by six at a time, fill the register file,
-// and every element of the streamed factor that is loaded is worth 96 operations a matmul (at 118
-// Gflop/s, 5 GB/s). Narrower where that leaves fewer than eight items. 128 streamed rows of scores
-// (24 KB) stay in the first level of cache while the second matmul reads them.
+// and every loaded element of the streamed factor is used in 96 operations of a matmul (at 118
+// Gflop/s, 5 GB/s). Narrower if that leaves fewer than eight items. 128 streamed rows of scores (24
+// KB) stay in L1 while the second matmul reads them.
 Shape::Shape(Value input, Value weight, int64_t held, const Target &target)
     : batch(shapeOf(input)[0]), positions(shapeOf(input)[1]), width(shapeOf(input)[2]),
       vocabulary(shapeOf(weight)[0]) {
@@ -82,7 +82,7 @@ Value Generator::targetOf(Value row) {
   Value token = arith::IndexCastOp::create(e.b, e.b.getIndexType(),
                                            e.loadScalar(tokens, {sequence, clamped}));
   Value inside = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, at, clamped);
-  // No kernel touches memory outside its buffers, whatever the tokens of rows that are not valid.
+  // Keeps accesses within buffers whatever the tokens of invalid rows are.
   return e.select(inside, clamp(token, shape.vocabulary - 1), e.index(0));
 }
 
@@ -148,13 +148,13 @@ Generator::Stream Generator::stream(Value source, bool isPadded, Value first, Va
   return {streamed, e.index(0)};
 }
 
-/// Touches the line of an element; neither its row nor its column needs to exist.
+/// Prefetches the line of an element; the row and the column need not exist.
 static void emitPrefetch(Emitter &e, Value memory, Value row, Value column) {
   memref::PrefetchOp::create(e.b, memory, ValueRange{row, column}, /*isWrite=*/false,
                              /*localityHint=*/2, /*isDataCache=*/true);
 }
 
-/// A register tile of scores, `rows` rows from `first` + `row` on.
+/// Returns a register tile of scores, `rows` rows from `first` + `row`.
 static attention::Matmul
 scoresOf(Emitter &e, const Shape &shape, const attention::Matrix &source, Value held, Value row,
          int64_t rows, const std::function<void(Value, Value, attention::Accumulators &)> &finish) {
@@ -164,8 +164,8 @@ scoresOf(Emitter &e, const Shape &shape, const attention::Matrix &source, Value 
   product.depth = e.index(shape.width);
   product.a = {source.memory, source.row ? e.add(source.row, row) : row, {}};
   product.b = {held, {}, {}};
-  // Over the tile's steps, the lines of the rows behind it; they come from memory or the last level
-  // of cache.
+  // Distributes over the steps of the tile prefetches of the next rows, which come from memory or
+  // L3.
   product.step = [&e, product](Value, Value k) {
     emitPrefetch(e, product.a.memory, e.add(product.a.row, product.rows), e.mul(k, product.rows));
   };
@@ -175,8 +175,8 @@ scoresOf(Emitter &e, const Shape &shape, const attention::Matrix &source, Value 
   return product;
 }
 
-// Rows behind the last whole tile go one by one: `count` is a multiple of the tile but for a
-// sequence's last rows.
+// Rows after the last whole tile are processed one by one: `count` is a multiple of the tile except
+// for the last rows of a sequence.
 void Generator::emitScores(const Stream &stream, Value count, const Finish &finish) {
   Value whole = e.mul(e.floorDiv(count, shape.tileRows), shape.tileRows);
   auto run = [&](Value row, int64_t rows) {
@@ -206,14 +206,14 @@ void Generator::emitProducts(const Stream &rows, Value count, Value scores, Valu
   product.depth = count;
   product.a = {rows.memory, rows.first, {}, /*transposed=*/true};
   product.b = {scores, scoreRow, {}};
-  // The same columns of the block behind this one.
+  // Prefetches the same columns of the next block.
   product.step = [&](Value row, Value k) {
     emitPrefetch(e, rows.memory, e.add(rows.first, e.add(k, shape.steps)), row);
   };
   attention::emitMatmul(e, target, attention::accumulateInto(e, product, sums, e.index(0)));
 }
 
-// Rows of `sums` from d on hold anything; they become columns that nobody reads.
+// Rows of `sums` from d on are undefined; they become columns that are unused.
 void Generator::unpackSums(function_ref<Value(Value)> scale) {
   e.loop(e.index(0), e.index(shape.block), e.lanes, [&](Value i) {
     Value factor = scale(i);

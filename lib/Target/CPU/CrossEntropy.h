@@ -1,14 +1,14 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the two kernels of head and cross-entropy share.
+// Common parts of the two kernels of output head and cross-entropy.
 //
-// Both hold a block of one factor still and stream the other past it: rows' kernel a block of rows
-// and all of W, weights' kernel a block of tokens and all rows. The block is packed transposed,
-// [d][block], so the lanes of every vector run along it, and the streamed factor is read where it
-// lies, a scalar at a time: nothing of it is packed, though bf16 is extended to scratch, a block at
-// a time. Scores are [streamed row][block], and the gradient of the block is summed transposed,
-// [d][block], from the same scalars. Both matmuls are then of attention's form, and the maximum and
-// the sum of a row's logits are elementwise.
+// Both keep a block of one factor resident and stream the other: the kernel of rows keeps a block
+// of rows and streams all of W, the kernel of weights keeps a block of tokens and streams all rows.
+// The block is packed transposed, [d][block], so the lanes of every vector run along it. The
+// streamed factor is read in place, a scalar at a time, without packing, except that bf16 is
+// extended to scratch, a block at a time. Scores are [streamed row][block], and the gradient of the
+// block is summed transposed, [d][block], from the same scalars. Both matmuls then have the form of
+// attention's, and the maximum and the sum of a row's logits are elementwise.
 #pragma once
 
 #include "Attention.h"
@@ -18,20 +18,20 @@ namespace sluice::cpu::cross_entropy {
 /// Sizes of the problem and of the blocks.
 struct Shape {
   int64_t batch, positions, width, vocabulary;
-  int64_t vectors;  ///< of the block that is held
+  int64_t vectors;  ///< width of the resident block, in vectors
   int64_t block;    ///< vectors * lanes
-  int64_t tileRows; ///< streamed rows a register tile
+  int64_t tileRows; ///< streamed rows per register tile
   int64_t steps;    ///< streamed rows whose scores are in use at a time, a multiple of tileRows
 
   int64_t rows() const { return batch * positions; }
 
-  /// `held`: how many rows (or tokens) blocks are cut from.
+  /// `held`: number of rows (or tokens) that are divided into blocks.
   Shape(mlir::Value input, mlir::Value weight, int64_t held, const Target &target);
 
-  int64_t factorBytes; ///< of one element of rows or weights
+  int64_t factorBytes; ///< element size of rows and weights
 };
 
-/// Which rows are scored, against what, and what their losses count.
+/// Rows with a loss, their targets, and the scale of their losses.
 struct Scoring {
   template <typename Op>
   explicit Scoring(Op op)
@@ -43,11 +43,11 @@ struct Scoring {
   int64_t offset, first;
   float smoothing, factor;
   bool hasRowGradient;
-  /// Whether the incoming gradient differs by row.
+  /// True if the incoming gradient differs by row.
   bool differsByRow() const { return hasRowGradient || first > 0; }
 };
 
-/// Buffers and steps of either kernel.
+/// Buffers and steps common to both kernels.
 class Generator {
 public:
   Generator(mlir::Operation *op, mlir::Value input, mlir::Value weight, mlir::Value tokens,
@@ -60,37 +60,38 @@ protected:
   mlir::MemRefType numbers(llvm::ArrayRef<int64_t> shape) {
     return mlir::MemRefType::get(shape, e.b.getF32Type());
   }
-  /// i1: whether global row `row` is valid.
+  /// i1: global row `row` is valid.
   Value isValid(Value row);
-  /// i1: whether global row `row` is valid and scored.
+  /// i1: global row `row` is valid and has a loss.
   Value isScored(Value row);
-  /// f32: the incoming gradient of global row `row`, which is valid.
+  /// f32: the incoming gradient of the valid global row `row`.
   Value incoming(Value row);
-  /// index: the target of global row `row`, which lies in the batch.
+  /// index: the target of global row `row`, which is in the batch.
   Value targetOf(Value row);
-  /// index: element `i` of a memory of i32.
+  /// index: element `i` of an i32 memory.
   Value loadIndex(Value memory, Value i);
-  /// f32: factor / (scored rows).
+  /// f32: factor / (number of rows with a loss).
   Value share();
 
-  /// held[c][i] = source[row(i)][c]; `row` gives a row that may be read. Columns of a source
+  /// Computes held[c][i] = source[row(i)][c]; `row` must return a readable row. Columns of a source
   /// without padding are masked.
   void packHeld(Value source, bool isPadded, llvm::function_ref<Value(Value)> row);
-  /// Rows of the streamed factor as f32: a memory, and the number of the first of them in it.
+  /// Rows of the streamed factor as f32: a memory, and the index of the first row in it.
   struct Stream {
     Value memory, first;
   };
-  /// Rows [first, first + count) of `source`, count <= steps: where they lie, or, of bf16, extended
-  /// to scratch, which the next call fills anew. Sources without padding are read masked.
+  /// Returns rows [first, first + count) of `source`, count <= steps: in place or, for bf16,
+  /// extended to scratch that the next call overwrites. Sources without padding are read with a
+  /// mask.
   Stream stream(Value source, bool isPadded, Value first, Value count);
-  /// Scores of `count` rows of a stream against the held block; `finish` is given the row within
-  /// them, the first column and the tile.
+  /// Computes the scores of `count` streamed rows with the held block. `finish` gets the row within
+  /// the stream, the first column and the tile.
   using Finish = std::function<void(Value row, Value column, attention::Accumulators &tile)>;
   void emitScores(const Stream &rows, Value count, const Finish &finish);
   void emitScores(Value source, int64_t count, const Finish &finish);
-  /// sums[c][i] += sum over k < count of rows[k][c] * scores[scoreRow + k][i].
+  /// Computes sums[c][i] += sum over k < count of rows[k][c] * scores[scoreRow + k][i].
   void emitProducts(const Stream &rows, Value count, Value scores, Value scoreRow);
-  /// staging[i][c] = sums[c][i] * scale(first lane)[i], the block's gradient as rows.
+  /// Computes staging[i][c] = sums[c][i] * scale(first lane)[i], the block's gradient as rows.
   void unpackSums(llvm::function_ref<Value(Value)> scale);
   /// Runs `body` for each vector of the block.
   void eachVector(llvm::function_ref<void(Value offset)> body) {
@@ -102,7 +103,7 @@ protected:
   void eachColumn(llvm::function_ref<void(Value column)> body) {
     e.loop(e.index(0), e.index(shape.width), e.lanes, body);
   }
-  /// Elements of `memory` from `column` on below `limit`, zeros beyond; and their store.
+  /// Loads elements of `memory` from `column` up to `limit`, then zeros; and the matching store.
   Value loadBelow(Value memory, mlir::ValueRange indices, Value column, Value limit);
   void storeBelow(Value value, Value memory, mlir::ValueRange indices, Value column, Value limit);
 
@@ -112,9 +113,9 @@ protected:
   Frame frame;
   Emitter e;
   Value input, weight, tokens; ///< tensors
-  Value rowGradient;           ///< tensor, where the op has one
+  Value rowGradient;           ///< tensor; null if the op has none
   Value held, sums, staging;   ///< scratch
-  Value streamed;              ///< scratch: a block of a bf16 factor's rows as f32
+  Value streamed;              ///< scratch: a block of rows of a bf16 factor as f32
   Lengths lengths;
   Value validLength, validRows; ///< index
 };

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Losses of rows and, in training, the rows' gradient. An item is a block of rows: their logits are
-// formed against all of W, kept in the thread's scratch as [token][row], and turned into the
-// gradient there.
+// Losses of rows and, in training, the gradient of the rows. An item is a block of rows: it
+// computes their logits with all of W as [token][row] in the thread's scratch, and turns them into
+// the gradient in place.
 #include "CrossEntropy.h"
 #include "Tile.h"
 
@@ -38,7 +38,7 @@ private:
   void setShares();
   void emitLosses();
   void storeGradient();
-  /// Runs `body` for each row of the block that lies in the batch.
+  /// Runs `body` for each row of the block that is in the batch.
   void eachRow(function_ref<void(Value i, Value row)> body) {
     e.loop(e.index(0), count, 1, [&](Value i) { body(i, e.add(first, i)); });
   }
@@ -47,7 +47,7 @@ private:
   dispatch::CrossEntropyOp op;
   Value bias, losses, lse, gradient;                // tensors
   Value logits, maximum, chosen, rest, scales, ids; // scratch
-  Value evenly; // scratch: of smoothed labels, the sum of a row's logits, each less the maximum
+  Value evenly; // scratch, for label smoothing: sum of a row's logits minus the maximum each
   Value first, count;
 };
 
@@ -100,8 +100,7 @@ void RowsGenerator::storeNumber(Value number, Value memory, Value row) {
   e.store(number, memory, {sequence, e.sub(row, e.mul(sequence, shape.positions))});
 }
 
-// Lanes of rows that are not valid, or not in the batch, compute what nobody stores: lanes never
-// meet.
+// Lanes of rows that are invalid or outside the batch compute unused values; lanes never mix.
 void RowsGenerator::emitItem() {
   packHeld(input, /*isPadded=*/true,
            [&](Value i) { return e.min(e.add(first, i), e.index(shape.rows() - 1)); });
@@ -123,7 +122,7 @@ void RowsGenerator::emitItem() {
   }
 }
 
-/// evenly[i] = sum over v of logits[v][i] - maximum[i].
+/// Computes evenly[i] = sum over v of logits[v][i] - maximum[i].
 void RowsGenerator::sumLogits() {
   eachVector([&](Value offset) {
     Value top = e.load(maximum, {offset});
@@ -137,7 +136,7 @@ void RowsGenerator::sumLogits() {
   });
 }
 
-/// chosen = the targets' logits, which then leave the sums over the others.
+/// Copies the targets' logits to `chosen` and excludes them from the sums over tokens.
 void RowsGenerator::setTargetsAside() {
   Value none = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(-infinity));
   eachRow([&](Value i, Value row) {
@@ -148,7 +147,7 @@ void RowsGenerator::setTargetsAside() {
   });
 }
 
-/// logits[v][i] = W x + b, and maximum[i] over v.
+/// Computes logits[v][i] = W x + b, and maximum[i] over v.
 void RowsGenerator::emitLogits() {
   eachVector([&](Value offset) { e.store(e.splat(-infinity), maximum, {offset}); });
   if (!streamed) {
@@ -184,9 +183,9 @@ void RowsGenerator::storeLogits(Value token, Value column, attention::Accumulato
   }
 }
 
-/// A block of tokens at a time: logits = e^(logits - maximum), rest[i] their sum, and in training
-/// the sums of their products with W. Blocks' sums are added up, so that a large vocabulary costs
-/// little more rounding than a small one.
+/// For a block of tokens at a time, computes logits = e^(logits - maximum), their sum rest[i] and,
+/// in training, the sums of their products with W. Adding block sums keeps rounding errors of large
+/// and small vocabularies similar.
 void RowsGenerator::emitTerms() {
   Emitter::Values offsets, shifts, zeros;
   eachVector([&](Value offset) {
@@ -222,16 +221,16 @@ void RowsGenerator::emitTerms() {
   }
 }
 
-/// sums += logits times rows [token0, end) of W.
+/// Computes sums += logits times rows [token0, end) of W.
 void RowsGenerator::addProducts(Value token0, Value end) {
   Value tokensHere = e.sub(end, token0);
   Stream rows = stream(weight, /*isPadded=*/false, token0, tokensHere);
   emitProducts(rows, tokensHere, logits, token0);
 }
 
-/// Of smoothed labels, once the sum s of all terms is known: every token's share of the target is
-/// taken off its term, logits = e^(logits - maximum) - smoothing / V s, and the products are
-/// summed.
+/// With label smoothing, once the sum s of all terms is known: subtracts the share of the target
+/// from the term of every token, logits = e^(logits - maximum) - smoothing / V s, and sums the
+/// products.
 void RowsGenerator::spreadTargets() {
   Emitter::Values offsets, shares;
   eachVector([&](Value offset) {
@@ -252,12 +251,13 @@ void RowsGenerator::spreadTargets() {
   });
 }
 
-/// scales = the rows' incoming gradients, where these differ; lanes of other rows hold anything.
+/// Sets scales to the incoming gradients of rows if these differ; lanes of other rows are
+/// undefined.
 void RowsGenerator::setShares() {
   eachRow([&](Value i, Value row) { e.store(incoming(row), scales, {i}); });
 }
 
-/// Stores losses and log-sum-exps; scales = (incoming gradient) / (sum of all terms).
+/// Stores losses and log-sum-exps; sets scales = (incoming gradient) / (sum of all terms).
 void RowsGenerator::emitLosses() {
   bool differs = gradient && scoring.differsByRow();
   if (differs) {
@@ -276,7 +276,8 @@ void RowsGenerator::emitLosses() {
       Value all =
           e.mulf(e.load(evenly, {offset}), e.splat(scoring.smoothing / float(shape.vocabulary)));
       loss = e.subf(logarithm, e.addf(own, all));
-      // The target's row of W, which `storeGradient` adds, counts e^x[t] - (1 - smoothing) s.
+      // The factor of the target's row of W, which `storeGradient` adds, is e^x[t] - (1 -
+      // smoothing) s.
       e.store(e.subf(e.load(rest, {offset}), e.mulf(sum, e.splat(scoring.smoothing))), rest,
               {offset});
     }
@@ -294,7 +295,7 @@ void RowsGenerator::emitLosses() {
 }
 
 /// With s the sum of all terms, the target's share of the gradient is (e^x[t] - s) / s = - rest /
-/// s: its row of W is subtracted here.
+/// s; subtracts its row of W.
 void RowsGenerator::storeGradient() {
   unpackSums([&](Value) { return e.splat(1); });
   eachRow([&](Value i, Value row) {

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Gradients of the head's weights and bias. An item is a block of tokens: it walks the valid rows
-// in their order, forms the block's logits again and their gradient from the rows' log-sum-exp, and
-// adds the products to sums in scratch. The result depends on shapes alone.
+// Gradients of the head's weights and bias. An item is a block of tokens: it iterates over the
+// valid rows in order, recomputes the block's logits and their gradient from the log-sum-exps of
+// rows, and adds the products to sums in scratch. The result depends on shapes only.
 #include "CrossEntropy.h"
 
 using namespace mlir;
@@ -37,7 +37,7 @@ private:
   dispatch::CrossEntropyWeightGradientOp op;
   Value lse, bias, initWeight, initBias, weightGradient, biasGradient; // tensors
   Value gradient, biasBlock, biasSums, logSums, ids;                   // scratch
-  Value incomings;     // scratch: incoming gradients of rows, where these differ
+  Value incomings;     // scratch: incoming gradients of rows, if these differ
   Value token0, limit; // of the block's tokens
 };
 
@@ -65,7 +65,7 @@ Kernel WeightsGenerator::generate() {
   token0 = e.mul(frame.item(), shape.block);
   limit = e.index(shape.vocabulary);
   emitStart();
-  // Whole sequences are one run of rows; shorter ones are a run each.
+  // Full sequences form a single run of rows; shorter ones are one run each.
   Value whole =
       arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, validLength, e.index(shape.positions));
   Value runs = e.select(whole, e.index(1), validRows);
@@ -94,8 +94,8 @@ Kernel WeightsGenerator::generate() {
   return kernel;
 }
 
-/// Packs the block's weights and bias, clears the sums. Lanes past the last token repeat it: nobody
-/// stores what comes of them.
+/// Packs the block's weights and bias, and clears the sums. Lanes past the last token repeat it;
+/// their results are not stored.
 void WeightsGenerator::emitStart() {
   packHeld(weight, /*isPadded=*/false,
            [&](Value i) { return e.min(e.add(token0, i), e.index(shape.vocabulary - 1)); });
@@ -127,7 +127,7 @@ void WeightsGenerator::emitRows(Value row0, Value count) {
   emitProducts(rows, count, gradient, e.index(0));
 }
 
-/// gradient[i][v] = e^(x - lse) - y[v], times the row's incoming gradient where these differ.
+/// Computes gradient[i][v] = e^(x - lse) - y[v], times the row's incoming gradient if these differ.
 void WeightsGenerator::emitGradient(const Stream &rows, Value count) {
   Value even =
       scoring.smoothing > 0 ? e.splat(scoring.smoothing / float(shape.vocabulary)) : Value();
@@ -172,7 +172,7 @@ void WeightsGenerator::addBias(Value count) {
   }
 }
 
-/// What sums are still to be multiplied by: the incoming gradient where it is one for all rows.
+/// Returns the factor of the final sums: the incoming gradient if it is the same for all rows.
 Value WeightsGenerator::finalScale() { return incomings ? e.splat(1) : e.broadcast(share()); }
 
 void WeightsGenerator::storeWeight() {

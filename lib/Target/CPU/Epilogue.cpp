@@ -12,8 +12,8 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-/// The table's columns repeat every head: they are read in runs as long as heads and `grain` have
-/// in common.
+/// The table repeats for every head. It is read in runs whose length is the greatest common divisor
+/// of the head size and `grain`.
 Value cpu::emitColumnRotation(ImplicitLocOpBuilder &b, Value vector, Value table,
                               llvm::function_ref<Value()> position, Value column, int64_t rotated,
                               int64_t grain) {

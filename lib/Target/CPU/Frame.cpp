@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The frame of a kernel: its function, and typed views of the memory it is given.
+// Frame of a kernel: its function, and typed views of its memory.
 #include "sluice/Target/CPU/Kernel.h"
 
 #include "../Common/Storage.h"
@@ -23,7 +23,7 @@ const Target &Target::avx2() {
   return target;
 }
 
-/// Kernels address the arena with bare pointers, which need static shapes; the bound is never
+/// Returns a static type for bare arena pointers, which need static shapes; the bound is never
 /// reached.
 static MemRefType boundless(Type element) { return MemRefType::get({int64_t(1) << 60}, element); }
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// The generator of each family of dispatch ops.
+// Dispatches each op to the generator of its family.
 #include "sluice/Target/CPU/Kernel.h"
 
 #include "llvm/ADT/TypeSwitch.h"

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Objects in memory to a shared object, by the linker program ld.lld.
+// Links in-memory objects to a shared object with the program ld.lld.
 #include "sluice/Target/CPU/Link.h"
 
 #include "sluice/Runtime/Files.h"
@@ -28,11 +28,10 @@ static Expected<std::string> findLinker() {
       "expected the linker ld.lld-22 or ld.lld on PATH, found neither; install the lld-22 package");
 }
 
-/// What the linker says of its own; where it died, a stack trace stands around it, which is not for
-/// users.
+/// Extracts the linker's own error messages; if it crashed, drops the stack trace around them.
 static std::string errorLines(StringRef log) {
   std::string text;
-  // The loader's words where the linker's libraries find no file handle; 24 is EMFILE.
+  // Message of the dynamic loader if the linker's libraries find no file handle; 24 is EMFILE.
   if (log.contains("error while loading shared libraries") && log.contains("Error 24")) {
     return "Too many open files; raise the limit on open files (ulimit -n)";
   }
@@ -44,7 +43,8 @@ static std::string errorLines(StringRef log) {
   return text;
 }
 
-/// Several objects as one archive, a single open file whatever their number; one object as it is.
+/// Bundles several objects into one archive, a single open file whatever their number. A single
+/// object is used as it is.
 static Expected<std::string> bundle(ArrayRef<StringRef> objects) {
   if (objects.size() == 1) {
     return objects.front().str();
@@ -59,9 +59,9 @@ static Expected<std::string> bundle(ArrayRef<StringRef> objects) {
   return archive ? Expected<std::string>((*archive)->getBuffer().str()) : archive.takeError();
 }
 
-/// Inputs, result and messages are files in memory: nothing is left of a killed compile, no folder
-/// for temporary files has to be there, and a full disk cannot hit the linker, which maps what it
-/// writes and dies of one. To its standard output it writes without mapping.
+/// Inputs, result and messages are files in memory: a killed compile leaves nothing, no temporary
+/// folder is needed, and a full disk cannot crash the linker, which maps the file that it writes.
+/// It writes to standard output without mapping.
 Expected<std::string> sluice::cpu::linkSharedObject(ArrayRef<StringRef> objects, size_t spare) {
   Expected<std::string> linker = findLinker();
   if (!linker) {

@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernels to the LLVM dialect, in two sweeps: greedy rewrites that take vectors down to one
-// dimension and elementary functions down to arithmetic, then one conversion with every dialect's
-// patterns. A conversion walks and legalizes the whole module, so a pass a dialect would pay for
-// that eight times; what canonicalization would do to the result LLVM does faster.
+// Lowers kernels to the LLVM dialect, in two sweeps: greedy rewrites that reduce vectors to one
+// dimension and elementary functions to arithmetic, then one conversion with the patterns of every
+// dialect. A conversion walks and legalizes the whole module, so one pass per dialect would pay for
+// that eight times; LLVM does the work of canonicalization faster.
 #include "Lower.h"
 #include "sluice/Target/Common/Math.h"
 
@@ -37,8 +37,8 @@ using namespace sluice::cpu;
 
 namespace {
 
-/// vector.reduction as a tree of halves: a fixed order, and log2(lanes) steps instead of the chain
-/// of scalar operations that an ordered reduction becomes.
+/// Rewrites vector.reduction as a tree of halves: a fixed order, and log2(lanes) steps instead of
+/// the chain of scalar operations of an ordered reduction.
 struct ReductionTree : OpRewritePattern<vector::ReductionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(vector::ReductionOp op, PatternRewriter &rewriter) const override {
@@ -67,8 +67,7 @@ struct ReductionTree : OpRewritePattern<vector::ReductionOp> {
 
 } // namespace
 
-/// Returns patterns that take vectors down to one dimension and elementary functions down to
-/// arithmetic.
+/// Returns patterns that reduce vectors to one dimension and elementary functions to arithmetic.
 static RewritePatternSet getExpansions(MLIRContext &context) {
   RewritePatternSet patterns(&context);
   patterns.add<ReductionTree>(&context);

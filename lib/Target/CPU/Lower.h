@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernels to the LLVM dialect.
+// Lowers kernels to the LLVM dialect.
 #pragma once
 
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
@@ -9,11 +9,12 @@
 
 namespace sluice::cpu {
 
-/// Loads the dialects that `LLVMDialectLowering` and the translation after it use. Once a context,
-/// before any thread: a context's dialects cannot change while several threads lower.
+/// Loads the dialects that `LLVMDialectLowering` and the translation after it use. Must be called
+/// once per context before any thread lowers, because the dialects of a context must not change
+/// then.
 void loadLoweringDialects(mlir::MLIRContext &context);
 
-/// Lowers kernels to the LLVM dialect. Building the patterns takes longer than to lower a small
+/// Lowers kernels to the LLVM dialect. Building the patterns takes longer than lowering a small
 /// kernel, so one object serves many modules of its context, on any number of threads.
 class LLVMDialectLowering {
 public:

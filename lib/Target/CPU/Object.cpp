@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Kernels to native object code: MLIR to the LLVM dialect, to LLVM IR, to an object in memory.
+// Compiles kernels to native object code: MLIR to the LLVM dialect, to LLVM IR, to an object in
+// memory.
 #include "Lower.h"
 #include "Optimize.h"
 #include "sluice/Target/CPU/Kernel.h"
@@ -43,16 +44,15 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(ModuleOp module, const T
     return nullptr;
   }
   llvm::TargetOptions options;
-  // A multiply and an add are fused only where the kernel says so. Strict would split vector.fma,
-  // which is lowered to fmuladd; Standard fuses that and nothing else.
+  // A multiply and an add are fused only where the kernel has an fma. Strict would split
+  // vector.fma, which is lowered to fmuladd; Standard fuses only that.
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   return std::unique_ptr<llvm::TargetMachine>(
       backend->createTargetMachine(triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
                                    std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
-/// A kernel may refer to the three functions that the artifact's format allows, and to nothing else
-/// outside itself.
+/// A kernel may refer only to the three external functions that the artifact's format allows.
 static LogicalResult checkSymbols(ModuleOp module, StringRef bytes) {
   llvm::MemoryBufferRef buffer(bytes, "kernels");
   auto object = llvm::object::ObjectFile::createObjectFile(buffer);
@@ -89,7 +89,7 @@ static void setAttributes(llvm::Module &module, const Target &target) {
   }
 }
 
-/// Lowers a module of kernels to an object, by way of the LLVM dialect; the module is used up.
+/// Lowers a module of kernels to an object, through the LLVM dialect; consumes the module.
 static LogicalResult emitObject(ModuleOp module, const Target &target,
                                 const LLVMDialectLowering &lowering, std::string &object) {
   if (failed(lowering.run(module))) {
@@ -124,8 +124,8 @@ static LogicalResult emitObject(ModuleOp module, const Target &target,
 
 namespace {
 
-/// A kernel that becomes an object, or kernels with the body that they share. Neither what the
-/// cache has of other kernels nor the number of threads changes its bytes.
+/// A kernel that becomes an object, or several kernels with a shared body. Its bytes depend neither
+/// on the cache's entries for other kernels nor on the number of threads.
 struct Job {
   SmallVector<func::FuncOp> functions{};
   const Target *target = nullptr;
@@ -136,7 +136,7 @@ struct Job {
 
 } // namespace
 
-/// Specifies what lowering reads of a target.
+/// Describes the properties of a target that lowering depends on.
 static std::string describe(const Target &target) {
   return llvm::join_items(' ', target.name, target.cpu, target.features,
                           std::to_string(target.lanes));
@@ -150,8 +150,8 @@ static KernelKey computeKey(const Job &job) {
   return runtime::sha256({reinterpret_cast<const uint8_t *>(keys.data()), keys.size()});
 }
 
-/// Reads objects from the cache; returns the jobs that it has no object of, the longest first: the
-/// last to start should be short.
+/// Reads objects from the cache. Returns the jobs that are not cached, the longest first, because
+/// the last to start should be short.
 static std::vector<Job *> readCached(std::vector<Job> &jobs, KernelCache &cache) {
   std::vector<Job *> missing;
   for (Job &job : jobs) {
@@ -171,7 +171,7 @@ static std::vector<Job *> readCached(std::vector<Job> &jobs, KernelCache &cache)
   return missing;
 }
 
-/// Appends a module's functions as jobs, those that call a function with it.
+/// Appends a module's functions as jobs; functions that call a shared body are in one job with it.
 static void addJobs(ModuleOp module, const Target *target, std::vector<Job> &jobs) {
   llvm::MapVector<StringRef, Job> units;
   for (auto function : module.getOps<func::FuncOp>()) {
@@ -202,7 +202,7 @@ LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
     initializeBackend();
     LLVMDialectLowering lowering(*context);
     NoLoopStrengthReduction scope;
-    std::mutex mutex; // of `report`
+    std::mutex mutex; // for `report`
     size_t done = 0;
     auto lower = [&](Job *job) {
       OwningOpRef<ModuleOp> module(ModuleOp::create(job->functions.front().getLoc()));

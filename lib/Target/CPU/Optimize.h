@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// LLVM's passes over kernels, before code generation.
+// Runs LLVM passes over kernels, before code generation.
 #pragma once
 
 namespace llvm {
@@ -14,8 +14,8 @@ namespace sluice::cpu {
 /// loop strength reduction should be off: see NoLoopStrengthReduction.
 void optimize(llvm::Module &module, llvm::TargetMachine &machine);
 
-/// The code generator's loop strength reduction is off, for the whole process, while one of these
-/// lives. Create it before threads lower kernels, which read the switch.
+/// Disables the code generator's loop strength reduction for the whole process, while an object of
+/// this class is alive. Must be created before threads lower kernels, which read the switch.
 class NoLoopStrengthReduction {
 public:
   NoLoopStrengthReduction();

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// The row kernel: items are ranges of rows, fixed by shapes; each row is one run of the body.
+// Row kernels: items are ranges of rows, fixed by shapes; each row is one run of the body.
 #include "Rows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,7 +14,7 @@ using namespace sluice::cpu::rows;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-/// Widest row of the body: what an item's size is measured by.
+/// Returns the width of the widest row of the body, which measures an item's size.
 static int64_t widestRow(dispatch::RowsOp op) {
   int64_t widest = 1;
   auto widen = [&](Value value) {
@@ -27,8 +27,8 @@ static int64_t widestRow(dispatch::RowsOp op) {
   return widest;
 }
 
-/// Rows an item: about 64 items, so that threads even out, but not so small that the launch
-/// outweighs the work.
+/// Returns the rows per item: about 64 items, so that threads balance, but large enough that the
+/// work outweighs the launch.
 static int64_t rowsPerItem(int64_t launchRows, int64_t parts, int64_t width) {
   if (parts > 0) {
     return llvm::divideCeil(launchRows, parts);

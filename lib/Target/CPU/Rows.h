@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Row kernels: one pass over rows with statistics. A body is a graph over the columns of one row,
-// cut by its reductions into stages: a stage is one loop over the columns that recomputes the
-// elementwise graph its results need.
+// Row kernels: one pass over rows with reductions. A body is a graph over the columns of one row,
+// which reductions split into stages. A stage is one loop over the columns that recomputes the
+// elementwise graph of its results.
 #pragma once
 
 #include "../Common/RowBody.h"
@@ -13,27 +13,27 @@
 
 namespace sluice::cpu::rows {
 
-/// Where the body stands: row r = b * positions + p, or, of a scheduled domain, b * positions + j
-/// at position p, in a sequence of `length` tokens. On an axis of segments `length` are the rows
-/// that b has there; null where one length holds for every b.
+/// Current row of the body: row r = b * positions + p or, in a scheduled domain, b * positions + j
+/// at position p, in a sequence of `length` tokens. On an axis of segments `length` is the number
+/// of rows of b there; null if one length holds for every b.
 struct RowPosition {
   mlir::Value row, batch, position;
   mlir::Value length = {};
 };
 
-/// Finds rows and elements in memory.
+/// Computes addresses of rows and elements.
 class Addresses {
 public:
   Addresses(Frame &frame, dispatch::RowsOp op);
 
-  /// The row that operand `i` has for group member `member`, from its first column on; outside the
-  /// source zeros, or what the access says.
+  /// Returns the row of operand `i` for group member `member`, from its first column; outside the
+  /// source it is zeros, or the value that the access specifies.
   mlir::Value operandRow(unsigned i, const RowPosition &at, mlir::Value member,
                          mlir::Value gathered);
-  /// An element; `gathered` is the index (i32) that finds it, null where none does.
+  /// An element; `gathered` is the index (i32) of a gather, else null.
   mlir::Value operandElement(unsigned i, const RowPosition &at, mlir::Value gathered);
-  /// Positions of a range's rows: first and end (index), within the source. An index that is
-  /// null is the row's own position.
+  /// Returns begin and end (index) of a range of rows, within the source. A null index is the row's
+  /// own position.
   std::pair<mlir::Value, mlir::Value> range(unsigned i, const RowPosition &at, mlir::Value from,
                                             mlir::Value last);
   /// Position `q` of a range: its row, or its element.
@@ -45,7 +45,7 @@ public:
 private:
   struct Place {
     mlir::Value row;           ///< row of the tensor's memory
-    mlir::Value inside;        ///< i1; null where every row is inside
+    mlir::Value inside;        ///< i1; null if every row is inside
     mlir::Value position = {}; ///< in its sequence
   };
   Place operandPlace(unsigned i, const RowPosition &at, mlir::Value member, mlir::Value gathered);
@@ -66,17 +66,17 @@ private:
   int64_t widest = 1;
   llvm::DenseMap<unsigned, mlir::Value> offsets;
   llvm::DenseMap<int64_t, mlir::Value> validLengths;
-  /// By type and number; null stands for zero.
+  /// By type and value; a null value is zero.
   llvm::DenseMap<std::pair<mlir::Type, mlir::Attribute>, mlir::Value> outsideRows;
 };
 
-/// Neighbouring vectors of columns that are computed together.
+/// Adjacent vectors of columns that are computed together.
 struct Columns : BodyColumns {
   Columns(mlir::Value first, int64_t count, int64_t tail)
       : first(first), count(count), tail(tail) {}
   mlir::Value first; ///< index
   int64_t count;     ///< vectors
-  int64_t tail;      ///< columns of the last one; 0 where it is full
+  int64_t tail;      ///< columns of the last vector; 0 if it is full
 };
 
 /// Emits the body for one row.
@@ -85,14 +85,14 @@ public:
   VectorRowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule);
 
   void emitRow(const RowPosition &at);   ///< a valid row
-  void emitZeros(const RowPosition &at); ///< zeros for a row that is not
+  void emitZeros(const RowPosition &at); ///< zeros for an invalid row
   void clearSums();                      ///< at the item's start
   void storeSums();                      ///< at the item's end
 
 private:
   void emitElements();
   mlir::Value elementOf(mlir::BlockArgument argument);
-  mlir::Value indexOf(int64_t argument); ///< null where there is none
+  mlir::Value indexOf(int64_t argument); ///< null if there is none
   std::pair<mlir::Value, mlir::Value> rangeOf(unsigned argument);
   mlir::Value rangeElement(unsigned argument);
   Values rangeValues(unsigned argument, Columns &columns);
@@ -124,11 +124,11 @@ private:
   dispatch::RowsOp op;
   const Schedule &schedule;
   Addresses addresses;
-  unsigned current = 0; ///< stage
+  unsigned current = 0; ///< current stage
   RowPosition at;
-  mlir::Value step, seed, firstStream;           ///< i64, where the body draws random numbers
+  mlir::Value step, seed, firstStream;           ///< i64, if the body draws random numbers
   mlir::Value firstRow;                          ///< index, for emitDrawnRow
-  llvm::DenseMap<unsigned, Values> bases;        ///< of this row: by argument, unrolled members
+  llvm::DenseMap<unsigned, Values> bases;        ///< of this row, by argument; unrolled members
   llvm::DenseMap<mlir::Value, mlir::Value> kept; ///< scratch rows
   llvm::DenseMap<unsigned, mlir::Value> sumRows; ///< scratch rows of `columns` results
 };

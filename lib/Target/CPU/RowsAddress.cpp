@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Where the rows and elements of a row kernel lie. A row outside its source is a row of zeros (or
-// of what the access says) in scratch, chosen by pointer, so that the loops over columns have no
-// branch.
+// Addresses of rows and elements of a row kernel. A row outside its source is a row of zeros (or of
+// the value that the access specifies) in scratch. It is selected by pointer, so that the loops
+// over columns have no branch.
 #include "../Common/Storage.h"
 #include "Rows.h"
 
@@ -18,7 +18,8 @@ using namespace sluice::cpu::rows;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-/// Rows that a mapped position is checked against: those of one sequence, or of the whole table.
+/// Returns the number of rows that bounds a mapped position: rows of one sequence, or of the whole
+/// table.
 static int64_t extentOf(RankedTensorType type, AccessAttr access) {
   bool isSequence = access.getKind() == AccessKind::Row || access.getLevel() > 0;
   return type.getDimSize(isSequence ? 1 : 0);
@@ -96,7 +97,7 @@ Value Addresses::validRows(AccessAttr access, int64_t extent, const RowPosition 
                    : validLengths.lookup(factor);
 }
 
-/// The map's row of the row's position, or of what `gathered` holds.
+/// Applies the map to the position of the row, or to the gathered index.
 Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at,
                                    Value member, bool sequence, Value gathered) {
   Value valid = sequence && isEndless(op, access) ? frame.index(std::numeric_limits<int64_t>::max())
@@ -104,7 +105,7 @@ Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowP
   Value position = positionOf(b, access, gathered ? gathered : at.position, member, valid);
   Value inside;
   if (gathered || !alwaysInside(op, access, extent)) {
-    // Unsigned, so that one comparison also catches the positions before the first.
+    // The unsigned comparison also excludes positions before the first.
     inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, position, valid);
   }
   if (!sequence) {
@@ -177,8 +178,8 @@ Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Va
   if (column) {
     offset = arith::AddIOp::create(b, offset, arith::MulIOp::create(b, column, frame.index(bytes)));
   }
-  // All rows have one type, so that a row and the one outside can be chosen between; loads stay
-  // within the true width.
+  // All rows have one type, so that a select can choose between a row and the row outside; loads
+  // stay within the true width.
   Value arena = frame.function().getArgument(0);
   auto view = MemRefType::get({widest}, memoryTypeOf(type.getElementType()));
   return memref::ViewOp::create(b, view, arena, offset, ValueRange{});

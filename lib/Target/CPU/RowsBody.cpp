@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Values of a row body, some vectors of columns at a time.
+// Values of a row body, for several vectors of columns at a time.
 #include "../Common/Storage.h"
 #include "Rows.h"
 
@@ -18,7 +18,8 @@ Value VectorRowEmitter::zero(Type type) {
   return arith::ConstantOp::create(b, b.getZeroAttr(type));
 }
 
-/// First column of a vector, moved by `shift` (the member's first column in a folded row).
+/// Returns the first column of a vector, plus `shift` (the first column of a member of a folded
+/// row).
 Value VectorRowEmitter::columnOf(Columns &columns, size_t vector, Value shift) {
   Value first = columns.first;
   if (vector != 0) {
@@ -27,7 +28,7 @@ Value VectorRowEmitter::columnOf(Columns &columns, size_t vector, Value shift) {
   return shift ? Value(arith::AddIOp::create(b, first, shift)) : first;
 }
 
-/// Lanes of a vector that are columns; null where all are.
+/// Returns the mask of the lanes of a vector that are columns; null if all are.
 Value VectorRowEmitter::mask(const Columns &columns, int64_t vector) {
   if (columns.tail == 0 || vector + 1 < columns.count) {
     return nullptr;
@@ -38,7 +39,7 @@ Value VectorRowEmitter::mask(const Columns &columns, int64_t vector) {
   return arith::ConstantOp::create(b, attribute);
 }
 
-/// Memory with padded rows (scratch) is read and written in whole vectors.
+/// Memory with padded rows (scratch) is accessed in whole vectors.
 BodyValues VectorRowEmitter::loadAll(Value memory, Columns &columns, bool padded) {
   Values values;
   for (int64_t i = 0; i < columns.count; ++i) {
@@ -56,7 +57,7 @@ void VectorRowEmitter::storeAll(Value memory, Columns &columns, ValueRange value
   }
 }
 
-/// The row of a group argument that a member reads.
+/// Returns the row of a group argument that a member reads.
 Value VectorRowEmitter::memberRow(unsigned argument, Value member) {
   auto access = cast<dispatch::AccessAttr>(op.getAccesses()[argument]);
   return addresses.operandRow(argument, at, member, indexOf(access.getIndex()));
@@ -70,7 +71,8 @@ BodyValues VectorRowEmitter::uniform(dispatch::RandomOp random, Columns &columns
   Value before = arith::MulIOp::create(b, arith::IndexCastOp::create(b, i64, row), width);
   first = arith::AddIOp::create(b, before, first);
   Value drawn = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, 0, 64)) : step;
-  // Four neighbours share a counter, if rows (and the members of a folded row) begin with one.
+  // Four adjacent columns share a counter, if rows (and members of a folded row) start with a new
+  // one.
   bool aligned = random.getWidth() % 4 == 0 && (!shift || widthOf(random.getResult()) % 4 == 0);
   Values results;
   if (aligned) {

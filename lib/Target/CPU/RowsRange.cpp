@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Operands that others find: elements by an index, and sums or maxima over ranges of rows,
-// in the rows' order.
+// Gathered operands: elements at an index, and sums or maxima over ranges of rows, in row order.
 #include "../Common/Storage.h"
 #include "Rows.h"
 
@@ -31,7 +30,7 @@ std::pair<Value, Value> VectorRowEmitter::rangeOf(unsigned argument) {
   return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
 }
 
-/// Carries `sums` over a range of rows: `add` gives what row q makes of them.
+/// Carries `sums` over a range of rows: `add` returns the sums after row q.
 static BodyValues overRange(Frame &frame, std::pair<Value, Value> range, ValueRange sums,
                             llvm::function_ref<BodyValues(Value q, ValueRange sums)> add) {
   ImplicitLocOpBuilder &b = frame.builder();

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// The loops of a row kernel over columns, its statistics, and what it stores.
+// Loops of a row kernel over columns, reductions, and stores.
 #include "../Common/Storage.h"
 #include "Rows.h"
 
@@ -79,7 +79,8 @@ void VectorRowEmitter::emitRow(const RowPosition &position) {
   }
 }
 
-/// Elements that the body or other arguments use; what is found comes after what finds it.
+/// Emits the elements that the body or other arguments use, an index before the elements it
+/// selects.
 void VectorRowEmitter::emitElements() {
   Block &body = op.getBody().front();
   for (BlockArgument argument : body.getArguments()) {
@@ -88,7 +89,7 @@ void VectorRowEmitter::emitElements() {
       scalars[argument] = elementOf(argument);
     }
   }
-  // Elements that only find others: their arguments have no use in the body.
+  // Elements that only serve as indices: their arguments have no use in the body.
   for (unsigned i = 0; i < op.getInputs().size(); ++i) {
     for (unsigned index : accessOf(op, i).getIndices()) {
       BlockArgument argument = body.getArgument(index);
@@ -106,8 +107,8 @@ void VectorRowEmitter::emitElements() {
   }
 }
 
-/// Emits the scalars (and the rows that spread one) that are known once `depth` reductions have
-/// been done.
+/// Emits the scalars (and broadcasts of scalars to rows) that are available after `depth`
+/// reductions.
 void VectorRowEmitter::emitScalars(int64_t depth) {
   for (Operation &operation : op.getBody().front().without_terminator()) {
     Value result = operation.getResult(0);
@@ -134,9 +135,9 @@ void VectorRowEmitter::emitScalars(int64_t depth) {
   }
 }
 
-/// Loop-carried sums wait for one another (4 cycles an add, 2 adds a cycle), so eight in all hide
-/// the latency; stages that only map columns have nothing carried, and four vectors a turn are
-/// enough to spare the loop's own work.
+/// Loop-carried sums are dependent chains (4 cycles per add, 2 adds per cycle), so eight chains
+/// hide the latency. Stages that only map columns carry nothing; four vectors per iteration are
+/// enough to amortize the loop overhead.
 int64_t VectorRowEmitter::vectorsTogether(const RowStage &stage) const {
   int64_t reductions = std::max<int64_t>(stage.reductions.size(), 1);
   int64_t together = std::clamp<int64_t>(8 / reductions, 2, 4);
@@ -176,8 +177,8 @@ void VectorRowEmitter::emitStage(unsigned number) {
   }
 }
 
-/// One turn of a stage's loop. All loads come before the stores: a result may take an operand's
-/// place.
+/// One iteration of a stage's loop. All loads precede the stores, because a result may alias an
+/// operand.
 BodyValues VectorRowEmitter::emitColumns(const RowStage &stage, Columns &columns, ValueRange sums) {
   int64_t together = vectorsTogether(stage);
   for (Value value : stage.keeps) {
@@ -229,10 +230,10 @@ void VectorRowEmitter::storeResults(const RowStage &stage, Columns &columns) {
 }
 
 //===----------------------------------------------------------------------===//
-// Statistics
+// Reductions
 //===----------------------------------------------------------------------===//
 
-/// Sum or greatest. The greatest of floats is one compare and select, a single instruction: NaN is
+/// Sum or maximum. The maximum of floats is one compare and select, a single instruction; NaN is
 /// left to the sums.
 Value VectorRowEmitter::combine(dispatch::ReduceOp reduce, Value left, Value right) {
   bool floats = isa<FloatType>(getElementTypeOrSelf(left.getType()));
@@ -249,8 +250,8 @@ Value VectorRowEmitter::combine(dispatch::ReduceOp reduce, Value left, Value rig
   return arith::SelectOp::create(b, greater, right, left);
 }
 
-/// Halves the vectors until one number is left: log2(lanes) steps, where a chain in order would
-/// take a step a lane.
+/// Halves the vectors until one number is left: log2(lanes) steps, where an ordered chain would
+/// take one step per lane.
 Value VectorRowEmitter::finishReduction(dispatch::ReduceOp reduce, ValueRange sums) {
   Values left(sums);
   while (left.size() > 1) {
@@ -278,7 +279,7 @@ Value VectorRowEmitter::finishReduction(dispatch::ReduceOp reduce, ValueRange su
 }
 
 //===----------------------------------------------------------------------===//
-// Rows that are not valid, and sums over rows
+// Invalid rows, and sums over rows
 //===----------------------------------------------------------------------===//
 
 void VectorRowEmitter::emitZeros(const RowPosition &position) {

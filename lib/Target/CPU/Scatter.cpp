@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Deterministic scatter-add. An item owns a block of table rows and looks through all indices in
-// order, so no two items write one row and the order of every sum is the order of the rows.
+// Deterministic scatter-add. An item owns a block of table rows and scans all indices in order, so
+// no two items write the same row, and the order of every sum is the order of the rows.
 #include "../Common/Storage.h"
 #include "sluice/Target/CPU/Kernel.h"
 
@@ -59,7 +59,7 @@ private:
 
   VectorType vectorOf(Type element) { return VectorType::get({lanes}, element); }
 
-  /// Runs `body` over the columns of a row: whole vectors, then the rest under a mask.
+  /// Runs `body` over the columns of a row: whole vectors, then the remainder under a mask.
   void overColumns(llvm::function_ref<void(Value column, Value mask)> body) {
     int64_t full = width / lanes * lanes;
     if (full > 0) {
@@ -85,7 +85,7 @@ private:
     storeVector(b, value, memory, {row, column}, mask);
   }
 
-  /// The block's rows begin as init's, or as zeros. Where init is the table itself, rows are copied
+  /// Initializes the block's rows with init or zeros. If init aliases the table, rows are copied
   /// onto themselves.
   void emitInits(Value end) {
     overRange(first, end, 1, [&](Value row) {
@@ -95,8 +95,8 @@ private:
     });
   }
 
-  /// A vector of indices is looked at together; few hold one of the block's, and those are gone
-  /// through in order.
+  /// Compares a vector of indices at once. Few vectors hold an index of the block; these are
+  /// processed in order.
   void emitBatchRow(Value batch, Value length) {
     Value whole =
         arith::SubIOp::create(b, length, arith::RemUIOp::create(b, length, frame.index(lanes)));
@@ -154,7 +154,7 @@ FailureOr<Kernel> cpu::generateScatterRows(dispatch::ScatterRowsOp op, ModuleOp 
     return op.emitOpError("R-007: expected rows of ")
            << type.getDimSize(1) << " columns, found " << values;
   }
-  // Every item reads all indices, so more items cost more reading; 64 keep threads even.
+  // Every item reads all indices, so more items cost more reads; 64 items balance the threads.
   int64_t perItem = llvm::divideCeil(type.getDimSize(0), 64);
   Frame frame(op, module, name, target);
   ScatterEmitter(frame, op, perItem).emit();

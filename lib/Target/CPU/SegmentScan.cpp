@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Segment scan: an item goes through one row of the batch, in order.
+// Segment scan: an item processes one row of the batch, in order.
 #include "../Common/Storage.h"
 #include "sluice/Target/CPU/Kernel.h"
 #include "sluice/Target/Common/Emitter.h"
@@ -33,7 +33,7 @@ public:
   }
 
 private:
-  /// Positions of the item's row that are valid; none of a row that is not.
+  /// Returns the number of valid positions of the item's row; zero for an invalid row.
   Value validPositions() {
     int64_t factor = op.getDomain().getFactor();
     Value valid = frame.lengths(factor, positions).of(frame.item());
@@ -42,7 +42,7 @@ private:
                                   e.min(valid, e.index(positions)), e.index(0));
   }
 
-  /// Gives the number of bits so far.
+  /// Returns the number of set bits so far.
   Value emitPosition(Value batch, Value position, Value valid, Value total) {
     bool isDense = cast<RankedTensorType>(op.getBits().getType()).getRank() == 2;
     Value row = e.add(e.mul(batch, positions), position);

@@ -1,11 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Finds kernels that differ in index constants alone, and gives them one body.
+// Finds kernels that differ only in index constants, and merges their bodies.
 //
 // A model runs the same layer at several scales and batch sizes: the kernels have the same tiles,
-// row strides and loops, and other numbers of rows. LLVM's time goes by code, so each group of such
-// kernels is compiled once. The constants that differ are bounds of loops and offsets of scratch;
-// they cost a register outside the innermost loops, whose addresses use row strides alone.
+// row strides and loops, but different numbers of rows. LLVM's time grows with code size, so each
+// group of such kernels is compiled once. The differing constants are loop bounds and offsets of
+// scratch; they cost a register outside the innermost loops, whose addresses use row strides only.
 #include "sluice/Target/CPU/SharedBodies.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -22,7 +22,8 @@ using namespace sluice;
 
 namespace {
 
-/// A kernel's code without its index constants. Equal codes are equal programs of their constants.
+/// Code of a kernel without its index constants. Equal skeletons are equal programs as functions of
+/// their constants.
 class Skeleton {
 public:
   explicit Skeleton(func::FuncOp kernel) : kernel_(kernel) { addRegion(kernel.getBody()); }
@@ -51,7 +52,7 @@ static bool isIndexConstant(Operation *op) {
   return isa<arith::ConstantOp>(op) && op->getResult(0).getType().isIndex();
 }
 
-/// Ops whose lowering uses a buffer's strides, which the number of its rows does not change.
+/// Returns true for ops whose lowering uses a buffer's strides but not its number of rows.
 static bool ignoresRows(Operation *op) {
   return isa<memref::ViewOp, memref::LoadOp, memref::StoreOp, memref::PrefetchOp,
              memref::AtomicRMWOp, vector::LoadOp, vector::StoreOp, vector::MaskedLoadOp,
@@ -117,12 +118,13 @@ static int64_t getConstant(const OpOperand *operand) {
 
 namespace {
 
-/// Kernels of one code.
+/// Kernels with the same skeleton.
 using Group = SmallVector<Skeleton *>;
 
 /// The constants that differ within a group.
 struct Parameters {
-  std::map<std::vector<int64_t>, SmallVector<size_t>> places; ///< by the kernels' values
+  std::map<std::vector<int64_t>, SmallVector<size_t>> places; ///< places by the values in each
+                                                              ///< kernel
 };
 
 } // namespace
@@ -141,8 +143,8 @@ static Parameters findParameters(const Group &group) {
   return parameters;
 }
 
-/// Moves the code of the group's first kernel to a private function that has a further argument for
-/// each parameter.
+/// Moves the code of the group's first kernel to a private function with an additional argument per
+/// parameter.
 static func::FuncOp makeBody(const Group &group, const Parameters &parameters) {
   func::FuncOp first = group.front()->kernel();
   OpBuilder b(first);

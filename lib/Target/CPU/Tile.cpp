@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-/// sums += left(k, row) * right(k, vector), one step of K.
+/// Computes sums += left(k, row) * right(k, vector), one step of K.
 static void addStep(ImplicitLocOpBuilder &b, const Tile &tile, Value k, LoadLeft left,
                     LoadRight right, SmallVector<Value> &sums) {
   SmallVector<Value> rights;
@@ -27,8 +27,8 @@ static void addStep(ImplicitLocOpBuilder &b, const Tile &tile, Value k, LoadLeft
   }
 }
 
-/// Steps first, first + 1, ... below last, `unroll` of them an iteration; their number is a
-/// multiple of that.
+/// Emits steps first, first + 1, ... below last, `unroll` of them per iteration; their number is a
+/// multiple of `unroll`.
 static SmallVector<Value> addSteps(ImplicitLocOpBuilder &b, const Tile &tile, Value first,
                                    Value last, int64_t unroll, LoadLeft left, LoadRight right,
                                    ValueRange initial) {
@@ -56,14 +56,14 @@ SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &t
   if (tile.lanes >= 16) {
     return addSteps(b, tile, zero, steps, 1, left, right, sums);
   }
-  // A step of narrow vectors is a few cycles (two multiply-adds a cycle), and the loop's own
-  // instructions would take issue slots from them: two steps an iteration, and the odd one after.
+  // A step of narrow vectors takes a few cycles (two multiply-adds per cycle), and loop overhead
+  // would take issue slots from them: two steps per iteration, then the odd one.
   Value even = arith::AndIOp::create(b, steps, arith::ConstantIndexOp::create(b, -2));
   sums = addSteps(b, tile, zero, even, 2, left, right, sums);
   return addSteps(b, tile, even, steps, 1, left, right, sums);
 }
 
-/// Lanes `select(i)` of the two vectors, those of the second counted from `lanes` on.
+/// Returns lanes `select(i)` of the two vectors; lanes of the second are counted from `lanes`.
 static Value shuffle(ImplicitLocOpBuilder &b, Value first, Value second,
                      function_ref<int64_t(int64_t)> select) {
   SmallVector<int64_t> mask;
@@ -75,8 +75,8 @@ static Value shuffle(ImplicitLocOpBuilder &b, Value first, Value second,
 
 SmallVector<Value> cpu::emitTranspose(ImplicitLocOpBuilder &b, SmallVector<Value> rows) {
   int64_t n = rows.size();
-  // 4 x 4 within each 128-bit lane: unpack pairs of rows, then pairs of pairs. Each is one
-  // instruction.
+  // Transposes 4 x 4 within each 128-bit lane: unpacks pairs of rows, then pairs of pairs. Each is
+  // one instruction.
   auto unpack = [&](Value x, Value y, int64_t width, bool high) {
     return shuffle(b, x, y, [&](int64_t i) {
       int64_t lane = i / 4 * 4, within = i % 4;
@@ -93,8 +93,7 @@ SmallVector<Value> cpu::emitTranspose(ImplicitLocOpBuilder &b, SmallVector<Value
     r[2] = unpack(high01, high23, 2, false);
     r[3] = unpack(high01, high23, 2, true);
   }
-  // Then the 128-bit lanes among one another: row g + j holds, in lane q, rows g ... g + 3 of
-  // column 4 q + j.
+  // Then exchanges 128-bit lanes: row g + j holds, in lane q, rows g ... g + 3 of column 4 q + j.
   for (int64_t s = 4; s < n; s *= 2) {
     for (int64_t i = 0; i < n; ++i) {
       if (i & s) {

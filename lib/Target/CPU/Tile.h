@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// What the two contraction generators share: the register tile, transposes in registers, and the
+// Common parts of the two contraction generators: register tiles, transposes in registers, and
 // validity of rows.
 #pragma once
 
@@ -18,9 +18,9 @@ struct Tile {
     return mlir::VectorType::get({lanes}, b.getF32Type());
   }
 
-  /// The tile that fills the register file but for the operands of one step: 12 x 32 with AVX-512,
-  /// 6 x 16 with AVX2. Two vectors by `rows` keep more independent chains than FMA latency times
-  /// ports, and loads below one a port a step.
+  /// Returns the tile that fills the register file except for the operands of one step: 12 x 32
+  /// with AVX-512, 6 x 16 with AVX2. Two vectors by `rows` have more independent chains than FMA
+  /// latency times ports, and need less than one load per port and step.
   static Tile of(const Target &target) {
     return {(target.registers - target.registers / 8 - 4) / 2, 2, target.lanes};
   }
@@ -29,8 +29,8 @@ struct Tile {
 using LoadLeft = llvm::function_ref<mlir::Value(mlir::Value k, int64_t row)>;
 using LoadRight = llvm::function_ref<mlir::Value(mlir::Value k, int64_t vector)>;
 
-/// sum over k in [0, steps) of left(k, row) * right(k, vector), for each row and vector of `tile`,
-/// row by row. Accumulators start at zero, or at `initial`.
+/// Computes the sum over k in [0, steps) of left(k, row) * right(k, vector), for each row and
+/// vector of `tile`, row by row. Accumulators start at zero, or at `initial`.
 llvm::SmallVector<mlir::Value> emitOuterProducts(mlir::ImplicitLocOpBuilder &b, const Tile &tile,
                                                  mlir::Value steps, LoadLeft left, LoadRight right,
                                                  llvm::ArrayRef<mlir::Value> initial = {});
@@ -39,7 +39,7 @@ llvm::SmallVector<mlir::Value> emitOuterProducts(mlir::ImplicitLocOpBuilder &b, 
 llvm::SmallVector<mlir::Value> emitTranspose(mlir::ImplicitLocOpBuilder &b,
                                              llvm::SmallVector<mlir::Value> rows);
 
-/// vector<lanes x i1>: which of columns first ... first + lanes - 1 are below `limit` (index).
+/// Returns vector<lanes x i1>: columns first ... first + lanes - 1 that are below `limit` (index).
 mlir::Value emitColumnMask(mlir::ImplicitLocOpBuilder &b, int64_t lanes, mlir::Value first,
                            mlir::Value limit);
 
@@ -53,9 +53,9 @@ mlir::Value addIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value x, mlir::Value y
 mlir::Value mulIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value x, int64_t y);
 mlir::Value minIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value x, mlir::Value y);
 
-/// i1: whether any of global rows [first, first + count) is valid in `domain` (count > 0).
-/// `lengths` and `rows` as the frame gives them. A false positive is impossible for runs shorter
-/// than a sequence where none is empty, and harmless otherwise.
+/// Returns i1: one of the global rows [first, first + count) is valid in `domain` (count > 0), for
+/// the `lengths` and `rows` of the frame. Exact for runs shorter than a sequence if no sequence is
+/// empty; otherwise a false positive is possible and harmless.
 mlir::Value emitAnyValid(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr domain,
                          const Lengths &lengths, mlir::Value rows, mlir::Value first,
                          mlir::Value count);

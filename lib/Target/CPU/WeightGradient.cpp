@@ -1,10 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Sums over valid rows of outer products. An item is a block of the result; it walks the rows in
-// blocks, copies the valid ones' columns of both factors to the thread's scratch (so that the inner
-// loop meets neither invalid rows nor long strides), and adds each block's products to sums kept in
-// scratch. One item adds its rows in their order: the result depends on shapes alone.
+// Sums over valid rows of outer products. An item is a block of the result. It iterates over blocks
+// of rows, copies the columns of valid rows of both factors to the thread's scratch (so that the
+// inner loop sees neither invalid rows nor long strides), and adds each block's products to sums in
+// scratch. One item adds its rows in order, so the result depends on shapes only.
 #include "../Common/Storage.h"
 #include "Tile.h"
 
@@ -16,12 +16,12 @@ using namespace sluice::cpu;
 
 namespace {
 
-/// How a weight gradient [M, N] is cut into items.
+/// Division of a weight gradient [M, N] into items.
 struct Schedule {
   Tile tile;
-  int64_t height, width;     ///< M, N; N is 0 where only the bias is wanted
-  int64_t blockRowPanels;    ///< panels of tile rows an item
-  int64_t blockColumnPanels; ///< panels of tile columns an item
+  int64_t height, width;     ///< M, N; N is 0 if only the bias is computed
+  int64_t blockRowPanels;    ///< panels of tile rows per item
+  int64_t blockColumnPanels; ///< panels of tile columns per item
   int64_t blockSteps;        ///< rows of the domain summed at a time
 
   int64_t rowPanels() const { return llvm::divideCeil(height, tile.rows); }
@@ -32,9 +32,9 @@ struct Schedule {
   }
   int64_t items() const { return rowBlocks() * columnBlocks(); }
   int64_t blockHeight() const { return blockRowPanels * tile.rows; }
-  /// Elements of a packed panel of the left factor: a step's tile rows, step after step. Steps are
-  /// written as whole vectors, in their order, so that a vector's surplus falls on the next step,
-  /// and the last one's on the panel's end.
+  /// Elements of a packed panel of the left factor: the tile rows of each step, step by step. Steps
+  /// are written as whole vectors in order, so the surplus of a vector is overwritten by the next
+  /// step; the surplus of the last one is at the end of the panel.
   int64_t leftPanel() const {
     return llvm::divideCeil(blockSteps * tile.rows + tile.lanes, 16) * 16;
   }
@@ -43,14 +43,15 @@ struct Schedule {
 };
 
 /// Copying costs (1 / height + 1 / width) of a block's work, so blocks are large and as square as
-/// eight items allow, or four where eight would be smaller than 64 by 64; packed factors and sums
+/// eight items allow, or four if eight would be smaller than 64 by 64; packed factors and sums
 /// together stay within L2.
 Schedule::Schedule(const Target &target, int64_t height, int64_t width)
     : tile(Tile::of(target)), height(height), width(width) {
   assert(tile.rows <= tile.lanes && "a packed step of a panel is one vector");
   constexpr int64_t tallest = 132;
   const int64_t wantedItems = height * width < 8 * 64 * 64 ? 4 : 8;
-  // A right panel and the lines that a left panel touches share L1; 160 to 256 were measured.
+  // A right panel and the lines that a left panel touches share L1; sizes from 160 to 256 were
+  // measured.
   blockSteps = tile.lanes < 16 ? 160 : 192;
   int64_t widest = target.l2Bytes / 4 / (blockSteps * tile.columns() * 4);
   int64_t columnCuts = std::max<int64_t>(1, llvm::divideCeil(columnPanels(), widest));
@@ -78,7 +79,7 @@ public:
   int64_t scratchBytes() const { return frame.scratchBytes(); }
 
 private:
-  /// What a tile fetches for the block after its own: the tile's number, and rows [next, last).
+  /// Prefetches of a tile for the next block: the number of the tile, and rows [next, last).
   struct Ahead {
     Value tile, next, last;
   };
@@ -199,7 +200,7 @@ void WeightEmitter::clearSums() {
   }
 }
 
-/// Copies the valid rows of [first, last) to the front of the packed blocks; gives their number.
+/// Packs the valid rows of [first, last) without gaps; returns their number.
 Value WeightEmitter::packRows(Value first, Value last) {
   auto loop = scf::ForOp::create(b, first, last, index(1), ValueRange{index(0)});
   OpBuilder::InsertionGuard guard(b);
@@ -220,9 +221,9 @@ Value WeightEmitter::packRows(Value first, Value last) {
   return loop.getResult(0);
 }
 
-/// Left columns start at multiples of the tile's rows, so their last vector may straddle the row's
-/// end: it is masked. Right columns start at whole vectors: those past the row's padded end are
-/// clamped to readable ones, and never stored.
+/// Left columns start at multiples of the tile's rows, so their last vector may straddle the end of
+/// the row and is masked. Right columns start at whole vectors; vectors past the row's padded end
+/// are clamped to readable ones, and never stored.
 void WeightEmitter::copyRow(Value row, Value slot) {
   int64_t lanes = s.tile.lanes;
   for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
@@ -243,8 +244,8 @@ void WeightEmitter::copyRow(Value row, Value slot) {
   });
 }
 
-/// Without AVX-512, a masked load of 16-bit elements is a branch an element: only the vector that
-/// straddles the row's end pays for that.
+/// Without AVX-512, a masked load of 16-bit elements is one branch per element, so only the vector
+/// that straddles the end of the row is masked.
 Value WeightEmitter::loadLeft(Value row, Value column) {
   int64_t lanes = s.tile.lanes;
   Value mask = emitColumnMask(b, lanes, column, index(s.height));
@@ -262,19 +263,19 @@ Value WeightEmitter::loadLeft(Value row, Value column) {
   return branch.getResult(0);
 }
 
-/// Where step `k` of a left panel starts.
+/// Returns the start of step `k` of a left panel.
 Value WeightEmitter::leftAt(Value panel, Value k) {
   return addIndex(b, mulIndex(b, panel, s.leftPanel()), mulIndex(b, k, s.tile.rows));
 }
 
-/// A right panel stays in L1 while the left panels pass it. `next` is the first row of the next
-/// block, `last` the end of all.
+/// A right panel stays in L1 while the left panels are streamed. `next` is the first row of the
+/// next block, `last` the end of all rows.
 void WeightEmitter::addProducts(Value count, Value next, Value last) {
   Tile tail = s.tile;
   tail.rows = s.height % s.tile.rows;
   Value fullPanels = arith::SubIOp::create(b, index(s.height / s.tile.rows), panelRow0);
   fullPanels = minIndex(b, rowPanels, fullPanels);
-  // Tiles beyond the number of lines have nothing to fetch, and their loops are the leaner for it.
+  // Tiles beyond the number of lines have nothing to prefetch, which makes their loops leaner.
   int64_t lines = std::max(s.blockHeight(), s.blockColumnPanels * s.tile.columns()) / 16 + 1;
   emitLoop(b, index(0), columnPanels, index(1), [&](Value n) {
     auto add = [&](Value m, const Tile &tile) {
@@ -294,9 +295,8 @@ void WeightEmitter::addProducts(Value count, Value next, Value last) {
   });
 }
 
-/// Touches one line of each factor's row in the next block, a step: tile by tile the lines of all
-/// its columns. The rows come from memory or the last level of cache, and packing them is nothing
-/// but waiting otherwise.
+/// Prefetches one line of each factor's row in the next block per step; the tiles together cover
+/// all its columns. The rows come from memory or L3, and packing them would otherwise only wait.
 void WeightEmitter::prefetch(Value k, const Ahead &ahead) {
   auto touch = [&](Value buffer, Value row, Value column0, int64_t columns) {
     Value line = minIndex(b, ahead.tile, index((columns - 1) / 16));
@@ -311,7 +311,7 @@ void WeightEmitter::prefetch(Value k, const Ahead &ahead) {
   touch(right, row, mulIndex(b, panel0, s.tile.columns()), s.blockColumnPanels * s.tile.columns());
 }
 
-/// sums[m, n] += packed left panel m, transposed, times packed right panel n.
+/// Computes sums[m, n] += packed left panel m, transposed, times packed right panel n.
 void WeightEmitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead) {
   SmallVector<Value> initial;
   auto at = [&](int64_t i) {
@@ -357,8 +357,8 @@ void WeightEmitter::addBias(Value count) {
   }
 }
 
-/// result = init + sum for `lanes` columns from `column` on; results are dense, so the last ones
-/// are masked.
+/// Computes result = init + sum for `lanes` columns from `column`; results are dense, so the last
+/// ones are masked.
 void WeightEmitter::storeSum(Value sum, Value init, Value result, ValueRange indices, Value column,
                              int64_t columns) {
   Value mask = emitColumnMask(b, s.tile.lanes, column, index(columns));

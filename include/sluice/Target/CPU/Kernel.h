@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What every CPU kernel generator shares: the instruction set it generates for, and the kernel's
-// frame, that is the function of the kernel ABI with typed views of its buffers
-// (docs/plan-and-artifact.md).
+// Common parts of the CPU kernel generators: the target instruction set, and the frame of a kernel,
+// i.e. its function with the kernel ABI and typed views of its buffers (docs/plan-and-artifact.md).
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -18,39 +17,39 @@ using namespace target;
 
 /// An instruction set and the sizes that schedules depend on.
 struct Target {
-  llvm::StringRef name;     ///< as the plan names it: cpu-avx512, cpu-avx2
+  llvm::StringRef name;     ///< name in the plan: cpu-avx512, cpu-avx2
   llvm::StringRef cpu;      ///< LLVM's -mcpu
   llvm::StringRef features; ///< LLVM's -mattr
-  int64_t lanes;            ///< f32 elements a vector
+  int64_t lanes;            ///< f32 elements per vector
   int64_t registers;        ///< vector registers
-  int64_t l1Bytes;          ///< data cache a core, first level
-  int64_t l2Bytes;          ///< data cache a core, second level
+  int64_t l1Bytes;          ///< L1 data cache per core
+  int64_t l2Bytes;          ///< L2 cache per core
 
   static const Target &avx512();
   static const Target &avx2();
 };
 
-/// Parts of a sum over rows at most, each of which a thread takes; a second launch adds them. It
-/// does not depend on the machine's threads, as the order of a sum must not.
+/// Maximum number of partial sums over rows. A thread computes each, and a second launch adds them.
+/// Must not depend on the number of threads, because the order of a sum must not.
 constexpr int64_t mostSumParts = 32;
 
-/// A generated kernel. Results depend neither on the items' order nor on threads; the number of
-/// items depends on shapes alone.
+/// A generated kernel. Results depend neither on the order of items nor on threads; the number of
+/// items depends on shapes only.
 struct Kernel {
   mlir::func::FuncOp function;
   int64_t items = 0;
   int64_t scratchBytes = 0;
-  llvm::StringRef kind;       ///< matmul, attention, row, stream
-  double flops = 0;           ///< at full length, causal work counted once
-  double bytes = 0;           ///< least bytes moved at full length
-  int64_t workspaceBytes = 0; ///< memory that the items of a launch share, contents undefined
-  /// i32 right in front of the workspace, zero before and after each launch: where items that share
-  /// a sum count themselves.
+  llvm::StringRef kind;       ///< matmul, attention, row or stream
+  double flops = 0;           ///< at full length; causal work counted once
+  double bytes = 0;           ///< lower bound on bytes moved, at full length
+  int64_t workspaceBytes = 0; ///< memory shared by the items of a launch, initially undefined
+  /// Number of i32 counters with which items that share a sum count arrivals. They are stored
+  /// immediately before the workspace and are zero before and after each launch.
   int64_t counters = 0;
   static constexpr int64_t counterBytes = 4;
 };
 
-/// Generators, one a family. Each appends one function called `name` to `module`. They fail with a
+/// Generators, one per family. Each appends one function called `name` to `module`, or fails with a
 /// diagnostic on the op.
 mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module,
                                      llvm::StringRef name, const Target &target);
@@ -74,31 +73,31 @@ mlir::FailureOr<Kernel> generateScatterRows(dispatch::ScatterRowsOp op, mlir::Mo
 mlir::FailureOr<Kernel> generateSegmentScan(dispatch::SegmentScanOp op, mlir::ModuleOp module,
                                             llvm::StringRef name, const Target &target);
 
-/// Any dispatch op, by its family.
+/// Generates the kernel of any dispatch op, by its family.
 mlir::FailureOr<Kernel> generateKernel(mlir::Operation *op, mlir::ModuleOp module,
                                        llvm::StringRef name, const Target &target);
 
-/// Registers LLVM's code generators, once a process.
+/// Registers LLVM's code generators, once per process.
 void initializeBackend();
 
-/// Lowers a module of kernels (arith, math, scf, memref, vector on the kernel ABI) to native object
-/// code of `target`: the functions keep their names. Elementary functions become arithmetic (Math.h
-/// says which, for f32 and f64); a reduction of a vector is a tree of halves. Multiplies and adds
-/// are fused only where math.fma or vector.fma says so. Fails with a diagnostic, also when a call
-/// of a library would remain; `object` is then left alone.
+/// Lowers a module of kernels (arith, math, scf, memref, vector with the kernel ABI) to native
+/// object code for `target`; functions keep their names. Elementary functions become arithmetic
+/// (see Math.h, for f32 and f64); a vector reduction becomes a tree of halves. Multiplies and adds
+/// are fused only for math.fma and vector.fma. Fails with a diagnostic, also if a library call
+/// would remain; `object` is unchanged then.
 mlir::LogicalResult lowerToObject(mlir::ModuleOp module, const Target &target, std::string &object);
 
-/// A module of kernels and what to lower it for.
+/// A module of kernels and its target.
 struct ObjectRequest {
   mlir::ModuleOp module;
   const Target *target;
 };
 
-/// Lowers the kernels of several modules of one context, each to an object of its own, on the
-/// context's threads. Objects that `cache` has are read from it, and others are stored there.
-/// Appends to `objects` in the order of `requests` and of their kernels; the bytes depend neither
-/// on the cache's contents nor on the number of threads. `report`, if any, is called after each
-/// kernel that was lowered, with their number so far and in all.
+/// Lowers the kernels of several modules of one context, each to its own object, on the threads of
+/// the context. Takes objects from `cache` where it has them, and stores the others there. Appends
+/// to `objects` in the order of `requests` and of their kernels. The bytes depend neither on the
+/// contents of the cache nor on the number of threads. `report`, if any, is called after each
+/// lowered kernel, with the number of kernels so far and in total.
 mlir::LogicalResult
 lowerToObjects(llvm::ArrayRef<ObjectRequest> requests, std::vector<std::string> &objects,
                KernelCache &cache,
@@ -106,23 +105,23 @@ lowerToObjects(llvm::ArrayRef<ObjectRequest> requests, std::vector<std::string> 
 
 class Frame;
 
-/// How many rows of a sequence are valid: as many in every row of the batch, found once where this
-/// is made; on an axis of segments each row's own, found where it is asked for.
+/// Number of valid rows of each sequence. Usually the same for the whole batch, and then computed
+/// once by the constructor; on an axis of segments it is computed per row of the batch.
 class Lengths {
 public:
   Lengths() = default;
   mlir::Value of(mlir::Value batch) const; ///< index
-  mlir::Value ofAll() const;               ///< index; of a domain without an axis
+  mlir::Value ofAll() const;               ///< index; for a domain without an axis
 
 private:
   friend class Frame;
   Frame *frame = nullptr;
   int64_t factor = 0;
-  mlir::Value all; ///< null where each row has its own
+  mlir::Value all; ///< null if each row of the batch has its own
 };
 
-/// The frame of a kernel: makes `void name(arena, arguments, item, scratch)` and hands out typed
-/// views. The builder stands inside the function's body; `finish` adds the return.
+/// Builds the function of a kernel, `void name(arena, arguments, item, scratch)`, and typed views
+/// of its memory. The insertion point is inside the body; `finish` adds the return.
 class Frame {
 public:
   Frame(mlir::Operation *dispatch, mlir::ModuleOp module, llvm::StringRef name,
@@ -132,9 +131,9 @@ public:
   mlir::func::FuncOp function() { return func; }
   const Target &target() const { return target_; }
 
-  /// Memory of tensor operand or result `i` (operands first, then results). Rank 3 [B, T, d] is
-  /// seen as memref<B*T x paddedWidth(d)>; ranks 2 and 1 as they are; rank 0 as memref<1>. bf16 is
-  /// seen as i16: loads and stores convert.
+  /// Returns the memory of tensor operand or result `i` (operands first, then results). Rank 3 [B,
+  /// T, d] is viewed as memref<B*T x paddedWidth(d)>; ranks 2 and 1 are unchanged; rank 0 is
+  /// memref<1>. bf16 is viewed as i16, which loads and stores convert.
   mlir::Value buffer(unsigned i);
 
   mlir::Value item() { return itemIndex; } ///< index
@@ -145,21 +144,21 @@ public:
   mlir::Value seed();        ///< i64
   mlir::Value firstStream(); ///< i64: added to the ids of random streams
   mlir::Value firstRow();    ///< index: for emitDrawnRow
-  /// What a scheduled dispatch's schedule says of row `batch` of the batch: all of type index.
+  /// Schedule of row `batch` of the batch for a scheduled dispatch; all of type index.
   struct Run {
     mlir::Value start, count, length;
   };
   Run run(mlir::Value batch);
-  /// ceil(length / factor); `positions` where factor is 0.
+  /// Returns ceil(length / factor), or `positions` if factor is 0.
   Lengths lengths(int64_t factor, int64_t positions);
 
-  /// Part of the thread's scratch, 64-aligned; each call hands out fresh memory.
+  /// Allocates part of the thread's scratch, 64-aligned. Every call returns distinct memory.
   mlir::Value scratch(mlir::MemRefType type);
   int64_t scratchBytes() const { return scratchUsed; }
 
-  /// The launch's workspace, from its start.
+  /// Returns the workspace of the launch, from its start.
   mlir::Value workspace(mlir::MemRefType type);
-  /// memref<count x i32>: the counters in front of the workspace.
+  /// memref<count x i32>: the counters before the workspace.
   mlir::Value counters(int64_t count);
 
   mlir::Value index(int64_t value); ///< index constant
@@ -167,7 +166,7 @@ public:
 
 private:
   mlir::Value argument(int64_t position); ///< i64
-  /// Where there is one for each row of the batch, that of row `batch`.
+  /// Loads a scalar argument. If there is one per row of the batch, loads the one of row `batch`.
   mlir::Value loadScalar(Scalar scalar, mlir::Type type, mlir::Value batch = {});
   mlir::Value workspaceView(mlir::MemRefType type, int64_t byte);
 

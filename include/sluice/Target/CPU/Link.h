@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Objects to a shared object, in memory.
+// Links objects to a shared object in memory.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -11,9 +11,9 @@
 namespace sluice::cpu {
 
 /// Links `objects` (bytes of ELF object files) to a shared object with ld.lld, without any library.
-/// Returns its bytes, in a string with room for `spare` bytes more. Fails with a message when no
-/// linker is found, or with the linker's own; throws runtime::JobError where the machine has no
-/// room for the linker's files.
+/// Returns its bytes in a string with a capacity of `spare` additional bytes. Fails with a message
+/// if no linker is found, or with the linker's message; throws runtime::JobError if the machine has
+/// no room for the files of the linker.
 llvm::Expected<std::string> linkSharedObject(llvm::ArrayRef<llvm::StringRef> objects,
                                              size_t spare = 0);
 
