@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The artifact's file: checked against its trailer, then loaded.
+// Checks an artifact against its trailer, and loads it.
 #pragma once
 
 #include "sluice/Runtime/Files.h"
@@ -25,20 +25,22 @@ struct LoadedKernel {
   int64_t items = 0, scratchBytes = 0;
 };
 
-/// The instruction set that this machine runs, best first: {"cpu-avx512", "cpu-avx2"}, {"cpu-avx2"}
-/// or {}.
+/// Returns the instruction sets that this machine supports, best first: {"cpu-avx512", "cpu-avx2"},
+/// {"cpu-avx2"} or {}.
 std::vector<std::string> machineTargets();
 
-/// A loaded artifact. Its code lives as long as the object.
+/// A loaded artifact. Its code stays loaded for the lifetime of the object.
 class Artifact {
 public:
-  /// `target` forces an instruction set ("cpu-avx2", "cpu-avx512"); empty takes the environment's
-  /// SLUICE_CPU_TARGET or else the best that the machine and the artifact share. Throws UserError;
-  /// that no CPU code fits is said by `requireCpu` where the artifact has code for GPUs.
+  /// Loads an artifact. `target` selects an instruction set ("cpu-avx2", "cpu-avx512"); if it is
+  /// empty, the environment variable SLUICE_CPU_TARGET, or else the best one that both the machine
+  /// and the artifact support. Throws UserError. If the artifact has GPU code, missing CPU code is
+  /// an error only in `requireCpu`.
   static std::shared_ptr<const Artifact> load(const Path &path, const std::string &target = "");
-  /// The same for a look at it, on any machine: that no CPU code fits is said by `requireCpu`.
+  /// Loads an artifact for inspection on any machine: missing CPU code is an error only in
+  /// `requireCpu`.
   static std::shared_ptr<const Artifact> loadForAnyMachine(const Path &path);
-  /// The same of a file's bytes; `origin` is its name in messages.
+  /// Loads an artifact from the bytes of a file; `origin` is its name in messages.
   static std::shared_ptr<const Artifact> fromBytes(std::vector<uint8_t> bytes, std::string origin,
                                                    const std::string &target = "");
 
@@ -49,22 +51,21 @@ public:
   const Plan &plan() const { return parsedPlan; }
   const std::string &planText() const { return text; }
   const std::string &path() const { return origin; }
-  /// The chosen CPU target, empty where there is none.
+  /// Returns the selected CPU target; empty if there is none.
   const std::string &target() const { return chosenTarget; }
-  /// Throws UserError unless there is CPU code that this machine runs.
+  /// Throws UserError unless the artifact has CPU code that this machine can run.
   void requireCpu() const;
-  /// Its GPU targets, or the one that `wanted` names, for `device`. Throws UserError where it has
-  /// none.
+  /// Returns the artifact's GPU targets, or only `wanted` if it is given. Throws UserError, which
+  /// names `device`, if there is no such target.
   std::vector<std::string> requireGpuTargets(const std::string &device,
                                              const std::string &wanted) const;
   std::span<const uint8_t> constants() const { return constantTable; }
-  /// The bytes of the shared object, without the trailer.
+  /// Returns the bytes of the shared object, without the trailer.
   std::span<const uint8_t> elf() const { return {contents.data(), contents.size() - trailerBytes}; }
-  /// Bytes named `symbol` with their number in `symbol`_size: a GPU variant's bitcode, PTX or
-  /// cubin. Empty where the artifact has none of this name. Throws UserError where the number is
-  /// wrong.
+  /// Returns the bytes at `symbol`, whose number is at `symbol`_size: bitcode, PTX or cubin of a
+  /// GPU variant. Empty if the artifact has no such symbol. Throws UserError if the size is wrong.
   std::span<const uint8_t> blob(const std::string &symbol) const;
-  /// CPU kernels of the chosen target, by index in the plan.
+  /// Returns the CPU kernels of the selected target, by index in the plan.
   const std::vector<LoadedKernel> &kernels() const { return functions; }
 
 private:

@@ -84,12 +84,11 @@ std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t voca
                                     const ReadingOptions &reading = {});
 
 /// Returns "skipped 2 of 9 files, shorter than 17 bytes (the context and one byte to predict): a,
-/// b; join
-/// ..."; empty where no file was skipped.
+/// b; join ..."; empty if no file was skipped.
 std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, int64_t least,
                             const std::string &why);
 
-/// Returns the first notes of files, and the number of the others.
+/// Returns the first notes of the files, and the number of remaining ones.
 std::vector<std::string> collectNotes(const std::vector<ByteFile> &files);
 
 /// Returns the SHA-256 of the SHA-256 sums of the files' contents, in order.

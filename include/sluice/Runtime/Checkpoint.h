@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Checkpoints of a run, and loading weights. A run's folder holds
 //   checkpoints/STEP/weights.safetensors, optimizer.safetensors, state.json
-//   latest                      the step of the newest whole checkpoint; moves last
+//   latest                      step of the newest complete checkpoint; written last
 #pragma once
 
 #include "sluice/Runtime/Data.h"
@@ -16,72 +16,71 @@
 
 namespace sluice::runtime {
 
-/// Everything besides tensors that a resumed run continues from.
+/// The state of a run that is resumed, except its tensors.
 struct TrainingState {
-  int64_t step = 0; // finished steps
+  int64_t step = 0; // number of finished steps
   int64_t seed = 0;
   DataPosition position;
-  std::string dataHash;            // of the training data
-  std::string specHash;            // of the artifact's spec
-  std::optional<RunLosses> losses; // none in checkpoints of older versions
+  std::string dataHash;            // hash of the training data
+  std::string specHash;            // hash of the artifact's spec
+  std::optional<RunLosses> losses; // empty in checkpoints of older versions
 };
 
-/// Writes checkpoint `state.step` of the run: to a temporary folder, every file fsynced, renamed,
-/// then `latest` is replaced. Then prunes to `keep`.
-/// Throws NotFiniteError, and leaves the run as it was, where a weight or a state is not finite.
+/// Writes checkpoint `state.step` of the run: writes a temporary folder, fsyncs every file, renames
+/// the folder, and then replaces `latest`. Prunes checkpoints to `keep` afterwards. Throws
+/// NotFiniteError, and leaves the run unchanged, if a weight or a state is not finite.
 void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &state, int64_t keep);
 
-/// Removes all checkpoints up to `latest` but the newest `keep` (>= 1) of them, the best one and
-/// the one to continue from (chooseBest, chooseSound).
+/// Removes the checkpoints up to `latest`, except the newest `keep` (>= 1), the best one
+/// (chooseBest), and the one to continue from (chooseSound).
 void pruneCheckpoints(const Path &run, int64_t keep);
 
-/// Steps of the checkpoints that the run has, ascending.
+/// Returns the steps of the run's checkpoints in ascending order.
 std::vector<int64_t> checkpointSteps(const Path &run);
 
-/// The state of the run's checkpoint of `step`, or without one of its latest, without tensors.
-/// Throws UserError where it is missing or damaged.
+/// Reads the state, without tensors, of the run's checkpoint at `step`, by default the latest.
+/// Throws UserError if it is missing or damaged.
 TrainingState readTrainingState(const Path &run, std::optional<int64_t> step = {});
 
-/// Loads the run's checkpoint of `step`, or without one its latest, into the executor's tensors and
-/// states. Throws UserError where a file is missing, cut short, damaged or of another model; the
-/// executor's tensors are then to be considered undefined.
+/// Loads the run's checkpoint at `step`, by default the latest, into the executor's tensors and
+/// states. Throws UserError if a file is missing, truncated, damaged or belongs to another model;
+/// the executor's tensors are then unspecified.
 TrainingState loadCheckpoint(const Path &run, Executor &executor, std::optional<int64_t> step = {});
 
-/// Gets one line that a user should see.
+/// Receives a line to show to the user.
 using Notice = std::function<void(const std::string &)>;
 
-/// The path and the bytes of the weights in a safetensors file, a checkpoint's folder or a run's
-/// folder, which its file "latest" names too. Of the last two the checkpoint's own checksum is
-/// checked. With `step` the path must be a run, whose checkpoint of that step is read.
+/// Returns the path and the bytes of the weights in a safetensors file, in a checkpoint's folder,
+/// or in the latest checkpoint of a run, whose path may also be the run's file "latest". For
+/// checkpoints, verifies the checksum. With `step`, the path must be a run, and its checkpoint at
+/// this step is read.
 std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path,
                                                   std::optional<int64_t> step = {});
 
-/// Returns the note that a file of weights holds no checksum.
+/// Returns a note that a file of weights has no checksum.
 std::string describeMissingChecksum(const Path &file);
 
-/// Gives `notice` a line where `path` is a run whose latest checkpoint is far worse than another
-/// one of the run.
+/// Reports to `notice` if `path` is a run whose latest checkpoint is far worse than another one.
 void noteWorseLatest(const Path &path, const Notice &notice);
 
-/// Loads weights from a safetensors file, a checkpoint's folder or a run's folder (its latest
-/// checkpoint, also while another process replaces it; or that of `step`). Returns
-/// the path of the file that was read. `notice` gets a line where that file holds no checksum or a
-/// copy of a tensor, and
-/// where a run's latest checkpoint is far worse than another one of the run.
+/// Loads weights from a safetensors file, a checkpoint's folder, or a run's folder: from its
+/// checkpoint at `step`, by default the latest, even while another process replaces it. Returns the
+/// path of the file. `notice` receives a line if the file has no checksum or a copy of a tensor, or
+/// if the run's latest checkpoint is far worse than another one.
 Path loadWeights(const Path &path, Executor &executor, const Notice &notice = {},
                  std::optional<int64_t> step = {}, const WeightNames &names = {});
 
-/// The step that `latest` names, or -1 where the run has no checkpoint yet.
+/// Returns the step that `latest` names, or -1 if the run has no checkpoint yet.
 int64_t latestStep(const Path &run);
 
-/// The same; where there is no `latest` (a process was killed between its first checkpoint and that
-/// file), the newest checkpoint's step.
+/// Returns latestStep, or the newest checkpoint's step if `latest` is missing because a process was
+/// killed between writing its first checkpoint and `latest`.
 int64_t newestCheckpoint(const Path &run);
 
-/// Makes `latest` name the newest checkpoint where there is no `latest`. Returns whether it did.
+/// Writes `latest` with the newest checkpoint if it is missing. Returns whether it was written.
 bool adoptNewestCheckpoint(const Path &run);
 
-/// Removes what saves of killed processes left. To be called by the process that holds the run.
+/// Removes unfinished saves of killed processes. The caller must hold the run's lock.
 void removeUnfinishedSaves(const Path &run);
 
 } // namespace sluice::runtime

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where an arena lies and a plan's launches run: the CPU, a GPU, or the emulator of one.
+// The interface of devices that hold an arena and run launches: the CPU, a GPU, or the GPU
+// emulator.
 #pragma once
 
 #include "sluice/Runtime/Artifact.h"
@@ -12,29 +13,29 @@
 
 namespace sluice::runtime {
 
-/// What the emulator counts of a kernel's launches.
+/// Counts of the emulator for the launches of a kernel.
 struct KernelCounts {
-  int64_t instructions = 0, tensorInstructions = 0; ///< of threads, of warps
+  int64_t instructions = 0, tensorInstructions = 0; ///< per thread; per warp
   int64_t barriers = 0;
-  int64_t bytes = 0;                     ///< of its buffers: read, and written, each once a launch
-  int64_t sectors = 0, leastSectors = 0; ///< of 32 bytes, over all requests
+  int64_t bytes = 0; ///< of its buffers, read and written, each byte once per launch
+  int64_t sectors = 0, leastSectors = 0; ///< of 32 bytes, over all memory requests
   int64_t passes = 0, leastPasses = 0;   ///< over the banks of shared memory
 };
 
-/// Time of one kernel since timing was last reset: on the CPU's clock, or the GPU's.
+/// Time of one kernel since the start of timing, by the clock of the CPU or of the GPU.
 struct KernelTime {
   int64_t launches = 0;
   double seconds = 0;
-  KernelCounts counts; ///< on the emulator
+  KernelCounts counts; ///< only on the emulator
 };
 
-/// Bytes of the arena.
+/// A byte range of the arena.
 struct Range {
   int64_t offset = 0, bytes = 0;
 };
 
-/// An arena, zeroed and with the constants in it, and what runs launches on it. Used by one thread
-/// at a time.
+/// Holds an arena, which is zeroed except for the constants, and runs launches on it. Not
+/// thread-safe.
 class Device {
 public:
   virtual ~Device() = default;
@@ -44,46 +45,46 @@ public:
   const Artifact &artifact() const { return *loaded; }
   const Plan &plan() const { return loaded->plan(); }
 
-  /// Whose code runs: cpu-avx512, sm_90a.
+  /// Returns the target of the code that runs: cpu-avx512, sm_90a.
   virtual std::string target() const = 0;
-  /// For people: "NVIDIA H200", "4 threads".
+  /// Returns a description for people: "NVIDIA H200", "4 threads".
   virtual std::string describe() const = 0;
   virtual int threads() const { return 1; }
-  /// What a user should be told once, though everything runs; empty: nothing.
+  /// Returns a warning to show to the user once; empty if there is none.
   virtual std::string notice() const { return ""; }
 
-  /// Whether `host` is the arena itself, so that nothing needs to be moved.
+  /// Checks that `host` is the arena itself, so that no data needs to be copied.
   virtual bool sharesMemory() const = 0;
-  /// The host's view of the arena, whole. Where it is a copy, only ranges that were downloaded
-  /// hold what the device holds.
+  /// Returns the host's view of the complete arena. If it is a copy, only downloaded ranges hold
+  /// the device's data.
   virtual uint8_t *host() = 0;
-  /// Gives the device what `host` holds there, before whatever runs next. The range may be written
-  /// again at once.
+  /// Copies a range from `host` to the device before any later launch. The caller may overwrite the
+  /// range immediately.
   virtual void upload(Range range) = 0;
-  /// Makes `host` hold there what the device holds, after all that was run.
+  /// Copies a range from the device to `host` after all earlier launches.
   virtual void download(Range range) = 0;
 
-  /// Runs launches of an entry in order, each unless its guard forbids it. May return before they
-  /// are done.
+  /// Runs the launches of an entry in order, except those whose guard fails. May return before they
+  /// finish.
   void run(const std::string &entry, const std::vector<Launch> &launches) {
     runPart(entry, launches, 0, launches.size());
   }
-  /// The same of launches [first, last) alone; of a bucket's entry, whose parts begin and end where
-  /// `Plan::countsIn` says.
+  /// Runs only launches [first, last). In a bucket's entry, parts begin and end after the launches
+  /// in `Plan::countsIn`.
   virtual void runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
                        size_t last) = 0;
-  /// Runs one of the plan's launches, whatever its guard says. May return before it is done.
+  /// Runs one of the plan's launches, regardless of its guard. May return before it finishes.
   virtual void launch(const Launch &launch) = 0;
-  /// Waits until all that was run is done.
+  /// Waits until all launches have finished.
   virtual void synchronize() {}
 
-  /// Measures each launch from now on, starting from zero.
+  /// Starts to measure each launch, from zero.
   void startTiming() {
     timing = true;
     kernelTimes.assign(plan().kernels.size(), {});
   }
   void stopTiming() { timing = false; }
-  /// Time by kernel, in the plan's order.
+  /// Returns the time of each kernel, in the plan's order.
   const std::vector<KernelTime> &times() const { return kernelTimes; }
 
 protected:
@@ -94,31 +95,32 @@ protected:
   std::vector<KernelTime> kernelTimes;
 };
 
-/// `threads` >= 1. Throws UserError where the artifact has no code that this CPU runs.
+/// Creates a CPU device. `threads` >= 1. Throws UserError if the artifact has no code for this CPU.
 std::unique_ptr<Device> makeCpuDevice(std::shared_ptr<const Artifact> artifact, int threads);
 
-/// The first NVIDIA GPU that the driver shows. `target` forces code (sm_80, sm_90a); empty takes
-/// what fits the GPU best. Throws UserError where there is no driver, GPU, memory or code that
-/// fits. The driver is libcuda.so.1, or the library that the environment's SLUICE_CUDA_DRIVER
-/// names.
+/// Creates a device for the first NVIDIA GPU that the driver reports. `target` selects the code
+/// (sm_80, sm_90a); if it is empty, the best match is used. Throws UserError if there is no driver,
+/// GPU, memory or matching code. The driver is libcuda.so.1, or the library in the environment
+/// variable SLUICE_CUDA_DRIVER.
 std::unique_ptr<Device> makeCudaDevice(std::shared_ptr<const Artifact> artifact,
                                        const std::string &target = "");
 
-/// What an element of a launch's result should hold. Results are seen as rows that lie `stride`
-/// elements apart.
+/// The expected value of an element of a launch's result. A result is a matrix whose rows start
+/// `stride` elements apart.
 struct Expectation {
   size_t result = 0;
-  int64_t row = 0, column = 0; ///< row -1: all rows of the column together
+  int64_t row = 0, column = 0; ///< row -1: the whole column
   int64_t rows = 0, stride = 0;
   Type type = Type::f32;
   double value = 0, bound = 0;
 };
-/// Told of all elements that a launch is held to, after it ran.
+/// Receives the expectation of each checked element after a launch.
 using Observer = std::function<void(const Expectation &)>;
 
-/// GPU code on the CPU, judged: a launch that breaks a rule throws JobError with the kernel's name.
-/// `target` as above, empty takes the artifact's first. Throws UserError where the artifact has no
-/// code for a GPU, or the plug-in libsluice_emulator_plugin.so does not lie beside the runtime.
+/// Creates a device that emulates GPU code on the CPU and checks it: a launch that breaks a rule
+/// throws JobError with the kernel's name. `target` selects the code; if it is empty, the
+/// artifact's first GPU target is used. Throws UserError if the artifact has no GPU code, or if the
+/// plug-in libsluice_emulator_plugin.so is not in the runtime's folder.
 std::unique_ptr<Device> makeEmulatorDevice(std::shared_ptr<const Artifact> artifact,
                                            const std::string &target = "", Observer observer = {});
 

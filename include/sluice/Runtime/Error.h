@@ -6,27 +6,27 @@
 
 namespace sluice::runtime {
 
-/// Bad input: an artifact, weights, data, a flag or a path. The message is what the user reads:
-/// where, what was expected, what was found, a remedy. Programs print it and exit with status 2.
+/// Bad input: an artifact, weights, data, a flag or a path. The message for the user has the
+/// location, the expected and the found value, and a remedy. Programs print it and exit with status
+/// 2.
 class UserError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;
 };
 
-/// The job itself failed on good input (training diverged, for example). Programs exit with
-/// status 1.
+/// A failure of the job on good input, such as diverged training. Programs exit with status 1.
 class JobError : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;
 };
 
-/// More segments than memory has rows for. It says nothing about the weights.
+/// A text has more segments than memory has rows for. The weights are still valid.
 class RoomError : public JobError {
 public:
-  /// Row `row` of the batch, or of generation, holds `text`, which `needs` them.
+  /// Row `row` of the batch, or of generation, holds `text` and needs `needs`.
   RoomError(int64_t row, const std::string &text, const std::string &needs)
       : JobError(text + " needs " + needs), row(row), needs(needs) {}
-  /// The same, said of what the caller knows the row to hold.
+  /// Returns the same error with a description of the row's text by the caller.
   RoomError of(const std::string &text) const { return {row, text, needs}; }
 
   const int64_t row;
@@ -35,7 +35,7 @@ private:
   std::string needs;
 };
 
-/// Weights, optimizer states or losses that are not finite.
+/// Weights, optimizer states or losses are not finite.
 class NotFiniteError : public JobError {
 public:
   using JobError::JobError;

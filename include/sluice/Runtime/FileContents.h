@@ -25,9 +25,9 @@ public:
 /// file is not mapped: access to a mapping that another program has truncated ends the process.
 /// Copies share the open file.
 ///
-/// Every function that reads throws JobError where the disk fails, and DataError where the file has
-/// become shorter or was written anew. A change of a few bytes is found only after `sha256Hex` was
-/// called. Bytes that are appended are not read.
+/// Every function that reads throws JobError if the disk fails, and DataError if the file was
+/// truncated or rewritten. A change of a few bytes is found only after `sha256Hex` was called.
+/// Appended bytes are not read.
 class FileContents {
 public:
   /// Bytes that `forEachPiece` reads at once.
@@ -45,13 +45,13 @@ public:
   bool empty() const { return size() == 0; }
   /// Fills `into` with the bytes from `start` on; all of them exist.
   void read(size_t start, std::span<uint8_t> into) const;
-  /// Returns `count` bytes from `start` on, or fewer where the file ends before.
+  /// Returns `count` bytes from `start` on, or fewer at the end of the file.
   std::vector<uint8_t> read(size_t start, size_t count) const;
   std::vector<uint8_t> readAll() const { return read(0, size()); }
   /// Calls `action` with the start and the bytes of each piece of [`from`, `to`).
   void forEachPiece(const std::function<void(size_t start, std::span<const uint8_t>)> &action,
                     size_t from = 0, size_t to = SIZE_MAX) const;
-  /// Returns the index of the first byte that `isWrong` holds for; size() where there is none.
+  /// Returns the index of the first byte for which `isWrong` holds; size() if there is none.
   size_t find(const std::function<bool(uint8_t)> &isWrong) const;
   /// Returns the SHA-256 of all bytes in lower-case hexadecimal. Computed once.
   const std::string &sha256Hex() const;

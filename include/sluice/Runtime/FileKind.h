@@ -27,7 +27,7 @@ enum class FileKind {
   Metrics,
   Tuning,
   Spec,
-  // Files that are often given in their place.
+  // Files that are often given in place of the former.
   LfsPointer,
   PyTorch,
   Pickle,
@@ -62,7 +62,7 @@ constexpr size_t mostHead = 4096, mostTail = 64;
 FileKind recognize(std::string_view head, std::string_view tail, size_t size);
 FileKind recognize(std::span<const uint8_t> contents);
 
-/// Checks for text of any encoding that has no zero bytes: no control characters but white space.
+/// Checks for text in an encoding without zero bytes: no control characters except whitespace.
 bool isText(std::string_view head);
 
 /// Recognizes the file or folder `path`. Throws UserError or JobError where it cannot be read. A

@@ -6,10 +6,10 @@
 
 namespace sluice {
 
-/// printf into a string, of any length.
+/// Formats like printf into a string of any length.
 std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
 
-/// "1 file", "2 files".
+/// Returns "1 file", "2 files".
 std::string describeCount(int64_t count, const std::string &noun);
 
 } // namespace sluice

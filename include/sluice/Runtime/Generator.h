@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writing texts: a model's predictions, several texts at once.
+// Generates several texts at once from a model's predictions.
 #pragma once
 
 #include "sluice/Runtime/Executor.h"
@@ -16,49 +16,51 @@
 
 namespace sluice::runtime {
 
-/// Where the window that the model reads starts in a text of `size` tokens, given where it started
-/// before: there, as long as it fits the context. Else it is refilled with the newest tokens, at
-/// most half of the context, from a multiple of `period`; but at least `least`, in any case.
+/// Returns the start of the window that the model reads in a text of `size` tokens, given the
+/// previous start. The start does not change while the window fits the context. Otherwise the
+/// window is refilled with the newest tokens, at most half of the context, from a multiple of
+/// `period`; it always has at least `least` tokens.
 int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period,
                     int64_t least = 1);
 
-/// What comes next in texts that grow, each in a row of its own.
+/// Predicts the next token of growing texts, each in its own row.
 class Predictor {
 public:
-  /// With `cached` and an artifact that has a step, each call costs what its new tokens do; else
-  /// that of a full forward pass over every window. Both read the same windows.
+  /// With `cached` and an artifact that has a decode step, the cost of a call is proportional to
+  /// its new tokens; otherwise each call runs a full forward pass over every window. Both modes
+  /// read the same windows.
   Predictor(Executor &executor, bool cached);
 
-  /// How many texts it takes at once.
+  /// Returns the number of texts that can be predicted at once.
   int64_t rows() const { return static_cast<int64_t>(windows.size()); }
   bool isCached() const { return cached; }
 
-  /// A text of at least one byte, in row `row`. It starts with the row's text of the call before.
+  /// A text of at least one byte in row `row`. It must extend the row's text of the previous call.
   struct Turn {
     int64_t row = 0;
     std::span<const uint8_t> text;
-    const GivenLines *given = nullptr; ///< the text's named inputs; null: none of any
+    const GivenLines *given = nullptr; ///< the text's named inputs; null if it has none
   };
-  /// Logits after each text, [turns, vocabulary], row-major. They stay until the next call. A
-  /// text's logits do not depend on the others, bit for bit.
+  /// Returns the logits after each text, [turns, vocabulary], row-major, valid until the next call.
+  /// The logits of a text are bitwise independent of the other texts.
   std::span<const float> predict(std::span<const Turn> turns);
 
-  /// What a row reads of its text, and what its states have seen of that.
+  /// The window of a row's text, and the part of it that the row's states represent.
   struct Window {
     int64_t start = 0;
-    int64_t seen = -1; ///< tokens from `start` on; -1: states are not of this text
+    int64_t seen = -1; ///< tokens from `start` on; -1: the states belong to another text
   };
   const Window &window(int64_t row) const { return windows.at(static_cast<size_t>(row)); }
-  /// Of each segmentation of the model, what a row's newest token did; nothing where each call
-  /// recomputes.
+  /// The effect of a row's newest token on each segmentation of the model. Empty if each call
+  /// recomputes the window.
   struct Segments {
     std::string name;
-    int64_t closed = 0;      ///< bits of the window: segments that have ended, or begun
-    bool isBoundary = false; ///< the token has a bit, so that rows of segments were computed
+    int64_t closed = 0;      ///< boundary bits in the window: segments that have ended, or begun
+    bool isBoundary = false; ///< the token has a boundary bit, so rows of segments were computed
   };
   std::vector<Segments> segments(int64_t row);
 
-  /// Row `row` goes on with a text whose window is `window`: {} for one that nobody has read.
+  /// Assigns row `row` to a text with the window `window`; {} for a new text.
   void begin(int64_t row, const Window &window) { windows.at(static_cast<size_t>(row)) = window; }
 
 private:
@@ -76,54 +78,56 @@ private:
       closedBefore; ///< by segments and row, before the last step
 };
 
-/// A text to be continued.
+/// A text to continue.
 struct Text {
   std::vector<uint8_t> bytes;                         ///< at least one
-  int64_t sample = 0;                                 ///< its number among the samples of a prompt
-  int64_t drawn = 0;                                  ///< tokens that were drawn for it
-  GivenLines given{};                                 ///< its named inputs
-  int64_t room = std::numeric_limits<int64_t>::max(); ///< tokens that may be drawn at most
+  int64_t sample = 0;                                 ///< index among the samples of a prompt
+  int64_t drawn = 0;                                  ///< number of generated tokens
+  GivenLines given{};                                 ///< named inputs
+  int64_t room = std::numeric_limits<int64_t>::max(); ///< maximum number of tokens to generate
 };
 
 enum class StopReason { Length, StopText, Reader };
 
-/// What is told of texts while they are written, by their numbers.
+/// Callbacks of a generation. Texts are identified by index.
 struct TextSink {
-  /// New bytes of a text; false: its reader has gone.
+  /// Receives new bytes of a text. Returns false if the reader has closed.
   std::function<bool(size_t text, std::string_view bytes)> write;
   std::function<void(size_t text, StopReason reason)> finish = {};
-  /// A text's newest token has been read: its position in the text, and what it did to segments.
+  /// Receives a text's newest token after the model has read it: its position and its effect on
+  /// segments.
   std::function<void(size_t text, int64_t position, uint8_t token,
                      std::span<const Predictor::Segments> segments)>
       read = {};
 };
 
-/// Throws UserError where the model cannot continue `prompt`: an id that it has not, fewer tokens
-/// than its first scored row has, or a head that predicts groups.
+/// Throws UserError if the model cannot continue `prompt`: a token id is out of range, the prompt
+/// has no scored row, or the head predicts groups.
 void checkContinues(const Executor &executor, std::string_view prompt);
 
-/// Continues each of `texts` by `count` bytes, to one of `stops`, or while it is read. As many go
-/// at once as the predictor has rows; where one ends, the next waiting text takes its row. What is
-/// written of a text depends on nothing but itself, the options and the weights. A stop text counts
-/// among the text's bytes and is not told. Of a larger vocabulary only ids below 256 are taken.
+/// Continues each of `texts` by `count` bytes, until one of `stops` occurs, or until its reader
+/// closes. The predictor's rows run concurrently; when a text ends, the next waiting text takes its
+/// row. The bytes of a text depend only on the text, the options and the weights. A stop text is
+/// part of the text's bytes but is not passed to `write`. With a larger vocabulary, only ids below
+/// 256 are sampled.
 void writeTexts(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t count,
                 const SamplingOptions &options, const std::vector<std::string> &stops,
                 const TextSink &sink);
 
-/// A continuation that is given, and what the model makes of it.
+/// A given continuation and its score.
 struct Scored {
   std::vector<uint8_t> bytes; ///< at least one
-  size_t first = 1;           ///< the first byte that is scored; those before are the prompt
-  std::vector<double> nats{}; ///< -log of its probability, by scored byte
-  GivenLines given{};         ///< its named inputs
+  size_t first = 1;           ///< first byte that is scored; earlier bytes are the prompt
+  std::vector<double> nats{}; ///< -log of the probability, by scored byte
+  GivenLines given{};         ///< named inputs
 };
 
-/// Scores texts that are given, step by step where the predictor is cached: as many at once as it
-/// has rows. What a text gets depends on nothing but itself and the weights.
+/// Scores given texts, as many at once as the predictor has rows; step by step if the predictor is
+/// cached. The score of a text depends only on the text and the weights.
 void scoreTexts(Executor &executor, Predictor &predictor, std::span<Scored> texts);
 
-/// Continues `prompt` (at least one byte) by `count` bytes, giving each to `emit` until it returns
-/// false.
+/// Continues `prompt` (at least one byte) by `count` bytes and passes each to `emit` until it
+/// returns false.
 void generate(Executor &executor, std::string_view prompt, int64_t count,
               const SamplingOptions &options, const std::function<bool(uint8_t)> &emit);
 

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A batch's inputs, as the host writes them.
+// The inputs of a batch, in the form in which the host writes them.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace sluice::runtime {
 
-/// Of one text, the tokens of each named input.
+/// The tokens of each named input of one text.
 using GivenLines = std::map<std::string, std::vector<int32_t>>;
 
 struct BatchInputs {
-  /// A named input: tokens [batch, capacity], and how many of them each row has, 0 to capacity.
-  /// What stands behind a row's count is read, but reaches no prediction.
+  /// A named input: tokens [batch, capacity], and the number of valid tokens of each row, 0 to
+  /// capacity. Kernels may read tokens after the valid ones, but predictions do not depend on them.
   struct Given {
     int64_t capacity = 0;
     std::span<int32_t> tokens;
@@ -24,18 +24,19 @@ struct BatchInputs {
 
   std::span<int32_t> tokens; ///< [batch, context + 1]
   std::map<std::string, Given> given;
-  /// Writes a text's named inputs as those of row `row`; none of an input that `lines` lacks.
+  /// Writes the named inputs of a text to row `row`. Inputs missing in `lines` become empty.
   void write(int64_t row, const GivenLines &lines) const;
-  /// [batch, context], 1 where a row counts in no loss, 0 elsewhere; empty where all count.
+  /// [batch, context]: 1 where a row is excluded from all losses, 0 elsewhere; empty if no row is
+  /// excluded.
   std::span<float> padding;
-  /// What data say of each token, [batch, width], 0 or 1: for losses alone.
+  /// Labels of each token, [batch, width], 0 or 1. Only losses read them.
   struct Labels {
     int64_t width = 0;
     std::span<float> rows;
   };
   std::map<std::string, Labels> labels = {};
-  /// What data say of each token, [batch, context, width], rows `stride` numbers apart: named
-  /// inputs of numbers.
+  /// Numbers of each token, [batch, context, width], with rows `stride` numbers apart: named inputs
+  /// of numbers.
   struct Numbers {
     int64_t context = 0, stride = 0;
     std::span<float> rows;

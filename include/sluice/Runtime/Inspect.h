@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What an artifact holds and costs, from its plan.
+// Describes the contents and costs of an artifact from its plan.
 #pragma once
 
 #include "sluice/Runtime/Artifact.h"
@@ -10,22 +10,22 @@
 
 namespace sluice::runtime {
 
-/// The object that `sluice inspect --json` prints: parameters, tensors, targets, kernels (one a
-/// target, for GPUs with the ledger's columns), launches (forward, backward, update), flops and
-/// bytes a training step, memory, proof.
+/// Returns the object that `sluice inspect --json` prints: parameters, tensors, targets, kernels
+/// (one per target, for GPUs with the ledger's columns), launches (forward, backward, update),
+/// flops and bytes per training step, memory, and the proof.
 nlohmann::json describeArtifact(const Artifact &artifact);
 
-/// Its "memory": sizes of the arena, what it holds when it is fullest, by scale and kind, and where
-/// in a step that is; the budget it was compiled for.
+/// Returns the member "memory" of that object: sizes of the arena, its contents at the peak by
+/// scale and kind, the location of the peak in a step, and the memory budget of the compilation.
 nlohmann::json describeMemory(const Plan &plan);
 
-/// The same as a table; empty where the plan does not say.
+/// Returns the memory as a table; empty if the plan has no breakdown.
 std::string showMemoryTable(const Plan &plan);
 
-/// What describeArtifact says, for people; `withMemory` adds that table and every buffer.
+/// Formats describeArtifact for people; `withMemory` adds the table of memory and every buffer.
 std::string describeForPeople(const Artifact &artifact, bool withMemory);
 
-/// "1.5 KiB", "27.1 MiB".
+/// Formats a size: "1.5 KiB", "27.1 MiB".
 std::string showBytes(double bytes);
 
 } // namespace sluice::runtime

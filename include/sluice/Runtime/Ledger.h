@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a GPU kernel uses and what that allows, from the plan alone: no GPU is asked.
+// Computes resources and occupancy of GPU kernels from the plan alone, without a GPU.
 #pragma once
 
 #include "sluice/Runtime/Plan.h"
@@ -9,43 +9,44 @@
 
 namespace sluice::runtime {
 
-/// A GPU as its maker's data sheet has it: dense bf16 with f32 sums, f32, memory.
+/// A GPU according to its data sheet: dense bf16 with f32 accumulation, f32, memory.
 struct Chip {
   std::string name;
-  double tensorFlops = 0, flops = 0, bytes = 0; // a second
-  int64_t sharedBytes = 0;                      // a multiprocessor
+  double tensorFlops = 0, flops = 0, bytes = 0; // per second
+  int64_t sharedBytes = 0;                      // per multiprocessor
 };
 
-/// The chip that estimates for a target are made for: sm_80 an A100, sm_90a an H200.
+/// Returns the chip assumed in estimates for a target: an A100 for sm_80, an H200 for sm_90a.
 const Chip &chipOf(const std::string &target);
 
-/// The chip of this name ("NVIDIA H200"), null where its data sheet is not known here.
+/// Returns the chip of this name ("NVIDIA H200"), null if its data sheet is not known.
 const Chip *findChip(const std::string &name);
 
-/// Share of a multiprocessor's 64 warps that blocks of this stage can fill, from registers, shared
-/// memory and threads: 0 to 1. -1 where the registers are not known.
+/// Returns the share of a multiprocessor's 64 warps that blocks of this stage can fill, limited by
+/// registers, shared memory and threads: 0 to 1; -1 if the registers are unknown.
 double occupancyOf(const Stage &stage, const Chip &chip);
 
-/// Least time by flops and bytes, seconds: an estimate that no kernel beats, not a measurement.
+/// Returns a lower bound on the time in seconds, from flops and bytes. It is an estimate, not a
+/// measurement.
 double rooflineSeconds(const Kernel &kernel, const Chip &chip);
 
-/// One kernel for one GPU target; numbers over its stages. -1 where ptxas was not there.
+/// One kernel for one GPU target, aggregated over its stages. -1 if ptxas was not available.
 struct LedgerLine {
   const Kernel *kernel = nullptr;
   std::string target;
   const DeviceVariant *variant = nullptr;
-  int64_t registers = -1, spills = -1, sharedBytes = 0; // most, sum, most
-  double occupancy = -1;                                // least
+  int64_t registers = -1, spills = -1, sharedBytes = 0; // maximum, sum, maximum
+  double occupancy = -1;                                // minimum
   double rooflineSeconds = 0;
 };
 
-/// Least bytes of a training step that saves what this plan saves, however its launches are
-/// grouped: what the forward pass leaves for the backward pass written and read once (found by the
-/// offsets of operands), parameters and their states read and written once, their
-/// gradients written and read once, inputs read once.
+/// Returns a lower bound on the bytes that a training step moves with the activations that this
+/// plan saves, for any grouping of launches. Activations that the forward pass saves for the
+/// backward pass (found by the offsets of operands) are written and read once; parameters and their
+/// states are read and written once; gradients are written and read once; inputs are read once.
 int64_t leastBytesOfStep(const Plan &plan);
 
-/// Every GPU kernel of a plan, target by target.
+/// Returns a line for each GPU kernel of a plan, grouped by target.
 std::vector<LedgerLine> makeLedger(const Plan &plan);
 
 } // namespace sluice::runtime

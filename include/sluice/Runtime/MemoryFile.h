@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Files for other programs that a killed process leaves nothing of, and that need no folder.
+// Files in memory for other programs. They need no folder, and a killed process leaves nothing.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace sluice::runtime {
 
-/// A file in memory, gone with the processes that have it open. Every failure is a JobError.
+/// A file in memory that exists while a process has it open. Every failure is a JobError.
 class MemoryFile {
 public:
-  /// `name` is for those who list a process's files.
+  /// `name` appears in the system's list of a process's files.
   explicit MemoryFile(const char *name);
   MemoryFile(const MemoryFile &) = delete;
   MemoryFile &operator=(const MemoryFile &) = delete;
   ~MemoryFile();
 
-  /// Writes behind what was written.
+  /// Appends bytes.
   void write(std::span<const uint8_t> bytes);
-  /// All of it, in a string with room for `spare` bytes more.
+  /// Returns the contents in a string with capacity for `spare` more bytes.
   std::string read(size_t spare = 0) const;
-  /// Its name in this process and in programs that it starts.
+  /// Returns the path of the file in this process and in child processes.
   std::string path() const;
   int descriptor() const { return fd; }
 

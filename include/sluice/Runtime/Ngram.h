@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Byte n-gram models, the baselines of held-out bits per byte.
+// Byte n-gram models, which are baselines of held-out bits per byte.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@
 
 namespace sluice::runtime {
 
-/// Interpolated Witten-Bell smoothing over bytes. With c(h) the occurrences of history h before any
-/// byte and t(h) the number of different bytes seen after it,
+/// Interpolated Witten-Bell smoothing over bytes. With c(h) the number of occurrences of history h
+/// before any byte, and t(h) the number of distinct bytes after it,
 ///   P(b | h) = (c(h b) + t(h) P(b | h')) / (c(h) + t(h)),     h' = h without its oldest byte,
-/// and 1/256 below the empty history. A history that was never seen passes on P(b | h').
+/// and 1/256 below the empty history. For an unseen history, P(b | h) = P(b | h').
 class NgramModel {
 public:
   /// `order` from 1 to 7: a byte and order - 1 bytes of history.
   explicit NgramModel(int order);
 
-  /// Counts every byte of `text` after the history it has there (shorter at the start). O(order *
-  /// text).
+  /// Counts every byte of `text` after its history, which is shorter at the start. O(order * text).
   void train(std::span<const uint8_t> text);
 
-  /// P(byte | the last order - 1 bytes of history).
+  /// Returns P(byte | the last order - 1 bytes of history).
   double probability(std::span<const uint8_t> history, uint8_t byte) const;
 
-  /// Sum of -log2 P over bytes 1 .. of `text`; its first byte is not scored, as in evaluate().
+  /// Returns the sum of -log2 P over the bytes 1 .. of `text`; its first byte is not scored, as in
+  /// evaluate().
   double bits(std::span<const uint8_t> text) const;
 
 private:
@@ -32,8 +32,8 @@ private:
     uint64_t key = 0; // 0: free
     uint32_t count = 0, kinds = 0;
   };
-  /// Open addressing, for one length of byte strings: counts of the string (as history with
-  /// `kinds`).
+  /// Hash table with open addressing for byte strings of one length: counts of the string, and for
+  /// histories also `kinds`.
   class Table {
   public:
     Cell &touch(uint64_t key);

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Arrays of f32 as .npy files (format 1.0 of NumPy: little-endian, C order), written in pieces.
+// Writes f32 arrays in pieces as .npy files (format 1.0 of NumPy: little-endian, C order).
 #pragma once
 
 #include "sluice/Runtime/OutputFile.h"
@@ -11,22 +11,22 @@
 
 namespace sluice::runtime {
 
-/// Writes an OutputFile: it appears whole, or not at all. Throws UserError where `path` cannot be
-/// written, JobError where the disk is full or fails.
+/// Writes an array to an OutputFile, which appears complete or not at all. Throws UserError if
+/// `path` cannot be written, JobError if the disk is full or fails.
 class NpyWriter {
 public:
-  /// The array's shape is known before its numbers are; its product is how many are to come.
+  /// The product of `shape` is the number of elements that must be appended.
   NpyWriter(const Path &path, const std::vector<int64_t> &shape);
 
-  /// The next numbers, row-major.
+  /// Appends the next elements in row-major order.
   void append(std::span<const float> numbers);
-  /// All numbers were appended.
+  /// Completes the file. All elements must have been appended.
   void finish();
 
 private:
   OutputFile file;
   std::string name;
-  int64_t missing = 0; ///< numbers
+  int64_t missing = 0; ///< elements still to append
 };
 
 } // namespace sluice::runtime

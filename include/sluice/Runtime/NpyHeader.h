@@ -28,11 +28,11 @@ struct NpyHeader {
 /// Checks for the signature of .npy files.
 bool isNpy(std::span<const uint8_t> file);
 
-/// Reads the header as `numpy.load` does: a dictionary of Python literals with the keys "descr",
-/// "fortran_order" and "shape" alone, of which the last of equal keys counts, in at most 10,000
-/// characters. Python's rarer literals are rejected (complex numbers, `...`, `set()`, characters by
-/// their names, more than 64 brackets), and indented blank lines at the end may stay in all
-/// versions. Throws nothing: `problem` describes what is wrong. `file` may be the start of a file.
+/// Reads the header as `numpy.load` does: a dictionary of Python literals with exactly the keys
+/// "descr", "fortran_order" and "shape", in at most 10,000 characters; the last of equal keys
+/// counts. Python's rarer literals are rejected (complex numbers, `...`, `set()`, characters by
+/// their names, more than 64 brackets), and indented blank lines at the end are accepted in all
+/// versions. Throws nothing: `problem` describes an error. `file` may be the start of a file.
 NpyHeader parseNpyHeader(std::span<const uint8_t> file);
 
 } // namespace sluice::runtime

@@ -10,10 +10,10 @@ namespace sluice::runtime {
 /// symbolic link. Throws UserError for a loop of links.
 Path resolveOutput(const Path &path);
 
-/// Writes a file without a name in the folder of `path`, which replaces `path` in one step when
-/// `finish` is called. A process that is killed before leaves nothing; where the file system has no
-/// files without names, it leaves `path`.tmp-PID, which the next writer of `path` removes. A file
-/// that is replaced passes its permissions on. Every failure is a UserError or a JobError.
+/// Writes an unnamed file in the folder of `path`, which replaces `path` atomically in `finish`. A
+/// process that is killed earlier leaves nothing; on file systems without unnamed files it leaves
+/// `path`.tmp-PID, which the next writer of `path` removes. The permissions of a replaced file are
+/// preserved. Every failure is a UserError or a JobError.
 class OutputFile {
 public:
   /// Throws as `requireWritable` does.
@@ -33,8 +33,8 @@ private:
   void discard() noexcept;
   [[noreturn]] void fail(int error);
 
-  Path path;      ///< as the user named it
-  Path target;    ///< without symbolic links
+  Path path;      ///< as given by the user
+  Path target;    ///< with symbolic links resolved
   Path temporary; ///< in the folder of `target`; exists only while `isNamed`
   bool isNamed = false;
   int fd = -1;

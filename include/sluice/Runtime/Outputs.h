@@ -9,24 +9,24 @@
 
 namespace sluice::runtime {
 
-/// A file that a command is asked to write.
+/// A file that a command will write.
 struct Output {
-  std::string flag; ///< the flag that names it: "--picture"
+  std::string flag; ///< flag that specifies it: "--picture"
   Path path;        ///< empty: the flag is not given
   FileKind kind;    ///< the kind of the new file
 };
 
-/// Throws UserError where writing an output would lose something, before any work is done:
-/// - it cannot be written (see requireWritable), or two of them are one file;
+/// Throws UserError, before any work is done, if writing an output would lose data:
+/// - it cannot be written (see requireWritable), or two outputs are the same file;
 /// - it is one of `inputs`, the files and folders that the command reads;
-/// - it belongs to a run or a checkpoint, read or not: a page, a picture or an array may be written
-///   into a run's folder, its own files and checkpoints are never replaced;
-/// - it replaces a file of another kind, by its contents, or its name ends as those of another kind
-///   do, and `force` is not given. An empty file may be replaced.
+/// - it belongs to a run or a checkpoint. A page, a picture or an array may be written into a run's
+/// folder, but the run's own files and checkpoints are never replaced;
+/// - `force` is not given, and the output replaces a file of another kind, or its name has the
+/// extension of another kind. An empty file may be replaced.
 void checkOutputs(const std::vector<Output> &outputs, const std::vector<Path> &inputs, bool force);
 
-/// Checks a folder for files of fixed `names`: it must be new and no part of a run, or hold none of
-/// them, or all of `marks`, which an earlier call of the command has written.
+/// Checks a folder for files of fixed `names`: it must not be part of a run, and must be new,
+/// contain none of them, or contain all of `marks`, the files of an earlier call of the command.
 void checkOutputFolder(const std::string &flag, const Path &folder,
                        const std::vector<std::string> &names, const std::vector<std::string> &marks,
                        const std::vector<Path> &inputs, bool force);

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The plan of an artifact, parsed and validated. docs/plan-and-artifact.md is the format.
+// Parses and validates the plan of an artifact. docs/plan-and-artifact.md specifies the format.
 #pragma once
 
 #include "sluice/Runtime/SpecFacts.h"
@@ -17,43 +17,44 @@ namespace sluice::runtime {
 
 enum class Type { f32, bf16, i32, i64 };
 
-/// Bytes of one element.
+/// Returns the size of one element in bytes.
 int64_t sizeOf(Type type);
 std::string_view nameOf(Type type);
 
 struct ModelFacts {
   std::string name;
   int64_t vocabulary = 0, context = 0, batch = 0, width = 0, seed = 0, parameters = 0;
-  std::string spec;  // the whole text of the spec
-  int64_t first = 0; // row of the head's that is scored first: generation needs a token more
-  int64_t group = 1; // tokens of a group that the head predicts the next bag of
+  std::string spec;  // full text of the spec
+  int64_t first = 0; // first row of the head that is scored; a prompt needs first + 1 tokens
+  int64_t group = 1; // tokens per group, where the head predicts the bag of the next group
 };
 
-/// Part of what the arena holds when it is fullest.
+/// A share of the arena's contents at the peak of memory use.
 struct MemoryPart {
-  int64_t scale = 0; // tokens a row; 0: of no scale
+  int64_t scale = 0; // tokens per row; 0: belongs to no scale
   std::string kind;
   int64_t bytes = 0;
 };
 
-/// Where most temporaries are alive.
+/// The launch at which temporaries need the most memory.
 struct MemoryPeak {
   std::string entry;
-  int64_t launch = 0; // of the entry
-  std::string place;  // in the spec; empty where not known
+  int64_t launch = 0; // index within the entry
+  std::string place;  // location in the spec; empty if unknown
 };
 
-/// What --memory-budget asked for and what that took.
+/// The request of --memory-budget and its cost.
 struct MemoryBudget {
-  int64_t bytes = 0, fullBytes = 0; // asked for; of the arena, were nothing computed again
-  int64_t launches = 0, flops = 0;  // of a training step that compute again
+  int64_t bytes = 0, fullBytes = 0; // requested; arena size without rematerialization
+  /// Launches and flops that rematerialization adds to a training step.
+  int64_t launches = 0, flops = 0;
 };
 
 struct MemoryFacts {
   int64_t arenaBytes = 0, peakBytes = 0, constantBytes = 0;
   std::map<std::string, int64_t> byScale;
-  std::map<std::string, int64_t> byUse; // bytes that "training" touches, and "generation"
-  std::vector<MemoryPart> contents;     // add up to the arena; empty where the plan does not say
+  std::map<std::string, int64_t> byUse; // bytes that "training" and "generation" touch
+  std::vector<MemoryPart> contents; // sums to the arena's size; empty if the plan has no breakdown
   std::optional<MemoryPeak> peak;
   std::optional<MemoryBudget> budget;
 };
@@ -63,8 +64,8 @@ struct Scalar {
   Type type = Type::i64;
 };
 
-/// An input or output in the arena. Only the last dimension may be padded: rows of shape.back()
-/// elements lie rowStride elements apart.
+/// An input or output in the arena. Only the last dimension may be padded: consecutive rows of
+/// shape.back() elements start rowStride elements apart.
 struct Region {
   int64_t offset = 0;
   Type type = Type::f32;
@@ -72,44 +73,44 @@ struct Region {
   int64_t rowStride = 0;
 };
 
-/// A trained tensor: dense, row-major, f32. Offsets are bytes from the arena's start.
+/// A trained tensor: dense, row-major, f32. Offsets are in bytes from the arena's start.
 struct Tensor {
   std::string name;
   std::vector<int64_t> shape;
   int64_t offset = 0, gradient = 0;
   std::map<std::string, int64_t> states;
   bool decay = false;
-  bool frozen = false; ///< training leaves it as it was given
+  bool frozen = false; ///< training does not update it
 
   int64_t elements() const;
 };
 
-/// A kernel's code for one target.
+/// The code of a kernel for one CPU target.
 struct Variant {
   std::string symbol;
   int64_t items = 0, scratchBytes = 0;
   int64_t workspaceBytes = 0;
-  int64_t counters = 0; // i32 in front of the workspace, zero before and after each launch
+  int64_t counters = 0; // i32 counters before the workspace, zero before and after each launch
 };
 
-/// One launch of a kernel on a GPU: a one-dimensional grid of `blocks`.
+/// One GPU launch of a kernel: a one-dimensional grid of `blocks`.
 struct Stage {
   std::string symbol;
-  int64_t blocks = 0, threads = 0; // threads a block
-  int64_t sharedBytes = 0;         // a block, sized at the launch
-  /// What ptxas said; -1 where the compiler had none. Registers and bytes are a thread's.
+  int64_t blocks = 0, threads = 0; // threads per block
+  int64_t sharedBytes = 0;         // dynamic shared memory per block
+  /// Resources that ptxas reports per thread; -1 if the compiler did not run ptxas.
   int64_t registers = -1, spills = -1, stackBytes = -1;
-  int64_t staticSharedBytes = 0; // a block
+  int64_t staticSharedBytes = 0; // per block
 };
 
-/// A kernel that is exactly a matrix product when length and batch are full: `rows` rows of `depth`
-/// bf16 times a bf16 weight, summed in f32 and rounded once. A launch's first three arguments are
-/// input [rows, depth], weight and result [rows, columns].
+/// A kernel that equals a matrix product when length and batch are full: `rows` rows of `depth`
+/// bf16 elements times a bf16 weight, accumulated in f32 and rounded once. The first three
+/// arguments of a launch are the input [rows, depth], the weight, and the result [rows, columns].
 struct Product {
   int64_t rows = 0, columns = 0, depth = 0;
-  bool byInput = false;  // the weight is [depth, columns], else [columns, depth]
-  Type type = Type::f32; // of the result: f32 or bf16
-  int64_t inputStride = 0, weightStride = 0, resultStride = 0; // elements from row to row
+  bool byInput = false;  // the weight is [depth, columns], otherwise [columns, depth]
+  Type type = Type::f32; // result type: f32 or bf16
+  int64_t inputStride = 0, weightStride = 0, resultStride = 0; // elements between starts of rows
 
   bool isSameShape(const Product &other) const {
     return rows == other.rows && columns == other.columns && depth == other.depth &&
@@ -117,26 +118,27 @@ struct Product {
   }
 };
 
-/// What cuBLASLt calls an algorithm; only the library of the version that made it knows it.
+/// An opaque algorithm of cuBLASLt, valid only for the version that created it.
 using Algorithm = std::array<uint64_t, 8>;
 
-/// cuBLASLt in place of a kernel that is a product: it was measured to be faster.
+/// A measured choice of cuBLASLt over the generated kernel of a product.
 struct LibraryChoice {
-  int64_t version = 0; // of the library that was measured
+  int64_t version = 0; // version of the measured library
   Algorithm algorithm{};
 };
 
-/// A kernel's code for one GPU target: stages run in order, all with the launch's arguments.
+/// The code of a kernel for one GPU target. Stages run in order, each with the arguments of the
+/// launch.
 struct DeviceVariant {
-  std::string module; // symbols MODULE_bitcode, MODULE_ptx, MODULE_cubin of the artifact
+  std::string module; // prefix of the artifact's symbols MODULE_bitcode, MODULE_ptx, MODULE_cubin
   std::vector<Stage> stages;
   int64_t workspaceBytes = 0;
-  int64_t plannedBytes = 0; // moved by all stages at full length, the workspace with them
-  int64_t counters = 0;     // i32 in front of the workspace, zero before and after each stage
-  std::optional<LibraryChoice> library; // only where the kernel is a product
+  int64_t plannedBytes = 0; // bytes that all stages move at full length, including the workspace
+  int64_t counters = 0;     // i32 counters before the workspace, zero before and after each stage
+  std::optional<LibraryChoice> library; // set only for products
 };
 
-/// Memory that argument i of a launch is the offset of.
+/// The memory that argument i of a launch points to, as an offset.
 struct Operand {
   int64_t bytes = 0;
   bool written = false;
@@ -146,8 +148,8 @@ struct Kernel {
   std::string name, kind;
   std::map<std::string, Variant> variants;             // by CPU target
   std::map<std::string, DeviceVariant> deviceVariants; // by GPU target
-  std::vector<Operand> operands;  // of the first arguments; empty where the plan does not say
-  std::optional<Product> product; // what the kernel is, where it is exactly that
+  std::vector<Operand> operands;  // the leading arguments; empty if the plan does not list them
+  std::optional<Product> product; // set if the kernel equals a matrix product
   int64_t flops = 0, bytes = 0;
 };
 
@@ -156,56 +158,60 @@ struct Guard {
   int64_t equals = 0;
 };
 
-/// The part of an operand that a bucket has memory for: `count` runs of `bytes`, `stride` apart.
-/// Other tensors lie between them.
+/// The part of an operand that exists in a bucket's memory: `count` runs of `bytes` bytes whose
+/// starts are `stride` bytes apart. Other tensors occupy the gaps.
 struct Runs {
-  size_t operand = 0; // an argument of the launch
+  size_t operand = 0; // argument index of the launch
   int64_t count = 1, stride = 0, bytes = 0;
 };
 
-/// One launch. Calls and collectives are refused while parsing: this runtime has no such routine.
+/// One launch. The parser rejects calls and collectives, for which this runtime has no routine.
 struct Launch {
   int64_t kernel = 0, stream = 0;
   std::vector<int64_t> arguments, after;
-  std::vector<Runs> runs; // of operands, rising; of any other all is touched
+  std::vector<Runs> runs; // by ascending operand; operands without runs are touched completely
   std::optional<Guard> guard;
   std::string phase;
-  std::string axis; // of `Plan::segments`, whose rows it runs over; empty: the tokens' length says
+  /// Axis in `Plan::segments` whose rows the launch covers; empty: the tokens' length.
+  std::string axis;
 };
 
-/// What the incremental step keeps of each row of the batch.
+/// State that incremental generation stores for each row of the batch.
 struct State {
-  Region region;     // [rows of generation, rows that are kept, ...]
-  int64_t scale = 0; // tokens a row; 0: not a sequence
+  Region region;     // [rows of generation, stored rows, ...]
+  int64_t scale = 0; // tokens per row; 0: not a sequence
 
-  /// Of one row of generation, padding included.
+  /// Returns the bytes of one row of generation, including padding.
   int64_t rowBytes() const;
 };
 
-/// Generation step by step: entries `prefill`, `step` and `reset`. Absent where the model has no
+/// Incremental generation: entries `prefill`, `step` and `reset`. Absent if the model has no decode
 /// step.
 struct Generation {
-  int64_t rows = 1;   // texts that generate at once
-  int64_t period = 1; // a window of text starts at a multiple of it: the least of all factors
+  int64_t rows = 1; // number of texts generated at once
+  /// Window starts are multiples of this: the least common multiple of all factors.
+  int64_t period = 1;
   std::map<std::string, State> states;
-  /// How often launches of a step run, by the scalar that guards them; others run at every step.
+  /// Frequency of the launches of a step that a scalar guards. Unguarded launches run at every
+  /// step.
   struct Rate {
-    int64_t runs = 1, period = 1; // in `runs` of every `period` steps
-    std::string segments = {};    // of this axis: where one ends, and so at most that often
+    int64_t runs = 1, period = 1; // runs in `runs` of every `period` steps
+    std::string segments = {};    // axis: runs where a segment ends, so the rate is an upper bound
     auto operator<=>(const Rate &) const = default;
   };
   std::map<std::string, Rate> rates;
-  /// Bytes that a step must read, averaged over steps: weights; and states of one text, by equal
-  /// parts of the context.
+  /// Bytes that a step must read, averaged over steps: for the weights, and for the states of one
+  /// text in each of several equal parts of the context.
   int64_t weightReads = 0;
   std::vector<int64_t> stateReads;
 
-  /// Bytes of states that a step of one text reads, averaged over positions [first, last).
+  /// Returns the bytes of states that a step of one text reads, averaged over positions [first,
+  /// last).
   double stateReadsAt(int64_t first, int64_t last, int64_t context) const;
 };
 
-/// Memory for batches in which no text has more than `rows` rows of segments: entries NAME@ROWS are
-/// NAME's launches over it.
+/// Memory for batches in which each text has at most `rows` rows of segments. The entry NAME@ROWS
+/// has the launches of NAME over this memory.
 struct Bucket {
   int64_t rows = 0, arenaBytes = 0, temporaryBytes = 0;
 };
@@ -215,8 +221,8 @@ struct Buffer {
   int64_t offset = 0, bytes = 0;
 };
 
-/// A named input beside the tokens: input NAME, i32 [batch, capacity], and input NAME.count, i64
-/// [batch], how many of them each row has.
+/// A named input in addition to the tokens: input NAME, i32 [batch, capacity], and input
+/// NAME.count, i64 [batch], the number of valid elements in each row.
 struct GivenInput {
   int64_t capacity = 0, vocabulary = 0;
 };
@@ -224,37 +230,39 @@ struct GivenInput {
 /// One of several losses.
 struct LossFacts {
   std::string name;
-  double factor = 1;  // of its mean in what training minimizes
-  int64_t first = 0;  // the first row that is scored
-  std::string rows;   // the output that has them
-  std::string mean;   // the scalar, in training
-  std::string target; // the numbers that it is against; empty: the tokens
+  double factor = 1;  // weight of the mean loss in the training objective
+  int64_t first = 0;  // first row that is scored
+  std::string rows;   // output that holds the loss of each row
+  std::string mean;   // scalar that holds the mean during training
+  std::string target; // numbers that the loss compares with; empty: the tokens
 };
 
-/// Segments that data decides, cut from the rows of another scale.
+/// Segments with data-dependent boundaries, cut from the rows of another scale.
 struct SegmentFacts {
   std::string axis;
-  std::string parent;   // the axis that is cut: another of segments, or empty for the tokens'
-  int64_t factor = 1;   // of the scale that is cut
-  int64_t capacity = 0; // rows that memory has for them, in each row of the batch
-  std::string counts;   // scalar, i32 [batch, 2]: rows that a text's segments need, and capacity
-  std::string length;   // scalar, i64 [batch]: rows of each text that kernels of the axis run over
-  std::string share;    // the loss that is the share of tokens that end a segment; empty: none is
-  std::string closed;   // state, i32 [rows]: segments that have ended; empty: no step has them
+  std::string parent;   // axis that is cut: another one of segments, or empty for the tokens
+  int64_t factor = 1;   // tokens per row of the scale that is cut
+  int64_t capacity = 0; // rows that memory holds for each row of the batch
+  std::string counts; // scalar, i32 [batch, 2]: rows that a text's segments need, and the capacity
+  std::string length; // scalar, i64 [batch]: rows of each text that kernels of the axis run over
+  /// Name of the loss that measures the share of tokens that end a segment; empty if none.
+  std::string share;
+  /// State, i32 [rows]: number of closed segments; empty if no step computes segments.
+  std::string closed;
 };
 
 struct Plan {
   ModelFacts model;
   std::string verdict;     // "proved", "leak-allowed" or "not-proved"
-  std::string certificate; // docs/certificate.md; empty where there is none
+  std::string certificate; // docs/certificate.md; empty if absent
   std::vector<std::string> modes, targets;
   int64_t trainingSteps = 0;
-  bool cyclic = false; // each epoch shifts every text around its end
-  /// True where the head is trained against the text's own tokens; none in artifacts of earlier
+  bool cyclic = false; // each epoch rotates every text
+  /// True if the head is trained against the text's own tokens. Absent in artifacts of earlier
   /// versions.
   std::optional<bool> trainsOnTokens;
-  std::optional<SpecFacts> facts; // none of model IR, and in artifacts of earlier versions
-  std::vector<LossFacts> losses;  // the head's first; empty where that is the only one
+  std::optional<SpecFacts> facts; // absent for model IR and in artifacts of earlier versions
+  std::vector<LossFacts> losses;  // the head's loss first; empty if it is the only one
   std::vector<SegmentFacts> segments;
   MemoryFacts memory;
   int64_t constantsOffset = 0, constantsBytes = 0;
@@ -266,60 +274,63 @@ struct Plan {
   std::vector<int64_t> buckets;
   std::vector<Kernel> kernels;
   std::map<std::string, std::vector<Launch>> entries;
-  /// Where steps draw their factor: that of entries without one in their name, then the others,
-  /// rising, whose entries `gradient`, `evaluate` and `predict` are named by `entryOfFactor`.
+  /// Factors that steps draw from. The first is the main factor, whose entries have plain names;
+  /// the others are ascending, and `entryOfFactor` names their entries `gradient`, `evaluate` and
+  /// `predict`.
   std::vector<int64_t> factors;
   std::optional<Generation> generation;
-  std::vector<Bucket> memoryBuckets; // rising by rows; of any other batch, `entries` without a mark
+  std::vector<Bucket> memoryBuckets; // ascending by rows; larger batches use entries without @ROWS
   std::vector<Buffer> buffers;
-  int64_t accumulate = 1; // batches whose gradients an update sums
+  int64_t accumulate = 1; // batches whose gradients are summed for an update
 
-  /// Texts that generate at once; 0 where the model has no step.
+  /// Returns the number of texts that generate at once; 0 if the model has no decode step.
   int64_t generationRows() const { return generation ? generation->rows : 0; }
-  /// The segments whose share a loss of this name is; null where it is none.
+  /// Returns the segments whose share the named loss measures; null if there are none.
   const SegmentFacts *segmentsOf(const std::string &loss) const;
-  /// `factors`, rising.
+  /// Returns `factors` in ascending order.
   std::vector<int64_t> sortedFactors() const;
   int64_t tokensOfUpdate() const { return accumulate * model.batch * model.context; }
-  /// What an update of the weights runs (Executor::runUpdate), and how often.
+  /// Returns the entries that an update of the weights runs (Executor::runUpdate), with their
+  /// repetitions.
   std::vector<std::pair<std::string, int64_t>> entriesOfUpdate() const;
-  /// Launches of an entry behind which it is known how many segments of an axis a batch has, as
-  /// the host wants to know before others run over their rows; in the entry's order.
+  /// A launch after which the number of segments of an axis is known. The host reads the number
+  /// before later launches run over rows of these segments.
   struct Count {
     size_t launch = 0;
     const SegmentFacts *segments = nullptr;
   };
   std::vector<Count> countsIn(const std::vector<Launch> &launches) const;
-  /// Whether an entry of this name is a bucket's.
+  /// Checks for the name of a bucket's entry.
   bool isOfBucket(const std::string &entry) const;
-  /// Bytes of the arena that an entry of this name in `entries` needs: its bucket's, all of them,
-  /// or the least bucket's where it is the same in all.
+  /// Returns the bytes of the arena that an entry needs: the size of its bucket, the size of the
+  /// smallest bucket if all buckets share the entry, or the full size.
   int64_t arenaOf(const std::string &entry) const;
-  /// The least that `arenaOf` gives for some entry and that is at least `bytes`.
+  /// Returns the minimum arena size that `arenaOf` yields for any entry and that is at least
+  /// `bytes`.
   int64_t arenaFor(int64_t bytes) const;
-  /// Bytes at the arena's start that hold something from one entry to the next: all but
-  /// temporaries, where these lie last.
+  /// Returns the size of the prefix of the arena whose contents persist between entries.
+  /// Temporaries follow it.
   int64_t lastingBytes() const;
-  /// Those of `targets` that are GPUs, in their order.
+  /// Returns the GPU targets in `targets`, in order.
   std::vector<std::string> gpuTargets() const;
 };
 
-/// What `Plan::entries` calls an entry over the memory of a bucket of so many rows.
+/// Returns the name in `Plan::entries` of an entry over the bucket with this number of rows.
 std::string entryOfBucket(const std::string &entry, int64_t rows);
 
-/// What `Plan::entries` calls an entry of another factor than the main one.
+/// Returns the name in `Plan::entries` of an entry for a factor other than the main one.
 std::string entryOfFactor(const std::string &entry, int64_t factor);
 
-/// Whether a target's name is a GPU's: sm_80, sm_90a.
+/// Checks for the name of a GPU target: sm_80, sm_90a.
 bool isGpuTarget(std::string_view target);
 
-/// Parses the plan's text. Everything is checked: unknown keys, versions, node kinds, types, and
-/// that every offset is a multiple of 64 and every range lies in the arena. Throws UserError;
-/// `origin` (a path) starts each message.
+/// Parses the text of a plan and validates it completely: keys, versions, node kinds and types are
+/// known, every offset is a multiple of 64, and every range is within the arena. Throws UserError,
+/// whose message starts with `origin` (a path).
 Plan parsePlan(std::string_view text, const std::string &origin);
 
-/// What `parsePlan` would refuse `text` for; empty where it takes it. For the compiler, which asks
-/// before it writes.
+/// Returns the error that `parsePlan` reports for `text`; empty if the plan is valid. The compiler
+/// calls it before it writes an artifact.
 std::string findPlanMistake(std::string_view text);
 
 } // namespace sluice::runtime

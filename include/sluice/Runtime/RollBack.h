@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Taking a run back to one of its checkpoints (`sluice train --resume --from STEP`).
+// Returns a run to one of its checkpoints (`sluice train --resume --from STEP`).
 #pragma once
 
 #include "sluice/Runtime/Checkpoint.h"
@@ -10,28 +10,27 @@
 
 namespace sluice::runtime {
 
-/// What the run was told up to its checkpoint of step `from`: without settings that were changed
-/// after it. Without `from`, all. None where the run has no record. Throws UserError where it has
-/// no such checkpoint.
+/// Reads the record of a run as of its checkpoint at step `from`, without later changes of
+/// settings; the complete record without `from`. Empty if the run has no record. Throws UserError
+/// if the run has no such checkpoint.
 std::optional<RunRecord> readRunRecordAt(const Path &run, std::optional<int64_t> from);
 
-/// The file in a run that is going back: what is to be done, from before the first change of
-/// another file until after the last.
+/// The journal file of a roll-back, which lists its changes. It exists from before the first change
+/// of another file until after the last.
 inline constexpr const char *rollBackJournal = "roll-back.json";
 
-/// Makes the run what it was after its checkpoint of `step`, which `latest` names then, with the
-/// record `record`. Later checkpoints, run.json as it was and the later lines of metrics.jsonl and
-/// samples.jsonl move to RUN/abandoned/N, N the first free number from 1. Returns RUN/abandoned/N;
-/// an empty path where there is nothing later, and nothing was changed. Where the process ends
-/// meanwhile, completeRollBack does the rest. `afterEach` is called after each change on the disk;
-/// a test ends the process there.
+/// Returns the run to its state after the checkpoint at `step`: `latest` names this checkpoint, and
+/// run.json contains `record`. Later checkpoints, the previous run.json, and the later lines of
+/// metrics.jsonl and samples.jsonl move to RUN/abandoned/N, where N is the first free number from
+/// 1. Returns RUN/abandoned/N, or an empty path if the checkpoint is the newest state and nothing
+/// was changed. If the process ends early, completeRollBack performs the remaining changes.
+/// `afterEach` is called after each change on the disk, for tests that end the process there.
 Path rollBack(
     const Path &run, int64_t step, const RunRecord &record,
     const std::function<void()> &afterEach = [] {});
 
-/// Completes a rollBack that a process began that ended meanwhile, and gives `notice` a line about
-/// it. Does nothing where the run has no journal. Takes the run's lock: to be called before the run
-/// is read to be resumed.
+/// Completes an interrupted rollBack of an earlier process, and reports it to `notice`. Does
+/// nothing if the run has no journal. Takes the run's lock. Call it before reading a run to resume.
 void completeRollBack(
     const Path &run, const Notice &notice, const std::function<void()> &afterEach = [] {});
 

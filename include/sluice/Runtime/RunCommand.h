@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The files and flags that a run was given, from which `sluice train --resume RUN` continues it.
+// The files and flags of a run, from which `sluice train --resume RUN` continues it.
 #pragma once
 
 #include "sluice/Runtime/Files.h"
@@ -16,21 +16,21 @@ namespace sluice::runtime {
 
 class StrictJson;
 
-/// A file that a call of `sluice train` named.
+/// A file in the command line of `sluice train`.
 struct CommandFile {
   std::string flag;   ///< "ART", "--data", "--eval-labels"
-  std::string name;   ///< NAME of a value NAME=FILE, else empty
-  std::string path;   ///< absolute; of a file in the run's folder relative to that; "-": a stream
-  int64_t bytes = 0;  ///< where it was measured
-  std::string sha256; ///< of its contents
+  std::string name;   ///< NAME in a value NAME=FILE, otherwise empty
+  std::string path;   ///< absolute, or relative to the run's folder for files in it; "-": a stream
+  int64_t bytes = 0;  ///< set by measureFiles
+  std::string sha256; ///< hash of the contents
 
-  /// The value of the flag, with an absolute path.
+  /// Returns the value of the flag, with an absolute path.
   std::string value(const Path &run) const;
-  /// Whether the file was a stream, which cannot be read again but from the run's copy.
+  /// Checks for a stream, which can only be read again from the run's copy.
   bool isStream() const;
 };
 
-/// The files and the other flags of the last call of `sluice train` that trained a run.
+/// The files and the other flags of the last `sluice train` command that trained a run.
 struct RunCommand {
   std::vector<CommandFile> files; ///< in the order of each flag
   std::map<std::string, std::vector<std::string>> flags;
@@ -38,32 +38,32 @@ struct RunCommand {
   std::vector<const CommandFile *> filesOf(const std::string &flag) const;
 };
 
-/// The flag of the artifact, which is positional.
+/// The name of the positional argument for the artifact.
 inline constexpr const char *artifactFlag = "ART";
 
-/// Flags whose files are in the hash of a run's training data.
+/// Checks for flags whose files contribute to the hash of a run's training data.
 bool isTrainingData(const std::string &flag);
 
-/// `path` as a CommandFile of the run holds it.
+/// Returns `path` in the form that CommandFile::path has for the run.
 std::string pathInCommand(const Path &run, const Path &path);
 
-/// Fills in sizes and hashes. A file of the training data that `told` has with the same path and
-/// size keeps its hash there, as training compares the data's hash anyway. Throws UserError where
-/// one cannot be read.
+/// Computes sizes and hashes. The hash of a file of training data is copied from `told` if the path
+/// and the size match, since training verifies the hash of the data in any case. Throws UserError
+/// if a file cannot be read.
 void measureFiles(RunCommand &command, const Path &run, const std::optional<RunCommand> &told);
 
-/// Throws UserError where a file is no longer what the run was given: it is not there, or has
-/// another size or, where `areContentsRead`, other contents. The message has both values.
+/// Throws UserError, with the old and the new value, if a file has changed since the run was given
+/// it: it is missing, or has another size or, with `areContentsRead`, other contents.
 void requireUnchanged(const CommandFile &file, const Path &run, bool areContentsRead);
 
-/// "found A of N bytes (SHA-256 ...), expected B of ...": the first file of the training data that
-/// differs; empty where none does.
+/// Returns "found A of N bytes (SHA-256 ...), expected B of ..." for the first file of the training
+/// data that differs; empty if none does.
 std::string describeOtherData(const RunCommand &told, const RunCommand &now, const Path &run);
 
-/// The command that continues a run.
+/// Returns the command that continues a run.
 std::string describeResume(const Path &run);
 
-/// `text` as a word of a shell's command line.
+/// Quotes `text` as one word of a shell's command line.
 std::string quoteForShell(const std::string &text);
 
 RunCommand parseCommand(const StrictJson &json);

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// RUN/run.json: what a run was told, which a later `--resume` and a report want to know.
+// Reads and writes RUN/run.json, the parameters of a run, for `--resume` and reports.
 #pragma once
 
 #include "sluice/Runtime/Files.h"
@@ -13,48 +13,49 @@
 
 namespace sluice::runtime {
 
-/// Settings of the spec that were changed in a run (`sluice train --set`).
+/// Settings of the spec that `sluice train --set` changed in a run.
 struct SpecChange {
-  int64_t step = 0;                  ///< finished steps when it was made
+  int64_t step = 0;                  ///< number of finished steps at the change
   std::vector<std::string> settings; ///< KEY=VALUE, as given
-  std::string specHash;              ///< SHA-256 of the spec from here on
+  std::string specHash;              ///< SHA-256 of the changed spec
 };
 
-/// "training.learning_rate=1e-4, training.clip=2"
+/// Returns "training.learning_rate=1e-4, training.clip=2".
 std::string listSettings(std::span<const std::string> settings);
 
-/// Weights that a run began from.
+/// The initial weights of a run.
 struct StartingWeights {
-  std::string file;                     ///< path
-  std::vector<std::string> taken, left; ///< names of the model's tensors; `left`: as initialized
+  std::string file; ///< path
+  /// Names of the model's tensors; `left`: initialized at random.
+  std::vector<std::string> taken, left;
 };
 
 struct DataFile {
   std::string path;
   int64_t bytes = 0;
-  bool used = true; ///< false: shorter than one row
+  bool used = true; ///< false: too short for one row
 };
 
 struct RunRecord {
-  int64_t steps = 0, seed = 0;     ///< steps in all, as last asked for
-  std::string specHash;            ///< SHA-256 of the spec of the artifact that began the run
-  std::vector<SpecChange> changes; ///< in order; each in force from its step on, and still
+  int64_t steps = 0, seed = 0;     ///< `steps`: total number, as last requested
+  std::string specHash;            ///< SHA-256 of the spec of the artifact that started the run
+  std::vector<SpecChange> changes; ///< in order; each is in force from its step on
   std::vector<DataFile> data, heldOut;
   std::optional<StartingWeights> weights;
-  std::optional<RunCommand> command = {}; ///< none of runs of older versions
+  std::optional<RunCommand> command = {}; ///< empty for runs of older versions
 
-  /// Of the spec that the run trains by now.
+  /// Returns the hash of the spec that the run uses now.
   const std::string &currentSpec() const {
     return changes.empty() ? specHash : changes.back().specHash;
   }
-  /// Whether the run trained by this spec at any time.
+  /// Checks for a spec that the run has used at any time.
   bool knows(const std::string &hash) const;
-  /// The settings of all changes, in order.
+  /// Returns the settings of all changes, in order.
   std::vector<std::string> settings() const;
 };
 
-/// None where the run has no such file: it was begun by an older version. Throws UserError where it
-/// is damaged.
+/// Reads the record of a run. Empty if the file is missing, as in runs of older versions. Throws
+/// UserError if it is damaged.
 std::optional<RunRecord> readRunRecord(const Path &run);
 
 void writeRunRecord(const Path &run, const RunRecord &record);

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From logits to the next byte, and texts that end a text: on the host, in float64.
+// Samples the next byte from logits, and finds stop texts: on the host, in float64.
 #pragma once
 
 #include <cstdint>
@@ -10,47 +10,50 @@
 
 namespace sluice::runtime {
 
-/// The filters apply in this order, each to the probabilities that the one before left.
+/// Options of sampling. The filters apply in this order, each to the probabilities that the
+/// previous one left.
 struct SamplingOptions {
-  double repetitionPenalty = 1; // of bytes in the text: divides logits above 0, multiplies others
-  double temperature = 1;       // divides logits; 0: always the likeliest
-  int64_t topK = 0;             // only the k likeliest; 0: all
-  double topP = 1;              // only the likeliest that together reach this probability
-  double minP = 0;              // only those at least this likely, the likeliest counted as 1
+  double repetitionPenalty = 1; // for bytes in the text: divides positive logits, multiplies others
+  double temperature = 1;       // divides logits; 0: always the most probable token
+  int64_t topK = 0;             // keeps the k most probable tokens; 0: all
+  double topP = 1; // keeps the most probable tokens that together reach this probability
+  double minP = 0; // keeps tokens with at least this probability, relative to the maximum
   double typical =
-      1; // only those nearest to the mean of -log p that together reach this probability
+      1; // keeps the tokens with -log p closest to the mean that together reach this probability
   uint64_t seed = 0;
-  bool cached = true; // step by step where the artifact can; else every token recomputes its window
+  bool cached = true; // runs decode steps if the artifact has them; otherwise each token recomputes
+                      // its window
 };
 
 /// Throws UserError unless temperature >= 0, topK >= 0, 0 < topP <= 1, 0 <= minP <= 1,
 /// 0 < typical <= 1 and repetitionPenalty > 0, all finite.
 void checkSampling(const SamplingOptions &options);
 
-/// Throws UserError where a byte of the prompt is no token id; `name` begins the message.
+/// Throws UserError if a byte of the prompt is not a token id; `name` starts the message.
 void checkPrompt(std::string_view prompt, int64_t vocabulary,
                  const std::string &name = "the prompt");
 
-/// The id to take for `logits` after `text`, when the random number is `uniform` in [0, 1). Among
-/// equals, lower ids come first. Throws JobError where a logit is not finite.
+/// Returns the token id sampled from `logits` after `text` with the random number `uniform` in [0,
+/// 1). Lower ids come first in ties. Throws JobError if a logit is not finite.
 int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform,
                   std::span<const uint8_t> text = {});
 
-/// -log of the probability of `id`, in nats. Throws JobError where a logit is not finite.
+/// Returns -log of the probability of `id`, in nats. Throws JobError if a logit is not finite.
 double surpriseOf(std::span<const float> logits, size_t id);
 
-/// The random number, in [0, 1), of token `token` of sample `sample` of a prompt: of nothing else.
+/// Returns the random number in [0, 1) for token `token` of sample `sample` of a prompt, a pure
+/// function of the arguments.
 double uniformOf(uint64_t seed, int64_t sample, int64_t token);
 
-/// Watches a text for stop texts, byte by byte. Bytes that may begin one are held back.
+/// Finds stop texts in a text byte by byte. Bytes that may start a stop text are held back.
 class StopFilter {
 public:
-  /// `stops` are not empty texts.
+  /// `stops` must not contain empty texts.
   explicit StopFilter(const std::vector<std::string> &stops) : stops(&stops) {}
 
-  /// What can be printed now that `byte` has come. Nothing after a stop text was found.
+  /// Returns the bytes that can be printed after `byte`. Empty after a stop text.
   std::string push(uint8_t byte);
-  /// What was held back: the text ends without a stop text.
+  /// Returns the bytes that are held back when the text ends without a stop text.
   std::string flush();
   bool found() const { return stopped; }
 

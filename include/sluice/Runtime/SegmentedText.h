@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A text with the boundaries that a model sets in it.
+// A text with the segment boundaries that a model predicts in it.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +10,30 @@
 
 namespace sluice::runtime {
 
-/// What a text's boundaries are like. A segment begins behind a boundary, or with the text.
+/// Statistics of the boundaries of a text. A segment starts after a boundary or at the start of the
+/// text.
 struct SegmentedText {
   static constexpr size_t bins = 10;
 
-  std::string name;         ///< of the segments
+  std::string name;         ///< name of the segments
   bool isPredicted = false; ///< boundaries have probabilities
-  bool isRouted = false; ///< a probability of 1/2 is a boundary, as of a router; not of a predictor
-  bool begins = false;   ///< boundaries begin segments
-  int64_t mostShown = 0; ///< tokens that `pieces` keep, the first ones
-  /// The bytes that are shown; a boundary stands between two pieces.
+  /// A probability of 1/2 is a boundary, as for a router, in contrast to a predictor.
+  bool isRouted = false;
+  bool begins = false;   ///< a boundary starts a segment
+  int64_t mostShown = 0; ///< number of leading tokens to store in `pieces`
+  /// The displayed bytes, split at boundaries.
   std::vector<std::string> pieces = {""};
-  int64_t tokens = 0, ends = 0, length = 0; ///< length: of the segment that is open
-  std::map<int64_t, int64_t> lengths;       ///< segments by tokens
-  std::vector<int64_t> certainties = std::vector<int64_t>(bins); ///< tokens by probability
+  int64_t tokens = 0, ends = 0, length = 0; ///< `length`: tokens of the open segment
+  std::map<int64_t, int64_t> lengths;       ///< number of segments by length in tokens
+  /// Number of tokens by probability.
+  std::vector<int64_t> certainties = std::vector<int64_t>(bins);
 
-  /// The text's next token, and how probable a boundary is there: 0 or 1 where it is no question.
+  /// Adds the next token and the probability of a boundary there, which is 0 or 1 if the boundary
+  /// is certain.
   void add(uint8_t byte, double probability);
-  /// The text ends. A segment that a boundary begins then ends too.
+  /// Ends the text, and with it a segment that a boundary starts.
   void finish();
-  /// What is shown, with | at each boundary.
+  /// Returns the displayed bytes with | at each boundary.
   std::string marked() const;
 };
 

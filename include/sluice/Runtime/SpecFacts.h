@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The facts of a spec that programs show or choose by, with its defaults filled in. A plan has
-// them, so that no program reads the spec's text for them (docs/plan-and-artifact.md).
+// Facts of a spec, with defaults filled in, that programs display or depend on. They are part of a
+// plan, so that programs need not read the spec's text (docs/plan-and-artifact.md).
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ struct OptimizerFacts {
   double clip = 0; ///< global norm; 0: no clipping
 };
 
-/// The learning rate by step.
+/// The learning rate as a function of the step.
 struct ScheduleFacts {
   std::string kind; ///< "cosine", "constant" or "inverse_root"
   int64_t warmup = 0, steps = 0;
   double floor = 0; ///< a fraction of the learning rate
-  /// The second phase, from `steps` on.
+  /// The second phase, which starts at `steps`.
   struct Fall {
     int64_t steps = 0;
     double floor = 0;
@@ -30,33 +30,33 @@ struct ScheduleFacts {
   std::optional<Fall> then;
 };
 
-/// The result of a primitive stage, in the order of execution.
+/// The result of a primitive stage. Streams are stored in the order of execution.
 struct StreamFacts {
   enum class Rows { tokens, input, segments, none };
   std::string stage; ///< "stages.1.inside.4"
   Rows rows = Rows::tokens;
-  std::string of;     ///< the name of the input or of the segments
-  int64_t factor = 1; ///< scale: row m begins at token factor * m
-  std::string value;  ///< the stage that computes the rows: another one of a dropout
+  std::string of;     ///< name of the input or of the segments
+  int64_t factor = 1; ///< scale: row m starts at token factor * m
+  std::string value;  ///< stage that computes the rows; differs from `stage` for a dropout
 };
 
-/// The name that a stage's "to" gives its result.
+/// A name that a stage gives to its result with "to".
 struct StreamName {
   std::string name, stage;
 };
 
 /// A boundaries stage.
 struct BoundaryFacts {
-  /// The numbers of a row: bits, 0 or 1; probabilities of a bit; or logits, to which `shift` is
-  /// added.
+  /// Interpretation of a row's number: a bit, 0 or 1; the probability of a bit; or a logit, to
+  /// which `shift` is added.
   enum class Numbers { bits, probabilities, logits };
   std::string name;
-  std::string value; ///< of the numbers, as CompileRequest::everyRow takes it
+  std::string value; ///< stream of the numbers, in the form of CompileRequest::everyRow
   Numbers numbers = Numbers::bits;
   double shift = 0;
-  std::string parent;                 ///< the segments that are cut; empty: the tokens
-  int64_t factor = 1;                 ///< of the scale that is cut
-  bool begins = false;                ///< a bit begins a segment, and the first row has one
+  std::string parent;  ///< segments that are cut; empty: the tokens
+  int64_t factor = 1;  ///< tokens per row of the scale that is cut
+  bool begins = false; ///< a bit marks the first row of a segment, and the first row always has one
   std::optional<int64_t> documentEnd; ///< token that always ends a segment
 };
 

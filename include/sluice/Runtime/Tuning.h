@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which matrix products a library does faster than the generated kernels, on one GPU: measured by
-// `sluice bench --tune`, read by `sluice compile --tuning`. docs/plan-and-artifact.md is the
-// format.
+// Matrix products that a library computes faster than the generated kernels on a GPU. `sluice bench
+// --tune` measures them; `sluice compile --tuning` reads the file. docs/plan-and-artifact.md
+// specifies the format.
 #pragma once
 
 #include "sluice/Runtime/Artifact.h"
@@ -15,39 +15,41 @@
 
 namespace sluice::runtime {
 
-/// One product on one target. Strides follow from the shape and are not kept.
+/// A product on one target. Strides follow from the shape and are not stored.
 struct TunedProduct {
-  std::string target; // whose kernel was timed: sm_80, sm_90a
+  std::string target; // target of the timed kernel: sm_80, sm_90a
   Product product;
   double generatedSeconds = 0;
-  std::optional<double> librarySeconds; // of the best algorithm; none: the library does not do it
+  std::optional<double> librarySeconds; // time of the best algorithm; empty if the library does not
+                                        // support the product
   bool libraryWins = false;
-  Algorithm algorithm{}; // the best one
+  Algorithm algorithm{}; // the best algorithm
 };
 
 struct Tuning {
   std::string gpu;
   int64_t driverVersion = 0, libraryVersion = 0;
   std::vector<TunedProduct> products;
-  std::string notice = {}; // what to tell the user once; in no file
+  std::string notice = {}; // a message to show to the user once; not stored in files
 };
 
-/// What the library's time must be of the kernel's to be chosen: less than noise is no reason.
+/// Upper bound on the ratio of the library's time to the kernel's for choosing the library; smaller
+/// differences are noise.
 constexpr double librarysShare = 0.97;
 
-/// An algorithm as files have it: its eight numbers in hexadecimal, 16 digits each.
+/// Returns the form of an algorithm in files: eight numbers of 16 hexadecimal digits each.
 std::string showAlgorithm(const Algorithm &algorithm);
 
-/// Strict: unknown keys, other versions and what does not fit together are refused. Throws
+/// Reads a tuning file. Unknown keys, other versions and inconsistent values are rejected: throws
 /// UserError with the path.
 Tuning readTuning(const Path &path);
 
-/// Replaces the file as a whole.
+/// Replaces the file atomically.
 void writeTuning(const Path &path, const Tuning &tuning);
 
-/// Times every distinct product of the plan at full length and batch on the first GPU, the
-/// generated kernel and cuBLASLt's best algorithms. `target` as in makeCudaDevice; `done` is called
-/// after each product. Throws UserError where there is no GPU, driver, library or memory.
+/// Times every distinct product of the plan at full length and batch on the first GPU, with the
+/// generated kernel and with cuBLASLt's best algorithms. `target` as in makeCudaDevice; `done` is
+/// called after each product. Throws UserError if there is no GPU, driver, library or memory.
 Tuning tuneProducts(const Artifact &artifact, const std::string &target,
                     const std::function<void(const TunedProduct &)> &done);
 

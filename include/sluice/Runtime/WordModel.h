@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Texts as words, and what is measured of samples: n-gram perplexity, BLEU, repeats.
+// Statistics of texts as sequences of words: n-gram perplexity, BLEU, repeated n-grams.
 #pragma once
 
 #include <array>
@@ -11,32 +11,32 @@
 
 namespace sluice::runtime {
 
-/// What stands between whitespace (bytes 9 to 13 and 32).
+/// Returns the words of a text: maximal runs without whitespace (bytes 9 to 13 and 32).
 std::vector<std::string> splitWords(std::string_view text);
 
 /// Interpolated Kneser-Ney smoothing over words (Chen and Goodman 1999, section 3.3), with one
-/// discount an order, D = n1 / (n1 + 2 n2). With c(h w) the occurrences of w behind h, of the
-/// highest order, and below it the number of different words before h w,
-///   P(w | h) = max(c(h w) - D, 0) / c(h .) + D N(h .) / c(h .) P(w | h'),     h' = h without its
-///   first word,
-/// N(h .) the number of different words behind h. Below one word stands 1 / (V + 1): V words are
-/// known, and all others are one.
+/// discount per order, D = n1 / (n1 + 2 n2). In the highest order c(h w) is the number of
+/// occurrences of w after h; in lower orders it is the number of distinct words before h w:
+///   P(w | h) = max(c(h w) - D, 0) / c(h .) + D N(h .) / c(h .) P(w | h'),
+/// where h' is h without its first word, and N(h .) is the number of distinct words after h. The
+/// recursion ends in 1 / (V + 1): V words are known, and all others count as one.
 class WordModel {
 public:
   /// `order` from 1 to 6: a word and order - 1 words of history.
   explicit WordModel(int order);
 
-  /// Counts every word after the history that it has there. Once.
+  /// Counts every word after its history in `words`. Call it once.
   void train(const std::vector<std::string> &words);
 
-  /// P(word | the last order - 1 words of history).
+  /// Returns P(word | the last order - 1 words of history).
   double probability(const std::vector<std::string> &history, const std::string &word) const;
-  /// Sum of -log2 P of the words from the one numbered `first` on, each after those before it.
+  /// Returns the sum of -log2 P over the words from index `first` on, each given the words before
+  /// it.
   double bits(const std::vector<std::string> &words, size_t first = 0) const;
   size_t vocabulary() const { return ids.size(); }
 
 private:
-  using Gram = std::u32string; // ids
+  using Gram = std::u32string; // word ids
   struct Follow {
     double total = 0, kinds = 0;
   };
@@ -49,19 +49,19 @@ private:
   double probability(const Gram &history, char32_t word) const;
 
   size_t order;
-  std::unordered_map<std::string, char32_t> ids; // from 1; 0 is a word that was never seen
+  std::unordered_map<std::string, char32_t> ids; // from 1; 0: an unknown word
   std::vector<Order> orders;                     // [n - 1]: grams of n words
 };
 
 /// BLEU of a corpus (Papineni et al. 2002), without smoothing: the geometric mean of the clipped
-/// precisions of 1- to 4-grams, counted over all texts, times the brevity penalty. A gram counts as
-/// often as one reference has it at most; a text's reference length is the closest one, of two the
-/// shorter.
+/// precisions of 1- to 4-grams, counted over all texts, times the brevity penalty. The count of a
+/// gram is clipped to its maximum in one reference. The reference length of a text is the closest
+/// one, the shorter one in a tie.
 class CorpusBleu {
 public:
   void add(const std::vector<std::string> &text,
            const std::vector<std::vector<std::string>> &references);
-  /// From 0 to 1; 0 where no gram of some size matches.
+  /// Returns a value from 0 to 1; 0 if no gram of some size matches.
   double compute() const;
 
 private:
@@ -69,8 +69,8 @@ private:
   double referenceWords = 0;
 };
 
-/// Of the n-grams of a text, n = 1 to 4, the shares that occurred in it before; 0 where it has
-/// none.
+/// Returns the shares of the n-grams of a text, n = 1 to 4, that occurred in it before; 0 if it has
+/// no n-grams.
 std::array<double, 4> repeats(const std::vector<std::string> &words);
 
 } // namespace sluice::runtime
