@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention and its gradients, one head after the other. What tensor cores multiply is bf16 where
-// the operands are: probabilities and score gradients may be rounded once more, and the bounds say
-// so.
+// Attention and its gradients, one head at a time. Tensor cores multiply bf16 if the operands are
+// bf16: probabilities and score gradients may be rounded once more, which the bounds include.
 #include "Ops.h"
 
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -15,7 +14,7 @@ namespace {
 
 using Lines = std::vector<Numbers>; ///< [positions][head size]
 
-/// What both directions share: one row of the batch and one query head.
+/// Common to both directions: one row of the batch and one query head.
 template <typename Op> class Head {
 public:
   Head(Op op, const Launch &launch, int64_t batch, int64_t head)
@@ -37,7 +36,7 @@ public:
     addTerms();
   }
 
-  /// Qv, R and the table's biases, which stand behind the operands that every attention has.
+  /// Reads Qv, R and the table of biases, which follow the operands that every attention has.
   void addTerms() {
     dispatch::DistanceTerms terms = op.getTerms();
     size_t first = op->getNumOperands() - op.getExtras().size();
@@ -85,8 +84,8 @@ public:
     }
     return {first, last};
   }
-  /// The memory row of a tensor's that holds position `p`. A ring may hold a later one there, which
-  /// no relation of a step then reaches.
+  /// Returns the row in a tensor's memory that holds position `p`. A ring may hold a later position
+  /// there, which the mask of a decode step then excludes.
   int64_t inMemory(Value tensor, int64_t p) const {
     int64_t extent = cast<RankedTensorType>(tensor.getType()).getDimSize(1);
     return batch * extent + p % extent;
@@ -101,7 +100,7 @@ public:
   }
   Number factor(Number number) const { return isBf16 ? roundedToBf16(number) : number; }
 
-  /// Keys that row p sees.
+  /// Returns the keys that row p attends to.
   std::vector<int64_t> seen(int64_t p) const {
     std::vector<int64_t> found;
     for (int64_t j = 0; j < keys; ++j) {
@@ -111,7 +110,7 @@ public:
     }
     return found;
   }
-  /// `more`: roundings besides those of its own sum.
+  /// `more`: additional roundings besides the ones of its own sum.
   Number dot(const Numbers &a, const Numbers &b, int64_t more = 0) const {
     ProductSum sum;
     for (size_t i = 0; i < a.size(); ++i) {
@@ -119,15 +118,15 @@ public:
     }
     return sum.total(more);
   }
-  /// The rows by distance, and of the table of biases, that two positions have.
+  /// Returns the row by distance, and the row of the table of biases, for two positions.
   int64_t distanceRow(int64_t p, int64_t j) const {
     return op.getTerms().distance.row(p, j, int64_t(distances.size()));
   }
   int64_t biasRow(int64_t p, int64_t j) const {
     return op.getTerms().distance.row(p, j, int64_t(biases.size()));
   }
-  /// The score region's arguments. A kernel whose region adds its two products may go on with the
-  /// one's sum in the other's.
+  /// Returns the score region's arguments. A kernel whose region adds its two products may
+  /// accumulate both in one sum.
   Numbers placeOf(int64_t p, int64_t j) const {
     int64_t more = distances.empty() ? 0 : size;
     Numbers place{dot(q[p], k[j], more), {double(p), 0}, {double(j), 0}, {double(head), 0}};
@@ -159,19 +158,20 @@ public:
     return dropped ? Number{} : divide({1, 0}, subtract({1, 0}, {rate, 0}));
   }
 
-  mutable Op op; ///< ops' accessors are not const
+  mutable Op op; ///< accessors of ops are not const
   const Launch &launch;
   const Rows rows;
   Body scoreOf;
-  int64_t batch, head, size, positions, keyPositions; ///< of queries; of keys
-  int64_t queries, keys, keyHead;                     ///< how many are valid; number of a head
+  int64_t batch, head, size, positions, keyPositions; ///< number of queries and keys
+  int64_t queries, keys, keyHead;                     ///< valid queries and keys; number of the
+                                                      ///< key/value head
   bool isBf16 = false;
   Lines q, k, v;
-  Lines positionQueries, distances; ///< empty where there are no rows by distance
+  Lines positionQueries, distances; ///< empty without rows by distance
   Numbers biases;
 };
 
-/// Every row of the batch and every head, in order.
+/// Runs over every row of the batch and every head, in order.
 template <typename Op>
 LogicalResult eachHead(Op op, const Launch &launch, function_ref<LogicalResult(Head<Op> &)> body) {
   dispatch::DomainAttr domain = op.getDomain();
@@ -219,7 +219,7 @@ LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Comp
       sums[c].add(kept, head.v[j][c]);
     }
   }
-  // Every block of keys rescales what was summed before.
+  // Every block of keys rescales the previous sums.
   int64_t rescalings = 2 * int64_t(keys.size());
   Number sum = total.total(rescalings);
   for (int64_t c = 0; c < head.size; ++c) {
@@ -229,7 +229,8 @@ LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Comp
   return success();
 }
 
-/// Gradients of one row of the batch: those of keys and values are summed over their query heads.
+/// Gradients of one row of the batch. Gradients of keys and values are summed over their query
+/// heads.
 class Gradients {
 public:
   Gradients(dispatch::AttentionBackwardOp op, const Launch &launch)
@@ -256,7 +257,7 @@ private:
   bool isNobodys(unsigned result, int64_t row, int64_t positions);
   void put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand, int64_t p, int64_t column,
            const Numbers &line);
-  /// Of operand 0, 1 or 2; of terms, 3 and on, those behind.
+  /// Returns the number of the gradient of operand 0, 1 or 2; terms, from 3 on, follow.
   unsigned numberOf(unsigned operand) const {
     return operand < 3 ? dispatch::gradientOf(operand, sources) : sources + operand - 3;
   }
@@ -283,7 +284,7 @@ void Gradients::put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand,
   }
 }
 
-/// Pairs (2i, 2i + 1) turned back by the row's angle.
+/// Rotates pairs (2i, 2i + 1) back by the row's angle.
 Numbers Gradients::rotatedBack(Numbers line, int64_t p) const {
   for (size_t i = 0; rotary && i < line.size(); i += 2) {
     Number cosine = rotary->at(p, int64_t(i)), sine = rotary->at(p, int64_t(i) + 1);
@@ -294,8 +295,8 @@ Numbers Gradients::rotatedBack(Numbers line, int64_t p) const {
   return line;
 }
 
-/// With r the row of p and j, and `gradients` those of the region's arguments, dt of the product by
-/// distance before that of the bias: dQv[p] += dt R[r], dR[r] += dt Qv[p], db[r] += the latter.
+/// With r the row of p and j, and `gradients` of the region's arguments, dt of the product by
+/// distance and then db of the bias: dQv[p] += dt R[r], dR[r] += dt Qv[p], db[r] += db.
 void Gradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j,
                          ArrayRef<Number> gradients) {
   constexpr unsigned positionQuery = 3, distanceRow = 4;
@@ -371,7 +372,7 @@ LogicalResult Gradients::add(Head<dispatch::AttentionBackwardOp> &head) {
   return success();
 }
 
-/// On an axis of segments the rows behind a text's own are nobody's.
+/// On an axis of segments, rows after the rows of a text are unused.
 bool Gradients::isNobodys(unsigned result, int64_t row, int64_t positions) {
   dispatch::DomainAttr domain = op.getResultDomain(result);
   int64_t batch = row / positions, factor = domain ? domain.getFactor() : 0;

@@ -8,8 +8,8 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::oracle;
 
-/// How far evaluation in f32 may be off; comparisons of numbers nearer than their errors are not
-/// sure.
+/// Error bounds of an f32 evaluation; a comparison of numbers closer than their errors is
+/// undecided.
 template <> struct sluice::scalar::Arithmetic<Number> {
   static Number add(Number x, Number y) { return oracle::add(x, y); }
   static Number subtract(Number x, Number y) { return oracle::subtract(x, y); }
@@ -22,7 +22,7 @@ template <> struct sluice::scalar::Arithmetic<Number> {
     bool isSure = std::abs(y.value) > y.error || y.error == 0;
     return {std::copysign(x.value, y.value), isSure ? x.error : x.error + 2 * std::abs(x.value)};
   }
-  /// x to the power y, of x > 0.
+  /// Computes x to the power y, for x > 0.
   static Number power(Number x, Number y) {
     return elementary(Elementary::Exp, multiply(y, elementary(Elementary::Log, x)));
   }
@@ -60,7 +60,7 @@ template <> struct sluice::scalar::Arithmetic<Number> {
   static Number join(Number x, Number y) { return {0, std::max(x.error, y.error)}; }
   static Scalar<Number> select(Scalar<Number> condition, Scalar<Number> x, Scalar<Number> y) {
     Scalar<Number> chosen = condition.integer != 0 ? x : y;
-    if (!isSure(condition.real)) { // or the other
+    if (!isSure(condition.real)) { // either of the two
       chosen.real.error = std::abs(x.real.value - y.real.value) +
                           std::abs(double(x.integer - y.integer)) + join(x.real, y.real).error;
     }
@@ -68,8 +68,7 @@ template <> struct sluice::scalar::Arithmetic<Number> {
   }
 };
 
-/// A number as a value of a type of floating point or another one, and back: integers are whole
-/// numbers.
+/// Converts between a number and a value of a floating-point or other type; integers are exact.
 static scalar::Scalar<Number> scalarOf(Number number, bool isFloat) {
   if (isFloat) {
     return {.real = number};
@@ -132,7 +131,7 @@ Numbers Body::ofPlace(Operation &op) const {
   return numbers;
 }
 
-/// The greatest of each column, NaN where one of them is.
+/// Returns the maximum of each column, NaN if one of its numbers is.
 static Numbers greatestOf(const Numbers &numbers, size_t columns) {
   Numbers greatest(columns, Number{-INFINITY, 0});
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -173,7 +172,7 @@ Body::Body(Block &block, const Launch &launch) : block(block), launch(launch) {
   }
 }
 
-/// Numbers the op's result. Sets it where it is a constant; any other op is a step.
+/// Numbers the op's result. Sets it if it is a constant; any other op becomes a step.
 void Body::addStep(Operation &op, llvm::DenseMap<Value, size_t> &numbers) {
   Value result = op.getResult(0);
   size_t number = numbers[result] = values.size();
@@ -250,7 +249,7 @@ LogicalResult Body::combine(Step &step) {
   return success();
 }
 
-/// Element by element; a scalar operand goes with each.
+/// Computes element by element; broadcasts scalar operands.
 LogicalResult Body::computeElements(Step &step) {
   if (!step.rule) {
     return step.op->emitOpError("expected an op whose value the oracle knows");

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Bodies, epilogues and score regions, one op after the other.
+// Interpreter of bodies, epilogues and score regions.
 #pragma once
 
 #include "Memory.h"
@@ -11,26 +11,26 @@
 
 namespace sluice::oracle {
 
-/// Where a region runs: what its ops on places answer.
+/// Position at which a region runs: the results of ops that read positions.
 struct Place {
   int64_t row = 0, position = 0;
   int64_t column = 0; ///< of scalar regions
 };
 
-/// Runs of a block, one after the other. A value is as many numbers as its type has elements. A
-/// block runs for each element of a contraction and each score of attention, so rules, types and
+/// Interprets a block repeatedly. A value has as many numbers as its type has elements. A block
+/// runs for each element of a contraction and each score of attention, so rules, types and
 /// constants are looked up once.
 class Body {
 public:
   Body(mlir::Block &block, const Launch &launch);
 
-  /// Begins a run, whose arguments have to be set.
+  /// Starts a run; its arguments must be set next.
   void start(Place at) { place = at; }
   void setArgument(unsigned i, Numbers numbers) { values[i] = std::move(numbers); }
   const Numbers &getArgument(unsigned i) const { return values[i]; }
-  /// Fails with a diagnostic on an op that is not known.
+  /// Fails with a diagnostic on an unknown op.
   llvm::LogicalResult run();
-  /// What the block yields.
+  /// Returns the yielded value `i`.
   const Numbers &yielded(unsigned i) const { return values[yields[i]]; }
   size_t yieldCount() const { return yields.size(); }
 
@@ -38,13 +38,13 @@ private:
   /// An op. Values are numbered, arguments first.
   struct Step {
     mlir::Operation *op = nullptr;
-    scalar::Rule<Number> rule = nullptr; ///< of ops that are computed element by element
+    scalar::Rule<Number> rule = nullptr; ///< of elementwise ops
     size_t result = 0, elements = 0;
-    bool isFloat = false; ///< the result
+    bool isFloat = false; ///< whether the result is floating point
     llvm::SmallVector<size_t> operands;
-    llvm::SmallVector<bool> areFloats;                       ///< the operands
+    llvm::SmallVector<bool> areFloats;                       ///< whether the operands are
     std::optional<dispatch::ReduceKind> kind = std::nullopt; ///< of a reduction
-    std::unique_ptr<Body> combiner = nullptr;                ///< of a reduction that has no kind
+    std::unique_ptr<Body> combiner = nullptr;                ///< of a reduction without a kind
   };
   void addStep(mlir::Operation &op, llvm::DenseMap<mlir::Value, size_t> &numbers);
   llvm::LogicalResult compute(Step &step);
@@ -60,7 +60,7 @@ private:
   llvm::SmallVector<size_t> yields;
 };
 
-/// Runs a scalar region once more; fails as `Body` does.
+/// Runs a scalar region again; fails as `Body` does.
 llvm::FailureOr<llvm::SmallVector<Number>>
 evaluateScalar(Body &region, llvm::ArrayRef<Number> arguments, Place place);
 /// Runs a scalar region once.
@@ -68,7 +68,8 @@ llvm::FailureOr<llvm::SmallVector<Number>> evaluateScalar(mlir::Region &region,
                                                           llvm::ArrayRef<Number> arguments,
                                                           const Launch &launch, Place place);
 
-/// Whether element `element` of random stream `id` (the launch's first is added) is below `rate`.
+/// Returns true if element `element` of random stream `id` (plus the launch's first) is below
+/// `rate`.
 bool draws(const Launch &launch, int64_t id, uint64_t element, double rate);
 
 } // namespace sluice::oracle

@@ -17,13 +17,13 @@ std::vector<Stored> storedAll(ValueRange tensors, const Launch &launch, size_t f
   return all;
 }
 
-/// The memory row of a tensor's that a row of the domain has.
+/// Returns the row in a tensor's memory for a row of the domain.
 int64_t lineOf(Value tensor, const Rows &rows, int64_t row) {
   auto type = cast<RankedTensorType>(tensor.getType());
   return type.getRank() == 3 ? rows.inMemory(type.getDimSize(1), row) : row;
 }
 
-/// Rotates pairs of columns below `columns` of a row, the first of position `p`.
+/// Rotates pairs of columns below `columns` of a row; the row is at position `p`.
 void rotate(MutableArrayRef<SmallVector<Number>> row, const Stored &rotary, int64_t p,
             int64_t columns) {
   for (int64_t i = 0; i < columns; i += 2) {
@@ -35,7 +35,7 @@ void rotate(MutableArrayRef<SmallVector<Number>> row, const Stored &rotary, int6
   }
 }
 
-/// Element (row, column) of an extra operand of a contraction.
+/// Returns element (row, column) of an extra operand of a contraction.
 Number extraAt(const Stored &extra, dispatch::AccessKind kind, int64_t row, int64_t column) {
   switch (kind) {
   case dispatch::AccessKind::Scalar:

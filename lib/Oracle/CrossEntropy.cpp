@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Head and cross-entropy. Logits are formed row by row; their gradient may be rounded to bf16
-// before it is multiplied, where the head's weights are bf16.
+// Output head and cross-entropy. Logits are computed row by row; their gradient may be rounded to
+// bf16 before it is multiplied, if the head's weights are bf16.
 #include "Ops.h"
 
 using namespace mlir;
@@ -33,10 +33,10 @@ template <typename Op> struct Head {
   int64_t target(int64_t row) const {
     int64_t at = row % rows.positions() + offset;
     auto token = at < tokens.width() ? int64_t(tokens.at(row / rows.positions(), at).value) : 0;
-    return std::clamp<int64_t>(token, 0, weight.rows() - 1); // others are no tokens
+    return std::clamp<int64_t>(token, 0, weight.rows() - 1); // others are not tokens
   }
   bool isScored(int64_t row) const { return rows.isValid(row) && row % rows.positions() >= first; }
-  /// What row `row` should give token v, rounded once.
+  /// Returns the target probability of token v in row `row`, rounded once.
   Number wanted(int64_t row, int64_t v) const {
     if (smoothing == 0) {
       return {double(v == target(row)), 0};
@@ -44,8 +44,8 @@ template <typename Op> struct Head {
     Number even = {smoothing / double(weight.rows()), unit * smoothing / double(weight.rows())};
     return v == target(row) ? add({1 - smoothing, unit}, even) : even;
   }
-  /// The cross-entropy of a row. Smoothed, kernels may sum logits as they are, or below the
-  /// maximum: the bound allows for both.
+  /// Returns the cross-entropy of a row. With smoothing, kernels may sum logits with or without the
+  /// maximum subtracted; the bound allows for both.
   Number loss(int64_t row, const std::vector<Number> &logits, Number lse) const {
     if (smoothing == 0) {
       return subtract(lse, logits[target(row)]);
@@ -58,7 +58,7 @@ template <typename Op> struct Head {
     Number total = below.total(int64_t(logits.size()));
     return {total.value, total.error + plain.total().error};
   }
-  /// d objective / d loss of a row.
+  /// Returns d objective / d loss of a row.
   Number incoming(int64_t row) const {
     if (!isScored(row)) {
       return {};
@@ -72,7 +72,7 @@ template <typename Op> struct Head {
     }
     return divide({factor, 0}, {double(scored), 0});
   }
-  /// d objective / d logits of a row, from its log-sum-exp.
+  /// Returns d objective / d logits of a row, from its log-sum-exp.
   std::vector<Number> gradient(int64_t row, const std::vector<Number> &logits, Number lse) const {
     std::vector<Number> result;
     Number share = incoming(row);
@@ -92,7 +92,7 @@ template <typename Op> struct Head {
   double smoothing, factor;
 };
 
-/// log sum e^x; sums of what is rescaled once a block of tokens.
+/// Returns log sum e^x, where kernels may rescale sums once per block of tokens.
 Number logSumExp(const std::vector<Number> &logits) {
   double most = -INFINITY;
   for (Number x : logits) {

@@ -11,8 +11,8 @@ using namespace sluice::oracle;
 
 namespace {
 
-/// A tensor as it is stored: rank 3 [B, T, d] is B T padded rows of d, rank 2 [B, T] one number a
-/// row where `isNumberARow`.
+/// Layout of a stored tensor: rank 3 [B, T, d] is B T padded rows of d; rank 2 [B, T] is one number
+/// per row if `isNumberARow`.
 struct Layout {
   explicit Layout(Value value) : type(cast<RankedTensorType>(value.getType())) {
     element = type.getElementTypeBitWidth() / 8;
@@ -40,13 +40,13 @@ int64_t lengthOf(const Extent &extent, int64_t batch, int64_t factor, int64_t al
   return factor == 0 ? all : std::min(all, (length + factor - 1) / factor);
 }
 
-/// Of a row of a tensor of sequences that are at `factor`.
+/// Returns true if a row of a tensor of sequences at `factor` is valid.
 bool isValid(const Extent &extent, int64_t factor, int64_t positions, int64_t row) {
   return row / positions < extent.rows &&
          row % positions < lengthOf(extent, row / positions, factor, positions);
 }
 
-/// Rows of a ring that are due, by the schedule.
+/// Returns the rows of a ring that the schedule makes due.
 std::vector<int64_t> dueRows(Operation *dispatch, const Layout &layout, const Extent &extent) {
   std::vector<int64_t> rows;
   for (int64_t b = 0; b < domainOf(dispatch).getBatch(); ++b) {
@@ -58,7 +58,7 @@ std::vector<int64_t> dueRows(Operation *dispatch, const Layout &layout, const Ex
   return rows;
 }
 
-/// Valid positions of each valid sequence, or all.
+/// Returns the valid positions of each valid sequence, or all positions.
 std::vector<Bytes> validLines(const Layout &layout, int64_t factor, const Extent &extent) {
   std::vector<Bytes> lines;
   int64_t sequences = factor == 0 ? layout.sequences() : std::min(layout.sequences(), extent.rows);
@@ -70,7 +70,7 @@ std::vector<Bytes> validLines(const Layout &layout, int64_t factor, const Extent
   return lines;
 }
 
-/// The factor of the valid length of an operand whose rows are rows of sequences, or -1.
+/// Returns the factor of the valid length of an operand whose rows are rows of sequences, or -1.
 int64_t factorOf(Operation *dispatch, unsigned operand) {
   return cast<dispatch::KernelInterface>(dispatch).getRowFactor(operand).value_or(-1);
 }
@@ -116,7 +116,8 @@ std::vector<Bytes> sluice::oracle::writtenBytes(Operation *dispatch, unsigned re
     return lines;
   }
   dispatch::DomainAttr domain = kernel.getResultDomain(result);
-  bool writesAll = kernel.zeroesInvalid(result) && !domain.getAxis(); // of an axis never
+  bool writesAll = kernel.zeroesInvalid(result) && !domain.getAxis(); // never for a domain with an
+                                                                      // axis
   int64_t factor = writesAll ? 0 : domain.getFactor();
   return validLines(layout, factor, extent);
 }

@@ -62,12 +62,13 @@ Comparison::~Comparison() {
   own.meanSignedUlps = own.rounded ? signedUlps / double(own.rounded) : 0;
 }
 
-/// Only where the last rounding is what error there is: else the signs are of other things.
+/// Counts the sign of the last rounding, only if that is the entire error; otherwise other errors
+/// determine the signs.
 void Comparison::count(double found, Number expected) {
   double ulp = std::exp2(std::floor(std::log2(std::abs(expected.value))) - 7);
   bool isLast = std::isfinite(ulp) && ulp > 0 && expected.error < ulp / 64;
-  // Values that crowd together round alike (equal rows, biases after their first step): each
-  // rounded number counts once.
+  // Equal values round alike (equal rows, biases after their first step), so each rounded number
+  // counts once.
   if (memory.isBf16() && isLast && counted.insert(found).second) {
     ++judgement.results[result].rounded;
     signedUlps += (found - expected.value) / ulp * (expected.value < 0 ? -1 : 1);
@@ -99,7 +100,8 @@ void Comparison::judge(int64_t row, int64_t column, Number stored, double found,
   }
   ++own.checked;
   own.unbounded += std::isinf(bound) ? 1 : 0;
-  // Without a bound any number will do, but what is a number must not become none.
+  // Without a bound any finite number is correct, but a finite number must not become infinite or
+  // NaN.
   bool isRight =
       std::isfinite(stored.value)
           ? std::abs(found - stored.value) <= bound || (std::isinf(bound) && !std::isnan(found))
@@ -154,7 +156,7 @@ int64_t Rows::validRows() const {
   return valid;
 }
 
-/// Four deviations of the mean of roundings to nearest, each spread evenly over an ulp.
+/// Four standard deviations of the mean of roundings to nearest, each uniform over an ulp.
 static double biasAllowed(int64_t rounded) { return 4 * 0.29 / std::sqrt(double(rounded)); }
 
 bool ResultJudgement::isBiased() const {

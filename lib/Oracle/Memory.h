@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Stored tensors read as numbers, and results compared with what they should be.
+// Stored tensors as numbers, and the comparison of results with their expected values.
 #pragma once
 
 #include "Number.h"
@@ -11,8 +11,8 @@
 
 namespace sluice::oracle {
 
-/// A tensor in memory, seen as rows: rank 3 [B, T, d] is B T padded rows of d, a lower rank one
-/// dense row for all but the last dimension.
+/// A tensor in memory as rows: rank 3 [B, T, d] is B T padded rows of d; a lower rank has one dense
+/// row for each index of all but the last dimension.
 class Stored {
 public:
   Stored(mlir::Value tensor, const void *data);
@@ -20,7 +20,7 @@ public:
   int64_t rows() const { return rowCount; }
   int64_t width() const { return columnCount; }
   bool isBf16() const { return ofBf16; }
-  /// Exact: errors are of what is computed, not of what was stored.
+  /// Exact, because errors are counted for computed values, not for stored ones.
   Number at(int64_t row, int64_t column) const {
     return {numbers[size_t(row * columnCount + column)], 0};
   }
@@ -39,9 +39,9 @@ public:
   ~Comparison();
 
   const Stored &stored() const { return memory; }
-  /// Element (row, column) should be `expected`, stored with one rounding to bf16 where it is bf16.
+  /// Element (row, column) should be `expected`, with one rounding to bf16 if it is stored as bf16.
   void check(int64_t row, int64_t column, Number expected);
-  /// All rows of a column should add up to `expected`, in f32.
+  /// The sum of a column over all rows should be `expected`, in f32.
   void checkSum(int64_t column, Number expected);
 
 private:
@@ -56,8 +56,8 @@ private:
   std::unordered_set<double> counted; ///< rounded numbers
 };
 
-/// Rows of a dispatch's domain: row b * positions + j is at position j of row b of the batch, or,
-/// where the domain is scheduled, at the j-th from where that row's run starts.
+/// Rows of a dispatch's domain: row b * positions + j is at position j of row b of the batch or, if
+/// the domain is scheduled, at the j-th position from the start of that row's run.
 class Rows {
 public:
   Rows(mlir::Operation *dispatch, const Launch &launch);
@@ -68,23 +68,25 @@ public:
   int64_t position(int64_t row) const;
   bool isValid(int64_t row) const;
   int64_t validRows() const;
-  /// ceil(length / factor) of the tokens of the row's sequence, or `all` where the factor is 0.
+  /// Returns ceil(length / factor) for the tokens of the row's sequence, or `all` if the factor is
+  /// 0.
   int64_t length(int64_t row, int64_t factor, int64_t all) const;
-  /// The memory row of a tensor [B, extent, ...] that holds a row.
+  /// Returns the row in the memory of a tensor [B, extent, ...] that holds a row.
   int64_t inMemory(int64_t extent, int64_t row) const {
     return batch(row) * extent + position(row) % extent;
   }
 
 private:
-  /// Start, count and length by row of the batch; null where the domain is not scheduled.
+  /// Start, count and length by row of the batch; null if the domain is not scheduled.
   const int64_t *runOf(int64_t row) const { return schedule ? schedule + 3 * batch(row) : nullptr; }
 
   dispatch::DomainAttr domain;
-  const int64_t positionCount, domainFactor; ///< of the domain, for rows by the million
+  const int64_t positionCount, domainFactor; ///< of the domain; cached, since there are millions of
+                                             ///< rows
   const Launch &launch;
   const int64_t *schedule = nullptr;
 };
-/// ceil(length / factor) of a row of the batch, or `all` where the factor is 0.
+/// Returns ceil(length / factor) of a row of the batch, or `all` if the factor is 0.
 int64_t validLength(const Launch &launch, int64_t batch, int64_t factor, int64_t all);
 
 } // namespace sluice::oracle

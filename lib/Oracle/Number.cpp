@@ -6,9 +6,9 @@
 using namespace sluice::oracle;
 
 Number sluice::oracle::divide(Number a, Number b) {
-  double least = std::abs(b.value) - b.error; // of the divisor
+  double least = std::abs(b.value) - b.error; // minimum magnitude of the divisor
   if (!(least > 0)) {
-    bool isExact = b.error == 0; // x / 0 is what it is
+    bool isExact = b.error == 0; // x / 0 is exact
     return {a.value / b.value, isExact ? 0 : INFINITY};
   }
   double value = a.value / b.value;
@@ -23,7 +23,7 @@ Number sluice::oracle::monotone(Number x, llvm::function_ref<double(double)> fun
   if (!(x.error <= 0)) {
     error = std::max(std::abs(function(x.value + x.error) - value),
                      std::abs(function(x.value - x.error) - value));
-    error = std::isnan(error) ? INFINITY : error; // a root or a logarithm of what may be negative
+    error = std::isnan(error) ? INFINITY : error; // root or logarithm of a possibly negative number
   }
   return {value, error + elementary * (std::abs(value) + error)};
 }

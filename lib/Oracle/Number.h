@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Numbers with the error that an evaluation in f32 may have.
+// Numbers with a bound on the error of an f32 evaluation.
 #pragma once
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -11,30 +11,32 @@
 
 namespace sluice::oracle {
 
-constexpr double unit = 0x1p-24;    ///< half an ulp of 1 in f32: the relative error of a rounding
-constexpr double bf16Unit = 0x1p-8; ///< likewise in bf16
-constexpr double sumUnit = 0x1p-23; ///< a step of a sum: tensor cores may cut instead of rounding
+constexpr double unit = 0x1p-24;       ///< half an ulp of 1 in f32: relative error of a rounding
+constexpr double bf16Unit = 0x1p-8;    ///< the same in bf16
+constexpr double sumUnit = 0x1p-23;    ///< error of one step of a sum: tensor cores may truncate
+                                       ///< instead of rounding
 constexpr double elementary = 0x1p-21; ///< relative error of an elementary function: 4 ulp
-constexpr double division = 0x1p-22;   ///< of a quotient: 2 ulp, the PTX ISA's bound of div.full
+constexpr double division = 0x1p-22;   ///< of a quotient: 2 ulp, the bound of div.full in the PTX
+                                       ///< ISA
 
-/// What exact arithmetic gives, and how far an f32 evaluation may be from it. Integers and booleans
-/// are whole values; a boolean with an error may be either.
+/// The result of exact arithmetic, and the maximum error of an f32 evaluation. Integers and
+/// booleans are exact values; a boolean with an error may be either.
 struct Number {
   double value = 0, error = 0;
 };
-/// An error times what it is multiplied by; nothing is lost where either is zero, however large the
-/// other, and what is not known may be anything.
+/// Multiplies an error by a factor. The product is zero if either is zero, however large the other;
+/// an unknown error gives an unbounded one.
 inline double times(double factor, double error) {
   double product = factor == 0 || error == 0 ? 0 : std::abs(factor) * error;
   return std::isnan(product) ? INFINITY : product;
 }
-/// Of a product.
+/// Returns the error of a product.
 inline double productError(double a, double errorOfA, double b, double errorOfB) {
   return times(a, errorOfB) + times(b, errorOfA) + times(errorOfA, errorOfB);
 }
 using Numbers = std::vector<Number>;
 
-/// One more rounding to f32.
+/// Adds the error of one more rounding to f32.
 inline Number rounded(double value, double error) {
   double own = error + unit * (std::abs(value) + error);
   return {value, std::isnan(own) ? INFINITY : own};
@@ -45,19 +47,19 @@ inline Number multiply(Number a, Number b) {
   return rounded(a.value * b.value, productError(a.value, a.error, b.value, b.error));
 }
 Number divide(Number a, Number b);
-/// A monotone function, at most `elementary` off.
+/// Applies a monotone function with a relative error of at most `elementary`.
 Number monotone(Number x, llvm::function_ref<double(double)> function);
-inline Number monotone(Number x, double (*function)(double)) { // one of an overloaded name
+inline Number monotone(Number x, double (*function)(double)) { // an overloaded name
   return monotone(x, llvm::function_ref<double(double)>(function));
 }
-/// A function of slope at most 1, at most `elementary` off 1.
+/// Applies a function of slope at most 1, with an absolute error of at most `elementary`.
 Number gentle(Number x, llvm::function_ref<double(double)> function);
-/// To bf16 and back, to nearest.
+/// Rounds to bf16 and back, to nearest.
 inline Number roundedToBf16(Number x) {
   return {x.value, x.error + bf16Unit * (std::abs(x.value) + x.error)};
 }
 
-/// A sum of products in f32, in any order, `splits` partial sums added at the end.
+/// A sum of products in f32, in any order, with `splits` partial sums added at the end.
 class ProductSum {
 public:
   void add(Number a, Number b) {
@@ -72,7 +74,7 @@ public:
     return {value, error + double(terms + splits) * sumUnit * (magnitude + error)};
   }
 
-  /// No part of the sum is larger, whatever its terms.
+  /// Upper bound on any partial sum, whatever the order of its terms.
   double most() const { return total().error + magnitude; }
 
 private:

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The judge of each family of dispatch ops.
+// Checkers of each family of dispatch ops.
 #pragma once
 
 #include "Body.h"

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Row passes: each row's operands through their accesses, then the body.
+// Row passes: reads each row's operands through their accesses, then evaluates the body.
 #include "Ops.h"
 
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -24,8 +24,8 @@ private:
                 int64_t q, int64_t first);
   Numbers sumOver(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row,
                   const Body &body);
-  /// Where the operand's sequence ends. What a step reads of segments is in its rings, and no
-  /// length says how many rows there are.
+  /// Returns the end of the operand's sequence. Rows of segments that a decode step reads are in
+  /// its rings, and no length bounds their number.
   int64_t limitOf(Value argument, dispatch::AccessAttr access, int64_t row) {
     auto type = typeOf(argument);
     if (op.getDomain().getScheduled() && access.getSourceFactor() == 0) {
@@ -48,7 +48,7 @@ private:
   Rows rows;
   std::vector<Stored> operands;
   std::vector<std::unique_ptr<Comparison>> results;
-  std::vector<std::vector<ProductSum>> columnSums; ///< of results of access columns
+  std::vector<std::vector<ProductSum>> columnSums; ///< for results with access `columns`
 };
 
 } // namespace
@@ -68,8 +68,8 @@ static int64_t elementsOf(Value value) {
   return tensor ? tensor.getNumElements() : 1;
 }
 
-/// A whole line, as many numbers as the argument has; a line that is one number a position lies in
-/// a row of positions.
+/// Reads a whole line, with the size of the argument; a line with one number per position is in a
+/// row of positions.
 Numbers RowPass::lineOf(const Stored &stored, Value argument, int64_t line) const {
   Numbers numbers;
   for (int64_t i = 0; i < elementsOf(argument); ++i) {
@@ -78,8 +78,8 @@ Numbers RowPass::lineOf(const Stored &stored, Value argument, int64_t line) cons
   return numbers;
 }
 
-/// Row q of the row's own sequence, from column `first` on; what is outside [0, N') as the access
-/// says.
+/// Reads row q of the row's own sequence, from column `first`; outside [0, N') the value that the
+/// access specifies.
 Numbers RowPass::rowAt(const Stored &stored, Value argument, dispatch::AccessAttr access,
                        int64_t row, int64_t q, int64_t first) {
   RankedTensorType type = typeOf(argument);
@@ -99,7 +99,7 @@ Numbers RowPass::rowAt(const Stored &stored, Value argument, dispatch::AccessAtt
   return numbers;
 }
 
-/// Rows map(p, i).
+/// Reads rows map(p, i).
 Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessAttr access,
                          int64_t row) {
   int64_t p = rows.position(row), limit = limitOf(argument, access, row);
@@ -113,7 +113,7 @@ Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessA
   return numbers;
 }
 
-/// Of the rows map(v, 0) to map(w, 1) - 1, their sum or the greatest number of each column.
+/// Returns the sum, or the maximum per column, of rows map(v, 0) to map(w, 1) - 1.
 Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessAttr access,
                          int64_t row, const Body &body) {
   int64_t limit = limitOf(argument, access, row);
@@ -133,7 +133,7 @@ Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessA
     }
   }
   if (access.getRangeKind() == dispatch::ReduceKind::Max) {
-    return greatest; // of stored numbers, which have no error
+    return greatest; // of stored numbers, which are exact
   }
   Numbers totals;
   for (const ProductSum &sum : sums) {
@@ -201,8 +201,8 @@ void RowPass::judgeRow(unsigned result, int64_t row, const Numbers &yielded, boo
   }
 }
 
-/// Which rows are which part is the target's choice: the parts' sum is judged, and that no part is
-/// larger than all of its terms could make it.
+/// The target chooses which rows each partial sum covers. Checks the total of the partial sums, and
+/// that none is larger than all of its terms allow.
 void RowPass::judgeColumns(unsigned result) {
   const Stored &stored = results[result]->stored();
   for (size_t column = 0; column < columnSums[result].size(); ++column) {
@@ -223,7 +223,7 @@ LogicalResult RowPass::run() {
       continue;
     }
     body.start({row, rows.position(row)});
-    for (unsigned level : {0, 1, 2}) { // what is found reads other arguments
+    for (unsigned level : {0, 1, 2}) { // a gathered operand reads other arguments
       for (unsigned i = 0; i < operands.size(); ++i) {
         if (accessOf(op.getAccesses(), i).getLevel() == level) {
           body.setArgument(i, read(i, row, body));

@@ -12,7 +12,8 @@ using namespace sluice;
 
 namespace {
 
-/// Angle tables: entry (p, 2i) is `even` and (p, 2i + 1) is `odd` of p stride base^(-2i / width).
+/// Returns a table of angles: entry (p, 2i) is `even` and (p, 2i + 1) is `odd` of p stride
+/// base^(-2i / width).
 std::vector<float> angleTable(ParameterOp parameter, double (*even)(double),
                               double (*odd)(double)) {
   auto type = cast<RankedTensorType>(parameter.getType());
@@ -30,7 +31,7 @@ std::vector<float> angleTable(ParameterOp parameter, double (*even)(double),
   return values;
 }
 
-/// A column of zeros with ones in the rows that the parameter lists.
+/// Returns a column of zeros with ones in the rows that the parameter lists.
 std::vector<float> memberTable(ParameterOp parameter) {
   std::vector<float> values(cast<RankedTensorType>(parameter.getType()).getNumElements());
   for (int64_t row : parameter.getMembers().value_or(ArrayRef<int64_t>())) {
@@ -39,7 +40,7 @@ std::vector<float> memberTable(ParameterOp parameter) {
   return values;
 }
 
-/// One number a flat row, from its parameter.
+/// Returns one number per flat row, from its parameter.
 std::vector<float> perRow(const ParameterLayout &layout,
                           llvm::function_ref<double(ParameterOp)> value) {
   std::vector<float> values(layout.rows);
@@ -50,8 +51,9 @@ std::vector<float> perRow(const ParameterLayout &layout,
   return values;
 }
 
-/// Of each flat row of an identity, how far apart its ones are, and how far behind the last one it
-/// begins. Of other parameters every number is such a one.
+/// Stores, for each flat row of an identity matrix, the distance between its ones, and the distance
+/// of the row's start from the last one before it. Every number of other parameters counts as a
+/// one.
 void putDiagonals(const ParameterLayout &layout,
                   llvm::function_ref<void(const std::string &, const void *, size_t)> put) {
   std::vector<int32_t> periods(layout.rows, 1), places(layout.rows, 0);
@@ -106,7 +108,7 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
               return parameter.getInitial() == "normal" ? parameter.getDeviation().convertToDouble()
                                                         : 0.0;
             }));
-  for (const auto &[name, place] : memory.places) { // one for each length that an axis has
+  for (const auto &[name, place] : memory.places) { // one for each length of an axis
     if (StringRef(name).starts_with("constant:positions")) {
       auto type = cast<RankedTensorType>(place.type);
       std::vector<int32_t> positions(type.getNumElements());

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Generated GPU kernels to what an artifact holds of them. Two steps, each with its own entry in
-// the cache of compiled kernels: IR to bitcode and PTX by LLVM, PTX to a cubin by ptxas. An
-// updated compiler that prints the same PTX has its cubins already.
+// Compiles generated GPU kernels to the code that an artifact stores. Two steps, each with its own
+// entry in the kernel cache: LLVM compiles IR to bitcode and PTX, and ptxas assembles PTX to a
+// cubin. An updated compiler that prints the same PTX finds its cubins in the cache.
 #include "sluice/Target/Artifact.h"
 #include "sluice/Target/CUDA/Ptxas.h"
 
@@ -21,7 +21,7 @@ namespace {
 /// A variant of a kernel and the code of its module.
 struct Job {
   KernelRecord::DeviceVariant *variant;
-  KernelKey key = {}; ///< of bitcode and PTX
+  KernelKey key = {}; ///< key of bitcode and PTX
   bool isCached = false;
   std::string bitcode = {}, ptx = {};
   std::optional<cuda::Binary> binary = std::nullopt;
@@ -37,7 +37,7 @@ static std::string writeBitcode(const llvm::Module &module) {
   return bytes.str().str();
 }
 
-/// Reads bitcode and PTX from the cache, of a module with this hash.
+/// Loads bitcode and PTX of a module with this hash from the cache.
 static void load(Job &job, const runtime::Sha256 &hash, KernelCache &cache) {
   const cuda::Target &target = *job.variant->target;
   job.key =
@@ -60,7 +60,7 @@ static llvm::Error print(StringRef source, Job &job, KernelCache &cache) {
   if (llvm::Error error = cuda::prepare(**module, target)) {
     return error;
   }
-  job.bitcode = writeBitcode(**module); // before the backend works on it
+  job.bitcode = writeBitcode(**module); // before the backend modifies it
   auto ptx = cuda::printPTX(**module, target);
   if (!ptx) {
     return ptx.takeError();
@@ -105,9 +105,8 @@ static void record(Job &job, std::vector<Blob> &blobs) {
   }
 }
 
-/// Lowers the modules of jobs that the cache has no code for, to bitcode that LLVM has not
-/// optimized yet, by the module's number. One module after the other: MLIR's passes may add to the
-/// context.
+/// Lowers the modules of jobs without cached code to bitcode before LLVM's optimizations, by module
+/// number. Sequential, because MLIR's passes may add to the context.
 static LogicalResult lower(KernelSet &kernels, ArrayRef<Job> jobs,
                            std::vector<std::string> &sources) {
   sources.resize(kernels.deviceModules.size());
@@ -149,7 +148,7 @@ FailureOr<std::vector<Blob>> sluice::lowerDeviceKernels(KernelSet &kernels, Kern
   if (failed(lower(kernels, jobs, sources))) {
     return failure();
   }
-  // The backend and ptxas, which take most of the time, on all threads.
+  // Runs the backend and ptxas, which take most of the time, on all threads.
   std::optional<cuda::Ptxas> ptxas = cuda::findPtxas();
   MLIRContext *context = kernels.deviceModules.front()->getContext();
   parallelFor(context, 0, jobs.size(), [&](size_t i) {

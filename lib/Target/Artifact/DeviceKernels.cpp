@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// GPU kernels of a module's dispatches: generated once, or once a target where that decides how
-// work is split, a module each, so that DeviceCode.cpp compiles on all threads and the emulator
-// translates only what it runs.
+// Generates the GPU kernels of a module's dispatches: once, or once per target if the target
+// affects the split of work. Each has its own module, so that DeviceCode.cpp compiles on all
+// threads and the emulator translates only the kernels that it runs.
 #include "DeviceKernels.h"
 
 #include "sluice/Target/CUDA/Chip.h"
@@ -17,7 +17,7 @@ using namespace sluice;
 
 static constexpr llvm::StringLiteral initialName = "kernel";
 
-/// "spec.json:7:5: " where the location says so, else "".
+/// Returns "spec.json:7:5: " if the location has a file position, else "".
 static std::string placeOf(Location location) {
   auto place = location->findInstanceOf<FileLineColLoc>();
   return place ? (place.getFilename().getValue() + ":" + Twine(place.getLine()) + ":" +
@@ -26,7 +26,8 @@ static std::string placeOf(Location location) {
                : "";
 }
 
-/// What the generator said, without the verifier's prefix, or else that there is no kernel.
+/// Returns the generator's message without the verifier's prefix, or else a message that there is
+/// no kernel.
 static std::string explain(Operation *dispatch, ArrayRef<const cuda::Target *> targets,
                            StringRef said) {
   std::string name = dispatch->getName().stripDialect().str();
@@ -41,7 +42,7 @@ static std::string explain(Operation *dispatch, ArrayRef<const cuda::Target *> t
 }
 
 /// Renames the functions of a generated kernel, "kernel" and "kernel_STAGE", by the contents of
-/// their module: KIND_HASH and KIND_HASH_STAGE. So the code of a kernel, which has its names, is
+/// their module: KIND_HASH and KIND_HASH_STAGE. The code of a kernel includes its names, so it is
 /// the same in every artifact.
 static void nameByContents(const cuda::Kernel &kernel, ModuleOp module) {
   std::string symbol = llvm::join_items('_', kernel.kind, toShortHash(hashModule(module)));
@@ -51,7 +52,7 @@ static void nameByContents(const cuda::Kernel &kernel, ModuleOp module) {
   }
 }
 
-/// A variant for each of `targets`, which share one kernel.
+/// Adds a variant for each of `targets`, which share one kernel.
 static LogicalResult generateFor(Operation *dispatch, size_t number,
                                  ArrayRef<const cuda::Target *> targets, KernelSet &set,
                                  KernelRecord &record, std::string &unsupported) {
@@ -71,7 +72,7 @@ static LogicalResult generateFor(Operation *dispatch, size_t number,
     return failure();
   }
   nameByContents(*kernel, *module);
-  if (record.variants.empty() && record.deviceVariants.empty()) { // else the same counts
+  if (record.variants.empty() && record.deviceVariants.empty()) { // otherwise the counts are equal
     record.kind = kernel->kind.str();
     record.flops = kernel->flops;
     record.bytes = kernel->bytes;

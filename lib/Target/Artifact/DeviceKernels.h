@@ -6,7 +6,7 @@
 namespace sluice {
 
 /// Generates the GPU kernel of dispatch `number` and adds a variant for each of `targets` to
-/// `record`. Fails with `unsupported` set where the dispatch has none.
+/// `record`. Fails and sets `unsupported` if the dispatch has no GPU kernel.
 mlir::LogicalResult generateForDevices(mlir::Operation *dispatch, size_t number,
                                        llvm::ArrayRef<const cuda::Target *> targets, KernelSet &set,
                                        KernelRecord &record, std::string &unsupported);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Distinct dispatches of a module, generated once a target.
+// Generates the distinct dispatches of a module once per target.
 #include "DeviceKernels.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Transforms/Recompute.h"
@@ -33,7 +33,7 @@ int64_t sluice::firstStream(Operation *dispatch) {
   return least == INT64_MAX ? 0 : least;
 }
 
-/// Makes ids relative to the dispatch's first stream; an id that nothing draws from says nothing.
+/// Makes ids relative to the first stream of the dispatch; an id without draws is cleared.
 static void rebaseStreams(Operation *dispatch) {
   int64_t first = firstStream(dispatch);
   OpBuilder b(dispatch);
@@ -44,7 +44,8 @@ static void rebaseStreams(Operation *dispatch) {
   dispatch->walk([&](dispatch::RandomOp random) { random.setId(random.getId() - first); });
 }
 
-/// The dispatch alone, its operands as arguments: what the kernel depends on, and nothing else.
+/// Clones the dispatch alone, with its operands as arguments: everything that the kernel depends
+/// on.
 static Operation *isolate(Operation *dispatch, ModuleOp scratch) {
   OpBuilder b = OpBuilder::atBlockEnd(scratch.getBody());
   auto func = func::FuncOp::create(b, dispatch->getLoc(), "dispatch",
@@ -70,7 +71,7 @@ static std::string keyOf(Operation *isolated) {
   return text;
 }
 
-/// A kernel's name: op, shapes, and its number, for instance contract_4x1024x256_768x256_k3.
+/// Returns a kernel's name: op, shapes and number, for instance contract_4x1024x256_768x256_k3.
 static std::string nameOf(Operation *dispatch, size_t number) {
   std::string name = dispatch->getName().stripDialect().str();
   llvm::raw_string_ostream stream(name);
@@ -134,7 +135,7 @@ static std::vector<KernelRecord::Operand> operandsOf(Operation *dispatch) {
 }
 
 /// Names a generated kernel by its contents, so that its object is the same in every artifact.
-/// Dispatches whose kernels come out the same share the first one. Returns the name.
+/// Dispatches with equal kernels share the first one. Returns the name.
 static std::string nameByContents(const cpu::Kernel &kernel, StringRef target, ModuleOp module) {
   std::string symbol =
       llvm::join_items('_', kernel.kind, toShortHash(hashKernel(kernel.function)), target);
@@ -148,7 +149,7 @@ static std::string nameByContents(const cpu::Kernel &kernel, StringRef target, M
   return symbol;
 }
 
-/// The CPU kernels of one dispatch.
+/// Generates the CPU kernels of one dispatch.
 static LogicalResult generateForCpus(Operation *isolated, ArrayRef<const cpu::Target *> targets,
                                      KernelSet &set, KernelRecord &record) {
   for (auto [target, kernels] : llvm::zip_equal(targets, set.modules)) {

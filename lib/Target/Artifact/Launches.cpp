@@ -29,15 +29,15 @@ struct Footprint {
   }
 };
 
-/// Operands, then results: what the first arguments are the offsets of.
+/// Returns operands, then results: the tensors whose offsets are the first launch arguments.
 SmallVector<Value> tensorsOf(Operation *op) {
   SmallVector<Value> tensors(op->getOperands());
   llvm::append_range(tensors, op->getResults());
   return tensors;
 }
 
-/// Launch arguments: offsets of operands and results, of the scalars, then the first random
-/// stream, then the offset of the workspace.
+/// Returns the launch arguments: offsets of operands and results, of the scalars, then the first
+/// random stream, then the offset of the workspace.
 SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory,
                                  const MemoryBucket *bucket) {
   SmallVector<int64_t> arguments;
@@ -55,7 +55,7 @@ SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory,
   return arguments;
 }
 
-/// Four numbers for each tensor that has runs of its own in a bucket; null where none has.
+/// Returns four numbers for each tensor that has its own runs in a bucket; null if there is none.
 DenseI64ArrayAttr runsOf(Operation *op, const MemoryBucket *bucket) {
   SmallVector<int64_t> numbers;
   for (auto [i, value] : llvm::enumerate(tensorsOf(op))) {
@@ -67,7 +67,7 @@ DenseI64ArrayAttr runsOf(Operation *op, const MemoryBucket *bucket) {
   return numbers.empty() ? DenseI64ArrayAttr() : DenseI64ArrayAttr::get(op->getContext(), numbers);
 }
 
-/// Launches that use the workspace share it, so none may overlap another.
+/// Launches that use the workspace share it, so they must not overlap.
 Footprint footprintOf(Operation *op, int64_t workspaceBytes, const MemoryPlan &memory,
                       const MemoryBucket *bucket) {
   Footprint footprint;
@@ -94,7 +94,7 @@ Footprint footprintOf(Operation *op, int64_t workspaceBytes, const MemoryPlan &m
   return footprint;
 }
 
-/// Earlier launches that must be done before each launch, without those that follow from others.
+/// Returns the launches that must finish before each launch, without transitive dependences.
 std::vector<SmallVector<int64_t>> dependences(ArrayRef<Footprint> footprints) {
   std::vector<SmallVector<int64_t>> after(footprints.size());
   std::vector<llvm::SmallBitVector> ancestors(footprints.size(),

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The plan's account of its memory.
+// Memory statistics of the plan.
 #include "MemoryJson.h"
 
 #include "mlir/IR/Location.h"
@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace sluice;
 namespace json = llvm::json;
 
-/// What the arena holds when it is fullest, by scale and kind; all of it adds up to the arena.
+/// Returns the contents of the arena at peak usage, by scale and kind; the sum is the arena's size.
 static json::Array contentsToJson(const MemoryPlan &memory) {
   json::Array contents;
   int64_t rest = memory.arenaBytes;
@@ -24,7 +24,7 @@ static json::Array contentsToJson(const MemoryPlan &memory) {
     add(which.first, toString(which.second), bytes);
     alive += bytes;
   }
-  // Temporaries are packed by size and life, which leaves gaps.
+  // Temporaries are packed by size and live range, which leaves gaps.
   add(0, "gaps", memory.temporariesBytes - alive);
   auto bytesOf = [&](std::initializer_list<StringRef> names) {
     int64_t bytes = 0;

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-/// The plan's "memory" (docs/plan-and-artifact.md).
+/// Returns the plan's "memory" (docs/plan-and-artifact.md).
 llvm::json::Object memoryToJson(const MemoryPlan &memory);
 
 } // namespace sluice

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernels and launches as passes: what the driver does for a whole artifact, for one target.
+// Kernels and launches as passes: for one target, the work of the driver for a whole artifact.
 #include "sluice/Target/Passes.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
@@ -25,7 +25,7 @@ namespace sluice {
 using namespace mlir;
 using namespace sluice;
 
-/// The kernels of a module for the target of that name; fails with a diagnostic.
+/// Generates the kernels of a module for the target of that name; fails with a diagnostic.
 static FailureOr<KernelSet> kernelsFor(ModuleOp module, StringRef name) {
   Targets targets;
   if (!addTarget(name, targets)) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Launches over planned memory: plan IR, and its JSON form.
+// Launches over planned memory: plan IR and its JSON form.
 #include "sluice/Dialect/Plan/Plan.h"
 #include "Launches.h"
 #include "MemoryJson.h"
@@ -102,7 +102,7 @@ static std::string typeName(Type type) {
   return type.isInteger(64) ? "i64" : "i32";
 }
 
-/// Named places of one class, with type and shape.
+/// Returns the named places of a class, with type and shape.
 static json::Object placesToJson(const MemoryPlan &memory, StringRef prefix) {
   json::Object result;
   for (const auto &[name, place] : memory.places) {
@@ -111,7 +111,7 @@ static json::Object placesToJson(const MemoryPlan &memory, StringRef prefix) {
     }
     auto type = dyn_cast_or_null<RankedTensorType>(place.type);
     json::Object object{{"offset", place.offset}};
-    // A scalar that no kernel of this model reads is still the host's to write.
+    // Hosts write every scalar, even if no kernel of this model reads it.
     object["type"] = type ? typeName(type.getElementType()) : "i64";
     if (type && prefix != "scalar:") {
       object["shape"] = json::Array(type.getShape());
@@ -125,7 +125,8 @@ static json::Object placesToJson(const MemoryPlan &memory, StringRef prefix) {
   return result;
 }
 
-/// Other memory for the same launches, by the rows of segments that it is for.
+/// Returns the alternative memory plans for the same launches, by the maximum number of rows of
+/// segments.
 static json::Array bucketsToJson(ModuleOp module, const MemoryPlan &memory) {
   json::Array buckets;
   for (const MemoryBucket &bucket : memory.buckets) {
@@ -159,7 +160,7 @@ static json::Array bucketsToJson(ModuleOp module, const MemoryPlan &memory) {
   return buckets;
 }
 
-/// What the step keeps, and how windows of text are to start.
+/// Returns the states of generation, and how windows of text are to start.
 static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) {
   int64_t period = 1;
   for (auto scale : module.getOps<ScaleOp>()) {
@@ -174,7 +175,7 @@ static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) 
     }
     auto type = cast<RankedTensorType>(place.type);
     auto op = module.lookupSymbol<StateOp>(state);
-    op = op ? op : module.lookupSymbol<StateOp>(state.rsplit('.').first); // of its keys or values
+    op = op ? op : module.lookupSymbol<StateOp>(state.rsplit('.').first); // of keys or values
     json::Object object{
         {"offset", place.offset},
         {"type", typeName(type.getElementType())},
@@ -234,7 +235,7 @@ static json::Array tensorsToJson(ModuleOp module, const MemoryPlan &memory) {
   return tensors;
 }
 
-/// Named inputs beside the tokens, where kernels read them.
+/// Returns the named inputs in addition to tokens, if kernels read them.
 static json::Object givenToJson(ModuleOp module, const MemoryPlan &memory) {
   json::Object given;
   for (auto axis : module.getOps<AxisOp>()) {
@@ -261,7 +262,7 @@ static json::Object modelToJson(ModuleOp module, StringRef spec) {
                      {"spec", spec},
                      {"parameters", count}};
   auto losses = module->getAttrOfType<ArrayAttr>("plan.losses");
-  if (losses && !losses.empty()) { // the head's leads
+  if (losses && !losses.empty()) { // lead of the head
     int64_t first = cast<DictionaryAttr>(losses[0]).getAs<IntegerAttr>("first").getInt();
     if (first > 0) {
       model["first"] = first;
@@ -276,7 +277,7 @@ static json::Object modelToJson(ModuleOp module, StringRef spec) {
 static json::Object trainingToJson(ModuleOp module, const SpecRecord &spec) {
   auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
   double steps = training.getAs<FloatAttr>("steps").getValueAsDouble();
-  if (auto then = training.getAs<FloatAttr>("then_steps")) { // the schedule's second phase
+  if (auto then = training.getAs<FloatAttr>("then_steps")) { // second phase of the schedule
     steps += then.getValueAsDouble();
   }
   json::Object object{{"steps", static_cast<int64_t>(steps)},
@@ -290,7 +291,7 @@ static json::Object trainingToJson(ModuleOp module, const SpecRecord &spec) {
   return object;
 }
 
-/// What `sluice.objective` recorded.
+/// Returns the losses that `sluice.objective` recorded.
 static json::Array lossesToJson(ModuleOp module) {
   json::Array losses;
   auto records = module->getAttrOfType<ArrayAttr>("plan.losses");
@@ -310,7 +311,7 @@ static json::Array lossesToJson(ModuleOp module) {
   return losses;
 }
 
-/// Of each axis of segments that an entry computes, in the module's order: outer ones come first.
+/// Returns each axis of segments that an entry computes, in module order: outer axes come first.
 static json::Array segmentsToJson(ModuleOp module, const MemoryPlan &memory) {
   json::Array segments;
   auto losses = module->getAttrOfType<ArrayAttr>("plan.losses");

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Recomputation with what kernels cost and need.
+// Recomputation with the costs and workspaces of kernels.
 #include "sluice/Target/Artifact.h"
 
 using namespace mlir;

@@ -12,10 +12,10 @@ using namespace mlir;
 using namespace sluice;
 using dispatch::AccessKind;
 
-/// Parts of the context: enough that keys grow little within one.
+/// Parts of the context: enough that the number of keys grows little within a part.
 constexpr int64_t mostParts = 64;
 
-/// Whether a launch of @step waits for the rows of segments that a schedule makes due.
+/// Returns true if a launch of @step waits for the rows of segments that a schedule makes due.
 static bool runsOverRows(ModuleOp module, StringRef guard) {
   auto step = module.lookupSymbol<func::FuncOp>("step");
   return step && llvm::any_of(step.getBody().getOps(), [&](Operation &op) {
@@ -48,7 +48,7 @@ std::map<std::string, StepRate> sluice::stepRates(ModuleOp module) {
     }
     rates[name()] = rate;
   }
-  // What has one position in all, and the last row of a lazy value.
+  // Rates of values with a single position, and of the last row of a lazy value.
   rates[name()] = {};
   rates[name()] = {};
   return rates;
@@ -58,7 +58,8 @@ static double bytesOf(RankedTensorType type, int64_t elements) {
   return double(elements) * type.getElementTypeBitWidth() / 8;
 }
 
-/// Bytes of a weight that `op` reads in a step: its rows by number, or all of it whenever it runs.
+/// Returns the bytes of a weight that `op` reads in a step: gathered rows by their number, or all
+/// of it whenever the op runs.
 static double weightBytes(Operation *op, unsigned i, const StepRate &rate) {
   auto bind = op->getOperand(i).getDefiningOp<plan::BindOp>();
   auto isWeight = [&](StringRef prefix) { return bind.getPlace().starts_with(prefix); };
@@ -67,14 +68,15 @@ static double weightBytes(Operation *op, unsigned i, const StepRate &rate) {
   }
   auto type = cast<RankedTensorType>(bind.getType());
   dispatch::AccessAttr access = cast<dispatch::KernelInterface>(op).getAccess(i);
-  AccessKind kind = access ? access.getKind() : AccessKind::Vector; // whole
+  AccessKind kind = access ? access.getKind() : AccessKind::Vector; // read as a whole
   if (kind == AccessKind::Gather || kind == AccessKind::Table) {
     return bytesOf(type, type.getShape().back()) * rate.rows;
   }
   return bytesOf(type, type.getNumElements()) * double(rate.runs) / double(rate.period);
 }
 
-/// Rows that a launch reads of `rows`, once, at token `time` of what its positions are counted in.
+/// Returns the rows of `rows` that a launch reads, each counted once, at position `time` in the
+/// unit of its positions.
 static int64_t rowsShared(Operation *op, const dispatch::SharedRead &read, int64_t rows,
                           int64_t time) {
   if (read.factor == 0) {
@@ -86,8 +88,8 @@ static int64_t rowsShared(Operation *op, const dispatch::SharedRead &read, int64
   return std::min(std::max<int64_t>(0, last - first + 1), rows);
 }
 
-/// Bytes of states that `op` reads at token t, on the average over the period around it. Rows of a
-/// segment are those of earlier steps.
+/// Returns the bytes of states that `op` reads at token t, averaged over the period around it. Rows
+/// of a segment were computed in earlier steps.
 static double stateBytes(Operation *op, const DenseSet<Value> &states, const StepRate &rate,
                          int64_t t) {
   auto kernel = cast<dispatch::KernelInterface>(op);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a step of generation must read, from its schedules and relations.
+// Lower bound on the memory reads of a decode step, from its schedules and masks.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -10,25 +10,25 @@
 
 namespace sluice {
 
-/// How often something runs: in `runs` of every `period` steps.
+/// Frequency of launches: `runs` of every `period` steps.
 struct StepRate {
   int64_t runs = 1, period = 1;
-  double rows = 1;  ///< that a step computes, on the average
-  double clock = 1; ///< what positions are counted in, by token: of segments as many as may be
-  std::string segments = {}; ///< axis at whose segments' ends it runs, at most that often
+  double rows = 1;           ///< average rows that a step computes
+  double clock = 1;          ///< tokens per position; for segments a lower bound
+  std::string segments = {}; ///< axis of segments at whose ends it runs, at most that often
 };
 
-/// Rates by guard, `due.N`.
+/// Returns rates by guard, `due.N`.
 std::map<std::string, StepRate> stepRates(mlir::ModuleOp module);
 
 /// Bytes that a step must read, averaged over steps.
 struct StepReads {
   int64_t weights = 0; ///< each weight of the launches that run, once
-  /// What is kept of one text, by equal parts of the context, in order.
+  /// Bytes of the states of one text, for equal parts of the context, in order.
   llvm::SmallVector<int64_t> states;
 };
 
-/// Of @step, which holds dispatches.
+/// Computes the reads of @step, which consists of dispatches.
 StepReads stepReads(mlir::ModuleOp module);
 
 } // namespace sluice

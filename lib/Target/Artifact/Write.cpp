@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One ELF shared object with its data, and the trailer that is checked before it is loaded.
+// Links an ELF shared object with its data, and appends the trailer that is checked before it is
+// loaded.
 #include "sluice/Runtime/Trailer.h"
 #include "sluice/Target/Artifact.h"
 #include "sluice/Target/CPU/Link.h"
@@ -31,10 +32,10 @@ static void addNumber(Module &module, StringRef name, uint64_t value) {
   new GlobalVariable(module, number->getType(), true, GlobalValue::ExternalLinkage, number, name);
 }
 
-/// The plan, the constants and the code of GPUs as an object file.
+/// Creates an object file of the plan, the constants and GPU code.
 static Expected<std::string> makeDataObject(StringRef planText, ArrayRef<char> constants,
                                             ArrayRef<sluice::Blob> blobs) {
-  sluice::cpu::initializeBackend(); // a cache may have had every kernel
+  sluice::cpu::initializeBackend(); // not yet initialized if the cache had every kernel
   LLVMContext context;
   Module module("data", context);
   addBytes(module, "sluice_plan", ArrayRef<char>(planText.data(), planText.size()));

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Entries are files KEY.kernel: a header of fixed size, then the object. Nothing is synced to the
-// disk and nothing is locked: a checksum finds what a crash left half written.
+// Entries are files KEY.kernel: a header of fixed size, then the object. Files are neither synced
+// nor locked: a checksum detects entries that a crash left incomplete.
 #include "sluice/Target/Cache/KernelCache.h"
 
 #include "sluice/Runtime/Text.h"
@@ -31,15 +31,15 @@ static StringRef asText(const runtime::Sha256 &hash) {
   return {reinterpret_cast<const char *>(hash.data()), hash.size()};
 }
 
-/// Appends a length, little endian.
+/// Appends a length in little-endian order.
 static void addLength(std::string &text, size_t length) {
   for (size_t i = 0; i < lengthBytes; ++i) {
     text.push_back(static_cast<char>(uint64_t(length) >> (8 * i)));
   }
 }
 
-/// The header of an entry: what the file is, the object's length, the key, and a checksum of these
-/// and the object.
+/// Returns the header of an entry: the file type, the length of the object, the key, and a checksum
+/// of these and the object.
 static std::string makeHeader(const KernelKey &key, StringRef bytes) {
   std::string header = magic.str();
   addLength(header, bytes.size());
@@ -62,17 +62,17 @@ std::string KernelCache::getPath(const KernelKey &key) const {
 // Reading and writing
 //===----------------------------------------------------------------------===//
 
-/// Removes a damaged entry, a directory with all that it holds: no file can replace that. Does not
-/// follow symbolic links.
+/// Removes a damaged entry; if it is a directory, with its contents, because no file can replace
+/// it. Does not follow symbolic links.
 static void removeEntry(const std::string &path) {
   if (::unlink(path.c_str()) != 0 && errno == EISDIR) {
     sys::fs::remove_directories(path, /*IgnoreErrors=*/true);
   }
 }
 
-/// Reads a whole regular file of at most `most` bytes; none where that fails.
+/// Reads a whole regular file of at most `most` bytes; returns none on failure.
 static std::optional<std::string> readEntry(const std::string &path, uint64_t most) {
-  // O_NONBLOCK: a pipe in the entry's place would wait for a writer.
+  // O_NONBLOCK: opening a pipe with the entry's name would block.
   int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) {
     return std::nullopt;
@@ -94,7 +94,7 @@ static std::optional<std::string> readEntry(const std::string &path, uint64_t mo
       done += static_cast<size_t>(count);
     }
     contents->resize(done);
-    ::futimens(file, nullptr); // for eviction; a folder that is read alone stays as it is
+    ::futimens(file, nullptr); // for eviction; has no effect in a read-only folder
   }
   ::close(file);
   return contents;
@@ -124,7 +124,7 @@ std::optional<std::string> KernelCache::load(const KernelKey &key) {
   return contents;
 }
 
-/// Writes all; returns an errno, 0 on success.
+/// Writes all bytes; returns an errno, 0 on success.
 static int writeAll(int file, StringRef bytes) {
   while (!bytes.empty()) {
     ssize_t count = ::write(file, bytes.data(), bytes.size());
@@ -227,7 +227,8 @@ struct Entry {
 
 } // namespace
 
-/// Whether `name` starts as an entry's does: the folder may hold other files, which stay.
+/// Returns true if `name` starts like the name of an entry: other files in the folder are not
+/// removed.
 static bool startsAsEntry(StringRef name) {
   return name.size() > 2 * hashBytes && all_of(name.take_front(2 * hashBytes), isHexDigit);
 }
@@ -278,7 +279,7 @@ void KernelCache::trim() {
   llvm::sort(entries, [](const Entry &a, const Entry &b) {
     return std::tie(a.used, a.path) < std::tie(b.used, b.path);
   });
-  // A tenth more than needed, so that not every compile lists and removes.
+  // Frees a tenth more than needed, so that not every compile lists and removes.
   uint64_t wanted = mostBytes / 10 * 9;
   for (const Entry &entry : entries) {
     if (total <= wanted) {
@@ -298,8 +299,8 @@ static std::string getVariable(const char *name) {
   return value ? value : "";
 }
 
-/// The folder for programs' caches, by the XDG base directory specification, which ignores relative
-/// names; empty where the environment has none.
+/// Returns the folder for caches of programs, by the XDG base directory specification, which
+/// ignores relative names; empty if the environment has none.
 static std::string getDefaultFolder() {
   std::string base = getVariable("XDG_CACHE_HOME"), home = getVariable("HOME");
   if (!sys::path::is_absolute(base)) {

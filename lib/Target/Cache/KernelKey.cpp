@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Serializes kernels for their hash. Printing a kernel takes ten times as long, and bytecode holds
-// locations.
+// Serializes kernels for their hash. Printing a kernel takes ten times as long, and bytecode
+// includes locations.
 #include "sluice/Target/Cache/KernelKey.h"
 
 #include "sluice/Target/Cache/LoweringSources.inc"
@@ -19,7 +19,7 @@ using namespace sluice;
 namespace {
 
 /// Writes an op and everything in it as numbers and texts. Names, types and attributes are written
-/// out where they first appear and are a number after that; so are values and blocks.
+/// as text where they first appear and as a number afterwards; so are values and blocks.
 class KernelSerializer {
 public:
   /// Writes `kernel` without its name.
@@ -48,7 +48,7 @@ private:
     written.append(text.bytes_begin(), text.bytes_end());
   }
 
-  /// Returns whether `pointer` appears for the first time, and writes its number.
+  /// Writes the number of `pointer`, and returns true if it appears for the first time.
   template <typename Map, typename Pointer> bool addReference(Map &map, Pointer pointer) {
     auto [entry, isNew] = map.try_emplace(pointer, map.size());
     addNumber(entry->second);
@@ -165,7 +165,7 @@ KernelKey sluice::computeToolKey(ArrayRef<StringRef> parts) {
 // Identity
 //===----------------------------------------------------------------------===//
 
-/// Returns the build ID in a segment of ELF notes; empty where there is none.
+/// Returns the build ID in a segment of ELF notes; empty if there is none.
 static std::string findBuildId(const uint8_t *notes, size_t size, size_t alignment) {
   alignment = std::max<size_t>(alignment, 4);
   auto align = [&](size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
@@ -185,8 +185,8 @@ static std::string findBuildId(const uint8_t *notes, size_t size, size_t alignme
   return "";
 }
 
-/// Appends the build ID of a library of LLVM or MLIR, or else its size and time: a package that is
-/// updated keeps the file's name.
+/// Appends the build ID of a library of LLVM or MLIR, or else its size and time, because an updated
+/// package keeps the name of the file.
 static int addLibrary(dl_phdr_info *info, size_t, void *result) {
   StringRef path = info->dlpi_name;
   if (!path.contains("libLLVM") && !path.contains("libMLIR")) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What every target's attention kernels ask of an op first.
+// Requirements on attention ops that all targets share.
 #include "sluice/Target/Common/AttentionSizes.h"
 
 using namespace mlir;

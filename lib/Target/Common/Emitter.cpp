@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One line an operation: the builder's long names, written once.
+// One function per operation, as a shorthand for the builder.
 #include "sluice/Target/Common/Emitter.h"
 
 #include "Storage.h"
@@ -86,8 +86,8 @@ Value Emitter::maxf(Value a, Value c) {
   return select(arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, a, c), a, c);
 }
 
-// vector.fma would lower to a multiply and an add wherever fusion is left to the backend, and it is
-// told not to.
+// vector.fma would lower to a multiply and an add where fusion is left to the backend, in which it
+// is disabled.
 Value Emitter::fma(Value a, Value c, Value d) { return math::FmaOp::create(b, a, c, d); }
 Value Emitter::select(Value condition, Value a, Value c) {
   return arith::SelectOp::create(b, condition, a, c);
@@ -196,7 +196,7 @@ Emitter::Values Emitter::loop(Value from, Value to, int64_t step, ValueRange car
                               llvm::function_ref<Values(Value, ValueRange)> body) {
   auto op = scf::ForOp::create(b, from, to, index(step), carried);
   OpBuilder::InsertionGuard guard(b);
-  // A loop that carries nothing comes with its terminator.
+  // A loop without loop-carried values already has its terminator.
   b.setInsertionPointToStart(op.getBody());
   Values next = body(op.getInductionVar(), op.getRegionIterArgs());
   if (!carried.empty()) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Scalar regions as vector code.
+// Emits scalar regions as vector code.
 #include "sluice/Target/Common/Epilogue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The mask relation: which blocks it empties or fills, and its value for single elements.
+// The attention mask: classification of blocks, and its value for single elements.
 #include "sluice/Target/Common/Score.h"
 
 using namespace mlir;
@@ -9,13 +9,13 @@ using namespace sluice::target;
 
 namespace {
 
-/// Least and greatest value, both reachable or not.
+/// Lower and upper bound, not necessarily reached.
 struct Interval {
   Value low, high;
 };
 
-/// Ranges of affine expressions over a block, in index arithmetic. Dimensions 0 and 1 and the
-/// symbol are given.
+/// Computes ranges of affine expressions over a block, in index arithmetic, for given ranges of
+/// dimensions 0 and 1 and of the symbol.
 class RangeBuilder {
 public:
   RangeBuilder(Emitter &e, Interval p, Interval q, Value length)
@@ -52,7 +52,7 @@ private:
     case AffineExprKind::CeilDiv:
       return {e.floorDiv(e.add(a.low, factor - 1), factor),
               e.floorDiv(e.add(a.high, factor - 1), factor)};
-    default: // a remainder may be anything once the dividend's range is longer than the divisor
+    default: // the remainder is unbounded if the dividend's range is longer than the divisor
       return {e.index(0), e.index(factor - 1)};
     }
   }
@@ -85,7 +85,7 @@ BlockClass target::classifyBlock(Emitter &e, IntegerSet mask, Value p0, int64_t 
   return result;
 }
 
-/// Value of an expression: scalar as long as nothing in it is a vector.
+/// Emits an affine expression: scalar unless one of its operands is a vector.
 static Value emitAffine(Emitter &e, AffineExpr expr, ArrayRef<Value> dims, Value length) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
     return e.integer(constant.getValue());
@@ -116,14 +116,15 @@ static Value emitAffine(Emitter &e, AffineExpr expr, ArrayRef<Value> dims, Value
   }
 }
 
-/// Conjunction of booleans, of which some may be vectors.
+/// Returns the conjunction of booleans, either of which may be a vector.
 static Value conjunction(Emitter &e, Value a, Value c) {
   bool vector = isa<VectorType>(a.getType()) || isa<VectorType>(c.getType());
   return vector ? e.both(e.broadcast(a), e.broadcast(c)) : e.both(a, c);
 }
 
-/// A constraint expr >= 0 on a scalar q whose other terms know nothing of q: one comparison with
-/// their sum, which is the same for all keys of a query. Null where it is none.
+/// Emits a constraint expr >= 0 on a scalar q whose other terms do not depend on q: one comparison
+/// with the sum of these terms, which is the same for all keys of a query. Null if expr is not of
+/// this form.
 static Value emitBound(Emitter &e, AffineExpr expr, Value p, Value q, Value length) {
   AffineExpr key = getAffineDimExpr(1, expr.getContext());
   for (auto [bound, predicate] : {std::pair(expr + key, arith::CmpIPredicate::sle),

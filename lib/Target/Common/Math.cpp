@@ -2,8 +2,8 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Elementary functions as straight-line arithmetic. Arguments are reduced with split constants and
-// fused multiply-adds, then a Taylor series long enough for the type is summed by Horner's rule: 1
-// to 2 ulp each.
+// fused multiply-adds; then a Taylor series of sufficient length for the type is evaluated by
+// Horner's rule: 1 to 2 ulp each.
 #include "sluice/Target/Common/Math.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,7 +16,7 @@ using namespace sluice;
 
 namespace {
 
-/// Arithmetic on one float type, scalar or vector.
+/// Builds arithmetic on one float type, scalar or vector.
 class Calculator {
 public:
   Calculator(PatternRewriter &rewriter, Location loc, Type type)
@@ -48,7 +48,7 @@ public:
     return arith::SelectOp::create(b, condition, x, y);
   }
 
-  /// coefficients[0] + x (coefficients[1] + x (...)).
+  /// Evaluates coefficients[0] + x (coefficients[1] + x (...)).
   Value horner(Value x, ArrayRef<double> coefficients) {
     Value sum = constant(coefficients.back());
     for (double coefficient : llvm::reverse(coefficients.drop_back())) {
@@ -57,15 +57,15 @@ public:
     return sum;
   }
 
-  /// The nearest integer to x, as a number and as an integer, by adding 1.5 * 2^(mantissa bits).
-  /// NaN stays NaN (a conversion to an integer would be undefined there).
+  /// Returns the nearest integer to x, as a float and as an integer, by adding 1.5 * 2^(mantissa
+  /// bits). NaN stays NaN (a conversion to an integer would be undefined).
   std::pair<Value, Value> round(Value x, double scale) {
     Value magic = constant(isDouble ? 6755399441055744.0 : 12582912.0);
     Value shifted = fma(x, constant(scale), magic);
     return {sub(shifted, magic), arith::SubIOp::create(b, bits(shifted), bits(magic))};
   }
 
-  /// 2^n for n within the exponents of normal numbers.
+  /// Computes 2^n if n is the exponent of a normal number.
   Value powerOfTwo(Value n) {
     Value biased = arith::AddIOp::create(b, n, integer(isDouble ? 1023 : 127));
     return number(arith::ShLIOp::create(b, biased, integer(isDouble ? 52 : 23)));
@@ -91,10 +91,10 @@ private:
 
 } // namespace
 
-/// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2.
+/// Computes exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2.
 Value Calculator::exp(Value x) {
-  // Beyond these the result is infinite, or rounds to zero. The comparisons are false for NaN,
-  // which stays.
+  // Beyond these bounds the result is infinite, or rounds to zero. The comparisons are false for
+  // NaN, which propagates.
   Value high = constant(isDouble ? 710.0 : 89.0), low = constant(isDouble ? -746.0 : -104.0);
   x = select(compare(arith::CmpFPredicate::OGT, x, high), high, x);
   x = select(compare(arith::CmpFPredicate::OLT, x, low), low, x);
@@ -106,7 +106,7 @@ Value Calculator::exp(Value x) {
     inverseFactorials.push_back(inverseFactorials.back() / k);
   }
   Value series = horner(r, inverseFactorials);
-  // Two factors, so that 2^n may lie outside the normal numbers.
+  // Two factors, because 2^n may be outside the range of normal numbers.
   Value half = arith::ShRSIOp::create(b, integerN, integer(1));
   Value scaled = mul(series, powerOfTwo(half));
   return mul(scaled, powerOfTwo(arith::SubIOp::create(b, integerN, half)));
@@ -134,8 +134,8 @@ Value Calculator::log(Value x) {
   }
   Value series = mul(z, horner(z, coefficients));
   Value halfSquare = mul(constant(0.5), mul(f, f));
-  // f - (f^2/2 - s (f^2/2 + series)) loses nothing to cancellation; the low part of e ln 2 joins
-  // the small terms.
+  // f - (f^2/2 - s (f^2/2 + series)) avoids cancellation; the low part of e ln 2 is added to the
+  // small terms.
   Value small = fma(s, add(halfSquare, series),
                     mul(e, constant(isDouble ? 1.90821492927058770002e-10 : -2.12194440e-4)));
   Value tail = sub(halfSquare, small);
@@ -149,8 +149,8 @@ Value Calculator::log(Value x) {
                 select(compare(arith::CmpFPredicate::UNO, x, x), x, result), nan);
 }
 
-/// log(1 + x) = log(u) + (x - (u - 1)) / u with u = fl(1 + x): the second term is what rounding u
-/// lost.
+/// log(1 + x) = log(u) + (x - (u - 1)) / u with u = fl(1 + x): the second term corrects the
+/// rounding error of u.
 Value Calculator::log1p(Value x) {
   Value u = add(x, constant(1.0));
   Value result = add(log(u), div(sub(x, sub(u, constant(1.0))), u));
@@ -163,7 +163,7 @@ Value Calculator::log1p(Value x) {
   return select(same, x, result);
 }
 
-/// sin(x + quadrant pi / 2), from the sine and cosine of r = x - n pi / 2, |r| <= pi / 4.
+/// Computes sin(x + quadrant pi / 2), from the sine and cosine of r = x - n pi / 2, |r| <= pi / 4.
 Value Calculator::sinCos(Value x, int quadrant) {
   auto [n, integerN] = round(x, 0.63661977236758134308);
   const double parts[] = {isDouble ? 1.57079632673412561417 : 1.5703125,
@@ -179,7 +179,7 @@ Value Calculator::sinCos(Value x, int quadrant) {
     cosine.push_back(-cosine.back() / (2 * k * (2 * k - 1)));
   }
   Value z = mul(r, r);
-  // The leading 1 of each series is added last, so that it alone decides the rounding.
+  // The leading 1 of each series is added last, so that only this addition rounds noticeably.
   Value sineOfR = fma(mul(r, z), horner(z, ArrayRef(sine).drop_front()), r);
   Value cosineOfR = fma(z, horner(z, ArrayRef(cosine).drop_front()), constant(1.0));
   Value turned = arith::AddIOp::create(b, integerN, integer(quadrant));
@@ -219,7 +219,7 @@ Value expandLog1p(Calculator &c, math::Log1pOp op) { return c.log1p(op.getOperan
 Value expandSin(Calculator &c, math::SinOp op) { return c.sinCos(op.getOperand(), 0); }
 Value expandCos(Calculator &c, math::CosOp op) { return c.sinCos(op.getOperand(), 1); }
 
-/// x^y = exp(y log x), in f64: the error of the logarithm is multiplied by y.
+/// Computes x^y = exp(y log x) in f64, because y multiplies the error of the logarithm.
 Value expandPow(Calculator &c, math::PowFOp op) {
   Value base = op.getLhs(), power = op.getRhs();
   if (c.isDouble) {

@@ -45,7 +45,7 @@ struct Philox {
   }
   Value exclusiveOr(Value x, Value y) { return arith::XOrIOp::create(b, x, y); }
 
-  /// The lower word of an i64, or of a sum of words.
+  /// Returns the lower word of an i64, or of a sum of words.
   Value low(Value x) {
     if (word == PhiloxWord::Wide) {
       return arith::AndIOp::create(b, x, constant(0xffffffff));
@@ -57,7 +57,7 @@ struct Philox {
     return word == PhiloxWord::Wide ? upper : low(upper);
   }
   Value add(Value x, uint32_t y) { return low(arith::AddIOp::create(b, x, wordOf(y))); }
-  /// Both words of x times y.
+  /// Returns both words of x times y.
   std::pair<Value, Value> multiply(Value x, uint32_t y) {
     if (word == PhiloxWord::Narrow) {
       auto product = arith::MulUIExtendedOp::create(b, x, wordOf(y));
@@ -67,7 +67,7 @@ struct Philox {
     return {low(product), shiftRight(product, 32)};
   }
 
-  /// Words of block `block` (element / 4).
+  /// Returns the words of block `block` (element / 4).
   Words philox(Value block, int64_t id, Value firstStream, Value step, Value seed) {
     Value stream =
         arith::AddIOp::create(b, firstStream, arith::ConstantIntOp::create(b, b.getI64Type(), id));
@@ -86,7 +86,8 @@ struct Philox {
     return c;
   }
 
-  /// (drawn >> 8) * 2^-24. The 24 bits fit an i32, whose conversion is native on every target.
+  /// Computes (drawn >> 8) * 2^-24. The 24 bits fit an i32, whose conversion is native on every
+  /// target.
   Value uniform(Value drawn) {
     Type narrow = shapedAs(drawn.getType(), b.getI32Type());
     Type number = shapedAs(drawn.getType(), b.getF32Type());
@@ -161,7 +162,7 @@ Value target::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count
   auto inOrder = [&](const Words &four) {
     return interleave(b, interleave(b, four[0], four[2]), interleave(b, four[1], four[3]));
   };
-  if (word == PhiloxWord::Narrow) { // a comparison then meets what it compares
+  if (word == PhiloxWord::Narrow) { // a comparison then sees the integer
     return emitter.uniform(inOrder(words));
   }
   for (Value &number : words) {

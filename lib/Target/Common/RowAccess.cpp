@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which rows of memory the operands of a row kernel are, and what it does in all.
+// Rows of memory that the operands of a row kernel read, and its total work.
 #include "RowBody.h"
 
 #include "mlir/Dialect/Affine/Utils.h"
@@ -48,8 +48,8 @@ Value target::positionOf(ImplicitLocOpBuilder &b, AccessAttr access, Value value
   return affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {value, member}, symbols);
 }
 
-/// Least and greatest value of an index expression over [0, positions) x [0, group); none where it
-/// depends on more.
+/// Returns the minimum and maximum of an index expression over [0, positions) x [0, group); none if
+/// it depends on anything else.
 static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int64_t positions,
                                                            int64_t group) {
   using Bounds = std::optional<std::pair<int64_t, int64_t>>;
@@ -148,8 +148,8 @@ Value target::ringRow(ImplicitLocOpBuilder &b, int64_t extent, Value batch, Valu
   return arith::AddIOp::create(b, first, arith::RemUIOp::create(b, position, rows));
 }
 
-/// Least bytes of one operand or result: what it holds, or what the rows of the launch can touch of
-/// it.
+/// Returns a lower bound on the bytes of one operand or result: its size, or only the rows that the
+/// launch can touch.
 static double bytesOf(RankedTensorType type, AccessAttr access, dispatch::DomainAttr domain) {
   double elements = type.getNumElements();
   auto launchRows = domain.getLaunchRows();
@@ -158,7 +158,7 @@ static double bytesOf(RankedTensorType type, AccessAttr access, dispatch::Domain
     elements = std::min<double>(elements, double(launchRows * access.getGroup() * width));
   }
   if (access.getKind() == AccessKind::Gather) {
-    // An element that is gathered counts as a row would: ends are few.
+    // Counts a gathered element as a row, because ends are few.
     elements = std::min<double>(elements, double(launchRows) * type.getShape().back());
   }
   return elements * type.getElementTypeBitWidth() / 8;

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Row kernels, the same on every target: the cut of a body into loops over columns, which rows of
-// memory its operands are, and its values, some vectors of columns at a time. A target brings its
-// memory access and how threads share columns.
+// Target-independent part of row kernels: division of a body into loops over columns, the rows of
+// memory that its operands read, and its values for several vectors of columns at a time. A target
+// adds memory accesses and the division of columns among threads.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,29 +14,28 @@
 
 namespace sluice::target {
 
-/// Groups up to this many rows are unrolled; larger ones are a loop.
+/// Groups of up to this many rows are unrolled; larger ones become a loop.
 constexpr int64_t unrolledGroup = 8;
 
-/// One loop over the columns of the rows of one width.
+/// One loop over the columns of rows of the same width.
 struct RowStage {
   int64_t depth = 0;
   int64_t width = 0;
-  llvm::SmallVector<dispatch::ReduceOp> reductions; ///< done by this loop
+  llvm::SmallVector<dispatch::ReduceOp> reductions; ///< reductions that this loop computes
   llvm::SmallVector<unsigned> stores;               ///< results (by number) that this loop stores
-  llvm::SmallVector<mlir::Value> keeps; ///< costly values that this loop leaves for later ones
+  llvm::SmallVector<mlir::Value> keeps; ///< expensive values that this loop stores for later loops
 };
 
-/// Which loop computes what. The depth of a value is the number of reductions that come one after
-/// another before it. All rows are stored by the loops of the greatest depth, because a result may
-/// take an operand's place.
+/// Assigns values to loops. The depth of a value is the length of the longest chain of reductions
+/// before it. The loops of maximum depth store all rows, because a result may alias an operand.
 class Schedule {
 public:
-  /// Fails with a diagnostic on an op that no row kernel can hold.
+  /// Fails with a diagnostic on an op that row kernels do not support.
   static mlir::FailureOr<Schedule> of(dispatch::RowsOp op);
 
   llvm::ArrayRef<RowStage> stages() const { return stages_; }
   int64_t depth(mlir::Value value) const { return depth_.lookup(value); }
-  /// The stage that leaves `value` in scratch, if one does.
+  /// Returns the stage that stores `value` in scratch, if any.
   std::optional<unsigned> keeper(mlir::Value value) const;
 
 private:
@@ -51,74 +50,74 @@ private:
   llvm::SmallVector<RowStage> stages_;
 };
 
-/// Width of a row value (tensor<d>) or of a group's rows (tensor<k x d>).
+/// Returns the width of a row value (tensor<d>) or of the rows of a group (tensor<k x d>).
 int64_t widthOf(mlir::Value value);
-/// Rows of a group value; 0 for a row or a scalar.
+/// Returns the rows of a group value; 0 for a row or a scalar.
 int64_t groupOf(mlir::Value value);
 bool isRow(mlir::Value value);
 
-/// Neutral element of a reduction (zero, or the least number), of a vector type or a number.
+/// Returns the neutral element of a reduction (zero, or the minimum number) as a scalar or vector.
 mlir::Value identityOf(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, mlir::Type type);
-/// A number, of a vector type or as it is; zero where it is null.
+/// Returns a constant as a scalar or vector; zero if it is null.
 mlir::Value constantOf(mlir::ImplicitLocOpBuilder &b, mlir::TypedAttr number, mlir::Type type);
-/// What `dispatch.reduce_group` makes of the rows so far and a later one, on both targets: of a
-/// null op, their sum. Its identity is what a loop starts with.
+/// Combines the rows so far with a later one, as `dispatch.reduce_group` does; a null op sums them.
+/// Loops start with its identity.
 mlir::Value combineRows(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, mlir::Value rows,
                         mlir::Value later);
 mlir::Value identityOf(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, mlir::Type type);
-/// The same of a combiner that has a name.
+/// The same for a combiner that has a name.
 mlir::Value combineRows(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, mlir::Value rows,
                         mlir::Value later);
 
-/// What a row kernel does at full length: operations, the least bytes moved, and its kind.
+/// Work of a row kernel at full length: operations, a lower bound on the bytes moved, and its kind.
 struct Work {
   double flops = 0, bytes = 0;
-  llvm::StringRef kind; ///< row, or stream where it has no sequence
+  llvm::StringRef kind; ///< row, or stream for rows without a sequence
 };
 Work workOf(dispatch::RowsOp op);
 
-/// The memory row of a ring [B, extent, ...] that holds `position` of batch row `batch`.
+/// Returns the memory row of a ring [B, extent, ...] that holds `position` of batch row `batch`.
 mlir::Value ringRow(mlir::ImplicitLocOpBuilder &b, int64_t extent, mlir::Value batch,
                     mlir::Value position);
 
-/// Row of the memory of a tensor [B, extent, ...] that holds `position` of batch row `batch`: of a
-/// scheduled domain's, a ring.
+/// Returns the row in the memory of a tensor [B, extent, ...] that holds `position` of batch row
+/// `batch`; the tensor of a scheduled domain is a ring.
 mlir::Value sequenceRow(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, int64_t extent,
                         mlir::Value batch, mlir::Value position);
 
-/// Access and type of a tensor of a row kernel: operands first, then results.
+/// Returns access and type of a tensor of a row kernel: operands first, then results.
 dispatch::AccessAttr accessOf(dispatch::RowsOp op, unsigned tensor);
 mlir::RankedTensorType tensorOf(dispatch::RowsOp op, unsigned tensor);
 
-/// Number of parts that results of access `columns` ask for; 0 where there are none.
+/// Returns the number of partial sums of results with access `columns`; 0 without such results.
 mlir::FailureOr<int64_t> sumPartsOf(dispatch::RowsOp op);
 
-/// The position that an access maps `value`, the row's own or a gathered one, and `member` to, in a
-/// source of `valid` rows; all of type index.
+/// Applies the map of an access to `value` (the row's own position or a gathered one) and `member`,
+/// for a source of `valid` rows; all of type index.
 mlir::Value positionOf(mlir::ImplicitLocOpBuilder &b, dispatch::AccessAttr access,
                        mlir::Value value, mlir::Value member, mlir::Value valid);
 
-/// Whether the rows that an operand of access `row` or `table` (or a group of `flat`) maps to lie
-/// within its source for every valid row of the domain. `extent` counts the source's rows.
+/// Returns true if an operand with access `row` or `table` (or a group of `flat`) reads rows within
+/// its source for every valid row of the domain. `extent` is the number of rows of the source.
 bool alwaysInside(dispatch::RowsOp op, dispatch::AccessAttr access, int64_t extent);
-/// Whether no length says where the source sequence ends: of segments, a step's rings hold whatever
-/// is read, wherever it stands.
+/// Returns true if no length bounds the source sequence: with segments, the rings of a decode step
+/// hold every row that is read, at any position.
 bool isEndless(dispatch::RowsOp op, dispatch::AccessAttr access);
-/// Whether operand `i` is gathered from the row's own sequence, not from a table.
+/// Returns true if operand `i` is gathered from the row's own sequence, not from a table.
 bool isOfSequence(dispatch::RowsOp op, unsigned i);
-/// What stands outside a sequence that ascends (AccessAttr, `extended`): i32, of a position
-/// outside.
+/// Returns the value outside an ascending sequence (AccessAttr, `extended`): i32, for a position
+/// outside its range.
 mlir::Value goesOn(mlir::ImplicitLocOpBuilder &b, mlir::Value position);
-/// Whether an operand's first column may be negative, where zeros are read.
+/// Returns true if the first column of an operand may be negative; zeros are read there.
 bool mayPrecedeColumns(dispatch::RowsOp op, dispatch::AccessAttr access);
 
-/// Values of a body by columns. `Columns` is what a target has in hand at a time; it derives from
-/// `BodyColumns`.
-using BodyValues = llvm::SmallVector<mlir::Value>; ///< one vector each
+/// Values of a body by columns. `Columns` is the set of columns that a target processes at a time;
+/// it derives from `BodyColumns`.
+using BodyValues = llvm::SmallVector<mlir::Value>; ///< one per vector
 using BodyMemo = llvm::DenseMap<mlir::Value, BodyValues>;
 struct BodyColumns {
   BodyMemo values;
-  llvm::SmallVector<BodyMemo> groups; ///< by member, of unrolled groups
+  llvm::SmallVector<BodyMemo> groups; ///< by member, for unrolled groups
 };
 
 template <typename Columns> class RowBody {
@@ -127,34 +126,34 @@ public:
   using Values = BodyValues;
   using Memo = BodyMemo;
 
-  /// Vectors of `lanes` columns. Where `contract` holds, multiplications and additions may become
-  /// one operation: the code is the same for every row, so results stay the same too.
+  /// Processes vectors of `lanes` columns. If `contract` is set, multiplications and additions may
+  /// be fused: the code is the same for every row, so results stay consistent.
   RowBody(mlir::ImplicitLocOpBuilder &b, int64_t lanes, bool contract)
       : b(b), lanes(lanes), contract(contract) {}
   virtual ~RowBody() = default;
 
 protected:
-  /// One row of a group: a known member, or a loop's.
+  /// One row of a group: a known member, or the member of a loop.
   struct Member {
     int64_t known = -1;
     Value index;
     Memo *memo = nullptr;
   };
 
-  // What a target brings.
-  /// How many vectors `columns` are.
+  // Hooks that a target implements.
+  /// Returns the number of vectors of `columns`.
   virtual size_t countOf(const Columns &columns) const = 0;
-  /// First column (index) of a vector, moved by `shift` (the member's first column in a folded
-  /// row), which may be null.
+  /// Returns the first column (index) of a vector, plus `shift` (the first column of the member in
+  /// a folded row), which may be null.
   virtual Value columnOf(Columns &columns, size_t vector, Value shift) = 0;
-  /// A row argument.
+  /// Loads a row argument.
   virtual Values argumentValues(unsigned argument, Columns &columns) = 0;
-  /// A group argument's member.
+  /// Loads a member of a group argument.
   virtual Values argumentValues(unsigned argument, Columns &columns, Member &member) = 0;
-  /// A row that an earlier loop has kept; empty where none has.
+  /// Loads a row that an earlier loop has stored; empty if there is none.
   virtual Values keptValues(Value, Columns &) { return {}; }
   virtual Values uniform(dispatch::RandomOp random, Columns &columns, Value shift) = 0;
-  /// The rows of `group` as `op` combines them; of a null op, their sum.
+  /// Combines the rows of `group` as `op` does; a null op sums them.
   virtual Values reducedGroup(dispatch::ReduceGroupOp op, Value group, Columns &columns) = 0;
 
   Values rowValues(Value value, Columns &columns) {
@@ -175,7 +174,7 @@ protected:
     return made;
   }
 
-  /// Runs over known members; the memo of each lives as long as the columns.
+  /// Runs over known members; their memos live as long as the columns.
   void forEachMember(int64_t group, Columns &columns, llvm::function_ref<void(Member &)> body) {
     if (int64_t(columns.groups.size()) < group) {
       columns.groups.resize(group);
@@ -186,8 +185,8 @@ protected:
     }
   }
 
-  /// Makes the rows that `group` spreads, before a loop over its members or a branch around their
-  /// stores would make them for itself.
+  /// Computes the rows that `group` broadcasts before a loop over its members, or a branch around
+  /// their stores, which would otherwise compute them locally.
   void prepareSpreads(Value group, Columns &columns) {
     mlir::Operation *operation = group.getDefiningOp();
     if (auto spread = mlir::dyn_cast_or_null<dispatch::SpreadOp>(operation)) {
@@ -199,7 +198,7 @@ protected:
     }
   }
 
-  /// Row ops without row operands; `shift` as in `columnOf`.
+  /// Emits row ops without row operands; `shift` as in `columnOf`.
   Values leaf(mlir::Operation *operation, Columns &columns, Value shift) {
     mlir::VectorType type = vectorOf(operation->getResult(0).getType());
     size_t count = countOf(columns);
@@ -228,7 +227,7 @@ protected:
     return results;
   }
 
-  /// A vector of the element type of `type`.
+  /// Returns the vector type with the element type of `type`.
   mlir::VectorType vectorOf(mlir::Type type) const {
     return mlir::VectorType::get({lanes}, mlir::getElementTypeOrSelf(type));
   }
@@ -236,7 +235,7 @@ protected:
 
   mlir::ImplicitLocOpBuilder &b;
   const int64_t lanes;
-  llvm::DenseMap<Value, Value> scalars; ///< of this row: by body value
+  llvm::DenseMap<Value, Value> scalars; ///< of this row, by body value
 
 private:
   static bool isLeaf(mlir::Operation *operation) {
@@ -287,7 +286,7 @@ private:
     }
   }
 
-  /// The elementwise op on vectors. Scalar operands (a select's condition) stay scalars.
+  /// Emits an elementwise op on vectors. Scalar operands (the condition of a select) stay scalar.
   Values applied(mlir::Operation *operation, size_t count,
                  llvm::function_ref<Values(Value)> operand) {
     llvm::SmallVector<Values> operands;

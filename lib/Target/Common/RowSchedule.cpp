@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Cuts the body of a row kernel into loops over columns, and chooses what is computed twice and
-// what is kept.
+// Divides the body of a row kernel into loops over columns, and selects the values that are
+// rematerialized and the values that are stored.
 #include "RowBody.h"
 
 #include "sluice/Dialect/Dispatch/Combiner.h"
@@ -88,7 +88,7 @@ Value target::combineRows(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Va
   return arith::SelectOp::create(b, arith::OrIOp::create(b, greater, unknown), later, rows);
 }
 
-/// What a row body may hold.
+/// Rejects ops that a row body does not support.
 static LogicalResult checkOp(Operation *op) {
   if (isa<dispatch::YieldOp, tensor::SplatOp, dispatch::ReduceOp, dispatch::ReduceGroupOp,
           dispatch::SpreadOp, dispatch::ColumnOp, dispatch::PositionOp, dispatch::RandomOp>(op)) {
@@ -175,8 +175,7 @@ void Schedule::makeStages(dispatch::RowsOp op) {
   }
 }
 
-/// Rough cost of an op on a vector, in loads: what matters is the gap between arithmetic and
-/// series.
+/// Rough cost of an op on a vector, in loads; distinguishes arithmetic from series.
 static double costOf(Operation *op) {
   if (isa<arith::ConstantOp, tensor::SplatOp, dispatch::ColumnOp>(op)) {
     return 0;
@@ -223,7 +222,7 @@ void Schedule::visit(Value value, unsigned stage, DenseMap<Value, unsigned> &see
     return;
   }
   if (!fresh) {
-    // Storing and loading a row again costs about two loads a use.
+    // Storing and reloading a row costs about two loads per use.
     constexpr double worthKeeping = 4;
     bool storable = !groupOf(value) && !getElementTypeOrSelf(value.getType()).isInteger(1);
     DenseMap<Value, double> known;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reads and writes of f32 and bf16 memory.
+// Loads and stores of f32 and bf16 memory.
 #include "Storage.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -18,7 +18,7 @@ Type target::memoryTypeOf(Type element) {
 
 bool target::isHalfMemory(Value memory) { return elementOf(memory).isInteger(16); }
 
-/// `element`, or a vector of as many as `like` has.
+/// Returns `element`, or a vector of it with the shape of `like`.
 static Type typeLike(Value like, Type element) {
   auto vector = dyn_cast<VectorType>(like.getType());
   return vector ? Type(vector.clone(element)) : element;
@@ -39,9 +39,9 @@ Value target::emitExtend(ImplicitLocOpBuilder &b, Value bits) {
   return arith::BitcastOp::create(b, typeLike(bits, b.getF32Type()), shifted);
 }
 
-/// Adding 0x7fff and the lowest bit that stays carries into it exactly where the part cut off is
-/// more than half of its unit, or half of it and the number odd. A NaN could become infinite so: it
-/// keeps its upper half, with the bit set that makes it quiet.
+/// Adding 0x7fff and the lowest kept bit carries into the kept half exactly if the dropped half is
+/// more than half a unit, or half a unit and the number is odd. A NaN could become infinite in this
+/// way, so it keeps its upper half, with the quiet bit set.
 Value target::emitRound(ImplicitLocOpBuilder &b, Value number) {
   Type word = typeLike(number, b.getI32Type());
   Value bits = arith::BitcastOp::create(b, word, number);

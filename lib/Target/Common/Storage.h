@@ -1,33 +1,33 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Numbers as memory holds them. Kernels compute in f32; a bf16 tensor's memory is one of i16, which
-// is what no backend has an opinion on: x86's own bf16 instructions read numbers below the normal
-// ones as zeros. A bf16 is the upper half of an f32, so reading is a shift and writing a rounding
-// of the lower half: a handful of integer operations on vectors that every x86-64-v3 has.
+// Conversions between memory and compute types. Kernels compute in f32. The memory of a bf16 tensor
+// has type i16, so that no backend interprets it: x86's bf16 instructions flush subnormal numbers
+// to zero. A bf16 is the upper half of an f32, so a load is a shift, and a store rounds the lower
+// half away: a few integer vector operations that every x86-64-v3 has.
 #pragma once
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace sluice::target {
 
-/// Element type of the memory of a tensor of `element`: i16 for bf16, else itself.
+/// Returns the element type of memory for a tensor of `element`: i16 for bf16, else `element`.
 mlir::Type memoryTypeOf(mlir::Type element);
-/// Whether `memory` (a memref) is that of a bf16 tensor.
+/// Returns true if `memory` (a memref) belongs to a bf16 tensor.
 bool isHalfMemory(mlir::Value memory);
 
-/// bf16 bits (i16, or a vector of them) to f32.
+/// Extends bf16 bits (i16, or a vector of them) to f32.
 mlir::Value emitExtend(mlir::ImplicitLocOpBuilder &b, mlir::Value bits);
-/// f32 to the nearest bf16, ties to even; infinite beyond the largest; NaN stays NaN, made quiet.
+/// Rounds f32 to the nearest bf16, ties to even. Overflow gives infinity; NaN becomes a quiet NaN.
 mlir::Value emitRound(mlir::ImplicitLocOpBuilder &b, mlir::Value number);
 
-/// `lanes` elements from `at` on: vectors of f32 where memory is f32 or bf16, else of memory's
-/// type. Where `mask` (of i1) is given, elements that it leaves out read as zeros, untouched.
+/// Loads `lanes` elements from `at`: vectors of f32 if memory is f32 or bf16, else of the type of
+/// memory. Elements outside `mask` (of i1), if given, are zeros and not accessed.
 mlir::Value loadVector(mlir::ImplicitLocOpBuilder &b, int64_t lanes, mlir::Value memory,
                        mlir::ValueRange at, mlir::Value mask = {});
-/// Stores a vector, rounded where memory is bf16; only elements that `mask` names, where given.
+/// Stores a vector, rounded if memory is bf16; only the elements in `mask`, if given.
 void storeVector(mlir::ImplicitLocOpBuilder &b, mlir::Value vector, mlir::Value memory,
                  mlir::ValueRange at, mlir::Value mask = {});
-/// One element; f32 where memory is f32 or bf16.
+/// Loads one element; f32 if memory is f32 or bf16.
 mlir::Value loadElement(mlir::ImplicitLocOpBuilder &b, mlir::Value memory, mlir::ValueRange at);
 void storeElement(mlir::ImplicitLocOpBuilder &b, mlir::Value number, mlir::Value memory,
                   mlir::ValueRange at);

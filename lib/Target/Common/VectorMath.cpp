@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The exponential of softmax as straight vector code, 15 instructions. The general expansion of
-// math.exp keeps NaN, infinities and results below the normal numbers right, at about twice the
-// cost; here arguments are at most about 0.
+// The exponential of softmax as straight-line vector code, 15 instructions. The general expansion
+// of math.exp handles NaN, infinities and subnormal results, at about twice the cost; here
+// arguments are at most about 0.
 #include "sluice/Target/Common/Emitter.h"
 
 using namespace mlir;
@@ -16,10 +16,10 @@ static Value horner(Emitter &e, Value x, ArrayRef<float> fromHighest) {
   return result;
 }
 
-// x = n ln 2 + r with |r| <= ln 2 / 2 and n found by adding 1.5 * 2^23, whose unit is 1: the sum's
-// low bits are n. The Taylor polynomial of degree 7 leaves r^8 / 8! <= 5.2e-9, far below half an
-// ulp (6e-8); degree 6 would leave 1.2e-7. 2^n is added to the exponent. Below -87 the exponent
-// could run out, and the result is set to 0.
+// x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23, whose unit is 1, gives n in the low bits
+// of the sum. The Taylor polynomial of degree 7 leaves r^8 / 8! <= 5.2e-9, far below half an ulp
+// (6e-8); degree 6 would leave 1.2e-7. 2^n is added to the exponent. Below -87 the exponent could
+// underflow, and the result is set to 0.
 Value sluice::target::emitExp(Emitter &e, Value x) {
   ImplicitLocOpBuilder &b = e.b;
   Value magic = e.splat(12582912.0f);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the object of a kernel depends on, as a hash.
+// Hashes of everything that the object of a kernel depends on.
 #pragma once
 
 #include "sluice/Runtime/Hash.h"
@@ -20,24 +20,25 @@ runtime::Sha256 hashKernel(mlir::func::FuncOp kernel);
 /// Hashes a module of generated kernels as above, with its attributes and the names of its symbols.
 runtime::Sha256 hashModule(mlir::ModuleOp module);
 
-/// The first 16 hexadecimal digits of a hash, for kernels' symbols.
+/// Returns the first 16 hexadecimal digits of a hash, for symbols of kernels.
 std::string toShortHash(const runtime::Sha256 &hash);
 
-/// Returns the key of `kernel`'s object for `target`, a text that specifies everything that
-/// lowering reads of its target. Includes the kernel's name, `getLoweringIdentity` and the hash.
+/// Returns the key of `kernel`'s object for `target`, a text with all properties of the target that
+/// lowering depends on. Includes the kernel's name, `getLoweringIdentity` and the hash.
 KernelKey computeKernelKey(mlir::func::FuncOp kernel, llvm::StringRef target);
 
 /// Returns the key of the code for `target` of a module with the hash `module` (`hashModule`).
 /// Includes `getLoweringIdentity`.
 KernelKey computeModuleKey(const runtime::Sha256 &module, llvm::StringRef target);
 
-/// Returns the key of the result of a program outside this one, such as an assembler: `parts` are
-/// its input and everything else that decides its output. Texts that end elsewhere are other keys.
+/// Returns the key of the output of an external program, such as an assembler. `parts` are its
+/// input and everything else that affects its output. Different partitions of the same text have
+/// different keys.
 KernelKey computeToolKey(llvm::ArrayRef<llvm::StringRef> parts);
 
-/// Returns what a kernel's object depends on apart from the kernel and its target: a hash of the
+/// Returns the part of the key that neither the kernel nor its target determines: a hash of the
 /// sources in lib/Target and include/sluice/Target that this program was built from, LLVM's
-/// version, and the build IDs of the libraries of LLVM and MLIR that are loaded.
+/// version, and the build IDs of the loaded LLVM and MLIR libraries.
 const std::string &getLoweringIdentity();
 
 } // namespace sluice

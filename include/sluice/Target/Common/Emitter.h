@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A thin layer over the builder for generators that write vector code by hand: one line an
-// operation.
+// A thin layer over the builder for generators of hand-written vector code: one line per operation.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -33,7 +32,7 @@ public:
   Value splat(float value);
   Value splatInteger(int64_t value);
   Value toInteger(Value index);  ///< index to i32
-  Value broadcast(Value scalar); ///< scalar f32 or i32 to a vector; a vector stays itself
+  Value broadcast(Value scalar); ///< splats a scalar f32 or i32; returns a vector unchanged
 
   /// Index and integer arithmetic, on scalars and vectors alike.
   Value add(Value a, Value c);
@@ -41,7 +40,7 @@ public:
   Value mul(Value a, Value c);
   Value add(Value a, int64_t c);
   Value mul(Value a, int64_t c);
-  Value floorDiv(Value a, int64_t positive); ///< rounds toward minus infinity, on any sign of `a`
+  Value floorDiv(Value a, int64_t positive); ///< rounds toward minus infinity, for any sign of `a`
   Value min(Value a, Value c);
   Value max(Value a, Value c);
   Value roundUp(Value a, int64_t multiple);
@@ -54,13 +53,13 @@ public:
   Value addf(Value a, Value c);
   Value subf(Value a, Value c);
   Value mulf(Value a, Value c);
-  Value maxf(Value a, Value c); ///< the greater; no promise for NaN, so that it is one instruction
+  Value maxf(Value a, Value c); ///< maximum; unspecified for NaN, which makes it a single
+                                ///< instruction
   Value fma(Value a, Value c, Value d);
   Value select(Value condition, Value a, Value c);
 
-  /// Memory of f32, of i32 (scalars), or of bf16 (as i16), which is read as f32 and written
-  /// rounded. `valid` limits a vector to its first elements: the rest reads as zero and is not
-  /// written.
+  /// Memory of f32, i32 (scalars), or bf16 (as i16), which loads extend to f32 and stores round.
+  /// `valid` restricts a vector to its first elements: others load as zero and are not stored.
   Value load(Value memory, ValueRange indices);
   Value loadScalar(Value memory, ValueRange indices);
   void store(Value value, Value memory, ValueRange indices);
@@ -68,11 +67,13 @@ public:
   void store(Value value, Value memory, ValueRange indices, int64_t valid);
 
   Value shuffle(Value a, Value c, llvm::ArrayRef<int64_t> lanesOf);
-  Value sum(Value vector); ///< of all lanes, as a vector that holds it in each; a tree, so
+  Value sum(Value vector); ///< sum of all lanes, broadcast to every lane; a tree, so the order is
+                           ///< fixed
                            ///< log2(lanes) additions deep
 
-  /// Lane i holds the sum of all lanes of vector i mod n, n = `vectors.size()` a power of two, at
-  /// most `lanes`: as `sum`, in a third of the operations.
+  /// Returns a vector whose lane i is the sum of all lanes of vector i mod n, where n =
+  /// `vectors.size()` is a power of two, at most `lanes`. Equal to `sum`, in a third of the
+  /// operations.
   Value sumEach(Values vectors);
 
   /// Transposes a square of `lanes` vectors of `lanes` elements: log2(lanes) rounds of two-source
@@ -86,8 +87,8 @@ public:
             llvm::function_ref<void()> otherwise = nullptr);
 };
 
-/// e^x of f32 vectors for x <= 88: at most 2 ulp off, 0 below -87 (so e^-inf is 0). NaN stays no
-/// promise.
+/// Computes e^x of f32 vectors for x <= 88: at most 2 ulp off, 0 below -87 (so e^-inf is 0). The
+/// result for NaN is unspecified.
 mlir::Value emitExp(Emitter &e, mlir::Value x);
 
 } // namespace sluice::target

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Scalar regions as vector code.
+// Emits scalar regions as vector code.
 #pragma once
 
 #include "mlir/IR/IRMapping.h"
@@ -11,33 +11,34 @@
 
 namespace sluice::target {
 
-/// Where a run of elements of a row lies.
+/// Position of a run of elements of a row.
 struct Place {
   mlir::Value row;           ///< index: global row b * positions + p
   mlir::Value column;        ///< index: first column, a multiple of 4
-  mlir::Value position = {}; ///< index: of the row in its sequence; null: row mod positions
+  mlir::Value position = {}; ///< index: position of the row in its sequence; null: row mod
+                             ///< positions
 };
 
-/// Rotates the pairs (2i, 2i + 1) of a vector of f32 by `angles`, at 2i the cosine and at 2i + 1
-/// the sine, or back. As many elements each, an even number.
+/// Rotates the pairs (2i, 2i + 1) of an f32 vector by `angles` (cosine at 2i, sine at 2i + 1), or
+/// by the inverse rotation if `back`. Both have the same even number of elements.
 mlir::Value emitRotation(mlir::ImplicitLocOpBuilder &b, mlir::Value vector, mlir::Value angles,
                          bool back);
 
-/// Turns a contraction's epilogue (scalar arith, math, dispatch.column, position and random) into
+/// Emits a contraction's epilogue (scalar arith, math, dispatch.column, position and random) as
 /// code on vectors of one row.
 class Epilogue {
 public:
-  /// What random numbers depend on: i64 each, and read only where the region draws some.
+  /// Inputs of random numbers: i64 each, loaded only if the region draws.
   struct Draw {
     mlir::Value step = {}, seed = {}, firstStream = {};
     PhiloxWord word = PhiloxWord::Wide;
-    mlir::Value firstRow = {}; ///< index: of the update; null: none
+    mlir::Value firstRow = {}; ///< index: first row of the update; null: none
   };
   Epilogue(dispatch::ContractOp op, mlir::ImplicitLocOpBuilder &b, Draw draw)
       : op(op), b(b), draw(draw) {}
 
-  /// Emits the region for vector arguments of any one length; gives the vectors yielded. Fails with
-  /// a diagnostic on an op that is not elementwise.
+  /// Emits the region for vector arguments of the same, arbitrary length; returns the yielded
+  /// vectors. Fails with a diagnostic on an op that is not elementwise.
   mlir::FailureOr<llvm::SmallVector<mlir::Value>> emit(mlir::ValueRange arguments,
                                                        const Place &place);
 
@@ -48,7 +49,7 @@ private:
 
   dispatch::ContractOp op;
   mlir::ImplicitLocOpBuilder &b;
-  int64_t lanes = 0; ///< of the vectors that `emit` was given
+  int64_t lanes = 0; ///< length of the argument vectors
   Draw draw;
 };
 

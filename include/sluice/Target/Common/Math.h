@@ -8,10 +8,10 @@
 
 namespace sluice::target {
 
-/// Patterns that expand math.exp, exp2, log, log2, log1p, sin, cos, powf (f32 and f64, scalars and
-/// vectors), and tanh, erf, expm1 and the rest of upstream's approximations (f32). sqrt, fma,
-/// floor, ceil, trunc, roundeven, absf and copysign are native and stay. Infinities and NaN go
-/// through; powf wants a base that is not negative; sin and cos want |x| below 1e5 (f32) or 1e9
+/// Adds patterns that expand math.exp, exp2, log, log2, log1p, sin, cos, powf (f32 and f64, scalars
+/// and vectors), and tanh, erf, expm1 and the rest of upstream's approximations (f32). sqrt, fma,
+/// floor, ceil, trunc, roundeven, absf and copysign are native and remain. Infinities and NaN
+/// propagate; powf requires a nonnegative base; sin and cos require |x| below 1e5 (f32) or 1e9
 /// (f64).
 void populateMathExpansions(mlir::RewritePatternSet &patterns);
 

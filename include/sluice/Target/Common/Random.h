@@ -9,31 +9,33 @@
 
 namespace sluice::target {
 
-/// The number that row `row` of a batch (index or i64) draws by: its own, or, with `firstRow`
-/// (index; null: none), that of the batch's first text times `rowsOfText` more.
+/// Returns the row number for random draws of row `row` of a batch (index or i64): its own, or,
+/// with `firstRow` (index; null: none), its own plus `rowsOfText` per text before the batch's first
+/// one.
 mlir::Value emitDrawnRow(mlir::ImplicitLocOpBuilder &b, mlir::Value row, mlir::Value firstRow,
                          int64_t rowsOfText);
 
-/// What a 32-bit word of Philox lies in: the low half of an i64, where x86 multiplies to 64 bits in
-/// one instruction, or an i32, as a GPU wants it.
+/// Type of a 32-bit word of Philox: the low half of an i64, because x86 multiplies to 64 bits in
+/// one instruction, or an i32 on GPUs.
 enum class PhiloxWord { Wide, Narrow };
 
-/// Uniform numbers in [0, 1) of elements `elements` (i64, or vector<n x i64>): f32 of the same
-/// shape. `firstStream` (added to `id`), `step` and `seed` are i64; pass a zero step for a fixed
-/// step. One evaluation of Philox an element.
+/// Returns uniform numbers in [0, 1) for elements `elements` (i64, or vector<n x i64>): f32 of the
+/// same shape. `firstStream` (added to `id`), `step` and `seed` are i64; pass a zero step for a
+/// fixed step. One evaluation of Philox per element.
 mlir::Value emitUniform(mlir::ImplicitLocOpBuilder &b, mlir::Value elements, int64_t id,
                         mlir::Value firstStream, mlir::Value step, mlir::Value seed,
                         PhiloxWord word = PhiloxWord::Wide);
 
-/// The same for the `count` elements from `first` on (i64, a multiple of 4, as is `count`):
+/// The same for the `count` elements from `first` (i64, a multiple of 4, as is `count`):
 /// vector<count x f32>. One evaluation gives four numbers, so this costs a quarter; 32 elements
 /// fill an AVX-512 register.
 mlir::Value emitUniformRun(mlir::ImplicitLocOpBuilder &b, mlir::Value first, int64_t count,
                            int64_t id, mlir::Value firstStream, mlir::Value step, mlir::Value seed,
                            PhiloxWord word = PhiloxWord::Wide);
 
-/// The four numbers of each block of elements 4 b, 4 b + 1, 4 b + 2, 4 b + 3, one evaluation a
-/// block. `blocks` holds b (i64 or a vector of it); each result is f32 of the same shape.
+/// Returns the four numbers of each block of elements 4 b, 4 b + 1, 4 b + 2, 4 b + 3, with one
+/// evaluation per block. `blocks` holds b (i64 or a vector of it); each result is f32 of the same
+/// shape.
 std::array<mlir::Value, 4> emitUniformBlocks(mlir::ImplicitLocOpBuilder &b, mlir::Value blocks,
                                              int64_t id, mlir::Value firstStream, mlir::Value step,
                                              mlir::Value seed, PhiloxWord word = PhiloxWord::Wide);

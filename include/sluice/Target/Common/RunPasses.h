@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// LLVM's passes over a module of kernels.
+// Runs LLVM passes on a module of kernels.
 #pragma once
 
 #include "llvm/Passes/PassBuilder.h"

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention's mask relation and score regions as code, the same on every target.
+// Code generation for attention's mask and score regions, the same on every target.
 #pragma once
 
 #include "mlir/IR/IntegerSet.h"
@@ -9,11 +9,10 @@
 
 namespace sluice::target {
 
-/// How a block of queries and keys lies to the mask.
+/// Relation of a block of queries and keys to the mask.
 struct BlockClass {
-  mlir::Value
-      some; ///< i1: the relation may hold somewhere in the block (never false where it does)
-  mlir::Value full; ///< i1: the relation holds for all valid queries of the block, and all its keys
+  mlir::Value some; ///< i1: the mask may hold somewhere in the block (an over-approximation)
+  mlir::Value full; ///< i1: the mask holds for all valid queries and all keys of the block
                     ///< are valid
 };
 
@@ -22,44 +21,45 @@ struct Lengths {
   mlir::Value queries, keys;
 };
 
-/// Queries [p0, p0 + queries), keys [q0, q0 + keys); all values of type index. Each constraint's
-/// range over the block comes from interval arithmetic: exact where each dimension occurs once.
+/// Classifies the block of queries [p0, p0 + queries) and keys [q0, q0 + keys); all values are of
+/// type index. Computes the range of each constraint over the block by interval arithmetic, which
+/// is exact if each dimension occurs once.
 BlockClass classifyBlock(Emitter &e, mlir::IntegerSet mask, mlir::Value p0, int64_t queries,
                          mlir::Value q0, int64_t keys, Lengths lengths);
 
-/// The relation and, where `bounded`, q < length, the keys', of i32 each a scalar or a vector: i1
-/// or a vector of it.
+/// Computes the mask and, if `bounded`, q < length, the number of keys. Operands are i32, each a
+/// scalar or a vector; the result is i1 or a vector of i1.
 mlir::Value emitRelation(Emitter &e, mlir::IntegerSet mask, mlir::Value p, mlir::Value q,
                          mlir::Value length, bool bounded = true);
 
-/// The distance of a query and a key, scalars or vectors of one type, index or i32.
+/// Computes the distance of a query and a key, scalars or vectors of the same type, index or i32.
 mlir::Value emitDistance(Emitter &e, const dispatch::Distance &distance, mlir::Value p,
                          mlir::Value q);
 
-/// The row of so many (at least 1) that a distance has: itself, 0 below 0, the last beyond.
+/// Clamps a distance to a row index in [0, rows), for at least 1 row.
 mlir::Value emitDistanceRow(Emitter &e, mlir::Value distance, mlir::Value rows);
 
-/// The factor of a step of distance: of the domain of rows by distance.
+/// Returns the factor of the domain of rows by distance: tokens per unit of distance.
 template <typename Op> int64_t distanceStep(Op op) {
   return op.getDomain().getFactor() / op.getTerms().distance.query;
 }
 
-/// Fails with a diagnostic where a region holds what cannot become straight-line code.
+/// Fails with a diagnostic if a region has an op that cannot become straight-line code.
 mlir::LogicalResult checkRegion(mlir::Region &region);
 
-/// A scalar region as code. Arguments are scalars (the same for all lanes) or vectors; what depends
-/// on scalars alone stays scalar.
+/// Emits a scalar region. Arguments are scalars (uniform over lanes) or vectors; values that depend
+/// only on scalars stay scalar.
 mlir::Value emitRegion(Emitter &e, mlir::Region &region, mlir::ValueRange arguments);
-/// All that it yields. With `sum` its `sumOfProducts` is not made: it is `sum`.
+/// Emits a region and returns all yielded values. If `sum` is given, it replaces `sumOfProducts`.
 Emitter::Values emitAll(Emitter &e, mlir::Region &region, mlir::ValueRange arguments,
                         mlir::Value sum = {});
 
-/// The addition of a query's products with its key and with its row by distance, where a score
-/// region that has both reads them there alone: a kernel may then sum the two as one. Null
-/// elsewhere.
+/// Returns the op that adds a query's products with its key and with its row by distance, if the
+/// score region has both and reads them only there: a kernel may then compute both as one sum. Else
+/// null.
 mlir::Operation *sumOfProducts(mlir::Region &region);
 
-/// A score region's arguments with those of its terms behind them; null ones are not there.
+/// Returns the arguments of a score region: `place` and then the terms that are not null.
 inline Emitter::Values withTerms(mlir::ValueRange place, mlir::ValueRange others) {
   Emitter::Values arguments(place);
   llvm::copy_if(others, std::back_inserter(arguments),
@@ -67,8 +67,8 @@ inline Emitter::Values withTerms(mlir::ValueRange place, mlir::ValueRange others
   return arguments;
 }
 
-/// Pairs (p, q) of the relation at full length, counted on a grid of at most 64 x 64 samples: a
-/// figure for plans.
+/// Estimates the number of pairs (p, q) in the mask at full length, from a grid of at most 64 x 64
+/// samples; for statistics in plans.
 double countPairs(int64_t queries, int64_t keys, mlir::IntegerSet mask);
 
 } // namespace sluice::target
