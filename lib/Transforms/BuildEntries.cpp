@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What surrounds the model: outputs, gradient norm, schedule, optimizer, initialization.
+// Builds the code around the model: outputs, gradient norm, schedule, optimizer, initialization.
 #include "RowsBuilder.h"
 #include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Transforms/Levels.h"
@@ -25,7 +25,7 @@ using dispatch::AccessKind;
 
 namespace {
 
-/// Adam's and the schedule's constants, from the module attribute `sluice.training`.
+/// Constants of Adam and of the schedule, from the module attribute `sluice.training`.
 struct Training {
   explicit Training(ModuleOp module)
       : attributes(module->getAttrOfType<DictionaryAttr>("sluice.training")) {}
@@ -50,12 +50,12 @@ public:
 
   void closeLosses(func::FuncOp func);
   void closePredict(func::FuncOp func);
-  /// Where an update has several batches: @accumulate, which adds a batch's gradients and losses to
-  /// those of the batches before it.
+  /// If an update has several batches: builds @accumulate, which adds the gradients and losses of a
+  /// batch to the sums over earlier batches.
   void buildAccumulate();
   void buildUpdate();
   void buildInitialize();
-  /// Where there are compute copies: @prepare, which makes them from the parameters.
+  /// If there are compute copies: builds @prepare, which converts them from the parameters.
   void buildPrepare();
 
 private:
@@ -80,12 +80,12 @@ private:
   Location loc;
   Type f32;
   RankedTensorType row, flat, flatCopy;
-  bool hasCopies;      ///< kernels read weights as bf16, rounded once a step
-  StringRef gradients; ///< place of those that the optimizer reads
+  bool hasCopies;      ///< kernels read bf16 weights, rounded once per step
+  StringRef gradients; ///< place of the gradients that the optimizer reads
   dispatch::DomainAttr flatDomain, single;
 };
 
-/// The losses of rows become the entry's outputs: `losses`, then `losses.1` and on.
+/// Stores the losses of rows as outputs of the entry: `losses`, then `losses.1` and so on.
 void EntryBuilder::closeLosses(func::FuncOp func) {
   Operation *terminator = func.getBody().front().getTerminator();
   b.setInsertionPoint(terminator);
@@ -121,7 +121,7 @@ void EntryBuilder::markPhase(func::FuncOp func, StringRef phase) {
   }
 }
 
-/// Half a wave: `from` up to step `begin`, `to` behind `length` steps more.
+/// Half a cosine wave: `from` until step `begin`, `to` from `length` steps later.
 Value EntryBuilder::cosine(RowsBuilder &rows, Value step, double begin, double length, double from,
                            double to) {
   Value progress = rows.div(rows.sub(step, rows.constant(begin, f32)),
@@ -134,8 +134,8 @@ Value EntryBuilder::cosine(RowsBuilder &rows, Value step, double begin, double l
   return rows.add(half, rows.constant(to, f32));
 }
 
-/// Learning rate at `step` (f32, from 1): linear warm-up, then what the kind says, in one phase or
-/// two.
+/// Computes the learning rate at `step` (f32, from 1): linear warm-up, then the schedule of the
+/// given kind, in one phase or two.
 Value EntryBuilder::schedule(RowsBuilder &rows, Value step) {
   double warmup = training.number("warmup");
   double steps = training.number("steps");
@@ -164,7 +164,7 @@ Value EntryBuilder::schedule(RowsBuilder &rows, Value step) {
   return rows.mul(rate, rows.constant(training.number("learning_rate"), f32));
 }
 
-/// Second stage of the norm, and every scalar that the optimizer reads.
+/// Second stage of the norm, and all scalars that the optimizer reads.
 void EntryBuilder::buildScalars(Value squares) {
   RowsBuilder rows(b, loc, single);
   auto squaresType = cast<RankedTensorType>(squares.getType());
@@ -182,7 +182,7 @@ void EntryBuilder::buildScalars(Value squares) {
   Value isFinite =
       arith::CmpFOp::create(rows.body, arith::CmpFPredicate::OEQ, sick, rows.constant(0, f32));
   Value finite = arith::ExtUIOp::create(rows.body, b.getI32Type(), isFinite);
-  // 1 - beta^step = -expm1(step ln beta): the difference itself would lose all but a few digits in
+  // 1 - beta^step = -expm1(step ln beta): the plain difference would lose all but a few digits in
   // the first steps.
   auto correction = [&](StringRef beta) -> Value {
     Value exponent = rows.mul(step, rows.constant(std::log(training.number(beta)), f32));
@@ -247,7 +247,7 @@ void EntryBuilder::buildAdam() {
   storeParameters(op);
 }
 
-/// Places of what the optimizer and initialization write.
+/// Stores the results of the optimizer or the initialization to their places.
 void EntryBuilder::storeParameters(dispatch::RowsOp op) {
   StringRef places[] = {"flat:parameters", "flat:adam.m", "flat:adam.v", "flat:compute"};
   for (auto [place, value] : llvm::zip(places, op.getResults())) {
@@ -255,8 +255,8 @@ void EntryBuilder::storeParameters(dispatch::RowsOp op) {
   }
 }
 
-/// What `sluice.objective` made of the batch becomes the update's so far. The sums are values in
-/// between, so that no launch reads what it writes.
+/// Adds the losses of `sluice.objective` for a batch to the sums of the update. Values carry the
+/// sums between two launches, so that no launch reads a place that it writes.
 void EntryBuilder::accumulateLosses() {
   SmallVector<std::string> names{"loss"};
   auto losses = module->getAttrOfType<ArrayAttr>("plan.losses");
@@ -296,7 +296,7 @@ void EntryBuilder::buildAccumulate() {
   Value sums = rows.operand(bind(gradients, flat), AccessKind::Flat, row);
   Value first =
       arith::SIToFPOp::create(rows.body, f32, rows.scalar("scalar:first_row", b.getI64Type()));
-  // Chosen, not multiplied by 0: what lies there before the first batch may be no number.
+  // Selects instead of multiplying by 0, because memory before the first batch may hold NaN.
   Value isFirst = arith::CmpFOp::create(rows.body, arith::CmpFPredicate::OEQ,
                                         rows.splat(first, row), rows.constant(0, row));
   Value sum = arith::SelectOp::create(rows.body, isFirst, g, rows.add(sums, g));
@@ -306,7 +306,7 @@ void EntryBuilder::buildAccumulate() {
   markPhase(func, "update");
 }
 
-/// Random numbers of a batch are those of its rows in the update.
+/// Random numbers of a batch are indexed by its rows in the update.
 static void drawByUpdate(func::FuncOp gradient) {
   gradient.walk([](dispatch::DrawInterface op) { op.setDrawsByUpdate(op.drawsNumbers()); });
 }
@@ -323,9 +323,9 @@ void EntryBuilder::buildUpdate() {
   markPhase(func, "update");
 }
 
-/// Means of a flat row's numbers: its parameter's mean at every `period`-th of them, which of an
-/// identity of n columns is n + 1, and 0 elsewhere. `place` counts from one such to the row's
-/// first.
+/// Returns the means of a flat row's numbers: the parameter's mean at every `period`-th number, and
+/// 0 elsewhere. For an identity of n columns the period is n + 1. `place` is the distance from such
+/// a number to the start of the row.
 Value EntryBuilder::meansOf(RowsBuilder &rows, Value mean) {
   bool hasIdentity = llvm::any_of(module.getOps<ParameterOp>(), [](ParameterOp parameter) {
     return parameter.getInitial() == "identity";
@@ -401,7 +401,7 @@ bool isStatic(Type type) {
   return tensor && tensor.hasStaticShape();
 }
 
-/// Logits, which become the entry's output, or losses, of which there may be several.
+/// Requires logits, which become the entry's output, or losses, of which there may be several.
 LogicalResult requireResults(func::FuncOp func, bool several) {
   TypeRange types = func.getResultTypes();
   if (types.empty() || (types.size() > 1 && !several) || !llvm::all_of(types, isStatic)) {
@@ -445,7 +445,7 @@ struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
     builder.buildUpdate();
     builder.buildInitialize();
     builder.buildPrepare();
-    // Behind all others, so that kernels of models that only train keep their numbers.
+    // Last, so that kernels of models that only train keep their numbers.
     for (StringRef name : {"step", "prefill", "reset"}) {
       if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
         func->moveBefore(module.getBody(), module.getBody()->end());

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Inputs of linear maps and heads in the type that these multiply in.
+// Converts inputs of linear maps and heads to the type in which these multiply.
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Transforms/Levels.h"
@@ -18,7 +18,7 @@ using namespace sluice;
 
 namespace {
 
-/// Conversions of one function, one a value and type: several maps may read one input.
+/// Conversions of one function, one per value and type, because several maps may read one input.
 class Converter {
 public:
   void convert(Operation &op, OpOperand &input, Value weight) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The derived step as model IR: @predict over the rows that are due, with states between steps.
+// Derives the decode step in model IR: @predict over the due rows, with states between steps.
 #include "sluice/Analysis/Step.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Step.h"
@@ -21,7 +21,7 @@ using namespace sluice;
 
 namespace {
 
-/// Writes @step of a plan.
+/// Writes the @step of a plan.
 class StepWriter {
 public:
   StepWriter(const StepPlan &plan, func::FuncOp predict)
@@ -43,8 +43,8 @@ private:
   OpBuilder symbols{predict.getContext()};
   SmallVector<ScheduleOp> schedules;
   llvm::StringSet<> names;
-  IRMapping computed; ///< a value of @predict, to its rows of this step
-  IRMapping kept;     ///< to the rows that its state holds
+  IRMapping computed; ///< from a value of @predict to its rows of this step
+  IRMapping kept;     ///< from a value of @predict to the rows in its state
   DenseMap<std::pair<Value, unsigned>, Value> lazies;
   DenseMap<std::pair<Operation *, unsigned>, const StepRead *> reads;
 };
@@ -73,7 +73,7 @@ void StepWriter::addSchedules() {
   }
 }
 
-/// "state.stages.0.token"; a number at the end where that is taken.
+/// "state.stages.0.token"; a number is appended if that is taken.
 std::string StepWriter::nameState(Value value) {
   std::string stem = "state." + getOriginName(value);
   std::string name = stem;
@@ -83,12 +83,12 @@ std::string StepWriter::nameState(Value value) {
   return name;
 }
 
-/// When its rows are computed, and where they are kept.
+/// Adds the `sluice.due` and `sluice.keep` of a value.
 void StepWriter::addRows(Value value) {
   const StepValue &step = plan.values.find(value)->second;
   Value rows = computed.lookup(value);
   auto loc = value.getLoc();
-  if (!step.isGiven) { // else all are there before the first token
+  if (!step.isGiven) { // given values are complete before the first token
     auto by = FlatSymbolRefAttr::get(schedules[step.schedule].getSymNameAttr());
     DueOp::create(b, loc, rows, by);
   }
@@ -101,7 +101,8 @@ void StepWriter::addRows(Value value) {
   }
 }
 
-/// What a reader reads: rows of this step or kept ones, through copies of the lazy ops between.
+/// Returns the value that a reader uses: rows of this step or cached ones, through copies of the
+/// lazy ops in between.
 Value StepWriter::through(Value operand, bool isOfStep) {
   Operation *op = operand.getDefiningOp();
   if (!isLazy(op) || computed.contains(operand)) {
@@ -137,7 +138,8 @@ void StepWriter::addOp(Operation &op) {
     operands.map(value, mapped);
   }
   Operation *copy = b.clone(op, operands);
-  // Operands that are one value may be read of this step here, and kept there.
+  // Several operands may be the same value, but one uses its rows of this step and another cached
+  // ones.
   for (OpOperand &operand : op.getOpOperands()) {
     if (auto read = reads.find({&op, operand.getOperandNumber()}); read != reads.end()) {
       copy->setOperand(operand.getOperandNumber(), through(operand.get(), read->second->isOfStep));

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reverse mode on the model dialect over the differentiable interface.
+// Reverse-mode differentiation of the model dialect through the differentiable interface.
 #include "sluice/Dialect/Sluice/Fusion.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
@@ -50,14 +50,14 @@ bool ReverseMode::isTrained(Value value) {
   return parameter && !parameter.getFrozen() && !parameter.getHeld();
 }
 
-/// The value that keeps the gradient: of a parameter, which may be read in two types, one of its
-/// reads.
+/// Returns the value that accumulates the gradient. A parameter may be read in two types; one of
+/// the reads represents it.
 Value ReverseMode::keeperOf(Value value) {
   auto read = value.getDefiningOp<ReadOp>();
   return read ? keepers.try_emplace(read.getParameterAttr(), value).first->second : value;
 }
 
-/// The sum of one or two sequences, as a map: it ends at the last valid position.
+/// Adds one or two sequences with a map, whose result ends at the last valid position.
 Value ReverseMode::add(ValueRange terms) {
   OpBuilder::InsertionGuard guard(b);
   Location loc = terms.back().getLoc();
@@ -75,18 +75,18 @@ Value ReverseMode::add(ValueRange terms) {
   return map.getResult();
 }
 
-/// An op that passes its result's gradient on unchanged is still undefined past the last valid
-/// position: where both the gradient and the operand are lazy, the operand would receive what lies
-/// there.
+/// An op that passes on the gradient of its result unchanged leaves it undefined past the last
+/// valid position: if both the gradient and the operand are lazy, the operand would receive
+/// undefined rows.
 Value ReverseMode::endAtLast(Value contribution, Value operand, ArrayRef<Value> results) {
   bool extends =
       llvm::is_contained(results, contribution) && isLazy(contribution) && isLazy(operand);
   return extends ? add({contribution}) : contribution;
 }
 
-/// A parameter's gradient comes back accumulated; a sequence's contributions are added here. A lazy
-/// op's are passed on one by one, as it is linear: their sum would be a map, which ends at the last
-/// valid position, and a reader past it would be lost.
+/// Gradients of parameters are already accumulated; contributions to a sequence are added here.
+/// Contributions to a lazy op are passed on one by one, as it is linear: their sum would be a map,
+/// which ends at the last valid position, and a reader past it would get no gradient.
 LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
   markGradient(contribution, value);
   if (isLazy(value)) {
@@ -159,7 +159,7 @@ LogicalResult ReverseMode::run() {
     }
   }
   storeGradients();
-  // What is minimized is told last: its losses may come from the backward pass.
+  // The objective is last, because its losses may come from the backward pass.
   for (auto objective : llvm::to_vector(func.getOps<ObjectiveOp>())) {
     objective->moveBefore(func.getBody().front().getTerminator());
   }
@@ -172,7 +172,7 @@ LogicalResult ReverseMode::run() {
   return success();
 }
 
-/// Without an objective, the mean of the losses that the function returns is minimized.
+/// Without an objective, minimizes the mean of the losses that the function returns.
 LogicalResult completeObjective(func::FuncOp func) {
   auto objectives = llvm::to_vector(func.getOps<ObjectiveOp>());
   if (objectives.size() > 1) {
@@ -211,7 +211,7 @@ struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
           "expected a module without @gradient, found one; run sluice-differentiate once");
       return signalPassFailure();
     }
-    // With dropout, what is trained is not what is evaluated.
+    // With dropout, the trained function differs from the evaluated one.
     auto gradient = getOperation().lookupSymbol<func::FuncOp>("train");
     if (failed(completeObjective(forward)) || (gradient && failed(completeObjective(gradient)))) {
       return signalPassFailure();

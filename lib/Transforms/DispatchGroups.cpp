@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which model ops share a dispatch.
+// Selects model ops that share a dispatch.
 #include "DispatchGroups.h"
 
 using namespace mlir;
@@ -24,15 +24,15 @@ private:
     auto fusion = dyn_cast_or_null<FusionInterface>(op);
     return fusion ? std::optional(fusion.getFusionRole()) : std::nullopt;
   }
-  /// Scale and width of the rows that a group of `op` runs over, however they are stored, and of a
-  /// step's ops, when they are due.
+  /// Returns scale and width of the rows of a group of `op`, independent of their storage, and for
+  /// ops of a step, the schedule of the rows.
   static std::tuple<Attribute, int64_t, Attribute> domainOf(Operation *op) {
     auto type = dyn_cast<SequenceType>(op->getResult(0).getType());
     type = type ? type : cast<SequenceType>(op->getOperand(0).getType());
     auto due = op->getAttrOfType<ArrayAttr>(stepScheduleName);
     return {type.getScale(), type.getWidth(), due ? due[0] : Attribute()};
   }
-  /// When an op runs: with its group, else at its own place.
+  /// Returns the time at which an op runs: the order of its group, else its own position.
   size_t timeOf(Operation *op) const {
     auto found = groupOf.find(op);
     return found == groupOf.end() ? order.lookup(op) : groups[found->second].order;
@@ -53,7 +53,7 @@ private:
   std::vector<Operation *> ops;
   DenseMap<Operation *, size_t> order;
   DenseMap<Operation *, size_t> groupOf;
-  DenseSet<Operation *> stored; ///< maps that are launches of their own
+  DenseSet<Operation *> stored; ///< maps that are separate launches
   std::vector<DispatchGroup> groups;
 };
 
@@ -68,8 +68,8 @@ void Grouping::join(size_t group, Operation *op) {
   groupOf[op] = group;
 }
 
-/// `operand` can be read by `group`: made inside it, row by row, or stored before it runs. An
-/// epilogue takes no maps.
+/// Returns true if `group` can read `operand`: it is computed in the group, row by row, or stored
+/// before the group runs. An epilogue accepts no maps.
 bool Grouping::isReady(Value operand, size_t group, bool identityOnly) const {
   Value root = resolveAccess(operand).root;
   if (identityOnly && root != operand) {
@@ -91,9 +91,9 @@ static RowGroup rowGroupOf(Operation *op) {
   return fusion ? fusion.getRowGroup() : RowGroup();
 }
 
-/// Every reader of `op` runs later than `group`, or inside it at the same row. A reader inside that
-/// looks through a map, or reads a window, needs other rows, which must be stored by then; a stored
-/// map reads at its own place.
+/// Returns true if every reader of `op` runs later than `group`, or in it at the same row. A reader
+/// in the group that reads through a map or a window needs other rows, which must be stored by
+/// then; a stored map is read at the reader's own row.
 bool Grouping::readersRunLater(Operation *op, size_t group, bool throughMap) const {
   return llvm::all_of(op->getUsers(), [&](Operation *user) {
     bool isMap = roleOf(user) == FusionRole::Access;
@@ -110,7 +110,7 @@ bool Grouping::readersRunLater(Operation *op, size_t group, bool throughMap) con
   });
 }
 
-/// Whether `op` reads windows of what `group` makes.
+/// Returns true if `op` reads windows of values that `group` computes.
 bool Grouping::readsGroupsOf(Operation *op, size_t group) const {
   if (rowGroupOf(op).isOwnRow()) {
     return false;
@@ -163,8 +163,8 @@ void Grouping::absorbProducers(size_t group) {
   }
 }
 
-/// A chain that cannot go on ends at a map, which must then be stored; stored, it reads on from its
-/// own rows.
+/// A chain of maps that cannot be composed any further ends at a map, which must then be stored;
+/// stored, it reads its own operand through a chain that starts at its rows.
 void Grouping::storeEnd(Value end) {
   Operation *def = end.getDefiningOp();
   if (roleOf(def) == FusionRole::Access && stored.insert(def).second) {
@@ -172,9 +172,9 @@ void Grouping::storeEnd(Value end) {
   }
 }
 
-/// Maps whose rows must exist: where a reader takes no maps, or where a chain through one cannot be
-/// expressed. Stored rows end at the last valid position, but groups may read further, so groups of
-/// such a chain are read row by row instead.
+/// Finds maps whose rows must be stored: if a reader accepts no maps, or if a chain through one
+/// cannot be expressed. Stored rows end at the last valid position, but groups may read further, so
+/// groups of such a chain are read row by row instead.
 void Grouping::findStored() {
   for (Operation *op : ops) {
     std::optional<FusionRole> role = roleOf(op);
@@ -194,7 +194,7 @@ void Grouping::findStored() {
   }
 }
 
-/// Members are read one by one where one access does not read them all.
+/// Members are read one by one if no single access reads them all.
 void Grouping::storeEndsOfGroup(Value sequence, RowGroup group) {
   for (int64_t i = 0; !readsWholeGroups(sequence, group) && i < group.window; ++i) {
     storeEnd(resolveMember(sequence, group, i).root);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Losses against distributions that data give, as ops that store the logits.
+// Expands losses against soft targets from data into ops that store the logits.
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
@@ -19,7 +19,7 @@ using namespace sluice;
 
 namespace {
 
-/// A map that repeats x: rows of a linear map lie in memory, and those of a shift do not.
+/// Creates a map that copies x: rows of a linear map are stored in memory, rows of a shift are not.
 Value storedRows(OpBuilder &b, Location loc, Value x) {
   auto map = MapOp::create(b, loc, x.getType(), ValueRange{x});
   Block &block = map.getBody().emplaceBlock();
@@ -39,7 +39,7 @@ void expand(CrossEntropyOp loss) {
   Value logits = LinearOp::create(b, loc, type, x, loss.getWeight(), loss.getBias());
   Value soft = SoftLossOp::create(b, loc, loss.getLosses().getType(), logits, loss.getTokens(),
                                   loss.getTarget(), loss.getFirst());
-  if (!nameOf(loss.getLosses()).empty()) { // what was promised of the loss holds of this one
+  if (!nameOf(loss.getLosses()).empty()) { // attributes of the loss that hold for this op too
     setName(soft, nameOf(loss.getLosses()));
   }
   loss.getLosses().replaceAllUsesWith(soft);

@@ -28,8 +28,8 @@ namespace {
 
 class Former {
 public:
-  /// Sums over rows are cut into at most `mostParts`; `step`, where `source` is the incremental
-  /// step.
+  /// Sums over rows are split into at most `mostParts` partial sums. `step` is set if `source` is
+  /// the decode step.
   Former(func::FuncOp source, int64_t mostParts, bool keepMaps, StepEntries *step)
       : source(source), mostParts(mostParts), keepMaps(keepMaps), step(step), b(source) {}
 
@@ -43,7 +43,7 @@ private:
   LogicalResult emit(const DispatchGroup &group);
   Location locate(const DispatchGroup &group) const;
   Value lower(Value value);
-  /// Results of a group that others read.
+  /// Returns the results of a group that other groups read.
   SmallVector<Value> outputsOf(const DispatchGroup &group);
   void sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc);
   void finish();
@@ -54,11 +54,12 @@ private:
   StepEntries *step;
   OpBuilder b;
   DenseMap<Value, Value> tensors;
-  StringRef axis;                    ///< of segments, whose lengths the group's dispatches read
-  llvm::StringSet<> measured, mixed; ///< axes of segments: with a length, and without one
+  StringRef axis;                    ///< axis of segments whose lengths the group's dispatches read
+  llvm::StringSet<> measured, mixed; ///< axes of segments with lengths, and axes whose rows are all
+                                     ///< computed
 };
 
-/// Axes of the sequences that an op reads or makes.
+/// Returns the axes of the sequences that an op reads or defines.
 static llvm::StringSet<> axesOf(Operation *op) {
   llvm::StringSet<> axes;
   for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
@@ -70,15 +71,15 @@ static llvm::StringSet<> axesOf(Operation *op) {
   return axes;
 }
 
-/// The counts of an op between a scale and its segments; null for any other.
+/// Returns the counts of an op between a scale and its segments; null for any other op.
 static Value countsOf(Operation *op) {
   auto segments = dyn_cast<SegmentsInterface>(op);
   return segments ? segments.getCounts() : Value();
 }
 
-/// Ops named after segments read no row behind the last segment. An op that reads rows of segments
-/// and those of another axis may, and so all of them are computed. A step's domains are scheduled,
-/// and @prefill may commit rows that stand ahead of the closed segments.
+/// Ops on a single axis of segments read no row after the last segment. An op that also reads rows
+/// of another axis may, so all rows of segments are computed for it. Domains of a step are
+/// scheduled, and @prefill may commit rows that are ahead of the closed segments.
 void Former::findMixed() {
   if (auto ahead = source->getAttrOfType<ArrayAttr>(aheadName)) {
     for (auto axis : ahead.getAsRange<FlatSymbolRefAttr>()) {
@@ -93,8 +94,8 @@ void Former::findMixed() {
   }
 }
 
-/// Rows of segments are as many as each text has. Between a scale and its segments lengths are
-/// those of the scale. Empty where they are those of tokens.
+/// Returns the axis that gives the number of rows per text. For an op between a scale and its
+/// segments, it is the axis of the scale. Empty if lengths are counted in tokens.
 StringRef Former::axisOf(const DispatchGroup &group) const {
   Operation *first = group.ops.front();
   Value counts = countsOf(first);
@@ -109,8 +110,8 @@ StringRef Former::axisOf(const DispatchGroup &group) const {
   return isMeasured(name) ? measured.find(name)->first() : StringRef();
 }
 
-/// A value that a dispatch reads must be stored by now; a parameter is bound where it is first
-/// read.
+/// Returns the tensor of a value that a dispatch reads. It must be stored already, except for a
+/// parameter, which is bound at its first read.
 Value Former::lower(Value value) {
   if (Value known = tensors.lookup(value)) {
     return known;
@@ -142,8 +143,8 @@ SmallVector<Value> Former::outputsOf(const DispatchGroup &group) {
   return outputs;
 }
 
-/// Second stage of sums over rows, one launch for all of a dispatch: the parts, in order. Fills
-/// `tensors`.
+/// Second stage of sums over rows, one launch for all sums of a dispatch: adds the partial sums in
+/// order. Sets `tensors`.
 void Former::sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc) {
   MLIRContext *context = b.getContext();
   SmallVector<Value> parts;
@@ -202,7 +203,8 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
       domainValue = op->getResult(0);
     }
   }
-  domainValue = domainValue ? domainValue : first->getOperand(0); // it makes a sum over rows alone
+  domainValue = domainValue ? domainValue : first->getOperand(0); // it only computes a sum over
+                                                                  // rows
   dispatch::DomainAttr domain = emitter.domainOf(domainValue);
   int64_t parts = std::min(mostParts, domain.getLaunchRows());
   for (Value output : outputs) {
@@ -268,7 +270,8 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   SmallVector<Attribute> accesses(body.accesses());
   IntegerAttr rotatedColumns;
   if (AttentionOp attention = findRotation(first->getResult(0))) {
-    // Queries and keys are rotated as they are stored, once for all readers: the table is last.
+    // Queries and keys are rotated as they are stored, once for all readers: the table is the last
+    // extra.
     extras.push_back(lower(attention.getRotary()));
     accesses.push_back(AccessAttr::get(context, AccessKind::Table,
                                        AffineMap::get(2, 1, b.getAffineDimExpr(0)), 1, 0));
@@ -345,7 +348,7 @@ LogicalResult Former::emit(const DispatchGroup &group) {
   return result;
 }
 
-/// Model ops are replaced by what was emitted behind them, which takes over their names.
+/// Erases the model ops; the emitted ops take over their names.
 void Former::finish() {
   for (auto [value, tensor] : tensors) {
     setName(tensor, nameOf(value));
@@ -369,8 +372,8 @@ void Former::finish() {
   }
 }
 
-/// Generation has texts of its own: a prompt, and what each of its rows has read. What is given has
-/// its axis's name.
+/// Returns the place of tokens. Generation has its own texts: a prompt, and the tokens that each
+/// row has read. A named input is called after its axis.
 static std::string placeOf(func::FuncOp source, SequenceType tokens) {
   if (isGiven(source, tokens)) {
     auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(source, tokens.getScale());
@@ -398,7 +401,7 @@ LogicalResult Former::run() {
           plan::BindOp::create(b, source.getLoc(), getStoredType(source, tokens), state);
       continue;
     }
-    int64_t target = isGiven(source, tokens) ? 0 : 1; // behind the last row, of what is predicted
+    int64_t target = isGiven(source, tokens) ? 0 : 1; // the target of the last row
     auto type = RankedTensorType::get({getBatch(source), getPositions(source, tokens) + target},
                                       tokens.getElement());
     tensors[argument] = plan::BindOp::create(b, source.getLoc(), type, placeOf(source, tokens));

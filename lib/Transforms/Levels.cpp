@@ -50,7 +50,7 @@ LogicalResult sluice::verifyLevel(ModuleOp module, Level level) {
 // Guards
 //===----------------------------------------------------------------------===//
 
-/// The value whose memory `value` is.
+/// Returns the value whose memory `value` is a view of.
 static Value viewed(Value value) {
   while (auto view = value.getDefiningOp<plan::ViewOp>()) {
     value = view.getSource();
@@ -64,7 +64,7 @@ static bool isProtected(StringRef place) {
          place.starts_with("compute:");
 }
 
-/// Named places that a dispatch writes, by a store or as the memory of an operand.
+/// Returns the named places that a dispatch writes, by a store or as the memory of an operand.
 static llvm::SmallSetVector<StringRef, 4> placesWritten(Operation *dispatch) {
   llvm::SmallSetVector<StringRef, 4> places;
   for (Operation *user : dispatch->getUsers()) {
@@ -82,7 +82,7 @@ static llvm::SmallSetVector<StringRef, 4> placesWritten(Operation *dispatch) {
   return places;
 }
 
-/// Named places that a dispatch's results come from, through the dispatches between.
+/// Returns the named places that a dispatch's results depend on, through other dispatches.
 static llvm::SmallSetVector<StringRef, 8> placesRead(Operation *dispatch) {
   llvm::SmallSetVector<StringRef, 8> places;
   llvm::SmallSetVector<Operation *, 8> makers;
@@ -100,7 +100,7 @@ static llvm::SmallSetVector<StringRef, 8> placesRead(Operation *dispatch) {
   return places;
 }
 
-/// The dispatch without a guard that stores the guard's scalar before `dispatch`.
+/// Returns the dispatch without a guard that stores the guard's scalar before `dispatch`.
 static Operation *makerOfGuard(Operation *dispatch, StringRef guard) {
   Operation *maker = nullptr;
   for (auto store : cast<func::FuncOp>(dispatch->getParentOp()).getOps<plan::StoreOp>()) {
@@ -116,7 +116,7 @@ static Operation *makerOfGuard(Operation *dispatch, StringRef guard) {
   return maker;
 }
 
-/// Where `due.N` is not 1 no row is: it is made of the schedule.
+/// If `due.N` is not 1, no row is due, because it is computed from the schedule.
 static LogicalResult verifyPermission(Operation *dispatch, StringRef guard, Operation *maker) {
   Value schedule = dispatch::scheduleOf(dispatch);
   Operation *counts = schedule ? viewed(schedule).getDefiningOp() : nullptr;
@@ -157,8 +157,8 @@ static LogicalResult verifyGuard(Operation *dispatch) {
   return success();
 }
 
-/// Weights change where they begin, and else only where a guard made of loss and gradients lets
-/// them.
+/// Weights are initialized without a guard, and afterwards change only under a guard that depends
+/// on loss and gradients.
 static LogicalResult verifyProtected(Operation *dispatch, StringRef entry) {
   if (entry == "initialize" || entry == "prepare") {
     return success();
@@ -188,8 +188,8 @@ static LogicalResult verifyProtected(Operation *dispatch, StringRef entry) {
 // Entries
 //===----------------------------------------------------------------------===//
 
-/// An update of several batches draws each row's numbers once: all that draws in @gradient says so,
-/// and nothing else does.
+/// In an update of several batches, each row draws its numbers once: exactly the ops of @gradient
+/// that draw must be marked.
 static LogicalResult verifyDraws(Operation *dispatch, StringRef entry) {
   auto module = dispatch->getParentOfType<ModuleOp>();
   bool expected =

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Memory planning: fixed places, what temporaries take, and when they take most.
+// Memory planning: named places, size of temporaries, and peak usage.
 #include "sluice/Transforms/MemoryPlan.h"
 #include "MemoryStorage.h"
 #include "sluice/Dialect/Plan/Plan.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t pageBytes = 4096;
 
-/// Fixed regions in address order; a class's places are laid out one after the other.
+/// Named regions in address order; the places of a class are adjacent.
 class Layout {
 public:
   Layout(ModuleOp module, MemoryPlan &plan)
@@ -62,7 +62,7 @@ public:
   int64_t cursor = 0;
 
 private:
-  /// Compute copies, where there are any: one flat range, like the masters', of bf16.
+  /// Lays out compute copies, if any: one flat bf16 range, like the range of the masters.
   void layOutCopies() {
     auto flat = plan.places.find("flat:compute");
     if (flat == plan.places.end()) {
@@ -95,7 +95,7 @@ private:
   bool hasSums; ///< an update sums the gradients of several batches
 };
 
-/// What is alive at the moment when most bytes of temporaries are.
+/// Records the temporaries that are live at peak usage.
 void summarize(ModuleOp module, MemoryPlan &plan) {
   int64_t best = -1;
   for (const Temporary &moment : plan.temporaries) {
@@ -122,7 +122,7 @@ void summarize(ModuleOp module, MemoryPlan &plan) {
   }
 }
 
-/// Bytes of the union of ranges [begin, end).
+/// Returns the number of bytes in the union of ranges [begin, end).
 int64_t coveredBytes(std::vector<std::pair<int64_t, int64_t>> ranges) {
   llvm::sort(ranges);
   int64_t covered = 0, from = 0;
@@ -133,7 +133,7 @@ int64_t coveredBytes(std::vector<std::pair<int64_t, int64_t>> ranges) {
   return covered;
 }
 
-/// What the entries of each use touch, once all offsets are known.
+/// Records the memory that the entries of each use touch, once all offsets are known.
 void summarizeUses(ModuleOp module, MemoryPlan &plan) {
   std::map<std::string, std::vector<std::pair<int64_t, int64_t>>> ranges;
   for (auto func : module.getOps<func::FuncOp>()) {
@@ -175,8 +175,8 @@ int64_t sluice::storedBytes(Value tensor) {
   return alignTo(elements * (type.getElementTypeBitWidth() / 8), lineBytes);
 }
 
-/// A plan's temporaries once more for each bucket that the module names. One in which nothing
-/// differs is left out, and so is one that saves nothing.
+/// Plans the temporaries again for each bucket in the module's attribute. Buckets without
+/// differences or savings are dropped.
 static void planBuckets(ModuleOp module, ArrayRef<std::unique_ptr<Storage>> storages,
                         MemoryPlan &plan) {
   auto wanted = module->getAttrOfType<DenseI64ArrayAttr>(bucketsName);
@@ -236,7 +236,8 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
   layout.run();
   plan.workspaceBytes = workspaceBytes;
   plan.counterBytes = alignTo(counterBytes, lineBytes);
-  // Before temporaries where their end is not one, else behind them.
+  // With buckets the end of the temporaries varies, so the workspace precedes them; else it follows
+  // them.
   int64_t end = layout.cursor;
   auto placeWorkspace = [&] {
     if (workspaceBytes > 0) {

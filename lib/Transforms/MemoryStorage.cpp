@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Results that must share an operand's memory.
+/// Unites results that must alias an operand.
 void Storage::unite() {
   func.walk([&](Operation *op) {
     if (auto view = dyn_cast<plan::ViewOp>(op)) {
@@ -31,20 +31,20 @@ LogicalResult Storage::name(Value value, StringRef place) {
   return success();
 }
 
-/// Refuses a read of memory that has been written since: values know no memory, so a pass that
-/// moves or merges ops can make one.
+/// Rejects a read of memory that has been overwritten: values do not model memory, so a pass that
+/// moves or merges ops can create such a read.
 LogicalResult Storage::checkOrder() {
   struct Writes {
     unsigned count = 0;
-    bool isStorePending = false; // a dispatch wrote the place, its plan.store comes later
+    bool isStorePending = false; // a dispatch wrote the place and its plan.store comes later
   };
   std::map<std::string, Writes> ofPlaces;
-  std::map<const Class *, Writes> ofClasses; // of temporaries
+  std::map<const Class *, Writes> ofClasses; // by class of temporaries
   auto writesOf = [&](Value value) -> Writes & {
     Class &storage = classOf(value);
     return storage.place.empty() ? ofClasses[&storage] : ofPlaces[storage.place];
   };
-  llvm::DenseMap<Value, unsigned> counts; // when the value came to be
+  llvm::DenseMap<Value, unsigned> counts; // number of writes when the value was defined
   for (Operation &op : func.getBody().front()) {
     if (auto bind = dyn_cast<plan::BindOp>(op)) {
       if (writesOf(bind.getValue()).isStorePending) {
@@ -83,7 +83,7 @@ LogicalResult Storage::checkOrder() {
   return success();
 }
 
-/// Of what a dispatch makes, before its readers are known.
+/// Returns the kind of a dispatch's results, before their readers are known.
 static TemporaryKind kindOf(Operation *maker) {
   auto phase = maker->getAttrOfType<StringAttr>("plan.phase");
   return maker->hasAttr(recomputedName)            ? TemporaryKind::Recomputed
@@ -91,8 +91,8 @@ static TemporaryKind kindOf(Operation *maker) {
                                                    : TemporaryKind::Transient;
 }
 
-/// The rows of a result whose kernel writes those alone that its axis of segments has in a batch;
-/// nothing of any other result.
+/// Returns the domain of a result if its kernel only writes the rows that its axis of segments has
+/// in a batch; none for other results.
 static std::optional<dispatch::DomainAttr> writtenRows(OpResult result) {
   auto type = cast<RankedTensorType>(result.getType());
   dispatch::DomainAttr domain = dispatch::domainOf(result);
@@ -124,7 +124,7 @@ void Storage::noteWritten(OpResult result) {
   storage.segments = now;
 }
 
-/// What is written of it where texts have at most `limit` segments.
+/// Returns the bytes that are written if texts have at most `limit` segments.
 Runs Storage::Class::runs(int64_t limit) const {
   if (isWhole || !segments ||
       segments->rows <= int64_t(llvm::divideCeil(limit, segments->factor))) {
@@ -134,8 +134,8 @@ Runs Storage::Class::runs(int64_t limit) const {
           int64_t(llvm::divideCeil(limit, segments->factor)) * segments->rowBytes};
 }
 
-/// Whether a dispatch may read rows of an operand that its axis of segments does not have in a
-/// batch, to drop what it reads: it has no axis itself, and no numbers of segments say which rows.
+/// Returns true if a dispatch may read rows of an operand that its axis of segments does not have
+/// in a batch, and ignore them: it has no axis itself, and no segment numbers select rows.
 static bool readsAllRows(Operation *op, unsigned operand) {
   if (dispatch::axisOf(op)) {
     return false;
@@ -176,8 +176,8 @@ void Storage::collect() {
   }
 }
 
-/// Temporaries, largest first, at the lowest offset that is free during their life. Gives them in
-/// that order.
+/// Packs temporaries, largest first, at the lowest offset that is free during their live range.
+/// Returns them in that order.
 std::vector<Storage::Class *> Storage::pack(int64_t limit) {
   std::vector<Class *> pending;
   for (auto &[leader, storage] : classes) {
@@ -214,7 +214,7 @@ void Storage::packFor(MemoryBucket &bucket) {
   if (!isSame) {
     bucket.entries.insert(func.getSymName());
   }
-  // All of a tensor lies in the arena, so that what a kernel reads and drops does.
+  // The whole tensor must be in the arena, because a kernel may read rows that it ignores.
   for (Class *storage : pack(isSame ? std::numeric_limits<int64_t>::max() : bucket.rows)) {
     bucket.temporariesBytes = std::max(bucket.temporariesBytes, storage->offset + storage->bytes);
   }
@@ -258,7 +258,7 @@ LogicalResult Storage::run() {
       if (isa<RankedTensorType>(result.getType()) && op->getParentOp() == func) {
         Class &storage = classOf(result);
         if (storage.place.empty()) {
-          // Relative to the temporaries' region until its start is known.
+          // Relative to the region of temporaries until its start is known.
           plan.offsets[result] = storage.offset;
         } else {
           names[result] = storage.place;

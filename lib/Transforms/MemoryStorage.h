@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Temporaries of one entry: storage classes, lives, packing.
+// Temporaries of one entry: storage classes, live ranges, packing.
 #pragma once
 
 #include "sluice/Dialect/Dispatch/Dispatch.h"
@@ -18,7 +18,7 @@ inline int64_t alignTo(int64_t value, int64_t alignment) {
 
 inline bool isDispatch(mlir::Operation &op) { return mlir::isa<dispatch::KernelInterface>(op); }
 
-/// Values of one entry that share memory, and when that memory is alive.
+/// Values of one entry that share memory, and the live range of that memory.
 class Storage {
 public:
   using Names = llvm::DenseMap<mlir::Value, std::string>;
@@ -26,15 +26,15 @@ public:
       : func(func), plan(plan), names(names) {}
 
   mlir::LogicalResult run();
-  /// Packs once more, for at most `bucket.rows` rows on axes of segments; where nothing here has
-  /// more, nothing differs.
+  /// Packs again for at most `bucket.rows` rows on axes of segments. Values of entries without such
+  /// rows keep their offsets.
   void packFor(MemoryBucket &bucket);
 
 private:
-  /// Rows of a text that stand on an axis of segments, where kernels write no more than it has.
+  /// Rows of a text on an axis of segments, if kernels only write the rows that exist.
   struct Segments {
     int64_t texts, rows, rowBytes;
-    int64_t factor; ///< segments a row
+    int64_t factor; ///< segments per row
   };
   struct Class {
     std::string place;
@@ -43,9 +43,9 @@ private:
     int64_t offset = -1;
     size_t first = SIZE_MAX, last = 0;
     TemporaryKind kind = TemporaryKind::Transient;
-    size_t order = 0; ///< in which launches name it, from 1: what decides between equals
+    size_t order = 0; ///< order of first use in launches, from 1: breaks ties
     std::optional<Segments> segments;
-    bool isWhole = false; ///< something writes all rows
+    bool isWhole = false; ///< some launch writes all rows
 
     Runs runs(int64_t limit) const;
   };
@@ -68,7 +68,7 @@ private:
 
   mlir::func::FuncOp func;
   MemoryPlan &plan;
-  Names &names; ///< of values that live in a place
+  Names &names; ///< of values that are stored in a place
   llvm::EquivalenceClasses<const void *> sets;
   std::map<const void *, Class> classes;
 };

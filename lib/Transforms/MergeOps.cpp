@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Upstream's elimination of common subexpressions, with the origins of what it eliminates.
+// Upstream's common subexpression elimination, keeping the origins of eliminated ops.
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Transforms/Passes.h"
 

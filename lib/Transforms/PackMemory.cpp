@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-/// Sorted, and none meets or touches another.
+/// Sorts ranges and merges the ones that overlap or touch.
 static void mergeRanges(std::vector<std::pair<int64_t, int64_t>> &ranges) {
   std::sort(ranges.begin(), ranges.end());
   size_t last = 0;
@@ -17,7 +17,7 @@ static void mergeRanges(std::vector<std::pair<int64_t, int64_t>> &ranges) {
   ranges.resize(ranges.empty() ? 0 : last + 1);
 }
 
-/// A run that meets a range goes on doing so until it stands behind that. So no place is missed.
+/// A run that overlaps a range does so until it starts after the range, so no offset is missed.
 int64_t sluice::lowestOffset(std::vector<std::pair<int64_t, int64_t>> taken, const Runs &runs,
                              int64_t alignment) {
   mergeRanges(taken);
@@ -33,7 +33,7 @@ int64_t sluice::lowestOffset(std::vector<std::pair<int64_t, int64_t>> taken, con
     int64_t behind = met->second - run * runs.stride;
     offset = (behind + alignment - 1) / alignment * alignment;
     free = 0;
-    run = runs.count - 1; // and from the first run again
+    run = runs.count - 1; // restart from the first run
   }
   return offset;
 }

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The passes that give tensors their memory.
+// Passes that assign memory to tensors.
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/MemoryPlan.h"

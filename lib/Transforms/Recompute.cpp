@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which results of the forward pass are kept for a budget.
+// Selects results of the forward pass to store, for a memory budget.
 #include "sluice/Transforms/Recompute.h"
 #include "RepeatedDispatches.h"
 #include "sluice/Transforms/MemoryPlan.h"
@@ -10,13 +10,13 @@ using namespace sluice;
 
 namespace {
 
-/// Plans memory for sets of values that are not kept.
+/// Searches for a set of values to rematerialize, by planning memory for candidates.
 ///
-/// A start drops everything but the values at cuts: places of the forward pass where little is
-/// alive, as between two halves of a layer. What lies between two cuts is there again at the same
-/// time, so few cuts keep little and need much while they run again. From a start on, dispatches
-/// are taken back while the budget allows it, those of most operations a byte first: attention
-/// before maps, maps before norms.
+/// A starting point drops all values except those that are live at cuts: points of the forward pass
+/// with few live bytes, for example between two halves of a layer. All values between two cuts are
+/// live again at the same time, so few cuts store little but need much memory during recomputation.
+/// From a starting point, the search stores dispatches again while the budget allows it, in order
+/// of decreasing operations per byte: attention before maps, maps before norms.
 class Search {
 public:
   Search(ModuleOp module, func::FuncOp gradient, const RecomputeRequest &request)
@@ -25,17 +25,17 @@ public:
   FailureOr<Recomputation> run();
 
 private:
-  /// What is dropped, and what that comes to.
+  /// A set of dropped values, and its cost.
   struct State {
     ValueSet dropped;
     int64_t bytes = 0;
     double operations = 0;
   };
-  /// A forward dispatch with results that need not be kept.
+  /// A forward dispatch whose results can be dropped.
   struct Unit {
     Operation *op = nullptr;
     double operationsByByte = 0;
-    size_t number = 0; ///< of its function's, the last first
+    size_t number = 0; ///< in its function, the last first
   };
 
   LogicalResult measure(State &state);
@@ -49,12 +49,13 @@ private:
   FailureOr<const State *> findBest();
   LogicalResult takeBackOneByOne(State &state, ArrayRef<Unit> rest);
 
-  /// Single dispatches that are tried from one start, at most: planning costs milliseconds.
+  /// Maximum number of single dispatches tried from one starting point: planning takes
+  /// milliseconds.
   static constexpr int mostTries = 32;
 
   ModuleOp module;
   const RecomputeRequest &request;
-  int64_t limit; ///< the budget, or what the leanest start takes
+  int64_t limit; ///< the budget, or the size of the leanest starting point
   RepeatedDispatches dispatches;
   std::vector<Unit> units;
   std::vector<State> starts;
@@ -75,8 +76,8 @@ LogicalResult Search::measure(State &state) {
   return success();
 }
 
-/// Those of most operations a byte first; of equals the last, since what the backward pass reads
-/// first is not kept for long.
+/// Sorts by decreasing operations per byte. The last dispatch breaks ties, because values that the
+/// backward pass reads first are not live for long.
 void Search::findUnits() {
   for (Operation *op : llvm::reverse(dispatches.forward())) {
     int64_t bytes = 0;
@@ -92,8 +93,8 @@ void Search::findUnits() {
   });
 }
 
-/// Where no more bytes are alive than at the places beside it; of equals in a row all of them, or
-/// the last of those that come after more.
+/// Returns the local minima of live bytes. In a run of equal minima, returns all points or, without
+/// `areEqualsCuts`, the last point of a run that follows more bytes.
 std::vector<size_t> Search::findCuts(bool areEqualsCuts) const {
   std::vector<int64_t> bytes = dispatches.bytesBetween();
   std::vector<size_t> cuts;
@@ -107,8 +108,8 @@ std::vector<size_t> Search::findCuts(bool areEqualsCuts) const {
   return cuts;
 }
 
-/// Keeps what crosses the cuts, of which some are left out so that at least `spacing` bytes are
-/// made between two of them.
+/// Stores the values that are live across cuts; skips cuts such that at least `spacing` bytes are
+/// computed between consecutive ones.
 Search::State Search::startFrom(ArrayRef<size_t> cuts, int64_t spacing) const {
   State state;
   SmallVector<Value> kept;
@@ -160,8 +161,8 @@ Search::State Search::without(const State &state, ArrayRef<Unit> units) {
   return smaller;
 }
 
-/// Those that the first ones leave no room for may be followed by smaller ones. One that is not
-/// repeated anyhow costs nothing.
+/// Dispatches that do not fit may be followed by smaller ones that do. A dispatch that is not
+/// repeated anyway costs nothing.
 LogicalResult Search::takeBackOneByOne(State &state, ArrayRef<Unit> rest) {
   int tries = 0;
   for (const Unit &unit : rest) {
@@ -182,7 +183,7 @@ LogicalResult Search::takeBackOneByOne(State &state, ArrayRef<Unit> rest) {
   return success();
 }
 
-/// As many of the first units as fit, by bisection, then others one by one.
+/// Stores as many of the first units as fit, by bisection, then tries others one by one.
 LogicalResult Search::takeBack(State &state) {
   State best = state;
   size_t least = 0, most = units.size();
@@ -203,11 +204,11 @@ LogicalResult Search::takeBack(State &state) {
   return takeBackOneByOne(state, ArrayRef(units).drop_front(least));
 }
 
-/// The state of fewest operations that fits; else one as lean as any that was found.
+/// Returns the state with the fewest operations that fits the budget; else the leanest one found.
 FailureOr<const Search::State *> Search::findBest() {
   auto isLeaner = [](const State &a, const State &b) { return a.bytes < b.bytes; };
   State &leanest = *std::min_element(starts.begin(), starts.end(), isLeaner);
-  if (!fits(leanest)) { // a kept result may need less than what a copy of it reads
+  if (!fits(leanest)) { // a stored result may need less memory than the operands of its copy
     limit = leanest.bytes;
     return failed(takeBack(leanest)) ? FailureOr<const State *>() : &leanest;
   }
@@ -256,7 +257,7 @@ FailureOr<Recomputation> Search::run() {
 
 } // namespace
 
-/// @gradient of the model, or of each factor that steps draw.
+/// Returns @gradient of the model, or of each factor that steps draw.
 static SmallVector<func::FuncOp> gradientsOf(ModuleOp module) {
   SmallVector<func::FuncOp> gradients;
   for (auto func : module.getOps<func::FuncOp>()) {
@@ -268,7 +269,7 @@ static SmallVector<func::FuncOp> gradientsOf(ModuleOp module) {
   return gradients;
 }
 
-/// Moves functions out of a module for as long as it lives.
+/// Removes functions from a module for the lifetime of the object.
 class Without {
 public:
   Without(ArrayRef<func::FuncOp> funcs, func::FuncOp kept) {
@@ -302,8 +303,8 @@ FailureOr<Recomputation> sluice::recompute(ModuleOp module, const RecomputeReque
   if (whole->arenaBytes <= request.budgetBytes) {
     return result;
   }
-  // Entries share the temporaries' memory, so each gradient is searched without the others. What
-  // these name in the arena is there as well.
+  // Entries share the memory of temporaries, so each gradient is searched without the others. Their
+  // named places remain in the arena.
   SmallVector<func::FuncOp> gradients = gradientsOf(module);
   int64_t most = 0;
   for (func::FuncOp gradient : gradients) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which forward dispatches can run again, and their copies.
+// Finds forward dispatches that can run again, and copies them.
 #include "RepeatedDispatches.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Dialect/Plan/Plan.h"
@@ -24,7 +24,7 @@ RepeatedDispatches::RepeatedDispatches(func::FuncOp func) {
   findLives();
 }
 
-/// Not what lives in a named place or shares its memory, and nothing that reads memory which
+/// Excludes values that are in a named place or alias one, and dispatches that read memory which
 /// another dispatch may write in place.
 void RepeatedDispatches::findRepeatable(func::FuncOp func) {
   ValueSet shared, named;

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Copies of forward dispatches in the backward pass, which come and go while a set of them is
-// looked for.
+// Copies of forward dispatches in the backward pass, which are created and removed during the
+// search for a set to rematerialize.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -12,23 +12,23 @@ namespace sluice {
 
 using ValueSet = llvm::DenseSet<mlir::Value>;
 
-/// One function's dispatches, cut in two where its backward pass begins.
+/// Dispatches of one function, split where its backward pass begins.
 class RepeatedDispatches {
 public:
   explicit RepeatedDispatches(mlir::func::FuncOp func);
 
   llvm::ArrayRef<mlir::Operation *> forward() const { return early; }
-  /// Whether a value need not be kept: a temporary of the forward pass whose dispatch can run
-  /// again.
+  /// Returns true if a value can be rematerialized: a temporary of the forward pass whose dispatch
+  /// can run again.
   bool isRepeatable(mlir::Value value) const { return repeatable.contains(value); }
-  /// Bytes of repeatable values that forward dispatches up to the i-th make and later ones read, by
-  /// i: what must be there to go on from that place.
+  /// Returns, for each i, the bytes of repeatable values that forward dispatches up to the i-th
+  /// define and later ones read: the values that are live at that point.
   std::vector<int64_t> bytesBetween() const;
-  /// Values that forward dispatches up to the i-th make and later ones read.
+  /// Returns the values that forward dispatches up to the i-th define and later ones read.
   llvm::SmallVector<mlir::Value> valuesAcross(size_t i) const;
 
-  /// Makes the backward pass read copies of `dropped` values. Each copy stands before the first
-  /// dispatch that needs it, together with those that it needs itself.
+  /// Redirects reads of `dropped` values in the backward pass to copies. Each copy is inserted
+  /// before its first user, together with the copies that it depends on.
   void repeat(const ValueSet &dropped);
   void undo();
   /// By original, in the order of the copies.
@@ -36,7 +36,7 @@ public:
 
 private:
   struct Life {
-    size_t first = 0, last = 0; ///< where it is made and last read in the forward pass
+    size_t first = 0, last = 0; ///< definition and last read in the forward pass
   };
   void findRepeatable(mlir::func::FuncOp func);
   void findLives();
@@ -44,7 +44,7 @@ private:
 
   llvm::SmallVector<mlir::Operation *> early, late;
   ValueSet repeatable;
-  llvm::MapVector<mlir::Value, Life> lives; ///< of repeatable values
+  llvm::MapVector<mlir::Value, Life> lives; ///< for repeatable values
   llvm::MapVector<mlir::Operation *, mlir::Operation *> made;
 };
 

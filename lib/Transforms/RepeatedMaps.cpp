@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Inputs of weight gradients that are made again instead of kept.
+// Inputs of weight gradients that are rematerialized instead of stored.
 #include "RepeatedMaps.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
@@ -18,15 +18,15 @@ bool isBackward(Operation *op) {
   return phase && phase.getValue() == "backward";
 }
 
-/// One weight gradient's input, and what it takes to make it again.
+/// Input of one weight gradient, and the ops that rematerialize it.
 class Repetition {
 public:
   explicit Repetition(LinearWeightGradientOp reader) : reader(reader), value(reader.getInput()) {}
 
-  /// Whether it can be made again, and need not be kept then.
+  /// Returns true if the value can be rematerialized, and then need not be stored.
   bool find();
-  /// Copies the maps for every weight gradient that reads the value; gives the contraction that
-  /// they stand behind.
+  /// Copies the maps for every weight gradient that reads the value; returns the contraction that
+  /// they follow.
   LinearInputGradientOp build(SmallVectorImpl<Operation *> &copies);
 
 private:
@@ -37,7 +37,7 @@ private:
   LinearWeightGradientOp reader;
   Value value;
   LinearInputGradientOp contraction;
-  DenseSet<Value> read; ///< by maps of what the contraction makes
+  DenseSet<Value> read; ///< values read by maps of the contraction's results
   llvm::SetVector<Operation *> maps;
 };
 
@@ -58,8 +58,8 @@ bool Repetition::findContraction() {
   return false;
 }
 
-/// What the maps read that differentiate the value: its own operands are among it, where the
-/// derivative depends on them.
+/// Collects the operands of the maps that differentiate the value; they include its own operands if
+/// the derivative depends on them.
 void Repetition::findReaders() {
   llvm::SetVector<Operation *> derivatives;
   auto addMaps = [&](Operation *op) {
@@ -76,7 +76,7 @@ void Repetition::findReaders() {
   }
 }
 
-/// The maps that make `needed` of what is read anyhow; those that others read come first.
+/// Collects the maps that compute `needed` from values that are read anyway, operands first.
 bool Repetition::collect(Value needed) {
   auto type = cast<SequenceType>(needed.getType()), whole = cast<SequenceType>(value.getType());
   if (type.getScale() != whole.getScale() || type.getWidth() != whole.getWidth()) {
@@ -106,7 +106,7 @@ bool Repetition::find() {
   return collect(value);
 }
 
-/// The contraction and the copies come before the first weight gradient that reads them.
+/// Inserts the contraction and the copies before the first weight gradient that reads them.
 LinearInputGradientOp Repetition::build(SmallVectorImpl<Operation *> &copies) {
   if (reader->isBeforeInBlock(contraction)) {
     contraction->moveBefore(reader);
@@ -116,7 +116,7 @@ LinearInputGradientOp Repetition::build(SmallVectorImpl<Operation *> &copies) {
   IRMapping mapping;
   for (Operation *map : maps) {
     copies.push_back(b.clone(*map, mapping));
-    eraseNames(copies.back()); // those of the forward pass
+    eraseNames(copies.back()); // names of the forward pass
     copies.back()->setAttr("plan.phase", b.getStringAttr("backward"));
   }
   value.replaceUsesWithIf(mapping.lookup(value), [](OpOperand &use) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Builds row dispatches by hand, for what surrounds the model.
+// Builds row dispatches by hand, for the code around the model.
 #pragma once
 
 #include "sluice/Dialect/Dispatch/Dispatch.h"
@@ -12,7 +12,8 @@
 
 namespace sluice {
 
-/// Builds one rows dispatch: operands with their access and body type, then the body, then results.
+/// Builds one rows dispatch: first operands with their access and body type, then the body, then
+/// results.
 class RowsBuilder {
 public:
   RowsBuilder(mlir::OpBuilder &builder, mlir::Location loc, dispatch::DomainAttr domain)
@@ -20,7 +21,7 @@ public:
     body.setInsertionPointToEnd(&region.emplaceBlock());
   }
 
-  /// Adds an operand; its body argument.
+  /// Adds an operand and returns its body argument.
   mlir::Value operand(mlir::Value tensor, dispatch::AccessKind kind, mlir::Type type) {
     return operand(tensor, dispatch::AccessAttr::get(b.getContext(), kind), type);
   }
@@ -39,7 +40,7 @@ public:
     resultAccesses.push_back(dispatch::AccessAttr::get(b.getContext(), kind));
     aliases.push_back(alias);
   }
-  /// Where the domain is scheduled, `schedule` is its schedule.
+  /// `schedule` is the schedule of a scheduled domain.
   dispatch::RowsOp finish(llvm::StringRef label, mlir::Value schedule = {}) {
     dispatch::YieldOp::create(body, yields);
     if (schedule) {
@@ -68,8 +69,8 @@ public:
   mlir::Value sub(mlir::Value x, mlir::Value y) { return mlir::arith::SubFOp::create(body, x, y); }
   mlir::Value div(mlir::Value x, mlir::Value y) { return mlir::arith::DivFOp::create(body, x, y); }
 
-  mlir::ImplicitLocOpBuilder b;    ///< stands outside, for binds
-  mlir::ImplicitLocOpBuilder body; ///< stands in the body
+  mlir::ImplicitLocOpBuilder b;    ///< outside the op, for binds
+  mlir::ImplicitLocOpBuilder body; ///< in the body
 
 private:
   mlir::Region region;

@@ -11,7 +11,7 @@ Value sluice::constant(ImplicitLocOpBuilder &b, int64_t value) {
   return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
 }
 
-/// i64, rounded towards minus infinity.
+/// Divides i64, rounding toward minus infinity.
 static Value floorDiv(ImplicitLocOpBuilder &b, Value x, int64_t divisor) {
   Value by = constant(b, divisor);
   Value quotient = arith::DivSIOp::create(b, x, by);
@@ -21,7 +21,8 @@ static Value floorDiv(ImplicitLocOpBuilder &b, Value x, int64_t divisor) {
   return arith::SelectOp::create(b, below, lower, quotient);
 }
 
-/// A schedule's expression of d0, made of sums, multiples, divisions rounded down and remainders.
+/// Emits a schedule's expression of d0, which consists of sums, multiples, floor divisions and
+/// remainders.
 static Value emitExpression(ImplicitLocOpBuilder &b, AffineExpr expr, Value d0) {
   if (auto number = dyn_cast<AffineConstantExpr>(expr)) {
     return constant(b, number.getValue());
@@ -48,7 +49,7 @@ static Value emitExpression(ImplicitLocOpBuilder &b, AffineExpr expr, Value d0) 
   }
 }
 
-/// N(t), rows that steps up to t have computed: 0 before the first.
+/// Computes N(t), the number of rows that steps up to t have computed; 0 before the first step.
 Value sluice::emitRowCount(ImplicitLocOpBuilder &b, ScheduleOp schedule, Value t) {
   Value count;
   for (AffineExpr expr : schedule.getCount().getResults()) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The entries of generation. Schedules are computed on the device, from what each row of the batch
-// has seen.
+// Entry points of generation. Schedules are computed on the device, from the number of tokens that
+// each row of the batch has seen.
 #include "StepEntries.h"
 #include "RowsBuilder.h"
 
@@ -16,9 +16,9 @@ using dispatch::AccessKind;
 // The model's functions
 //===----------------------------------------------------------------------===//
 
-/// Takes what @step says of when rows are due and where they are kept off the program: attributes
-/// of the ops that make them say it from now on. Of the function's tokens, which are all there,
-/// nothing is said.
+/// Moves the schedules and states of @step out of the function body: `sluice.due` and `sluice.keep`
+/// become attributes of the ops that define their values. The tokens of the function need none,
+/// because all of them are present.
 static void annotate(func::FuncOp step) {
   Builder b(step.getContext());
   auto set = [&](Value value, StringRef name, Attribute attribute) {
@@ -46,7 +46,7 @@ static void annotate(func::FuncOp step) {
     set(keep.getValue(), stepRowsName, b.getI64IntegerAttr(state.getRing()));
     keep.getResult().replaceAllUsesWith(keep.getValue());
     if (!keep.getValue().getDefiningOp()) {
-      state.erase(); // of tokens: the input holds them all
+      state.erase(); // of tokens: the input holds all of them
     }
     keep.erase();
   }
@@ -62,8 +62,8 @@ static void eraseDead(
   }
 }
 
-/// Whether the rows that are due once c segments are closed are among the first c + `more`: some
-/// due(m) is at least factor (m + 1) - more.
+/// Returns true if the rows that are due once c segments are closed are among the first c + `more`,
+/// i.e. if some due(m) is at least factor (m + 1) - more.
 static bool isWithin(ScheduleOp schedule, int64_t factor, int64_t more) {
   AffineExpr row = getAffineDimExpr(0, schedule.getContext());
   return llvm::any_of(schedule.getDue().getResults(), [&](AffineExpr due) {
@@ -73,7 +73,8 @@ static bool isWithin(ScheduleOp schedule, int64_t factor, int64_t more) {
   });
 }
 
-/// Axes of segments of which @prefill commits rows behind those that a forward pass computes.
+/// Returns the axes of segments of which @prefill commits rows after the ones that a forward pass
+/// computes.
 ArrayAttr StepEntries::axesAhead(func::FuncOp prefill) {
   SmallVector<Attribute> axes;
   for (auto cut : prefill.getOps<SegmentOp>()) {
@@ -92,8 +93,8 @@ ArrayAttr StepEntries::axesAhead(func::FuncOp prefill) {
   return b.getArrayAttr(axes);
 }
 
-/// What stands on the axes of named inputs is made by @prefill; @step reads its states, as
-/// arguments behind the tokens.
+/// @prefill computes the values on the axes of named inputs; @step reads their states, as arguments
+/// after the tokens.
 void StepEntries::readGiven(func::FuncOp step) {
   for (auto keep : llvm::to_vector(step.getOps<KeepOp>())) {
     if (!isGiven(step, cast<SequenceType>(keep.getType()))) {
@@ -112,7 +113,7 @@ void StepEntries::readGiven(func::FuncOp step) {
   }
   eraseDead(step.getBody().front());
   for (unsigned i = step.getNumArguments() - givenStates.size(); i-- > 1;) {
-    auto erased = step.eraseArgument(i); // tokens that are embedded in @prefill
+    auto erased = step.eraseArgument(i); // tokens that @prefill embeds
     assert(succeeded(erased) && "an argument without a reader");
     (void)erased;
   }
@@ -158,7 +159,7 @@ void StepEntries::split() {
   readGiven(step);
   body.getTerminator()->setOperands(kept);
   prefill.setType(b.getFunctionType(prefill.getArgumentTypes(), ValueRange(kept).getTypes()));
-  // An attention whose result nobody reads still says how keys that are kept are rotated.
+  // An attention whose result is unused still determines how cached keys are rotated.
   eraseDead(body, [&](Operation *op) {
     auto attention = dyn_cast<AttentionOp>(op);
     return attention && attention.getRotary() && llvm::is_contained(kept, attention.getKey());
@@ -172,8 +173,8 @@ void StepEntries::split() {
 
 RankedTensorType StepEntries::perRow() { return RankedTensorType::get({rows}, b.getI64Type()); }
 
-/// One launch for all schedules; `next` is what `done` becomes. Counts of a prompt's segments are
-/// kept of the row that takes it.
+/// Emits one launch for all schedules; `next` is the new value of `done`. The segment counts of a
+/// prompt are kept for the row that takes it.
 SmallVector<Value>
 StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
                             llvm::function_ref<Value(ImplicitLocOpBuilder &, Value, Value)> next,
@@ -200,8 +201,8 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
   return llvm::to_vector_of<Value>(op.getResults().drop_back());
 }
 
-/// i32 scalar `due.N`: 1 where some row of the batch computes rows by schedule N. Launches of
-/// others are not worth starting.
+/// Stores the i32 scalars `due.N`: 1 if some row of the batch computes rows by schedule N. Launches
+/// without due rows are skipped.
 void StepEntries::buildGuards(ArrayRef<size_t> numbered) {
   Location loc = module.getLoc();
   Type i64 = b.getI64Type(), i32 = b.getI32Type();
@@ -246,7 +247,7 @@ void StepEntries::beginStep(func::FuncOp step) {
   for (auto op : module.getOps<ScheduleOp>()) {
     numbers[FlatSymbolRefAttr::get(op.getSymNameAttr())] = bursts.size();
     bursts.push_back(op.getBurst());
-    if (op.getSegments()) { // known once the step's bits are
+    if (op.getSegments()) { // known once the bits of the step are
       continue;
     }
     known.push_back(bursts.size() - 1);
@@ -258,13 +259,14 @@ void StepEntries::beginStep(func::FuncOp step) {
     });
   }
   numberMembers(step);
-  // What has one position in all, such as the prediction, is computed at every step.
+  // Values with a single position, such as the prediction, are computed at every step.
   known.append({bursts.size(), bursts.size() + 1});
   bursts.push_back(1);
   runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
     return Run{constant(b, 0), take, append(b, take, done)};
   });
-  // Of a lazy value that is stored for the prediction to read its last row: that row alone.
+  // Schedule of a lazy value that is stored for the prediction, which reads its last row: only that
+  // row.
   bursts.push_back(1);
   runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
     return Run{done, take, append(b, take, done)};
@@ -278,7 +280,7 @@ void StepEntries::beginStep(func::FuncOp step) {
   buildGuards(known);
 }
 
-/// Whether an op makes rows of segments of rows of the scale that is cut.
+/// Returns true if an op computes rows of segments from rows of the scale that is segmented.
 static bool readsCutScale(Operation *op) {
   auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
   auto segments = dyn_cast<SegmentsInterface>(op);
@@ -301,7 +303,7 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
   bool isOfMembers = bool(dispatch->removeAttr(stepMembersName));
   number = isOfMembers ? members.lookup(number) : number;
   auto domain = dispatch->getAttrOfType<dispatch::DomainAttr>("domain");
-  // Lengths of an axis of segments are in rows of it.
+  // Lengths of an axis of segments are counted in its rows.
   auto inRows = [](dispatch::DomainAttr rows) { return std::max<int64_t>(1, rows.getFactor()); };
   bool isOfSegments = byTokens.contains(number);
   int64_t factor = isOfSegments ? inRows(domain) : domain.getFactor();
@@ -318,7 +320,7 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
   dispatch->setAttr("guard", b.getStringAttr(guardOf(number)));
 }
 
-/// A row at its own position, from column `first` on.
+/// Access of a row at its own position, from column `first`.
 static AccessAttr ownColumns(OpBuilder &b, int64_t factor, int64_t first) {
   AffineMap own = AffineMap::get(2, 1, b.getAffineDimExpr(0));
   AffineMap column = AffineMap::get(1, 0, b.getAffineConstantExpr(first));
@@ -326,7 +328,8 @@ static AccessAttr ownColumns(OpBuilder &b, int64_t factor, int64_t first) {
                          AffineMapAttr::get(column), -1, /*outside=*/FloatAttr());
 }
 
-/// What a state holds of its value: all columns in one place, or what `apart` says.
+/// Returns the parts of a value that a state stores: all columns in one place, or the entries of
+/// `apart`.
 SmallVector<StepEntries::Kept> StepEntries::keptOf(StateOp state) {
   if (auto kept = apart.find(state); kept != apart.end()) {
     return kept->second;
@@ -347,7 +350,7 @@ RankedTensorType StepEntries::typeOf(StateOp state, const Kept &kept) {
   return RankedTensorType::get(shape, type.getElement());
 }
 
-/// `tensors` by `keptOf`.
+/// Stores `tensors` to the places of `keptOf`.
 void StepEntries::store(ValueRange tensors, StateOp state) {
   for (auto [tensor, kept] : llvm::zip_equal(tensors, keptOf(state))) {
     plan::StoreOp::create(b, state.getLoc(), ("state:" + state.getSymName() + kept.suffix).str(),
@@ -355,10 +358,9 @@ void StepEntries::store(ValueRange tensors, StateOp state) {
   }
 }
 
-/// Queries, keys and values lie side by side in `packed`, and later steps read keys and values
-/// alone: a launch copies this step's keys to one ring and the values to another, which the
-/// attention reads from end to end. What is to be kept then; `packed` itself where there are other
-/// readers.
+/// Queries, keys and values are adjacent in `packed`, and later steps only read keys and values: a
+/// launch copies this step's keys to one ring and the values to another, which the attention then
+/// reads contiguously. Returns the tensors to store, or `packed` itself if it has other readers.
 SmallVector<Value> StepEntries::keepKeys(Value packed, StateOp state) {
   dispatch::AttentionOp attention;
   for (Operation *user : packed.getUsers()) {
@@ -418,8 +420,8 @@ void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tenso
 // Prefill and reset
 //===----------------------------------------------------------------------===//
 
-/// Copies the schedule's rows of a whole sequence, the prompt's, into a state, or clears them where
-/// there is no sequence.
+/// Copies the schedule's rows of a whole sequence, the prompt, to a state; clears them if there is
+/// no sequence.
 void StepEntries::commit(Value full, StateOp state, Value schedule) {
   int64_t factor = full ? getFactor(module, cast<SequenceType>(state.getType())) : 0;
   RowsBuilder rowsKept(b, state.getLoc(),
@@ -450,7 +452,7 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
   SmallVector<MakeRun> runs;
   for (auto [op, ring] : kinds) {
     auto schedule = cast_if_present<ScheduleOp>(op);
-    if (!schedule) { // of a named input: all of the row that takes the prompt, or that alone
+    if (!schedule) { // named input: all rows, or none if the row is skipped
       runs.push_back([ring](ImplicitLocOpBuilder &b, Value take, Value) {
         Value zero = constant(b, 0), all = constant(b, ring);
         Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, take, zero);
@@ -464,7 +466,7 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
       Value computed = emitRowCount(b, schedule, last), most = constant(b, ring);
       computed = clock ? withinAxis(b, schedule, computed) : computed;
       Value count = arith::MinSIOp::create(b, computed, most);
-      // Of segments, rows may run ahead of the tokens.
+      // Rows of segments may be ahead of the tokens.
       Value length =
           clock ? arith::MulIOp::create(b, computed, constant(b, factors.lookup(schedule))) : take;
       return Run{arith::SubIOp::create(b, computed, count), count, length};
@@ -486,7 +488,7 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
     commit(tensor, state, made[kind - kinds.begin()]);
   }
   terminator->setOperands({});
-  // The host writes the prompt, also for a model that keeps nothing of it.
+  // The host writes the prompt, even if the model keeps no state of it.
   eraseDead(prefill.getBody().front(), [](Operation *op) {
     auto bind = dyn_cast<plan::BindOp>(op);
     return bind && bind.getPlace().starts_with("input:");

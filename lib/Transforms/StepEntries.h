@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From the derived step to the entries of generation: @step over this step's rows, @prefill over a
-// prompt, @reset.
+// Converts the derived step to the entry points of generation: @step over the rows of a decode
+// step, @prefill over a prompt, and @reset.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Fusion.h"
@@ -17,49 +17,50 @@ class RowsBuilder;
 /// Attribute of @prefill: axes of segments of which it commits rows that no forward pass computes.
 constexpr llvm::StringLiteral aheadName = "sluice.ahead";
 
-/// Which rows of the batch take part, and how far each has come: places of the arena.
-///   input:take  i64 [R]  step: 1 appends the row's next token, 0 leaves it alone; prefill: tokens
-///                        of its prompt, -1 for its named inputs alone, 0 leaves it alone; reset: 1
-///                        clears it
-///   state:done  i64 [R]  tokens that the row's states have seen
-///   state:closed.AXIS    i32 [R]  segments that these close, of an axis of segments
-/// @step and @reset run over R rows. @prefill runs over one, the prompt, and commits it to the row
-/// that takes part.
+/// Inputs that select rows of the batch, and progress of each row; places of the arena:
+///   input:take  i64 [R]  step: 1 appends the row's next token, 0 skips the row; prefill: number of
+///                        tokens of its prompt, -1 for its named inputs only, 0 skips the row;
+///                        reset: 1 clears it
+///   state:done  i64 [R]  number of tokens in the row's states
+///   state:closed.AXIS    i32 [R]  number of segments that these tokens close, per axis of segments
+/// @step and @reset run over R rows. @prefill runs over a single row, the prompt, and commits it to
+/// the selected row.
 class StepEntries {
 public:
-  /// `rows` is R, at least 1. With `keysApart`, a state of which later steps read keys and values
-  /// alone is two places: one of its keys and one of its values.
+  /// `rows` is R, at least 1. With `keysApart`, a state of which later steps only read keys and
+  /// values has two places, one for keys and one for values.
   StepEntries(mlir::ModuleOp module, int64_t rows, bool keysApart)
       : module(module), rows(rows), keysApart(keysApart), b(module.getContext()) {}
 
-  /// Where there is a @step: makes @prefill from it and writes its dues and keeps as attributes of
-  /// the ops that make the values. To be called before dispatches are formed.
+  /// If there is a @step: creates @prefill from it, and attaches its dues and keeps as attributes
+  /// to the ops that define the values. Must be called before dispatches are formed.
   void split();
 
-  /// In @step, before its first dispatch: what computes the schedules. Then `schedule` makes a
-  /// dispatch of it run over the rows that `ops`, those of the model that it stands for, are due
-  /// by.
+  /// Emits the computation of schedules before the first dispatch of @step. `schedule` then
+  /// restricts a dispatch to the rows that are due, according to the model ops `ops` that it
+  /// implements.
   void beginStep(mlir::func::FuncOp step);
   void schedule(mlir::Operation *dispatch, llvm::ArrayRef<mlir::Operation *> ops);
 
-  /// In @step, in place of a segmentation's dispatches: its counts and ends from the bits of this
-  /// step, and the schedules of its axis.
+  /// Replaces a segmentation in @step: computes its counts and ends from the bits of this step, and
+  /// the schedules of its axis.
   void cut(SegmentOp op, llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
 
-  /// The place of what @step reads of named inputs, by its argument; empty for tokens.
+  /// Returns the place of a named input's state that @step reads, by its argument; empty for
+  /// tokens.
   llvm::StringRef stateOf(mlir::BlockArgument argument) const {
     unsigned number = argument.getArgNumber();
     return number == 0 ? llvm::StringRef() : llvm::StringRef(givenStates[number - 1]);
   }
 
-  /// `tensors` holds what was stored of each value of @step: states go to their places.
+  /// Stores the states. `tensors` maps each value of @step to its tensor.
   void endStep(mlir::func::FuncOp step, const llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
-  /// @prefill's results become commits to the states.
+  /// Commits the results of @prefill to the states.
   void endPrefill(mlir::func::FuncOp prefill);
   void buildReset();
 
 private:
-  /// Start and count of a row of the batch, from its `take` and `done`, all i64.
+  /// Schedule of a row of the batch, computed from its `take` and `done`; all i64.
   struct Run {
     mlir::Value start, count, length;
   };
@@ -90,7 +91,7 @@ private:
   size_t numberOf(mlir::Operation *op);
   void numberMembers(mlir::func::FuncOp step);
   void scheduleMembers(SegmentOp op, mlir::Value ends);
-  /// Columns of a state's value that lie in a place of their own: the state's name and `suffix`.
+  /// Columns of a state's value that are stored in a separate place: the state's name and `suffix`.
   struct Kept {
     llvm::StringRef suffix;
     int64_t first, count;
@@ -107,31 +108,34 @@ private:
   bool keysApart;
   mlir::OpBuilder b;
   llvm::DenseMap<mlir::Attribute, size_t>
-      numbers; ///< of schedules, by symbol; then every step's, and the last row's
+      numbers; ///< of schedules, by symbol; then the schedule of every step, and of the last row
   llvm::SmallVector<mlir::Value> schedules;
-  llvm::DenseMap<size_t, mlir::Value> byTokens; ///< schedules of segments, lengths in tokens
-  llvm::MapVector<size_t, size_t> members;      ///< of a schedule of segments, that of their rows
-  /// A segmentation. Of another scale than the tokens, the schedule of its counts, and which
-  /// segmentation cut that scale.
+  llvm::DenseMap<size_t, mlir::Value> byTokens; ///< schedules of segments with lengths in tokens
+  llvm::MapVector<size_t, size_t> members;      ///< from a schedule of segments to the schedule of
+                                                ///< their rows
+  /// A segmentation. If it segments another scale than the tokens, also the schedule of its counts,
+  /// and the segmentation of that scale.
   struct Cut {
     mlir::FlatSymbolRefAttr axis;
     ScheduleOp counted;
     std::optional<size_t> outer;
   };
-  llvm::SmallVector<Cut> cuts;                        ///< whose counts are @prefill's last results
-  llvm::DenseMap<mlir::Operation *, int64_t> factors; ///< the greatest of what a schedule makes due
+  llvm::SmallVector<Cut> cuts;                         ///< their counts are the last results of
+                                                       ///< @prefill
+  llvm::DenseMap<mlir::Operation *, int64_t> factors;  ///< maximum factor of the values that a
+                                                       ///< schedule makes due
   llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis
   mlir::Value doneNow;
   llvm::SmallVector<int64_t> bursts;
-  llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits; ///< of @prefill's results
-  llvm::SmallVector<std::string> givenStates; ///< of @step's arguments behind the tokens
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Kept>> apart; ///< of states in two places
+  llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits; ///< for the results of @prefill
+  llvm::SmallVector<std::string> givenStates; ///< for the arguments of @step after the tokens
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Kept>> apart; ///< for states in two places
 };
 
 mlir::Value constant(mlir::ImplicitLocOpBuilder &b, int64_t value);
-/// N(t), rows that steps up to t have computed: 0 before the first.
+/// Computes N(t), the number of rows that steps up to t have computed; 0 before the first step.
 mlir::Value emitRowCount(mlir::ImplicitLocOpBuilder &b, ScheduleOp schedule, mlir::Value t);
-/// A row of three numbers.
+/// Packs three numbers into a row.
 mlir::Value packRow(RowsBuilder &rows, mlir::Value start, mlir::Value count, mlir::Value length);
 
 } // namespace sluice

@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Segments in the entries of generation. What a step needs of all earlier bits is their number: a
-// state. The step's bit adds to it, and says then which rows of segments are due.
+// Segments in the entry points of generation. A decode step needs only the number of earlier bits,
+// which is a state. The bit of the step is added to it and then determines which rows of segments
+// are due.
 #include "RowsBuilder.h"
 #include "StepEntries.h"
 #include "sluice/Dialect/Plan/Names.h"
@@ -16,7 +17,7 @@ FlatSymbolRefAttr StepEntries::axisOf(SegmentOp cut) {
       .getAxisAttr();
 }
 
-/// Bits that are kept for segmentations alone: their number is.
+/// Drops states of bits that only segmentations read, since their count is kept.
 void StepEntries::dropBits(func::FuncOp step) {
   for (auto keep : llvm::to_vector(step.getOps<KeepOp>())) {
     bool areBits = llvm::all_of(keep->getUses(), [](OpOperand &use) {
@@ -40,7 +41,7 @@ Value StepEntries::bindClosed(FlatSymbolRefAttr axis) {
                               placeOfClosed(axis));
 }
 
-/// The one row of a tensor that has one for each row of the batch.
+/// Access to the only row of a tensor with one row per row of the batch.
 static AccessAttr onlyRow(OpBuilder &b) {
   AffineMap zero = AffineMap::get(2, 1, b.getAffineConstantExpr(0));
   AffineMap column = AffineMap::get(1, 0, b.getAffineConstantExpr(0));
@@ -61,7 +62,7 @@ static Value isAbove(RowsBuilder &rows, Value number, int64_t other) {
                                constant(rows.body, other));
 }
 
-/// Of a row of three numbers, as `packRow` makes them, one that is not negative.
+/// Returns a nonnegative member of a row of three numbers (see `packRow`).
 static Value memberOf(RowsBuilder &rows, Value three, int32_t member) {
   auto type = cast<RankedTensorType>(three.getType());
   Value column = dispatch::ColumnOp::create(rows.body, type.clone(rows.body.getI32Type()));
@@ -77,7 +78,7 @@ static Value memberOf(RowsBuilder &rows, Value three, int32_t member) {
                                     it);
 }
 
-/// Whether a segmentation cuts the tokens themselves, of which each step has one.
+/// Returns true if a segmentation segments the tokens themselves, of which each step has one.
 static bool cutsTokens(SegmentOp op) {
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, op.getBits().getType().getScale());
   return scale.getFactor() == 1 && !isSegmented(op, op.getBits().getType());
@@ -87,7 +88,8 @@ static bool cutsTokens(SegmentOp op) {
 // A step
 //===----------------------------------------------------------------------===//
 
-/// Of each row that takes part, the segments closed before this step and its own bit.
+/// Computes, for each selected row, the number of segments closed before this step plus its own
+/// bit.
 Value StepEntries::countSegments(SegmentOp op, Value bits, RankedTensorType type) {
   Type i32 = b.getI32Type();
   auto attribute = op->getAttrOfType<ArrayAttr>(stepScheduleName)[0];
@@ -119,8 +121,8 @@ Value StepEntries::countSegments(SegmentOp op, Value bits, RankedTensorType type
   return made.getResult(0);
 }
 
-/// At most the rows that the schedule's scale has: what waits for no token, as rows by distance, is
-/// due ahead of the segments, and has none behind the last that there is room for.
+/// Clamps to the number of rows of the schedule's scale: values that depend on no token, such as
+/// rows by distance, are due ahead of the segments, and have no rows after the end of the scale.
 Value StepEntries::withinAxis(ImplicitLocOpBuilder &b, ScheduleOp schedule, Value rows) {
   auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(schedule, schedule.getSegmentsAttr());
   int64_t factor = std::max<int64_t>(1, factors.lookup(schedule));
@@ -128,8 +130,8 @@ Value StepEntries::withinAxis(ImplicitLocOpBuilder &b, ScheduleOp schedule, Valu
   return arith::MinSIOp::create(b, rows, constant(b, most));
 }
 
-/// One launch for the schedules of the axis: rows by the segments closed before this step, none
-/// before the first, and after it. A step may have no row of the scale that is cut.
+/// Emits one launch for the schedules of the axis: rows for the segments closed before this step
+/// (none before the first one), and after it. A step may have no row of the segmented scale.
 Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
   Type i64 = b.getI64Type(), i32 = b.getI32Type();
   Location loc = op.getLoc();
@@ -186,12 +188,12 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
   return after;
 }
 
-/// The end of the segment that this step closes is the step's own position, or that of the one row
-/// that it has of the scale that is cut.
+/// The end of the segment that this step closes is the position of the step, or of the only row
+/// that the step has of the segmented scale.
 void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value, Value> &tensors) {
   auto by = op->getAttrOfType<ArrayAttr>(stepScheduleName);
   auto symbol = dyn_cast<FlatSymbolRefAttr>(by[1]);
-  if (!symbol) { // nothing reads them
+  if (!symbol) { // unused
     return;
   }
   size_t number = numbers.lookup(symbol);
@@ -204,7 +206,7 @@ void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value,
         plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i64), doneNow);
     Value length = each.operand(view, onlyRow(b), i64);
     last = arith::SubIOp::create(each.body, length, constant(each.body, 1));
-  } else { // where the schedule of its counts starts
+  } else { // start of the schedule of its counts
     last = each.operand(schedules[numbers.lookup(by[0])], onlyRow(b), i64);
   }
   each.result(toI32(each, last), AccessKind::Row, type);
@@ -214,12 +216,12 @@ void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value,
   tensors[op.getEnds()] = made.getResult(0);
 }
 
-/// Schedule of the rows that an op of the step makes due.
+/// Returns the number of the schedule that makes an op's rows due.
 size_t StepEntries::numberOf(Operation *op) {
   return numbers.lookup(op->getAttrOfType<ArrayAttr>(stepScheduleName)[0]);
 }
 
-/// Segments that attend to their rows have a schedule of these: as many as there are positions.
+/// Numbers the schedules of the rows of segments that attend to their rows, one row per position.
 void StepEntries::numberMembers(func::FuncOp step) {
   for (auto attention : step.getOps<AttendSegmentsOp>()) {
     if (members.try_emplace(numberOf(attention), bursts.size()).second) {
@@ -228,7 +230,7 @@ void StepEntries::numberMembers(func::FuncOp step) {
   }
 }
 
-/// Schedules of segments' rows have no number among the others.
+/// Schedules of the rows of segments are numbered separately.
 std::string StepEntries::guardOf(size_t number) const {
   size_t before = 0;
   for (auto [ofSegments, ofRows] : members) {
@@ -240,7 +242,7 @@ std::string StepEntries::guardOf(size_t number) const {
   return "due." + std::to_string(number - before);
 }
 
-/// The number in a column of a row of them; -1 where there is no such column.
+/// Returns the number in a column of a row; -1 if there is no such column.
 static Value numberIn(RowsBuilder &rows, Value row, Value place) {
   auto type = cast<RankedTensorType>(row.getType());
   Type i32 = rows.body.getI32Type();
@@ -253,8 +255,9 @@ static Value numberIn(RowsBuilder &rows, Value row, Value place) {
                                     arith::SelectOp::create(rows.body, isThere, row, none));
 }
 
-/// Of each text, the rows of the segment that becomes due: those behind the end before it, up to
-/// its own. None of segment -1's end is found in the ring, so that it is at -1.
+/// Schedules, for each text, the rows of the segment that becomes due: from after the end of the
+/// previous segment up to its own end. The ring has no end for segment -1, which therefore is at
+/// -1.
 void StepEntries::scheduleMembers(SegmentOp op, Value ends) {
   Type i64 = b.getI64Type(), i32 = b.getI32Type();
   auto type = RankedTensorType::get({rows, 3}, i64);
@@ -296,7 +299,8 @@ void StepEntries::scheduleMembers(SegmentOp op, Value ends) {
   }
 }
 
-/// What the host compares after a run: rows that the segments need, and rows that there are.
+/// Stores totals that the host compares after a run: the rows that the segments need, and the
+/// capacity.
 static void storeTotals(OpBuilder &b, SegmentOp op, Value closed, int64_t rows, StringRef axis) {
   Type i32 = b.getI32Type();
   RowsBuilder each(b, op.getLoc(), dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
@@ -333,8 +337,8 @@ void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
 // A prompt
 //===----------------------------------------------------------------------===//
 
-/// Bits of the prompt's rows: counts never fall, so the largest of those that are there. -1, as
-/// before any token, of a row that takes no prompt.
+/// Counts the closed segments in the rows of the prompt: counts never decrease, so it is the
+/// maximum of the valid ones. -1, as before any token, for a row that takes no prompt.
 Value StepEntries::closedIn(RowsBuilder &each, ValueRange counts, size_t i, Value take) {
   const Cut &cut = cuts[i];
   Value there = take;
@@ -358,8 +362,8 @@ Value StepEntries::closedIn(RowsBuilder &each, ValueRange counts, size_t i, Valu
   return arith::SelectOp::create(each.body, isAbove(each, take, 0), most, constant(each.body, -1));
 }
 
-/// The segmentations of @prefill, whose counts are its last results; `due` says when each row of
-/// these is there.
+/// Records the segmentations of @prefill, whose counts are its last results; `due` maps each count
+/// to the schedule of its rows.
 void StepEntries::addCuts(func::FuncOp prefill, const DenseMap<Value, ScheduleOp> &due) {
   for (auto cut : prefill.getOps<SegmentOp>()) {
     Cut known{axisOf(cut), {}, {}};
@@ -376,7 +380,7 @@ void StepEntries::addCuts(func::FuncOp prefill, const DenseMap<Value, ScheduleOp
   }
 }
 
-/// Of the row that takes the prompt, its segments; without `counts`, none.
+/// Stores the number of segments of the row that takes the prompt; zero without `counts`.
 void StepEntries::commitClosed(ValueRange counts) {
   for (auto [i, cut] : llvm::enumerate(cuts)) {
     RowsBuilder each(b, module.getLoc(), dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));

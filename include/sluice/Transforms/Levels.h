@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which level of IR a pass reads, and what must hold of it there.
+// IR levels of passes, and their invariants.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -8,16 +8,16 @@
 
 namespace sluice {
 
-/// Functions hold ops of the model dialect alone, or dispatches over named memory alone.
+/// Functions consist of model dialect ops, or of dispatches over named memory.
 enum class Level { Model, Dispatches };
 
-/// Refuses a module that stands on another level, or that has no functions to make entries of: what
-/// a pass does not look for there, it would drop without a word.
+/// Rejects a module on another level, or without functions to build entries from; a pass would
+/// silently drop such code.
 mlir::LogicalResult verifyLevel(mlir::ModuleOp module, Level level);
 
-/// What memory planning needs of an entry of dispatches: nothing comes or goes but by named memory.
-/// What guards protect and allow is as the dispatch dialect says, and what draws random numbers in
-/// an update of several batches draws by its rows.
+/// Verifies the requirements of memory planning on an entry of dispatches: it communicates only
+/// through named memory, its guards follow the rules of the dispatch dialect, and in an update of
+/// several batches ops draw random numbers by the rows of the update.
 mlir::LogicalResult verifyEntry(mlir::func::FuncOp func);
 
 } // namespace sluice

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where a tensor fits among others that are alive at the same time.
+// Finds offsets for tensors among others that are live at the same time.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace sluice {
 
-/// Bytes that are written and read of a tensor in memory: `count` runs of `bytes`, `stride` apart.
-/// All of it is one run. Where only the first rows of each text are, there is a run a text, and
-/// other tensors fit between them.
+/// Bytes of a tensor that are accessed in memory: `count` runs of `bytes`, `stride` apart. A whole
+/// tensor is one run. If each text only has its first rows, there is one run per text, and other
+/// tensors fit in between.
 struct Runs {
   int64_t count = 1, stride = 0, bytes = 0;
 
   int64_t total() const { return count * bytes; }
-  /// The first byte behind the last run.
+  /// The end of the last run.
   int64_t end() const { return (count - 1) * stride + bytes; }
 };
 
-/// The lowest multiple of `alignment` at which no run meets one of `taken`, ranges [begin, end) in
-/// any order.
+/// Returns the lowest multiple of `alignment` at which no run overlaps one of `taken`, ranges
+/// [begin, end) in any order.
 int64_t lowestOffset(std::vector<std::pair<int64_t, int64_t>> taken, const Runs &runs,
                      int64_t alignment);
 

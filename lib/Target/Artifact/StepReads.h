@@ -14,7 +14,7 @@ namespace sluice {
 struct StepRate {
   int64_t runs = 1, period = 1;
   double rows = 1;           ///< average rows that a step computes
-  double clock = 1;          ///< tokens per position; for segments a lower bound
+  double clock = 1;          ///< units of its positions per token; for segments an upper bound
   std::string segments = {}; ///< axis of segments at whose ends it runs, at most that often
 };
 
