@@ -272,7 +272,7 @@ private:
   Stored output, lse, outputGradient;
   std::optional<Stored> rotary;
   unsigned sources;                          ///< gradients of queries, keys and values
-  std::vector<std::vector<ProductSum>> sums; ///< by gradient: [rows][width], over heads
+  std::vector<std::vector<ProductSum>> sums; ///< sums by gradient: [rows][width], over heads
 };
 
 void Gradients::put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand, int64_t p,

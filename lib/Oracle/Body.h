@@ -14,7 +14,7 @@ namespace sluice::oracle {
 /// Position at which a region runs: the results of ops that read positions.
 struct Place {
   int64_t row = 0, position = 0;
-  int64_t column = 0; ///< of scalar regions
+  int64_t column = 0; ///< only for scalar regions
 };
 
 /// Interprets a block repeatedly. A value has as many numbers as its type has elements. A block
@@ -38,13 +38,13 @@ private:
   /// An op. Values are numbered, arguments first.
   struct Step {
     mlir::Operation *op = nullptr;
-    scalar::Rule<Number> rule = nullptr; ///< of elementwise ops
+    scalar::Rule<Number> rule = nullptr; ///< set for elementwise ops
     size_t result = 0, elements = 0;
-    bool isFloat = false; ///< whether the result is floating point
+    bool isFloat = false; ///< the result is floating point
     llvm::SmallVector<size_t> operands;
-    llvm::SmallVector<bool> areFloats;                       ///< whether the operands are
-    std::optional<dispatch::ReduceKind> kind = std::nullopt; ///< of a reduction
-    std::unique_ptr<Body> combiner = nullptr;                ///< of a reduction without a kind
+    llvm::SmallVector<bool> areFloats;                       ///< the operands are floating point
+    std::optional<dispatch::ReduceKind> kind = std::nullopt; ///< set for reductions
+    std::unique_ptr<Body> combiner = nullptr;                ///< set for reductions without a kind
   };
   void addStep(mlir::Operation &op, llvm::DenseMap<mlir::Value, size_t> &numbers);
   llvm::LogicalResult compute(Step &step);

@@ -66,7 +66,7 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launc
       continue;
     }
     int64_t position = rows.position(row), line = lineOf(op.getInput(), rows, row);
-    std::vector<SmallVector<Number>> yields; // of each column
+    std::vector<SmallVector<Number>> yields; // yielded values, by column
     for (int64_t column = 0; column < columns; ++column) {
       ProductSum sum;
       for (int64_t k = 0; k < inner; ++k) {

@@ -81,7 +81,8 @@ private:
   const int64_t *runOf(int64_t row) const { return schedule ? schedule + 3 * batch(row) : nullptr; }
 
   dispatch::DomainAttr domain;
-  const int64_t positionCount, domainFactor; ///< of the domain; cached, since there are millions of
+  const int64_t positionCount, domainFactor; ///< copied from the domain, since there are millions
+                                             ///< of rows
                                              ///< rows
   const Launch &launch;
   const int64_t *schedule = nullptr;

@@ -16,7 +16,8 @@ constexpr double bf16Unit = 0x1p-8;    ///< the same in bf16
 constexpr double sumUnit = 0x1p-23;    ///< error of one step of a sum: tensor cores may truncate
                                        ///< instead of rounding
 constexpr double elementary = 0x1p-21; ///< relative error of an elementary function: 4 ulp
-constexpr double division = 0x1p-22;   ///< of a quotient: 2 ulp, the bound of div.full in the PTX
+constexpr double division = 0x1p-22;   ///< relative error of a quotient: 2 ulp, the bound of
+                                       ///< div.full in the PTX ISA
                                        ///< ISA
 
 /// The result of exact arithmetic, and the maximum error of an f32 evaluation. Integers and

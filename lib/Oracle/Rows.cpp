@@ -48,7 +48,7 @@ private:
   Rows rows;
   std::vector<Stored> operands;
   std::vector<std::unique_ptr<Comparison>> results;
-  std::vector<std::vector<ProductSum>> columnSums; ///< for results with access `columns`
+  std::vector<std::vector<ProductSum>> columnSums; ///< sums of results with access `columns`
 };
 
 } // namespace
@@ -133,7 +133,7 @@ Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessA
     }
   }
   if (access.getRangeKind() == dispatch::ReduceKind::Max) {
-    return greatest; // of stored numbers, which are exact
+    return greatest; // maximum of stored numbers, which are exact
   }
   Numbers totals;
   for (const ProductSum &sum : sums) {

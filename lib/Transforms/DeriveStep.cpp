@@ -43,8 +43,8 @@ private:
   OpBuilder symbols{predict.getContext()};
   SmallVector<ScheduleOp> schedules;
   llvm::StringSet<> names;
-  IRMapping computed; ///< from a value of @predict to its rows of this step
-  IRMapping kept;     ///< from a value of @predict to the rows in its state
+  IRMapping computed; ///< maps a value of @predict to its rows of this step
+  IRMapping kept;     ///< maps a value of @predict to the rows in its state
   DenseMap<std::pair<Value, unsigned>, Value> lazies;
   DenseMap<std::pair<Operation *, unsigned>, const StepRead *> reads;
 };

@@ -39,7 +39,7 @@ private:
   func::FuncOp func;
   OpBuilder b;
   DenseMap<Value, Value> gradients;
-  DenseMap<Attribute, Value> keepers; ///< by parameter
+  DenseMap<Attribute, Value> keepers; ///< accumulator of the gradient, by parameter
 };
 
 bool ReverseMode::isTrained(Value value) {

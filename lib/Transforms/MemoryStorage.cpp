@@ -39,7 +39,7 @@ LogicalResult Storage::checkOrder() {
     bool isStorePending = false; // a dispatch wrote the place and its plan.store comes later
   };
   std::map<std::string, Writes> ofPlaces;
-  std::map<const Class *, Writes> ofClasses; // by class of temporaries
+  std::map<const Class *, Writes> ofClasses; // writes by class of temporaries
   auto writesOf = [&](Value value) -> Writes & {
     Class &storage = classOf(value);
     return storage.place.empty() ? ofClasses[&storage] : ofPlaces[storage.place];

@@ -68,7 +68,7 @@ private:
 
   mlir::func::FuncOp func;
   MemoryPlan &plan;
-  Names &names; ///< of values that are stored in a place
+  Names &names; ///< names of the values that are stored in a place
   llvm::EquivalenceClasses<const void *> sets;
   std::map<const void *, Class> classes;
 };

@@ -35,7 +35,7 @@ private:
   struct Unit {
     Operation *op = nullptr;
     double operationsByByte = 0;
-    size_t number = 0; ///< in its function, the last first
+    size_t number = 0; ///< number in its function, the last first
   };
 
   LogicalResult measure(State &state);

@@ -44,7 +44,7 @@ private:
 
   llvm::SmallVector<mlir::Operation *> early, late;
   ValueSet repeatable;
-  llvm::MapVector<mlir::Value, Life> lives; ///< for repeatable values
+  llvm::MapVector<mlir::Value, Life> lives; ///< live ranges of repeatable values
   llvm::MapVector<mlir::Operation *, mlir::Operation *> made;
 };
 

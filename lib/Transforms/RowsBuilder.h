@@ -70,7 +70,7 @@ public:
   mlir::Value div(mlir::Value x, mlir::Value y) { return mlir::arith::DivFOp::create(body, x, y); }
 
   mlir::ImplicitLocOpBuilder b;    ///< outside the op, for binds
-  mlir::ImplicitLocOpBuilder body; ///< in the body
+  mlir::ImplicitLocOpBuilder body; ///< inside the body
 
 private:
   mlir::Region region;

@@ -46,7 +46,7 @@ static void annotate(func::FuncOp step) {
     set(keep.getValue(), stepRowsName, b.getI64IntegerAttr(state.getRing()));
     keep.getResult().replaceAllUsesWith(keep.getValue());
     if (!keep.getValue().getDefiningOp()) {
-      state.erase(); // of tokens: the input holds all of them
+      state.erase(); // a state of tokens: the input holds all of them
     }
     keep.erase();
   }
@@ -247,7 +247,7 @@ void StepEntries::beginStep(func::FuncOp step) {
   for (auto op : module.getOps<ScheduleOp>()) {
     numbers[FlatSymbolRefAttr::get(op.getSymNameAttr())] = bursts.size();
     bursts.push_back(op.getBurst());
-    if (op.getSegments()) { // known once the bits of the step are
+    if (op.getSegments()) { // known once the bits of this step are known
       continue;
     }
     known.push_back(bursts.size() - 1);

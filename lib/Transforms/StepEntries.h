@@ -107,8 +107,8 @@ private:
   int64_t rows;
   bool keysApart;
   mlir::OpBuilder b;
-  llvm::DenseMap<mlir::Attribute, size_t>
-      numbers; ///< of schedules, by symbol; then the schedule of every step, and of the last row
+  llvm::DenseMap<mlir::Attribute, size_t> numbers; ///< schedules by symbol; then the schedule of
+                                                   ///< every step, and the schedule of the last row
   llvm::SmallVector<mlir::Value> schedules;
   llvm::DenseMap<size_t, mlir::Value> byTokens; ///< schedules of segments with lengths in tokens
   llvm::MapVector<size_t, size_t> members;      ///< from a schedule of segments to the schedule of
@@ -127,9 +127,9 @@ private:
   llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis
   mlir::Value doneNow;
   llvm::SmallVector<int64_t> bursts;
-  llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits; ///< for the results of @prefill
-  llvm::SmallVector<std::string> givenStates; ///< for the arguments of @step after the tokens
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Kept>> apart; ///< for states in two places
+  llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits; ///< state of each result of @prefill
+  llvm::SmallVector<std::string> givenStates; ///< state of each argument of @step after the tokens
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Kept>> apart; ///< states in two places
 };
 
 mlir::Value constant(mlir::ImplicitLocOpBuilder &b, int64_t value);

@@ -17,37 +17,38 @@ class TargetPass<string argument, list<Option> more = []> : Pass<argument, "::ml
 }
 
 def GenerateKernels : TargetPass<"sluice-generate-kernels"> {
-  let summary = "Makes a kernel of every distinct dispatch";
+  let summary = "Generates a kernel for every distinct dispatch";
   let description = [{
-    Before: functions of dispatches. After: the functions of their kernels alone, on the kernel ABI
-    (docs/plan-and-artifact.md). Dispatches that differ in the values of their operands alone share a kernel. Refused: a dispatch
-    that has no kernel for the target, and a function that holds anything but dispatches and named memory.
+    Before: functions of dispatches. After: only the functions of their kernels, with the kernel ABI
+    (docs/plan-and-artifact.md). Dispatches that only differ in the values of their operands share a kernel. Rejects a dispatch
+    without a kernel for the target, and a function with other ops than dispatches and named memory.
   }];
 }
 
 def EmitPlan : TargetPass<"sluice-emit-plan"> {
-  let summary = "Makes the launches of every entry point";
+  let summary = "Emits the launches of every entry point";
   let description = [{
     Before: functions of dispatches, after `sluice-build-entries`. After: `plan.buffer`, `plan.kernel` and, for each function, a
-    `plan.entry` of launches. It plans memory itself, as it needs the kernels' workspaces. A launch names the launches before it
-    that touch the same bytes. The result is verified against what it was made of: arguments, order, and what guards protect. Refused: what
-    `sluice-generate-kernels` and `sluice-plan-memory` refuse.
+    `plan.entry` of launches. The pass plans memory itself, because it needs the kernels' workspaces. A launch names the earlier
+    launches that touch the same bytes. The result is verified against the dispatches: arguments, order, and the effects of
+    guards. Rejects everything that `sluice-generate-kernels` and `sluice-plan-memory` reject.
   }];
 }
 
 def Recompute : TargetPass<"sluice-recompute",
                            [Option<"memoryBudget", "memory-budget", "int64_t", /*default=*/"0",
-                                   "Bytes that the arena may take, the kernels' workspaces with them">]> {
-  let summary = "Computes forward results again in the backward pass, for a smaller arena";
+                                   "Maximum bytes of the arena, including the kernels' workspaces">]> {
+  let summary = "Rematerializes forward results in the backward pass, for a smaller arena";
   let description = [{
     Before: functions of dispatches, after `sluice-separate-places`. After: the arena, as memory is planned with the target's
     kernels, takes at most `memory-budget` bytes. For that, @gradient repeats dispatches of its forward pass. A copy has the
-    unit attribute `plan.recomputed` and stands before the first backward dispatch that reads one of its results. What only
-    copies read is repeated too, up to values that are kept. A dispatch is repeated at most once: a step never has more than its
-    forward operations again. Refused: a budget that this cannot meet, with the least that it can.
+    unit attribute `plan.recomputed` and is inserted before the first backward dispatch that reads one of its results. Operands
+    that only copies read are repeated too, up to stored values. A dispatch is repeated at most once, so a step at most repeats
+    its forward operations. Rejects a budget that cannot be met, and reports the minimum.
 
     A copy is the same dispatch, so it has the same kernel and draws the same random numbers. Gradients are the same bit for bit,
-    whatever gathers with what in a dispatch. Decided here, what is alive is exactly what memory planning sees.
+    whatever the grouping of ops in dispatches. The pass runs on this level because live ranges here are exactly the ones that
+    memory planning uses.
 
     ```mlir
     %h, %mean, %rstd = dispatch.rows %x, %gain, %bias ...            // a norm
@@ -62,7 +63,7 @@ def Recompute : TargetPass<"sluice-recompute",
     dispatch.weight_gradient %dy, %again#0 ... {plan.phase = "backward"}
     ```
 
-    What is repeated is found by planning memory for sets of values that are not kept (lib/Transforms/Recompute.cpp).
+    The set is found by planning memory for candidate sets of dropped values (lib/Transforms/Recompute.cpp).
   }];
 }
 

@@ -40,8 +40,8 @@ struct Temporary {
 /// Results are the same bit for bit.
 struct MemoryBucket {
   int64_t rows = 0;
-  llvm::DenseMap<mlir::Value, int64_t> offsets; ///< of temporaries in entries that differ
-  llvm::DenseMap<mlir::Value, Runs> runs;       ///< of temporaries with fewer rows
+  llvm::DenseMap<mlir::Value, int64_t> offsets; ///< offsets of temporaries in entries that differ
+  llvm::DenseMap<mlir::Value, Runs> runs;       ///< runs of temporaries with fewer rows
   llvm::StringSet<> entries;                    ///< entries that differ
   int64_t temporariesBytes = 0, arenaBytes = 0;
 };
@@ -54,7 +54,7 @@ struct MemoryPeak {
   std::string entry;
   size_t launch = 0; ///< number in the entry
   std::optional<mlir::Location> place;
-  std::map<std::pair<int64_t, TemporaryKind>, int64_t> bytes; ///< by factor and kind
+  std::map<std::pair<int64_t, TemporaryKind>, int64_t> bytes; ///< live bytes, by factor and kind
 };
 
 /// The value of --memory-budget and the recomputation that it required.
@@ -68,9 +68,9 @@ struct MemoryBudget {
 /// Scalars, constants, inputs, outputs, flat regions (parameters, gradients, moments, and bf16
 /// copies of parameters if kernels read them), then temporaries, which entries share.
 struct MemoryPlan {
-  std::map<std::string, Place> places; ///< by `class:name`
+  std::map<std::string, Place> places; ///< named places, by `class:name`
   std::vector<Temporary> temporaries;
-  llvm::DenseMap<mlir::Value, int64_t> offsets; ///< for every tensor value of every entry
+  llvm::DenseMap<mlir::Value, int64_t> offsets; ///< offset of every tensor value of every entry
   int64_t constantsOffset = 0, constantsBytes = 0;
   int64_t workspaceOffset = 0, workspaceBytes = 0; ///< one region that launches share
   int64_t counterBytes = 0; ///< counters before the workspace, likewise shared; zero between

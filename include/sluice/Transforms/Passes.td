@@ -6,12 +6,12 @@
 include "mlir/Pass/PassBase.td"
 
 def ConvertFactors : Pass<"sluice-convert-factors", "::mlir::ModuleOp"> {
-  let summary = "Gives linear maps and heads inputs of their weights' type";
+  let summary = "Converts inputs of linear maps and heads to the type of their weights";
   let description = [{
-    A linear map multiplies in the type that it reads its weight in. Before: functions of forward ops. After: the input of
-    every linear map and cross-entropy has its weight's element type; where it had another, a map converts it, one for all
-    readers. Maps compute in f32 and round once, when they store, so most of these cost nothing: they fuse with what makes
-    their operand. Causality is decided before: certificates do not mention these maps.
+    A linear map multiplies in the type in which it reads its weight. Before: functions of forward ops. After: the input of
+    every linear map and cross-entropy has the element type of its weight. If it had another type, one map converts it for all
+    readers. Maps compute in f32 and round once, when they store, so most conversions cost nothing: they fuse with the op that
+    computes their operand. Causality is proved before this pass, so certificates do not mention these maps.
 
     ```mlir
     %y = sluice.linear %x, %w : (!sluice.seq<@s1, 16, f32>, tensor<48x16xbf16>) -> !sluice.seq<@s1, 48, bf16>
@@ -24,11 +24,11 @@ def ConvertFactors : Pass<"sluice-convert-factors", "::mlir::ModuleOp"> {
 }
 
 def ExpandSoftTargets : Pass<"sluice-expand-soft-targets", "::mlir::ModuleOp"> {
-  let summary = "Writes losses against soft targets as logits and a loss of their rows";
+  let summary = "Expands losses against soft targets to logits and a loss of their rows";
   let description = [{
-    A target that is a distribution has as many numbers as the logits. So nothing is saved where these are not stored, and ops that are
-    there do: a linear map and `sluice.soft_loss`. Before: functions of forward ops. After: no `sluice.cross_entropy` has a `target`.
-    Causality is decided before, of the loss as one op.
+    A target distribution is as large as the logits, so fusing the head into the loss, which avoids storing logits, saves
+    nothing. A linear map and `sluice.soft_loss` replace the fused op. Before: functions of forward ops. After: no
+    `sluice.cross_entropy` has a `target`. Causality is proved before this pass, for the loss as a single op.
 
     ```mlir
     %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64, target = "teacher"} : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
@@ -41,26 +41,26 @@ def ExpandSoftTargets : Pass<"sluice-expand-soft-targets", "::mlir::ModuleOp"> {
 }
 
 def Differentiate : Pass<"sluice-differentiate", "::mlir::ModuleOp"> {
-  let summary = "Makes @gradient from @train or @evaluate";
+  let summary = "Derives @gradient from @train or @evaluate";
   let description = [{
-    Before: a function `@evaluate` of forward ops with one `sluice.objective`, and, where there is dropout or smoothed
-    labels, `@train` like it. One that has none minimizes the mean of the losses that it returns, and gets an objective
-    that says so. After: `@evaluate` as it was, and in the place of `@train`, if there was one,
-    `@gradient` with the forward ops, their backward ops in reverse order and one `sluice.store_gradient` a trained
-    parameter. Gradients of a value with several readers are added in reverse order of the readers. Ops that only the
-    forward pass needed are erased. The objective stands last: losses may come from the backward pass.
+    Before: a function `@evaluate` of forward ops with one `sluice.objective` and, with dropout or label smoothing, a
+    similar function `@train`. A function without an objective gets one that minimizes the mean of the losses that it returns.
+    After: `@evaluate` is unchanged. `@gradient`, which replaces `@train` if there is one, has the forward ops, their backward
+    ops in reverse order and one `sluice.store_gradient` per trained parameter. Gradients of a value with several readers
+    are added in reverse order of the readers. Ops that only the forward pass needs are erased. The objective is the last
+    op, because its losses may come from the backward pass.
   }];
   let dependentDialects = ["::sluice::SluiceDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
 
 def DeriveStep : Pass<"sluice-derive-step", "::mlir::ModuleOp"> {
-  let summary = "Makes @step from @predict: one more token with what earlier steps kept";
+  let summary = "Derives the decode step @step from @predict, with states between steps";
   let description = [{
-    Before: a function `@predict` of forward ops whose bounds are known (docs/causality.md). After: beside it `@step`, which is
-    `@predict` over the rows that one more token makes due. A `sluice.due` says which rows of each stored value these are, by a
-    `sluice.schedule`. `sluice.keep` stores them in a `sluice.state`, and gives the rows that it holds to readers of earlier
-    rows. A reader of nothing but this step's rows reads the value itself. What no prediction reads is left out. Refuses, at
-    the op, a value without a bound and one on another axis. docs/generation.md has the formulas.
+    Before: a function `@predict` of forward ops whose bounds are known (docs/causality.md). After: in addition `@step`, which is
+    `@predict` over the rows that one more token makes due. A `sluice.due` specifies these rows for each stored value, by a
+    `sluice.schedule`. `sluice.keep` stores them in a `sluice.state`, whose rows it returns to readers of earlier rows. A reader
+    that only needs rows of this step reads the value itself. Values that no prediction reads are dropped. Rejects, at the op,
+    a value without a bound and a value on another axis. docs/generation.md has the formulas.
 
     ```mlir
     %x = sluice.embed %tokens, %table : ...
@@ -81,14 +81,14 @@ def DeriveStep : Pass<"sluice-derive-step", "::mlir::ModuleOp"> {
 def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
   let summary = "Groups model ops into dispatches";
   let description = [{
-    Turns every function of model ops into one of dispatches over stored tensors. Around a contraction gather the
-    elementwise ops that read its result; around a norm, the elementwise, shortening and embedding ops that make its
-    operands and the elementwise ops that read its result; what is left forms row dispatches of its own. Shifts,
-    upsampling and unfolding become the maps through which their readers read, and are stored only for a reader that
-    takes no map. After: functions hold dispatch and plan ops alone. Correctness does not depend on what gathers where.
+    Converts every function of model ops to dispatches over stored tensors. A contraction absorbs the elementwise ops that
+    read its result. A norm absorbs the elementwise, shortening and embedding ops that compute its operands, and the
+    elementwise ops that read its result. The remaining ops form separate row dispatches. Shifts, upsampling and unfolding
+    become access maps of their readers, and are stored only for a reader that accepts no map. After: functions consist of
+    dispatch and plan ops. Correctness does not depend on the grouping.
 
-    In the backward pass, maps whose result weight gradients alone read are made again by the contraction that makes its gradient, where the
-    maps of its epilogue read their operands anyhow. The forward result is then not kept.
+    In the backward pass, a map whose result only weight gradients read is rematerialized by the contraction that computes the
+    gradient of that result, if the maps of its epilogue read the same operands anyway. The forward result is then not stored.
 
     ```mlir
     %u = sluice.upsample %y factor 4 : ...
@@ -98,33 +98,33 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
     %0:4 = dispatch.rows %skip, %y, %gain, %bias ...
     ```
 
-    Where there is a @step, @prefill and @reset are made beside it. These have rows of their own, whatever the batch of
-    training: @step and @reset `generation-rows`, @prefill one, the prompt, which it commits to the row that takes part.
+    If there is a @step, the pass also creates @prefill and @reset. Their batch is independent of the training batch: @step and
+    @reset have `generation-rows` rows, and @prefill has a single row, the prompt, which it commits to the selected row.
 
     Queries, keys and values of an attention are columns of one value, and later steps read no queries. With `keys-apart`
-    the state holds keys and values alone, so that a step reads memory from end to end: one more launch copies them there.
-    It pays on a CPU; on a GPU the launch costs more than it saves.
+    the KV cache holds keys and values only, so that a step reads contiguous memory; one more launch copies them there.
+    This is faster on a CPU; on a GPU the launch costs more than it saves.
   }];
-  let options = [Option<"generationRows", "generation-rows", "int64_t", "16", "Rows that generate at once">,
+  let options = [Option<"generationRows", "generation-rows", "int64_t", "16", "Number of rows that generate concurrently">,
                  Option<"keysApart", "keys-apart", "bool", "false",
-                        "States hold keys and values without the queries beside them">,
+                        "Store keys and values in states without the adjacent queries">,
                  Option<"sumParts", "sum-parts", "int64_t", "32",
-                        "Most parts that a sum over rows is cut into, for a second launch to add; the compiler asks its targets">,
+                        "Maximum number of partial sums of a sum over rows, which a second launch adds; the compiler uses the value of its targets">,
                  Option<"keepMaps", "keep-maps", "bool", "false",
-                        "Keep what weight gradients alone read rather than make it again">];
+                        "Store values that only weight gradients read instead of rematerializing them">];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
 
 def BuildEntries : Pass<"sluice-build-entries", "::mlir::ModuleOp"> {
-  let summary = "Adds what surrounds the model: outputs, gradient norm, optimizer, initialization";
+  let summary = "Adds outputs, gradient norm, optimizer and initialization";
   let description = [{
-    Before: functions of dispatches @gradient, @evaluate, @predict. After: what these return is stored as outputs;
-    @update (gradient norm in two stages, schedule, clipping, Adam or AdamW over the flat parameter arena) and @initialize
-    stand beside them. Where a dispatch reads compute copies of weights, these two write the copies too, and @prepare makes
+    Before: functions of dispatches @gradient, @evaluate, @predict. After: their results are stored as outputs, and there are
+    functions @update (gradient norm in two stages, schedule, clipping, Adam or AdamW over the flat parameter arena) and
+    @initialize. If a dispatch reads compute copies of weights, these two also write the copies, and @prepare computes
     them from parameters that the host has loaded. The optimizer's constants come from the module attribute `sluice.training`.
-    With `sluice.accumulate`, an update has several batches: @accumulate sums the gradients and losses that @gradient makes of each,
-    @update reads the sums, and the dispatches of @gradient that draw are marked to draw by the rows of the update.
+    With `sluice.accumulate`, an update has several batches: @accumulate sums the gradients and losses of @gradient over the
+    batches, @update reads the sums, and the dispatches of @gradient that draw are marked to draw by the rows of the update.
   }];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
@@ -132,10 +132,11 @@ def BuildEntries : Pass<"sluice-build-entries", "::mlir::ModuleOp"> {
 }
 
 def SeparatePlaces : Pass<"sluice-separate-places", "::mlir::ModuleOp"> {
-  let summary = "Makes what is stored in several places once for each";
+  let summary = "Repeats dispatches whose results are stored in several places";
   let description = [{
-    A dispatch writes its result where it is stored, so a value can live in one place. Where `cse` has merged equal dispatches whose
-    results go to different places (zeros for two states, for instance), this pass repeats the dispatch for each place.
+    A dispatch writes its result directly to its named place, so a value can have only one place. If `cse` has merged equal
+    dispatches whose results go to different places (zeros for two states, for instance), this pass repeats the dispatch for
+    each place.
   }];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect"];
 }
@@ -143,9 +144,9 @@ def SeparatePlaces : Pass<"sluice-separate-places", "::mlir::ModuleOp"> {
 def MergeOps : Pass<"sluice-merge-ops"> {
   let summary = "Merges equal ops, with the origins of all";
   let description = [{
-    Upstream's `cse`, on any level: of equal ops of a block it keeps the first. Equality ignores locations, so ops of different stages are
-    merged. After: the op that is kept has the origins of all that it replaces (`#sluice.origin`), its own first. Upstream's `cse` keeps
-    that op's own alone.
+    Upstream's `cse`, on any level: among equal ops of a block it keeps the first. Equality ignores locations, so ops of different
+    stages are merged. After: the remaining op has the origins of all ops that it replaces (`#sluice.origin`), its own first.
+    Upstream's `cse` would only keep its own origin.
 
     ```mlir
     %a = sluice.linear %x, %w : ... loc(fused<#sluice.origin<stage = "stages.1", part = "attention.query">>["m.json":7:5])
@@ -160,15 +161,15 @@ def MergeOps : Pass<"sluice-merge-ops"> {
 }
 
 def PlanMemory : Pass<"sluice-plan-memory", "::mlir::ModuleOp"> {
-  let summary = "Gives every tensor its place in one arena";
+  let summary = "Assigns every tensor an offset in one arena";
   let description = [{
-    Before: functions of dispatches, after `sluice-build-entries`. Named memory, what outlives an entry point, comes first; the
-    temporaries of all entry points share what is behind it, packed by size and by life. After: a `plan.buffer` for every
+    Before: functions of dispatches, after `sluice-build-entries`. Named memory, which outlives an entry point, comes first. The
+    temporaries of all entry points share the memory after it, packed by size and live range. After: a `plan.buffer` for every
     named place, the byte offsets of a dispatch's results as its attribute `plan.offsets`, the arena's size as the module's
-    `plan.arena_bytes`. The compiler runs the same planning with the workspaces of the kernels behind the temporaries.
-    Refused: a function in which a dispatch would read memory that another has written since, and one with arguments or results.
-    A guard is refused that no dispatch before it stores, or that protects a temporary. So is a write of parameters outside @initialize
-    and @prepare that no guard forbids.
+    `plan.arena_bytes`. The compiler runs the same planning with the kernels' workspaces after the temporaries.
+    Rejects a function in which a dispatch would read memory that another one has overwritten, and a function with arguments
+    or results. Also rejects a guard that no earlier dispatch stores, a guard of a temporary, and a write of parameters without
+    a guard outside @initialize and @prepare.
   }];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect"];
 }

@@ -175,7 +175,8 @@ static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) 
     }
     auto type = cast<RankedTensorType>(place.type);
     auto op = module.lookupSymbol<StateOp>(state);
-    op = op ? op : module.lookupSymbol<StateOp>(state.rsplit('.').first); // of keys or values
+    op = op ? op : module.lookupSymbol<StateOp>(state.rsplit('.').first); // a state of keys or
+                                                                          // values
     json::Object object{
         {"offset", place.offset},
         {"type", typeName(type.getElementType())},

@@ -268,7 +268,7 @@ void DecodeGenerator::prefetchValues(Value first, Value head) {
 
 /// Prefetches a head's columns, from `column`, of the tile of rows that starts at position `first`.
 void DecodeGenerator::prefetchTile(Value memory, Value ring, Value first, Value column) {
-  constexpr int64_t lineBytes = 64; // of a cache line
+  constexpr int64_t lineBytes = 64; // size of a cache line
   if (!isWhole(ring)) {
     return;
   }

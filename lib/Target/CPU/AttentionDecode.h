@@ -121,7 +121,7 @@ private:
   mlir::Value batch, part, group, length;
   mlir::Value distanceCount; ///< number of valid rows by distance
   mlir::Value isShort;       ///< the parts of this text have `shortKeys` keys
-  mlir::Value partKeys;      ///< of this text
+  mlir::Value partKeys;      ///< keys per part of this text
   mlir::Value keys;          ///< keys of the current block, whole tiles
   Frame::Run due;
 };

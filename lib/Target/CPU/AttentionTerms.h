@@ -150,8 +150,10 @@ private:
   mlir::Value products, productGradients;     // per pair of blocks, [query][column of a band]
   mlir::Value scoreProducts;                  // per pair of blocks, [key][query]
   mlir::Value queryGradients, rowGradients, biasGradients; // sums of a head
-  mlir::Value base, length, head;                          // of the current head
-  mlir::Value rowBase, rowLength;                          // of its rows by distance
+  mlir::Value base, length, head;                          // current head: first row, valid rows,
+                                                           // number
+  mlir::Value rowBase, rowLength;                          // its rows by distance: first row, valid
+                                                           // rows
 };
 
 } // namespace sluice::cpu::attention

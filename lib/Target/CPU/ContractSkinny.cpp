@@ -109,7 +109,7 @@ private:
 
   Value input, weight;
   SmallVector<Value> extras, results;
-  Value batches, positions, inputRows; ///< of the due rows, in order
+  Value batches, positions, inputRows; ///< due rows, in order
   Value sums;                          ///< [due rows][columns of the item]
   Value tiles; ///< [first due row][step] sums of a tile of `lanes`, by column and row
   Value begin; ///< first column of the item
@@ -135,7 +135,7 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
   }
   sums = frame.scratch(MemRefType::get({slots, cut.itemColumns()}, f32));
   if (int64_t columns = cut.columnsFor(cut.rows); isTile(cut.rows, columns)) {
-    // Fewer rows use as many columns or more.
+    // Fewer rows use at least as many columns.
     int64_t run = cut.itemColumns() / columns;
     tiles = frame.scratch(MemRefType::get({slots / cut.rows, run, e.lanes}, f32));
   }
@@ -294,7 +294,7 @@ void SkinnyGenerator::emitSums(Value first, int64_t count, const Columns &column
 /// neither number. Prefetches later rows of W meanwhile.
 Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs,
                                           ArrayRef<Value> later) {
-  constexpr int64_t lineBytes = 64; // of a cache line
+  constexpr int64_t lineBytes = 64; // size of a cache line
   int64_t line = lineBytes * 8 / typeOf(op.getWeight()).getElementTypeBitWidth();
   int64_t unroll = std::max<int64_t>(1, line / e.lanes) * e.lanes;
   int64_t whole = inner / unroll * unroll;

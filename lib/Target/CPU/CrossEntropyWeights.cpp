@@ -38,7 +38,7 @@ private:
   Value lse, bias, initWeight, initBias, weightGradient, biasGradient; // tensors
   Value gradient, biasBlock, biasSums, logSums, ids;                   // scratch
   Value incomings;     // scratch: incoming gradients of rows, if these differ
-  Value token0, limit; // of the block's tokens
+  Value token0, limit; // first token of the block, and its end
 };
 
 } // namespace

@@ -202,7 +202,7 @@ LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
     initializeBackend();
     LLVMDialectLowering lowering(*context);
     NoLoopStrengthReduction scope;
-    std::mutex mutex; // for `report`
+    std::mutex mutex; // protects `report`
     size_t done = 0;
     auto lower = [&](Job *job) {
       OwningOpRef<ModuleOp> module(ModuleOp::create(job->functions.front().getLoc()));

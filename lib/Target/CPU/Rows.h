@@ -46,7 +46,7 @@ private:
   struct Place {
     mlir::Value row;           ///< row of the tensor's memory
     mlir::Value inside;        ///< i1; null if every row is inside
-    mlir::Value position = {}; ///< in its sequence
+    mlir::Value position = {}; ///< position in the sequence
   };
   Place operandPlace(unsigned i, const RowPosition &at, mlir::Value member, mlir::Value gathered);
   Place mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at,
@@ -86,8 +86,8 @@ public:
 
   void emitRow(const RowPosition &at);   ///< a valid row
   void emitZeros(const RowPosition &at); ///< zeros for an invalid row
-  void clearSums();                      ///< at the item's start
-  void storeSums();                      ///< at the item's end
+  void clearSums();                      ///< called at the start of an item
+  void storeSums();                      ///< called at the end of an item
 
 private:
   void emitElements();
@@ -128,7 +128,8 @@ private:
   RowPosition at;
   mlir::Value step, seed, firstStream;           ///< i64, if the body draws random numbers
   mlir::Value firstRow;                          ///< index, for emitDrawnRow
-  llvm::DenseMap<unsigned, Values> bases;        ///< of this row, by argument; unrolled members
+  llvm::DenseMap<unsigned, Values> bases;        ///< rows of memory by argument, for unrolled
+                                                 ///< members
   llvm::DenseMap<mlir::Value, mlir::Value> kept; ///< scratch rows
   llvm::DenseMap<unsigned, mlir::Value> sumRows; ///< scratch rows of `columns` results
 };

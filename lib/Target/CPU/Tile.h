@@ -35,7 +35,7 @@ llvm::SmallVector<mlir::Value> emitOuterProducts(mlir::ImplicitLocOpBuilder &b, 
                                                  mlir::Value steps, LoadLeft left, LoadRight right,
                                                  llvm::ArrayRef<mlir::Value> initial = {});
 
-/// Transposes a square of vectors (4, 8 or 16 of as many lanes) in registers.
+/// Transposes n vectors of n lanes in registers, n = 4, 8 or 16.
 llvm::SmallVector<mlir::Value> emitTranspose(mlir::ImplicitLocOpBuilder &b,
                                              llvm::SmallVector<mlir::Value> rows);
 

@@ -36,7 +36,8 @@ struct Shape : AttentionSizes {
   /// Wider heads are split in two parts; a block computes one part, and both blocks compute the
   /// scores.
   int64_t partWidth, parts;
-  int64_t width;                  ///< of a head in shared memory: all parts, zeros after the `head`
+  int64_t width;                  ///< head width in shared memory: all parts; zeros after `head`
+                                  ///< columns
                                   ///< columns
   int64_t queryFactor, keyFactor; ///< scale factors of the domains of queries and keys
   /// Set if the score region is score * factor, or its derivative g * factor; the scaling is then
@@ -82,7 +83,7 @@ template <typename Op> mlir::FailureOr<Shape> makeShape(Op op);
 
 /// Returns the bytes of the columns of `heads` heads in all rows of a tensor.
 double headBytes(const Shape &shape, mlir::Value tensor, int64_t heads);
-double rotaryBytes(const Shape &shape, mlir::Value rotary); ///< of the table; 0 if it is null
+double rotaryBytes(const Shape &shape, mlir::Value rotary); ///< 0 if the table is null
 double termBytes(const Shape &shape, const dispatch::DistanceTerms &terms);
 
 /// Rows of `columns` bf16 (a multiple of 16), starting at byte `byte` of shared memory. Lines of 32
@@ -123,14 +124,14 @@ struct Source {
   /// True if rows after the last valid one read as the last valid one; requires `before`.
   bool repeatsLast = false;
 };
-int64_t columnsTogether(const Shape &shape, int64_t column); ///< of heads that start at this column
+int64_t columnsTogether(const Shape &shape, int64_t column); ///< for heads that start at `column`
                                                              ///< of a row
 
 /// The fixed factor: matrices of a tile, in registers or loaded from shared memory for each use.
 struct Fixed {
   Tile tile;
   Values registers;
-  mlir::Value offset = nullptr; ///< of the warp's first line in bytes of `tile`, if not the default
+  mlir::Value offset = nullptr; ///< offset of the warp's first line in `tile`, if not the default
 };
 
 /// Position in the accumulators of a warp, [fragment][8 columns][4] in the layout of mma.sync.
@@ -191,7 +192,7 @@ public:
   /// Loop over tiles 0 ... count - 1 except for the ones that `some` excludes.
   struct Stream {
     mlir::Value count;
-    int64_t bytes;   ///< of one buffer
+    int64_t bytes;   ///< bytes per buffer
     int64_t buffers; ///< two, or one if shared memory has no room for two
     std::function<mlir::Value(mlir::Value number)> some;
     std::function<void(mlir::Value number, mlir::Value offset)> load;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the launches of attention backward share.
+// Common parts of the launches of attention backward.
 #include "AttentionBackward.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -69,7 +69,7 @@ Stage BackwardStage::finish(int64_t blocks, int64_t sharedBytes) {
   return f.frame.finish(f.frame.kernel(blocks, "attention", 0, sharedBytes))->stages.front();
 }
 
-// Twice a log-sum-exp that is extreme is more than any other times log2(e).
+// Twice an extreme log-sum-exp is larger than log2(e) times any other one.
 Value BackwardStage::statisticOf(Value logSum) {
   return e.select(f.isLarger(logSum, largestExponent), e.mulf(logSum, f.f32(2)),
                   e.mulf(logSum, f.f32(log2e)));
@@ -80,8 +80,9 @@ Value BackwardStage::isExtreme(Value statistic) {
   return e.both(f.isLarger(statistic, 1.75f * largestExponent), finite);
 }
 
-/// Extreme log-sum-exps are subtracted as they are, and nothing is left of the others' share in
-/// them: a rounding may make the difference positive, which P's exponent never is.
+/// Extreme log-sum-exps are subtracted before scaling. They are so large that rounding loses the
+/// contributions of smaller terms and may make the difference positive. An exponent of P never is,
+/// so the difference is clamped to 0.
 Values BackwardStage::probabilities(const Products &products, int64_t columns, Value head,
                                     Value full, Value extreme, bool bounded, Positions positions,
                                     Numbers logSum, Numbers bias) {
@@ -115,8 +116,8 @@ Values BackwardStage::scale(float factor) {
   return factor == 1 ? Values() : Values(2, f.f32(factor));
 }
 
-/// The derivative region of g = P (keep dP - delta). Where P is 0 the score is nobody's concern and
-/// its derivative may be infinite: 0 it is.
+/// Applies the derivative region to g = P (keep dP - delta). Where P is 0, the score is undefined
+/// and its derivative may be infinite, so the result is set to 0.
 BackwardStage::Gradients BackwardStage::scoreGradients(const Products &products,
                                                        const Values &probability,
                                                        const Values &change, int64_t columns,
@@ -143,7 +144,7 @@ BackwardStage::Gradients BackwardStage::scoreGradients(const Products &products,
       result.biases.push_back(g);
       return g;
     }
-    // Nothing reads g where it stands for a term.
+    // The region does not read g where it replaces an absent term.
     Value product = byDistance || !shape.hasRows ? byDistance : g;
     Value own = readsBiases ? bias(at) : hasBiases ? g : Value();
     Values derived =
@@ -165,7 +166,7 @@ BackwardStage::Gradients BackwardStage::scoreGradients(const Products &products,
 }
 
 void StreamedQueries::loadStatistics(Value offset, Value head, Value p0) {
-  // Log-sum-exps by the first threads, deltas by the next.
+  // The first threads copy log-sum-exps, the next ones deltas.
   int64_t chunks = queries * 4 / chunkBytes;
   e.when(e.less(f.thread, e.index(2 * chunks)), [&] {
     auto [which, chunk] = f.split(f.thread, chunks);
@@ -175,7 +176,7 @@ void StreamedQueries::loadStatistics(Value offset, Value head, Value p0) {
   });
 }
 
-/// Two by two.
+/// Reads pairs.
 Values StreamedQueries::readStatistics(int64_t which, Value offset) {
   Value at = e.add(offset, e.mul(f.quad, 8));
   Values numbers;
@@ -189,8 +190,8 @@ Values StreamedQueries::readStatistics(int64_t which, Value offset) {
   return numbers;
 }
 
-/// i1, the same in a warp: whether one of the tile's log-sum-exps is extreme. Each lane looks at
-/// two of 64.
+/// Returns i1, uniform in the warp: one of the tile's log-sum-exps is extreme. Each lane tests two
+/// of 64.
 Value StreamedQueries::anyExtreme(Value offset) {
   Value lane = f.frame.lane, extreme;
   if (queries < threadsPerWarp) {
@@ -205,8 +206,8 @@ Value StreamedQueries::anyExtreme(Value offset) {
                                   NVVM::VoteSyncKind::any);
 }
 
-// Where a line's chunks are no power of two, each chunk that a thread copies has a place of its own
-// to remember.
+// If the chunks of a line are not a power of two, a thread keeps a separate address for each chunk
+// that it copies.
 int64_t attention::chooseRows(const Shape &shape, int64_t sums) {
   bool narrow = shape.width <= 64, two = sums == 2;
   int64_t rows = narrow || (shape.width <= 128 && !two) ? 64 : 32;

@@ -58,7 +58,7 @@ protected:
   Gradients scoreGradients(const Products &products, const Values &probability,
                            const Values &change, int64_t columns, mlir::Value head,
                            Positions positions, Numbers delta, Numbers bias);
-  Values scale(float factor); ///< of the two result rows of the thread; empty if it is 1
+  Values scale(float factor); ///< one factor per result row of the thread; empty if it is 1
   Stage finish(int64_t blocks, int64_t sharedBytes);
 
   dispatch::AttentionBackwardOp op;
@@ -79,7 +79,7 @@ protected:
   int64_t numberBytes() const { return 2 * queries * 4; }
   /// Starts copying the statistics of queries from `p0`.
   void loadStatistics(mlir::Value offset, mlir::Value head, mlir::Value p0);
-  Values readStatistics(int64_t which, mlir::Value offset); ///< for the columns of the thread
+  Values readStatistics(int64_t which, mlir::Value offset); ///< one per column of the thread
   mlir::Value anyExtreme(mlir::Value offset);
 
   const int64_t queries, queryTiles; ///< queries per tile; number of tiles

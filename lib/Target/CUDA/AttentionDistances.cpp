@@ -36,7 +36,7 @@ private:
   const IntegerSet byDistance; ///< the mask over (p, d)
   const int64_t tiles;
   Tile rowTile, positionTile, queryTile, gradientTile, keyBand, valueBand;
-  int64_t bytes; ///< of a streamed buffer
+  int64_t bytes; ///< size of a streamed buffer
   Band band;
   Value head, keyHead, d0;
   Values rows, biases; ///< distances of the thread; statistics as i32

@@ -33,7 +33,7 @@ private:
   int64_t biasByte;
   std::optional<Band> band;
   Value head, p0;
-  Values rows, logSums, deltas; ///< of the queries of the thread
+  Values rows, logSums, deltas; ///< one per query of the thread
   Value extreme;                ///< i1: one of `logSums` is extreme
   Fixed queries, gradients, positionQueries;
 };

@@ -85,7 +85,7 @@ private:
 
 /// Distribution of a product over the warps of a block.
 struct WarpGrid {
-  int64_t rows = 2, columns = 2;           ///< in warps
+  int64_t rows = 2, columns = 2;           ///< number of warps
   int64_t tileRows = 64, tileColumns = 64; ///< tile of a warp
   constexpr int64_t threads() const { return rows * columns * threadsPerWarp; }
   constexpr int64_t blockRows() const { return rows * tileRows; }

@@ -81,7 +81,7 @@ public:
 private:
   struct Place {
     mlir::Value row, inside;
-    mlir::Value position = {}; ///< in its sequence, wherever that is stored
+    mlir::Value position = {}; ///< position in the sequence
   };
   Place operandPlace(unsigned i, const Row &at, mlir::Value member, mlir::Value gathered);
   Place mapped(dispatch::AccessAttr access, int64_t extent, const Row &at, mlir::Value member,
@@ -188,11 +188,11 @@ private:
   Addresses addresses;
   Row at, to; ///< row to read and row to store
   mlir::Value stores, slice;
-  llvm::DenseMap<unsigned, llvm::SmallVector<Source>> bases; ///< of this row, by argument
+  llvm::DenseMap<unsigned, llvm::SmallVector<Source>> bases; ///< sources of this row, by argument
   llvm::DenseMap<int64_t, Columns> inHand;                   ///< by width, if all columns are in
                                                              ///< registers
   llvm::DenseMap<unsigned, Values> shared;                   ///< arguments that all rows share
-  llvm::DenseMap<unsigned, Values> sums;                     ///< by result
+  llvm::DenseMap<unsigned, Values> sums;                     ///< running sums, by result
   llvm::DenseMap<mlir::Operation *, mlir::Value> slots; ///< memory for reductions across warps, by
                                                         ///< reduction
   mlir::Value sumMemory;                                ///< memory for sums across teams

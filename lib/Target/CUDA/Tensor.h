@@ -16,7 +16,7 @@ namespace sluice::cuda {
 
 constexpr int64_t fragmentRows = 16, fragmentColumns = 8, fragmentInner = 16;
 constexpr int64_t sumsPerFragment = 4;
-constexpr int64_t chunkBytes = 16, chunkElements = 8; ///< in bf16: what one lane copies or loads
+constexpr int64_t chunkBytes = 16, chunkElements = 8; ///< size of one lane's copy or load, in bf16
 
 /// Emits at the frame's insertion point. Must be constructed at the top of the function, so that
 /// the base of shared memory dominates every use.
@@ -40,7 +40,7 @@ public:
   void copy(Value to, Value from, int64_t bytes = chunkBytes, Value sourceBytes = nullptr);
   void commit();              ///< ends a group of this thread's copies
   void wait(int64_t pending); ///< until at most `pending` groups of this thread are in flight
-  void barrier();             ///< of the block
+  void barrier();             ///< synchronizes the block
 
   /// Loads four matrices of 8x8 bf16. Lane l provides the address of row l mod 8 of matrix l / 8
   /// and gets elements (l / 4, 2 (l mod 4)) and the next one of each: four registers (i32).

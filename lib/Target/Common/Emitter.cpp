@@ -86,8 +86,8 @@ Value Emitter::maxf(Value a, Value c) {
   return select(arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, a, c), a, c);
 }
 
-// vector.fma would lower to a multiply and an add where fusion is left to the backend, in which it
-// is disabled.
+// vector.fma would lower to fmuladd, which becomes a multiply and an add if the backend does not
+// fuse.
 Value Emitter::fma(Value a, Value c, Value d) { return math::FmaOp::create(b, a, c, d); }
 Value Emitter::select(Value condition, Value a, Value c) {
   return arith::SelectOp::create(b, condition, a, c);

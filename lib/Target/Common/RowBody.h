@@ -117,7 +117,7 @@ using BodyValues = llvm::SmallVector<mlir::Value>; ///< one per vector
 using BodyMemo = llvm::DenseMap<mlir::Value, BodyValues>;
 struct BodyColumns {
   BodyMemo values;
-  llvm::SmallVector<BodyMemo> groups; ///< by member, for unrolled groups
+  llvm::SmallVector<BodyMemo> groups; ///< memos of the members of unrolled groups
 };
 
 template <typename Columns> class RowBody {
@@ -235,7 +235,7 @@ protected:
 
   mlir::ImplicitLocOpBuilder &b;
   const int64_t lanes;
-  llvm::DenseMap<Value, Value> scalars; ///< of this row, by body value
+  llvm::DenseMap<Value, Value> scalars; ///< scalars of this row, by body value
 
 private:
   static bool isLeaf(mlir::Operation *operation) {

@@ -47,7 +47,7 @@ public:
   Value less(Value a, Value c);               ///< signed a < c
   Value atLeast(Value a, Value c);            ///< signed a >= c
   Value both(Value a, Value c);               ///< a and c, of booleans
-  Value constantLike(Value a, int64_t value); ///< of a's type, splat for vectors
+  Value constantLike(Value a, int64_t value); ///< has the type of `a`, a splat for vectors
 
   /// f32 arithmetic, on scalars and vectors alike.
   Value addf(Value a, Value c);
