@@ -9,7 +9,7 @@
 namespace sluice::runtime {
 namespace {
 
-/// Element `at` of a stored result.
+/// Returns element `at` of a stored result.
 double numberAt(std::span<const uint8_t> bytes, Type type, size_t at) {
   const uint8_t *from = bytes.data() + at * static_cast<size_t>(sizeOf(type));
   auto read = [&](auto number) {
@@ -27,7 +27,7 @@ double numberAt(std::span<const uint8_t> bytes, Type type, size_t at) {
   return type == Type::f32 ? read(float()) : type == Type::i32 ? read(int32_t()) : read(int64_t());
 }
 
-/// As the oracle judges: without a bound any number will do, but none must become NaN.
+/// Compares as the emulator's reference does: without a bound every number except NaN is accepted.
 bool isWithin(double found, double expected, double bound) {
   if (!std::isfinite(expected)) {
     return found == expected || (std::isnan(found) && std::isnan(expected));
@@ -85,7 +85,7 @@ private:
   std::span<const uint8_t> found;
 };
 
-/// The recorded launch among the plan's.
+/// Finds the recorded launch in the plan.
 const Launch &findLaunch(Device &device, const RecordedLaunch &recorded) {
   const Plan &plan = device.plan();
   auto entry = plan.entries.find(recorded.entry);
@@ -121,7 +121,8 @@ public:
         kernel(device.plan().kernels[static_cast<size_t>(launch.kernel)]) {}
 
   void run() {
-    // Results first: an operand may lie in the same memory. What a kernel leaves out stays NaN.
+    // Clears results before writing operands, which may alias them. Elements that a kernel does not
+    // write stay NaN.
     each(true, [&](size_t, int64_t offset, size_t bytes) {
       std::memset(device.host() + offset, 0xff, bytes);
       device.upload({offset, static_cast<int64_t>(bytes)});
@@ -159,7 +160,7 @@ public:
   }
 
 private:
-  /// Operands, or results, with their numbers among their like.
+  /// Calls `action` for each operand, or for each result, with its index among them.
   template <typename Action> void each(bool results, const Action &action) {
     size_t number = 0;
     for (size_t i = 0; i < kernel.operands.size(); ++i) {

@@ -60,7 +60,7 @@ public:
   }
 
 private:
-  /// What the threads need to know of a launch.
+  /// The parameters of a launch for the threads.
   struct Items {
     CpuDevice *device;
     KernelFunction kernel;
@@ -80,9 +80,9 @@ private:
     workers->run(run, &all, items, grainOf(node.kernel, items));
   }
 
-  /// Items of a piece. A launch of a few microseconds is one piece, for the calling thread: another
-  /// would cost more than it does. Else up to 16 pieces a thread: enough to even out items of
-  /// unequal cost, at some 20 ns a piece.
+  /// Returns the number of items per piece. A launch of a few microseconds is one piece on the
+  /// calling thread, because waking another thread would cost more. Other launches have up to 16
+  /// pieces per thread, enough to balance items of unequal cost at about 20 ns per piece.
   int64_t grainOf(int64_t number, int64_t items) const {
     constexpr int64_t fewBytes = 64 << 10, fewFlops = 128 << 10;
     const Kernel &kernel = plan().kernels[static_cast<size_t>(number)];
@@ -93,7 +93,7 @@ private:
   int threadCount;
   HostMemory arena;
   std::vector<HostMemory> scratch;  ///< by thread
-  std::unique_ptr<Workers> workers; // ends before what its threads use
+  std::unique_ptr<Workers> workers; // destroyed before the data that its threads use
 };
 
 } // namespace

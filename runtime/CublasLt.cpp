@@ -9,7 +9,7 @@
 namespace sluice::runtime::cublas {
 namespace {
 
-/// Every offset of a product's operands in the arena is a multiple of this, and so is the arena.
+/// Alignment of the arena and of the offsets of a product's operands in it.
 constexpr uint32_t alignment = 64;
 
 void *openAny(std::string &missing) {
@@ -28,7 +28,7 @@ void *openAny(std::string &missing) {
   return nullptr;
 }
 
-/// All functions or nothing.
+/// Loads all functions; null if one is missing.
 std::unique_ptr<Library> load(std::string &missing) {
   void *opened = openAny(missing);
   if (!opened) {
@@ -86,7 +86,7 @@ Matmul::Matmul(const Library &library, Handle handle, const Product &product)
   MatmulDesc made = nullptr;
   library.check(library.descCreate(&made, computeF32, realF32), "describe " + describe());
   desc = {made, library.descDestroy};
-  // Rows of a matrix in memory are columns to the library.
+  // The library is column-major: rows in memory are its columns.
   int64_t lines = product.byInput ? product.depth : product.columns;
   int64_t width = product.byInput ? product.columns : product.depth;
   if (!product.byInput) {
@@ -158,7 +158,7 @@ void Matmul::run(const Choice &choice, cuda::Address arena, const int64_t *argum
   auto at = [&](size_t i) {
     return reinterpret_cast<void *>(arena + static_cast<cuda::Address>(arguments[i]));
   };
-  constexpr float one = 1, zero = 0; // zero: what the result held is not read
+  constexpr float one = 1, zero = 0; // zero: the previous contents of the result are not read
   library.check(library.matmul(handle, desc.get(), &one, at(1), weight.get(), at(0), input.get(),
                                &zero, at(2), result.get(), at(2), result.get(), &choice.algorithm,
                                reinterpret_cast<void *>(workspace), choice.workspaceBytes, stream),

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is used of cuBLASLt, declared here and found at run time, where a plan or `bench --tune`
-// asks for it. Names and numbers are those of cublasLt.h, cublas_api.h and library_types.h of CUDA
-// 12 and 13.
+// Declares the part of cuBLASLt that is used. The library is loaded at run time when a plan or
+// `bench --tune` needs it. Names and numbers are those in cublasLt.h, cublas_api.h and
+// library_types.h of CUDA 12 and 13.
 #pragma once
 
 #include "CudaDriver.h"
@@ -19,15 +19,15 @@ using Layout = struct MatrixLayout *;
 using Preference = struct MatmulPreference *;
 
 constexpr Status success = 0, notSupported = 15;
-constexpr int computeF32 = 68;            // CUBLAS_COMPUTE_32F: sums in f32
+constexpr int computeF32 = 68;            // CUBLAS_COMPUTE_32F: accumulation in f32
 constexpr int realF32 = 0, realBf16 = 14; // cudaDataType: CUDA_R_32F, CUDA_R_16BF
 constexpr int32_t transpose = 1;          // CUBLAS_OP_T
 constexpr int descTransA = 3;             // CUBLASLT_MATMUL_DESC_TRANSA, int32_t
 /// cublasLtMatmulPreferenceAttributes_t
 enum PreferenceAttribute : int {
   mostWorkspaceBytes = 1,  // uint64_t
-  reductionSchemeMask = 3, // uint32_t; 0, CUBLASLT_REDUCTION_SCHEME_NONE: one sum in sequence
-  leastAlignmentA = 5,     // uint32_t, bytes; likewise B, C, D
+  reductionSchemeMask = 3, // uint32_t; 0, CUBLASLT_REDUCTION_SCHEME_NONE: sequential accumulation
+  leastAlignmentA = 5,     // uint32_t, bytes; followed by B, C, D
   leastAlignmentB = 6,
   leastAlignmentC = 7,
   leastAlignmentD = 8
@@ -35,21 +35,21 @@ enum PreferenceAttribute : int {
 
 /// cublasLtMatmulHeuristicResult_t
 struct HeuristicResult {
-  Algorithm algorithm; // cublasLtMatmulAlgo_t: eight numbers of 64 bits
+  Algorithm algorithm; // cublasLtMatmulAlgo_t: eight 64-bit numbers
   size_t workspaceBytes;
-  Status state; // the rest holds only where this is success
+  Status state; // the other members are valid only on success
   float waves;
   int reserved[4];
 };
 static_assert(sizeof(Algorithm) == 64 && sizeof(HeuristicResult) == 96);
 
-/// The library's functions. Matrices are column-major there.
+/// The library's functions. Its matrices are column-major.
 struct Library {
-  /// libcublasLt.so.13 or .so.12, or what the environment's SLUICE_CUBLASLT names, opened once a
-  /// process; null, and why in `missing`, where there is none.
+  /// Opens libcublasLt.so.13 or .so.12, or the library in the environment variable SLUICE_CUBLASLT,
+  /// once per process. Returns null, and the reason in `missing`, if there is none.
   static const Library *open(std::string &missing);
 
-  /// Throws UserError with the library's own word unless `status` is success.
+  /// Throws UserError with the library's message unless `status` is success.
   void check(Status status, const std::string &doing) const;
 
   size_t (*getVersion)();
@@ -76,11 +76,11 @@ struct Library {
                    size_t workspaceBytes, cuda::Stream stream);
 };
 
-/// One product as the library sees it: the transposed result, column-major, is the weight times the
-/// transposed input. For rows that are all valid.
+/// One product in the library's layout: the transposed result, column-major, is the weight times
+/// the transposed input. All rows must be valid.
 class Matmul {
 public:
-  /// An algorithm and the workspace that it needs.
+  /// An algorithm and its workspace size.
   struct Choice {
     Algorithm algorithm{};
     size_t workspaceBytes = 0;
@@ -90,13 +90,13 @@ public:
   /// Throws UserError, as all functions do.
   Matmul(const Library &library, Handle handle, const Product &product);
 
-  /// The library's own order of up to `most` algorithms that need no more than `mostWorkspace` and
-  /// sum in one sequence, so that bits are the same from run to run. None: it does not do this
-  /// product.
+  /// Returns up to `most` algorithms in the library's order that need at most `mostWorkspace` bytes
+  /// and accumulate sequentially, so that results are bitwise reproducible. Empty if the library
+  /// does not support this product.
   std::vector<Choice> candidates(int most) const;
-  /// The algorithm, unless the library refuses it for this product.
+  /// Returns the algorithm unless the library rejects it for this product.
   std::optional<Choice> confirm(const Algorithm &algorithm) const;
-  /// Arguments as a launch has them: byte offsets of input, weight and result.
+  /// Runs the product. `arguments` are a launch's: byte offsets of input, weight and result.
   void run(const Choice &choice, cuda::Address arena, const int64_t *arguments,
            cuda::Address workspace, cuda::Stream stream) const;
   std::string describe() const;

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A plan on an NVIDIA GPU, through the driver alone.
+// Runs a plan on an NVIDIA GPU through the driver API.
 #include "CudaGpu.h"
 #include "CudaLaunch.h"
 #include "CudaProducts.h"
@@ -38,14 +38,14 @@ public:
     code = std::make_unique<Code>(driver, *loaded, chosen, takesCubin, gpu.mostSharedBytes);
     said = joinNotices(code->notice(), products->notice());
     makeArguments();
-    products->warmUp(arena.get(), arenaBytes, stream.get()); // what it writes is cleared
+    products->warmUp(arena.get(), arenaBytes, stream.get()); // the arena is cleared afterwards
     clearArena();
     uploadConstants();
     makeStaging();
   }
 
   ~CudaDevice() override {
-    driver.contextSetCurrent(current); // this may be any thread
+    driver.contextSetCurrent(current); // may be called on any thread
     driver.streamSynchronize(stream.get());
   }
 
@@ -96,7 +96,8 @@ public:
         continue;
       }
       if (segment.guard) {
-        fetchScalars(); // waits for what writes the guard; what follows needs no wait for metrics
+        // Waits for the launches that write the guard; later reads of metrics need no wait.
+        fetchScalars();
         if (!isAllowed(plan(), segment.guard, mirror.get())) {
           continue;
         }
@@ -108,7 +109,7 @@ public:
 
   void launch(const Launch &launch) override {
     enter();
-    makeRoom(plan().memory.arenaBytes); // of whichever entry it is
+    makeRoom(plan().memory.arenaBytes); // for any entry
     launchOne(launch, stream.get());
     scalarsFresh = false;
   }
@@ -127,7 +128,7 @@ private:
 
   Address at(int64_t offset) const { return arena.get() + static_cast<Address>(offset); }
 
-  /// Makes the context the calling thread's, which may be another than the last call's.
+  /// Makes the context current for the calling thread, which may change between calls.
   void enter() {
     if (lastThread != std::this_thread::get_id()) {
       driver.check(driver.contextSetCurrent(current), "use its context");
@@ -135,8 +136,9 @@ private:
     }
   }
 
-  /// Blocks of the main lane go first: the step waits for them, and for the side lane's at its end
-  /// alone. A graph's nodes have the priority of the stream that they were captured from.
+  /// Creates the streams. The main stream has the higher priority: the step waits for it, but waits
+  /// for the side stream only at the end. Nodes of a graph have the priority of the stream that
+  /// they were captured from.
   void makeStreams() {
     int least = 0, greatest = 0;
     driver.check(driver.contextGetPriorities(&least, &greatest), "tell its streams' priorities");
@@ -166,8 +168,8 @@ private:
     return free;
   }
 
-  /// The arena, of `arenaBytes`, and behind it counters and a workspace for the side lane. Where
-  /// that does not fit, both lanes share the one in the arena.
+  /// Allocates an arena of `arenaBytes`, followed by counters and a workspace for the side stream.
+  /// If they do not fit, both streams share the workspace in the arena.
   void makeArena() {
     size_t free = freeMemory();
     auto bytes = static_cast<size_t>(std::max<int64_t>(arenaBytes, 256));
@@ -189,8 +191,8 @@ private:
     allocatedBytes = bytes;
   }
 
-  /// An arena of at least so many bytes. What lasts moves to the new one by way of the host, so
-  /// that both are never there at once: that happens as often as there are buckets at most.
+  /// Grows the arena to at least `bytes`. Persistent data moves through the host, so that the old
+  /// and the new arena do not exist at the same time. This happens at most once per bucket.
   void makeRoom(int64_t bytes) {
     if (bytes <= arenaBytes) {
       return;
@@ -198,7 +200,7 @@ private:
     synchronize();
     bytes = plan().arenaFor(bytes);
     size_t free = freeMemory() + allocatedBytes;
-    if (free < static_cast<size_t>(bytes)) { // the arena stays as it is
+    if (free < static_cast<size_t>(bytes)) { // the arena does not change
       throw UserError(explainMemory(*loaded, gpu, bytes, free, 2 * products->workspaceBytes()));
     }
     auto lasting = static_cast<size_t>(plan().lastingBytes());
@@ -208,7 +210,7 @@ private:
     synchronize();
     for (auto &[entry, ofEntry] : segments) {
       for (Segment &segment : ofEntry) {
-        segment.graphs = {}; // captured with the arena's address
+        segment.graphs = {}; // graphs were captured with the arena's address
       }
     }
     arena = {};
@@ -232,7 +234,7 @@ private:
     }
   }
 
-  /// The arguments of every launch, once.
+  /// Uploads the arguments of every launch once.
   void makeArguments() {
     std::vector<int64_t> all;
     for (auto &[name, entrySegments] : segments) {
@@ -246,7 +248,7 @@ private:
           all.insert(all.end(), launch.arguments.begin(), launch.arguments.end());
           bool moves = segment.lanes[i - segment.first].side && sideHasOwn;
           if (moves && workspaceOf(plan(), chosen, launch).any()) {
-            all.back() = sideWorkspaceOffset; // the last argument
+            all.back() = sideWorkspaceOffset; // the last argument is the workspace
           }
         }
       }
@@ -259,7 +261,7 @@ private:
                        "upload the launches' arguments");
   }
 
-  /// Slots as large as the tokens, within bounds, and room for the scalars.
+  /// Allocates staging slots of the size of the tokens, within bounds, and space for the scalars.
   void makeStaging() {
     for (const auto &[name, scalar] : plan().scalars) {
       scalarsBegin = std::min(scalarsBegin, scalar.offset);
@@ -291,7 +293,7 @@ private:
     });
   }
 
-  /// Every scalar that entries write, in one copy; none where nothing wrote one since.
+  /// Downloads all scalars that entries write in one copy, unless they are current.
   void fetchScalars() {
     if (scalarsFresh) {
       return;
@@ -311,7 +313,7 @@ private:
     scalarsFresh = true;
   }
 
-  /// Whether products of the size that a library does are what is to be computed.
+  /// Checks for full length and batch, the sizes for which the library computes products.
   bool isFull() const { return products->any() && isFullSize(plan(), mirror.get()); }
 
   void launchOne(const Launch &launch, Stream lane) const {
@@ -331,7 +333,7 @@ private:
     driver.check(driver.graphLaunch(graph.get(), stream.get()), "launch a graph");
   }
 
-  /// One by one, between events.
+  /// Runs the launches one at a time between events.
   void runTimed(const Segment &segment, const std::vector<Launch> &launches) {
     std::vector<Owned<Event>> events;
     auto mark = [&] {
@@ -366,11 +368,11 @@ private:
   Owned<Stream> stream, side;
   std::unique_ptr<Products> products;
   Owned<Address> arena, arguments;
-  int64_t arenaBytes = 0;    // of the plan's, at its start: a bucket's or all
-  size_t allocatedBytes = 0; // of the arena and what lies behind it
+  int64_t arenaBytes = 0;    // size of the arena: of a bucket or the plan's total
+  size_t allocatedBytes = 0; // the arena and the memory after it
   Owned<void *> pinned;
   std::unique_ptr<Code> code;
-  std::string said; // what a user should be told once
+  std::string said; // message to show to the user once
   std::map<const Launch *, Address> argumentsOf;
   std::map<std::string, std::vector<Segment>> segments; // by entry
   std::array<Slot, 8> slots;

@@ -96,7 +96,7 @@ std::string Driver::explain(Result result) const {
          (text ? std::string(", ") + text : "");
 }
 
-/// Addresses, instructions and alignment that only a kernel can get wrong.
+/// Checks for errors that only a kernel can cause: bad addresses, instructions and alignment.
 static bool isFault(Result result) {
   constexpr int illegalAddress = 700, illegalInstruction = 715, launchFailed = 719;
   int code = static_cast<int>(result);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is used of NVIDIA's driver, declared here and found at run time: neither building nor
-// running on other devices needs CUDA. Names and numbers are the driver API's.
+// Declares the part of NVIDIA's driver API that is used. The driver is loaded at run time: neither
+// building nor running on other devices requires CUDA. Names and numbers are from the driver API.
 #pragma once
 
 #include <cstddef>
@@ -33,19 +33,19 @@ constexpr int jitErrorLog = 5, jitErrorLogBytes = 6;                      // CUj
 constexpr unsigned streamNonBlocking = 1;
 constexpr int captureThreadLocal = 1;
 constexpr unsigned eventDisableTiming = 2;
-constexpr int leastVersion = 12000; // of CUDA: the first to read PTX 8.0
+constexpr int leastVersion = 12000; // CUDA version: the first that supports PTX 8.0
 
-/// The driver's functions, opened once a process.
+/// The driver's functions, opened once per process.
 struct Driver {
-  /// Throws UserError where there is no driver or one that lacks a function.
+  /// Throws UserError if there is no driver, or if it lacks a function.
   static const Driver &open();
 
-  /// Throws UserError with the driver's own words unless `result` is success.
+  /// Throws UserError with the driver's message unless `result` is success.
   void check(Result result, const std::string &doing) const;
   std::string explain(Result result) const;
 
-  /// Copies host memory to the device and waits until that is done: the driver may read memory that
-  /// is not pinned long after `copyToDevice` has returned, and the caller may then have let it go.
+  /// Copies host memory to the device and waits for completion: the driver may read unpinned memory
+  /// long after `copyToDevice` has returned, when the caller may have freed it.
   void copyAndWait(Address to, const void *from, size_t bytes, Stream stream,
                    const std::string &doing) const;
 
@@ -97,7 +97,7 @@ struct Driver {
                          Stream stream, void **parameters, void **extra);
 };
 
-/// A handle of the driver's, given back when it goes.
+/// A handle of the driver, released by the destructor.
 template <typename T> class Owned {
 public:
   using Release = Result (*)(T);

@@ -77,7 +77,8 @@ const Driver &openDriver(const Artifact &artifact, const std::string &wanted) {
   return Driver::open();
 }
 
-/// Bytes that do not grow with the batch: parameters, their gradients and states, tables.
+/// Returns the bytes that do not grow with the batch: parameters, their gradients and states,
+/// tables.
 static int64_t fixedBytes(const Plan &plan) {
   int64_t bytes = 0;
   for (const Buffer &buffer : plan.buffers) {
@@ -98,7 +99,7 @@ std::string explainMemory(const Artifact &artifact, const Gpu &gpu, int64_t aren
                            ? "set the spec's batch to " + std::to_string(batch) +
                                  ", which would fit, and compile it again"
                            : "free memory of the GPU, or make the model smaller";
-  std::string segments; // that it has room for
+  std::string segments; // limit of the bucket
   for (const Bucket &bucket : plan.memoryBuckets) {
     if (bucket.arenaBytes == arenaBytes) {
       segments = " and at most " + std::to_string(bucket.rows) + " segments a text";

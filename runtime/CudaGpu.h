@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which GPU runs an artifact, which of its code, and what to say where none can.
+// Selects the GPU and the code of an artifact for it, and explains why none fits.
 #pragma once
 
 #include "CudaDriver.h"
@@ -9,7 +9,7 @@
 
 namespace sluice::runtime::cuda {
 
-/// The GPU, and what it can run.
+/// A GPU and its capabilities.
 struct Gpu {
   DeviceNumber number = 0;
   std::string name;
@@ -19,26 +19,25 @@ struct Gpu {
   std::string capability() const { return std::to_string(major) + "." + std::to_string(minor); }
 };
 
-/// The driver, once the artifact has code for a GPU: without it nobody wants to hear of drivers.
-/// Throws UserError.
+/// Opens the driver if the artifact has GPU code; otherwise reports the missing code, not a missing
+/// driver. Throws UserError.
 const Driver &openDriver(const Artifact &artifact, const std::string &wanted);
 
-/// The first GPU that the driver shows. Throws UserError where there is none, or the driver is too
-/// old.
+/// Returns the first GPU that the driver reports. Throws UserError if there is none, or if the
+/// driver is too old.
 Gpu findGpu(const Driver &driver);
 
-/// The target whose code `gpu` runs best: sm_90a runs on compute capability 9.0 alone; sm_80 on all
-/// from 8.0 on, its cubin on 8.x. Throws UserError where none fits.
+/// Returns the best target of the artifact for `gpu`: sm_90a runs only on compute capability 9.0;
+/// sm_80 runs on 8.0 and later, its cubin on 8.x. Throws UserError if none fits.
 std::string chooseTarget(const Artifact &artifact, const Gpu &gpu, const std::string &wanted);
 
-/// What to say where an arena of `arenaBytes` does not fit into the `free` bytes, those of
-/// cuBLASLt's workspaces
-/// (`libraryBytes`) being taken: the planned peak, and the batch that would fit.
+/// Returns the message for an arena of `arenaBytes` that does not fit into `free` bytes while
+/// cuBLASLt's workspaces take `libraryBytes`: the planned peak, and the batch size that would fit.
 std::string explainMemory(const Artifact &artifact, const Gpu &gpu, int64_t arenaBytes, size_t free,
                           size_t libraryBytes = 0);
 
-/// Bytes of pinned memory for one upload: the tokens of a batch, and no more than 4 MiB. What is
-/// larger is uploaded from memory that is not pinned.
+/// Returns the bytes of pinned memory for one upload: the size of a batch's tokens, at most 4 MiB.
+/// Larger ranges are uploaded from unpinned memory.
 int64_t stagingBytes(const Plan &plan);
 
 } // namespace sluice::runtime::cuda

@@ -12,7 +12,8 @@ struct Touch {
   bool written = false;
 };
 
-/// Memory of the arena that a launch touches; all of it where the plan does not say.
+/// Returns the ranges of the arena that a launch touches; the whole arena if the plan does not list
+/// them.
 std::vector<Touch> touchesOf(const Plan &plan, const Launch &launch) {
   const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
   std::vector<Touch> touches;
@@ -26,8 +27,8 @@ std::vector<Touch> touchesOf(const Plan &plan, const Launch &launch) {
   }
   if (touches.empty()) {
     touches.push_back({0, plan.memory.arenaBytes, true});
-  } else if (launch.arguments.size() >
-             kernel.operands.size()) { // its length, which of segments another launch writes
+  } else if (launch.arguments.size() > kernel.operands.size()) {
+    // The length of an axis of segments, which another launch writes.
     int64_t length = launch.arguments[kernel.operands.size()];
     touches.push_back({length, length + sizeOf(Type::i64), false});
   }
@@ -36,7 +37,7 @@ std::vector<Touch> touchesOf(const Plan &plan, const Launch &launch) {
 
 bool overlap(const Touch &a, const Touch &b) { return a.begin < b.end && b.begin < a.end; }
 
-/// One entry's launches, and what they touch.
+/// Assigns the launches of one entry to streams, by the memory that they touch.
 class Assignment {
 public:
   Assignment(const Plan &plan, const std::vector<Launch> &launches, size_t first, size_t last)
@@ -47,7 +48,7 @@ public:
     for (size_t i = 0; i < lanes.size(); ++i) {
       lanes[i].side = !isReadLater(i);
     }
-    // With nothing beside it a side lane would only cost.
+    // If no launch runs in the main stream, the side stream would only cost time.
     if (std::all_of(lanes.begin(), lanes.end(), [](const Lane &lane) { return lane.side; })) {
       lanes.assign(lanes.size(), {});
     } else {
@@ -55,9 +56,9 @@ public:
     }
   }
 
-  /// Of each launch, the last one of the other lane that it must not overlap.
+  /// Computes for each launch the last launch of the other stream that it must not overlap.
   template <typename Shares> void order(const Shares &shareWorkspace) {
-    std::array<int64_t, 2> waited = {-1, -1}; // by lane, of this segment
+    std::array<int64_t, 2> waited = {-1, -1}; // by stream, within this segment
     for (size_t i = 0; i < lanes.size(); ++i) {
       int64_t last = waited[lanes[i].side ? 1 : 0];
       for (auto j = static_cast<int64_t>(i) - 1; j > last; --j) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What of an entry may run beside what: a main lane, and a side lane for launches whose results
-// nobody waits for.
+// Assigns the launches of an entry to two streams that run concurrently: the main stream, and a
+// side stream for launches whose results no other launch waits for.
 #pragma once
 
 #include "sluice/Runtime/Plan.h"
@@ -9,30 +9,32 @@
 
 namespace sluice::runtime::cuda {
 
-/// Where a launch goes. Launches of a lane run in their order.
+/// The stream of a launch. Launches in a stream run in order.
 struct Lane {
   bool side = false;
-  bool signals = false; ///< a later launch of the other lane waits for this one
-  /// The launch of the other lane that must be done before, -1: none. All before it are then too.
+  bool signals = false; ///< a later launch of the other stream waits for this one
+  /// Launch of the other stream that must finish first, and with it all launches before it; -1:
+  /// none.
   int64_t waitsFor = -1;
 };
 
-/// Lanes of launches [first, last) of an entry, indices as in the entry. To the side go launches
-/// whose results no later one of them reads: weight gradients, sums of norms' gains, the mean loss.
-/// Whatever touches memory that another writes waits for it. Workspaces count where both lanes
-/// share one; `ownWorkspace`: the side lane has its own.
+/// Assigns launches [first, last) of an entry to streams; indices count from the entry's start. The
+/// side stream gets launches whose results no later launch reads: gradients of weights, sums for
+/// gradients of gains of norms, the mean loss. A launch waits for launches of the other stream that
+/// write memory that it touches, or touch memory that it writes. Workspaces are included if both
+/// streams share one; with `ownWorkspace`, the side stream has its own.
 std::vector<Lane> assignLanes(const Plan &plan, const std::string &target,
                               const std::vector<Launch> &launches, size_t first, size_t last,
                               bool ownWorkspace);
 
-/// A workspace, and right in front of it counters that are zero.
+/// A workspace with counters, initially zero, directly before it.
 struct SideMemory {
   int64_t workspaceBytes = 0, counterBytes = 0;
   bool any() const { return workspaceBytes > 0 || counterBytes > 0; }
 };
-/// What a launch of a target's code needs.
+/// Returns the memory that a launch needs with a target's code.
 SideMemory workspaceOf(const Plan &plan, const std::string &target, const Launch &launch);
-/// What those launched on a side lane need at most.
+/// Returns the maximum memory that launches in the side stream need.
 SideMemory sideMemory(const Plan &plan, const std::string &target,
                       const std::vector<Launch> &launches, size_t first, size_t last);
 

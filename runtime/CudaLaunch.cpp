@@ -30,7 +30,7 @@ Code::Code(const Driver &driver, const Artifact &artifact, const std::string &ta
   }
 }
 
-/// What the driver says is asked for, since ptxas may not have been there to say.
+/// Requests the shared memory that the driver reports, since the compiler may not have run ptxas.
 void Code::reserveShared(const Kernel &kernel, const Stage &stage, Function function,
                          int64_t mostSharedBytes) const {
   constexpr int64_t sharedWithoutAsking = 48 << 10;
@@ -95,8 +95,8 @@ Module Code::compilePtx(const std::string &name) const {
     throw UserError(artifact.path() + ": expected the PTX of " + name +
                     ", found none; compile the spec again");
   }
-  std::string text(ptx.begin(), ptx.end()); // terminated, as the driver wants it
-  std::string log(8192, '\0');              // what the driver's compiler says of a mistake
+  std::string text(ptx.begin(), ptx.end()); // with a terminating zero, which the driver requires
+  std::string log(8192, '\0');              // the driver compiler's error messages
   int options[] = {jitErrorLog, jitErrorLogBytes};
   void *values[] = {log.data(), reinterpret_cast<void *>(log.size() - 1)};
   Module module = nullptr;
@@ -119,7 +119,7 @@ void Code::launch(const Launch &launch, Address arena, Address arguments, Stream
   }
 }
 
-/// Whether a launch may write a scalar; one whose kernel does not say what it writes may.
+/// Checks whether a launch may write a scalar. A kernel without listed operands may write any.
 static bool writesScalar(const Plan &plan, const Launch &launch) {
   const std::vector<Operand> &operands = plan.kernels[static_cast<size_t>(launch.kernel)].operands;
   if (operands.empty()) {
@@ -139,8 +139,8 @@ static bool writesScalar(const Plan &plan, const Launch &launch) {
 
 namespace {
 
-/// Streams that run side by side while a graph is captured. To be made before that begins: it makes
-/// the events.
+/// The streams of a graph under capture, which may run concurrently. Creates the events, so it must
+/// be constructed before the capture begins.
 class Capture {
 public:
   Capture(const Driver &driver, const Segment &segment, Stream main, Stream side)
@@ -231,7 +231,7 @@ std::vector<Segment> cutSegments(const Plan &plan, const std::string &entry,
   };
   std::vector<Segment> segments;
   for (size_t i = 0; i < launches.size(); ++i) {
-    // Kernels of rows that are not due return at once, so that the host need not wait to know.
+    // Kernels of rows that are not due return immediately, so the host need not read these guards.
     bool waits = launches[i].guard && !launches[i].guard->scalar.starts_with("due.");
     const std::optional<Guard> guard = waits ? launches[i].guard : std::nullopt;
     if (segments.empty() || !same(segments.back().guard, guard) ||

@@ -49,8 +49,8 @@ Products::Products(const Driver &driver, const Artifact &artifact, const std::st
   makeWorkspaces(artifact);
 }
 
-/// The algorithm that was measured, where this is the library that knows it, else the library's
-/// first.
+/// Adds a product with the measured algorithm if this version of the library measured it, otherwise
+/// with the library's first choice.
 void Products::add(int64_t kernel, const Product &product, const LibraryChoice &wanted) {
   cublas::Matmul matmul(*library, handle.get(), product);
   std::optional<cublas::Matmul::Choice> choice;

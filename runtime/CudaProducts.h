@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The products of a plan that cuBLASLt does in place of generated kernels.
+// Runs products of a plan with cuBLASLt instead of generated kernels.
 #pragma once
 
 #include "CublasLt.h"
@@ -11,28 +11,30 @@
 
 namespace sluice::runtime::cuda {
 
-/// Library calls for launches of kernels whose variant names the library; none where the plan has
-/// none, or the library is not there. Wants a current context.
+/// Library calls for kernels whose variant selects the library; empty if the plan has none, or if
+/// the library is not installed. Requires a current context.
 class Products {
 public:
-  /// Throws UserError where the library fails or does not do one of the products.
+  /// Throws UserError if the library fails or does not support one of the products.
   Products(const Driver &driver, const Artifact &artifact, const std::string &target);
 
   bool any() const { return !calls.empty(); }
-  /// A product of rows whose number the device alone knows is none of a full size.
+  /// Checks for a launch that a call can replace. Products over segments are excluded, since only
+  /// the device knows their number of rows.
   bool covers(const Launch &launch) const {
     return calls.contains(launch.kernel) && launch.axis.empty();
   }
-  /// What to tell the user once, empty: nothing.
+  /// Returns a message to show to the user once; empty: none.
   const std::string &notice() const { return said; }
-  /// Bytes of each lane's workspace.
+  /// Returns the bytes of each stream's workspace.
   size_t workspaceBytes() const { return neededWorkspace; }
 
-  /// Every call once, on whatever the arena of so many bytes holds: a library may load its kernels
-  /// at their first call, which must not be while a graph is captured.
+  /// Runs every call once on an arena of `arenaBytes` with arbitrary contents: a library may load
+  /// its kernels at the first call, which is not allowed during the capture of a graph.
   void warmUp(Address arena, int64_t arenaBytes, Stream stream) const;
 
-  /// On `stream`, which is the side lane's or not: two lanes may run calls at the same time.
+  /// Runs a product on `stream`. `side`: the side stream, which has its own workspace, since both
+  /// streams may run calls at the same time.
   void run(const Launch &launch, Address arena, Stream stream, bool side) const;
 
 private:

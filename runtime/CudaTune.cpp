@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Products timed both ways, as they run: launches of a CUDA graph.
+// Times products with generated kernels and with cuBLASLt, as launches of a CUDA graph.
 #include "CublasLt.h"
 #include "CudaGpu.h"
 #include "CudaLaunch.h"
@@ -16,7 +16,7 @@ namespace {
 using namespace cuda;
 
 constexpr int algorithmsTried = 4;
-constexpr int launchesOfGraph = 20, samples = 9; // the median of samples of a graph
+constexpr int launchesOfGraph = 20, samples = 9; // the median over samples of a graph is taken
 
 const cublas::Library &openLibrary() {
   std::string missing;
@@ -30,7 +30,8 @@ const cublas::Library &openLibrary() {
   return *library;
 }
 
-/// The GPU, the plan's arena on it, and code. One launch at a time has its arguments there.
+/// The GPU, the plan's arena on it, and its code. The arguments of one launch at a time are on the
+/// GPU.
 class Tuner {
 public:
   Tuner(const Artifact &artifact, const std::string &wanted)
@@ -98,7 +99,7 @@ private:
     driver.copyAndWait(to, from, bytes, stream.get(), "upload");
   }
 
-  /// Zeros, and all positions of all rows valid.
+  /// Allocates a zeroed arena in which all positions of all rows are valid.
   void makeArena() {
     size_t free = 0, total = 0;
     driver.check(driver.memoryGetInfo(&free, &total), "tell its free memory");
@@ -122,8 +123,8 @@ private:
     }
   }
 
-  /// Random factors: multiplying zeros takes less power, and so less time. bf16 of 1 to 2 in size,
-  /// either sign.
+  /// Fills the factors with random bf16 numbers of magnitude 1 to 2 and either sign: multiplying
+  /// zeros would take less power, and therefore less time.
   void fill(const Launch &launch) const {
     const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
     for (size_t i = 0; i < 2; ++i) {
@@ -143,9 +144,9 @@ private:
     return {event, driver.eventDestroy};
   }
 
-  /// Seconds of one launch: the median over graphs of several.
+  /// Returns the seconds of one launch: the median over graphs of several launches.
   double time(const std::function<void()> &launch) const {
-    launch(); // loads what is loaded late
+    launch(); // for lazy loading
     driver.check(driver.streamSynchronize(stream.get()), "run the kernels");
     Segment segment;
     segment.last = launchesOfGraph;
@@ -154,7 +155,7 @@ private:
         captureGraph(driver, segment, stream.get(), nullptr, [&](size_t, Stream) { launch(); });
     Owned<Event> begin = makeEvent(), end = makeEvent();
     std::vector<double> seconds;
-    for (int i = 0; i <= samples; ++i) { // the first warms up
+    for (int i = 0; i <= samples; ++i) { // the first is a warm-up
       driver.check(driver.eventRecord(begin.get(), stream.get()), "record an event");
       driver.check(driver.graphLaunch(graph.get(), stream.get()), "launch a graph");
       driver.check(driver.eventRecord(end.get(), stream.get()), "record an event");

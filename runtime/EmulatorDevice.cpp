@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// GPU kernels on the CPU, by the plug-in that holds LLVM and the emulator.
+// Emulates GPU kernels on the CPU with the plug-in that contains LLVM and the emulator.
 #include "HostLaunch.h"
 #include "sluice/Runtime/EmulatorPlugin.h"
 #include "sluice/Runtime/Error.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char *pluginName = "libsluice_emulator_plugin.so";
 
-/// The plug-in's functions. It stays loaded: LLVM does not like to be unloaded.
+/// The plug-in's functions. It stays loaded, since LLVM does not support unloading.
 struct Plugin {
   decltype(&sluice_emulator_create) create;
   decltype(&sluice_emulator_launch) launch;
@@ -165,7 +165,7 @@ private:
     add(to.leastPasses, from.leastPasses);
   }
 
-  /// The next launch counts from zero.
+  /// Checks that the counters are zero, as the next launch requires.
   void checkCounters(const Kernel &kernel, const DeviceVariant &variant, const Launch &launch) {
     std::span<const uint8_t> counters = countersOf(variant, launch);
     if (std::any_of(counters.begin(), counters.end(), [](uint8_t byte) { return byte != 0; })) {
@@ -187,7 +187,7 @@ private:
     return plan().kernels[static_cast<size_t>(launch.kernel)];
   }
 
-  /// What the operands hold: results may lie in their memory.
+  /// Copies the contents of the operands, since results may alias them.
   std::vector<std::vector<uint8_t>> operandsOf(const Launch &launch) {
     std::vector<std::vector<uint8_t>> copies;
     const std::vector<Operand> &operands = kernelOf(launch).operands;
@@ -198,18 +198,18 @@ private:
     return copies;
   }
 
-  /// Judges what the launch made of `before` in float64.
+  /// Checks the results of a launch with the operands `before` against a float64 reference.
   void judgeLaunch(const Launch &launch, const std::vector<std::vector<uint8_t>> &before) {
     const Kernel &kernel = kernelOf(launch);
     if (kernel.operands.empty()) {
-      return; // a plan by hand, of no dispatch
+      return; // a handwritten plan without dispatches
     }
     std::vector<const void *> buffers;
     for (size_t i = 0; i < kernel.operands.size(); ++i) {
       buffers.push_back(i < before.size() ? before[i].data() : arena.get() + launch.arguments[i]);
     }
     std::span<const int64_t> lengths = lengthsOfSegments(plan(), launch, arena.get());
-    // Those of a dispatch that draws by the update's rows have one more scalar.
+    // Dispatches that draw random numbers by the update's rows have one more scalar.
     size_t scalars = kernel.operands.size(), firstStream = launch.arguments.size() - 2;
     auto scalar = [&](size_t number) {
       return *reinterpret_cast<const int64_t *>(arena.get() + launch.arguments[scalars + number]);
@@ -234,7 +234,7 @@ private:
     }
   }
 
-  /// For the plug-in.
+  /// Callback of the plug-in.
   static void observe(void *self, const SluiceExpectation *told) {
     Type type = told->type == 'f'   ? Type::f32
                 : told->type == 'b' ? Type::bf16
@@ -261,8 +261,8 @@ private:
     return known.get();
   }
 
-  /// What a launch may touch; of an operand that a bucket has a part of, that part. A result has
-  /// no contents before the first stage, nor has the workspace.
+  /// Returns the buffers that a launch may touch; for an operand that exists only in part in a
+  /// bucket, that part. Results and the workspace are uninitialized before the first stage.
   std::vector<SluiceEmulatorBuffer> buffersOf(const Kernel &kernel, const DeviceVariant &variant,
                                               const Launch &launch, bool later) {
     std::vector<SluiceEmulatorBuffer> buffers;

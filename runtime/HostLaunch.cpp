@@ -15,7 +15,7 @@ HostMemory allocateHost(size_t bytes) {
   constexpr size_t hugePage = size_t(2) << 20;
   size_t mapped = std::max<size_t>(bytes, 1);
   bool isLarge = mapped >= hugePage;
-  mapped += isLarge ? hugePage : 0; // room to begin at a huge page
+  mapped += isLarge ? hugePage : 0; // space to align to a huge page
   void *mapping =
       ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {

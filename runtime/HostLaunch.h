@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What devices share: host memory, guards, and which GPU code is meant.
+// Functions that devices share: host memory, guards, and selection of GPU code.
 #pragma once
 
 #include "sluice/Runtime/Device.h"
@@ -13,25 +13,26 @@ struct FreeHostMemory {
 };
 using HostMemory = std::unique_ptr<uint8_t, FreeHostMemory>;
 
-/// Zeroed memory on a huge-page boundary: an arena of hundreds of megabytes would else miss the TLB
-/// in every matmul. Pages that nobody touches take no memory. Throws JobError where there are not
-/// as many addresses.
+/// Allocates zeroed memory aligned to a huge page: without huge pages, an arena of hundreds of
+/// megabytes would cause TLB misses in every matmul. Untouched pages take no memory. Throws
+/// JobError if the address space is exhausted.
 HostMemory allocateHost(size_t bytes);
 
-/// The artifact's arena in host memory, with the constants.
+/// Allocates the artifact's arena in host memory and copies the constants.
 HostMemory makeArena(const Artifact &artifact);
 
-/// Whether the integer scalar of `guard` has its value in the arena `host`; true without a guard.
+/// Checks that the integer scalar of `guard` has its value in the arena `host`; true without a
+/// guard.
 bool isAllowed(const Plan &plan, const std::optional<Guard> &guard, const uint8_t *host);
 
-/// Whether every position and every row of the batch is valid, by the scalars `length` and `rows`
-/// that the host wrote.
+/// Checks that every position and every row of the batch is valid according to the scalars `length`
+/// and `rows` that the host wrote.
 bool isFullSize(const Plan &plan, const uint8_t *host);
-/// The rows of each text that a launch on an axis of segments reads, in the arena `host`; empty
-/// where the length is that of the texts.
+/// Returns the number of rows of each text that a launch on an axis of segments covers, in the
+/// arena `host`; empty if the launch runs over tokens.
 std::span<int64_t> lengthsOfSegments(const Plan &plan, const Launch &launch, uint8_t *host);
 
-/// Code of `kernel` for a GPU target; throws UserError where it has none.
+/// Returns the code of `kernel` for a GPU target; throws UserError if there is none.
 const DeviceVariant &requireVariant(const Artifact &artifact, const Kernel &kernel,
                                     const std::string &target);
 

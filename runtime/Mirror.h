@@ -11,8 +11,8 @@
 
 namespace sluice::runtime {
 
-/// Pages that cost nothing until they are touched: the host's copy of an arena that may be larger
-/// than the host's memory.
+/// Pages that take memory only when they are touched, for the host's copy of an arena that may be
+/// larger than the host's memory.
 class Mirror {
 public:
   explicit Mirror(size_t bytes) : bytes(std::max<size_t>(bytes, 1)) {

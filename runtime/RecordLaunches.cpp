@@ -15,7 +15,7 @@ namespace {
 
 const std::array<const char *, 4> scalarNames = {"length", "rows", "step", "seed"};
 
-/// The smallest f32 that is not below `value`.
+/// Returns the smallest f32 that is not below `value`.
 float notBelow(double value) {
   auto rounded = static_cast<float>(value);
   return rounded < value ? std::nextafter(rounded, INFINITY) : rounded;
@@ -40,7 +40,7 @@ public:
          {"prepare", "gradient", "accumulate", "update", "evaluate", "predict"}) {
       runEntry(entry);
     }
-    for (int64_t factor : device->plan().factors) { // the main one has no entries of such names
+    for (int64_t factor : device->plan().factors) { // the main factor has no entries of such names
       for (const char *entry : {"gradient", "evaluate", "predict"}) {
         runEntry(entryOfFactor(entry, factor));
       }
@@ -50,8 +50,8 @@ public:
   }
 
 private:
-  /// A prompt in one row, none in two others, and as many steps as it takes until every row was
-  /// due.
+  /// Generates with a prompt in one row and none in two others, for as many steps as are needed for
+  /// the rows of every scale to be due.
   void generate() {
     const Plan &plan = device->plan();
     if (!plan.generation) {
@@ -86,7 +86,8 @@ private:
     }
   }
 
-  /// Numbers at which nothing fades: matrices of deviation 1/sqrt(columns), others of 1/5.
+  /// Sets weights that avoid vanishing values: deviation 1/sqrt(columns) for matrices, 1/5 for
+  /// others.
   void setWeights() {
     std::mt19937_64 generator(5);
     std::normal_distribution<float> normal;
@@ -152,7 +153,7 @@ private:
     }
   }
 
-  /// What the operands hold before the launch.
+  /// Stores the operands before the launch.
   void begin(const Launch &launch) {
     forEachOperand(launch, [&](const Operand &operand, std::span<const uint8_t> bytes) {
       if (!operand.written) {
@@ -185,7 +186,7 @@ private:
     }
   }
 
-  /// Keeps what the launch is held to, as f32: the bound grows by what that rounds away.
+  /// Stores an expectation as f32; the bound grows by the rounding error.
   void observe(const Expectation &told) {
     if (told.result >= current.results.size()) {
       return;
@@ -213,7 +214,7 @@ private:
   Recording recording;
   RecordedLaunch current;
   std::array<int64_t, 4> values{};
-  std::set<int64_t> recorded; // kernels
+  std::set<int64_t> recorded; // indices of kernels
 };
 
 } // namespace

@@ -7,9 +7,9 @@
 namespace sluice::runtime {
 namespace {
 
-/// Waits without sleeping until `ready`, at most for a while; whether it became so. The processor
-/// is offered to others from some 20 us on: where they are more threads than processors, the one
-/// that is waited for may need it.
+/// Spins until `ready` or until the time limit. Returns whether it became ready. After about 20 us
+/// it yields the processor: if there are more threads than processors, the awaited thread may need
+/// it.
 template <typename Ready> bool spin(Ready ready, std::chrono::microseconds limit) {
   constexpr int pauses = 64;
   constexpr std::chrono::microseconds own(20);
@@ -74,7 +74,7 @@ void Workers::run(Body newBody, void *newContext, int64_t items, int64_t newGrai
                                std::memory_order_release);
   }
   job.store(number);
-  job.notify_all(); // a look at a counter where nobody sleeps
+  job.notify_all(); // costs one read of a counter if no thread sleeps
   takeAll(0);
   auto done = [&] { return pending.load(std::memory_order_acquire) == 0; };
   while (!spin(done, std::chrono::seconds(1))) {
@@ -82,7 +82,7 @@ void Workers::run(Body newBody, void *newContext, int64_t items, int64_t newGrai
 }
 
 void Workers::work(int thread) {
-  constexpr std::chrono::microseconds patience(100); // longer than what lies between two launches
+  constexpr std::chrono::microseconds patience(100); // longer than the time between two launches
   uint32_t seen = 0;
   while (!closing) {
     takeAll(thread);
@@ -94,7 +94,7 @@ void Workers::work(int thread) {
   }
 }
 
-/// Runs what nobody has taken of the job, the thread's own part first.
+/// Runs the remaining items of the job, first the items of the thread's own part.
 void Workers::takeAll(int thread) {
   int64_t done = 0;
   for (int i = 0; i < count; ++i) {

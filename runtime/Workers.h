@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Threads for launches of a few microseconds: a launch costs one store a thread and one barrier,
-// and a thread that comes too late is not waited for.
+// A thread pool for launches of a few microseconds. A launch costs one store per thread and one
+// barrier, and does not wait for threads that start late.
 #pragma once
 
 #include <atomic>
@@ -11,26 +11,28 @@
 
 namespace sluice::runtime {
 
-/// A fixed number of threads, the caller's among them, that share out the items of one job after
-/// another. Used by one thread at a time.
+/// A fixed number of threads, including the caller's, that share the items of one job at a time.
+/// Not thread-safe.
 class Workers {
 public:
   /// Runs items [first, last) on thread `thread`, 0 <= thread < threads.
   using Body = void (*)(void *context, int64_t first, int64_t last, int thread);
 
-  /// `threads` >= 1. Throws std::system_error where the machine refuses a thread.
+  /// `threads` >= 1. Throws std::system_error if the system cannot create a thread.
   explicit Workers(int threads);
   ~Workers();
   Workers(const Workers &) = delete;
   Workers &operator=(const Workers &) = delete;
 
   /// Runs items [0, items), at most `mostItems`, in pieces of at most `grain` >= 1. Every thread
-  /// begins with its own part of the range and then helps the others. Returns when all are done.
+  /// starts with its own part of the range, and then takes items of other threads. Returns when all
+  /// items are done.
   void run(Body body, void *context, int64_t items, int64_t grain);
 
 private:
-  /// A thread's part of the job. The ticket holds the job's number and, in its low half, how many
-  /// items nobody has taken: whoever swaps it for a lower count owns the difference.
+  /// A thread's part of the job. The ticket has the job's number and, in its low half, the number
+  /// of items that no thread has taken. A thread takes items by compare-and-swap with a lower
+  /// number.
   struct alignas(64) Part {
     std::atomic<uint64_t> ticket = 0;
     std::atomic<int64_t> end = 0;
@@ -44,14 +46,14 @@ private:
   const int count;
   std::unique_ptr<Part[]> parts;
   std::vector<std::thread> threads;
-  // Of the job at hand. They change only while no ticket has items left, so what was read before a
-  // ticket was swapped belongs to the ticket's job.
+  // Parameters of the current job. They change only when no ticket has items left, so values that
+  // were read before a successful swap belong to the ticket's job.
   std::atomic<Body> body = nullptr;
   std::atomic<void *> context = nullptr;
   std::atomic<int64_t> grain = 1;
-  alignas(64) std::atomic<uint32_t> job = 0; ///< number of the newest; what idle threads watch
+  alignas(64) std::atomic<uint32_t> job = 0; ///< number of the newest job, which idle threads watch
   std::atomic<bool> closing = false;
-  alignas(64) std::atomic<int64_t> pending = 0; ///< items that are not done
+  alignas(64) std::atomic<int64_t> pending = 0; ///< number of unfinished items
 };
 
 } // namespace sluice::runtime
