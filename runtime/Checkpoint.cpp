@@ -45,7 +45,8 @@ std::vector<NamedTensor> optimizerStates(Executor &executor, Access access) {
   return list;
 }
 
-/// Whether a step is finite is decided before its update; what the update wrote is looked at here.
+/// Throws NotFiniteError if a tensor is not finite. A step checks its values before the update;
+/// this checks the values that the update wrote.
 void requireFinite(const std::vector<NamedTensor> &tensors) {
   for (const NamedTensor &tensor : tensors) {
     auto wrong = std::find_if(tensor.data.begin(), tensor.data.end(),
@@ -58,7 +59,8 @@ void requireFinite(const std::vector<NamedTensor> &tensors) {
   }
 }
 
-/// The checksum covers state.json's other members as nlohmann prints them: keys sorted, no spaces.
+/// Returns the checksum of state.json: over its other members as printed by nlohmann, with sorted
+/// keys and no spaces.
 std::string checksum(Json state) {
   state.erase("checksum");
   return sha256Hex(state.dump());
@@ -82,7 +84,7 @@ Json readState(const Path &folder) {
   state.keys({"format", "version", "step", "seed", "data", "spec_sha256", "files", "checksum"},
              {"losses"});
   state.at("format").oneOf({"sluice-checkpoint"});
-  state.at("version").integer(1, 2); // 1 has no losses
+  state.at("version").integer(1, 2); // version 1 has no losses
   return json;
 }
 
@@ -102,7 +104,7 @@ TrainingState parseState(const Json &json, const Path &folder) {
   return result;
 }
 
-/// Reads one file of a checkpoint and compares it with the size and hash that state.json names.
+/// Reads one file of a checkpoint and compares it with the size and hash in state.json.
 std::vector<uint8_t> readPart(const Path &folder, const char *name, const Json &json) {
   StrictJson state(json, (folder / stateName).string(), damagedCheckpointRemedy);
   state.at("files").keys({weightsName, optimizerName});
@@ -123,7 +125,7 @@ std::vector<uint8_t> readPart(const Path &folder, const char *name, const Json &
   return bytes;
 }
 
-/// What to write into "latest" where it names a checkpoint that is not there.
+/// Describes the remedy for a file "latest" that names a missing checkpoint.
 std::string describeOthers(const Path &run) {
   std::vector<int64_t> steps = checkpointSteps(run);
   return steps.empty() ? "restore it, or train into a new run"
@@ -135,7 +137,7 @@ Path checkpointFolder(const Path &run, int64_t step) {
   return run / "checkpoints" / std::to_string(step);
 }
 
-/// The folder of the checkpoint of `step`, which must be there.
+/// Returns the folder of the checkpoint of `step`; throws if it is missing.
 Path requireCheckpoint(const Path &run, int64_t step) {
   Path folder = checkpointFolder(run, step);
   if (!runtime::isFolder(folder)) {
@@ -188,7 +190,7 @@ std::vector<int64_t> checkpointSteps(const Path &run) {
   return steps;
 }
 
-// Failures are of no consequence: what stays is only disk space.
+// Errors are ignored: a remaining checkpoint only takes disk space.
 void pruneCheckpoints(const Path &run, int64_t keep) {
   std::error_code ignored;
   std::vector<int64_t> steps = checkpointSteps(run);
@@ -228,7 +230,8 @@ int64_t latestStep(const Path &run) {
   int64_t step = -1;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
   std::string_view rest(end, text.data() + text.size());
-  if (error != std::errc() || step < 0 || (rest != "\n" && !rest.empty())) { // an editor's newline
+  // Editors append a newline.
+  if (error != std::errc() || step < 0 || (rest != "\n" && !rest.empty())) {
     throw UserError(path.string() + ": expected the step of a checkpoint, found " +
                     quote(text, 20) + "; write the name of a folder in checkpoints/ into it");
   }
@@ -272,11 +275,10 @@ void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &st
   try {
     writeParts(temporary, executor, state);
   } catch (...) {
-    std::filesystem::remove_all(temporary, ignored); // on a full disk above all
+    std::filesystem::remove_all(temporary, ignored); // mainly for a full disk
     throw;
   }
-  // A folder of this step can only be one that `latest` does not name yet, or the same state saved
-  // again.
+  // If a folder of this step exists, `latest` does not name it yet, or it has the same state.
   if (isThere(target)) {
     Path old = parent / (".tmp-old-" + std::to_string(state.step));
     std::filesystem::remove_all(old, ignored);
@@ -290,7 +292,7 @@ void saveCheckpoint(const Path &run, Executor &executor, const TrainingState &st
   syncFolder(parent);
   replaceFile(run / "latest", asBytes(std::to_string(state.step) + "\n"));
   pruneCheckpoints(run, keep);
-  removeUnfinishedSaves(run); // the old folder of this step, too
+  removeUnfinishedSaves(run); // includes the previous folder of this step
 }
 
 int64_t newestCheckpoint(const Path &run) {
@@ -328,8 +330,8 @@ TrainingState loadCheckpoint(const Path &run, Executor &executor, std::optional<
 
 namespace {
 
-/// The bytes of a run's latest weights, and where they lie. A training beside this process may
-/// remove a checkpoint at any moment, but only after it named a newer one.
+/// Reads the latest weights of a run, and returns them with their path. A concurrent training may
+/// remove a checkpoint at any moment, but only after `latest` names a newer one.
 std::pair<Path, std::vector<uint8_t>> readLatestWeights(const Path &run) {
   for (;;) {
     int64_t step = latestStep(run);
@@ -344,7 +346,7 @@ std::pair<Path, std::vector<uint8_t>> readLatestWeights(const Path &run) {
   }
 }
 
-/// The run whose file "latest" `path` names; else `path`.
+/// Returns the run if `path` is its file "latest", otherwise `path`.
 Path resolveLatest(const Path &path) {
   Path folder = path.has_parent_path() ? path.parent_path() : Path(".");
   return path.filename() == "latest" && isRegularFile(path) && isRunFolder(folder) ? folder : path;

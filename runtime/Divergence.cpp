@@ -17,7 +17,7 @@ TrendChange DivergenceJudge::add(int64_t step, double loss) {
   bool isFirst = state.losses == 0;
   double most = isFirst ? HUGE_VAL : state.best + 3 * state.margin;
   double counted = std::isfinite(loss) ? std::min(loss, most) : most;
-  if (!std::isfinite(counted)) { // nothing to compare with yet
+  if (!std::isfinite(counted)) { // there is no average yet
     return TrendChange::None;
   }
   state.losses += 1;

@@ -1,20 +1,20 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Signals that come while a run trains.
+// Signals during the training of a run.
 #pragma once
 
 #include "sluice/Runtime/Trainer.h"
 
 namespace sluice::runtime {
 
-/// A signal ends the step, the evaluation or the sample that it came in: thrown between batches.
+/// Thrown between batches after a signal, to end the current step, evaluation or sample.
 struct Interrupted {};
 
-/// The member of a line of metrics that names what a signal ended after its step, and its values.
-/// A resumed run does that first.
+/// The member of a line of metrics that names the parts that a signal ended after the step, and its
+/// values. A resumed run repeats these parts first.
 inline constexpr const char *interruptedKey = "interrupted", *evaluationPart = "evaluation",
                             *samplePart = "sample";
 
-/// While one exists, the observer knows that a checkpoint is being saved.
+/// Notifies the observer that a checkpoint is being saved while the object exists.
 class Saving {
 public:
   explicit Saving(const TrainingObserver &observer) : observer(observer) { tell(true); }

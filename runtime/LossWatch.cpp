@@ -41,7 +41,7 @@ TrendChange LossWatch::addStep(int64_t step, double loss, bool continues) {
 }
 
 bool LossWatch::addEvaluation(int64_t step, double nats, const std::string &text) {
-  if (heldOutTrend.text != text) { // losses of other text do not compare
+  if (heldOutTrend.text != text) { // losses on other text are not comparable
     heldOutTrend = {.last = {}, .best = {}, .worse = 0, .text = text};
   }
   heldOutTrend.last = {step, nats};

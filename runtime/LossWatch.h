@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Follows the losses of a run while it trains: warns of divergence, and knows which checkpoint to
+// Follows the losses of a run during training: warns of divergence, and recommends a checkpoint to
 // continue from.
 #pragma once
 
@@ -16,34 +16,35 @@ namespace sluice::runtime {
 
 class LossWatch {
 public:
-  /// `notice` gets the warnings.
+  /// `notice` receives the warnings.
   LossWatch(Path run, const Plan &plan, Notice notice);
 
-  /// Continues from the losses of a checkpoint. Where it has none (an older version saved it), from
-  /// the losses of the run's metrics up to its step.
+  /// Continues from the losses of a checkpoint or, if an older version saved it without losses,
+  /// from the run's metrics up to its step.
   void restore(const TrainingState &saved);
 
-  /// Judges a step's mean loss of the head. Returns what it changed, after a warning of it; where
-  /// the run ends at a divergence, what ends it says so.
+  /// Adds the head's mean loss of a step. Warns of a change and returns it. Unless the run
+  /// `continues`, the error that ends it reports a divergence instead.
   TrendChange addStep(int64_t step, double loss, bool continues);
 
   /// Adds the mean loss of held-out text, whose hash is `text`. Returns whether it is the best one.
   bool addEvaluation(int64_t step, double nats, const std::string &text);
 
-  /// The losses for a checkpoint whose own loss is `own`.
+  /// Returns the losses for a checkpoint whose own loss is `own`.
   RunLosses losses(std::optional<double> own) const;
 
   bool isDiverged() const { return judge.trend().isDiverged(); }
   const HeldOutTrend &heldOut() const { return heldOutTrend; }
 
-  /// Says once more that the run has diverged, where it has.
+  /// Repeats the warning if the run has diverged.
   void repeatWarning() const;
 
-  /// The end of a run that has diverged.
+  /// Returns the error that ends a diverged run.
   JobError makeDivergedError(int64_t step) const;
 
-  /// The end of a run with numbers that are not finite after `step` steps. A checkpoint of that
-  /// step is not recommended: a run that continues from it computes the same numbers.
+  /// Returns the error that ends a run with numbers that are not finite after `step` steps. The
+  /// checkpoint of this step is not recommended, since a run that continues from it computes the
+  /// same numbers.
   JobError makeNotFiniteError(const std::string &what, int64_t step) const;
 
 private:
@@ -52,7 +53,7 @@ private:
 
   Path run;
   Notice notice;
-  bool isJudged; // a head whose loss is not minimized may move freely
+  bool isJudged; // a loss that is not minimized may change freely
   DivergenceJudge judge;
   HeldOutTrend heldOutTrend;
 };

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a run measures after its steps, evaluations and samples, and the checkpoints that it saves.
+// Measures a run after its steps: evaluations and samples; and saves checkpoints.
 #include "Interruption.h"
 #include "TrainingFacts.h"
 #include "TrainingRun.h"
@@ -25,10 +25,10 @@ bool TrainingRun::evaluateAfterStep(Json &metrics, bool evaluates) {
     if (!options.samplePrompt.empty()) {
       writeSample();
     }
-  } catch (const RoomError &) { // in a text that is not trained on: no step is lost
+  } catch (const RoomError &) { // on held-out text: no step is lost
     save();
     throw;
-  } catch (const DataError &) { // likewise
+  } catch (const DataError &) { // on held-out text: no step is lost
     save();
     throw;
   } catch (const Interrupted &) {
@@ -70,7 +70,7 @@ void TrainingRun::finishEvaluation() {
   if (observer.step) {
     observer.step(metrics, goal);
   }
-  if (evaluates) { // the checkpoint's record of losses lacks this one
+  if (evaluates) { // the losses for the checkpoint lack this evaluation
     state.losses = watch.losses(state.losses ? state.losses->own : std::nullopt);
     Saving saving(observer);
     writeCheckpoint();
@@ -141,9 +141,9 @@ std::optional<double> TrainingRun::measureOwnLoss() {
     try {
       next = data->fill(next, plan.model.batch, executor.inputs());
       executor.run("evaluate");
-    } catch (const RoomError &) { // a predictor's bits are other ones in evaluation
+    } catch (const RoomError &) { // a predictor's boundaries differ in evaluation
       continue;
-    } catch (const DataError &) { // the file has changed: the steps were made all the same
+    } catch (const DataError &) { // the file has changed, but the steps are valid
       return std::nullopt;
     }
     if (float loss = executor.scalarF32("loss"); !std::isfinite(loss)) {

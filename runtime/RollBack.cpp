@@ -16,18 +16,18 @@ constexpr const char *lineFiles[] = {"metrics.jsonl", "samples.jsonl"};
 const std::string damagedJournalRemedy =
     "; restore the file, or remove it and go back once more with --from STEP";
 
-/// A run's way back, which its journal holds. To follow it a second time, from any change on,
-/// gives the same run.
+/// The steps of a roll-back, which the journal stores. They are idempotent: repeating them after
+/// any change yields the same run.
 struct Return {
   int64_t step = 0, number = 0; ///< `number` of RUN/abandoned/N
-  RunRecord record;             ///< of the run after it
+  RunRecord record;             ///< the run's record after the roll-back
 };
 
 Path getFolder(const Path &run, const Return &back) {
   return run / "abandoned" / std::to_string(back.number);
 }
 
-/// The first number from 1 whose folder RUN/abandoned/N does not exist.
+/// Returns the smallest number from 1 for which the folder RUN/abandoned/N does not exist.
 int64_t chooseNumber(const Path &run) {
   int64_t number = 1;
   while (isThere(run / "abandoned" / std::to_string(number))) {
@@ -64,11 +64,12 @@ std::vector<int64_t> listLater(const Path &run, int64_t step) {
   return later;
 }
 
-/// Copies what the run has after the step: lines, and the record until now.
+/// Copies the lines after the step, and the current record, to the folder in RUN/abandoned.
 void copyLater(const Path &run, const Return &back, const std::function<void()> &afterEach) {
   Path folder = getFolder(run, back);
   auto copy = [&](const char *file, const std::string &text) {
-    if (!text.empty() && !isThere(folder / file)) { // else of a process that ended later
+    // An interrupted roll-back may have copied it already.
+    if (!text.empty() && !isThere(folder / file)) {
       replaceFile(folder / file, asBytes(text));
       afterEach();
     }
@@ -81,9 +82,9 @@ void copyLater(const Path &run, const Return &back, const std::function<void()> 
   }
 }
 
-/// The checkpoint of the step becomes the latest one before later ones move: readers always find
-/// one. Nothing is trained into the run while the journal exists, so every later checkpoint is one
-/// to abandon.
+/// Makes the checkpoint of the step the latest one, and then moves later ones, so that readers
+/// always find a checkpoint. The run is not trained while the journal exists, so all later
+/// checkpoints must move.
 void moveCheckpoints(const Path &run, const Return &back, const std::function<void()> &afterEach) {
   Path checkpoints = run / "checkpoints", folder = getFolder(run, back) / "checkpoints";
   replaceFile(run / "latest", asBytes(std::to_string(back.step) + "\n"));
@@ -151,7 +152,7 @@ void completeRollBack(const Path &run, const Notice &notice,
     return;
   }
   RunLock lock(run);
-  if (!isThere(run / rollBackJournal)) { // the process that held the lock completed it
+  if (!isThere(run / rollBackJournal)) { // the previous owner of the lock completed it
     return;
   }
   Return back = readJournal(run);

@@ -20,7 +20,7 @@ constexpr const char *stream = "-";
 
 constexpr std::array trainingData = {"--data", "--input", "--labels"};
 
-/// Enough digits of a hash to tell files apart.
+/// Shows enough digits of a hash to distinguish files.
 std::string showHash(const std::string &sha256) { return "SHA-256 " + sha256.substr(0, 16); }
 
 std::string describe(const CommandFile &file, const Path &run) {
@@ -28,7 +28,7 @@ std::string describe(const CommandFile &file, const Path &run) {
          showHash(file.sha256) + ")";
 }
 
-/// What to do about a file of the run that is not what it was.
+/// Returns a remedy for a file of the run that has changed.
 std::string remedyFor(const CommandFile &file, const Path &run, bool isThere) {
   std::string resume = "sluice train --resume " + quoteForShell(run.string());
   std::string restore =
@@ -46,7 +46,7 @@ std::string remedyFor(const CommandFile &file, const Path &run, bool isThere) {
          value;
 }
 
-/// How many bytes a file has, and their SHA-256.
+/// Sets the size of a file and its SHA-256.
 void measure(CommandFile &file, const Path &run) {
   HashedFile found = hashFile(run / file.path, "file of " + file.flag);
   file.bytes = found.bytes;
@@ -85,7 +85,7 @@ std::string pathInCommand(const Path &run, const Path &path) {
   if (path == stream || (isThere(path) && !isRegularFile(path) && !isFolder(path))) {
     return stream;
   }
-  std::error_code ignored; // of an empty path, which the run's folder refuses
+  std::error_code ignored; // for an empty path, which checkRunFolder rejects
   Path whole = std::filesystem::absolute(path, ignored).lexically_normal(),
        folder = std::filesystem::absolute(run / "", ignored).lexically_normal();
   Path inside = whole.lexically_relative(folder);
@@ -96,7 +96,7 @@ std::string pathInCommand(const Path &run, const Path &path) {
 void measureFiles(RunCommand &command, const Path &run, const std::optional<RunCommand> &told) {
   for (CommandFile &file : command.files) {
     if (!file.sha256.empty()) {
-      continue; // of a stream, which was measured when it was read
+      continue; // a stream, which was measured when it was read
     }
     if (file.isStream()) {
       continue;
@@ -170,7 +170,7 @@ std::string quoteForShell(const std::string &text) {
   if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) {
     return text;
   }
-  // A message shows other bytes as escapes, which a shell reads inside of $'...' alone.
+  // Messages show other bytes as escapes, which a shell only interprets in $'...'.
   bool isShownWhole = showText(text) == text && text.find_first_of("\n\t") == std::string::npos;
   std::string quoted = isShownWhole ? "'" : "$'";
   for (char each : text) {

@@ -12,8 +12,7 @@
 namespace sluice::runtime {
 namespace {
 
-/// Returns the run's folder or, before it exists, the folder above it: both are on the disk that
-/// holds the run's files.
+/// Returns the run's folder or, before it exists, its parent folder, which is on the same disk.
 Path findExistingFolder(const Path &run) {
   std::error_code ignored;
   Path folder = std::filesystem::absolute(run, ignored);
@@ -23,7 +22,7 @@ Path findExistingFolder(const Path &run) {
   return folder;
 }
 
-/// Returns the hash of the training data in the run's checkpoint; empty where there is none.
+/// Returns the hash of the training data in the run's checkpoint; empty if there is none.
 std::string readDataHash(const Path &run) {
   try {
     return isFolder(run) && newestCheckpoint(run) >= 0 ? readTrainingState(run).dataHash : "";
@@ -83,7 +82,7 @@ std::unique_ptr<TrainingSource> RunData::openTraining(SourceFiles files, const P
   if (mayBeRaw && !saved.empty() && !training->hasRead() &&
       (refused || hasUnpacked(data->usedFiles()) || hasUnpacked(data->skippedFiles()))) {
     files.reading.isRaw = true;
-    files.reading.streams = training = makeCopies("data-"); // numbers start at 1 again
+    files.reading.streams = training = makeCopies("data-"); // numbers restart at 1
     try {
       std::unique_ptr<TrainingSource> raw = runtime::openTraining(files, plan, seed);
       if (raw->hash() == saved) {

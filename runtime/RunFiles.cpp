@@ -85,7 +85,7 @@ std::vector<Point> RunFiles::series(const char *field, const std::string &member
 
 std::optional<Point> RunFiles::bestEvaluation() const {
   std::vector<Point> heldOut = series("eval_bits_per_byte");
-  try { // what was evaluated before the best one may have been other text
+  try { // evaluations before the best one may have used other text
     std::optional<RunLosses> losses = readTrainingState(run).losses;
     if (losses && losses->heldOut.best) {
       std::erase_if(heldOut, [first = static_cast<double>(losses->heldOut.best->step)](
@@ -111,8 +111,7 @@ std::vector<std::string> RunFiles::membersOf(const char *field) const {
 
 namespace {
 
-/// Describes the numbers of `sluice eval --json`, or of a line of metrics, whose keys have a
-/// prefix.
+/// Describes the results of `sluice eval --json`, or of a line of metrics with prefixed keys.
 std::string describeCharactersOf(const Json &numbers, const std::string &prefix) {
   std::string number = prefix + "bits_per_character", reason = prefix + "no_characters";
   if (numbers.contains(number) && numbers[number].is_number()) {
@@ -123,7 +122,7 @@ std::string describeCharactersOf(const Json &numbers, const std::string &prefix)
              : "";
 }
 
-/// Parts of a note, with commas between them; empty parts are left out.
+/// Joins the parts of a note with commas; empty parts are omitted.
 std::string joinNotes(std::initializer_list<std::string> parts) {
   std::string note;
   for (const std::string &part : parts) {
@@ -149,10 +148,10 @@ std::string describeSmoothing(size_t count) {
   return "mean of the last " + std::to_string(count) + " logged steps";
 }
 
-/// Tokens per segment in the last logged steps that have it, `count` of them, taken together; 0
-/// where they had no segments.
+/// Returns the tokens per segment over the last `count` logged steps that have the number; 0 if
+/// they had no segments.
 double tokensOfSegment(const std::vector<Json> &lines, const std::string &name, size_t &count) {
-  double segments = 0; // a token
+  double segments = 0; // per token
   count = 0;
   for (size_t i = lines.size(); i-- > 0 && count < smoothedSteps;) {
     Json factors = objectIn(lines[i], "shortening_factor");
@@ -169,7 +168,7 @@ std::string showBits(double bits) { return showNumber(bits, 4) + " bits per byte
 
 std::string showFactor(double factor) { return factor > 0 ? showNumber(factor, 3) : "no segments"; }
 
-/// The measured factors, in training and in the last evaluation.
+/// Adds the measured shortening factors, in training and in the last evaluation.
 void addShortening(Facts &facts, const RunFiles &run) {
   for (const std::string &name : run.membersOf("shortening_factor")) {
     size_t count = 0;
@@ -188,7 +187,7 @@ void addShortening(Facts &facts, const RunFiles &run) {
   }
 }
 
-/// Seconds of the steps alone, from the speed of the steps between logged lines; 0: not known.
+/// Returns the seconds of the steps only, from the speeds in logged lines; 0 if unknown.
 double trainingSeconds(const std::vector<Json> &lines, double tokensPerStep) {
   double seconds = 0, before = 0;
   for (const Json &line : lines) {
@@ -213,7 +212,7 @@ double bytesOf(const std::vector<DataFile> &files) {
   return bytes;
 }
 
-/// "2 files, 1234 bytes: a, b; skipped, too short: c"
+/// Returns "2 files, 1234 bytes: a, b; skipped, too short: c".
 std::string describeFiles(const std::vector<DataFile> &files) {
   constexpr size_t mostNamed = 8;
   std::string used, skipped;
@@ -232,7 +231,7 @@ std::string describeFiles(const std::vector<DataFile> &files) {
          " bytes: " + used + (skipped.empty() ? "" : "; skipped, too short: " + skipped) + more;
 }
 
-/// "the first 4096 tokens alone" where evaluations did not score all of the held-out text.
+/// Returns "the first 4096 tokens alone" if evaluations scored only a part of the held-out text.
 std::string describeShare(const std::vector<Json> &lines, const std::optional<RunRecord> &record) {
   double scored = 0, all = 0;
   for (const Json &line : lines) {
@@ -250,7 +249,7 @@ std::string describeWeights(const RunFiles &run, double at) {
   return isSaved ? "its weights are checkpoints/" + step : "its weights were not kept";
 }
 
-/// Steps that the run's judge counted to a divergence.
+/// Adds the number of steps that were counted as divergence.
 void addDivergence(Facts &facts, const std::vector<Json> &lines) {
   auto isDiverged = [](const Json &line) { return line.contains("diverged"); };
   auto first = std::find_if(lines.begin(), lines.end(), isDiverged);

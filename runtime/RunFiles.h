@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What pages show of a run, read from its files.
+// Reads the data of a run that pages show.
 #pragma once
 
 #include "Chart.h"
@@ -15,49 +15,50 @@
 
 namespace sluice::runtime {
 
-/// The files of a run that a page is made of.
+/// The files of a run that are displayed on a page.
 struct RunFiles {
-  /// Throws UserError where `run` is no run.
+  /// Throws UserError if `run` is not a run.
   explicit RunFiles(const Path &run);
 
   Path run;
-  std::string name;                        ///< the model's, or else the folder's
-  std::vector<nlohmann::json> lines;       ///< of metrics.jsonl; at least one
-  int64_t damaged = 0;                     ///< lines that are none
-  nlohmann::json costs, evaluation, ngram; ///< null where there are none
-  std::optional<RunRecord> record;         ///< none of runs of older versions
+  std::string name;                        ///< name of the model, or else of the folder
+  std::vector<nlohmann::json> lines;       ///< lines of metrics.jsonl; at least one
+  int64_t damaged = 0;                     ///< number of invalid lines
+  nlohmann::json costs, evaluation, ngram; ///< null if missing
+  std::optional<RunRecord> record;         ///< empty for runs of older versions
 
   bool isLeakAllowed() const;
-  /// The finite values of one field over steps; of a field that is an object, those of one member.
+  /// Returns the finite values of a field over steps; if the field is an object, the values of one
+  /// member.
   std::vector<Point> series(const char *field, const std::string &member = "") const;
-  /// The evaluation of the lowest loss on the held-out text that was evaluated last, the first of
-  /// equals; none where there was none.
+  /// Returns the evaluation with the minimum loss on the most recently evaluated held-out text, the
+  /// first one in ties, if there is any.
   std::optional<Point> bestEvaluation() const;
-  /// The names of all members of such a field.
+  /// Returns the names of all members of a field that is an object.
   std::vector<std::string> membersOf(const char *field) const;
-  /// "2.3456 bits per character" of the held-out text after a step, or why there is no such number;
-  /// empty where the run has neither.
+  /// Returns "2.3456 bits per character" for the held-out text after a step, or the reason why
+  /// there is no such number; empty if the run has neither.
   std::string describeCharacters(double step) const;
-  /// The training loss in bits per byte, smoothed, over steps.
+  /// Returns the smoothed training loss in bits per byte over steps.
   std::vector<Point> smoothedLoss() const;
-  /// Bits per byte of the n-gram models of ngram.json, by name.
+  /// Returns the bits per byte of the n-gram models in ngram.json by name.
   std::vector<std::pair<std::string, double>> ngrams() const;
-  /// The last logged step.
+  /// Returns the last logged step.
   double lastStep() const;
-  /// Results, one a row: steps, time, losses. Names are the same for runs of different lengths;
-  /// steps and counts are in notes.
+  /// Returns the results, one per row: steps, time, losses. Names do not depend on the length of a
+  /// run; steps and counts are in notes.
   Facts results() const;
-  /// Files and how often they were read.
+  /// Returns the files and the number of epochs over them.
   Facts data() const;
 };
 
-/// Logged steps of which the smoothed training loss is the mean, in the results and in curves.
+/// Number of logged steps over which the training loss is averaged, in results and in curves.
 constexpr size_t smoothedSteps = 50;
 
-/// A JSON file of the run, or null where there is none that parses.
+/// Returns a JSON file of the run, or null if it is missing or invalid.
 nlohmann::json optionalJson(const Path &path);
 
-/// Members of an object, 0, {} or "" where it has none of this kind.
+/// Return a member of an object; 0, {} or "" if it has no member of this kind.
 double numberIn(const nlohmann::json &json, const char *key);
 nlohmann::json objectIn(const nlohmann::json &json, const char *key);
 std::string textIn(const nlohmann::json &json, const char *key);

@@ -15,12 +15,11 @@
 namespace sluice::runtime {
 namespace {
 
-/// Files that a run may hold before its first checkpoint.
+/// Files that a run may have before its first checkpoint.
 constexpr std::array writtenBefore = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
                                       "run.json"};
 
-/// Whether the folder holds what a training leaves that was killed before its first checkpoint, and
-/// nothing else.
+/// Checks that the folder only has files of a training that was killed before its first checkpoint.
 bool isKilledRun(const Path &run) {
   return std::ranges::all_of(listFolder(run), [](std::string file) {
     file = file.substr(0, file.find(".tmp-"));
@@ -29,7 +28,7 @@ bool isKilledRun(const Path &run) {
   });
 }
 
-/// Whether the folder holds another spec than `spec`, that of the artifact and its settings.
+/// Checks for a spec in the folder that differs from `spec`, the artifact's spec with its settings.
 bool isOfOtherSpec(const Path &run, const std::string &spec) {
   Path own = run / "spec.json";
   return isThere(own) && readText(own, "run's spec") != spec;
@@ -92,9 +91,9 @@ void forgetRun(const Path &run, bool withFolder) {
     std::filesystem::remove(run / file, ignored);
   }
   removeAll(run / streamsFolder);
-  std::filesystem::remove(run / "checkpoints", ignored); // only where it is empty
+  std::filesystem::remove(run / "checkpoints", ignored); // only succeeds if it is empty
   if (withFolder) {
-    std::filesystem::remove(run, ignored); // likewise
+    std::filesystem::remove(run, ignored); // only succeeds if it is empty
   }
 }
 

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The folder of a run: who holds it, and what it must hold before training begins or goes on.
+// The folder of a run: its lock, and the checks before training starts or continues.
 #pragma once
 
 #include "sluice/Runtime/Files.h"
@@ -11,7 +11,8 @@ namespace sluice::runtime {
 /// The folder in a run for its copies of streams.
 inline constexpr const char *streamsFolder = "data";
 
-/// Holds the run's folder for one process: two that train into one run would mix their metrics.
+/// Locks the run's folder for one process: two processes that train the same run would mix their
+/// metrics.
 class RunLock {
 public:
   explicit RunLock(const Path &run);
@@ -23,12 +24,13 @@ private:
   int fd;
 };
 
-/// Whether the folder holds a run to go on with; false where training of `spec` begins: also with
-/// --resume where there is no folder, an empty one, or a run that was killed before its first
-/// checkpoint. Throws where the folder and --resume do not fit one another.
+/// Returns whether the folder has a run to continue. False if training of `spec` starts from the
+/// beginning: also with --resume if the folder is missing or empty, or if the run was killed before
+/// its first checkpoint. Throws if the folder does not match --resume.
 bool checkRunFolder(const Path &run, bool resume, const std::string &spec);
 
-/// Takes away what a run writes before its first checkpoint; the folder too, where asked for.
+/// Removes the files that a run writes before its first checkpoint; with `withFolder`, also the
+/// folder.
 void forgetRun(const Path &run, bool withFolder);
 
 } // namespace sluice::runtime

@@ -30,7 +30,7 @@ std::optional<MeasuredLoss> parseMeasured(const StrictJson &json) {
   return MeasuredLoss{json.at("step").integer(), json.at("loss").number(anyNumber)};
 }
 
-/// The minimum that the moving average reached in the run, with the margin that counts as far.
+/// Returns the minimum of the moving average in the run plus the margin of divergence.
 std::optional<double> computeBound(const std::vector<CheckpointLosses> &checkpoints) {
   std::optional<double> bound;
   for (const CheckpointLosses &each : checkpoints) {
@@ -97,7 +97,7 @@ std::vector<CheckpointLosses> readCheckpointLosses(const Path &run) {
     CheckpointLosses &each = list.emplace_back(CheckpointLosses{step, std::nullopt});
     try {
       each.losses = readTrainingState(run, step).losses;
-    } catch (const UserError &) { // nothing is known of a damaged one, or one removed meanwhile
+    } catch (const UserError &) { // a damaged checkpoint, or one that was removed concurrently
     }
     if (each.losses && each.losses->trend.losses == 0) {
       each.losses.reset();

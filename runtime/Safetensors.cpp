@@ -29,7 +29,7 @@ constexpr const char *tensorsKey = "sluice.tensors_sha256";
 
 std::string naming(const std::string &name) { return "tensor " + showJson(name); }
 
-/// Bytes of an element of the format's types; 0 for one that this version does not know.
+/// Returns the size of an element in bytes; 0 for an unknown type.
 uint64_t bytesOf(const std::string &type) {
   static const std::map<std::string, uint64_t> sizes = {
       {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
@@ -55,7 +55,7 @@ Stored readStored(const StrictJson &entry, uint64_t dataBytes) {
   stored.end = static_cast<uint64_t>(offsets[1]);
   uint64_t size = bytesOf(stored.type);
   if (size == 0) {
-    return stored; // its range is held against its neighbours' alone
+    return stored; // its range is only compared with adjacent tensors
   }
   uint64_t bytes = size;
   for (int64_t extent : stored.shape) {
@@ -75,15 +75,15 @@ Stored readStored(const StrictJson &entry, uint64_t dataBytes) {
   return stored;
 }
 
-/// Every byte of the data belongs to one tensor: else two tensors share bytes, or the file holds
-/// what nobody reads.
+/// Checks that every byte of the data belongs to exactly one tensor: otherwise tensors overlap, or
+/// the file has unused data.
 void requireWholeCover(const std::map<std::string, Stored> &table, uint64_t dataBytes,
                        const std::string &origin) {
   std::vector<std::pair<uint64_t, std::string>> starts;
   for (const auto &[name, stored] : table) {
     starts.emplace_back(stored.begin, name);
   }
-  // Of tensors that start at one place, all but the last must be empty.
+  // All tensors with the same start except the last must be empty.
   std::sort(starts.begin(), starts.end(), [&](const auto &a, const auto &b) {
     return std::tuple(a.first, table.at(a.second).end) <
            std::tuple(b.first, table.at(b.second).end);
@@ -121,13 +121,13 @@ Json readHeader(std::span<const uint8_t> file, const std::string &origin, uint64
   return header;
 }
 
-/// SHA-256 of the header without its metadata.
+/// Returns the SHA-256 of the header without its metadata.
 std::string hashOfTable(Json header) {
   header.erase(metadataKey);
   return sha256Hex(header.dump());
 }
 
-/// Whether the file has checksums. Throws where they are not those of its contents.
+/// Returns whether the file has checksums. Throws if they do not match its contents.
 bool verify(const Json &header, std::span<const uint8_t> data, const std::string &origin) {
   if (!header.contains(metadataKey)) {
     return false;
@@ -149,10 +149,10 @@ bool verify(const Json &header, std::span<const uint8_t> data, const std::string
   return true;
 }
 
-/// IEEE 754 binary16 to binary32, bit by bit. Every binary16 number is a binary32 number.
+/// Converts IEEE 754 binary16 to binary32 exactly.
 uint32_t widenHalf(uint32_t half) {
   uint32_t sign = (half & 0x8000) << 16, exponent = half >> 10 & 31, mantissa = half & 0x3ff;
-  if (exponent == 31) { // infinite, or not a number
+  if (exponent == 31) { // infinity or NaN
     return sign | 0x7f800000 | mantissa << 13;
   }
   if (exponent > 0) {
@@ -194,7 +194,7 @@ std::string SafetensorsFile::metadata(const std::string &key) const {
 }
 
 float SafetensorsFile::element(const Stored &stored, size_t index) const {
-  const uint8_t *bytes = data.data() + stored.begin; // need not be aligned
+  const uint8_t *bytes = data.data() + stored.begin; // may be unaligned
   uint32_t bits = 0;
   if (stored.type == "F32") {
     std::memcpy(&bits, bytes + index * 4, 4);
@@ -300,7 +300,8 @@ void SafetensorsFile::requireNoPrefix(std::span<const NamedTensor> into) const {
   }
 }
 
-/// A table of learned positions has a row for each of the context that it was trained with.
+/// Throws if a table of learned positions has the wrong number of rows, one per position of the
+/// training context.
 void SafetensorsFile::requireContext(const NamedTensor &tensor, const Stored &stored) const {
   bool isTable = tensor.name.ends_with("position.weight") && tensor.shape.size() == 2 &&
                  stored.shape.size() == 2 && stored.shape[1] == tensor.shape[1];
@@ -366,7 +367,7 @@ std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors,
   header[metadataKey] = metadata;
   header[metadataKey].update({{dataKey, std::string(hash.size(), '0')}, {tensorsKey, hash}});
   size_t length = header.dump().size();
-  length += (8 - length % 8) % 8; // data starts aligned for readers that map the file
+  length += (8 - length % 8) % 8; // aligns the data for readers that map the file
   std::vector<uint8_t> file(8 + length + bytes);
   uint8_t *at = file.data() + 8 + length;
   for (const NamedTensor &tensor : tensors) {

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Everything before the first step of a call of `train`: a run begins, or continues from a
-// checkpoint.
+// Prepares the first step of a call of `train`: starts a run, or continues it from a checkpoint.
 #include "RunFolder.h"
 #include "TrainingFacts.h"
 #include "TrainingRun.h"
@@ -16,8 +15,8 @@
 
 namespace sluice::runtime {
 
-/// Returns whether the run was given `settings` last: a script may give the same ones at each
-/// resume.
+/// Checks that `settings` are the last ones that the run was given: a script may repeat them at
+/// each resume.
 static bool endsWith(const std::vector<std::string> &all,
                      const std::vector<std::string> &settings) {
   return settings.size() <= all.size() &&
@@ -41,7 +40,7 @@ void TrainingRun::describe(RunRecord &into) const {
   into.seed = seed();
   into.command = command ? command : into.command;
   into.data = data ? listFiles(data->usedFiles(), data->skippedFiles()) : std::vector<DataFile>();
-  if (heldOut.isThere()) { // else those of the run that is resumed
+  if (heldOut.isThere()) { // otherwise the held-out files of the resumed run
     into.heldOut = listFiles(heldOut.usedFiles(), heldOut.skippedFiles());
   }
 }
@@ -103,7 +102,7 @@ void TrainingRun::begin() {
   if (!endsWith(settings, options.settings)) {
     settings.insert(settings.end(), options.settings.begin(), options.settings.end());
   }
-  noteSettings(settings); // those told before: to a run that was killed before it saved anything
+  noteSettings(settings); // settings given to a run that was killed before its first checkpoint
   writeRecord();
   sayNotes();
   if (goal == 0) {
@@ -118,12 +117,12 @@ void TrainingRun::resume() {
   if (adoptNewestCheckpoint(options.run)) {
     say("the file \"latest\" is missing: the run goes on from its newest checkpoint");
   }
-  // First what tells an artifact of another spec from damage, then the tensors.
+  // Checks the spec before the tensors, so that another spec is not reported as damage.
   TrainingState saved = readTrainingState(options.run, options.from);
   record = told.value_or(RunRecord());
   record.specHash = told ? told->specHash : saved.specHash; // runs of old versions have no record
   requireSameRun(saved);
-  bool hadData = !saved.dataHash.empty(); // a run of 0 steps needs none
+  bool hadData = !saved.dataHash.empty(); // a run of 0 steps has none
   TrainingState now = state;
   state = loadCheckpoint(options.run, executor, options.from);
   watch.restore(state);
@@ -173,7 +172,7 @@ void TrainingRun::requireSameRun(const TrainingState &saved) const {
          "compile the run's spec.json, or begin a new run; settings of \"training\" may be "
          "changed with --set");
   demand(saved.seed == state.seed, "seed", "give --seed " + std::to_string(saved.seed));
-  bool hadData = !saved.dataHash.empty(); // a run of 0 steps needs none
+  bool hadData = !saved.dataHash.empty(); // a run of 0 steps has none
   bool isSameData = !hadData || saved.dataHash == state.dataHash;
   demand(!data || (isSameData && saved.position.index < data->rowsPerEpoch()), "training data",
          "give the same files of " + nameDataFlags(options.data) +
@@ -185,7 +184,7 @@ void TrainingRun::requireSameRun(const TrainingState &saved) const {
 }
 
 void TrainingRun::removeLaterLines() const {
-  int64_t last = options.from ? INT64_MAX : state.step; // going back moves later ones
+  int64_t last = options.from ? INT64_MAX : state.step; // a roll-back moves later lines
   for (const char *file : {"metrics.jsonl", "samples.jsonl"}) {
     if (int64_t damaged = keepLinesUpTo(options.run / file, last)) {
       say(describeCount(damaged, "damaged line") + " of " + file +
@@ -199,7 +198,7 @@ void TrainingRun::goBack() const {
     return;
   }
   std::optional<RunRecord> before = readRunRecord(options.run);
-  files.saveStreams(); // which the record names
+  files.saveStreams(); // the record names the copies
   if (Path abandoned = rollBack(options.run, *options.from, record); !abandoned.empty()) {
     say("what came after step " + std::to_string(*options.from) + " moved to " +
         abandoned.string());

@@ -14,7 +14,7 @@ bool matches(const std::string &glob, const std::string &name) {
   return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0;
 }
 
-/// At most six names.
+/// Lists at most six names.
 std::string list(const std::vector<std::string> &names) {
   constexpr size_t most = 6;
   std::string text;

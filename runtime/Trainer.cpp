@@ -58,9 +58,8 @@ TrainingEnd TrainingRun::run() {
   bool isNew = !isThere(options.run);
   makeFolder(options.run);
   RunLock lock(options.run);
-  bool goesOn = checkRunFolder(options.run, options.resume,
-                               plan.model.spec); // again: another process may have begun and
-                                                 // ended a run here before the lock was ours
+  // Checked again: another process may have trained this run before this process took the lock.
+  bool goesOn = checkRunFolder(options.run, options.resume, plan.model.spec);
   removeUnfinishedSaves(options.run);
   if (goesOn) {
     resume();
@@ -74,7 +73,7 @@ TrainingEnd TrainingRun::run() {
     throw;
   }
   TrainingEnd end = loop();
-  if (state.step == 0 && goal > 0) { // interrupted at once
+  if (state.step == 0 && goal > 0) { // interrupted before the first step
     forgetRun(options.run, isNew);
   }
   return end;
@@ -103,9 +102,9 @@ TrainingEnd TrainingRun::loop() {
 }
 
 bool TrainingRun::isOutOfPatience() const {
+  // Losses on different held-out texts are not comparable.
   return options.patience > 0 && watch.heldOut().worse >= options.patience &&
-         watch.heldOut().text ==
-             hashHeldOut(heldOut, options.evaluateTokens); // losses of other text do not count
+         watch.heldOut().text == hashHeldOut(heldOut, options.evaluateTokens);
 }
 
 void TrainingRun::sayBest() const {
@@ -152,7 +151,7 @@ void TrainingRun::advance() {
     throw watch.makeDivergedError(state.step);
   }
   if (evaluated) {
-    lastLog = Clock::now(); // the clock of tokens_per_s counts training alone
+    lastLog = Clock::now(); // tokens_per_s only measures training
   }
 }
 
@@ -184,7 +183,7 @@ nlohmann::json TrainingRun::step() {
   });
   double objective = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
   if (executor.scalarI32("finite") != 1) {
-    auto describe = [](double value) { // the sign of a nan says nothing
+    auto describe = [](double value) { // the sign of a NaN is arbitrary
       return std::isnan(value) ? "nan" : format("%.4g", value);
     };
     stopNotFinite("at step " + std::to_string(number) + ": the loss is " + describe(objective) +

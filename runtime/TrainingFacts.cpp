@@ -48,14 +48,14 @@ std::vector<DataFile> listFiles(const std::vector<ByteFile> &used,
   return list;
 }
 
-/// `trainsOnTokens` of an artifact of an earlier version, whose plan does not have it.
+/// Computes `trainsOnTokens` for an artifact of an earlier version, whose plan does not have it.
 static bool trainsOnTokensByText(const ModelFacts &model) {
-  // The keys are looked up in the text first: most specs have neither, and it may be long.
+  // The text is searched for the keys first: most specs have neither, and parsing may be slow.
   if (model.spec.find("\"label_smoothing\"") == std::string::npos &&
       model.spec.find("\"target\"") == std::string::npos) {
     return true;
   }
-  Json spec = parseJson(model.spec).value; // null where the model was compiled from IR
+  Json spec = parseJson(model.spec).value; // null if the model was compiled from IR
   if (!spec.is_object() || !spec.contains("stages") || !spec["stages"].is_array() ||
       spec["stages"].empty()) {
     return true;
@@ -72,7 +72,7 @@ bool trainsOnTokens(const Plan &plan) {
 
 Json describeStep(Executor &executor, int64_t step, double objective, double norm) {
   const Plan &plan = executor.plan();
-  Json losses = Json::object(); // of several, by name
+  Json losses = Json::object(); // by name, if there are several
   for (const LossFacts &each : plan.losses) {
     losses[each.name] = executor.scalarF32(each.mean);
   }
@@ -161,7 +161,7 @@ std::string hashHeldOut(const HeldOut &heldOut, int64_t tokens) {
   return sha256Hex(asBytes(parts));
 }
 
-/// Bytes of the tensors of a checkpoint.
+/// Returns the size of a checkpoint's tensors in bytes.
 static double checkpointBytes(const Plan &plan) {
   int64_t numbers = 0;
   for (const Tensor &tensor : plan.tensors) {
@@ -170,7 +170,7 @@ static double checkpointBytes(const Plan &plan) {
   return static_cast<double>(numbers) * sizeof(float);
 }
 
-/// Which of the steps after `done` run at the floor of the schedule; empty where none does.
+/// Describes which of the steps after `done` run at the floor of the schedule; empty if none does.
 static std::string describeScheduleEnd(const TrainingOptions &options, int64_t done, int64_t goal) {
   const std::optional<ScheduleEnd> &end = options.scheduleEnd;
   if (!end || goal <= end->step || goal <= done) {
@@ -229,7 +229,7 @@ std::string nameDataFlags(const SourceFiles &files) {
   return flags;
 }
 
-/// The hashes of the files of held-out text.
+/// Returns the hashes of the files of held-out text.
 static std::vector<std::string> listHeldOutHashes(const RunCommand &command) {
   std::vector<std::string> hashes;
   for (const CommandFile &file : command.files) {
@@ -240,7 +240,7 @@ static std::vector<std::string> listHeldOutHashes(const RunCommand &command) {
   return hashes;
 }
 
-/// The sizes of the files that are used, in bytes.
+/// Returns the sizes of the files in use, in bytes.
 static std::vector<int64_t> listSizes(const std::vector<DataFile> &files) {
   std::vector<int64_t> sizes;
   for (const DataFile &file : files) {
@@ -277,13 +277,13 @@ std::string describeHeldOutChange(const RunRecord &before, const RunRecord &now,
 std::string describeOtherTrainingData(const std::optional<RunCommand> &told,
                                       const std::optional<RunCommand> &now, const Path &run,
                                       const std::string &toldHash, const std::string &hash) {
-  constexpr size_t digits = 16; // enough to tell them apart
+  constexpr size_t digits = 16; // enough to distinguish them
   std::string other;
   if (told && now) {
     RunCommand read = *now;
     for (CommandFile &file : read.files) {
       if (isRegularFile(run / file.path)) {
-        file.sha256.clear(); // hashes that were known may be those of before
+        file.sha256.clear(); // known hashes may be outdated
       }
     }
     measureFiles(read, run, std::nullopt);
