@@ -54,7 +54,7 @@ int64_t checkLength(int64_t asked, int64_t context) {
   return length;
 }
 
-/// Windows of `length` tokens that do not overlap, at most `most`, evenly spread.
+/// Returns at most `most` windows of `length` tokens that do not overlap, evenly spread.
 std::vector<ByteFile> cutFiles(const std::vector<ByteFile> &files, int64_t length, int64_t most) {
   std::vector<std::pair<const ByteFile *, int64_t>> starts;
   for (const ByteFile &file : files) {
@@ -88,8 +88,8 @@ void shuffleFirstHalves(std::vector<ByteFile> &windows, uint64_t seed) {
   }
 }
 
-/// Bits of every scored token, in the order of the texts: a file's tokens but its first, and those
-/// that the model's rows before its first scored one predict.
+/// Returns the bits of every scored token, in the order of the texts. A file's first token is not
+/// scored, nor are the tokens predicted by rows before the model's first scored row.
 std::vector<double> bitsOf(Executor &executor, const std::vector<ByteFile> &files,
                            const std::function<void(double)> &progress) {
   std::vector<double> bits;
@@ -113,7 +113,7 @@ std::array<int64_t, 256> countTokens(const std::vector<ByteFile> &files) {
   return counts;
 }
 
-/// A bin for each kind, and the bins' tokens.
+/// Returns the bin of each token id, and fills in the tokens of the bins.
 std::array<size_t, 256> fillBins(const std::array<int64_t, 256> &counts, FrequencyResult &result) {
   std::array<uint8_t, 256> order;
   std::iota(order.begin(), order.end(), uint8_t(0));
@@ -135,12 +135,12 @@ std::array<size_t, 256> fillBins(const std::array<int64_t, 256> &counts, Frequen
   return binOf;
 }
 
-/// Sums over continuations.
+/// Accumulates the statistics of continuations.
 class Side {
 public:
   explicit Side(const WordModel &model) : model(&model) {}
 
-  /// The words behind the prompt.
+  /// Adds a continuation. Returns the words after the prompt.
   std::vector<std::string> add(std::string_view prompt, std::string_view whole) {
     std::vector<std::string> words = splitWords(whole);
     bool isCut = !whole.empty() &&
@@ -189,7 +189,7 @@ WordModel countWords(const std::vector<ByteFile> &files) {
   return model;
 }
 
-/// The likeliest tokens that are bytes, `most` at most.
+/// Returns at most `most` byte tokens, most probable first.
 std::vector<std::pair<uint8_t, double>> likeliest(std::span<const float> logits, size_t most) {
   double top = *std::max_element(logits.begin(), logits.end()), sum = 0;
   for (float logit : logits) {
@@ -208,7 +208,7 @@ std::vector<std::pair<uint8_t, double>> likeliest(std::span<const float> logits,
   return result;
 }
 
-/// Tokens of a prompt that ends with a group.
+/// Returns the length of a prompt that consists of full groups.
 int64_t promptOfGroups(const ModelFacts &model, int64_t asked) {
   int64_t quarter = std::max<int64_t>(model.context / 4 / model.group, 1) * model.group;
   int64_t tokens = asked > 0 ? asked : quarter;
@@ -250,7 +250,7 @@ ContextResult measureContext(Executor &executor, const std::vector<ByteFile> &fi
   for (int64_t distance = 1; distance <= length / 2; ++distance) {
     Mean before, after, difference;
     for (int64_t i = 0; i < result.windows; ++i) {
-      // The first tokens are not scored.
+      // The first tokens of a window are not scored.
       int64_t unscored = first + 1;
       auto at = static_cast<size_t>(i * (length - unscored) + length / 2 + distance - 1 - unscored);
       before.add(plain[at]);

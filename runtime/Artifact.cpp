@@ -96,7 +96,7 @@ std::shared_ptr<const Artifact> Artifact::loadForAnyMachine(const Path &path) {
   return artifact;
 }
 
-/// An artifact without a target.
+/// Reads an artifact without selecting a target.
 std::shared_ptr<Artifact> Artifact::readAll(std::vector<uint8_t> bytes, std::string origin) {
   std::shared_ptr<Artifact> artifact(new Artifact);
   artifact->origin = std::move(origin);
@@ -160,9 +160,9 @@ Artifact::~Artifact() {
   }
 }
 
-/// Loads the very bytes that were checked, through an anonymous file: the path could name other
-/// bytes by now. The file stays open while the library is loaded, since the loader knows libraries
-/// by their path and would take a reused descriptor's path for the old library.
+/// Loads the bytes that were checked, through an anonymous file, because the path may refer to
+/// other bytes by now. The file stays open while the library is loaded: the loader identifies
+/// libraries by path, and would mistake a reused descriptor's path for the old library.
 void Artifact::open() {
   memoryFile.emplace("sluice-artifact");
   memoryFile->write(elf());
@@ -170,7 +170,7 @@ void Artifact::open() {
   library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char *error = ::dlerror();
-    // The loader's own text does not say whether the file or the machine is to blame.
+    // The loader's message does not distinguish errors of the file from errors of the machine.
     requireRoom(name);
     refuse(origin, std::string("the artifact's code does not load here: ") +
                        (error ? error : "unknown reason"));

@@ -29,14 +29,15 @@ bool isOfKernel(const struct statfs &system) {
   return system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC;
 }
 
-/// Checks for a file that the kernel writes as it is read, as in /proc. It has no size.
+/// Checks for a file whose contents the kernel generates on reading, as in /proc. Its size is
+/// unknown.
 bool isGenerated(const Path &path) {
   struct statfs system{};
   return ::statfs(path.c_str(), &system) == 0 && isOfKernel(system);
 }
 
-/// Checks for bytes that a later run does not find under `path`: standard input, a pipe, a file
-/// that a shell opened for this process alone, and a file that the kernel writes.
+/// Checks for bytes that a later run will not find under `path`: standard input, a pipe, a file
+/// that a shell opened for this process only, and a file that the kernel generates.
 bool isStream(const Path &path) {
   struct stat status{};
   if (path == standardInput || ::stat(path.c_str(), &status) != 0) {
@@ -93,7 +94,8 @@ public:
 
 private:
   [[noreturn]] void fail(int error) const {
-    // Some files of the kernel, such as /proc/self/mem, have no bytes to read. No disk failed.
+    // Some files of the kernel, such as /proc/self/mem, have no bytes to read. This is not a disk
+    // failure.
     struct statfs system{};
     if (error == EIO && ::fstatfs(fd, &system) == 0 && isOfKernel(system)) {
       throw UserError(showName(path) + ": expected a data file, found a file of the kernel that " +
@@ -182,7 +184,7 @@ std::string listNames(const std::vector<ByteFile> &files) {
   return names;
 }
 
-/// Describes how short files become long enough. The pattern stays outside of the quotes.
+/// Describes how to join files that are too short. The pattern is outside the quotes.
 std::string describeJoining(const std::vector<ByteFile> &files) {
   const Path &first = files.front().path;
   std::string folder = first.has_parent_path() ? quoteForShell(first.parent_path().native()) : ".";
@@ -191,7 +193,7 @@ std::string describeJoining(const std::vector<ByteFile> &files) {
          (end.empty() ? "" : quoteForShell(end)) + " > joined";
 }
 
-/// Throws UserError: every file is too short.
+/// Throws UserError because every file is too short.
 [[noreturn]] void refuseShort(const std::vector<ByteFile> &files, int64_t least,
                               const std::string &why) {
   std::string expected = "expected at least " + describeCount(least, "byte") + " (" + why + ")";

@@ -13,21 +13,22 @@
 namespace sluice::runtime {
 namespace {
 
-// Units of the view box. Pages show text in 12 units, and in 20 where they are narrow: there a
-// chart has half of its width, so all distances leave room for 20.
+// Lengths are in units of the view box. Pages display text in 12 units, or in 20 if they are
+// narrow: a chart then has half of its width, so all distances allow for 20.
 constexpr double width = 720, right = 34, top = 12, plotHeight = 214;
-constexpr size_t mostPoints = 300; // of a curve
+constexpr size_t mostPoints = 300; // per curve
 constexpr double fileFont = 12, largestFont = 20;
 
-/// An upper estimate, as the font is the reader's: DejaVu Sans, the widest of the common ones, has
-/// digits of 0.64 of the size, and letters of 0.6 in the mean.
+/// Returns an upper estimate of a text's width, as the reader's font is unknown. DejaVu Sans, the
+/// widest common font, has digits of 0.64 of the size and letters of 0.6 on average.
 double estimateWidth(const std::string &text, double font) {
-  auto isFirst = [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }; // of a character
+  // First byte of a character.
+  auto isFirst = [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; };
   return 0.64 * font * static_cast<double>(std::count_if(text.begin(), text.end(), isFirst));
 }
 
-/// At most `most` points, each the mean of a run of neighbours: the page stays small for long runs,
-/// and the mean is what the eye looks for in a noisy curve.
+/// Reduces a curve to at most `most` points, each the mean of a run of adjacent points: pages stay
+/// small for long runs, and noise is averaged.
 std::vector<Point> thin(const std::vector<Point> &points, size_t most) {
   if (points.size() <= most) {
     return points;
@@ -45,7 +46,7 @@ std::vector<Point> thin(const std::vector<Point> &points, size_t most) {
   return result;
 }
 
-/// The middle of a text longer than `most` characters becomes an ellipsis.
+/// Replaces the middle of a text longer than `most` characters by an ellipsis.
 std::string shortenLabel(const std::string &text, size_t most) {
   std::vector<std::string> characters;
   for (char c : text) {
@@ -65,10 +66,10 @@ std::string shortenLabel(const std::string &text, size_t most) {
   return result;
 }
 
-/// The range of a curve's values without its outliers. The core leaves out a twentieth of the
-/// values at each end, at least one. A side whose extreme is further from the core than `far` times
-/// the core's range ends one such range from the core. Few points say little about their range, so
-/// they get a larger factor; fewer than 4 have no outliers.
+/// Returns the range of a curve's values without outliers. The core excludes a twentieth of the
+/// values at each end, at least one. If an extreme is farther from the core than `far` times the
+/// core's range, that side ends one core range from the core. The range of few points is uncertain,
+/// so the factor is larger; fewer than 4 points have no outliers.
 ValueRange findRange(const std::vector<Point> &points) {
   std::vector<double> values;
   for (const Point &point : points) {
@@ -82,7 +83,7 @@ ValueRange findRange(const std::vector<Point> &points) {
   size_t cut = std::max<size_t>(1, values.size() / 20);
   ValueRange core{values[cut], values[values.size() - 1 - cut]};
   double span = core.high - core.low, far = values.size() < 50 ? 10 : 3;
-  if (span <= 0) { // equal values: a tenth of them counts as their range
+  if (span <= 0) { // equal values: a tenth of them is used as the range
     span = 0.1 * std::max(std::abs(core.high), 1e-6);
   }
   return {all.low < core.low - far * span ? core.low - span : all.low,
@@ -105,7 +106,7 @@ std::vector<double> axisTicks(double low, double high, double least, int &digits
   step = std::max(step, least);
   digits = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
   std::vector<double> ticks;
-  // Whole multiples: sums of the step would drift, and give -0 for 0.
+  // Multiples of the step, because sums of it would drift and yield -0 for 0.
   for (double i = std::ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) {
     ticks.push_back(i == 0 ? 0 : i * step);
   }
@@ -117,7 +118,7 @@ std::vector<Point> smooth(const std::vector<Point> &points, size_t count) {
   for (size_t i = 0; i < points.size(); ++i) {
     size_t begin = i + 1 > count ? i + 1 - count : 0;
     double sum = 0;
-    for (size_t j = begin; j <= i; ++j) { // no running sum: it would keep rounding errors
+    for (size_t j = begin; j <= i; ++j) { // no running sum, which would accumulate rounding errors
       sum += points[j].y;
     }
     means.push_back({points[i].x, sum / static_cast<double>(i + 1 - begin)});
@@ -221,7 +222,7 @@ void Chart::fit() {
     all = {std::min(all.low, range.low), std::max(all.high, range.high)};
   }
   double span = all.high - all.low;
-  for (const Level &level : levels) { // a far one would flatten the curves
+  for (const Level &level : levels) { // a far level would flatten the curves
     if (level.value > all.low - span && level.value < all.high + span) {
       all = {std::min(all.low, level.value), std::max(all.high, level.value)};
     }
@@ -237,7 +238,7 @@ void Chart::fit() {
     widest = std::max(widest, estimateWidth(showNumber(tick, digits), largestFont));
   }
   left = widest + 8;
-  // A short name is before the numbers of its axis, a longer one below them.
+  // A short name is placed before the numbers of its axis, a longer one below them.
   isNameBeforeNumbers = estimateWidth(counted, largestFont) + 16 <= left;
   height = top + plotHeight + (isNameBeforeNumbers ? 36 : 62);
 }
@@ -266,7 +267,7 @@ std::string Chart::axes() const {
   return out.str();
 }
 
-/// Every tick has its line. Labels are left out evenly where the largest font has no room for all.
+/// Draws a line for every tick. Labels are dropped evenly if the largest font has no space for all.
 std::string Chart::ticksOfX() const {
   std::ostringstream out;
   int digits = 0;
@@ -335,7 +336,7 @@ std::string Chart::drawCurve(const Curve &curve) const {
   return out.str();
 }
 
-/// "; 3 points outside, up to 812.5 at step 40", or nothing.
+/// Returns "; 3 points outside, up to 812.5 at step 40", or an empty string.
 std::string Chart::describeOutside(const Curve &curve) const {
   size_t count = 0;
   Point furthest{};

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Line charts, as inline SVG or as an SVG file.
+// Draws line charts as inline SVG or as an SVG file.
 #pragma once
 
 #include <string>
@@ -11,46 +11,47 @@ struct Point {
   double x, y;
 };
 
-/// Round values of an axis from `low` to `high`, about five, in order; `digits` gets how many
-/// decimals they need. `least`: two ticks are at least so far apart.
+/// Returns about five round values of an axis from `low` to `high`, ascending and at least `least`
+/// apart. `digits` receives the number of decimals that they need.
 std::vector<double> axisTicks(double low, double high, double least, int &digits);
 
-/// Each value's mean with the values before it, of `count` values at most. A run's smoothed curve
-/// and its smoothed loss follow this rule, so the curve ends at the number that the page shows.
+/// Returns the means of each value and the values before it, at most `count` values. A run's
+/// smoothed curve and its smoothed loss use the same definition, so the curve ends at the number
+/// that the page shows.
 std::vector<Point> smooth(const std::vector<Point> &points, size_t count);
 
 struct ValueRange {
   double low, high;
 };
 
-/// How a curve is drawn: a line, a line with a dot at each point, or a pale line under others.
+/// Styles of a curve: a line, a line with a dot at each point, or a pale line under others.
 enum class CurveStyle { Line, Dots, Pale };
 
-/// One chart of curves over steps, or over another number. No text is inside the plot: curves,
-/// levels and marks have their labels in a legend, so labels cannot overprint each other.
+/// One chart of curves over steps, or over another number. The plot contains no text: labels of
+/// curves, levels and marks are in a legend, so they cannot overlap.
 ///
-/// The axis of y leaves out outliers: points so far from a curve's other points that they would
-/// flatten it. They are drawn at the edge, and the legend counts them.
+/// The y axis excludes outliers: points so far from a curve's other points that they would flatten
+/// it. They are drawn at the edge, and the legend has their number.
 class Chart {
 public:
   explicit Chart(std::string title, std::string counted = "step")
       : title(std::move(title)), counted(std::move(counted)) {}
 
-  /// A curve without points is left out. `dashes` is an SVG dash pattern; empty draws a solid line.
+  /// Adds a curve if it has points. `dashes` is an SVG dash pattern; empty draws a solid line.
   void add(const std::vector<Point> &points, std::string color, std::string label, CurveStyle style,
            std::string dashes = "");
-  /// The curve of the smoothed points. The axis follows the range of `points` themselves, as one
-  /// outlier among them is in many means.
+  /// Adds the curve of the smoothed points. The axis uses the range of `points`, since one outlier
+  /// affects many means.
   void addSmoothed(const std::vector<Point> &points, size_t count, std::string color,
                    std::string label, std::string dashes = "");
-  /// A dashed horizontal line, such as another model's loss. One far from all curves is only named
-  /// in the legend.
+  /// Adds a dashed horizontal line, such as another model's loss. A level far from all curves only
+  /// appears in the legend.
   void addLevel(double value, std::string label);
-  /// A ring around `point`.
+  /// Adds a ring around `point`.
   void mark(Point point, std::string color, std::string label);
-  /// A figure of a page, with its legend as a list; empty where there is no curve.
+  /// Returns a figure for a page, with the legend as a list; empty if there is no curve.
   std::string draw();
-  /// An SVG document with the title and the legend in it; empty where there is no curve.
+  /// Returns an SVG document with the title and the legend; empty if there is no curve.
   std::string drawFile();
 
 private:
@@ -60,7 +61,7 @@ private:
     CurveStyle style;
     std::string dashes;
     ValueRange range;       // without outliers
-    std::vector<Point> all; // `points` are means of these where there are many
+    std::vector<Point> all; // `points` are means of these if there are many
   };
 
   struct Mark {
@@ -73,7 +74,7 @@ private:
     std::string label;
   };
 
-  /// A line of the legend: a piece of SVG that shows the curve, 22 by 12 units, and its label.
+  /// An entry of the legend: an SVG fragment of 22 by 12 units that shows the curve, and a label.
   struct Key {
     std::string picture, label;
   };

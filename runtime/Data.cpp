@@ -41,9 +41,9 @@ uint64_t permute(uint64_t index, uint64_t count, uint64_t key) {
 }
 
 int64_t drawFactor(const std::vector<int64_t> &factors, int64_t seed, int64_t step) {
-  constexpr uint64_t own = 0x666163746f72; // apart from what orders rows
+  constexpr uint64_t own = 0x666163746f72; // distinct from the streams that order rows
   uint64_t number = mix64(mix64(static_cast<uint64_t>(seed) ^ own) ^ static_cast<uint64_t>(step));
-  return factors[static_cast<size_t>(number % factors.size())]; // of 2^64: even to 1 in 2^60
+  return factors[static_cast<size_t>(number % factors.size())]; // uniform to 1 in 2^60
 }
 
 TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context,
@@ -59,7 +59,7 @@ TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, i
     firstRow.push_back(totalRows);
     auto size = static_cast<int64_t>(file.bytes.size());
     int64_t rows = cyclic ? size / context : (size - 1) / context;
-    // One row less than would fit leaves room to cut at another place each epoch.
+    // Using one row less than fits allows each epoch to cut at other offsets.
     totalRows += rows > 1 && !cyclic ? rows - 1 : rows;
   }
   firstRow.push_back(totalRows);
@@ -95,7 +95,8 @@ TrainingData::Place TrainingData::placeOf(DataPosition position) const {
                                   firstRow.begin() - 1);
   auto size = static_cast<int64_t>(files[file].bytes.size());
   int64_t rows = firstRow[file + 1] - firstRow[file];
-  int64_t slack = cyclic ? size : size - rows * context; // places where the first row may begin
+  // Number of possible starts of the first row.
+  int64_t slack = cyclic ? size : size - rows * context;
   auto phase = static_cast<int64_t>(mix64(key + file + 1) % static_cast<uint64_t>(slack));
   return {file, (phase + (index - firstRow[file]) * context) % size};
 }
@@ -107,7 +108,7 @@ std::vector<uint8_t> TrainingData::row(DataPosition position) const {
   auto start = static_cast<size_t>(place.start);
   size_t ahead = std::min(row.size(), bytes.size() - start);
   bytes.read(start, std::span(row).first(ahead));
-  bytes.read(0, std::span(row).subspan(ahead)); // of a cyclic file
+  bytes.read(0, std::span(row).subspan(ahead)); // wraps around in a cyclic file
   return row;
 }
 

@@ -19,8 +19,8 @@ using namespace std::literals;
 /// Maximum number of bytes that are read at the start of a file.
 constexpr size_t headBytes = size_t(256) << 10;
 
-/// The start of a file and its kind. Integers are little-endian
-/// unless a format orders them otherwise.
+/// The start of a file and its kind. Integers are little-endian unless the format specifies another
+/// order.
 struct Probe {
   const FileContents &contents;
   std::vector<uint8_t> head;
@@ -50,7 +50,7 @@ struct Probe {
     }
     return value;
   }
-  /// Returns an integer of the head; 0 past its end.
+  /// Returns an integer of the head; 0 beyond its end.
   uint64_t integer(size_t at, size_t count) const {
     return at + count > head.size() ? 0 : integer(std::span(head).subspan(at, count));
   }
@@ -73,7 +73,7 @@ bool isNpy(const Probe &probe) {
 }
 
 /// Checks the record at the end, whose comment ends the file, and the directory before it. The
-/// archive may follow other bytes, from which its offsets may or may not count.
+/// archive may follow other bytes, and its offsets may include them.
 bool isZip(const Probe &probe) {
   constexpr size_t record = 22, locator = 20, mostComment = 65535;
   size_t count = std::min(probe.size(), record + mostComment + locator),
@@ -86,7 +86,7 @@ bool isZip(const Probe &probe) {
       continue;
     }
     if (at >= locator && Probe::asText(tail).substr(at - locator).starts_with("PK\6\7")) {
-      return true; // zip64, whose directory is found by other records
+      return true; // zip64, whose directory is found through other records
     }
     uint64_t size = Probe::integer(rest.subspan(12, 4));
     return size == 0 ? start + at == 0
@@ -154,7 +154,7 @@ bool isLfsPointer(const Probe &probe) {
          Probe::asText(probe.head).find("\noid sha256:") != std::string_view::npos;
 }
 
-/// Reads the unit of `bytes` bytes that begins at `at`.
+/// Reads the unit of `bytes` bytes at offset `at`.
 uint64_t readUnit(const Probe &probe, size_t at, size_t bytes, bool isBigEndian) {
   uint64_t unit = 0;
   for (size_t i = 0; i < bytes; ++i) {
@@ -175,8 +175,8 @@ bool isUtf32(const Probe &probe) {
   return probe.head.size() >= 8;
 }
 
-/// Checks that the units after the byte order mark are characters, surrogates in pairs, and that
-/// the bytes are no ASCII text.
+/// Checks that the units after the byte order mark are characters with paired surrogates, and that
+/// the bytes are not ASCII text.
 bool isUtf16(const Probe &probe) {
   bool isBigEndian = probe.head[0] == 0xfe, isOpen = false; // a pair
   for (size_t at = 2; at + 2 <= probe.head.size(); at += 2) {
@@ -238,7 +238,7 @@ constexpr Known known[] = {
     {FileKind::Recording, isUnverified, ""},
 };
 
-/// Checks that the first lines, at least two, are a JSON object each.
+/// Checks that each of the first lines, at least two, is a JSON object.
 bool isJsonLines(const Probe &probe) {
   constexpr int64_t most = 8;
   std::string_view text = Probe::asText(probe.head);
@@ -246,7 +246,7 @@ bool isJsonLines(const Probe &probe) {
   while (lines < most && !text.empty()) {
     size_t end = text.find('\n');
     if (end == std::string_view::npos && probe.size() > probe.head.size()) {
-      break; // the head cuts this line
+      break; // this line is incomplete in the head
     }
     std::string_view line = text.substr(0, end);
     if (!line.starts_with("{") || !nlohmann::json::accept(line)) {
@@ -277,7 +277,7 @@ std::vector<std::string> describeOddities(const FileContents &contents, int64_t 
   Probe probe(contents);
   std::vector<std::string> notes;
   const Known *kind = std::ranges::find(known, probe.kind, &Known::kind);
-  // Text may begin with the ASCII signature of a format.
+  // Text may start with the ASCII signature of a format.
   bool beginsLikeText =
       isText(Probe::asText(probe.head)) &&
       std::none_of(probe.head.begin(),

@@ -12,12 +12,12 @@
 namespace sluice::runtime {
 namespace {
 
-/// One call of a decompressor.
+/// The result of one call of a decompressor.
 struct Step {
   size_t taken = 0, given = 0; ///< bytes of the input and of the output
-  bool isEnd = false;          ///< of a member or a frame
+  bool isEnd = false;          ///< end of a member or a frame
   std::string error = {};      ///< empty: none
-  std::string remedy = {};     ///< for data that are whole but need more than this program has
+  std::string remedy = {};     ///< for intact data that exceed the limits of this program
 };
 
 class Decompressor {
@@ -41,7 +41,7 @@ public:
   }
   ~Gzip() override { inflateEnd(&stream); }
   Step run(std::span<const uint8_t> from, std::span<uint8_t> into) override {
-    stream.next_in = const_cast<uint8_t *>(from.data()); // zlib does not write there
+    stream.next_in = const_cast<uint8_t *>(from.data()); // zlib does not write to its input
     stream.avail_in = static_cast<unsigned>(from.size());
     stream.next_out = into.data();
     stream.avail_out = static_cast<unsigned>(into.size());
@@ -97,8 +97,8 @@ std::unique_ptr<Decompressor> createDecompressor(Compression compression) {
   return std::make_unique<Zstd>();
 }
 
-/// Bytes that hold the longest header of a zstd frame and the header of its first block, or the
-/// fixed part of a gzip member's header.
+/// Size of the longest header of a zstd frame with the header of its first block, and of the fixed
+/// part of a gzip member's header.
 constexpr size_t headerBytes = 18;
 
 /// Returns a little-endian integer.
@@ -110,13 +110,14 @@ uint64_t readInteger(std::span<const uint8_t> bytes, size_t at, size_t count) {
   return value;
 }
 
-/// Checks the bytes that begin every gzip member: deflate, and reserved flags of 0 (RFC 1952).
+/// Checks for the first bytes of a gzip member: deflate, and reserved flags of 0 (RFC 1952).
 bool beginsGzipMember(std::span<const uint8_t> bytes) {
   return bytes.size() >= 4 && bytes[0] == 0x1f && bytes[1] == 0x8b && bytes[2] == 8 &&
          (bytes[3] & 0xe0) == 0;
 }
 
-/// Checks the rest of a member's header: the extra flags and the operating system have few values.
+/// Checks the rest of a member's header: few values of the extra flags and the operating system
+/// exist.
 bool isGzipHeader(std::span<const uint8_t> bytes) {
   return beginsGzipMember(bytes) && bytes.size() >= 10 &&
          (bytes[8] == 0 || bytes[8] == 2 || bytes[8] == 4 || bytes[9] < 0x20 || bytes[9] == 0xff);
@@ -126,12 +127,12 @@ bool beginsZstdFrame(std::span<const uint8_t> bytes) {
   return bytes.size() >= 4 && readInteger(bytes, 0, 4) == 0xfd2fb528;
 }
 
-/// Checks the header of a frame that holds no data (RFC 8878, 3.1.2).
+/// Checks for the header of a frame without data (RFC 8878, 3.1.2).
 bool isSkippableFrame(std::span<const uint8_t> bytes) {
   return bytes.size() >= 8 && (readInteger(bytes, 0, 4) & 0xfffffff0) == 0x184d2a50;
 }
 
-/// Checks the header of a frame of data and the header of its first block (RFC 8878, 3.1.1).
+/// Checks for the header of a frame with data and the header of its first block (RFC 8878, 3.1.1).
 bool isZstdHeader(std::span<const uint8_t> bytes) {
   if (!beginsZstdFrame(bytes) || bytes.size() < 5) {
     return false;
@@ -200,7 +201,8 @@ private:
                       ", or give --raw to read the file's own bytes");
   }
 
-  /// Counts the zero bytes that pad a gzip file between and after its members, as on tapes.
+  /// Returns the number of zero bytes that pad a gzip file between and after its members, as on
+  /// tapes.
   size_t countPadding(std::span<const uint8_t> some) const {
     size_t count = 0;
     while (compression == Compression::Gzip && members > 0 && count < some.size() &&
@@ -241,14 +243,14 @@ private:
   std::unique_ptr<Decompressor> decompressor;
   std::vector<uint8_t> text;
   bool isBetween = true; // no member is open
-  bool isFull = false;   // the last step filled `text`, so more may come without input
-  int64_t members = 0;   // begun so far, without skippable frames
+  bool isFull = false;   // the last step filled `text`, so more output may follow without input
+  int64_t members = 0;   // number of started members, without skippable frames
 };
 
 } // namespace
 
 Compression findCompression(const FileContents &contents) {
-  constexpr int mostFrames = 1000; // of no data, before the first frame of data
+  constexpr int mostFrames = 1000; // frames without data before the first frame with data
   std::vector<uint8_t> header = contents.read(0, headerBytes);
   if (isGzipHeader(header)) {
     return Compression::Gzip;

@@ -53,7 +53,7 @@ struct LossSum {
   int64_t rows = 0;
 };
 
-/// Adds up each loss's rows of a batch of windows that just ran.
+/// Adds the scored rows of a finished batch of windows to the sums of each loss.
 void addLosses(Executor &executor, std::span<const Window> batch, std::vector<LossSum> &sums) {
   const std::vector<LossFacts> &losses = executor.plan().losses;
   for (size_t i = 0; i < losses.size(); ++i) {
@@ -68,8 +68,8 @@ void addLosses(Executor &executor, std::span<const Window> batch, std::vector<Lo
   }
 }
 
-/// Whether a loss is against labels or distributions that nobody gave. What the head predicts is
-/// scored by the tokens.
+/// Checks for a loss on labels or distributions that were not given. The head's loss is always
+/// computed from the tokens.
 bool lacksLabels(const Plan &plan, const LossFacts &facts, const LabelFiles *labels) {
   const std::string &loss = facts.name;
   if (!facts.target.empty() && &facts != &plan.losses.front()) {
@@ -91,9 +91,9 @@ void addMeans(Executor &executor, const std::vector<LossSum> &sums, const LabelF
   }
 }
 
-/// Runs one batch of windows and adds their scored rows up, in order. No row of a causal model sees
-/// what stands behind it, so a shorter window is filled up, and its losses are those that it has
-/// alone, bit for bit.
+/// Runs one batch of windows and returns the sum over their scored rows, in order. A short window
+/// is padded: in a causal model no row depends on later tokens, so its losses are bitwise
+/// unchanged.
 double scoreBatch(Executor &executor, const ByteFile &file, std::span<const Window> batch,
                   const std::function<void(size_t, const Window &)> &label, const NumberSink &sink,
                   int64_t &scored) {
@@ -132,7 +132,7 @@ double scoreBatch(Executor &executor, const ByteFile &file, std::span<const Wind
   return nats;
 }
 
-/// See EvaluationResult::words. Of the bytes from `from` on, before `to`.
+/// Counts words in the bytes [from, to), see EvaluationResult::words.
 int64_t countWords(const FileContents &bytes, size_t from, size_t to) {
   int64_t count = 0;
   bool inWord = false;
@@ -148,8 +148,8 @@ int64_t countWords(const FileContents &bytes, size_t from, size_t to) {
   return count;
 }
 
-/// Adds the characters of a text whose bytes from `from` on, before `to`, were scored, unless what
-/// was scored before has no count of characters. `where` names the text.
+/// Adds the number of characters in the scored bytes [from, to) of a text, unless the number is
+/// already unknown. `where` names the text.
 void addCharacters(EvaluationResult &result, const FileContents &bytes, int64_t from, int64_t to,
                    const std::string &where) {
   if (!result.noCharacters.empty()) {
@@ -168,7 +168,7 @@ void addCharacters(EvaluationResult &result, const FileContents &bytes, int64_t 
   result.characters = result.characters.value_or(0) + count.characters;
 }
 
-/// Leaves no count of characters where one would be wrong, and says why.
+/// Removes the number of characters, and sets the reason, if it is not meaningful.
 void judgeCharacters(EvaluationResult &result, const ModelFacts &model) {
   if (model.group > 1) {
     result.noCharacters = "the model predicts bags of tokens, not a text";
@@ -187,7 +187,7 @@ void requireFinite(const EvaluationResult &result) {
   }
 }
 
-/// Of a model whose rows before `model.first` are not scored.
+/// Validates options and fills in defaults for a model whose first scored row is `model.first`.
 EvaluationOptions complete(EvaluationOptions options, const ModelFacts &model) {
   int64_t context = model.context;
   if (options.mostTokens < 0) {
@@ -202,7 +202,7 @@ EvaluationOptions complete(EvaluationOptions options, const ModelFacts &model) {
                     " to the context of " + std::to_string(context) + ", found " +
                     std::to_string(options.window) + "; 0 takes the context");
   }
-  int64_t most = options.window - model.first; // a longer one would leave tokens out
+  int64_t most = options.window - model.first; // a larger stride would skip tokens
   if (options.stride == 0) {
     options.stride = std::clamp<int64_t>(options.window / 2, 1, most);
   }
@@ -228,7 +228,8 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   result.window = options.window;
   result.stride = options.stride;
   auto batchRows = static_cast<size_t>(model.batch);
-  // Bytes that fill a short window up may be boundaries, which count.
+  // A short window is only padded if the padding bytes cannot affect its rows: they could be
+  // boundaries of segments.
   bool mayFill = executor.plan().verdict == "proved" && !executor.hasSegments();
   std::vector<LossSum> sums(executor.plan().losses.size());
   for (size_t file = 0; file < files.size(); ++file) {
@@ -350,7 +351,7 @@ int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens, int6
   return mostTokens > 0 ? std::min(count, mostTokens) : count;
 }
 
-/// Entry `predict` on a window of one file.
+/// Runs the entry `predict` on a window of one file.
 static void predictWindow(Executor &executor, const ByteFile &file, const Window &window) {
   std::ranges::copy(
       file.bytes.read(static_cast<size_t>(window.start), static_cast<size_t>(window.length)),
@@ -360,7 +361,7 @@ static void predictWindow(Executor &executor, const ByteFile &file, const Window
   executor.run("predict");
 }
 
-/// Row `row` of what `predict` gave.
+/// Returns row `row` of the result of `predict`. Throws JobError if a number is not finite.
 static std::span<const float> finiteRow(Executor &executor, int64_t row) {
   std::span<const float> numbers = executor.outputRow("logits", row);
   if (!std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); })) {
@@ -374,7 +375,7 @@ void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOpt
                    const NumberSink &rows, const std::function<void(double)> &progress) {
   EvaluationOptions options = complete(given, executor.plan().model);
   auto size = static_cast<int64_t>(file.bytes.size());
-  // As if one more byte followed: the last row predicts it, though nothing reads it.
+  // Cuts windows as if one more byte followed, which the last row predicts and no row reads.
   for (const Window &window : cutWindows(size + 1, options.window, options.stride)) {
     predictWindow(executor, file, window);
     for (int64_t row = window.firstScored; row < window.length; ++row) {

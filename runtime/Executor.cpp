@@ -12,7 +12,7 @@
 namespace sluice::runtime {
 
 static const std::string paddingName = "tokens.padding";
-/// Of named inputs, those of a prompt and of texts that are generated.
+/// Prefixes of the named inputs of a prompt and of generated texts.
 static const std::string promptPrefix = "prompt.", textPrefix = "text.";
 
 int availableThreads() {
@@ -61,7 +61,8 @@ bool Executor::hasStep() const {
 const std::pair<const std::string, std::vector<Launch>> &
 Executor::find(const std::string &entry) const {
   auto found = plan().entries.find(entryOfFactor(entry, chosenFactor));
-  found = found == plan().entries.end() ? plan().entries.find(entry) : found; // of all factors
+  // Entry that all factors share.
+  found = found == plan().entries.end() ? plan().entries.find(entry) : found;
   if (room() > 0 && found != plan().entries.end()) {
     auto smaller = plan().entries.find(entryOfBucket(found->first, room()));
     found = smaller == plan().entries.end() ? found : smaller;
@@ -73,12 +74,12 @@ Executor::find(const std::string &entry) const {
   return *found;
 }
 
-/// The number of segments is known once a batch has been scanned, and which memory its launches use
-/// before. So a batch that needs more room than all before it is run again. By then no launch has
-/// run over rows of segments for which there is no room, and nothing that lasts was written but
-/// results, which the second run replaces.
+/// A batch that needs more room for segments than all earlier batches runs twice: launches depend
+/// on the bucket, but the number of segments is known only after the batch was scanned. Up to that
+/// point no launch has run over rows beyond the bucket, and only results were written, which the
+/// second run overwrites.
 void Executor::run(const std::string &entry) {
-  bool countsUpdate = entry == "gradient" && plan().accumulate > 1; // `runUpdate` has
+  bool countsUpdate = entry == "gradient" && plan().accumulate > 1; // done by `runUpdate`
   if ((entry == "gradient" || entry == "evaluate") && plan().inputs.contains(paddingName) &&
       !countsUpdate) {
     countPadding(false);
@@ -106,7 +107,7 @@ void Executor::run(const std::string &entry) {
   }
   bool hasBatch = entry == "gradient" || entry == "evaluate" || entry == "predict" ||
                   entry == "prefill" || entry == "step";
-  if (hasBatch) { // room in a bucket is that of the axis with the most rows: others may have less
+  if (hasBatch) { // the bucket fits the axis with the most rows; other axes may have fewer
     requireRoom(entry);
   }
 }
@@ -178,7 +179,7 @@ bool Executor::needsMore(const std::string &entry, const std::vector<Launch> &la
     first = count.launch + 1;
     int64_t needed = 0;
     for (const Totals &text : totalsOf(*count.segments, plan().model.batch)) {
-      needed = std::max<int64_t>(needed, text.needed + 1); // the last: a segment still open
+      needed = std::max<int64_t>(needed, text.needed + 1); // plus one row for the open segment
     }
     while (room() > 0 && needed > room()) {
       ++bucket;
@@ -191,7 +192,8 @@ bool Executor::needsMore(const std::string &entry, const std::vector<Launch> &la
   return false;
 }
 
-/// Boundaries that data decides may be more than their axis has rows for: nothing is cut.
+/// Throws RoomError if a text has more segments than its axis has rows: boundaries are never
+/// dropped.
 void Executor::requireRoom(const std::string &entry) {
   for (const SegmentFacts &segments : plan().segments) {
     int64_t rows = entry == "step"      ? plan().generation->rows
@@ -203,7 +205,7 @@ void Executor::requireRoom(const std::string &entry) {
         std::string step =
             entry == "gradient" ? "step " + std::to_string(scalarI64("step")) + ": " : "";
         auto number = static_cast<int64_t>(row);
-        if (entry == "prefill") { // the one row that takes the prompt
+        if (entry == "prefill") { // the row that reads the prompt
           number = std::ranges::max_element(take()) - take().begin();
         }
         throw RoomError(number, step + "row " + std::to_string(number) + " of the batch",
@@ -216,8 +218,8 @@ void Executor::requireRoom(const std::string &entry) {
   }
 }
 
-/// Scalars padding and padding.F: marked rows from the first, or from F on, among the valid ones;
-/// `isMore`: beside those that were counted before.
+/// Computes the scalars padding and padding.F: the number of padded rows among the valid ones, for
+/// all rows or for rows from F on. With `isMore`, adds to the previous values.
 void Executor::countPadding(bool isMore) {
   constexpr std::string_view prefix = "padding";
   std::span<const float> marks = inputs().padding;
@@ -236,8 +238,8 @@ void Executor::countPadding(bool isMore) {
   }
 }
 
-/// Scalars weights.NAME.F: what a weight's numbers add up to from row F on; 1 where that is 0, as
-/// nothing counts then. `isMore`: beside those that were added up before.
+/// Computes the scalars weights.NAME.F: the sum of a weight's numbers over rows from F on, or 1 if
+/// the sum is 0, since no row counts then. With `isMore`, adds to the previous values.
 void Executor::addWeights(bool isMore) {
   constexpr std::string_view prefix = "weights.";
   int64_t rows = scalarI64("rows"), length = scalarI64("length");
@@ -264,7 +266,7 @@ void Executor::addWeights(bool isMore) {
   }
 }
 
-/// What the host wrote since the last run.
+/// Uploads the data that the host wrote since the last run.
 void Executor::sendInputs(const std::string &entry) {
   for (const Range &range : edited) {
     device->upload(range);
@@ -330,7 +332,7 @@ const Scalar &Executor::scalar(const std::string &name, Type type) const {
 
 int64_t &Executor::scalarI64(const std::string &name) {
   uint8_t *at = device->host() + scalar(name, Type::i64).offset;
-  sent.try_emplace(name, 0); // the arena starts zeroed
+  sent.try_emplace(name, 0); // the arena is initialized with zeros
   return *reinterpret_cast<int64_t *>(at);
 }
 
@@ -438,7 +440,8 @@ std::span<const float> Executor::outputRow(const std::string &name, int64_t row)
 std::span<uint8_t> Executor::bytes(Range range, Access access) {
   if (!device->sharesMemory()) {
     auto sameStart = [&](const Range &other) { return other.offset == range.offset; };
-    if (std::none_of(edited.begin(), edited.end(), sameStart)) { // else the edit would be lost
+    // Otherwise the download would overwrite the edit.
+    if (std::none_of(edited.begin(), edited.end(), sameStart)) {
       device->download(range);
       if (access == Access::Edit) {
         edited.push_back(range);

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// System calls of files, whose failures are messages.
+// System calls on files with messages for failures.
 #pragma once
 
 #include "sluice/Runtime/Files.h"
@@ -9,8 +9,8 @@
 
 namespace sluice::runtime {
 
-/// Throws "PATH: cannot DOING: REASON; REMEDY" of the errno `error`: a UserError, or a JobError
-/// where the machine failed.
+/// Throws "PATH: cannot DOING: REASON; REMEDY" for the errno `error`: a UserError, or a JobError if
+/// the machine failed.
 [[noreturn]] void failAt(const Path &path, std::string_view doing, int error);
 
 /// A file descriptor that closes itself.
@@ -29,8 +29,8 @@ struct Descriptor {
 /// Returns the type of a file, S_IFREG and so on; 0 if `path` does not exist.
 mode_t getFileType(const Path &path);
 
-/// Checks for the name of an open file of a process, such as /dev/fd/3. It may lead to a regular
-/// file, but replacing it would replace the name, and another process does not find it.
+/// Checks for the name of an open file of a process, such as /dev/fd/3. It may refer to a regular
+/// file, but a rename would replace only the name, and other processes cannot find it.
 bool isDescriptor(const Path &path);
 
 /// Writes all bytes. Returns an errno, or 0.

@@ -49,7 +49,8 @@ bool raiseFileLimit() {
 }
 
 int openForReading(const Path &path) {
-  // Without O_NONBLOCK, opening a pipe that has replaced the file would wait for a writer.
+  // Without O_NONBLOCK, opening a pipe that has replaced the file would block until there is a
+  // writer.
   constexpr int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   int fd = ::open(path.c_str(), flags);
   if (fd < 0 && errno == EMFILE && raiseFileLimit()) {
@@ -137,9 +138,9 @@ std::string FileContents::readSample() const {
   return sample;
 }
 
-/// A file of another time of change may have been touched, appended to, or written anew. A sample
-/// of its bytes finds most of the latter. The hash of all bytes finds every change, but a file that
-/// keeps growing would be hashed at each read.
+/// Throws if the file has changed. A file with another time of change may have been touched,
+/// appended to, or rewritten. A sample of its bytes detects most rewrites. A hash of all bytes
+/// would detect every change, but would be computed at each read of a growing file.
 void FileContents::checkUnchanged() const {
   struct stat status{};
   if (::fstat(file->fd, &status) != 0 || getChangeTime(status) == file->changed) {

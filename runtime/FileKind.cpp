@@ -22,7 +22,7 @@ struct Magic {
   FileKind kind;
 };
 
-/// Signatures that no text begins with, or whole words that name a format.
+/// Signatures that text does not start with, or complete words that name a format.
 constexpr Magic magics[] = {
     {"\x93NUMPY"sv, FileKind::Npy},
     {"SLUICREC"sv, FileKind::Recording},
@@ -43,7 +43,7 @@ constexpr Magic magics[] = {
     {"%PDF-"sv, FileKind::Pdf},
 };
 
-/// Removes leading white space and a byte order mark.
+/// Removes leading whitespace and a byte order mark.
 std::string_view trimStart(std::string_view text) {
   if (text.starts_with("\xef\xbb\xbf")) {
     text.remove_prefix(3);
@@ -58,7 +58,7 @@ bool startsWithIgnoringCase(std::string_view text, std::string_view start) {
          });
 }
 
-/// Checks that the name is the key of an object, which a colon follows.
+/// Checks that the name is a key of an object, followed by a colon.
 bool hasKey(std::string_view text, std::string_view name) {
   std::string key = "\"" + std::string(name) + "\"";
   for (size_t at = text.find(key); at != npos; at = text.find(key, at + 1)) {
@@ -90,7 +90,7 @@ FileKind recognizeJson(std::string_view head) {
              : FileKind::Json;
 }
 
-/// Checks for eight bytes of a header's length, and the header, a JSON object.
+/// Checks for eight bytes with the length of a header, and a JSON object as the header.
 bool isSafetensors(std::string_view head, size_t size) {
   uint64_t length = 0;
   if (head.size() < 10) {
@@ -101,8 +101,8 @@ bool isSafetensors(std::string_view head, size_t size) {
          (head[9] == '"' || head[9] == '}' || head[9] == ' ' || head[9] == '\n');
 }
 
-/// Checks the sum of a header's bytes, in which the sum's own field counts as spaces. No text has
-/// the zero bytes around it.
+/// Checks the sum of a header's bytes, in which the field of the sum counts as spaces. Text does
+/// not have the zero bytes around it.
 bool isTar(std::string_view head) {
   constexpr size_t block = 512, sum = 148, sumBytes = 8;
   if (head.size() < block || head.substr(sum, sumBytes).find('\0') == npos) {
@@ -120,14 +120,14 @@ bool isTar(std::string_view head) {
   return found == expected;
 }
 
-/// Checks for the first block, or the end where there is none.
+/// Checks for the first block, or for the end of an empty file.
 bool isBzip2(std::string_view head) {
   return head.starts_with("BZh") && !isText(head) &&
          (head.substr(3).substr(1).starts_with("1AY&SY") ||
           head.substr(3).substr(1).starts_with("\x17\x72\x45\x38\x50\x90"));
 }
 
-/// zstd files may begin with frames that hold no data.
+/// Checks for a frame without data, with which zstd files may start.
 bool isSkippableFrame(std::string_view head) {
   return head.size() >= 4 && (head[0] & 0xf0) == 0x50 && head.substr(1).starts_with("\x2a\x4d\x18");
 }
@@ -138,7 +138,7 @@ FileKind recognizeZip(std::string_view head) {
                                        : FileKind::Zip;
 }
 
-/// Distinguishes pickles by the number at the start of older PyTorch files.
+/// Distinguishes kinds of pickles: older PyTorch files start with a fixed number.
 FileKind recognizePickle(std::string_view head) {
   return head.substr(2).starts_with("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv)
              ? FileKind::PyTorch
@@ -228,7 +228,7 @@ FileKind recognize(std::string_view head, std::string_view tail, size_t size) {
   if (head.starts_with("\xff\xfe") || head.starts_with("\xfe\xff")) {
     return FileKind::Utf16;
   }
-  if (tail.find("PK\x05\x06") != npos) { // an archive that is empty, or has other bytes before it
+  if (tail.find("PK\x05\x06") != npos) { // an archive that is empty or follows other bytes
     return recognizeZip(head);
   }
   if (isTar(head)) {

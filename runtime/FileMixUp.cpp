@@ -100,8 +100,8 @@ std::string_view describe(FileKind kind) {
 
 namespace {
 
-/// Returns the command that converts a file of `torch.load`. The names of tensors may differ, which
-/// a later message reports.
+/// Returns the command that converts a file of `torch.load`. Names of tensors may differ; a later
+/// message reports them.
 std::string convertPyTorch(const Path &path) {
   return "convert it, as in python3 -c 'import torch; from safetensors.torch import save_file; "
          "state = torch.load(\"" +
@@ -117,7 +117,7 @@ std::string remedyForArtifact(FileKind found, const Path &path, const std::strin
     if (isRunFolder(path.has_parent_path() ? path.parent_path() : Path("."))) {
       return "it is a part of a run; name the artifact that the run was trained from";
     }
-    [[fallthrough]]; // a spec with a mistake in it
+    [[fallthrough]]; // a spec with an error in it
   case FileKind::Spec:
     return "compile it first: sluice compile " + shown + " -o model.sla";
   case FileKind::Run:
@@ -182,9 +182,9 @@ bool isMixUp(FileKind expected, FileKind found) {
   case FileKind::Text:
   case FileKind::Binary:
     return false;
-  case FileKind::Json: // a spec with a mistake in it
+  case FileKind::Json: // a spec with an error in it
     return expected != FileKind::Spec && expected != FileKind::Tuning;
-  case FileKind::Elf: // an artifact that was cut short
+  case FileKind::Elf: // a truncated artifact
     return expected != FileKind::Artifact;
   default:
     return found != expected;

@@ -15,7 +15,7 @@
 namespace sluice::runtime {
 namespace {
 
-/// What a user can do about an errno.
+/// Returns a remedy for an errno.
 const char *remedyFor(int error) {
   switch (error) {
   case EACCES:
@@ -57,7 +57,8 @@ const char *remedyFor(int error) {
 template <typename Container>
 Container readAll(const Path &path, std::string_view what, size_t most) {
   requireFile(path, what);
-  // Without O_NONBLOCK a pipe that has come in the file's place meanwhile would wait for a writer.
+  // Without O_NONBLOCK, opening a pipe that has replaced the file would block until there is a
+  // writer.
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) {
     failAt(path, "read", errno);
@@ -237,7 +238,7 @@ void appendFile(const Path &path, std::span<const uint8_t> bytes) {
 void syncFolder(const Path &folder) {
   Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.fd < 0 && errno == EACCES) {
-    return; // a folder that may be written and not be read: no program can do more
+    return; // a folder that is writable but not readable: no program can do more
   }
   if (directory.fd < 0 || ::fsync(directory.fd) != 0) {
     failAt(folder, "write the directory to the disk", errno);

@@ -16,7 +16,7 @@ int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period
   int64_t oldest = size - std::max(context / 2, least);
   int64_t aligned = (oldest + period - 1) / period * period;
   aligned = aligned <= size - least ? aligned : (size - least) / period * period;
-  return size - aligned <= context ? aligned : oldest; // no multiple lies in so short a context
+  return size - aligned <= context ? aligned : oldest; // no multiple of `period` in a short context
 }
 
 //===----------------------------------------------------------------------===//
@@ -74,11 +74,11 @@ std::span<const float> Predictor::recompute(const Turn &turn, int64_t from) {
   return executor.outputRow("logits", 0);
 }
 
-/// States as after all of the window but its newest token, which is then a step.
+/// Brings the states of a row to the window without its newest token, which the next step reads.
 void Predictor::catchUp(const Turn &turn, bool moved) {
   Window &window = windows[static_cast<size_t>(turn.row)];
   auto size = static_cast<int64_t>(turn.text.size()) - window.start, last = size - 1;
-  // A step reads all weights for one token, a prompt for all.
+  // A step reads all weights for one token; a prefill reads them once for all tokens.
   constexpr int64_t fewSteps = 8;
   if (moved || window.seen < 0 || window.seen > last || last - window.seen > fewSteps) {
     refill(turn, turn.text.subspan(static_cast<size_t>(window.start), static_cast<size_t>(last)));
@@ -91,7 +91,7 @@ void Predictor::catchUp(const Turn &turn, bool moved) {
   }
 }
 
-/// States of a row as after `tokens`.
+/// Recomputes the states of a row from `tokens`.
 void Predictor::refill(const Turn &turn, std::span<const uint8_t> tokens) {
   std::span<int64_t> take = executor.take();
   std::ranges::fill(take, 0);
@@ -105,7 +105,7 @@ void Predictor::refill(const Turn &turn, std::span<const uint8_t> tokens) {
   executor.promptInputs().write(0, turn.given ? *turn.given : noLines);
   std::ranges::copy(tokens, executor.prompt().begin());
   std::ranges::copy(tokens, executor.text().begin() + turn.row * (plan.model.context + 1));
-  // Without a token named inputs alone are kept, of a prompt that has one.
+  // Without tokens, only the named inputs are stored, of a prompt that has them.
   auto count = static_cast<int64_t>(tokens.size());
   own = count == 0 ? -1 : count;
   executor.scalarI64("length") = std::max<int64_t>(1, count);
@@ -130,7 +130,7 @@ std::vector<Predictor::Segments> Predictor::segments(int64_t row) {
   return all;
 }
 
-/// Appends the newest token of each turn.
+/// Runs a decode step that appends the newest token of each turn.
 void Predictor::step(std::span<const Turn> turns) {
   std::span<int64_t> take = executor.take();
   std::ranges::fill(take, 0);
@@ -154,7 +154,7 @@ void Predictor::step(std::span<const Turn> turns) {
   executor.run("step");
 }
 
-/// What `predict` gives, all of the vocabulary's.
+/// Returns the logits of the full vocabulary.
 static std::span<const float> predictLogits(Executor &executor, Predictor &predictor,
                                             std::span<const Predictor::Turn> turns) {
   auto vocabulary = static_cast<size_t>(executor.plan().model.vocabulary);
@@ -173,7 +173,7 @@ static std::span<const float> predictLogits(Executor &executor, Predictor &predi
 
 namespace {
 
-/// Texts that are being written, each in its row, and those that wait.
+/// Continues texts: active texts in rows, and waiting texts.
 class Writer {
 public:
   Writer(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t count,
@@ -204,10 +204,10 @@ private:
   const std::vector<std::string> &stops;
   const TextSink &sink;
   std::vector<Live> living;
-  size_t waiting = 0; ///< the first text that has no row yet
+  size_t waiting = 0; ///< the first text without a row
 };
 
-/// Gives free rows to waiting texts.
+/// Assigns free rows to waiting texts.
 void Writer::seat() {
   std::vector<bool> taken(static_cast<size_t>(predictor.rows()));
   for (const Live &live : living) {
@@ -217,7 +217,7 @@ void Writer::seat() {
     if (taken[static_cast<size_t>(row)]) {
       continue;
     }
-    if (waiting >= taken.size()) { // the row has been another text's
+    if (waiting >= taken.size()) { // the row belonged to another text
       predictor.begin(row, {});
     }
     living.push_back({waiting++, row, 0, StopFilter(stops)});
@@ -256,7 +256,7 @@ std::span<const float> Writer::predict(std::span<const Predictor::Turn> turns) {
     return predictLogits(executor, predictor, turns);
   } catch (const RoomError &error) {
     auto live = std::ranges::find(living, error.row, &Live::row);
-    if (live == living.end()) { // recomputed, in the first row
+    if (live == living.end()) { // without a cache, in the first row
       throw;
     }
     throw error.of("text " + std::to_string(live->text) + ", with " +

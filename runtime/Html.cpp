@@ -14,8 +14,9 @@ const char *const chartStyle =
 
 namespace {
 
-// A page is for screens of any width. Tables and pictures that need more scroll in a box of their
-// own (.scroll), so the page itself never does. Charts shrink, and have larger text on narrow ones.
+// A page suits screens of any width. Tables and pictures that need more space scroll in a box of
+// their own (.scroll), so that the page itself never scrolls sideways. On narrow screens charts
+// shrink and have larger text.
 constexpr const char *style =
     R"(body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#1c2430}body.wide{max-width:84rem}
 h1{font-size:1.6rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin-top:2rem;border-bottom:1px solid #d6dbe1}h3{font-size:.95rem;margin:.8rem 0 .2rem}
@@ -53,7 +54,7 @@ std::string escapeHtml(const std::string &text) {
     case '"':
       result += "&quot;";
       break;
-    default: // an untrained model writes control characters
+    default: // an untrained model generates control characters
       result +=
           static_cast<uint8_t>(c) < 0x20 && c != '\n' && c != '\t' ? "\ufffd" : std::string(1, c);
     }

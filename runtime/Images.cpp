@@ -68,7 +68,7 @@ static std::vector<uint8_t> readPng(const Path &path, std::span<const uint8_t> b
 
 ByteFile readImages(const Path &path, const ImageSize &size, const ReadingOptions &reading) {
   ReadingOptions raw = reading;
-  raw.isRaw = true; // pixels are any bytes
+  raw.isRaw = true; // pixels may have any bytes
   ByteFile file = openByteFile(path, "image file", raw);
   if (isPng(file.bytes.read(0, 8))) {
     file.bytes = readPng(path, file.bytes.readAll(), size);

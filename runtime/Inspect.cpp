@@ -16,15 +16,15 @@ namespace {
 using Json = nlohmann::json;
 
 struct StepCosts {
-  int64_t forward = 0, backward = 0, update = 0; // launches
+  int64_t forward = 0, backward = 0, update = 0; // numbers of launches
   double flops = 0, bytes = 0;
   struct Stages {
     int64_t forward = 0, backward = 0, update = 0;
   };
-  std::map<std::string, Stages> onGpu; // launches by target, where a dispatch may take several
+  std::map<std::string, Stages> onGpu; // launches by target; a dispatch may take several
 };
 
-/// Of a training step.
+/// Returns the costs of a training step.
 StepCosts costsOfStep(const Plan &plan) {
   StepCosts costs;
   for (const auto &[entry, times] : plan.entriesOfUpdate()) {
@@ -69,7 +69,7 @@ Json stagesOf(const LedgerLine &line) {
   return stages;
 }
 
-/// What ptxas would have said is null where the compiler had none.
+/// Describes a kernel. Results of ptxas are null if the compiler did not run it.
 Json describeLine(const LedgerLine &line) {
   Json json = {{"name", line.kernel->name},
                {"target", line.target},
@@ -96,7 +96,7 @@ Json describeLine(const LedgerLine &line) {
   return json;
 }
 
-/// Launches of a step of generation by how often they run, the most frequent first.
+/// Returns the number of launches of a decode step by rate, the most frequent first.
 std::vector<std::pair<Generation::Rate, int64_t>> launchesOfStep(const Plan &plan) {
   std::map<Generation::Rate, int64_t> counts;
   for (const Launch &launch : plan.entries.at("step")) {
@@ -113,8 +113,8 @@ std::vector<std::pair<Generation::Rate, int64_t>> launchesOfStep(const Plan &pla
   return sorted;
 }
 
-/// "every token", "every 4th token", "in 3 of 4 tokens", "where a segment of words ends (at most 21
-/// of 48 tokens)".
+/// Returns "every token", "every 4th token", "in 3 of 4 tokens", or "where a segment of words ends
+/// (at most 21 of 48 tokens)".
 std::string showRate(const Generation::Rate &rate) {
   if (!rate.segments.empty()) {
     return "where a segment of " + rate.segments + " ends (at most " + std::to_string(rate.runs) +
@@ -180,7 +180,7 @@ void describeGenerationForPeople(std::ostringstream &out, const Plan &plan) {
   }
 }
 
-/// The ledger of one GPU target.
+/// Prints the ledger of one GPU target.
 void describeTarget(std::ostringstream &out, const std::vector<LedgerLine> &ledger,
                     const std::string &target) {
   out << "\n"
@@ -257,7 +257,7 @@ Json describeArtifact(const Artifact &artifact) {
   for (const LedgerLine &line : makeLedger(plan)) {
     json["kernels"].push_back(describeLine(line));
   }
-  if (!plan.factors.empty()) { // costs are of the first
+  if (!plan.factors.empty()) { // costs are those for the first factor
     json["factors"] = plan.factors;
   }
   StepCosts costs = costsOfStep(plan);

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// What data say beside texts.
+// Labels of texts: files of bytes, and numbers.
 #include "sluice/Runtime/Sources.h"
 
 #include "sluice/Runtime/Error.h"
@@ -53,7 +52,7 @@ void requireLabels(const Plan &plan, const SourceFiles &files, bool areNeeded) {
   }
 }
 
-/// Labels are bytes "0" and "1", as many as the text has bytes.
+/// Reads labels, which are bytes "0" and "1", one per byte of the text.
 static ByteFile readLabels(const Path &path, const ByteFile &text, const ReadingOptions &reading) {
   ByteFile labels = openByteFile(path, "file of labels", reading);
   if (labels.bytes.size() != text.bytes.size()) {
@@ -82,7 +81,7 @@ LabelFiles::LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
                       std::to_string(texts.size()) + ", found " + std::to_string(paths.size()) +
                       "; name them in the order of the texts");
     }
-    size_t passed = 0; // of the texts that were skipped
+    size_t passed = 0; // number of skipped texts so far
     for (size_t i = 0; i < texts.size(); ++i) {
       bool isSkipped = passed < skipped.size() && texts[i] == skipped[passed].path;
       const ByteFile &text = isSkipped ? skipped[passed++] : used[read.size()];
@@ -120,7 +119,7 @@ void LabelFiles::write(size_t text, int64_t start, int64_t count, int64_t row,
     std::vector<uint8_t> row(size);
     size_t ahead = std::min(size, bytes.size() - first);
     bytes.read(first, std::span(row).first(ahead));
-    bytes.read(0, std::span(row).subspan(ahead)); // past the end of a cyclic text
+    bytes.read(0, std::span(row).subspan(ahead)); // wraps around in a cyclic text
     std::ranges::transform(row, to.begin(), [](uint8_t b) { return b == '1' ? 1.0F : 0.0F; });
   }
   writeNumbers(text, start, count, row, into);

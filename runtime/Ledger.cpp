@@ -35,9 +35,9 @@ double occupancyOf(const Stage &stage, const Chip &chip) {
   if (stage.registers < 0) {
     return -1;
   }
-  // CUDA's occupancy tables, compute capability 8.0 and 9.0: registers lie in four parts and are
-  // given to warps 256 at a time, shared memory to blocks 128 bytes at a time after 1 KB that the
-  // system keeps.
+  // Limits from CUDA's occupancy tables for compute capability 8.0 and 9.0: registers are split
+  // into four parts and allocated to warps in units of 256; shared memory is allocated to blocks in
+  // units of 128 bytes, plus 1 KB that the system reserves.
   constexpr int64_t mostWarps = 64, mostBlocks = 32, parts = 4, registersOfPart = 65536 / parts,
                     threadsPerWarp = 32;
   int64_t warps = (stage.threads + threadsPerWarp - 1) / threadsPerWarp;
@@ -56,7 +56,7 @@ double rooflineSeconds(const Kernel &kernel, const Chip &chip) {
   return std::max(arithmetic, static_cast<double>(kernel.bytes) / chip.bytes);
 }
 
-/// Bytes of what a forward launch wrote last before a backward launch reads it.
+/// Returns the bytes that a forward launch writes last before a backward launch reads them.
 static int64_t savedBytes(const Plan &plan) {
   struct Written {
     bool forward = false, counted = false;

@@ -76,7 +76,7 @@ void refuseInputs(const Plan &plan, const std::string &command) {
 
 Lines::Lines(const std::vector<Path> &paths, int64_t vocabulary, int64_t most,
              const ReadingOptions &reading)
-    // A line end is no token of an input, so its vocabulary may be smaller.
+    // A line end is not a token of an input, so the input's vocabulary may be smaller.
     : opened(readByteFiles(paths, std::max<int64_t>(vocabulary, lineEnd + 1), 1, "a line", nullptr,
                            reading)),
       most(static_cast<size_t>(most)) {

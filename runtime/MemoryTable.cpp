@@ -1,7 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// What the arena holds when it is fullest, by scale, as table 8 of paper 1 breaks a model's memory
-// down.
+// Shows the arena's contents at the peak by scale, in the form of table 8 of paper 1.
 #include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Inspect.h"
 
@@ -12,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Of the temporaries, in the order of the table's columns.
+/// The kinds of temporaries, in the order of the table's columns.
 constexpr const char *kinds[] = {"kept", "recomputed", "gradients", "transient"};
 
 bool isTemporary(const MemoryPart &part) {
@@ -21,7 +19,7 @@ bool isTemporary(const MemoryPart &part) {
 
 std::string show(int64_t bytes) { return showBytes(static_cast<double>(bytes)); }
 
-/// The launch at which most temporaries are alive; null where the plan does not have it.
+/// Returns the launch at the peak of temporaries; null if the plan does not have it.
 const Launch *launchOf(const Plan &plan, const MemoryPeak &peak) {
   auto entry = plan.entries.find(peak.entry);
   bool isThere =
@@ -29,7 +27,7 @@ const Launch *launchOf(const Plan &plan, const MemoryPeak &peak) {
   return isThere ? &entry->second[static_cast<size_t>(peak.launch)] : nullptr;
 }
 
-/// Rows are scales, columns kinds.
+/// Prints a table with a row per scale and a column per kind.
 void showTemporaries(std::ostringstream &out, const std::vector<MemoryPart> &contents) {
   std::map<int64_t, std::map<std::string, int64_t>> rows;
   for (const MemoryPart &part : contents) {

@@ -10,8 +10,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Calls `each` with every line that is not empty: its text, and its object, which is null where
-/// the line is none with a step.
+/// Calls `each` with the text and the object of every line that is not empty. The object is null if
+/// the line is not an object with a step.
 void forEachLine(const Path &path, const std::function<void(std::string_view, Json)> &each) {
   if (!isThere(path)) {
     return;
@@ -62,7 +62,8 @@ int64_t keepLinesUpTo(const Path &path, int64_t step) {
   Path beside = path;
   beside += ".damaged";
   if (damaged > 0) {
-    // First the copy: a kill in between leaves these lines twice, never nowhere.
+    // The copy is written first: a kill before the next write leaves these lines twice, not
+    // nowhere.
     std::string before = isThere(beside) ? readText(beside, "damaged lines") : "";
     replaceFile(beside, asBytes(before + aside));
   }
@@ -85,7 +86,7 @@ std::string linesAfter(const Path &path, int64_t step) {
 Json shorteningOf(const Plan &plan, const Json &losses) {
   Json factors = Json::object();
   for (const SegmentFacts &segments : plan.segments) {
-    if (losses.contains(segments.share)) { // model IR need not tell it
+    if (losses.contains(segments.share)) { // model IR may omit it
       double share = losses[segments.share];
       factors[segments.axis] = share > 0 ? Json(1 / share) : Json(nullptr);
     }
@@ -94,7 +95,7 @@ Json shorteningOf(const Plan &plan, const Json &losses) {
 }
 
 void appendLine(const Path &path, const Json &line) {
-  // Samples may hold bytes that are no UTF-8.
+  // Samples may have bytes that are not UTF-8.
   appendFile(path, asBytes(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using Group = NeighbourResult::Group;
 
-/// Whole groups of files, and their rows with a length of 1 each.
+/// Complete groups of files, and their rows normalized to length 1.
 struct Table {
   std::vector<Group> groups;
   std::vector<float> rows;
@@ -45,7 +45,7 @@ void appendFile(Table &table, Executor &executor, const ByteFile &file, int64_t 
         int64_t window = row / rowsOfWindow * context, start = window + row % rowsOfWindow * factor;
         ++row;
         if (start + factor > std::min<int64_t>(window + context, std::ssize(file.bytes))) {
-          return; // not whole
+          return; // an incomplete group
         }
         std::vector<uint8_t> text =
             file.bytes.read(static_cast<size_t>(start), static_cast<size_t>(factor));
@@ -56,7 +56,7 @@ void appendFile(Table &table, Executor &executor, const ByteFile &file, int64_t 
 }
 
 std::vector<Group> findNearest(const Table &table, size_t query, int64_t count) {
-  std::vector<std::pair<double, size_t>> found; // by distance, then by place
+  std::vector<std::pair<double, size_t>> found; // by distance, then by position
   for (size_t group = 0; group < table.groups.size(); ++group) {
     if (group != query) {
       std::span<const float> a = table.row(query), b = table.row(group);

@@ -11,8 +11,8 @@
 namespace sluice::runtime {
 namespace {
 
-/// The last `length` bytes before `end` as a number, with a one above them: never 0, unique within
-/// a table.
+/// Returns the last `length` bytes before `end` as a number with a leading one bit, which is never
+/// 0 and unique within a table.
 uint64_t keyOf(std::span<const uint8_t> text, size_t end, size_t length) {
   uint64_t key = 1;
   for (size_t i = end - length; i < end; ++i) {
@@ -89,7 +89,7 @@ double NgramModel::probability(std::span<const uint8_t> history, uint8_t byte) c
     uint64_t key = keyOf(history, history.size(), length);
     const Cell *cell = histories[length].find(key);
     if (!cell) {
-      break; // longer histories were not seen either
+      break; // longer histories have not been seen either
     }
     const Cell *gram = grams[length].find(key << 8 | byte);
     double count = gram ? gram->count : 0, kinds = cell->kinds;

@@ -9,8 +9,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers are written as they lie");
 
-/// Magic, version, length of the dictionary, the dictionary; a multiple of 64 bytes in all.
-/// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+/// Returns the magic, the version, the length of the dictionary, and the dictionary, padded to a
+/// multiple of 64 bytes. https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 std::string header(const std::vector<int64_t> &shape) {
   std::string sizes;
   for (int64_t size : shape) {

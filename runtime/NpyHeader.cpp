@@ -13,7 +13,7 @@ namespace sluice::runtime {
 namespace {
 
 constexpr std::string_view npyMagic = "\x93NUMPY";
-/// NumPy's limit on a header, as Python's parser is slow and recursive.
+/// NumPy's limit on a header, since Python's parser is slow and recursive.
 constexpr size_t longestHeader = 10000;
 constexpr int deepest = 64;
 
@@ -21,13 +21,13 @@ struct Problem {
   std::string text;
 };
 
-/// A Python literal. Only types that a header may hold are distinguished.
+/// A Python literal. Distinguishes only the types that a header may have.
 struct Literal {
   enum Kind { String, Integer, Bool, Tuple, Dictionary, Other } kind = Other;
   std::string text;              // the value of a string, in UTF-8
   int64_t number = 0;            // the value of an integer or a bool
-  std::vector<Literal> elements; // of a dictionary: key, value, key, ...
-  size_t begin = 0, end = 0;     // in the header
+  std::vector<Literal> elements; // for a dictionary: key, value, key, ...
+  size_t begin = 0, end = 0;     // offsets in the header
 };
 
 bool isNamePart(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -58,7 +58,7 @@ bool isDigits(std::string_view text, int base) {
   return isAfterDigit;
 }
 
-/// Returns the base of a Python integer, and its digits; base 0 if the text is no integer.
+/// Returns the base of a Python integer, and its digits; base 0 if the text is not an integer.
 std::pair<int, std::string_view> splitInteger(std::string_view token) {
   if (token.size() > 2 && token[0] == '0') {
     int mark = std::tolower(token[1]);
@@ -102,7 +102,7 @@ public:
     while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) {
       ++at;
     }
-    skipSpace(); // lines that are empty or hold a comment; what follows them must not be indented
+    skipSpace(); // empty lines and comments; the expression after them must not be indented
     if (at > 0 && text.find('\n') < at && (text[at - 1] == ' ' || text[at - 1] == '\t')) {
       fail("indented text");
     }
@@ -278,7 +278,7 @@ private:
     return literal;
   }
 
-  /// Parses a string. Adjacent strings are one.
+  /// Parses a string. Adjacent strings are concatenated.
   Literal readStrings(std::string prefix) {
     Literal literal;
     bool areBytes = prefix.find('b') != std::string::npos;
@@ -318,7 +318,7 @@ private:
         readEscape(areBytes, into);
         continue;
       }
-      if (c == '\\' && at + 1 < text.size()) { // raw: both characters stay, even a quote
+      if (c == '\\' && at + 1 < text.size()) { // raw: both characters stay, even for a quote
         into += c;
         c = text[++at];
       }
@@ -366,7 +366,7 @@ private:
       at += count;
     } else if (c == 'N' && !areBytes) {
       fail("a character by its name");
-    } else { // no escape
+    } else { // not an escape
       into += '\\';
       --at;
     }
@@ -378,7 +378,7 @@ private:
   int depth = 0;
 };
 
-/// The header's text and the offset of the numbers.
+/// Returns the header's text, and sets the offset of the numbers.
 std::string_view cutText(std::span<const uint8_t> file, size_t &start) {
   if (!isNpy(file) || file.size() < npyMagic.size() + 2) {
     throw Problem{"no .npy file"};
@@ -402,7 +402,7 @@ std::string_view cutText(std::span<const uint8_t> file, size_t &start) {
   return {reinterpret_cast<const char *>(file.data()) + prefix, length};
 }
 
-/// Returns the text with the line ends that Python sees.
+/// Normalizes line ends as Python does.
 std::string normalize(std::string_view text) {
   std::string lines;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -27,7 +27,8 @@ std::vector<std::string> numbersOf(const Plan &plan) {
 
 std::string numbersInput(const std::string &name) { return numbersPrefix + name; }
 
-/// Whether losses beside the head's are against it: evaluation takes the head's by the tokens.
+/// Checks for a loss on these numbers other than the head's: evaluation computes the head's loss
+/// from the tokens.
 static bool isEvaluated(const Plan &plan, const std::string &name) {
   return std::any_of(plan.losses.begin() + (plan.losses.empty() ? 0 : 1), plan.losses.end(),
                      [&](const LossFacts &loss) { return loss.target == name; });
@@ -59,8 +60,8 @@ NumberInputs chooseNumbers(const Plan &plan, const SourceFiles &files, bool areT
   return chosen;
 }
 
-/// Throws UserError unless the file is an array of little-endian f32 in C order. Finds where its
-/// numbers begin; returns its shape.
+/// Throws UserError unless the file is an array of little-endian f32 in C order. Sets the offset of
+/// its numbers and returns its shape.
 static std::vector<int64_t> readHeader(NumberFile &file) {
   constexpr size_t longestHeader = size_t(1) << 16;
   NpyHeader header = parseNpyHeader(file.bytes.read(0, longestHeader));
@@ -78,18 +79,18 @@ static std::vector<int64_t> readHeader(NumberFile &file) {
   return header.shape;
 }
 
-/// Fills `into` with the numbers from number `first` on.
+/// Fills `into` with the numbers from index `first` on.
 static void copyNumbers(const NumberFile &file, int64_t first, std::span<float> into) {
   file.bytes.read(file.start + static_cast<size_t>(first) * sizeof(float),
                   {reinterpret_cast<uint8_t *>(into.data()), into.size_bytes()});
 }
 
-/// Weights count by their ratios alone. In these bounds the sum of an update's, its reciprocal, and
-/// a loss times a weight are neither subnormal nor infinite in f32.
+/// Bounds on weights, of which only ratios matter. Within these bounds the sum of an update's
+/// weights, its reciprocal, and a loss times a weight are neither subnormal nor infinite in f32.
 constexpr double leastWeight = 1e-18, greatestWeight = 1e18;
 
 static void checkNumbers(const NumberFile &file, int64_t rows, bool isTarget) {
-  constexpr double tolerance = 1e-3; // of numbers that were rounded, as by bf16
+  constexpr double tolerance = 1e-3; // for rounded numbers, such as bf16
   auto refuse = [&](int64_t row, const std::string &expected, double found) {
     throw UserError(showPath(file.path.native()) + ": row " + std::to_string(row) + ": expected " +
                     expected + ", found " + format("%g", found) +
@@ -165,7 +166,7 @@ void LabelFiles::writeNumbers(size_t text, int64_t start, int64_t count, int64_t
     int64_t first = start % all, ahead = std::min(count, all - first);
     auto before = static_cast<size_t>(ahead * file.width);
     copyNumbers(file, first * file.width, std::span(rows).first(before));
-    copyNumbers(file, 0, std::span(rows).subspan(before)); // past the end of a cyclic text
+    copyNumbers(file, 0, std::span(rows).subspan(before)); // wraps around in a cyclic text
     for (int64_t i = 0; i < count; ++i) {
       std::copy_n(rows.begin() + i * file.width, file.width, to.begin() + i * numbers.stride);
     }

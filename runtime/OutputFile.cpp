@@ -14,20 +14,20 @@
 namespace sluice::runtime {
 namespace {
 
-/// Between a file's name and the number of the process that writes it.
+/// Separates a file's name from the id of the process that writes it.
 constexpr std::string_view temporaryMark = ".tmp-";
 
 Path getFolder(const Path &path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
 
-/// Returns the start of the names of temporary files for `path`, short enough for every file
+/// Returns the prefix of the names of temporary files for `path`, short enough for every file
 /// system.
 std::string getTemporaryPrefix(const Path &path) {
   constexpr size_t longest = 240;
   return path.filename().native().substr(0, longest) + std::string(temporaryMark);
 }
 
-/// Removes temporary files of ended processes that wrote `path`. The number of a process in another
-/// container means nothing here; such a process holds a lock.
+/// Removes temporary files of ended processes that wrote `path`. Ids of processes in other
+/// containers are meaningless here; such processes are recognized by their lock.
 void removeLeftovers(const Path &path) {
   std::string start = getTemporaryPrefix(path);
   std::error_code error;
@@ -48,7 +48,7 @@ void removeLeftovers(const Path &path) {
   }
 }
 
-/// Returns the path by which a descriptor of this process can be linked.
+/// Returns the path through which a descriptor of this process can be linked.
 std::string getDescriptorPath(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
 } // namespace
@@ -60,7 +60,7 @@ bool isDescriptor(const Path &path) {
 }
 
 Path resolveOutput(const Path &path) {
-  constexpr int mostLinks = 40; // as the kernel follows
+  constexpr int mostLinks = 40; // the kernel's limit
   Path current = path;
   for (int links = 0;; ++links) {
     std::error_code error;
@@ -71,7 +71,7 @@ Path resolveOutput(const Path &path) {
     }
     Path next = std::filesystem::read_symlink(current, error);
     if (error) {
-      return current; // no link, or nothing
+      return current; // not a link, or missing
     }
     if (links == mostLinks) {
       failAt(path, "write", ELOOP);
@@ -115,7 +115,7 @@ OutputFile::OutputFile(const Path &path) : path(path) {
   target = resolveOutput(path);
   temporary = getFolder(target) / (getTemporaryPrefix(target) + std::to_string(::getpid()));
   open();
-  ::flock(fd, LOCK_EX | LOCK_NB); // without locks, the process's number has to suffice
+  ::flock(fd, LOCK_EX | LOCK_NB); // without locks, the process id has to suffice
   struct stat replaced{};
   if (::stat(target.c_str(), &replaced) == 0 && ::fchmod(fd, replaced.st_mode & 07777) != 0) {
     fail(errno);
@@ -128,7 +128,7 @@ void OutputFile::open() {
   constexpr mode_t mode = 0644;
   fd = ::open(getFolder(target).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
   if (fd >= 0 && ::access(getDescriptorPath(fd).c_str(), F_OK) != 0) {
-    ::close(fd); // no /proc, and so no way to name the file later
+    ::close(fd); // without /proc the file could not be named later
     fd = -1;
     errno = EOPNOTSUPP;
   }
@@ -163,7 +163,8 @@ void OutputFile::write(std::span<const uint8_t> bytes) {
   }
 }
 
-/// A link never replaces a file, a rename does: where there is one, the new file gets a name first.
+/// Gives the file its name. A link cannot replace a file, but a rename can, so the new file first
+/// gets a temporary name if `path` exists.
 void OutputFile::publish() {
   std::string own = getDescriptorPath(fd);
   auto link = [&](const Path &name) {
@@ -176,7 +177,7 @@ void OutputFile::publish() {
     if (errno != EEXIST) {
       fail(errno);
     }
-    ::unlink(temporary.c_str()); // left by an earlier process of this number
+    ::unlink(temporary.c_str()); // a leftover of an earlier process with this id
     if (!link(temporary)) {
       fail(errno);
     }

@@ -15,7 +15,7 @@ namespace {
 /// Names of a run's own files, which may have any contents.
 constexpr std::array ownFiles = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
                                  "run.json",  "eval.json",  "latest",        "roll-back.json"};
-/// Folders of a run in which nothing else is written.
+/// Folders of a run in which no other files are written.
 constexpr std::array ownFolders = {"checkpoints", "abandoned"};
 constexpr std::array checkpointFiles = {"weights.safetensors", "optimizer.safetensors",
                                         "state.json"};
@@ -24,7 +24,7 @@ bool contains(const auto &all, const auto &one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-/// The end of a format's file names, and the kinds of outputs that may have it.
+/// A file name extension, and the kinds of outputs that may have it.
 struct Extension {
   std::string_view end;
   std::vector<FileKind> kinds;
@@ -57,7 +57,7 @@ const std::vector<Extension> &extensions() {
   return all;
 }
 
-/// Returns the usual end of names of this kind; empty where there is none.
+/// Returns the usual extension of this kind; empty if there is none.
 std::string_view getUsualEnd(FileKind kind) {
   auto found = std::ranges::find_if(
       extensions(), [&](const Extension &each) { return contains(each.kinds, kind); });
@@ -82,7 +82,7 @@ bool isOneOf(const Path &path, const Path &folder, const auto &names) {
                              [&](const char *name) { return isSameFile(path, folder / name); });
 }
 
-/// Checks for the files of a run or a checkpoint, also by a hard link in another folder.
+/// Checks for the files of a run or a checkpoint, including hard links in another folder.
 bool isPartOf(const Path &path, const Path &folder) {
   if (isCheckpointFolder(folder)) {
     return isOneOf(path, folder, checkpointFiles);
@@ -106,7 +106,8 @@ void requireUnread(const Output &output, const std::vector<Path> &inputs, auto i
   }
 }
 
-/// Describes the run or checkpoint that owns `path` or would own it; empty where none does.
+/// Describes the run or the checkpoint to which `path` belongs or would belong; empty if there is
+/// none.
 std::string findOwner(const Path &path, FileKind kind) {
   Path target = computeRealPath(resolveOutput(path));
   std::string name = target.filename().native();

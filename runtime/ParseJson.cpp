@@ -8,8 +8,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Copying, printing and comparing a JSON value recurse, so a deep one would end the program. No
-/// file of Sluice nests more than 8 levels.
+/// Maximum nesting. Copying, printing and comparing a JSON value recurse, so deep nesting would
+/// overflow the stack. Files of Sluice nest at most 8 levels.
 constexpr size_t deepest = 64;
 constexpr size_t longestShown = 60;
 
@@ -24,7 +24,7 @@ public:
   bool number_unsigned(number_unsigned_t value) override { return add(value); }
   bool number_float(number_float_t value, const string_t &) override { return add(value); }
   bool string(string_t &value) override { return add(std::move(value)); }
-  bool binary(binary_t &) override { return false; } // no JSON text holds one
+  bool binary(binary_t &) override { return false; } // JSON text has no binary values
   bool start_object(size_t) override { return open(Json::object()); }
   bool start_array(size_t) override { return open(Json::array()); }
   bool end_object() override { return close(); }
@@ -45,7 +45,7 @@ public:
     return false;
   }
 
-  /// `position` counts bytes, the wrong one included.
+  /// `position` counts bytes, including the wrong one.
   void fail(size_t position) {
     std::string_view before = text.substr(0, position > 0 ? position - 1 : 0);
     auto line = std::count(before.begin(), before.end(), '\n') + 1;
@@ -97,7 +97,7 @@ private:
 ParsedJson parseJson(std::string_view text) {
   Builder builder(text);
   if (size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    builder.fail(zero + 1); // the parser would take it for the end of the text
+    builder.fail(zero + 1); // the parser would interpret it as the end of the text
   } else {
     Json::sax_parse(text.begin(), text.end(), &builder);
   }

@@ -146,7 +146,7 @@ std::vector<std::string> Plan::gpuTargets() const {
 
 namespace {
 
-/// Reads one plan.
+/// Reads and validates one plan.
 class PlanReader : private PlanFactsReader {
 public:
   explicit PlanReader(StrictJson root) : root(std::move(root)) {}
@@ -173,7 +173,7 @@ public:
     if (root.has("losses")) {
       readLosses(root.at("losses"));
     }
-    if (root.has("segments")) { // before the launches that run over their rows
+    if (root.has("segments")) { // before the launches over rows of segments
       readSegments(root.at("segments"));
     }
     if (root.has("given")) {
@@ -372,7 +372,7 @@ private:
     }
   }
 
-  /// All that a bucket's launch touches lies in the bucket's arena.
+  /// Reads the runs of a bucket's launch and checks that they are within the bucket's arena.
   void readRuns(const StrictJson &json, Launch &launch, const Bucket &bucket) const {
     const std::vector<Operand> &operands =
         plan.kernels[static_cast<size_t>(launch.kernel)].operands;
@@ -474,7 +474,7 @@ private:
     return launch;
   }
 
-  /// Where the launch's memory is, and which launches that memory lets it overlap.
+  /// Reads the arguments of a launch and the launches that it must follow.
   void readMemoryOf(const StrictJson &json, Launch &launch, int64_t index) const {
     launch.arguments = json.at("arguments").integers(std::numeric_limits<int64_t>::min());
     checkOperands(json.at("arguments"), launch);
@@ -487,7 +487,7 @@ private:
     }
   }
 
-  /// So do the workspace, the last argument, and the counters in front of it.
+  /// Checks that the workspace (the last argument) and the counters before it are in the arena.
   void checkWorkspace(const StrictJson &json, const Launch &launch) const {
     auto check = [&](const auto &variant) {
       int64_t counterBytes = variant.counters * static_cast<int64_t>(sizeof(int32_t));
@@ -512,7 +512,7 @@ private:
     }
   }
 
-  /// Every operand that the plan gives the size of lies in the arena.
+  /// Checks that every operand of known size is in the arena.
   void checkOperands(const StrictJson &json, const Launch &launch) const {
     const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
     const std::vector<Operand> &operands = kernel.operands;
@@ -524,7 +524,7 @@ private:
                 std::to_string(launch.arguments.size()));
     }
     std::vector<StrictJson> offsets = json.array();
-    int64_t alignment = kernel.product ? 64 : sizeof(float); // which cuBLASLt is told of
+    int64_t alignment = kernel.product ? 64 : sizeof(float); // alignment that cuBLASLt is given
     for (size_t i = 0; i < operands.size(); ++i) {
       range(offsets[i], operands[i].bytes, alignment);
     }

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a plan says of the model, of memory and of what lies there: all but kernels and entries.
+// Reads the parts of a plan about the model and the memory: all except kernels and entries.
 #pragma once
 
 #include "StrictJson.h"
@@ -11,7 +11,7 @@
 
 namespace sluice::runtime {
 
-/// Ranges are checked as they are read, so `memory` comes first.
+/// `memory` is read first, since all ranges are checked against its size.
 class PlanFactsReader {
 protected:
   void readModel(const StrictJson &json) {
@@ -41,7 +41,7 @@ protected:
     }
   }
 
-  /// The name of something that the plan has, of that type.
+  /// Reads the name of an element of `known` with the given type.
   template <typename T>
   static std::string nameIn(const std::map<std::string, T> &known, const StrictJson &json,
                             const std::string &what, Type type) {
@@ -135,7 +135,7 @@ protected:
     }
   }
 
-  /// An offset that is a multiple of `alignment`, with `bytes` after it inside the arena.
+  /// Reads an offset that is a multiple of `alignment` with `bytes` after it in the arena.
   int64_t range(const StrictJson &json, int64_t bytes, int64_t alignment = 64) const {
     int64_t offset = json.integer(0, mostArenaBytes);
     if (offset % alignment != 0) {
@@ -161,7 +161,8 @@ protected:
                             : Type::i64;
   }
 
-  /// Dimensions whose product fits the arena (in elements), so that later products cannot overflow.
+  /// Reads dimensions. Their product must be at most the arena's size in elements, so that later
+  /// products cannot overflow.
   std::vector<int64_t> shape(const StrictJson &json) const {
     std::vector<int64_t> sizes = json.integers(1);
     int64_t count = 1;
@@ -245,7 +246,7 @@ protected:
     json.at("type").oneOf({"f32"});
     tensor.shape = shape(json.at("shape"));
     int64_t bytes = tensor.elements() * 4;
-    // Weights that are stored as parts of one matrix follow one another without gaps.
+    // Weights that are parts of one stored matrix are adjacent without gaps.
     tensor.offset = range(json.at("offset"), bytes, sizeof(float));
     tensor.gradient = range(json.at("gradient"), bytes, sizeof(float));
     for (const auto &[name, state] : json.at("states").members()) {

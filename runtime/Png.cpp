@@ -11,10 +11,10 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr size_t signatureBytes = 8, chunkFrame = 12; // a chunk's size, name and checksum
+constexpr size_t signatureBytes = 8, chunkFrame = 12; // size, name and checksum of a chunk
 
 struct Chunk {
-  std::string_view name;          ///< empty if the chunk is cut short
+  std::string_view name;          ///< empty if the chunk is truncated
   std::span<const uint8_t> whole; ///< the chunk with its size, name and checksum
 };
 
@@ -33,9 +33,9 @@ std::vector<Chunk> cutChunks(std::span<const uint8_t> bytes) {
   return chunks;
 }
 
-/// Drops the chunks that may be left out (PNG, section 5.4: a small first letter), except for
-/// transparency, which is rejected. libpng changes pixels by some of them, such as gAMA; Sluice
-/// reads the stored numbers.
+/// Drops ancillary chunks (PNG, section 5.4: the first letter is small), except for transparency,
+/// which is rejected. libpng changes pixels according to some of them, such as gAMA; Sluice reads
+/// the stored numbers.
 std::vector<uint8_t> dropAncillary(std::span<const uint8_t> bytes, std::span<const Chunk> chunks) {
   std::vector<uint8_t> kept(bytes.begin(), bytes.begin() + signatureBytes);
   for (const Chunk &chunk : chunks) {
@@ -64,7 +64,7 @@ std::string findSurplusData(std::span<const Chunk> chunks) {
     }
   }
   if (count < 2) {
-    return ""; // libpng checks the rest of the chunk in which the data end
+    return ""; // libpng checks the rest of the chunk in which the data ends
   }
   z_stream stream = {};
   stream.next_in = data.data();
@@ -80,9 +80,9 @@ std::string findSurplusData(std::span<const Chunk> chunks) {
   return status == Z_STREAM_END && stream.avail_in > 0 ? "data after its last pixel" : "";
 }
 
-/// Reads bytes in memory with libpng. Warnings are errors: as optional chunks have been removed,
-/// each warning is about damage. Errors leave by longjmp, so no function that calls libpng holds
-/// anything with a destructor.
+/// Reads a PNG in memory with libpng. Warnings are treated as errors: optional chunks have been
+/// removed, so each warning reports damage. libpng reports errors by longjmp, so no function that
+/// calls it has objects with destructors.
 class Reader {
 public:
   explicit Reader(std::span<const uint8_t> bytes) : bytes(bytes) {
@@ -93,10 +93,9 @@ public:
   Reader(const Reader &) = delete;
   Reader &operator=(const Reader &) = delete;
 
-  /// Reads up to the pixels.
+  /// Reads the file up to the pixels.
   bool readHeader();
-  /// Reads pixels, a byte a channel or an index each, into rows that follow one another, and the
-  /// chunks after them.
+  /// Reads pixels into contiguous rows, one byte per channel or index, and the chunks after them.
   bool readPixels(uint8_t *pixels);
   bool isAtEnd() const { return at == bytes.size(); }
   png_structp get() const { return png; }
@@ -157,7 +156,7 @@ bool Reader::readPixels(uint8_t *pixels) {
   return true;
 }
 
-/// Replaces indices by colors. Returns false where the palette lacks one.
+/// Replaces indices by colors. Returns false if an index is not in the palette.
 bool applyPalette(const Reader &reader, std::vector<uint8_t> &pixels) {
   png_colorp colors = nullptr;
   int count = 0;

@@ -7,7 +7,7 @@ namespace sluice::runtime {
 namespace {
 
 constexpr size_t digitsOfNumber = 16;
-constexpr int64_t mostSize = int64_t(1) << 30; // cuBLASLt takes what fits 32 bits
+constexpr int64_t mostSize = int64_t(1) << 30; // cuBLASLt takes 32-bit sizes
 
 } // namespace
 

@@ -18,7 +18,8 @@ namespace sluice::runtime {
 
 std::string runProgram(const std::vector<std::string> &words, int output, int messages) {
   std::error_code ignored;
-  std::string program = std::filesystem::absolute(words[0], ignored); // the folder is another there
+  // Before the working folder changes.
+  std::string program = std::filesystem::absolute(words[0], ignored);
   std::vector<char *> arguments;
   for (const std::string &word : words) {
     arguments.push_back(const_cast<char *>(word.c_str()));

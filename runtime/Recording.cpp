@@ -13,13 +13,13 @@ namespace {
 using Json = nlohmann::json;
 constexpr char magic[8] = {'S', 'L', 'U', 'I', 'C', 'R', 'E', 'C'};
 constexpr uint64_t version = 2;
-constexpr size_t headerBytes = 24; // magic, version, bytes of the JSON
+constexpr size_t headerBytes = 24; // magic, version, size of the JSON
 const std::string remedy = "; make the bundle again with this version of sluice";
 
-/// Bytes behind the JSON, equal ones once.
+/// Collects the bytes after the JSON; stores equal byte strings once.
 class BlobWriter {
 public:
-  /// [offset, bytes]
+  /// Returns [offset, size].
   Json add(std::span<const uint8_t> bytes) {
     auto [place, isNew] = known.try_emplace(sha256(bytes), all.size());
     if (isNew) {
@@ -58,7 +58,7 @@ Json toJson(const RecordedLaunch &launch, BlobWriter &blobs) {
           {"operands", std::move(operands)}, {"results", std::move(results)}};
 }
 
-/// Reads a file's JSON and the bytes behind it.
+/// Reads a file's JSON and the bytes after it.
 class RecordingReader {
 public:
   RecordingReader(const Path &path) : origin(path.string()), file(readBytes(path, "recording")) {
@@ -109,7 +109,7 @@ private:
   std::vector<float> floats(const StrictJson &place) const {
     std::vector<uint8_t> bytes = blob(place);
     std::vector<float> numbers(bytes.size() / sizeof(float));
-    if (!numbers.empty()) { // else both are null
+    if (!numbers.empty()) { // otherwise both pointers may be null
       std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(float));
     }
     return numbers;

@@ -113,7 +113,7 @@ void writeLeak(std::ostringstream &out, const RunFiles &run) {
   }
 }
 
-/// The spec that was trained, as it is in the run. `name` distinguishes the specs of several runs.
+/// Writes the spec of the run. `name` distinguishes the specs of several runs.
 void writeSpec(std::ostringstream &out, const Path &run, const std::string &name = "") {
   Path spec = run / "spec.json";
   if (isRegularFile(spec)) {
@@ -123,9 +123,9 @@ void writeSpec(std::ostringstream &out, const Path &run, const std::string &name
   }
 }
 
-constexpr const char *missing = "\u2013"; // a value that a run does not have
+constexpr const char *missing = "\u2013"; // a missing value of a run
 
-/// The names of runs without the folders that all of them share.
+/// Returns the names of runs without the folders that all of them share.
 std::vector<std::string> getShortNames(const std::vector<RunFiles> &runs) {
   std::vector<std::string> names;
   for (const RunFiles &run : runs) {
@@ -144,7 +144,7 @@ std::vector<std::string> getShortNames(const std::vector<RunFiles> &runs) {
   return names;
 }
 
-/// Moves the protocol of an evaluation, a long text, to the facts that are only shown where runs
+/// Moves the protocol of an evaluation, a long text, to the facts that are only displayed if runs
 /// differ.
 void moveProtocol(Facts &results, Facts &others) {
   auto isProtocol = [](const Fact &fact) { return fact.name.starts_with("protocol"); };
@@ -152,7 +152,8 @@ void moveProtocol(Facts &results, Facts &others) {
   std::erase_if(results, isProtocol);
 }
 
-/// The unit of all values of a row, for its name; empty where they have none in common.
+/// Removes the unit that all values of a row share and returns it, for the row's name; empty if
+/// there is none.
 std::string takeUnit(std::vector<Fact> &row) {
   const std::string unit = " bits per byte";
   bool isCommon = std::all_of(row.begin(), row.end(), [&](const Fact &fact) {
@@ -166,8 +167,8 @@ std::string takeUnit(std::vector<Fact> &row) {
   return isCommon ? "," + unit : "";
 }
 
-/// A table with a column per run; rows in the order in which names first appear. `onlyDifferent`
-/// leaves out rows that are the same in all.
+/// Writes a table with a column per run and rows in the order in which names first appear.
+/// `onlyDifferent` omits rows that are equal in all runs.
 void writeColumns(std::ostringstream &out, const std::vector<std::string> &runs,
                   const std::vector<Facts> &columns, bool onlyDifferent) {
   std::vector<std::string> names;
@@ -208,7 +209,7 @@ void writeColumns(std::ostringstream &out, const std::vector<std::string> &runs,
   out << tableEnd() << (any ? "" : "<p>None.</p>\n");
 }
 
-/// Adds a row with each run's value at `step`, where all have one.
+/// Adds a row with each run's value at `step` if all runs have one.
 void addAtStep(const std::vector<std::vector<Point>> &series, double step, const std::string &name,
                std::vector<Facts> &results, const std::vector<std::string> &notes = {}) {
   std::vector<double> values;
@@ -227,7 +228,7 @@ void addAtStep(const std::vector<std::vector<Point>> &series, double step, const
   }
 }
 
-/// The last step at which all series have a value; none where there is no such step.
+/// Returns the last step at which all series have a value, if any.
 std::optional<double> findLastCommonStep(const std::vector<std::vector<Point>> &series) {
   std::vector<Point> common = series.front();
   for (const std::vector<Point> &points : series) {
@@ -239,7 +240,8 @@ std::optional<double> findLastCommonStep(const std::vector<std::vector<Point>> &
   return common.empty() ? std::nullopt : std::optional(common.back().x);
 }
 
-/// Losses at the last step that all runs logged or evaluated, where that is not the last of each.
+/// Adds losses at the last step that all runs logged or evaluated, unless it is the last step of
+/// each.
 void addCommonSteps(const std::vector<RunFiles> &runs, std::vector<Facts> &results) {
   std::vector<std::vector<Point>> training, heldOut;
   for (const RunFiles &run : runs) {

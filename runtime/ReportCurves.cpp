@@ -22,8 +22,8 @@ void markBest(Chart &chart, const RunFiles &run, const std::string &color,
   }
 }
 
-/// The n-gram models of the runs. Runs with other figures are of other text, which one line would
-/// not describe: then there are no lines.
+/// Adds the n-gram models of the runs as levels, unless runs have different figures, which are for
+/// different texts.
 void addNgrams(Chart &chart, const std::vector<RunFiles> &runs) {
   std::vector<std::pair<std::string, double>> models;
   for (const RunFiles &run : runs) {

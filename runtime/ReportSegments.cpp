@@ -15,7 +15,7 @@ struct Bin {
   int64_t count = 0;
 };
 
-/// One length a bin up to 16, then bins that grow twofold: 17-32, 33-64.
+/// Bins lengths: one length per bin up to 16, then bins that double: 17-32, 33-64.
 std::vector<Bin> binLengths(const std::map<int64_t, int64_t> &lengths) {
   constexpr int64_t single = 16;
   std::vector<Bin> bins;
@@ -64,8 +64,8 @@ void writeHistogram(std::ostringstream &out, const std::string &counted, const s
   out << tableEnd();
 }
 
-/// A boundary may cut a character: its bytes are then shown as \xff, as is what a page could take
-/// for something else.
+/// Writes a text with boundaries. The bytes of a character that a boundary splits are shown as
+/// \xff, as is everything that a page could misinterpret.
 void writeText(std::ostringstream &out, const SegmentedText &cut) {
   out << "<pre>";
   for (const std::string &piece : cut.pieces) {

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A report's part about segments.
+// The part of a report about segments.
 #pragma once
 
 #include "sluice/Runtime/Report.h"
@@ -8,8 +8,8 @@
 
 namespace sluice::runtime {
 
-/// A text with its boundaries, and how many segments have which length; nothing where `shown` is
-/// empty.
+/// Writes a text with its boundaries, and a histogram of the lengths of segments; nothing if
+/// `shown` is empty.
 void writeSegments(std::ostringstream &out, const ShownSegments &shown);
 
 } // namespace sluice::runtime

@@ -51,7 +51,8 @@ struct Candidate {
   double weight = 0; // probability times the sum of all weights
 };
 
-/// Keeps the shortest run from the first on whose weights reach `share` of all; at least one.
+/// Truncates to the shortest prefix, of at least one candidate, whose weights reach `share` of the
+/// sum.
 void keepShare(std::vector<Candidate> &candidates, double share) {
   double sum = 0, reached = 0;
   for (const Candidate &candidate : candidates) {
@@ -64,7 +65,8 @@ void keepShare(std::vector<Candidate> &candidates, double share) {
   candidates.resize(kept);
 }
 
-/// Meister et al., Locally Typical Sampling: by the distance of -log p from its mean, the entropy.
+/// Locally typical sampling (Meister et al.): sorts by the distance of -log p from its mean, the
+/// entropy.
 void keepTypical(std::vector<Candidate> &candidates, double share) {
   double sum = 0, entropy = 0;
   for (const Candidate &candidate : candidates) {
@@ -85,7 +87,7 @@ void keepTypical(std::vector<Candidate> &candidates, double share) {
   std::sort(candidates.begin(), candidates.end(), likeliestFirst);
 }
 
-/// Keskar et al., CTRL: what the text has becomes less likely.
+/// Repetition penalty (Keskar et al., CTRL): makes tokens of the text less probable.
 std::vector<double> penalized(std::span<const float> logits, double penalty,
                               std::span<const uint8_t> text) {
   std::vector<double> result(logits.begin(), logits.end());
@@ -109,7 +111,7 @@ std::vector<double> penalized(std::span<const float> logits, double penalty,
   return result;
 }
 
-/// All ids, the likeliest first.
+/// Returns all ids, most probable first.
 std::vector<Candidate> ranked(const std::vector<double> &logits) {
   std::vector<Candidate> candidates(logits.size());
   for (size_t id = 0; id < logits.size(); ++id) {
@@ -155,7 +157,7 @@ int64_t pickToken(std::span<const float> logits, const SamplingOptions &options,
     candidate.weight = std::exp((scores[candidate.id] - most) / options.temperature);
   }
   keepShare(candidates, options.topP);
-  // The likeliest has the weight 1.
+  // The most probable candidate has the weight 1.
   std::erase_if(candidates, [&](const Candidate &each) { return each.weight < options.minP; });
   if (options.typical < 1) {
     keepTypical(candidates, options.typical);

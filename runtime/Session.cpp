@@ -19,7 +19,8 @@ using Json = nlohmann::json;
 const std::string &remedy = sessionRemedy;
 constexpr const char *sessionKey = "sluice.session", *hashKey = "sluice.session_sha256";
 
-/// The hash of every tensor's hash, in the plan's order: whatever file they came from.
+/// Returns the hash of the hashes of all tensors in the plan's order, independent of the files they
+/// were loaded from.
 std::string hashOfWeights(Executor &executor) {
   std::string hashes;
   for (const Tensor &tensor : executor.plan().tensors) {
@@ -29,7 +30,8 @@ std::string hashOfWeights(Executor &executor) {
   return sha256Hex(hashes);
 }
 
-/// What a session belongs to: key, how a message calls it and another one, and what it is here.
+/// An owner of a session: its key, its name in messages, the name of another one, and its hash
+/// here.
 struct Owner {
   const char *key, *name, *other;
   std::string value;
@@ -41,8 +43,8 @@ std::vector<Owner> ownersOf(Executor &executor) {
       {"target", "instruction set (--cpu-target chooses it)", "another one", executor.target()}};
 }
 
-/// A state of one text, without padding; f32, as which every number of it is exact, or the bits of
-/// whole numbers.
+/// A state of one text without padding: as f32 if all of its values are exact in f32, otherwise the
+/// bits of its integers.
 class StateRow {
 public:
   explicit StateRow(const State &state)
@@ -51,7 +53,7 @@ public:
               (state.region.shape.size() < 2 ? 1 : state.region.rowStride)),
         shape(state.region.shape.begin() + 1, state.region.shape.end()) {}
 
-  /// The count of tokens that states have seen is no sequence: the window says it.
+  /// Excludes the number of tokens that the states have seen, which the window has.
   static bool isNumbers(const State &state) { return state.region.type != Type::i64; }
   NamedTensor named(const std::string &name) {
     data.resize(static_cast<size_t>(lines * width));
@@ -72,7 +74,8 @@ public:
   }
 
 private:
-  /// Number of each element, its first byte in the arena, its bytes: bf16 is the upper half of f32.
+  /// Calls `action` for each element with its index, its first byte in the arena, and its size:
+  /// bf16 is the upper half of f32.
   template <typename Action> void each(const Action &action) const {
     auto size = static_cast<size_t>(sizeOf(state.region.type));
     for (int64_t i = 0; i < lines * width; ++i) {
@@ -87,7 +90,7 @@ private:
   std::vector<float> data;
 };
 
-/// The file's description, whose checksum is right.
+/// Returns the file's description after verifying its checksum.
 Json readDescription(const SafetensorsFile &file, const std::string &origin) {
   std::string text = file.metadata(sessionKey);
   if (text.empty() || !file.hasChecksum()) {
@@ -118,7 +121,7 @@ void saveSession(const Path &path, Executor &executor, const Predictor &predicto
   const auto &states = executor.plan().generation->states;
   Predictor::Window window = predictor.window(0);
   std::vector<StateRow> rows;
-  rows.reserve(states.size()); // tensors point into them
+  rows.reserve(states.size()); // tensors point into it
   std::vector<NamedTensor> tensors;
   for (const auto &[name, state] : states) {
     if (StateRow::isNumbers(state)) {

@@ -39,7 +39,7 @@ SamplingOptions parseSampling(const StrictJson &json) {
   return options;
 }
 
-/// The tokens of each named input of the model.
+/// Parses the tokens of each named input of the model.
 GivenLines parseInputs(const StrictJson &json, const Plan &plan) {
   GivenLines given;
   if (json.has("inputs") == plan.given.empty()) {

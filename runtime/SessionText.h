@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A session's description: the JSON in its file's metadata.
+// Parses a session's description: the JSON in its file's metadata.
 #pragma once
 
 #include "StrictJson.h"
@@ -12,11 +12,11 @@ inline const std::string sessionRemedy =
 
 nlohmann::json describe(const SamplingOptions &options);
 
-/// Throws UserError unless the JSON has the members of a session, in this version.
+/// Throws UserError unless the JSON has the members of a session of this version.
 void requireSession(const StrictJson &json);
 
-/// Reads the text, how it is sampled, and the window that states have seen. Throws UserError where
-/// these cannot be of `plan`; whose states they are is not looked at.
+/// Reads the text, its sampling options, and the window that the states have seen. Throws UserError
+/// if they are impossible for `plan`. Does not check the owner of the states.
 Session parseSession(const StrictJson &json, const Plan &plan, Predictor::Window &window);
 
 } // namespace sluice::runtime

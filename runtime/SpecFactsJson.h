@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The object "facts" of a plan.
+// Parses the object "facts" of a plan.
 #pragma once
 
 #include "StrictJson.h"

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The runtime's one way to read JSON: a strict parser, and a value with its path, so that each
-// message says where.
+// A strict JSON parser, which all of the runtime uses, and a value with its path, so that each
+// message has the location.
 #pragma once
 
 #include "sluice/Runtime/Error.h"
@@ -15,21 +15,21 @@
 
 namespace sluice::runtime {
 
-/// A JSON text as a value, or what it is instead (the end of "expected ..., found").
+/// A parsed JSON value, or the reason why the text is invalid (the end of "expected ..., found").
 struct ParsedJson {
-  nlohmann::json value; ///< null where there is a problem
-  std::string problem;  ///< empty where the text parsed
+  nlohmann::json value; ///< null if there is a problem
+  std::string problem;  ///< empty if the text is valid
 };
 
-/// Parses one JSON value and nothing after it. Refuses more than 64 levels and an object with a key
-/// twice. Needs no stack for depth, so any text is safe.
+/// Parses one JSON value with nothing after it. Rejects more than 64 levels, and objects with
+/// duplicate keys. Its stack does not grow with nesting, so any text is safe.
 ParsedJson parseJson(std::string_view text);
 
-/// The same, or UserError: "`where`: expected `expected`, found ...`remedy`".
+/// Parses a JSON value, or throws UserError: "`where`: expected `expected`, found ...`remedy`".
 nlohmann::json readJson(std::string_view text, const std::string &where,
                         const std::string &expected, const std::string &remedy);
 
-/// A value for a message: one line of ASCII, cut at 60 characters.
+/// Formats a value for a message: one line of ASCII, truncated to 60 characters.
 std::string showJson(const nlohmann::json &value);
 
 class StrictJson {
@@ -46,8 +46,7 @@ public:
     fail(expected, showJson(*value));
   }
 
-  /// Demands an object whose keys are all in `required` or `optional`, with none of `required`
-  /// missing.
+  /// Requires an object with all keys in `required`, and no others except keys in `optional`.
   void keys(std::initializer_list<const char *> required,
             std::initializer_list<const char *> optional = {}) const {
     object();
@@ -89,7 +88,7 @@ public:
     }
     return value->get<int64_t>();
   }
-  /// A finite number that is at least `least`.
+  /// Requires a finite number that is at least `least`.
   double number(double least) const {
     if (!value->is_number() || !(value->get<double>() >= least) ||
         value->get<double>() > std::numeric_limits<double>::max()) {
@@ -144,12 +143,12 @@ public:
     }
     return list;
   }
-  /// The members of an object whose keys are free names.
+  /// Returns the members of an object with arbitrary keys.
   std::vector<std::pair<std::string, StrictJson>> members() const {
     object();
     std::vector<std::pair<std::string, StrictJson>> list;
     for (const auto &[key, element] : value->items()) {
-      std::string shown = showJson(key); // in quotes
+      std::string shown = showJson(key); // with quotes
       list.emplace_back(
           key, StrictJson(element, where + "." + shown.substr(1, shown.size() - 2), *remedy));
     }

@@ -8,12 +8,13 @@ namespace {
 
 struct Character {
   uint32_t code = 0;
-  size_t length = 0; // bytes; 0: no UTF-8
+  size_t length = 0; // in bytes; 0: not UTF-8
 };
 
 bool isContinuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-/// The character at `at`: of the shortest form, no surrogate, at most U+10FFFF.
+/// Decodes the character at `at`: it must have the shortest encoding, be no surrogate, and be at
+/// most U+10FFFF.
 Character decode(std::string_view text, size_t at) {
   auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   uint32_t first = byte(at);
@@ -36,7 +37,8 @@ Character decode(std::string_view text, size_t at) {
   return isCode ? Character{code, length} : Character{};
 }
 
-/// Moves the cursor, changes the direction of writing, breaks the line or shows nothing.
+/// Checks for characters that move the cursor, change the direction of writing, break the line, or
+/// are invisible.
 bool isHidden(uint32_t code) {
   auto within = [&](uint32_t first, uint32_t last) { return code >= first && code <= last; };
   return code < 0x20 || within(0x7F, 0x9F) || code == 0xAD || code == 0x61C ||
@@ -52,7 +54,8 @@ std::string hexadecimal(uint32_t value, int digits) {
   return text;
 }
 
-/// `plain`: characters that stay although they are hidden; `marked`: those that get a backslash.
+/// Escapes a text. Characters in `plain` stay although they are hidden; characters in `marked` get
+/// a backslash.
 std::string escape(std::string_view text, std::string_view plain, std::string_view marked) {
   std::string result;
   for (size_t at = 0; at < text.size();) {
@@ -75,7 +78,8 @@ std::string escape(std::string_view text, std::string_view plain, std::string_vi
   return result;
 }
 
-/// The start of the character that byte `at` is in the middle of, else `at`.
+/// Returns the start of the character that contains byte `at`, or `at` if the byte is not inside a
+/// character.
 size_t characterStart(std::string_view text, size_t at) {
   for (int i = 0; i < 3 && at > 0 && at < text.size() && isContinuation(text[at]); ++i) {
     --at;

@@ -13,8 +13,8 @@ struct Share {
   int32_t byte, count;
 };
 
-/// Bytes of the GNU Collaborative International Dictionary of English (Debian's dict-gcide, 40 MB,
-/// which the demo trains on), in 10,000; those that come more rarely are left out.
+/// Frequencies per 10,000 of the bytes of the GNU Collaborative International Dictionary of English
+/// (Debian's dict-gcide, 40 MB, the training data of the demo). Rarer bytes are omitted.
 constexpr Share dictionary[] = {
     // clang-format off
     {10, 301}, {32, 2380}, {34, 37}, {38, 4}, {39, 6}, {40, 26}, {41, 26}, {42, 30}, {43, 5},
@@ -30,7 +30,7 @@ constexpr Share dictionary[] = {
     // clang-format on
 };
 
-/// Sums of the ids' shares.
+/// Returns the prefix sums of the ids' shares.
 std::vector<double> sumShares(int64_t vocabulary) {
   std::vector<double> sums(static_cast<size_t>(vocabulary), 0);
   if (vocabulary == 256) {

@@ -53,7 +53,7 @@ void WordModel::train(const Words &words) {
   for (size_t at = 0; at + order <= all.size(); ++at) {
     ++orders.back().counts[all.substr(at, order)];
   }
-  for (size_t n = order - 1; n > 0; --n) { // different words before each gram
+  for (size_t n = order - 1; n > 0; --n) { // distinct words before each gram
     for (const auto &[gram, count] : orders[n].counts) {
       ++orders[n - 1].counts[gram.substr(1)];
     }
@@ -87,7 +87,7 @@ double WordModel::probability(const Gram &history, char32_t word) const {
     Gram before = history.substr(history.size() - (n - 1));
     auto follow = one.follows.find(before);
     if (follow == one.follows.end()) {
-      break; // nor has a longer history been seen
+      break; // longer histories have not been seen either
     }
     auto found = one.counts.find(before + word);
     double count = found == one.counts.end() ? 0 : found->second;
@@ -115,7 +115,7 @@ double WordModel::bits(const Words &words, size_t first) const {
 
 void CorpusBleu::add(const Words &text, const std::vector<Words> &references) {
   for (size_t n = 1; n <= 4; ++n) {
-    std::map<Words, int64_t> known; // the most that one reference has of each gram
+    std::map<Words, int64_t> known; // maximum count of each gram in one reference
     for (const Words &reference : references) {
       for (const auto &[gram, count] : countGrams(reference, n)) {
         int64_t &most = known[gram];
@@ -130,7 +130,7 @@ void CorpusBleu::add(const Words &text, const std::vector<Words> &references) {
   }
   auto distance = [&](size_t size) {
     size_t larger = std::max(size, text.size());
-    return std::pair(larger - std::min(size, text.size()), size); // ties: the shorter one
+    return std::pair(larger - std::min(size, text.size()), size); // shorter one in ties
   };
   std::pair<size_t, size_t> closest = {SIZE_MAX, 0};
   for (const Words &reference : references) {
