@@ -137,11 +137,8 @@ struct Fixed {
 /// Position in the accumulators of a warp, [fragment][8 columns][4] in the layout of mma.sync.
 struct Place {
   int64_t fragment, column, part;
-  int64_t row() const { return 2 * fragment + part / 2; } ///< index into the rows of the thread
-  int64_t columnOf() const {
-    return 2 * column + part % 2;
-  } ///< index into the columns of the
-    ///< thread
+  int64_t row() const { return 2 * fragment + part / 2; }    ///< among the thread's rows
+  int64_t columnOf() const { return 2 * column + part % 2; } ///< among the thread's columns
 };
 
 /// Treatment of result rows that exist but are invalid: not written, written as zeros, or written

@@ -131,10 +131,7 @@ public:
   Values run(const Origin &origin, Value steps, mlir::ValueRange sums, Each each = nullptr);
 
   Tile &leftTile() { return left; }
-  Value warpRow() const {
-    return firstRow;
-  } ///< index: first row of the warp within the
-    ///< block
+  Value warpRow() const { return firstRow; }       ///< index, within the block
   Value warpColumn() const { return firstColumn; } ///< index
   const WarpGrid grid;
 

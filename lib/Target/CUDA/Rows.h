@@ -24,16 +24,10 @@ struct Plan {
   int64_t partBlocks = 0; ///< blocks that sum one part
   double bytes = 0;       ///< lower bound on bytes moved at full length, including the workspace
 
-  int64_t teams() const { return threads / team; } ///< per block
-  int64_t step() const {
-    return vector * team * chunks;
-  } ///< columns that a team has in registers
-    ///< at once
-  int64_t chunksOf(int64_t width) const; ///< vectors of a row per thread
-  bool staged() const {
-    return parts > 0 && (partBlocks > 1 || !whole);
-  } ///< sums pass through the
-    ///< workspace
+  int64_t teams() const { return threads / team; }        ///< per block
+  int64_t step() const { return vector * team * chunks; } ///< columns in registers per team
+  int64_t chunksOf(int64_t width) const;                  ///< vectors of a row per thread
+  bool staged() const { return parts > 0 && (partBlocks > 1 || !whole); } ///< uses the workspace
 };
 
 /// Fails with a diagnostic if no row kernel supports the dispatch.
