@@ -58,6 +58,10 @@ OwningOpRef<ModuleOp> sluice::importSpec(ModuleOp specs) {
   return failed(manager.run(*module)) ? OwningOpRef<ModuleOp>() : std::move(module);
 }
 
+OwningOpRef<ModuleOp> sluice::importSpec(const ParsedSpec &spec) {
+  return importSpec(*spec.withFactor(0).module);
+}
+
 OwningOpRef<ModuleOp> sluice::importSpec(MLIRContext &context, const spec::Model &model) {
   return importSpec(*readSpecAgain(context, model));
 }

@@ -10,6 +10,7 @@
 #include "../Spec/ApplySettings.h"
 #include "../Spec/Json.h"
 
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/Pass/PassManager.h"
 
 using namespace mlir;
@@ -18,13 +19,16 @@ using namespace sluice;
 /// A spec of more bytes is refused: descriptions of models are small.
 constexpr size_t largestFile = size_t(16) << 20;
 
+spec::SourceLocation sluice::getKeyPlace(Operation *op, StringRef key) {
+  auto at = cast<FileLineColLoc>(spec::getKeyLoc(op, key));
+  return {at.getFilename().str(), at.getLine(), at.getColumn()};
+}
+
 spec::ModelOp ParsedSpec::getModel() const {
   return *ModuleOp(*module).getOps<spec::ModelOp>().begin();
 }
 
-SmallVector<int64_t> ParsedSpec::getFactors() const {
-  return spec::getDrawnFactors(getModel());
-}
+SmallVector<int64_t> ParsedSpec::getFactors() const { return spec::getDrawnFactors(getModel()); }
 
 ParsedSpec ParsedSpec::withFactor(int64_t factor) const {
   ParsedSpec copy{file, text, ModuleOp(*module).clone()};
@@ -36,9 +40,28 @@ ParsedSpec ParsedSpec::withFactor(int64_t factor) const {
   return copy;
 }
 
+ParsedSpec ParsedSpec::expand(int64_t factor) const {
+  ParsedSpec copy = withFactor(factor);
+  PassManager manager(copy.module->getContext());
+  manager.addPass(createExpandComposites());
+  manager.addPass(createAssignWeights());
+  if (failed(manager.run(*copy.module))) {
+    llvm::report_fatal_error("internal error: a valid spec that does not expand");
+  }
+  return copy;
+}
+
+int64_t ParsedSpec::countParameters() const {
+  int64_t count = 0;
+  ParsedSpec expanded = expand(0);
+  for (auto weight : expanded.getModel().getBody().getOps<spec::WeightOp>()) {
+    count += computeProduct(weight.getShape());
+  }
+  return count;
+}
+
 spec::SourceLocation ParsedSpec::getPlace(StringRef key) const {
-  auto at = cast<FileLineColLoc>(spec::getKeyLoc(getModel(), key));
-  return {at.getFilename().str(), at.getLine(), at.getColumn()};
+  return getKeyPlace(getModel(), key);
 }
 
 std::optional<ParsedSpec> sluice::parseSpec(MLIRContext &context, const std::string &text,

@@ -6,21 +6,20 @@
 using namespace mlir;
 using namespace sluice;
 
-static bool isProvedModel(const spec::Model &model) {
-  MLIRContext context(MLIRContext::Threading::DISABLED);
-  return checkCausality(importVariants(context, model), /*replay=*/false).isProved();
+static bool isProvedSpec(const ParsedSpec &spec) {
+  return checkCausality(importVariants(spec), /*replay=*/false).isProved();
 }
 
 void driver::blameSettings(CausalVerdict &verdict, const std::string &changed,
                            const std::vector<spec::Setting> &settings,
-                           const std::function<std::optional<spec::Model>()> &readOriginal) {
+                           const std::function<std::optional<ParsedSpec>()> &readOriginal) {
   if (verdict.isProved() || settings.empty()) {
     return;
   }
   std::string flags = spec::flagAt(changed, settings, verdict.place);
   if (flags.empty()) {
-    std::optional<spec::Model> original = readOriginal();
-    flags = original && isProvedModel(*original) ? spec::allFlags(settings) : "";
+    std::optional<ParsedSpec> original = readOriginal();
+    flags = original && isProvedSpec(*original) ? spec::allFlags(settings) : "";
   }
   verdict.message = (flags.empty() ? "" : flags + ": ") + verdict.message;
 }

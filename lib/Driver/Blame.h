@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sluice/Analysis/Verdict.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Spec/Override.h"
 
 namespace sluice::driver {
@@ -11,6 +12,6 @@ namespace sluice::driver {
 /// in; `readOriginal` reads it without them.
 void blameSettings(CausalVerdict &verdict, const std::string &changed,
                    const std::vector<spec::Setting> &settings,
-                   const std::function<std::optional<spec::Model>()> &readOriginal);
+                   const std::function<std::optional<ParsedSpec>()> &readOriginal);
 
 } // namespace sluice::driver

@@ -8,6 +8,7 @@
 #include "sluice/Analysis/SpecFix.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Conversion/OldSpec.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Outputs.h"
@@ -19,7 +20,7 @@ using namespace sluice::driver;
 
 /// The modules to check, none where they cannot be read.
 static std::vector<ImportedVariant> readModel(MLIRContext &context, const CheckRequest &request,
-                                              std::optional<spec::Model> &model, std::string &text,
+                                              std::optional<ParsedSpec> &spec, std::string &text,
                                               Outcome &outcome) {
   std::vector<ImportedVariant> variants;
   if (!request.text && isModelIR(request.spec)) {
@@ -29,14 +30,14 @@ static std::vector<ImportedVariant> readModel(MLIRContext &context, const CheckR
     return variants;
   }
   spec::Diagnostic error;
-  model = request.text ? spec::readTextWith(*request.text, request.spec, request.settings, error)
-                       : spec::readFileWith(request.spec, request.settings, error);
-  if (!model) {
+  spec = request.text ? parseSpec(context, *request.text, request.spec, error, request.settings)
+                      : parseSpecFile(context, request.spec, error, request.settings);
+  if (!spec) {
     outcome.message = error.format();
     return variants;
   }
-  text = model->text;
-  return importVariants(context, *model);
+  text = spec->text;
+  return importVariants(*spec);
 }
 
 /// What makes the outputs that are asked for impossible; empty where nothing does.
@@ -119,8 +120,8 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
     return;
   }
   std::string text;
-  std::optional<spec::Model> model;
-  std::vector<ImportedVariant> variants = readModel(context, request, model, text, result.outcome);
+  std::optional<ParsedSpec> spec;
+  std::vector<ImportedVariant> variants = readModel(context, request, spec, text, result.outcome);
   if (variants.empty()) {
     result.outcome.status = 2;
     return;
@@ -134,10 +135,10 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   ModuleOp module = *tellingOf(variants, verdict).module;
   blameSettings(verdict, text, request.settings, [&] {
     spec::Diagnostic ignored;
-    return request.text ? spec::readText(*request.text, request.spec, ignored)
-                        : spec::readFile(request.spec, ignored);
+    return request.text ? parseSpec(context, *request.text, request.spec, ignored)
+                        : parseSpecFile(context, request.spec, ignored);
   });
-  if (model) {
+  if (spec) {
     verdict.dropRemedy();
   }
   if (request.tell) {
@@ -147,8 +148,8 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   result.isDecided = true;
   result.text = text;
   writeOutputs(request, variants, text, verdict.isProved());
-  if (model && request.advice) {
-    findFix(*model, verdict);
+  if (spec && request.advice) {
+    findFix(toOldSpec(*spec), verdict);
   }
   if (request.picture) {
     result.picture =
@@ -167,8 +168,9 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
     result.step = summarizeStep(predict);
   }
   if (verdict.isProved() && request.advice) {
-    if (model) {
-      model = model->withFactor(variants.back().factor);
+    std::optional<spec::Model> model;
+    if (spec) {
+      model = toOldSpec(*spec).withFactor(variants.back().factor);
     }
     findAdvice(module, verdict, {model ? &*model : nullptr});
   }

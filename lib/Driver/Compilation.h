@@ -31,10 +31,10 @@ private:
   std::optional<Outcome> checkOutput() const;
   std::optional<Outcome> chooseTargets();
   std::optional<Outcome> readModel();
-  std::optional<Outcome> checkLimits(const spec::Model *model);
-  std::string placeOfPrecision(const spec::Model &model) const;
-  std::string explainPrecision(const spec::Model &model, const std::string &asked) const;
-  std::string noticeOfPrecision(const spec::Model &model) const;
+  std::optional<Outcome> checkLimits(const ParsedSpec *spec);
+  std::string placeOfPrecision(const ParsedSpec &spec) const;
+  std::string explainPrecision(const ParsedSpec &spec, const std::string &asked) const;
+  std::string noticeOfPrecision(const ParsedSpec &spec) const;
   std::optional<Outcome> checkCausal();
   void prepareReplay();
   std::optional<Outcome> runPass(std::unique_ptr<mlir::Pass> pass);

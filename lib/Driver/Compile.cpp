@@ -32,6 +32,8 @@
 #include "mlir/Transforms/Passes.h"
 #include "llvm/Support/Regex.h"
 
+#include "sluice/Conversion/OldSpec.h"
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
@@ -65,18 +67,18 @@ std::optional<Outcome> Compilation::checkCausal() {
   }
   blameSettings(verdict, text, request.settings, [&] {
     spec::Diagnostic ignored;
-    return request.text ? spec::readText(*request.text, request.spec, ignored)
-                        : spec::readFile(request.spec, ignored);
+    return request.text ? parseSpec(context, *request.text, request.spec, ignored)
+                        : parseSpecFile(context, request.spec, ignored);
   });
   bool isOpen = verdict.kind == CausalVerdict::Kind::NotProved; // neither a proof nor a leak
   const char *mark = isOpen ? "not proved" : "leaky";
   if (!verdict.isProved() && !request.allowLeak) {
     spec::Diagnostic ignored;
-    auto model =
-        isModelIR(request.spec) ? std::nullopt : spec::readText(text, request.spec, ignored);
-    if (model) {
+    auto spec =
+        isModelIR(request.spec) ? std::nullopt : parseSpec(context, text, request.spec, ignored);
+    if (spec) {
       verdict.dropRemedy();
-      findFix(*model, verdict);
+      findFix(toOldSpec(*spec), verdict);
     }
     return Outcome{1, "",
                    verdict.format() +

@@ -15,38 +15,39 @@ using namespace sluice;
 using namespace sluice::driver;
 
 /// "spec.json:7:5: --target sm_80", where the spec says its precision, or could.
-std::string Compilation::placeOfPrecision(const spec::Model &model) const {
-  auto at = model.keys.find("precision");
-  return spec::toString(at == model.keys.end() ? model.location : at->second) + ": --target " +
+std::string Compilation::placeOfPrecision(const ParsedSpec &spec) const {
+  return spec::toString(spec.getPlace("precision")) + ": --target " +
          targets.gpus.front()->chip.str();
 }
 
 /// Why f32 that was asked for has no code for GPUs.
-std::string Compilation::explainPrecision(const spec::Model &model,
-                                          const std::string &asked) const {
-  return placeOfPrecision(model) +
+std::string Compilation::explainPrecision(const ParsedSpec &spec, const std::string &asked) const {
+  return placeOfPrecision(spec) +
          ": expected linear maps, attention and head that multiply bf16, found " + asked +
          "; give --precision bf16, or leave out the GPU targets";
 }
 
 /// An artifact has one precision, so that all its targets compute the same model.
-std::string Compilation::noticeOfPrecision(const spec::Model &model) const {
-  return placeOfPrecision(model) +
+std::string Compilation::noticeOfPrecision(const ParsedSpec &spec) const {
+  return placeOfPrecision(spec) +
          ": the spec computes in f32 and GPU code multiplies bf16, so that the whole artifact "
          "does" +
          (targets.cpus.empty() ? "" : ", its code for CPUs too") +
          "; give --precision bf16 to say so, or leave out the GPU targets for f32";
 }
 
+static bool multipliesBf16(const ParsedSpec &spec) {
+  auto precisions = spec.getModel().getBody().getOps<spec::PrecisionOp>();
+  return (*precisions.begin()).getCompute() == spec::StorageType::bf16;
+}
+
 /// Refuses ops that do not compile, of an imported spec or of model IR.
-std::optional<Outcome> Compilation::checkLimits(const spec::Model *model) {
+std::optional<Outcome> Compilation::checkLimits(const ParsedSpec *spec) {
   int64_t period = 1;
   for (ImportedVariant &variant : variants) {
     if (auto refusal = findUnsupported(*variant.module, period)) {
-      spec::SourceLocation place = !model ? placeOf(refusal->op)
-                                   : variant.factor == 0
-                                       ? getPlace(*refusal, *model)
-                                       : getPlace(*refusal, model->withFactor(variant.factor));
+      spec::SourceLocation place =
+          spec ? getPlace(*refusal, *spec, variant.factor) : placeOf(refusal->op);
       return badInput(spec::toString(place) + ": " + refusal->message);
     }
   }
@@ -61,46 +62,45 @@ std::optional<Outcome> Compilation::readModel() {
       settings.push_back(spec::computeSetting(request.precision));
     }
     auto read = [&] {
-      return request.text ? spec::readTextWith(*request.text, request.spec, settings, error)
-                          : spec::readFileWith(request.spec, settings, error);
+      return request.text ? parseSpec(context, *request.text, request.spec, error, settings)
+                          : parseSpecFile(context, request.spec, error, settings);
     };
-    std::optional<spec::Model> model = read();
-    if (!model) {
+    std::optional<ParsedSpec> spec = read();
+    if (!spec) {
       return badInput(error.format());
     }
-    if (auto large = findLargeBatch(*model)) {
+    if (auto large = findLargeBatch(*spec)) {
       return badInput(large->format());
     }
-    if (!targets.gpus.empty() && model->precision.compute != spec::NumberType::Bf16) {
+    if (!targets.gpus.empty() && !multipliesBf16(*spec)) {
       auto asked = llvm::find_if(llvm::reverse(settings), [](const spec::Setting &setting) {
         return setting.path == spec::computeSetting("f32").path;
       });
       if (asked != settings.rend()) {
-        return badInput(explainPrecision(*model, asked->flag));
+        return badInput(explainPrecision(*spec, asked->flag));
       }
-      notice = noticeOfPrecision(*model);
+      notice = noticeOfPrecision(*spec);
       settings.push_back(spec::computeSetting("bf16"));
-      model = read();
-      if (!model) {
+      spec = read();
+      if (!spec) {
         return badInput(error.format());
       }
     }
     if (emits("spec")) {
-      return Outcome{0, print(*readSpecAgain(context, *model)), ""};
+      return Outcome{0, print(*spec->withFactor(0).module), ""};
     }
-    text = model->text;
-    auto sizes = model->keys.find("context");
-    sizesPlace = spec::toString(sizes == model->keys.end() ? model->location : sizes->second);
-    std::string mistake = findFactorMistake(*model, request);
+    text = spec->text;
+    sizesPlace = spec::toString(spec->getPlace("context"));
+    std::string mistake = findFactorMistake(*spec, request);
     if (!mistake.empty()) {
       return badInput(mistake);
     }
-    variants = importVariants(context, *model, request);
-    if (auto refused = checkLimits(&*model)) {
+    variants = importVariants(*spec, request);
+    if (auto refused = checkLimits(&*spec)) {
       return refused;
     }
     const ImportedVariant &main = variants.front();
-    facts = getSpecFacts(main.factor > 0 ? model->withFactor(main.factor) : *model, *main.module);
+    facts = getSpecFacts(*spec, main.factor, *main.module);
     return std::nullopt;
   }
   if (emits("spec")) {

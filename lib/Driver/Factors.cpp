@@ -7,8 +7,8 @@
 using namespace mlir;
 using namespace sluice;
 
-std::string driver::findFactorMistake(const spec::Model &model, const CompileRequest &request) {
-  std::vector<int64_t> factors = model.factors();
+std::string driver::findFactorMistake(const ParsedSpec &spec, const CompileRequest &request) {
+  SmallVector<int64_t> factors = spec.getFactors();
   std::string place = request.spec + ": --factor: expected ";
   if (request.factor && factors.empty()) {
     return place +
@@ -26,9 +26,9 @@ std::string driver::findFactorMistake(const spec::Model &model, const CompileReq
   return "";
 }
 
-std::vector<ImportedVariant> driver::importVariants(MLIRContext &context, const spec::Model &model,
+std::vector<ImportedVariant> driver::importVariants(const ParsedSpec &spec,
                                                     const CompileRequest &request) {
-  std::vector<ImportedVariant> variants = sluice::importVariants(context, model);
+  std::vector<ImportedVariant> variants = sluice::importVariants(spec);
   auto first = llvm::find_if(variants, [&](const ImportedVariant &variant) {
     return variant.factor == request.factor.value_or(variants.front().factor);
   });

@@ -9,11 +9,10 @@
 namespace sluice::driver {
 
 /// What a request asks of a model's factors that it cannot have; empty: nothing.
-std::string findFactorMistake(const spec::Model &model, const CompileRequest &request);
+std::string findFactorMistake(const ParsedSpec &spec, const CompileRequest &request);
 
 /// The variants to compile, that of generation first: of a replay, and of logits, it alone.
-std::vector<ImportedVariant> importVariants(mlir::MLIRContext &context, const spec::Model &model,
-                                            const CompileRequest &request);
+std::vector<ImportedVariant> importVariants(const ParsedSpec &spec, const CompileRequest &request);
 
 /// One module of dispatches of all variants: that of the first, and of each other the entries that
 /// depend on the factor, named NAME.FACTOR. Null where weights or tables of one name differ.

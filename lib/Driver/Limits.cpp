@@ -5,7 +5,6 @@
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Limits.h"
-#include "sluice/Spec/Expansion.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -18,22 +17,23 @@ using namespace sluice::driver;
 /// Positions of a batch: temporaries and the launches' items grow with them.
 constexpr int64_t mostPositions = int64_t(1) << 28;
 
-std::optional<spec::Diagnostic> driver::findLargeBatch(const spec::Model &model) {
-  if (model.batch > mostPositions / model.context) {
-    auto place = model.keys.find("context");
-    return spec::Diagnostic{place == model.keys.end() ? model.location : place->second,
-                            "expected batch times context to be at most " +
-                                std::to_string(mostPositions) + " positions, found " +
-                                std::to_string(model.batch) + " times " +
-                                std::to_string(model.context) + "; make one of them smaller"};
+std::optional<spec::Diagnostic> driver::findLargeBatch(const ParsedSpec &spec) {
+  spec::ModelOp model = spec.getModel();
+  int64_t batch = model.getBatch();
+  auto describe = [&](const std::string &of, int64_t length) {
+    return "expected batch times context" + of + " to be at most " + std::to_string(mostPositions) +
+           " positions, found " + std::to_string(batch) + " times " + std::to_string(length) +
+           "; make one of them smaller";
+  };
+  if (int64_t length = model.getLength(); batch > mostPositions / length) {
+    return spec::Diagnostic{spec.getPlace("context"), describe("", length)};
   }
-  for (const spec::Input &input : model.inputs) {
-    if (model.batch > mostPositions / input.context) {
-      return spec::Diagnostic{input.location,
-                              "expected batch times context of the input \"" + input.name +
-                                  "\" to be at most " + std::to_string(mostPositions) +
-                                  " positions, found " + std::to_string(model.batch) + " times " +
-                                  std::to_string(input.context) + "; make one of them smaller"};
+  for (auto input : model.getBody().getOps<spec::InputOp>()) {
+    std::optional<int64_t> length = input.getLength(); // of tokens
+    if (length && batch > mostPositions / *length) {
+      return spec::Diagnostic{
+          getKeyPlace(input, ""),
+          describe(" of the input \"" + input.getSymName().str() + "\"", *length)};
     }
   }
   return std::nullopt;
@@ -235,18 +235,16 @@ std::optional<CompileRefusal> driver::findUnsupported(ModuleOp module, int64_t &
   return std::nullopt;
 }
 
-spec::SourceLocation driver::getPlace(const CompileRefusal &refusal, const spec::Model &model) {
-  std::vector<spec::Primitive> stages = spec::expand(model);
-  const spec::Primitive *found = nullptr;
+spec::SourceLocation driver::getPlace(const CompileRefusal &refusal, const ParsedSpec &spec,
+                                      int64_t factor) {
   OriginAttr origin = getOrigin(refusal.op);
-  for (const spec::Primitive &stage : stages) {
-    bool isOfStage = origin && origin.isWithin(stage.prefix);
-    bool isInner = !found || stage.prefix.size() > found->prefix.size();
-    found = isOfStage && isInner ? &stage : found;
+  ParsedSpec expanded = spec.expand(factor);
+  for (auto stage : expanded.getModel().getBody().getOps<spec::StageInterface>()) {
+    if (origin && origin.isWithin(stage->getAttrOfType<StringAttr>("path"))) {
+      return getKeyPlace(stage, refusal.key);
+    }
   }
-  return !found                ? sluice::placeOf(refusal.op)
-         : refusal.key.empty() ? found->location
-                               : found->at(refusal.key);
+  return sluice::placeOf(refusal.op);
 }
 
 //===----------------------------------------------------------------------===//

@@ -4,14 +4,14 @@
 // either before anything is compiled.
 #pragma once
 
-#include "sluice/Spec/Spec.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Target/Artifact.h"
 
 namespace sluice::driver {
 
 /// One message, with its place, for a batch of more positions than kernels count; none where it has
 /// fewer. To be called before the import, which lists the rows of a rule's table one by one.
-std::optional<spec::Diagnostic> findLargeBatch(const spec::Model &model);
+std::optional<spec::Diagnostic> findLargeBatch(const ParsedSpec &spec);
 
 /// Why an op of a valid model cannot be compiled.
 struct CompileRefusal {
@@ -25,8 +25,10 @@ struct CompileRefusal {
 /// one too.
 std::optional<CompileRefusal> findUnsupported(mlir::ModuleOp module, int64_t &period);
 
-/// The place of the refused value in the spec of `model`, from which the op was imported.
-spec::SourceLocation getPlace(const CompileRefusal &refusal, const spec::Model &model);
+/// Returns the place of the rejected value in the spec that the op was imported from. `factor` is
+/// the factor of levels that draw one, or 0.
+spec::SourceLocation getPlace(const CompileRefusal &refusal, const ParsedSpec &spec,
+                              int64_t factor);
 
 /// One message, with the place in the spec, for a kernel that needs more than the runtime takes
 /// (sluice/Runtime/Limits.h); empty where none does.

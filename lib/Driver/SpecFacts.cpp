@@ -3,7 +3,6 @@
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Driver/SpecFacts.h"
-#include "sluice/Spec/Expansion.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringSet.h"
@@ -12,29 +11,45 @@ using namespace mlir;
 using namespace sluice;
 namespace json = llvm::json;
 
-static StringRef getTypeName(spec::NumberType type) {
-  return type == spec::NumberType::Bf16 ? "bf16" : "f32";
+static json::Object getPrecision(spec::PrecisionOp precision) {
+  return json::Object{{"compute", stringifyStorageType(precision.getCompute())},
+                      {"residual", stringifyStorageType(precision.getResidual())}};
 }
 
-static json::Object getOptimizer(const spec::Training &training) {
-  return json::Object{{"kind", training.optimizer == spec::Optimizer::Adam ? "adam" : "adamw"},
-                      {"learning_rate", training.learningRate},
-                      {"beta1", training.beta1},
-                      {"beta2", training.beta2},
-                      {"epsilon", training.epsilon},
-                      {"weight_decay", training.weightDecay},
-                      {"clip", training.clip}};
+static json::Object getOptimizer(spec::TrainingOp training) {
+  return json::Object{{"kind", stringifyOptimizerKind(training.getOptimizer())},
+                      {"learning_rate", training.getLearningRate()},
+                      {"beta1", training.getBetas()[0]},
+                      {"beta2", training.getBetas()[1]},
+                      {"epsilon", training.getEpsilon()},
+                      {"weight_decay", training.getWeightDecay()},
+                      {"clip", training.getClip()}};
 }
 
-static json::Object getSchedule(const spec::Schedule &schedule) {
-  json::Object object{{"kind", StringRef(spec::scheduleNames[static_cast<size_t>(schedule.kind)])},
-                      {"warmup", schedule.warmup},
-                      {"steps", schedule.steps},
-                      {"floor", schedule.floor}};
-  if (schedule.then) {
-    object["then"] = json::Object{{"steps", schedule.then->steps}, {"floor", schedule.then->floor}};
+static json::Object getSchedule(spec::ModelOp model) {
+  spec::ScheduleOp schedule = *model.getBody().getOps<spec::ScheduleOp>().begin();
+  json::Object object{{"kind", stringifyScheduleShape(schedule.getKind())},
+                      {"warmup", schedule.getWarmupOrDefault()},
+                      {"steps", schedule.getSteps()},
+                      {"floor", schedule.getFloor()}};
+  for (auto fall : model.getBody().getOps<spec::FallOp>()) {
+    object["then"] = json::Object{{"steps", fall.getSteps()}, {"floor", fall.getFloor()}};
   }
   return object;
+}
+
+static StringRef getPath(Operation *stage) {
+  return stage->getAttrOfType<StringAttr>("path").getValue();
+}
+
+static json::Array getNames(spec::ModelOp model) {
+  json::Array names;
+  for (Operation &stage : model.getBody().getOps()) {
+    if (auto name = stage.getAttrOfType<StringAttr>("to")) {
+      names.push_back(json::Object{{"name", name.getValue()}, {"stage", getPath(&stage)}});
+    }
+  }
+  return names;
 }
 
 /// Returns one origin of each stage that @predict computes rows of.
@@ -51,102 +66,95 @@ static SmallVector<OriginAttr> listComputed(ModuleOp imported) {
   return computed;
 }
 
-/// The stage that computes the rows of `stage`: another one where it has no ops, as dropout outside
-/// training.
-static const spec::Primitive &findComputed(const std::vector<spec::Primitive> &stages,
-                                           const spec::Primitive &stage,
-                                           ArrayRef<OriginAttr> computed) {
-  const spec::Primitive *at = &stage;
-  auto isWithin = [&](OriginAttr origin) { return origin.isWithin(at->prefix); };
-  while (llvm::none_of(computed, isWithin) && at->input >= 0) {
-    at = &stages[static_cast<size_t>(at->input)];
+/// Returns the stage that computes the rows of `stage`: another one where it has no ops, as dropout
+/// outside training.
+static Operation *findComputed(Operation *stage, ArrayRef<OriginAttr> computed) {
+  auto isComputed = [&](Operation *at) {
+    return llvm::any_of(computed, [&](OriginAttr origin) { return origin.isWithin(getPath(at)); });
+  };
+  while (!isComputed(stage) && stage->getNumOperands() > 0) {
+    stage = stage->getOperand(0).getDefiningOp();
   }
-  return *at;
+  return stage;
 }
 
-static json::Array getStreams(const std::vector<spec::Primitive> &stages, ModuleOp imported) {
+/// Returns the type of the result; of a stage without one, of its input.
+static spec::StreamType getStream(Operation *stage) {
+  auto result = stage->getNumResults() > 0
+                    ? dyn_cast<spec::StreamType>(stage->getResult(0).getType())
+                    : spec::StreamType();
+  return result ? result : cast<spec::StreamType>(stage->getOperand(0).getType());
+}
+
+static json::Array getStreams(spec::ModelOp expanded, ModuleOp imported) {
   SmallVector<OriginAttr> computed = imported ? listComputed(imported) : SmallVector<OriginAttr>();
   json::Array streams;
-  for (const spec::Primitive &stage : stages) {
-    bool hasRows = stage.op() != spec::Op::Head && stage.op() != spec::Op::Loss &&
-                   stage.op() != spec::Op::Boundaries;
-    json::Object stream{{"stage", stage.prefix}, {"factor", stage.factor}};
-    if (!stage.axis.empty()) {
-      stream["rows"] = "input";
-      stream["of"] = stage.axis;
-    } else if (!stage.segments.empty()) {
-      stream["rows"] = "segments";
-      stream["of"] = stage.segments;
-    } else if (!hasRows) {
+  for (auto stage : expanded.getBody().getOps<spec::StageInterface>()) {
+    spec::StreamType type = getStream(stage);
+    json::Object stream{{"stage", getPath(stage)}, {"factor", type.getFactor()}};
+    if (type.getAxis() != spec::AxisKind::tokens) {
+      stream["rows"] = stringifyAxisKind(type.getAxis());
+      stream["of"] = type.getName().getValue();
+    } else if (isa<spec::HeadOp, spec::LossOp, spec::BoundariesOp>(stage)) {
       stream["rows"] = "none";
-    } else if (const spec::Primitive &other = findComputed(stages, stage, computed);
-               imported && other.id != stage.id) {
-      stream["value"] = other.prefix;
+    } else if (Operation *other = imported ? findComputed(stage, computed) : stage;
+               other != stage) {
+      stream["value"] = getPath(other);
     }
     streams.push_back(std::move(stream));
   }
   return streams;
 }
 
-/// The op of a boundaries stage whose result has the numbers: the last one before bits are cut.
-static std::string getBitsName(const spec::Primitive &stage, const spec::Boundaries &made) {
-  if (made.hidden > 0) {
-    return stage.prefix + ".out";
-  }
-  bool isChange = made.rule == spec::BoundaryRule::SpaceLike;
-  bool isForced = made.begins && made.rule != spec::BoundaryRule::Every;
-  return stage.prefix + (isForced           ? ".begun"
-                         : made.documentEnd ? ".ended"
-                         : isChange         ? ".change"
-                                            : ".rule");
+/// Returns the name of the op of a boundaries stage whose result has the numbers: the last one
+/// before bits are cut.
+static std::string getBitsName(spec::BoundariesOp cut) {
+  bool isForced = cut.beginsSegments() && cut.getRule() != spec::SegmentRule::every;
+  const char *part = cut.getPredictor()                               ? ".out"
+                     : isForced                                       ? ".begun"
+                     : cut.getDocumentEnd()                           ? ".ended"
+                     : cut.getRule() == spec::SegmentRule::space_like ? ".change"
+                                                                      : ".rule";
+  return (getPath(cut) + part).str();
 }
 
-static json::Array getBoundaries(const std::vector<spec::Primitive> &stages) {
+static json::Array getBoundaries(spec::ModelOp expanded) {
   json::Array all;
-  for (const spec::Primitive &stage : stages) {
-    const auto *made = std::get_if<spec::Boundaries>(&stage.settings);
-    if (!made) {
-      continue;
-    }
-    json::Object object{{"name", made->name},
-                        {"value", getBitsName(stage, *made)},
-                        {"numbers", made->hidden > 0  ? "logits"
-                                    : made->ratio > 0 ? "probabilities"
-                                                      : "bits"},
-                        {"factor", stage.factor}};
-    if (double shift = made->computeLogitShift(); shift != 0) {
+  for (auto cut : expanded.getBody().getOps<spec::BoundariesOp>()) {
+    spec::StreamType stream = getStream(cut);
+    json::Object object{{"name", cut.getName()},
+                        {"value", getBitsName(cut)},
+                        {"numbers", cut.getPredictor() ? "logits"
+                                    : cut.getRatio()   ? "probabilities"
+                                                       : "bits"},
+                        {"factor", stream.getFactor()}};
+    if (double shift = cut.computeLogitShift(); shift != 0) {
       object["shift"] = shift;
     }
-    if (!stage.segments.empty()) {
-      object["parent"] = stage.segments;
+    if (stream.getAxis() == spec::AxisKind::segments) {
+      object["parent"] = stream.getName().getValue();
     }
-    if (made->begins) {
+    if (cut.beginsSegments()) {
       object["begins"] = true;
     }
-    if (made->documentEnd) {
-      object["document_end"] = *made->documentEnd;
+    if (std::optional<int64_t> token = cut.getDocumentEnd()) {
+      object["document_end"] = *token;
     }
     all.push_back(std::move(object));
   }
   return all;
 }
 
-json::Object driver::getSpecFacts(const spec::Model &model, ModuleOp imported) {
-  std::vector<spec::Primitive> stages = spec::expand(model);
-  json::Array names;
-  for (const spec::Stage &stage : model.stages) {
-    if (!stage.to.empty()) {
-      names.push_back(json::Object{{"name", stage.to}, {"stage", stage.prefix}});
-    }
-  }
+json::Object driver::getSpecFacts(const ParsedSpec &spec, int64_t factor, ModuleOp imported) {
+  ParsedSpec expanded = spec.expand(factor);
+  spec::ModelOp model = expanded.getModel();
   return json::Object{
-      {"precision", json::Object{{"compute", getTypeName(model.precision.compute)},
-                                 {"residual", getTypeName(model.precision.residual)}}},
-      {"optimizer", getOptimizer(model.training)},
-      {"schedule", getSchedule(model.training.schedule)},
-      {"streams", getStreams(stages, imported)},
-      {"names", std::move(names)},
-      {"boundaries", getBoundaries(stages)}};
+      {"precision", getPrecision(*model.getBody().getOps<spec::PrecisionOp>().begin())},
+      {"optimizer", getOptimizer(*model.getBody().getOps<spec::TrainingOp>().begin())},
+      {"schedule", getSchedule(model)},
+      {"streams", getStreams(model, imported)},
+      {"names", getNames(spec.getModel())},
+      {"boundaries", getBoundaries(model)}};
 }
 
 bool driver::trainsOnTokens(ModuleOp imported) {
@@ -161,22 +169,24 @@ bool driver::trainsOnTokens(ModuleOp imported) {
 }
 
 std::optional<driver::SpecDescription> driver::describeSpec(const std::string &path) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
   spec::Diagnostic ignored;
-  std::optional<spec::Model> model = spec::readFile(path, ignored);
-  if (!model) {
+  std::optional<ParsedSpec> spec = parseSpecFile(context, path, ignored);
+  if (!spec) {
     return std::nullopt;
   }
+  spec::ModelOp model = spec->getModel();
   SpecDescription description;
-  description.model.name = model->name;
-  description.model.vocabulary = model->vocabulary;
-  description.model.context = model->context;
-  description.model.batch = model->batch;
-  description.model.width = model->width;
-  description.model.seed = model->seed;
-  description.model.parameters = spec::parameterCount(*model);
-  description.model.spec = model->text;
+  description.model.name = model.getName()->str();
+  description.model.vocabulary = model.getVocabulary();
+  description.model.context = model.getLength();
+  description.model.batch = model.getBatch();
+  description.model.width = model.getWidth();
+  description.model.seed = model.getSeed();
+  description.model.parameters = spec->countParameters();
+  description.model.spec = spec->text;
   std::string facts;
-  llvm::raw_string_ostream(facts) << json::Value(getSpecFacts(*model, {}));
+  llvm::raw_string_ostream(facts) << json::Value(getSpecFacts(*spec, 0, {}));
   description.facts = runtime::parseSpecFacts(facts, path);
   return description;
 }

@@ -33,22 +33,13 @@ std::string fuzz::readText(const std::string &path) {
   return text.str();
 }
 
-static spec::Model readModel(const std::string &path) {
-  spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readFile(path, error);
-  if (!model) {
-    throw std::runtime_error(error.format());
-  }
-  return *model;
-}
-
 Judgement fuzz::judgeFile(const std::string &path, bool replay) {
   return path.ends_with(".mlir") ? judgeIR(readText(path), path, replay)
-                                 : judgeModel(readModel(path), replay);
+                                 : judgeSpec(readText(path), path, replay);
 }
 
 std::string fuzz::modelIR(const std::string &path) {
-  return path.ends_with(".mlir") ? readText(path) : importToText(readModel(path), false);
+  return path.ends_with(".mlir") ? readText(path) : importToText(readText(path), path);
 }
 
 Expected fuzz::readExpected(const std::string &path) {

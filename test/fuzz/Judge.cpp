@@ -8,6 +8,8 @@
 #include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Conversion/ImportSpec.h"
 
+#include <stdexcept>
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::fuzz;
@@ -89,9 +91,25 @@ Judgement fuzz::judgeModule(ModuleOp module, bool replay) {
   return judgement;
 }
 
-Judgement fuzz::judgeModel(const spec::Model &model, bool replay) {
+OwningOpRef<ModuleOp> fuzz::importText(MLIRContext &context, const std::string &text,
+                                       const std::string &file) {
+  spec::Diagnostic error;
+  std::optional<ParsedSpec> spec = parseSpec(context, text, file, error);
+  if (!spec) {
+    throw std::runtime_error(error.format() + "\n" + text);
+  }
+  return importSpec(*spec);
+}
+
+bool fuzz::isValidSpec(const std::string &text) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  OwningOpRef<ModuleOp> module = importSpec(context, model);
+  spec::Diagnostic error;
+  return parseSpec(context, text, "spec.json", error).has_value();
+}
+
+Judgement fuzz::judgeSpec(const std::string &text, const std::string &file, bool replay) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  OwningOpRef<ModuleOp> module = importText(context, text, file);
   return judgeModule(*module, replay);
 }
 
@@ -111,13 +129,9 @@ Judgement fuzz::judgeIR(const std::string &text, const std::string &file, bool r
   return judgeModule(*module, replay);
 }
 
-std::string fuzz::importToText(const spec::Model &model, bool locations) {
+std::string fuzz::importToText(const std::string &text, const std::string &file) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  OwningOpRef<ModuleOp> module = importSpec(context, model);
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  OpPrintingFlags flags;
-  flags.enableDebugInfo(locations);
-  module->print(stream, flags);
-  return text;
+  std::string ir;
+  llvm::raw_string_ostream(ir) << *importText(context, text, file);
+  return ir;
 }

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "sluice/Analysis/Verdict.h"
-#include "sluice/Spec/Spec.h"
 
 #include <string>
 #include <vector>
@@ -25,10 +24,13 @@ struct Judgement {
 /// Lengths beyond are not enumerated, to bound the time.
 constexpr int64_t mostEnumerated = 260;
 
-Judgement judgeModel(const spec::Model &model, bool replay);
+/// Judges a spec. Throws std::runtime_error where the reader rejects it; `file` is for locations.
+Judgement judgeSpec(const std::string &text, const std::string &file, bool replay);
+/// True where the reader accepts a spec.
+bool isValidSpec(const std::string &text);
 /// Model IR as text; `file` is for locations. Ends the program where it does not parse.
 Judgement judgeIR(const std::string &text, const std::string &file, bool replay);
-/// Model IR of a valid spec, with the locations of its stages where `locations`.
-std::string importToText(const spec::Model &model, bool locations);
+/// Returns the model IR of a spec. Throws std::runtime_error where the reader rejects it.
+std::string importToText(const std::string &text, const std::string &file);
 
 } // namespace sluice::fuzz

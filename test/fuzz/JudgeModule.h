@@ -10,6 +10,9 @@
 namespace sluice::fuzz {
 
 Judgement judgeModule(mlir::ModuleOp module, bool replay);
+/// Imports a spec. Throws std::runtime_error where the reader rejects it.
+mlir::OwningOpRef<mlir::ModuleOp> importText(mlir::MLIRContext &context, const std::string &text,
+                                             const std::string &file);
 /// Model IR; null, with MLIR's diagnostics, where it does not parse.
 mlir::OwningOpRef<mlir::ModuleOp> parseModel(mlir::MLIRContext &context, const std::string &text,
                                              const std::string &file);

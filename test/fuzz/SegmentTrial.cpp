@@ -35,7 +35,7 @@ static SegmentJudgement judge(ModuleOp module, int64_t longest) {
 
 SegmentJudgement fuzz::judgeSegments(const std::string &spec, int64_t longest) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  OwningOpRef<ModuleOp> module = importSpec(context, readSpec(spec));
+  OwningOpRef<ModuleOp> module = importText(context, spec, "spec.json");
   if (failed(verify(*module))) {
     SegmentJudgement judgement;
     judgement.problem = "no valid IR";

@@ -228,9 +228,7 @@ std::vector<Mutant> sluice::fuzz::mutateSpec(const std::string &text) {
   for (size_t at = 0; at < spec["stages"].size(); ++at) {
     for (auto [name, edit] : edits) {
       Json mutant = spec;
-      spec::Diagnostic error;
-      if (edit(mutant["stages"], at) && mutant != spec &&
-          spec::readText(mutant.dump(), "mutant.json", error)) {
+      if (edit(mutant["stages"], at) && mutant != spec && isValidSpec(mutant.dump())) {
         mutants.push_back({name, mutant.dump(1)});
       }
     }

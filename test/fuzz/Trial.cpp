@@ -12,17 +12,8 @@ using namespace sluice;
 using namespace sluice::fuzz;
 using Json = nlohmann::ordered_json;
 
-spec::Model fuzz::readSpec(const std::string &text) {
-  spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(text, "spec.json", error);
-  if (!model) {
-    throw std::runtime_error(error.format() + "\n" + text);
-  }
-  return *model;
-}
-
 Judgement fuzz::tryCheck(const std::string &text) {
-  return judgeModel(readSpec(text), /*replay=*/true);
+  return judgeSpec(text, "spec.json", /*replay=*/true);
 }
 
 //===----------------------------------------------------------------------===//
@@ -119,8 +110,7 @@ std::string fuzz::reduce(const std::string &text,
                          const std::function<bool(const std::string &)> &fails) {
   Json spec = Json::parse(text);
   auto holds = [&](const Json &candidate) {
-    spec::Diagnostic error;
-    return spec::readText(candidate.dump(), "spec.json", error) && fails(candidate.dump());
+    return isValidSpec(candidate.dump()) && fails(candidate.dump());
   };
   for (bool smaller = true; smaller;) {
     smaller = false;

@@ -11,10 +11,8 @@
 
 namespace sluice::fuzz {
 
-/// Reads a spec that the generator made. Throws std::runtime_error where the reader refuses it.
-spec::Model readSpec(const std::string &text);
-
-/// Judged, with the replay.
+/// Judges a spec that the generator made, with the replay. Throws std::runtime_error where the
+/// reader rejects it.
 Judgement tryCheck(const std::string &text);
 
 struct Trained {

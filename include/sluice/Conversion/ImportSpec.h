@@ -24,6 +24,8 @@ mlir::OwningOpRef<mlir::ModuleOp> importSpec(mlir::MLIRContext &context, const s
 /// The same of a module with one spec, which stays as it is. Returns null where a pass reports an
 /// error.
 mlir::OwningOpRef<mlir::ModuleOp> importSpec(mlir::ModuleOp specs);
+/// Imports a spec; levels that draw a factor have the least one.
+mlir::OwningOpRef<mlir::ModuleOp> importSpec(const ParsedSpec &spec);
 
 /// A module with the spec of a valid model, at the model's factor.
 mlir::OwningOpRef<mlir::ModuleOp> readSpecAgain(mlir::MLIRContext &context,

@@ -18,6 +18,10 @@ namespace sluice {
 mlir::OwningOpRef<spec::ModelOp> readSpec(mlir::MLIRContext &context, llvm::StringRef text,
                                           const std::string &file, spec::Diagnostic &error);
 
+/// Returns the place of the value of a key of an op of a spec, or of the op where the key is
+/// absent.
+spec::SourceLocation getKeyPlace(mlir::Operation *op, llvm::StringRef key);
+
 /// A valid spec: its text and its IR.
 struct ParsedSpec {
   std::string file;                         ///< of every location
@@ -31,6 +35,10 @@ struct ParsedSpec {
   /// Returns a copy whose levels have one of these factors; 0 chooses the least, and does nothing
   /// in a model that draws none.
   ParsedSpec withFactor(int64_t factor) const;
+  /// Returns a copy at a factor with primitive stages alone, and its weights.
+  ParsedSpec expand(int64_t factor) const;
+  /// Returns the number of elements of all trained tensors.
+  int64_t countParameters() const;
   /// Returns the place of the value of one of the model's keys, or of the model where the key is
   /// absent.
   spec::SourceLocation getPlace(llvm::StringRef key) const;

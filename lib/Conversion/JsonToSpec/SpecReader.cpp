@@ -412,7 +412,7 @@ void SpecReader::readStage(const JsonValue &value, size_t index, size_t count) {
   Fields fields(value, file, std::string(stage.what));
   fields.allowOnly(getKeyNames(stage));
   fields.text("from", "");
-  fields.text("to", "");
+  std::string result = fields.text("to", "");
   bool isFrozen = fields.boolean("frozen", false);
   if (stage.inherits && defaults) {
     fields.inherit(&*defaults);
@@ -424,6 +424,9 @@ void SpecReader::readStage(const JsonValue &value, size_t index, size_t count) {
   }
   checkOrder(stage, fields, index, count);
   attributes.set("path", builder.getStringAttr("stages." + Twine(index)));
+  if (!result.empty()) {
+    attributes.set("to", builder.getStringAttr(result));
+  }
   if (isFrozen) {
     attributes.set("frozen", builder.getUnitAttr());
   }

@@ -48,12 +48,12 @@ struct Case {
 
 inline Case makeCase(const std::string &name, const std::string &text) {
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(text, name, error);
-  if (!model) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  std::optional<ParsedSpec> spec = parseSpec(context, text, name, error);
+  if (!spec) {
     llvm::report_fatal_error(llvm::Twine(error.format()));
   }
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  std::vector<ImportedVariant> variants = importVariants(context, *model);
+  std::vector<ImportedVariant> variants = importVariants(*spec);
   Case result = {{name, text}, {"certificate", formatCertificate(variants, text)}};
   result.proved = checkCausality(variants, /*replay=*/false).isProved();
   return result;

@@ -60,10 +60,11 @@ protected:
         errors(
             nlohmann::json::parse(readBytes(folder + "expected/" + GetParam() + ".errors.json"))) {
     spec::Diagnostic error;
-    model = *spec::readFile(folder + GetParam() + ".json", error);
-    module = importSpec(context, model);
+    spec = std::move(*parseSpecFile(context, folder + GetParam() + ".json", error));
+    module = importSpec(spec);
     tokens = results.get<int32_t>("tokens");
-    tokens.resize(static_cast<size_t>(model.batch * (model.context + 1)));
+    spec::ModelOp model = spec.getModel();
+    tokens.resize(model.getBatch() * (model.getLength() + 1));
   }
 
   /// Ones in the rows that the table lists; drawn numbers; or row p: cos and sin of p stride
@@ -97,9 +98,9 @@ protected:
 
   std::unique_ptr<reference::Evaluator<double>> evaluate(StringRef name) {
     reference::Setting setting;
-    setting.rows = model.batch;
-    setting.length = model.context;
-    setting.seed = model.seed;
+    setting.rows = spec.getModel().getBatch();
+    setting.length = spec.getModel().getLength();
+    setting.seed = spec.getModel().getSeed();
     auto evaluator = std::make_unique<reference::Evaluator<double>>(*module, setting);
     for (auto parameter : module->getOps<ParameterOp>()) {
       std::vector<double> data;
@@ -135,7 +136,7 @@ protected:
   Tensors weights, results;
   nlohmann::json errors;
   MLIRContext context;
-  spec::Model model;
+  ParsedSpec spec;
   OwningOpRef<ModuleOp> module;
   std::vector<int32_t> tokens;
 };
@@ -149,8 +150,10 @@ TEST_P(Golden, Losses) {
 
 TEST_P(Golden, LogitsOfTheLastPosition) {
   std::vector<double> all = results.numbers("logits"), last;
-  int64_t n = model.context, v = model.vocabulary;
-  for (int64_t b = 0; b < model.batch; ++b) {
+  spec::ModelOp model = spec.getModel();
+  auto n = static_cast<int64_t>(model.getLength()), v = static_cast<int64_t>(model.getVocabulary()),
+       batch = static_cast<int64_t>(model.getBatch());
+  for (int64_t b = 0; b < batch; ++b) {
     auto row = all.begin() + (b * n + n - 1) * v;
     last.insert(last.end(), row, row + v);
   }

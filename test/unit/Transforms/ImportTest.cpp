@@ -8,7 +8,6 @@
 #include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
-#include "sluice/Spec/Expansion.h"
 #include "sluice/Transforms/Passes.h"
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -18,20 +17,6 @@ using namespace mlir;
 using namespace sluice;
 
 static const std::string source = SLUICE_SOURCE_DIR;
-
-static spec::Model readModel(const std::string &path) {
-  spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readFile(path, error);
-  EXPECT_TRUE(model) << error.format();
-  return *model;
-}
-
-static spec::Model readModelText(const std::string &text) {
-  spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(text, "test.json", error);
-  EXPECT_TRUE(model) << error.format();
-  return *model;
-}
 
 static LogicalResult makeEntries(ModuleOp module) {
   PassManager passes(module.getContext());
@@ -80,15 +65,17 @@ class EverySpec : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EverySpec, BecomesEntries) {
   MLIRContext context;
-  spec::Model model = readModel(GetParam());
-  OwningOpRef<ModuleOp> module = importSpec(context, model);
+  spec::Diagnostic error;
+  std::optional<ParsedSpec> spec = parseSpecFile(context, GetParam(), error);
+  ASSERT_TRUE(spec) << error.format();
+  OwningOpRef<ModuleOp> module = importSpec(*spec);
   ASSERT_TRUE(succeeded(verify(*module)));
   int64_t elements = 0;
   for (auto parameter : module->getOps<ParameterOp>()) {
     elements +=
         parameter.getFrozen() ? 0 : cast<RankedTensorType>(parameter.getType()).getNumElements();
   }
-  EXPECT_EQ(elements, spec::parameterCount(model));
+  EXPECT_EQ(elements, spec->countParameters());
   auto evaluate = module->lookupSymbol<func::FuncOp>("evaluate");
   std::set<std::string> origins = collectOrigins(evaluate);
   ASSERT_TRUE(succeeded(makeEntries(*module)));
@@ -101,8 +88,9 @@ TEST_P(EverySpec, BecomesEntries) {
   for (StringRef entry : {"gradient", "evaluate", "predict", "update", "initialize"}) {
     EXPECT_TRUE(module->lookupSymbol<func::FuncOp>(entry)) << entry.str();
   }
+  spec::PrecisionOp precision = *spec->getModel().getBody().getOps<spec::PrecisionOp>().begin();
   EXPECT_EQ(module->lookupSymbol("prepare") != nullptr,
-            model.precision.compute == spec::NumberType::Bf16);
+            precision.getCompute() == spec::StorageType::bf16);
   EXPECT_FALSE(module->lookupSymbol("train"));
 }
 
@@ -118,7 +106,11 @@ static std::string layerSpec(const std::string &settings) {
 
 TEST(Import, OriginsAreStages) {
   MLIRContext context;
-  OwningOpRef<ModuleOp> module = importSpec(context, readModelText(layerSpec("\"rotary\": true")));
+  spec::Diagnostic error;
+  std::optional<ParsedSpec> spec =
+      parseSpec(context, layerSpec("\"rotary\": true"), "test.json", error);
+  ASSERT_TRUE(spec) << error.format();
+  OwningOpRef<ModuleOp> module = importSpec(*spec);
   module->lookupSymbol<func::FuncOp>("evaluate").walk([&](AttentionOp op) {
     OriginAttr origin = getOrigin(op);
     ASSERT_TRUE(origin);

@@ -59,11 +59,11 @@ TEST(LogGamma, IsItsFunctionAndItsDerivativeDigamma) {
   }
 }
 
-spec::Model readModelText(const std::string &text) {
+OwningOpRef<ModuleOp> importText(MLIRContext &context, const std::string &text) {
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(text, "test.json", error);
-  EXPECT_TRUE(model) << error.format();
-  return *model;
+  std::optional<ParsedSpec> spec = parseSpec(context, text, "test.json", error);
+  EXPECT_TRUE(spec) << error.format();
+  return importSpec(*spec);
 }
 
 const std::string drawn =
@@ -114,7 +114,7 @@ void expectPrior(func::FuncOp function, reference::Setting setting, uint64_t see
 
 TEST(Predictor, ItsLossIsTheBinomialPriorOfItsBits) {
   MLIRContext context;
-  OwningOpRef<ModuleOp> module = importSpec(context, readModelText(drawn));
+  OwningOpRef<ModuleOp> module = importText(context, drawn);
   ASSERT_TRUE(succeeded(verify(*module)));
   auto function = module->lookupSymbol<func::FuncOp>("evaluate");
   ASSERT_TRUE(module->lookupSymbol("train"));
@@ -130,7 +130,7 @@ TEST(Predictor, ItsPriorMovesOverTheUpdates) {
     std::string text = drawn, moving = R"({"from": 0.5, "to": 0.1, "steps": 4)";
     moving += jumps ? R"(, "jumps": 2})" : "}";
     text.replace(text.find("0.3"), 3, moving);
-    OwningOpRef<ModuleOp> module = importSpec(context, readModelText(text));
+    OwningOpRef<ModuleOp> module = importText(context, text);
     ASSERT_TRUE(succeeded(verify(*module)));
     auto train = module->lookupSymbol<func::FuncOp>("train");
     auto evaluate = module->lookupSymbol<func::FuncOp>("evaluate");
@@ -150,7 +150,7 @@ TEST(Predictor, IsTrainedThroughItsDraws) {
   MLIRContext context;
   std::string text = drawn;
   text.replace(text.find("0.25"), 4, "1e-30");
-  OwningOpRef<ModuleOp> module = importSpec(context, readModelText(text));
+  OwningOpRef<ModuleOp> module = importText(context, text);
   PassManager passes(&context);
   passes.addPass(createDifferentiate());
   ASSERT_TRUE(succeeded(passes.run(*module)));

@@ -6,7 +6,6 @@
 #include "../Papers.h"
 #include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Dialect/Sluice/StepReference.h"
-#include "sluice/Spec/Spec.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -92,17 +91,20 @@ struct Subject {
     context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
                         arith::ArithDialect, math::MathDialect>();
   }
-  explicit Subject(const spec::Model &model) : Subject() { module = importSpec(context, model); }
+  /// Imports a spec at a factor that it draws; 0: at the least.
+  void importText(const std::string &text, const std::string &file, int64_t factor) {
+    spec::Diagnostic error;
+    if (auto spec = parseSpec(context, text, file, error)) {
+      module = importSpec(*spec->withFactor(factor).module);
+    } else {
+      ADD_FAILURE() << error.format();
+    }
+  }
   explicit Subject(const std::string &path) : Subject() {
     if (path.ends_with(".mlir")) {
       module = parseSourceString<ModuleOp>(readText(path), &context);
     } else {
-      spec::Diagnostic error;
-      if (auto model = spec::readText(shrunk(readText(path)), path, error)) {
-        module = importSpec(context, *model);
-      } else {
-        ADD_FAILURE() << error.format();
-      }
+      importText(shrunk(readText(path)), path, 0);
     }
   }
 
@@ -375,6 +377,16 @@ INSTANTIATE_TEST_SUITE_P(Models, DerivedStep, ::testing::ValuesIn(causalModels()
                            return name + "_" + std::to_string(info.index);
                          });
 
+/// Returns the factors that a spec draws, or 0.
+static SmallVector<int64_t> getVariants(const std::string &text) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  spec::Diagnostic error;
+  std::optional<ParsedSpec> spec = parseSpec(context, text, "test.json", error);
+  EXPECT_TRUE(spec) << error.format();
+  SmallVector<int64_t> factors = spec->getFactors();
+  return factors.empty() ? SmallVector<int64_t>{0} : factors;
+}
+
 using Named = std::pair<const char *, const char *>;
 class LongSteps : public ::testing::TestWithParam<Named> {};
 
@@ -385,11 +397,9 @@ TEST_P(LongSteps, EqualTheForwardPass) {
   std::string text =
       std::regex_replace(GetParam().second, std::regex("\"context\": [0-9]+"), "\"context\": 104",
                          std::regex_constants::format_first_only);
-  spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(text, "test.json", error);
-  ASSERT_TRUE(model) << error.format();
-  for (const spec::Model &variant : model->variants()) {
-    Subject subject(variant);
+  for (int64_t factor : getVariants(text)) {
+    Subject subject;
+    subject.importText(text, "test.json", factor);
     subject.derive();
     ASSERT_FALSE(HasFatalFailure());
     Comparison comparison(subject, 1 << 20, steps);

@@ -16,6 +16,7 @@ def FrozenKey : ObjectKey<"frozen", "boolean", "training leaves the stage's weig
 
 /// A stage. `article` precedes its name in messages. With `inherits`, keys of the spec's `defaults` hold where it has none.
 ///   path          prefix of its weights' names
+///   to            name of the result, as the spec has it
 ///   first_tokens  number of tokens before the first row of the result that may be scored; absent: 0
 class Spec_Stage<string mnemonic, string sentence_, list<Key> keys_, dag operands, dag outputs, list<Trait> traits = []>
     : Op<Spec_Dialect, mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<Spec_StageInterface>])> {
@@ -29,7 +30,7 @@ class Spec_Stage<string mnemonic, string sentence_, list<Key> keys_, dag operand
   bit inherits = 0;
   bit hasLayerKeys = 0;
   let arguments = !con(operands, KeyArguments<keys_>.arguments,
-                       (ins OptionalAttr<StrAttr>:$path, UnitAttr:$frozen, OptionalAttr<Spec_Integer>:$first_tokens), assigned);
+                       (ins OptionalAttr<StrAttr>:$path, OptionalAttr<StrAttr>:$to, UnitAttr:$frozen, OptionalAttr<Spec_Integer>:$first_tokens), assigned);
   let results = outputs;
   let hasVerifier = 1;
 }
