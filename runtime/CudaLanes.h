@@ -20,7 +20,7 @@ struct Lane {
 
 /// Assigns launches [first, last) of an entry to streams; indices count from the entry's start. The
 /// side stream gets launches whose results no later launch reads: gradients of weights, sums for
-/// gradients of gains of norms, the mean loss. A launch waits for launches of the other stream that
+/// the gradients of norm gains, the mean loss. A launch waits for launches of the other stream that
 /// write memory that it touches, or touch memory that it writes. Workspaces are included if both
 /// streams share one; with `ownWorkspace`, the side stream has its own.
 std::vector<Lane> assignLanes(const Plan &plan, const std::string &target,

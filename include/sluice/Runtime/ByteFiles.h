@@ -68,10 +68,10 @@ struct ReadingOptions {
   std::shared_ptr<StreamCopies> streams = {}; ///< null: no copies of streams
 };
 
-/// Opens a file of data, or reads a stream: standard input where the name is "-", or a pipe such as
+/// Opens a file of data, or reads a stream: standard input if the name is "-", or a pipe such as
 /// a shell's <(...). gzip and zstd data are decompressed to a temporary file. `what` is its role in
-/// messages. Throws FormatError where the file or its decompressed bytes are of another known
-/// format, and where compressed data are damaged.
+/// messages. Throws FormatError if the file or its decompressed bytes are of another known
+/// format, or if compressed data is damaged.
 ByteFile openByteFile(const Path &path, std::string_view what, const ReadingOptions &reading = {});
 
 /// Opens files, checking that each byte is below `vocabulary` and that each file has at least

@@ -103,7 +103,7 @@ public:
   TemporaryFile &operator=(const TemporaryFile &) = delete;
   ~TemporaryFile();
 
-  /// Throws JobError where the disk is full.
+  /// Throws JobError if the disk is full.
   void write(std::span<const uint8_t> bytes);
   size_t size() const { return written; }
   /// Returns the written bytes. `name` is for messages. Nothing may be written afterwards.

@@ -65,7 +65,7 @@ FileKind recognize(std::span<const uint8_t> contents);
 /// Checks for text in an encoding without zero bytes: no control characters except whitespace.
 bool isText(std::string_view head);
 
-/// Recognizes the file or folder `path`. Throws UserError or JobError where it cannot be read. A
+/// Recognizes the file or folder `path`. Throws UserError or JobError if it cannot be read. A
 /// device or a pipe is Binary, and is not read.
 FileKind recognizeFile(const Path &path);
 
@@ -85,7 +85,7 @@ bool isMixUp(FileKind expected, FileKind found);
 /// download the file itself". `path` is named in commands of the remedy.
 std::string explainMixUp(FileKind expected, FileKind found, const Path &path);
 
-/// Throws UserError "PATH: expected ROLE, " and explainMixUp where `path` is a mix-up
+/// Throws UserError "PATH: expected ROLE, " and explainMixUp if `path` is a mix-up
 /// (isMixUp).
 void requireKind(const Path &path, FileKind expected, std::string_view role);
 
