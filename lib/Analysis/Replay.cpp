@@ -248,15 +248,19 @@ static void replayRuns(FoundLeak &leak) {
 }
 
 void sluice::replaySegments(FoundLeak &leak, Boundaries &boundaries) {
-  constexpr int mostTries = 60;
+  constexpr int mostTries = 240, triesOfARow = 60;
   replayRuns(leak);
   if (leak.witness.replay != Replay::Unchanged) {
     return;
   }
   auto function = leak.loss->getParentOfType<func::FuncOp>();
   int tries = 0;
+  std::map<int64_t, int> rowTries;
   double work = 0;
   auto isShown = [&](FoundLeak &other) {
+    if (++rowTries[other.witness.row] > triesOfARow) {
+      return false;
+    }
     work += workOf(function, other.witness.length);
     if (++tries <= mostTries && work <= mostWork) {
       replayRuns(other);

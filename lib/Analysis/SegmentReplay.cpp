@@ -134,10 +134,6 @@ std::optional<size_t> BoundaryRules::findCut(Value bits) const {
   return at == cuts.end() ? std::nullopt : std::optional(static_cast<size_t>(at - cuts.begin()));
 }
 
-bool BoundaryRules::isRegular() const {
-  return llvm::all_of(sources, [](const Source &of) { return of.kind == ByPosition; });
-}
-
 int64_t BoundaryRules::countPlaces(const Boundaries &boundaries, size_t cut, int64_t length) const {
   SegmentOp own = cuts[cut];
   auto scale = cast<SequenceType>(own.getBits().getType()).getScale();
@@ -250,6 +246,15 @@ std::optional<std::vector<int32_t>> BoundaryRules::findTokens(const Boundaries &
   std::vector<int32_t> tokens;
   for (int64_t t = 0; t < length; ++t) {
     std::optional<int32_t> token = findToken(wishes, t, /*turned=*/false, std::nullopt);
+    if (!token) { // a member after a member has no bit, nor has the next
+      for (auto &[cut, isMember] : wishes[static_cast<size_t>(t)]) {
+        const Source &source = sources[cut];
+        isMember |= source.isChange && source.selected.empty() &&
+                    !llvm::is_contained(boundaries[cut], t + 1) &&
+                    (t > 0 ? source.members.contains(tokens.back()) : source.hasFirst);
+      }
+      token = findToken(wishes, t, /*turned=*/false, std::nullopt);
+    }
     if (!token) {
       return std::nullopt;
     }

@@ -12,9 +12,9 @@ using namespace sluice;
 
 namespace {
 
-/// Most rows that all walks together may look at: half a second.
-/// Boundaries by position alone are one string a length.
-constexpr int64_t mostRows = 60'000, longestWalk = 7, longestRegular = 40;
+/// Most rows that all walks together may look at, and strings of boundaries that they may try: half
+/// a second. Boundaries by position alone are one string a length.
+constexpr int64_t mostRows = 60'000, longestSequence = 40;
 /// Operations of a position that a row may read.
 constexpr int64_t costOfRow = 8;
 
@@ -32,7 +32,7 @@ public:
       cuts.push_back(cut);
     }
   }
-  /// The first leak over all boundaries of the cuts from number `first` on.
+  /// The first accepted leak over all boundaries of the cuts from number `first` on.
   std::optional<FoundLeak> find(size_t first, int64_t &budget);
 
   Boundaries boundaries; ///< of the cuts so far
@@ -42,6 +42,7 @@ private:
   std::optional<int64_t> numberOf(const SegmentTerm &term, int64_t p) const;
   Reach at(Value value, int64_t position);
   Reach compute(OpResult value, int64_t position);
+  FoundLeak traceLeak(CrossEntropyOp loss, int64_t row);
   std::optional<FoundLeak> findLeak();
 
   func::FuncOp function;
@@ -128,28 +129,34 @@ SegmentWalk::Reach SegmentWalk::compute(OpResult value, int64_t p) {
   return best;
 }
 
+/// Follows the latest reads from a row that a loss scores back to a token.
+FoundLeak SegmentWalk::traceLeak(CrossEntropyOp loss, int64_t row) {
+  FoundLeak leak;
+  leak.loss = loss;
+  leak.witness.length = length;
+  leak.witness.row = row;
+  leak.witness.token = at(loss.getInput(), row).token;
+  Reach next = {-1, loss.getInput(), row};
+  while (next.operand) {
+    leak.path.emplace_back(next.operand, next.position);
+    next = at(next.operand, next.position);
+  }
+  return leak;
+}
+
+/// Finds the first row whose leak is accepted. Numbers may hide the leak of an earlier row: a bit
+/// that a rule sets for every text depends on no token.
 std::optional<FoundLeak> SegmentWalk::findLeak() {
   known.clear();
   for (CrossEntropyOp loss : lossesOf(function)) {
     for (int64_t row = static_cast<int64_t>(loss.getFirst()); row < length; ++row) {
-      Value value = loss.getInput();
-      int64_t position = row, token = at(value, row).token;
-      if (token <= std::max<int64_t>(row + latestAllowed(loss), -1)) {
+      if (at(loss.getInput(), row).token <= std::max<int64_t>(row + latestAllowed(loss), -1)) {
         continue;
       }
-      FoundLeak leak;
-      leak.loss = loss;
-      leak.witness.length = length;
-      leak.witness.row = row;
-      leak.witness.token = token;
-      for (;;) {
-        leak.path.emplace_back(value, position);
-        Reach next = at(value, position);
-        if (!next.operand) {
-          return leak;
-        }
-        value = next.operand;
-        position = next.position;
+      FoundLeak leak = traceLeak(loss, row);
+      leak.witness.runs = rules.findRuns(leak, boundaries);
+      if (!accepts || accepts(leak)) {
+        return leak;
       }
     }
   }
@@ -165,10 +172,6 @@ std::optional<FoundLeak> SegmentWalk::find(size_t first, int64_t &budget) {
     spendWork(rows * length * costOfRow);
     budget = isWorkExhausted() ? -1 : budget - rows;
     rows = 0;
-    if (leak) {
-      leak->witness.runs = rules.findRuns(*leak, boundaries);
-      return !accepts || accepts(*leak) ? leak : std::nullopt;
-    }
     return leak;
   }
   int64_t positions = rules.countPlaces(boundaries, first, length);
@@ -177,7 +180,8 @@ std::optional<FoundLeak> SegmentWalk::find(size_t first, int64_t &budget) {
     boundaries.push_back(std::move(*regular));
     return find(first + 1, budget);
   }
-  for (int64_t bits = 0; bits < (int64_t{1} << positions); ++bits) {
+  for (int64_t bits = 0; bits < (int64_t{1} << positions) && budget >= 0; ++bits) {
+    --budget;
     boundaries.resize(first);
     std::vector<int64_t> &ends = boundaries.emplace_back();
     for (int64_t i = 0; i < positions; ++i) {
@@ -201,8 +205,7 @@ std::optional<FoundLeak> sluice::findSegmentLeak(func::FuncOp function, Boundari
   int64_t budget = mostRows;
   Scales scales(function);
   BoundaryRules rules(function);
-  int64_t last = rules.isRegular() ? longestRegular : longestWalk;
-  for (int64_t length = 1; length <= last; ++length) {
+  for (int64_t length = 1; length <= longestSequence; ++length) {
     SegmentWalk walk(function, scales, rules, length, accepts);
     if (auto leak = walk.find(0, budget)) {
       boundaries = walk.boundaries;

@@ -37,6 +37,16 @@ void setWeights(runtime::Executor &program, int attempt) {
   }
 }
 
+/// Returns true where a loss scores predictions of tokens. The other losses of a segmentation, its
+/// share among them, score bits, and are computed from bits that are not forced.
+bool scoresTokens(const runtime::Plan &plan, const runtime::LossFacts &loss) {
+  constexpr std::string_view suffix = "share";
+  return std::ranges::none_of(plan.segments, [&](const runtime::SegmentFacts &segments) {
+    return !segments.share.empty() &&
+           loss.name.starts_with(segments.share.substr(0, segments.share.size() - suffix.size()));
+  });
+}
+
 /// Every loss of the witness's row after running `entry` on the first `length` tokens.
 std::vector<float> lossesOf(runtime::Executor &program, const std::string &entry, int64_t length,
                             int64_t row, int attempt) {
@@ -50,7 +60,9 @@ std::vector<float> lossesOf(runtime::Executor &program, const std::string &entry
     losses.push_back(program.outputRow(output, 0)[static_cast<size_t>(row)]);
   };
   for (const runtime::LossFacts &loss : program.plan().losses) {
-    add(loss.rows);
+    if (scoresTokens(program.plan(), loss)) {
+      add(loss.rows);
+    }
   }
   if (losses.empty()) {
     add("losses");

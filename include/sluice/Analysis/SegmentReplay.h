@@ -27,8 +27,6 @@ public:
   };
   explicit BoundaryRules(mlir::func::FuncOp function);
 
-  /// Whether every boundary is decided by its position.
-  bool isRegular() const;
   /// Places that a bit of a cut may stand at, of `length` tokens: rows of its scale, and of
   /// segments those that `boundaries` of earlier cuts close.
   int64_t countPlaces(const Boundaries &boundaries, size_t cut, int64_t length) const;

@@ -159,16 +159,18 @@ TEST(Budget, SpentOperationsAreNoStep) {
 // Replays
 //===----------------------------------------------------------------------===//
 
+/// Groups of segments of groups, where a row reads the segment before the last.
+static const char *begins =
+    R"({ "op": "shorten", "factor": 2 },
+       { "op": "boundaries", "name": "w", "rule": "coding_rate", "threshold": 0.5, "at": "start" },
+       { "op": "shorten", "segments": "w", "method": "max" },
+       { "op": "boundaries", "name": "v", "rule": "coding_rate", "threshold": 0.5, "at": "start" },
+       { "op": "shorten", "segments": "v", "method": "first" },
+       { "op": "upsample", "segments": "v", "by": 1 }, { "op": "upsample", "segments": "w", "by": 2 },
+       { "op": "upsample", "factor": 2 },)";
+
 /// Every run of a witness has boundaries that the program can have.
 TEST(ReplayRuns, HaveBitsThatTheProgramCanHave) {
-  const std::string begins =
-      R"({ "op": "shorten", "factor": 2 },
-         { "op": "boundaries", "name": "w", "rule": "coding_rate", "threshold": 0.5, "at": "start" },
-         { "op": "shorten", "segments": "w", "method": "max" },
-         { "op": "boundaries", "name": "v", "rule": "coding_rate", "threshold": 0.5, "at": "start" },
-         { "op": "shorten", "segments": "v", "method": "first" },
-         { "op": "upsample", "segments": "v", "by": 1 }, { "op": "upsample", "segments": "w", "by": 2 },
-         { "op": "upsample", "factor": 2 },)";
   Imported model(begins);
   CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
   ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
@@ -181,6 +183,31 @@ TEST(ReplayRuns, HaveBitsThatTheProgramCanHave) {
       EXPECT_EQ(bits[0], 1) << "the first row begins a segment: " << run.what;
     }
   }
+}
+
+/// The bit of row 0 is always 1, so the leak of row 0 changes no number. Bit 2 decides which
+/// segment row 4 reads.
+TEST(ReplayRuns, ShowALaterRowWhereTheFirstOneNeverChanges) {
+  Imported model(begins);
+  CausalVerdict verdict = checkCausality(*model.module, /*replay=*/true);
+  ASSERT_TRUE(verdict.witness) << verdict.message;
+  EXPECT_EQ(verdict.witness->replay, Replay::Changed);
+  EXPECT_EQ(verdict.witness->row, 4);
+  EXPECT_EQ(verdict.witness->token, 5);
+  ASSERT_LT(verdict.witness->shown, verdict.witness->runs.size());
+  EXPECT_TRUE(mentionsText(verdict.witness->runs[verdict.witness->shown].what, "the bit at 2"));
+}
+
+/// Groups of nine tokens: the walk of boundaries is bounded by its rows, and not by seven tokens.
+TEST(ReplayRuns, AreFoundInLongerSequencesWhereGroupsHaveFewBoundaries) {
+  Imported model(
+      R"({ "op": "shift", "by": 8 }, { "op": "shorten", "factor": 9 },
+         { "op": "boundaries", "name": "w", "predictor": 2, "prior": 0.1 },
+         { "op": "shorten", "segments": "w" }, { "op": "upsample", "segments": "w", "by": 0 },
+         { "op": "upsample", "factor": 9 },)");
+  CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
+  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  EXPECT_GT(verdict.witness->length, 7);
 }
 
 /// A rule by spikes gives the first row no bit, and an axis has no more segments than rows.
@@ -198,4 +225,17 @@ TEST(ReplayRuns, KeepToTheRuleAndTheCapacity) {
   BoundaryRules capacity(few.evaluate());
   EXPECT_TRUE(capacity.findTokens({{0, 2}}, 7));
   EXPECT_FALSE(capacity.findTokens({{0, 1, 2, 3, 4, 5}}, 7));
+}
+
+/// Every token of a small vocabulary ends words, so a text has one boundary, at its first token.
+TEST(ReplayRuns, HaveTokensWhereAllOfThemAreMembers) {
+  const std::string words =
+      R"({ "op": "boundaries", "name": "w", "rule": "space_like", "at": "start" },
+         { "op": "shorten", "segments": "w", "method": "first" },
+         { "op": "upsample", "segments": "w", "by": 1 },)";
+  Imported model(R"({ "op": "layer", "mask": "bidirectional" },)" + words);
+  BoundaryRules rules(model.evaluate());
+  EXPECT_TRUE(rules.findTokens({{0}}, 3));
+  EXPECT_FALSE(rules.findTokens({{0, 2}}, 3));
+  EXPECT_EQ(checkCausality(*model.module, /*replay=*/false).kind, Kind::Leak);
 }
