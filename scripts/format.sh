@@ -1,18 +1,24 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Formats the C++ sources with clang-format; with --check, changes nothing, also runs shellcheck and wording.py, and fails on a difference.
+# Formats the C++ sources with clang-format; with --check, changes nothing, also runs shellcheck and wording.py,
+# and fails on a difference or on a line of a .td file with more than 100 columns.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 cd "$root"
 "$root/scripts/setup.sh" --format
 
 mapfile -t sources < <(git ls-files '*.cpp' '*.h' '*.c')
+# The files of the spec dialect are not wrapped yet.
+mapfile -t tables < <(git ls-files '*.td' ':!include/sluice/Dialect/Spec')
 mapfile -t shells < <(git ls-files '*.sh' '*.bash' .ci/run)
 if [[ ${1:-} == --check ]]; then
   status=0
   [[ ${#sources[@]} -eq 0 ]] || clang-format-22 --dry-run --Werror "${sources[@]}" || status=1
   shellcheck -x "${shells[@]}" || status=1
   scripts/wording.py --check || status=1
+  # Rows of tables and the line of the license cannot be broken.
+  awk 'length > 100 && !/^ *\|/ && !/^\/\/ Part of Sluice/ { print FILENAME ":" FNR ": more than 100 columns"; bad = 1 } END { exit bad }' \
+    "${tables[@]}" || status=1
   exit "$status"
 fi
 [[ $# -eq 0 ]] || die "unknown argument '$1'; usage: scripts/format.sh [--check]"

@@ -20,6 +20,7 @@ config.environment["SLUICE_KERNEL_CACHE"] = os.environ.get(
     "SLUICE_KERNEL_CACHE", os.path.join(config.sluice_build, "test-kernel-cache"))
 config.environment["SLUICE_KERNEL_CACHE_SIZE"] = os.environ.get("SLUICE_KERNEL_CACHE_SIZE", "16GiB")
 config.substitutions.append(("%models", os.path.join(config.sluice_source, "models")))
+config.substitutions.append(("%docs", os.path.join(config.sluice_source, "docs")))
 
 if "quick" not in lit_config.params:
     config.available_features.add("slow")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # The lit tests are the dialects' manual: every op reads back as it is printed in one of them, every numbered message of a
-# verifier is expected by one, and every pass has one that runs it.
+# verifier is expected by one and has a constraint in a description, and every pass has one that runs it.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -53,6 +53,9 @@ judge lacks "round trip of every op of Spec" "$work/spec" <<< "$ops"
 # Of a message its first words count, as one number may have several.
 messages=$(grep -rhoE '"[DPRS]-[0-9]{3}: [^"]{1,28}' "$root/lib" | tr -d '"' | sed 's/[^A-Za-z0-9]*$//' | sort -u)
 judge silent "every message of a verifier" "$root/test" --include=*.mlir --include=*.test <<< "$messages"
+# Descriptions of ops list the constraint of each number.
+numbers=$(grep -rhoE '"[DPRS]-[0-9]{3}: ' "$root/lib" | tr -d '": ' | sort -u)
+judge lacks "description of every numbered constraint" "$root/docs/dialects" <<< "$numbers"
 passes=$(sed -nE 's/^def [A-Za-z]+ *: *[A-Za-z]*Pass<"([a-z-]+)".*/--\1/p' "$root"/include/sluice/{Conversion,Transforms,Target}/Passes.td)
 judge lacks "every pass" "$root/test/Conversion" "$root/test/Transforms" "$root/test/Target" --include=*.mlir <<< "$passes"
 finish

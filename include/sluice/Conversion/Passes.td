@@ -8,10 +8,11 @@ include "mlir/Pass/PassBase.td"
 def ChooseFactor : Pass<"spec-choose-factor", "::mlir::ModuleOp"> {
   let summary = "Gives levels of an hourglass that draw a factor one of them";
   let description = [{
-    Shorten-factor dropout (Nawrot et al. 2021, section 4.1) trains one model for each factor of a set, with the same weights. Before:
-    levels such as `8@{2,3}` of at most one hourglass. After: no level draws; those that drew have `factor`, or without the option the
-    least of the set. A model without such levels stays as it is. Reports an error where the set does not have the factor, and where a
-    second hourglass draws.
+    Shorten-factor dropout (Nawrot et al. 2021, section 4.1) trains one model for each factor of a
+    set, with the same weights. Before: levels such as `8@{2,3}` of at most one hourglass. After: no
+    level draws; those that drew have `factor`, or without the option the least of the set. A model
+    without such levels stays as it is. Reports an error where the set does not have the factor, and
+    where a second hourglass draws.
 
     ```mlir
     %1 = spec.hourglass %0 {hierarchy = "2@1 8@{2,3} 2@1", heads = 4 : i64, ...}
@@ -26,11 +27,13 @@ def ChooseFactor : Pass<"spec-choose-factor", "::mlir::ModuleOp"> {
 def ExpandComposites : Pass<"spec-expand-composites", "::mlir::ModuleOp"> {
   let summary = "Replaces composite stages by primitive ones";
   let description = [{
-    Before: models of verified stages, whose hourglasses draw no factor (`spec-choose-factor`). After: all stages are primitive, in the
-    order of their execution. Stage K that replaces the stage "stages.3" has the path "stages.3.inside.K", and is frozen where that one
-    is. Reports errors of the new stages at the keys of the composite one, and stops at the first.
+    Before: models of verified stages, whose hourglasses draw no factor (`spec-choose-factor`).
+    After: all stages are primitive, in the order of their execution. Stage K that replaces the
+    stage "stages.3" has the path "stages.3.inside.K", and is frozen where that one is. Reports
+    errors of the new stages at the keys of the composite one, and stops at the first.
 
-    Layer composites have one place for all their stages, the key `hierarchy`; lists of stages have the composite's brace.
+    Layer composites have one place for all their stages, the key `hierarchy`; lists of stages have
+    the composite's brace.
 
     ```mlir
     %1 = spec.layers %0 {count = 2 : i64, heads = 4 : i64, path = "stages.1", ...}
@@ -45,20 +48,23 @@ def ExpandComposites : Pass<"spec-expand-composites", "::mlir::ModuleOp"> {
 def AssignWeights : Pass<"spec-assign-weights", "::mlir::ModuleOp"> {
   let summary = "Lists the trained tensors of expanded models";
   let description = [{
-    Before: models of primitive stages that `verifyExpandedModel` accepts. After: a `spec.weight` for each trained tensor follows the stages, in the order of files. A tied
-    head or loss has the name of the table that it reads, `table`; a layer with biases of `xl_shared` has the path of the layer that
-    owns them, `biases_from`.
+    Before: models of primitive stages that `verifyExpandedModel` accepts. After: a `spec.weight`
+    for each trained tensor follows the stages, in the order of files. A tied head or loss has the
+    name of the table that it reads, `table`; a layer with biases of `xl_shared` has the path of the
+    layer that owns them, `biases_from`.
 
-    Fails where a frozen stage has no weights, where no stage is trained, where layers that share biases differ in their columns, and
-    where a model has too many parameters.
+    Fails where a frozen stage has no weights, where no stage is trained, where layers that share
+    biases differ in their columns, and where a model has too many parameters.
 
     ```mlir
     %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
     spec.head %0 {tied = true, path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
     // becomes
     %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
-    spec.head %0 {tied = true, path = "stages.1", table = "stages.0.token.weight"} : (!spec.stream<tokens, 8>) -> ()
-    spec.weight @stages.0.token.weight {path = "stages.0", shape = array<i64: 16, 8>, initial = #spec<initial normal>, deviation = 2.0e-02 : f64}
+    spec.head %0 {tied = true, path = "stages.1", table = "stages.0.token.weight"}
+        : (!spec.stream<tokens, 8>) -> ()
+    spec.weight @stages.0.token.weight {path = "stages.0", shape = array<i64: 16, 8>,
+        initial = #spec<initial normal>, deviation = 2.0e-02 : f64}
     ```
   }];
 }
@@ -66,11 +72,13 @@ def AssignWeights : Pass<"spec-assign-weights", "::mlir::ModuleOp"> {
 def ConvertSpecToSluice : Pass<"convert-spec-to-sluice", "::mlir::ModuleOp"> {
   let summary = "Converts a model of primitive stages to the model dialect";
   let description = [{
-    Before: one `spec.model` of primitive stages with its weights (`spec-assign-weights`). After: the module has the axes and scales, the
-    parameters, and the functions `@evaluate`, `@predict` and, where training computes something else, `@train`. Each op has the
-    location of its stage. Weights of query, key and value become one parameter; tables of constants are frozen parameters.
+    Before: one `spec.model` of primitive stages with its weights (`spec-assign-weights`). After:
+    the module has the axes and scales, the parameters, and the functions `@evaluate`, `@predict`
+    and, where training computes something else, `@train`. Each op has the location of its stage.
+    Weights of query, key and value become one parameter; tables of constants are frozen parameters.
   }];
-  let dependentDialects = ["::sluice::SluiceDialect", "::sluice::dispatch::DispatchDialect", "::mlir::func::FuncDialect",
+  let dependentDialects = ["::sluice::SluiceDialect", "::sluice::dispatch::DispatchDialect",
+                           "::mlir::func::FuncDialect",
                            "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
 

@@ -10,9 +10,12 @@ include "mlir/Pass/PassBase.td"
 class TargetPass<string argument, list<Option> more = []> : Pass<argument, "::mlir::ModuleOp"> {
   let options = [Option<"target", "target", "std::string", /*default=*/"\"cpu-avx2\"",
                         "cpu-avx512, cpu-avx2, sm_80 or sm_90a">] # more;
-  let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect", "::mlir::affine::AffineDialect",
-                           "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::math::MathDialect",
-                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
+  let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
+                           "::mlir::affine::AffineDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+                               "::mlir::math::MathDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+                               "::mlir::vector::VectorDialect",
                            "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
 }
 
@@ -20,35 +23,40 @@ def GenerateKernels : TargetPass<"sluice-generate-kernels"> {
   let summary = "Generates a kernel for every distinct dispatch";
   let description = [{
     Before: functions of dispatches. After: only the functions of their kernels, with the kernel ABI
-    (docs/plan-and-artifact.md). Dispatches that only differ in the values of their operands share a kernel. Rejects a dispatch
-    without a kernel for the target, and a function with other ops than dispatches and named memory.
+    (docs/plan-and-artifact.md). Dispatches that only differ in the values of their operands share a
+    kernel. Rejects a dispatch without a kernel for the target, and a function with other ops than
+    dispatches and named memory.
   }];
 }
 
 def EmitPlan : TargetPass<"sluice-emit-plan"> {
   let summary = "Emits the launches of every entry point";
   let description = [{
-    Before: functions of dispatches, after `sluice-build-entries`. After: `plan.buffer`, `plan.kernel` and, for each function, a
-    `plan.entry` of launches. The pass plans memory itself, because it needs the kernels' workspaces. A launch names the earlier
-    launches that touch the same bytes. The result is verified against the dispatches: arguments, order, and the effects of
+    Before: functions of dispatches, after `sluice-build-entries`. After: `plan.buffer`,
+    `plan.kernel` and, for each function, a `plan.entry` of launches. The pass plans memory itself,
+    because it needs the kernels' workspaces. A launch names the earlier launches that touch the
+    same bytes. The result is verified against the dispatches: arguments, order, and the effects of
     guards. Rejects everything that `sluice-generate-kernels` and `sluice-plan-memory` reject.
   }];
 }
 
 def Recompute : TargetPass<"sluice-recompute",
                            [Option<"memoryBudget", "memory-budget", "int64_t", /*default=*/"0",
-                                   "Maximum bytes of the arena, including the kernels' workspaces">]> {
+                                   "Maximum bytes of the arena, including the kernels' "
+                                   "workspaces">]> {
   let summary = "Rematerializes forward results in the backward pass, for a smaller arena";
   let description = [{
-    Before: functions of dispatches, after `sluice-separate-places`. After: the arena, as memory is planned with the target's
-    kernels, takes at most `memory-budget` bytes. For that, @gradient repeats dispatches of its forward pass. A copy has the
-    unit attribute `plan.recomputed` and is inserted before the first backward dispatch that reads one of its results. Operands
-    that only copies read are repeated too, up to stored values. A dispatch is repeated at most once, so a step at most repeats
-    its forward operations. Rejects a budget that cannot be met, and reports the minimum.
+    Before: functions of dispatches, after `sluice-separate-places`. After: the arena, as memory is
+    planned with the target's kernels, takes at most `memory-budget` bytes. For that, @gradient
+    repeats dispatches of its forward pass. A copy has the unit attribute `plan.recomputed` and is
+    inserted before the first backward dispatch that reads one of its results. Operands that only
+    copies read are repeated too, up to stored values. A dispatch is repeated at most once, so a
+    step at most repeats its forward operations. Rejects a budget that cannot be met, and reports
+    the minimum.
 
-    A copy is the same dispatch, so it has the same kernel and draws the same random numbers. Gradients are the same bit for bit,
-    whatever the grouping of ops in dispatches. The pass runs on this level because live ranges here are exactly the ones that
-    memory planning uses.
+    A copy is the same dispatch, so it has the same kernel and draws the same random numbers.
+    Gradients are the same bit for bit, whatever the grouping of ops in dispatches. The pass runs on
+    this level because live ranges here are exactly the ones that memory planning uses.
 
     ```mlir
     %h, %mean, %rstd = dispatch.rows %x, %gain, %bias ...            // a norm
@@ -63,7 +71,8 @@ def Recompute : TargetPass<"sluice-recompute",
     dispatch.weight_gradient %dy, %again#0 ... {plan.phase = "backward"}
     ```
 
-    The set is found by planning memory for candidate sets of dropped values (lib/Transforms/Recompute.cpp).
+    The set is found by planning memory for candidate sets of dropped values
+    (lib/Transforms/Recompute.cpp).
   }];
 }
 

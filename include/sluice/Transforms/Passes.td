@@ -8,16 +8,19 @@ include "mlir/Pass/PassBase.td"
 def ConvertFactors : Pass<"sluice-convert-factors", "::mlir::ModuleOp"> {
   let summary = "Converts inputs of linear maps and heads to the type of their weights";
   let description = [{
-    A linear map multiplies in the type in which it reads its weight. Before: functions of forward ops. After: the input of
-    every linear map and cross-entropy has the element type of its weight. If it had another type, one map converts it for all
-    readers. Maps compute in f32 and round once, when they store, so most conversions cost nothing: they fuse with the op that
-    computes their operand. Causality is proved before this pass, so certificates do not mention these maps.
+    A linear map multiplies in the type in which it reads its weight. Before: functions of forward
+    ops. After: the input of every linear map and cross-entropy has the element type of its weight.
+    If it had another type, one map converts it for all readers. Maps compute in f32 and round once,
+    when they store, so most conversions cost nothing: they fuse with the op that computes their
+    operand. Causality is proved before this pass, so certificates do not mention these maps.
 
     ```mlir
-    %y = sluice.linear %x, %w : (!sluice.seq<@s1, 16, f32>, tensor<48x16xbf16>) -> !sluice.seq<@s1, 48, bf16>
+    %y = sluice.linear %x, %w
+        : (!sluice.seq<@s1, 16, f32>, tensor<48x16xbf16>) -> !sluice.seq<@s1, 48, bf16>
     // becomes
     %c = sluice.map(%x) { yield } : (!sluice.seq<@s1, 16, f32>) -> !sluice.seq<@s1, 16, bf16>
-    %y = sluice.linear %c, %w : (!sluice.seq<@s1, 16, bf16>, tensor<48x16xbf16>) -> !sluice.seq<@s1, 48, bf16>
+    %y = sluice.linear %c, %w
+        : (!sluice.seq<@s1, 16, bf16>, tensor<48x16xbf16>) -> !sluice.seq<@s1, 48, bf16>
     ```
   }];
   let dependentDialects = ["::sluice::SluiceDialect"];
@@ -26,15 +29,20 @@ def ConvertFactors : Pass<"sluice-convert-factors", "::mlir::ModuleOp"> {
 def ExpandSoftTargets : Pass<"sluice-expand-soft-targets", "::mlir::ModuleOp"> {
   let summary = "Expands losses against soft targets to logits and a loss of their rows";
   let description = [{
-    A target distribution is as large as the logits, so fusing the head into the loss, which avoids storing logits, saves
-    nothing. A linear map and `sluice.soft_loss` replace the fused op. Before: functions of forward ops. After: no
-    `sluice.cross_entropy` has a `target`. Causality is proved before this pass, for the loss as a single op.
+    A target distribution is as large as the logits, so fusing the head into the loss, which avoids
+    storing logits, saves nothing. A linear map and `sluice.soft_loss` replace the fused op. Before:
+    functions of forward ops. After: no `sluice.cross_entropy` has a `target`. Causality is proved
+    before this pass, for the loss as a single op.
 
     ```mlir
-    %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64, target = "teacher"} : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64, target = "teacher"}
+        : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>, !sluice.seq<@s1, 0, i32>)
+        -> !sluice.seq<@s1, 0, f32>
     // becomes
-    %z = sluice.linear %x, %w : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>) -> !sluice.seq<@s1, 5, f32>
-    %l = sluice.soft_loss %z, %t against "teacher" : (!sluice.seq<@s1, 5, f32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    %z = sluice.linear %x, %w
+        : (!sluice.seq<@s1, 4, f32>, tensor<5x4xf32>) -> !sluice.seq<@s1, 5, f32>
+    %l = sluice.soft_loss %z, %t against "teacher"
+        : (!sluice.seq<@s1, 5, f32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
     ```
   }];
   let dependentDialects = ["::sluice::SluiceDialect"];
@@ -43,24 +51,28 @@ def ExpandSoftTargets : Pass<"sluice-expand-soft-targets", "::mlir::ModuleOp"> {
 def Differentiate : Pass<"sluice-differentiate", "::mlir::ModuleOp"> {
   let summary = "Derives @gradient from @train or @evaluate";
   let description = [{
-    Before: a function `@evaluate` of forward ops with one `sluice.objective` and, with dropout or label smoothing, a
-    similar function `@train`. A function without an objective gets one that minimizes the mean of the losses that it returns.
-    After: `@evaluate` is unchanged. `@gradient`, which replaces `@train` if there is one, has the forward ops, their backward
-    ops in reverse order and one `sluice.store_gradient` per trained parameter. Gradients of a value with several readers
-    are added in reverse order of the readers. Ops that only the forward pass needs are erased. The objective is the last
-    op, because its losses may come from the backward pass.
+    Before: a function `@evaluate` of forward ops with one `sluice.objective` and, with dropout or
+    label smoothing, a similar function `@train`. A function without an objective gets one that
+    minimizes the mean of the losses that it returns. After: `@evaluate` is unchanged. `@gradient`,
+    which replaces `@train` if there is one, has the forward ops, their backward ops in reverse
+    order and one `sluice.store_gradient` per trained parameter. Gradients of a value with several
+    readers are added in reverse order of the readers. Ops that only the forward pass needs are
+    erased. The objective is the last op, because its losses may come from the backward pass.
   }];
-  let dependentDialects = ["::sluice::SluiceDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+  let dependentDialects = ["::sluice::SluiceDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect"];
 }
 
 def DeriveStep : Pass<"sluice-derive-step", "::mlir::ModuleOp"> {
   let summary = "Derives the decode step @step from @predict, with states between steps";
   let description = [{
-    Before: a function `@predict` of forward ops whose bounds are known (docs/causality.md). After: in addition `@step`, which is
-    `@predict` over the rows that one more token makes due. A `sluice.due` specifies these rows for each stored value, by a
-    `sluice.schedule`. `sluice.keep` stores them in a `sluice.state`, whose rows it returns to readers of earlier rows. A reader
-    that only needs rows of this step reads the value itself. Values that no prediction reads are dropped. Rejects, at the op,
-    a value without a bound and a value on another axis. docs/generation.md has the formulas.
+    Before: a function `@predict` of forward ops whose bounds are known (docs/causality.md). After:
+    in addition `@step`, which is `@predict` over the rows that one more token makes due. A
+    `sluice.due` specifies these rows for each stored value, by a `sluice.schedule`. `sluice.keep`
+    stores them in a `sluice.state`, whose rows it returns to readers of earlier rows. A reader that
+    only needs rows of this step reads the value itself. Values that no prediction reads are
+    dropped. Rejects, at the op, a value without a bound and a value on another axis.
+    docs/generation.md has the formulas.
 
     ```mlir
     %x = sluice.embed %tokens, %table : ...
@@ -81,14 +93,16 @@ def DeriveStep : Pass<"sluice-derive-step", "::mlir::ModuleOp"> {
 def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
   let summary = "Groups model ops into dispatches";
   let description = [{
-    Converts every function of model ops to dispatches over stored tensors. A contraction absorbs the elementwise ops that
-    read its result. A norm absorbs the elementwise, shortening and embedding ops that compute its operands, and the
-    elementwise ops that read its result. The remaining ops form separate row dispatches. Shifts, upsampling and unfolding
-    become access maps of their readers, and are stored only for a reader that accepts no map. After: functions consist of
-    dispatch and plan ops. Correctness does not depend on the grouping.
+    Converts every function of model ops to dispatches over stored tensors. A contraction absorbs
+    the elementwise ops that read its result. A norm absorbs the elementwise, shortening and
+    embedding ops that compute its operands, and the elementwise ops that read its result. The
+    remaining ops form separate row dispatches. Shifts, upsampling and unfolding become access maps
+    of their readers, and are stored only for a reader that accepts no map. After: functions consist
+    of dispatch and plan ops. Correctness does not depend on the grouping.
 
-    In the backward pass, a map whose result only weight gradients read is rematerialized by the contraction that computes the
-    gradient of that result, if the maps of its epilogue read the same operands anyway. The forward result is then not stored.
+    In the backward pass, a map whose result only weight gradients read is rematerialized by the
+    contraction that computes the gradient of that result, if the maps of its epilogue read the same
+    operands anyway. The forward result is then not stored.
 
     ```mlir
     %u = sluice.upsample %y factor 4 : ...
@@ -98,45 +112,54 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
     %0:4 = dispatch.rows %skip, %y, %gain, %bias ...
     ```
 
-    If there is a @step, the pass also creates @prefill and @reset. Their batch is independent of the training batch: @step and
-    @reset have `generation-rows` rows, and @prefill has a single row, the prompt, which it commits to the selected row.
+    If there is a @step, the pass also creates @prefill and @reset. Their batch is independent of
+    the training batch: @step and @reset have `generation-rows` rows, and @prefill has a single row,
+    the prompt, which it commits to the selected row.
 
-    Queries, keys and values of an attention are columns of one value, and later steps read no queries. With `keys-apart`
-    the KV cache holds keys and values only, so that a step reads contiguous memory; one more launch copies them there.
-    This is faster on a CPU; on a GPU the launch costs more than it saves.
+    Queries, keys and values of an attention are columns of one value, and later steps read no
+    queries. With `keys-apart` the KV cache holds keys and values only, so that a step reads
+    contiguous memory; one more launch copies them there. This is faster on a CPU; on a GPU the
+    launch costs more than it saves.
   }];
-  let options = [Option<"generationRows", "generation-rows", "int64_t", "16", "Number of rows that generate concurrently">,
+  let options = [Option<"generationRows", "generation-rows", "int64_t", "16",
+                        "Number of rows that generate concurrently">,
                  Option<"keysApart", "keys-apart", "bool", "false",
                         "Store keys and values in states without the adjacent queries">,
                  Option<"sumParts", "sum-parts", "int64_t", "32",
-                        "Maximum number of partial sums of a sum over rows, which a second launch adds; the compiler uses the value of its targets">,
+                        "Maximum number of partial sums of a sum over rows, which a second launch "
+                        "adds; the compiler uses the value of its targets">,
                  Option<"keepMaps", "keep-maps", "bool", "false",
-                        "Store values that only weight gradients read instead of rematerializing them">];
+                        "Store values that only weight gradients read instead of rematerializing "
+                        "them">];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
-                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect",
+                               "::mlir::math::MathDialect"];
 }
 
 def BuildEntries : Pass<"sluice-build-entries", "::mlir::ModuleOp"> {
   let summary = "Adds outputs, gradient norm, optimizer and initialization";
   let description = [{
-    Before: functions of dispatches @gradient, @evaluate, @predict. After: their results are stored as outputs, and there are
-    functions @update (gradient norm in two stages, schedule, clipping, Adam or AdamW over the flat parameter arena) and
-    @initialize. If a dispatch reads compute copies of weights, these two also write the copies, and @prepare computes
-    them from parameters that the host has loaded. The optimizer's constants come from the module attribute `sluice.training`.
-    With `sluice.accumulate`, an update has several batches: @accumulate sums the gradients and losses of @gradient over the
-    batches, @update reads the sums, and the dispatches of @gradient that draw are marked to draw by the rows of the update.
+    Before: functions of dispatches @gradient, @evaluate, @predict. After: their results are stored
+    as outputs, and there are functions @update (gradient norm in two stages, schedule, clipping,
+    Adam or AdamW over the flat parameter arena) and @initialize. If a dispatch reads compute copies
+    of weights, these two also write the copies, and @prepare computes them from parameters that the
+    host has loaded. The optimizer's constants come from the module attribute `sluice.training`.
+    With `sluice.accumulate`, an update has several batches: @accumulate sums the gradients and
+    losses of @gradient over the batches, @update reads the sums, and the dispatches of @gradient
+    that draw are marked to draw by the rows of the update.
   }];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
-                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect",
+                               "::mlir::math::MathDialect",
                            "::mlir::func::FuncDialect"];
 }
 
 def SeparatePlaces : Pass<"sluice-separate-places", "::mlir::ModuleOp"> {
   let summary = "Repeats dispatches whose results are stored in several places";
   let description = [{
-    A dispatch writes its result directly to its named place, so a value can have only one place. If `cse` has merged equal
-    dispatches whose results go to different places (zeros for two states, for instance), this pass repeats the dispatch for
-    each place.
+    A dispatch writes its result directly to its named place, so a value can have only one place. If
+    `cse` has merged equal dispatches whose results go to different places (zeros for two states,
+    for instance), this pass repeats the dispatch for each place.
   }];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect"];
 }
@@ -144,13 +167,16 @@ def SeparatePlaces : Pass<"sluice-separate-places", "::mlir::ModuleOp"> {
 def MergeOps : Pass<"sluice-merge-ops"> {
   let summary = "Merges equal ops, with the origins of all";
   let description = [{
-    Upstream's `cse`, on any level: among equal ops of a block it keeps the first. Equality ignores locations, so ops of different
-    stages are merged. After: the remaining op has the origins of all ops that it replaces (`#sluice.origin`), its own first.
-    Upstream's `cse` would only keep its own origin.
+    Upstream's `cse`, on any level: among equal ops of a block it keeps the first. Equality ignores
+    locations, so ops of different stages are merged. After: the remaining op has the origins of all
+    ops that it replaces (`#sluice.origin`), its own first. Upstream's `cse` would only keep its own
+    origin.
 
     ```mlir
-    %a = sluice.linear %x, %w : ... loc(fused<#sluice.origin<stage = "stages.1", part = "attention.query">>["m.json":7:5])
-    %b = sluice.linear %x, %w : ... loc(fused<#sluice.origin<stage = "stages.2", part = "attention.query">>["m.json":8:5])
+    %a = sluice.linear %x, %w : ...
+        loc(fused<#sluice.origin<stage = "stages.1", part = "attention.query">>["m.json":7:5])
+    %b = sluice.linear %x, %w : ...
+        loc(fused<#sluice.origin<stage = "stages.2", part = "attention.query">>["m.json":8:5])
     // becomes
     %a = sluice.linear %x, %w : ... loc(fused[
       fused<#sluice.origin<stage = "stages.1", part = "attention.query">>["m.json":7:5],
@@ -163,13 +189,15 @@ def MergeOps : Pass<"sluice-merge-ops"> {
 def PlanMemory : Pass<"sluice-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Assigns every tensor an offset in one arena";
   let description = [{
-    Before: functions of dispatches, after `sluice-build-entries`. Named memory, which outlives an entry point, comes first. The
-    temporaries of all entry points share the memory after it, packed by size and live range. After: a `plan.buffer` for every
-    named place, the byte offsets of a dispatch's results as its attribute `plan.offsets`, the arena's size as the module's
-    `plan.arena_bytes`. The compiler runs the same planning with the kernels' workspaces after the temporaries.
-    Rejects a function in which a dispatch would read memory that another one has overwritten, and a function with arguments
-    or results. Also rejects a guard that no earlier dispatch stores, a guard of a temporary, and a write of parameters without
-    a guard outside @initialize and @prepare.
+    Before: functions of dispatches, after `sluice-build-entries`. Named memory, which outlives an
+    entry point, comes first. The temporaries of all entry points share the memory after it, packed
+    by size and live range. After: a `plan.buffer` for every named place, the byte offsets of a
+    dispatch's results as its attribute `plan.offsets`, the arena's size as the module's
+    `plan.arena_bytes`. The compiler runs the same planning with the kernels' workspaces after the
+    temporaries. Rejects a function in which a dispatch would read memory that another one has
+    overwritten, and a function with arguments or results. Also rejects a guard that no earlier
+    dispatch stores, a guard of a temporary, and a write of parameters without a guard outside
+    @initialize and @prepare.
   }];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect"];
 }

@@ -46,7 +46,7 @@ LogicalResult AttendSegmentsOp::verify() {
       rowsOf(getValue()).getScale() != fine || rowsOf(getQuery()).getScale() != coarse ||
       rowsOf(getOutput()).getScale() != coarse || lse.getScale() != coarse ||
       lse.getWidth() != heads || !lse.getElement().isF32()) {
-    return emitOpError("S-130: expected keys and values on the counts' scale ")
+    return emitOpError("S-147: expected keys and values on the counts' scale ")
            << fine << ", and on the scale of its segments queries, results and sums of f32 a head, "
            << "found " << getKey().getType() << ", " << getValue().getType() << ", "
            << getQuery().getType() << ", " << getOutput().getType() << " and " << lse;
@@ -62,7 +62,7 @@ LogicalResult AttendPartsOp::verify() {
   bool areBeside = llvm::all_of(
       rows, [&](Value row) { return rowsOf(row).getScale() == rowsOf(getQuery()).getScale(); });
   if (getKeys().empty() || getKeys().size() != getValues().size() || !areBeside) {
-    return emitOpError("S-131: expected one or more keys on the query's scale, and as many values, "
+    return emitOpError("S-148: expected one or more keys on the query's scale, and as many values, "
                        "found ")
            << getKeys().size() << " keys and " << getValues().size() << " values";
   }

@@ -126,7 +126,7 @@ sluice.scale @s1 on @tokens factor 1
 sluice.axis @words segments of @s1 capacity 4
 sluice.scale @w1 on @words factor 1
 func.func @scales(%q: !sluice.seq<@w1, 4, f32>, %x: !sluice.seq<@s1, 4, f32>, %c: !sluice.seq<@s1, 0, i32>, %e: !sluice.seq<@w1, 0, i32>) {
-  // expected-error@+1 {{S-130: expected keys and values on the counts' scale @s1, and on the scale of its segments queries}}
+  // expected-error@+1 {{S-147: expected keys and values on the counts' scale @s1, and on the scale of its segments queries}}
   %y, %l = sluice.attend_segments %x, %x, %x, %c, %e heads 2 : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>,
     !sluice.seq<@s1, 0, i32>, !sluice.seq<@w1, 0, i32>) -> (!sluice.seq<@w1, 4, f32>, !sluice.seq<@w1, 2, f32>)
   return
@@ -139,7 +139,7 @@ sluice.scale @s1 on @tokens factor 1
 sluice.axis @words segments of @s1 capacity 4
 sluice.scale @w1 on @words factor 1
 func.func @parts(%q: !sluice.seq<@w1, 4, f32>, %x: !sluice.seq<@s1, 4, f32>) {
-  // expected-error@+1 {{S-131: expected one or more keys on the query's scale, and as many values, found 2 keys and 1 values}}
+  // expected-error@+1 {{S-148: expected one or more keys on the query's scale, and as many values, found 2 keys and 1 values}}
   %y = sluice.attend_parts %x keys(%x, %x) values(%x) heads 2
     : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 4, f32>
   return

@@ -9,24 +9,28 @@ include "mlir/IR/OpBase.td"
 
 def RowReadsInterface : OpInterface<"RowReadsInterface"> {
   let description = [{
-    Which rows of its operands a row of a result reads, as the op itself says it (accesses, masks), so that
-    dependences can be read again after a pass and compared with what they were.
+    Which rows of its operands a row of a result reads, as the op itself says it (accesses, masks),
+    so that dependences can be read again after a pass and compared with what they were.
   }];
   let cppNamespace = "::sluice::dispatch";
   let methods = [
     InterfaceMethod<[{
-      What row p of result `result` reads: any number of reads an operand, together all of them. None where the
-      result is not one row a position (a parameter's gradient, a mean).
-    }], "std::optional<::llvm::SmallVector<::sluice::dispatch::RowRead>>", "getRowReads", (ins "unsigned":$result)>,
-    InterfaceMethod<"Whether the numbers of `result` depend on how many rows are valid, as the gradient of a mean does.",
+      What row p of result `result` reads: any number of reads an operand, together all of them.
+      None where the result is not one row a position (a parameter's gradient, a mean).
+    }], "std::optional<::llvm::SmallVector<::sluice::dispatch::RowRead>>", "getRowReads",
+        (ins "unsigned":$result)>,
+    InterfaceMethod<"Whether the numbers of `result` depend on how many rows are valid, as the "
+                    "gradient of a mean does.",
     "bool", "readsLength", (ins "unsigned":$result), [{}], [{
       (void)result;
       return false;
     }]>,
     InterfaceMethod<[{
-      Where a row of the result is the k rows of a group side by side: what the one at position p of the fine scale reads, for a reader
-      that takes no other (`sluice.unfold`). None where that is not said apart.
-    }], "std::optional<::sluice::dispatch::RowRead>", "getMemberRead", (ins), [{}], [{ return std::nullopt; }]>,
+      Where a row of the result is the k rows of a group side by side: what the one at position p of
+      the fine scale reads, for a reader that takes no other (`sluice.unfold`). None where that is
+      not said apart.
+    }], "std::optional<::sluice::dispatch::RowRead>", "getMemberRead", (ins), [{}],
+        [{ return std::nullopt; }]>,
   ];
 }
 
@@ -54,16 +58,19 @@ def KernelInterface : OpInterface<"KernelInterface"> {
       (void)result;
       return false;
     }]>,
-    InterfaceMethod<"Where the domain has an axis: whether no row of `result` behind those that the axis has in a batch is written.",
+    InterfaceMethod<"Where the domain has an axis: whether no row of `result` behind those that "
+                    "the axis has in a batch is written.",
     "bool", "staysWithinAxis", (ins "unsigned":$result), [{}], [{
       (void)result;
       return false;
     }]>,
-    InterfaceMethod<"The factor of the valid length of an operand that holds rows of sequences; none for any other.",
+    InterfaceMethod<"The factor of the valid length of an operand that holds rows of sequences; "
+                    "none for any other.",
     "std::optional<int64_t>", "getRowFactor", (ins "unsigned":$operand), [{}], [{
       return ::sluice::dispatch::rowFactorOf($_op, operand);
     }]>,
-    InterfaceMethod<"Whether it finds where segments are, so that data decides which rows other dispatches read.",
+    InterfaceMethod<"Whether it finds where segments are, so that data decides which rows other "
+                    "dispatches read.",
     "bool", "makesSegments", (ins), [{}], [{ return false; }]>,
     InterfaceMethod<"Whether row j of `operand` is read for row j of the domain alone.",
     "bool", "readsOwnRows", (ins "unsigned":$operand), [{}], [{
@@ -71,19 +78,22 @@ def KernelInterface : OpInterface<"KernelInterface"> {
       return false;
     }]>,
     InterfaceMethod<[{
-      Of a scheduled dispatch: what the rows of a launch read of `operand` together, each of them once, however many rows are due. None
-      where each reads its own.
-    }], "std::optional<::sluice::dispatch::SharedRead>", "getSharedRead", (ins "unsigned":$operand), [{}], [{
+      Of a scheduled dispatch: what the rows of a launch read of `operand` together, each of them
+      once, however many rows are due. None where each reads its own.
+    }], "std::optional<::sluice::dispatch::SharedRead>", "getSharedRead",
+        (ins "unsigned":$operand), [{}], [{
       (void)operand;
       return std::nullopt;
     }]>,
     InterfaceMethod<[{
-      Whether a GPU kernel reads no tile of rows of `operand` in which none is valid. A kernel that may read others says so.
+      Whether a GPU kernel reads no tile of rows of `operand` in which none is valid. A kernel that
+      may read others says so.
     }], "bool", "skipsInvalid", (ins "unsigned":$operand), [{}], [{
       (void)operand;
       return true;
     }]>,
-    InterfaceMethod<"Rows of such a tile, from a multiple of their number on, where a GPU kernel has `blocks` blocks.",
+    InterfaceMethod<"Rows of such a tile, from a multiple of their number on, where a GPU kernel "
+                    "has `blocks` blocks.",
     "int64_t", "getTileRows", (ins "int64_t":$blocks), [{}], [{
       (void)blocks;
       return 1;
@@ -93,14 +103,16 @@ def KernelInterface : OpInterface<"KernelInterface"> {
 
 def DrawInterface : OpInterface<"DrawInterface"> {
   let description = [{
-    A dispatch that may draw random numbers. They are drawn by the rows of the batch; with `draws_by_update` by those of the update,
-    of which the batch's first has the number that the device scalar first_row says.
+    A dispatch that may draw random numbers. They are drawn by the rows of the batch; with
+    `draws_by_update` by those of the update, of which the batch's first has the number that the
+    device scalar first_row says.
   }];
   let cppNamespace = "::sluice::dispatch";
   let methods = [
     InterfaceMethod<"Whether it draws any.", "bool", "drawsNumbers", (ins)>,
     InterfaceMethod<"Whether it has `draws_by_update`.", "bool", "getDrawsByUpdate", (ins)>,
-    InterfaceMethod<"Gives or takes `draws_by_update`.", "void", "setDrawsByUpdate", (ins "bool":$by)>,
+    InterfaceMethod<"Gives or takes `draws_by_update`.", "void", "setDrawsByUpdate",
+                    (ins "bool":$by)>,
   ];
 }
 

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The plan dialect: named memory, launches, entry points. docs/plan-and-artifact.md is its file form.
+// The plan dialect: named memory, launches, entry points. docs/plan-and-artifact.md is its file
+// form.
 
 #ifndef SLUICE_PLAN_TD
 #define SLUICE_PLAN_TD
@@ -15,13 +16,15 @@ def Plan_Dialect : Dialect {
   let cppNamespace = "::sluice::plan";
   let summary = "Buffers in one arena, launches, entry points";
   let description = [{
-    Before memory is planned, `plan.bind`, `plan.view` and `plan.store` name memory that outlives an entry point. Planning
-    turns each function of dispatches into a `plan.entry` of `plan.launch`es over `plan.buffer`s.
+    Before memory is planned, `plan.bind`, `plan.view` and `plan.store` name memory that outlives an
+    entry point. Planning turns each function of dispatches into a `plan.entry` of `plan.launch`es
+    over `plan.buffer`s.
 
-    An entry is verified against its module: what runs it trusts it. Each launch has its kernel's arguments, in the arena
-    (`plan.arena_bytes` of the module) and at the scalars' places. There lie buffers too, and its workspace, at a multiple of 64 bytes, with the
-    kernel's `counters` in front. It comes after each launch before it that touches the same bytes. What a guard
-    of a launch means, [dispatches](dispatch.md) say; its scalar has a buffer and is written before.
+    An entry is verified against its module: what runs it trusts it. Each launch has its kernel's
+    arguments, in the arena (`plan.arena_bytes` of the module) and at the scalars' places. There lie
+    buffers too, and its workspace, at a multiple of 64 bytes, with the kernel's `counters` in
+    front. It comes after each launch before it that touches the same bytes. What a guard of a
+    launch means, [dispatches](dispatch.md) say; its scalar has a buffer and is written before.
   }];
 }
 
@@ -33,8 +36,19 @@ class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemo
 def Plan_BindOp : Plan_Op<"bind", [MemoryEffects<[MemRead<Plan_NamedMemory>]>]> {
   let summary = "The contents of named memory, as a tensor";
   let description = [{
-    Reads the place at this point: a store to it before is seen, a store behind is not. `place` is `class:name`: parameter:NAME,
-    compute:NAME, gradient:NAME, flat:NAME, scalar:NAME, constant:NAME, input:NAME, output:NAME, state:NAME.
+    Reads the place at this point: a store to it before is seen, a store behind is not. `place` is
+    `class:name`: parameter:NAME, compute:NAME, gradient:NAME, flat:NAME, scalar:NAME,
+    constant:NAME, input:NAME, output:NAME, state:NAME.
+
+    Example:
+
+    ```mlir
+    %weight = plan.bind "parameter:head.weight" : tensor<4x6xf32>
+    ```
+
+    Constraints:
+    - P-001: `place` is CLASS:NAME of a class above.
+    - P-002: the tensor has a static shape.
   }];
   let arguments = (ins StrAttr:$place);
   let results = (outs AnyRankedTensor:$value);
@@ -46,6 +60,16 @@ def Plan_ViewOp : Plan_Op<"view", [Pure]> {
   let summary = "The same memory under another shape";
   let description = [{
     Both have as many elements of one type, and rank 1 or 2: rows of rank 3 are padded.
+
+    Example:
+
+    ```mlir
+    %flat = plan.view %weight : tensor<4x6xf32> -> tensor<24xf32>
+    ```
+
+    Constraints:
+    - P-003: both types have one element type, the same number of elements and rank 2 or
+      less.
   }];
   let arguments = (ins AnyRankedTensor:$source);
   let results = (outs AnyRankedTensor:$result);
@@ -56,8 +80,18 @@ def Plan_ViewOp : Plan_Op<"view", [Pure]> {
 def Plan_StoreOp : Plan_Op<"store", [MemoryEffects<[MemWrite<Plan_NamedMemory>]>]> {
   let summary = "Writes a tensor to named memory";
   let description = [{
-    It moves nothing: the dispatch that makes `value` writes there. So memory planning refuses a function in which what was bound
-    from the place before is read behind that dispatch.
+    It moves nothing: the dispatch that makes `value` writes there. So memory planning refuses a
+    function in which what was bound from the place before is read behind that dispatch.
+
+    Example:
+
+    ```mlir
+    plan.store "gradient:head.weight", %gradient : tensor<4x6xf32>
+    ```
+
+    Constraints:
+    - P-001: `place` is CLASS:NAME of a class above.
+    - P-002: the tensor has a static shape.
   }];
   let arguments = (ins StrAttr:$place, AnyRankedTensor:$value);
   let assemblyFormat = "$place `,` $value attr-dict `:` type($value)";
@@ -66,6 +100,18 @@ def Plan_StoreOp : Plan_Op<"store", [MemoryEffects<[MemWrite<Plan_NamedMemory>]>
 
 def Plan_BufferOp : Plan_Op<"buffer"> {
   let summary = "A range of the arena";
+  let description = [{
+    Example:
+
+    ```mlir
+    plan.buffer "scalar:step" at 0 bytes 8 device 0
+    ```
+
+    Constraints:
+    - P-004: `offset` and `bytes` are at least 0, and `device` is 0.
+    - P-018: a place has one buffer.
+    - P-021: the buffer is in the arena.
+  }];
   let arguments = (ins StrAttr:$place, I64Attr:$offset, I64Attr:$bytes, I64Attr:$device);
   let assemblyFormat = "$place `at` $offset `bytes` $bytes `device` $device attr-dict";
   let hasVerifier = 1;
@@ -74,21 +120,59 @@ def Plan_BufferOp : Plan_Op<"buffer"> {
 def Plan_KernelOp : Plan_Op<"kernel", [Symbol]> {
   let summary = "A kernel: one dispatch's shape, generated once for every launch that has it";
   let description = [{
-    `operand_bytes` are those of the dispatch's operands, then of its results, the last `written` of them. `draws_by_update` and
-    `scheduled` are those of the dispatch.
+    `operand_bytes` are those of the dispatch's operands, then of its results, the last `written` of
+    them. `draws_by_update` and `scheduled` are those of the dispatch.
+
+    Example:
+
+    ```mlir
+    plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "rows",
+        variants = {"cpu-avx2" = {items = 2 : i64}}, operand_bytes = array<i64: 64, 64>,
+            written = 1 : i64}
+    ```
+
+    Constraints:
+    - P-005: bytes are at least 0, and `written` is at most their number.
+    - P-006: a variant is a dictionary.
+    - P-019: the numbers of a variant are i64 of at least 0.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, DictionaryAttr:$variants, F64Attr:$flops, F64Attr:$bytes,
-                       DenseI64ArrayAttr:$operand_bytes, I64Attr:$written, UnitAttr:$draws_by_update, UnitAttr:$scheduled);
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, DictionaryAttr:$variants,
+                   F64Attr:$flops, F64Attr:$bytes,
+                       DenseI64ArrayAttr:$operand_bytes, I64Attr:$written,
+                           UnitAttr:$draws_by_update, UnitAttr:$scheduled);
   let assemblyFormat = "$sym_name attr-dict";
   let hasVerifier = 1;
 }
 
-def Plan_EntryOp : Plan_Op<"entry", [Symbol, HasParent<"::mlir::ModuleOp">, NoTerminator, SingleBlock, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def Plan_EntryOp : Plan_Op<"entry", [Symbol, HasParent<"::mlir::ModuleOp">, NoTerminator,
+                                     SingleBlock,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "An entry point: launches in order";
   let description = [{
-    Of a model whose steps draw their factor, `factor` says that this is the entry `of` for another factor than the first.
+    Of a model whose steps draw their factor, `factor` says that this is the entry `of` for another
+    factor than the first.
+
+    Example:
+
+    ```mlir
+    module attributes {plan.arena_bytes = 192 : i64} {
+      plan.buffer "scalar:length" at 0 bytes 8 device 0
+      plan.buffer "scalar:rows" at 8 bytes 8 device 0
+      plan.buffer "scalar:step" at 16 bytes 8 device 0
+      plan.buffer "scalar:seed" at 24 bytes 8 device 0
+      plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "rows", variants = {},
+          operand_bytes = array<i64: 64, 64>, written = 1 : i64}
+      plan.entry @evaluate {
+        plan.launch @norm([64, 128, 0, 8, 16, 24, 0, 0]) phase "forward" after []
+      }
+    }
+    ```
+
+    Constraints:
+    - P-007: the body holds launches alone.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$of, OptionalAttr<I64Attr>:$factor);
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$of,
+                   OptionalAttr<I64Attr>:$factor);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name (`of` $of^ `factor` $factor)? attr-dict-with-keyword $body";
 }
@@ -96,16 +180,57 @@ def Plan_EntryOp : Plan_Op<"entry", [Symbol, HasParent<"::mlir::ModuleOp">, NoTe
 def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"EntryOp">]> {
   let summary = "Runs a kernel over its items";
   let description = [{
-    `arguments` are byte offsets into the arena: of operands and results, of the scalars length, rows, step and seed, and of first_row where the
-    kernel draws by the update. Then come the first random stream, a plain integer, and the workspace's offset. Items come from the kernel's variant.
-    `after` are the indices of launches of this entry that must be done before, ascending. `guard` names an i32 scalar that must be one. `axis` is the
-    axis of segments whose rows it runs over; without one the tokens' length says how many.
+    `arguments` are byte offsets into the arena: of operands and results, of the scalars length,
+    rows, step and seed, and of first_row where the kernel draws by the update. Then come the first
+    random stream, a plain integer, and the workspace's offset. Items come from the kernel's
+    variant. `after` are the indices of launches of this entry that must be done before, ascending.
+    `guard` names an i32 scalar that must be one. `axis` is the axis of segments whose rows it runs
+    over; without one the tokens' length says how many.
 
-    `runs` has four numbers for each operand or result of which a bucket's memory has a part: its number among them, how many runs of bytes it
-    has, how far they begin from each other, and the bytes of one. The launch touches nothing between them. All of any other is touched.
+    `runs` has four numbers for each operand or result of which a bucket's memory has a part: its
+    number among them, how many runs of bytes it has, how far they begin from each other, and the
+    bytes of one. The launch touches nothing between them. All of any other is touched.
+
+    Example:
+
+    ```mlir
+    module attributes {plan.arena_bytes = 192 : i64} {
+      plan.buffer "scalar:length" at 0 bytes 8 device 0
+      plan.buffer "scalar:rows" at 8 bytes 8 device 0
+      plan.buffer "scalar:step" at 16 bytes 8 device 0
+      plan.buffer "scalar:seed" at 24 bytes 8 device 0
+      plan.kernel @norm {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "rows", variants = {},
+          operand_bytes = array<i64: 64, 64>, written = 1 : i64}
+      plan.entry @evaluate {
+        plan.launch @norm([64, 128, 0, 8, 16, 24, 0, 0]) phase "forward" after []
+        plan.launch @norm([128, 64, 0, 8, 16, 24, 0, 0]) phase "forward" after [0]
+      }
+    }
+    ```
+
+    Constraints:
+    - P-008: `kernel` names a `plan.kernel` of the module.
+    - P-009: there is one argument per operand, result and scalar, then the stream and the
+      workspace.
+    - P-010: the module has `plan.arena_bytes`, an i64, and each operand and result is in
+      the arena.
+    - P-011: the scalars are the buffers of their places.
+    - P-012: `after` holds ascending numbers of earlier launches.
+    - P-013: `after` orders the launch after each earlier one that touches the same bytes,
+      of which one writes.
+    - P-014: the scalar of the guard has a buffer, and an earlier launch without a guard
+      writes it.
+    - P-015: under a guard that allows, the kernel is scheduled.
+    - P-016: a launch that writes parameters, moments or compute copies has a guard that
+      forbids, but in `initialize` and `prepare`.
+    - P-017: under a guard that forbids, results are in named memory.
+    - P-020: the workspace, with its counters, is in the arena at a multiple of its
+      alignment.
+    - P-022: `runs` is four numbers per operand that has some, in ascending order.
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, DenseI64ArrayAttr:$arguments, StrAttr:$phase,
-                       DenseI64ArrayAttr:$after, OptionalAttr<StrAttr>:$guard, OptionalAttr<StrAttr>:$axis,
+                       DenseI64ArrayAttr:$after, OptionalAttr<StrAttr>:$guard,
+                           OptionalAttr<StrAttr>:$axis,
                        OptionalAttr<DenseI64ArrayAttr>:$runs);
   let assemblyFormat = "$kernel `(` $arguments `)` `phase` $phase `after` $after attr-dict";
 }

@@ -1,23 +1,61 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Segments that data decides: the ops that make them, and those between a scale and its segments. A part of Sluice.td, which
-// includes it.
+// Segments that data decides: the ops that make them, and those between a scale and its segments. A
+// part of Sluice.td, which includes it.
+
+/// Constraints that several ops have.
+defvar segmentationConstraints = [{
+    - S-060: `ends` has the scale of factor 1 of an axis of segments of the scale of
+      `counts`.
+    - S-061: `counts` and `ends` are one i32 a position.
+}];
+defvar segmentRowConstraints = [{
+    - S-062: rows of the fine sequence are on the scale of `counts`, rows of the coarse one
+      on the scale of `ends`, with the same number of columns.
+}];
+defvar bitConstraints = [{
+    - S-063: `bits` is one f32 a position on the scale of `counts`.
+}];
+defvar columnConstraints = [{
+    - S-064: both sequences have one scale, and the columns that the op defines.
+}];
+defvar headConstraints = [{
+    - S-129: queries, keys, values and results have the same number of columns, a multiple
+      of `heads`, which is at least 1.
+}];
 
 /// An op of the forward pass whose relations have terms that data decides.
 class Sluice_SegmentsOp<string mnemonic, list<string> says>
-    : Sluice_ComputeOp<mnemonic, [SegmentsInterface, DeclareOpInterfaceMethods<CausalFlowInterface, says>,
+    : Sluice_ComputeOp<mnemonic, [SegmentsInterface, DeclareOpInterfaceMethods<CausalFlowInterface,
+        says>,
                                   DeclareOpInterfaceMethods<DifferentiableInterface>,
-                                  DeclareOpInterfaceMethods<CostInterface>, DeclareOpInterfaceMethods<ReferenceInterface>, FusedAlone]>;
+                                  DeclareOpInterfaceMethods<CostInterface>,
+                                      DeclareOpInterfaceMethods<ReferenceInterface>, FusedAlone]>;
 defvar segmentsAssembly = "operands attr-dict `:` functional-type(operands, results)";
 
-def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositions", "getNeutralName"]> {
-  let summary = "Segments from boundary bits: how many bits there are up to each position, and where each bit is";
-  let description = [{
-    A bit, one number a position, is 1 where it is above 0.5. Let e(m) be the position of bit m (m = 0, 1, ...), c(t) the number of bits
-    at positions <= t, n that of all. `counts[t]` = c(t), i32. `ends[m]` = e(m) for m < n, i32, and for the other rows of the segmented axis
-    the positions of the bits' scale at full length, which no position reaches. Where n + `spare` is more than the axis has rows, the run ends with an error that names row and count:
-    nothing is cut. No gradient passes.
-  }];
+def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositions",
+                                                     "getNeutralName"]> {
+  let summary = "Segments from boundary bits: how many bits there are up to each position, and "
+                "where each bit is";
+  let description = !strconcat([{
+    A bit, one number a position, is 1 where it is above 0.5. Let e(m) be the position of bit m (m =
+    0, 1, ...), c(t) the number of bits at positions <= t, n that of all. `counts[t]` = c(t), i32.
+    `ends[m]` = e(m) for m < n, i32, and for the other rows of the segmented axis the positions of
+    the bits' scale at full length, which no position reaches. Where n + `spare` is more than the
+    axis has rows, the run ends with an error that names row and count: nothing is cut. No gradient
+    passes.
+
+    Example:
+
+    ```mlir
+    %counts, %ends = sluice.segment %bits {spare = 1 : i64}
+        : (!sluice.seq<@bytes, 1, f32>)
+        -> (!sluice.seq<@bytes, 0, i32>, !sluice.seq<@words, 0, i32>)
+    ```
+
+    Constraints:
+    - S-066: a function has one `sluice.segment` for an axis (`--sluice-verify-model`).
+  }], segmentationConstraints, bitConstraints);
   let arguments = (ins Sluice_Sequence:$bits, DefaultValuedAttr<I64Attr, "0">:$spare);
   let results = (outs Sluice_Sequence:$counts, Sluice_Sequence:$ends);
   let assemblyFormat = segmentsAssembly;
@@ -27,33 +65,69 @@ def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositi
 
 def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", ["getSegmentTerms"]> {
   let summary = "Row m: the mean of segment m's rows; zeros where it is not closed";
-  let description = [{
-    Bits end segments: segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where m < n. With `starts` they begin them: e(m) <= q <
-    e(m + 1), closed where m + 1 < n. (Nawrot et al. 2023, equation 4.)
+  let description = !strconcat([{
+    Bits end segments: segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where
+    m < n. With `starts` they begin them: e(m) <= q < e(m + 1), closed where m + 1 < n. (Nawrot et
+    al. 2023, equation 4.)
 
-    The bits' gradient is straight-through: that of the weights 1 - (m - g(t)), g(t) the number of bits before t (with `starts`: up
-    to t, less one), with the support that hard bits give.
-  }];
-  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$bits, Sluice_Sequence:$counts, Sluice_Sequence:$ends,
+    The bits' gradient is straight-through: that of the weights 1 - (m - g(t)), g(t) the number of
+    bits before t (with `starts`: up to t, less one), with the support that hard bits give.
+
+    Example:
+
+    ```mlir
+    %means = sluice.pool_segments %x, %bits, %counts, %ends
+        : (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 1, f32>, !sluice.seq<@bytes, 0, i32>,
+            !sluice.seq<@words, 0, i32>) -> !sluice.seq<@words, 8, f32>
+    ```
+
+    Constraints:
+  }], segmentationConstraints, segmentRowConstraints, bitConstraints);
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$bits, Sluice_Sequence:$counts,
+                   Sluice_Sequence:$ends,
                        UnitAttr:$starts);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;
-  let extraClassDeclaration = [{ bool readsBits(unsigned operand) { return operand == getBitsMutable().getOperandNumber(); } }];
+  let extraClassDeclaration = [{
+    bool readsBits(unsigned operand) { return operand == getBitsMutable().getOperandNumber(); }
+  }];
   let hasVerifier = 1;
 }
 
-def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", [FusedAlone, SegmentsInterface]> {
+def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", [FusedAlone,
+    SegmentsInterface]> {
   let summary = "dx[t] = dy[m] / (rows of m), of t's segment m; zeros where it is not closed";
-  let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends, UnitAttr:$starts);
+  let description = [{
+    Example:
+
+    ```mlir
+    %dx = sluice.pool_segments_backward %dy, %counts, %ends {starts}
+        : (!sluice.seq<@words, 8, f32>, !sluice.seq<@bytes, 0, i32>, !sluice.seq<@words, 0, i32>)
+        -> !sluice.seq<@bytes, 8, f32>
+    ```
+  }];
+  let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends,
+                   UnitAttr:$starts);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;
 }
 
-def Sluice_PoolSegmentsBitsBackwardOp : Sluice_BackwardOp<"pool_segments_bits_backward", [FusedAlone, SegmentsInterface]> {
-  let summary = "Straight-through gradient of boundary bits: a sum from each position to its segment's end";
+def Sluice_PoolSegmentsBitsBackwardOp : Sluice_BackwardOp<"pool_segments_bits_backward",
+                                                          [FusedAlone, SegmentsInterface]> {
+  let summary = "Straight-through gradient of boundary bits: a sum from each position to its "
+                "segment's end";
   let description = [{
-    h[t] = <dy[m], x[t] - y[m]> / (rows of m), of t's segment m; 0 where m is not closed. db[j] is the sum of h[t]
-    over t > j (with `starts`: t >= j) in j's own segment, as h sums to 0 over each of the later ones.
+    h[t] = <dy[m], x[t] - y[m]> / (rows of m), of t's segment m; 0 where m is not closed. db[j] is
+    the sum of h[t] over t > j (with `starts`: t >= j) in j's own segment, as h sums to 0 over each
+    of the later ones.
+
+    Example:
+
+    ```mlir
+    %dbits = sluice.pool_segments_bits_backward %x, %means, %dy, %counts, %ends
+        : (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@words, 8, f32>, !sluice.seq<@words, 8, f32>,
+            !sluice.seq<@bytes, 0, i32>, !sluice.seq<@words, 0, i32>) -> !sluice.seq<@bytes, 1, f32>
+    ```
   }];
   let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$pooled, Sluice_Sequence:$gradient,
                        Sluice_Sequence:$counts, Sluice_Sequence:$ends, UnitAttr:$starts);
@@ -62,85 +136,208 @@ def Sluice_PoolSegmentsBitsBackwardOp : Sluice_BackwardOp<"pool_segments_bits_ba
 }
 
 def Sluice_SelectSegmentsOp : Sluice_SegmentsOp<"select_segments", ["getSegmentTerms"]> {
-  let summary = "y[m] = x[e(m)], zeros for m >= n: a segment's last row, or its first where bits begin segments";
+  let summary = "y[m] = x[e(m)], zeros for m >= n: a segment's last row, or its first where bits "
+                "begin segments";
+  let description = !strconcat([{
+    Example:
+
+    ```mlir
+    %lasts = sluice.select_segments %x, %counts, %ends
+        : (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 0, i32>, !sluice.seq<@words, 0, i32>)
+        -> !sluice.seq<@words, 8, f32>
+    ```
+
+    Constraints:
+  }], segmentationConstraints, segmentRowConstraints);
   let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$counts, Sluice_Sequence:$ends);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;
   let hasVerifier = 1;
 }
 
-def Sluice_SelectSegmentsBackwardOp : Sluice_BackwardOp<"select_segments_backward", [FusedAlone, SegmentsInterface]> {
+def Sluice_SelectSegmentsBackwardOp : Sluice_BackwardOp<"select_segments_backward", [FusedAlone,
+    SegmentsInterface]> {
   let summary = "dx[e(m)] = dy[m] for m < n, zeros elsewhere";
+  let description = [{
+    Example:
+
+    ```mlir
+    %dx = sluice.select_segments_backward %dy, %counts, %ends
+        : (!sluice.seq<@words, 8, f32>, !sluice.seq<@bytes, 0, i32>, !sluice.seq<@words, 0, i32>)
+        -> !sluice.seq<@bytes, 8, f32>
+    ```
+  }];
   let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;
 }
 
 def Sluice_SpreadSegmentsOp : Sluice_SegmentsOp<"spread_segments", ["getSegmentTerms"]> {
-  let summary = "z[t] = y[c(t) - by], zeros where y has no such row; stored. By 1: the last closed segment";
-  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$counts, Sluice_Sequence:$ends, I64Attr:$by);
+  let summary = "z[t] = y[c(t) - by], zeros where y has no such row; stored. By 1: the last "
+                "closed segment";
+  let description = !strconcat([{
+    Example:
+
+    ```mlir
+    %z = sluice.spread_segments %y, %counts, %ends by 1
+        : (!sluice.seq<@words, 8, f32>, !sluice.seq<@bytes, 0, i32>, !sluice.seq<@words, 0, i32>)
+        -> !sluice.seq<@bytes, 8, f32>
+    ```
+
+    Constraints:
+  }], segmentationConstraints, segmentRowConstraints);
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$counts, Sluice_Sequence:$ends,
+                   I64Attr:$by);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "operands `by` $by attr-dict `:` functional-type(operands, results)";
-  let extraClassDeclaration = [{ int64_t getSegmentsSpanned() { return static_cast<int64_t>(getBy()) + 1; } }];
+  let extraClassDeclaration = [{
+    int64_t getSegmentsSpanned() { return static_cast<int64_t>(getBy()) + 1; }
+  }];
   let hasVerifier = 1;
 }
 
-def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backward", [FusedAlone, SegmentsInterface]> {
+def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backward", [FusedAlone,
+    SegmentsInterface]> {
   let summary = "dy[m] = sum of dz[t] over the positions t with c(t) - by = m";
-  let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends, I64Attr:$by);
+  let description = [{
+    Example:
+
+    ```mlir
+    %dy = sluice.spread_segments_backward %dz, %counts, %ends by 1
+        : (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 0, i32>, !sluice.seq<@words, 0, i32>)
+        -> !sluice.seq<@words, 8, f32>
+    ```
+  }];
+  let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends,
+                   I64Attr:$by);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "operands `by` $by attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_AttendSegmentsOp : Sluice_SegmentsOp<"attend_segments", ["getSegmentTerms", "getBurstRefusal"]> {
-  let summary = "Row m: attention of segment m's query over the segment's own rows; zeros where it is not closed";
-  let description = [{
-    Segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where m < n. Heads are laid out by column: with H heads of D
-    columns, column i H + h of a row is number i of head h. Of each head p[q] is the softmax, over the segment's rows, of
-    (sum over i of query[m, i] key[q, i]) / sqrt(D), and output[m, i] the sum of p[q] value[q, i]. `lse[m, h]` is the logarithm of the
-    sum of the scores' exponentials. (Pagnoni et al. 2024, section 3.2.2.)
-  }];
-  let arguments = (ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value, Sluice_Sequence:$counts,
+def Sluice_AttendSegmentsOp : Sluice_SegmentsOp<"attend_segments", ["getSegmentTerms",
+    "getBurstRefusal"]> {
+  let summary = "Row m: attention of segment m's query over the segment's own rows; zeros where "
+                "it is not closed";
+  let description = !strconcat([{
+    Segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where m < n. Heads are
+    laid out by column: with H heads of D columns, column i H + h of a row is number i of head h. Of
+    each head p[q] is the softmax, over the segment's rows, of (sum over i of query[m, i] key[q, i])
+    / sqrt(D), and output[m, i] the sum of p[q] value[q, i]. `lse[m, h]` is the logarithm of the sum
+    of the scores' exponentials. (Pagnoni et al. 2024, section 3.2.2.)
+
+    Example:
+
+    ```mlir
+    %output, %lse = sluice.attend_segments %query, %x, %y, %counts, %ends heads 2
+        : (!sluice.seq<@words, 8, f32>, !sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 8, f32>,
+            !sluice.seq<@bytes, 0, i32>, !sluice.seq<@words, 0, i32>)
+            -> (!sluice.seq<@words, 8, f32>, !sluice.seq<@words, 2, f32>)
+    ```
+
+    Constraints:
+    - S-147: keys and values are on the scale of `counts`; queries, outputs and `lse`, one
+      f32 per head, are on the scale of its segments.
+  }], headConstraints);
+  let arguments = (ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,
+                   Sluice_Sequence:$counts,
                        Sluice_Sequence:$ends, I64Attr:$heads);
   let results = (outs Sluice_Sequence:$output, Sluice_Sequence:$lse);
   let assemblyFormat = "operands `heads` $heads attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
-def Sluice_AttendSegmentsBackwardOp : Sluice_BackwardOp<"attend_segments_backward", [FusedAlone, SegmentsInterface]> {
-  let summary = "Gradients of the query, the keys and the values of `attend_segments`; zeros where a segment is not closed";
-  let arguments = (ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value, Sluice_Sequence:$output,
-                       Sluice_Sequence:$lse, Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends,
+def Sluice_AttendSegmentsBackwardOp : Sluice_BackwardOp<"attend_segments_backward", [FusedAlone,
+    SegmentsInterface]> {
+  let summary = "Gradients of the query, the keys and the values of `attend_segments`; zeros "
+                "where a segment is not closed";
+  let description = [{
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv = sluice.attend_segments_backward %query, %x, %y, %output, %lse, %gradient,
+        %counts, %ends heads 2
+        : (!sluice.seq<@words, 8, f32>, !sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 8, f32>,
+            !sluice.seq<@words, 8, f32>, !sluice.seq<@words, 2, f32>, !sluice.seq<@words, 8, f32>,
+            !sluice.seq<@bytes, 0, i32>, !sluice.seq<@words, 0, i32>)
+            -> (!sluice.seq<@words, 8, f32>, !sluice.seq<@bytes, 8, f32>,
+            !sluice.seq<@bytes, 8, f32>)
+    ```
+  }];
+  let arguments = (ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,
+                   Sluice_Sequence:$output,
+                       Sluice_Sequence:$lse, Sluice_Sequence:$gradient, Sluice_Sequence:$counts,
+                           Sluice_Sequence:$ends,
                        I64Attr:$heads);
-  let results = (outs Sluice_Sequence:$query_gradient, Sluice_Sequence:$key_gradient, Sluice_Sequence:$value_gradient);
+  let results = (outs Sluice_Sequence:$query_gradient, Sluice_Sequence:$key_gradient,
+                 Sluice_Sequence:$value_gradient);
   let assemblyFormat = "operands `heads` $heads attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_AttendPartsOp : Sluice_ForwardOp<"attend_parts", [FusedAlone, AttrSizedOperandSegments], ["getNeutralName"]> {
+def Sluice_AttendPartsOp : Sluice_ForwardOp<"attend_parts", [FusedAlone, AttrSizedOperandSegments],
+                                            ["getNeutralName"]> {
   let summary = "Attention of each row over k keys and values that stand beside it";
-  let description = [{
-    `keys` and `values` are k sequences each, on the query's scale. Of each head p[j] is the softmax over j of
-    (sum over i of query[t, i] keys_j[t, i]) / sqrt(D), and result[t, i] the sum of p[j] values_j[t, i]. Heads are laid out as of
-    `attend_segments`. So bytes read the parts of a patch's row, once that is spread to them (Pagnoni et al. 2024, section 3.3.1).
-  }];
-  let arguments = (ins Sluice_Sequence:$query, Variadic<Sluice_Sequence>:$keys, Variadic<Sluice_Sequence>:$values, I64Attr:$heads);
+  let description = !strconcat([{
+    `keys` and `values` are k sequences each, on the query's scale. Of each head p[j] is the softmax
+    over j of (sum over i of query[t, i] keys_j[t, i]) / sqrt(D), and result[t, i] the sum of p[j]
+    values_j[t, i]. Heads are laid out as of `attend_segments`. So bytes read the parts of a patch's
+    row, once that is spread to them (Pagnoni et al. 2024, section 3.3.1).
+
+    Example:
+
+    ```mlir
+    %y = sluice.attend_parts %query keys(%k0, %k1) values(%v0, %v1) heads 4
+        : (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 8, f32>,
+            !sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 8, f32>) -> !sluice.seq<@bytes, 8, f32>
+    ```
+
+    Constraints:
+    - S-148: there are one or more keys on the scale of the query, and one value per key.
+  }], headConstraints);
+  let arguments = (ins Sluice_Sequence:$query, Variadic<Sluice_Sequence>:$keys,
+                   Variadic<Sluice_Sequence>:$values, I64Attr:$heads);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "$query `keys` `(` $keys `)` `values` `(` $values `)` `heads` $heads attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$query `keys` `(` $keys `)` `values` `(` $values `)` `heads` $heads "
+                       "attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
-def Sluice_AttendPartsBackwardOp : Sluice_BackwardOp<"attend_parts_backward", [FusedAlone, AttrSizedOperandSegments]> {
+def Sluice_AttendPartsBackwardOp : Sluice_BackwardOp<"attend_parts_backward", [FusedAlone,
+    AttrSizedOperandSegments]> {
   let summary = "Gradients of the query, then of each key, then of each value of `attend_parts`";
-  let arguments = (ins Sluice_Sequence:$query, Variadic<Sluice_Sequence>:$keys, Variadic<Sluice_Sequence>:$values,
+  let description = [{
+    Example:
+
+    ```mlir
+    %gradients:3 = sluice.attend_parts_backward %query keys(%key) values(%value) by %dy heads 4
+        : (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 8, f32>,
+            !sluice.seq<@bytes, 8, f32>)
+            -> (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 8, f32>,
+            !sluice.seq<@bytes, 8, f32>)
+    ```
+  }];
+  let arguments = (ins Sluice_Sequence:$query, Variadic<Sluice_Sequence>:$keys,
+                   Variadic<Sluice_Sequence>:$values,
                        Sluice_Sequence:$gradient, I64Attr:$heads);
   let results = (outs Variadic<Sluice_Sequence>:$gradients);
-  let assemblyFormat = [{$query `keys` `(` $keys `)` `values` `(` $values `)` `by` $gradient `heads` $heads attr-dict `:`
+  let assemblyFormat = [{$query `keys` `(` $keys `)` `values` `(` $values `)` `by` $gradient `heads`
+      $heads attr-dict `:`
                          functional-type(operands, results)}];
 }
 
 def Sluice_TotalOp : Sluice_ForwardOp<"total", [FusedAlone]> {
-  let summary = "y[p] = the sum of x over all valid positions, for every p: for losses, which no row reads";
-  let description = "It is its own adjoint.";
+  let summary = "y[p] = the sum of x over all valid positions, for every p: for losses, which no "
+                "row reads";
+  let description = !strconcat([{
+    It is its own adjoint.
+
+    Example:
+
+    ```mlir
+    %sums = sluice.total %x : (!sluice.seq<@bytes, 8, f32>) -> !sluice.seq<@bytes, 8, f32>
+    ```
+
+    Constraints:
+  }], columnConstraints);
   let arguments = (ins Sluice_Sequence:$input);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;
@@ -149,6 +346,15 @@ def Sluice_TotalOp : Sluice_ForwardOp<"total", [FusedAlone]> {
 
 def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody], ["getNeutralName"]> {
   let summary = "y[p] = the sum of row p, one number";
+  let description = !strconcat([{
+    Example:
+
+    ```mlir
+    %sums = sluice.sum_columns %x : (!sluice.seq<@bytes, 8, f32>) -> !sluice.seq<@bytes, 0, f32>
+    ```
+
+    Constraints:
+  }], columnConstraints);
   let arguments = (ins Sluice_Sequence:$input);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;
@@ -157,6 +363,15 @@ def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody], ["getNeut
 
 def Sluice_RepeatColumnsOp : Sluice_ForwardOp<"repeat_columns", [FusedBody], ["getNeutralName"]> {
   let summary = "y[p, c] = x[p], one number, for every column c. Adjoint of `sum_columns`";
+  let description = !strconcat([{
+    Example:
+
+    ```mlir
+    %rows = sluice.repeat_columns %x : (!sluice.seq<@bytes, 0, f32>) -> !sluice.seq<@bytes, 8, f32>
+    ```
+
+    Constraints:
+  }], columnConstraints);
   let arguments = (ins Sluice_Sequence:$input);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;

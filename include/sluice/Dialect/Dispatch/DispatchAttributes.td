@@ -1,0 +1,134 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Domains and accesses. A part of Dispatch.td, which includes it.
+
+class Dispatch_Attr<string name, string mnemonic_, list<Trait> traits = []>
+    : AttrDef<Dispatch_Dialect, name, traits> { let mnemonic = mnemonic_; }
+
+def Dispatch_Domain : Dispatch_Attr<"Domain", "domain"> {
+  let summary = "The rows a dispatch runs over";
+  let description = [{
+    Row r = b * positions + p, 0 <= b < batch, 0 <= p < positions. With `factor` f > 0 row (b, p) is
+    valid when b < rows and p < ceil(length / f), `rows` and `length` being device scalars; with f =
+    0 every row is valid.
+
+    With `axis` the length is the b-th number of `length.AXIS` instead, i64 [batch, 1], also for
+    every access of row b: the rows that text b has on that axis of segments. A dispatch stores them
+    before, once the bits are counted. Factors count from the axis, and are 0 for rows of another
+    axis.
+
+    A *scheduled* domain runs over a part of the rows that differs by batch row. The dispatch's last
+    operand is then its *schedule*, i64 [batch, 3]: for batch row b the first position `start`, the
+    number of rows `count`, 0 to `positions`, and the sequence's length in tokens, with start +
+    count <= ceil(length / factor). Rows (b, j) with j < count are valid and have position p = start
+    + j; the valid length of whatever is at factor f is ceil(length / f), in place of the device
+    scalars. Every operand or result [B, T, ...] of rows is a *ring* there: row q mod T has position
+    q. Where T covers the capacity that is row q, so a whole sequence is a special case. Rows that
+    are not valid are neither computed nor written.
+  }];
+  let parameters = (ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor,
+                        DefaultValuedParameter<"bool", "false">:$scheduled,
+                        OptionalParameter<"::mlir::StringAttr">:$axis);
+  let builders = [AttrBuilder<(ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor,
+                                   CArg<"bool", "false">:$scheduled), [{
+    return $_get($_ctxt, batch, positions, factor, scheduled, ::mlir::StringAttr());
+  }]>];
+  let assemblyFormat = [{`<` `batch` `=` $batch `,` `positions` `=` $positions `,`
+                         `factor` `=` $factor
+                         (`,` `scheduled` `=` $scheduled^)? (`axis` `=` $axis^)? `>`}];
+  let extraClassDeclaration = [{
+    /// Rows that one launch runs over, valid or not.
+    int64_t getLaunchRows() const { return getBatch() * getPositions(); }
+  }];
+}
+
+def Dispatch_AccessKind : I32EnumAttr<"AccessKind",
+    "how a row of an operand or a result is found", [
+    I32EnumAttrCase<"Row", 0, "row">, I32EnumAttrCase<"Table", 1, "table">,
+    I32EnumAttrCase<"Gather", 2, "gather">, I32EnumAttrCase<"Vector", 3, "vector">,
+    I32EnumAttrCase<"Scalar", 4, "scalar">, I32EnumAttrCase<"Flat", 5, "flat">,
+    I32EnumAttrCase<"Columns", 6, "columns">, I32EnumAttrCase<"Range", 7, "range">]> {
+  let cppNamespace = "::sluice::dispatch";
+  let genSpecializedAttr = 0;
+}
+
+def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
+  let summary = "Which rows of an operand (or result) a row of the domain touches";
+  let description = [{
+    | kind | tensor | row read for (b, p) | body argument |
+    |---|---|---|---|
+    | `row` | [B, T', d] | (b, map(p, i)[N']) for i < group | tensor<d> (group 1), tensor<group x d> |
+    | `row` | [B, T'] | (b, map(p, 0)[N']) | element |
+    | `table` | [T', d] | map(p, 0) | tensor<d> |
+    | `gather` | [V, d] | v, the value (i32) of body argument `index` | tensor<d> |
+    | `gather` | [B, T', d] | (b, map(v, 0)[N']) | tensor<d> |
+    | `gather` | [B, T'] | (b, map(v, 0)[N']) | element |
+    | `range` | [B, T', d] | the sum of (b, q), map(v, 0)[N'] <= q < map(w, 1)[N'] | tensor<d> |
+    | `range` | [B, T'] | the same | element |
+    | `vector` | [d] | | tensor<d> |
+    | `scalar` | rank 0 | | element |
+    | `flat` | [R, d] or [R] | r | tensor<d>, element |
+    | `columns` (results only) | [parts, d] | sums over the rows of each part | tensor<d> yielded |
+
+    `map` is (p, i)[N'] -> position, N' = ceil(length / source_factor) the valid length of the
+    source. Where source_factor is 0, N' is T'; but a sequence that a scheduled domain reads has no
+    end then, as its ring holds whatever is read. A position outside [0, N') is read as zeros.
+    `column` is (p) or (p, i) -> first column, so that a row of k d columns can be read as k rows of
+    d (zero: the whole row or its first d columns). Where the first column is negative, zeros are
+    read too. With `outside` a position outside is read as that number, the identity of what
+    combines the rows. Results use `row` with the identity map, `flat`, `vector` and `scalar`
+    (domains of one row), or `columns`. A result of access `row` whose yield is tensor<k x d> is
+    stored as one row of k d columns.
+
+    An index is an argument of access `row`; an index of a range may be a gathered element too. Of a
+    range, v is the value of argument `index` and w the value of argument `last`; both are p where
+    the argument is -1. Rows outside [0, N') are left out, and the sum is taken in the order of q.
+    With an infinite `outside` it is the greatest number of each column instead, minus infinity of
+    no row. With `extended`, of elements of i32 alone, a position below 0 is read as itself and one
+    from N' on as the greatest number: so an ascending sequence continues.
+  }];
+  let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map,
+                    "int64_t":$group,
+                        "int64_t":$source_factor, "::mlir::AffineMapAttr":$column, "int64_t":$index,
+                        OptionalParameter<"::mlir::FloatAttr">:$outside,
+                        DefaultValuedParameter<"int64_t", "-1">:$last,
+                        DefaultValuedParameter<"bool", "false">:$extended);
+  let builders = [
+    AttrBuilder<(ins "AccessKind":$kind), [{
+      auto two = ::mlir::AffineMap::get(2, 1, ::mlir::getAffineDimExpr(0, $_ctxt));
+      auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
+      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0,
+                   ::mlir::AffineMapAttr::get(zero), -1,
+                   ::mlir::FloatAttr(), -1, false);
+    }]>,
+    AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group,
+                 "int64_t":$source_factor,
+                     "::mlir::AffineMapAttr":$column, "int64_t":$index,
+                         "::mlir::FloatAttr":$outside), [{
+      return $_get($_ctxt, kind, map, group, source_factor, column, index, outside, -1, false);
+    }]>,
+    AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMap":$map, "int64_t":$group,
+                 "int64_t":$source_factor), [{
+      auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
+      return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(map), group, source_factor,
+                   ::mlir::AffineMapAttr::get(zero), -1,
+                   ::mlir::FloatAttr(), -1, false);
+    }]>];
+  let assemblyFormat = [{`<` $kind `,` `map` `=` $map `,` `group` `=` $group `,` `factor` `=`
+      $source_factor `,`
+                         `column` `=` $column `,` `index` `=` $index (`,` `outside` `=` $outside^)?
+                         (`last` `=` $last^)? (`extended` `=` $extended^)? `>`}];
+  let extraClassDeclaration = [{
+    /// Row p of the source itself: identity map, one row, whole width.
+    bool isIdentity() const;
+    /// 0 where no other argument finds it; arguments of level 0 find a gathered one, arguments of
+    /// levels 0 and 1 a range.
+    unsigned getLevel() const {
+      return getKind() == AccessKind::Range ? 2 : getKind() == AccessKind::Gather ? 1 : 0;
+    }
+    /// Returns how a range combines its rows: their sum, or the maximum of each column.
+    ReduceKind getRangeKind() const { return getOutside() ? ReduceKind::Max : ReduceKind::Add; }
+    /// Arguments that find it.
+    ::llvm::SmallVector<unsigned> getIndices() const;
+  }];
+}

@@ -1,0 +1,136 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention and its gradient. A part of Sluice.td, which includes it.
+
+def attentionAttributes {
+  dag attributes = (ins I64Attr:$heads, I64Attr:$kv_heads, I64Attr:$head_size,
+                        I64Attr:$query_column, I64Attr:$key_column, I64Attr:$value_column,
+                            IntegerSetAttr:$mask,
+                        DefaultValuedAttr<F32Attr, "0.0f">:$dropout, DefaultValuedAttr<I64Attr,
+                            "0">:$random_id,
+                        UnitAttr:$distance_bias, OptionalAttr<AffineMapAttr>:$distance);
+  code declaration = [{
+    /// The table of angles, the last operand; null where nothing is rotated.
+    ::mlir::Value getRotary() {
+      auto isTable = [](::mlir::Value value) {
+        return ::llvm::isa<::mlir::RankedTensorType>(value.getType());
+      };
+      bool isThere = ::llvm::count_if(getExtras(), isTable) > (getDistanceBias() ? 1 : 0);
+      return isThere ? ::mlir::Value(getExtras().back()) : ::mlir::Value();
+    }
+    /// Returns the terms of scores by distance.
+    ::sluice::dispatch::DistanceTerms getTerms() {
+      return ::sluice::dispatch::DistanceTerms(getExtras().drop_back(getRotary() ? 1 : 0),
+                                               getDistanceBias(), getDistance());
+    }
+  }];
+}
+
+def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove,
+                                                        AxesInterface], ["getRemedy"]> {
+  let summary = "Softmax attention with a score region and a mask relation";
+  let description = !strconcat([{
+    As dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one
+    packed sequence or several). Keys and values lie on one scale, queries and the output on one.
+    `mask` is the relation over p, a position of the queries' scale, and q, one of the keys', with
+    symbol n, the valid length of keys: on a given axis, the row's own count. The score region is
+    scalar code (f32 score, i32 p, i32 q, i32 head) -> f32, with an argument more for a term that it
+    reads. With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of row p's angle) each
+    pair (2i, 2i + 1) of a query's or key's columns is rotated by its row's angle first (Su et al.
+    2021, equation 34). Results: output and the rows' log-sum-exp. The backward differentiates the
+    region and transposes the relation.
+
+    *Terms* by distance may stand between the three sequences and the table. `distance` is d(p, q) =
+    a p - b q + c with a, b >= 1; where it is absent, d(p, q) = p - q. With factors f of queries and
+    g of keys, f / a = g / b. That is the factor of a step of distance. Two sequences of heads D
+    columns each are Qv, on the queries' scale, and R, on that of the steps. The region then has an
+    argument behind the head, the product Qv[p] R[d(p, q)]. Its sum with the score is
+    Transformer-XL's (Dai et al. 2019, equation of section 3.3, with Q = q + u, Qv = q + v). With
+    `distance_bias` a table [M, heads] follows, and the region's last argument is b[d(p, q), head].
+    A table of one row is a number a head. Gradients of Qv and R, and of the table, follow from
+    those of the region by these arguments. A distance beyond the last valid row has that row. The
+    mask says d(p, q) >= 0.
+
+    Example:
+
+    ```mlir
+    %output, %lse = sluice.attention %x, %x, %x attributes {heads = 2 : i64, kv_heads = 2 : i64,
+        head_size = 4 : i64,
+        query_column = 0 : i64, key_column = 8 : i64, value_column = 16 : i64,
+        mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+    ^bb0(%score: f32, %p: i32, %q: i32, %head: i32):
+      %scale = arith.constant 0.5 : f32
+      %scaled = arith.mulf %score, %scale : f32
+      sluice.yield %scaled : f32
+    } : (!sluice.seq<@bytes, 24, f32>, !sluice.seq<@bytes, 24, f32>, !sluice.seq<@bytes, 24, f32>)
+        -> (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 2, f32>)
+    ```
+
+    Constraints:
+    - S-007: `mask` is a set over (p, q) with the symbol n.
+    - S-008: `heads` is a multiple of `kv_heads`.
+    - S-013: `heads`, `kv_heads` and `head_size` are at least 1.
+    - S-014: the columns of queries, keys and values are columns of their sequences.
+    - S-027: where a table of angles is given, `head_size` is even and the number of columns
+      of the table.
+    - S-023: with a gradient, queries, keys and values are one packed sequence, or queries
+      are a sequence of their own (differentiation).
+    - S-047: a table by distance with a gradient is read by one stage (differentiation).
+    - S-026: where a table of angles is given, queries and keys are the first columns of a
+      linear map that this op alone reads (dispatch formation).
+  }], scoreConstraints);
+  let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,
+                            Variadic<AnyType>:$extras), attentionAttributes.attributes);
+  let results = (outs Sluice_Sequence:$output, Sluice_Sequence:$lse);
+  let regions = (region SizedRegion<1>:$score);
+  let assemblyFormat = "operands attr-dict-with-keyword $score `:` functional-type(operands, "
+                       "results)";
+  let extraClassDeclaration = attentionAttributes.declaration;
+  let hasVerifier = 1;
+}
+
+def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedAlone,
+    IsolatedFromAbove, AxesInterface]> {
+  let summary = "Gradients of queries, keys and values";
+  let description = !strconcat([{
+    One gradient a sequence: one where the three are packed, two where keys and values are, of
+    queries and of both, three where none are. A gradient has its columns where the sequence has
+    them. Those of the terms follow, in their order.
+
+    Example:
+
+    ```mlir
+    %dx = sluice.attention_backward %x, %x, %x, %output, %lse, %dy attributes {heads = 2 : i64,
+        kv_heads = 2 : i64, head_size = 4 : i64,
+        query_column = 0 : i64, key_column = 8 : i64, value_column = 16 : i64,
+        mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+    ^bb0(%score: f32, %p: i32, %q: i32, %head: i32):
+      sluice.yield %score : f32
+    } derivative {
+    ^bb0(%score: f32, %p: i32, %q: i32, %head: i32, %gradient: f32):
+      sluice.yield %gradient : f32
+    } : (!sluice.seq<@bytes, 24, f32>, !sluice.seq<@bytes, 24, f32>, !sluice.seq<@bytes, 24, f32>,
+        !sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 2, f32>, !sluice.seq<@bytes, 8, f32>)
+            -> !sluice.seq<@bytes, 24, f32>
+    ```
+
+    Constraints:
+    - S-036: there are one, two or three gradients of sequences, then one gradient per term,
+      each with the scale and the width of its operand.
+  }], scoreConstraints);
+  let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,
+                        Sluice_Sequence:$output,
+                            Sluice_Sequence:$lse, Sluice_Sequence:$output_gradient,
+                            Variadic<AnyType>:$extras), attentionAttributes.attributes);
+  let results = (outs Variadic<AnyType>:$gradients);
+  let regions = (region SizedRegion<1>:$score, SizedRegion<1>:$score_gradient);
+  let assemblyFormat = "operands attr-dict-with-keyword $score `derivative` $score_gradient `:` "
+                       "functional-type(operands, results)";
+  let extraClassDeclaration = attentionAttributes.declaration # [{
+    /// Gradients of queries, keys and values: one, two or three.
+    ::mlir::ResultRange getSourceGradients() {
+      return getGradients().drop_back(getTerms().count());
+    }
+  }];
+  let hasVerifier = 1;
+}

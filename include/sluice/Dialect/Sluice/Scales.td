@@ -1,0 +1,247 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Ops that move rows within a scale or between two scales. A part of Sluice.td, which includes it.
+
+def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess], ["isLazy", "getShift"]> {
+  let summary = "y[p] = x[p - by], null before; lazy. A negative `by` looks ahead (an adjoint, or "
+                "a leak)";
+  let description = [{
+    Example:
+
+    ```mlir
+    %y = sluice.shift %x by 1 : (!sluice.seq<@bytes, 8, f32>) -> !sluice.seq<@bytes, 8, f32>
+    ```
+
+    Constraints:
+    - S-041: the sequence is not on a given axis (`--sluice-verify-model`).
+  }];
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$by);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `by` $by attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_StartOp : Sluice_ForwardOp<"start", [FusedGroup], ["getShift"]> {
+  let summary = "y[p] = x[p - by] for p >= by, and the row `null` before; stored";
+  let description = [{
+    A shift whose first rows are learned: `null` is a parameter of one row. No token is in it, so
+    that the relation is a shift's.
+
+    Example:
+
+    ```mlir
+    %y = sluice.start %x, %first by 3
+        : (!sluice.seq<@bytes, 8, f32>, tensor<8xf32>) -> !sluice.seq<@bytes, 8, f32>
+    ```
+
+    Constraints:
+    - S-083: `by` is at least 1.
+    - S-084: input and result have one scale and width, and `null` is one row of this width.
+    - S-041: the sequence is not on a given axis (`--sluice-verify-model`).
+    - S-082: a first row with a gradient is read by one stage (differentiation).
+  }];
+  let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$null, I64Attr:$by);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `,` $null `by` $by attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_StartBackwardOp : Sluice_BackwardOp<"start_backward", [FusedBody]> {
+  let summary = "Gradient of the first row of `start`: the sum over the batch of gradient[p], p < "
+                "by";
+  let description = [{
+    Example:
+
+    ```mlir
+    %gradient = sluice.start_backward %dy by 3 : (!sluice.seq<@bytes, 8, f32>) -> tensor<8xf32>
+    ```
+  }];
+  let arguments = (ins Sluice_Sequence:$gradient, I64Attr:$by);
+  let results = (outs AnyRankedTensor:$null);
+  let assemblyFormat = "$gradient `by` $by attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusedGroup, SingleBlock, IsolatedFromAbove]> {
+  let summary = "Group m: its window x[k m + k - w + i], 0 <= i < w, reduced by a combiner";
+  let description = !strconcat([{
+    The region is the *combiner*: of the number so far and that of a later row, column by column, it
+    makes the next. It is elementwise arith and math. Positions where x is null are left out, and
+    those where `mask`, one number a row, is not greater than 0.5. What is left is combined in
+    order. Where nothing is left, the result is `identity`, which the combiner leaves alone on
+    either side. A result that is an infinite identity becomes zero.
+
+    `sum`, `average` (a sum divided by w, always) and `max` (the first of equal numbers stays) are
+    short for their regions. Any other is written out, with `combine` and `identity`. The region
+    says what the gradient is. Of a sum it is spread; that of a maximum goes to the first of the
+    greatest (`shorten_max_backward`), none where all are minus infinity. Any other region has none:
+    it runs forward.
+
+    Example:
+
+    ```mlir
+    %sum = sluice.shorten %x factor 4 sum
+        : (!sluice.seq<@bytes, 8, f32>) -> !sluice.seq<@patches, 8, f32>
+    %product = sluice.shorten %x factor 4 window 6 mask %bits combine identity 1.0 {
+    ^bb0(%so_far: f32, %later: f32):
+      %next = arith.mulf %so_far, %later : f32
+      sluice.yield %next : f32
+    } : (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 0, f32>) -> !sluice.seq<@patches, 8, f32>
+    ```
+
+    Constraints:
+    - S-130: the combiner is a region of two arguments that leaves `identity` alone.
+    - S-131: an average is a sum without a mask.
+    - S-132: `mask` is one number a row, f32 or bf16, on the scale of the input.
+    - S-133: `mask` is stored, and not the result of a lazy op.
+    - S-048: of a maximum without a mask, a layer or a norm separates an `unfold` from the
+      groups (dispatch formation).
+    - S-053: rows have columns (dispatch formation).
+    - S-134: with a gradient, there is no mask (differentiation).
+    - S-135: with a gradient, the combiner is a sum or a maximum (differentiation).
+  }], windowConstraints, scaleConstraints);
+  let arguments = (ins Sluice_Sequence:$input, Optional<Sluice_Sequence>:$mask, I64Attr:$factor,
+                       DefaultValuedAttr<I64Attr, "0">:$window, UnitAttr:$mean, F32Attr:$identity);
+  let results = (outs Sluice_Sequence:$result);
+  let regions = (region SizedRegion<1>:$combiner);
+  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$input, "int64_t":$factor,
+      "::sluice::dispatch::ReduceKind":$kind, CArg<"int64_t", "0">:$window,
+      CArg<"bool", "false">:$mean)>];
+  let extraClassDeclaration = [{
+    bool isSum();
+    bool isMax();
+    /// "average", "sum", "max", or "combination".
+    ::llvm::StringRef getWord();
+  }];
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def Sluice_ShortenMaxBackwardOp : Sluice_BackwardOp<"shorten_max_backward", [FusedWholeGroup]> {
+  let summary = "z[m, i d + c] = gradient[m, c] for the first i whose x[k m + k - w + i, c] is "
+                "the greatest of window m, else 0";
+  let description = !strconcat([{
+    The input's gradient is `unfold` of this (with a window, of its `overlap_add`), which a shift
+    may read past the last position.
+
+    Example:
+
+    ```mlir
+    %dx = sluice.shorten_max_backward %x, %gradient factor 4
+        : (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@patches, 8, f32>)
+        -> !sluice.seq<@patches, 32, f32>
+    ```
+
+    Constraints:
+    - S-038: the gradient has the scale of the result and the width of the input.
+    - S-048: a layer or a norm separates an `unfold` from the groups (dispatch formation).
+  }], windowConstraints, scaleConstraints);
+  let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$gradient, I64Attr:$factor,
+                       DefaultValuedAttr<I64Attr, "0">:$window);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands `factor` $factor (`window` $window^)? attr-dict `:` "
+                       "functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_UpsampleOp : Sluice_ForwardOp<"upsample", [FusedAccess], ["isLazy"]> {
+  let summary = "y[p] = x[p div k]; lazy. Adjoint of shorten with sum";
+  let description = !strconcat([{
+    Example:
+
+    ```mlir
+    %y = sluice.upsample %x factor 4
+        : (!sluice.seq<@patches, 8, f32>) -> !sluice.seq<@bytes, 8, f32>
+    ```
+
+    Constraints:
+  }], scaleConstraints);
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `factor` $factor attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusedWholeGroup]> {
+  let summary = "Group m: the w rows of its window, x[k m + k - w + i], side by side, w d columns";
+  let description = !strconcat([{
+    Example:
+
+    ```mlir
+    %y = sluice.fold %x factor 4 : (!sluice.seq<@bytes, 8, f32>) -> !sluice.seq<@patches, 32, f32>
+    %z = sluice.fold %x factor 4 window 2
+        : (!sluice.seq<@bytes, 8, f32>) -> !sluice.seq<@patches, 16, f32>
+    ```
+
+    Constraints:
+  }], windowConstraints, scaleConstraints);
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor, DefaultValuedAttr<I64Attr,
+      "0">:$window);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `factor` $factor (`window` $window^)? attr-dict `:` "
+                       "functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusedAccess], ["isLazy", "readsMember"]> {
+  let summary = "y[p] = columns (p mod k) d .. of x[p div k]; lazy. Adjoint of fold";
+  let description = !strconcat([{
+    Example:
+
+    ```mlir
+    %y = sluice.unfold %x factor 4 : (!sluice.seq<@patches, 32, f32>) -> !sluice.seq<@bytes, 8, f32>
+    ```
+
+    Constraints:
+  }], scaleConstraints);
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `factor` $factor attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_OverlapAddOp : Sluice_BackwardOp<"overlap_add", [FusedWholeGroup]> {
+  let summary = "Group m: its k rows side by side, each the sum of what windows have at its "
+                "position";
+  let description = [{
+    Row m of the input is window m of a `fold`: columns i d + c, 0 <= i < w, belong to position k m
+    + k - w + i. Or it has d columns, which then belong to every position of the window. z[m, r d +
+    c] is the sum of the columns of position k m + r: of windows m + j, 0 <= j < ceil(w / k), column
+    i d + c with i = r + w - k (j + 1), where i >= 0. `unfold` of this is the adjoint of a `fold`,
+    or of a `shorten` with sum, with that window. The input is stored, so that no row follows its
+    last one.
+
+    Example:
+
+    ```mlir
+    %sums = sluice.overlap_add %windows factor 4 window 6
+        : (!sluice.seq<@patches, 48, f32>) -> !sluice.seq<@patches, 32, f32>
+    ```
+
+    Constraints:
+    - S-096: `factor` and `window` are at least 1.
+    - S-097: the input has `window` times the columns of a position, or once.
+    - S-098: the input is stored, and not the result of a lazy op.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, I64Attr:$factor, I64Attr:$window);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `factor` $factor `window` $window attr-dict `:` "
+                       "functional-type(operands, results)";
+  let extraClassDeclaration = [{ std::optional<::sluice::dispatch::RowRead> getMemberRead(); }];
+  let hasVerifier = 1;
+}
+
+def Sluice_LastOp : Sluice_ForwardOp<"last", [FusedAccess], ["isLazy"]> {
+  let summary = "The last valid position, as a sequence of one position";
+  let description = [{
+    Example:
+
+    ```mlir
+    %y = sluice.last %x : (!sluice.seq<@bytes, 8, f32>) -> !sluice.seq<@last, 8, f32>
+    ```
+
+    Constraints:
+    - S-024: the op has no gradient: it is for generation (differentiation).
+  }];
+  let arguments = (ins Sluice_Sequence:$input);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
