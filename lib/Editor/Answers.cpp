@@ -2,6 +2,7 @@
 
 #include "sluice/Editor/Answers.h"
 
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Editor/Describe.h"
 
 #include <algorithm>
@@ -46,28 +47,32 @@ std::string verdictText(const Findings *findings) {
   return "\n" + (verdict.isProved() ? verdict.format() : verdict.message) + "\n";
 }
 
-/// The model of a text: as it was found, or read now.
-std::optional<spec::Model> modelOf(const Document &document, const std::string &file,
-                                   const Findings *findings) {
-  if (findings) {
-    return findings->model;
+/// Describes the spec of a text; nothing where it is not valid.
+std::optional<std::string>
+describeSpec(const Document &document, const std::string &file, const Findings *findings,
+             const std::function<std::string(const ParsedSpec &)> &describe) {
+  if (findings && !findings->model) {
+    return std::nullopt;
   }
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   spec::Diagnostic error;
-  return spec::readText(document.text, file, error);
+  std::optional<ParsedSpec> spec = parseSpec(context, document.text, file, error);
+  return spec ? std::optional(describe(*spec)) : std::nullopt;
 }
 
-std::string stageText(const Document &document, int stage,
-                      const std::optional<spec::Model> &model) {
+std::string stageText(const Document &document, int stage, const std::string &file,
+                      const Findings *findings) {
   const Outline &outline = document.outline;
-  std::optional<spec::Op> op = outline.opOf(stage);
+  const spec::ObjectInfo *op = outline.findInfo(stage);
   if (!op) {
     return "";
   }
   size_t index = outline.node(stage).index;
-  std::string text = "**" + std::string(spec::name(*op)) + "** (stage " + std::to_string(index) +
-                     "): " + std::string(spec::meaning(*op)) + "\n\n";
-  text += model ? describeStage(*model, index)
-                : "- scale, shape and weights show once the spec is valid\n";
+  std::string text = "**" + std::string(op->word) + "** (stage " + std::to_string(index) +
+                     "): " + std::string(op->sentence) + "\n\n";
+  text += describeSpec(document, file, findings, [&](const ParsedSpec &spec) {
+            return describeStage(spec, index);
+          }).value_or("- scale, shape and weights show once the spec is valid\n");
   for (int child : outline.children(stage)) {
     const KeyInfo *info = infoOf(outline, outline.node(child));
     if (info && info->name != "op") {
@@ -102,15 +107,14 @@ json editor::hoverAt(const Document &document, size_t offset, const std::string 
   std::string text;
   bool op = info && info->name == "op" && stage == node.parent;
   if (stage >= 0 && (spot.node == stage || op)) {
-    text = stageText(document, stage, modelOf(document, file, findings));
+    text = stageText(document, stage, file, findings);
   } else if (info && (spot.onKey || !bracket)) {
     text = describeKey(*info);
   }
   if ((spot.node == 0 && onBracket && offset == node.begin) ||
       (info && isAboutModel(outline, node) && (spot.onKey || !bracket))) {
-    std::optional<spec::Model> model = modelOf(document, file, findings);
-    text += (text.empty() ? "" : "\n") + (model ? describeModel(*model) : "") +
-            (model ? verdictText(findings) : "");
+    std::optional<std::string> model = describeSpec(document, file, findings, describeModel);
+    text += (text.empty() ? "" : "\n") + (model ? *model + verdictText(findings) : "");
   }
   if (text.empty()) {
     return nullptr;

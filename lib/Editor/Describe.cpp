@@ -2,19 +2,22 @@
 
 #include "sluice/Editor/Describe.h"
 
+#include "sluice/Conversion/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
 using namespace sluice;
 using namespace sluice::editor;
-using spec::Op;
-using spec::Primitive;
 
 namespace {
 
 /// Longer lists are cut: a hover is read at a glance.
 constexpr size_t mostLines = 24;
 
-std::string code(const std::string &text) { return "`" + text + "`"; }
+std::string code(StringRef text) { return ("`" + text + "`").str(); }
 
-std::string shapeText(const std::vector<int64_t> &shape) {
+std::string shapeText(ArrayRef<int64_t> shape) {
   std::string text;
   for (int64_t size : shape) {
     text += (text.empty() ? "" : ", ") + std::to_string(size);
@@ -32,73 +35,130 @@ std::string grouped(int64_t number) {
   return text;
 }
 
-/// A stage's primitive ones: those whose weights are named after it.
-std::vector<Primitive> partsOf(const spec::Stage &stage, const std::vector<Primitive> &all) {
-  std::vector<Primitive> parts;
-  for (const Primitive &primitive : all) {
-    if (primitive.prefix == stage.prefix || primitive.prefix.starts_with(stage.prefix + ".")) {
-      parts.push_back(primitive);
+//===----------------------------------------------------------------------===//
+// Expanded specs
+//===----------------------------------------------------------------------===//
+
+/// Expands composite stages, those that draw a factor with the least, and lists weights.
+ParsedSpec expand(const ParsedSpec &spec) {
+  ParsedSpec expanded = spec.withFactor(0);
+  PassManager manager(expanded.module->getContext());
+  manager.addPass(createExpandComposites());
+  manager.addPass(createAssignWeights());
+  if (failed(manager.run(*expanded.module))) { // the reader did the same
+    throw std::runtime_error("a valid spec could not be expanded");
+  }
+  return expanded;
+}
+
+std::vector<Operation *> listStages(spec::ModelOp model) {
+  std::vector<Operation *> stages;
+  for (Operation &op : model.getBody().getOps()) {
+    if (isa<spec::StageInterface>(op)) {
+      stages.push_back(&op);
     }
   }
+  return stages;
+}
+
+StringRef getPath(Operation *op) { return op->getAttrOfType<StringAttr>("path").getValue(); }
+
+/// True for a stage or a weight that is of the stage of this path, or of one inside it.
+bool isPartOf(Operation *op, StringRef stage) {
+  StringRef path = getPath(op);
+  return path.consume_front(stage) && (path.empty() || path.starts_with("."));
+}
+
+std::vector<Operation *> listParts(spec::ModelOp model, StringRef stage) {
+  std::vector<Operation *> parts = listStages(model);
+  std::erase_if(parts, [&](Operation *op) { return !isPartOf(op, stage); });
   return parts;
 }
 
-std::string resultText(const spec::Model &model, const Primitive &last) {
-  if (last.op() == Op::Loss) {
-    return "- reads scale factor " + std::to_string(last.factor) + "\n- result " +
-           code(shapeText({model.batch, model.context})) + " = [batch, context] nats\n";
+int64_t countElements(spec::WeightOp weight) {
+  int64_t elements = 1;
+  for (int64_t size : weight.getShape()) {
+    elements *= size;
   }
-  if (const auto *made = std::get_if<spec::Boundaries>(&last.settings)) {
-    return "- result " + code(shapeText({model.batch, model.context})) +
-           " = [batch, context] bits, at most " + std::to_string(made->capacity) + " a row\n";
+  return elements;
+}
+
+/// The stream that a stage makes or cuts, or, of a head or a loss, reads.
+spec::StreamType getStream(Operation *stage) {
+  Type type =
+      stage->getNumResults() > 0 ? stage->getResult(0).getType() : stage->getOperand(0).getType();
+  auto segments = dyn_cast<spec::SegmentationType>(type);
+  return segments ? segments.getStream() : cast<spec::StreamType>(type);
+}
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+std::string resultText(spec::ModelOp model, Operation *last) {
+  int64_t batch = model.getBatch(), context = model.getLength();
+  spec::StreamType stream = getStream(last);
+  int64_t factor = stream.getFactor();
+  std::string scale = std::to_string(factor);
+  if (isa<spec::LossOp>(last)) {
+    return "- reads scale factor " + scale + "\n- result " + code(shapeText({batch, context})) +
+           " = [batch, context] nats\n";
   }
-  if (!last.segments.empty()) {
-    return "- rows are the segments of " + code(last.segments) + ", as many as each text has\n";
+  if (auto cut = dyn_cast<spec::BoundariesOp>(last)) {
+    return "- result " + code(shapeText({batch, context})) + " = [batch, context] bits, at most " +
+           std::to_string(cut.getMostSegments()) + " a row\n";
   }
-  bool head = last.op() == Op::Head;
-  if (head && last.factor > 1) {
-    return "- reads scale factor " + std::to_string(last.factor) + "\n- result " +
-           code(shapeText({model.batch, model.context, model.vocabulary})) +
-           " = [batch, context, vocabulary]\n";
+  if (stream.getAxis() == spec::AxisKind::segments) {
+    return "- rows are the segments of " + code(stream.getName().getValue()) +
+           ", as many as each text has\n";
   }
-  int64_t length = (model.context + last.factor - 1) / last.factor;
-  std::string tokens =
-      last.factor == 1 ? "context" : "ceil(context / " + std::to_string(last.factor) + ")";
-  std::string shape = shapeText({model.batch, length, head ? model.vocabulary : last.width});
-  return "- scale factor " + std::to_string(last.factor) +
-         (last.factor == 1 ? " (one position a token)" : "") + "\n- result " + code(shape) +
-         " = [batch, " + tokens + ", " + (head ? "vocabulary" : "width") + "]\n";
+  bool isHead = isa<spec::HeadOp>(last);
+  int64_t width = isHead ? model.getVocabulary() : stream.getWidth();
+  if (isHead && factor > 1) {
+    return "- reads scale factor " + scale + "\n- result " +
+           code(shapeText({batch, context, width})) + " = [batch, context, vocabulary]\n";
+  }
+  std::string rows = factor == 1 ? "context" : "ceil(context / " + scale + ")";
+  return "- scale factor " + scale + (factor == 1 ? " (one position a token)" : "") +
+         "\n- result " + code(shapeText({batch, (context + factor - 1) / factor, width})) +
+         " = [batch, " + rows + ", " + (isHead ? "vocabulary" : "width") + "]\n";
 }
 
 /// " 4", and where the window is another, " 4 window 8"
-std::string groupText(int64_t factor, const std::optional<int64_t> &window) {
+std::string groupText(int64_t factor, std::optional<int64_t> window) {
   bool isApart = window && *window != factor;
   return " " + std::to_string(factor) + (isApart ? " window " + std::to_string(*window) : "");
 }
 
-/// "shift 3", "layer"
-std::string shortName(const Primitive &primitive) {
-  std::string text(spec::name(primitive.op()));
-  if (const auto *shift = std::get_if<spec::Shift>(&primitive.settings)) {
-    text += " " + std::to_string(shift->by);
-  } else if (const auto *shorten = std::get_if<spec::Shorten>(&primitive.settings)) {
-    text += shorten->segments.empty() ? groupText(shorten->factor, shorten->window)
-                                      : " " + shorten->segments;
-  } else if (const auto *upsample = std::get_if<spec::Upsample>(&primitive.settings)) {
-    text += upsample->segments.empty() ? groupText(upsample->factor, upsample->window)
-                                       : " " + upsample->segments;
+/// The groups or segments of a shorten or an upsample stage.
+template <class Stage> std::string groupText(Stage stage) {
+  if (Value segments = stage.getSegments()) {
+    return " " + cast<spec::SegmentationType>(segments.getType()).getName().str();
   }
-  return text;
+  return groupText(*stage.getFactor(), stage.getWindow());
+}
+
+/// "shift 3", "layer"
+std::string shortName(Operation *stage) {
+  std::string text = stage->getName().stripDialect().str();
+  if (auto shift = dyn_cast<spec::ShiftOp>(stage)) {
+    return text + " " + std::to_string(shift.getBy());
+  }
+  if (auto shorten = dyn_cast<spec::ShortenOp>(stage)) {
+    return text + groupText(shorten);
+  }
+  auto upsample = dyn_cast<spec::UpsampleOp>(stage);
+  return upsample ? text + groupText(upsample) : text;
 }
 
 /// "2 x layer, norm, shift 3, shorten 4, ..."
-std::string expansionText(const std::vector<Primitive> &parts) {
+std::string expansionText(ArrayRef<Operation *> parts) {
   std::string text;
   size_t items = 0;
   for (size_t i = 0; i < parts.size(); ++items) {
     size_t next = i + 1;
     while (next < parts.size() && shortName(parts[next]) == shortName(parts[i]) &&
-           parts[next].factor == parts[i].factor) {
+           getStream(parts[next]).getFactor() == getStream(parts[i]).getFactor()) {
       ++next;
     }
     if (items == mostLines) {
@@ -111,18 +171,17 @@ std::string expansionText(const std::vector<Primitive> &parts) {
   return text;
 }
 
-std::string weightsText(const std::vector<spec::Tensor> &tensors,
-                        const std::vector<Primitive> &parts) {
+std::string weightsText(spec::ModelOp model, StringRef stage) {
   std::string lines;
   int64_t elements = 0;
   size_t count = 0;
-  for (const spec::Tensor &tensor : tensors) {
-    if (tensor.stage < parts.front().id || tensor.stage > parts.back().id) {
+  for (auto weight : model.getBody().getOps<spec::WeightOp>()) {
+    if (!isPartOf(weight, stage)) {
       continue;
     }
-    elements += tensor.elements();
+    elements += countElements(weight);
     if (count++ < mostLines) {
-      lines += "  - " + code(tensor.name) + " " + code(shapeText(tensor.shape)) + "\n";
+      lines += "  - " + code(weight.getSymName()) + " " + code(shapeText(weight.getShape())) + "\n";
     }
   }
   if (count == 0) {
@@ -135,24 +194,21 @@ std::string weightsText(const std::vector<spec::Tensor> &tensors,
 
 } // namespace
 
-std::string editor::describeStage(const spec::Model &model, size_t index) {
-  if (index >= model.stages.size()) {
+std::string editor::describeStage(const ParsedSpec &spec, size_t index) {
+  std::vector<Operation *> stages = listStages(spec.getModel());
+  if (index >= stages.size()) {
     return "";
   }
-  const spec::Stage &stage = model.stages[index];
-  std::vector<Primitive> all = spec::expand(model);
-  std::vector<Primitive> parts = partsOf(stage, all);
-  if (parts.empty()) {
-    return "";
-  }
+  StringRef path = getPath(stages[index]);
+  ParsedSpec expanded = expand(spec);
+  spec::ModelOp model = expanded.getModel();
+  std::vector<Operation *> parts = listParts(model, path);
   std::string text = resultText(model, parts.back());
-  bool isComposite = stage.op() == Op::Layers || stage.op() == Op::Hourglass ||
-                     stage.op() == Op::TopDown || stage.op() == Op::BottomUp ||
-                     spec::composedOf(stage.settings);
+  bool isComposite = getPath(parts.front()) != path;
   if (isComposite) {
     text += "- expands to " + expansionText(parts) + "\n";
   }
-  return text + weightsText(spec::tensors(model, all), parts);
+  return text + weightsText(model, path);
 }
 
 std::string editor::describeKey(const spec::KeyInfo &key) {
@@ -161,7 +217,7 @@ std::string editor::describeKey(const spec::KeyInfo &key) {
   if (!key.words.empty()) {
     std::string values;
     for (std::string_view value : key.words) {
-      values += (values.empty() ? "" : ", ") + code(std::string(value));
+      values += (values.empty() ? "" : ", ") + code(value);
     }
     text += "- values: " + values + "\n";
   }
@@ -169,8 +225,14 @@ std::string editor::describeKey(const spec::KeyInfo &key) {
   return text + "- " + (required ? "" : "default: ") + std::string(key.otherwise) + "\n";
 }
 
-std::string editor::describeModel(const spec::Model &model) {
-  return "**" + model.name + "**: " + grouped(spec::parameterCount(model)) + " parameters, " +
-         std::to_string(model.stages.size()) + " stages, " + grouped(model.context) +
+std::string editor::describeModel(const ParsedSpec &spec) {
+  int64_t elements = 0;
+  ParsedSpec expanded = expand(spec);
+  for (auto weight : expanded.getModel().getBody().getOps<spec::WeightOp>()) {
+    elements += countElements(weight);
+  }
+  spec::ModelOp model = spec.getModel();
+  return "**" + model.getName()->str() + "**: " + grouped(elements) + " parameters, " +
+         std::to_string(listStages(model).size()) + " stages, " + grouped(model.getLength()) +
          " tokens a row\n";
 }

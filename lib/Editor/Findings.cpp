@@ -2,6 +2,8 @@
 
 #include "sluice/Editor/Findings.h"
 
+#include "sluice/Conversion/ReadSpec.h"
+
 #include <algorithm>
 
 using namespace sluice;
@@ -95,13 +97,15 @@ Findings editor::examine(const std::string &text, const std::string &file, const
     return findings;
   }
   try {
+    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
     spec::Diagnostic error;
-    findings.model = spec::readText(text, file, error);
-    if (!findings.model) {
+    std::optional<ParsedSpec> spec = parseSpec(context, text, file, error);
+    if (!spec) {
       findings.error = std::move(error);
       return findings;
     }
-    findings.verdict = check(*findings.model, cancelled);
+    findings.model = spec->getPlace("");
+    findings.verdict = check(*spec, cancelled);
   } catch (const NotChecked &stopped) {
     findings.unchecked = stopped.why;
   } catch (const std::exception &error) {
@@ -111,7 +115,7 @@ Findings editor::examine(const std::string &text, const std::string &file, const
   return findings;
 }
 
-Range editor::rangeAt(const Document &document, const spec::SourceLocation &place) {
+editor::Range editor::rangeAt(const Document &document, const spec::SourceLocation &place) {
   std::string_view view = document.text;
   const Text &text = document.lines;
   size_t begin = text.offsetOf(place.line, place.column);
@@ -139,8 +143,8 @@ json editor::diagnosticsOf(const Findings &findings, const Document &document,
         diagnostic(document, findings.error->location, Error, "sluice", findings.error->message));
   }
   if (!findings.unchecked.empty()) {
-    result.push_back(diagnostic(document, findings.model->location, Information, "sluice check",
-                                findings.unchecked));
+    result.push_back(
+        diagnostic(document, *findings.model, Information, "sluice check", findings.unchecked));
   }
   if (!findings.verdict) {
     return result;

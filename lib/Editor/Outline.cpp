@@ -7,6 +7,10 @@ using namespace sluice::editor;
 
 namespace {
 
+constexpr std::string_view defaultsSection = "DefaultsSection";
+constexpr std::string_view scheduleSection = "Spec_ScheduleOp";
+constexpr std::string_view sourceSection = "SourceSection";
+
 /// Builds the nodes in one pass; `open` is the innermost bracket that is not closed yet.
 class Scanner {
 public:
@@ -183,14 +187,9 @@ int Outline::stageOf(int id) const {
   return -1;
 }
 
-std::optional<spec::Op> Outline::opOf(int stage) const {
+const spec::ObjectInfo *Outline::findInfo(int stage) const {
   int op = node(stage).kind == Node::Object ? member(stage, "op") : -1;
-  for (spec::Op each : spec::allOps()) {
-    if (op >= 0 && contents(node(op)) == spec::name(each)) {
-      return each;
-    }
-  }
-  return std::nullopt;
+  return op < 0 ? nullptr : spec::findStage(contents(node(op)));
 }
 
 bool Outline::isDeeperThan(int id, int levels) const {
@@ -200,68 +199,64 @@ bool Outline::isDeeperThan(int id, int levels) const {
   return id >= 0;
 }
 
-std::optional<spec::Section> Outline::sectionOf(int object) const {
-  using spec::Section;
+std::string_view Outline::getDefinition(int object) const {
   // The deepest is a mask: stages, stage, local, over, source, mask. A text may nest far deeper,
   // and this function asks about parents.
   constexpr int deepestSection = 6;
   const Node &self = node(object);
   if (self.kind != Node::Object || isDeeperThan(object, deepestSection)) {
-    return std::nullopt;
+    return "";
   }
   if (object == 0) {
-    return Section::Spec;
+    return "Spec_ModelOp";
   }
   if (self.parent < 0) {
-    return std::nullopt;
+    return "";
   }
   std::string_view name = key(self);
   if (self.parent == 0) {
-    return name == "defaults"    ? std::optional(Section::Defaults)
-           : name == "precision" ? std::optional(Section::Precision)
-           : name == "training"  ? std::optional(Section::Training)
-                                 : std::nullopt;
+    return name == "defaults"    ? defaultsSection
+           : name == "precision" ? "Spec_PrecisionOp"
+           : name == "training"  ? "Spec_TrainingOp"
+                                 : "";
   }
   const Node &around = node(self.parent);
   std::string_view outer = around.parent == 0 ? key(around) : "";
   if (outer == "training" && name == "schedule") {
-    return Section::Schedule;
+    return scheduleSection;
   }
-  if (name == "then" && sectionOf(self.parent) == Section::Schedule) {
-    return Section::Fall;
+  if (name == "then" && getDefinition(self.parent) == scheduleSection) {
+    return "Spec_FallOp";
   }
   if ((name == "local" || name == "global") && stageOf(self.parent) == self.parent) {
-    return Section::Defaults;
+    return defaultsSection;
   }
-  auto isLayer = [&](int id) { return stageOf(id) == id || sectionOf(id) == Section::Defaults; };
+  auto isLayer = [&](int id) { return stageOf(id) == id || getDefinition(id) == defaultsSection; };
   if (around.kind == Node::Array && around.parent > 0 && isLayer(around.parent)) {
-    return key(around) == "over"     ? std::optional(Section::Source)
-           : key(around) == "scales" ? std::optional(Section::Scale)
-                                     : std::nullopt;
+    return key(around) == "over" ? sourceSection : key(around) == "scales" ? "ScaleSection" : "";
   }
-  bool isSource = name == "mask" && sectionOf(self.parent) == Section::Source;
-  if ((isLayer(self.parent) || isSource) &&
-      (name == "mask" || name == "rotary" || name == "relative" || name == "lsh")) {
-    return name == "mask"     ? Section::Mask
-           : name == "rotary" ? Section::Rotary
-           : name == "lsh"    ? Section::Lsh
-                              : Section::Relative;
+  bool isSource = name == "mask" && getDefinition(self.parent) == sourceSection;
+  if (isLayer(self.parent) || isSource) {
+    return name == "mask"       ? "MaskSection"
+           : name == "rotary"   ? "RotarySection"
+           : name == "lsh"      ? "LshSection"
+           : name == "relative" ? "RelativeSection"
+                                : "";
   }
-  return std::nullopt;
+  return "";
 }
 
 const std::vector<spec::KeyInfo> *Outline::keysOf(int object) const {
-  static const std::vector<spec::KeyInfo> onlyOp(spec::keysOf(spec::Op::Norm).begin(),
-                                                 spec::keysOf(spec::Op::Norm).begin() + 1);
+  static const std::vector<spec::KeyInfo> onlyOp = {*spec::findStage("norm")->find("op")};
   if (object < 0 || node(object).kind != Node::Object) {
     return nullptr;
   }
   if (stageOf(object) == object) {
-    std::optional<spec::Op> op = opOf(object);
-    return op ? &spec::keysOf(*op) : &onlyOp;
+    const spec::ObjectInfo *stage = findInfo(object);
+    return stage ? &stage->keys : &onlyOp;
   }
-  std::optional<spec::Section> section = sectionOf(object);
-  return section ? &spec::keysOf(*section) : nullptr;
+  std::string_view definition = getDefinition(object);
+  return definition.empty() ? nullptr : &spec::getObject(definition).keys;
 }
 
 Outline::Spot Outline::at(size_t offset) const {

@@ -4,8 +4,6 @@
 // which are then read like any. docs/spec.md has the lists.
 #include "StreamWidths.h"
 
-#include "sluice/Spec/Schema.h"
-
 #include <algorithm>
 #include <array>
 
@@ -158,7 +156,7 @@ private:
 
   void checkBoundaries(const JsonValue &own) const {
     std::vector<std::string_view> known;
-    for (const KeyInfo &key : keysOf(Op::Boundaries)) {
+    for (const KeyInfo &key : findStage("boundaries")->keys) {
       if (key.name != "op" && key.name != "from" && key.name != "frozen") {
         known.push_back(key.name);
       }

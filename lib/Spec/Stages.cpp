@@ -4,8 +4,6 @@
 
 #include "Hourglass.h"
 
-#include "sluice/Spec/Schema.h"
-
 #include <algorithm>
 #include <array>
 
@@ -385,7 +383,7 @@ bool hasLayerSettings(Op op) {
 
 std::vector<std::string_view> keyNames(Op op) {
   std::vector<std::string_view> names;
-  for (const KeyInfo &key : keysOf(op)) {
+  for (const KeyInfo &key : findStage(name(op))->keys) {
     names.push_back(key.name);
   }
   return names;

@@ -1,10 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Specs, settings of specs, and the messages of both language servers.
 #include "Readers.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Editor/IrMessages.h"
 #include "sluice/Editor/Server.h"
-#include "sluice/Spec/Expansion.h"
-#include "sluice/Spec/Override.h"
 
 #include <sstream>
 
@@ -12,15 +11,10 @@ using namespace sluice;
 
 namespace {
 
-/// A model of more stages is not expanded: that is work, but no reading.
-constexpr int64_t mostPrimitives = 1000;
-
 void readSpec(std::string_view input) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(std::string(input), "spec.json", error);
-  if (model && std::ssize(model->stages) < mostPrimitives) {
-    spec::expand(*model);
-  }
+  parseSpec(context, std::string(input), "spec.json", error);
 }
 
 /// KEY=VALUE a line, then "%%" and a spec.
@@ -33,8 +27,9 @@ void readSettings(std::string_view input) {
       settings.push_back(*setting);
     }
   }
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   spec::Diagnostic error;
-  spec::readTextWith(std::string(text), "spec.json", settings, error);
+  parseSpec(context, std::string(text), "spec.json", error, settings);
 }
 
 /// Bodies a line, each of which is framed; else the bytes of a stream.
@@ -59,7 +54,7 @@ std::vector<editor::Incoming> readStream(std::string_view input) {
 /// The server for specs, without a check and without its second thread, so that an input always
 /// reaches the same edges; its answers must be JSON.
 void readSpecMessages(std::string_view input) {
-  auto check = [](const spec::Model &, const std::atomic<bool> &) -> CausalVerdict {
+  auto check = [](const ParsedSpec &, const std::atomic<bool> &) -> CausalVerdict {
     throw editor::NotChecked{"not here"};
   };
   auto send = [](const nlohmann::json &message) { editor::frame(message); };

@@ -2,6 +2,7 @@
 
 #include "ChildCheck.h"
 
+#include "sluice/Conversion/OldSpec.h"
 #include "sluice/Editor/VerdictJson.h"
 
 #include <csignal>
@@ -125,10 +126,10 @@ private:
 
 } // namespace
 
-CausalVerdict editor::checkInChild(const spec::Model &model, const std::atomic<bool> &cancelled,
+CausalVerdict editor::checkInChild(const ParsedSpec &spec, const std::atomic<bool> &cancelled,
                                    std::chrono::milliseconds limit) {
-  Child child(model.location.file);
-  child.write(model.text);
+  Child child(spec.file);
+  child.write(spec.text);
   std::string text = child.read(cancelled, Clock::now() + limit);
   // A line for the verdict, and one with its advice.
   size_t first = text.find('\n'), second = text.find('\n', first + 1);
@@ -139,7 +140,7 @@ CausalVerdict editor::checkInChild(const spec::Model &model, const std::atomic<b
     return verdictFromJson(nlohmann::json::parse(text.substr(first + 1, second - first - 1)));
   }
   CausalVerdict verdict = verdictFromJson(nlohmann::json::parse(text.substr(0, first)));
-  verdict.notes.push_back({CausalWarning::Kind::Unfinished, model.location,
+  verdict.notes.push_back({CausalWarning::Kind::Unfinished, spec.getPlace(""),
                            "advice is not looked for as you type, which would take too long for "
                            "this model; run sluice check"});
   return verdict;
@@ -148,9 +149,10 @@ CausalVerdict editor::checkInChild(const spec::Model &model, const std::atomic<b
 int editor::runChild(const std::string &file) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(std::move(text), file, error);
-  if (!model) {
+  std::optional<ParsedSpec> spec = parseSpec(context, text, file, error);
+  if (!spec) {
     return 1;
   }
   auto print = [](const CausalVerdict &verdict) {
@@ -160,6 +162,6 @@ int editor::runChild(const std::string &file) {
               << std::flush;
   };
   // Replaying a witness takes seconds and would tell an editor nothing new.
-  print(checkModel(*model, false, print));
+  print(checkModel(toOldSpec(*spec), false, print));
   return std::cout ? 0 : 1;
 }

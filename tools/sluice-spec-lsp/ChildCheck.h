@@ -10,7 +10,7 @@ namespace sluice::editor {
 
 /// Runs this program again, as the child below, for at most `limit`. Throws NotChecked where it was
 /// stopped, std::runtime_error where it failed.
-CausalVerdict checkInChild(const spec::Model &model, const std::atomic<bool> &cancelled,
+CausalVerdict checkInChild(const ParsedSpec &spec, const std::atomic<bool> &cancelled,
                            std::chrono::milliseconds limit);
 
 /// The child: reads a spec from standard input, which `file` names, and prints its verdict for the

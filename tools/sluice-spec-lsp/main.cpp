@@ -22,8 +22,8 @@ void sendMessage(const nlohmann::json &message) {
 }
 
 int serve(int64_t rest, int64_t limit) {
-  auto check = [limit](const spec::Model &model, const std::atomic<bool> &cancelled) {
-    return editor::checkInChild(model, cancelled, std::chrono::milliseconds(limit));
+  auto check = [limit](const ParsedSpec &spec, const std::atomic<bool> &cancelled) {
+    return editor::checkInChild(spec, cancelled, std::chrono::milliseconds(limit));
   };
   editor::SpecServer server(sendMessage, check, std::chrono::milliseconds(rest), SLUICE_VERSION);
   while (!server.exitStatus()) {

@@ -12,6 +12,10 @@
 #include <optional>
 #include <string>
 
+namespace sluice {
+struct ParsedSpec;
+}
+
 namespace sluice::editor {
 
 /// What a check throws that was stopped.
@@ -19,13 +23,14 @@ struct NotChecked {
   std::string why;
 };
 
-/// Proves or refuses a valid model; may take seconds. It may stop once `cancelled` is set, as its
+/// Proves or refuses a valid spec; may take seconds. It may stop once `cancelled` is set, as its
 /// verdict is of no use then.
-using Check = std::function<CausalVerdict(const spec::Model &, const std::atomic<bool> &cancelled)>;
+using Check = std::function<CausalVerdict(const ParsedSpec &, const std::atomic<bool> &cancelled)>;
 
 /// One text, read and checked. A text has an error, a verdict, or a reason why it was not checked.
+/// Its IR is not stored: a server that runs for days has many texts.
 struct Findings {
-  std::optional<spec::Model> model;
+  std::optional<spec::SourceLocation> model; ///< place of a valid model
   std::optional<spec::Diagnostic> error;
   std::optional<CausalVerdict> verdict;
   std::string unchecked;

@@ -4,9 +4,8 @@
 // on through any text, so that hover, completion and symbols work in a spec that is not valid yet.
 #pragma once
 
-#include "sluice/Spec/Schema.h"
+#include "sluice/Dialect/Spec/Keys.h"
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -42,7 +41,8 @@ public:
   std::vector<int> stages() const;
   /// The stage that a node is, or lies in; -1: none.
   int stageOf(int id) const;
-  std::optional<spec::Op> opOf(int stage) const;
+  /// The declaration of a stage's op; null where it has no known op.
+  const spec::ObjectInfo *findInfo(int stage) const;
   /// The keys that an object may have; null where it is no object of a spec.
   const std::vector<spec::KeyInfo> *keysOf(int object) const;
 
@@ -56,7 +56,8 @@ public:
 
 private:
   bool isDeeperThan(int id, int levels) const;
-  std::optional<spec::Section> sectionOf(int object) const;
+  /// The definition of an object that is no stage, "MaskSection" for example; empty: none.
+  std::string_view getDefinition(int object) const;
 
   std::string_view text;
   std::vector<Node> nodes;

@@ -3,6 +3,7 @@
 // Hover, completion, symbols and ranges, over one small spec. `|` marks the cursor.
 
 #include "sluice/Editor/Answers.h"
+#include "sluice/Conversion/OldSpec.h"
 #include "sluice/Editor/Describe.h"
 
 #include <gtest/gtest.h>
@@ -60,6 +61,10 @@ std::string completed(const std::string &marked, const std::string &label) {
   return "";
 }
 
+CausalVerdict check(const ParsedSpec &spec, const std::atomic<bool> &) {
+  return checkModel(toOldSpec(spec), false);
+}
+
 bool has(const std::string &text, const std::string &part) {
   return text.find(part) != std::string::npos;
 }
@@ -90,6 +95,43 @@ TEST(Hover, CompositeStageShowsItsExpansion) {
   EXPECT_TRUE(has(text, "more\n")) << text;
 }
 
+/// Stages of `text`, by what they compute: rows of segments, bits, or the losses of tokens.
+TEST(Hover, SegmentsAndLossesHaveTheirOwnShapes) {
+  std::string cut = R"({"op": "boundaries", "name": "w", "rule": "every", "factor": 4}, )";
+  std::string after = R"(, {"op": "upsample", "segments": "w"}, {"op": "head"}]})";
+  EXPECT_TRUE(has(hover(head + "|" + cut + R"({"op": "shorten", "segments": "w"})" + after),
+                  "`[2, 10]` = [batch, context] bits, at most 3 a row\n- no weights"));
+  EXPECT_TRUE(has(hover(head + cut + R"(|{"op": "shorten", "segments": "w"})" + after),
+                  "rows are the segments of `w`, as many as each text has"));
+  EXPECT_TRUE(
+      has(hover(head + R"({"op": "shorten", "factor": 4}, |{"op": "loss", "name": "coarse"}, )"
+                       R"({"op": "upsample", "factor": 4}, {"op": "head"}]})"),
+          "reads scale factor 4\n- result `[2, 10]` = [batch, context] nats"));
+}
+
+/// Of factors that training draws, the least has its expansion shown.
+TEST(Hover, DrawnFactorsShowTheLeast) {
+  EXPECT_TRUE(
+      has(hover(head + R"(|{"op": "hourglass", "hierarchy": "0@1 1@{2,3} 0@1"}, {"op": "head"}]})"),
+          "expands to shift 1, shorten 2, layer, norm, upsample 2, add\n"));
+}
+
+/// A check that fails leaves the sizes of the model in its hover text.
+TEST(Hover, ModelWithoutAVerdictShowsItsSizes) {
+  Document document(head + R"({"op": "head"}]})");
+  const std::atomic<bool> never = false;
+  Findings found = examine(
+      document.text, "x.json",
+      [](const ParsedSpec &, const std::atomic<bool> &) -> CausalVerdict {
+        throw std::runtime_error("out of luck");
+      },
+      never);
+  ASSERT_TRUE(found.error);
+  size_t name = document.text.find("\"name\"");
+  std::string text = hoverAt(document, name, "x.json", &found)["contents"]["value"];
+  EXPECT_TRUE(has(text, "**n**: 72 parameters, 2 stages, 10 tokens a row\n")) << text;
+}
+
 TEST(Hover, StageOfABrokenSpecStillHasAMeaning) {
   std::string text = hover(head + R"({"op": "sh|ift" "by")");
   EXPECT_TRUE(has(text, "y[p] = x[p - by]")) << text;
@@ -117,7 +159,6 @@ TEST(Hover, ModelShowsItsVerdict) {
   };
   EXPECT_TRUE(has(value(nullptr), "being checked"));
   const std::atomic<bool> never = false;
-  auto check = [](const spec::Model &m, const std::atomic<bool> &) { return checkModel(m, false); };
   Findings found = examine(text, "x.json", check, never);
   EXPECT_TRUE(has(value(&found), "proved causal for every length"));
   EXPECT_TRUE(has(value(&found), " parameters, 7 stages"));
@@ -131,7 +172,6 @@ TEST(CodeActions, OfferTheAdvisedEdit) {
                             R"({"op": "layer"}, {"op": "head", "tied": true}]})";
   Document document(text);
   const std::atomic<bool> never = false;
-  auto check = [](const spec::Model &m, const std::atomic<bool> &) { return checkModel(m, false); };
   Findings found = examine(text, "x.json", check, never);
   json error = diagnosticsOf(found, document, "x").at(0);
   EXPECT_TRUE(has(error["message"].get<std::string>(), "; advice: shift by 3, not 2, at x.json:"));
@@ -165,7 +205,9 @@ TEST(Completion, ReplacesWhatIsTyped) {
 }
 
 TEST(Completion, OffersOpsValuesAndStreams) {
-  EXPECT_EQ(labels(head + R"({"op": "|"})").size(), spec::allOps().size());
+  auto isStage = [](const spec::ObjectInfo &object) { return object.isStage; };
+  EXPECT_EQ(labels(head + R"({"op": "|"})").size(),
+            static_cast<size_t>(std::ranges::count_if(spec::getObjects(), isStage)));
   EXPECT_EQ(labels(R"({"defaults": {"activation": |)"),
             (std::vector<std::string>{"relu", "gelu", "gelu_tanh", "swiglu", "relu_squared"}));
   EXPECT_EQ(
@@ -210,15 +252,16 @@ TEST(Ranges, CountCodeUnits) {
 }
 
 TEST(Describe, LargeNumbersAreGrouped) {
+  mlir::MLIRContext context;
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(
-      R"({"sluice": 1, "vocabulary": 50000, "context": 1024, "batch": 1, "width": 512,)"
-      R"( "stages": [{"op": "embedding"}, {"op": "head", "tied": true}]})",
-      "big.json", error);
-  ASSERT_TRUE(model);
-  EXPECT_EQ(describeModel(*model),
-            "**big**: 25,600,000 parameters, 2 stages, 1,024 tokens a row\n");
-  EXPECT_EQ(describeStage(*model, 2), "");
+  std::optional<ParsedSpec> spec =
+      parseSpec(context,
+                R"({"sluice": 1, "vocabulary": 50000, "context": 1024, "batch": 1, "width": 512,)"
+                R"( "stages": [{"op": "embedding"}, {"op": "head", "tied": true}]})",
+                "big.json", error);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(describeModel(*spec), "**big**: 25,600,000 parameters, 2 stages, 1,024 tokens a row\n");
+  EXPECT_EQ(describeStage(*spec, 2), "");
 }
 
 } // namespace

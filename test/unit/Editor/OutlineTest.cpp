@@ -14,7 +14,8 @@ TEST(Outline, FindsStagesAndTheirOps) {
   Outline outline(text);
   std::vector<int> stages = outline.stages();
   ASSERT_EQ(stages.size(), 2u);
-  EXPECT_EQ(outline.opOf(stages[1]), spec::Op::Shift);
+  EXPECT_EQ(outline.findInfo(stages[1]), spec::findStage("shift"));
+  EXPECT_EQ(outline.findInfo(stages[0])->word, "embedding");
   EXPECT_EQ(outline.node(stages[1]).index, 1u);
   EXPECT_EQ(outline.contents(outline.node(outline.member(stages[1], "by"))), "3");
   EXPECT_EQ(outline.stageOf(outline.member(stages[1], "by")), stages[1]);
@@ -27,7 +28,7 @@ TEST(Outline, ReadsOnPastErrors) {
       "{\"width\": 4 \"name\": \"x\n \"seed\", \"stages\": [{\"op\": \"layer\" \"hea";
   Outline outline(text);
   ASSERT_EQ(outline.stages().size(), 1u);
-  EXPECT_EQ(outline.opOf(outline.stages()[0]), spec::Op::Layer);
+  EXPECT_EQ(outline.findInfo(outline.stages()[0]), spec::findStage("layer"));
   EXPECT_EQ(outline.contents(outline.node(outline.member(0, "name"))), "x");
   EXPECT_EQ(outline.node(outline.member(0, "seed")).kind, Node::Missing);
   Outline::Spot spot = outline.at(text.size());

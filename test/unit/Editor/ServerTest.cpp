@@ -3,6 +3,7 @@
 // The server with a check that the test holds in its hand.
 
 #include "sluice/Editor/Server.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Editor/VerdictJson.h"
 
 #include <gtest/gtest.h>
@@ -23,45 +24,53 @@ std::string specOf(const std::string &name) {
          name + R"(", "stages": [{"op": "embedding"}, {"op": "head"}]})";
 }
 
+spec::SourceLocation getStagePlace(const ParsedSpec &spec, size_t index) {
+  auto stages = spec.getModel().getBody().getOps<spec::StageInterface>();
+  mlir::Operation *stage = *std::next(stages.begin(), static_cast<std::ptrdiff_t>(index));
+  auto place = mlir::cast<mlir::FileLineColLoc>(spec::getKeyLoc(stage, ""));
+  return {place.getFilename().str(), place.getLine(), place.getColumn()};
+}
+
 class Server : public testing::Test {
 protected:
   /// Leaks whatever is called "leak"; waits for the gate with what is called "slow".
-  CausalVerdict check(const spec::Model &model, const std::atomic<bool> &cancelled) {
+  CausalVerdict check(const ParsedSpec &spec, const std::atomic<bool> &cancelled) {
     ++checks;
-    if (model.name == "slow") {
+    std::string name = spec.getModel().getName()->str();
+    if (name == "slow") {
       started.set_value();
       gate.get_future().wait();
     }
-    if (model.name == "long") {
+    if (name == "long") {
       throw NotChecked{"too long"};
     }
-    if (model.name == "endless") {
+    if (name == "endless") {
       while (!cancelled) {
         std::this_thread::yield();
       }
       throw NotChecked{"cancelled"};
     }
-    if (model.name == "throw") {
+    if (name == "throw") {
       throw std::runtime_error("out of luck");
     }
     CausalVerdict verdict;
     verdict.kind = CausalVerdict::Kind::Proved;
     verdict.modes = {"eval"};
-    if (model.name != "fine") {
+    if (name != "fine") {
       verdict.kind = CausalVerdict::Kind::Leak;
-      verdict.place = model.stages[1].location;
-      verdict.message = model.name;
+      verdict.place = getStagePlace(spec, 1);
+      verdict.message = name;
       verdict.refusedMode = "eval";
     }
-    verdict.warnings = {{CausalWarning::Kind::Waste, model.stages[0].location, "careful"}};
-    verdict.notes = {{CausalWarning::Kind::BoundedContext, model.stages[1].location, "by the way"}};
+    verdict.warnings = {{CausalWarning::Kind::Waste, getStagePlace(spec, 0), "careful"}};
+    verdict.notes = {{CausalWarning::Kind::BoundedContext, getStagePlace(spec, 1), "by the way"}};
     return verdict;
   }
 
   void start(std::optional<int> rest = 0) {
     server.emplace([this](const json &message) { take(message); },
-                   [this](const spec::Model &model, const std::atomic<bool> &cancelled) {
-                     return check(model, cancelled);
+                   [this](const ParsedSpec &spec, const std::atomic<bool> &cancelled) {
+                     return check(spec, cancelled);
                    },
                    rest ? std::optional(Examiner::Duration(*rest)) : std::nullopt, "1");
     say({{"id", 0}, {"method", "initialize"}, {"params", {{"capabilities", json::object()}}}});
