@@ -387,19 +387,6 @@ std::optional<Model> readFileWith(const std::string &path, const std::vector<Set
   }
 }
 
-std::string toString(const SourceLocation &location) {
-  std::string file = showPath(location.file);
-  if (location.line == 0) {
-    return file;
-  }
-  return file + ":" + std::to_string(location.line) + ":" + std::to_string(location.column);
-}
-
-std::string Diagnostic::format() const {
-  std::string place = toString(location);
-  return place.empty() ? message : place + ": " + message;
-}
-
 const Input *Model::findInput(std::string_view name) const {
   auto found = std::ranges::find(inputs, name, &Input::name);
   return found == inputs.end() ? nullptr : &*found;
