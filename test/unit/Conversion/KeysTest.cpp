@@ -20,7 +20,7 @@ namespace {
 
 using Set = std::set<std::string>;
 
-/// Far from every name, so that the reader lists what it knows instead of guessing.
+/// Far from every name, so that the reader lists its keys instead of guessing.
 const std::string nonsense = "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqq";
 
 /// Every word in double quotes.
@@ -144,7 +144,7 @@ std::vector<Place> getAllPlaces() {
   return places;
 }
 
-/// The reader's message for an object that has what it needs and `key`; empty where it is valid.
+/// The reader's message for an object with its required keys and `key`; empty where it is valid.
 std::string messageFor(const Place &place, const std::string &key, const std::string &value) {
   std::string members;
   for (const auto &[name, needed] : place.needs) {

@@ -95,7 +95,7 @@ TEST(Hover, CompositeStageShowsItsExpansion) {
   EXPECT_TRUE(has(text, "more\n")) << text;
 }
 
-/// Stages of `text`, by what they compute: rows of segments, bits, or the losses of tokens.
+/// Boundaries give bits, their shorten stages rows of segments, and losses nats.
 TEST(Hover, SegmentsAndLossesHaveTheirOwnShapes) {
   std::string cut = R"({"op": "boundaries", "name": "w", "rule": "every", "factor": 4}, )";
   std::string after = R"(, {"op": "upsample", "segments": "w"}, {"op": "head"}]})";
@@ -109,7 +109,7 @@ TEST(Hover, SegmentsAndLossesHaveTheirOwnShapes) {
           "reads scale factor 4\n- result `[2, 10]` = [batch, context] nats"));
 }
 
-/// Of factors that training draws, the least has its expansion shown.
+/// Shows the expansion at the least of the factors that training draws.
 TEST(Hover, DrawnFactorsShowTheLeast) {
   EXPECT_TRUE(
       has(hover(head + R"(|{"op": "hourglass", "hierarchy": "0@1 1@{2,3} 0@1"}, {"op": "head"}]})"),
