@@ -95,33 +95,21 @@ static Operation *windowAtFault(CrossEntropyOp loss, const Clock &clock) {
   return nullptr;
 }
 
-/// The same of a spec: a mask may stand in one place for many layers. The first stage of those.
-static const spec::Stage *windowAtFault(const spec::Model &model, const Clock &clock) {
+/// The same of a spec: one mask may be the mask of many layers. Returns the first stage with it.
+static Operation *windowAtFault(const ParsedSpec &spec, const Clock &clock) {
   constexpr size_t mostTries = 16;
-  std::vector<spec::SourceLocation> tried;
-  for (const spec::Stage &stage : model.stages) {
-    const spec::SourceLocation &place = stage.at("mask");
-    const auto *layer = std::get_if<spec::Layer>(&stage.settings);
-    const auto *layers = std::get_if<spec::Layers>(&stage.settings);
-    const auto *hourglass = std::get_if<spec::Hourglass>(&stage.settings);
-    const auto *topDown = std::get_if<spec::TopDown>(&stage.settings);
-    const spec::Layer *settings = layer       ? layer
-                                  : layers    ? &layers->layer
-                                  : hourglass ? &hourglass->layer
-                                  : topDown   ? &topDown->layer
-                                              : nullptr;
-    bool isKnown = llvm::any_of(tried, [&](const spec::SourceLocation &other) {
-      return std::tie(other.line, other.column) == std::tie(place.line, place.column);
-    });
-    if (!settings || settings->mask.kind != spec::MaskKind::Window || settings->mask.begin <= 0 ||
-        isKnown || tried.size() == mostTries || clock.isOver()) {
+  llvm::DenseSet<Location> tried;
+  for (auto layer : spec.getModel().getBody().getOps<spec::LayerSettingsInterface>()) {
+    spec::MaskAttr mask = layer.getMask();
+    Location place = spec::getKeyLoc(layer, "mask");
+    if (mask.getShape() != spec::MaskShape::window || mask.getBegin() <= 0 ||
+        tried.size() == mostTries || clock.isOver() || !tried.insert(place).second) {
       continue;
     }
-    tried.push_back(place);
-    Revision revision(model);
-    revision.beginWindowsAtZero(place);
+    Revision revision(spec);
+    revision.beginWindowsAtZero(getSourceLocation(place));
     if (revision.seesAll()) {
-      return &stage;
+      return layer;
     }
   }
   return nullptr;
@@ -182,45 +170,47 @@ struct Remedy {
 } // namespace
 
 /// Where to put a layer, tried on the spec in the order of how little they change.
-static std::string layerFor(const spec::Model &model, OriginAttr upsampling, const Clock &clock) {
+static std::string layerFor(const ParsedSpec &spec, OriginAttr upsampling, const Clock &clock) {
   const std::string fine = "put a layer of the finest scale after this upsampling (a hierarchy's "
                            "last count at least 1)";
   const std::string both =
       "add a stream of the finest scale after this upsampling, then put a layer there";
   auto mends = [&](auto change) {
-    Revision revision(model);
+    Revision revision(spec);
     return !clock.isOver() && change(revision) && revision.seesAll();
   };
-  auto behind = [&](int64_t stage, bool tokens) {
+  auto mendsAfter = [&](StringRef path, bool tokens) {
     return mends([&](Revision &revision) {
-      revision.addLayerBehind(stage, tokens);
+      revision.addLayerAfter(path, tokens);
       return true;
     });
   };
-  int64_t stage = findStage(model, upsampling);
-  bool isFine = stage >= 0 && mends([&](Revision &r) { return r.addLayerOnTheWayUp(upsampling); });
-  if (isFine || (stage >= 0 && behind(stage, false))) {
+  StringRef stage = findStage(spec.getModel(), upsampling), head = "";
+  bool isFound = !stage.empty();
+  bool isFine = isFound && mends([&](Revision &r) { return r.addLayerOnTheWayUp(upsampling); });
+  if (isFine || (isFound && mendsAfter(stage, false))) {
     return fine;
   }
-  if (behind(-1, false)) {
+  if (mendsAfter(head, false)) {
     return "put a causal layer right before the head";
   }
-  if (stage >= 0 && behind(stage, true)) {
+  if (isFound && mendsAfter(stage, true)) {
     return both;
   }
-  return behind(-1, true) ? "add the embedding's stream right before the head, then put a causal "
-                            "layer there"
-                          : "";
+  return mendsAfter(head, true)
+             ? "add the embedding's stream right before the head, then put a causal "
+               "layer there"
+             : "";
 }
 
-static Remedy remedyFor(const BlindPattern &pattern, const spec::Model *model, const Clock &clock) {
+static Remedy remedyFor(const BlindPattern &pattern, const ParsedSpec *spec, const Clock &clock) {
   const std::string window = "; begin this window at 0, so that it ends at the row itself";
   Operation *upsample = lastBefore<UpsampleOp, UnfoldOp>(pattern.loss);
   Operation *shift = lastBefore<ShiftOp>(pattern.loss);
   Operation *place = upsample ? upsample
                      : shift  ? shift
                               : CrossEntropyOp(pattern.loss).getOperation();
-  if (!model) {
+  if (!spec) {
     if (Operation *op = windowAtFault(pattern.loss, clock)) {
       return {placeOf(op), window};
     }
@@ -228,11 +218,11 @@ static Remedy remedyFor(const BlindPattern &pattern, const spec::Model *model, c
     return {placeOf(place),
             layerMends(pattern) ? "; put a causal layer right before the head" : ""};
   }
-  if (const spec::Stage *stage = windowAtFault(*model, clock)) {
-    return {stage->location, window};
+  if (Operation *stage = windowAtFault(*spec, clock)) {
+    return {getKeyPlace(stage, ""), window};
   }
   OriginAttr origin = upsample ? getOrigin(upsample) : OriginAttr();
-  std::string text = layerFor(*model, origin, clock);
+  std::string text = layerFor(*spec, origin, clock);
   return {placeOf(place), text.empty() ? "" : "; " + text};
 }
 
@@ -255,7 +245,7 @@ static void addOnce(std::vector<CausalWarning> &list, CausalWarning warning) {
 
 static void warnOfHoles(const BlindPattern &pattern, const AdviceRequest &request,
                         const Clock &clock, CausalVerdict &verdict) {
-  auto [place, remedy] = remedyFor(pattern, request.model, clock);
+  auto [place, remedy] = remedyFor(pattern, request.spec, clock);
   addOnce(verdict.warnings, {Kind::BlindSpot, place,
                              "blind spot: " + pattern.describe() + remedy + howKnown(pattern)});
   if (remedy.empty() && clock.isOver()) {

@@ -66,7 +66,7 @@ public:
   }
   /// Leaves the keys lowered that, alone and with all others that are, leave a model that is proved
   /// as a whole. Returns how many were judged in the time; the others are not lowered.
-  size_t confirm(mlir::ModuleOp module, const spec::Model *model, const Clock &clock);
+  size_t confirm(mlir::ModuleOp module, const ParsedSpec *spec, const Clock &clock);
 
   std::vector<ShiftKey> keys; ///< in the order of the model
 

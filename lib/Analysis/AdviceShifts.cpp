@@ -90,8 +90,8 @@ size_t Shifts::lower(const Clock &clock) {
   return tried;
 }
 
-static bool provesWith(ModuleOp module, const spec::Model *model, ArrayRef<ShiftKey *> changes) {
-  if (!model) { // the module's other shifts are as they were
+static bool provesWith(ModuleOp module, const ParsedSpec *spec, ArrayRef<ShiftKey *> changes) {
+  if (!spec) { // the module's other shifts are as they were
     for (ShiftKey *key : changes) {
       key->set(key->least);
     }
@@ -101,7 +101,7 @@ static bool provesWith(ModuleOp module, const spec::Model *model, ArrayRef<Shift
     }
     return proved;
   }
-  Revision revision(*model);
+  Revision revision(*spec);
   return llvm::all_of(changes,
                       [&](ShiftKey *key) {
                         return revision.setShift(placeOf(key->ops.front()), key->least);
@@ -109,7 +109,7 @@ static bool provesWith(ModuleOp module, const spec::Model *model, ArrayRef<Shift
          revision.isProved();
 }
 
-size_t Shifts::confirm(ModuleOp module, const spec::Model *model, const Clock &clock) {
+size_t Shifts::confirm(ModuleOp module, const ParsedSpec *spec, const Clock &clock) {
   restore();
   size_t judged = 0;
   SmallVector<ShiftKey *> accepted;
@@ -121,8 +121,8 @@ size_t Shifts::confirm(ModuleOp module, const spec::Model *model, const Clock &c
     judged += inTime;
     SmallVector<ShiftKey *> all = accepted;
     all.push_back(&key);
-    if (inTime && provesWith(module, model, {&key}) &&
-        (accepted.empty() || provesWith(module, model, all))) {
+    if (inTime && provesWith(module, spec, {&key}) &&
+        (accepted.empty() || provesWith(module, spec, all))) {
       accepted = all;
     } else {
       key.least = key.by.front();
@@ -145,14 +145,13 @@ static int64_t delayOf(const ShiftKey &key) {
 }
 
 /// The place of the number: the key `shift` where a head or a loss has one, else the op's place.
-static spec::SourceLocation findNumber(Operation *op, const spec::Model *model) {
+static spec::SourceLocation findNumber(Operation *op, const ParsedSpec *spec) {
   spec::SourceLocation place = placeOf(op);
-  for (const spec::Stage &stage : model ? ArrayRef(model->stages) : ArrayRef<spec::Stage>()) {
-    bool hasKey = std::holds_alternative<spec::Head>(stage.settings) ||
-                  std::holds_alternative<spec::Loss>(stage.settings);
-    if (hasKey && std::tie(stage.location.line, stage.location.column) ==
-                      std::tie(place.line, place.column)) {
-      return stage.at("shift");
+  if (spec) {
+    for (Operation &stage : spec->getModel().getBody().getOps()) {
+      if (isa<spec::HeadOp, spec::LossOp>(stage) && isAt(&stage, "", place)) {
+        return getKeyPlace(&stage, "shift");
+      }
     }
   }
   return place;
@@ -175,7 +174,7 @@ static bool isTakenInPart(Value value, llvm::DenseSet<Operation *> &visited) {
 }
 
 /// Least values hold together: which other shifts are lowered is said, where there are any.
-static void warnOfWaste(const Shifts &shifts, const spec::Model *model, CausalVerdict &verdict) {
+static void warnOfWaste(const Shifts &shifts, const ParsedSpec *spec, CausalVerdict &verdict) {
   bool areSeveral = llvm::count_if(shifts.keys, [](const ShiftKey &key) {
                       return key.least < key.by.front();
                     }) > 1;
@@ -197,7 +196,7 @@ static void warnOfWaste(const Shifts &shifts, const spec::Model *model, CausalVe
         key.levels > 1
             ? " (it is set for " + count(static_cast<int64_t>(key.levels), "level") + " at once)"
             : "";
-    verdict.warnings.push_back({Kind::Waste, findNumber(op, model),
+    verdict.warnings.push_back({Kind::Waste, findNumber(op, spec),
                                 "a shift by " + std::to_string(by) + " where " + least + together +
                                     all + "; with the least one, all that is read through " +
                                     (key.levels > 1 ? "all of them" : "it") + " is " +
@@ -212,8 +211,8 @@ bool advice::lowerShifts(Shifts &shifts, ModuleOp module, const AdviceRequest &r
   auto tried = static_cast<int64_t>(shifts.lower(clock));
   int64_t lowered =
       llvm::count_if(shifts.keys, [](const ShiftKey &key) { return key.least < key.by.front(); });
-  auto judged = static_cast<int64_t>(shifts.confirm(module, request.model, clock));
-  warnOfWaste(shifts, request.model, verdict);
+  auto judged = static_cast<int64_t>(shifts.confirm(module, request.spec, clock));
+  warnOfWaste(shifts, request.spec, verdict);
   if (tried < all || judged < lowered) {
     Operation *place = ShiftOp(shifts.keys.front().ops.front());
     noteUnfinished(place, clock,

@@ -7,6 +7,7 @@
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/SpecFix.h"
 #include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Conversion/OldSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
 using namespace mlir;
@@ -186,15 +187,21 @@ CausalVerdict sluice::checkModel(const spec::Model &model, bool replay,
                                  const std::function<void(const CausalVerdict &)> &tell,
                                  int64_t adviceOperations) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  std::vector<ImportedVariant> variants = importVariants(context, model);
+  return checkModel(fromOldSpec(context, model), replay, tell, adviceOperations);
+}
+
+CausalVerdict sluice::checkModel(const ParsedSpec &spec, bool replay,
+                                 const std::function<void(const CausalVerdict &)> &tell,
+                                 int64_t adviceOperations) {
+  std::vector<ImportedVariant> variants = importVariants(spec);
   CausalVerdict verdict = checkCausality(variants, replay);
   verdict.dropRemedy();
   if (tell) {
     tell(verdict);
   }
-  findFix(model, verdict);
+  findFix(spec, verdict);
   if (verdict.isProved()) { // of the coarsest, which needs the largest shift
-    spec::Model coarsest = model.withFactor(variants.back().factor);
+    ParsedSpec coarsest = spec.withFactor(variants.back().factor);
     findAdvice(*variants.back().module, verdict, {&coarsest, adviceOperations});
   }
   return verdict;

@@ -3,9 +3,9 @@
 // What a pass may not add.
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Analysis/WorkBudget.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
-#include "sluice/Spec/Spec.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -322,10 +322,8 @@ std::optional<AddedRead> sluice::findUntransposed(const ReadGraph &forward,
 //===----------------------------------------------------------------------===//
 
 static std::string placeToString(Location place) {
-  auto location = place->findInstanceOf<FileLineColLoc>();
-  return location ? spec::toString(
-                        {location.getFilename().str(), location.getLine(), location.getColumn()})
-                  : "an unknown place";
+  spec::SourceLocation location = getSourceLocation(place);
+  return location.file.empty() ? "an unknown place" : spec::toString(location);
 }
 
 std::string AddedRead::format() const {

@@ -4,6 +4,7 @@
 // end asks every op once, for all the positions that are wanted of it.
 #include "sluice/Analysis/Reach.h"
 #include "FixedSegments.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <limits>
 #include <numeric>
@@ -18,12 +19,7 @@ static bool isIdentity(IntegerSet relation) {
   return relation == IntegerSet::get(2, 1, {q - p}, {true});
 }
 
-spec::SourceLocation sluice::placeOf(Operation *op) {
-  if (auto location = op->getLoc()->findInstanceOf<FileLineColLoc>()) {
-    return {location.getFilename().str(), location.getLine(), location.getColumn()};
-  }
-  return {};
-}
+spec::SourceLocation sluice::placeOf(Operation *op) { return getSourceLocation(op->getLoc()); }
 
 int64_t sluice::periodOf(func::FuncOp function) {
   constexpr int64_t longest = int64_t{1} << 30;

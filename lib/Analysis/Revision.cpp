@@ -7,21 +7,18 @@
 using namespace mlir;
 using namespace sluice;
 
-Revision::Revision(const spec::Model &model)
-    : context(std::make_unique<MLIRContext>(MLIRContext::Threading::DISABLED)),
-      module(readSpecAgain(*context, model)) {}
+Revision::Revision(const ParsedSpec &original)
+    : spec{original.file, original.text, ModuleOp(*original.module).clone()},
+      ignored(getContext(), [](Diagnostic &) { return success(); }) {}
 
-spec::ModelOp Revision::getModel() { return *module->getOps<spec::ModelOp>().begin(); }
-
-/// True where the value of a key, or the stage itself for no key, is at `place`.
-static bool isAt(Operation *stage, StringRef key, const spec::SourceLocation &place) {
-  auto at = dyn_cast<FileLineColLoc>(spec::getKeyLoc(stage, key));
-  return at && at.getLine() == place.line && at.getColumn() == place.column;
+bool sluice::isAt(Operation *stage, StringRef key, const spec::SourceLocation &place) {
+  spec::SourceLocation at = getKeyPlace(stage, key);
+  return at.line == place.line && at.column == place.column;
 }
 
 bool Revision::setShift(const spec::SourceLocation &place, int64_t by) {
   bool found = false;
-  for (Operation &stage : getModel().getBody().getOps()) {
+  for (Operation &stage : spec.getModel().getBody().getOps()) {
     auto hourglass = dyn_cast<spec::HourglassOp>(stage);
     StringRef key = !hourglass ? "" : hourglass.getShift() ? "shift" : "hierarchy";
     if (!isAt(&stage, key, place)) {
@@ -29,7 +26,7 @@ bool Revision::setShift(const spec::SourceLocation &place, int64_t by) {
     }
     if (isa<spec::ShiftOp, spec::HeadOp, spec::LossOp, spec::HourglassOp>(stage)) {
       stage.setAttr(isa<spec::ShiftOp>(stage) ? "by" : "shift",
-                    Builder(context.get()).getI64IntegerAttr(by));
+                    Builder(getContext()).getI64IntegerAttr(by));
       found = true;
     }
   }
@@ -37,27 +34,39 @@ bool Revision::setShift(const spec::SourceLocation &place, int64_t by) {
 }
 
 void Revision::beginWindowsAtZero(const spec::SourceLocation &place) {
-  for (auto layer : getModel().getBody().getOps<spec::LayerSettingsInterface>()) {
+  for (auto layer : spec.getModel().getBody().getOps<spec::LayerSettingsInterface>()) {
     spec::MaskAttr mask = layer.getMask();
     if (mask.getShape() == spec::MaskShape::window && isAt(layer, "mask", place)) {
-      layer->setAttr("mask", spec::MaskAttr::get(context.get(), mask.getShape(), 0, mask.getEnd()));
+      layer->setAttr("mask", spec::MaskAttr::get(getContext(), mask.getShape(), 0, mask.getEnd()));
     }
   }
 }
 
-/// The stage of this index in the spec, or null.
-static Operation *getStage(spec::ModelOp model, int64_t index) {
+/// Returns the path of a stage; empty of an op that is none.
+static StringRef getPath(Operation &op) {
+  auto path = op.getAttrOfType<StringAttr>("path");
+  return path ? path.getValue() : "";
+}
+
+StringRef sluice::findStage(spec::ModelOp model, OriginAttr origin) {
   for (Operation &stage : model.getBody().getOps()) {
-    auto path = stage.getAttrOfType<StringAttr>("path");
-    if (path && path.getValue() == ("stages." + Twine(index)).str()) {
-      return &stage;
+    StringRef path = getPath(stage);
+    if (origin && !path.empty() && origin.isWithin(path)) {
+      return path;
     }
   }
-  return nullptr;
+  return "";
+}
+
+/// Returns the stage at a path; null for none.
+static Operation *getStage(spec::ModelOp model, StringRef path) {
+  auto stages = model.getBody().getOps();
+  auto found = llvm::find_if(stages, [&](Operation &stage) { return getPath(stage) == path; });
+  return path.empty() || found == stages.end() ? nullptr : &*found;
 }
 
 bool Revision::addLayerOnTheWayUp(OriginAttr origin) {
-  auto hourglasses = getModel().getBody().getOps<spec::HourglassOp>();
+  auto hourglasses = spec.getModel().getBody().getOps<spec::HourglassOp>();
   auto found = llvm::find_if(
       hourglasses, [&](spec::HourglassOp op) { return origin && origin.isWithin(*op.getPath()); });
   size_t depth = origin ? static_cast<size_t>(origin.getDepth()) : 0;
@@ -95,20 +104,19 @@ static void replaceInSequence(Value replaced, Value value) {
   }
 }
 
-void Revision::addLayerBehind(int64_t stage, bool tokens) {
-  spec::ModelOp model = getModel();
+void Revision::addLayerAfter(StringRef stage, bool tokens) {
+  spec::ModelOp model = spec.getModel();
   auto head = *model.getBody().getOps<spec::HeadOp>().begin();
-  Operation *before = stage < 0 ? nullptr : getStage(model, stage);
+  Operation *before = getStage(model, stage);
   Value input = before ? Value(before->getResult(0)) : Value(head.getInput());
-  OpBuilder builder(context.get());
+  OpBuilder builder(getContext());
   before ? builder.setInsertionPointAfter(before) : builder.setInsertionPoint(head);
   auto integer = [&](StringRef key, int64_t value) {
     return builder.getNamedAttr(key, builder.getI64IntegerAttr(value));
   };
   auto path = [&](int64_t i) {
-    return builder.getNamedAttr("path", builder.getStringAttr("stages." +
-                                                              Twine(std::max<int64_t>(stage, 0)) +
-                                                              ".advised." + Twine(i)));
+    StringRef prefix = before ? stage : "stages.0";
+    return builder.getNamedAttr("path", builder.getStringAttr(prefix + ".advised." + Twine(i)));
   };
   Value made = input;
   if (tokens) { // streams of any two widths join so
@@ -134,8 +142,7 @@ bool Revision::isProved() { return isProved(/*withoutHoles=*/false); }
 bool Revision::seesAll() { return isProved(/*withoutHoles=*/true); }
 
 bool Revision::isProved(bool withoutHoles) {
-  ScopedDiagnosticHandler ignored(context.get(), [](Diagnostic &) { return success(); });
-  OwningOpRef<ModuleOp> imported = isValid ? importSpec(*module) : OwningOpRef<ModuleOp>();
+  OwningOpRef<ModuleOp> imported = isValid ? importSpec(*spec.module) : OwningOpRef<ModuleOp>();
   if (!imported || !checkCausality(*imported, /*replay=*/false).isProved()) {
     return false;
   }
@@ -145,11 +152,4 @@ bool Revision::isProved(bool withoutHoles) {
   BlindPattern pattern =
       findBlindSpots(mainLossOf(imported->lookupSymbol<func::FuncOp>("evaluate")));
   return pattern.repeats && !pattern.hasHoles();
-}
-
-int64_t sluice::findStage(const spec::Model &model, OriginAttr origin) {
-  auto found = llvm::find_if(model.stages, [&](const spec::Stage &stage) {
-    return origin && origin.isWithin(stage.prefix);
-  });
-  return found == model.stages.end() ? -1 : found - model.stages.begin();
 }

@@ -5,17 +5,18 @@
 #pragma once
 
 #include "sluice/Analysis/Reach.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Origin.h"
-#include "sluice/Dialect/Spec/Spec.h"
 
-#include "mlir/IR/OwningOpRef.h"
+#include "mlir/IR/Diagnostics.h"
 
 namespace sluice {
 
-/// Changes to a copy of a spec.
+/// Changes to a copy of a spec. Ignores errors that ops report of themselves while it exists.
 class Revision {
 public:
-  explicit Revision(const spec::Model &model);
+  /// `spec` has one factor a level.
+  explicit Revision(const ParsedSpec &spec);
 
   /// Sets the shift key (or the `by`, or the shift of a head or loss) at `place`, or, where an
   /// hourglass has none, gives it one. Returns false where no stage shifts by what stands there.
@@ -25,9 +26,9 @@ public:
   /// Adds a layer on the way up of an hourglass that has none there, at the level of an op inside.
   /// Returns false for an op of no hourglass.
   bool addLayerOnTheWayUp(OriginAttr origin);
-  /// Adds a causal layer after a stage, or before the head for -1. With `tokens` it adds the
-  /// embedding's stream first.
-  void addLayerBehind(int64_t stage, bool tokens);
+  /// Adds a causal layer after the stage at `path`, or before the head where that is empty. With
+  /// `tokens` it adds the embedding's stream first.
+  void addLayerAfter(llvm::StringRef path, bool tokens);
 
   /// Whether every mode is proved causal, by bounds that are found and decided anew.
   bool isProved();
@@ -36,15 +37,18 @@ public:
 
 private:
   bool isProved(bool withoutHoles);
-  spec::ModelOp getModel();
+  mlir::MLIRContext *getContext() { return spec.module->getContext(); }
 
-  std::unique_ptr<mlir::MLIRContext> context;
-  mlir::OwningOpRef<mlir::ModuleOp> module; ///< with the spec, at one factor
-  bool isValid = true;                      ///< all changes could be made
+  ParsedSpec spec;
+  mlir::ScopedDiagnosticHandler ignored;
+  bool isValid = true; ///< all changes could be made
 };
 
-/// Returns the index of the model's stage that an op came from, whatever contains it there; -1
+/// Returns true where the value of a key, or the stage itself for no key, is at `place`.
+bool isAt(mlir::Operation *stage, llvm::StringRef key, const spec::SourceLocation &place);
+
+/// Returns the path of the spec's stage that an op came from, whatever contains it there; empty
 /// where there is none.
-int64_t findStage(const spec::Model &model, OriginAttr origin);
+llvm::StringRef findStage(spec::ModelOp model, OriginAttr origin);
 
 } // namespace sluice

@@ -62,7 +62,7 @@ struct Mended {
 /// One search: its context, its budget and what it knows of texts.
 class FixSearch {
 public:
-  FixSearch(const spec::Model &model, const CausalVerdict &verdict, int64_t operations);
+  FixSearch(const ParsedSpec &refused, const CausalVerdict &verdict, int64_t operations);
   void run(CausalVerdict &result);
 
 private:
@@ -78,11 +78,11 @@ private:
   /// Returns true where no operations are left but what later parts of the
   /// search need.
   bool isOver();
-  std::optional<spec::Model> read(const std::string &text) const;
-  std::vector<ImportedVariant> import(const spec::Model &edited);
+  std::optional<ParsedSpec> read(const std::string &text);
+  std::vector<ImportedVariant> import(const ParsedSpec &edited);
   /// Places on the path of a leak that short sequences show; empty where none
   /// does.
-  std::vector<spec::SourceLocation> findLeakOf(const spec::Model &edited);
+  std::vector<spec::SourceLocation> findLeakOf(const ParsedSpec &edited);
   LeakPath locate(const std::vector<spec::SourceLocation> &leak, const SpecText &text,
                   const spec::TextEdits &edits) const;
   /// Verdict of an edited spec; not causal where the budget is exhausted.
@@ -106,7 +106,7 @@ private:
   std::optional<Mended> takeBest();
   size_t chooseBest();
 
-  const spec::Model &model;
+  const ParsedSpec &refused;
   WorkBudget budget; ///< of all edited specs together
   WorkScope scope;
   int64_t tried = 0,
@@ -192,10 +192,11 @@ static int64_t sumDelays(func::FuncOp function) {
 // Judging
 //===----------------------------------------------------------------------===//
 
-FixSearch::FixSearch(const spec::Model &model, const CausalVerdict &verdict, int64_t operations)
-    : model(model), budget(operations), scope(budget), context(MLIRContext::Threading::DISABLED) {
+FixSearch::FixSearch(const ParsedSpec &refused, const CausalVerdict &verdict, int64_t operations)
+    : refused(refused), budget(operations), scope(budget),
+      context(MLIRContext::Threading::DISABLED) {
   constexpr int64_t longest = int64_t{1} << 20;
-  std::vector<ImportedVariant> variants = import(model);
+  std::vector<ImportedVariant> variants = import(*read(refused.text));
   if (auto evaluate = variants.back().module->lookupSymbol<func::FuncOp>("evaluate")) {
     mostShift = std::clamp<int64_t>(periodOf(evaluate), 1, longest);
     original.delay = sumDelays(evaluate);
@@ -207,7 +208,7 @@ FixSearch::FixSearch(const spec::Model &model, const CausalVerdict &verdict, int
       leak.push_back(step.place);
     }
   }
-  base.emplace(model.text, leak, mostShift);
+  base.emplace(refused.text, leak, mostShift);
 }
 
 bool FixSearch::isOver() {
@@ -216,14 +217,14 @@ bool FixSearch::isOver() {
   return isOver;
 }
 
-std::optional<spec::Model> FixSearch::read(const std::string &text) const {
+std::optional<ParsedSpec> FixSearch::read(const std::string &text) {
   spec::Diagnostic ignored;
-  return spec::readText(text, model.location.file, ignored);
+  return parseSpec(context, text, refused.file, ignored);
 }
 
-std::vector<ImportedVariant> FixSearch::import(const spec::Model &edited) {
+std::vector<ImportedVariant> FixSearch::import(const ParsedSpec &edited) {
   constexpr int64_t costOfOp = 100; // microseconds: to read, expand, import and bound it
-  std::vector<ImportedVariant> variants = importVariants(context, edited);
+  std::vector<ImportedVariant> variants = importVariants(edited);
   for (const ImportedVariant &variant : variants) {
     for (auto function : ModuleOp(variant.module.get()).getOps<func::FuncOp>()) {
       spendWork(costOfOp * static_cast<int64_t>(llvm::range_size(function.getOps())));
@@ -241,7 +242,7 @@ FixSearch::Judged &FixSearch::judge(const std::string &text) {
     return unjudged = Judged();
   }
   Judged &judged = known[text];
-  std::optional<spec::Model> edited = read(text);
+  std::optional<ParsedSpec> edited = read(text);
   if (!edited) {
     return judged;
   }
@@ -290,7 +291,7 @@ static std::optional<FoundLeak> findShortLeak(func::FuncOp function, int64_t &re
   return leak;
 }
 
-std::vector<spec::SourceLocation> FixSearch::findLeakOf(const spec::Model &edited) {
+std::vector<spec::SourceLocation> FixSearch::findLeakOf(const ParsedSpec &edited) {
   constexpr int64_t mostReads = 200'000;
   std::vector<ImportedVariant> variants = import(edited);
   std::vector<spec::SourceLocation> places;
@@ -325,8 +326,8 @@ FixSearch::LeakPath FixSearch::locate(const std::vector<spec::SourceLocation> &l
 
 /// Infinite where what rows see makes no pattern.
 double FixSearch::hiddenTokens(const std::string &text) {
-  std::optional<spec::Model> edited = read(text);
-  std::vector<ImportedVariant> variants = importVariants(context, *edited);
+  std::optional<ParsedSpec> edited = read(text);
+  std::vector<ImportedVariant> variants = importVariants(*edited);
   auto evaluate = variants.back().module->lookupSymbol<func::FuncOp>("evaluate");
   BlindPattern pattern = findBlindSpots(mainLossOf(evaluate));
   if (!pattern.repeats) {
@@ -375,7 +376,7 @@ void FixSearch::trySingle(const SpecEdit &edit, bool isStrict) {
   if (edit.tier() > 0 && judged.dead > original.dead) {
     return; // cut off and not mended
   }
-  const std::string &file = model.location.file;
+  const std::string &file = refused.file;
   auto locate = [&](size_t offset) { return spec::toString(base->text.locate(offset, file)); };
   std::function<void()> retry = [this, &edit] { trySingle(edit, /*isStrict=*/true); };
   mended.push_back({edit.describe(*number, locate),
@@ -418,7 +419,7 @@ void FixSearch::tryPair(const SpecEdit &first, std::shared_ptr<const Refused> re
     return;
   }
   spec::TextEdits before = first.apply(*x);
-  const std::string &file = model.location.file;
+  const std::string &file = refused.file;
   auto locate = [&](size_t offset) { return spec::toString(base->text.locate(offset, file)); };
   auto locateAfter = [&](size_t offset) { return locate(spec::offsetBefore(offset, before)); };
   std::string between = applyEdits(base->source, before);
@@ -446,7 +447,7 @@ void FixSearch::tryPairsAfter(const SpecEdit &first) {
   }
   spec::TextEdits edits = first.apply(first.most);
   std::string text = applyEdits(base->source, edits);
-  std::optional<spec::Model> edited = read(text);
+  std::optional<ParsedSpec> edited = read(text);
   if (!edited) {
     return;
   }
@@ -464,7 +465,7 @@ void FixSearch::tryPairsAfter(const SpecEdit &first) {
 }
 
 void FixSearch::tryPairs() {
-  baseLeak = locate(findLeakOf(model), base->text, {});
+  baseLeak = locate(findLeakOf(*read(refused.text)), base->text, {});
   for (const SpecEdit *first : base->nearPath()) {
     tryPairsAfter(*first);
   }
@@ -534,8 +535,8 @@ void FixSearch::run(CausalVerdict &result) {
                                  count + ")";
 }
 
-void sluice::findFix(const spec::Model &model, CausalVerdict &verdict, int64_t operations) {
+void sluice::findFix(const ParsedSpec &spec, CausalVerdict &verdict, int64_t operations) {
   if (!verdict.isProved()) {
-    FixSearch(model, verdict, operations).run(verdict);
+    FixSearch(spec, verdict, operations).run(verdict);
   }
 }

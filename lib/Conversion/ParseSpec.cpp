@@ -19,9 +19,14 @@ using namespace sluice;
 /// A spec of more bytes is refused: descriptions of models are small.
 constexpr size_t largestFile = size_t(16) << 20;
 
+spec::SourceLocation sluice::getSourceLocation(Location location) {
+  auto place = location->findInstanceOf<FileLineColLoc>();
+  return place ? spec::SourceLocation{place.getFilename().str(), place.getLine(), place.getColumn()}
+               : spec::SourceLocation();
+}
+
 spec::SourceLocation sluice::getKeyPlace(Operation *op, StringRef key) {
-  auto at = cast<FileLineColLoc>(spec::getKeyLoc(op, key));
-  return {at.getFilename().str(), at.getLine(), at.getColumn()};
+  return getSourceLocation(spec::getKeyLoc(op, key));
 }
 
 spec::ModelOp ParsedSpec::getModel() const {

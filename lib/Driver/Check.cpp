@@ -8,7 +8,6 @@
 #include "sluice/Analysis/SpecFix.h"
 #include "sluice/Analysis/Step.h"
 #include "sluice/Conversion/ImportSpec.h"
-#include "sluice/Conversion/OldSpec.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Outputs.h"
@@ -149,7 +148,7 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   result.text = text;
   writeOutputs(request, variants, text, verdict.isProved());
   if (spec && request.advice) {
-    findFix(toOldSpec(*spec), verdict);
+    findFix(*spec, verdict);
   }
   if (request.picture) {
     result.picture =
@@ -168,11 +167,11 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
     result.step = summarizeStep(predict);
   }
   if (verdict.isProved() && request.advice) {
-    std::optional<spec::Model> model;
+    std::optional<ParsedSpec> coarsest;
     if (spec) {
-      model = toOldSpec(*spec).withFactor(variants.back().factor);
+      coarsest = spec->withFactor(variants.back().factor);
     }
-    findAdvice(module, verdict, {model ? &*model : nullptr});
+    findAdvice(module, verdict, {coarsest ? &*coarsest : nullptr});
   }
 }
 

@@ -32,8 +32,6 @@
 #include "mlir/Transforms/Passes.h"
 #include "llvm/Support/Regex.h"
 
-#include "sluice/Conversion/OldSpec.h"
-
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
@@ -78,7 +76,7 @@ std::optional<Outcome> Compilation::checkCausal() {
         isModelIR(request.spec) ? std::nullopt : parseSpec(context, text, request.spec, ignored);
     if (spec) {
       verdict.dropRemedy();
-      findFix(toOldSpec(*spec), verdict);
+      findFix(*spec, verdict);
     }
     return Outcome{1, "",
                    verdict.format() +

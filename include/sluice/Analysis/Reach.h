@@ -109,9 +109,9 @@ BlindPattern findBlindSpots(CrossEntropyOp loss);
 
 /// What advice may use.
 struct AdviceRequest {
-  /// The spec that the module was imported from: what is advised is then done to it, expanded and
-  /// proved again. Without it (model IR), what can be done to the module itself is.
-  const spec::Model *model = nullptr;
+  /// The spec that the module was imported from, at its factor: what is advised is then done to it,
+  /// expanded and proved again. Without it (model IR), what can be done to the module itself is.
+  const ParsedSpec *spec = nullptr;
   /// What is not looked at within so many is named in a note.
   int64_t operations = WorkBudget::defaultOperations;
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sluice/Analysis/Verdict.h"
+#include "sluice/Conversion/ReadSpec.h"
 
 namespace sluice {
 
@@ -16,7 +17,7 @@ inline constexpr int64_t mostFixOperations = 120'000'000;
 /// Keys and shifts come before other streams, and these before fewer stages. Among them the order
 /// is: fewer tokens hidden from rows; fewer edits; less delay; the kind of edit; shorter moves; the
 /// file's.
-void findFix(const spec::Model &model, CausalVerdict &verdict,
+void findFix(const ParsedSpec &spec, CausalVerdict &verdict,
              int64_t operations = mostFixOperations);
 
 } // namespace sluice

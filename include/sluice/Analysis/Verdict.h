@@ -4,7 +4,7 @@
 #pragma once
 
 #include "sluice/Analysis/WorkBudget.h"
-#include "sluice/Spec/Spec.h"
+#include "sluice/Spec/Diagnostic.h"
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -12,6 +12,11 @@
 #include <vector>
 
 namespace sluice {
+
+struct ParsedSpec;
+namespace spec {
+struct Model;
+} // namespace spec
 
 /// One read on the way from a token to a prediction: `op` at `place` reads `from` and gives `to`
 /// (positions of their own scales). Ops of one stage that stay at their position are one step.
@@ -141,6 +146,9 @@ std::string formatReplay(const CausalWitness &witness);
 /// Imports a valid model and checks every mode that would be compiled. With `replay`, a witness is
 /// run on the float64 reference where the model is small enough. `tell` is given the verdict before
 /// any advice is looked for, which takes up to `adviceOperations` (WorkBudget.h).
+CausalVerdict checkModel(const ParsedSpec &spec, bool replay = true,
+                         const std::function<void(const CausalVerdict &)> &tell = {},
+                         int64_t adviceOperations = WorkBudget::defaultOperations);
 CausalVerdict checkModel(const spec::Model &model, bool replay = true,
                          const std::function<void(const CausalVerdict &)> &tell = {},
                          int64_t adviceOperations = WorkBudget::defaultOperations);

@@ -18,6 +18,8 @@ namespace sluice {
 mlir::OwningOpRef<spec::ModelOp> readSpec(mlir::MLIRContext &context, llvm::StringRef text,
                                           const std::string &file, spec::Diagnostic &error);
 
+/// Returns the place in a spec that a location is at; none of an op that no spec has.
+spec::SourceLocation getSourceLocation(mlir::Location location);
 /// Returns the place of the value of a key of an op of a spec, or of the op where the key is
 /// absent.
 spec::SourceLocation getKeyPlace(mlir::Operation *op, llvm::StringRef key);

@@ -4,37 +4,20 @@
 // enumeration of paths at every small length. The corpus, mutants and random specs of every kind:
 // test/fuzz.
 #include "../Papers.h"
+#include "../Specs.h"
 #include "sluice/Analysis/CausalFlow.h"
-#include "sluice/Conversion/ImportSpec.h"
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <random>
 
 using namespace mlir;
 using namespace sluice;
+using namespace sluice::test;
 using Kind = CausalVerdict::Kind;
 
 namespace {
 
 const std::string source = SLUICE_SOURCE_DIR;
-
-spec::Model parse(const std::string &text) {
-  spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(text, "test.json", error);
-  if (!model) {
-    llvm::report_fatal_error(llvm::Twine(error.format()));
-  }
-  return *model;
-}
-
-spec::Model read(const std::string &path) {
-  spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readFile(path, error);
-  if (!model) {
-    llvm::report_fatal_error(llvm::Twine(error.format()));
-  }
-  return *model;
-}
 
 std::vector<std::string> specsUnder(const std::string &folder) {
   std::vector<std::string> result;
@@ -77,9 +60,9 @@ bool enumerationFindsLeak(ModuleOp module) {
   return false;
 }
 
-CausalVerdict checkBoth(const spec::Model &model) {
+CausalVerdict checkBoth(const std::string &path) {
   MLIRContext context;
-  OwningOpRef<ModuleOp> module = importSpec(context, model);
+  OwningOpRef<ModuleOp> module = importSpec(parseValidFile(context, path));
   CausalVerdict verdict = checkCausality(*module, /*replay=*/true);
   // Where segments end is not enumerated here: SegmentProofTest walks all boundaries.
   auto evaluate = module->lookupSymbol<func::FuncOp>("evaluate");
@@ -94,7 +77,7 @@ CausalVerdict checkBoth(const spec::Model &model) {
 class Causal : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Causal, IsProved) {
-  CausalVerdict verdict = checkBoth(read(GetParam()));
+  CausalVerdict verdict = checkBoth(GetParam());
   EXPECT_EQ(verdict.kind, Kind::Proved) << verdict.message;
   EXPECT_EQ(verdict.modes, (std::vector<std::string>{"eval", "train", "generate"}));
   EXPECT_FALSE(verdict.witness);
@@ -105,7 +88,7 @@ std::vector<std::string> modelsToEnumerate() {
   std::vector<std::string> specs = specsUnder("models");
   llvm::erase_if(specs, [](const std::string &spec) {
     return std::filesystem::path(spec).parent_path().filename() == "papers" &&
-           !sluice::test::standsForItsKind(spec);
+           !standsForItsKind(spec);
   });
   return specs;
 }
@@ -115,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Causal, ::testing::ValuesIn(modelsToEnumerate()
 TEST(Causality, GoldensButTheBidirectionalAreProved) {
   for (const std::string &path : specsUnder("test/golden")) {
     bool leaks = path.ends_with("bidirectional.json");
-    CausalVerdict verdict = checkBoth(read(path));
+    CausalVerdict verdict = checkBoth(path);
     EXPECT_EQ(verdict.kind, leaks ? Kind::Leak : Kind::Proved) << path << ": " << verdict.message;
   }
 }
@@ -175,7 +158,7 @@ TEST(Causality, RandomSpecsAgreeWithEnumeration) {
   for (int i = 0; i < 300; ++i) {
     std::string text = randomSpec(generator);
     MLIRContext context(MLIRContext::Threading::DISABLED);
-    OwningOpRef<ModuleOp> module = importSpec(context, parse(text));
+    OwningOpRef<ModuleOp> module = importSpec(parseValidSpec(context, text));
     CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
     ASSERT_NE(verdict.kind, Kind::NotProved) << text << verdict.message;
     ASSERT_EQ(verdict.kind == Kind::Leak, enumerationFindsLeak(*module)) << text << verdict.message;
@@ -187,7 +170,8 @@ TEST(Causality, RandomSpecsAgreeWithEnumeration) {
 
 TEST(Causality, WithoutALossNothingIsProved) {
   MLIRContext context;
-  OwningOpRef<ModuleOp> module = importSpec(context, read(source + "/models/tiny/vanilla.json"));
+  OwningOpRef<ModuleOp> module =
+      importSpec(parseValidFile(context, source + "/models/tiny/vanilla.json"));
   module->lookupSymbol("evaluate")->erase();
   EXPECT_EQ(checkCausality(*module).kind, Kind::NotProved);
 }
@@ -198,5 +182,6 @@ TEST(Causality, TheProofIsFastOnDeepModels) {
     { "op": "embedding" },
     { "op": "hourglass", "hierarchy": "200@1 200@4 200@1", "heads": 1, "feed_forward": 2 },
     { "op": "head" }]})";
-  EXPECT_EQ(checkModel(parse(text)).kind, Kind::Proved);
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  EXPECT_EQ(checkModel(parseValidSpec(context, text)).kind, Kind::Proved);
 }

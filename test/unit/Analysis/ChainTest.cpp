@@ -2,10 +2,10 @@
 //
 // Verdicts of chains of hundreds and thousands of stages, and what makes them quick: functions by
 // one period, chains of maps as one map, the latest reads of long sequences.
+#include "../Specs.h"
 #include "sluice/Analysis/Certificate.h"
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/Staircase.h"
-#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <ctime>
 #include <gtest/gtest.h>
@@ -25,13 +25,8 @@ std::string specOf(const std::string &stages) {
          "    { \"op\": \"head\" }]}";
 }
 
-spec::Model parse(const std::string &stages) {
-  spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(specOf(stages), "test.json", error);
-  if (!model) {
-    llvm::report_fatal_error(llvm::Twine(error.format()));
-  }
-  return *model;
+ParsedSpec parse(MLIRContext &context, const std::string &stages) {
+  return sluice::test::parseValidSpec(context, specOf(stages));
 }
 
 std::string stage(const std::string &op, const std::string &key, int64_t value) {
@@ -60,10 +55,10 @@ std::string repeated(const std::string &text, int count) {
 
 /// The verdict, within a tenth of what a user may wait for it on a machine of its own.
 CausalVerdict checkQuickly(const std::string &stages) {
-  spec::Model model = parse(stages);
   MLIRContext context(MLIRContext::Threading::DISABLED);
+  ParsedSpec spec = parse(context, stages);
   std::clock_t start = std::clock();
-  OwningOpRef<ModuleOp> module = importSpec(context, model);
+  OwningOpRef<ModuleOp> module = importSpec(spec);
   CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
   EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 5) << stages.substr(0, 200);
   return verdict;
@@ -127,11 +122,11 @@ TEST(Chains, OfShifts) {
 
 /// A certificate says the same of a bound that is spelled by its steps.
 TEST(Chains, HaveShortBounds) {
-  spec::Model model =
-      parse(zigzag(60, false, [](int, int64_t) { return 0; }) + stage("shift", "by", 29));
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  OwningOpRef<ModuleOp> module = importSpec(context, model);
-  std::string text = formatCertificate(*module, model.text);
+  ParsedSpec spec =
+      parse(context, zigzag(60, false, [](int, int64_t) { return 0; }) + stage("shift", "by", 29));
+  OwningOpRef<ModuleOp> module = importSpec(spec);
+  std::string text = formatCertificate(*module, spec.text);
   size_t longest = 0;
   for (StringRef line : llvm::split(text, '\n')) {
     longest = std::max(longest, line.size());
@@ -247,7 +242,7 @@ TEST(Chains, BothWaysOfDecidingAgree) {
       return std::max<int64_t>(0, k - 2 + static_cast<int64_t>(generator() % 3));
     });
     MLIRContext context(MLIRContext::Threading::DISABLED);
-    OwningOpRef<ModuleOp> module = importSpec(context, parse(stages));
+    OwningOpRef<ModuleOp> module = importSpec(parse(context, stages));
     ModeProof proof = collectProof(module->lookupSymbol<func::FuncOp>("evaluate"), "eval");
     if (i % 3 == 0) { // a bound that is too small somewhere
       for (auto &[value, bound] : proof.bounds) {
@@ -277,11 +272,11 @@ TEST(Chains, BothWaysOfDecidingAgree) {
 
 /// The walk finds the latest token; the row's own target says more where it is read too.
 TEST(Witnesses, NameTheTargetWhereItIsRead) {
-  spec::Model model = parse(stage("shorten", "factor", 6) + stage("upsample", "factor", 6) +
-                            R"({ "op": "add", "with": "x" },)"
-                            "\n{ \"op\": \"layer\" },\n");
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  OwningOpRef<ModuleOp> module = importSpec(context, model);
+  ParsedSpec spec = parse(context, stage("shorten", "factor", 6) + stage("upsample", "factor", 6) +
+                                       R"({ "op": "add", "with": "x" },)"
+                                       "\n{ \"op\": \"layer\" },\n");
+  OwningOpRef<ModuleOp> module = importSpec(spec);
   ReadPlan plan(module->lookupSymbol<func::FuncOp>("evaluate"));
   std::optional<FoundLeak> leak = findLeakAt(plan, 6, /*missing=*/false, /*firstRow=*/2);
   ASSERT_TRUE(leak);

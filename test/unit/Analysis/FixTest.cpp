@@ -13,22 +13,22 @@ namespace {
 
 CausalVerdict advise(const std::string &text, int64_t operations = mostFixOperations) {
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(text, "a.json", error);
-  if (!model) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  std::optional<ParsedSpec> spec = parseSpec(context, text, "a.json", error);
+  if (!spec) {
     ADD_FAILURE() << error.format();
     return {};
   }
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  CausalVerdict verdict = checkCausality(importVariants(context, *model), /*replay=*/false);
-  findFix(*model, verdict, operations);
+  CausalVerdict verdict = checkCausality(importVariants(*spec), /*replay=*/false);
+  findFix(*spec, verdict, operations);
   return verdict;
 }
 
 bool isProved(const std::string &text) {
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(text, "a.json", error);
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  return model && checkCausality(importVariants(context, *model), /*replay=*/false).isProved();
+  std::optional<ParsedSpec> spec = parseSpec(context, text, "a.json", error);
+  return spec && checkCausality(importVariants(*spec), /*replay=*/false).isProved();
 }
 
 std::string specOf(const std::string &stages) {
@@ -94,9 +94,10 @@ TEST(Fixes, OfTheCorpusAreProved) {
     if (entry.path().extension() != ".json") {
       continue;
     }
-    std::optional<spec::Model> model = spec::readFile(entry.path().string(), error);
-    ASSERT_TRUE(model) << error.format();
-    CausalVerdict verdict = advise(model->text);
+    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+    std::optional<ParsedSpec> spec = parseSpecFile(context, entry.path().string(), error);
+    ASSERT_TRUE(spec) << error.format();
+    CausalVerdict verdict = advise(spec->text);
     if (entry.path().stem() == "numbers-as-input") { // two stages would have to go
       EXPECT_FALSE(verdict.fix);
       EXPECT_FALSE(verdict.noFix.empty());

@@ -2,10 +2,8 @@
 // A small model for tests of reach sets, advice and pictures.
 #pragma once
 
+#include "../Specs.h"
 #include "sluice/Analysis/Reach.h"
-#include "sluice/Conversion/ImportSpec.h"
-
-#include "llvm/Support/ErrorHandling.h"
 
 namespace sluice::test {
 
@@ -16,25 +14,21 @@ struct Imported {
   "defaults": {"heads": 2, "feed_forward": 4}, "stages": [
     { "op": "embedding", "to": "x" },
 )" + stages + "\n    { \"op\": \"head\" }]}";
-    spec::Diagnostic error;
-    model = spec::readText(text, "test.json", error);
-    if (!model) {
-      llvm::report_fatal_error(llvm::Twine(error.format() + "\n" + text));
-    }
-    module = importSpec(context, *model);
+    spec = parseValidSpec(context, text);
+    module = importSpec(spec);
   }
   mlir::func::FuncOp evaluate() { return module->lookupSymbol<mlir::func::FuncOp>("evaluate"); }
   CrossEntropyOp loss() { return lossesOf(evaluate()).front(); }
   CausalVerdict check(int64_t operations = 10 * WorkBudget::defaultOperations) {
     CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
     if (verdict.isProved()) {
-      findAdvice(*module, verdict, {&*model, operations});
+      findAdvice(*module, verdict, {&spec, operations});
     }
     return verdict;
   }
 
-  std::optional<spec::Model> model;
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
+  ParsedSpec spec;
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 

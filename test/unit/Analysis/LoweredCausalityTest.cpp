@@ -4,9 +4,9 @@
 // is planted is caught, with the pass named.
 #include "sluice/Analysis/LoweredCausality.h"
 #include "../Papers.h"
+#include "../Specs.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Pass/PassManager.h"
-#include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Dialect/Dispatch/RowConditions.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -44,12 +44,7 @@ std::vector<std::string> specs() {
 class Road {
 public:
   explicit Road(const std::string &path) : context(MLIRContext::Threading::DISABLED) {
-    spec::Diagnostic error;
-    std::optional<spec::Model> model = spec::readFile(path, error);
-    if (!model) {
-      llvm::report_fatal_error(llvm::Twine(error.format()));
-    }
-    module = importSpec(context, *model);
+    module = importSpec(sluice::test::parseValidFile(context, path));
     watch.emplace(*module);
   }
   void run(std::unique_ptr<Pass> pass) {

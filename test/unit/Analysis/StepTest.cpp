@@ -5,7 +5,7 @@
 // test/unit/Transforms/StepTest.cpp.
 #include "sluice/Analysis/Step.h"
 #include "../Papers.h"
-#include "sluice/Conversion/ImportSpec.h"
+#include "../Specs.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
@@ -20,15 +20,10 @@ namespace {
 /// A spec of width 4 on a context of 64, imported.
 struct Derived {
   explicit Derived(const std::string &stages) {
-    spec::Diagnostic error;
     std::string text = R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1, "width": 4,
       "defaults": {"heads": 1, "feed_forward": 2}, "stages": [)" +
                        stages + R"(, {"op": "head"}]})";
-    std::optional<spec::Model> model = spec::readText(text, "test.json", error);
-    if (!model) {
-      llvm::report_fatal_error(llvm::Twine(error.format()));
-    }
-    module = importSpec(context, *model);
+    module = importSpec(sluice::test::parseValidSpec(context, text));
     plan = deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal);
     EXPECT_TRUE(plan) << refusal.message;
   }
@@ -173,11 +168,9 @@ TEST(Step, PlantedFaultsAreRefused) {
 
 /// What a named input becomes has no schedule, and is kept whole where the tokens' rows read it.
 TEST(Step, AnInputIsKeptWhole) {
-  spec::Diagnostic error;
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  auto model = spec::readFile(SLUICE_SOURCE_DIR "/models/tiny/copy.json", error);
-  ASSERT_TRUE(model) << error.format();
-  OwningOpRef<ModuleOp> module = importSpec(context, *model);
+  OwningOpRef<ModuleOp> module =
+      importSpec(sluice::test::parseValidFile(context, SLUICE_SOURCE_DIR "/models/tiny/copy.json"));
   StepRefusal refusal;
   auto plan = deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal);
   ASSERT_TRUE(plan) << refusal.message;
@@ -280,9 +273,9 @@ TEST(Step, EveryObligationHoldsOverTheCorpus) {
       }
       spec::Diagnostic error;
       MLIRContext context(MLIRContext::Threading::DISABLED);
-      std::optional<spec::Model> model = spec::readFile(path, error);
+      std::optional<ParsedSpec> spec = parseSpecFile(context, path, error);
       OwningOpRef<ModuleOp> module;
-      if (!model || !(module = importSpec(context, *model))) {
+      if (!spec || !(module = importSpec(*spec))) {
         continue;
       }
       StepRefusal refusal;

@@ -89,13 +89,13 @@ std::string reduced(const std::filesystem::path &path) {
 /// Refuses the twin with a replayed witness; returns what was changed.
 std::string refuseTwin(const std::filesystem::path &path, const std::string &text) {
   spec::Diagnostic error;
-  std::optional<spec::Model> model = spec::readText(text, path.string(), error);
-  if (!model) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  std::optional<ParsedSpec> spec = parseSpec(context, text, path.string(), error);
+  if (!spec) {
     ADD_FAILURE() << error.format();
     return "";
   }
-  MLIRContext context(MLIRContext::Threading::DISABLED);
-  std::vector<ImportedVariant> variants = importVariants(context, *model);
+  std::vector<ImportedVariant> variants = importVariants(*spec);
   std::string change; // with the largest factor alone, where several are drawn
   for (auto function : variants.back().module->getOps<func::FuncOp>()) {
     change = makeLeaky(function, text.find("\"replace\"") != std::string::npos);
@@ -124,10 +124,10 @@ TEST(Twins, OfTheModelsAreRefusedAndTheyAreProved) {
     for (const auto &entry :
          std::filesystem::directory_iterator(std::string(SLUICE_SOURCE_DIR) + folder)) {
       spec::Diagnostic error;
-      std::optional<spec::Model> model = spec::readFile(entry.path().string(), error);
-      ASSERT_TRUE(model) << error.format();
       MLIRContext context(MLIRContext::Threading::DISABLED);
-      EXPECT_TRUE(checkCausality(importVariants(context, *model)).isProved()) << entry.path();
+      std::optional<ParsedSpec> spec = parseSpecFile(context, entry.path().string(), error);
+      ASSERT_TRUE(spec) << error.format();
+      EXPECT_TRUE(checkCausality(importVariants(*spec)).isProved()) << entry.path();
       std::string text = reduced(entry.path());
       if (!changes.contains(text)) {
         changes[text] = refuseTwin(entry.path(), text);
