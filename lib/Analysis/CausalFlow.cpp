@@ -7,7 +7,6 @@
 #include "sluice/Analysis/Reach.h"
 #include "sluice/Analysis/SpecFix.h"
 #include "sluice/Conversion/ImportSpec.h"
-#include "sluice/Conversion/OldSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
 using namespace mlir;
@@ -181,13 +180,6 @@ CausalVerdict sluice::checkCausality(const std::vector<ImportedVariant> &variant
   verdict.obligations = obligations;
   verdict.factors = variants.front().factor > 0 ? std::move(factors) : std::vector<int64_t>();
   return verdict;
-}
-
-CausalVerdict sluice::checkModel(const spec::Model &model, bool replay,
-                                 const std::function<void(const CausalVerdict &)> &tell,
-                                 int64_t adviceOperations) {
-  MLIRContext context(MLIRContext::Threading::DISABLED);
-  return checkModel(fromOldSpec(context, model), replay, tell, adviceOperations);
 }
 
 CausalVerdict sluice::checkModel(const ParsedSpec &spec, bool replay,

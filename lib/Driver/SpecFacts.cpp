@@ -168,6 +168,15 @@ bool driver::trainsOnTokens(ModuleOp imported) {
   return !head || (head.getSmoothing().isZero() && head.getTarget().empty());
 }
 
+std::optional<spec::Diagnostic> driver::findSpecError(const std::string &text,
+                                                      const std::string &file,
+                                                      const std::vector<spec::Setting> &settings) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  spec::Diagnostic error;
+  bool isValid = parseSpec(context, text, file, error, settings).has_value();
+  return isValid ? std::nullopt : std::optional(error);
+}
+
 std::optional<driver::SpecDescription> driver::describeSpec(const std::string &path) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   spec::Diagnostic ignored;

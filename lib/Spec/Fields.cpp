@@ -175,14 +175,6 @@ Position Fields::position(std::string_view key) const {
   return found ? found->position : value.position;
 }
 
-KeyLocations Fields::locations() const {
-  KeyLocations result = parent ? parent->locations() : KeyLocations();
-  for (const JsonMember &member : value.members) {
-    result[member.key] = locate(member.value.position);
-  }
-  return result;
-}
-
 void Fields::fail(Position position, std::string message) const {
   throw Failure{{locate(position), std::move(message)}};
 }
@@ -203,7 +195,7 @@ int64_t Fields::integerAt(const JsonValue &found, std::string_view name, Range r
   if (found.kind != JsonKind::Integer || found.integer < range.least ||
       found.integer > range.largest) {
     bool whole = found.kind == JsonKind::Number && found.number == std::floor(found.number) &&
-                 std::fabs(found.number) <= static_cast<double>(largestSize);
+                 std::fabs(found.number) <= static_cast<double>(mostSize);
     mismatch(found, name, describe(range), whole ? "write it without point and exponent" : "");
   }
   return found.integer;
@@ -261,11 +253,6 @@ int64_t Fields::integer(std::string_view key, Range range, int64_t otherwise) co
 
 double Fields::number(std::string_view key, Interval interval) const {
   return numberAt(need(key, describe(interval)), key, interval);
-}
-
-double Fields::number(std::string_view key, Interval interval, double otherwise) const {
-  const JsonValue *found = find(key);
-  return found ? numberAt(*found, key, interval) : otherwise;
 }
 
 bool Fields::boolean(std::string_view key, bool otherwise) const {

@@ -11,12 +11,10 @@
 #include "sluice/Runtime/Limits.h"
 
 #include <limits>
-#include <span>
+#include <optional>
 #include <utility>
 
 namespace sluice::spec {
-
-constexpr int64_t largestSize = mostSize;
 
 constexpr Interval probability = {0, 1, true, false};
 constexpr Interval positive = {0, std::numeric_limits<double>::infinity(), false, true};
@@ -54,18 +52,11 @@ public:
   /// Numbers are what kernels hold as f32: one that f32 rounds to 0, to infinity or to a bound that
   /// the interval leaves out is refused.
   double number(std::string_view key, Interval interval) const;
-  double number(std::string_view key, Interval interval, double otherwise) const;
   bool boolean(std::string_view key, bool otherwise) const;
   std::string text(std::string_view key) const;
   std::string text(std::string_view key, const std::string &otherwise) const;
   template <typename Enum>
   Enum choice(std::string_view key, const Names<Enum> &names, Enum otherwise) const;
-  /// The same, of all values of an enumeration, whose names stand in its order.
-  template <typename Enum>
-  Enum choice(std::string_view key, std::span<const std::string_view> names, Enum otherwise) const {
-    const JsonValue *found = find(key);
-    return found ? static_cast<Enum>(chosen(key, *found, {names.begin(), names.end()})) : otherwise;
-  }
 
   /// A value that is not the value of a key, such as an item of an array. `name` is for messages.
   int64_t integerAt(const JsonValue &value, std::string_view name, Range range) const;
@@ -83,10 +74,7 @@ public:
   Position position(std::string_view key) const;
   Position position() const { return value.position; }
 
-  /// Where the values of all keys stand, inherited ones included.
-  KeyLocations locations() const;
   const std::string &name() const { return what; }
-  const std::string &fileName() const { return file; }
 
 private:
   size_t chosen(std::string_view key, const JsonValue &value,

@@ -11,7 +11,11 @@
 #define SLUICE_LIB_SPEC_JSON_H
 
 #include "sluice/Runtime/Text.h"
-#include "sluice/Spec/Spec.h"
+#include "sluice/Spec/Diagnostic.h"
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace sluice::spec {
 

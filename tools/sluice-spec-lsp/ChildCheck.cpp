@@ -2,7 +2,7 @@
 
 #include "ChildCheck.h"
 
-#include "sluice/Conversion/OldSpec.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Editor/VerdictJson.h"
 
 #include <csignal>
@@ -162,6 +162,6 @@ int editor::runChild(const std::string &file) {
               << std::flush;
   };
   // Replaying a witness takes seconds and would tell an editor nothing new.
-  print(checkModel(toOldSpec(*spec), false, print));
+  print(checkModel(*spec, false, print));
   return std::cout ? 0 : 1;
 }

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Recompile.h"
 
+#include "sluice/Driver/SpecFacts.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Text.h"
 #include "sluice/Runtime/Tuning.h"
@@ -89,9 +90,8 @@ std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written
 
 void checkSettings(const Plan &plan, const std::vector<spec::Setting> &settings) {
   requireSpec(plan, settings);
-  spec::Diagnostic error;
-  if (!spec::readTextWith(plan.model.spec, fileNameOf(plan), settings, error)) {
-    throw UserError(error.format());
+  if (auto error = driver::findSpecError(plan.model.spec, fileNameOf(plan), settings)) {
+    throw UserError(error->format());
   }
 }
 

@@ -14,9 +14,6 @@
 namespace sluice {
 
 struct ParsedSpec;
-namespace spec {
-struct Model;
-} // namespace spec
 
 /// One read on the way from a token to a prediction: `op` at `place` reads `from` and gives `to`
 /// (positions of their own scales). Ops of one stage that stay at their position are one step.
@@ -147,9 +144,6 @@ std::string formatReplay(const CausalWitness &witness);
 /// run on the float64 reference where the model is small enough. `tell` is given the verdict before
 /// any advice is looked for, which takes up to `adviceOperations` (WorkBudget.h).
 CausalVerdict checkModel(const ParsedSpec &spec, bool replay = true,
-                         const std::function<void(const CausalVerdict &)> &tell = {},
-                         int64_t adviceOperations = WorkBudget::defaultOperations);
-CausalVerdict checkModel(const spec::Model &model, bool replay = true,
                          const std::function<void(const CausalVerdict &)> &tell = {},
                          int64_t adviceOperations = WorkBudget::defaultOperations);
 

@@ -6,11 +6,10 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "sluice/Conversion/ReadSpec.h"
-#include "sluice/Spec/Spec.h"
 
 namespace sluice {
 
-/// Builds the module of a valid model: scales, parameters in spec order, and the functions
+/// Builds the module of a spec: scales, parameters in spec order, and the functions
 /// `@evaluate` (tokens -> the loss of each position against the next token) and `@predict` (tokens
 /// -> logits of the last position). Where the spec drops anything out there is also `@train`, which
 /// is `@evaluate` with dropout. Every op's location is its stage in the spec.
@@ -19,17 +18,12 @@ namespace sluice {
 /// `PREFIX.attention.qkv.weight` [(H + 2 Hkv) D, d], with the three saved names (and `.bias`
 /// likewise); every other parameter bears the name that files know it by. Tables of angles and of
 /// sinusoidal positions are frozen parameters. Loads the dialects it uses.
-mlir::OwningOpRef<mlir::ModuleOp> importSpec(mlir::MLIRContext &context, const spec::Model &model);
-
-/// The same of a module with one spec, which stays as it is. Returns null where a pass reports an
-/// error.
-mlir::OwningOpRef<mlir::ModuleOp> importSpec(mlir::ModuleOp specs);
-/// Imports a spec; levels that draw a factor have the least one.
+/// Levels that draw a factor have the least one.
 mlir::OwningOpRef<mlir::ModuleOp> importSpec(const ParsedSpec &spec);
 
-/// A module with the spec of a valid model, at the model's factor.
-mlir::OwningOpRef<mlir::ModuleOp> readSpecAgain(mlir::MLIRContext &context,
-                                                const spec::Model &model);
+/// The same of a module with one spec at one factor, which stays as it is. Returns null where a
+/// pass reports an error.
+mlir::OwningOpRef<mlir::ModuleOp> importSpec(mlir::ModuleOp specs);
 
 /// A model at one of the factors that its steps draw from; 0 where they draw none.
 struct ImportedVariant {
@@ -39,8 +33,5 @@ struct ImportedVariant {
 
 /// Imports a spec at each of its factors, rising, or at its only one.
 std::vector<ImportedVariant> importVariants(const ParsedSpec &spec);
-
-/// The modules of a model's factors, rising, or its only one.
-std::vector<ImportedVariant> importVariants(mlir::MLIRContext &context, const spec::Model &model);
 
 } // namespace sluice

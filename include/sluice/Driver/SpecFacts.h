@@ -5,6 +5,7 @@
 #pragma once
 
 #include "sluice/Runtime/Plan.h"
+#include "sluice/Spec/Override.h"
 
 namespace sluice::driver {
 
@@ -13,6 +14,10 @@ struct SpecDescription {
   runtime::ModelFacts model;
   runtime::SpecFacts facts;
 };
+
+/// Returns the error of a spec in memory with `settings` applied; none where it is valid.
+std::optional<spec::Diagnostic> findSpecError(const std::string &text, const std::string &file,
+                                              const std::vector<spec::Setting> &settings);
 
 /// Reads the spec at `path`, without compiling it; none where the file is no valid spec. Throws
 /// runtime::JobError where the machine cannot read.

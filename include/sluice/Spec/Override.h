@@ -4,7 +4,10 @@
 #ifndef SLUICE_SPEC_OVERRIDE_H
 #define SLUICE_SPEC_OVERRIDE_H
 
-#include "sluice/Spec/Spec.h"
+#include "sluice/Spec/Diagnostic.h"
+
+#include <optional>
+#include <vector>
 
 namespace sluice::spec {
 
@@ -30,17 +33,6 @@ std::string allFlags(const std::vector<Setting> &settings);
 
 /// `--precision COMPUTE`: precision.compute.
 Setting computeSetting(const std::string &compute);
-
-/// readFile, of the spec with `settings` put in, in order: a later one wins. A key that the spec
-/// lacks is added first in its object; every other byte and the number of lines stay, so only
-/// columns behind a change on its line move. The model's text is the changed one. Errors that a
-/// setting makes name its flag.
-std::optional<Model> readFileWith(const std::string &path, const std::vector<Setting> &settings,
-                                  Diagnostic &error);
-
-/// The same for a spec that is in memory.
-std::optional<Model> readTextWith(const std::string &text, const std::string &file,
-                                  const std::vector<Setting> &settings, Diagnostic &error);
 
 } // namespace sluice::spec
 

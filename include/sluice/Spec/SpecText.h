@@ -5,7 +5,12 @@
 #ifndef SLUICE_SPEC_SPECTEXT_H
 #define SLUICE_SPEC_SPECTEXT_H
 
-#include "sluice/Spec/Spec.h"
+#include "sluice/Spec/Diagnostic.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace sluice::spec {
 

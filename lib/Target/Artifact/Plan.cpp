@@ -8,7 +8,6 @@
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Sluice/Step.h"
-#include "sluice/Spec/Spec.h"
 #include "sluice/Target/Artifact.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -18,6 +17,9 @@
 using namespace mlir;
 using namespace sluice;
 namespace json = llvm::json;
+
+/// Follows the name of segments in the name of the loss that is their share of the tokens.
+constexpr llvm::StringLiteral shareSuffix = ".share";
 
 void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory) {
   emitBuffers(module, memory);
@@ -335,7 +337,7 @@ static json::Array segmentsToJson(ModuleOp module, const MemoryPlan &memory) {
     if (module.lookupSymbol<AxisOp>(cut.getAxis()).getSegments()) {
       object["parent"] = cut.getAxis();
     }
-    if (std::string share = name.str() + std::string(spec::boundaryShare); isLoss(share)) {
+    if (std::string share = (name + shareSuffix).str(); isLoss(share)) {
       object["share"] = share;
     }
     if (memory.places.contains("state:" + plan::closedName(name))) {

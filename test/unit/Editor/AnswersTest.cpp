@@ -3,7 +3,6 @@
 // Hover, completion, symbols and ranges, over one small spec. `|` marks the cursor.
 
 #include "sluice/Editor/Answers.h"
-#include "sluice/Conversion/OldSpec.h"
 #include "sluice/Editor/Describe.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +61,7 @@ std::string completed(const std::string &marked, const std::string &label) {
 }
 
 CausalVerdict check(const ParsedSpec &spec, const std::atomic<bool> &) {
-  return checkModel(toOldSpec(spec), false);
+  return checkModel(spec, false);
 }
 
 bool has(const std::string &text, const std::string &part) {

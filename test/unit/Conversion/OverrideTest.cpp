@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sluice/Spec/Override.h"
+#include "Specs.h"
 
-#include <gtest/gtest.h>
-
+using namespace sluice;
 using namespace sluice::spec;
 
 namespace {
@@ -29,11 +28,12 @@ std::vector<Setting> parse(const std::vector<std::string> &written) {
 /// The changed text, or the error.
 std::string change(const std::string &text, const std::vector<std::string> &written) {
   Diagnostic error;
-  std::optional<Model> model = readTextWith(text, "spec.json", parse(written), error);
-  return model ? model->text : error.format();
+  std::optional<ParsedSpec> spec =
+      parseSpec(getContext(), text, "spec.json", error, parse(written));
+  return spec ? spec->text : error.format();
 }
 
-std::string mistakeOf(const std::string &written) {
+std::string getMistake(const std::string &written) {
   std::string mistake;
   EXPECT_FALSE(parseSetting(written, mistake)) << written;
   return mistake;
@@ -64,14 +64,13 @@ TEST(Override, ReplacesWholeValuesOfAnyKind) {
   EXPECT_EQ(change(text, {"training.betas.1=0.99", "name=x"}),
             specWith("\"name\": \"x\", \"training\": {\"betas\": [0.8, 0.99]},"));
   Diagnostic error;
-  std::optional<Model> model =
-      readTextWith(specWith(""), "spec.json",
-                   parse({"stages.1={\"op\": \"hourglass\", \"hierarchy\": \"1@1\", \"heads\": 2}",
-                          "stages.1.hierarchy=1@1 2@2 1@1", "context=16", "context=32"}),
-                   error);
-  ASSERT_TRUE(model) << error.format();
-  EXPECT_EQ(std::get<Hourglass>(model->stages[1].settings).hierarchy.size(), 3u);
-  EXPECT_EQ(model->context, 32); // the later one
+  std::optional<ParsedSpec> spec =
+      parseSpec(getContext(), specWith(""), "spec.json", error,
+                parse({"stages.1={\"op\": \"hourglass\", \"hierarchy\": \"1@1\", \"heads\": 2}",
+                       "stages.1.hierarchy=1@1 2@2 1@1", "context=16", "context=32"}));
+  ASSERT_TRUE(spec) << error.format();
+  EXPECT_EQ(getStage<HourglassOp>(*spec, 1).getHierarchy(), "1@1 2@2 1@1");
+  EXPECT_EQ(spec->getModel().getLength(), 32); // the later one
 }
 
 TEST(Override, AWordIsAStringAndJsonIsJson) {
@@ -81,10 +80,10 @@ TEST(Override, AWordIsAStringAndJsonIsJson) {
   EXPECT_EQ(parse({"a=\"1\""})[0].value, "\"1\"");
   EXPECT_EQ(parse({"a.0.b=x=y"})[0].value, "\"x=y\"");
   EXPECT_EQ(parse({"a=[1,\n2]"})[0].value, "[1, 2]"); // lines of the spec stay
-  EXPECT_NE(mistakeOf("width").find("expected KEY=VALUE"), std::string::npos);
-  EXPECT_NE(mistakeOf("=3").find("expected KEY=VALUE"), std::string::npos);
-  EXPECT_NE(mistakeOf("a..b=3").find("expected KEY=VALUE"), std::string::npos);
-  EXPECT_NE(mistakeOf("a=[1,").find("--set a: expected JSON or a plain word"), std::string::npos);
+  EXPECT_NE(getMistake("width").find("expected KEY=VALUE"), std::string::npos);
+  EXPECT_NE(getMistake("=3").find("expected KEY=VALUE"), std::string::npos);
+  EXPECT_NE(getMistake("a..b=3").find("expected KEY=VALUE"), std::string::npos);
+  EXPECT_NE(getMistake("a=[1,").find("--set a: expected JSON or a plain word"), std::string::npos);
 }
 
 TEST(Override, ErrorsNameTheFlagAndThePlace) {
@@ -103,7 +102,7 @@ TEST(Override, ErrorsNameTheFlagAndThePlace) {
   begins({"width.a=1"}, "spec.json:2:70: --set width.a=1: expected an object or an array that "
                         "holds \"a\", found 16");
   begins({"stages.1.heads=3", "name=x"}, "spec.json:6:31: --set stages.1.heads=3: ");
-  // The stage is at fault for what the width is.
+  // The width is wrong for the stage.
   begins({"width=17", "name=x"}, "spec.json:6:31: --set width=17 --set name=x: ");
 }
 
@@ -119,12 +118,14 @@ TEST(Override, ASpecsOwnMistakesStayItsOwn) {
 TEST(Override, ReadsTheChangedSpec) {
   Diagnostic error;
   std::string path = SPEC_MODELS_DIR "/tiny/vanilla.json";
-  std::optional<Model> changed = readFileWith(path, {computeSetting("bf16")}, error);
+  std::optional<ParsedSpec> changed =
+      parseSpecFile(getContext(), path, error, {computeSetting("bf16")});
   ASSERT_TRUE(changed) << error.format();
-  EXPECT_EQ(changed->precision.compute, NumberType::Bf16);
+  EXPECT_EQ(getOnly<PrecisionOp>(*changed).getCompute(), StorageType::bf16);
   EXPECT_NE(changed->text.find("\"compute\": \"bf16\""), std::string::npos);
-  EXPECT_EQ(readFile(path, error)->precision.compute, NumberType::F32);
-  EXPECT_FALSE(readFileWith("/nowhere.json", {computeSetting("bf16")}, error));
+  ParsedSpec original = readGoodFile(path);
+  EXPECT_EQ(getOnly<PrecisionOp>(original).getCompute(), StorageType::f32);
+  EXPECT_FALSE(parseSpecFile(getContext(), "/nowhere.json", error, {computeSetting("bf16")}));
 }
 
 } // namespace

@@ -4,19 +4,34 @@
 
 #include <sstream>
 
+using namespace mlir;
+using namespace sluice;
 using namespace sluice::spec;
 
 namespace {
 
-/// One line a stage: "id op <- input[, second] @factor prefix".
-std::string show(const Model &model) {
+/// The path of a stage.
+std::string getPath(Operation *stage) {
+  return stage->getAttrOfType<StringAttr>("path").getValue().str();
+}
+
+/// One line a stage: "id op <- input[, second] @factor path".
+std::string show(const ParsedSpec &spec) {
+  ParsedSpec expanded = spec.expand(0);
   std::ostringstream out;
-  for (const Primitive &p : expand(model)) {
-    out << p.id << " " << name(p.op()) << " <- " << p.input;
-    if (p.second >= 0) {
-      out << ", " << p.second;
+  llvm::DenseMap<Value, size_t> ids;
+  for (auto [id, stage] : llvm::enumerate(getStages(expanded))) {
+    out << id << " " << stage->getName().stripDialect().str() << " <- "
+        << (stage->getNumOperands() > 0 ? "" : "-1");
+    for (Value operand : stage->getOperands()) {
+      out << (operand == stage->getOperand(0) ? "" : ", ") << ids.lookup(operand);
     }
-    out << " @" << p.factor << " " << p.prefix.substr(p.prefix.find('.') + 1) << "\n";
+    bool isHead = isa<HeadOp>(stage);
+    auto type = cast<StreamType>((isHead ? stage->getOperand(0) : stage->getResult(0)).getType());
+    out << " @" << type.getFactor() << " " << getPath(stage).substr(7) << "\n";
+    if (!isHead) {
+      ids[stage->getResult(0)] = id;
+    }
   }
   return out.str();
 }
@@ -101,25 +116,21 @@ TEST(Expansion, AttentionResamples) {
 }
 
 TEST(Expansion, MasksAndNormsOfResamplers) {
-  auto resampler = [](const std::string &settings) {
-    for (const Primitive &p :
-         expand(readGood(specText("{ \"op\": \"hourglass\", \"hierarchy\": \"0@1 0@4 0@1\", "
-                                  "\"mask\": {\"window\": [0, 2]}, "
-                                  "\"shorten\": \"attention\", " +
-                                  settings + " },")))) {
-      if (const auto *layer = std::get_if<Layer>(&p.settings)) {
-        return *layer;
-      }
-    }
-    return Layer();
+  auto expect = [](const std::string &settings, MaskAttr mask, bool hasNorm) {
+    ParsedSpec expanded = readGood(specText(R"({ "op": "hourglass", "hierarchy": "0@1 0@4 0@1",
+          "mask": {"window": [0, 2]}, "shorten": "attention", )" +
+                                            settings + " },"))
+                              .expand(0);
+    auto layer = getOnly<LayerOp>(expanded);
+    EXPECT_EQ(layer.getMask(), mask) << settings;
+    EXPECT_EQ(layer.getAttentionNorm(), hasNorm) << settings;
   };
-  EXPECT_EQ(resampler(R"("shorten_keys": "all")").mask.kind, MaskKind::Causal);
-  Mask group = resampler(R"("shorten_keys": "group")").mask;
-  EXPECT_EQ(group.kind, MaskKind::Window);
-  EXPECT_EQ(group.begin, 0);
-  EXPECT_EQ(group.end, 4);
-  EXPECT_FALSE(resampler(R"("placement": "pre")").attentionNorm);
-  EXPECT_TRUE(resampler(R"("placement": "post")").attentionNorm);
+  auto all = MaskAttr::get(&getContext(), MaskShape::causal, 0, 0);
+  expect(R"("shorten_keys": "all")", all, false);
+  expect(R"("shorten_keys": "group")", MaskAttr::get(&getContext(), MaskShape::window, 0, 4),
+         false);
+  expect(R"("placement": "pre")", all, false);
+  expect(R"("placement": "post")", all, true);
 }
 
 TEST(Expansion, HierarchiesThatDifferAtBothEnds) {
@@ -157,12 +168,12 @@ TEST(Expansion, StacksWithoutLayersHaveNoNorm) {
 TEST(Expansion, ShiftsByTheRelativeFactorLessOneUnlessTold) {
   auto shifts = [](const std::string &settings) {
     std::vector<int64_t> result;
-    for (const Primitive &p : expand(readGood(specText("{ \"op\": \"hourglass\", \"hierarchy\": "
-                                                       "\"1@1 1@2 1@10 1@2 1@1\"" +
-                                                       settings + " },")))) {
-      if (const Shift *shift = std::get_if<Shift>(&p.settings)) {
-        result.push_back(shift->by);
-      }
+    ParsedSpec expanded = readGood(specText("{ \"op\": \"hourglass\", \"hierarchy\": "
+                                            "\"1@1 1@2 1@10 1@2 1@1\"" +
+                                            settings + " },"))
+                              .expand(0);
+    for (auto shift : expanded.getModel().getBody().getOps<ShiftOp>()) {
+      result.push_back(static_cast<int64_t>(shift.getBy()));
     }
     return result;
   };
@@ -226,58 +237,82 @@ TEST(Expansion, TopDown) {
             "6 layer <- 5 @1 1.inside.5\n"
             "7 layer <- 6 @1 1.inside.6\n"
             "8 head <- 7 @1 2\n");
-  auto primitives = expand(readGood(specText(
-      R"({ "op": "shorten", "factor": 2 },
+  ParsedSpec spec = readGood(specText(
+                                 R"({ "op": "shorten", "factor": 2 },
          { "op": "top_down", "hierarchy": "1@4 0@2 1@1", "bags": 0.5,
            "projection_activation": "gelu", "shorten": "linear", "upsample": "linear" },)",
-      R"("heads": 2)", "", R"(, "first": 7)")));
-  ASSERT_EQ(primitives.size(), 17u);
-  EXPECT_EQ(std::get<Layer>(primitives[3].settings).first, 0);
-  const auto &bag = std::get<Loss>(primitives[5].settings);
-  EXPECT_EQ(bag.name, "bag_4");
-  EXPECT_EQ(bag.factor, 0.5);
-  EXPECT_EQ(primitives[5].factor, 8);
-  EXPECT_EQ(bag.head.firstOf(8), 7);
-  EXPECT_EQ(primitives[6].input, 4);
-  EXPECT_EQ(std::get<Shift>(primitives[7].settings).by, 1);
-  EXPECT_EQ(primitives[8].input, 1);
-  EXPECT_EQ(std::get<Project>(primitives[9].settings).activation, Activation::Gelu);
-  EXPECT_EQ(std::get<Loss>(primitives[10].settings).name, "bag_2");
-  EXPECT_EQ(primitives[11].input, 9); // a level without layers has no norm
-  EXPECT_EQ(primitives[13].input, 1);
-  EXPECT_EQ(primitives[13].second, 12);
-  EXPECT_EQ(std::get<Layer>(primitives[14].settings).first, 3);
+                                 R"("heads": 2)", "", R"(, "first": 7)"))
+                        .expand(0);
+  SmallVector<Operation *> stages = getStages(spec);
+  ASSERT_EQ(stages.size(), 17u);
+  EXPECT_EQ(cast<LayerOp>(stages[3]).getFirst(), 0);
+  auto bag = cast<LossOp>(stages[5]);
+  EXPECT_EQ(bag.getName(), "bag_4");
+  EXPECT_EQ(bag.getFactor(), 0.5);
+  EXPECT_EQ(cast<StreamType>(bag.getInput().getType()).getFactor(), 8);
+  EXPECT_EQ(bag.getFirstOrDefault(), 7);
+  EXPECT_EQ(stages[6]->getOperand(0), stages[4]->getResult(0));
+  EXPECT_EQ(cast<ShiftOp>(stages[7]).getBy(), 1);
+  EXPECT_EQ(stages[8]->getOperand(0), stages[1]->getResult(0));
+  EXPECT_EQ(cast<ProjectOp>(stages[9]).getActivation(), ActivationFunction::gelu);
+  EXPECT_EQ(cast<LossOp>(stages[10]).getName(), "bag_2");
+  // A level without layers has no norm.
+  EXPECT_EQ(stages[11]->getOperand(0), stages[9]->getResult(0));
+  EXPECT_EQ(cast<ProjectOp>(stages[13]).getInput(), stages[1]->getResult(0));
+  EXPECT_EQ(cast<ProjectOp>(stages[13]).getWith(), stages[12]->getResult(0));
+  EXPECT_EQ(cast<LayerOp>(stages[14]).getFirst(), 3);
 }
 
 TEST(Expansion, MethodsAndSettingsReachTheStages) {
-  auto primitives = expand(readGood(specText(R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1",
-      "shorten": "linear", "upsample": "linear", "norm": "rms", "epsilon": 0.25, "dropout": 0.5 },)")));
-  ASSERT_EQ(primitives.size(), 12u);
-  EXPECT_EQ(std::get<Layer>(primitives[1].settings).dropout, 0.5);
-  EXPECT_EQ(std::get<Norm>(primitives[2].settings).norm, NormKind::Rms);
-  EXPECT_EQ(std::get<Norm>(primitives[2].settings).epsilon, 0.25);
-  EXPECT_EQ(std::get<Shift>(primitives[3].settings).by, 3);
-  EXPECT_EQ(std::get<Shorten>(primitives[4].settings).factor, 4);
-  EXPECT_EQ(std::get<Shorten>(primitives[4].settings).method, Shortening::Linear);
-  EXPECT_EQ(std::get<Upsample>(primitives[7].settings).factor, 4);
-  EXPECT_EQ(std::get<Upsample>(primitives[7].settings).method, Upsampling::Linear);
+  ParsedSpec spec = readGood(specText(R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1",
+      "shorten": "linear", "upsample": "linear", "norm": "rms", "epsilon": 0.25, "dropout": 0.5 },)"))
+                        .expand(0);
+  SmallVector<Operation *> stages = getStages(spec);
+  ASSERT_EQ(stages.size(), 12u);
+  EXPECT_EQ(cast<LayerOp>(stages[1]).getDropout(), 0.5);
+  EXPECT_EQ(cast<NormOp>(stages[2]).getNorm(), NormFunction::rms);
+  EXPECT_EQ(cast<NormOp>(stages[2]).getEpsilon(), 0.25);
+  EXPECT_EQ(cast<ShiftOp>(stages[3]).getBy(), 3);
+  EXPECT_EQ(cast<ShortenOp>(stages[4]).getFactor(), 4);
+  EXPECT_EQ(cast<ShortenOp>(stages[4]).getMethod(), ShortenMethod::linear);
+  EXPECT_EQ(cast<UpsampleOp>(stages[7]).getFactor(), 4);
+  EXPECT_EQ(cast<UpsampleOp>(stages[7]).getMethod(), UpsampleMethod::linear);
 }
 
 TEST(Expansion, PlacesAreTheHierarchysAndTheShifts) {
   for (bool overridden : {false, true}) {
-    auto primitives = expand(readGood(specText(std::string("    { \"op\": \"hourglass\",\n") +
-                                               (overridden ? "      \"shift\": 5,\n" : "\n") +
-                                               "      \"hierarchy\": \"1@1 1@2 1@1\" },")));
-    for (const Primitive &p : primitives) {
-      bool inside = p.prefix.find("inside") != std::string::npos;
-      std::string expected = !inside                             ? ""
-                             : p.op() == Op::Shift && overridden ? "dir/test.json:8:16"
-                                                                 : "dir/test.json:9:20";
-      if (inside) {
-        EXPECT_EQ(toString(p.location), expected) << p.prefix;
+    ParsedSpec spec = readGood(specText(std::string("    { \"op\": \"hourglass\",\n") +
+                                        (overridden ? "      \"shift\": 5,\n" : "\n") +
+                                        "      \"hierarchy\": \"1@1 1@2 1@1\" },"))
+                          .expand(0);
+    for (Operation *stage : getStages(spec)) {
+      if (getPath(stage).find("inside") != std::string::npos) {
+        bool isOverridden = isa<ShiftOp>(stage) && overridden;
+        EXPECT_EQ(showPlace(stage, ""), isOverridden ? "dir/test.json:8:16" : "dir/test.json:9:20")
+            << getPath(stage);
       }
     }
   }
+}
+
+/// Settings of `defaults` that a composite replaces, or that its layers do not count, are no error.
+TEST(Expansion, TakesSettingsOfDefaultsThatItReplaces) {
+  readGood(R"({ "sluice": 1, "vocabulary": 256, "context": 16, "batch": 1, "width": 8,
+    "defaults": { "heads": 2, "mask": { "window": [0, 4] }, "distances": "rows" },
+    "stages": [ { "op": "embedding" }, { "op": "layer", "relative": "xl" },
+                { "op": "megabyte", "layers": [1, 1], "patch": 4, "local": { "norm": "rms" } },
+                { "op": "head" } ] })");
+}
+
+/// Losses of a top_down's scales score rows that other losses could not: of no group of an earlier
+/// top_down, or beyond the context.
+TEST(Expansion, ScoresRowsOfEachScale) {
+  std::string model = R"({ "sluice": 1, "vocabulary": 256, "context": 64, "batch": 1, "width": 8,
+    "defaults": { "heads": 2 }, "stages": [ { "op": "embedding" }, )";
+  readGood(model + R"({ "op": "top_down", "hierarchy": "1@16 1@1" },
+    { "op": "top_down", "hierarchy": "1@4 1@1", "bags": 1 }, { "op": "head", "first": 15 } ] })");
+  readGood(model + R"({ "op": "top_down", "hierarchy": "1@96 1@1", "bags": 1,
+    "start": "null" }, { "op": "head" } ] })");
 }
 
 } // namespace
