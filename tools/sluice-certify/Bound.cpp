@@ -7,8 +7,12 @@
 // candidate of the right" is an interval of t, found by dividing. One period of residues, each
 // with its whole line, decides; one period of points would not: max(p - 10, 0) <= max(p - 11, 0)
 // holds up to 10 and fails at 11.
+//
+// Groups by several coprime factors have periods that are too long for that. Their inequalities are
+// refuted by elimination, with floors as unknown integers (Segments.cpp), or else rejected.
 #include "Bound.h"
 #include "Certify.h"
+#include "Segments.h"
 
 #include <algorithm>
 #include <limits>
@@ -30,19 +34,19 @@ int64_t times(int64_t x, int64_t y) { return plus(0, x, y); }
   throw Refusal("expected a bound without ends of segments here, found one with e(...)");
 }
 
-/// c(p + period) = c(p) + rise
+/// c(p + period) = c(p) + rise; a period of 0 where it is longer than the longest.
 struct Shape {
   int64_t period = 1, rise = 0;
 };
 
 Shape stretched(const Shape &shape, int64_t repeats) {
-  int64_t period = times(shape.period, repeats);
-  if (period > longestPeriod) {
-    throw Refusal("a function that repeats only after " + std::to_string(period) +
-                  " positions is too long to enumerate; at most " + std::to_string(longestPeriod) +
-                  " are tried");
-  }
-  return {period, times(shape.rise, repeats)};
+  bool isLong = shape.period == 0 || shape.period > longestPeriod / repeats;
+  return isLong ? Shape{0, 0} : Shape{shape.period * repeats, times(shape.rise, repeats)};
+}
+
+std::string describeLongPeriod() {
+  return "a function that repeats only after more than " + std::to_string(longestPeriod) +
+         " positions is too long to enumerate";
 }
 
 Shape shapeOf(const Expression &expression) {
@@ -53,8 +57,14 @@ Shape shapeOf(const Expression &expression) {
     return {1, 1};
   case Expression::Sum: {
     Shape x = shapeOf(expression.parts[0]), y = shapeOf(expression.parts[1]);
+    if (x.period == 0 || y.period == 0) {
+      return {0, 0};
+    }
     int64_t common = std::gcd(x.period, y.period);
     Shape sum = stretched(x, y.period / common);
+    if (sum.period == 0) {
+      return sum;
+    }
     sum.rise = plus(sum.rise, stretched(y, x.period / common).rise);
     return sum;
   }
@@ -263,14 +273,18 @@ bool certify::hasEnds(const std::vector<Expression> &parts) {
   });
 }
 
-int64_t certify::periodOf(const Expression &function) { return shapeOf(function).period; }
+int64_t certify::periodOf(const Expression &function) {
+  Shape shape = shapeOf(function);
+  demand(shape.period > 0, describeLongPeriod());
+  return shape.period;
+}
 
 bool certify::isSameFunction(const Expression &x, const Expression &y) {
-  if (hasEnds({x, y})) {
-    return !(x < y) && !(y < x);
+  if (bool isSameText = !(x < y) && !(y < x); isSameText || hasEnds({x, y})) {
+    return isSameText;
   }
-  int64_t period = std::lcm(periodOf(x), periodOf(y));
-  for (int64_t p = 0; p <= stretched({period, 0}, 1).period; ++p) {
+  int64_t period = periodOf({Expression::Sum, 0, {x, y}});
+  for (int64_t p = 0; p <= period; ++p) {
     if (x.at(p) != y.at(p)) {
       return false;
     }
@@ -289,9 +303,20 @@ int64_t certify::firstAtLeast(const Expression &function, int64_t least) {
   return from;
 }
 
+/// Returns true where no part of a function falls. A function whose falls cancel out is not found.
+static bool isBuiltOfRising(const Expression &function) {
+  bool isRising = function.kind == Expression::Constant || function.kind == Expression::Variable ||
+                  function.kind == Expression::Sum || function.kind == Expression::Floor ||
+                  (function.kind == Expression::Multiple && function.number >= 0);
+  return isRising && std::all_of(function.parts.begin(), function.parts.end(), isBuiltOfRising);
+}
+
 bool certify::isNonDecreasing(const Bound &bound) {
   return std::all_of(bound.candidates.begin(), bound.candidates.end(), [](const Expression &c) {
-    int64_t period = shapeOf(c).period, before = c.at(0);
+    if (isBuiltOfRising(c)) {
+      return true;
+    }
+    int64_t period = periodOf(c), before = c.at(0);
     for (int64_t p = 1; p <= period; ++p) {
       int64_t next = c.at(p);
       if (next < before) {
@@ -313,13 +338,25 @@ static std::vector<Expression> conditionsOf(const Expression &x, const Bound &ri
   return conditions;
 }
 
+/// A period of all of some functions; 0 where it is too long to enumerate.
+static int64_t commonPeriod(const std::vector<Expression> &functions) {
+  Shape common;
+  for (const Expression &function : functions) {
+    int64_t period = shapeOf(function).period;
+    common =
+        period == 0 ? Shape{0, 0} : stretched(common, period / std::gcd(common.period, period));
+  }
+  return common.period;
+}
+
 std::optional<int64_t> certify::findAbove(const Bound &left, const Bound &right, bool everywhere) {
   for (const Expression &candidate : left.candidates) {
     std::vector<Expression> conditions = conditionsOf(candidate, right);
-    int64_t period = 1;
-    for (const Expression &condition : conditions) {
-      int64_t other = shapeOf(condition).period;
-      period = stretched({period, 0}, other / std::gcd(period, other)).period;
+    int64_t period = commonPeriod(conditions);
+    if (period == 0) {
+      demand(isNeverAbove({{candidate}}, right, everywhere),
+             describeLongPeriod() + ", and elimination does not show that the obligation holds");
+      continue;
     }
     for (int64_t r = 0; r < period; ++r) {
       Interval above(everywhere);

@@ -151,7 +151,14 @@ Form Question::of(const Expression &expression, const Form &at) {
   case Expression::Floor:
     break;
   }
-  Form inner = of(expression.parts[0], at), quotient = fresh();
+  Form inner = of(expression.parts[0], at);
+  for (const Quotient &known : quotients) {
+    if (known.divisor == expression.number && known.inner == inner) {
+      return known.value;
+    }
+  }
+  Form quotient = fresh();
+  quotients.push_back({inner, expression.number, quotient});
   Form remainder = inner.plus(quotient, -expression.number);
   require(remainder);
   require(Form::number(expression.number - 1).plus(remainder, -1));
@@ -219,10 +226,12 @@ bool Question::isNeverAbove(const Bound &left, const Form &x, const Bound &right
   });
 }
 
-bool certify::isNeverAbove(const Bound &left, const Bound &right) {
+bool certify::isNeverAbove(const Bound &left, const Bound &right, bool everywhere) {
   Question question;
   Form p = question.fresh();
-  question.require(p);
+  if (!everywhere) {
+    question.require(p);
+  }
   return question.isNeverAbove(left, p, right, p);
 }
 

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Questions about scales that depend on data: linear inequalities over integers and where segments
-// end. e(m), the end of segment m, is unknown: e(m) = m below 0, and e(l) - e(m) >= l - m where
-// m < l.
+// Questions about scales that depend on data, and about functions of long periods: linear
+// inequalities over integers and where segments end. e(m), the end of segment m, is unknown: e(m) =
+// m below 0, and e(l) - e(m) >= l - m where m < l.
 #pragma once
 
 #include "Graph.h"
@@ -43,12 +43,18 @@ private:
     size_t ends;
     Form argument, value;
   };
+  struct Quotient {
+    Form inner;
+    int64_t divisor;
+    Form value;
+  };
   /// Whether it has no solution; false where that could not be shown.
   bool isEmpty(size_t settled, int &cases) const;
 
   size_t variables = 0;
   std::vector<Form> rows;
   std::vector<Term> terms;
+  std::vector<Quotient> quotients; ///< of floors; equal floors are one integer
 };
 
 /// Row p of a value and a row q that it reads, under all boundaries; in a step, of what is stored
@@ -65,7 +71,8 @@ struct EndsRead {
 };
 /// Throws Refusal where it does not.
 void demandOfEnds(bool holds);
-/// Whether left(p) <= right(p) for all p >= 0.
-bool isNeverAbove(const Bound &left, const Bound &right);
+/// Returns true where left(p) <= right(p) is shown, for all p >= 0 or, with `everywhere`, all
+/// integers.
+bool isNeverAbove(const Bound &left, const Bound &right, bool everywhere = false);
 
 } // namespace certify

@@ -66,11 +66,26 @@ TEST(Bound, PositionsBeforeZeroCountWhereAskedFor) {
   EXPECT_TRUE(findAbove(left, right, true));
 }
 
-TEST(Bound, LongPeriodsAreRefusedAndOverflowIs) {
+TEST(Bound, LongPeriodsAreDecidedByEliminationOrRefused) {
   Bound slow = parseBound("max(-1, floor(p/1000000007))"), p = parseBound("max(-1, p)");
-  EXPECT_THROW(findAbove(slow, p, false), Refusal);
-  EXPECT_THROW(isNonDecreasing(slow), Refusal);
+  EXPECT_EQ(findAbove(slow, p, false), std::nullopt);
+  EXPECT_TRUE(isNonDecreasing(slow));
+  EXPECT_THROW(findAbove(p, slow, false), Refusal);
+  EXPECT_THROW(isNonDecreasing(parseBound("max(-1, p - 2*floor(p/1000000007))")), Refusal);
   EXPECT_THROW(parseBound("max(-1, 9223372036854775807*p)").at(2), Refusal);
+}
+
+/// Groups by four coprime factors, one after the other, and a shift by the tokens that they wait
+/// for.
+TEST(Bound, NestedGroupsOfCoprimeFactorsAreDecided) {
+  std::string groups =
+      "101*floor((103*floor((107*floor((109*floor(p/109) + 108)/107) + 106)/103) + "
+      "102)/101) + 100";
+  Bound ahead = parseBound("max(-1, " + groups + ")");
+  EXPECT_EQ(findAbove(ahead, parseBound("max(-1, p + 416)"), false), std::nullopt);
+  EXPECT_EQ(findAbove(ahead, ahead, true), std::nullopt);
+  EXPECT_THROW(findAbove(ahead, parseBound("max(-1, p + 107)"), false), Refusal);
+  EXPECT_TRUE(isNonDecreasing(ahead));
 }
 
 namespace {

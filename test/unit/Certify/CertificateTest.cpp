@@ -148,6 +148,21 @@ TEST(Certificate, DeepSpecsAreCertified) {
   EXPECT_EQ(deep.check().status, 0) << deep.check().message;
 }
 
+/// Their common period is 121,330,189 tokens.
+TEST(Certificate, GroupsOfFourLargeCoprimeFactorsAreCertified) {
+  std::string stages;
+  for (const char *factor : {"101", "103", "107", "109"}) {
+    stages += R"({"op": "shorten", "factor": )" + std::string(factor) +
+              R"(}, {"op": "layer"}, {"op": "upsample", "factor": )" + factor + "}, ";
+  }
+  Case groups =
+      makeCase("groups.json",
+               R"({"sluice": 1, "vocabulary": 7, "context": 512, "batch": 1,
+  "width": 4, "defaults": {"heads": 2, "feed_forward": 4}, "stages": [{"op": "embedding"}, )" +
+                   stages + R"({"op": "shift", "by": 500}, {"op": "layer"}, {"op": "head"}]})");
+  EXPECT_EQ(groups.check().status, 0) << groups.check().message;
+}
+
 TEST(Certificate, PeriodsTooLongToEnumerateAreRefusedAndSaidSo) {
   Case huge = makeCase("huge.json", R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
   "width": 2, "stages": [{"op": "embedding"}, {"op": "hourglass", "heads": 1, "feed_forward": 2,
