@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What an op costs: docs/adding-an-op.md lists the files that name each of some ops, and no other does.
+# The cost of an op: docs/adding-an-op.md lists the files that name each of some ops, and no other does. Two additions to specs
+# are patches (price/): they apply to a copy, and touch the files that the document lists.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -25,10 +26,41 @@ costs() {
 costs "the files that name a group's maximum" "The maximum of a group" \
   'Shortening::Max|ShortenMax|shorten_max|"average", "linear", "max"' 8
 costs "the files that name the square of ReLU" "The square of ReLU" 'ReluSquared|relu_squared' 4
-costs "the files that name attention by hashes" "The attention by hashes" 'HashedAttention|hashed_attention'
+costs "the files that name attention by hashes" "The LSH attention" 'HashedAttention|hashed_attention'
 costs "the files that name what moves rows between a scale and its segments" "The three ops" \
   '(Pool|Select|Spread)Segments|(pool|select|spread)_segments'
 costs "the files that name a scatter of rows" "The scatter of rows" 'ScatterRows|scatter_rows|judgeScatter|generateScatter'
+
+# declared STAGE: its keys, as the declarations in $scratch give them
+declared() {
+  "$root/build/bin/sluice-tblgen" -gen-spec-keys -I "$scratch/include" -I "$root/include" -I /usr/lib/llvm-22/include \
+    "$root/include/sluice/Dialect/Spec/Spec.td" \
+    | awk -v stage="\"$1\"," '$2 == stage { on = 1; next } /^}},/ { on = 0 } on && /^    {/ { gsub(/[{",]/, "", $1); print $1 }'
+}
+# checked STAGE: the keys of its row in the independent checker
+checked() {
+  sed -nE 's/^ *\{"'"$1"'", \{"([a-z_ ]+)".*/\1/p' "$scratch/tools/sluice-certify/Stages.cpp" | tr ' ' '\n'
+}
+# trial PATCH HEADING STAGE KEY: the patch applies, touches the sources under the heading and adds a test; the generated tables and
+# the checker's row have the stage's KEY. It is not compiled here.
+trial() {
+  local patch="$root/test/e2e/price/$1.patch" files
+  scratch="$work/$1"
+  files=$(sed -nE 's|^\+\+\+ b/||p' "$patch" | sort)
+  mkdir "$scratch"
+  (cd "$root" && for file in $files; do [[ ! -e $file ]] || cp --parents "$file" "$scratch"; done)
+  if ! (cd "$scratch" && git apply "$patch") 2> "$work/refused"; then
+    fail "$2" "$(cat "$work/refused")" "write the patch anew: the files it touches have changed"
+  elif [[ $(grep -v ^test/ <<< "$files") != "$(listed "$2")" || $files != *test/Conversion/ExpandComposites/*.mlir* ]]; then
+    fail "$2" "$(diff <(listed "$2") <(grep -v ^test/ <<< "$files"))" "mend docs/adding-an-op.md, or what needs to know"
+  elif [[ $(declared "$3") != *"$4"* || $(checked "$3") != *"$4"* ]]; then
+    fail "$2" "expected the key $4 in the tables and in the checker's row" "$(declared "$3" | xargs); $(checked "$3" | xargs)"
+  else
+    pass "$2"
+  fi
+}
+trial key "The trial of a new key" dynamic by
+trial stage "The trial of a new composite stage" sandwich factor
 
 # Analyses and passes ask interfaces; only the words of messages and pictures go by the kind of op, and so do messages about ops that
 # do not compile. Stages of specs (spec::) are no ops of a model.
