@@ -2,9 +2,9 @@
 //
 // Maps and masks compared as such, so for every length: what each value reads of those that both
 // graphs name, path by path.
-#include "sluice/Analysis/IntegerPoint.h"
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Proof/IntegerPoint.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;

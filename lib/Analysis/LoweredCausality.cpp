@@ -2,10 +2,11 @@
 //
 // What a pass may not add.
 #include "sluice/Analysis/LoweredCausality.h"
-#include "sluice/Analysis/WorkBudget.h"
 #include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
+#include "sluice/Proof/SegmentBounds.h"
+#include "sluice/Proof/WorkBudget.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -3,7 +3,6 @@
 // Reading dependences from IR, and walking them at one length.
 #include "sluice/Analysis/ReadGraph.h"
 #include "SegmentReads.h"
-#include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Dispatch/RowConditions.h"
 #include "sluice/Dialect/Plan/Names.h"
@@ -11,6 +10,7 @@
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
+#include "sluice/Proof/SegmentBounds.h"
 #include "llvm/Support/xxhash.h"
 
 using namespace mlir;

@@ -1,7 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Blame.h"
-#include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/Verdict.h"
 
 using namespace mlir;
 using namespace sluice;

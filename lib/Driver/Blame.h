@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "sluice/Analysis/Verdict.h"
 #include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Explain/Verdict.h"
 #include "sluice/Spec/Override.h"
 
 namespace sluice::driver {

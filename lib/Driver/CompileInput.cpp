@@ -6,7 +6,8 @@
 #include "Limits.h"
 #include "ModelIR.h"
 #include "SpecFacts.h"
-#include "sluice/Analysis/Reach.h"
+#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Explain/Place.h"
 #include "sluice/Runtime/Text.h"
 #include "sluice/Spec/Override.h"
 

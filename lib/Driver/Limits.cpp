@@ -1,8 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Limits.h"
-#include "sluice/Analysis/Reach.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Origin.h"
+#include "sluice/Explain/Place.h"
 #include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Limits.h"
 

@@ -1,9 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Derives the decode step in model IR: @predict over the due rows, with states between steps.
-#include "sluice/Analysis/Step.h"
+#include "sluice/Step/DeriveStep.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Step.h"
+#include "sluice/Proof/StepPlan.h"
 #include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/Passes.h"
 

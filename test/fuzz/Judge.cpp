@@ -5,8 +5,12 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Parser/Parser.h"
-#include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/LeakSearch.h"
+#include "sluice/Explain/Verdict.h"
+#include "sluice/Proof/ProveModel.h"
 
 #include <stdexcept>
 

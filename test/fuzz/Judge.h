@@ -4,7 +4,7 @@
 // of this folder and the replay. No MLIR in this header.
 #pragma once
 
-#include "sluice/Analysis/Verdict.h"
+#include "sluice/Explain/Verdict.h"
 
 #include <string>
 #include <vector>

@@ -4,8 +4,9 @@
 #include "Enumeration.h"
 #include "JudgeModule.h"
 #include "Trial.h"
-#include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Proof/ProveModel.h"
 
 #include "mlir/IR/Verifier.h"
 

@@ -3,7 +3,7 @@
 // Random specs with segments, judged by the causality check and by all boundaries of short texts.
 #pragma once
 
-#include "sluice/Analysis/Verdict.h"
+#include "sluice/Explain/Verdict.h"
 
 #include <string>
 

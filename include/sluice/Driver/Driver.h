@@ -5,8 +5,9 @@
 // programs with run-time type information can use it.
 #pragma once
 
-#include "sluice/Analysis/Picture.h"
-#include "sluice/Analysis/WorkBudget.h"
+#include "sluice/Explain/Verdict.h"
+#include "sluice/Picture/Picture.h"
+#include "sluice/Proof/WorkBudget.h"
 #include "sluice/Spec/Override.h"
 
 #include <functional>

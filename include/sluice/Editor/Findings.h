@@ -3,8 +3,8 @@
 // What is wrong with a spec, as the protocol's diagnostics.
 #pragma once
 
-#include "sluice/Analysis/Verdict.h"
 #include "sluice/Editor/Document.h"
+#include "sluice/Explain/Verdict.h"
 
 #include <atomic>
 #include <functional>

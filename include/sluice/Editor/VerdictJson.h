@@ -3,7 +3,7 @@
 // A verdict on its way between two processes of one program: no format to keep.
 #pragma once
 
-#include "sluice/Analysis/Verdict.h"
+#include "sluice/Explain/Verdict.h"
 
 #include <nlohmann/json.hpp>
 

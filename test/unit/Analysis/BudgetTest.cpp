@@ -4,9 +4,15 @@
 // spent.
 #include "Imported.h"
 #include "sluice/Analysis/LoweredCausality.h"
-#include "sluice/Analysis/SegmentReplay.h"
-#include "sluice/Analysis/Staircase.h"
-#include "sluice/Analysis/Step.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/SegmentReplay.h"
+#include "sluice/Explain/Verdict.h"
+#include "sluice/Proof/QuasiAffine.h"
+#include "sluice/Proof/Residues.h"
+#include "sluice/Proof/Staircase.h"
+#include "sluice/Proof/StepPlan.h"
+#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Step/DeriveStep.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;

@@ -5,7 +5,9 @@
 // test/fuzz.
 #include "../Papers.h"
 #include "../Specs.h"
-#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/LeakSearch.h"
+#include "sluice/Explain/Verdict.h"
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <random>

@@ -3,10 +3,17 @@
 // Verdicts of chains of hundreds and thousands of stages, and what makes them quick: functions by
 // one period, chains of maps as one map, the latest reads of long sequences.
 #include "../Specs.h"
-#include "sluice/Analysis/Certificate.h"
-#include "sluice/Analysis/Reach.h"
-#include "sluice/Analysis/Staircase.h"
+#include "sluice/Certificate/Certificate.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/LeakSearch.h"
+#include "sluice/Explain/ReadWalk.h"
+#include "sluice/Explain/Verdict.h"
+#include "sluice/Proof/Obligations.h"
+#include "sluice/Proof/QuasiAffine.h"
+#include "sluice/Proof/Residues.h"
+#include "sluice/Proof/Staircase.h"
 #include <ctime>
 #include <gtest/gtest.h>
 #include <random>

@@ -3,7 +3,11 @@
 #pragma once
 
 #include "../Specs.h"
-#include "sluice/Analysis/Reach.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/FindAdvice.h"
+#include "sluice/Explain/Verdict.h"
+#include "sluice/Proof/Losses.h"
+#include "sluice/Proof/WorkBudget.h"
 
 namespace sluice::test {
 

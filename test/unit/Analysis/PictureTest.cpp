@@ -1,7 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Pictures: bands, what a row reads, leaks, legends.
+#include "sluice/Picture/Picture.h"
 #include "Imported.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/FindAdvice.h"
+#include "sluice/Explain/Verdict.h"
+#include "sluice/Picture/MakePicture.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"

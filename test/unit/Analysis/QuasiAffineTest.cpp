@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Decisions about quasi-affine functions, against evaluation at many points.
-#include "sluice/Analysis/CausalFlow.h"
+#include "sluice/Proof/QuasiAffine.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <gtest/gtest.h>
 #include <random>

@@ -2,7 +2,11 @@
 //
 // Exact reach sets against perturbation of the float64 reference; blind spots against enumeration
 // at other lengths; least causal shifts against enumeration of paths.
+#include "sluice/Explain/Reach.h"
 #include "Imported.h"
+#include "sluice/Explain/BlindSpots.h"
+#include "sluice/Explain/LeakSearch.h"
+#include "sluice/Explain/Verdict.h"
 
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <gtest/gtest.h>

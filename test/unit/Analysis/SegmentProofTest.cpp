@@ -4,8 +4,12 @@
 // and against the float64 reference.
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"
-#include "sluice/Analysis/Proof.h"
 #include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/LeakSearch.h"
+#include "sluice/Explain/SegmentWalk.h"
+#include "sluice/Explain/Verdict.h"
+#include "sluice/Proof/Losses.h"
 
 #include <gtest/gtest.h>
 #include <random>

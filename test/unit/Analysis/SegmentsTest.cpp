@@ -2,7 +2,7 @@
 //
 // The engine of questions about data-dependent segments, against all bit strings. Its refutations
 // are added up here, by nothing but additions.
-#include "sluice/Analysis/Segments.h"
+#include "sluice/Proof/Segments.h"
 
 #include <gtest/gtest.h>
 #include <random>

@@ -3,11 +3,15 @@
 // The derived step: rings and schedules that can be worked out by hand, their least, and every
 // obligation over the corpus. That the step computes what the forward pass does:
 // test/unit/Transforms/StepTest.cpp.
-#include "sluice/Analysis/Step.h"
 #include "../Papers.h"
 #include "../Specs.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Proof/Frontier.h"
+#include "sluice/Proof/StepPlan.h"
+#include "sluice/Proof/StepProof.h"
+#include "sluice/Step/DeriveStep.h"
 
 #include <filesystem>
 #include <gtest/gtest.h>

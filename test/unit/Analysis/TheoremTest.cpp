@@ -4,7 +4,12 @@
 // Targets and several losses: test/Analysis/targets.test.
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"
-#include "sluice/Analysis/Proof.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/LeakSearch.h"
+#include "sluice/Explain/Verdict.h"
+#include "sluice/Proof/Frontier.h"
+#include "sluice/Proof/Obligations.h"
+#include "sluice/Proof/WorkBudget.h"
 #include <gtest/gtest.h>
 #include <random>
 

@@ -5,10 +5,12 @@
 // its first layer's keys one later. The check must refuse it, at a row that reads its target, and a
 // replay must show that row change. Twins have the stages, scales and heads of their models, but
 // one layer in place of several, and few columns.
-#include "sluice/Analysis/CausalFlow.h"
 #include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/Verdict.h"
 
 #include <filesystem>
 #include <fstream>

@@ -6,9 +6,9 @@
 #include "Bound.h"
 #include "Certify.h"
 #include "Graph.h"
-#include "sluice/Analysis/CausalFlow.h"
-#include "sluice/Analysis/Certificate.h"
+#include "sluice/Certificate/Certificate.h"
 #include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Explain/CheckCausality.h"
 
 #include <filesystem>
 #include <fstream>

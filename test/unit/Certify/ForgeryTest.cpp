@@ -4,6 +4,7 @@
 // that count their lines and obligations right. Each is refused, by the table and the theorem or by
 // what the stages of the spec expand to; the same graph in other words is not.
 #include "Corpus.h"
+#include "sluice/Proof/SegmentBounds.h"
 
 #include <gtest/gtest.h>
 #include <numeric>

@@ -1,0 +1,37 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Tokens before the target that rows can never see.
+#pragma once
+
+#include "sluice/Proof/Losses.h"
+
+namespace sluice {
+
+/// The least number of tokens after which the scales of a function begin together again: the least
+/// common multiple of their factors, 0 where it is beyond 2^30. Segments are taken to be regular.
+int64_t periodOf(mlir::func::FuncOp function);
+
+/// Tokens that row t of a loss can never see although they come before its target, as a pattern in
+/// t.
+struct BlindPattern {
+  CrossEntropyOp loss;
+  int64_t period = 1;   ///< rows t and t + period see the same, moved by period
+  int64_t length = 0;   ///< at which it was enumerated; 0: it would have taken too long
+  int64_t firstRow = 0; ///< three periods from here on were compared
+  bool repeats = false; ///< they agreed
+  std::string segments; ///< "segments of 4 tokens", which were taken; empty where there are none
+  struct Row {
+    /// Tokens never seen, relative to the start of the row's period, first and last of each run.
+    std::vector<std::pair<int64_t, int64_t>> holes;
+    int64_t oldest = -1; ///< how many tokens back the row sees at most; -1: to the first one
+    /// Residues of tokens, further back than all `holes`, that are never seen though others are.
+    std::vector<int64_t> farHoles;
+  };
+  std::vector<Row> rows; ///< of t mod period
+  bool hasHoles() const;
+  /// "rows 4m+2 to 4m+3 never see tokens 4m+1 to the one before their own"
+  std::string describe() const;
+};
+BlindPattern findBlindSpots(CrossEntropyOp loss);
+
+} // namespace sluice

@@ -1,0 +1,20 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The causality check: proves every mode of a module, or explains what is not proved.
+#pragma once
+
+#include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Explain/Verdict.h"
+
+namespace sluice {
+
+/// Checks @evaluate and, where there is one, @train. With `replay`, a witness is run on the float64
+/// reference where the model is small enough. Takes at most the operations of the current
+/// WorkBudget, of one of its own outside of every scope.
+CausalVerdict checkCausality(mlir::ModuleOp module, bool replay = true);
+
+/// The same with each factor that steps draw: the verdict of the first one that is not proved, else
+/// of all together.
+CausalVerdict checkCausality(const std::vector<ImportedVariant> &variants, bool replay = true);
+
+} // namespace sluice

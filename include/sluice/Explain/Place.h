@@ -1,0 +1,14 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Places of ops in the spec.
+#pragma once
+
+#include "mlir/IR/Operation.h"
+#include "sluice/Spec/Diagnostic.h"
+
+namespace sluice {
+
+/// Where what made the op stands in the spec: its stage, or of an attention its mask.
+spec::SourceLocation placeOf(mlir::Operation *op);
+
+} // namespace sluice

@@ -1,0 +1,80 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a row can see, exactly: the ops' relations composed at one length. Bounds cannot tell this,
+// for a hole does not show in an upper bound.
+#pragma once
+
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Explain/FixedSegments.h"
+#include "sluice/Explain/LeakSearch.h"
+#include "sluice/Proof/Scales.h"
+#include "llvm/ADT/BitVector.h"
+#include <memory>
+
+namespace sluice {
+
+/// Positions of every sequence that a row reads, itself or through others. One bit a position of
+/// the value's scale; reads past its end are left out.
+using ReachSets = llvm::DenseMap<mlir::Value, llvm::BitVector>;
+
+class FixedSegments;
+
+/// The reads of a function at one length; of segments those of what rows hold, under `boundaries`,
+/// or without these under regular ones (RegularSegments). Relations are solved once; a row then
+/// costs about one bit operation a position of each attention and one word operation per 64 of
+/// everything else.
+class ReachGraph {
+public:
+  ReachGraph(mlir::func::FuncOp function, int64_t length,
+             std::optional<Boundaries> boundaries = std::nullopt);
+
+  int64_t getLength(mlir::Value value) const { return infoOf(value).length; }
+  /// Of a value on segments, the first token of a row; none of another value.
+  std::optional<int64_t> firstTokenOf(mlir::Value value, int64_t row) const;
+  /// What `position` of `value` reads, `value` included. Maps that are not stored are read through,
+  /// past the end of their scale too, as the compiled program does.
+  ReachSets sees(mlir::Value value, int64_t position) const;
+  /// The same for several positions together.
+  ReachSets sees(mlir::Value value, const llvm::BitVector &positions) const;
+  /// First and last position of operand `operand` of `op` that position p reads, last < first where
+  /// there is none. The sources of lazy maps are not clipped to their scale.
+  std::pair<int64_t, int64_t> readRange(mlir::Operation *op, unsigned operand, int64_t p) const;
+
+private:
+  struct Info {
+    int64_t length = 0;
+    bool lazy = false;
+  };
+  using Ranges = std::vector<std::pair<int64_t, int64_t>>;
+  /// One operand's relation, solved; `ranges` where it is a range for each position of the result.
+  struct Read {
+    mlir::Value source;
+    unsigned operand = 0;
+    mlir::IntegerSet relation;
+    MaskBounds bounds;
+    bool identity = false;
+    std::shared_ptr<const Ranges> ranges;
+  };
+  struct Node {
+    mlir::Operation *op = nullptr;
+    llvm::SmallVector<Read, 2> reads;
+  };
+  class Search;
+
+  const Info &infoOf(mlir::Value value) const;
+  void addInfo(const Scales &scales, mlir::Value value);
+  Node makeNode(mlir::Operation *op);
+  std::optional<Read> readOf(mlir::OpOperand &operand, int64_t rows);
+  std::pair<int64_t, int64_t> rangeOf(const Read &read, int64_t p) const;
+
+  int64_t length;
+  std::shared_ptr<const FixedSegments> segments;
+  llvm::DenseMap<mlir::Value, Info> infos;
+  std::vector<Node> nodes; ///< in the order of the function
+  llvm::DenseMap<mlir::Operation *, size_t> indexOf;
+  llvm::DenseMap<std::pair<mlir::Attribute, std::pair<int64_t, int64_t>>,
+                 std::shared_ptr<const Ranges>>
+      known; ///< by relation and lengths
+};
+
+} // namespace sluice

@@ -1,0 +1,80 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Positions that an op reads, at one length of the sequence.
+#pragma once
+
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Proof/Scales.h"
+
+namespace sluice {
+
+/// A lazy value as a map of what is stored: position p reads `root` at floor((p - shift) / factor).
+/// Chains of shifts and upsamplings are one such map, however long.
+struct LazyMap {
+  mlir::Value root;
+  int64_t shift = 0, factor = 1;
+  int64_t at(int64_t p) const;
+};
+
+/// What the ops of a function read, solved once for all lengths.
+class ReadPlan {
+public:
+  explicit ReadPlan(mlir::func::FuncOp function);
+
+  /// One operand of an op: its relation and that solved for q.
+  struct Read {
+    mlir::Value operand;
+    mlir::IntegerSet relation;
+    MaskBounds bounds;
+    bool mentionsLength;
+    bool endsLazy; ///< endsLazySource
+  };
+  llvm::ArrayRef<Read> readsOf(mlir::Operation *op) const { return reads.find(op)->second; }
+  /// Null where the value is stored, or is no such map.
+  const LazyMap *mapOf(mlir::Value value) const;
+  int64_t lengthOf(mlir::Value value, int64_t length) const;
+
+  mlir::func::FuncOp function;
+  Scales scales;
+  std::vector<mlir::Operation *> ops; ///< that make sequences, in order
+
+private:
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Read, 2>> reads;
+  llvm::DenseMap<mlir::Value, LazyMap> maps;
+};
+
+/// What a position reads at one length, found by walking the relations themselves. Shares nothing
+/// with the frontiers.
+class ReadWalk {
+public:
+  /// The latest token that a position reaches, or the first token of a position that it reads.
+  struct Reach {
+    int64_t token = -1;
+    mlir::Value
+        operand; ///< read next on the way; null at the token, or at the position of that token
+    int64_t position = 0;
+  };
+
+  /// With `missing`, a position counts as a read of the token that makes it exist, or, past the
+  /// end, would; else it is null there.
+  /// Every read that is looked at costs one of `budget`; below zero, what is not looked at is null.
+  ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *budget = nullptr);
+  Reach at(mlir::Value value, int64_t position) const;
+  int64_t getLength(mlir::Value value) const { return plan.lengthOf(value, length); }
+  /// The reads from position `position` of `value` back to its latest token.
+  std::vector<std::pair<mlir::Value, int64_t>> pathFrom(mlir::Value value, int64_t position) const;
+
+private:
+  Reach compute(mlir::Operation *op, int64_t position) const;
+  int64_t latestUpTo(mlir::Value value, int64_t last) const;
+
+  const ReadPlan &plan;
+  int64_t length;
+  bool missing;
+  int64_t *budget;
+  llvm::DenseMap<mlir::Value, std::vector<Reach>> stored;
+  /// By position: the first one up to there that reaches the latest token.
+  llvm::DenseMap<mlir::Value, std::vector<int64_t>> latest;
+};
+
+} // namespace sluice

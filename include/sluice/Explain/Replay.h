@@ -1,0 +1,19 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs of the reference that show a leak.
+#pragma once
+
+#include "sluice/Explain/LeakSearch.h"
+#include "sluice/Explain/ReadWalk.h"
+
+namespace sluice {
+
+/// Runs `leak` on the reference twice, token changed or appended, and sets replay and change.
+/// Leaves them where the module's context or the work is too large. Where the numbers stay the
+/// same, `leak` becomes one of a somewhat greater length that changes them, if there is one.
+void replayLeak(const ReadPlan &plan, FoundLeak &leak);
+/// The same on the runs of a witness under given boundaries. Where no row changes, another leak
+/// under other boundaries is looked for, whose row does.
+void replaySegments(FoundLeak &leak, Boundaries &boundaries);
+
+} // namespace sluice

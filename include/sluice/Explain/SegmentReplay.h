@@ -1,0 +1,86 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Boundaries as inputs: which ones the rules of a model can give, and what to run for a witness.
+#pragma once
+
+#include "sluice/Explain/LeakSearch.h"
+#include "sluice/Explain/Verdict.h"
+#include <limits>
+
+namespace sluice {
+
+/// What decides the bits of a function's cuts, in order: predictors, or rules of a spec.
+class BoundaryRules {
+public:
+  enum Kind { Predicted, ByPosition, ByToken };
+  struct Source {
+    Kind kind = Predicted;
+    int64_t factor = 1;                    ///< of the scale that is cut
+    llvm::DenseSet<int64_t> members;       ///< of the rule's table
+    llvm::SmallVector<SegmentOp> selected; ///< the bit is that of the token that ends a segment
+    bool hasFirst = false;                 ///< the first row has a bit, whatever decides the others
+    bool isNeverFirst = false;             ///< the rule gives the first row no bit
+    int64_t capacity = std::numeric_limits<int64_t>::max(); ///< segments, at most
+    bool isChange = false;                ///< the bit is of a member behind a token that is none
+    llvm::DenseSet<int64_t> documentEnds; ///< tokens that force a bit, whatever decides the others
+    /// From a bit to the token that forces it: a cut whose ends are read, or none: one row back.
+    llvm::SmallVector<SegmentOp> toDocument;
+  };
+  explicit BoundaryRules(mlir::func::FuncOp function);
+
+  /// Places that a bit of a cut may stand at, of `length` tokens: rows of its scale, and of
+  /// segments those that `boundaries` of earlier cuts close.
+  int64_t countPlaces(const Boundaries &boundaries, size_t cut, int64_t length) const;
+  /// The boundaries of a cut that its positions decide.
+  std::optional<std::vector<int64_t>> findRegular(size_t cut, int64_t places) const;
+  /// Tokens under which rules by token give the boundaries of the first cuts; none where no tokens
+  /// do.
+  std::optional<std::vector<int32_t>> findTokens(const Boundaries &boundaries,
+                                                 int64_t length) const;
+  /// Whether the bits of a cut begin segments: the first row has one.
+  bool begins(size_t cut) const {
+    const Source &source = sources[cut];
+    return source.hasFirst || (source.kind == ByPosition && source.members.contains(0));
+  }
+  bool begins(SegmentOp cut) const {
+    return begins(static_cast<size_t>(llvm::find(cuts, cut) - cuts.begin()));
+  }
+  /// The boundaries of a text. `marks` says of each token how many levels of predicted segments end
+  /// there; none where there is a predictor and no mark, or the length is not that of the tokens.
+  std::optional<Boundaries> boundariesOf(llvm::ArrayRef<int32_t> tokens,
+                                         llvm::ArrayRef<int64_t> marks) const;
+  /// What to run for a leak: first as the witness says, then what is compared with that: the token
+  /// changed, under the same boundaries or with one that follows from it. Empty where no tokens
+  /// give the boundaries.
+  std::vector<SegmentRun> findRuns(const FoundLeak &leak, const Boundaries &boundaries) const;
+
+private:
+  bool endsDocument(const Boundaries &boundaries, size_t cut, int64_t place,
+                    llvm::ArrayRef<int32_t> tokens) const;
+  /// By token, cuts of rules and whether they want a bit there.
+  using Wishes = std::vector<std::vector<std::pair<size_t, bool>>>;
+  Wishes wishesOf(const Boundaries &boundaries, int64_t length) const;
+  /// Returns true if a run of the program can have the boundaries of one cut, or of all cuts.
+  bool canBe(const std::vector<int64_t> &boundaries, size_t cut, int64_t places) const;
+  bool canAllBe(const Boundaries &boundaries, int64_t length) const;
+  std::optional<int32_t> findToken(const Wishes &wishes, int64_t t, bool turned,
+                                   std::optional<int32_t> but) const;
+  ForcedBits findBits(const Boundaries &boundaries) const;
+  Boundaries turnedAt(Boundaries boundaries, size_t cut, int64_t position, int64_t length) const;
+  std::optional<size_t> findCut(mlir::Value bits) const;
+  /// What row p that a cut reads stands for: its first and last token, the token that rules ask,
+  /// and the levels up to there.
+  struct Row {
+    int64_t first, last, asked, level = 1;
+  };
+  Row rowOf(const Boundaries &boundaries, size_t cut, int64_t p, int64_t length) const;
+
+  mlir::func::FuncOp function;
+  llvm::SmallVector<SegmentOp> cuts;
+  llvm::SmallVector<Source> sources;
+};
+
+/// Every function reads the bits of the cuts that `bits` has from a parameter, row by row.
+void forceBits(mlir::ModuleOp module, const ForcedBits &bits);
+
+} // namespace sluice

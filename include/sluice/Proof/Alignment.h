@@ -1,0 +1,35 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Agreement of training, evaluation and generation about the token that a row predicts.
+#pragma once
+
+#include "sluice/Proof/Losses.h"
+#include <optional>
+
+namespace sluice {
+
+/// Whether what generation appends after row t, token t + 1, is what row t was scored against.
+struct Alignment {
+  enum Kind {
+    Aligned,
+    OtherTarget,    ///< a loss of the sampled prediction scores token t + `offset` instead
+    OtherPrediction ///< no loss scores the prediction that is sampled
+  } kind;
+  mlir::Operation *op; ///< the loss, or the op of @predict at fault
+  int64_t offset;
+};
+/// Row t of @evaluate and the last row of @predict at length t + 1 must be the same computation:
+/// the proof about the one then holds for the other.
+Alignment checkAlignment(mlir::func::FuncOp evaluate, mlir::func::FuncOp predict);
+
+/// A loss of training that evaluation does not score.
+struct OtherTraining {
+  CrossEntropyOp loss;
+  /// The offset of the token that the same head is evaluated against; none where no loss of
+  /// training has the weights that are evaluated.
+  std::optional<int64_t> evaluated;
+};
+std::optional<OtherTraining> findOtherTraining(mlir::func::FuncOp evaluate,
+                                               mlir::func::FuncOp train);
+
+} // namespace sluice

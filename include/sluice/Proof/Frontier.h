@@ -1,0 +1,37 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Upper bounds of the tokens that each position of a sequence needs.
+#pragma once
+
+#include "sluice/Proof/Scales.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace sluice {
+
+/// maps[0](e_0(maps[1](e_1(... maps[k](p) ...)))), where e_i(m) is the position at which segment m
+/// of cuts[i] ends. Each map is an expression of d0, non-decreasing.
+struct EndBound {
+  llvm::SmallVector<mlir::AffineExpr, 2> maps;
+  llvm::SmallVector<SegmentOp, 1> cuts; ///< one less than maps, outermost first
+
+  bool operator==(const EndBound &other) const { return maps == other.maps && cuts == other.cuts; }
+};
+
+/// Position p of a value needs no token beyond max(-1, candidates(p), ends(p)), neither to read it
+/// nor for a position that it reads to exist. Each candidate is non-decreasing.
+struct Frontier {
+  llvm::SmallVector<mlir::AffineExpr, 2> candidates;
+  mlir::Operation *unbounded =
+      nullptr; ///< the op that no bound was found for; candidates then say nothing
+  llvm::SmallVector<EndBound, 1> ends; ///< more candidates, through ends of segments
+
+  bool needsNothing() const { return candidates.empty() && ends.empty() && !unbounded; }
+};
+
+/// Whether a relation ends a lazy source at n; see Obligation::bound.
+bool endsLazySource(mlir::IntegerSet relation, mlir::Value source, const Scales &scales);
+
+/// Frontier of every sequence of a function.
+llvm::DenseMap<mlir::Value, Frontier> computeFrontiers(mlir::func::FuncOp function);
+
+} // namespace sluice

@@ -1,0 +1,42 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Proves modes of a module: bounds, then every obligation.
+#pragma once
+
+#include "sluice/Proof/Frontier.h"
+#include "sluice/Proof/Obligations.h"
+
+namespace sluice {
+
+/// The first row whose frontier is later than the row itself.
+struct BoundViolation {
+  CrossEntropyOp loss;
+  mlir::Operation *unbounded = nullptr;
+  bool decided = true;
+  int64_t row = 0;
+  int64_t token = 0; ///< the frontier there
+};
+
+/// The first violation of the bounds of a function's losses.
+std::optional<BoundViolation> findViolation(mlir::func::FuncOp function,
+                                            const llvm::DenseMap<mlir::Value, Frontier> &frontiers);
+/// Returns true where the bounds of a function show it causal. Searches for no witness.
+bool isCausal(mlir::func::FuncOp function);
+
+/// The first obligation of a mode that was not decided to hold.
+struct OpenObligation {
+  const Obligation *obligation;
+  Decision decision;
+};
+/// Decides the obligations of a mode in their order, up to the first one that does not hold, and
+/// adds the number of those that hold to `held`. Obligations that the current WorkBudget has no
+/// operations left for are undecided. Bounds are found by composition, so this is a second judge of
+/// every step.
+std::optional<OpenObligation> findOpenObligation(const ModeProof &proof, ObligationDecider &decider,
+                                                 int64_t &held);
+
+/// Returns true where bounds and obligations prove every mode that has a loss. Searches for no
+/// witness. Model IR may write generation in other places, which a change of these does not reach.
+bool isProvedAsItIs(mlir::ModuleOp module);
+
+} // namespace sluice

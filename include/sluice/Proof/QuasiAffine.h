@@ -1,0 +1,26 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Signs and bounds of quasi-affine functions of one variable.
+#pragma once
+
+#include "mlir/IR/AffineExpr.h"
+#include <cstdint>
+#include <optional>
+
+namespace sluice {
+
+/// Whether e(p) <= 0 for all p >= 0, e an expression of d0 with floordiv, ceildiv and mod by
+/// positive constants.
+struct SignAnswer {
+  enum Kind { Always, Fails, Unknown } kind = Unknown;
+  int64_t at = 0; ///< where it first fails; where it fails at all if that is beyond 2^22
+};
+/// Exact. Unknown where the expression is of another form or its numbers are near 2^60. Without
+/// `wantFirst`, `at` may be any point where it fails, which is quicker found.
+SignAnswer isNeverPositive(mlir::AffineExpr expression, bool wantFirst = true);
+
+/// floor((a p + b) / c) that is nowhere below a quasi-affine expression of d0 and rises with it;
+/// nothing where its numbers are too large.
+std::optional<mlir::AffineExpr> linearBound(mlir::AffineExpr expression);
+
+} // namespace sluice

@@ -1,0 +1,22 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Common points of quasi-affine functions of one integer.
+#pragma once
+
+#include "mlir/IR/AffineExpr.h"
+#include "mlir/Support/LLVM.h"
+#include <cstdint>
+
+namespace sluice {
+
+/// Whether some integer x, or some x >= 0 unless `everywhere`, makes every expression at least 0.
+/// Exact, for a bounded number of operations, which the current WorkBudget is charged. Classes of
+/// remainders are split only where bounds do not decide (Residues.cpp), so a long common period
+/// alone costs nothing.
+struct CommonPoint {
+  enum Kind { None, Found, Unknown } kind = Unknown;
+  int64_t at = 0; ///< Found: one of them
+};
+CommonPoint findCommonPoint(llvm::ArrayRef<mlir::AffineExpr> expressions, bool everywhere);
+
+} // namespace sluice

@@ -1,0 +1,40 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Scales of the sequences of a function.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+
+namespace sluice {
+
+/// Scales of a function's sequences, looked up once.
+class Scales {
+public:
+  explicit Scales(mlir::func::FuncOp function);
+  /// 0: one position.
+  int64_t factorOf(mlir::Value value) const { return scaleOf(value).factor; }
+  mlir::FlatSymbolRefAttr axisOf(mlir::Value value) const { return scaleOf(value).axis; }
+  /// The axis whose tokens the function's losses score, and its segments; without a loss, that of
+  /// its first argument. Other axes (an encoder's) have lengths of their own and no constraint.
+  bool isOnTargetAxis(mlir::Value value) const { return scaleOf(value).tokens == target; }
+  /// Whether position p exists from f p + 1 tokens of the target on, f the scale's factor: the
+  /// value is stored, and on the target's axis.
+  bool existsByTokens(mlir::Value value) const;
+  /// On an axis of segments, whose every row is computed at every length.
+  bool isSegmented(mlir::Value value) const { return axisOf(value) != scaleOf(value).tokens; }
+
+private:
+  struct Scale {
+    mlir::FlatSymbolRefAttr axis;
+    int64_t factor = 1;
+    mlir::FlatSymbolRefAttr
+        tokens; ///< the axis itself, or the one whose segments' segments these are
+  };
+  const Scale &scaleOf(mlir::Value value) const;
+
+  llvm::DenseMap<mlir::StringAttr, Scale> known;
+  mlir::FlatSymbolRefAttr target;
+};
+
+} // namespace sluice

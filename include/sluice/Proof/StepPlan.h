@@ -1,0 +1,89 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The incremental step as data: rows of every value that a step computes, and rows that are stored
+// for later steps (docs/generation.md). Step t appends token t, from 0.
+#pragma once
+
+#include "sluice/Proof/Scales.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace sluice {
+
+/// When the rows of a value are computed. Row m is due at step s(m) = max(due(m)). On an axis of
+/// segments, counts of closed segments take the place of steps: row m is due at the first step
+/// after which max(due(m)) segments of `cut` are closed, 0 at the first of all.
+struct StepSchedule {
+  SegmentOp cut;                              ///< null: steps
+  llvm::SmallVector<mlir::AffineExpr, 2> due; ///< of d0 = m >= 0; none falls
+
+  /// Rows computed once step t is done: N(t) = max(0, min(counts(t))), counts of d0 = t. Step t
+  /// computes rows N(t - 1) up to N(t), and nothing where these are equal.
+  llvm::SmallVector<mlir::AffineExpr, 2> counts;
+  int64_t first = 0;  ///< the first step that computes a row
+  int64_t period = 1; ///< N(t + period) = N(t) + rise, for all t from `first` on
+  int64_t rise = 1;
+  int64_t burst = 1; ///< most rows that one step computes
+
+  int64_t getCount(int64_t t) const;
+  int64_t getDue(int64_t m) const;
+};
+
+/// How a read crosses between tokens and their segments.
+enum class StepCrossing {
+  None,
+  Count, ///< p of the relation is the number of segments that are closed, the reader's step
+         ///< included
+  Ends   ///< its terms are ends of segments: that the rows are there, the proof of causality says
+};
+
+/// One read of a stored value, through whatever lazy values stand between: row p of the reader
+/// reads row `position`(x) of `source`, for every (p, x) in `relation` where that is >= 0.
+struct StepRead {
+  mlir::Operation *reader = nullptr;
+  unsigned operand = 0;
+  mlir::Value source; ///< stored, or the function's tokens
+  /// Dims p, x, where x is a position of the reader's operand; symbol n, the operand's valid
+  /// length. Of an op of the scale of one position, p is the step.
+  mlir::IntegerSet relation;
+  mlir::AffineExpr position; ///< of d1 = x
+  int64_t operandFactor = 1; ///< of the operand's scale: at step t, n = floor(t / factor) + 1
+  bool endsLazy = false;     ///< the operand is lazy, and its positions from n on are not read
+  bool isOfStep = false;     ///< reads rows alone that the same step computes
+  StepCrossing crossing = StepCrossing::None;
+};
+
+/// What the step does with one stored value.
+struct StepValue {
+  mlir::Value value; ///< a result, or the function's tokens
+  size_t schedule = 0;
+  int64_t factor = 1;
+  int64_t capacity = 1; ///< rows at the full context
+  /// Rows kept, the newest included; row q stands in slot q mod ring. 0: none outlives its step.
+  int64_t ring = 0;
+  bool keepsAll = false; ///< some read reaches back without limit: ring is the capacity
+  /// Its rows are there before the first token, as those of a named input are: no schedule, and no
+  /// reads of its own. Kept whole where what has a schedule reads it.
+  bool isGiven = false;
+  std::vector<StepRead> reads{}; ///< by the op that makes it, in order of operands
+};
+
+/// The step of a function: @predict, or @evaluate with its losses in the place of the prediction.
+struct StepPlan {
+  mlir::func::FuncOp function;
+  std::vector<StepSchedule> schedules; ///< each once, in order of first use
+  /// Stored values that the prediction is computed from, in order of definition; others are not
+  /// computed. Lazy values have no entry: their readers read through them.
+  llvm::MapVector<mlir::Value, StepValue> values;
+  /// Reads of what runs at every step on one row: losses, and ops of the scale of one position.
+  std::vector<StepRead> finals;
+
+  const StepSchedule &scheduleOf(mlir::Value value) const {
+    return schedules[values.find(value)->second.schedule];
+  }
+  int64_t getCount(mlir::Value value, int64_t t) const { return scheduleOf(value).getCount(t); }
+};
+
+/// Returns the schedule of an op that runs at every step on one row: row t at step t.
+StepSchedule everyStep(mlir::MLIRContext *context);
+
+} // namespace sluice

@@ -1,0 +1,29 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Derives the incremental step from the bounds of the proof.
+#pragma once
+
+#include "sluice/Proof/Frontier.h"
+#include "sluice/Proof/StepPlan.h"
+#include "sluice/Proof/WorkBudget.h"
+
+namespace sluice {
+
+/// A value that has no step, and why.
+struct StepRefusal {
+  mlir::Operation *op = nullptr;
+  std::string message;
+};
+
+/// Derives the step from the bounds of `function`. Where there is none, sets `refusal`, also where
+/// `operations` are spent first. Every claim of the plan is an obligation (below), not yet decided.
+std::optional<StepPlan> deriveStep(mlir::func::FuncOp function, StepRefusal &refusal,
+                                   int64_t operations = WorkBudget::defaultOperations);
+/// The same for a certificate, before such a step is compiled. Takes at most the
+/// operations of the current WorkBudget, of one of its own outside of every scope.
+std::optional<StepPlan> proveStep(mlir::func::FuncOp function, StepRefusal &refusal);
+
+/// The schedule of a bound; none where it cannot be inverted.
+std::optional<StepSchedule> scheduleOf(const Frontier &bound);
+
+} // namespace sluice

@@ -1,0 +1,328 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a causal model can do better: shifts that delay for nothing, tokens that no row sees, stages
+// that no loss reads. Remedies are tried before they are named.
+#include "Advice.h"
+#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Dialect/Sluice/Origin.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Explain/BlindSpots.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/FindAdvice.h"
+#include "sluice/Explain/Place.h"
+#include "sluice/Explain/Verdict.h"
+#include "sluice/Proof/Losses.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::advice;
+using Kind = CausalWarning::Kind;
+
+//===----------------------------------------------------------------------===//
+// Stages that no loss reads
+//===----------------------------------------------------------------------===//
+
+static bool isSequence(Operation &op) {
+  return op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType());
+}
+
+/// A stage is dead where none of its ops is read on the way to a loss. The last of a chain of dead
+/// stages is named.
+static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
+  llvm::DenseSet<Operation *> live = liveOps(function);
+  llvm::MapVector<Location, SmallVector<Operation *>> stages;
+  llvm::StringSet<> trained; // stages with weights
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    if (isSequence(op)) {
+      stages[op.getLoc()].push_back(&op);
+    }
+    if (llvm::any_of(op.getOperands(), [](Value v) { return v.getDefiningOp<ReadOp>(); })) {
+      trained.insert(getOriginStage(&op));
+    }
+  }
+  for (auto &[location, ops] : stages) {
+    if (llvm::any_of(ops, [&](Operation *op) { return live.contains(op); })) {
+      continue;
+    }
+    bool isLast = llvm::all_of(ops, [&](Operation *op) {
+      return llvm::all_of(op->getUsers(),
+                          [&](Operation *user) { return user->getLoc() == location; });
+    });
+    if (isLast) {
+      bool hasWeights = trained.contains(getOriginStage(ops.front()));
+      verdict.warnings.push_back({Kind::DeadStage, placeOf(ops.front()),
+                                  std::string("this stage's result reaches no loss") +
+                                      (hasWeights ? ", so its weights are never trained" : "") +
+                                      "; read it in a later stage, or remove it"});
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Blind spots
+//===----------------------------------------------------------------------===//
+
+/// The mask from its lower bounds up to the row's own place; nothing where it is not a plain
+/// window.
+static std::optional<IntegerSet> upToOwn(AttentionOp op) {
+  MaskBounds bounds = solveMask(op.getMask());
+  if (!bounds.exact || !bounds.conditions.empty()) {
+    return std::nullopt;
+  }
+  AffineExpr q = getAffineDimExpr(1, op.getContext());
+  SmallVector<AffineExpr> constraints(causalMask(op.getContext(), scalesOf(op)).getConstraints());
+  for (AffineExpr lower : bounds.lower) {
+    constraints.push_back(q - lower);
+  }
+  return IntegerSet::get(2, 1, constraints, SmallVector<bool>(constraints.size(), false));
+}
+
+/// The first attention whose window, were it to end at the row itself, would leave no hole.
+static Operation *windowAtFault(CrossEntropyOp loss, const Clock &clock) {
+  constexpr int mostTries = 16;
+  int tries = 0;
+  auto module = loss->getParentOfType<ModuleOp>();
+  for (auto op : loss->getParentOfType<func::FuncOp>().getOps<AttentionOp>()) {
+    IntegerSet mask = op.getMask();
+    std::optional<IntegerSet> wider = upToOwn(op);
+    AffineExpr latest = op.getLatest(1);
+    bool endsAtOwn = latest == solveMask(causalMask(op.getContext(), scalesOf(op))).upper.front();
+    if (!wider || !latest || endsAtOwn || ++tries > mostTries || clock.isOver()) {
+      continue;
+    }
+    op.setMask(*wider);
+    bool mends =
+        checkCausality(module, /*replay=*/false).isProved() && !findBlindSpots(loss).hasHoles();
+    op.setMask(mask);
+    if (mends) {
+      return op;
+    }
+  }
+  return nullptr;
+}
+
+/// The same of a spec: one mask may be the mask of many layers. Returns the first stage with it.
+static Operation *windowAtFault(const ParsedSpec &spec, const Clock &clock) {
+  constexpr size_t mostTries = 16;
+  llvm::DenseSet<Location> tried;
+  for (auto layer : spec.getModel().getBody().getOps<spec::LayerSettingsInterface>()) {
+    spec::MaskAttr mask = layer.getMask();
+    Location place = spec::getKeyLoc(layer, "mask");
+    if (mask.getShape() != spec::MaskShape::window || mask.getBegin() <= 0 ||
+        tried.size() == mostTries || clock.isOver() || !tried.insert(place).second) {
+      continue;
+    }
+    Revision revision(spec);
+    revision.beginWindowsAtZero(getSourceLocation(place));
+    if (revision.seesAll()) {
+      return layer;
+    }
+  }
+  return nullptr;
+}
+
+/// Whether a causal layer in front of the head would leave no hole: row t then sees all that the
+/// rows before it see.
+static bool layerMends(const BlindPattern &pattern) {
+  int64_t period = pattern.period;
+  for (int64_t row = 0; row < period; ++row) {
+    for (auto [first, last] : pattern.rows[static_cast<size_t>(row)].holes) {
+      for (int64_t token = first; token <= last; ++token) {
+        bool seen = false;
+        // Of the rows from the token on; holes of earlier periods are the same, moved.
+        for (int64_t other = row; !seen && other >= token; --other) {
+          int64_t residue = ((other % period) + period) % period;
+          int64_t offset = token - (other - residue);
+          const BlindPattern::Row &holes = pattern.rows[static_cast<size_t>(residue)];
+          seen = (holes.oldest < 0 || other - token <= holes.oldest) &&
+                 llvm::none_of(holes.holes, [&](auto hole) {
+                   return hole.first <= offset && offset <= hole.second;
+                 });
+        }
+        if (!seen) {
+          return false;
+        }
+      }
+    }
+  }
+  return llvm::all_of(pattern.rows, [](auto &row) { return row.farHoles.empty(); });
+}
+
+/// The last op of a kind that the loss reads through, the nearest to it.
+template <typename... Ops> static Operation *lastBefore(CrossEntropyOp loss) {
+  SmallVector<Operation *> open = {loss};
+  llvm::DenseSet<Operation *> known;
+  Operation *last = nullptr;
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val();
+    if (isa<Ops...>(op) && (!last || last->isBeforeInBlock(op))) {
+      last = op;
+    }
+    for (Value operand : op->getOperands()) {
+      Operation *definition = operand.getDefiningOp();
+      if (definition && isa<SequenceType>(operand.getType()) && known.insert(definition).second) {
+        open.push_back(definition);
+      }
+    }
+  }
+  return last;
+}
+
+namespace {
+struct Remedy {
+  spec::SourceLocation place;
+  std::string text; ///< "; put a layer ..."; empty where none is known to mend it
+};
+} // namespace
+
+/// Where to put a layer, tried on the spec in the order of how little they change.
+static std::string layerFor(const ParsedSpec &spec, OriginAttr upsampling, const Clock &clock) {
+  const std::string fine = "put a layer of the finest scale after this upsampling (a hierarchy's "
+                           "last count at least 1)";
+  const std::string both =
+      "add a stream of the finest scale after this upsampling, then put a layer there";
+  auto mends = [&](auto change) {
+    Revision revision(spec);
+    return !clock.isOver() && change(revision) && revision.seesAll();
+  };
+  auto mendsAfter = [&](StringRef path, bool tokens) {
+    return mends([&](Revision &revision) {
+      revision.addLayerAfter(path, tokens);
+      return true;
+    });
+  };
+  StringRef stage = findStage(spec.getModel(), upsampling), head = "";
+  bool isFound = !stage.empty();
+  bool isFine = isFound && mends([&](Revision &r) { return r.addLayerOnTheWayUp(upsampling); });
+  if (isFine || (isFound && mendsAfter(stage, false))) {
+    return fine;
+  }
+  if (mendsAfter(head, false)) {
+    return "put a causal layer right before the head";
+  }
+  if (isFound && mendsAfter(stage, true)) {
+    return both;
+  }
+  return mendsAfter(head, true)
+             ? "add the embedding's stream right before the head, then put a causal "
+               "layer there"
+             : "";
+}
+
+static Remedy remedyFor(const BlindPattern &pattern, const ParsedSpec *spec, const Clock &clock) {
+  const std::string window = "; begin this window at 0, so that it ends at the row itself";
+  Operation *upsample = lastBefore<UpsampleOp, UnfoldOp>(pattern.loss);
+  Operation *shift = lastBefore<ShiftOp>(pattern.loss);
+  Operation *place = upsample ? upsample
+                     : shift  ? shift
+                              : CrossEntropyOp(pattern.loss).getOperation();
+  if (!spec) {
+    if (Operation *op = windowAtFault(pattern.loss, clock)) {
+      return {placeOf(op), window};
+    }
+    // A causal layer reads no later token than its row: before the head it is causal always.
+    return {placeOf(place),
+            layerMends(pattern) ? "; put a causal layer right before the head" : ""};
+  }
+  if (Operation *stage = windowAtFault(*spec, clock)) {
+    return {getKeyPlace(stage, ""), window};
+  }
+  OriginAttr origin = upsample ? getOrigin(upsample) : OriginAttr();
+  std::string text = layerFor(*spec, origin, clock);
+  return {placeOf(place), text.empty() ? "" : "; " + text};
+}
+
+static std::string howKnown(const BlindPattern &pattern) {
+  int64_t first = pattern.firstRow, last = pattern.length - 1;
+  return " (rows " + std::to_string(first) + " to " + std::to_string(last) + " of " +
+         std::to_string(pattern.length) + " tokens were enumerated; the pattern repeats every " +
+         count(pattern.period, "token") +
+         (pattern.segments.empty() ? "" : ", with " + pattern.segments) + ")";
+}
+
+/// Losses that read one stream have one blind spot.
+static void addOnce(std::vector<CausalWarning> &list, CausalWarning warning) {
+  bool isKnown = llvm::any_of(
+      list, [&](const CausalWarning &other) { return other.format() == warning.format(); });
+  if (!isKnown) {
+    list.push_back(std::move(warning));
+  }
+}
+
+static void warnOfHoles(const BlindPattern &pattern, const AdviceRequest &request,
+                        const Clock &clock, CausalVerdict &verdict) {
+  auto [place, remedy] = remedyFor(pattern, request.spec, clock);
+  addOnce(verdict.warnings, {Kind::BlindSpot, place,
+                             "blind spot: " + pattern.describe() + remedy + howKnown(pattern)});
+  if (remedy.empty() && clock.isOver()) {
+    noteUnfinished(pattern.loss, clock, "remedies of the blind spot were not all tried", verdict);
+  }
+}
+
+/// A row's context where it is shorter than the model's: a fact, not a defect.
+static void noteContext(const BlindPattern &pattern, int64_t context, CausalVerdict &verdict) {
+  int64_t least = std::numeric_limits<int64_t>::max(), most = -1;
+  for (const BlindPattern::Row &row : pattern.rows) {
+    int64_t oldest = row.oldest < 0 ? std::numeric_limits<int64_t>::max() : row.oldest;
+    least = std::min(least, oldest);
+    most = std::max(most, oldest);
+  }
+  if (most >= context - 1) {
+    return;
+  }
+  std::string text = most <= 0 ? "row t sees its own token alone"
+                               : "row t sees nothing older than token t-" + std::to_string(most);
+  if (least < most) {
+    text += " (some rows than t-" + std::to_string(least) + ")";
+  }
+  addOnce(verdict.notes, {Kind::BoundedContext, placeOf(pattern.loss), text + howKnown(pattern)});
+}
+
+static void noteUnknown(const BlindPattern &pattern, CausalVerdict &verdict) {
+  std::string why =
+      pattern.length > 0    ? "what rows see did not repeat with the period of the scales"
+      : pattern.period == 0 ? "the scales have no common period below 2^30 tokens"
+      : pattern.firstRow == 0
+          ? "paths reach further back than 2^20 tokens"
+          : "at least " + std::to_string(pattern.firstRow) + " tokens would have to be enumerated";
+  addOnce(verdict.notes,
+          {Kind::NotEnumerated, placeOf(pattern.loss), "blind spots not looked for: " + why});
+}
+
+void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceRequest &request) {
+  func::FuncOp function;
+  for (auto each : module.getOps<func::FuncOp>()) {
+    function = !function && !lossesOf(each).empty() ? each : function;
+  }
+  if (!function) {
+    return;
+  }
+  Clock clock(request.operations);
+  warnOfDeadStages(function, verdict);
+  Shifts shifts(module);
+  // The quicker part first. Losses that only train may see less than what is sampled.
+  // A model of groups alone sees no newer tokens than those of whole groups, as it should.
+  SmallVector<BlindPattern> patterns;
+  if (!module->hasAttr("sluice.group")) {
+    patterns.push_back(findBlindSpots(mainLossOf(function)));
+  }
+  bool wastes = lowerShifts(shifts, module, request, clock, verdict);
+  // Holes that a needless shift alone makes are told of with the shift.
+  SmallVector<bool> onlyWaste;
+  for (const BlindPattern &pattern : patterns) {
+    onlyWaste.push_back(wastes && pattern.hasHoles() && !findBlindSpots(pattern.loss).hasHoles());
+  }
+  shifts.restore();
+  for (auto [pattern, isTold] : llvm::zip_equal(patterns, onlyWaste)) {
+    if (!pattern.repeats) {
+      noteUnknown(pattern, verdict);
+      continue;
+    }
+    if (pattern.hasHoles() && !isTold) {
+      warnOfHoles(pattern, request, clock, verdict);
+    }
+    noteContext(pattern, getContext(function), verdict);
+  }
+}

@@ -1,0 +1,236 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Shifts that delay for nothing: lowered, tried as a whole, then named.
+#include "Advice.h"
+#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Explain/FindAdvice.h"
+#include "sluice/Explain/Place.h"
+#include "sluice/Explain/Verdict.h"
+#include "sluice/Proof/Losses.h"
+#include "sluice/Proof/ProveModel.h"
+#include "sluice/Proof/Scales.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::advice;
+using Kind = CausalWarning::Kind;
+
+std::string advice::count(int64_t n, const std::string &what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+void advice::noteUnfinished(Operation *place, const Clock &clock, const std::string &what,
+                            CausalVerdict &verdict) {
+  verdict.notes.push_back(
+      {Kind::Unfinished, placeOf(place), "advice stopped after " + clock.describe() + ": " + what});
+}
+
+llvm::DenseSet<Operation *> advice::liveOps(func::FuncOp function) {
+  llvm::DenseSet<Operation *> live;
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    if (isa<CrossEntropyOp>(op) ||
+        llvm::any_of(op.getUsers(), [&](Operation *user) { return live.contains(user); })) {
+      live.insert(&op);
+    }
+  }
+  return live;
+}
+
+Shifts::Shifts(ModuleOp module) {
+  llvm::MapVector<Attribute, ShiftKey> byPlace;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (lossesOf(function).empty()) {
+      continue;
+    }
+    modes.push_back(function);
+    size_t number = 0;
+    llvm::DenseSet<Operation *> live = liveOps(function);
+    for (auto op : function.getOps<ShiftOp>()) {
+      if (!live.contains(op)) { // warned of as a dead stage
+        continue;
+      }
+      auto place = op->getLoc()->findInstanceOf<FileLineColLoc>();
+      // IR without places: the n-th shift of each function.
+      Attribute name = place ? Attribute(place)
+                             : Attribute(IntegerAttr::get(IndexType::get(op.getContext()),
+                                                          static_cast<int64_t>(number)));
+      ShiftKey &key = byPlace[name];
+      key.ops.push_back(op);
+      key.by.push_back(static_cast<int64_t>(op.getBy()));
+      key.levels += modes.size() == 1;
+      ++number;
+    }
+  }
+  for (auto &[place, key] : byPlace) {
+    key.least = key.by.front();
+    keys.push_back(std::move(key));
+  }
+}
+
+/// Lower values read later tokens, so the causal values of one shift are all from the least on.
+/// Most shifts are the least ones, so the next lower value is tried first.
+size_t Shifts::lower(const Clock &clock) {
+  size_t tried = 0;
+  for (ShiftKey &key : llvm::reverse(keys)) {
+    if (clock.isOver()) {
+      return tried;
+    }
+    ++tried;
+    if (!key.isOneValue()) {
+      continue;
+    }
+    int64_t low = -1, high = key.by.front(); // -1: not tried, a negative shift looks ahead
+    for (int64_t middle = high - 1; high - low > 1; middle = low + (high - low) / 2) {
+      key.set(middle);
+      (isCausal() ? high : low) = middle;
+      if (high < key.by.front() && clock.isOver()) {
+        break; // causal, if not the least
+      }
+    }
+    key.least = high;
+    key.set(high);
+    if (high == key.by.front()) {
+      key.restore();
+    }
+  }
+  return tried;
+}
+
+static bool provesWith(ModuleOp module, const ParsedSpec *spec, ArrayRef<ShiftKey *> changes) {
+  if (!spec) { // the module's other shifts are as they were
+    for (ShiftKey *key : changes) {
+      key->set(key->least);
+    }
+    bool proved = checkCausality(module, /*replay=*/false).isProved();
+    for (ShiftKey *key : changes) {
+      key->restore();
+    }
+    return proved;
+  }
+  Revision revision(*spec);
+  return llvm::all_of(changes,
+                      [&](ShiftKey *key) {
+                        return revision.setShift(placeOf(key->ops.front()), key->least);
+                      }) &&
+         revision.isProved();
+}
+
+size_t Shifts::confirm(ModuleOp module, const ParsedSpec *spec, const Clock &clock) {
+  restore();
+  size_t judged = 0;
+  SmallVector<ShiftKey *> accepted;
+  for (ShiftKey &key : llvm::reverse(keys)) {
+    if (key.least == key.by.front()) {
+      continue;
+    }
+    bool inTime = !clock.isOver();
+    judged += inTime;
+    SmallVector<ShiftKey *> all = accepted;
+    all.push_back(&key);
+    if (inTime && provesWith(module, spec, {&key}) &&
+        (accepted.empty() || provesWith(module, spec, all))) {
+      accepted = all;
+    } else {
+      key.least = key.by.front();
+    }
+  }
+  for (ShiftKey *key : accepted) {
+    key->set(key->least);
+  }
+  return judged;
+}
+
+/// Tokens, or on segments these, by which what is read through all levels of a key is late: a
+/// position of a level is as many as its factor.
+static int64_t delayOf(const ShiftKey &key) {
+  int64_t tokens = 0;
+  for (ShiftOp op : ArrayRef(key.ops).take_front(key.levels)) { // those of the first mode
+    tokens += getFactor(op, cast<SequenceType>(op.getResult().getType()));
+  }
+  return tokens * (key.by.front() - key.least);
+}
+
+/// The place of the number: the key `shift` where a head or a loss has one, else the op's place.
+static spec::SourceLocation findNumber(Operation *op, const ParsedSpec *spec) {
+  spec::SourceLocation place = placeOf(op);
+  if (spec) {
+    for (Operation &stage : spec->getModel().getBody().getOps()) {
+      if (isa<spec::HeadOp, spec::LossOp>(stage) && isAt(&stage, "", place)) {
+        return getKeyPlace(&stage, "shift");
+      }
+    }
+  }
+  return place;
+}
+
+/// Returns true where a map takes only some rows of a value, such as `replace`. A smaller shift may
+/// make no row newer that is taken.
+static bool isTakenInPart(Value value, llvm::DenseSet<Operation *> &visited) {
+  return llvm::any_of(value.getUses(), [&](OpOperand &use) {
+    Operation *user = use.getOwner();
+    auto map = dyn_cast<MapOp>(user);
+    std::optional<IntegerSet> relation =
+        map ? map.getRelation(use.getOperandNumber()) : std::nullopt;
+    if (relation && relation->getNumConstraints() > 1) {
+      return true;
+    }
+    return isa<MapOp, LinearOp, NormOp>(user) && visited.insert(user).second &&
+           isTakenInPart(user->getResult(0), visited);
+  });
+}
+
+/// Least values hold together: which other shifts are lowered is said, where there are any.
+static void warnOfWaste(const Shifts &shifts, const ParsedSpec *spec, CausalVerdict &verdict) {
+  bool areSeveral = llvm::count_if(shifts.keys, [](const ShiftKey &key) {
+                      return key.least < key.by.front();
+                    }) > 1;
+  std::string together = areSeveral ? ", with the others that are named at their least" : "";
+  for (const ShiftKey &key : shifts.keys) {
+    int64_t by = key.by.front();
+    if (key.least >= by) {
+      continue;
+    }
+    ShiftOp op = key.ops.front();
+    llvm::DenseSet<Operation *> visited;
+    if (isTakenInPart(op.getResult(), visited)) {
+      continue;
+    }
+    bool isOnSegments = Scales(op->getParentOfType<func::FuncOp>()).isSegmented(op.getResult());
+    std::string least = key.least == 0 ? "none is needed to be causal"
+                                       : std::to_string(key.least) + " is enough to be causal";
+    std::string all =
+        key.levels > 1
+            ? " (it is set for " + count(static_cast<int64_t>(key.levels), "level") + " at once)"
+            : "";
+    verdict.warnings.push_back({Kind::Waste, findNumber(op, spec),
+                                "a shift by " + std::to_string(by) + " where " + least + together +
+                                    all + "; with the least one, all that is read through " +
+                                    (key.levels > 1 ? "all of them" : "it") + " is " +
+                                    count(delayOf(key), isOnSegments ? "segment" : "token") +
+                                    " newer"});
+  }
+}
+
+bool advice::lowerShifts(Shifts &shifts, ModuleOp module, const AdviceRequest &request,
+                         const Clock &clock, CausalVerdict &verdict) {
+  auto all = static_cast<int64_t>(shifts.keys.size());
+  auto tried = static_cast<int64_t>(shifts.lower(clock));
+  int64_t lowered =
+      llvm::count_if(shifts.keys, [](const ShiftKey &key) { return key.least < key.by.front(); });
+  auto judged = static_cast<int64_t>(shifts.confirm(module, request.spec, clock));
+  warnOfWaste(shifts, request.spec, verdict);
+  if (tried < all || judged < lowered) {
+    Operation *place = ShiftOp(shifts.keys.front().ops.front());
+    noteUnfinished(place, clock,
+                   "of " + count(all, "shift") + " the last " + std::to_string(tried) +
+                       " were tried with smaller values" +
+                       (judged < lowered
+                            ? ", and of " + std::to_string(lowered) + " that could be smaller " +
+                                  std::to_string(judged) + " were proved so"
+                            : ""),
+                   verdict);
+  }
+  return llvm::any_of(shifts.keys, [](const ShiftKey &key) { return key.least < key.by.front(); });
+}

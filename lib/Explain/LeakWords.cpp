@@ -1,0 +1,122 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The words of messages about a leak: ops as a spec calls them, and what a witness shows.
+#include "Refusal.h"
+#include "Remedy.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
+#include "sluice/Dialect/Sluice/Origin.h"
+#include "sluice/Explain/LeakSearch.h"
+#include "sluice/Explain/Place.h"
+#include "sluice/Explain/Reach.h"
+#include "sluice/Explain/Verdict.h"
+
+using namespace mlir;
+using namespace sluice;
+
+/// Returns the name of an op in specs; without a spec, the name of the op.
+static std::string wordOf(Operation *op) {
+  StringRef part = getOriginPart(op);
+  if (isa<FoldOp>(op) && part == "fold") {
+    return "shorten (linear)";
+  }
+  if ((isa<UnfoldOp>(op) && !part.empty()) || (isa<FoldOp>(op) && part == "window")) {
+    return "upsample (linear)";
+  }
+  if (isa<StartOp>(op)) {
+    return "shift";
+  }
+  if (isa<EmbedOp, PositionOp>(op) || part == "sum") {
+    return "embedding";
+  }
+  bool isLayer = part.starts_with("attention.") || part.starts_with("feed_forward.");
+  if (isa<HashedAttentionOp>(op)) {
+    return "attention";
+  }
+  if (isLayer && !isa<AttentionOp>(op)) {
+    return "layer";
+  }
+  return isa<MapOp>(op) && !part.empty() ? part.str() : op->getName().stripDialect().str();
+}
+
+/// "position 3 of the shorten at a.json:7:5"
+static std::string nameOf(Value value, int64_t position) {
+  Operation *op = value.getDefiningOp();
+  return "position " + std::to_string(position) + " of the " + wordOf(op) + " at " +
+         spec::toString(placeOf(op));
+}
+
+/// What the path goes through that neither the token nor the row makes exist; empty where all of it
+/// stands as soon as these do.
+static std::string longerSequence(const FoundLeak &leak) {
+  const CausalWitness &witness = leak.witness;
+  int64_t most = std::max(witness.token, witness.row);
+  const std::pair<Value, int64_t> *last = nullptr;
+  for (const auto &step : leak.path) {
+    Operation *op = step.first.getDefiningOp();
+    int64_t first = op && !isLazy(op)
+                        ? getFactor(op, cast<SequenceType>(step.first.getType())) * step.second
+                        : -1;
+    if (first > most) {
+      most = first;
+      last = &step;
+    }
+  }
+  return last ? ", through " + nameOf(last->first, last->second) + ", which only sequences of " +
+                    std::to_string(most + 1) + " tokens or more have"
+              : "";
+}
+
+std::string sluice::describe(const FoundLeak &leak) {
+  const CausalWitness &witness = leak.witness;
+  CrossEntropyOp loss = leak.loss;
+  int64_t target = witness.row + static_cast<int64_t>(loss.getOffset());
+  std::string row = "row " + std::to_string(witness.row);
+  if (witness.token < witness.length) {
+    return "of " + std::to_string(witness.length) + " tokens, " + row + ", which predicts token " +
+           std::to_string(target) + ", reads token " + std::to_string(witness.token) +
+           longerSequence(leak);
+  }
+  auto [value, position] = leak.path.back();
+  std::string through = value.getDefiningOp() ? ": it reads " + nameOf(value, position) +
+                                                    ", which does not exist before"
+                                              : "";
+  return row + " changes when the sequence grows to token " + std::to_string(witness.token) +
+         through;
+}
+
+std::vector<CausalStep> sluice::getSteps(FoundLeak &leak) {
+  std::vector<CausalStep> steps;
+  StringRef stage; // of the last step
+  for (size_t i = leak.path.size() - 1; i-- > 0;) {
+    Operation *op = leak.path[i].first.getDefiningOp();
+    CausalStep step = {placeOf(op), wordOf(op), leak.path[i + 1].second, leak.path[i].second};
+    StringRef own = getOriginStage(op);
+    bool isSame = !steps.empty() && !own.empty() && own == stage;
+    bool stayed = isSame && steps.back().from == steps.back().to;
+    stage = own;
+    if (isSame && step.from == step.to && !(stayed && steps.back().op == "linear")) {
+      continue;
+    }
+    if (stayed) {
+      steps.back() = step;
+    } else {
+      steps.push_back(step);
+    }
+  }
+  int64_t row = leak.witness.row;
+  bool isOther = getOriginPart(leak.loss) == "loss";
+  steps.push_back({placeOf(leak.loss), isOther ? "loss" : "head", row, row});
+  return steps;
+}
+
+std::string sluice::describe(const Boundaries &boundaries) {
+  std::string text;
+  for (const std::vector<int64_t> &ends : boundaries) {
+    text += text.empty() ? " where boundaries stand at " : ", those of the next segmentation at ";
+    for (size_t i = 0; i < ends.size(); ++i) {
+      text += (i == 0 ? "" : i + 1 < ends.size() ? ", " : " and ") + std::to_string(ends[i]);
+    }
+    text += ends.empty() ? "no position" : "";
+  }
+  return text;
+}

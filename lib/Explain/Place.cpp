@@ -1,0 +1,9 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Explain/Place.h"
+#include "mlir/IR/Location.h"
+#include "sluice/Conversion/ReadSpec.h"
+
+using namespace mlir;
+using namespace sluice;
+
+spec::SourceLocation sluice::placeOf(Operation *op) { return getSourceLocation(op->getLoc()); }

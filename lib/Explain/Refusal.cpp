@@ -1,0 +1,208 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A mode that is not proved: the leak that shows why, and changes that repair it.
+#include "Refusal.h"
+#include "Remedy.h"
+#include "sluice/Explain/LeakSearch.h"
+#include "sluice/Explain/Place.h"
+#include "sluice/Explain/ReadWalk.h"
+#include "sluice/Explain/Replay.h"
+#include "sluice/Explain/SegmentWalk.h"
+#include "sluice/Explain/Verdict.h"
+#include "sluice/Proof/Frontier.h"
+#include "sluice/Proof/ProveModel.h"
+#include "sluice/Proof/Scales.h"
+#include "sluice/Proof/SegmentBounds.h"
+#include "sluice/Proof/WorkBudget.h"
+
+using namespace mlir;
+using namespace sluice;
+
+/// Lengths within which a leak is looked for: all shifts together, and some groups.
+static int64_t longestLength(func::FuncOp function) {
+  constexpr int64_t most = int64_t{1} << 34;
+  Scales scales(function);
+  int64_t shifts = 8, coarsest = 1;
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
+      int64_t factor = scales.factorOf(op.getResult(0)); // below 2^31, as shifts are
+      coarsest = std::max(coarsest, factor);
+      auto flow = dyn_cast<CausalFlowInterface>(op);
+      int64_t by = flow ? flow.getShift().value_or(0) : 0;
+      shifts = std::min(most, shifts + factor * std::abs(by));
+    }
+  }
+  return std::min(most, 4 * coarsest + 2 * shifts);
+}
+
+/// Searches by the bound first, as it limits the length of the sequence.
+static std::optional<FoundLeak> findLeakOf(const ReadPlan &plan, const BoundViolation &violation,
+                                           LeakSearch &search) {
+  std::optional<FoundLeak> leak;
+  if (violation.decided && !violation.unbounded) {
+    leak = findLeak(plan, violation.token + 1, violation.row, search);
+  }
+  // That row may read a null where its bound is too large; a later one then leaks.
+  return leak ? leak : findLeak(plan, longestLength(plan.function), violation.row, search);
+}
+
+/// The changes that make the model causal as a whole, in their order, and the place of the first.
+/// Where these few are not enough, the first, and that it is not.
+static std::string findRemedy(func::FuncOp function, FoundLeak leak, spec::SourceLocation &place) {
+  constexpr int mostChanges = 3;
+  auto module = function->getParentOfType<ModuleOp>();
+  Mending mending(module);
+  std::string first, all;
+  for (int i = 0; i < mostChanges; ++i) {
+    spec::SourceLocation here;
+    std::string remedy = remedyFor(opAtFault(leak), here, mending);
+    if (i == 0) {
+      first = all = remedy;
+      place = here;
+    } else {
+      all += "; then, at " + spec::toString(here) + ", " + remedy;
+    }
+    std::optional<FoundLeak> next;
+    for (StringRef name : {"evaluate", "train"}) {
+      auto mode = module.lookupSymbol<func::FuncOp>(name);
+      auto violation = mode && !next ? findViolation(mode, computeFrontiers(mode)) : std::nullopt;
+      if (violation) {
+        LeakSearch search;
+        next = findLeakOf(ReadPlan(mode), *violation, search);
+        if (!next) {
+          return first; // whether it leaks still is not known
+        }
+      }
+    }
+    if (!next) {
+      return all;
+    }
+    leak = std::move(*next);
+  }
+  return first + " (not enough by itself: the model leaks in other places too)";
+}
+
+/// The first of some changes, or two of them, after which the model is proved; empty where none
+/// are. `place` is then that of the first.
+static std::string findRemedyAmongSegments(ModuleOp module, const FoundLeak &leak,
+                                           spec::SourceLocation &place) {
+  std::vector<Change> changes = changesAmongSegments(leak);
+  auto mends = [&](ArrayRef<const Change *> chosen) {
+    Mending mending(module);
+    for (const Change *change : chosen) {
+      change->make(mending);
+    }
+    return isProvedAsItIs(module);
+  };
+  for (const Change &change : changes) {
+    if (mends({&change})) {
+      place = change.place;
+      return "; " + change.words;
+    }
+  }
+  for (size_t i = 0; i < changes.size(); ++i) {
+    for (size_t j = i + 1; j < changes.size(); ++j) {
+      if (mends({&changes[i], &changes[j]})) {
+        place = changes[i].place;
+        return "; " + changes[i].words + "; then " + changes[j].words;
+      }
+    }
+  }
+  return "";
+}
+
+/// Returns true where the path of a leak passes segments: an op on it reads their rows.
+static bool passesSegments(const FoundLeak &leak) {
+  return llvm::any_of(llvm::make_first_range(leak.path), [](Value value) {
+    return isa_and_nonnull<SegmentsInterface>(value.getDefiningOp());
+  });
+}
+
+/// Describes the bound that was not found, or the budget that was exhausted first.
+static std::string describeFailure(const CausalVerdict &verdict, const std::string &failure) {
+  return verdict.exhausted > 0
+             ? "not proved causal: " + WorkBudget::describe(verdict.exhausted) +
+                   " were spent, and the bound of what this stage reads is not known yet; " +
+                   simplifyHint + ". "
+             : "not proved causal: " + failure;
+}
+
+/// Returns true where the remedy of an op only explains why it leaks, and no edit repairs it.
+static bool hasCauseAlone(Operation *op) {
+  OpRemedy own = remedyOf(op);
+  return !own.words.empty() && own.attribute.empty();
+}
+
+/// By all boundaries of short sequences. The path starts where a row first holds a later token.
+static void explainSegments(func::FuncOp function, const BoundViolation &violation, bool replay,
+                            CausalVerdict &verdict) {
+  Boundaries boundaries;
+  int64_t longest = 0;
+  std::optional<FoundLeak> leak = findSegmentLeak(function, boundaries, longest);
+  if (!leak) {
+    CrossEntropyOp loss = violation.loss;
+    verdict.place = placeOf(violation.unbounded ? violation.unbounded : loss.getOperation());
+    verdict.message =
+        describeFailure(verdict, "no bound was found for what this stage reads of "
+                                 "segments; let rows read segments that are closed. ") +
+        "Whether it leaks is not known either: under all boundaries of up to " +
+        std::to_string(longest) + " tokens no row reads a later one";
+    return;
+  }
+  Operation *op = opOfLateRead(Scales(function), *leak);
+  verdict.kind = CausalVerdict::Kind::Leak;
+  verdict.place = placeOf(op);
+  leak->witness.path = getSteps(*leak);
+  if (replay) {
+    replaySegments(*leak, boundaries);
+  }
+  auto module = function->getParentOfType<ModuleOp>();
+  std::string remedy;
+  bool isCause = hasCauseAlone(op);
+  if (isCause) {
+    remedy = "; " + remedyOf(op).words; // wherever segments are
+  } else if (!passesSegments(*leak)) {
+    Mending mending(module);
+    remedy =
+        "; " + remedyFor(opAtFault(*leak), verdict.place, mending) +
+        (isProvedAsItIs(module) ? ""
+                                : " (not enough by itself: the model leaks in other places too)");
+  } else {
+    remedy = findRemedyAmongSegments(module, *leak, verdict.place);
+  }
+  verdict.message = "not causal: " + describe(*leak) + describe(boundaries) + remedy;
+  verdict.remedy = isCause ? "" : remedy;
+  verdict.witness = std::move(leak->witness);
+}
+
+void sluice::explain(func::FuncOp function, const BoundViolation &violation, bool replay,
+                     CausalVerdict &verdict) {
+  if (hasSegments(function->getParentOfType<ModuleOp>())) {
+    return explainSegments(function, violation, replay, verdict);
+  }
+  ReadPlan plan(function);
+  LeakSearch search;
+  std::optional<FoundLeak> leak = findLeakOf(plan, violation, search);
+  if (!leak) {
+    Operation *op =
+        violation.unbounded ? violation.unbounded : CrossEntropyOp(violation.loss).getOperation();
+    verdict.kind = CausalVerdict::Kind::NotProved;
+    verdict.place = placeOf(op);
+    verdict.message = describeFailure(verdict, "no bound was found for what this stage reads; make "
+                                               "its mask, shift and factors simpler. ") +
+                      "Whether it leaks is not known either: " + search.describe();
+    return;
+  }
+  verdict.kind = CausalVerdict::Kind::Leak;
+  preferTarget(plan, *leak);
+  if (replay) {
+    replayLeak(plan, *leak);
+  }
+  leak->witness.path = getSteps(*leak);
+  std::string what = describe(*leak);
+  bool isCause = hasCauseAlone(opAtFault(*leak));
+  verdict.remedy = "; " + findRemedy(function, *leak, verdict.place);
+  verdict.message = "not causal: " + what + verdict.remedy;
+  verdict.remedy = isCause ? "" : verdict.remedy;
+  verdict.witness = std::move(leak->witness);
+}

@@ -1,0 +1,136 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What to change about a leak, done to the module so that it can be asked again.
+#pragma once
+
+#include "sluice/Explain/LeakSearch.h"
+#include <functional>
+
+namespace sluice {
+
+/// CausalFlowInterface::getRemedy; empty of an op without the interface.
+OpRemedy remedyOf(mlir::Operation *op);
+
+/// Changes to a module that its spec's keys would make: to every op of one place, in each mode.
+/// Undone in the end.
+class Mending {
+public:
+  explicit Mending(mlir::ModuleOp module) : module(module) {}
+  ~Mending() {
+    for (auto &step : llvm::reverse(undo)) {
+      step();
+    }
+  }
+  Mending(const Mending &) = delete;
+  Mending &operator=(const Mending &) = delete;
+
+  void setShift(ShiftOp like, int64_t by) {
+    forEachAt<ShiftOp>(like, [&](ShiftOp op) {
+      undo.emplace_back([op, old = op.getBy()]() mutable { op.setBy(old); });
+      op.setBy(static_cast<uint64_t>(by));
+    });
+  }
+  void insertShift(mlir::Operation *group, int64_t by) {
+    forEachAt<mlir::Operation *>(group, [&](mlir::Operation *op) {
+      if (op->getName() != group->getName()) {
+        return;
+      }
+      mlir::OpBuilder b(op);
+      mlir::Value source = op->getOperand(0);
+      auto shift = ShiftOp::create(b, op->getLoc(), source.getType(), source, by);
+      op->setOperand(0, shift);
+      undo.emplace_back([op, source, shift]() mutable {
+        op->setOperand(0, source);
+        shift->erase();
+      });
+    });
+  }
+  void insertShiftBehind(mlir::Operation *group, int64_t by) {
+    forEachAt<mlir::Operation *>(group, [&](mlir::Operation *op) {
+      if (op->getName() != group->getName()) {
+        return;
+      }
+      mlir::OpBuilder b(op->getContext());
+      b.setInsertionPointAfter(op);
+      mlir::Value source = op->getResult(0);
+      auto shift = ShiftOp::create(b, op->getLoc(), source.getType(), source, by);
+      source.replaceAllUsesExcept(shift, shift);
+      undo.emplace_back([source, shift]() mutable {
+        shift.replaceAllUsesWith(source);
+        shift->erase();
+      });
+    });
+  }
+  /// Each gets what its own remedy says.
+  void remedy(mlir::Operation *like) {
+    change(like, [](mlir::Operation *op) { return remedyOf(op); });
+  }
+  void setAttribute(mlir::Operation *like, llvm::StringRef name, mlir::Attribute value) {
+    change(like, [&](mlir::Operation *) { return OpRemedy{"", name, value}; });
+  }
+
+private:
+  /// Gives each op of the kind the attribute that `remedyFor` says.
+  void change(mlir::Operation *like, llvm::function_ref<OpRemedy(mlir::Operation *)> remedyFor) {
+    forEachAt<mlir::Operation *>(like, [&](mlir::Operation *op) {
+      OpRemedy own = remedyFor(op);
+      if (op->getName() != like->getName() || own.attribute.empty()) {
+        return;
+      }
+      undo.emplace_back([op, name = own.attribute, old = op->getAttr(own.attribute)] {
+        setOrRemove(op, name, old);
+      });
+      setOrRemove(op, own.attribute, own.value);
+    });
+  }
+
+  static void setOrRemove(mlir::Operation *op, llvm::StringRef name, mlir::Attribute value) {
+    if (value) {
+      op->setAttr(name, value);
+    } else {
+      op->removeAttr(name);
+    }
+  }
+
+  template <typename Op>
+  void forEachAt(mlir::Operation *like, llvm::function_ref<void(Op)> change) {
+    auto place = like->getLoc()->findInstanceOf<mlir::FileLineColLoc>();
+    llvm::SmallVector<Op> found;
+    for (auto function : module.getOps<mlir::func::FuncOp>()) {
+      for (mlir::Operation &op : function.getBody().front()) {
+        bool isThere =
+            &op == like || (place && op.getLoc()->findInstanceOf<mlir::FileLineColLoc>() == place);
+        if constexpr (std::is_same_v<Op, mlir::Operation *>) {
+          if (isThere) {
+            found.push_back(&op);
+          }
+        } else if (auto each = llvm::dyn_cast<Op>(op); each && isThere) {
+          found.push_back(each);
+        }
+      }
+    }
+    llvm::for_each(found, change);
+  }
+
+  mlir::ModuleOp module;
+  std::vector<std::function<void()>> undo;
+};
+
+/// The first op on the way from the token whose result reads a token past the start of its own
+/// position.
+mlir::Operation *opAtFault(FoundLeak &leak);
+
+/// A change that may mend a leak; to be tried.
+struct Change {
+  std::string words; ///< with its place
+  spec::SourceLocation place;
+  std::function<void(Mending &)> make;
+};
+/// Changes of a model with segments, a few, those of ops on the leak's way first: masks that hold
+/// later rows, and tokens that read an earlier segment.
+std::vector<Change> changesAmongSegments(const FoundLeak &leak);
+
+/// What to change about an op at fault, and the place to change it at. Does it to the module.
+std::string remedyFor(mlir::Operation *fault, spec::SourceLocation &place, Mending &mending);
+
+} // namespace sluice

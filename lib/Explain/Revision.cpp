@@ -1,0 +1,159 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Revision.h"
+#include "sluice/Conversion/CreateStage.h"
+#include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Dialect/Spec/Hierarchy.h"
+#include "sluice/Explain/BlindSpots.h"
+#include "sluice/Explain/CheckCausality.h"
+#include "sluice/Proof/Losses.h"
+
+using namespace mlir;
+using namespace sluice;
+
+Revision::Revision(const ParsedSpec &original)
+    : spec{original.file, original.text, ModuleOp(*original.module).clone()},
+      ignored(getContext(), [](Diagnostic &) { return success(); }) {}
+
+bool sluice::isAt(Operation *stage, StringRef key, const spec::SourceLocation &place) {
+  spec::SourceLocation at = getKeyPlace(stage, key);
+  return at.line == place.line && at.column == place.column;
+}
+
+bool Revision::setShift(const spec::SourceLocation &place, int64_t by) {
+  bool found = false;
+  for (Operation &stage : spec.getModel().getBody().getOps()) {
+    auto hourglass = dyn_cast<spec::HourglassOp>(stage);
+    StringRef key = !hourglass ? "" : hourglass.getShift() ? "shift" : "hierarchy";
+    if (!isAt(&stage, key, place)) {
+      continue;
+    }
+    if (isa<spec::ShiftOp, spec::HeadOp, spec::LossOp, spec::HourglassOp>(stage)) {
+      stage.setAttr(isa<spec::ShiftOp>(stage) ? "by" : "shift",
+                    Builder(getContext()).getI64IntegerAttr(by));
+      found = true;
+    }
+  }
+  return found;
+}
+
+void Revision::beginWindowsAtZero(const spec::SourceLocation &place) {
+  for (auto layer : spec.getModel().getBody().getOps<spec::LayerSettingsInterface>()) {
+    spec::MaskAttr mask = layer.getMask();
+    if (mask.getShape() == spec::MaskShape::window && isAt(layer, "mask", place)) {
+      layer->setAttr("mask", spec::MaskAttr::get(getContext(), mask.getShape(), 0, mask.getEnd()));
+    }
+  }
+}
+
+/// Returns the path of a stage; empty of an op that is none.
+static StringRef getPath(Operation &op) {
+  auto path = op.getAttrOfType<StringAttr>("path");
+  return path ? path.getValue() : "";
+}
+
+StringRef sluice::findStage(spec::ModelOp model, OriginAttr origin) {
+  for (Operation &stage : model.getBody().getOps()) {
+    StringRef path = getPath(stage);
+    if (origin && !path.empty() && origin.isWithin(path)) {
+      return path;
+    }
+  }
+  return "";
+}
+
+/// Returns the stage at a path; null for none.
+static Operation *getStage(spec::ModelOp model, StringRef path) {
+  auto stages = model.getBody().getOps();
+  auto found = llvm::find_if(stages, [&](Operation &stage) { return getPath(stage) == path; });
+  return path.empty() || found == stages.end() ? nullptr : &*found;
+}
+
+bool Revision::addLayerOnTheWayUp(OriginAttr origin) {
+  auto hourglasses = spec.getModel().getBody().getOps<spec::HourglassOp>();
+  auto found = llvm::find_if(
+      hourglasses, [&](spec::HourglassOp op) { return origin && origin.isWithin(*op.getPath()); });
+  size_t depth = origin ? static_cast<size_t>(origin.getDepth()) : 0;
+  if (found == hourglasses.end() || depth == 0) {
+    return false;
+  }
+  spec::HourglassOp stage = *found;
+  FailureOr<spec::Hierarchy> hierarchy =
+      spec::parseHierarchy(stage, stage.getHierarchy(), spec::HierarchyOrder::DownAndUp);
+  if (failed(hierarchy) || depth > hierarchy->getCoarsest()) {
+    return false;
+  }
+  auto &levels = hierarchy->levels;
+  spec::Level &level = levels[levels.size() - depth];
+  if (level.factor != levels[depth - 1].factor) { // the hierarchy differs at both ends
+    return false;
+  }
+  level.layers = std::max<int64_t>(level.layers, 1);
+  stage.setHierarchy(hierarchy->toString());
+  return true;
+}
+
+/// Makes the stages after that of `value` read it in place of `replaced`, where that was the result
+/// of the stage before them.
+static void replaceInSequence(Value replaced, Value value) {
+  for (Operation *stage = value.getDefiningOp()->getNextNode(); stage;
+       stage = stage->getNextNode()) {
+    if (stage->getNumOperands() > 0 && stage->getOperand(0) == replaced &&
+        !spec::isWritten(stage, "from")) {
+      stage->setOperand(0, value);
+    }
+    if (stage->getNumResults() > 0 && isa<spec::StreamType>(stage->getResult(0).getType())) {
+      return;
+    }
+  }
+}
+
+void Revision::addLayerAfter(StringRef stage, bool tokens) {
+  spec::ModelOp model = spec.getModel();
+  auto head = *model.getBody().getOps<spec::HeadOp>().begin();
+  Operation *before = getStage(model, stage);
+  Value input = before ? Value(before->getResult(0)) : Value(head.getInput());
+  OpBuilder builder(getContext());
+  before ? builder.setInsertionPointAfter(before) : builder.setInsertionPoint(head);
+  auto integer = [&](StringRef key, int64_t value) {
+    return builder.getNamedAttr(key, builder.getI64IntegerAttr(value));
+  };
+  auto path = [&](int64_t i) {
+    StringRef prefix = before ? stage : "stages.0";
+    return builder.getNamedAttr("path", builder.getStringAttr(prefix + ".advised." + Twine(i)));
+  };
+  Value made = input;
+  if (tokens) { // streams of any two widths join so
+    Value embedded = (*model.getBody().getOps<spec::EmbeddingOp>().begin()).getResult();
+    Operation *project =
+        createStage(builder, head.getLoc(), "project", {made, embedded}, {path(0)});
+    made = project ? project->getResult(0) : made;
+  }
+  auto width = static_cast<int64_t>(model.getWidth());
+  // The layer's reads matter, and not what it computes.
+  Operation *layer = createStage(
+      builder, model.getLoc(), "layer", {made},
+      {integer("heads", 1), integer("head_size", width), integer("feed_forward", width), path(1)});
+  isValid &= layer != nullptr;
+  if (layer && before) {
+    replaceInSequence(input, layer->getResult(0));
+  } else if (layer) {
+    head->setOperand(0, layer->getResult(0));
+  }
+}
+
+bool Revision::isProved() { return isProved(/*withoutHoles=*/false); }
+bool Revision::seesAll() { return isProved(/*withoutHoles=*/true); }
+
+bool Revision::isProved(bool withoutHoles) {
+  OwningOpRef<ModuleOp> imported = isValid ? importSpec(*spec.module) : OwningOpRef<ModuleOp>();
+  if (!imported || !checkCausality(*imported, /*replay=*/false).isProved()) {
+    return false;
+  }
+  if (!withoutHoles) {
+    return true;
+  }
+  BlindPattern pattern =
+      findBlindSpots(mainLossOf(imported->lookupSymbol<func::FuncOp>("evaluate")));
+  return pattern.repeats && !pattern.hasHoles();
+}

@@ -1,0 +1,73 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From a function to bands. What works position by position joins the band that it reads; maps that
+// are not stored become the way in which others read; layers of one kind in a row are one band.
+#pragma once
+
+#include "sluice/Explain/Reach.h"
+#include "sluice/Picture/Picture.h"
+
+namespace sluice {
+
+/// The scan that an op is a pass of, "smooth" or "greatest" of a stage: every row makes one of its
+/// own and of those before, by doubling shifts. Empty for any other op.
+struct ScanName {
+  llvm::StringRef stage, kind;
+  bool operator==(const ScanName &) const = default;
+};
+ScanName scanOf(mlir::Operation *op);
+
+/// A band while it is built.
+struct BandDraft {
+  mlir::Operation *op = nullptr; ///< that made it; of a scan its last; null for tokens
+  std::string label;
+  std::string mask; ///< of an attention
+  int64_t layers = 0;
+  bool residual = false;
+  llvm::SmallVector<mlir::Value> values; ///< at its top
+  bool merged = false;                   ///< into a band above
+  bool isScan = false;                   ///< passes that each read all below up to a row
+};
+
+/// One read of a band: the stored value at the end of a chain of maps.
+struct BandSource {
+  mlir::Value root;
+  std::vector<mlir::Operation *> maps; ///< from the reader down
+  mlir::Operation *reader = nullptr;
+  unsigned operand = 0;
+};
+
+/// The bands of what one loss reads, from the tokens up.
+class Bands {
+public:
+  explicit Bands(CrossEntropyOp loss);
+  Picture finish(const ReachGraph &graph, int64_t row) const;
+  /// The band that shows a value, if one does.
+  std::optional<size_t> bandOf(mlir::Value value) const;
+
+private:
+  void add(mlir::Operation *op);
+  bool addToScan(mlir::Operation *op);
+  void addSource(mlir::Operation *op, unsigned operand, llvm::SmallVector<int> &pointwise,
+                 std::vector<BandSource> &sources);
+  int bandToJoin(size_t sources, llvm::ArrayRef<int> pointwise);
+  int bandFor(mlir::Value value);
+  BandSource sourceOf(mlir::Operation *op, unsigned operand) const;
+  int makeBand(mlir::Operation *op, std::vector<BandSource> sources);
+  void dropOwnPosition(mlir::Operation *op, std::vector<BandSource> &sources);
+  void mergeLayers();
+  size_t indexOf(size_t draft) const;
+  PictureBand finishBand(const ReachGraph &graph, const BandDraft &draft,
+                         const ReachSets &sets) const;
+  PictureEdge finishEdge(const ReachGraph &graph, size_t above, const BandSource &source) const;
+  void readsOf(const ReachGraph &graph, const BandDraft &draft, const BandSource &source,
+               PictureEdge &edge) const;
+
+  mutable CrossEntropyOp loss; ///< whose accessors are not const
+  std::vector<BandDraft> drafts;
+  std::vector<std::pair<size_t, BandSource>> edges; ///< band above, source
+  llvm::DenseMap<mlir::Value, int> known;
+  ScanName scan; ///< of the band that was made last
+};
+
+} // namespace sluice

@@ -1,0 +1,281 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Frontiers: bounds compose, relations do not, so the work is linear in the graph.
+//
+// A position p >= 0 of a stored sequence on a scale of factor f exists from f p + 1 tokens on, so
+// its frontier is at least f p: it then bounds the tokens that must be there for the position to be
+// what it is at every greater length. A row t whose frontier is at most t thus reads no later token
+// (no leak) and is the same for every length that contains it (prefix invariance). Positions before
+// 0 are null and need nothing; candidates are negative there or merely too large, which is safe.
+#include "sluice/Proof/Frontier.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Proof/Frontier.h"
+#include "sluice/Proof/Losses.h"
+#include "sluice/Proof/Obligations.h"
+#include "sluice/Proof/ProveModel.h"
+#include "sluice/Proof/QuasiAffine.h"
+#include "sluice/Proof/Scales.h"
+#include "sluice/Proof/SegmentBounds.h"
+#include "sluice/Proof/SegmentProof.h"
+#include "sluice/Proof/Staircase.h"
+#include "sluice/Proof/WorkBudget.h"
+
+using namespace mlir;
+using namespace sluice;
+
+namespace {
+/// One or two candidates are usual. More are merged, and more than the second are given up.
+constexpr size_t fewCandidates = 3, mostCandidates = 8;
+/// Sums beyond this could overflow.
+constexpr int64_t largestCoefficient = int64_t{1} << 40;
+/// A candidate of more divisions is spelled anew by its steps, at most so many of them.
+constexpr size_t fewFloors = 3, mostFloors = 32;
+/// Periods up to here are tabulated: microseconds.
+constexpr int64_t longestTable = 4096;
+} // namespace
+
+/// Adds a candidate unless another covers it; drops those that it covers.
+static void addCandidate(Frontier &frontier, AffineExpr candidate) {
+  auto covers = [](AffineExpr larger, AffineExpr smaller) {
+    AffineExpr difference = simplifyAffineExpr(smaller - larger, 1, 0);
+    return isNeverPositive(difference, /*wantFirst=*/false).kind == SignAnswer::Always;
+  };
+  if (llvm::any_of(frontier.candidates,
+                   [&](AffineExpr other) { return covers(other, candidate); })) {
+    return;
+  }
+  llvm::erase_if(frontier.candidates, [&](AffineExpr other) { return covers(candidate, other); });
+  frontier.candidates.push_back(candidate);
+}
+
+/// Whether every constant in it is small enough to compose with.
+static bool isTame(AffineExpr expression) {
+  bool tame = true;
+  expression.walk([&](AffineExpr part) {
+    auto constant = dyn_cast<AffineConstantExpr>(part);
+    tame &= !constant || std::abs(constant.getValue()) <= largestCoefficient;
+  });
+  return tame;
+}
+
+/// Attention sees only positions before n, also of a lazy operand, which does not end there by
+/// itself: whether position q is seen then depends on the length, so that q must exist for p.
+bool sluice::endsLazySource(IntegerSet relation, Value source, const Scales &scales) {
+  return isLazy(source.getDefiningOp()) && scales.isOnTargetAxis(source) &&
+         !scales.isSegmented(source) &&
+         llvm::any_of(relation.getConstraints(),
+                      [](AffineExpr constraint) { return constraint.isFunctionOfSymbol(0); });
+}
+
+/// What has fallen further than any sequence is long needs no larger number to say so. Larger is
+/// looser, and a bound still.
+static AffineExpr raised(AffineExpr candidate) {
+  auto sum = dyn_cast<AffineBinaryOpExpr>(candidate);
+  auto constant = sum && sum.getKind() == AffineExprKind::Add
+                      ? dyn_cast<AffineConstantExpr>(sum.getRHS())
+                      : AffineConstantExpr();
+  return constant && constant.getValue() < -largestCoefficient ? sum.getLHS() - largestCoefficient
+                                                               : candidate;
+}
+
+/// Composed through a deep model, a candidate nests as deep; its period stays that of the scales.
+/// Spelled by the steps of one period it is the same function. Where these are too many, a line
+/// above it takes its place: still a bound, though a looser one.
+static std::optional<AffineExpr> compacted(AffineExpr candidate) {
+  size_t floors = countFloors(candidate);
+  if (floors <= fewFloors) {
+    return candidate;
+  }
+  if (std::optional<Staircase> table = tabulate(candidate, longestTable)) {
+    table->shorten();
+    if (auto steps = table->toExpression(candidate.getContext(), mostFloors);
+        steps && (countFloors(*steps) < floors || floors > mostFloors)) {
+      return steps;
+    }
+  }
+  return floors <= mostFloors ? candidate : linearBound(candidate);
+}
+
+/// Candidates that rise alike are replaced by the larger of them at each position.
+static void mergeCandidates(Frontier &frontier) {
+  std::vector<std::pair<AffineExpr, std::optional<Staircase>>> merged;
+  for (AffineExpr candidate : frontier.candidates) {
+    std::optional<Staircase> table = tabulate(candidate, longestTable);
+    bool isMerged = false;
+    for (auto &[other, otherTable] : merged) {
+      std::optional<Staircase> larger =
+          table && otherTable ? maximum(*table, *otherTable, longestTable) : std::nullopt;
+      if (!larger) {
+        continue;
+      }
+      larger->shorten();
+      if (auto steps = larger->toExpression(candidate.getContext(), mostFloors)) {
+        other = *steps;
+        otherTable = std::move(larger);
+        isMerged = true;
+        break;
+      }
+    }
+    if (!isMerged) {
+      merged.emplace_back(candidate, std::move(table));
+    }
+  }
+  frontier.candidates.clear();
+  for (auto &[candidate, table] : merged) {
+    frontier.candidates.push_back(candidate);
+  }
+}
+
+/// Whether an expression of d0 never falls: as it is written, or over one period.
+static bool neverFalls(AffineExpr expression) {
+  if (isNonDecreasing(expression)) {
+    return true;
+  }
+  std::optional<Staircase> table = tabulate(expression, longestTable);
+  return table && table->isNonDecreasing();
+}
+
+/// What result positions need through one operand.
+static void addOperand(Operation *op, const PositionReads &reads, const Frontier &source,
+                       Frontier &result) {
+  if (source.unbounded || source.needsNothing()) { // no token reaches it: all of it may be read
+    result.unbounded = source.unbounded;
+    return;
+  }
+  AffineExpr latest = reads.latest;
+  if (!reads.terms.empty()) {
+    result.unbounded = latest && addThroughTerms(reads, source, result) ? nullptr : op;
+    return;
+  }
+  // The latest read bounds the others only where both functions are non-decreasing; candidates are
+  // by construction.
+  if (!latest || !neverFalls(latest) || !isTame(latest)) {
+    result.unbounded = op;
+    return;
+  }
+  for (AffineExpr candidate : source.candidates) {
+    std::optional<AffineExpr> composed =
+        compacted(raised(simplifyAffineExpr(candidate.replaceDims({latest}), 1, 0)));
+    if (!composed || !isTame(*composed)) {
+      result.unbounded = op;
+      return;
+    }
+    addCandidate(result, *composed);
+  }
+  addEndBounds(source, latest, result);
+  if (result.candidates.size() > fewCandidates) {
+    mergeCandidates(result);
+  }
+  if (result.candidates.size() + result.ends.size() > mostCandidates) {
+    result.unbounded = op;
+  }
+}
+
+/// Frontier of one result of an op. Unless `isExact`, a map counts as reading every operand at its
+/// own row.
+static Frontier frontierOf(OpResult value, const Scales &scales,
+                           const DenseMap<Value, Frontier> &known, bool isExact) {
+  constexpr int64_t cost = 50; // of an operand at least
+  Frontier result;
+  Operation *op = value.getOwner();
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  if (!spendWork(cost * op->getNumOperands())) {
+    result.unbounded = op;
+    return result;
+  }
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!isa<SequenceType>(operand.get().getType())) {
+      continue;
+    }
+    if (!flow) {
+      result.unbounded = op;
+      return result;
+    }
+    PositionReads reads = flow.getReads(value.getResultNumber(), operand.getOperandNumber());
+    if (!reads.relation) {
+      continue;
+    }
+    if (!isExact && isa<MapOp>(op)) {
+      reads.latest = getAffineDimExpr(0, op->getContext());
+    }
+    if (mentionsLength(*reads.relation) && !ObligationDecider().isSteady(*reads.relation)) {
+      result.unbounded = op; // what a row reads changes as the sequence grows
+      return result;
+    }
+    Frontier source = known.at(operand.get());
+    if (endsLazySource(*reads.relation, operand.get(), scales)) {
+      addCandidate(source, getAffineDimExpr(0, op->getContext()) * scales.factorOf(operand.get()));
+    }
+    addOperand(op, reads, source, result);
+    if (result.unbounded) {
+      return result;
+    }
+  }
+  if (scales.existsByTokens(value)) {
+    addCandidate(result, getAffineDimExpr(0, op->getContext()) * scales.factorOf(value));
+  }
+  if (Value named = flow ? flow.getNamedPositions(value.getResultNumber()) : Value();
+      named && scales.existsByTokens(named)) {
+    addOwnEnd(value, scales.factorOf(named), result);
+  }
+  return result;
+}
+
+static DenseMap<Value, Frontier> composeFrontiers(func::FuncOp function, const Scales &scales,
+                                                  bool isExact) {
+  DenseMap<Value, Frontier> known;
+  for (BlockArgument argument : function.getArguments()) {
+    Frontier tokens;
+    if (scales.isOnTargetAxis(argument)) {
+      tokens.candidates.push_back(getAffineDimExpr(0, function.getContext()));
+    }
+    known[argument] = tokens;
+  }
+  for (Operation &op : function.getBody().front()) {
+    if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
+      continue;
+    }
+    for (OpResult result : op.getResults()) {
+      known[result] = frontierOf(result, scales, known, isExact);
+    }
+  }
+  return known;
+}
+
+/// Returns true if some map does not read every operand at each of its rows.
+static bool hasChoices(func::FuncOp function) {
+  return llvm::any_of(function.getOps<MapOp>(), [](MapOp map) {
+    return llvm::any_of(llvm::seq(map->getNumOperands()), [&](unsigned operand) {
+      std::optional<IntegerSet> relation = map.getRelation(operand);
+      return relation && relation->getNumConstraints() > 1;
+    });
+  });
+}
+
+/// Returns true if a loss, or the last row that is sampled from, needs more than its own tokens.
+static bool isLate(func::FuncOp function, const Scales &scales,
+                   const DenseMap<Value, Frontier> &frontiers) {
+  if (findViolation(function, frontiers)) {
+    return true;
+  }
+  AffineExpr p = getAffineDimExpr(0, function.getContext());
+  return llvm::any_of(function.getOps<LastOp>(), [&](LastOp last) {
+    const Frontier &frontier = frontiers.at(last->getOperand(0));
+    int64_t factor = scales.factorOf(last->getOperand(0));
+    return frontier.unbounded || !frontier.ends.empty() ||
+           llvm::any_of(frontier.candidates, [&](AffineExpr candidate) {
+             AffineExpr after = simplifyAffineExpr(candidate - p * factor, 1, 0);
+             return isNeverPositive(after, /*wantFirst=*/false).kind != SignAnswer::Always;
+           });
+  });
+}
+
+/// Bounds by the rows that a choice takes have more divisions, which fewer steps can invert. They
+/// are composed only where those by all rows show a row too late.
+DenseMap<Value, Frontier> sluice::computeFrontiers(func::FuncOp function) {
+  Scales scales(function);
+  DenseMap<Value, Frontier> frontiers = composeFrontiers(function, scales, /*isExact=*/false);
+  return hasChoices(function) && isLate(function, scales, frontiers)
+             ? composeFrontiers(function, scales, /*isExact=*/true)
+             : frontiers;
+}

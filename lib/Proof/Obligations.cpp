@@ -1,0 +1,410 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Obligations: collected op by op, decided each by itself. What is decided is the negation: a set
+// of points (p, q, n) that must be empty. max(-1, ...) and the maximum over candidates are split
+// into cases: u_source(q) > u_value(p) iff some candidate of the source is >= 0 and above every
+// candidate of the value.
+#include "sluice/Proof/Obligations.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Proof/Frontier.h"
+#include "sluice/Proof/Losses.h"
+#include "sluice/Proof/Residues.h"
+#include "sluice/Proof/Scales.h"
+#include "sluice/Proof/Staircase.h"
+
+using namespace mlir;
+using namespace sluice;
+
+//===----------------------------------------------------------------------===//
+// Collecting
+//===----------------------------------------------------------------------===//
+
+static void collectReads(Operation &op, OpResult value, const Scales &scales,
+                         std::vector<Obligation> &obligations) {
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  for (OpOperand &operand : op.getOpOperands()) {
+    if (!flow || !isa<SequenceType>(operand.get().getType())) {
+      continue;
+    }
+    unsigned number = operand.getOperandNumber();
+    PositionReads reads = flow.getReads(value.getResultNumber(), number);
+    if (reads.relation) {
+      bool exists = endsLazySource(*reads.relation, operand.get(), scales);
+      obligations.push_back({ObligationKind::Read, &op, number, operand.get(), value,
+                             *reads.relation, exists ? scales.factorOf(operand.get()) : 0,
+                             reads.terms});
+      if (mentionsLength(*reads.relation)) {
+        obligations.push_back(
+            {ObligationKind::Steady, &op, number, operand.get(), value, *reads.relation, 0, {}});
+      }
+    }
+  }
+}
+
+/// A stored value exists as its tokens do. Rows of segments are there at every length; but where
+/// one ends is a position that must exist.
+static void collectExistence(OpResult value, const Scales &scales,
+                             std::vector<Obligation> &obligations) {
+  Operation *op = value.getOwner();
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  Value named = flow ? flow.getNamedPositions(value.getResultNumber()) : Value();
+  if (scales.existsByTokens(value)) {
+    obligations.push_back(
+        {ObligationKind::Exist, op, 0, {}, value, {}, scales.factorOf(value), {}});
+  } else if (named && scales.existsByTokens(named)) {
+    SegmentTerm own = {SegmentTerm::End, value, getAffineDimExpr(0, op->getContext())};
+    obligations.push_back(
+        {ObligationKind::Exist, op, 0, {}, value, {}, scales.factorOf(named), {own}});
+  }
+}
+
+static void collectConclusions(CrossEntropyOp loss, std::vector<Obligation> &obligations) {
+  auto offset = static_cast<int64_t>(loss.getOffset());
+  Value row = loss.getInput();
+  obligations.push_back({ObligationKind::NoLeak, loss, 0, {}, row, {}, offset, {}});
+  obligations.push_back({ObligationKind::PrefixInvariance, loss, 0, {}, row, {}, 0, {}});
+}
+
+/// What reaches no prediction needs no bound, and may have none.
+DenseSet<Value> sluice::collectLive(func::FuncOp function) {
+  DenseSet<Value> live;
+  for (CrossEntropyOp loss : lossesOf(function)) {
+    live.insert(loss.getInput());
+  }
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    if (llvm::any_of(op.getResults(), [&](Value value) { return live.contains(value); })) {
+      live.insert(op.operand_begin(), op.operand_end());
+    }
+  }
+  return live;
+}
+
+ModeProof sluice::collectProof(func::FuncOp function, StringRef mode) {
+  return collectProof(function, mode, computeFrontiers(function));
+}
+
+ModeProof sluice::collectProof(func::FuncOp function, StringRef mode,
+                               const DenseMap<Value, Frontier> &frontiers) {
+  ModeProof proof;
+  proof.mode = mode.str();
+  proof.function = function;
+  Scales scales(function);
+  DenseSet<Value> live = collectLive(function);
+  for (BlockArgument argument : function.getArguments()) {
+    if (live.contains(argument)) {
+      proof.bounds[argument] = frontiers.at(argument);
+      if (scales.isOnTargetAxis(argument)) {
+        proof.obligations.push_back({ObligationKind::Token, function, 0, {}, argument, {}, 1, {}});
+      }
+    }
+  }
+  for (Operation &op : function.getBody().front()) {
+    for (OpResult value : op.getResults()) {
+      if (!live.contains(value) || !frontiers.contains(value)) {
+        continue;
+      }
+      proof.bounds[value] = frontiers.at(value);
+      collectReads(op, value, scales, proof.obligations);
+      collectExistence(value, scales, proof.obligations);
+    }
+  }
+  for (CrossEntropyOp loss : lossesOf(function)) {
+    collectConclusions(loss, proof.obligations);
+  }
+  return proof;
+}
+
+//===----------------------------------------------------------------------===//
+// Deciding
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A conjunction over p, q and n, to be shown empty.
+struct SetQuestion {
+  explicit SetQuestion(MLIRContext *context)
+      : p(getAffineDimExpr(0, context)), q(getAffineDimExpr(1, context)),
+        n(getAffineSymbolExpr(0, context)) {}
+
+  void require(AffineExpr nonNegative, bool equality = false) {
+    constraints.push_back(nonNegative);
+    equalities.push_back(equality);
+  }
+  /// `number` is above -1 and above every candidate of the bound at p.
+  void requireAbove(AffineExpr number, const Frontier &bound) {
+    require(number);
+    for (AffineExpr candidate : bound.candidates) {
+      require(number - candidate - 1);
+    }
+  }
+  void requireRelation(IntegerSet relation) {
+    for (auto [constraint, equality] :
+         llvm::zip_equal(relation.getConstraints(), relation.getEqFlags())) {
+      require(constraint, equality);
+    }
+  }
+  IntegerSet get() const { return IntegerSet::get(2, 1, constraints, equalities); }
+
+  AffineExpr p, q, n;
+  SmallVector<AffineExpr> constraints;
+  SmallVector<bool> equalities;
+};
+} // namespace
+
+const IntegerPoint &ObligationDecider::pointOf(IntegerSet set) {
+  auto [entry, isNew] = known.try_emplace(set);
+  if (isNew) {
+    entry->second = findIntegerPoint(set);
+  }
+  return entry->second;
+}
+
+/// (p, q) at one length, and not at another: one constraint there must fail.
+static bool holdsAtBoth(function_ref<bool(IntegerSet)> isEmpty, IntegerSet relation,
+                        AffineExpr length, AffineExpr other) {
+  SetQuestion question(relation.getContext());
+  question.require(question.n - 1);
+  question.require(question.p);
+  question.require(question.q);
+  question.require(question.n - 1 - question.q);
+  auto at = [&](AffineExpr expression, AffineExpr n) {
+    return expression.replaceDimsAndSymbols({question.p, question.q}, {n});
+  };
+  for (AffineExpr constraint : relation.getConstraints()) {
+    question.require(at(constraint, length), relation.isEq(question.constraints.size() - 4));
+  }
+  for (auto [constraint, equality] :
+       llvm::zip_equal(relation.getConstraints(), relation.getEqFlags())) {
+    AffineExpr elsewhere = at(constraint, other);
+    for (AffineExpr failing : {-elsewhere - 1, elsewhere - 1}) {
+      SetQuestion negated = question;
+      negated.require(failing);
+      if (!isEmpty(negated.get())) {
+        return false;
+      }
+      if (!equality) {
+        break;
+      }
+    }
+  }
+  return true;
+}
+
+bool ObligationDecider::isSteady(IntegerSet relation) {
+  auto isEmpty = [&](IntegerSet set) { return pointOf(set).kind == IntegerPoint::None; };
+  AffineExpr n = getAffineSymbolExpr(0, relation.getContext());
+  return holdsAtBoth(isEmpty, relation, n, n + 1) && holdsAtBoth(isEmpty, relation, n + 1, n);
+}
+
+/// The points that an obligation's question starts from.
+static SetQuestion domainOf(const Obligation &obligation) {
+  SetQuestion question(obligation.op->getContext());
+  question.require(question.n - 1);
+  if (!isLazy(obligation.value)) {
+    question.require(question.p);
+  }
+  if (obligation.kind == ObligationKind::Read) {
+    question.requireRelation(obligation.relation);
+    if (!isLazy(obligation.source)) {
+      question.require(question.q);
+    }
+  } else {
+    question.require(question.q, /*equality=*/true);
+  }
+  return question;
+}
+
+/// The sets that must all be empty.
+static SmallVector<IntegerSet> negate(const ModeProof &proof, const Obligation &obligation) {
+  SmallVector<IntegerSet> sets;
+  const Frontier &bound = proof.bounds.find(obligation.value)->second;
+  SetQuestion domain = domainOf(obligation);
+  if (obligation.kind == ObligationKind::Exist || obligation.kind == ObligationKind::Token) {
+    domain.requireAbove(domain.p * obligation.bound, bound);
+    return {domain.get()};
+  }
+  if (obligation.kind == ObligationKind::Read) {
+    SmallVector<AffineExpr, 2> candidates = proof.bounds.find(obligation.source)->second.candidates;
+    if (obligation.bound > 0) { // the source ends at n, so position q must exist
+      candidates.push_back(domain.p * obligation.bound);
+    }
+    for (AffineExpr candidate : candidates) {
+      SetQuestion question = domain;
+      question.requireAbove(candidate.replaceDims({domain.q}), bound);
+      sets.push_back(question.get());
+    }
+    return sets;
+  }
+  // u(p) above `allowed`, the last token that row p may need; -1 is below every row's first token.
+  int64_t last = obligation.kind == ObligationKind::NoLeak ? obligation.bound - 1 : 0;
+  for (AffineExpr candidate : bound.candidates) {
+    SetQuestion question = domain;
+    question.require(candidate);
+    question.require(candidate - (domain.p + last) - 1);
+    sets.push_back(question.get());
+  }
+  return sets;
+}
+
+//===----------------------------------------------------------------------===//
+// Deciding by periods
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Questions that are asked of the Presburger library before others are decided by periods: some
+/// 20 ms. Sets of more divisions can take it minutes.
+constexpr size_t mostAsked = 400, manyFloors = 6;
+/// Where periods decide nothing, sets of up to so many divisions are still asked for.
+constexpr size_t mostFloorsAsked = 24;
+constexpr int64_t longestPeriod = int64_t{1} << 14;
+} // namespace
+
+/// Divisions in a question about an obligation.
+static size_t floorsOf(const ModeProof &proof, const Obligation &obligation) {
+  size_t count = 0;
+  for (Value value : {obligation.value, obligation.source}) {
+    if (value) {
+      for (AffineExpr candidate : proof.bounds.find(value)->second.candidates) {
+        count += countFloors(candidate);
+      }
+    }
+  }
+  return count;
+}
+
+/// Whether no q of row p is beyond latest(p), for all p and n.
+bool ObligationDecider::readsUpTo(const Obligation &obligation, AffineExpr latest) {
+  AffineExpr q = getAffineDimExpr(1, latest.getContext());
+  if (obligation.relation == IntegerSet::get(2, 1, {q - latest}, {true})) {
+    return true; // q is latest(p)
+  }
+  SetQuestion question = domainOf(obligation);
+  question.require(q - latest - 1);
+  return pointOf(question.get()).kind == IntegerPoint::None;
+}
+
+/// Holds where the relation has a point, Vacuous where it has none. A point found by trial spares
+/// the search for one.
+Decision::Kind ObligationDecider::decideVacuity(const Obligation &obligation) {
+  AffineExpr latest = cast<CausalFlowInterface>(obligation.op).getLatest(obligation.operand);
+  for (int64_t p = 0; latest && p < (int64_t{1} << 34); p = 4 * p + 1) {
+    int64_t q = reference::evaluateAffine(latest, p, 0, 0);
+    if (q >= 0 && reference::contains(obligation.relation, p, q, q + 1)) {
+      return Decision::Holds;
+    }
+  }
+  switch (pointOf(domainOf(obligation).get()).kind) {
+  case IntegerPoint::Found:
+    return Decision::Holds;
+  case IntegerPoint::None:
+    return Decision::Vacuous;
+  case IntegerPoint::Unknown:
+    return Decision::Undecided;
+  }
+}
+
+/// q is eliminated to the latest position that is read, which takes an operand's bound that never
+/// falls; what remains is about one integer p.
+Decision ObligationDecider::decideByPeriod(const ModeProof &proof, const Obligation &obligation) {
+  const Frontier &bound = proof.bounds.find(obligation.value)->second;
+  AffineExpr p = getAffineDimExpr(0, obligation.op->getContext()), latest = p;
+  bool everywhere = isLazy(obligation.value);
+  SmallVector<AffineExpr> larger, always; // one of `larger` above the bound, where all others >= 0
+  if (obligation.kind == ObligationKind::Read) {
+    latest = cast<CausalFlowInterface>(obligation.op).getLatest(obligation.operand);
+    if (!latest || !readsUpTo(obligation, latest)) {
+      return {Decision::Undecided};
+    }
+    bool isOne = obligation.relation.getNumConstraints() == 1 && obligation.relation.isEq(0);
+    for (AffineExpr candidate : proof.bounds.find(obligation.source)->second.candidates) {
+      bool isTabulated = !isOne && !isNonDecreasing(candidate);
+      std::optional<Staircase> table =
+          isTabulated ? tabulate(candidate, longestPeriod) : std::nullopt;
+      if (isTabulated && (!table || !table->isNonDecreasing())) {
+        return {Decision::Undecided};
+      }
+      larger.push_back(candidate.replaceDims({latest}));
+    }
+    if (obligation.bound > 0) {
+      larger.push_back(latest * obligation.bound);
+    }
+    if (!isLazy(obligation.source)) {
+      always.push_back(latest);
+    }
+  } else if (obligation.kind == ObligationKind::Exist || obligation.kind == ObligationKind::Token) {
+    larger.push_back(p * obligation.bound);
+  } else {
+    int64_t last = obligation.kind == ObligationKind::NoLeak ? obligation.bound - 1 : 0;
+    for (AffineExpr candidate : bound.candidates) {
+      CommonPoint point = findCommonPoint({candidate, candidate - (p + last) - 1}, everywhere);
+      if (point.kind != CommonPoint::None) {
+        return {point.kind == CommonPoint::Found ? Decision::Fails : Decision::Undecided, point.at};
+      }
+    }
+    return {};
+  }
+  for (AffineExpr candidate : larger) {
+    SmallVector<AffineExpr> conditions = always;
+    conditions.push_back(candidate);
+    for (AffineExpr covering : bound.candidates) {
+      conditions.push_back(candidate - covering - 1);
+    }
+    CommonPoint point = findCommonPoint(conditions, everywhere);
+    if (point.kind != CommonPoint::None) {
+      return {point.kind == CommonPoint::Found ? Decision::Fails : Decision::Undecided, point.at};
+    }
+  }
+  return {};
+}
+
+Decision ObligationDecider::decideBySets(const ModeProof &proof, const Obligation &obligation) {
+  for (IntegerSet set : negate(proof, obligation)) {
+    const IntegerPoint &point = pointOf(set);
+    if (point.kind != IntegerPoint::None) {
+      return point.kind == IntegerPoint::Found
+                 ? Decision{Decision::Fails, point.at[0], point.at[1], point.at[2]}
+                 : Decision{Decision::Undecided};
+    }
+  }
+  return {};
+}
+
+/// Whether an obligation's question has values that data decides.
+static bool hasEnds(const ModeProof &proof, const Obligation &obligation) {
+  return !obligation.terms.empty() ||
+         llvm::any_of(ArrayRef{obligation.value, obligation.source}, [&](Value value) {
+           return value && !proof.bounds.find(value)->second.ends.empty();
+         });
+}
+
+Decision ObligationDecider::decide(const ModeProof &proof, const Obligation &obligation) {
+  auto isUnbounded = [&](Value value) {
+    return value && proof.bounds.find(value)->second.unbounded;
+  };
+  if (isUnbounded(obligation.value) || isUnbounded(obligation.source)) {
+    return {Decision::Fails};
+  }
+  if (hasEnds(proof, obligation)) {
+    return decideBySegments(proof, obligation);
+  }
+  if (obligation.kind == ObligationKind::Steady) {
+    return {isSteady(obligation.relation) ? Decision::Holds : Decision::Fails};
+  }
+  if (obligation.kind == ObligationKind::Read) {
+    Decision::Kind vacuity = decideVacuity(obligation);
+    if (vacuity != Decision::Holds) {
+      return {vacuity};
+    }
+  }
+  size_t floors = floorsOf(proof, obligation);
+  Decision decision{Decision::Undecided};
+  if (known.size() < mostAsked && floors <= manyFloors) {
+    decision = decideBySets(proof, obligation);
+  }
+  if (decision.kind != Decision::Undecided) {
+    return decision;
+  }
+  decision = decideByPeriod(proof, obligation);
+  return decision.kind == Decision::Undecided && floors <= mostFloorsAsked
+             ? decideBySets(proof, obligation)
+             : decision;
+}

@@ -1,0 +1,179 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Bounds through ends become numbers of closed segments. Of rows of segments of segments that is
+// sound as e1(x) >= x: row e2(k) of the scale that is cut is there once segment k is closed.
+#include "StepSegments.h"
+#include "sluice/Proof/Frontier.h"
+#include "sluice/Proof/QuasiAffine.h"
+#include "sluice/Proof/SegmentBounds.h"
+#include "sluice/Proof/StepPlan.h"
+#include "sluice/Step/DeriveStep.h"
+
+using namespace mlir;
+using namespace sluice;
+
+static bool isNowhereAbove(AffineExpr low, AffineExpr high) {
+  AffineExpr difference = simplifyAffineExpr(low - high, 1, 0);
+  return isNeverPositive(difference, /*wantFirst=*/false).kind == SignAnswer::Always;
+}
+
+/// Some candidate is nowhere below.
+static bool isCovered(AffineExpr low, ArrayRef<AffineExpr> candidates) {
+  return llvm::any_of(candidates, [&](AffineExpr high) { return isNowhereAbove(low, high); });
+}
+
+/// Every row is due by `other` at the latest.
+static bool isNoLater(const StepSchedule &schedule, const StepSchedule &other) {
+  return schedule.cut == other.cut &&
+         llvm::all_of(schedule.due, [&](AffineExpr due) { return isCovered(due, other.due); });
+}
+
+static bool isSame(const StepSchedule &schedule, const StepSchedule &other) {
+  return isNoLater(schedule, other) && isNoLater(other, schedule);
+}
+
+SegmentOp SegmentClocks::cutOf(Value value) const {
+  auto makes = [&](SegmentOp cut) { return scales.axisOf(cut.getEnds()) == scales.axisOf(value); };
+  const auto *found = llvm::find_if(cuts, makes);
+  return found == cuts.end() ? SegmentOp() : *found;
+}
+
+std::optional<Frontier> SegmentClocks::inSegments(Value value, SegmentOp cut) const {
+  const Frontier &bound = frontiers.at(value);
+  AffineExpr d0 = getAffineDimExpr(0, value.getContext());
+  SegmentOp root = cut;
+  for (SegmentOp outer = cut; outer; outer = cutOf(outer.getBits())) {
+    root = outer;
+  }
+  Frontier result;
+  if (!bound.candidates.empty()) {
+    return std::nullopt;
+  }
+  for (const EndBound &end : bound.ends) {
+    SegmentOp at = cut; // each cut stands below the one behind it
+    for (SegmentOp of : llvm::reverse(end.cuts)) {
+      for (; at && at != of;) {
+        at = cutOf(at.getBits());
+      }
+    }
+    auto between = ArrayRef(end.maps).drop_front().drop_back();
+    if (!at || end.cuts.back() != cut ||
+        !llvm::all_of(between, [&](AffineExpr map) { return isNowhereAbove(map, d0); }) ||
+        !isCovered(end.maps.front(), frontiers.at(root.getCounts()).candidates)) {
+      return std::nullopt;
+    }
+    AffineExpr due = simplifyAffineExpr(end.maps.back() + 1, 1, 0);
+    if (!llvm::is_contained(result.candidates, due)) {
+      result.candidates.push_back(due);
+    }
+  }
+  if (bound.ends.empty()) {
+    result.candidates.push_back(d0);
+  }
+  return result;
+}
+
+std::string SegmentClocks::cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms,
+                                 StepRead &read) const {
+  SegmentOp reader = cutOf(value), source = cutOf(read.source);
+  if (terms.empty()) {
+    return reader == source ? "" : "it reads rows of another scale, and no count or end says which";
+  }
+  AffineExpr p = getAffineDimExpr(0, op.getContext()), x = getAffineDimExpr(1, op.getContext());
+  bool isCount = terms.front().kind == SegmentTerm::Count;
+  SegmentOp cut = isCount ? source : reader; // what has a row for each segment
+  for (const SegmentTerm &term : terms) {
+    std::optional<CutTerm> found = resolveTerm(term);
+    if (!found || !cut || found->cut != cut || (term.kind == SegmentTerm::Count) != isCount ||
+        (isCount && found->at != p) || cutOf(cut.getBits()) != (isCount ? reader : source)) {
+      return "it reads segments by ends or counts that are not one segmentation's, or of another "
+             "scale than that cuts";
+    }
+  }
+  if (!isCount) {
+    read.crossing = StepCrossing::Ends;
+    return read.position == x ? "" : "it reads rows of a segment through a shift; store them first";
+  }
+  read.crossing = StepCrossing::Count;
+  bool mentionsRow = llvm::any_of(read.relation.getConstraints(),
+                                  [](AffineExpr expr) { return expr.isFunctionOfDim(0); });
+  AffineExpr n = getAffineSymbolExpr(0, op.getContext());
+  read.relation = read.relation.replaceDimsAndSymbols({p, x}, {n, p}, 2, 1);
+  return terms.size() == 1 && !mentionsRow
+             ? ""
+             : "which segments it reads depends on its own position too";
+}
+
+bool SegmentClocks::isSelection(const StepPlan &plan, const StepRead &read,
+                                const StepSchedule &reader) const {
+  MLIRContext *context = read.relation.getContext();
+  AffineExpr x = getAffineDimExpr(1, context), end = getAffineSymbolExpr(1, context);
+  bool isEnd = read.relation.getNumConstraints() == 1 && read.relation.isEq(0) &&
+               simplifyAffineExpr(read.relation.getConstraint(0) - (x - end), 2, 2) ==
+                   getAffineConstantExpr(0, context);
+  return isEnd && reader.due == ArrayRef(getAffineDimExpr(0, context) + 1) &&
+         plan.values.contains(SegmentOp(reader.cut).getCounts()) &&
+         isSame(plan.scheduleOf(read.source), plan.scheduleOf(SegmentOp(reader.cut).getCounts()));
+}
+
+/// Bits are known at the step of their token, or as the segment that they belong to is closed; of
+/// groups one a step.
+std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &value) const {
+  const StepSchedule &schedule = plan.schedules[value.schedule];
+  auto cut = value.value.getDefiningOp<SegmentOp>();
+  AffineExpr d0 = getAffineDimExpr(0, value.value.getContext());
+  if (schedule.cut && !plan.values.contains(SegmentOp(schedule.cut).getCounts())) {
+    return "nothing counts the segments that its rows wait for";
+  }
+  if (cut && value.value == cut.getCounts()) {
+    bool isOfRow = schedule.cut        ? schedule.due == ArrayRef(d0 + 1)
+                   : value.factor == 1 ? schedule.due == ArrayRef(d0)
+                                       : schedule.burst == 1;
+    return isOfRow && schedule.cut == cutOf(cut.getBits())
+               ? ""
+               : "its bits are not known at the step of their token";
+  }
+  return "";
+}
+
+/// Rows that are found by counts are found as they are counted; those between ends are there before
+/// their segment is closed.
+std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &value,
+                                     const StepRead &read) const {
+  const StepSchedule &reader = plan.schedules[value.schedule];
+  if (read.crossing == StepCrossing::Count) {
+    SegmentOp cut = cutOf(read.source);
+    bool isCounted =
+        plan.values.contains(cut.getCounts()) && isSame(reader, plan.scheduleOf(cut.getCounts()));
+    return isCounted ? "" : "which segments are closed is not what its row counts";
+  }
+  if (read.crossing != StepCrossing::Ends) {
+    return "";
+  }
+  auto flow = cast<CausalFlowInterface>(read.reader);
+  unsigned result = cast<OpResult>(value.value).getResultNumber();
+  bool isThere =
+      isNoLater(plan.scheduleOf(read.source), plan.scheduleOf(SegmentOp(reader.cut).getCounts()));
+  for (const SegmentTerm &term : flow.getReads(result, read.operand).terms) {
+    isThere &= isCovered(term.at + 1, reader.due);
+  }
+  return isThere ? ""
+                 : "its rows are read before they are there, or before their segment is closed";
+}
+
+bool SegmentClocks::check(const StepPlan &plan, StepRefusal &refusal) const {
+  for (const auto &[value, step] : plan.values) {
+    if (step.isGiven) {
+      continue;
+    }
+    std::string why = findFault(plan, step);
+    for (const StepRead &read : step.reads) {
+      why = why.empty() ? findFault(plan, step, read) : why;
+    }
+    if (!why.empty()) {
+      refusal = {value.getDefiningOp(), why};
+      return false;
+    }
+  }
+  return true;
+}
