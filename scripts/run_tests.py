@@ -70,7 +70,8 @@ def read_times(path):
     """Processor seconds by name; empty where there is no such file."""
     if not path.exists():
         return {}
-    lines = (line.split(maxsplit=1) for line in path.read_text().splitlines() if not line.startswith("#"))
+    lines = (line.split(maxsplit=1) for line in path.read_text().splitlines()
+             if line.strip() and not line.startswith("#"))
     return {name: float(seconds) for seconds, name in lines}
 
 

@@ -7,9 +7,7 @@
 // candidate of the right" is an interval of t, found by dividing. One period of residues, each
 // with its whole line, decides; one period of points would not: max(p - 10, 0) <= max(p - 11, 0)
 // holds up to 10 and fails at 11.
-//
-// Groups by several coprime factors have periods that are too long for that. Their inequalities are
-// refuted by elimination, with floors as unknown integers (Segments.cpp), or else rejected.
+// Longer periods (several coprime factors) take elimination with floors as integers (Segments.cpp).
 #include "Bound.h"
 #include "Certify.h"
 #include "Segments.h"
@@ -44,10 +42,9 @@ Shape stretched(const Shape &shape, int64_t repeats) {
   return isLong ? Shape{0, 0} : Shape{shape.period * repeats, times(shape.rise, repeats)};
 }
 
-std::string describeLongPeriod() {
-  return "a function that repeats only after more than " + std::to_string(longestPeriod) +
-         " positions is too long to enumerate";
-}
+const std::string longPeriod = "a function that repeats only after more than " +
+                               std::to_string(longestPeriod) +
+                               " positions is too long to enumerate";
 
 Shape shapeOf(const Expression &expression) {
   switch (expression.kind) {
@@ -57,15 +54,12 @@ Shape shapeOf(const Expression &expression) {
     return {1, 1};
   case Expression::Sum: {
     Shape x = shapeOf(expression.parts[0]), y = shapeOf(expression.parts[1]);
-    if (x.period == 0 || y.period == 0) {
-      return {0, 0};
-    }
     int64_t common = std::gcd(x.period, y.period);
-    Shape sum = stretched(x, y.period / common);
-    if (sum.period == 0) {
-      return sum;
+    bool isLong = x.period == 0 || y.period == 0;
+    Shape sum = isLong ? Shape{0, 0} : stretched(x, y.period / common);
+    if (sum.period > 0) {
+      sum.rise = plus(sum.rise, stretched(y, x.period / common).rise);
     }
-    sum.rise = plus(sum.rise, stretched(y, x.period / common).rise);
     return sum;
   }
   case Expression::Multiple: {
@@ -275,7 +269,7 @@ bool certify::hasEnds(const std::vector<Expression> &parts) {
 
 int64_t certify::periodOf(const Expression &function) {
   Shape shape = shapeOf(function);
-  demand(shape.period > 0, describeLongPeriod());
+  demand(shape.period > 0, longPeriod);
   return shape.period;
 }
 
@@ -340,13 +334,12 @@ static std::vector<Expression> conditionsOf(const Expression &x, const Bound &ri
 
 /// A period of all of some functions; 0 where it is too long to enumerate.
 static int64_t commonPeriod(const std::vector<Expression> &functions) {
-  Shape common;
+  Shape all;
   for (const Expression &function : functions) {
     int64_t period = shapeOf(function).period;
-    common =
-        period == 0 ? Shape{0, 0} : stretched(common, period / std::gcd(common.period, period));
+    all = period == 0 ? Shape{0, 0} : stretched(all, period / std::gcd(all.period, period));
   }
-  return common.period;
+  return all.period;
 }
 
 std::optional<int64_t> certify::findAbove(const Bound &left, const Bound &right, bool everywhere) {
@@ -355,7 +348,7 @@ std::optional<int64_t> certify::findAbove(const Bound &left, const Bound &right,
     int64_t period = commonPeriod(conditions);
     if (period == 0) {
       demand(isNeverAbove({{candidate}}, right, everywhere),
-             describeLongPeriod() + ", and elimination does not show that the obligation holds");
+             longPeriod + ", and elimination does not show that the obligation holds");
       continue;
     }
     for (int64_t r = 0; r < period; ++r) {

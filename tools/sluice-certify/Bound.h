@@ -86,8 +86,7 @@ bool hasEnds(const std::vector<Expression> &parts);
 int64_t periodOf(const Expression &function);
 /// Whether two functions are the same, ends in them by their text alone.
 bool isSameFunction(const Expression &x, const Expression &y);
-/// The first p >= 0 from which a function that never falls is at least `least`. Throws Refusal
-/// where there is none.
+/// The first p >= 0 from which a rising function is at least `least`. Throws Refusal without one.
 int64_t firstAtLeast(const Expression &function, int64_t least);
 constexpr const char *vacuous =
     "vacuous: nothing is read at all, so that a proof about it would be empty";

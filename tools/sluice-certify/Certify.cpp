@@ -22,8 +22,7 @@ std::string sha256(const std::string &text) {
   return hex;
 }
 
-/// Reads one mode's graph and its bounds, and decides the theorem about it. Nothing here knows of a
-/// spec.
+/// Reads one mode's graph and its bounds, and decides the theorem about it without the spec.
 class ModeReader : public Part {
 public:
   ModeReader(Lines &lines, Judge &judge) : Part{graph, lines, judge} {}
@@ -184,8 +183,7 @@ void demandSame(const Graph &graph, const Graph &stages, Lines &lines) {
        "as many values and losses", "others");
 }
 
-/// Checks a certificate against a model with each factor that it draws; returns what it proves, for
-/// people.
+/// Checks a certificate against a model with each factor that it draws; returns a description.
 std::string check(const std::vector<Model> &models, const std::string &specText, Lines &lines,
                   bool walks) {
   std::string version = lines.rest("sluice-certificate ");

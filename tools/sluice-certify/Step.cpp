@@ -197,8 +197,7 @@ Step certify::readStep(const Graph &graph, Lines &lines, Judge &judge) {
 
 namespace {
 
-/// Steps, token after token. Row q is in slot q mod ring, and rows come in order: so the newest
-/// rows are there, as many as the ring has.
+/// Steps, token after token. Row q is in slot q mod ring, so a ring has the newest rows.
 class StepWalk {
 public:
   StepWalk(const Graph &graph, const Step &step)
