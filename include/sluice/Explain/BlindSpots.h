@@ -7,12 +7,12 @@
 
 namespace sluice {
 
-/// The least number of tokens after which the scales of a function begin together again: the least
-/// common multiple of their factors, 0 where it is beyond 2^30. Segments are taken to be regular.
+/// Returns the least common multiple of the factors of a function's scales, after which their
+/// groups begin together again; 0 if it exceeds 2^30. Segments are assumed to be regular.
 int64_t periodOf(mlir::func::FuncOp function);
 
-/// Tokens that row t of a loss can never see although they come before its target, as a pattern in
-/// t.
+/// Tokens before the target of row t of a loss that the row cannot depend on, as a periodic pattern
+/// in t.
 struct BlindPattern {
   CrossEntropyOp loss;
   int64_t period = 1;   ///< rows t and t + period see the same, moved by period

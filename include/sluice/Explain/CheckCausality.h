@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The causality check: proves every mode of a module, or explains what is not proved.
+// The causality check: proves every mode of a module, or explains a mode that is not proved.
 #pragma once
 
 #include "sluice/Conversion/ImportSpec.h"
@@ -13,8 +13,8 @@ namespace sluice {
 /// WorkBudget, of one of its own outside of every scope.
 CausalVerdict checkCausality(mlir::ModuleOp module, bool replay = true);
 
-/// The same with each factor that steps draw: the verdict of the first one that is not proved, else
-/// of all together.
+/// Checks a model at each factor that steps draw. Returns the verdict of the first factor that is
+/// not proved, or one for all factors.
 CausalVerdict checkCausality(const std::vector<ImportedVariant> &variants, bool replay = true);
 
 } // namespace sluice

@@ -11,18 +11,18 @@ namespace sluice {
 
 struct ParsedSpec;
 
-/// What advice may use.
+/// Inputs and limits of a search for advice.
 struct AdviceRequest {
-  /// The spec that the module was imported from, at its factor: what is advised is then done to it,
-  /// expanded and proved again. Without it (model IR), what can be done to the module itself is.
+  /// The spec that the module was imported from, at its factor: each advised edit is applied to a
+  /// copy, which is expanded and proved. Null for model IR, where edits apply to the module.
   const ParsedSpec *spec = nullptr;
-  /// What is not looked at within so many is named in a note.
+  /// Maximum number of operations; a note names the searches that it cut short.
   int64_t operations = WorkBudget::defaultOperations;
 };
 
-/// Blind spots, shifts larger than the least causal one, stages that reach no loss, and facts that
-/// are no defects (a bounded context). The module must be proved causal. What is advised leaves a
-/// model that is proved causal as a whole.
+/// Adds warnings about blind spots, shifts larger than the minimum causal one and unused stages,
+/// and notes such as a bounded context, to a verdict. The module must be proved causal. Every
+/// advised edit gives a model that is proved causal as a whole.
 void findAdvice(mlir::ModuleOp module, CausalVerdict &verdict, const AdviceRequest &request = {});
 
 } // namespace sluice

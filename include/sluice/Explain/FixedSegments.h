@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Segments under boundaries that are taken as given: for what is enumerated or drawn at one length.
+// Segments under boundaries that are given, for enumerations and pictures at one length.
 #pragma once
 
 #include "sluice/Explain/LeakSearch.h"
@@ -8,16 +8,16 @@
 
 namespace sluice {
 
-/// Whether an operand says where segments are, and no row's content is read through it.
+/// Returns true if an operand only defines segments, so that the op reads no row through it.
 bool isOfBoundaries(mlir::OpOperand &operand);
 
 /// Rows of a function's scales under regular boundaries: segments of a rule's factor, else of four
-/// tokens, and of two where groups or segments are cut. Bits that begin segments begin with the
+/// tokens, and of two rows on a scale of groups or segments. Bits that begin segments include the
 /// first row.
 class RegularSegments {
 public:
   explicit RegularSegments(mlir::func::FuncOp function);
-  /// Tokens from one row of the value to the next; 0: one row.
+  /// Returns the number of tokens per row of a value; 0 for a scale of one row.
   int64_t tokensOf(mlir::Value value) const;
   Boundaries boundariesAt(int64_t length) const;
   bool isEmpty() const { return cuts.empty(); }
@@ -32,20 +32,20 @@ private:
   llvm::DenseMap<mlir::Attribute, int64_t> tokens; ///< of a segment, by axis
 };
 
-/// What ops of segments read under one set of boundaries.
+/// Rows that ops on segments read under one set of boundaries.
 class FixedSegments {
 public:
   /// Boundaries of the function's cuts, in order.
   FixedSegments(mlir::func::FuncOp function, Boundaries boundaries);
-  /// Rows of a value on segments: those that have ended and the open one, grouped; none of another
-  /// value.
+  /// Returns the number of rows of a value on segments: closed segments and the open one, grouped;
+  /// none for another value.
   std::optional<int64_t> rowsOf(mlir::Value value) const;
-  /// First and last position of the operand that row p of the op's first result reads; last < first
-  /// where there is none. Of operands whose reads have terms.
+  /// Returns the first and last position of an operand that row p of the op's first result reads;
+  /// last < first if it reads none. The operand's reads must have terms of segments.
   std::pair<int64_t, int64_t> rangeOf(CausalFlowInterface op, unsigned operand, int64_t p,
                                       int64_t n) const;
-  /// The first token of a row; of the row behind the last that has ended, the next token. Where
-  /// bits begin segments, the row behind the last of them is behind all tokens.
+  /// Returns the first token of a row, and for the row after the last closed one the next token.
+  /// Where bits begin segments, the row after the last of them begins after all tokens.
   int64_t firstTokenOf(mlir::Value value, int64_t row) const;
 
 private:
@@ -54,7 +54,7 @@ private:
 
   Scales scales;
   llvm::SmallVector<SegmentOp> cuts;
-  llvm::SmallVector<bool> begins; ///< whether the bits of a cut begin segments
+  llvm::SmallVector<bool> begins; ///< true where bits begin segments
   Boundaries boundaries;
 };
 

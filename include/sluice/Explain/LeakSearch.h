@@ -22,11 +22,11 @@ std::optional<FoundLeak> findLeakAt(const ReadPlan &plan, int64_t length, bool m
 
 /// Boundary bits of every cut of a function, in order: where they are 1.
 using Boundaries = std::vector<std::vector<int64_t>>;
-/// What a search for a leak looked at.
+/// Lengths that a search for a leak covered.
 struct LeakSearch {
   int64_t every = 0;   ///< at lengths up to this every read of every row was walked
-  int64_t growing = 0; ///< the same, and of positions that come with later tokens
-  int64_t latest = 0;  ///< at some lengths up to this the latest reads of some rows
+  int64_t growing = 0; ///< the same, with positions that only later tokens create
+  int64_t latest = 0;  ///< at some lengths up to this the latest reads of some rows were walked
   /// "of sequences up to 57 tokens every read was followed; of ones up to ..."
   std::string describe() const;
 };
@@ -35,8 +35,8 @@ struct LeakSearch {
 std::optional<FoundLeak> findLeak(const ReadPlan &plan, int64_t longest, int64_t row,
                                   LeakSearch &search);
 
-/// Of a row that reads later tokens, shows that it reads its own target where it does: the witness
-/// then names that token, and the path leads there.
+/// Moves the witness of a leak to the row's own target if the row reads it: the witness then has
+/// that token, and the path ends there.
 void preferTarget(const ReadPlan &plan, FoundLeak &leak);
 
 } // namespace sluice

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// Where what made the op stands in the spec: its stage, or of an attention its mask.
+/// Returns the place of an op's stage in the spec; for attention, the place of its mask.
 spec::SourceLocation placeOf(mlir::Operation *op);
 
 } // namespace sluice

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// A lazy value as a map of what is stored: position p reads `root` at floor((p - shift) / factor).
+/// A lazy value as a map of a stored one: position p reads `root` at floor((p - shift) / factor).
 /// Chains of shifts and upsamplings are one such map, however long.
 struct LazyMap {
   mlir::Value root;
@@ -16,7 +16,7 @@ struct LazyMap {
   int64_t at(int64_t p) const;
 };
 
-/// What the ops of a function read, solved once for all lengths.
+/// Reads of the ops of a function, solved once for all lengths.
 class ReadPlan {
 public:
   explicit ReadPlan(mlir::func::FuncOp function);
@@ -30,7 +30,7 @@ public:
     bool endsLazy; ///< endsLazySource
   };
   llvm::ArrayRef<Read> readsOf(mlir::Operation *op) const { return reads.find(op)->second; }
-  /// Null where the value is stored, or is no such map.
+  /// Returns null if the value is stored or is not such a map.
   const LazyMap *mapOf(mlir::Value value) const;
   int64_t lengthOf(mlir::Value value, int64_t length) const;
 
@@ -43,8 +43,8 @@ private:
   llvm::DenseMap<mlir::Value, LazyMap> maps;
 };
 
-/// What a position reads at one length, found by walking the relations themselves. Shares nothing
-/// with the frontiers.
+/// Positions that a position reads at one length, found by walking the relations themselves.
+/// Independent of the frontiers.
 class ReadWalk {
 public:
   /// The latest token that a position reaches, or the first token of a position that it reads.
@@ -55,9 +55,9 @@ public:
     int64_t position = 0;
   };
 
-  /// With `missing`, a position counts as a read of the token that makes it exist, or, past the
-  /// end, would; else it is null there.
-  /// Every read that is looked at costs one of `budget`; below zero, what is not looked at is null.
+  /// With `missing`, a position counts as a read of the token that makes it exist, or would, past
+  /// the end; otherwise it is null there. Every read that is followed takes one of `budget`; once
+  /// it is negative, further reads are null.
   ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *budget = nullptr);
   Reach at(mlir::Value value, int64_t position) const;
   int64_t getLength(mlir::Value value) const { return plan.lengthOf(value, length); }

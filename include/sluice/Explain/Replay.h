@@ -9,8 +9,8 @@
 namespace sluice {
 
 /// Runs `leak` on the reference twice, token changed or appended, and sets replay and change.
-/// Leaves them where the module's context or the work is too large. Where the numbers stay the
-/// same, `leak` becomes one of a somewhat greater length that changes them, if there is one.
+/// Does nothing if the module's context or the work is too large. If the numbers stay the same,
+/// replaces `leak` by a slightly longer one that changes them, if there is one.
 void replayLeak(const ReadPlan &plan, FoundLeak &leak);
 /// The same on the runs of a witness under given boundaries. Where no row changes, another leak
 /// under other boundaries is looked for, whose row does.

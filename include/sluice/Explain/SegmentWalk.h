@@ -8,13 +8,14 @@
 
 namespace sluice {
 
-/// The same at the first short lengths, of a function with segments: every read is walked, for all
-/// bits. `boundaries` are those that show it. The longest length that was walked is returned in
-/// `longest`. Leaks that are not accepted are passed over.
+/// Searches a function with segments for a leak: walks every read at each short length, under all
+/// boundaries. Sets `boundaries` to the boundaries that show the leak, and `longest` to the last
+/// length that was walked. Skips leaks that `accepts` rejects.
 std::optional<FoundLeak> findSegmentLeak(mlir::func::FuncOp function, Boundaries &boundaries,
                                          int64_t &longest,
                                          llvm::function_ref<bool(FoundLeak &)> accepts = {});
-/// Of a leak through segments, the op whose row first holds a token that comes after it.
+/// Returns the op on the path of a leak through segments whose row is the first to hold a later
+/// token.
 mlir::Operation *opOfLateRead(const Scales &scales, const FoundLeak &leak);
 
 } // namespace sluice

@@ -10,11 +10,11 @@
 
 namespace sluice {
 
-/// The picture of a checked module. A leak is drawn at its witness, another model at `row` of a
-/// short sequence; without `row`, at one in the middle of a period of the scales. Segments are
-/// those of `text`: of a rule, where its bytes say, of a predictor, where | stands behind a byte,
-/// and || where segments are cut again. Without it they are regular. Returns nothing and sets
-/// `error` where it would be too wide to read, has no loss, or the text does not fit.
+/// Draws a checked module: a leak at its witness, another model at `row` of a short sequence, by
+/// default a row in the middle of a period of the scales. `text` defines the segments: a rule reads
+/// its bytes, and a predictor has a boundary at each byte before `|`, and an outer one before `||`.
+/// Without a text segments are regular. Returns nothing and sets `error` if the picture would be
+/// too wide, the module has no loss, or the text does not fit.
 std::optional<Picture> makePicture(mlir::ModuleOp module, const CausalVerdict &verdict,
                                    std::optional<int64_t> row, std::string &error,
                                    const std::string &text = {});

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// Whether what generation appends after row t, token t + 1, is what row t was scored against.
+/// Agreement of generation, which appends token t + 1 after row t, with the target of row t.
 struct Alignment {
   enum Kind {
     Aligned,

@@ -21,14 +21,13 @@ struct EndBound {
 /// nor for a position that it reads to exist. Each candidate is non-decreasing.
 struct Frontier {
   llvm::SmallVector<mlir::AffineExpr, 2> candidates;
-  mlir::Operation *unbounded =
-      nullptr; ///< the op that no bound was found for; candidates then say nothing
-  llvm::SmallVector<EndBound, 1> ends; ///< more candidates, through ends of segments
+  mlir::Operation *unbounded = nullptr; ///< the op that has no bound; candidates are then invalid
+  llvm::SmallVector<EndBound, 1> ends;  ///< more candidates, through ends of segments
 
   bool needsNothing() const { return candidates.empty() && ends.empty() && !unbounded; }
 };
 
-/// Whether a relation ends a lazy source at n; see Obligation::bound.
+/// Returns true if a relation ends a lazy source at n; see Obligation::bound.
 bool endsLazySource(mlir::IntegerSet relation, mlir::Value source, const Scales &scales);
 
 /// Frontier of every sequence of a function.

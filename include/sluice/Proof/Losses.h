@@ -10,12 +10,12 @@ namespace sluice {
 
 /// The losses of a function.
 llvm::SmallVector<CrossEntropyOp> lossesOf(mlir::func::FuncOp function);
-/// The loss that is returned first, whose prediction is sampled; the others only train. The
-/// function has one.
+/// Returns the loss whose prediction is sampled, which is returned first; others only train. The
+/// function must have a loss.
 CrossEntropyOp mainLossOf(mlir::func::FuncOp function);
 
-/// Row p of what a loss scores may need tokens up to p + this: never its target p + offset, and
-/// never one past itself, which need not stand in the sequence yet.
+/// Returns the maximum k such that row p of a loss may depend on tokens up to p + k: never its
+/// target p + offset, and never a token after p, which need not exist yet.
 int64_t latestAllowed(CrossEntropyOp loss);
 
 } // namespace sluice

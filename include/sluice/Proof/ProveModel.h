@@ -36,7 +36,7 @@ std::optional<OpenObligation> findOpenObligation(const ModeProof &proof, Obligat
                                                  int64_t &held);
 
 /// Returns true where bounds and obligations prove every mode that has a loss. Searches for no
-/// witness. Model IR may write generation in other places, which a change of these does not reach.
+/// witness, and does not check that generation agrees.
 bool isProvedAsItIs(mlir::ModuleOp module);
 
 } // namespace sluice

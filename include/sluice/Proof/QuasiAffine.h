@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-/// Whether e(p) <= 0 for all p >= 0, e an expression of d0 with floordiv, ceildiv and mod by
-/// positive constants.
+/// Answer to "e(p) <= 0 for all p >= 0", where e is an expression of d0 with floordiv, ceildiv and
+/// mod by positive constants.
 struct SignAnswer {
   enum Kind { Always, Fails, Unknown } kind = Unknown;
   int64_t at = 0; ///< where it first fails; where it fails at all if that is beyond 2^22

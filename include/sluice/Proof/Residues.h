@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// Whether some integer x, or some x >= 0 unless `everywhere`, makes every expression at least 0.
+/// Searches for an integer x, x >= 0 unless `everywhere`, at which every expression is at least 0.
 /// Exact, for a bounded number of operations, which the current WorkBudget is charged. Classes of
 /// remainders are split only where bounds do not decide (Residues.cpp), so a long common period
 /// alone costs nothing.

@@ -15,13 +15,14 @@ public:
   /// 0: one position.
   int64_t factorOf(mlir::Value value) const { return scaleOf(value).factor; }
   mlir::FlatSymbolRefAttr axisOf(mlir::Value value) const { return scaleOf(value).axis; }
-  /// The axis whose tokens the function's losses score, and its segments; without a loss, that of
-  /// its first argument. Other axes (an encoder's) have lengths of their own and no constraint.
+  /// Returns true for the axis whose tokens the losses score (without a loss, the axis of the first
+  /// argument) and its segments. Other axes, such as an encoder's, have their own lengths and are
+  /// not constrained.
   bool isOnTargetAxis(mlir::Value value) const { return scaleOf(value).tokens == target; }
-  /// Whether position p exists from f p + 1 tokens of the target on, f the scale's factor: the
-  /// value is stored, and on the target's axis.
+  /// Returns true if position p exists from f p + 1 tokens of the target on, where f is the scale's
+  /// factor: the value is stored and on the target's axis.
   bool existsByTokens(mlir::Value value) const;
-  /// On an axis of segments, whose every row is computed at every length.
+  /// Returns true on an axis of segments, where every row is computed at every length.
   bool isSegmented(mlir::Value value) const { return axisOf(value) != scaleOf(value).tokens; }
 
 private:

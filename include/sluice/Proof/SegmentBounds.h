@@ -7,21 +7,21 @@
 
 namespace sluice {
 
-/// A term as the segmentation that decides it: of counts that a shift moves, its argument is moved.
+/// A term with the segmentation that determines it. A shift of counts moves its argument.
 struct CutTerm {
   SegmentTerm::Kind kind;
   SegmentOp cut;
   mlir::AffineExpr at; ///< of d0 = p
 };
-/// None where it is of no counts or ends that sluice.segment makes.
+/// Returns nothing if the term has no counts or ends of a sluice.segment.
 std::optional<CutTerm> resolveTerm(const SegmentTerm &term);
 
-/// Adds what position p needs of an operand whose latest position is a term and a constant.
-/// Returns false where no bound was found.
+/// Adds the needs of position p that reads an operand up to a term plus a constant. Returns false
+/// if there is no bound.
 bool addThroughTerms(const PositionReads &reads, const Frontier &source, Frontier &result);
-/// Adds what position `at`(p) of `source` needs.
+/// Adds the needs of position `at`(p) of `source`.
 void addEndBounds(const Frontier &source, mlir::AffineExpr at, Frontier &result);
-/// Whether a scale of the module depends on data.
+/// Returns true if a scale of the module depends on data.
 bool hasSegments(mlir::ModuleOp module);
 
 /// Adds that row p of `ends` needs position e(p) to exist, on a scale of `factor` tokens.

@@ -33,10 +33,10 @@ enum class StepCrossing {
   None,
   Count, ///< p of the relation is the number of segments that are closed, the reader's step
          ///< included
-  Ends   ///< its terms are ends of segments: that the rows are there, the proof of causality says
+  Ends   ///< its terms are ends of segments; the proof of causality shows that the rows exist
 };
 
-/// One read of a stored value, through whatever lazy values stand between: row p of the reader
+/// One read of a stored value, possibly through lazy values: row p of the reader
 /// reads row `position`(x) of `source`, for every (p, x) in `relation` where that is >= 0.
 struct StepRead {
   mlir::Operation *reader = nullptr;
@@ -47,22 +47,22 @@ struct StepRead {
   mlir::IntegerSet relation;
   mlir::AffineExpr position; ///< of d1 = x
   int64_t operandFactor = 1; ///< of the operand's scale: at step t, n = floor(t / factor) + 1
-  bool endsLazy = false;     ///< the operand is lazy, and its positions from n on are not read
+  bool endsLazy = false;     ///< the operand is lazy, and no position from n on is read
   bool isOfStep = false;     ///< reads rows alone that the same step computes
   StepCrossing crossing = StepCrossing::None;
 };
 
-/// What the step does with one stored value.
+/// Schedule, storage and reads of one stored value in a step.
 struct StepValue {
   mlir::Value value; ///< a result, or the function's tokens
   size_t schedule = 0;
   int64_t factor = 1;
   int64_t capacity = 1; ///< rows at the full context
-  /// Rows kept, the newest included; row q stands in slot q mod ring. 0: none outlives its step.
+  /// Rows stored, the newest included; row q is in slot q mod ring. 0: no row outlives its step.
   int64_t ring = 0;
   bool keepsAll = false; ///< some read reaches back without limit: ring is the capacity
-  /// Its rows are there before the first token, as those of a named input are: no schedule, and no
-  /// reads of its own. Kept whole where what has a schedule reads it.
+  /// The rows exist before the first token, as the rows of a named input do: the value has no
+  /// schedule and no reads. It is stored whole if a value with a schedule reads it.
   bool isGiven = false;
   std::vector<StepRead> reads{}; ///< by the op that makes it, in order of operands
 };
@@ -74,7 +74,7 @@ struct StepPlan {
   /// Stored values that the prediction is computed from, in order of definition; others are not
   /// computed. Lazy values have no entry: their readers read through them.
   llvm::MapVector<mlir::Value, StepValue> values;
-  /// Reads of what runs at every step on one row: losses, and ops of the scale of one position.
+  /// Reads of ops that run at every step on one row: losses, and ops on the scale of one position.
   std::vector<StepRead> finals;
 
   const StepSchedule &scheduleOf(mlir::Value value) const {

@@ -21,10 +21,9 @@ struct StepObligation {
   mlir::Value value;              ///< of a final read: none
   const StepRead *read = nullptr; ///< Due, Kept
 };
-/// Of each value that has a schedule: exist, burst, count, then due and kept of each of its reads;
-/// the finals' last.
-/// Nothing of reads through ends, and not that a segment's row exists.
-/// The plan must outlive them.
+/// Collects the obligations of a plan, which must outlive them: for each value with a schedule
+/// exist, burst and count, then due and kept for each of its reads; obligations of final reads come
+/// last. Reads through ends, and the existence of a segment's row, give none.
 std::vector<StepObligation> collectObligations(const StepPlan &plan);
 
 /// Decides claims about a step by integer-exact emptiness; see ObligationDecider. Equal questions

@@ -9,12 +9,13 @@
 
 namespace sluice {
 
-/// An op that the theorem does not speak of, as it could hide a read, and what to do about it.
+/// An op that the theorem does not cover, as it could hide a read, with a remedy.
 struct BeyondTheorem {
   mlir::Operation *op;
   std::string message;
 };
-/// To be asked before anything else: frontiers and walks are defined where there is no answer.
+/// Returns the first such op. Frontiers and walks are defined only if there is none, so call it
+/// first.
 std::optional<BeyondTheorem> findBeyondTheorem(mlir::func::FuncOp function);
 
 } // namespace sluice

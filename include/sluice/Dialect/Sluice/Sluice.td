@@ -213,8 +213,8 @@ def Sluice_ParameterOp : Sluice_Op<"parameter", [Symbol]> {
 class Sluice_ComputeOp<string mnemonic, list<Trait> traits = []> : Sluice_Op<mnemonic,
     !listconcat([Pure], traits)>;
 
-/// An op of the forward pass answers every question; an op that differentiation makes has no
-/// backward of its own. `says` are the methods of CausalFlowInterface that it has beside those
+/// An op of the forward pass, which has a derivative; ops that differentiation creates have none.
+/// `says` lists methods of CausalFlowInterface that the op overrides, in addition to the methods
 /// without a default.
 class Sluice_ForwardOp<string mnemonic, list<Trait> traits = [], list<string> says = []>
     : Sluice_ComputeOp<mnemonic, !listconcat([
