@@ -46,10 +46,16 @@ public:
 private:
   static bool sameOp(Value left, Value right) {
     Operation *x = left.getDefiningOp(), *y = right.getDefiningOp();
+    constexpr auto flags = OperationEquivalence::IgnoreLocations;
+    // Operands are compared by match(), values of a body here.
     return x && y &&
            cast<OpResult>(left).getResultNumber() == cast<OpResult>(right).getResultNumber() &&
            OperationEquivalence::isEquivalentTo(x, y, OperationEquivalence::ignoreValueEquivalence,
-                                                nullptr, OperationEquivalence::IgnoreLocations);
+                                                nullptr, flags) &&
+           llvm::all_of(llvm::zip_equal(x->getRegions(), y->getRegions()), [](auto bodies) {
+             auto [body, other] = bodies;
+             return OperationEquivalence::isRegionEquivalentTo(&body, &other, flags);
+           });
   }
 
   DenseMap<Value, Value> known;

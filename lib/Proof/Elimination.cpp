@@ -17,6 +17,8 @@ namespace {
 constexpr size_t mostRows = 1500;
 constexpr int64_t largestCoefficientOfRow = int64_t{1} << 40;
 
+bool isLarge(int64_t x) { return x > largestCoefficientOfRow || x < -largestCoefficientOfRow; }
+
 int64_t floorDivided(int64_t x, int64_t y) { return x / y - (x % y != 0 && x < 0 ? 1 : 0); }
 
 /// One elimination. Rows are never changed, only added; `active` are those that still count.
@@ -57,11 +59,15 @@ private:
 /// share, which rounds the constant.
 void Elimination::offer(size_t index) {
   int64_t common = 0;
+  isTooLarge |= !rows[index].isExact;
   for (int64_t coefficient : rows[index].coefficients) {
     common = std::gcd(common, coefficient);
-    isTooLarge |= std::abs(coefficient) > largestCoefficientOfRow;
+    isTooLarge |= isLarge(coefficient);
   }
-  isTooLarge |= std::abs(rows[index].constant) > largestCoefficientOfRow;
+  isTooLarge |= isLarge(rows[index].constant);
+  if (isTooLarge) {
+    return;
+  }
   if (common == 0) {
     if (rows[index].constant < 0 && !contradiction) {
       contradiction = index;

@@ -271,11 +271,17 @@ static size_t floorsOf(const ModeProof &proof, const Obligation &obligation) {
   return count;
 }
 
+/// The relation q = latest(p).
+static IntegerSet buildExactRead(AffineExpr latest) {
+  AffineExpr q = getAffineDimExpr(1, latest.getContext());
+  return IntegerSet::get(2, 1, {q - latest}, {true});
+}
+
 /// Whether no q of row p is beyond latest(p), for all p and n.
 bool ObligationDecider::readsUpTo(const Obligation &obligation, AffineExpr latest) {
   AffineExpr q = getAffineDimExpr(1, latest.getContext());
-  if (obligation.relation == IntegerSet::get(2, 1, {q - latest}, {true})) {
-    return true; // q is latest(p)
+  if (obligation.relation == buildExactRead(latest)) {
+    return true;
   }
   SetQuestion question = domainOf(obligation);
   question.require(q - latest - 1);
@@ -314,7 +320,7 @@ Decision ObligationDecider::decideByPeriod(const ModeProof &proof, const Obligat
     if (!latest || !readsUpTo(obligation, latest)) {
       return {Decision::Undecided};
     }
-    bool isOne = obligation.relation.getNumConstraints() == 1 && obligation.relation.isEq(0);
+    bool isOne = obligation.relation == buildExactRead(latest);
     for (AffineExpr candidate : proof.bounds.find(obligation.source)->second.candidates) {
       bool isTabulated = !isOne && !isNonDecreasing(candidate);
       std::optional<Staircase> table =

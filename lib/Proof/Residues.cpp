@@ -64,6 +64,24 @@ struct Range {
   Wide low = 0, high = 0;
 };
 
+/// Integers t from `first` to `last`, which may be beyond what a search reaches.
+struct Interval {
+  explicit Interval(bool everywhere = false) : first(everywhere ? -unlimited : 0) {}
+  /// Keeps t with slope t + offset >= 0, slope not 0.
+  void keep(Wide slope, Wide offset) {
+    if (slope > 0) {
+      first = std::max(first, ceilDivided(-offset, slope));
+    } else {
+      last = std::min(last, floorDivided(offset, -slope));
+    }
+  }
+  bool isEmpty() const { return first > last; }
+  bool isOutOfReach() const { return first > largestSum || last < -largestSum; }
+
+  static constexpr Wide unlimited = Wide{1} << 125;
+  Wide first, last = unlimited;
+};
+
 /// num / den; den 0 where it is not known.
 struct Ratio {
   Wide num = 0, den = 1;
@@ -100,7 +118,7 @@ private:
   std::vector<Range> ranges;         ///< of all atoms, computed for each class
   int64_t operations = 0;
   bool isGivenUp = false;
-  Wide first = 0, last = 0; ///< of the class that is visited: the t that may be points
+  Interval interval; ///< of the class that is visited: the t that may be points
   std::optional<int64_t> found;
 };
 
@@ -212,9 +230,12 @@ Ratio ResidueSearch::slopeOf(const Sum &sum) const {
       return slope;
     }
     Wide common = std::gcd(static_cast<int64_t>(total.den), static_cast<int64_t>(slope.den));
-    total = {total.num * (slope.den / common) + slope.num * factor * (total.den / common),
-             total.den / common * slope.den};
-    if (isLarge(total.num) || isLarge(total.den)) {
+    Wide den = total.den / common * slope.den; // at most 2^100
+    if (isLarge(den)) {
+      return {0, 0};
+    }
+    total = {total.num * (slope.den / common) + slope.num * factor * (total.den / common), den};
+    if (isLarge(total.num)) {
       return {0, 0};
     }
   }
@@ -262,14 +283,19 @@ Line ResidueSearch::lineOf(const Sum &sum) const {
   return line;
 }
 
-/// Whether no point of the class, on which the first `known` floors are lines, is one. Else those
-/// that may be are `first` to `last`.
+/// Returns true if no point of the class, on which the first `known` floors are lines, makes every
+/// sum at least 0, or if the search is given up. Else `interval` has the points that may.
 bool ResidueSearch::isExcluded(size_t known) {
   auto rangeOf = [&](const Sum &sum) {
     Range range{Wide{sum.constant} << fraction, Wide{sum.constant} << fraction};
+    auto add = [&](Wide &number, Wide bound, int64_t factor) {
+      Wide product;
+      isGivenUp |= __builtin_mul_overflow(bound, factor, &product) ||
+                   __builtin_add_overflow(number, product, &number);
+    };
     for (auto [atom, factor] : sum.terms) {
-      range.low += (factor > 0 ? ranges[atom].low : ranges[atom].high) * factor;
-      range.high += (factor > 0 ? ranges[atom].high : ranges[atom].low) * factor;
+      add(range.low, factor > 0 ? ranges[atom].low : ranges[atom].high, factor);
+      add(range.high, factor > 0 ? ranges[atom].high : ranges[atom].low, factor);
     }
     return range;
   };
@@ -295,8 +321,7 @@ bool ResidueSearch::isExcluded(size_t known) {
   if (!spend(terms)) {
     return true;
   }
-  first = everywhere ? -largestSum : 0;
-  last = largestSum;
+  interval = Interval(everywhere);
   for (size_t i = 0; i < demanded.size(); ++i) {
     Wide high = rangeOf(demanded[i]).high, scaled, slope;
     const Ratio &ratio = demandedSlopes[i];
@@ -314,16 +339,13 @@ bool ResidueSearch::isExcluded(size_t known) {
         __builtin_mul_overflow(lines[0].slope * ratio.num, Wide{1} << fraction, &slope)) {
       continue;
     }
-    if (slope > 0) {
-      first = std::max(first, ceilDivided(-scaled, slope));
-    } else {
-      last = std::min(last, floorDivided(scaled, -slope));
-    }
+    interval.keep(slope, scaled);
   }
-  return first > last;
+  isGivenUp |= !interval.isEmpty() && interval.isOutOfReach();
+  return isGivenUp || interval.isEmpty();
 }
 
-/// Whether x is a point.
+/// Sets `found` if x is a point. Returns false if its numbers are too large to know.
 bool ResidueSearch::tryPoint(Wide x) {
   llvm::SmallVector<Wide, 32> values{x};
   auto valueOf = [&](const Sum &sum) {
@@ -341,34 +363,36 @@ bool ResidueSearch::tryPoint(Wide x) {
       return false;
     }
   }
-  bool isPoint =
-      spend(terms) && llvm::all_of(demanded, [&](const Sum &sum) { return valueOf(sum) >= 0; });
-  if (isPoint) {
+  if (isLarge(x) || !spend(terms)) {
+    return false;
+  }
+  if (llvm::all_of(demanded, [&](const Sum &sum) { return valueOf(sum) >= 0; })) {
     found = static_cast<int64_t>(x);
   }
-  return isPoint;
+  return true;
 }
 
 /// Every function is a line: the points are an interval.
 void ResidueSearch::visitLines() {
-  first = everywhere ? -largestSum : 0;
-  last = largestSum;
+  interval = Interval(everywhere);
   for (const Sum &sum : demanded) {
     Line line = lineOf(sum);
-    if (line.slope > 0) {
-      first = std::max(first, ceilDivided(-line.offset, line.slope));
-    } else if (line.slope < 0) {
-      last = std::min(last, floorDivided(line.offset, -line.slope));
+    if (line.slope != 0) {
+      interval.keep(line.slope, line.offset);
     } else if (line.offset < 0) {
       return;
     }
   }
-  if (first > last) {
+  if (interval.isEmpty()) {
     return;
   }
-  Wide t = std::clamp<Wide>(0, first, last);
-  Wide at = lines[0].slope * t + lines[0].offset;
-  found = static_cast<int64_t>(isLarge(at) ? lines[0].offset : at);
+  Wide t = std::clamp<Wide>(0, interval.first, interval.last);
+  Wide at = isLarge(t) ? t : lines[0].slope * t + lines[0].offset;
+  if (isLarge(at)) {
+    isGivenUp = true;
+  } else {
+    found = static_cast<int64_t>(at);
+  }
 }
 
 /// The k-th of the classes that floor `known` splits a class into.
@@ -381,6 +405,7 @@ void ResidueSearch::visitClass(size_t known, int64_t k, int64_t classes, const L
   int64_t divisor = floors[known].divisor;
   lines.push_back(
       {inner.slope * classes / divisor, floorDivided(inner.offset + inner.slope * k, divisor)});
+  isGivenUp |= isLarge(lines.back().slope) || isLarge(lines.back().offset);
   if (!isGivenUp && !isExcluded(known + 1)) {
     visit(known + 1);
   }
@@ -407,10 +432,12 @@ void ResidueSearch::visit(size_t known) {
     }
     auto common = std::gcd(static_cast<int64_t>(slope < 0 ? -slope : slope), divisor);
     int64_t classes = divisor / common;
-    if (last - first < std::max(classes, fewPoints)) { // a falling function leaves a few
+    // A falling function leaves a few.
+    if (interval.last - interval.first < std::max(classes, fewPoints)) {
       const Line own = lines[0];
-      for (Wide t = first; t <= last && !found && !isGivenUp; ++t) {
-        tryPoint(own.slope * t + own.offset);
+      const Interval few = interval;
+      for (Wide t = few.first; t <= few.last && !found && !isGivenUp; ++t) {
+        isGivenUp |= isLarge(t) || !tryPoint(own.slope * t + own.offset);
       }
       lines.resize(unsplit + 1);
       return;
@@ -439,7 +466,8 @@ CommonPoint ResidueSearch::run() {
   constexpr Wide near = 32, far = Wide{1} << 40;
   bool isEmpty = isExcluded(0);
   for (Wide x = 0; !isEmpty && !found && x < far; x = x < near ? x + 1 : 4 * x) {
-    if (!tryPoint(x) && everywhere) {
+    tryPoint(x);
+    if (!found && everywhere) {
       tryPoint(-x);
     }
   }

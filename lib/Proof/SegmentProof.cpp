@@ -194,6 +194,10 @@ static void addQuestions(const ModeProof &proof, const Obligation &obligation,
 
 SegmentQuestions sluice::askBySegments(const ModeProof &proof, const Obligation &obligation) {
   SegmentQuestions questions;
+  // Counts of two positions, one of them before 0, would need domains of their own.
+  questions.isComplete = llvm::count_if(obligation.terms, [](const SegmentTerm &term) {
+                           return term.kind == SegmentTerm::Count;
+                         }) <= 1;
   bool mayPrecede = llvm::any_of(obligation.terms, [](const SegmentTerm &term) {
     std::optional<CutTerm> cut = resolveTerm(term);
     auto ahead = cut ? dyn_cast<AffineConstantExpr>(simplifyAffineExpr(

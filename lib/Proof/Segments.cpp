@@ -39,10 +39,16 @@ int64_t Linear::at(const std::vector<int64_t> &point) const {
 static Linear addLinear(const Linear &x, const Linear &y, int64_t factor) {
   Linear sum = x;
   sum.coefficients.resize(std::max(x.coefficients.size(), y.coefficients.size()));
+  sum.isExact &= y.isExact;
+  auto add = [&](int64_t &number, int64_t other) {
+    int64_t product = 0;
+    sum.isExact &= !__builtin_mul_overflow(factor, other, &product) &&
+                   !__builtin_add_overflow(number, product, &number);
+  };
   for (size_t i = 0; i < y.coefficients.size(); ++i) {
-    sum.coefficients[i] += factor * y.coefficients[i];
+    add(sum.coefficients[i], y.coefficients[i]);
   }
-  sum.constant += factor * y.constant;
+  add(sum.constant, y.constant);
   return sum;
 }
 
@@ -328,7 +334,12 @@ Answer CaseSearch::run() {
   return answer;
 }
 
-Answer sluice::segments::solve(const Formula &formula) { return CaseSearch(formula).run(); }
+Answer sluice::segments::solve(const Formula &formula) {
+  bool isExact =
+      std::ranges::all_of(formula.rows, [](const Linear &row) { return row.isExact; }) &&
+      std::ranges::all_of(formula.terms, [](const Term &term) { return term.argument.isExact; });
+  return isExact ? CaseSearch(formula).run() : Answer();
+}
 
 //===----------------------------------------------------------------------===//
 // Points

@@ -21,9 +21,10 @@ namespace sluice::segments {
 struct Linear {
   std::vector<int64_t> coefficients;
   int64_t constant = 0;
+  bool isExact = true; ///< false where a number did not fit into 64 bits: nothing is known of it
 
   static Linear variable(size_t index);
-  static Linear number(int64_t value) { return {{}, value}; }
+  static Linear number(int64_t value) { return {{}, value, true}; }
   int64_t at(const std::vector<int64_t> &point) const;
 };
 Linear operator+(const Linear &x, const Linear &y);

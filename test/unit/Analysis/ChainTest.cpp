@@ -240,6 +240,21 @@ TEST(Staircase, PointsInCommonAreFoundWhereThereAreSome) {
   EXPECT_GT(none, 20);
 }
 
+/// A search is limited to 50 bits, and answers "unknown" about points beyond.
+TEST(Residues, PointsOutOfReachAreNotExcluded) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  AffineExpr p = getAffineDimExpr(0, &context);
+  AffineExpr farOut = p.floorDiv(int64_t{1} << 11) - (int64_t{1} << 41);
+  AffineExpr few = -p + (int64_t{1} << 49) + 3;
+  AffineExpr large = (p * 8).floorDiv(3) - (int64_t{1} << 49) * 8 / 3;
+  // From 2^52 on; the same as two remainders; and at 2^49 alone, where 8 p / 3 is beyond the limit.
+  for (const SmallVector<AffineExpr> &list : {SmallVector<AffineExpr>{farOut},
+                                              {farOut, (p + 1) % 7 - 3, (p + 2) % 5 - 1},
+                                              {p - (int64_t{1} << 49), few, large}}) {
+    EXPECT_NE(findCommonPoint(list, /*everywhere=*/false).kind, CommonPoint::None);
+  }
+}
+
 /// Sets and periods decide every obligation alike, those that do not hold included.
 TEST(Chains, BothWaysOfDecidingAgree) {
   std::mt19937 generator(6);

@@ -288,6 +288,24 @@ TEST(SegmentsEngine, DecidesTwoLevelsLikeAllBitStrings) {
   EXPECT_GT(none, 50);
 }
 
+/// Sums that do not fit into 64 bits are given up: x = 0, y = 1, z = 0 is a solution.
+TEST(SegmentsEngine, DoesNotWrapAround) {
+  Formula formula;
+  Linear x = formula.addVariable(), y = formula.addVariable(), z = formula.addVariable();
+  constexpr int64_t large = int64_t{1} << 32;
+  formula.require(x * 3 + y * large - Linear::number(1));
+  formula.require(x * -large - z + Linear::number(1));
+  formula.require(Linear::number(1) - y);
+  formula.require(z);
+  EXPECT_NE(solve(formula).kind, Answer::None);
+  // The same where the formula itself does not fit.
+  Formula beyond;
+  Linear v = beyond.addVariable();
+  beyond.require(v * large * large - Linear::number(1));
+  beyond.require(Linear::number(1) - v);
+  EXPECT_NE(solve(beyond).kind, Answer::None);
+}
+
 /// Row t reads segment c(t) - by, which ends by t if by >= 1: earlier by the distance of
 /// boundaries for each more.
 TEST(SegmentsEngine, KnowsWhatALaterSegmentHides) {

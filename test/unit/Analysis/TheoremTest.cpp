@@ -7,6 +7,7 @@
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/LeakSearch.h"
 #include "sluice/Explain/Verdict.h"
+#include "sluice/Proof/Alignment.h"
 #include "sluice/Proof/Frontier.h"
 #include "sluice/Proof/Obligations.h"
 #include "sluice/Proof/WorkBudget.h"
@@ -203,6 +204,44 @@ TEST(Obligations, ReadsMayNotDependOnTheLength) {
                          attention("a", "x", "x", "p - q >= 0, n - q >= 0", "s1") +
                          loss("l", "a", "v", 1);
   EXPECT_EQ(Parsed(evaluate(harmless)).check().kind, Kind::Proved);
+}
+
+//===----------------------------------------------------------------------===//
+// Generation
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A map of %a and %x to the difference of its arguments.
+std::string difference(const std::string &left, const std::string &right) {
+  return "    %d = sluice.map(%a, %x) {\n    ^bb0(%f: f32, %g: f32):\n      %h = arith.subf " +
+         left + ", " + right +
+         " : f32\n      sluice.yield %h : f32\n    } : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, "
+         "4, "
+         "f32>) -> !sluice.seq<@s1, 4, f32>\n";
+}
+
+Alignment::Kind align(const std::string &scored, const std::string &sampled) {
+  std::string predict =
+      sampled +
+      "    %b = sluice.last %d : (!sluice.seq<@s1, 4, f32>) -> !sluice.seq<@one, 4, f32>\n"
+      "    %y = sluice.linear %b, %v : (!sluice.seq<@one, 4, f32>, "
+      "tensor<5x4xf32>) -> !sluice.seq<@one, 5, f32>\n";
+  Parsed parsed("  sluice.scale @one on @target factor 0\n" +
+                evaluate(scored + loss("l", "d", "v", 1)) +
+                function("predict", "%t: !sluice.seq<@s1, 0, i32>", predict, "y",
+                         "!sluice.seq<@one, 5, f32>"));
+  return checkAlignment(parsed.lookup("evaluate"), parsed.lookup("predict")).kind;
+}
+
+} // namespace
+
+/// An op with another body is another computation.
+TEST(Alignment, ComparesBodies) {
+  EXPECT_EQ(align(causal + difference("%f", "%g"), causal + difference("%f", "%g")),
+            Alignment::Aligned);
+  EXPECT_EQ(align(causal + difference("%f", "%g"), causal + difference("%g", "%f")),
+            Alignment::OtherPrediction);
 }
 
 //===----------------------------------------------------------------------===//
