@@ -223,7 +223,7 @@ static std::vector<Shape> hourglassShapes() {
       shapes.push_back({"weight_gradient", rows, inner, columns, 4});
     }
   }
-  // Heavier epilogues, beside the step's total.
+  // Heavier epilogues, next to the step's total.
   shapes.push_back({"forward_gelu", 4096, 256, 1024, 0});
   shapes.push_back({"forward_dropout_residual", 4096, 256, 256, 0});
   shapes.push_back({"forward_dropout_residual", 4096, 1024, 256, 0});

@@ -155,7 +155,7 @@ def bench(arguments, artifact, threads):
 def measure(arguments, artifact, peers, threads):
     seconds = {OURS: [], **{peer.name: [] for peer in peers}}
     for peer in peers:
-        peer.run(2)  # caches, and what a compiler does after its first calls
+        peer.run(2)  # caches, and a compiler's work after its first calls
     for number in range(arguments.rounds):
         say(f"round {number + 1} of {arguments.rounds}")
         seconds[OURS].append(bench(arguments, artifact, threads))

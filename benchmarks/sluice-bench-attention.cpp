@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Speed of causal attention, forward and backward, on one thread, beside the FMA peak measured in
+// Speed of causal attention, forward and backward, on one thread, next to the FMA peak measured in
 // the same run. Prints JSON.
 //   sluice-bench-attention [head positions]...
 #include "FmaPeak.h"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What the scripts of this folder share; sourced, not run.
+# Functions that the scripts of this folder share; sourced, not run.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build

@@ -2,9 +2,9 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # The main job on real text: check, compile, train for a few minutes, evaluate on held-out text, write, report.
 # Exit status 0 only if the held-out bits per byte beat a Witten-Bell trigram model of the same text.
-# Installs and builds only what the program sluice needs. SLUICE_DEMO_STEPS sets the training steps. Everything made lies
-# in build/demo/; run again, it trains only if the spec, the text, the steps or the programs changed, and goes on where an
-# interrupted training stopped.
+# Installs and builds only the needs of the program sluice. SLUICE_DEMO_STEPS sets the training steps. All results are
+# in build/demo/; run again, it trains only if the spec, the text, the steps or the programs changed, and continues where an interrupted
+# training stopped.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -28,7 +28,7 @@ say "checking $spec"
 say "compiling"
 "$sluice" compile "$spec" -o "$artifact" >&2
 
-# What the trained weights depend on: a run made from anything else is thrown away.
+# Dependences of the trained weights: a run made from anything else is thrown away.
 key=$({
   echo "$steps"
   cat "$spec" "$sluice" "$build"/lib/libsluice_runtime.so "$training" | sha256sum

@@ -2,7 +2,7 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Writes docs/dialects/, docs/passes.md and docs/keys.md from TableGen, and the tables after "<!-- keys NAME -->" of docs/spec.md and
 # docs/segments.md. Needs build/bin/sluice-tblgen.
-# Usage: scripts/docs.sh [--check]     --check writes nothing and fails where a page differs from what it describes
+# Usage: scripts/docs.sh [--check]     --check writes nothing and fails where a page differs from its source
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -27,7 +27,7 @@ done > "$pages/passes.md"
 
 [[ -x $build/bin/sluice-tblgen ]] || die "expected $build/bin/sluice-tblgen, found none; run scripts/build.sh"
 "$build/bin/sluice-tblgen" -gen-spec-docs "${include[@]}" "$root/include/sluice/Dialect/Spec/Spec.td" > "$pages/keys.md"
-# with_tables PAGE: the page with every table after a line "<!-- keys NAME -->" replaced by that of keys.md.
+# with_tables PAGE: the page with every table after a line "<!-- keys NAME -->" replaced by the table of keys.md.
 with_tables() {
   awk '
     /^<!-- keys / { name = $3 }

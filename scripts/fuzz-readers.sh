@@ -2,7 +2,7 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Runs the fuzzers of readers (test/fuzz-readers): seeds and what earlier runs found first, then mutations of them. Prints a
 # line a reader: executions, edges of the program that were reached, seconds. Exit status 1 where a reader has a finding, 2 where
-# one cannot run. Findings are files in DIR/findings, and "reader-*.log" says what each is.
+# one cannot run. Findings are files in DIR/findings, and "reader-*.log" describes each.
 # Usage: scripts/fuzz-readers.sh [--seconds 10] [--runs N] [--jobs 2] [--timeout 10] [--corpus build/fuzz-readers]
 #                                [--program build/bin/sluice-fuzz-readers] [--ledger FILE] [READER...]
 #   --seconds, --runs   of each reader; whichever comes first ends it

@@ -3,15 +3,15 @@
 # Checks and times the GPU code on a machine with a GPU, which needs NVIDIA's driver and nothing else.
 # Usage, here:    scripts/gpu-check.sh --pack DIR    makes the bundle DIR and DIR.tar.gz (under 60 MB)
 #        there:   DIR/gpu-check.sh [RESULTS]         under eight minutes; a short table last, RESULTS/gpu-check.json kept
-# There it runs every recorded kernel launch from the operands recorded here and compares with float64, keeps what the GPU
-# left (goldens-*.rec), and times kernels and whole training steps, beside PyTorch (cuBLAS) where that is installed.
+# There it runs every recorded kernel launch from the operands recorded here and compares with float64, stores the GPU's results
+# (goldens-*.rec), and times kernels and whole training steps, next to PyTorch (cuBLAS) where that is installed.
 # Exit status: 0 all right; 1 a kernel was wrong; 2 bad input, or no driver.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
-# What a list of bundle.json says, a line an element: its keys in the order given, "-" where there is none.
+# Elements of a list of bundle.json, a line an element: its keys in the order given, "-" where there is none.
 list() {
   python3 - "$@" << 'PYTHON'
 import json, sys

@@ -2,9 +2,9 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Plants faults in the GPU kernels of a model that uses all of them (test/mutation/subject.json: ragged sizes, several blocks
 # an axis, more steps of K than twice a pipeline's stages) and asks the emulator and the float64 oracle about each: barriers,
-# waits and commits removed or loosened, bounds, masks, clamps and stage numbers one off. Prints what nothing found, what was
-# proved to be no fault, and shares of what was caught. A complete run takes an hour or two; it says its progress, and what was stopped
-# is taken up again where --log and --resume are given.
+# waits and commits removed or loosened, bounds, masks, clamps and stage numbers one off. Prints the undetected faults, the faults
+# proved to be none, and the shares of caught faults. A complete run takes an hour or two; it reports its progress, and a stopped run
+# resumes where --log and --resume are given.
 # Usage: scripts/mutate.sh [flags of sluice-mutate, for instance --every 20 --kernels attention --log trials.jsonl --resume]
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What ptxas made of the main loops of an artifact's GPU kernels: instructions, and how many of them are the tensor core's.
-# A main loop is an innermost loop with such an instruction; what it may skip (masks) counts with it.
+# Main loops of an artifact's GPU kernels as assembled by ptxas: instructions, and how many of them are the tensor core's.
+# A main loop is an innermost loop with such an instruction; skippable parts (masks) count with it.
 # Takes NVIDIA's disassembler from the PATH, else from PyPI (nvidia-cuda-nvdisasm, kept in build/).
 # Usage: scripts/sass.sh ARTIFACT [--json]       exit status 3: no disassembler to be had
 set -euo pipefail

@@ -98,7 +98,7 @@ class Families:
             self.constants[key] = make()
         return self.constants[key]
 
-    # What all families are made of.
+    # Parts that all families share.
 
     def logits(self, ops, weights, tokens):
         x = weights["stages.0.token.weight"][tokens]
@@ -219,7 +219,7 @@ class Families:
         queries, count = x.shape[1], over.shape[1]
         products = position @ self.rows(w, name + "attention.", count, 1).transpose(1, 2)
         padded = F.pad(products, (factor, 0))
-        # Keys behind the last query's own are read by none.
+        # Keys after the last query's own are unused.
         used = count - factor + 1
         strides = (padded.stride(0), padded.stride(1), count, 1)
         by_distance = padded.as_strided((*padded.shape[:2], queries, used), strides, count + factor - 1)
@@ -234,7 +234,7 @@ class Families:
         def by_place(q):
             return q.unflatten(2, (count, factor)).transpose(2, 3)  # [B, heads, factor, count, D]
 
-        # The farthest first: of `factor` neighbours that of the last place.
+        # The farthest first: of `factor` neighbours the one of the last place.
         rows = self.rows(w, name + "attention.", count * factor, 1).unflatten(1, (count, factor)).flip(2).transpose(1, 2)
         products = self.shifted(by_place(position) @ rows.transpose(2, 3)).flatten(2, 3)
         later = self.constant(("places", count, factor), lambda: self.later(count, count).repeat(factor, 1))

@@ -250,7 +250,7 @@ def serve(make_trainer, make_model=Model):
         seconds, losses = [], []
         for _ in range(json.loads(line)["steps"]):
             step += 1
-            # The batches of the first steps again and again: what a step costs does not depend on them.
+            # The batches of the first steps again and again: the cost of a step does not depend on them.
             tokens = batch_of_step(data, spec, (step - 1) % 4 + 1)
             rate = learning_rate(model.training, step)
             start = time.perf_counter()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Gradient accumulation: updates of 8 x 1, 4 x 2 and 2 x 4 rows are one update, with dropout, drawn boundaries and factors, several
-# losses and padding; what is refused.
+# losses and padding; rejected input.
 # shellcheck disable=SC2317 # succeeds and exits call these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
@@ -90,7 +90,7 @@ succeeds "compile half the rows" "$sluice" compile "$work/half.json" -o "$work/h
 succeeds "train them" train half half --data "$work/text"
 exits 1 "they are another run" agrees "$work/plain-run-8" "$work/half" 1e-3
 
-# On the command line; a resumed run goes on with the next rows, and its update's size may change.
+# On the command line; a resumed run continues with the next rows, and its update's size may change.
 succeeds "train --set" train half half-set --data "$work/text" --set training.accumulate=2
 succeeds "is the spec's own" agrees "$work/plain-run-4" "$work/half-set" 1e-12
 again=("$sluice" train "$work/words-2.sla" --data "$work/text" --log-every 1 --eval-data "$work/held-out" --eval-every 1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What sluice check says of causal models that could see more, --strict, and the picture.
+# Advice of sluice check about causal models that could see more, --strict, and the picture.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -76,7 +76,7 @@ holds "the verdict is still proved, with its findings" \
 # The models that are shipped.
 for spec in "$root"/models/*.json "$root"/models/*/*.json; do
   case $spec in
-    */hourglass-0@1-8@4-0@1.json | */hourglass-cifar-0@1-8@3-0@1-attention-attention_linear.json) # without fine layers, as in table 6: that is what the paper warns of
+    */hourglass-0@1-8@4-0@1.json | */hourglass-cifar-0@1-8@3-0@1-attention-attention_linear.json) # without fine layers, as in table 6: the paper warns of that
       exits 1 "models/${spec#"$root"/models/}: rows of a group are blind to one another" "$sluice" check "$spec" --strict
       says "and the warning says which" 'warning: blind spot: '
       continue
@@ -86,7 +86,7 @@ for spec in "$root"/models/*.json "$root"/models/*/*.json; do
   succeeds "models/${spec#"$root"/models/}: --strict" "$sluice" check "$spec" --strict
 done
 
-# mends MODEL SETTING...: the model with these settings is refused; --fix writes a spec that is proved, which differs from it by what the diff shows.
+# mends MODEL SETTING...: the model with these settings is refused; --fix writes a spec that is proved, which differs from it by the printed diff.
 mends() {
   local model=$1 name="$*" settings=()
   shift

@@ -74,7 +74,7 @@ succeeds "weights" "$sluice" train "$work/cold.sla" --steps 0 --out "$work/run"
 succeeds "logits" "$sluice" logits "$work/cold.sla" -w "$work/run" --data "$work/text" -o "$work/rows.npy" --kernel-cache "$work/other"
 if (($(entries "$work/other") > 3)); then pass "logits stores"; else fail "logits stores" "$(ls "$work")"; fi
 
-# Places that cannot be written: the artifact is whole, and a user who named the place is told.
+# Places that cannot be written: the artifact is whole, and a user who named the place gets a note.
 touch "$work/file"
 succeeds "a file for a folder" compile --kernel-cache "$work/file" -o "$work/other.sla"
 same "a file for a folder: the same bytes"
@@ -130,7 +130,7 @@ damage "$SLUICE_KERNEL_CACHE"
 succeeds "GPU, damaged" for_gpu
 same_gpu "GPU, damaged: the same bytes"
 if (($(entries) == count)); then pass "GPU, damaged entries were stored again"; else fail "GPU, damaged entries were stored again" "$count, $(entries)"; fi
-# assembles NAME YES|NO: compiles with the assembler of $work/assemblers, which writes what the one in PATH writes: whether it
+# assembles NAME YES|NO: compiles with the assembler of $work/assemblers, which has the output of the one in PATH: whether it
 # was called for kernels.
 assembles() {
   : > "$work/calls"

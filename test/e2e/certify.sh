@@ -53,7 +53,7 @@ printf '{ "sluice": 1e999 }' > "$work/large.json"
 says "a number too large" 'found a number that double has no room for; correct the spec' 2 "$certify" "$work/large.json" "$work/a.txt"
 succeeds "--help" "$certify" --help
 
-# --- what is written, and what is not
+# --- written and missing certificates
 exits 1 "a leak has no certificate" "$sluice" check "$corpus/leaky/bidirectional.json" --certificate "$work/leak.txt"
 if [[ -e $work/leak.txt ]]; then fail "none is written"; else pass "none is written"; fi
 says "the spec is never overwritten" 'one that this command reads' 2 "$sluice" check "$models/vanilla.json" --certificate "$models/vanilla.json"
@@ -64,7 +64,7 @@ model_ir=$(find "$corpus" -name '*.mlir' | sort | sed -n 1p)
 says "model IR has no certificate" 'found model IR' 2 "$sluice" check "$model_ir" --certificate "$work/x"
 # --- segments that depend on data
 says "closed segments are proved" 'proved causal for every length, in eval, train and generate' 0 "$sluice" check "$corpus/segments/words.json"
-# Each leak that issues and papers name, shown by a replay, beside the model that repairs it.
+# Each leak that issues and papers name, shown by a replay, next to the model that repairs it.
 shown='replay of the compiled program: with token [0-9]+ changed.*loss changed by'
 while read -r leak twin; do
   says "$leak is shown" "$shown" 1 "$sluice" check "$corpus/segments/$leak"

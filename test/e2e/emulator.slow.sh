@@ -69,7 +69,7 @@ echo '{"sluice": 1, "vocabulary": 128, "context": 24, "batch": 2, "width": 8, "p
   {"op": "blt", "layers": [0, 1, 1], "boundaries": {"rule": "whitespace"}}, {"op": "hnet", "layers": [0, 1, 0]}, {"op": "head"}]}' > "$work/patches.json"
 succeeds "patches and chunks: compile" "$sluice" compile "$work/patches.json" -o "$work/patches.sla" --target cpu,sm_80
 two_steps "patches and chunks" "$work/patches"
-# What the emulator counts of a wider model's step, beside what is planned.
+# The emulator's counts of a wider model's step, next to the plan.
 cat > "$work/wide.json" << 'JSON'
 { "sluice": 1, "name": "wide", "vocabulary": 256, "context": 256, "batch": 2, "width": 128,
   "precision": { "compute": "bf16" },
@@ -100,7 +100,7 @@ for name in vanilla-bf16 hourglass-bf16; do
     succeeds "$name: it writes the same text" cmp "$work/other" "$work/steps"
   done
 done
-# An update of two batches: each launch is judged, and what it draws goes by the update's rows.
+# An update of two batches: each launch is judged, and its draws depend on the update's rows.
 cat > "$work/two.json" << 'SPEC'
 { "sluice": 1, "vocabulary": 256, "context": 9, "batch": 2, "width": 16,
   "defaults": { "heads": 2, "feed_forward": 20, "dropout": 0.2, "attention_dropout": 0.2 },

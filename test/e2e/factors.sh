@@ -76,7 +76,7 @@ for i, loss in enumerate(losses):
     assert abs(math.log(math.fsum(map(math.exp, row))) - row[text[i + 1]] - loss) < 1e-4, i
 PYTHON
 
-# Proofs: every factor has one, and what is too late for the largest alone is refused with it.
+# Proofs: every factor has one, and a read that is too late for the largest alone is rejected with it.
 succeeds "check" "$sluice" check "$spec" --no-advice --certificate "$work/certificate" --smt "$work/smt"
 cp "$work/out" "$work/verdict"
 succeeds "tells the factors" grep -q "each factor of 2, 4" "$work/verdict"
@@ -95,7 +95,7 @@ holds "with a witness of the other that is replayed" \
   'f[0]["refused_factor"] == 4 and f[0]["witness"]["replay"]["result"] == "changed" and f[0]["witness"]["replay"]["program"] == "compiled"' "$work/leak.json"
 exits 1 "nor does it compile" compile "$work/leaky.json" -o "$work/leaky.sla"
 
-# What cannot be is said.
+# Impossible combinations have messages.
 exits 2 "another factor" "$sluice" eval "$work/drawn.sla" "${score[@]}" --factor 3
 exits 2 "a factor of one that draws none" "$sluice" eval "$work/only-2.sla" "${score[@]}" --factor 2
 exits 2 "compile of another factor" compile "$spec" -o "$work/x.sla" --factor 3

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Faults that a run meets: kills at random moments, a terminal that hangs up, an evaluation beside training, JSON that
+# Faults that a run meets: kills at random moments, a terminal that hangs up, an evaluation during training, JSON that
 # nests 100,000 levels deep, numbers that overflow. FAULTS sets the number of kills.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
@@ -18,7 +18,7 @@ succeeds "compile" "$sluice" compile "$work/spec.json" -o "$work/model.sla"
 base=("$sluice" train "$work/model.sla" --data "$work/text" --threads 1)
 train=("${base[@]}" --save-every 40 --keep 2)
 
-# Whatever the moment of a kill, the next training goes on or begins anew, and ends in the same bytes.
+# Whatever the moment of a kill, the next training continues or begins anew, and ends in the same bytes.
 succeeds "a training that nobody kills" "${train[@]}" --out "$work/whole"
 if python3 - "$work" "${FAULTS:-25}" "${train[@]}" > "$work/out" 2>&1 << 'PYTHON'
 import filecmp, json, os, random, shutil, signal, subprocess, sys, time
@@ -41,7 +41,7 @@ while done < kills:
     resume = saved or draw.random() < 0.5
     anew += exists and not saved
     process = subprocess.Popen(command + ["--out", run] + ["--resume"] * resume, stderr=subprocess.PIPE, text=True)
-    # A third of the kills fall into the start of a process, a third behind a run's first file. Now and then a run ends.
+    # A third of the kills fall into the start of a process, a third after a run's first file. Now and then a run ends.
     kind = "none" if ended * 10 < done - 5 else draw.choice(("start", "first", "any"))
     while kind == "first" and process.poll() is None and not os.path.exists(run + "/spec.json"):
         time.sleep(0.002)
@@ -103,7 +103,7 @@ interrupted_step() {
 succeeds "SIGTERM inside a step" interrupted_step TERM
 succeeds "two signals inside a step" interrupted_step TERM TERM
 
-# An evaluation beside a training that keeps one checkpoint, which is removed again and again.
+# An evaluation during a training that keeps one checkpoint, which is removed again and again.
 "${base[@]}" --steps 1000000 --save-every 1 --keep 1 --out "$work/beside" 2> "$work/beside.err" &
 training=$!
 while [[ ! -s $work/beside/latest ]] && kill -0 "$training"; do sleep 0.05; done

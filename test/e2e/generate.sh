@@ -42,7 +42,7 @@ for name in vanilla hourglass factors-2-3-7-nested hourglass-windows embedding-a
 done
 
 # The other families, in few models, past the context; a session of each, saved within a group.
-# greedy NAME STAGES: the same text with and without a cache; what the first said is in $work/told.
+# greedy NAME STAGES: the same text with and without a cache; the output of the first is in $work/told.
 greedy() {
   cat > "$work/$1.json" << JSON
 { "sluice": 1, "vocabulary": 256, "context": 24, "batch": 1, "width": 12,
@@ -113,7 +113,7 @@ printf ab | "$sluice" generate "$work/hourglass.sla" -w "$work/hourglass" -p - -
 write one hourglass -p ab -n 20 --seed 4
 same "a prompt from the standard input" piped one
 
-# Sessions: threads, what is appended, damage.
+# Sessions: threads, appended text, damage.
 write whole hourglass -p ab -n 120 --seed 7 --top-k 90 --min-p 0.001 --typical 0.99 --repetition-penalty 1.1
 write begin hourglass -p ab -n 70 --seed 7 --top-k 90 --min-p 0.001 --typical 0.99 --repetition-penalty 1.1 \
   --threads 2 --save-session "$work/session"
@@ -206,7 +206,7 @@ same "a score is the same among others and alone" first one.jsonl
 refuses "an empty continuation" 'continuation of at least one byte' --score ''
 refuses "a score and a temperature" 'beside --score, which draws nothing' --score a --temperature 0
 
-# What is said about it.
+# Messages about it.
 "$sluice" inspect "$work/hourglass.sla" --json > "$work/inspect.json"
 holds "inspect lists states and rates" \
   '({"name", "shape", "bytes", "scale"} <= set(f[0]["states"][0]) and f[0]["generation"]["rows"] == 16 and

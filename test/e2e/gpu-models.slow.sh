@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # The specs that the project ships, one a kind, compile for every GPU target with --precision bf16: PTX, and where there is a ptxas cubins,
-# no kernel of which spills or has a stack. A training step launches no more kernels than docs/gpu.md says. What each kernel
-# uses is as test/golden/ledger.txt has it: scripts/ledger.sh writes that file anew.
+# no kernel of which spills or has a stack. A training step launches no more kernels than in docs/gpu.md. Each kernel's resources
+# match test/golden/ledger.txt: scripts/ledger.sh writes that file anew.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -14,7 +14,7 @@ assembled = shutil.which("ptxas") is not None
 
 # Eight pre-norm layers, 7 launches forward and 14 backward each, and at most 12 outside.
 most_launches = {"small/vanilla.json": {"forward": 8 * 7 + 2, "backward": 8 * 14 + 6, "update": 3}}
-# Of these every kernel has its line; of the others there are sums.
+# Every kernel of these has its line; of the others there are sums.
 in_full = {"tiny/vanilla-bf16.json", "tiny/hourglass-bf16.json", "small/vanilla.json", "small/hourglass.json",
            "papers/hourglass-2@1-8@4-2@1-repeat.json"}
 
@@ -64,18 +64,18 @@ def compile(spec):
 def compare(found):
     with open(golden) as file:
         expected = file.read().splitlines()
-    if expected[0] != found[0]: # another ptxas: what it said is no part of the comparison
+    if expected[0] != found[0]: # another ptxas: its output is not compared
         expected, found = ([line.split(" |")[0] for line in lines[1:]] for lines in (expected, found))
     if expected == found:
         return "ok every kernel uses what the ledger has"
     changes = [line for line in difflib.unified_diff(expected, found, "ledger", "found", n=0, lineterm="")]
     return "\n  ".join(["FAIL every kernel uses what the ledger has: look at the changes, then run scripts/ledger.sh", *changes[:20]])
 
-# Of the papers' specs one, of their successors none: the kernels of the others differ in sizes.
+# One of the papers' specs, none of their successors: the kernels of the others differ in sizes.
 large = {root + "/models/papers", root + "/models/successors"}
 specs = [spec for spec in glob.glob(root + "/models/**/*.json", recursive=True)
          if os.path.dirname(spec) not in large or os.path.relpath(spec, root + "/models") in in_full]
-# Of the small ones two: the kinds of kernels of the others are those of the tiny ones.
+# Two of the small ones: the others have the same kinds of kernels as the tiny ones.
 specs = [spec for spec in specs if "/small/" not in spec or os.path.basename(spec) in ("vanilla.json", "hourglass.json")]
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     results = list(pool.map(compile, sorted(specs)))

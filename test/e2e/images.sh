@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Images as sequences: read from PNG and from bytes, scored in bits per dimension, completed as PNG; what is refused.
+# Images as sequences: read from PNG and from bytes, scored in bits per dimension, completed as PNG; rejected input.
 # shellcheck disable=SC2317 # succeeds and exits call these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What runs a model needs no compiler: neither the runtime, directly or through others, nor an artifact.
+# Programs that run a model need no compiler: neither the runtime, directly or through others, nor an artifact.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -25,7 +25,7 @@ ldd "$runtime" > "$work/all"
 lacks "nor is anything that it is linked with" 'llvm|mlir|not found' "$work/all"
 
 succeeds "compile" "$sluice" compile "$root/models/tiny/vanilla.json" -o "$work/model.sla"
-# The trailer behind the ELF part is no concern of these programs.
+# The trailer after the ELF part is no concern of these programs.
 "$readelf" -d "$work/model.sla" > "$work/dynamic"
 lacks "an artifact is linked with nothing" 'NEEDED' "$work/dynamic"
 "$nm" -D "$work/model.sla" > "$work/symbols"

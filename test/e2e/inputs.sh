@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# A named input on an axis of its own: an encoder's lines, which a decoder learns to copy; its proof; what is refused.
+# A named input on an axis of its own: an encoder's lines, which a decoder learns to copy; its proof; rejected input.
 # shellcheck disable=SC2317 # succeeds and exits call these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
@@ -9,7 +9,7 @@ targets=cpu-avx2
 says() {
   if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected '$2' in:" "$(tail -n 5 "$work/err")"; fi
 }
-# Random words of 4 to 12 letters: nothing but the source says which.
+# Random words of 4 to 12 letters: only the source distinguishes them.
 python3 - "$work" << 'PYTHON'
 import random, sys
 random.seed(3)
@@ -101,7 +101,7 @@ says "both" 'expected a prompt for each of the 1 lines of --input, found 2'
 exits 2 "logits are not there yet" "$sluice" logits "$work/copy.sla" --weights "$work/run" --data "$work/one.txt" -o "$work/x.npy"
 says "which says so" 'inputs "source", which this command cannot be given yet'
 
-# A decoder with Transformer-XL's terms, whose rows by distance stand on the tokens' axis, and a loss of its groups.
+# A decoder with Transformer-XL's terms, whose rows by distance are on the tokens' axis, and a loss of its groups.
 cat > "$work/both.json" << 'SPEC'
 {
   "sluice": 1, "vocabulary": 256, "context": 16, "batch": 4, "width": 32,

@@ -39,7 +39,7 @@ judge() {
   fi
 }
 
-# A definition may go on over lines, so these are joined first.
+# A definition may continue over lines, so these are joined first.
 for dialect in Sluice Dispatch Plan; do
   ops=$(cat "$root/include/sluice/Dialect/$dialect"/*.td | tr '\n' ' ' \
     | grep -oE 'def [A-Za-z_]+ *: *[A-Za-z_]+<"[a-z_]+"' | sed -E 's/.*"([a-z_]+)"/'"${dialect,,}"'.\1/')
@@ -50,7 +50,7 @@ ops=$("$root/build/bin/sluice-tblgen" -gen-spec-keys -I "$root/include" -I /usr/
   | sed -nE 's/^\{"Spec_[A-Za-z]+Op", "([a-z_]+)".*/spec.\1/p')
 grep -h CHECK "$root/test/Dialect/Spec/roundtrip.mlir" > "$work/spec"
 judge lacks "round trip of every op of Spec" "$work/spec" <<< "$ops"
-# Of a message its first words count, as one number may have several.
+# The first words of a message count, as one number may have several.
 messages=$(grep -rhoE '"[DPRS]-[0-9]{3}: [^"]{1,28}' "$root/lib" | tr -d '"' | sed 's/[^A-Za-z0-9]*$//' | sort -u)
 judge silent "every message of a verifier" "$root/test" --include=*.mlir --include=*.test <<< "$messages"
 # Descriptions of ops list the constraint of each number.

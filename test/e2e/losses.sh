@@ -55,7 +55,7 @@ assert math.isclose(result["bits_per_character"], result["nats"] / math.log(2) /
 assert result["bits_per_character"] > result["bits_per_byte"] and "no_characters" not in result
 PYTHON
 both=("$work/accents.txt" "$work/more.txt")
-# counts FIRST MOST EVAL-FLAGS: what eval says is what Python finds where a file's first FIRST bytes are not scored.
+# counts FIRST MOST EVAL-FLAGS: eval's result equals Python's where a file's first FIRST bytes are not scored.
 counts() {
   succeeds "characters: eval, $*" "$sluice" eval "$work/model.sla" --weights "$run" --data "${both[@]}" --json --tokens "$2" "${@:3}"
   cp "$work/out" "$work/characters.json"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Names that nothing can be done with are bad input (status 2); a machine that lacks room is a failed job (status 1). Neither
-# is a defect of sluice (3), neither loses a verdict, and nothing is left behind.
+# is a defect of sluice (3), neither loses a verdict, and no file remains.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 chmod 755 "$work"
@@ -152,7 +152,7 @@ for mib in 150 250 400; do
   fi
 done
 
-# What a killed compile leaves beside its artifact goes with the next.
+# The next compile removes files that a killed one leaves next to its artifact.
 sleep 0 &
 dead=$!
 wait "$dead"

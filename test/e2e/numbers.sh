@@ -96,7 +96,7 @@ holds "run.json records it" 'f[0]["steps"] == 16 and f[0]["changes"][0]["step"] 
 succeeds "steps past the schedule" train "$work/m.sla" --out "$work/changed" --resume --steps 22
 says "are said" "steps 21 to 22 run at the schedule's floor"
 
-# Two phases, resumed in the first and in the second: rates are those of the formula, steps the same.
+# Two phases, resumed in the first and in the second: rates follow the formula, steps the same.
 phases=(--set 'training.schedule={"kind": "inverse_root", "warmup": 2, "steps": 8, "floor": 0, "then": {"steps": 4}}')
 succeeds "compile two phases" compile "${phases[@]}" -o "$work/phases.sla"
 succeeds "train both" train "$work/phases.sla" --out "$work/both" --steps 13

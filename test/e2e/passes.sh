@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# IR that verifies never crashes a pass, neither ours nor upstream's, and a pass refuses what is not of its level. `SLUICE_FUZZ=N` makes N
+# IR that verifies never crashes a pass, neither ours nor upstream's, and a pass rejects ops of another level. `SLUICE_FUZZ=N` makes N
 # mutants of each level of the first model, and a quarter as many of each of the others.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
@@ -65,7 +65,7 @@ for name in hourglass segments; do
   succeeds "$name.plan: no launch is lost, merged or moved" cmp "$work/read.mlir" "$work/simplified.mlir"
 done
 
-# Every pass on every level: it runs, or says what it expected.
+# Every pass on every level: it runs, or reports its expectation.
 runs='model:(merge-ops|convert-factors|derive-step|differentiate|form-dispatches) gradient:(merge-ops|convert-factors|derive-step|form-dispatches)
   dispatches:(merge-ops|separate-places|plan-memory|emit-plan|generate-kernels|recompute) plan:(merge-ops)'
 for ir in model gradient dispatches plan; do

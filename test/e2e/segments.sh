@@ -33,7 +33,7 @@ for name in words drawn; do
   cp "$work/out" "$work/$name.eval.json"
 done
 
-# Five jumps in 25 updates: the sixth has the first jump behind it. The loss is that of k bits of 64.
+# Five jumps in 25 updates: the sixth follows the first jump. The loss is the loss of k bits of 64.
 succeeds "jumps: compile" "$sluice" compile "$work/drawn.json" -o "$work/jumps.sla" --set batch=1 \
   --set 'stages.2.prior={"from": 0.5, "to": 0.2, "steps": 25, "jumps": 5}'
 succeeds "jumps: train" "$sluice" train "$work/jumps.sla" --data "$work/training.txt" --out "$work/jumps" --steps 6
@@ -134,7 +134,7 @@ sed -e 's/{ "op": "shift".*/{ "op": "boundaries", "name": "twos", "rule": "every
 succeeds "nested: compile" "$sluice" compile "$work/nested.json" -t cpu-avx2 -o "$work/nested.sla"
 succeeds "nested: forced segments" "$sluice" bench "$work/nested.sla" --steps 1 --forced-factor 4 --json
 holds "nested: of tokens, and what is cut of them" 'f[0]["shortening_factor"] == {"words": 4, "twos": 8}' "$work/out"
-# Whatever a predictor says, documents end segments: here at spaces.
+# Documents end segments whatever a predictor's result: here at spaces.
 spec "$work/documents.json" '"predictor": 16, "prior": 0.2, "document_end": 32'
 succeeds "documents: compile" "$sluice" compile "$work/documents.json" -t cpu-avx2 -o "$work/documents.sla"
 succeeds "documents: train" "$sluice" train "$work/documents.sla" --data "$work/training.txt" --out "$work/documents" --steps 2
@@ -239,7 +239,7 @@ go "and on from it" --session "$work/session" --prompt "" --tokens 39
 cat "$work/first" "$work/out" > "$work/both"
 succeeds "writes the same text" cmp "$work/cached" "$work/both"
 holds "the trace has a line a token, and a bit where one is a space" 'len(f[0]) == 70 and f[0][0]["token"] == 115 and all((line["token"] in (9, 10, 11, 12, 13, 32)) == (line["segments"]["words"]["bit"] == 1) for line in f[0])' "$work/trace.jsonl"
-# Where bits begin segments, the first row has one, and each begins what is counted.
+# Where bits begin segments, the first row has one, and each begins a counted segment.
 spec "$work/begun.json" '"rule": "space_like", "at": "start"'
 succeeds "begun: compile" "$sluice" compile "$work/begun.json" -o "$work/begun.sla"
 succeeds "begun: initial weights" "$sluice" train "$work/begun.sla" --out "$work/begun" --steps 0
@@ -250,7 +250,7 @@ holds "the trace counts segments that have begun" \
 exits 2 "rows of a stream of segments" "$sluice" logits "$work/words.sla" --weights "$work/words" --data "$work/held-out.txt" --stream g -o "$work/g.npy"
 cp "$work/err" "$work/refused"
 succeeds "which is not offered" grep -q 'gives (fine), found "g", whose rows are segments (words); name another' "$work/refused"
-# A trace replaces nothing that is read or written beside it.
+# A trace replaces nothing that is read or written in the same run.
 trace() { "$sluice" generate "$work/words.sla" --weights "$work/words" --tokens 2 "$@"; }
 cp "$work/session" "$work/kept"
 exits 2 "a trace in place of its session" trace --session "$work/session" --prompt "" --trace "$work/session"
@@ -262,7 +262,7 @@ exits 2 "a trace to a device" trace --prompt a --trace /dev/full
 succeeds "inspect" "$sluice" inspect "$work/words.sla"
 cp "$work/out" "$work/inspected"
 succeeds "says that rows wait for segments' ends" grep -q 'where a segment of words ends (at most [0-9]* of [0-9]* tokens)' "$work/inspected"
-# Model IR may call an axis and losses what it likes: the plan lists their scalars, outputs and states.
+# Axes and losses of model IR may have any name: the plan lists their scalars, outputs and states.
 succeeds "model IR" "$sluice" compile "$work/words.json" --emit model
 sed -e 's/@words\.s1\b/@"segments.2"/g; s/@words\b/@"closed.x"/g; s/"next", "words.share"/"2", "loss.loss"/' "$work/out" > "$work/named.mlir"
 succeeds "with hostile names compiles" "$sluice" compile "$work/named.mlir" -t cpu-avx2 -o "$work/named.sla"
@@ -274,7 +274,7 @@ holds "and traces segments of these names" 'all(set(line["segments"]) == {"close
 exits 1 "too many segments are told by name" "$sluice" eval "$work/named.sla" --weights "$work/named" --data "$work/spaces.txt"
 cp "$work/err" "$work/refused"
 succeeds "of their axis" grep -q 'rows for the segments of "closed.x"' "$work/refused"
-# Windows begin anew at different tokens, while other texts go on.
+# Windows begin anew at different tokens, while other texts continue.
 printf '%s\n' "the water is" "a" "of the sea and" "so  long a prompt that it is soon half of a context" > "$work/prompts"
 go "several texts" --prompt-file "$work/prompts" --tokens 80 --seed 3
 cp "$work/out" "$work/cached"

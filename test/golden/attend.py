@@ -60,7 +60,7 @@ class Attend:
     def segments_of(self, stage):
         """(b, m, first, end) of closed segments, as row m of a mean has them."""
         for b, places in enumerate(self.ends[stage["segments"]]):
-            if self.begins[stage["segments"]]:  # row m is the segment before bit m; that of row 0 has no rows
+            if self.begins[stage["segments"]]:  # row m is the segment before bit m; the segment of row 0 has no rows
                 yield from ((b, m + 1, first, end) for m, (first, end) in enumerate(zip(places, places[1:])))
             else:
                 yield from ((b, m, first, end + 1) for m, (first, end) in

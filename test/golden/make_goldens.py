@@ -204,8 +204,8 @@ def differences(stem, weights, results, errors):
             found.append(f"{kind}: other names: {sorted(stored.keys() ^ values.keys())}")
             continue
         for name, value in values.items():
-            # Both are float64 results rounded to float32: they may differ by one rounding, inputs not at all. What is zero in
-            # theory is noise, a small part of float32's.
+            # Both are float64 results rounded to float32: they may differ by one rounding, inputs not at all. Zeros in theory are
+            # noise, a small part of float32's.
             allowed = EPSILON * sum(errors[name].values()) if name in errors else 0
             if stored[name].shape != value.shape or np.abs(stored[name] - value).max() > allowed:
                 found.append(f"{kind}: {name} differs")

@@ -56,9 +56,9 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         self.lengths, self.bits_before = {}, {}  # by segmentation: rows that were cut; bits of a predictor before each
         self.cuts = {}  # by segmentation: the one that it cuts again, None of the tokens
         self.is_training, self.closest = True, math.inf
-        # Prefixes of stages; which segments a stage stands on, None of the tokens, and by name of a stream.
+        # Prefixes of stages; the segments that a stage is on, None of the tokens, and by name of a stream.
         self.frozen, self.coarse, self.places = set(), None, {}
-        self.stages, self.widths = [], {}  # by name: the width of a stream; `width` is that of what a stage reads
+        self.stages, self.widths = [], {}  # by name: the width of a stream; `width` is the width of a stage's input
         for index, stage in enumerate(spec["stages"]):
             self.expand(f"stages.{index}.", stage)
 
@@ -176,7 +176,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         else:
             middle = [{**{k: v for k, v in stage.items() if k not in ("from", "to")},
                        "hierarchy": " ".join(f"{n}@{f}" for n, f in inner)}]
-        # The skip is what the shift reads; after a stack of 0 layers that is the level's own input.
+        # The skip is the shift's input; after a stack of 0 layers that is the level's own input.
         skip = ("stream", "skip")
         parts = stack(count) + self.down(stage, relative, norm, {**settings, "op": "layer"}) + middle
         reached = factors[end - 1]

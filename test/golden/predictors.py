@@ -25,7 +25,7 @@ class Predictors:
         noise = self.noise(stage, logits) if drawn else 0
         self.closest = min([self.closest, *(logits + noise)[free].abs().tolist()])
         bits = (logits + noise > 0).to(logits)
-        if drawn:  # rounded, with the derivative of what was rounded
+        if drawn:  # rounded, with the derivative of the unrounded number
             soft = torch.sigmoid((logits + noise) / stage.get("temperature", 0.5))
             bits = bits + (soft - soft.detach())
         bits = torch.where(free, bits, forced.to(bits))

@@ -70,7 +70,7 @@ static Json listOf(const Json &bundle, const char *key, std::initializer_list<co
   return list;
 }
 
-/// What `action` gives, and of what; where it fails, "error" in its place.
+/// The result of `action`, and its input; where it fails, "error" in its place.
 static Json attempt(const Json &what, const std::function<Json()> &action) {
   Json made = what;
   try {

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a machine with a GPU is asked: are the kernels right, and how fast are they.
+// Checks on a machine with a GPU: are the kernels right, and how fast are they.
 #pragma once
 
 #include "sluice/Runtime/Device.h"
@@ -13,12 +13,12 @@ namespace sluice::gpucheck {
 
 using Json = nlohmann::json;
 
-/// Prints what a user should be told of the device once.
+/// Prints notes about the device once.
 void tellNotice(const runtime::Device &device);
 
-/// Runs a recording on a device ("cuda" or "emulator") with the code of `target`, and says what
-/// came of it: {"artifact", "target", "kernels": [{"kernel", "checked", "unbounded", "wrong",
-/// "differing", "first"}]}. Writes what the device left to `goldens` unless that is empty.
+/// Runs a recording on a device ("cuda" or "emulator") with the code of `target`, and reports the
+/// result: {"artifact", "target", "kernels": [{"kernel", "checked", "unbounded", "wrong",
+/// "differing", "first"}]}. Writes the device's results to `goldens` unless that is empty.
 Json checkRecording(const runtime::Path &artifact, const runtime::Path &recording,
                     const std::string &device, const std::string &target,
                     const runtime::Path &goldens);
@@ -37,13 +37,13 @@ double copyBandwidth();
 /// fails is there as "error", not thrown.
 Json runBundle(const runtime::Path &bundle, const runtime::Path &folder);
 
-/// The short table of a run, beside `torch` (what gpu_check_torch.py wrote; null without it).
+/// The short table of a run, next to `torch` (the output of gpu_check_torch.py; null without it).
 std::string makeTable(const Json &bundle, const Json &ours, const Json &torch);
 
-/// Whether nothing failed, no kernel was wrong, and each had a number held to a bound.
+/// Returns true if nothing failed, no kernel was wrong, and each had a number held to a bound.
 bool passed(const Json &ours);
 
-/// Whether a checked kernel had no wrong number, and one or more held to a bound.
+/// Returns true if a checked kernel had no wrong number, and one or more held to a bound.
 bool isRight(const Json &kernel);
 
 /// A JSON file, or UserError.

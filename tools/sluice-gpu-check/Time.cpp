@@ -54,8 +54,8 @@ public:
     return value;
   }
 
-  /// What is wrong with one gradient as graphs, whose lanes overlap, beside the same one launch
-  /// after another; empty where the bits are equal and the loss is finite.
+  /// Differences of one gradient as graphs, whose lanes overlap, from the same gradient launch
+  /// after launch ; empty where the bits are equal and the loss is finite.
   std::string compareLanes() {
     gradient();
     std::vector<uint8_t> graphs = gradientBytes();
@@ -139,7 +139,7 @@ Json kernelTimes(Trainer &trainer) {
   std::vector<std::vector<double>> seconds(kernels.size());
   std::vector<int64_t> launches(kernels.size());
   for (int i = 0; i < repetitions; ++i) {
-    trainer.gradient(); // keeps the GPU busy while the host issues what is timed
+    trainer.gradient(); // keeps the GPU busy while the host issues the timed launches
     trainer.device->startTiming();
     trainer.gradient();
     trainer.update();

@@ -30,7 +30,7 @@ namespace {
 
 using SharedWatch = std::shared_ptr<std::optional<sluice::LoweringWatch>>;
 
-/// Stands before the first pass, where `after` is empty, and after each.
+/// Runs before the first pass, where `after` is empty, and after each.
 struct WatchPass : PassWrapper<WatchPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(WatchPass)
   WatchPass(SharedWatch watch, std::string after, bool isLast)
@@ -58,7 +58,7 @@ struct WatchPass : PassWrapper<WatchPass, OperationPass<ModuleOp>> {
 
 } // namespace
 
-/// The passes that the command line names, each followed by a look at what it left.
+/// The passes that the command line names, each followed by a look at its result.
 static LogicalResult addWatchedPasses(const MlirOptMainConfig &config, PassManager &manager) {
   PassManager named(manager.getContext());
   if (failed(config.setupPassPipeline(named))) {
@@ -67,7 +67,7 @@ static LogicalResult addWatchedPasses(const MlirOptMainConfig &config, PassManag
   auto watch = std::make_shared<std::optional<sluice::LoweringWatch>>();
   manager.addPass(std::make_unique<WatchPass>(watch, "", false));
   for (size_t left = named.size(); Pass &pass : named.getPasses()) {
-    // A pass that another manager owns is made anew from its text.
+    // A pass that another manager owns is rebuilt from its text.
     std::string text;
     llvm::raw_string_ostream stream(text);
     pass.printAsTextualPipeline(stream);

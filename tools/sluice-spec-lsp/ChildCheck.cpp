@@ -75,14 +75,14 @@ public:
     while (!text.empty()) {
       ssize_t count = ::write(in.ends[1], text.data(), text.size());
       if (count <= 0) {
-        break; // it died, which its exit status tells
+        break; // it died, which its exit status shows
       }
       text.remove_prefix(static_cast<size_t>(count));
     }
     in.closeEnd(1);
   }
 
-  /// What the child printed until it closed its output, or, once it has told the verdict, until the
+  /// The child's output until it closed it, or, once it has printed the verdict, until the
   /// deadline.
   std::string read(const std::atomic<bool> &cancelled, Clock::time_point deadline) {
     constexpr int often = 20; // milliseconds
@@ -161,7 +161,7 @@ int editor::runChild(const std::string &file) {
               << "\n"
               << std::flush;
   };
-  // Replaying a witness takes seconds and would tell an editor nothing new.
+  // Replaying a witness takes seconds and would give an editor nothing new.
   print(checkModel(*spec, false, print));
   return std::cout ? 0 : 1;
 }

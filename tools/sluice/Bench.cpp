@@ -37,14 +37,14 @@ struct BenchFlags {
   bool kernels = false, generate = false, json = false, force = false;
 };
 
-/// What `sluice-peak` measured with as many threads: the sum over them. For a GPU, what its data
-/// sheet says; zeros where there is neither.
+/// Measurements of `sluice-peak` with as many threads: the sum over them. For a GPU, the figures of
+/// its data sheet; zeros where there is neither.
 struct Peak {
   double gflops = 0, gbytesPerSecond = 0;
   std::string source;
 };
 
-/// Runs the program beside this one and returns what it prints.
+/// Runs the program next to this one and returns its output.
 std::string runBeside(const std::string &name, const std::vector<std::string> &arguments) {
   std::error_code ignored;
   std::string program =
@@ -144,8 +144,8 @@ std::pair<int64_t, int64_t> positionsOf(const std::string &text, int64_t context
 }
 
 /// Tokens a second at positions [first, last) of `rows` rows that go in step, and of the prompt
-/// before; white space stands where a factor is forced. With flags.kernels, the executor's times
-/// are then those of the steps.
+/// before; a forced factor sets white space. With flags.kernels, the executor's times
+/// are then the times of the steps.
 struct StepSpeed {
   double tokens = 0, promptTokens = 0;
   std::vector<double> seconds; ///< of each step, in order
@@ -306,7 +306,7 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
   }
 }
 
-/// Throws UserError where the flags of generation are not what the artifact can do.
+/// Throws UserError where the flags of generation do not fit the artifact.
 void checkGeneration(const BenchFlags &flags, const Executor &executor) {
   const Plan &plan = executor.plan();
   if (!plan.generation) {

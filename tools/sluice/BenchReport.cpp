@@ -12,7 +12,7 @@ namespace {
 using namespace runtime;
 using Json = nlohmann::json;
 
-/// What the emulator counted, where it ran: a step's sums.
+/// The emulator's counts, where it ran: a step's sums.
 void printEmulated(const Json &json) {
   if (!json.contains("kernels") || json["kernels"].empty() ||
       !json["kernels"].front().contains("emulated")) {

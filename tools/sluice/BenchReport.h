@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What `sluice bench` tells people of what it measured.
+// Measurements of `sluice bench` as text.
 #pragma once
 
 #include "sluice/Runtime/Executor.h"

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What steps are measured on, and what a step of that costs.
+// Tokens that steps are measured on, and the cost of a step.
 #pragma once
 
 #include "sluice/Runtime/Executor.h"
@@ -11,7 +11,7 @@
 namespace sluice::cli {
 
 /// Tokens of each row of the batch: of a file, or as often as in text where `file` is empty. Where
-/// `forcedFactor` is not 0, white space then stands at every forcedFactor-th position and nowhere
+/// `forcedFactor` is not 0, white space is then at every forcedFactor-th position and nowhere
 /// else. Throws UserError where the model has no ids for that, or the file too few bytes.
 void fillTokens(runtime::Executor &executor, const std::string &file, int64_t forcedFactor,
                 const runtime::InputFiles &labels = {},
@@ -21,9 +21,9 @@ void fillTokens(runtime::Executor &executor, const std::string &file, int64_t fo
 /// segment there. Throws UserError likewise.
 void forceSpaces(std::span<int32_t> tokens, int64_t factor, const runtime::ModelFacts &model);
 
-/// Of the step before, see runtime::shorteningOf.
+/// Result of the previous step, see runtime::shorteningOf.
 nlohmann::json shorteningOf(runtime::Executor &executor);
-/// What is forced must be what happened to the tokens' segments: bits that a predictor makes, or
+/// The forced factor must match the tokens' segments: bits that a predictor makes, or
 /// another rule, do not heed spaces. Segments of segments are as they come. Throws UserError where
 /// they differ; does nothing where `factor` is 0.
 void requireForced(const nlohmann::json &shortening, int64_t factor, const runtime::Plan &plan);

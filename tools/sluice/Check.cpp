@@ -73,8 +73,8 @@ nlohmann::ordered_json lossesToJson(const std::vector<ProvedLoss> &losses) {
   return list;
 }
 
-/// How far advice was looked for: "complete", "stopped" (a note says where), "left out" or, where
-/// there is none to give, "none".
+/// How far advice was looked for: "complete", "stopped" (a note gives the place), "left out" or,
+/// where there is none to give, "none".
 std::string adviceState(const CausalVerdict &verdict, bool leftOut) {
   if (!verdict.isProved()) {
     return leftOut ? "left out" : verdict.fix || !verdict.noFix.empty() ? "complete" : "none";
@@ -85,7 +85,7 @@ std::string adviceState(const CausalVerdict &verdict, bool leftOut) {
   return leftOut ? "left out" : stopped ? "stopped" : "complete";
 }
 
-/// The derived step: null of what is not proved or does not predict.
+/// The derived step: null where the module is not proved or does not predict.
 nlohmann::ordered_json stepToJson(const std::optional<driver::StepSummary> &step) {
   if (!step) {
     return nullptr;
@@ -252,7 +252,7 @@ void finishOutputs(const CheckFlags &flags, const driver::CheckOutcome &check,
   }
 }
 
-/// A leak whose numbers change where those of the one that was told first do not is told too.
+/// A leak whose numbers change is reported too, where the numbers of the first reported one do not.
 void printReplay(std::ostream &talk, const CausalVerdict &told, const CausalVerdict &replayed) {
   if (told.witness && replayed.witness) {
     const CausalWitness &first = *told.witness, &second = *replayed.witness;

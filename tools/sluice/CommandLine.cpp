@@ -17,8 +17,8 @@
 namespace sluice::cli {
 namespace {
 
-/// Levenshtein distance; that of a word too long to be a slip is not computed, as it costs the
-/// square.
+/// Levenshtein distance; the distance of a word too long to be a slip is not computed, as it costs
+/// the square.
 size_t distance(const std::string &a, const std::string &b) {
   constexpr size_t longest = 64;
   if (a.size() > longest || b.size() > longest) {
@@ -280,7 +280,7 @@ std::string explainParseError(const CLI::App &program, const CLI::ParseError &er
   const CLI::App *command = chosenCommand(program);
   std::string message = error.what();
   bool missing = dynamic_cast<const CLI::RequiredError *>(&error) != nullptr;
-  // A misspelt word comes first: what else is missing is often what it was meant to be.
+  // A misspelt word comes first: another missing flag is often the intended one.
   if ((missing || dynamic_cast<const CLI::ExtrasError *>(&error)) && !extras.empty()) {
     auto flag = std::find_if(extras.begin(), extras.end(),
                              [](const std::string &word) { return word.starts_with("-"); });

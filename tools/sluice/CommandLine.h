@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the program says about a wrong command line, in place of the parser's own words.
+// Messages about a wrong command line, in place of the parser's own.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -36,7 +36,7 @@ void noteEscapes(const std::string &flag, const std::string &text);
 /// no flags.
 std::vector<std::string> joinNumbers(int argc, char **argv);
 
-/// The message for `error`: what was expected, what was found, what to do. `program` is as the
+/// The message for `error`: the expected and the found value, and a remedy. `program` is as the
 /// parser left it after `words`.
 std::string explainParseError(const CLI::App &program, const CLI::ParseError &error,
                               const std::vector<std::string> &words);

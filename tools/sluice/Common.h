@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What several subcommands share: flags of the device, opening an executor, progress.
+// Functions that several subcommands share: flags of the device, opening an executor, progress.
 #pragma once
 
 #include "Progress.h"
@@ -44,11 +44,11 @@ void addStep(CLI::App &command, std::optional<int64_t> &step);
 /// --factor, of an artifact whose steps draw theirs: what `use` is done with.
 void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::string &use);
 
-/// `flag`, which names files of labels beside the texts of `texts`.
+/// `flag`, which names files of labels for the texts of `texts`.
 void addLabels(CLI::App &command, const std::string &flag, std::vector<std::string> &labels,
                const std::string &texts);
 
-/// --images, which says what files hold; `files` names their flags.
+/// --images, which gives the format of files; `files` names their flags.
 void addImages(CLI::App &command, std::string &images, const std::string &files);
 /// None where it was not given.
 std::optional<runtime::ImageSize> parseImages(const std::string &images);

@@ -15,7 +15,7 @@ CompileProgress::CompileProgress() {
       show(lock);
     });
   } catch (const std::system_error &) {
-    // The machine has no thread left: the compile says what that means for it.
+    // The machine has no thread left: the compile reports the effect.
   }
 }
 

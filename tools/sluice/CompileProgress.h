@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a compile that takes long is doing, on stderr.
+// Progress of a long compile, on stderr.
 #pragma once
 
 #include "Common.h"

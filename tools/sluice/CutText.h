@@ -12,7 +12,7 @@
 
 namespace sluice::cli {
 
-/// What a boundaries stage cuts where that is not the tokens: "groups of 4", "the segments
+/// Rows that a boundaries stage cuts where these are not the tokens: "groups of 4", "the segments
 /// "words""; empty: the tokens. Bits of these alone can be shown.
 std::string describeCut(const runtime::BoundaryFacts &boundaries);
 

@@ -55,7 +55,8 @@ void endInTerminate() {
 }
 
 /// MLIR writes to what malloc gave it without a look. Where no memory is to be had, that is why;
-/// else the fault is a defect, and takes its usual way. Only what a signal's handler may call.
+/// else the fault is a defect, and takes its usual way. Calls only functions that a signal handler
+/// may call.
 void explainFault(int signal) {
   constexpr size_t some = size_t(1) << 20;
   if (::mmap(nullptr, some, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=

@@ -7,14 +7,14 @@
 
 namespace sluice::cli {
 
-/// "sluice: error: MESSAGE" on stderr, what a terminal could take for commands escaped.
+/// "sluice: error: MESSAGE" on stderr, characters that a terminal could take for commands escaped.
 void printError(std::string_view message);
 
 /// Exit status of the exception that is being handled, whose message goes to stderr: 1 where the
 /// job or the machine failed, 2 for bad input, 3 for a defect.
 int explainException();
 
-/// What a library ends the process for, a lack of memory or threads, becomes a message and a
+/// A lack of memory or threads, for which a library ends the process, becomes a message and a
 /// status.
 void installFailureHandlers();
 

@@ -75,7 +75,7 @@ std::vector<std::string> promptsOf(const GenerateFlags &flags) {
   return {flags.prompt};
 }
 
-/// Of a model with named inputs, unless a session holds them; else nothing.
+/// Files of a model with named inputs, unless a session holds them; else nothing.
 std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan &plan) {
   InputFiles files = parseInputFiles("--input", flags.inputs);
   if (!flags.session.empty() && files.empty()) {
@@ -147,7 +147,8 @@ Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
   return job;
 }
 
-/// Of one session: --session F --save-session F continues F, which is read before it is written.
+/// Values of one session: --session F --save-session F continues F, which is read before it is
+/// written.
 void checkWritten(const GenerateFlags &flags) {
   if (!flags.session.empty()) {
     requireKind(flags.session, FileKind::Session, "a session");
@@ -198,8 +199,8 @@ void refuseBesideImages(const CLI::App &command) {
   }
 }
 
-/// The text that the session was saved with goes on in row 0, with its options where flags give no
-/// other.
+/// The text that the session was saved with continues in row 0, with its options where flags give
+/// no other.
 void resume(const GenerateFlags &flags, const CLI::App &command, Executor &executor,
             Predictor &predictor, SamplingOptions &options, Text &text) {
   Session session = loadSession(flags.session, executor, predictor);
@@ -240,7 +241,7 @@ void limitToLines(const Plan &plan, Job &job) {
   }
 }
 
-/// What ends a text. One with named inputs ends with its line.
+/// Ends of a text. One with named inputs ends with its line.
 std::vector<std::string> stopsOf(const GenerateFlags &flags, const Plan &plan) {
   bool isLine = !plan.given.empty() && flags.stops.empty();
   return isLine ? std::vector<std::string>{"\n"} : flags.stops;
@@ -311,7 +312,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   writeTexts(*executor, predictor, job.texts, flags.tokens, options,
              stopsOf(flags, executor->plan()), sink);
   trace.close();
-  if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks what was drawn
+  if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks the drawn tokens
     saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});
   }
   if (caughtSignal() != 0) {
@@ -319,7 +320,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   }
 }
 
-/// What is written, and how far.
+/// The written text, and its length.
 void addTextFlags(CLI::App &command, GenerateFlags &flags) {
   CLI::Option *prompt =
       command.add_option("-p,--prompt", flags.prompt,

@@ -41,7 +41,7 @@ std::string extractCode(const Artifact &artifact, const Path &folder) {
   return names;
 }
 
-/// Returns the names of what was written.
+/// Returns the names of the written files.
 std::string extractParts(const Artifact &artifact, const Path &folder) {
   makeFolder(folder);
   replaceFile(folder / "spec.json", asBytes(artifact.plan().model.spec));

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What `sluice generate` writes.
+// Output of `sluice generate`.
 #pragma once
 
 #include "sluice/Runtime/Generator.h"
@@ -11,8 +11,8 @@
 
 namespace sluice::cli {
 
-/// Prints texts in their order: the first that is not finished as it comes, those behind it when
-/// their turn has come. Prompts stand before them where it `echoes`; as JSON a text is a line.
+/// Prints texts in their order: the first that is not finished as it comes, the later ones when
+/// their turn has come. Prompts precede them where it `echoes`; as JSON a text is a line.
 class Printer {
 public:
   /// One prompt a text. Both must live as long.
@@ -39,7 +39,7 @@ private:
 
   bool write(size_t text, std::string_view bytes);
   void finish(size_t text, runtime::StopReason reason);
-  /// What stands before a text's bytes, and those that have come.
+  /// The heading before a text's bytes, and the bytes so far.
   void open();
   void close();
   void printLine(const Part &part);

@@ -39,7 +39,7 @@ public:
   /// Removes the bar.
   void clear();
 
-  /// Whether the last line that stays was printed so long ago that the next one is due.
+  /// Returns true if the last line that stays was printed so long ago that the next one is due.
   bool isLineDue() const;
 
   /// "12 min left" where `share` is done, by the time since the first share that `draw` got; empty

@@ -27,7 +27,7 @@ void requireSpec(const Plan &plan, const std::vector<spec::Setting> &settings) {
 /// As a file of the model's name would be called: a spec without a name keeps the one it had.
 std::string fileNameOf(const Plan &plan) { return plan.model.name + ".json"; }
 
-/// Of generation, where steps draw their factor.
+/// Settings of generation, where steps draw their factor.
 std::optional<int64_t> mainFactor(const Plan &plan) {
   return plan.factors.empty() ? std::nullopt : std::optional(plan.factors.front());
 }
@@ -48,7 +48,7 @@ std::vector<driver::LibraryProduct> libraryProducts(const Plan &plan) {
   return list;
 }
 
-/// Compiles in memory, for what `request` says. `origin` names the result in messages.
+/// Compiles in memory, with the options of `request`. `origin` names the result in messages.
 std::unique_ptr<Executor> openCompiled(const driver::CompileRequest &request,
                                        const std::string &origin, const DeviceOptions &device) {
   driver::Outcome outcome = driver::compile(request);

@@ -13,13 +13,13 @@ namespace sluice::cli {
 /// Adds `--set KEY=VALUE`, which may be given several times.
 void addSettings(CLI::App &command, std::vector<std::string> &written, const std::string &help);
 
-/// What values of `--set` mean. Throws UserError.
+/// Values of `--set`. Throws UserError.
 std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written);
 
-/// Compiles the spec that `artifact` holds once more, in memory, with what `request` says besides
-/// spec and targets (settings, everyRow), for the device alone, and opens it. The same request
-/// gives the same code each time; a leak that the artifact was allowed stays allowed. Throws
-/// UserError, also where the artifact holds model IR instead of a spec.
+/// Compiles the spec that `artifact` holds once more, in memory, with the options of `request`
+/// except spec and targets (settings, everyRow), for the device alone, and opens it. The same
+/// request gives the same code each time; a leak that the artifact was allowed stays allowed.
+/// Throws UserError, also where the artifact holds model IR instead of a spec.
 std::unique_ptr<runtime::Executor> recompile(const runtime::Artifact &artifact,
                                              driver::CompileRequest request,
                                              const DeviceOptions &device);

@@ -70,7 +70,7 @@ std::vector<float> lossesOf(runtime::Executor &program, const std::string &entry
   return losses;
 }
 
-/// Different tokens side by side, or those of a run, and its bits.
+/// Different tokens side by side, or the tokens of a run, and its bits.
 void setTokens(runtime::Executor &program, const SegmentRun *run) {
   std::span<int32_t> tokens = program.tokens();
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -178,7 +178,7 @@ bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &re
     replay(program, mode == "train" ? "gradient" : "evaluate", witness);
     return true;
   } catch (const std::exception &) {
-    return false; // whatever stops the replay, the verdict stands
+    return false; // the verdict is valid even if the replay stops
   }
 }
 

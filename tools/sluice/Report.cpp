@@ -22,7 +22,7 @@ struct ReportFlags {
   bool force = false;
 };
 
-/// What a part of the spec says, value by value: "stages.1.hierarchy".
+/// A part of the spec, value by value: "stages.1.hierarchy".
 void addValues(runtime::Facts &facts, const nlohmann::json &spec, const char *part) {
   if (spec.is_object() && spec.contains(part)) {
     nlohmann::json values = nlohmann::json{{part, spec[part]}}.flatten();
@@ -58,7 +58,7 @@ void addTraining(runtime::Facts &facts, const runtime::SpecFacts &spec) {
   add("clip", optimizer.clip);
 }
 
-/// Of the spec that was trained, defaults filled in; none where the run holds no spec.
+/// Facts of the trained spec, with defaults filled in; none where the run holds no spec.
 std::optional<driver::SpecDescription> describeRun(const runtime::Path &run) {
   return driver::describeSpec((run / "spec.json").string());
 }
@@ -80,7 +80,7 @@ runtime::Facts listHyperparameters(const std::optional<driver::SpecDescription> 
   return facts;
 }
 
-/// Of the spec that was trained; nothing where the run holds none that can be read (it was compiled
+/// Facts of the trained spec; nothing where the run holds none that can be read (it was compiled
 /// from model IR).
 std::optional<runtime::Causality> checkSpec(const runtime::Path &run) {
   driver::CheckRequest request{(run / "spec.json").string()};

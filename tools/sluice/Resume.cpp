@@ -34,7 +34,7 @@ bool namesFiles(const CLI::Option &option) {
   return option.get_type_name() == "FILE" || holds(namedFlags, longName(option));
 }
 
-/// Whether a run keeps the flag from call to call.
+/// Returns true if a run stores the flag for later calls.
 bool isKept(const CLI::Option &option) {
   std::string flag = longName(option);
   return !flag.empty() && !holds(callFlags, flag);
@@ -57,7 +57,7 @@ void set(CLI::Option &option, const std::vector<std::string> &values, std::strin
   option.run_callback();
 }
 
-/// What a run of an older version must be given again, as far as its record names it.
+/// Flags that a run of an older version must be given again, as far as its record names them.
 [[noreturn]] void refuseOldRun(const Path &run, const std::optional<RunRecord> &record) {
   std::string data, heldOut;
   for (const DataFile &file : record ? record->data : std::vector<DataFile>()) {

@@ -22,14 +22,14 @@ struct ResumeCall {
   std::string value;           ///< of --resume
 };
 
-/// Decides what the words of the command line are: `--resume RUN`, `--out RUN --resume`, and a
+/// Classifies the words of the command line: `--resume RUN`, `--out RUN --resume`, and a
 /// value of --resume that is the artifact, as in `--resume ART --out RUN`. Throws UserError where
 /// --resume and --out name different runs, and CLI::RequiredError where none names one.
 void settleResumedRun(const ResumeCall &call);
 
-/// Sets every flag of `train` that the call leaves out to what the run was given. Returns the words
+/// Sets every flag of `train` that the call leaves out to the run's value. Returns the words
 /// that it set, for people; empty where there are none. Throws UserError where a file that is set
-/// is missing or has changed, and where the run's record lacks what the call leaves out.
+/// is missing or has changed, and where the run's record lacks a flag that the call leaves out.
 std::string fillFromRecord(CLI::App &train, const ResumeCall &call);
 
 /// The files and flags of a call of `train`, for the record of its run. `files` has the flags whose

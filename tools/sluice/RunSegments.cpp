@@ -20,7 +20,7 @@ constexpr int64_t mostShown = 1000; // as `sluice boundaries` prints
 
 struct ChosenText {
   ByteFile text;
-  std::string source; ///< what it is; empty: there is no text
+  std::string source; ///< its kind; empty: there is no text
 };
 
 void keepFirst(FileContents &bytes, int64_t most) {
@@ -81,7 +81,7 @@ ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
     written +=
         sample.contains(part) && sample[part].is_string() ? sample[part].get<std::string>() : "";
   }
-  // A byte that is no UTF-8 stands in the file as U+FFFD: from there on, what was written is
+  // A byte that is no UTF-8 is U+FFFD in the file: from there on, the written bytes are
   // unknown.
   size_t known = std::min(written.size(), written.find("\xef\xbf\xbd"));
   bool isAll = known == written.size();

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a report shows of a run's segments.
+// A run's segments in a report.
 #pragma once
 
 #include "sluice/Driver/SpecFacts.h"
@@ -9,8 +9,8 @@ namespace sluice::cli {
 
 /// Cuts the first `most` tokens of the run's held-out text, or else of its newest sample, on the
 /// CPU with its latest weights: `spec`, the run's, is compiled once more for each `boundaries`
-/// stage. Empty where the model has none, or `most` is 0. Notes say what cannot be shown, and why.
-/// `kernelCache` is as driver::CompileRequest has it.
+/// stage. Empty where the model has none, or `most` is 0. Notes list the omitted parts, with
+/// reasons. `kernelCache` is as driver::CompileRequest has it.
 runtime::ShownSegments showSegments(const runtime::Path &run, const driver::SpecDescription &spec,
                                     int64_t most, const std::string &kernelCache);
 

@@ -13,7 +13,7 @@ namespace sluice::cli {
 
 void addScoreFlag(CLI::App &command, std::vector<std::string> &continuations);
 
-/// Throws UserError where a flag is given that says how texts are written.
+/// Throws UserError where a flag is given for writing texts.
 void refuseBesideScore(const CLI::App &command);
 
 /// Prints a line, a JSON object where `json`, for every continuation of every prompt. `texts` begin

@@ -1,12 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Signals that end a job in order: what it has computed is saved first.
+// Signals that end a job in order: results so far are saved first.
 #pragma once
 
 namespace sluice::cli {
 
 /// From here on SIGINT, SIGTERM and SIGHUP (except under nohup) are noted, for the job to end where
 /// it can. The second one is noted too, as terminals and wrappers often send two; a line on stderr
-/// says that the job is ending. The third one ends the program at once, except while there is a
+/// reports that the job is ending. The third one ends the program at once, except while there is a
 /// `SignalShield`.
 void catchSignals();
 

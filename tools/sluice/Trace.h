@@ -12,11 +12,11 @@
 
 namespace sluice::cli {
 
-/// A line for each token that is read: what it did to segments.
+/// A line for each token that is read: its effect on segments.
 class Trace {
 public:
-  /// `sink` tells it from now on, and the file appears with `close`; nothing happens where `name`
-  /// is empty. Throws UserError where the model has no segments or no step.
+  /// `sink` forwards to it from now on, and the file appears with `close`; nothing happens where
+  /// `name` is empty. Throws UserError where the model has no segments or no step.
   Trace(const std::string &name, const runtime::Executor &executor, bool isCached,
         runtime::TextSink &sink);
 

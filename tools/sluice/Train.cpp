@@ -61,7 +61,7 @@ void checkFlags(const TrainFlags &flags) {
   }
 }
 
-/// What a run may change: nothing that its tensors, data or causality depend on.
+/// Flags that a run may change: nothing that its tensors, data or causality depend on.
 std::vector<spec::Setting> parseTrainingSettings(const std::vector<std::string> &written) {
   std::vector<spec::Setting> settings = parseSettings(written);
   for (const spec::Setting &setting : settings) {
@@ -76,7 +76,7 @@ std::vector<spec::Setting> parseTrainingSettings(const std::vector<std::string> 
   return settings;
 }
 
-/// Where a run stands in its data follows from the order that it began with.
+/// A run's position in its data follows from the order that it began with.
 void checkResumedSettings(const std::vector<std::string> &written) {
   for (const spec::Setting &setting : parseSettings(written)) {
     if (setting.path.size() == 2 && setting.path[0] == "training" && setting.path[1] == "order") {
@@ -136,7 +136,7 @@ std::optional<ScheduleEnd> findScheduleEnd(const Plan &plan) {
              : std::nullopt;
 }
 
-/// Takes what a resumed run's call leaves out from the run.
+/// Takes flags that a resumed run's call leaves out from the run.
 void fillResumed(TrainFlags &flags, CLI::App &command) {
   ResumeCall call{flags.artifact, flags.out, flags.resumed};
   settleResumedRun(call);

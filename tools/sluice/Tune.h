@@ -12,7 +12,7 @@ namespace sluice::cli {
 
 /// Times the products of an artifact on the GPU, writes `file` (see
 /// checkOutputs for `force`) and prints a table, or with `json`
-/// what the file holds. Throws UserError.
+/// the contents of the file. Throws UserError.
 void runTune(const std::string &artifact, const DeviceOptions &device, const std::string &file,
              bool json, bool force);
 

@@ -29,7 +29,7 @@ void occupyStandardStreams() {
   }
 }
 
-/// What was printed may lie in a buffer until here. A reader that has seen enough (head) is no
+/// Output may be in a buffer until here. A reader that has seen enough (head) is no
 /// failure.
 void requireOutput() {
   std::cout.flush();
@@ -60,7 +60,7 @@ void registerCommands(CLI::App &program) {
   }
 }
 
-/// Runs what the command line asks for. Returns the exit status; throws what `main` explains.
+/// Runs the subcommand of the command line. Returns the exit status; throws what `main` explains.
 int run(CLI::App &program, int argc, char **argv) {
   int status = 0;
   std::vector<std::string> words = cli::joinNumbers(argc, argv);

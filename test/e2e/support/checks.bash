@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What the end-to-end scripts share. Each check prints one line, "ok NAME" or "FAIL NAME", and what went wrong.
+# Functions that the end-to-end scripts share. Each check prints one line, "ok NAME" or "FAIL NAME", and what went wrong.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 sluice=$root/build/bin/sluice

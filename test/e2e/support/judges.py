@@ -27,7 +27,7 @@ def answers_of_z3(path):
     result = run("z3", f"-T:{TIMEOUT_S}", f"-t:{TIMEOUT_QUERY_MS}", path)
     lines = result.stdout.split("\n")[:-1]
     found = [line for line in lines if line in ("sat", "unsat", "unknown")]
-    # z3 also says so itself where an answer is not the one that the file states.
+    # z3 also reports by itself where an answer is not the one that the file states.
     talk = [line for line in lines if line not in found and "check annotation that says" not in line]
     if talk or not expected or len(found) != len(expected) or "unknown" in found:
         return f"{len(expected)} queries, {len(found)} answers, {found.count('unknown')} unknown: {talk[:3]} {result.stderr[:300]}"
@@ -45,7 +45,7 @@ def judge(numbered):
     verdict, answers = json.loads(check.stdout), answers_of_z3(smt)
     if check.returncode == 1 and certificate.exists():
         return "a certificate was written of what is not proved"
-    # What generates or trains something else than was proved is refused although all obligations hold.
+    # Rejects a model that generates or trains something else than was proved although all obligations hold.
     holds = check.returncode == 0 or verdict["verdict"] == "misaligned" or verdict["refused_mode"] == "generate"
     if answers != ("as expected" if holds else "otherwise"):
         return f"check says {verdict['verdict']}, z3 answers {answers}"
