@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A bigram model reads the token before alone: what the analyses must say of it is known.
+// A bigram model reads the token before alone: the right results of the analyses are known.
 #include "Fixture.h"
 
 #include "sluice/Runtime/Analyses.h"
@@ -25,7 +25,7 @@ protected:
     writeFile(folder / "text", text);
     return readByteFiles({folder / "text"}, 128, 2, "");
   }
-  /// Bits of `next` behind `token`.
+  /// Bits of `next` after `token`.
   double bits(uint8_t token, uint8_t next) {
     auto table = executor.tensor(executor.plan().tensors[0]);
     double sum = 0;
@@ -131,8 +131,8 @@ TEST_F(Analyses, SamplesStandBesideTheText) {
       .prompts = 2, .promptTokens = 8, .tokens = 24, .completions = 3, .sampling = {}};
   SampleResult result = measureSamples(executor, files, files, options);
   EXPECT_EQ(result.prompts, 2);
-  // "the wate" goes on to "... the wate": 6 whole words behind the cut one; then "r and th" to "
-  // sea ", 5 behind "th(e)".
+  // "the wate" continues to "... the wate": 6 whole words after the cut one; then "r and th" to "
+  // sea ", 5 after "th(e)".
   EXPECT_GT(result.reference.words, 8);
   EXPECT_GE(result.reference.perplexity, 1);
   EXPECT_LT(result.reference.perplexity, 5); // its own text was counted

@@ -75,7 +75,7 @@ TEST(Artifact, RefusesAnotherFormatVersion) {
   std::string elf = bigramLibrary();
   auto trailer = makeTrailer(bytesOf(elf));
   trailer[8] = 1;
-  // The trailer's own checksum must fit, else that is what is refused.
+  // The trailer's own checksum must fit, else it is rejected.
   std::string head(trailer.begin(), trailer.begin() + 56);
   std::string sealed = withTrailer(head); // hashes are of `head`, at 24 of its trailer
   std::string own = sealed.substr(head.size() + 24, 8);

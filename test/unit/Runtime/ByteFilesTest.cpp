@@ -30,7 +30,7 @@ protected:
     return openByteFile(folder / name, "data file", reading);
   }
 
-  /// What `open` reads from a pipe that `text` is written to.
+  /// The bytes that `open` reads from a pipe that `text` is written to.
   ByteFile openPipe(const std::string &text, const ReadingOptions &reading = {}) {
     removeAll(folder / "pipe");
     EXPECT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
@@ -54,7 +54,7 @@ TEST_F(ByteFiles, CompressedTextIsTextAndRawIsNot) {
   ByteFile file = open("text.gz");
   EXPECT_TRUE(file.isDecompressed);
   EXPECT_EQ(textOf(file), text);
-  EXPECT_EQ(file.bytes.sha256Hex(), sha256Hex(text)); // the same as that of the text's own file
+  EXPECT_EQ(file.bytes.sha256Hex(), sha256Hex(text)); // the same as for the text's own file
   ASSERT_EQ(file.notes.size(), 1u);
   EXPECT_NE(file.notes[0].find("text.gz: read as gzip data, 100000 bytes in "), std::string::npos);
   ByteFile raw = open("text.gz", {/*isRaw=*/true});
@@ -133,7 +133,7 @@ TEST_F(ByteFiles, CopiesOfStreamsAreReadInTheirPlace) {
   EXPECT_EQ(readFile(folder / "run/data-1"), text);
   EXPECT_EQ(readFile(folder / "run/data-2"), "two");
   auto again = copies(true);
-  ByteFile reread = open("pipe", {false, again}); // nobody writes to it
+  ByteFile reread = open("pipe", {false, again}); // no process writes to it
   EXPECT_EQ(textOf(reread), text);
   EXPECT_FALSE(again->hasRead());
   ASSERT_EQ(reread.notes.size(), 1u);

@@ -64,7 +64,7 @@ std::vector<Box> findTexts(const std::string &svg, double font) {
   return boxes;
 }
 
-/// What is wrong with the texts of an SVG; empty where they fit.
+/// Mistakes in the texts of an SVG; empty where they fit.
 std::string judgeTexts(const std::string &svg, double font) {
   std::istringstream viewBox(findAttribute(svg.substr(svg.find("viewBox") - 1), "viewBox"));
   double ignored, width, height;

@@ -93,8 +93,9 @@ TEST_F(Checkpoint, IsNotWrittenWhereANumberIsNotFinite) {
   EXPECT_EQ(loadCheckpoint(run, executor).step, 12);
 }
 
-// A training that keeps one checkpoint removes the one that an evaluation beside it is about to
-// open.
+// A training that keeps one checkpoint removes the one that a concurrent evaluation is about to
+// open
+// .
 TEST_F(Checkpoint, WeightsLoadWhileATrainingReplacesThem) {
   Executor other(bigramArtifact(folder), 1);
   std::atomic<bool> done = false;

@@ -137,7 +137,7 @@ TEST_F(CommandLine, BenchPrintsTheContractsFields) {
                           "peak_gbytes_per_s", "recomputed_tokens_per_s"}) {
     EXPECT_GT(json[key], 0) << key;
   }
-  EXPECT_EQ(json["kernels"].size(), 6u); // those of gradient and update
+  EXPECT_EQ(json["kernels"].size(), 6u); // the launches of gradient and update
   EXPECT_TRUE(json.contains("cached_tokens_per_s"));
 }
 
@@ -216,7 +216,7 @@ TEST_F(CommandLine, AnUnwritablePlaceIsStatusTwo) {
   refuses("train bigram.slc --data text -o text/run", "text/run: ");
   writeFile(folder / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":3}\n");
   refuses("report . -o text/page.html", "text/page.html");
-  // A name that is no file stays what it is: a rename over /dev/null would take it from the whole
+  // A name that is no file does not change: a rename over /dev/null would take it from the whole
   // machine.
   std::filesystem::create_symlink("/dev/null", folder / "device");
   refuses("report . -o device", "not a regular file");

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bigram model through the driver's interface, on the stand-in of FakeCuda.cpp: what is called,
-// in which order, and that the numbers are the CPU's.
+// The bigram model through the driver's interface, on the fake driver of FakeCuda.cpp: the calls,
+// their order, and that the numbers are the CPU's.
 #include "CudaFixture.h"
 #include "CudaGpu.h"
 #include "CudaLaunch.h"
@@ -88,7 +88,7 @@ TEST_F(CudaDevice, ResultsAreTheSameWhileTiming) {
   EXPECT_TRUE(trainedBytes(*gpu, true) == expected);
   EXPECT_EQ(count("cuGraphLaunch"), 0);
   EXPECT_EQ(gpu->times()[6].launches, 5);
-  EXPECT_NEAR(gpu->times()[6].seconds, 5 * 0.5e-3, 1e-9); // the stand-in's half a millisecond
+  EXPECT_NEAR(gpu->times()[6].seconds, 5 * 0.5e-3, 1e-9); // the fake's half a millisecond
 }
 
 TEST_F(CudaDevice, EntriesBecomeGraphsOnce) {
@@ -167,7 +167,7 @@ TEST_F(CudaDevice, CheckpointsAndWeightsGoThroughTheHost) {
   }
 }
 
-/// Weight gradients beside the contraction that follows them, the input's gradient.
+/// Weight gradients in parallel with the contraction that follows them, the input's gradient.
 size_t countGradientPairs(const Plan &plan) {
   const std::vector<Launch> &launches = plan.entries.at("gradient");
   std::vector<std::set<size_t>> before =
@@ -183,12 +183,13 @@ size_t countGradientPairs(const Plan &plan) {
 }
 
 TEST_F(CudaDevice, LanesKeepThePlansOrder) {
-  EXPECT_EQ(countUnordered(artifact->plan(), "gradient"), 2u); // the mean loss beside the rest
+  EXPECT_EQ(countUnordered(artifact->plan(), "gradient"),
+            2u); // the mean loss in parallel with the rest
   EXPECT_EQ(countUnordered(artifact->plan(), "update"), 0u);
 }
 
-// What the compiler says must come after what, in a model with attention, norms and two scales, and
-// what is one graph.
+// The order that the compiler demands, in a model with attention, norms and two scales, and the
+// launches of one graph.
 TEST_F(CudaDevice, LanesOfACompiledModelKeepItsOrder) {
   std::string command = std::string(SLUICE_PROGRAM) + " compile " TINY_MODEL " --target sm_80 -o " +
                         (folder / "tiny.sla").string();
@@ -224,8 +225,8 @@ TEST_F(CudaDevice, PinnedMemoryDoesNotGrowWithTheBatch) {
   EXPECT_EQ(cuda::stagingBytes(plan), 4 << 20);
 }
 
-// The mean loss (launch 1) runs, at a lower priority, beside the gradient (2): it reads losses,
-// which launch 0 writes.
+// The mean loss (launch 1) runs, at a lower priority, in parallel with the gradient (2): it reads
+// losses, which launch 0 writes.
 TEST_F(CudaDevice, WhatNobodyReadsRunsBeside) {
   auto gpu = open();
   forget();
@@ -289,7 +290,7 @@ TEST_F(CudaDevice, TakesTheCubinOrThePtx) {
   EXPECT_EQ(count("cuModuleLoadData ptx"), 8);
 }
 
-// Why, what it costs, and what to do; nothing where all is as it should be.
+// The reason, the cost, and the remedy; nothing where all is as it should be.
 TEST_F(CudaDevice, SaysOnceThatTheCubinsWereRefused) {
   EXPECT_EQ(makeCudaDevice(artifact)->notice(), "");
   ::setenv("FAKE_CUDA_CAPABILITY", "90", 1); // PTX because no cubin fits: nothing was refused
@@ -312,7 +313,7 @@ TEST_F(CudaDevice, SaysOnceThatTheCubinsWereRefused) {
   EXPECT_EQ(notice.find('\n'), std::string::npos);
 }
 
-// Larger than what is pinned: the range may be written again as soon as `upload` returns.
+// Larger than the pinned memory: the range may be written again as soon as `upload` returns.
 TEST_F(CudaDevice, LargeUploadsMayBeOverwrittenAtOnce) {
   std::unique_ptr<Device> device = makeCudaDevice(artifact);
   Range range{0, cuda::stagingBytes(artifact->plan()) + 64};

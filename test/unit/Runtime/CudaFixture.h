@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The runtime's CUDA device on the stand-in of FakeCuda.cpp, and in which order lanes run launches.
+// The runtime's CUDA device on the fake driver of FakeCuda.cpp, and the order in which lanes run
+// launches.
 #pragma once
 
 #include "CudaLanes.h"

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory that follows the segments of texts, on the stand-in for a GPU: which arena is allocated,
+// Memory that follows the segments of texts, on the fake of a GPU: which arena is allocated,
 // what moves, where a batch ends that does not fit, and in which order lanes run.
 #include "CudaFixture.h"
 #include "CudaLaunch.h"
@@ -11,7 +11,7 @@ using namespace sluice::test;
 
 namespace {
 
-/// A model whose texts may have as many segments as tokens, on the stand-in with its CPU code.
+/// A model whose texts may have as many segments as tokens, on the fake with its CPU code.
 class CudaSegments : public CudaDevice {
 protected:
   CudaSegments() {
@@ -73,7 +73,8 @@ protected:
   }
 };
 
-// 5, 7, 21, 21, 5 and 64 segments of a text: the least memory, that of half of 64 rows, and all.
+// 5, 7, 21, 21, 5 and 64 segments of a text: the minimum memory, the memory of half of 64 rows, and
+// all.
 TEST_F(CudaSegments, TheArenaIsThatOfTheSegmentsSoFar) {
   const Plan &plan = artifact->plan();
   ASSERT_EQ(plan.memoryBuckets.size(), 3u);
@@ -81,7 +82,7 @@ TEST_F(CudaSegments, TheArenaIsThatOfTheSegmentsSoFar) {
   Executor cpu(artifact, 1);
   begin(*gpu);
   begin(cpu);
-  int64_t first = allocations().at(0); // with what the side lane has behind the arena
+  int64_t first = allocations().at(0); // with the side lane's memory after the arena
   EXPECT_LT(first, plan.memory.arenaBytes);
   forget();
   size_t every[] = {12, 9, 3, 3, 12, 1}, grown[] = {0, 0, 1, 0, 0, 1};

@@ -314,7 +314,7 @@ TEST(Decompress, EveryCutIsAnError) {
   }
 }
 
-/// A changed byte is found, or is one of the few that say nothing of the text, such as the time in
+/// A changed byte is found, or is one of the few that do not affect the text, such as the time in
 /// gzip's header.
 TEST(Decompress, NoDamageGivesAnotherText) {
   std::string text = easyText(300);

@@ -32,7 +32,7 @@ TEST(Data, PermuteMovesAndDependsOnTheKey) {
   EXPECT_LT(same, 10);
 }
 
-/// 3000 draws: each count's deviation is 26, and a run of one seed says nothing of another's.
+/// 3000 draws: each count's deviation is 26, and runs of different seeds are independent.
 TEST(Data, StepsDrawEachFactorAsOftenAndBySeed) {
   std::map<int64_t, int> counts;
   int same = 0;
@@ -71,7 +71,7 @@ TEST(Data, AnEpochDrawsEachRowOnceFromEveryFile) {
 TEST(Data, CyclicFilesHaveNoEnd) {
   TemporaryFolder folder;
   std::string text(100, 0);
-  std::iota(text.begin(), text.end(), 1); // byte b stands at b - 1
+  std::iota(text.begin(), text.end(), 1); // byte b is at b - 1
   writeFile(folder / "a", text);
   writeFile(folder / "b", text.substr(0, 17)); // one row, of context + 1
   TrainingData data({folder / "a", folder / "b"}, 128, 16, 5, /*cyclic=*/true);
@@ -203,7 +203,7 @@ TEST(Data, SkipsShortFilesAmongOthersAndSaysSo) {
   EXPECT_NE(userError([&] {
               readByteFiles({folder / "long", folder / "empty"}, 128, 2, "");
             }).find("at least 2 bytes"),
-            std::string::npos) // only where the caller says what was skipped
+            std::string::npos) // only where the caller names the skipped rows
       << "a short file was skipped without a word";
 }
 

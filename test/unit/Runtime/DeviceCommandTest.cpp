@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// --device cuda as a user meets it, with the stand-in of FakeCuda.cpp for a driver.
+// --device cuda for a user, with the fake driver of FakeCuda.cpp.
 #include "Fixture.h"
 
 #include <sys/wait.h>
@@ -18,7 +18,7 @@ protected:
     writeFile(folder / "heldout", easyText(500, 9));
   }
 
-  /// Runs `sluice WORDS` with the stand-in, or `settings` in its place; its status.
+  /// Runs `sluice WORDS` with the fake driver, or `settings` in its place; its status.
   int sluice(const std::string &words, std::string settings = "SLUICE_CUDA_DRIVER=" FAKE_CUDA) {
     settings += " FAKE_CUDA_KERNELS=" BIGRAM_GPU_LIBRARY " ";
     std::string command = "cd " + folder.path.string() + " && " + settings + SLUICE_PROGRAM + " " +

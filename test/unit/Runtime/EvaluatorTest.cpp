@@ -111,8 +111,8 @@ TEST(Evaluator, CountsWords) {
   EXPECT_EQ(words("an ox", 2), 1); // "n" and the space
 }
 
-// What characters of several bytes give is tested with countCharacters, and with a whole vocabulary
-// in losses.sh.
+// Results of characters of several bytes are tested with countCharacters, and with a whole
+// vocabulary in losses.sh.
 TEST(Evaluator, CharactersOfAsciiAreBytes) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);

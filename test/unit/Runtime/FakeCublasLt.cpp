@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stands in for cuBLASLt on the stand-in for NVIDIA's driver (FakeCuda.cpp): column-major products
-// of bf16, summed in f32 in another order than the generated code's. It refuses what the real one
-// would (shapes that do not fit, memory less aligned than was promised, a workspace that is
-// missing), and what the runtime must not ask for (a scale, a result that is not overwritten, sums
-// in several parts). The environment sets:
+// Replaces cuBLASLt on the fake of NVIDIA's driver (FakeCuda.cpp): column-major products
+// of bf16, summed in f32 in another order than the generated code's. It rejects calls that the real
+// one would reject (shapes that do not fit, memory less aligned than was promised, a workspace that
+// is missing), and requests that the runtime must not make (a scale, a result that is not
+// overwritten, sums in several parts). The environment sets:
 //   FAKE_CUBLASLT_FAIL (a function that fails), FAKE_CUBLASLT_VERSION, FAKE_CUBLASLT_REFUSE (a
 //   depth for which it has no algorithm), FAKE_CUBLASLT_SLOW (a depth for which it takes four times
 //   as long), FAKE_CUBLASLT_WORKSPACE (bytes that algorithm 2 wants)
@@ -274,7 +274,7 @@ EXPORT int cublasLtMatmul(void *, Desc *desc, const float *alpha, const uint16_t
                   desc->transposeA != 0,
                   layoutD->type == realF32,
                   hostOf<uint8_t>(d)};
-  // The second algorithm is the faster one; a launch of the stand-in's takes half a millisecond.
+  // The second algorithm is the faster one; a launch of the fake takes half a millisecond.
   double milliseconds = algorithm->data[0] == 2 ? 0.25 : 0.3;
   milliseconds *= layoutB->rows == setting("FAKE_CUBLASLT_SLOW", 0) ? 4 : 1;
   auto *scratch = hostOf<uint8_t>(workspace);

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stands in for NVIDIA's driver. Its "kernels" are the CPU's of the bigram model; all the rest is
-// what the runtime must get right. It is as unkind as a driver may be: work waits in the stream
-// until somebody waits for it, so that pinned memory written too early or read too early shows in
+// Replaces NVIDIA's driver. Its "kernels" are the CPU's of the bigram model; the runtime must do
+// the rest. It is as unkind as a driver may be: work waits in the stream
+// until a caller waits for it, so that pinned memory written too early or read too early shows in
 // the numbers; memory that is not pinned is read as late, and what has changed by then is counted;
 // addresses of the device are not the host's; a launch while a graph is captured does nothing else;
 // launches of a graph that nothing orders run latest first. The environment sets what GPU it is:
@@ -185,7 +185,7 @@ EXPORT void fakeCudaForget() {
 EXPORT size_t fakeCudaAllocated() { return allocated; }
 EXPORT size_t fakeCudaChanged() { return changed; }
 
-/// For libraries that the stand-ins know: work that takes some time.
+/// For libraries that the fakes know: work that takes some time.
 void fakeCudaEnqueue(void *stream, const std::function<void()> &run, double milliseconds) {
   enqueue(static_cast<Stream *>(stream), run, milliseconds);
 }
@@ -262,7 +262,7 @@ EXPORT int cuModuleUnload(Module *module) {
 EXPORT int cuModuleGetFunction(void **function, Module *module, const char *name) {
   NOTE(std::string("cuModuleGetFunction ") + name)
   const FakeKernel *kernel = findFakeKernel(name);
-  // A bigram kernel's image says whose it is.
+  // A bigram kernel's image names its owner.
   bool fits =
       kernel && (kernel->items >= 0 || module->kernel.compare(0, std::strlen(name), name) == 0);
   *function = fits ? const_cast<FakeKernel *>(kernel) : nullptr;
@@ -319,7 +319,7 @@ static std::vector<uint8_t> readIfThere(const void *from, size_t bytes) {
 }
 
 /// Reads its source when the stream gets there. Of memory that is not pinned a driver may take a
-/// copy at once, or may not: the work goes on with what was there at the call, and a change is
+/// copy at once, or may not: the work uses the data at the time of the call, and a change is
 /// counted.
 EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *) {
   NOTE("cuMemcpyHtoDAsync_v2 " + std::to_string(bytes) + (isPinned(from) ? " pinned" : ""))

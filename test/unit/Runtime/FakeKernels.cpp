@@ -42,7 +42,7 @@ struct Loaded {
 };
 
 Loaded &load(const std::string &path) {
-  static std::map<std::string, Loaded> all; // what was found stays where it is
+  static std::map<std::string, Loaded> all; // found kernels stay at their address
   Loaded &loaded = all[path];
   if (!loaded.library) {
     loaded.library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the stand-in for NVIDIA's driver runs in a GPU kernel's place: CPU code.
+// CPU code that the fake of NVIDIA's driver runs in place of a GPU kernel: CPU code.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,6 @@ struct FakeKernel {
 
 /// The kernel of this symbol in the library that FAKE_CUDA_KERNELS names; null where there is none.
 /// Either the library has a function of that name (the bigram model), or it is a compiled artifact
-/// with CPU code beside the GPU's: then the first stage of a kernel does all that the CPU's does,
-/// and later ones do nothing.
+/// with CPU code in addition to the GPU's: then the first stage of a kernel does all that the CPU's
+/// does, and later ones do nothing.
 const FakeKernel *findFakeKernel(const std::string &symbol);

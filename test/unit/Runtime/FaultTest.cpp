@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random damage to the files of a run: a reader refuses it with a UserError, or what it reads is
-// what was written. SLUICE_FAULTS sets the number of trials a kind.
+// Random damage to the files of a run: a reader refuses it with a UserError, or it reads the bytes
+// that were written. SLUICE_FAULTS sets the number of trials a kind.
 #include "Fixture.h"
 
 #include "sluice/Runtime/Checkpoint.h"
@@ -52,7 +52,7 @@ protected:
     return all;
   }
 
-  /// Whether the reader refused; a failure of the test where it read other numbers.
+  /// True if the reader rejected its input; a failure of the test where it read other numbers.
   bool refuses(const std::function<void()> &read, const std::string &fault) {
     try {
       read();
@@ -148,7 +148,7 @@ std::vector<size_t> outsideStrings(const std::string &text) {
   return places;
 }
 
-/// Puts a value of up to 100,000 levels where a value, or anything else, stands in `text`.
+/// Puts a value of up to 100,000 levels at the place of a value, or of anything else, in `text`.
 std::string deepen(const std::string &text, const std::function<size_t(size_t)> &draw) {
   std::vector<size_t> places = outsideStrings(text);
   size_t levels = 1000 + draw(100000), at = places[draw(places.size())];
@@ -158,7 +158,7 @@ std::string deepen(const std::string &text, const std::function<size_t(size_t)> 
     deep += objects ? "{\"a\":" : "[";
   }
   deep += closed ? "0" + std::string(levels, objects ? '}' : ']') : "";
-  if (draw(2) == 0) { // behind a colon: a well-formed value in the place of another
+  if (draw(2) == 0) { // after a colon: a well-formed value in the place of another
     size_t colon = text.find(':', at), comma = text.find_first_of(",}", colon);
     if (colon != std::string::npos && comma != std::string::npos) {
       return text.substr(0, colon + 1) + deep + text.substr(comma);
@@ -202,7 +202,7 @@ TEST_F(Faults, DeepJsonAnywhere) {
   }
 }
 
-// What was logged stays, byte for byte; the garbage is found again beside it.
+// Logged lines stay, byte for byte; the garbage is found again next to it.
 TEST_F(Faults, GarbageAmongMetrics) {
   Path path = folder / "metrics.jsonl", beside = folder / "metrics.jsonl.damaged";
   for (int i = 0; i < trials(); ++i) {

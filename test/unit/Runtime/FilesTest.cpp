@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one wrapper of the file system: what it refuses, and whom it blames.
+// The one wrapper of the file system: rejected files, and the blamed flags.
 #include "Fixture.h"
 
 #include "sluice/Runtime/Error.h"

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the runtime's tests share: a folder of their own, the bigram model as an artifact, texts.
+// Functions that the runtime's tests share: a folder of their own, the bigram model as an artifact,
+// texts.
 #pragma once
 
 #include "sluice/Runtime/Executor.h"
@@ -39,10 +40,10 @@ std::string withTrailer(const std::string &elf);
 /// Writes the bigram artifact into `folder` and loads it.
 std::shared_ptr<const runtime::Artifact> bigramArtifact(const TemporaryFolder &folder);
 
-/// The same model with GPU code that the stand-in for NVIDIA's driver (FakeCuda.cpp) knows.
+/// The same model with GPU code that the fake of NVIDIA's driver (FakeCuda.cpp) knows.
 std::shared_ptr<const runtime::Artifact> gpuBigramArtifact(const TemporaryFolder &folder);
 
-/// Text in which each letter says much about the next: `length` bytes below 128.
+/// Text in which each letter predicts the next well: `length` bytes below 128.
 std::string easyText(size_t length, unsigned seed = 1);
 
 /// The message of the UserError that `action` throws; a test failure and "" where it throws none.

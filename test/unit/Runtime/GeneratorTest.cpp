@@ -68,7 +68,7 @@ TEST(Generator, RepetitionsBecomeLessLikely) {
   EXPECT_EQ(greedy({-3, -1, -2}, 2.5, {1}), 2);
 }
 
-/// What comes through, and whether a stop text was found, when `text` comes byte by byte.
+/// The bytes that come through, and whether a stop text was found, when `text` comes byte by byte.
 std::pair<std::string, bool> filtered(const std::vector<std::string> &stops,
                                       const std::string &text) {
   StopFilter filter(stops);
@@ -134,7 +134,7 @@ TEST(Generator, RefillsTheWindowFromWholeGroups) {
   EXPECT_EQ(windowStart(101, 36, 64, 4), 72);
   EXPECT_EQ(windowStart(200, 0, 64, 1), 168);
   EXPECT_EQ(windowStart(2, 0, 1, 1), 1);
-  // A period longer than half of the context: what is left of the last one, never nothing.
+  // A period longer than half of the context: the rest of the last one, never nothing.
   EXPECT_EQ(windowStart(17, 0, 16, 12), 12);
   EXPECT_EQ(windowStart(25, 0, 16, 12), 24);
   EXPECT_EQ(windowStart(24, 0, 16, 12), 12);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Products by cuBLASLt, on the stand-ins of FakeCuda.cpp and FakeCublasLt.cpp: a compiled model,
-// its tuning file, and what runs where. The stand-in's GPU kernels are the model's CPU code.
+// Products by cuBLASLt, on the fakes of FakeCuda.cpp and FakeCublasLt.cpp: a compiled model,
+// its tuning file, and what runs where. The fake's GPU kernels are the model's CPU code.
 #include "CudaProducts.h"
 #include "Fixture.h"
 
@@ -27,7 +27,7 @@ const char *const spec = R"({"sluice": 1, "name": "ragged", "vocabulary": 256, "
   "training": {"learning_rate": 1e-3,
                "schedule": {"kind": "cosine", "warmup": 10, "steps": 100, "floor": 0.1}}})";
 constexpr int64_t fullLength = 22, fullRows = 3;
-/// Of the feed-forward's products, for which the stand-in is told to be slow.
+/// A feed-forward's product, for which the fake is made slow.
 constexpr int64_t slowDepth = 160;
 
 struct Outcome {
@@ -68,7 +68,7 @@ protected:
     }
   }
 
-  /// Runs `sluice WORDS` in the folder with the stand-ins; `settings` come last.
+  /// Runs `sluice WORDS` in the folder with the fakes; `settings` come last.
   static Outcome sluice(const std::string &words, const std::string &settings = "") {
     std::string command = "cd " + folder->path.string() +
                           " && SLUICE_CUDA_DRIVER=" FAKE_CUDA " SLUICE_CUBLASLT=" FAKE_CUBLASLT
@@ -162,7 +162,8 @@ public:
     device.download({launch.arguments[2], kernel.operands[2].bytes});
   }
 
-  /// Whether element (r, n) of the result's memory was left as it was; n may lie in the padding.
+  /// Returns true if element (r, n) of the result's memory did not change; n may lie in the
+  /// padding.
   bool isUntouched(int64_t r, int64_t n) const {
     auto bytes = static_cast<size_t>(sizeOf(product.type));
     const std::vector<uint8_t> nan(bytes, 0xff);
@@ -258,7 +259,7 @@ TEST_F(LibraryProducts, AProductThatTheLibraryDoesNotDoStaysGenerated) {
   EXPECT_EQ(refused, 3);
 }
 
-// What the tuning chose is all that differs: the kernels are the same to the bit.
+// Only the choice of the tuning differs: the kernels are the same to the bit.
 TEST_F(LibraryProducts, CompileNamesTheLibraryWhereItWon) {
   Json without = Json::parse(plain->planText()), with = Json::parse(tuned->planText());
   int64_t named = 0;

@@ -8,14 +8,14 @@ using Json = nlohmann::json;
 
 namespace {
 
-/// A change to a right plan, and what the message must name.
+/// A change to a right plan, and the name that the message must have.
 struct WrongPlan {
   const char *name;
   void (*change)(Json &);
   const char *message;
 };
 
-/// What a plan says of generation, without states.
+/// The generation part of a plan, without states.
 Json generationOf(int64_t rows, int64_t period) {
   return {{"rows", rows},
           {"period", period},
@@ -215,7 +215,7 @@ TEST(Plan, ReadsTheEntriesOfOtherFactors) {
   }
 }
 
-/// What the arena holds, and for which budget: as read, and as a table.
+/// The contents of the arena, and the budget: as read, and as a table.
 TEST(Plan, ReadsTheContentsOfTheArena) {
   Json text = bigramPlan();
   text["memory"]["contents"] = {{{"scale", 1}, {"kind", "kept"}, {"bytes", 1536}},
@@ -460,7 +460,7 @@ TEST(Plan, RefusesWrongProducts) {
           "128 hexadecimal digits");
 }
 
-// cuBLASLt is told that operands start at multiples of 64 bytes.
+// cuBLASLt is promised that operands start at multiples of 64 bytes.
 TEST(Plan, ProductsAreAligned) {
   Json plan = planWithProduct();
   Json launch = {{"launch", plan["kernels"].size() - 1}, {"arguments", {0, 64, 128}}};

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// PNG files written by hand: what the standard allows is read, what it forbids is refused.
+// PNG files written by hand: images that the standard allows are read, others are rejected.
 #include "Png.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Recorded launches on the stand-in for NVIDIA's driver, and the program that a bundle carries to a
-// machine with a GPU. The references are the CPU's numbers: the stand-in's kernels are the CPU's.
+// Recorded launches on the fake of NVIDIA's driver, and the program that a bundle carries to a
+// machine with a GPU. The references are the CPU's numbers: the fake's kernels are the CPU's.
 #include "Fixture.h"
 
 #include "sluice/Runtime/Error.h"
@@ -162,7 +162,7 @@ TEST_F(RecordedLaunches, SumsOfRowsAreHeldTogether) {
   EXPECT_NE(check().first.find("the rows' sum in column 3"), std::string::npos) << check().first;
 }
 
-/// Of a launch on an axis of segments alone.
+/// The record of a launch on an axis of segments alone.
 TEST_F(RecordedLaunches, RowsOfTextsMustFitTheLaunch) {
   recording.launches[0].lengths = {3, 1, 4, 2};
   std::string message = userError([&] { check(); });
@@ -203,7 +203,7 @@ TEST_F(RecordedLaunches, TheProgramRunsABundle) {
   Json json = Json::parse(readFile(folder / "results/sluice.json"));
   EXPECT_EQ(json["gpu"], "Fake H200");
   EXPECT_GT(json["copy"]["gbytes_per_s"].get<double>(), 0);
-  EXPECT_EQ(json["timed"][0]["kernels"].size(), 6u); // those of a step
+  EXPECT_EQ(json["timed"][0]["kernels"].size(), 6u); // the launches of a step
   EXPECT_EQ(readRecording(folder / "results/goldens-gpu-sm_80.rec").device, "Fake H200");
   ASSERT_EQ(program("table . -o results"), 0) << err;
   EXPECT_NE(out.find("kernels: 1 right, 0 wrong"), std::string::npos) << out;
@@ -217,7 +217,7 @@ TEST_F(RecordedLaunches, TheProgramRunsABundle) {
   EXPECT_NE(out.find("12.25"), std::string::npos) << out;
 }
 
-// As it is unpacked elsewhere: the script, the program and the list beside one another.
+// As it is unpacked elsewhere: the script, the program and the list in one folder.
 TEST_F(RecordedLaunches, TheScriptPrintsItsTableLast) {
   makeBundle();
   for (const char *file : {"gpu-check.sh", "gpu_check_torch.py"}) {

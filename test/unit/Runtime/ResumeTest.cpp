@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs that end early and continue: what the record of a run holds, and signals inside a step, an
+// Runs that end early and continue: the contents of a run's record, and signals inside a step, an
 // evaluation and a sample.
 #include "TrainerFixture.h"
 
@@ -218,7 +218,7 @@ TEST_F(Resume, ValuesOfFlagsMayHoldAnyBytes) {
             std::string::npos);
 }
 
-// Flags of the weights that a run began from are not those of its resumes.
+// Flags of the weights that a run began from are not flags of its resumes.
 TEST_F(Resume, ARunThatBeganFromWeightsResumesByItsName) {
   ASSERT_EQ(sluice("train bigram.slc -o start -n 0"), 0) << err;
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 2 --weights start --match 'stages.*'"),

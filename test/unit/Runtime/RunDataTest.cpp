@@ -64,7 +64,7 @@ TEST_F(Trainer, ARunOnRawBytesResumesOnThem) {
         << said;
   }
   tar.back() = '!';
-  writeFile(folder / "text.tar", tar); // not what the run began with
+  writeFile(folder / "text.tar", tar); // not the data that the run began with
   flags.steps = 7;
   EXPECT_NE(userError([&] { run(flags); }).find("found a tar archive"), std::string::npos);
 }
@@ -109,7 +109,7 @@ TEST_F(Trainer, ARunOnAPipeResumesFromItsOwnCopy) {
   EXPECT_EQ(readRunRecord(folder / "run")->data[0].path, (folder / "run/data/data-1").string());
   flags.resume = true;
   flags.steps = whole.steps = 6;
-  EXPECT_EQ(run(flags), TrainingEnd::finished); // although nobody writes to the pipe
+  EXPECT_EQ(run(flags), TrainingEnd::finished); // although no process writes to the pipe
   whole.data.data = {folder / "text"};
   EXPECT_EQ(run(whole), TrainingEnd::finished);
   EXPECT_EQ(readFile(folder / "run/checkpoints/6/weights.safetensors"),

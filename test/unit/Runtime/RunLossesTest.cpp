@@ -156,7 +156,7 @@ TEST_F(RunLossesTest, GoodRunsAreNotWarned) {
   EXPECT_EQ(count(said, "warning"), 0u) << said;
 }
 
-// The judge's count goes on in the middle.
+// The judge's count continues in the middle.
 TEST_F(RunLossesTest, AResumedRunIsJudgedAsIfItHadNotStopped) {
   TrainingOptions whole = options("whole", 90), split = options("split", 58);
   std::string said = run(whole, 45);

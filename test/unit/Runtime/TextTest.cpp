@@ -98,7 +98,7 @@ TEST(ShowMessage, KeepsLines) {
   EXPECT_LT(showMessage(std::string(1000000, 'x')).size(), 17000u);
 }
 
-// Whatever the bytes, what is shown is one line of UTF-8 without control characters, and bounded.
+// Any bytes are shown as one line of UTF-8 without control characters, and bounded.
 TEST(Quote, IsSafeOfRandomBytes) {
   std::mt19937 draw(7);
   for (int trial = 0; trial < 2000; ++trial) {

@@ -237,7 +237,7 @@ TEST_F(Trainer, DamagedMetricsAreKeptAside) {
       << said;
 }
 
-// What a training that was killed early leaves: parts of its first files, an unfinished save.
+// Files of a training that was killed early: parts of its first files, an unfinished save.
 TEST_F(Trainer, BeginsAnewWhereARunWasKilledBeforeItsFirstCheckpoint) {
   run(options("straight"));
   for (bool resume : {false, true}) {
@@ -356,7 +356,7 @@ TEST_F(Trainer, ZeroStepsSaveTheInitialWeights) {
     EXPECT_TRUE(std::ranges::equal(fresh.tensor(tensor), loaded.tensor(tensor))) << tensor.name;
   }
   run(options("straight"));
-  flags = options("start"); // goes on, now with data
+  flags = options("start"); // continues, now with data
   flags.resume = true;
   run(flags);
   EXPECT_EQ(metrics("start"), metrics("straight"));
@@ -407,7 +407,7 @@ TEST_F(Trainer, SettingsAreRecordedWhereTheyBegin) {
   flags.settings = {"training.clip=2"};
   run(flags);
   std::vector<Json> lines = metrics("run");
-  ASSERT_EQ(lines.size(), 10u); // 1 to 8, 9 for what it says, 12
+  ASSERT_EQ(lines.size(), 10u); // 1 to 8, 9 for its text, 12
   EXPECT_EQ(lines[8]["set"], Json({"training.clip=2"}));
   EXPECT_FALSE(lines[9].contains("set"));
   std::optional<RunRecord> record = readRunRecord(folder / "run");
@@ -428,7 +428,7 @@ TEST_F(Trainer, SettingsThatEachResumeRepeatsAreRecordedOnce) {
   }
   EXPECT_FALSE(metrics("run")[2].contains("set"));
   ASSERT_EQ(readRunRecord(folder / "run")->changes.size(), 1u);
-  flags.settings = {"training.clip=2"}; // the same value, but not what the run was given last
+  flags.settings = {"training.clip=2"}; // the same value, but not the run's last value
   flags.steps = 8;
   run(flags);
   EXPECT_EQ(readRunRecord(folder / "run")->changes.size(), 2u);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Cases of attention: their masks, scores and shapes, and what they are in IR.
+// Cases of attention: their masks, scores and shapes, and their IR.
 #include "AttentionReference.h"
 
 #include <cmath>
@@ -192,7 +192,7 @@ static std::string attributes(const AttentionCase &c) {
          " : i64" + (c.biasRows > 0 ? ", distance_bias" : "") + distanceText(c) + "}";
 }
 
-/// A bias is added to what the score makes.
+/// A bias is added to the score's result.
 static std::string region(const AttentionCase &c, const std::string &body, bool derivative) {
   bool hasBias = c.biasRows > 0, adds = c.distances && !c.score.joint;
   std::string yielded = "%r", types = "f32", end;
@@ -218,7 +218,7 @@ namespace {
 /// Queries, keys and values as operands.
 struct Operands {
   std::string arguments, names, types;
-  std::string termArguments, termNames, termTypes; ///< each behind a comma
+  std::string termArguments, termNames, termTypes; ///< each after a comma
   std::vector<std::string> gradients;              ///< types
 };
 

@@ -80,7 +80,7 @@ struct HeadEvaluation {
       row[i + 1] = y * cosine - x * sine;
     }
   }
-  /// Where an element of the terms by position (0) and by distance (1) stands.
+  /// The place of an element of the terms by position (0) and by distance (1).
   int64_t atTerm(int64_t term, int64_t p, int64_t i) const {
     return ((b * c.termRows(term) + p) * c.heads + h) * c.head + i;
   }
@@ -100,7 +100,7 @@ struct HeadEvaluation {
     double sum() const { return ofKeys + byDistance; }
   };
   Raw raw(int64_t p, int64_t j, bool magnitudes = false) const;
-  /// What it makes of them, without the bias; and its derivatives by the two.
+  /// Its result for them, without the bias; and its derivatives by the two.
   double score(const Raw &raw, int64_t p, int64_t j) const {
     return c.score.joint ? c.score.joint(raw.ofKeys, raw.byDistance)
                          : c.score.value(raw.sum(), p, j, h);
@@ -247,7 +247,7 @@ void HeadEvaluation::evaluateRow(int64_t p) {
     if (c.relation.holds(p, j, m)) {
       Raw raw = this->raw(p, j), slope = slopes(raw, p, j);
       score[j] = this->score(raw, p, j) + bias(p, j);
-      // Sums of products; then a region of a few operations, 16 ulp of what it handles.
+      // Sums of products; then a region of a few operations, 16 ulp of its operands.
       Raw ofRaw = errors(p, j);
       double ofRegion =
           16 * unit *

@@ -23,7 +23,7 @@ struct Relation {
 struct Score {
   std::string text, derivativeText;
   std::function<double(double s, int64_t p, int64_t q, int64_t h)> value, derivative;
-  /// Of a region that reads such a product, %w, otherwise than in a sum: then the functions above
+  /// For a region that reads such a product, %w, otherwise than in a sum: then the functions above
   /// are not there, and the derivative by the product is %byw.
   std::function<double(double s, double w)> joint = nullptr, byScore = nullptr, byProduct = nullptr;
 };
@@ -91,7 +91,7 @@ struct AttentionData {
   std::vector<Expected> otherGradients;
   std::vector<std::vector<float>> terms; ///< position queries and rows by distance; a table
   std::vector<Expected> termGradients;   ///< of the table one part a row of the batch
-  std::vector<float> outputIn, lseIn;    ///< what the backward kernel is given
+  std::vector<float> outputIn, lseIn;    ///< inputs of the backward kernel
 
   const std::vector<float> &tensor(int64_t number) const {
     return number == 0 ? qkv : others[number - 1];
@@ -125,7 +125,8 @@ AttentionCase overGivenKeys();
 Score scaled(double factor), softCap(double cap), linearBias();
 /// factor s / (1 + e^-w), w the product by distance
 Score gated(double factor);
-/// The arguments of a score region behind the place that its terms are, with what makes %s of them.
+/// The arguments of a score region after the place of its terms, with the ops that compute %s from
+/// them.
 std::string termArguments(const Score &score, bool distances, bool hasBias);
 std::string sumOfTerms(const Score &score, bool distances);
 

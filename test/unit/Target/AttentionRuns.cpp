@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs of attention's CUDA kernels, and what they give.
+// Runs of attention's CUDA kernels, and their results.
 #include "AttentionRuns.h"
 
 #include "gtest/gtest.h"

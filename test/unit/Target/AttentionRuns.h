@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs of attention's CUDA kernels on the emulator, on what the float64 reference has evaluated.
+// Runs of attention's CUDA kernels on the emulator, on inputs that the float64 reference has
+// evaluated.
 #pragma once
 
 #include "AttentionReference.h"
@@ -16,7 +17,7 @@ CudaRun backwardRun(const AttentionCase &c, const AttentionData &data, emulator:
 constexpr int64_t allValid = -1;   ///< number of a tensor whose rows are no positions
 constexpr int64_t byDistance = -2; ///< and of rows by distance
 
-/// Every element within its bound; rows that are not valid as the op says: zeros where `zeros`,
+/// Every element within its bound; rows that are not valid for the op: zeros where `zeros`,
 /// else left alone.
 void compare(const AttentionCase &c, const std::vector<float> &found, const Expected &expected,
              int64_t width, bool zeros, const std::string &what, int64_t tensor = 0);

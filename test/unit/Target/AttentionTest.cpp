@@ -169,9 +169,9 @@ TEST(Attention, GroupedHeadsRotaryAndScores) {
   check({"linear bias", 1, 70, 4, 2, 8, 66, 1, everything(), linearBias()});
 }
 
-/// Biases, products with rows, and both; distances fewer, as many and more than those that are told
-/// apart; small and large blocks, grouped heads, windows, and a region whose derivative reads the
-/// score.
+/// Biases, products with rows, and both; distances fewer, as many and more than the distances that
+/// are distinguished; small and large blocks, grouped heads, windows, and a region whose derivative
+/// reads the score.
 TEST(Attention, TermsByDistance) {
   AttentionCase small{"terms", 2, 70, 4, 2, 8, 69, 1, causal(), plain};
   check(withTerms(small, false, 1), {1, 33});
@@ -189,7 +189,7 @@ TEST(Attention, TermsByDistance) {
   check(withTerms(large, true, 100), {1, 63, 64, 65, 129});
 }
 
-/// A region that reads the product as a gate: its gradients are not those of the score.
+/// A region that reads the product as a gate: its gradients are not the gradients of the score.
 TEST(Attention, ProductsByDistanceAsGates) {
   AttentionCase small{"gates", 2, 70, 4, 2, 8, 69, 1, causal(), gated(0.5)};
   check(withTerms(small, true, 0), {1, 33});
@@ -294,7 +294,7 @@ TEST(Attention, OrderAndThreadsChangeNothing) {
   }
 }
 
-/// NaN in what an empty block would read reaches nobody: a block that is computed and then masked
+/// NaN in the inputs of an empty block reaches no result: a block that is computed and then masked
 /// would give 0 * NaN.
 TEST(Attention, EmptyBlocksAreSkipped) {
   AttentionCase c{"skip", 1, 320, 1, 1, 8, 320, 1, causal(), plain};

@@ -204,7 +204,7 @@ std::vector<float> anglesOf(int64_t positions, int64_t head) {
   return table;
 }
 
-/// Heads shorter and longer than vectors and tiles, of sizes that divide neither; columns behind
+/// Heads shorter and longer than vectors and tiles, of sizes that divide neither; columns after
 /// them that stay.
 TEST(Contract, RotatesPairsOfColumnsByPosition) {
   const int64_t sizes[][3] = {{2, 3, 8},    {6, 5, 41},   {10, 7, 71},  {16, 4, 128}, {22, 3, 88},

@@ -21,7 +21,7 @@ struct Case {
   int64_t length = 0, validRows = 0; ///< 0: all
   int64_t factor = 1, offset = 1;
   int64_t first = 0;
-  float smoothing = 0, counts = 1; ///< `counts` is what the mean counts
+  float smoothing = 0, counts = 1; ///< `counts` is the number of rows in the mean
   bool rowGradient = false;
 
   int64_t rows() const { return batch * positions; }
@@ -129,7 +129,7 @@ struct Data {
   Floats input, weight, tokens, bias, initWeight, initBias, rowGradient;
 };
 
-/// Rows that are not valid hold NaN: what is computed from them would show.
+/// Rows that are not valid hold NaN: results computed from them would show.
 Data dataOf(const Case &c) {
   Data data{numbers(c.rows() * c.width, 1, 2),
             numbers(c.vocabulary * c.width, 2, 2),
@@ -164,7 +164,7 @@ struct Row {
   int64_t target = 0;
 };
 
-/// What a row should give token v.
+/// Expected result of a row for token v.
 double wantedOf(const Case &c, int64_t v, int64_t target) {
   return (v == target ? 1 - double(c.smoothing) : 0) + double(c.smoothing) / double(c.vocabulary);
 }
@@ -369,7 +369,7 @@ TEST(CrossEntropy, LargeVocabulary) {
             {.batch = 3, .positions = 43, .width = 3, .vocabulary = 33000, .length = 11}});
 }
 
-/// Tied embeddings and accumulated gradients: sums go on from what is there, in place.
+/// Tied embeddings and accumulated gradients: sums continue from the present values, in place.
 TEST(CrossEntropy, InitsInPlace) {
   checkAll({{.batch = 3, .positions = 43, .width = 33, .vocabulary = 257, .init = true},
             {.positions = 7, .width = 5, .vocabulary = 3, .bias = true, .init = true}});
@@ -386,7 +386,7 @@ TEST(CrossEntropy, RowsThatAreNotValidAddNothing) {
   checkAll(cases);
 }
 
-/// Every row in use whatever length and rows say; a target beyond the tokens is token 0.
+/// Every row in use at any length and number of rows; a target beyond the tokens is token 0.
 TEST(CrossEntropy, NoFactorAndOtherOffsets) {
   checkAll({{.batch = 2, .positions = 19, .vocabulary = 11, .factor = 0},
             {.batch = 2, .positions = 19, .vocabulary = 11, .offset = 3}});

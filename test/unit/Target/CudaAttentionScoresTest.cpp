@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention's CUDA kernels on scores far beyond what an exponent of base 2 in f32 can tell apart.
+// Attention's CUDA kernels on scores far beyond the precision of an exponent of base 2 in f32.
 #include "AttentionRuns.h"
 
 #include "gtest/gtest.h"
@@ -14,7 +14,7 @@ using emulator::Schedule;
 
 namespace {
 
-/// Whole numbers, so that products do not round: what is expected of one query.
+/// Whole numbers, so that products do not round: the expected result of one query.
 struct Winners {
   double most = -INFINITY;   ///< product of the query and a key
   std::vector<int64_t> keys; ///< that have it
@@ -55,7 +55,8 @@ std::vector<float> wholeNumbers(const AttentionCase &c) {
 }
 
 /// All of a query's weight is on the keys of its largest score where scores are this large; several
-/// such keys share it, and then the output gradient is zero, for a log-sum-exp of f32 cannot tell.
+/// such keys share it, and then the output gradient is zero, for a log-sum-exp of f32 cannot
+/// distinguish them.
 void checkExtreme(const Score &score, double factor) {
   AttentionCase c{"extreme", 1, 200, 2, 1, 32, 197, 1, causal(), score};
   c.bf16 = true;

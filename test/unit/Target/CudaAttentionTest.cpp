@@ -182,7 +182,7 @@ TEST(CudaAttention, RowsAndBiasesByDistance) {
   check(withTerms(late, true, 9));
 }
 
-/// A region that reads the product as a gate: its gradients are not those of the score.
+/// A region that reads the product as a gate: its gradients are not the gradients of the score.
 TEST(CudaAttention, ProductsByDistanceAsGates) {
   check(withTerms({"gates", 1, 70, 2, 1, 16, 69, 1, causal(), gated(0.5)}, true, 0), {33});
   AttentionCase ends = acrossScales(3, 1, /*isComplete=*/true, 9);
@@ -218,7 +218,7 @@ TEST(CudaAttention, WideHeadsWithTerms) {
   check(withTerms(c, false, 5));
 }
 
-/// NaN in what an empty tile would read reaches nobody: a tile that is computed and then masked
+/// NaN in the inputs of an empty tile reaches no result: a tile that is computed and then masked
 /// would give 0 * NaN.
 TEST(CudaAttention, EmptyTilesAreSkipped) {
   AttentionCase c{"skip", 1, 320, 1, 1, 16, 320, 1, causal(), plain};

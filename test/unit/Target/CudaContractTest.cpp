@@ -121,7 +121,7 @@ TEST(CudaContract, IsTheSumOfProductsWithinItsRoundings) {
 }
 
 /// Pairs by their row's angle, of heads that divide neither tiles nor a thread's four columns;
-/// columns behind them stay. Result 1 is what is rotated.
+/// columns after them stay. Result 1 is rotated.
 TEST(CudaContract, RotatesPairsOfColumnsByPosition) {
   const int64_t sizes[][3] = {{2, 3, 8}, {6, 5, 41}, {22, 3, 90}, {32, 4, 192}, {40, 3, 200}};
   for (auto [head, heads, columns] : sizes) {
@@ -214,7 +214,7 @@ const char *geluOfBiased = R"(  %biased = arith.addf %acc, %bias : f32
   %h = arith.mulf %g, %biased : f32
   dispatch.yield %biased, %h : f32, f32)";
 
-/// Integers make the sum exact, so what is left is the epilogue's arithmetic: a few roundings, and
+/// Integers make the sum exact, so only the epilogue's arithmetic remains: a few roundings, and
 /// one more where the result is bf16.
 TEST(CudaContract, TwoResultsBeforeAndAfterGelu) {
   for (auto storages : {std::vector<std::string>{"bf16", "bf16"}, {"f32", "bf16"}}) {
@@ -275,7 +275,7 @@ TEST(CudaContract, ResidualAndDropoutInPlace) {
 }
 
 /// Copies and matrix loads meet in no bank, global memory is read and written in whole sectors, and
-/// the tensor core's share of what a warp issues is large.
+/// the tensor core's share of a warp's instructions is large.
 TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
   for (bool byInput : {false, true}) {
     for (const char *storage : {"f32", "bf16"}) {
@@ -310,7 +310,7 @@ TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
 }
 
 /// A division would be a subroutine's or eight instructions; Philox's products are of 32 bits, and
-/// what it draws is compared with the rate as it is, an integer.
+/// the drawn integer is compared with the rate directly.
 TEST(CudaContract, EpiloguesDivideNothingAndDrawIn32Bits) {
   Case c{.batch = 2, .positions = 64, .inner = 64, .columns = 64, .results = {"bf16", "bf16"}};
   c.body = geluOfBiased;

@@ -18,7 +18,7 @@ struct Case {
   float scale = 1;           ///< of the rows
   bool wideGradient = false; ///< the rows' gradient is f32
   int64_t first = 0;
-  float smoothing = 0, counts = 1; ///< `counts` is what the mean counts
+  float smoothing = 0, counts = 1; ///< `counts` is the number of rows in the mean
   bool rowGradient = false;
 
   int64_t rows() const { return batch * positions; }
@@ -175,7 +175,7 @@ struct Reference {
   const CudaRun &run;
   size_t biasAt = 3;
   int64_t valid = 0;
-  /// What sums over rows are still to be divided by.
+  /// Divisor of sums over rows.
   double divisor() const { return c.rowGradient ? 1 : double(std::max<int64_t>(valid, 1)); }
 
   std::vector<double> lse, loss, lseError, smoothingError;

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Elementary functions and divisions of GPU kernels on the emulator, whose approximations are as
-// far off as the PTX ISA allows: the error must still be what the oracle grants.
+// far off as the PTX ISA allows: the error must stay within the oracle's bound.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
@@ -100,7 +100,7 @@ TEST(CudaMathEnds, InfinitiesZerosAndNan) {
 }
 
 // div.full, and a product with the reciprocal of a constant: 2 ulp, over all exponents. The
-// emulator goes to the ends of what is allowed, so that nothing may count on exact quotients.
+// emulator goes to the ends of the allowed range, so that no code may count on exact quotients.
 TEST(CudaMathDivision, IsWithinTwoUlpAndNotExact) {
   Floats x = spread(16384, 1e-15, 1e15, 2), y = spread(16384, 1e-15, 1e15, 3);
   Floats quotient = run("%y = arith.divf %a0, %a1 : ROW", {x, y});

@@ -271,7 +271,7 @@ TEST(CudaRows, NormBackwardSumsOverRows) {
   }
 }
 
-/// The order of a sum over rows is that of the shapes: blocks in another order, the same bits.
+/// The order of a sum over rows depends on the shapes: blocks in another order, the same bits.
 TEST(CudaRows, SumsOverRowsDoNotDependOnTheOrderOfBlocks) {
   EmulatedKernel cuda(normBackwardText(2, 300, 24, 2, 1, 2, "bf16"));
   ASSERT_TRUE(cuda.made());
@@ -386,7 +386,7 @@ TEST(CudaRows, GreatestOfShiftedGroupsEqualsCpu) {
   const int64_t batch = 2, fine = 29;
   for (auto [d, k, shift] :
        {std::tuple{7, 3, 2}, std::tuple{64, 4, 9}, std::tuple{36, 9, 8}, std::tuple{20, 20, 21}}) {
-    // Each harness marks in its own bf16 what is not written, so all rows are valid there.
+    // Each harness marks unwritten memory in its own bf16, so all rows are valid there.
     for (auto [element, length] : {std::pair{"f32", 26}, std::pair{"bf16", 29}}) {
       int64_t coarse = (fine + k - 1) / k;
       std::string text = maxText(batch, fine, d, k, shift, element);
@@ -507,7 +507,7 @@ TEST(CudaRows, FlatRowsInPlace) {
   EXPECT_NEAR(traffic.bytes, cuda.kernel().bytes, 0.05 * cuda.kernel().bytes);
 }
 
-/// What a norm moves, both ways: whole sectors, and little more than the least.
+/// Traffic of a norm, both ways: whole sectors, and little more than the least.
 TEST(CudaRows, NormsMoveLittleMoreThanTheyMust) {
   const int64_t batch = 4, fine = 1024, d = 256;
   for (const char *element : {"f32", "bf16"}) {
@@ -544,7 +544,7 @@ void dropWarpBarriers(llvm::Module &module) {
   }
 }
 
-/// A result may lie where an operand lies: lanes past the last column read what another lane
+/// A result may be in the memory of an operand: lanes past the last column read what another lane
 /// writes, so that the warp must meet in between. Numbers show it only if the lanes run in a bad
 /// order.
 TEST(CudaRows, RowsInPlaceNeedTheirWarpBarrier) {

@@ -26,8 +26,9 @@ std::string scatterText(const Case &c, bool init, const std::string &element) {
 }
 
 /// The sum in f32 and in row order is the definition, so the bits must agree: of rare tokens and of
-/// one that most rows hold, of tables with more tokens than blocks, with and without what was there
-/// before.
+/// one that most rows hold, of tables with more tokens than blocks, with and without earlier
+/// contents
+/// .
 TEST(CudaScatter, SumsInRowOrder) {
   for (Case c :
        {Case{3, 37, 7, 5}, Case{2, 700, 40, 64}, Case{1, 50, 258, 1601}, Case{2, 60, 1100, 9}}) {

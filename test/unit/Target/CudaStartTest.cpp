@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The kernels of sluice.start and of its row's gradient: a row is chosen by its position. On the
-// emulator and on the CPU, against what they say.
+// emulator and on the CPU, against their definition.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
@@ -28,7 +28,7 @@ std::string choose(const std::string &first, const std::string &later) {
          ", " + later + " : ROW\ndispatch.yield %y : ROW";
 }
 
-/// What each target makes of one launch: its first result.
+/// Results of one launch on each target: its first result.
 std::vector<Floats> runOnBoth(const std::string &text, const Launch &launch) {
   std::vector<Floats> results;
   EmulatedKernel cuda(text);

@@ -178,7 +178,7 @@ TEST(CudaWeightGradient, TrafficIsConflictFreeAndCoalesced) {
   }
 }
 
-/// NVPTX gives atom no order: without the fences the last block might read what it had cached.
+/// NVPTX gives atom no order: without the fences the last block might read stale cached data.
 TEST(CudaWeightGradient, LastBlocksArrivalIsOrderedByFences) {
   Case c{.batch = 2, .positions = 300, .height = 70, .width = 72};
   EmulatedKernel kernel(c.text());

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Kernels that apply one piece of code to every element: for tests of what lies below the
+// Kernels that apply one piece of code to every element: for tests of the layers below the
 // generators.
 #pragma once
 

@@ -194,7 +194,8 @@ void EmulatedKernel::launch(Arena &arena, const emulator::Options &options) {
                         reinterpret_cast<uint64_t>(arena.arguments.data())};
     launch.buffers = arena.buffers;
     if (i > 0) {
-      // The later launches read what the first left; those of cross-entropy its losses, too.
+      // The later launches read the results of the first; launches of cross-entropy its losses,
+      // too.
       launch.buffers.back().writes = emulator::Writes::None;
       launch.buffers.back().initialized = true;
       for (emulator::Buffer &buffer : launch.buffers) {

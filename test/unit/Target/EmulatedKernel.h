@@ -14,7 +14,7 @@ namespace sluice::test {
 
 struct Launch;
 
-/// What one run of a CUDA kernel is given. Operands are dense row-major, rounded to the tensor's
+/// Inputs of one run of a CUDA kernel. Operands are dense row-major, rounded to the tensor's
 /// element type.
 struct CudaRun {
   std::vector<std::vector<float>> operands = {};
@@ -31,7 +31,7 @@ CudaRun runOf(const Launch &launch);
 /// A dispatch op's CUDA kernel, as the module that the backend is fed for sm_80.
 class EmulatedKernel : public GeneratedKernel {
 public:
-  /// `edit` may plant a fault; then `reports` say what came of it, and violations are no failure.
+  /// `edit` may plant a fault; then `reports` has the outcome, and violations are no failure.
   using Edit = void (*)(llvm::Module &);
   explicit EmulatedKernel(const std::string &text, Edit edit = nullptr);
 
@@ -65,7 +65,7 @@ private:
   uint64_t runs = 0;
 };
 
-/// Whether a result's number, of f32 or bf16, is what lay there before the run: 1e30.
+/// Returns true if a result's number, of f32 or bf16, is unchanged by the run: 1e30.
 bool isUntouched(float value);
 
 /// To nearest, ties to even.

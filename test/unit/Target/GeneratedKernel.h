@@ -20,7 +20,7 @@ std::unique_ptr<mlir::MLIRContext> makeDispatchContext();
 class GeneratedKernel {
 public:
   /// `text` is a module whose function holds one dispatch op. Records a test failure when any step
-  /// fails; `made` says whether none did.
+  /// fails; `made` is true if none did.
   explicit GeneratedKernel(const std::string &text,
                            const cuda::Target &target = cuda::Target::sm80());
   bool made() const { return ready; }
@@ -34,7 +34,7 @@ public:
   std::string ptx(const cuda::Target &target) const; ///< of all launches; empty on failure
 
 protected:
-  std::unique_ptr<mlir::MLIRContext> context; ///< outlives what it made
+  std::unique_ptr<mlir::MLIRContext> context; ///< outlives its results
   mlir::OwningOpRef<mlir::ModuleOp> source, kernels;
   mlir::Operation *dispatch = nullptr;
   cuda::Kernel generated;

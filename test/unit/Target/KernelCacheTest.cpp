@@ -383,7 +383,7 @@ TEST_F(KernelCacheTest, AFullDiskLeavesNoPartOfAnEntry) {
   EXPECT_EQ(count(), 0u);
 }
 
-/// Processes that store, load, damage and evict the same entries: what a load returns is right.
+/// Processes that store, load, damage and evict the same entries: the result of a load is right.
 TEST_F(KernelCacheTest, ProcessesShareIt) {
   constexpr int processes = 4, rounds = 300, keys = 7;
   auto objectOf = [](int key) {

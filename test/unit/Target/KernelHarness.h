@@ -20,7 +20,7 @@ using Generator =
     std::function<mlir::FailureOr<cpu::Kernel>(mlir::Operation *dispatch, mlir::ModuleOp module,
                                                llvm::StringRef name, const cpu::Target &target)>;
 
-/// What one run is given.
+/// Inputs of one run.
 struct Launch {
   std::vector<std::vector<float>> operands =
       {}; ///< dense row-major; converted to the tensor's element type
@@ -39,8 +39,8 @@ void *loadObjects(llvm::ArrayRef<std::string> objects);
 class LoadedKernel {
 public:
   /// `text` is a module whose function holds one dispatch op. Records a test failure when any step
-  /// fails, and when the kernel allocates or copies whole buffers. `loaded` says whether it can
-  /// run.
+  /// fails, and when the kernel allocates or copies whole buffers. `loaded` is true if it
+  /// can run.
   LoadedKernel(llvm::StringRef text, const cpu::Target &target, const Generator &generator);
   ~LoadedKernel();
   LoadedKernel(const LoadedKernel &) = delete;
@@ -77,7 +77,7 @@ public:
   /// failure.
   std::vector<std::vector<float>> run(const Launch &launch) const;
 
-  /// Whether this machine can run code of `target`.
+  /// Returns true if this machine can run code of `target`.
   static bool runs(const cpu::Target &target);
 
 private:

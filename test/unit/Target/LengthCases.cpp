@@ -29,7 +29,7 @@ std::string onAxis(std::string text) {
   return text;
 }
 
-/// The numbers, with `behind` in the rows behind a text's own.
+/// The numbers, with `behind` in the rows after a text's own.
 Floats behindRows(Floats numbers, float behind, int64_t factor = 1) {
   int64_t rows = positionsOf(factor), width = int64_t(numbers.size()) / (batch * rows);
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -39,7 +39,7 @@ Floats behindRows(Floats numbers, float behind, int64_t factor = 1) {
   return numbers;
 }
 
-/// Numbers that bf16 holds, a row of `width` each; `behind` in the rows behind a text's own.
+/// Numbers that bf16 holds, a row of `width` each; `behind` in the rows after a text's own.
 Floats sequence(int64_t factor, int64_t width, unsigned seed, float behind) {
   Floats numbers = randomIntegers(batch * positionsOf(factor) * width, seed, 17);
   for (float &number : numbers) {
@@ -52,11 +52,11 @@ const float poison = std::numeric_limits<float>::quiet_NaN();
 /// A tensor of rows at `factor`, or, where that is 0, of one share a text.
 struct Result {
   int64_t factor, width;
-  /// What lies behind a text's rows.
+  /// Contents of the rows after a text's own.
   enum { Nothing, Zeros, Anything } behind = Nothing;
 };
 
-/// What memory holds that no kernel has written, as f32 or as bf16.
+/// Contents of unwritten memory, as f32 or as bf16.
 bool isUnwritten(float number) { return std::abs(number) > 1e29; }
 
 /// The bits of `count` numbers.
@@ -66,10 +66,11 @@ std::vector<uint32_t> bitsOf(const Floats &numbers, int64_t first, int64_t count
   return bits;
 }
 
-/// What a launch reads where rows behind the texts' own hold this number.
+/// Inputs of a launch where rows after the texts' own hold this number.
 using Operands = std::function<std::vector<Floats>(float behind)>;
 
-/// Runs the kernel of `text` on the axis, and for each text without it; gives what the first left.
+/// Runs the kernel of `text` on the axis, and for each text without it; gives the results of the
+/// first.
 std::vector<Floats> expectAlone(const SegmentMake &make, const std::string &text,
                                 const Operands &operands, const std::vector<Result> &results) {
   SegmentRun own = make(onAxis(text)), alone = make(text);
@@ -131,7 +132,7 @@ void checkRows(const SegmentMake &make) {
   constexpr int64_t d = 20;
   auto rows = [&](int64_t factor) { return tensor({batch, positionsOf(factor), d}); };
   Domain fine{batch, positions, 1}, coarse{batch, positionsOf(4), 4};
-  // A row, the one before and the one behind, which a text's last row does not have; zeros behind.
+  // A row, the one before and the one after, which a text's last row does not have; zeros after.
   std::vector<Seen> near = {{rows(1), Access{.map = "p - 1"}, tensor({d})},
                             {rows(1), Access{.map = "p + 1"}, tensor({d})}};
   std::string sum = "%y = arith.addf %a0, %a1 : ROW\ndispatch.yield %y : ROW";

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// What becomes of kernels on the way to objects and shared objects: fused operations, reductions,
+// Kernels on the way to objects and shared objects: fused operations, reductions,
 // and errors.
 #include "Elementwise.h"
 

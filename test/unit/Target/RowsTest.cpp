@@ -310,7 +310,7 @@ TEST(Rows, NormBackwardThroughAdjointMaps) {
   }
 }
 
-/// Of groups that are unrolled and of loops; what is outside is left out.
+/// Groups that are unrolled, and loops; rows outside are left out.
 TEST(Rows, CombinersWithoutAName) {
   const int64_t batch = 2, fine = 29, length = 26;
   for (Size size : {Size{7, 3, 2}, Size{36, 9, 8}}) {

@@ -44,7 +44,7 @@ struct Access {
 
 struct Domain {
   int64_t batch = 1, positions = 1, factor = 0;
-  bool scheduled = false; ///< the last operand, behind those listed, is the schedule
+  bool scheduled = false; ///< the last operand, after the listed ones, is the schedule
 };
 
 /// tensor<AxBxTYPE>

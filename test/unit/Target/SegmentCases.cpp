@@ -11,13 +11,13 @@ struct Case {
   int64_t batch, positions, capacity, d;
 };
 
-/// Segments by their definition: what is not there is as the ops say.
+/// Segments by their definition: missing rows follow the definition of the ops.
 struct Segments {
   const Case c;
   const int64_t length;
   Floats bits, counts, ends, totals;
 
-  /// Of `oneIn` bits one is set, none of the last batch row.
+  /// One of `oneIn` bits is set, none of the last batch row.
   Segments(const Case &c, int64_t length, int oneIn, unsigned seed)
       : c(c), length(length), bits(randomIntegers(c.batch * c.positions, seed, oneIn)),
         counts(c.batch * c.positions), ends(c.batch * c.capacity, float(c.positions)),
@@ -171,7 +171,7 @@ public:
     });
   }
 
-  /// Of each position: the sum of what follows it in its segment.
+  /// For each position: the sum of what follows it in its segment.
   void checkSuffix() {
     Floats h = smallNumbers(c.batch * c.positions, 5);
     Access ofRow = range("p + 1", -1, 1);
@@ -241,7 +241,7 @@ private:
     return kernel({.operands = std::move(values), .length = s.length, .rows = s.rows()})[0];
   }
 
-  /// Rows of positions are judged where they are valid; those of segments all.
+  /// Rows of positions are judged where they are valid; on segments all.
   void expectRows(const Floats &found, int64_t rows,
                   const std::function<std::vector<double>(int64_t b, int64_t r)> &expected) {
     bool isFine = rows == c.positions;

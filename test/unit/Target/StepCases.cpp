@@ -14,7 +14,7 @@ static Floats scheduleOf(const std::vector<Due> &runs) {
   return numbers;
 }
 
-/// What kernels leave alone holds what it held.
+/// Memory that kernels do not write keeps its contents.
 static void expectUntouchedElsewhere(const Floats &result, const Ring &ring,
                                      const std::vector<Due> &runs) {
   std::vector<bool> due(result.size());

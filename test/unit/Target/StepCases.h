@@ -14,7 +14,7 @@ struct Due {
   int64_t start, count, length;
 };
 
-/// Rows of a ring [B, extent, width]. `at` is where `position` of batch row b lies.
+/// Rows of a ring [B, extent, width]. `at` is the index of `position` of batch row b.
 struct Ring {
   int64_t batch, extent, width;
   std::string text(const std::string &element = "f32") const {
@@ -36,7 +36,7 @@ void checkGroups(int64_t width, const Make &make);
 /// Rows of segments, which no length counts: at a distance, and found by an index, each in a ring
 /// of fewer rows than the positions; nulls before the first.
 void checkSegmentRings(int64_t width, const Make &make);
-/// What computes schedules: whole numbers, chosen by column; and the greatest of them.
+/// Computations of schedules: whole numbers, chosen by column; and the greatest of them.
 void checkIntegers(const Make &make);
 
 /// A contraction with a bias and a residual.
@@ -64,7 +64,7 @@ struct Decode {
   std::vector<std::vector<Due>> schedules;
   bool distances = false; ///< scores have products with rows by distance, in a ring as the keys'
   int64_t biasRows = 0;   ///< of a table of biases by distance; 0: none
-  Floats counts = {};     ///< of keys by row of the batch; empty: as the length says
+  Floats counts = {};     ///< of keys by row of the batch; empty: by the length
 
   int64_t width() const { return (heads + 2 * kvHeads) * head; }
   Ring query() const { return {batch, burst, width()}; }

@@ -94,8 +94,8 @@ TEST(StepAttention, BurstsAndWindowsInRings) {
 }
 
 /// Rings of whole blocks of keys: the last block is full, has one key, or wraps to the ring's
-/// front; and one of whole tiles, which wraps within a block. What lies behind the valid length
-/// does not count.
+/// front; and one of whole tiles, which wraps within a block. Rows after the valid length do
+/// not count.
 TEST(StepAttention, RingsOfWholeBlocks) {
   const std::vector<std::vector<Due>> steps = {
       {{0, 1, 1}, {31, 1, 32}}, {{32, 1, 33}, {63, 1, 64}}, {{64, 1, 65}, {200, 1, 201}}};
@@ -155,7 +155,7 @@ TEST(StepAttention, ShortTextsHaveSmallerParts) {
   }
 }
 
-/// Keys of a named input, which a count says: none, some and all, few and many.
+/// Keys of a named input, with a count: none, some and all, few and many.
 TEST(StepAttention, KeysByCount) {
   const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {3, 1, 4}, {70, 1, 71}}};
   for (const cpu::Target *target : targets()) {

@@ -1,9 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // bf16 as storage. A kernel on bf16 memory does the arithmetic of the f32 kernel on the operands'
-// f32 values, in the same order, and rounds each result once. So its results are those of the f32
-// kernel, rounded, bit for bit; what the f32 kernels may differ from float64 by is their own tests'
-// concern.
+// f32 values, in the same order, and rounds each result once. So its results are bitwise the
+// rounded results of the f32 kernel; the difference of f32 kernels from float64 is their own tests'
+// concern
+// .
 #include "AttentionReference.h"
 #include "RowsText.h"
 
@@ -363,7 +364,7 @@ TEST(Storage, CrossEntropy) {
     Launch backward = launch;
     backward.operands.push_back(losses.run(launch)[1]);
     backward.operands.push_back(randomFloats(vocabulary, 5));
-    // The gradient of the weights is f32 beside weights of bf16: its type is put back.
+    // The gradient of the weights is f32 with weights of bf16: its type is put back.
     std::string text = lossText(
         "cross_entropy_weight_gradient", {rows, weight, tokens, numbers, bias}, {"GRADIENT", bias},
         "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0>", positions);

@@ -94,7 +94,7 @@ Launch launchOf(const Case &c, bool integers = true) {
   return launch;
 }
 
-/// Compares with sums in f64; the bound is that of a sum in sequence, zero for integers.
+/// Compares with sums in f64; the bound is the bound of a sum in sequence, zero for integers.
 void check(const Case &c, const cpu::Target &target, const LoadedKernel &kernel,
            const Launch &launch, bool integers) {
   auto results = kernel.run(launch);
@@ -188,7 +188,7 @@ TEST(WeightGradient, InvalidRowsAddNothing) {
     Launch launch = launchOf(c);
     for (int64_t length : {1, 2, 3, 101, 199, 200}) {
       for (int64_t rows : {1, 2, 3}) {
-        // What is not valid holds NaN: a product with it would show.
+        // Invalid rows hold NaN: a product with it would show.
         launch = launchOf(c);
         launch.length = length;
         launch.rows = rows;
