@@ -49,7 +49,7 @@ int64_t lengthsToEnumerate(func::FuncOp function) {
   return 2 * factor + shift;
 }
 
-/// Whether some length up to that has a leak, or a row that later tokens change.
+/// True if some length up to that has a leak, or a row that later tokens change.
 bool enumerationFindsLeak(ModuleOp module) {
   for (StringRef name : {"evaluate", "train"}) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
@@ -85,7 +85,7 @@ TEST_P(Causal, IsProved) {
   EXPECT_FALSE(verdict.witness);
 }
 
-/// Of the papers' rows, all of which TwinsTest.cpp proves, one a kind is enumerated.
+/// TwinsTest.cpp proves all of the papers' rows; one of each kind is enumerated.
 std::vector<std::string> modelsToEnumerate() {
   std::vector<std::string> specs = specsUnder("models");
   llvm::erase_if(specs, [](const std::string &spec) {

@@ -60,7 +60,7 @@ std::string repeated(const std::string &text, int count) {
   return all;
 }
 
-/// The verdict, within a tenth of what a user may wait for it on a machine of its own.
+/// The verdict, within a tenth of a user's waiting time on an idle machine.
 CausalVerdict checkQuickly(const std::string &stages) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   ParsedSpec spec = parse(context, stages);
@@ -127,7 +127,7 @@ TEST(Chains, OfShifts) {
   EXPECT_TRUE(has(verdict.format(), "more lines of reads, which --json lists")) << verdict.message;
 }
 
-/// A certificate says the same of a bound that is spelled by its steps.
+/// A certificate has the same bound, spelled by its steps.
 TEST(Chains, HaveShortBounds) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   ParsedSpec spec =
@@ -292,7 +292,7 @@ TEST(Chains, BothWaysOfDecidingAgree) {
 // Witnesses
 //===----------------------------------------------------------------------===//
 
-/// The walk finds the latest token; the row's own target says more where it is read too.
+/// The walk finds the latest token; the row's own target carries more where it is read too.
 TEST(Witnesses, NameTheTargetWhereItIsRead) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   ParsedSpec spec = parse(context, stage("shorten", "factor", 6) + stage("upsample", "factor", 6) +

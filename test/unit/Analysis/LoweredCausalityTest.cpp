@@ -28,7 +28,7 @@ std::vector<std::string> specs() {
   for (const char *folder : {"models", "test/causality/causal", "test/causality/segments",
                              "test/golden", "test/Transforms/Inputs"}) {
     for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
-      // What rows read is decided by hashes there.
+      // Hashes select the rows that are read there.
       bool isHashed = entry.path().stem().string().starts_with("lsh-");
       if (entry.path().extension() == ".json" && sluice::test::standsForItsKind(entry.path()) &&
           !isHashed && entry.path().parent_path().filename() != "expected") {
@@ -106,8 +106,8 @@ void expectCaught(Road &road, StringRef pass, Operation *op, const std::string &
   EXPECT_NE(found.find(".json:"), std::string::npos) << found;
 }
 
-/// Whether some row may see another row that it could not: a constraint that keeps q at or above 0
-/// only says again what reads do anyway, and its own row is read as a query.
+/// True if some row may see another row that it could not see before: a constraint that keeps q at
+/// or above 0 only repeats a property of all reads, and its own row is read as a query.
 bool differ(IntegerSet x, IntegerSet y) {
   constexpr int64_t n = 256;
   for (int64_t p = 0; p < n; ++p) {
@@ -212,7 +212,7 @@ TEST(LoweredCausality, WrongMasksOfDifferentiationAreCaught) {
   for (const char *spec : {"/models/tiny/hourglass.json", "/test/causality/causal/windows.json"}) {
     Road road(source + spec);
     road.run(createDifferentiate());
-    // Before anything was found right: what a pass left wrong is found at once.
+    // Before anything was found right: a pass's mistake is found at once.
     EXPECT_GT(plantMasks<sluice::AttentionOp>(road, "sluice-differentiate"), 5) << spec;
     EXPECT_GT(plantMasks<sluice::AttentionBackwardOp>(road, "sluice-differentiate"), 1) << spec;
     EXPECT_EQ(road.find("sluice-differentiate"), "");
@@ -233,7 +233,7 @@ TEST(LoweredCausality, AMaskThatOnlyDiffersFarOutIsCaught) {
   std::filesystem::remove(path);
 }
 
-/// Planted in the select itself: what was taken at some rows is taken at all others, or at all.
+/// Planted in the select itself: a value taken at some rows is taken at all others, or at all.
 TEST(LoweredCausality, SelectsOfOtherRowsAreCaught) {
   Road road(source + "/test/causality/causal/replaced-last-rows.json");
   road.formDispatches();
@@ -286,7 +286,7 @@ TEST_P(WrongMaps, OfDispatchesAreCaught) {
 
 namespace {
 
-/// Whether some row takes another row for null, or for there, than it should.
+/// True if some row wrongly takes another row as null, or as valid.
 bool guardMatters(Operation *op, AccessAttr access, int64_t other) {
   auto rows = [](int64_t length, int64_t factor) {
     return factor == 0 ? INT64_MAX : (length + factor - 1) / factor;
@@ -338,7 +338,7 @@ INSTANTIATE_TEST_SUITE_P(LoweredCausality, WrongMaps,
                                            "/test/causality/causal/dropout.json"));
 
 /// An adjoint that reads an earlier row's gradient than the forward shift lets it. A later row's is
-/// allowed where attention stands between: that row does depend on this one.
+/// allowed across attention: that row does depend on this one.
 TEST(LoweredCausality, WrongAdjointsAreCaught) {
   for (const char *spec :
        {"/test/causality/causal/shift-on-coarse-scale.json",
@@ -408,7 +408,7 @@ private:
   Value before;
 };
 
-/// Two segmentations of the tokens, of whose second the first stands on its way.
+/// Two segmentations of the tokens, and the second contains the first.
 std::string writeTwoCuts() {
   std::string path = ::testing::TempDir() + "/sluice-lowered-two-cuts.json";
   std::error_code code;
@@ -509,7 +509,7 @@ protected:
   int planted = 0;
 };
 
-/// What an index or a range finds, one row too far and one too near. A range loses a row at one
+/// Results of an index or a range, one row too far and one too near. A range loses a row at one
 /// end, and wins one at the other.
 TEST_P(WrongIndices, OfRowsAreCaught) {
   forEachFound(*road.module, getFunction(),
@@ -552,7 +552,8 @@ TEST_P(WrongIndices, OfCountsAreCaught) {
   EXPECT_GE(planted, 1);
 }
 
-// In a gradient of attention each row depends on all; what bits are made of, they tell of.
+// In a gradient of attention each row depends on all; bits reveal the values that they are computed
+// from.
 INSTANTIATE_TEST_SUITE_P(
     LoweredSegments, WrongIndices,
     ::testing::Values(std::pair("words.json", "evaluate"), std::pair("words.json", "gradient"),

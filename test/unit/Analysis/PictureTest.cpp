@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Pictures: bands, what a row reads, leaks, legends.
+// Pictures: bands, reads of a row, leaks, legends.
 #include "sluice/Picture/Picture.h"
 #include "Imported.h"
 #include "sluice/Explain/CheckCausality.h"
@@ -49,7 +49,7 @@ TEST(Pictures, LayersOfOneKindAreOneBand) {
   EXPECT_FALSE(picture.leak);
 }
 
-/// Boxes are exact: of every band, what the row reads.
+/// Boxes are exact: of every band, the reads of the row.
 TEST(Pictures, TheRowIsTheOneWithMostHoles) {
   Imported model(R"({ "op": "hourglass", "hierarchy": "0@1 2@4 0@1" },)");
   Picture picture = drawn(model);
@@ -198,7 +198,7 @@ TEST(Pictures, AnEncodersTokensAreABandOfTheirOwn) {
   EXPECT_EQ(static_cast<int64_t>(llvm::count(picture->bands[1].seen, true)), picture->length);
 }
 
-/// Segments end where a mark stands: of tokens 0 to 6, the first two have three.
+/// Segments end at marks: of tokens 0 to 6, the first two have three.
 TEST(Pictures, SegmentsOfATextEndAtItsMarks) {
   Imported model(R"({ "op": "boundaries", "name": "words", "predictor": 2, "prior": 0.3 },
     { "op": "shorten", "segments": "words" }, { "op": "layer" },
@@ -229,7 +229,7 @@ TEST(Pictures, SegmentsOfATextEndAtItsMarks) {
   EXPECT_TRUE(has(error, "expected bytes below the vocabulary of 7, found 7")) << error;
 }
 
-/// Every token is like a space: one behind another begins nothing, the first and one behind a
+/// Every token is like a space: one after another begins nothing, the first and one after a
 /// document do.
 TEST(Pictures, SegmentsOfATextBeginBehindDocuments) {
   Imported model(R"({ "op": "boundaries", "name": "words", "rule": "space_like", "at": "start",
@@ -247,8 +247,8 @@ TEST(Pictures, SegmentsOfATextBeginBehindDocuments) {
   }
 }
 
-/// Segments that begin at bits begin behind a mark, and with the first token; nothing stands behind
-/// the last of them.
+/// Segments that begin at bits begin after a mark, and with the first token; nothing follows the
+/// last of them.
 TEST(Pictures, SegmentsOfATextBeginBehindItsMarks) {
   Imported model(R"({ "op": "boundaries", "name": "words", "at": "start", "predictor": 2,
       "rule": "whitespace" },

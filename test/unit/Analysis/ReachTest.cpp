@@ -19,7 +19,7 @@ using WarningKind = CausalWarning::Kind;
 
 namespace {
 
-/// What the head reads, for all rows, of the reference with fixed random weights.
+/// Inputs of the head, for all rows, of the reference with fixed random weights.
 std::vector<double> headRows(Imported &model, std::vector<int32_t> tokens, int64_t length) {
   reference::Setting setting;
   setting.length = length;
@@ -222,7 +222,7 @@ std::string randomCausalStages(std::mt19937 &generator) {
   return stages;
 }
 
-/// Whether the pattern says that a row sees a token, the token at most `nearby` back.
+/// True if a row sees a token by the pattern, the token at most `nearby` back.
 bool patternSees(const BlindPattern &pattern, int64_t row, int64_t token) {
   const BlindPattern::Row &of = pattern.rows[static_cast<size_t>(row % pattern.period)];
   int64_t offset = token - row / pattern.period * pattern.period;
@@ -368,7 +368,7 @@ TEST(Waste, AKeyThatSetsSeveralLevelsIsOneChange) {
                   "for 2 levels at once); with the least one, all that is read "
                   "through all of them is 15 tokens newer"))
       << verdict.warnings[0].text;
-  // Five positions of one token and five of two: what the relations say of the inner shortening.
+  // Five positions of one token and five of two: the relations of the inner shortening.
   auto latestToken = [&](const char *shift) {
     Imported model(hourglass(shift));
     ReachGraph graph(model.evaluate(), 90);
@@ -384,7 +384,7 @@ TEST(Waste, AKeyThatSetsSeveralLevelsIsOneChange) {
   EXPECT_EQ(Imported(hourglass("1")).check().kind, CausalVerdict::Kind::Leak);
 }
 
-/// What is advised was done to the spec: it is causal, and the hole is gone.
+/// The advice was applied to the spec: it is causal, and the hole is gone.
 TEST(BlindSpots, ARemedyIsOne) {
   const std::string late = R"({ "op": "shorten", "factor": 4 }, { "op": "layer" },
     { "op": "upsample", "factor": 4 }, { "op": "shift", "by": 3 },)";
@@ -397,7 +397,7 @@ TEST(BlindSpots, ARemedyIsOne) {
   EXPECT_EQ(blindSpotOf(late + R"({ "op": "add", "with": "x" }, { "op": "layer" },)"), "");
 }
 
-/// What was not looked at is said, and nothing is claimed of it.
+/// Parts that were not examined are listed, and nothing is claimed about them.
 TEST(Advice, StopsInTimeAndSaysWhere) {
   CausalVerdict verdict =
       Imported(R"({ "op": "hourglass", "hierarchy": "0@1 1@4 0@1", "shift": 5 },)").check(0);
@@ -423,7 +423,7 @@ TEST(Waste, LeavesTheModuleAsItWas) {
   EXPECT_EQ(before, after);
 }
 
-/// One cause, one warning: the hole is told of with the shift that makes it.
+/// One cause, one warning: the hole is reported with the shift that causes it.
 TEST(Waste, AHoleOfANeedlessShiftIsNoSecondWarning) {
   CausalVerdict verdict = Imported(R"({ "op": "shift", "by": 1 }, { "op": "layer" },)").check();
   ASSERT_EQ(verdict.warnings.size(), 1u);

@@ -42,7 +42,7 @@ std::string sequence(const std::string &scale, const std::string &rest = "4, f32
   return "!sluice.seq<@" + scale + ", " + rest + ">";
 }
 
-/// Text of a model, op by op. Every method returns the name of what it makes.
+/// Text of a model, op by op. Every method returns the name of its result.
 class Text {
 public:
   std::string op(const std::string &what, const std::string &operands, const std::string &result) {
@@ -133,7 +133,7 @@ private:
   int count = 0;
 };
 
-/// What one model does; the least causal choice by default.
+/// Behavior of one model; the least causal choice by default.
 struct Choice {
   int64_t bitsBy = 0, countsBy = 0, by = 1;
   std::string pool = "pool";
@@ -207,7 +207,7 @@ TEST(SegmentProof, ItsOwnSegmentLeaks) {
   EXPECT_EQ(verdictOf({.by = 0, .pool = "attend"}), Kind::Leak);
 }
 
-/// Its last key is the first row behind it.
+/// Its last key is the first row after it.
 TEST(SegmentProof, ASegmentThatAttendsToTheNextLeaks) {
   EXPECT_EQ(verdictOf({.pool = "attend", .rowsBy = -1}), Kind::Leak);
   EXPECT_EQ(verdictOf({.by = 2, .pool = "attend", .rowsBy = -1}), Kind::Proved);
@@ -217,7 +217,7 @@ TEST(SegmentProof, AMeanOfStartsIsClosedByTheNext) {
   EXPECT_EQ(verdictOf({.by = 1, .pool = "starts"}), Kind::Leak);
 }
 
-/// z[t] = y[c(t + 1) - 2] reads no later token, but its index tells the bit of t + 1.
+/// z[t] = y[c(t + 1) - 2] reads no later token, but its index reveals the bit of t + 1.
 TEST(SegmentProof, ABoundaryReadAheadLeaksByWhatIsRead) {
   EXPECT_EQ(verdictOf({.countsBy = -1, .by = 2}), Kind::Leak);
 }
@@ -272,7 +272,7 @@ Choice randomChoice(std::mt19937_64 &generator) {
           .innerBy = pick(0, 2)};
 }
 
-/// Rows of what the loss reads, in float64.
+/// Rows of the loss's input, in float64.
 std::vector<double> rowsOf(Parsed &model, std::vector<int32_t> tokens, int64_t rows) {
   reference::Setting setting;
   setting.length = static_cast<int64_t>(tokens.size()) - 1; // the last one is a target

@@ -25,7 +25,7 @@ bool isNothing(const Linear &x) {
                                         [](int64_t c) { return c == 0; });
 }
 
-/// The row says that `claim` >= 0, or more.
+/// The row implies that `claim` >= 0, or more.
 bool says(const Linear &row, const Linear &claim) {
   Linear more = claim - row;
   int64_t slack = more.constant;
@@ -219,7 +219,7 @@ std::vector<Ends> everyString(size_t length, int64_t least) {
   return all;
 }
 
-/// Whether bits and free integers satisfy it.
+/// True if bits and free integers satisfy it.
 bool isSatisfiable(const Random &random, size_t length, int64_t most) {
   const Formula &formula = random.formula;
   std::vector<int64_t> point;

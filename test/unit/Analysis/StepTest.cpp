@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The derived step: rings and schedules that can be worked out by hand, their least, and every
-// obligation over the corpus. That the step computes what the forward pass does:
+// obligation over the corpus. The step computes the values of the forward pass:
 // test/unit/Transforms/StepTest.cpp.
 #include "../Papers.h"
 #include "../Specs.h"
@@ -170,7 +170,7 @@ TEST(Step, PlantedFaultsAreRefused) {
   }
 }
 
-/// What a named input becomes has no schedule, and is kept whole where the tokens' rows read it.
+/// Results of a named input have no schedule, and are kept whole where the tokens' rows read it.
 TEST(Step, AnInputIsKeptWhole) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module =

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the theorem says of other axes, and that an obligation is believed because it was decided.
+// The theorem on other axes, and obligations that hold only because they were decided.
 // Targets and several losses: test/Analysis/targets.test.
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"
@@ -245,12 +245,12 @@ TEST(Alignment, ComparesBodies) {
 }
 
 //===----------------------------------------------------------------------===//
-// Masks that no spec can say
+// Masks that no spec can express
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// Upper limits of q, most of them causal by a hair or not at all, and something beside them.
+/// Upper limits of q, most of them causal by a hair or not at all, and another term.
 std::string randomMask(std::mt19937 &generator) {
   auto number = [&](int64_t low, int64_t high) {
     return std::to_string(low + static_cast<int64_t>(generator() % uint64_t(high - low + 1)));

@@ -23,7 +23,7 @@ using namespace sluice;
 
 namespace {
 
-/// One row of attention reads one key more, behind the last that it read.
+/// One row of attention reads one key more, after the last that it read.
 void loosen(AttentionOp op) {
   IntegerSet mask = op.getMask();
   AffineExpr p = getAffineDimExpr(0, op.getContext()), q = getAffineDimExpr(1, op.getContext());
@@ -35,7 +35,7 @@ void loosen(AttentionOp op) {
 }
 
 /// Changes the last read of a segment that is over, else the first shift of 1 or more, else the
-/// first attention; says which. Shifts stay where rows are replaced: only some of them are read.
+/// first attention; names it. Shifts stay where rows are replaced: only some of them are read.
 std::string makeLeaky(func::FuncOp function, bool keepsShifts) {
   for (Operation &op : llvm::reverse(function.getBody().front())) {
     if (auto spread = dyn_cast<SpreadSegmentsOp>(op); spread && spread.getBy() > 0) {
@@ -88,7 +88,7 @@ std::string reduced(const std::filesystem::path &path) {
   return spec;
 }
 
-/// Refuses the twin with a replayed witness; returns what was changed.
+/// Refuses the twin with a replayed witness; returns the change.
 std::string refuseTwin(const std::filesystem::path &path, const std::string &text) {
   spec::Diagnostic error;
   MLIRContext context(MLIRContext::Threading::DISABLED);

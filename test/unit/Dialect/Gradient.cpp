@@ -54,7 +54,7 @@ static Value total(OpBuilder &builder, Value value, const Contributions &gradien
 }
 
 /// A lazy op hands each contribution on by itself: their sum, a map, would end with the scale's
-/// valid positions, and what a consumer read past them would be lost.
+/// valid positions, and rows that a consumer read past them would be lost.
 static void walkBack(OpBuilder &builder, Operation *op, Contributions &gradients) {
   if (isa<ShiftOp, UpsampleOp, UnfoldOp>(op)) {
     for (Value gradient : gradients.lookup(op->getResult(0))) {

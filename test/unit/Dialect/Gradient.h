@@ -7,8 +7,9 @@
 
 namespace sluice::testing {
 
-/// Adds function @gradient to the model. Arguments: those of @f, then one gradient a result of @f.
-/// Results: the gradient of each argument of @f that has one. Returns which arguments those are.
+/// Adds function @gradient to the model. Arguments: the arguments of @f, then one gradient a result
+/// of @f. Results: the gradient of each argument of @f that has one. Returns which arguments those
+/// are.
 std::vector<unsigned> addGradient(Model &model);
 
 /// Gradient of sum over results r of <weights[r], r> with respect to argument `index`, by

@@ -115,7 +115,7 @@ std::string attentionOver(const std::string &scale, bool isPacked, const std::st
 }
 
 /// A score that is rectified and times a number by distance and head, c + tanh e: neither a sum nor
-/// a term that stands behind the region.
+/// a term after the region.
 std::string attentionByDistance() {
   std::string table = "tensor<3x2xf32>";
   return "(%q: " + s2d4 + ", %k: " + s2d4 + ", %e: " + table + ") -> " + s2d4 +
@@ -162,7 +162,7 @@ std::string head(bool bias, const std::string &more = "") {
          ") -> " + losses + " return %l : " + losses + " }";
 }
 
-/// What comes in for a row depends on its loss.
+/// A row's incoming gradient depends on its loss.
 std::string squaredLosses() {
   return "(%x: " + s1d4 + ", %w: tensor<5x4xf32>, %t: " + tokens + ") -> " + losses +
          " { %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} : (" + s1d4 +
@@ -172,7 +172,7 @@ std::string squaredLosses() {
          losses + ") -> " + losses + " return %m : " + losses + " }";
 }
 
-/// Logits against distributions, those of the first rows left out.
+/// Logits against distributions, without the first rows.
 std::string softLoss(const std::string &more) {
   return "(%z: " + s1d4 + ", %t: " + tokens + ") -> " + losses +
          " { %l = sluice.soft_loss %z, %t against \"teacher\"" + more + " : (" + s1d4 + ", " +
@@ -209,8 +209,8 @@ std::string start(const std::string &type, int by) {
          " return %y : " + type + " }";
 }
 
-/// Its result's gradient is a repeat, which goes on past the last row, as does the shift that its
-/// operand is.
+/// Its result's gradient is a repeat, which continues past the last row, as does the shift that is
+/// its operand.
 std::string startReadPastTheEnd() {
   return "(%x: " + s1d4 + ", %r: tensor<4xf32>) -> " + s4d4 + " { %s = sluice.shift %x by 1 : (" +
          s1d4 + ") -> " + s1d4 + " %y = sluice.start %s, %r by 2 : (" + s1d4 +
@@ -258,7 +258,7 @@ std::string windowOfRepeat() {
          " return %c : " + s2d4 + " }";
 }
 
-/// Windows whose gradient is a repeat, which goes on past their last row.
+/// Windows whose gradient is a repeat, which continues past their last row.
 std::string windowReadPastTheEnd() {
   return "(%x: " + s1d4 + ") -> " + s4d4 + " { %c = sluice.shorten %x factor 2 window 4 : (" +
          s1d4 + ") -> " + s2d4 + " %d = sluice.shorten %c factor 2 sum : (" + s2d4 + ") -> " +

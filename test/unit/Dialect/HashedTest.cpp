@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Attention by hashes: the reference against the formula written out, against attention over all
-// earlier rows, and against finite differences; and what a row does not depend on.
+// earlier rows, and against finite differences; and rows that a row does not depend on.
 #include "Gradient.h"
 
 #include <cmath>
@@ -132,7 +132,7 @@ TEST(Hashed, OneBucketIsAttentionOverEarlierRows) {
   }
 }
 
-/// Whether some row before the one that changes, or before the end that moves, changes.
+/// True if some row before the one that changes, or before the end that moves, changes.
 bool dependsOnLaterRows(Model &model, Generator &generator) {
   Setting setting{.rows = 1, .length = 16}, shorter{.rows = 1, .length = 12};
   bool depends = false;

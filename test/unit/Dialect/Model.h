@@ -39,7 +39,7 @@ using Generator = std::mt19937_64;
 /// Random numbers in [-1, 1], each a float.
 Numbers randomNumbers(Generator &generator, size_t count);
 
-/// What the arguments of a function hold; tokens are whole numbers in [0, vocabulary).
+/// Contents of a function's arguments; tokens are whole numbers in [0, vocabulary).
 struct Arguments {
   std::vector<Numbers> values;
   template <typename T>

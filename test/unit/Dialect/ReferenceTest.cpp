@@ -72,8 +72,8 @@ TEST(Scales, AverageOfAPartialGroupIsDividedByTheFactor) {
 }
 
 TEST(Scales, MaximaLeaveOutWhatIsOutside) {
-  // Groups {., ., ., .}, {., -1, -2, -3} and {-4 ...}: nothing is left of the first, and -1 is the
-  // greatest although what is outside reads as zero elsewhere.
+  // Groups {., ., ., .}, {., -1, -2, -3} and {-4 ...}: nothing remains of the first, and -1 is the
+  // maximum although outside rows read as zero elsewhere.
   std::string f = "(%x: " + s1 + ") -> " + s4 + " { %s = sluice.shift %x by 5 : (" + s1 + ") -> " +
                   s1 + " %y = sluice.shorten %s factor 4 max : (" + s1 + ") -> " + s4 +
                   " return %y : " + s4 + " }";
@@ -162,7 +162,7 @@ TEST(Loss, EqualLogitsCostTheLogarithmOfTheVocabulary) {
       run(f, {{1, 1}, {0, std::log(2.0), 0, 0, 0}, {4, 1, 0, 0, 0, 0}}, {.rows = 1, .length = 2});
   EXPECT_DOUBLE_EQ(losses[0], std::log(3.0));
   EXPECT_DOUBLE_EQ(losses[1], std::log(6.0));
-  // Of row 1, three quarters on token 0 (1 / 6) and a twentieth on each of the five.
+  // Row 1 has three quarters on token 0 (1 / 6) and a twentieth on each of the five.
   std::string more = f;
   more.replace(more.find("offset"), 0, "first = 1 : i64, smoothing = 2.5e-1 : f32, ");
   losses = run(more, {{1, 1}, {0, std::log(2.0), 0, 0, 0}, {4, 1, 0, 0, 0, 0}},

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Each op's relation against its reference: result p changes with operand q exactly where the
-// relation says so.
+// relation holds.
 #include "Model.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ constexpr int64_t vocabulary = 7;
 constexpr int64_t rows = 2;
 constexpr int draws = 2;
 
-/// Result positions that are looked at: those of a lazy op past the end too.
+/// Result positions that are looked at: also rows of a lazy op past the end.
 int64_t extent(Operation *op, const reference::Evaluator<double> &evaluator, Value result) {
   bool lazy = isa<ShiftOp, UpsampleOp, UnfoldOp>(op);
   return evaluator.getPositions(result) + (lazy ? 9 : 0);
@@ -52,7 +52,7 @@ std::vector<std::vector<Numbers>> observe(Operation *op, func::FuncOp function,
 }
 
 /// Other numbers for position q of row 0 of argument `index`, from `above` up: a maximum shows only
-/// what is greater than the rest.
+/// a number greater than the rest.
 Arguments perturb(Generator &generator, Arguments arguments, unsigned index, int64_t q, bool tokens,
                   int64_t columns, double above) {
   Numbers &numbers = arguments.values[index];
@@ -149,7 +149,7 @@ TEST_P(Relation, IsWhatTheReferenceReads) {
   }
 }
 
-/// What dispatches read through is what analyses take for not stored.
+/// Dispatches read through exactly the values that analyses take as not stored.
 TEST_P(Relation, IsLazyWhereDispatchesReadThrough) {
   auto fusion = cast<FusionInterface>(op);
   EXPECT_EQ(isLazy(op), fusion.getFusionRole() == FusionRole::Access);
@@ -223,7 +223,7 @@ constexpr const char *attentionByDistance =
   return %o : !sluice.seq<@s1, 4, f32>
 })";
 
-/// The same from groups of four over what they are made of.
+/// The same from groups of four over their members.
 constexpr const char *attentionByDistanceBetweenScales =
     R"((%q: !sluice.seq<@s4, 2, f32>, %k: !sluice.seq<@s1, 2, f32>,
     %u: !sluice.seq<@s4, 2, f32>, %r: !sluice.seq<@s1, 2, f32>) -> !sluice.seq<@s4, 2, f32> {

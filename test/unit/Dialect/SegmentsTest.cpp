@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Segments: relations, with terms that the bits decide, against what the reference reads, over all
-// bit strings; gradients against finite differences of the definitions with frozen support.
+// Segments: relations, with terms that the bits decide, against the reads of the reference, over
+// all bit strings; gradients against finite differences of the definitions with frozen support.
 #include "Gradient.h"
 
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ Bits bitsOf(uint64_t code, int64_t length) {
   return bits;
 }
 
-/// Whether (p, q) is in a relation whose terms `bits` decide.
+/// True if (p, q) is in a relation whose terms `bits` decide.
 bool reads(const PositionReads &what, const Bits &bits, int64_t p, int64_t q, int64_t n) {
   MLIRContext *context = what.relation->getContext();
   SmallVector<AffineExpr> symbols{getAffineConstantExpr(n, context)};
@@ -123,7 +123,7 @@ std::vector<Numbers> rowsOf(const Evaluator<double> &evaluator, Operation *op, u
 class Segments : public ::testing::Test {
 protected:
   /// Every result p of `op` changes with row q of operand `operand`, which becomes `other`, exactly
-  /// where the relation says so; or, where not `exact`, at most there.
+  /// where the relation holds; or, where not `exact`, at most there.
   void check(Operation *op, unsigned operand, const Bits &bits, Evaluator<double> evaluator,
              double other, bool exact) {
     Value value = op->getOperand(operand);
@@ -255,7 +255,7 @@ Numbers randomBits(Generator &generator, int64_t length) {
   return bits;
 }
 
-/// What y is by the relaxation: weights 1 - (m - g(t)), with the support of the hard `bits`, for
+/// y by the relaxation: weights 1 - (m - g(t)), with the support of the hard `bits`, for
 /// bits that have moved by `moved`.
 double relaxed(const Numbers &bits, const Numbers &moved, const Numbers &x, const Numbers &weights,
                int64_t length, bool starts) {

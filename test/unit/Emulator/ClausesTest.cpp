@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A planted fault for each clause of the judge table (docs/emulator.md) that has none in the tests
-// beside this one.
+// A planted fault for each clause of the judge table (docs/emulator.md) that has none in the other
+// tests.
 #include "Planted.h"
 
 #include "gtest/gtest.h"
@@ -62,8 +62,8 @@ TEST(OutputsClause, OnceMeansNotTwice) {
   expectCaught(planted);
 }
 
-/// The last of 64 to count itself reads what the others wrote before they did: only where the
-/// fences beside the counting release and acquire.
+/// The last of 64 to count itself reads the values that the others wrote before they did: only
+/// where the fences around the counting release and acquire.
 TEST(RacesClause, AtomicsThatNeitherReleaseNorAcquire) {
   Planted planted{R"(
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid

@@ -22,7 +22,7 @@ struct Past {
   Time time;
 };
 
-/// What happened, and who knows of it.
+/// Events, and the threads that know of them.
 class Model {
 public:
   bool add(const Past &event) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Asynchronous copies and mbarriers: what they do, and planted faults.
+// Asynchronous copies and mbarriers: their effects, and planted faults.
 #include "Planted.h"
 
 #include "gtest/gtest.h"
@@ -47,7 +47,7 @@ TEST(Copies, WaitForTheWrongGroup) {
   expectCaught(planted);
 }
 
-/// One's own wait says nothing of another thread's copy: a barrier must follow it.
+/// A thread's own wait does not cover another thread's copy: a barrier must follow it.
 TEST(Copies, BarrierBeforeTheWait) {
   Planted planted{R"(
   %four = mul i64 %tid, 4

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a launch may be, what a kernel may hold, and what is counted.
+// Valid launches, allowed instructions of a kernel, and counters.
 #include "Planted.h"
 
 #include "gtest/gtest.h"
@@ -11,7 +11,7 @@ using namespace sluice::emulator;
 
 namespace {
 
-/// Says why the module is refused.
+/// Returns the reason for rejecting the module.
 std::string refusal(const Planted &planted) {
   auto emulator = Emulator::create(kernelText(planted, false), "k");
   return emulator ? "accepted" : llvm::toString(emulator.takeError());

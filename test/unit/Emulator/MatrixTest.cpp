@@ -14,7 +14,7 @@ using namespace sluice::emulator;
 
 namespace {
 
-/// Where element i of a lane's fragment lies; group = lane / 4, inGroup = lane mod 4.
+/// The place of element i of a lane's fragment; group = lane / 4, inGroup = lane mod 4.
 using Place = std::function<int(int group, int inGroup, int i)>;
 
 struct Form {
@@ -140,7 +140,7 @@ TEST(Matrices, MultiplyByTheTablesOfThePtxIsa) {
   }
 }
 
-/// Rows of 16 bytes, `stride` apart: lane i brings that of row i mod 8 of matrix i / 8.
+/// Rows of 16 bytes, `stride` apart: lane i brings the address of row i mod 8 of matrix i / 8.
 std::string moveText(int count, bool transposed, bool stores, int stride) {
   std::string n = std::to_string(count), result, arguments, types;
   for (int i = 0; i < count; ++i) {

@@ -67,7 +67,7 @@ TEST(Memory, VectorThatIsNotAligned) {
   expectCaught(planted);
 }
 
-/// A global lies at an odd multiple of what it claims, so that chance helps nobody.
+/// A global is at an odd multiple of its claimed alignment, so that chance helps no kernel.
 TEST(Memory, SharedArrayThatClaimsTooLittle) {
   const char *body = "  %x = getelementptr <4 x float>, ptr addrspace(3) @s, i64 %tid\n"
                      "  store <4 x float> zeroinitializer, ptr addrspace(3) %x, align 16";

@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned threads = 3, blocks = 5, cells = 12, flags = 2;
 using Set = std::set<size_t>;
 
-/// Every access, and everybody's knowledge of each.
+/// Every access, and every thread's knowledge of each.
 struct Model {
   struct Past {
     unsigned block, cell;

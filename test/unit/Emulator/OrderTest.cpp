@@ -23,11 +23,11 @@ struct Protocol {
   std::string release = "  fence syncscope(\"device\") release\n";
   std::string arrive = arrival;
   std::string acquire = "  fence syncscope(\"device\") acquire\n";
-  std::string after; ///< what the leading thread does when it has arrived
+  std::string after; ///< work of the leading thread after it has arrived
   std::string tell = std::string("  store i32 %count, ptr addrspace(3) @s, align 4\n");
   std::string hear = std::string(barrier) + "  %told = load i32, ptr addrspace(3) @s, align 4\n";
   std::string last = "  %last = icmp eq i32 %told, 3\n";
-  std::string close; ///< what the leading thread of the last block does at its end
+  std::string close; ///< work of the leading thread of the last block at its end
   std::string leave = "  store float %x, ptr addrspace(1) %part, align 4\n";
 
   Planted plant(Kind kind, const std::string &says) const {
@@ -159,7 +159,7 @@ TEST(Order, NoBarrierAfterTheAcquire) {
                  "address 's' + 0", Kind::Race);
 }
 
-/// A shuffle tells the number, but orders nothing.
+/// A shuffle passes the number, but orders nothing.
 TEST(Order, ShuffleInPlaceOfABarrierAfterTheAcquire) {
   Protocol protocol;
   protocol.tell = "";

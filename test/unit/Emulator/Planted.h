@@ -25,7 +25,7 @@ struct Planted {
   emulator::Writes writes = emulator::Writes::AtMostOnce;
   std::string parameters = "ptr addrspace(1) %in, ptr addrspace(1) %out";
   uint64_t counters = 0; ///< i32, which all blocks may write
-  /// The faulty kernel's numbers are right where copies land early: only the judge can tell.
+  /// The faulty kernel's numbers are right where copies land early: only the judge can find it.
   bool rightWhenEarly = false;
 };
 

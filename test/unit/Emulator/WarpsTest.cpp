@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Barriers and warp-wide operations: what they do, and planted faults.
+// Barriers and warp-wide operations: their effects, and planted faults.
 #include "Planted.h"
 
 #include "gtest/gtest.h"
@@ -42,7 +42,7 @@ end:)",
                 Kind::BarrierDivergence, "to come whole, at one instruction"});
 }
 
-/// A producer warp arrives and goes on; a consumer warp waits.
+/// A producer warp arrives and continues; a consumer warp waits.
 const char *const handOver = R"(
   %producer = icmp ult i64 %tid, 32
   br i1 %producer, label %produce, label %consume
@@ -137,7 +137,7 @@ end:)",
                                       "ptr addrspace(3))\n"});
 }
 
-/// Every shuffle and vote, against what the PTX ISA says of each lane.
+/// Every shuffle and vote, against the PTX ISA's result for each lane.
 TEST(Warps, ShufflesAndVotes) {
   Planted planted{R"(
   %lane = and i32 %tid32, 31
@@ -197,7 +197,7 @@ TEST(Warps, Reductions) {
     const char *name;
     int32_t expected;
   };
-  // Of lanes 1, 3 and 4, with the values -1, 5 and 12.
+  // Lanes 1, 3 and 4, with the values -1, 5 and 12.
   for (auto [name, expected] :
        {Form{"add", 16}, Form{"min", -1}, Form{"max", 12}, Form{"umin", 5}, Form{"umax", -1},
         Form{"and", 4}, Form{"or", -1}, Form{"xor", int32_t(0xffffffffu ^ 5 ^ 12)}}) {

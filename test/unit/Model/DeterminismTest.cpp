@@ -65,7 +65,8 @@ std::string trace(const std::string &artifact, const std::string &target, int th
   return text.str();
 }
 
-/// Matrices of more numbers than a flat row has, and of fewer, beside what begins otherwise.
+/// Matrices of more numbers than a flat row has, and of fewer, next to parameters that begin
+/// otherwise.
 TEST(Initialization, ZerosAndIdentities) {
   Folder folder;
   std::string target = sluice::runtime::machineTargets().front();
@@ -148,8 +149,8 @@ TEST_F(SameBits, FromCompilationToCompilation) {
               bytesOf(compile(*folder, source, target, /*allowLeak=*/false, someGenerationRows)));
 }
 
-/// Places of the arena must not follow from the compiler's own addresses, which what is allocated
-/// between two compilations moves.
+/// Places of the arena must not follow from the compiler's own addresses, which allocations between
+/// two compilations move.
 TEST_F(SameBits, OfThePlanWhereverTheCompilerAllocates) {
   std::string first = emit(source, "plan");
   std::vector<std::string> ballast;

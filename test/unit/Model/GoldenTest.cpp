@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Compiled models against another framework's results: losses, gradients, logits of every row, ten
-// training steps. test/golden/README.md says what the bound is and why.
+// training steps. test/golden/README.md describes the bound and its reason.
 #include "Harness.h"
 #include "Safetensors.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 const std::string goldens = std::string(SLUICE_SOURCE_DIR) + "/test/golden/";
 
-/// What one spec must compute.
+/// Expected results of one spec.
 class Golden {
 public:
   explicit Golden(const std::string &name)
@@ -30,7 +30,7 @@ public:
     training = spec.at("training");
   }
 
-  /// A bias whose gradient is zero in theory holds the noise of what its map's weight reads too:
+  /// A bias whose gradient is zero in theory holds the noise of the input of its map's weight too:
   /// one evaluation's noise is a poor measure of another's, so the weight's error counts if it is
   /// larger.
   Yardstick yardstick(const std::string &what) const {
@@ -104,10 +104,10 @@ std::vector<double> logitsOfEveryRow(Model &model, const Inputs &inputs) {
   return logits;
 }
 
-/// What one step of Adam, rate m / (sqrt(v) + epsilon), makes at most of gradients that are off by
-/// `bound`: as much of m and, as |m| <= sqrt(v) or nearly so, as much of sqrt(v). An element whose
-/// gradients are no larger than their rounding moves as far as any other, so the error of one
-/// float32 run does not tell how far off it may be.
+/// The maximum effect of one step of Adam, rate m / (sqrt(v) + epsilon), on gradients that are off
+/// by `bound`: as much of m and, as |m| <= sqrt(v) or nearly so, as much of sqrt(v). An element
+/// whose gradients are no larger than their rounding moves as far as any other, so the error of one
+/// float32 run does not show how far off it may be.
 void addSlack(std::vector<double> &slack, const Golden &golden, Model &model,
               const sluice::runtime::Tensor &tensor, int64_t step) {
   double beta =
@@ -153,7 +153,7 @@ void compareFirstBatch(Comparison &comparison, const Golden &golden, Model &mode
   }
   std::string evaluated = golden.results.contains("evaluated") ? "evaluated" : "losses";
   comparison.expect(evaluated, model.evaluate(inputs), golden.yardstick(evaluated));
-  if (!leaks) { // a prefix's logits are those of the whole row only where no row looks ahead
+  if (!leaks) { // a prefix's logits equal the whole row's only where no row looks ahead
     comparison.expect("logits", logitsOfEveryRow(model, inputs), golden.yardstick("logits"));
   }
 }

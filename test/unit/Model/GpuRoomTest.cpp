@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// GPU code over the memory of few segments, on the emulator: a model begins in the least memory,
-// goes on in a larger one, and computes what it computes in all of it. No launch touches what lies
+// GPU code over the memory of few segments, on the emulator: a model begins in the minimum memory,
+// continues in a larger one, and has the same results as in all of it. No launch touches memory
 // between the rows of its operands.
 #include "Harness.h"
 #include "sluice/Runtime/Error.h"
@@ -196,7 +196,7 @@ std::pair<size_t, sluice::runtime::Launch> withLess(const Plan &plan, const std:
   return {launches.size(), {}};
 }
 
-/// What lies between the rows that an operand has is another tensor's.
+/// Memory between the rows of an operand is another tensor's.
 TEST(GpuRoom, AccessesBetweenRunsAreReported) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(

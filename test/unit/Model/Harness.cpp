@@ -46,7 +46,7 @@ static std::string done(const driver::Outcome &outcome) {
   return outcome.output;
 }
 
-/// Whether data decides what rows read: no pass can be compared by that.
+/// True if data selects the rows that are read: no pass can be compared by that.
 static bool hasSegments(const std::string &source) {
   std::ifstream file(source);
   std::string text(std::istreambuf_iterator<char>(file), {});

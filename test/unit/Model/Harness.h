@@ -45,7 +45,7 @@ std::map<std::string, std::string> compileForAll(const Folder &folder, const std
 /// The same, not checked, and scored against tokens this far ahead.
 std::map<std::string, std::string> compileForProbe(const Folder &folder, const std::string &source,
                                                    int64_t targetOffset, int64_t batch);
-/// What `--emit stage` prints. Throws where the compiler refuses.
+/// Output of `--emit stage`. Throws where the compiler refuses.
 std::string emit(const std::string &source, const std::string &stage, bool allowLeak = false);
 
 /// Random weights of the size that training would give them, the same for the same shapes and seed.
@@ -91,7 +91,7 @@ private:
   runtime::Executor running;
 };
 
-/// What stands for exact, its largest magnitude and the error of an ordinary float32 evaluation.
+/// The reference value, its largest magnitude and the error of an ordinary float32 evaluation.
 struct Yardstick {
   std::vector<double> exact;
   double error = 0, magnitude = 0;

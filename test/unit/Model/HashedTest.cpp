@@ -62,7 +62,7 @@ TEST_P(HashedModel, EqualsTheReference) {
 }
 
 /// No pass is watched, so the program itself is asked: to the last bit, rows before the one that
-/// predicts a changed token, or that a longer text adds, stay what they are.
+/// predicts a changed token, or that a longer text adds, do not change.
 TEST(HashedProgram, ChangesNoEarlierRow) {
   Folder folder;
   std::string spec =

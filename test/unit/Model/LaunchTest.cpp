@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a stage adds to the launches of a training step. The whole list of one model is in
+// Launches that a stage adds to a training step. The whole list of one model is in
 // test/Driver/launches.test.
 #include "Harness.h"
 #include "Specs.h"
@@ -55,7 +55,7 @@ TEST(Launches, OfAPreNormLayer) {
   EXPECT_EQ(launchesOf(layer + layer + layer) - launchesOf(layer + layer), (Launches{7, 13}));
 }
 
-/// The norm's backward takes dropout's with it, so the last layer's wants one behind it, as every
+/// The norm's backward includes dropout's, so the last layer's needs a norm after it, as every
 /// pre-norm stack has.
 TEST(Launches, DropoutAndActivationsAddNone) {
   EXPECT_EQ(
@@ -65,7 +65,7 @@ TEST(Launches, DropoutAndActivationsAddNone) {
       launchesOf(layer + norm));
 }
 
-/// An hourglass launches what its layers and norms launch on one scale.
+/// An hourglass has the launches of its layers and norms on one scale.
 TEST(Launches, ShiftShortenUpsampleAndSkipAddNone) {
   Launches flat = launchesOf(layer + norm + layer + layer + norm + layer + norm);
   EXPECT_EQ(launchesOf(R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1"}, )"), flat);
@@ -80,8 +80,8 @@ TEST(Launches, LinearResamplingAddsItsLinearMapsAndFolds) {
   EXPECT_EQ(linear - plain, (Launches{3, 5}));
 }
 
-/// Of a step of one of models/, update included, without 20 a layer and 3 a norm behind an inner
-/// stack.
+/// Launches of a step of one of models/, update included, without 20 a layer and 3 a norm after an
+/// inner stack.
 int64_t outsideLayers(const std::string &model, int64_t layers, int64_t innerStacks) {
   std::string plan = emit(std::string(SLUICE_SOURCE_DIR) + "/models/" + model, "plan");
   std::string step = entryOf(plan, "gradient") + entryOf(plan, "update");

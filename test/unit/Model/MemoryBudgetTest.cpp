@@ -11,8 +11,8 @@ using namespace sluice::testing;
 
 namespace {
 
-/// Resampling by attention, a loss of the coarse stream beside the head's, dropout wherever it can
-/// be.
+/// Resampling by attention, a loss of the coarse stream in addition to the head's, dropout wherever
+/// it can be.
 const char *const spec =
     R"json({"sluice": 1, "vocabulary": 48, "context": 24, "batch": 2, "width": 16,
   "defaults": {"heads": 2, "feed_forward": 32, "dropout": 0.1, "attention_dropout": 0.1},
@@ -69,7 +69,7 @@ std::string trace(Model &model) {
   return bytes;
 }
 
-/// What the launches of an artifact touch lies inside its arena.
+/// The launches of an artifact touch only memory inside its arena.
 int64_t lastByteTouched(const sluice::runtime::Plan &plan) {
   int64_t last = 0;
   for (const auto &[name, launches] : plan.entries) {
@@ -105,7 +105,7 @@ TEST_F(MemoryBudget, KeepsTheBitsAndToTheBudget) {
   EXPECT_GT(memory.budget->launches, 0);
   EXPECT_TRUE(trace(lean) == expected);
 
-  // What the lines of `inspect --memory` add up to.
+  // The sum of the lines of `inspect --memory`.
   int64_t total = 0;
   std::map<std::string, int64_t> byKind;
   for (const sluice::runtime::MemoryPart &part : memory.contents) {

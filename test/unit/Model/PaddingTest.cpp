@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Rows behind the end of a line, in models with named inputs: they weigh nothing in any loss.
+// Rows after the end of a line, in models with named inputs: they weigh nothing in any loss.
 #include "Harness.h"
 
 #include <cmath>

@@ -2,8 +2,8 @@
 //
 // Models with bf16 storage. The oracle is the float64 reference of the model's own IR, in which
 // nothing is rounded; the yardstick is the same arithmetic with every value of element type bf16
-// rounded as it is made. As for f32 models (test/golden/README.md), what is compiled may be off by
-// 8 times what the yardstick is off by in the worst element of a tensor: kernels round no value
+// rounded as it is made. As for f32 models (test/golden/README.md), the compiled model may be off
+// by 8 times the error of the yardstick in the worst element of a tensor: kernels round no value
 // that the yardstick does not round, but other sums come before each rounding.
 #include "Harness.h"
 #include "Specs.h"
@@ -25,7 +25,7 @@ namespace {
 struct Mixed {
   const char *name;
   const char *residual;
-  const char *body; ///< of the spec behind "sluice": 1
+  const char *body; ///< of the spec after "sluice": 1
 };
 
 /// Between them: both placements, every method of shortening and upsampling, tied and untied heads,
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Families, MixedModel, ::testing::ValuesIn(families),
                          [](const auto &info) { return std::string(info.param.name); });
 
 //===----------------------------------------------------------------------===//
-// Maps that are made again
+// Recomputed maps
 //===----------------------------------------------------------------------===//
 
 double inBf16(double number) {
@@ -141,7 +141,7 @@ Tensors wholeNumbers() {
   return weights;
 }
 
-/// What the backward pass makes of one row: max(0, h)^2 of h as it is stored, rounded, and its
+/// Results of the backward pass for one row: max(0, h)^2 of h as it is stored, rounded, and its
 /// derivative by h. In bf16 257 is stored as 256, so its square is 256^2 there. The forward pass
 /// squares 257. A row's weight gradients are products of two bf16 numbers, which f32 holds.
 void expectMadeAgain(const std::string &residual, const std::function<double(double)> &stored) {
@@ -187,7 +187,7 @@ void expectMadeAgain(const std::string &residual, const std::function<double(dou
 
 TEST(MadeAgain, SquaresOfRowsAsTheyAreStoredInBf16) { expectMadeAgain("bf16", inBf16); }
 
-/// Rows before the activation are a stream's, so they are f32; what is made again is bf16.
+/// Rows before the activation are a stream's, so they are f32; recomputed values are bf16.
 TEST(MadeAgain, SquaresOfRowsInF32) {
   expectMadeAgain("f32", [](double row) { return row; });
 }
@@ -288,7 +288,7 @@ TEST(MixedTraining, IsTheSameForAnyNumberOfThreads) {
   EXPECT_TRUE(runs[0] == runs[2]) << "five threads differ from one";
 }
 
-/// A checkpoint holds masters alone: what is loaded must make the copies again.
+/// A checkpoint holds masters alone: loading must rebuild the copies.
 TEST(MixedTraining, ResumesExactly) {
   std::string text = textOf(source + "/docs/spec.md");
   std::string target = sluice::runtime::machineTargets().front();

@@ -4,7 +4,7 @@
 // token is changed at a time, and every row and every position's gradient that may not depend on it
 // must be the same to the last bit.
 //
-// Targets stand apart from inputs: rows are scored against tokens half a context ahead. Then an
+// Targets are separate from inputs: rows are scored against tokens half a context ahead. Then an
 // input is no target, and a target is no input. Tokens of a sequence all differ, so that rows of
 // the embedding's gradient are positions.
 #include "Harness.h"
@@ -25,7 +25,7 @@ namespace {
 
 const std::string source = SLUICE_SOURCE_DIR;
 constexpr int64_t context = 32, vocabulary = 64, batch = 2;
-/// Tokens a row that are read; targets stand from here on.
+/// Tokens a row that are read; targets begin here.
 constexpr int64_t ahead = context / 2;
 
 /// Different bits, or another number of them.
@@ -142,7 +142,7 @@ private:
   std::vector<int32_t> inputs;
 };
 
-/// What the probes found: as text, empty where nothing.
+/// Results of the probes: as text, empty where nothing.
 struct Findings {
   std::string leaks, silent;
 };

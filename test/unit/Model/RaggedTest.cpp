@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Batches whose texts have different numbers of segments: each has the rows that it needs, and what
-// is computed of it does not depend on the others.
+// Batches whose texts have different numbers of segments: each has the rows that it needs, and its
+// results do not depend on the others.
 #include "Harness.h"
 
 #include <cmath>

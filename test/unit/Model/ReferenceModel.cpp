@@ -105,7 +105,7 @@ template <typename T> static std::vector<T> makeTable(ParameterOp parameter) {
   return table;
 }
 
-/// What a parameter holds: the tensors that files know it by, one after the other.
+/// Contents of a parameter: the tensors that files know it by, one after the other.
 template <typename T> static std::vector<T> pack(ParameterOp parameter, const Tensors &weights) {
   std::vector<T> packed;
   for (auto name : parameter.getNames().getAsRange<StringAttr>()) {

@@ -22,7 +22,7 @@ struct GivenTokens {
   std::vector<int64_t> counts;
 };
 
-/// What an entry reads besides the weights.
+/// Inputs of an entry other than the weights.
 struct Inputs {
   int64_t rows = 1, length = 1;
   uint64_t seed = 0, step = 1;
@@ -31,7 +31,7 @@ struct Inputs {
   std::vector<int64_t> scored = {}; ///< rows of each text that count in losses; empty: all
 };
 
-/// What the entry `gradient` writes.
+/// Results of the entry `gradient`.
 struct Gradient {
   std::vector<double> losses; ///< [rows, length], nats
   double loss = 0;            ///< their mean

@@ -23,9 +23,10 @@ struct References {
   ReferenceModel forward, gradient;
 };
 
-/// A gradient that is zero exactly and in ordinary float32 too: that of queries and keys, of terms
-/// by distance, and of what queries alone come from, where a row sees one position alone. P (dP -
-/// dO . O) is then a difference of two equal sums, whose rounding is that of the values' gradient.
+/// A gradient that is zero exactly and in ordinary float32 too: the gradient of queries and keys,
+/// of terms by distance, and of values that lead only to queries, where a row sees one position
+/// alone. P (dP - dO . O) is then a difference of two equal sums, with the rounding of the values'
+/// gradient.
 bool vanishes(const Yardstick &yardstick) {
   return yardstick.magnitude == 0 && yardstick.error == 0;
 }
@@ -47,7 +48,7 @@ std::string valueOf(std::string name) {
   return name;
 }
 
-/// What the reference makes of one input.
+/// Results of the reference for one input.
 struct Expected {
   Expected(const References &references, const Inputs &inputs, const Tensors &weights)
       : exact(references.gradient.gradient(inputs, weights, Precision::F64)),
@@ -97,7 +98,7 @@ std::vector<Inputs> someInputs(const ReferenceModel &model) {
     if (rows >= 1 && length >= 1 && length <= context) {
       inputs.push_back(randomInputs(model.size("vocabulary"), rows, length, inputs.size() + 1));
       inputs.back().given = randomGiven(model.given(), rows, inputs.size());
-      // Of models with named inputs, texts that end before their rows do, the last all padding.
+      // For models with named inputs, texts that end before their rows do, the last all padding.
       for (int64_t row = 0; row < rows && !model.given().empty(); ++row) {
         inputs.back().scored.push_back(row == 0 ? length - 1 : length / (2 * row));
       }

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Scores by distance as docs/spec.md says them, written out: one layer on a scale of factor 2,
+// Scores by distance of docs/spec.md, written out: one layer on a scale of factor 2,
 // every pair by itself, in float64. Only weights are taken from the compiler's reference.
 #include "Harness.h"
 

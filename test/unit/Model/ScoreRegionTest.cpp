@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A score written in IR alone: a soft cap and a linear position bias are put into the text of a
-// model, which is then compiled as it stands; and a score that is rectified and reads a table its
+// model, which is then compiled unchanged; and a score that is rectified and reads a table its
 // own way. Forward and backward must follow with no launch more.
 #include "Harness.h"
 #include "Specs.h"

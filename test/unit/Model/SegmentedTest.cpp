@@ -205,7 +205,8 @@ std::string wordsSpec(const Folder &folder) {
         {"op": "head"}]})");
 }
 
-/// Equal rows: the segment's maximum is that of its first row, and so is the gradient, bit for bit.
+/// Equal rows: the segment's maximum is the value of its first row, and so is the gradient, bit for
+/// bit.
 TEST(Segmented, MaximaOfEqualRowsAreTheFirst) {
   Folder folder;
   std::string target = runtime::machineTargets().front();

@@ -89,7 +89,7 @@ static const char *const losses =
              {"op": "head", "tied": true, "label_smoothing": 0.1}]})json";
 
 /// Losses against distributions, of fine rows and of groups, tied and not; rows that count by
-/// weights, some of them nothing. What the head is trained against is not what it is evaluated by.
+/// weights, some of them nothing. The head's training target differs from its evaluation target.
 static const char *const softTargets =
     R"json({"sluice": 1, "vocabulary": 37, "context": 19, "batch": 3, "width": 24,
   "inputs": {"teacher": {"axis": "tokens", "role": "target"},
@@ -156,7 +156,7 @@ static const char *const overScales =
              {"op": "layer", "over": "x", "mask": {"window": [0, 5]}},
              {"op": "head"}]})json";
 
-/// Maxima of groups, of maxima again, behind shifts that leave groups with nothing inside, and of
+/// Maxima of groups, of maxima again, after shifts that leave groups with nothing inside, and of
 /// groups of an hourglass.
 static const char *const maxima =
     R"json({"sluice": 1, "vocabulary": 41, "context": 19, "batch": 3, "width": 20,
@@ -306,8 +306,9 @@ static const char *const overDistances =
              {"op": "layer", "over": "sixes", "mask": {"window": [1, 4]}, "relative": {"bias": 100}},
              {"op": "head"}]})json";
 
-/// Learned first rows: of a shift, of what an hourglass upsampled on two levels, and of scales from
-/// the coarsest down. Then means of groups that end at the query, beside a window of tokens.
+/// Learned first rows: of a shift, of rows that an hourglass upsampled on two levels, and of scales
+/// from the coarsest down. Then means of groups that end at the query, in addition to a window of
+/// tokens.
 static const char *const starts =
     R"json({"sluice": 1, "vocabulary": 37, "context": 29, "batch": 3, "width": 20,
   "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 4, "feed_forward": 24},

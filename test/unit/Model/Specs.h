@@ -16,15 +16,15 @@ struct Family {
 /// A family of architectures each, between them every stage, setting and method of docs/spec.md.
 const std::vector<Family> &families();
 
-/// Families with named inputs beside their tokens, which have no step.
+/// Families with named inputs in addition to their tokens, which have no step.
 const std::vector<Family> &familiesOfInputs();
 
 /// Families with segments of segments, and groups and segments of each other.
 const std::vector<Family> &familiesOfSegments();
-/// The same of routers, whose gates have a derivative that is not that of what they compute.
+/// The same of routers, whose gates have another derivative than the computed function.
 const std::vector<Family> &familiesOfRouters();
 
-/// A stack of width 32 on a context of 24: `stages` stand between embedding and head.
+/// A stack of width 32 on a context of 24: `stages` are between embedding and head.
 std::string stackOf(const std::string &stages);
 
 } // namespace sluice::testing

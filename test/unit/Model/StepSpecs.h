@@ -28,8 +28,8 @@ constexpr const char *bottomUpAndRetina =
     {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 4, "tokens": [3, 15]}]},
     {"op": "head"}]})json";
 
-/// Rows that wait for their group at the rows that take them alone: at others, what a step's select
-/// does not take is not computed yet, or was overwritten.
+/// Rows that wait for their group at the rows that take them alone: at others, rows that a step's
+/// select does not take are not computed yet, or were overwritten.
 constexpr const char *replaced = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
   "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
   "stages": [{"op": "embedding", "to": "rows"}, {"op": "shift", "by": 1}, {"op": "shorten", "factor": 3},
@@ -80,7 +80,7 @@ constexpr const char *headGroups = R"json({"sluice": 1, "vocabulary": 9, "contex
     {"op": "layer", "from": "x", "over": "groups", "mask": "complete", "relative": {"bias": 4}},
     {"op": "head"}]})json";
 
-/// Of GPU code: means of words, and a text of the batch that ends none for some steps.
+/// For GPU code: means of words, and a text of the batch that ends none for some steps.
 constexpr const char *closedMeans = R"json({"sluice": 1, "vocabulary": 14, "context": 7, "batch": 2,
   "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
   "stages": [{"op": "embedding", "to": "fine"},
@@ -88,7 +88,7 @@ constexpr const char *closedMeans = R"json({"sluice": 1, "vocabulary": 14, "cont
     {"op": "shorten", "segments": "words"}, {"op": "shift", "by": 1, "start": "null"}, {"op": "layer"},
     {"op": "upsample", "segments": "words", "by": 0}, {"op": "add", "with": "fine"}, {"op": "head"}]})json";
 
-/// Last rows of pairs, behind a shift; then rows at a router's bits, spread as moving averages.
+/// Last rows of pairs, after a shift; then rows at a router's bits, spread as moving averages.
 constexpr const char *lastAndRouted =
     R"json({"sluice": 1, "vocabulary": 11, "context": 6, "batch": 2,
   "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
@@ -111,8 +111,8 @@ constexpr const char *encoder = R"json({"sluice": 1, "vocabulary": 11, "context"
     {"op": "layer", "over": "memory", "key_value_heads": 1}, {"op": "upsample", "factor": 2},
     {"op": "add", "with": "text"}, {"op": "head"}]})json";
 
-/// Segments whose rows close at different steps of a batch: means behind a learned first row and
-/// attention by distance; last rows, groups of rows that stand ahead of the closed segments, and
+/// Segments whose rows close at different steps of a batch: means after a learned first row and
+/// attention by distance; last rows, groups of rows ahead of the closed segments, and
 /// predicted bits, read from the closed segment on.
 constexpr const char *words =
     R"json({"sluice": 1, "vocabulary": 40, "context": 23, "batch": 3, "width": 8,
@@ -223,8 +223,8 @@ constexpr const char *attendsOnce =
     {"op": "attend", "over": "fine", "segments": "words", "to": "global"},
     {"op": "attend", "from": "fine", "over": "global", "segments": "words", "parts": 2}, {"op": "head"}]})json";
 
-/// Segments that begin where a small model's entropy is above those of the three rows before, and
-/// a predictor that learns where the head's own is.
+/// Segments that begin where a small model's entropy is above the entropies of the three rows
+/// before, and a predictor that learns where the head's own is.
 constexpr const char *spikes =
     R"json({"sluice": 1, "vocabulary": 40, "context": 19, "batch": 3, "width": 8,
   "defaults": {"heads": 2, "feed_forward": 8, "rotary": true},
@@ -277,7 +277,7 @@ constexpr const char *partsOfGroups =
     {"op": "upsample", "segments": "parts"}, {"op": "add", "with": "twos"},
     {"op": "upsample", "factor": 2}, {"op": "add", "with": "x"}, {"op": "head"}]})json";
 
-/// Two segmentations of words: means of drawn segments that begin at bits, behind groups of them,
+/// Two segmentations of words: means of drawn segments that begin at bits, after groups of them,
 /// and last rows of threes.
 constexpr const char *phrasesOfWords =
     R"json({"sluice": 1, "vocabulary": 17, "context": 24, "batch": 3, "width": 8,

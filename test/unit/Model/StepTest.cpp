@@ -123,7 +123,7 @@ Yardsticks yardsticks(ReferenceModel &reference, const Tensors &weights, const R
 }
 
 /// Windows of different lengths that are evaluated in one batch: a file ends in a short window,
-/// every `stride`-th length, behind a whole one. The losses of each are those that it has alone,
+/// every `stride`-th length, after a whole one. The losses of each are those that it has alone,
 /// bit for bit.
 void expectScoresOfShortWindows(Executor &executor, const std::string &name, int64_t stride = 1) {
   int64_t context = executor.plan().model.context;
@@ -345,7 +345,7 @@ INSTANTIATE_TEST_SUITE_P(Inputs, EmulatedSteps, ::testing::Values(Family{"Encode
 
 std::vector<uint8_t> bytesOf(const std::string &text) { return {text.begin(), text.end()}; }
 
-/// What comes of `prompts`, as many at once as there are rows.
+/// Texts for `prompts`, as many at once as there are rows.
 std::vector<std::string> textsOf(Executor &executor, const std::vector<std::string> &prompts,
                                  int64_t count, const sluice::runtime::SamplingOptions &options,
                                  const std::vector<std::string> &stops = {}) {
@@ -379,7 +379,7 @@ struct Tiny : Model {
   }
 };
 
-/// More texts than rows, prompts of many lengths, texts that end early: each is what it is alone.
+/// More texts than rows, prompts of many lengths, texts that end early: each equals its text alone.
 TEST(Generation, WritesATextTheSameInEveryBatch) {
   Tiny model(2);
   int64_t rows = model.plan().generationRows(), context = model.plan().model.context;
@@ -400,7 +400,7 @@ TEST(Generation, WritesATextTheSameInEveryBatch) {
   EXPECT_GT(sizes.size(), 3u) << "no text ended early";
 }
 
-/// A session goes on as if it had not been saved, on another number of threads, at every phase of
+/// A session continues as if it had not been saved, on another number of threads, at every phase of
 /// a group and past the context; also with more of a prompt.
 TEST(Generation, GoesOnFromASession) {
   using namespace sluice::runtime;

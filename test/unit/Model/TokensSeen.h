@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What rows may depend on, walked in model IR. No MLIR in this header, so that it meets the runtime
+// Dependences of rows, walked in model IR. No MLIR in this header, so that it meets the runtime
 // in one program.
 #pragma once
 
