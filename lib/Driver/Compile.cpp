@@ -26,6 +26,7 @@
 #include "sluice/Runtime/Plan.h"
 #include "sluice/Runtime/Text.h"
 #include "sluice/Step/DeriveStep.h"
+#include "sluice/Target/CPU/Object/Object.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -34,6 +34,7 @@ for page in README.md CONTRIBUTING.md models/README.md $(cd "$root" && printf '%
   succeeds "$page" judge "$page"
 done
 succeeds "comments and pages have no more wording to avoid than before" "$root/scripts/wording.py" --check
+succeeds "a source's own header declares its functions" "$root/scripts/headers.py" --check
 printf 'a %.0s' {1..41} > "$work/long.md"
 root=$work exits 1 "a sentence of 41 words is found" judge long.md
 finish

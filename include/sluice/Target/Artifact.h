@@ -6,6 +6,7 @@
 
 #include "sluice/Target/CPU/Kernel.h"
 #include "sluice/Target/CUDA/Kernel.h"
+#include "sluice/Target/CUDA/PTX/Ptxas.h"
 #include "sluice/Target/CUDA/Product.h"
 #include "sluice/Transforms/MemoryPlan.h"
 #include "sluice/Transforms/Recompute.h"

@@ -4,7 +4,8 @@
 // entry in the kernel cache: LLVM compiles IR to bitcode and PTX, and ptxas assembles PTX to a
 // cubin. An updated compiler that prints the same PTX finds its cubins in the cache.
 #include "sluice/Target/Artifact.h"
-#include "sluice/Target/CUDA/Ptxas.h"
+#include "sluice/Target/CUDA/PTX/Assemble.h"
+#include "sluice/Target/CUDA/PTX/Ptxas.h"
 
 #include "mlir/IR/Threading.h"
 #include "llvm/ADT/StringExtras.h"

@@ -6,6 +6,7 @@
 #include "DeviceKernels.h"
 
 #include "sluice/Target/CUDA/Chip.h"
+#include "sluice/Target/CUDA/Generate.h"
 #include "sluice/Target/Cache/KernelKey.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

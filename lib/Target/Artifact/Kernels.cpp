@@ -3,6 +3,7 @@
 // Generates the distinct dispatches of a module once per target.
 #include "DeviceKernels.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
+#include "sluice/Target/CPU/Generate.h"
 #include "sluice/Transforms/Recompute.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"

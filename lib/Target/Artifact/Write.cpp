@@ -4,7 +4,8 @@
 // loaded.
 #include "sluice/Runtime/Trailer.h"
 #include "sluice/Target/Artifact.h"
-#include "sluice/Target/CPU/Link.h"
+#include "sluice/Target/CPU/Object/Link.h"
+#include "sluice/Target/CPU/Object/Object.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/IR/Constants.h"

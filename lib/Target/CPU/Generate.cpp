@@ -2,7 +2,12 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Dispatches each op to the generator of its family.
-#include "sluice/Target/CPU/Kernel.h"
+#include "sluice/Target/CPU/Generate.h"
+
+#include "Attention/Attention.h"
+#include "Contract/Contract.h"
+#include "CrossEntropy/CrossEntropy.h"
+#include "Rows/Rows.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -1,7 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Dispatches each op to the generator of its family.
-#include "sluice/Target/CUDA/Kernel.h"
+#include "sluice/Target/CUDA/Generate.h"
+
+#include "Attention/Attention.h"
+#include "Contract/Contract.h"
+#include "CrossEntropy/CrossEntropy.h"
+#include "Rows/Rows.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The attention mask: classification of blocks, and its value for single elements.
-#include "sluice/Target/Common/Score.h"
+#include "sluice/Target/Common/Mask.h"
 
 using namespace mlir;
 using namespace sluice;

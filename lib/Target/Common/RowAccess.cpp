@@ -1,7 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Rows of memory that the operands of a row kernel read, and its total work.
-#include "RowBody.h"
+#include "RowAccess.h"
+
+#include "RowSchedule.h"
 
 #include "mlir/Dialect/Affine/Utils.h"
 #include "sluice/Dialect/Dispatch/Combiner.h"
@@ -12,26 +14,26 @@ using namespace sluice::target;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-AccessAttr target::accessOf(dispatch::RowsOp op, unsigned tensor) {
+AccessAttr target::getTensorAccess(dispatch::RowsOp op, unsigned tensor) {
   unsigned operands = op.getInputs().size();
   return cast<AccessAttr>(tensor < operands ? op.getAccesses()[tensor]
                                             : op.getResultAccesses()[tensor - operands]);
 }
 
-RankedTensorType target::tensorOf(dispatch::RowsOp op, unsigned tensor) {
+RankedTensorType target::getTensorType(dispatch::RowsOp op, unsigned tensor) {
   unsigned operands = op.getInputs().size();
   Value value = tensor < operands ? op.getInputs()[tensor] : op.getOutputs()[tensor - operands];
   return cast<RankedTensorType>(value.getType());
 }
 
-FailureOr<int64_t> target::sumPartsOf(dispatch::RowsOp op) {
+FailureOr<int64_t> target::computeSumParts(dispatch::RowsOp op) {
   int64_t parts = 0;
   for (unsigned i = op.getInputs().size(); i < op.getInputs().size() + op.getOutputs().size();
        ++i) {
-    if (accessOf(op, i).getKind() != AccessKind::Columns) {
+    if (getTensorAccess(op, i).getKind() != AccessKind::Columns) {
       continue;
     }
-    int64_t found = tensorOf(op, i).getDimSize(0);
+    int64_t found = getTensorType(op, i).getDimSize(0);
     if (parts != 0 && parts != found) {
       return op.emitOpError("R-004: expected all column sums to have ")
              << parts << " parts, found " << found;
@@ -41,8 +43,8 @@ FailureOr<int64_t> target::sumPartsOf(dispatch::RowsOp op) {
   return parts;
 }
 
-Value target::positionOf(ImplicitLocOpBuilder &b, AccessAttr access, Value value, Value member,
-                         Value valid) {
+Value target::emitMappedPosition(ImplicitLocOpBuilder &b, AccessAttr access, Value value,
+                                 Value member, Value valid) {
   AffineMap map = access.getMap().getValue();
   SmallVector<Value> symbols(map.getNumSymbols(), valid);
   return affine::expandAffineExpr(b, b.getLoc(), map.getResult(0), {value, member}, symbols);
@@ -164,7 +166,7 @@ static double bytesOf(RankedTensorType type, AccessAttr access, dispatch::Domain
   return elements * type.getElementTypeBitWidth() / 8;
 }
 
-Work target::workOf(dispatch::RowsOp op) {
+Work target::computeWork(dispatch::RowsOp op) {
   Work work;
   int64_t launchRows = op.getDomain().getLaunchRows();
   bool sequence = false;

@@ -1,115 +1,20 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Target-independent part of row kernels: division of a body into loops over columns, the rows of
-// memory that its operands read, and its values for several vectors of columns at a time. A target
-// adds memory accesses and the division of columns among threads.
+// Target-independent part of row kernels: values of a body for several vectors of columns at a
+// time. A target adds memory accesses and the division of columns among threads.
 #pragma once
+
+#include "RowAccess.h"
+#include "RowSchedule.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "sluice/Dialect/Dispatch/Dispatch.h"
-#include "llvm/ADT/DenseSet.h"
 
 namespace sluice::target {
 
 /// Groups of up to this many rows are unrolled; larger ones become a loop.
 constexpr int64_t unrolledGroup = 8;
-
-/// One loop over the columns of rows of the same width.
-struct RowStage {
-  int64_t depth = 0;
-  int64_t width = 0;
-  llvm::SmallVector<dispatch::ReduceOp> reductions; ///< reductions that this loop computes
-  llvm::SmallVector<unsigned> stores;               ///< results (by number) that this loop stores
-  llvm::SmallVector<mlir::Value> keeps; ///< expensive values that this loop stores for later loops
-};
-
-/// Assigns values to loops. The depth of a value is the length of the longest chain of reductions
-/// before it. The loops of maximum depth store all rows, because a result may alias an operand.
-class Schedule {
-public:
-  /// Fails with a diagnostic on an op that row kernels do not support.
-  static mlir::FailureOr<Schedule> of(dispatch::RowsOp op);
-
-  llvm::ArrayRef<RowStage> stages() const { return stages_; }
-  int64_t depth(mlir::Value value) const { return depth_.lookup(value); }
-  /// Returns the stage that stores `value` in scratch, if any.
-  std::optional<unsigned> keeper(mlir::Value value) const;
-
-private:
-  void assignDepths(mlir::Block &body);
-  void makeStages(dispatch::RowsOp op);
-  void chooseKept(dispatch::YieldOp yield);
-  void visit(mlir::Value value, unsigned stage, llvm::DenseMap<mlir::Value, unsigned> &seen);
-  double cost(mlir::Value value, unsigned stage, llvm::DenseMap<mlir::Value, double> &known) const;
-
-  llvm::DenseMap<mlir::Value, int64_t> depth_;
-  llvm::DenseMap<mlir::Value, unsigned> keeper_;
-  llvm::SmallVector<RowStage> stages_;
-};
-
-/// Returns the width of a row value (tensor<d>) or of the rows of a group (tensor<k x d>).
-int64_t widthOf(mlir::Value value);
-/// Returns the rows of a group value; 0 for a row or a scalar.
-int64_t groupOf(mlir::Value value);
-bool isRow(mlir::Value value);
-
-/// Returns the neutral element of a reduction (zero, or the minimum number) as a scalar or vector.
-mlir::Value identityOf(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, mlir::Type type);
-/// Returns a constant as a scalar or vector; zero if it is null.
-mlir::Value constantOf(mlir::ImplicitLocOpBuilder &b, mlir::TypedAttr number, mlir::Type type);
-/// Combines the rows so far with a later one, as `dispatch.reduce_group` does; a null op sums them.
-/// Loops start with its identity.
-mlir::Value combineRows(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, mlir::Value rows,
-                        mlir::Value later);
-mlir::Value identityOf(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, mlir::Type type);
-/// The same for a combiner that has a name.
-mlir::Value combineRows(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, mlir::Value rows,
-                        mlir::Value later);
-
-/// Work of a row kernel at full length: operations, a lower bound on the bytes moved, and its kind.
-struct Work {
-  double flops = 0, bytes = 0;
-  llvm::StringRef kind; ///< row, or stream for rows without a sequence
-};
-Work workOf(dispatch::RowsOp op);
-
-/// Returns the memory row of a ring [B, extent, ...] that holds `position` of batch row `batch`.
-mlir::Value ringRow(mlir::ImplicitLocOpBuilder &b, int64_t extent, mlir::Value batch,
-                    mlir::Value position);
-
-/// Returns the row in the memory of a tensor [B, extent, ...] that holds `position` of batch row
-/// `batch`; the tensor of a scheduled domain is a ring.
-mlir::Value sequenceRow(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, int64_t extent,
-                        mlir::Value batch, mlir::Value position);
-
-/// Returns access and type of a tensor of a row kernel: operands first, then results.
-dispatch::AccessAttr accessOf(dispatch::RowsOp op, unsigned tensor);
-mlir::RankedTensorType tensorOf(dispatch::RowsOp op, unsigned tensor);
-
-/// Returns the number of partial sums of results with access `columns`; 0 without such results.
-mlir::FailureOr<int64_t> sumPartsOf(dispatch::RowsOp op);
-
-/// Applies the map of an access to `value` (the row's own position or a gathered one) and `member`,
-/// for a source of `valid` rows; all of type index.
-mlir::Value positionOf(mlir::ImplicitLocOpBuilder &b, dispatch::AccessAttr access,
-                       mlir::Value value, mlir::Value member, mlir::Value valid);
-
-/// Returns true if an operand with access `row` or `table` (or a group of `flat`) reads rows within
-/// its source for every valid row of the domain. `extent` is the number of rows of the source.
-bool alwaysInside(dispatch::RowsOp op, dispatch::AccessAttr access, int64_t extent);
-/// Returns true if no length bounds the source sequence: with segments, the rings of a decode step
-/// hold every row that is read, at any position.
-bool isEndless(dispatch::RowsOp op, dispatch::AccessAttr access);
-/// Returns true if operand `i` is gathered from the row's own sequence, not from a table.
-bool isOfSequence(dispatch::RowsOp op, unsigned i);
-/// Returns the value outside an ascending sequence (AccessAttr, `extended`): i32, for a position
-/// outside its range.
-mlir::Value goesOn(mlir::ImplicitLocOpBuilder &b, mlir::Value position);
-/// Returns true if the first column of an operand may be negative; zeros are read there.
-bool mayPrecedeColumns(dispatch::RowsOp op, dispatch::AccessAttr access);
 
 /// Values of a body by columns. `Columns` is the set of columns that a target processes at a time;
 /// it derives from `BodyColumns`.
@@ -267,7 +172,7 @@ private:
     }
     mlir::Operation *operation = value.getDefiningOp();
     if (isLeaf(operation)) {
-      Value width = mlir::arith::ConstantIndexOp::create(b, widthOf(value));
+      Value width = mlir::arith::ConstantIndexOp::create(b, getRowWidth(value));
       return leaf(operation, columns, mlir::arith::MulIOp::create(b, member.index, width));
     }
     if (auto spread = mlir::dyn_cast<dispatch::SpreadOp>(operation)) {

@@ -3,7 +3,7 @@
 //
 // Divides the body of a row kernel into loops over columns, and selects the values that are
 // rematerialized and the values that are stored.
-#include "RowBody.h"
+#include "RowSchedule.h"
 
 #include "sluice/Dialect/Dispatch/Combiner.h"
 
@@ -18,16 +18,16 @@ using namespace sluice::target;
 
 bool target::isRow(Value value) { return isa<RankedTensorType>(value.getType()); }
 
-int64_t target::widthOf(Value value) {
+int64_t target::getRowWidth(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape().back();
 }
 
-int64_t target::groupOf(Value value) {
+int64_t target::getGroupSize(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   return type && type.getRank() == 2 ? type.getDimSize(0) : 0;
 }
 
-Value target::constantOf(ImplicitLocOpBuilder &b, TypedAttr number, Type type) {
+Value target::emitConstant(ImplicitLocOpBuilder &b, TypedAttr number, Type type) {
   Type element = getElementTypeOrSelf(type);
   number = number ? number : cast<TypedAttr>(b.getZeroAttr(element));
   if (auto real = dyn_cast<FloatAttr>(number); real && real.getType() != element) {
@@ -43,12 +43,12 @@ Value target::constantOf(ImplicitLocOpBuilder &b, TypedAttr number, Type type) {
   return arith::ConstantOp::create(b, number);
 }
 
-Value target::identityOf(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Type type) {
-  return constantOf(b, dispatch::identityOf(kind, getElementTypeOrSelf(type)), type);
+Value target::emitIdentity(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Type type) {
+  return emitConstant(b, dispatch::identityOf(kind, getElementTypeOrSelf(type)), type);
 }
 
-Value target::identityOf(ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, Type type) {
-  return constantOf(b, op ? op.getIdentity() : TypedAttr(), type);
+Value target::emitIdentity(ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, Type type) {
+  return emitConstant(b, op ? op.getIdentity() : TypedAttr(), type);
 }
 
 Value target::combineRows(ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, Value rows,
@@ -65,7 +65,7 @@ Value target::combineRows(ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, V
   for (Operation &inner : combiner.without_terminator()) {
     VectorType type = vectors.clone(inner.getResult(0).getType());
     if (auto constant = dyn_cast<arith::ConstantOp>(inner)) {
-      mapping.map(constant.getResult(), constantOf(b, constant.getValue(), type));
+      mapping.map(constant.getResult(), emitConstant(b, constant.getValue(), type));
       continue;
     }
     Operation *copy = b.clone(inner, mapping);
@@ -93,7 +93,7 @@ static LogicalResult checkOp(Operation *op) {
   if (isa<dispatch::YieldOp, tensor::SplatOp, dispatch::ReduceOp, dispatch::ReduceGroupOp,
           dispatch::SpreadOp, dispatch::ColumnOp, dispatch::PositionOp, dispatch::RandomOp>(op)) {
     auto reduce = dyn_cast<dispatch::ReduceOp>(op);
-    if (reduce && groupOf(reduce.getRow()) && reduce.getKind() != dispatch::ReduceKind::Add) {
+    if (reduce && getGroupSize(reduce.getRow()) && reduce.getKind() != dispatch::ReduceKind::Add) {
       return op->emitOpError("R-001: a group of rows can only be reduced by add");
     }
     return success();
@@ -147,24 +147,24 @@ void Schedule::makeStages(dispatch::RowsOp op) {
   llvm::SmallSetVector<int64_t, 4> widths;
   for (auto reduce : body.getOps<dispatch::ReduceOp>()) {
     last = std::max(last, depth(reduce.getRow()));
-    widths.insert(widthOf(reduce.getRow()));
+    widths.insert(getRowWidth(reduce.getRow()));
   }
   for (Value value : yield.getValues()) {
     if (isRow(value)) {
       last = std::max(last, depth(value));
-      widths.insert(widthOf(value));
+      widths.insert(getRowWidth(value));
     }
   }
   for (int64_t depthOfStage = 0; depthOfStage <= last; ++depthOfStage) {
     for (int64_t width : widths) {
       RowStage stage{depthOfStage, width, {}, {}, {}};
       for (auto reduce : body.getOps<dispatch::ReduceOp>()) {
-        if (depth(reduce.getRow()) == depthOfStage && widthOf(reduce.getRow()) == width) {
+        if (depth(reduce.getRow()) == depthOfStage && getRowWidth(reduce.getRow()) == width) {
           stage.reductions.push_back(reduce);
         }
       }
       for (auto [i, value] : llvm::enumerate(yield.getValues())) {
-        if (depthOfStage == last && isRow(value) && widthOf(value) == width) {
+        if (depthOfStage == last && isRow(value) && getRowWidth(value) == width) {
           stage.stores.push_back(i);
         }
       }
@@ -206,7 +206,7 @@ double Schedule::cost(Value value, unsigned stage, DenseMap<Value, double> &know
     total += cost(operand, stage, known);
   }
   if (auto reduced = dyn_cast<dispatch::ReduceGroupOp>(op)) {
-    total *= groupOf(reduced.getRows());
+    total *= getGroupSize(reduced.getRows());
   }
   known[value] = total;
   return total;
@@ -224,7 +224,7 @@ void Schedule::visit(Value value, unsigned stage, DenseMap<Value, unsigned> &see
   if (!fresh) {
     // Storing and reloading a row costs about two loads per use.
     constexpr double worthKeeping = 4;
-    bool storable = !groupOf(value) && !getElementTypeOrSelf(value.getType()).isInteger(1);
+    bool storable = !getGroupSize(value) && !getElementTypeOrSelf(value.getType()).isInteger(1);
     DenseMap<Value, double> known;
     if (keeper_.count(value)) {
       return;

@@ -3,7 +3,7 @@
 // The exponential of softmax as straight-line vector code, 15 instructions. The general expansion
 // of math.exp handles NaN, infinities and subnormal results, at about twice the cost; here
 // arguments are at most about 0.
-#include "sluice/Target/Common/Emitter.h"
+#include "sluice/Target/Common/VectorMath.h"
 
 using namespace mlir;
 using namespace sluice::target;

@@ -5,6 +5,7 @@
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Target/Artifact.h"
+#include "sluice/Target/CPU/Object/Object.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"

@@ -3,7 +3,9 @@
 // Attention kernels, forward and backward, against the float64 reference and against themselves.
 #include "AttentionReference.h"
 #include "KernelHarness.h"
+#include "sluice/Target/CPU/Frame.h"
 #include "sluice/Target/Common/Emitter.h"
+#include "sluice/Target/Common/VectorMath.h"
 
 #include "gtest/gtest.h"
 #include <cmath>
@@ -18,11 +20,7 @@ namespace {
 
 FailureOr<cpu::Kernel> generate(Operation *op, ModuleOp module, StringRef name,
                                 const cpu::Target &target) {
-  if (auto forward = dyn_cast<dispatch::AttentionOp>(op)) {
-    return cpu::generateAttention(forward, module, name, target);
-  }
-  return cpu::generateAttentionBackward(cast<dispatch::AttentionBackwardOp>(op), module, name,
-                                        target);
+  return cpu::generateKernel(op, module, name, target);
 }
 
 Launch forwardLaunch(const AttentionCase &c, const AttentionData &data) {

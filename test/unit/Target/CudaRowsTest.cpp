@@ -39,12 +39,7 @@ Traffic rowTraffic(const EmulatedKernel &kernel) {
 }
 
 LoadedKernel cpuKernel(const std::string &text) {
-  return LoadedKernel(text, cpu::Target::avx2(),
-                      [](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
-                         const cpu::Target &target) {
-                        return cpu::generateRows(mlir::cast<dispatch::RowsOp>(op), module, name,
-                                                 target);
-                      });
+  return LoadedKernel(text, cpu::Target::avx2(), cpu::generateKernel);
 }
 
 #define SKIP_WITHOUT_CPU()                                                                         \

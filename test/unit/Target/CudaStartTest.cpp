@@ -13,12 +13,7 @@ namespace {
 constexpr int64_t batch = 2, positions = 11, length = 9, by = 3;
 
 LoadedKernel onCpu(const std::string &text) {
-  return LoadedKernel(text, cpu::Target::avx2(),
-                      [](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
-                         const cpu::Target &target) {
-                        return cpu::generateRows(mlir::cast<dispatch::RowsOp>(op), module, name,
-                                                 target);
-                      });
+  return LoadedKernel(text, cpu::Target::avx2(), cpu::generateKernel);
 }
 
 /// `first` in rows before `by`, else `later`.

@@ -8,6 +8,7 @@
 #include "KernelHarness.h"
 
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "sluice/Target/CPU/Frame.h"
 
 namespace sluice::test {
 

@@ -4,7 +4,8 @@
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
-#include "sluice/Target/CPU/Kernel.h"
+#include "sluice/Target/CPU/Generate.h"
+#include "sluice/Target/CUDA/PTX/Assemble.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 #include <random>

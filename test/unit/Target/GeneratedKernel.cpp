@@ -8,6 +8,7 @@
 #include "mlir/Parser/Parser.h"
 #include "sluice/Target/CPU/Kernel.h"
 #include "sluice/Target/CUDA/Chip.h"
+#include "sluice/Target/CUDA/PTX/Assemble.h"
 #include "gtest/gtest.h"
 #include <iostream>
 

@@ -3,7 +3,8 @@
 // A dispatch op's CUDA kernel, from the op's text: as MLIR, as PTX and as cubins.
 #pragma once
 
-#include "sluice/Target/CUDA/Kernel.h"
+#include "sluice/Target/CUDA/Generate.h"
+#include "sluice/Target/CUDA/PTX/Ptxas.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

@@ -4,7 +4,7 @@
 // Runs one generated CPU kernel in a test: from the text of a dispatch op to dense results.
 #pragma once
 
-#include "sluice/Target/CPU/Kernel.h"
+#include "sluice/Target/CPU/Generate.h"
 
 #include <cstdint>
 #include <functional>

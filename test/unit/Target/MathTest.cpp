@@ -5,6 +5,7 @@
 #include "Elementwise.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "sluice/Target/CPU/Frame.h"
 #include "gtest/gtest-spi.h"
 #include "gtest/gtest.h"
 #include <cmath>

@@ -10,8 +10,9 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
-#include "sluice/Target/CPU/Link.h"
-#include "sluice/Target/CPU/SharedBodies.h"
+#include "sluice/Target/CPU/Object/Link.h"
+#include "sluice/Target/CPU/Object/Object.h"
+#include "sluice/Target/CPU/Object/SharedBodies.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
 #include <cmath>

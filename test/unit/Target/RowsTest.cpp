@@ -12,12 +12,7 @@ using namespace sluice::test;
 
 namespace {
 
-Generator rows() {
-  return [](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
-            const cpu::Target &target) {
-    return cpu::generateRows(mlir::cast<dispatch::RowsOp>(op), module, name, target);
-  };
-}
+Generator rows() { return cpu::generateKernel; }
 
 std::string number(double value) {
   std::ostringstream text;

@@ -21,12 +21,7 @@ std::string scatterText(int64_t batch, int64_t positions, int64_t d, int64_t voc
          values + (init ? ", " + table : "") + ") -> " + table + "\n  return\n}\n";
 }
 
-Generator scatter() {
-  return [](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
-            const cpu::Target &target) {
-    return cpu::generateScatterRows(mlir::cast<dispatch::ScatterRowsOp>(op), module, name, target);
-  };
-}
+Generator scatter() { return cpu::generateKernel; }
 
 /// The sum in f32 and in row order is the definition, so the bits must agree.
 TEST(Scatter, SumsInRowOrder) {

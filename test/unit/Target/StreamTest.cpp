@@ -11,12 +11,7 @@ using namespace sluice::test;
 
 namespace {
 
-Generator rows() {
-  return [](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
-            const cpu::Target &target) {
-    return cpu::generateRows(mlir::cast<dispatch::RowsOp>(op), module, name, target);
-  };
-}
+Generator rows() { return cpu::generateKernel; }
 
 const Access flat{.kind = "flat"}, scalar{.kind = "scalar"}, vector{.kind = "vector"};
 

@@ -63,8 +63,7 @@ std::string Case::text() const {
 
 mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module,
                                       llvm::StringRef name, const cpu::Target &target) {
-  return cpu::generateWeightGradient(mlir::cast<dispatch::WeightGradientOp>(op), module, name,
-                                     target);
+  return cpu::generateKernel(op, module, name, target);
 }
 
 std::vector<float> numbers(int64_t count, unsigned seed, bool integers) {

@@ -87,8 +87,4 @@ public:
             llvm::function_ref<void()> otherwise = nullptr);
 };
 
-/// Computes e^x of f32 vectors for x <= 88: at most 2 ulp off, 0 below -87 (so e^-inf is 0). The
-/// result for NaN is unspecified.
-mlir::Value emitExp(Emitter &e, mlir::Value x);
-
 } // namespace sluice::target

@@ -1,0 +1,141 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Common parts of attention's forward and backward kernels: block sizes, matmuls on blocks,
+// packing, mask and score.
+//
+// Scores are stored transposed, S^T[q][p], with SIMD lanes along queries p. The maximum and the sum
+// over keys are then elementwise, the scalars of a key are broadcast from memory for free, and
+// every matmul of both directions has the same form: scalar A(row, k) times vector B(k, column
+// vector), with accumulators in registers.
+#pragma once
+
+#include "sluice/Target/CPU/Frame.h"
+#include "sluice/Target/Common/AttentionSizes.h"
+#include "sluice/Target/Common/Score.h"
+
+#include <functional>
+
+namespace sluice::cpu {
+
+mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::ModuleOp module,
+                                          llvm::StringRef name, const Target &target);
+mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op,
+                                                  mlir::ModuleOp module, llvm::StringRef name,
+                                                  const Target &target);
+
+/// Attention over a scheduled domain: the queries of its rows, with keys and values at absolute
+/// positions in rings. Sums run over blocks of keys in the order of their positions.
+mlir::FailureOr<Kernel> generateDecodeAttention(dispatch::AttentionOp op, mlir::ModuleOp module,
+                                                llvm::StringRef name, const Target &target);
+
+} // namespace sluice::cpu
+
+namespace sluice::cpu::attention {
+
+/// Sizes of the problem and of the blocks.
+struct Shape : AttentionSizes {
+  int64_t queryBlock; ///< queries per block: queryVectors vectors
+  int64_t queryVectors;
+  int64_t keyBlock;    ///< keys per block
+  int64_t headVectors; ///< vectors per row of one head
+  int64_t headWidth;   ///< headVectors * lanes
+  int64_t queryBlocks; ///< number of blocks of queries
+  int64_t keyBlocks;
+  int64_t elementBytes; ///< element size of queries, keys, values, outputs and their gradients
+};
+
+template <typename Op> Shape makeShape(Op op, const Target &target);
+
+/// Returns the valid lengths (index) of queries and keys in a row of the batch; the same value if
+/// they share a domain and there are no key counts.
+template <typename Op>
+std::pair<mlir::Value, mlir::Value> validLengths(Op op, Frame &frame, mlir::Value batchRow);
+
+/// A matrix in two-dimensional memory, starting at (row, column). `transposed` swaps the dimensions
+/// on reads.
+struct Matrix {
+  mlir::Value memory, row, column;
+  bool transposed = false;
+};
+
+/// Accumulators [row][vector] of one register tile.
+using Accumulators = llvm::SmallVector<Emitter::Values>;
+
+/// A matmul on blocks: C[rows][vectors * lanes] = init + sum over k < depth of A(row, k) B(k,
+/// vector).
+struct Matmul {
+  int64_t rows, vectors;
+  mlir::Value depth;
+  Matrix a, b;
+  /// Provides initial values of the tile at (first row, first column); zeros if absent. The size of
+  /// the tile is the size of the argument.
+  std::function<void(mlir::Value row, mlir::Value column, Accumulators &tile)> init;
+  std::function<void(mlir::Value row, mlir::Value column, Accumulators &tile)> finish;
+  /// Emitted in every step of a tile that starts at `row`, for prefetches; may be absent.
+  std::function<void(mlir::Value row, mlir::Value k)> step;
+};
+
+/// Returns the rows of a register tile for blocks of `vectors` vectors: at most as many as leave
+/// registers for the accumulators, a row of B and one broadcast. If the rows of a matmul are a
+/// multiple of it, all its tiles have this size.
+int64_t tileRows(const Target &target, int64_t vectors);
+
+void emitMatmul(Emitter &e, const Target &target, const Matmul &matmul);
+
+/// Sets init and finish such that they add the tile to memory [row][column].
+Matmul accumulateInto(Emitter &e, Matmul matmul, mlir::Value memory, mlir::Value row);
+
+/// Rows to pack: positions first + i, i < count, of the sequence whose row 0 is `base`.
+struct RowRange {
+  mlir::Value base, first, count;
+  mlir::Value limit; ///< positions from `limit` on read row `limit` - 1, so that every packed row
+                     ///< exists
+                     ///< is valid
+};
+
+/// Copies the columns of one head to packed[i][headWidth].
+void emitPack(Emitter &e, const Shape &shape, mlir::Value source, const RowRange &range,
+              mlir::Value column, mlir::Value packed);
+
+/// Computes transposed[row0 + c][p] = packed[first + p][c] for c < head, p < queryBlock.
+void emitTransposeBlock(Emitter &e, const Shape &shape, mlir::Value packed, mlir::Value first,
+                        mlir::Value transposed, mlir::Value row0);
+
+/// The reverse, into all headWidth columns: packed[p][c] = transposed[row0 + c][p] * scale[p]
+/// (scale may be null). Columns from `head` on are undefined.
+void emitTransposeBack(Emitter &e, const Shape &shape, mlir::Value transposed, mlir::Value row0,
+                       mlir::Value scale, mlir::Value packed);
+
+/// Computes target[base + first + i][column ...] = packed[from + i] for i < count, with the inverse
+/// rotation if `rotary` is not null.
+void emitUnpack(Emitter &e, const Shape &shape, mlir::Value packed, mlir::Value from,
+                mlir::Value first, mlir::Value count, mlir::Value rotary, mlir::Value target,
+                mlir::Value base, mlir::Value column);
+
+/// Stores zeros to the columns of one head in rows [from, to) after `base`.
+void emitZeroRows(Emitter &e, const Shape &shape, mlir::Value target, mlir::Value base,
+                  mlir::Value from, mlir::Value to, mlir::Value column);
+
+/// Fills a two-dimensional memory whose rows are whole vectors.
+void emitFill(Emitter &e, mlir::Value memory, float value);
+
+/// Sets the FLOPs of `matmuls` matmuls over the pairs in the mask, and the bytes of `tensors`
+/// tensors with the columns of all heads, half of them with rows of queries and half with rows of
+/// keys.
+void countWork(const Shape &shape, mlir::IntegerSet mask, int64_t matmuls, int64_t tensors,
+               Kernel &kernel);
+
+/// Returns the mask and q < length as a vector of i1, for a vector of queries and one key (both
+/// i32).
+mlir::Value emitMask(Emitter &e, mlir::IntegerSet mask, mlir::Value p, mlir::Value q,
+                     mlir::Value length);
+
+/// Returns the i32 vector of queries p0 + column + (0, 1, ...).
+mlir::Value emitQueries(Emitter &e, mlir::Value p0, mlir::Value column);
+
+/// Computes keep[q][p] = 0 or 1 / (1 - dropout) for a block of keys and queries; `head` is b *
+/// heads + h.
+void emitKeep(Emitter &e, Frame &frame, const Shape &shape, mlir::Value head, mlir::Value p0,
+              mlir::Value q0, mlir::Value keep);
+
+} // namespace sluice::cpu::attention

@@ -1,0 +1,377 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention backward. An item is one (row of the batch, key/value head): it computes dK and dV of
+// that head and dQ of all query heads of the group, so nothing is summed across items. P is
+// recomputed from the log-sum-exps of the rows; five matmuls per pair of blocks give S^T, dP^T, dV,
+// dK and dQ^T. All sums run in the order of the blocks.
+//
+// With few (row, key/value head) pairs there may be fewer items than cores, and some cores are
+// idle.
+#include "Terms.h"
+#include "sluice/Target/Common/VectorMath.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+using namespace sluice::cpu::attention;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+class BackwardGenerator {
+public:
+  BackwardGenerator(dispatch::AttentionBackwardOp op, ModuleOp module, StringRef name,
+                    const Target &target)
+      : op(op), target(target), shape(makeShape(op, target)), frame(op, module, name, target),
+        e(frame.builder(), target.lanes), terms(op, target, shape, frame, e), keepsScores(reads(0)),
+        readsProducts(terms.hasRows() && reads(dispatch::DistanceTerms::firstArgument)),
+        readsBiases(op.getTerms().bias && reads(op.getTerms().biasArgument())) {}
+
+  Kernel generate();
+
+private:
+  MemRefType matrix(int64_t rows, int64_t columns) {
+    return MemRefType::get({rows, columns}, e.b.getF32Type());
+  }
+  void openTensors();
+  void allocate();
+  void emitItem();
+  void emitHead(Value headOfGroup);
+  void emitRowStatistics(Value outputColumn);
+  void emitPair(Value q0, Value block);
+  void emitProbabilities(Value q0, bool masked);
+  void emitScoreGradients(Value q0);
+  void emitDerivatives(Value score, Value g, ArrayRef<Value> place, Value probability, Value q0,
+                       Value key, Value offset);
+  void emitProducts(Value q0);
+  void emitZeros(Value fromQuery, Value fromKey, bool isWhole);
+
+  /// Returns true if the derivative reads this argument.
+  bool reads(unsigned argument) { return !op.getScoreGradient().getArgument(argument).use_empty(); }
+  /// Returns the gradient of operand 0, 1 or 2.
+  Value gradientOf(unsigned operand) {
+    return gradients[dispatch::gradientOf(operand, gradients.size())];
+  }
+  Value columnOf(Value headIndex, int64_t first) {
+    return e.add(e.mul(headIndex, shape.head), first);
+  }
+
+  dispatch::AttentionBackwardOp op;
+  const Target &target;
+  const Shape shape;
+  Frame frame;
+  Emitter e;
+  Terms terms;
+  const bool keepsScores;   ///< the derivative reads raw scores
+  const bool readsProducts; ///< the derivative reads products by distance
+  const bool readsBiases;   ///< the derivative reads biases
+
+  Value query, key, value, output, lse, outputGradient, rotary; // tensors
+  SmallVector<Value> gradients;                                 // one, two or three
+  unsigned firstTerm = 0; ///< index in the frame of the gradient of the first term
+  Value keys, values, keyGradients,
+      valueGradients; // scratch per key/value head, rows of positions
+  Value queryRows, outputRows, queryBlocks, outputBlocks, queryGradients; // scratch per query head
+  Value logSums, deltas;                                                  // one number per query
+  Value probabilities, scores, keep, scoreGradients, rows;                // one block
+  Value productGradients; // for products by distance; the gradients of the scores if the region
+                          // adds both
+  Value queryLength, keyLength, batchRow, keyHead, queryBase, keyBase, head, p0, blockRow;
+};
+
+} // namespace
+
+void BackwardGenerator::openTensors() {
+  unsigned next = 0;
+  query = frame.buffer(next++);
+  key = frame.buffer(next++);
+  value = frame.buffer(next++);
+  output = frame.buffer(next++);
+  lse = frame.buffer(next++);
+  outputGradient = frame.buffer(next++);
+  rotary = op.getRotary() ? frame.buffer(next + unsigned(op.getTerms().count())) : Value();
+  next = op->getNumOperands();
+  for (size_t i = 0; i < op.getSourceGradients().size(); ++i) {
+    gradients.push_back(frame.buffer(next++));
+  }
+  firstTerm = next;
+}
+
+// Scratch: 9 D numbers per position and a few blocks: rows and transposed blocks of Q and dO, dQ,
+// K, V, dK, dV.
+void BackwardGenerator::allocate() {
+  int64_t allKeys = shape.keyBlocks * shape.keyBlock,
+          allQueries = shape.queryBlocks * shape.queryBlock;
+  keys = frame.scratch(matrix(allKeys, shape.headWidth));
+  values = frame.scratch(matrix(allKeys, shape.headWidth));
+  keyGradients = frame.scratch(matrix(allKeys, shape.headWidth));
+  valueGradients = frame.scratch(matrix(allKeys, shape.headWidth));
+  queryRows = frame.scratch(matrix(allQueries, shape.headWidth));
+  outputRows = frame.scratch(matrix(allQueries, shape.headWidth));
+  queryBlocks = frame.scratch(matrix(shape.queryBlocks * shape.head, shape.queryBlock));
+  outputBlocks = frame.scratch(matrix(shape.queryBlocks * shape.head, shape.queryBlock));
+  queryGradients = frame.scratch(matrix(shape.queryBlocks * shape.head, shape.queryBlock));
+  logSums = frame.scratch(MemRefType::get({allQueries}, e.b.getF32Type()));
+  deltas = frame.scratch(MemRefType::get({allQueries}, e.b.getF32Type()));
+  MemRefType block = matrix(shape.keyBlock, shape.queryBlock);
+  probabilities = frame.scratch(block);
+  scoreGradients = frame.scratch(block);
+  OperandRange derived = op.getScoreGradient().front().getTerminator()->getOperands();
+  bool isOwn = terms.hasRows() && derived[1] != derived[0];
+  productGradients = isOwn ? frame.scratch(block) : scoreGradients;
+  scores = keepsScores ? frame.scratch(block) : Value();
+  keep = shape.dropout > 0 ? frame.scratch(block) : Value();
+  rows = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
+  terms.allocate(firstTerm);
+}
+
+Kernel BackwardGenerator::generate() {
+  openTensors();
+  allocate();
+  batchRow = e.floorDiv(frame.item(), shape.kvHeads);
+  std::tie(queryLength, keyLength) = validLengths(op, frame, batchRow);
+  keyHead = e.sub(frame.item(), e.mul(batchRow, shape.kvHeads));
+  queryBase = e.mul(batchRow, shape.queries);
+  keyBase = shape.keys == shape.queries ? queryBase : e.mul(batchRow, shape.keys);
+  Value rowsOf = op.getDomain().getFactor() == 0 ? e.index(shape.batch) : frame.rows();
+  e.when(
+      e.less(batchRow, rowsOf),
+      [&] {
+        emitItem();
+        emitZeros(queryLength, keyLength, /*isWhole=*/false);
+      },
+      [&] { emitZeros(e.index(0), e.index(0), /*isWhole=*/true); });
+  frame.finish();
+
+  Kernel kernel;
+  kernel.function = frame.function();
+  kernel.items = shape.batch * shape.kvHeads;
+  kernel.scratchBytes = frame.scratchBytes();
+  kernel.kind = "attention";
+  countWork(shape, op.getMask(), /*matmuls=*/5 + (terms.hasRows() ? 3 : 0), /*tensors=*/8, kernel);
+  return kernel;
+}
+
+/// Stores zeros to all columns that the item owns, in rows from `fromQuery` and `fromKey` on; with
+/// `isWhole` in all rows. On an axis of segments a text has no memory after its own rows.
+void BackwardGenerator::emitZeros(Value fromQuery, Value fromKey, bool isWhole) {
+  Value queries = op.getDomain().getAxis() ? queryLength : e.index(shape.queries);
+  Value keysEnd = op.getDomain().getAxis() ? keyLength : e.index(shape.keys);
+  e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) {
+    Value queryHead = e.add(e.mul(keyHead, shape.group), member);
+    emitZeroRows(e, shape, gradientOf(0), queryBase, fromQuery, queries,
+                 columnOf(queryHead, shape.queryColumn));
+    terms.storeZeros(batchRow, queryHead, fromQuery, queries, isWhole);
+  });
+  emitZeroRows(e, shape, gradientOf(1), keyBase, fromKey, keysEnd,
+               columnOf(keyHead, shape.keyColumn));
+  emitZeroRows(e, shape, gradientOf(2), keyBase, fromKey, keysEnd,
+               columnOf(keyHead, shape.valueColumn));
+}
+
+void BackwardGenerator::emitItem() {
+  Value keyColumn = columnOf(keyHead, shape.keyColumn),
+        valueColumn = columnOf(keyHead, shape.valueColumn);
+  RowRange allKeys{keyBase, e.index(0), e.roundUp(keyLength, shape.keyBlock), keyLength};
+  emitPack(e, shape, key, allKeys, keyColumn, keys);
+  emitPack(e, shape, value, allKeys, valueColumn, values);
+  emitFill(e, keyGradients, 0);
+  emitFill(e, valueGradients, 0);
+  e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) { emitHead(member); });
+  Value zero = e.index(0);
+  emitUnpack(e, shape, keyGradients, zero, zero, keyLength, rotary, gradientOf(1), keyBase,
+             keyColumn);
+  emitUnpack(e, shape, valueGradients, zero, zero, keyLength, {}, gradientOf(2), keyBase,
+             valueColumn);
+}
+
+void BackwardGenerator::emitHead(Value member) {
+  head = e.add(e.mul(keyHead, shape.group), member);
+  Value queryColumn = columnOf(head, shape.queryColumn), outputColumn = columnOf(head, 0);
+  RowRange all{queryBase, e.index(0), e.roundUp(queryLength, shape.queryBlock), queryLength};
+  emitPack(e, shape, query, all, queryColumn, queryRows);
+  emitPack(e, shape, outputGradient, all, outputColumn, outputRows);
+  emitFill(e, queryGradients, 0);
+  terms.packHead(batchRow, queryLength, head);
+  terms.clearGradients();
+  emitRowStatistics(outputColumn);
+  Value blocks = e.floorDiv(e.add(queryLength, shape.queryBlock - 1), shape.queryBlock);
+  e.loop(e.index(0), blocks, 1, [&](Value block) {
+    Value first = e.mul(block, shape.queryBlock), row = e.mul(block, shape.head);
+    emitTransposeBlock(e, shape, queryRows, first, queryBlocks, row);
+    emitTransposeBlock(e, shape, outputRows, first, outputBlocks, row);
+    terms.packQueries(first);
+  });
+  e.loop(e.index(0), keyLength, shape.keyBlock, [&](Value q0) {
+    e.loop(e.index(0), blocks, 1, [&](Value block) { emitPair(q0, block); });
+  });
+  e.loop(e.index(0), blocks, 1, [&](Value block) {
+    p0 = e.mul(block, shape.queryBlock);
+    blockRow = e.mul(block, shape.head);
+    emitTransposeBack(e, shape, queryGradients, blockRow, {}, rows);
+    Value count = e.min(e.index(shape.queryBlock), e.sub(queryLength, p0));
+    emitUnpack(e, shape, rows, e.index(0), p0, count, rotary, gradientOf(0), queryBase,
+               queryColumn);
+    terms.storeQueries(p0);
+  });
+  terms.storeHead(batchRow);
+}
+
+/// Computes deltas = sum over c of dO O. Log-sum-exps become +inf if the row has no key (-inf) or
+/// is invalid, so that its probabilities are e^-inf = 0 without a mask.
+void BackwardGenerator::emitRowStatistics(Value outputColumn) {
+  Value plusInfinity = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(infinity));
+  Value minusInfinity = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(-infinity));
+  Value last = e.add(queryLength, -1);
+  e.loop(e.index(0), e.roundUp(queryLength, shape.queryBlock), 1, [&](Value p) {
+    Value row = e.add(queryBase, e.min(p, last));
+    Value total = e.splat(0);
+    for (int64_t lane0 = 0; lane0 < shape.head; lane0 += e.lanes) {
+      Value out = e.load(output, {row, e.add(outputColumn, lane0)}, shape.head - lane0);
+      total = e.fma(out, e.load(outputRows, {p, e.index(lane0)}), total);
+    }
+    e.store(vector::ExtractOp::create(e.b, e.sum(total), ArrayRef<int64_t>{0}), deltas, {p});
+    Value logSum = e.loadScalar(lse, {row, head});
+    Value empty = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, logSum, minusInfinity);
+    Value usable = e.select(empty, plusInfinity, logSum);
+    e.store(e.select(e.less(p, queryLength), usable, plusInfinity), logSums, {p});
+  });
+}
+
+void BackwardGenerator::emitPair(Value q0, Value block) {
+  p0 = e.mul(block, shape.queryBlock);
+  blockRow = e.mul(block, shape.head);
+  BlockClass kind = classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock,
+                                  {queryLength, keyLength});
+  e.when(kind.some, [&] {
+    terms.emitProducts(p0, q0);
+    e.when(kind.full, [&] { emitProbabilities(q0, false); }, [&] { emitProbabilities(q0, true); });
+    if (keep) {
+      emitKeep(e, frame, shape, e.add(e.mul(batchRow, shape.heads), head), p0, q0, keep);
+    }
+    emitScoreGradients(q0);
+    emitProducts(q0);
+  });
+}
+
+/// Computes probabilities = e^(score region of K Q^T - log-sum-exp), 0 outside the mask.
+void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
+  Matmul product;
+  product.rows = shape.keyBlock;
+  product.vectors = shape.queryVectors;
+  product.depth = e.index(shape.head);
+  product.a = {keys, q0, {}};
+  product.b = {queryBlocks, blockRow, {}};
+  product.finish = [&, masked](Value row, Value column, Accumulators &tile) {
+    Value h = e.toInteger(head), n = e.toInteger(keyLength);
+    for (size_t j = 0; j < tile.front().size(); ++j) {
+      Value offset = e.add(column, j * e.lanes);
+      Value p = emitQueries(e, p0, offset);
+      Value logSum = e.load(logSums, {e.add(p0, offset)});
+      for (auto [i, line] : llvm::enumerate(tile)) {
+        Value local = e.add(row, i);
+        Value q = e.toInteger(e.add(q0, local));
+        Value ofTerms[] = {terms.productOf(local, offset), terms.biasOf(p0, q0, local, offset)};
+        Value score =
+            e.broadcast(emitRegion(e, op.getScore(), withTerms({line[j], p, q, h}, ofTerms)));
+        Value probability = emitExp(e, e.subf(score, logSum));
+        if (masked) {
+          probability = e.select(emitMask(e, op.getMask(), p, q, n), probability, e.splat(0));
+        }
+        e.store(probability, probabilities, {local, offset});
+        if (keepsScores) {
+          e.store(line[j], scores, {local, offset});
+        }
+      }
+    }
+  };
+  emitMatmul(e, target, product);
+}
+
+/// Computes scoreGradients = derivative region of g = P (keep dP - delta), where dP = V dO^T; then
+/// probabilities = keep P.
+void BackwardGenerator::emitScoreGradients(Value q0) {
+  Matmul product;
+  product.rows = shape.keyBlock;
+  product.vectors = shape.queryVectors;
+  product.depth = e.index(shape.head);
+  product.a = {values, q0, {}};
+  product.b = {outputBlocks, blockRow, {}};
+  product.finish = [&](Value row, Value column, Accumulators &tile) {
+    Value h = e.toInteger(head);
+    for (size_t j = 0; j < tile.front().size(); ++j) {
+      Value offset = e.add(column, j * e.lanes);
+      Value p = emitQueries(e, p0, offset);
+      Value delta = e.load(deltas, {e.add(p0, offset)});
+      for (auto [i, line] : llvm::enumerate(tile)) {
+        Value local = e.add(row, i);
+        Value q = e.toInteger(e.add(q0, local));
+        Value probability = e.load(probabilities, {local, offset});
+        Value change = line[j];
+        if (keep) {
+          Value factor = e.load(keep, {local, offset});
+          e.store(e.mulf(probability, factor), probabilities, {local, offset});
+          change = e.mulf(change, factor);
+        }
+        Value g = e.mulf(probability, e.subf(change, delta));
+        Value score = keepsScores ? e.load(scores, {local, offset}) : line[j];
+        emitDerivatives(score, g, {p, q, h}, probability, q0, local, offset);
+      }
+    }
+  };
+  emitMatmul(e, target, product);
+}
+
+/// Applies the derivative region to `g`: computes the gradients of a key's scores and of its terms.
+/// Pairs outside the mask get 0, because their scores are undefined and the derivative may be
+/// infinite.
+void BackwardGenerator::emitDerivatives(Value score, Value g, ArrayRef<Value> place,
+                                        Value probability, Value q0, Value key, Value offset) {
+  Value product = readsProducts ? terms.productOf(key, offset) : Value();
+  Value bias = readsBiases ? terms.biasOf(p0, q0, key, offset) : Value();
+  product = product || !terms.hasRows() ? product : g; // which is unused
+  bias = bias || !op.getTerms().bias ? bias : g;
+  Emitter::Values derived =
+      emitAll(e, op.getScoreGradient(),
+              withTerms({score, place[0], place[1], place[2]}, {product, bias, g}));
+  Value absent = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, probability, e.splat(0));
+  auto present = [&](Value x) { return e.select(absent, e.splat(0), e.broadcast(x)); };
+  e.store(present(derived[0]), scoreGradients, {key, offset});
+  if (productGradients != scoreGradients) {
+    e.store(present(derived[1]), productGradients, {key, offset});
+  }
+  if (op.getTerms().bias) {
+    terms.addBiasGradient(present(derived.back()), p0, q0, key, offset);
+  }
+}
+
+/// Computes dV += P^T dO, dK += dS^T Q, dQ^T += K^T dS^T for one pair of blocks.
+void BackwardGenerator::emitProducts(Value q0) {
+  Matmul product;
+  product.rows = shape.keyBlock;
+  product.vectors = shape.headVectors;
+  product.depth = e.index(shape.queryBlock);
+  product.a = {probabilities, {}, {}};
+  product.b = {outputRows, p0, {}};
+  emitMatmul(e, target, accumulateInto(e, product, valueGradients, q0));
+  product.a = {scoreGradients, {}, {}};
+  product.b = {queryRows, p0, {}};
+  emitMatmul(e, target, accumulateInto(e, product, keyGradients, q0));
+  product.rows = shape.head;
+  product.vectors = shape.queryVectors;
+  product.depth = e.min(e.index(shape.keyBlock), e.sub(keyLength, q0));
+  product.a = {keys, q0, {}, /*transposed=*/true};
+  product.b = {scoreGradients, {}, {}};
+  emitMatmul(e, target, accumulateInto(e, product, queryGradients, blockRow));
+  terms.emitGradients(productGradients, p0, q0);
+}
+
+FailureOr<Kernel> cpu::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module,
+                                                 StringRef name, const Target &target) {
+  if (failed(checkAttention(op)) || failed(checkRegion(op.getScore())) ||
+      failed(checkRegion(op.getScoreGradient()))) {
+    return failure();
+  }
+  return BackwardGenerator(op, module, name, target).generate();
+}

@@ -1,0 +1,397 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Rows times a weight matrix. An item is a block of rows by a block of columns. It packs its part
+// of W once into panels [K][tile columns] in the thread's scratch, half of L2, and then runs its
+// rows through every panel. Rows are read in place (their padding avoids power-of-two strides), and
+// the sums of a tile stay in registers for all of K. Rows of bf16 are first extended, a tile at a
+// time, because the inner loop reads them a scalar at a time.
+#include "Contract.h"
+#include "../../Common/Storage.h"
+#include "Epilogue.h"
+#include "Tile.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cpu;
+
+namespace {
+
+/// Division of a contraction into items.
+struct Schedule {
+  Tile tile;
+  int64_t inner;       ///< K
+  int64_t columns;     ///< N
+  int64_t rows;        ///< rows of the launch
+  int64_t blockRows;   ///< rows per item, a multiple of the tile's
+  int64_t blockPanels; ///< column panels per item
+
+  int64_t panels() const { return llvm::divideCeil(columns, tile.columns()); }
+  int64_t fullPanels() const { return columns / tile.columns(); }
+  int64_t rowBlocks() const { return llvm::divideCeil(rows, blockRows); }
+  int64_t columnBlocks() const { return llvm::divideCeil(panels(), blockPanels); }
+  int64_t items() const { return rowBlocks() * columnBlocks(); }
+
+  Schedule(const Target &target, int64_t rows, int64_t inner, int64_t columns);
+};
+
+/// Packing an element of W costs about as much as 4 tile rows of work on it, so blocks of rows stay
+/// tall; columns are split first to get eight items.
+Schedule::Schedule(const Target &target, int64_t rows, int64_t inner, int64_t columns)
+    : tile(Tile::of(target)), inner(inner), columns(columns), rows(rows) {
+  tile.rows = std::min(tile.rows, rows);
+  constexpr int64_t wantedItems = 8, tallBlock = 516, shortBlock = 132;
+  int64_t panelBytes = inner * tile.columns() * 4;
+  blockPanels = std::clamp<int64_t>(target.l2Bytes / 2 / panelBytes, 1, panels());
+  blockRows = llvm::divideCeil(std::min(rows, tallBlock), tile.rows) * tile.rows;
+  while (items() < wantedItems && blockPanels > 2) {
+    blockPanels = llvm::divideCeil(blockPanels, 2);
+  }
+  while (items() < wantedItems && blockRows > shortBlock) {
+    blockRows = llvm::divideCeil(blockRows / 2, tile.rows) * tile.rows;
+  }
+}
+
+/// Emits one contraction.
+class ContractEmitter {
+public:
+  ContractEmitter(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target,
+                  const Schedule &schedule)
+      : op(op), domain(op.getDomain()), s(schedule), frame(op, module, name, target),
+        b(frame.builder()), epilogue(makeEpilogue(op, frame)) {}
+
+  LogicalResult emit();
+  func::FuncOp function() { return frame.function(); }
+  int64_t scratchBytes() const { return frame.scratchBytes(); }
+
+private:
+  void emitItem();
+  void packPanel(Value panel, Value slot, const Tile &tile);
+  void packTransposed(Value slot, Value first, Value at, Value k, bool tail);
+  void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
+  void extendRows(Value first, bool mayBePartial);
+  Value lastRowOr(Value row);
+  void emitSums(Value first, Value slot, const Tile &tile, bool partialRows);
+  void emitEpilogue(Value first, Value count, Value panel, const Tile &tile);
+  Value rotate(Value vector, Value row, Value column);
+  Value loadDense(unsigned buffer, Value column, VectorType type);
+  Value index(int64_t value) { return frame.index(value); }
+  static dispatch::AccessKind kindOf(Attribute access) {
+    return cast<dispatch::AccessAttr>(access).getKind();
+  }
+
+  dispatch::ContractOp op;
+  dispatch::DomainAttr domain;
+  const Schedule &s;
+  Frame frame;
+  ImplicitLocOpBuilder &b;
+  Epilogue epilogue;
+  Tile tail{};
+  SmallVector<Value> extras, results;
+  Value input, weight, packed, extended, sums, rowEnd, validRows;
+  Lengths lengths;
+  bool failed_ = false;
+};
+
+} // namespace
+
+LogicalResult ContractEmitter::emit() {
+  tail = s.tile;
+  tail.vectors = llvm::divideCeil(s.columns % s.tile.columns(), s.tile.lanes);
+  input = frame.buffer(0);
+  weight = frame.buffer(1);
+  for (size_t i = 0; i < op.getAccesses().size(); ++i) {
+    extras.push_back(frame.buffer(2 + i));
+  }
+  for (size_t i = 0; i < op.getResultAccesses().size(); ++i) {
+    results.push_back(frame.buffer(2 + extras.size() + i));
+  }
+  int64_t packedRows = llvm::divideCeil(s.inner, s.tile.lanes) * s.tile.lanes;
+  packed =
+      frame.scratch(MemRefType::get({s.blockPanels, packedRows, s.tile.columns()}, b.getF32Type()));
+  sums = frame.scratch(MemRefType::get({s.tile.rows, s.tile.columns()}, b.getF32Type()));
+  if (isHalfMemory(input)) {
+    extended = frame.scratch(
+        MemRefType::get({s.tile.rows, dispatch::paddedWidth(s.inner)}, b.getF32Type()));
+  }
+  lengths = frame.lengths(domain.getFactor(), domain.getPositions());
+  validRows = domain.getFactor() ? frame.rows() : index(domain.getBatch());
+  emitItem();
+  frame.finish();
+  return failure(failed_);
+}
+
+void ContractEmitter::emitItem() {
+  Value columnBlocks = index(s.columnBlocks());
+  Value rowBlock = arith::DivUIOp::create(b, frame.item(), columnBlocks);
+  Value columnBlock = arith::RemUIOp::create(b, frame.item(), columnBlocks);
+  Value rowBegin = mulIndex(b, rowBlock, s.blockRows);
+  rowEnd = minIndex(b, addIndex(b, rowBegin, index(s.blockRows)), index(s.rows));
+  Value count = arith::SubIOp::create(b, rowEnd, rowBegin);
+  Value any = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, count, index(0));
+  Value valid = emitAnyValid(b, domain, lengths, validRows, rowBegin, count);
+  Value panelBegin = mulIndex(b, columnBlock, s.blockPanels);
+  Value panelEnd = minIndex(b, addIndex(b, panelBegin, index(s.blockPanels)), index(s.panels()));
+  Value fullEnd = minIndex(b, panelEnd, index(s.fullPanels()));
+  Value hasTail =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, panelEnd, index(s.fullPanels()));
+  emitIf(b, arith::AndIOp::create(b, any, valid), [&] {
+    emitLoop(b, panelBegin, fullEnd, index(1), [&](Value panel) {
+      packPanel(panel, arith::SubIOp::create(b, panel, panelBegin), s.tile);
+    });
+    if (tail.vectors > 0) {
+      emitIf(b, hasTail, [&] {
+        Value panel = index(s.fullPanels());
+        packPanel(panel, arith::SubIOp::create(b, panel, panelBegin), tail);
+      });
+    }
+    emitLoop(b, rowBegin, rowEnd, index(s.tile.rows), [&](Value first) {
+      Value rows = minIndex(b, index(s.tile.rows), arith::SubIOp::create(b, rowEnd, first));
+      Value anyRow = emitAnyValid(b, domain, lengths, validRows, first, rows);
+      emitIf(b, anyRow, [&] { emitRows(first, panelBegin, fullEnd, hasTail); });
+    });
+  });
+}
+
+/// Runs one panel of rows through the item's column panels. Whole and partial panels of rows have
+/// separate tiles and share the epilogue, which is most of a kernel's code.
+void ContractEmitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail) {
+  bool alwaysWhole = s.rows % s.tile.rows == 0;
+  Value count = index(s.tile.rows), whole;
+  if (!alwaysWhole) {
+    Value left = arith::SubIOp::create(b, rowEnd, first);
+    whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, left, count);
+    count = minIndex(b, left, count);
+  }
+  if (extended) {
+    extendRows(first, !alwaysWhole);
+    alwaysWhole = true; // repeats the last row for missing ones
+  }
+  auto emitPanel = [&](Value panel, const Tile &tile) {
+    Value slot = arith::SubIOp::create(b, panel, panelBegin);
+    if (alwaysWhole) {
+      emitSums(first, slot, tile, false);
+    } else {
+      auto branch = scf::IfOp::create(b, whole, /*withElseRegion=*/true);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(branch.thenBlock());
+      emitSums(first, slot, tile, false);
+      b.setInsertionPointToStart(branch.elseBlock());
+      emitSums(first, slot, tile, true);
+    }
+    emitEpilogue(first, count, panel, tile);
+  };
+  emitLoop(b, panelBegin, fullEnd, index(1), [&](Value panel) { emitPanel(panel, s.tile); });
+  if (tail.vectors > 0) {
+    emitIf(b, hasTail, [&] { emitPanel(index(s.fullPanels()), tail); });
+  }
+}
+
+/// Returns `row`, or the item's last row if that is smaller.
+Value ContractEmitter::lastRowOr(Value row) {
+  return minIndex(b, row, arith::SubIOp::create(b, rowEnd, index(1)));
+}
+
+/// Extends the tile's rows to f32, in whole vectors since rows are padded.
+void ContractEmitter::extendRows(Value first, bool mayBePartial) {
+  emitLoop(b, index(0), index(s.tile.rows), index(1), [&](Value i) {
+    Value row = addIndex(b, first, i);
+    row = mayBePartial ? lastRowOr(row) : row;
+    emitLoop(b, index(0), index(s.inner), index(s.tile.lanes), [&](Value k) {
+      storeVector(b, loadVector(b, s.tile.lanes, input, {row, k}), extended, {i, k});
+    });
+  });
+}
+
+/// Packs the columns of W in `panel`, all of K, to slot `slot` of the packed block.
+void ContractEmitter::packPanel(Value panel, Value slot, const Tile &tile) {
+  Value column = mulIndex(b, panel, s.tile.columns());
+  int64_t lanes = tile.lanes, whole = s.inner / lanes * lanes;
+  if (op.getByInput()) {
+    emitLoop(b, index(0), index(s.inner), index(1), [&](Value k) {
+      for (int64_t v = 0; v < tile.vectors; ++v) {
+        Value from = addIndex(b, column, index(v * lanes));
+        bool isWhole = tile.vectors == s.tile.vectors && &tile == &s.tile;
+        Value mask = isWhole ? Value() : emitColumnMask(b, lanes, from, index(s.columns));
+        Value row = loadVector(b, lanes, weight, {k, from}, mask);
+        vector::StoreOp::create(b, row, packed, ValueRange{slot, k, index(v * lanes)});
+      }
+    });
+    return;
+  }
+  // A loop over vectors limits code size, because a square is hundreds of operations.
+  emitLoop(b, index(0), index(tile.columns()), index(lanes), [&](Value at) {
+    Value first = addIndex(b, column, at);
+    emitLoop(b, index(0), index(whole), index(lanes),
+             [&](Value k) { packTransposed(slot, first, at, k, false); });
+    if (whole < s.inner) {
+      packTransposed(slot, first, at, index(whole), true);
+    }
+  });
+}
+
+/// Packs a square of `lanes` columns of W from `first` by `lanes` steps of K to the slot's columns
+/// from `at`. Columns past the last repeat it and are never stored.
+void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k, bool tail) {
+  int64_t lanes = s.tile.lanes;
+  Value mask = tail ? emitColumnMask(b, lanes, k, index(s.inner)) : Value();
+  SmallVector<Value> rows;
+  for (int64_t i = 0; i < lanes; ++i) {
+    Value n = minIndex(b, addIndex(b, first, index(i)), index(s.columns - 1));
+    rows.push_back(loadVector(b, lanes, weight, {n, k}, mask));
+  }
+  for (auto [i, row] : llvm::enumerate(emitTranspose(b, rows))) {
+    vector::StoreOp::create(b, row, packed, ValueRange{slot, addIndex(b, k, index(i)), at});
+  }
+}
+
+/// Stores the sums of one tile to scratch. A panel with fewer rows repeats its last one.
+void ContractEmitter::emitSums(Value first, Value slot, const Tile &tile, bool partialRows) {
+  SmallVector<Value> rows;
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    Value row = extended ? index(i) : addIndex(b, first, index(i));
+    rows.push_back(partialRows ? lastRowOr(row) : row);
+  }
+  auto left = [&](Value k, int64_t row) -> Value {
+    return memref::LoadOp::create(b, extended ? extended : input, ValueRange{rows[row], k});
+  };
+  auto right = [&](Value k, int64_t v) -> Value {
+    return vector::LoadOp::create(b, tile.type(b), packed,
+                                  ValueRange{slot, k, index(v * tile.lanes)});
+  };
+  SmallVector<Value> tileSums = emitOuterProducts(b, tile, index(s.inner), left, right);
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    for (int64_t v = 0; v < tile.vectors; ++v) {
+      vector::StoreOp::create(b, tileSums[i * tile.vectors + v], sums,
+                              ValueRange{index(i), index(v * tile.lanes)});
+    }
+  }
+}
+
+/// Loads columns of a dense operand; does not touch columns past the last.
+Value ContractEmitter::loadDense(unsigned buffer, Value column, VectorType type) {
+  int64_t width = type.getDimSize(0);
+  bool isWhole = s.columns % width == 0;
+  Value mask = isWhole ? Value() : emitColumnMask(b, width, column, index(s.columns));
+  return loadVector(b, width, extras[buffer], column, mask);
+}
+
+Value ContractEmitter::rotate(Value vector, Value row, Value column) {
+  auto position = [&]() -> Value {
+    return arith::RemUIOp::create(b, row, index(domain.getPositions()));
+  };
+  return emitColumnRotation(b, vector, extras.back(), position, column, *op.getRotatedColumns(),
+                            s.tile.columns());
+}
+
+/// Processes one row of the tile at a time, from scratch in L1: the region's code is emitted once,
+/// on vectors as wide as the tile, for any number of rows. Rows are padded to whole vectors, so
+/// stores need no mask.
+void ContractEmitter::emitEpilogue(Value first, Value count, Value panel, const Tile &tile) {
+  auto type = VectorType::get({tile.columns()}, b.getF32Type());
+  Value column = mulIndex(b, panel, s.tile.columns());
+  SmallVector<Value> shared;
+  for (auto [i, access] : llvm::enumerate(op.getAccesses())) {
+    Value value;
+    if (kindOf(access) == dispatch::AccessKind::Table) {
+      break; // the last extra, the angles, is not an argument
+    }
+    if (kindOf(access) == dispatch::AccessKind::Vector) {
+      value = loadDense(i, column, type);
+    } else if (kindOf(access) == dispatch::AccessKind::Scalar) {
+      Value scalar = loadElement(b, extras[i], index(0));
+      value = vector::BroadcastOp::create(b, type, scalar);
+    }
+    shared.push_back(value);
+  }
+  auto emitRow = [&](Value i) {
+    SmallVector<Value> at{addIndex(b, first, i), column};
+    SmallVector<Value> arguments{vector::LoadOp::create(b, type, sums, ValueRange{i, index(0)})};
+    for (auto [e, value] : llvm::enumerate(shared)) {
+      arguments.push_back(value ? value : loadVector(b, tile.columns(), extras[e], at));
+    }
+    FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {at.front(), column});
+    if (failed(yielded)) {
+      failed_ = true;
+      return;
+    }
+    if (op.getRotary()) {
+      yielded->front() = rotate(yielded->front(), at.front(), column);
+    }
+    for (size_t r = 0; r < results.size(); ++r) {
+      storeVector(b, (*yielded)[r], results[r], at);
+    }
+  };
+  emitLoop(b, index(0), count, index(1), [&](Value i) {
+    if (!domain.getAxis()) { // invalid rows have no readers
+      emitRow(i);
+      return;
+    }
+    Value valid = emitAnyValid(b, domain, lengths, validRows, addIndex(b, first, i), index(1));
+    emitIf(b, valid, [&] { emitRow(i); });
+  });
+}
+
+/// Accepts f32 and bf16, the identity map, and the accesses that the op's description lists.
+static LogicalResult check(dispatch::ContractOp op) {
+  using dispatch::AccessKind;
+  size_t schedules = op.getDomain().getScheduled() ? 1 : 0;
+  auto operands = llvm::to_vector(llvm::drop_end(op->getOperandTypes(), schedules));
+  for (Type type : llvm::concat<const Type>(operands, llvm::to_vector(op->getResultTypes()))) {
+    if (!dispatch::isStorageType(cast<RankedTensorType>(type).getElementType())) {
+      return op.emitOpError("expected tensors of f32 or bf16, found ") << type;
+    }
+  }
+  for (Attribute attribute : op.getAccesses()) {
+    auto access = cast<dispatch::AccessAttr>(attribute);
+    bool fits = access.isIdentity() || access.getKind() == AccessKind::Vector ||
+                access.getKind() == AccessKind::Scalar;
+    bool isTable = op.getRotary() && attribute == op.getAccesses().getValue().back();
+    if (!fits && !isTable) {
+      return op.emitOpError("expected extra operands with access row (identity map), vector or "
+                            "scalar, found ")
+             << attribute;
+    }
+  }
+  for (Attribute attribute : op.getResultAccesses()) {
+    auto access = cast<dispatch::AccessAttr>(attribute);
+    if (!access.isIdentity()) {
+      return op.emitOpError("expected results with access row (identity map), found ") << attribute;
+    }
+  }
+  return success();
+}
+
+FailureOr<Kernel> cpu::generateContract(dispatch::ContractOp op, ModuleOp module, StringRef name,
+                                        const Target &target) {
+  if (failed(check(op))) {
+    return failure();
+  }
+  if (op.getDomain().getScheduled()) {
+    return generateSkinnyContract(op, module, name, target);
+  }
+  ArrayRef<int64_t> weight = cast<RankedTensorType>(op.getWeight().getType()).getShape();
+  int64_t inner = weight[op.getByInput() ? 0 : 1], columns = weight[op.getByInput() ? 1 : 0];
+  int64_t rows = op.getDomain().getLaunchRows();
+  Schedule schedule(target, rows, inner, columns);
+  ContractEmitter emitter(op, module, name, target, schedule);
+  if (failed(emitter.emit())) {
+    return failure();
+  }
+  auto bytesEach = [](Type type) {
+    return cast<RankedTensorType>(type).getElementTypeBitWidth() / 8;
+  };
+  double bytes =
+      (double(rows) * inner + double(inner) * columns) * bytesEach(op.getWeight().getType());
+  for (Type type : llvm::concat<const Type>(llvm::to_vector(op.getExtras().getTypes()),
+                                            llvm::to_vector(op->getResultTypes()))) {
+    auto shaped = cast<RankedTensorType>(type);
+    double elements = shaped.getRank() == 3 ? double(rows) * columns : shaped.getNumElements();
+    bytes += elements * bytesEach(type);
+  }
+  return Kernel{emitter.function(),           schedule.items(),
+                emitter.scratchBytes(),       "matmul",
+                2.0 * rows * inner * columns, bytes};
+}

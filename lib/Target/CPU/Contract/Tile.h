@@ -1,0 +1,63 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Common parts of the two contraction generators: register tiles, transposes in registers, and
+// validity of rows.
+#pragma once
+
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "sluice/Target/CPU/Frame.h"
+
+namespace sluice::cpu {
+
+/// A register tile of `rows` by `vectors * lanes` accumulators.
+struct Tile {
+  int64_t rows, vectors, lanes;
+  int64_t columns() const { return vectors * lanes; }
+  mlir::VectorType type(mlir::Builder &b) const {
+    return mlir::VectorType::get({lanes}, b.getF32Type());
+  }
+
+  /// Returns the tile that fills the register file except for the operands of one step: 12 x 32
+  /// with AVX-512, 6 x 16 with AVX2. Two vectors by `rows` have more independent chains than FMA
+  /// latency times ports, and need less than one load per port and step.
+  static Tile of(const Target &target) {
+    return {(target.registers - target.registers / 8 - 4) / 2, 2, target.lanes};
+  }
+};
+
+using LoadLeft = llvm::function_ref<mlir::Value(mlir::Value k, int64_t row)>;
+using LoadRight = llvm::function_ref<mlir::Value(mlir::Value k, int64_t vector)>;
+
+/// Computes the sum over k in [0, steps) of left(k, row) * right(k, vector), for each row and
+/// vector of `tile`, row by row. Accumulators start at zero, or at `initial`.
+llvm::SmallVector<mlir::Value> emitOuterProducts(mlir::ImplicitLocOpBuilder &b, const Tile &tile,
+                                                 mlir::Value steps, LoadLeft left, LoadRight right,
+                                                 llvm::ArrayRef<mlir::Value> initial = {});
+
+/// Transposes n vectors of n lanes in registers, n = 4, 8 or 16.
+llvm::SmallVector<mlir::Value> emitTranspose(mlir::ImplicitLocOpBuilder &b,
+                                             llvm::SmallVector<mlir::Value> rows);
+
+/// Returns vector<lanes x i1>: columns first ... first + lanes - 1 that are below `limit` (index).
+mlir::Value emitColumnMask(mlir::ImplicitLocOpBuilder &b, int64_t lanes, mlir::Value first,
+                           mlir::Value limit);
+
+/// Calls `body` with the induction variable inside a loop.
+void emitLoop(mlir::ImplicitLocOpBuilder &b, mlir::Value first, mlir::Value last, mlir::Value step,
+              llvm::function_ref<void(mlir::Value)> body);
+/// Calls `body` inside `scf.if condition`.
+void emitIf(mlir::ImplicitLocOpBuilder &b, mlir::Value condition, llvm::function_ref<void()> body);
+
+mlir::Value addIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value x, mlir::Value y);
+mlir::Value mulIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value x, int64_t y);
+mlir::Value minIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value x, mlir::Value y);
+
+/// Returns i1: one of the global rows [first, first + count) is valid in `domain` (count > 0), for
+/// the `lengths` and `rows` of the frame. Exact for runs shorter than a sequence if no sequence is
+/// empty; otherwise a false positive is possible and harmless.
+mlir::Value emitAnyValid(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr domain,
+                         const Lengths &lengths, mlir::Value rows, mlir::Value first,
+                         mlir::Value count);
+
+} // namespace sluice::cpu

@@ -1,0 +1,18 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Instruction sets of CPU kernels.
+#include "sluice/Target/CPU/Kernel.h"
+
+using namespace sluice;
+using namespace sluice::cpu;
+
+const Target &Target::avx512() {
+  static const Target target{"cpu-avx512", "x86-64-v4", "-prefer-256-bit", 16, 32,
+                             32 << 10,     1 << 20};
+  return target;
+}
+
+const Target &Target::avx2() {
+  static const Target target{"cpu-avx2", "x86-64-v3", "", 8, 16, 32 << 10, 512 << 10};
+  return target;
+}

@@ -1,0 +1,154 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention backward: dK and dV.
+#include "Backward.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::attention;
+
+namespace {
+
+/// Computes dK and dV of 64 keys.
+class KeyStage : StreamedQueries {
+public:
+  KeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module, StringRef name);
+  Stage generate();
+
+private:
+  void load(Value number, Value offset);
+  Values emitTile(Value number, Value offset, ValueRange carried);
+  std::pair<Value, Value> locate(Value number); ///< query head and first query
+
+  Tile keyTile, valueTile, queryTile, gradientTile, positionTile, bandTile;
+  int64_t biasByte, bytes; ///< `bytes`: size of a streamed buffer
+  std::optional<Band> band;
+  Value keyHead, q0;
+  Values rows; ///< i32: keys of the thread
+  Fixed keys, values;
+};
+
+} // namespace
+
+KeyStage::KeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
+                   StringRef name)
+    : StreamedQueries(op, shape, module, name, chooseRows(shape, 2)),
+      keyTile{fixedRows, shape.width, 0}, valueTile{fixedRows, shape.width, keyTile.end()},
+      queryTile{queries, shape.width, valueTile.end()},
+      gradientTile{queries, shape.width, queryTile.end()} {
+  numbersByte = gradientTile.end();
+  positionTile = {shape.hasRows ? queries : 0, shape.width, numbersByte + numberBytes()};
+  bandTile = {shape.hasRows ? fixedRows + queries : 0, shape.width, positionTile.end()};
+  biasByte = bandTile.end();
+  if (shape.hasTerms()) {
+    band.emplace(f, queries, Band::Slope::StreamedMinusFixed);
+  }
+  bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - queryTile.byte;
+}
+
+std::pair<Value, Value> KeyStage::locate(Value number) {
+  auto [member, tile] = f.split(number, queryTiles);
+  return {e.add(e.mul(keyHead, shape.group), member), f.firstOf(tile, queries, f.queries.step)};
+}
+
+void KeyStage::load(Value number, Value offset) {
+  auto [head, p0] = locate(number);
+  f.load(queryTile, offset, source(Query, head, shape.queryColumn), p0);
+  f.load(gradientTile, offset, source(OutputGradient, head, 0), p0);
+  loadStatistics(offset, head, p0);
+  if (shape.hasRows) {
+    f.load(positionTile, offset, sourceOfTerm(f, 0, head), p0);
+    f.load(bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));
+  }
+  if (shape.biasRows > 0) {
+    band->loadBiases(biasByte, offset, biasTable(), head, band->firstDistance(p0, q0));
+  }
+}
+
+Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
+  auto [headIndex, p0] = locate(number);
+  Value head = e.toInteger(headIndex), partOffset = e.add(offset, e.mul(f.part, 2));
+  Values columns = f.columnNumbers(p0, queries, f.queries.step);
+  Values logSums = readStatistics(0, offset);
+  auto positions = [&](const Place &at) {
+    return std::pair<Value, Value>(columns[at.columnOf()], rows[at.row()]);
+  };
+  Values raw = f.multiplyRows(keys, 1, queryTile, offset), byDistance;
+  if (shape.hasRows) {
+    byDistance = band->multiplyStreamed(bandTile, positionTile, offset);
+  }
+  Products products = productsOf(f, raw, byDistance);
+  auto bias = [&](const Place &at) { return band->bias(biasByte, offset, at); };
+  // Sums of invalid keys only affect their own rows, which are replaced by zeros at the end.
+  Values probability = probabilities(
+      products, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
+      /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.columnOf()]; }, bias);
+  Values dropped = probability;
+  if (shape.dropout > 0) {
+    probability = f.marked(probability, queries, AttentionFrame::Keys::Rows,
+                           [&, h = headIndex](const Place &at) {
+                             return f.elementNumber(h, columns[at.columnOf()], rows[at.row()]);
+                           });
+    dropped = f.positive(probability);
+  }
+  size_t half = carried.size() / 2;
+  Values valueSums = f.multiplyWeights(dropped, 1, gradientTile, partOffset, shape.partWidth,
+                                       Values(carried.drop_front(half)));
+  Values change = f.multiplyRows(values, 1, gradientTile, offset);
+  Values deltas = readStatistics(1, offset);
+  Values gradient = scoreGradients(
+                        products, probability, change, queries, head, positions,
+                        [&](const Place &at) { return deltas[at.columnOf()]; }, bias)
+                        .scores;
+  Values sums = f.multiplyWeights(gradient, 1, queryTile, partOffset, shape.partWidth,
+                                  Values(carried.take_front(half)));
+  sums.append(valueSums);
+  return sums;
+}
+
+Stage KeyStage::generate() {
+  int64_t tiles = shape.keyTiles(fixedRows);
+  auto [head, tile] = f.place(shape.kvHeads, tiles);
+  keyHead = head;
+  q0 = f.firstOf(tile, fixedRows, f.keys.step);
+  Source key = source(Key, keyHead, shape.keyColumn),
+         value = source(ValueRows, keyHead, shape.valueColumn);
+  f.load(keyTile, nullptr, key, q0);
+  f.load(valueTile, nullptr, value, q0);
+  f.core.commit();
+  rows = f.rowNumbers(q0, 1, f.keys.step);
+  AttentionFrame::Stream stream;
+  stream.count = e.index(shape.group * queryTiles);
+  stream.bytes = bytes;
+  stream.buffers = buffersOf(shape);
+  stream.some = [&](Value number) {
+    return f.classify(locate(number).second, queries, q0, fixedRows).some;
+  };
+  stream.load = [&](Value number, Value offset) { load(number, offset); };
+  stream.body = [&](Value number, Value offset, ValueRange carried) {
+    return emitTile(number, offset, carried);
+  };
+  int64_t count = shape.partWidth / 2;
+  Values sums = f.stream(stream, [&] {
+    f.core.wait(1);
+    f.core.barrier();
+    keys = f.keep(keyTile, 1, widestKept);
+    values = f.keep(valueTile, 1, widestKept);
+    return f.core.zeros(2 * count);
+  });
+  Values keyScale = scale(shape.gradientFactor.value_or(1)),
+         valueScale = scale(1 / (1 - shape.dropout));
+  Padding padding = shape.boundsKeys ? Padding::Summed : Padding::Zeros;
+  f.store(Values(ArrayRef<Value>(sums).take_front(count)), keyScale,
+          gradientOf(Key, keyHead, shape.keyColumn), q0, 1, padding);
+  f.store(Values(ArrayRef<Value>(sums).drop_front(count)), valueScale,
+          gradientOf(ValueRows, keyHead, shape.valueColumn), q0, 1, padding);
+  return finish(shape.batch * shape.kvHeads * tiles * shape.parts,
+                queryTile.byte + stream.buffers * bytes);
+}
+
+Stage attention::makeKeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
+                              StringRef name) {
+  return KeyStage(op, shape, module, name).generate();
+}

@@ -1,0 +1,124 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loads and stores of vectors of columns: 16 bytes per access if the row allows it, else single
+// elements.
+#include "Rows.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::rows;
+
+Value TeamRowEmitter::zero(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
+
+/// Converts between the types of memory and of the body: bf16 and f32.
+Value TeamRowEmitter::converted(Value value, Type element) {
+  Type from = getElementTypeOrSelf(value.getType());
+  if (from == element) {
+    return value;
+  }
+  auto shaped = dyn_cast<ShapedType>(value.getType());
+  Type to = shaped ? Type(shaped.clone(element)) : element;
+  bool widens = from.getIntOrFloatBitWidth() < element.getIntOrFloatBitWidth();
+  return widens ? Value(arith::ExtFOp::create(b, to, value))
+                : Value(arith::TruncFOp::create(b, to, value));
+}
+
+/// Returns the mask of the elements of vector `j` that are columns; null if all are.
+Value TeamRowEmitter::mask(const Columns &columns, size_t j) {
+  if (!columns.ragged[j]) {
+    return nullptr;
+  }
+  if (columns.width % plan.vector == 0) {
+    return e.less(columns.first[j], e.index(columns.width));
+  }
+  VectorType type = vectorOf(b.getI32Type());
+  SmallVector<int32_t> numbers(plan.vector);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  Value steps = arith::ConstantOp::create(b, DenseElementsAttr::get(type, ArrayRef(numbers)));
+  Value first = vector::BroadcastOp::create(b, type, e.toInteger(columns.first[j]));
+  Value end = arith::ConstantOp::create(b, DenseElementsAttr::get(type, int32_t(columns.width)));
+  Value column = arith::AddIOp::create(b, first, steps);
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column, end);
+}
+
+/// Accesses are at most 16 bytes wide, and external memory may only be aligned to that.
+static llvm::MaybeAlign alignmentOf(VectorType type) {
+  uint64_t bytes = uint64_t(type.getDimSize(0)) * type.getElementTypeBitWidth() / 8;
+  return llvm::Align(std::min<uint64_t>(bytes, 16));
+}
+
+/// Returns true if the last vector of a row may be accessed as a whole.
+static bool holdsWholeVectors(const Source &source, int64_t vector) {
+  return source.readable >= int64_t(llvm::alignTo(uint64_t(source.width), uint64_t(vector)));
+}
+
+/// Columns past the end repeat the last vector or element of the row; stores and sums skip them.
+Value TeamRowEmitter::load(const Source &source, const Columns &columns, size_t j) {
+  VectorType type = vectorOf(cast<MemRefType>(source.memory.getType()).getElementType());
+  Value first = columns.first[j], loaded;
+  bool ragged = columns.ragged[j];
+  if (source.aligned && (!ragged || holdsWholeVectors(source, plan.vector))) {
+    int64_t last = (source.width - 1) / plan.vector * plan.vector;
+    Value column = ragged ? e.min(first, e.index(last)) : first;
+    loaded = vector::LoadOp::create(b, type, source.memory, column, false, alignmentOf(type));
+  } else {
+    Values elements;
+    for (int64_t i = 0; i < plan.vector; ++i) {
+      Value column = i ? e.add(first, i) : first;
+      column = ragged ? e.min(column, e.index(source.width - 1)) : column;
+      elements.push_back(e.loadScalar(source.memory, column));
+    }
+    loaded = vector::FromElementsOp::create(b, type, elements);
+  }
+  if (!source.inside) {
+    return loaded;
+  }
+  return e.select(source.inside, loaded, emitConstant(b, source.outside, type));
+}
+
+void TeamRowEmitter::store(Value value, const Source &source, const Columns &columns, size_t j,
+                           Value guard) {
+  value = converted(value, cast<MemRefType>(source.memory.getType()).getElementType());
+  auto type = cast<VectorType>(value.getType());
+  Value first = columns.first[j];
+  auto when = [&](Value column, llvm::function_ref<void()> write) {
+    Value condition = columns.ragged[j] ? e.less(column, e.index(source.width)) : Value();
+    condition = guard && condition ? e.both(guard, condition) : guard ? guard : condition;
+    condition ? e.when(condition, write) : write();
+  };
+  if (source.aligned && (!columns.ragged[j] || holdsWholeVectors(source, plan.vector))) {
+    when(first, [&] {
+      vector::StoreOp::create(b, value, source.memory, first, false, alignmentOf(type));
+    });
+    return;
+  }
+  for (int64_t i = 0; i < plan.vector; ++i) {
+    Value column = i ? e.add(first, i) : first;
+    Value element = vector::ExtractOp::create(b, value, i);
+    when(column, [&] { e.store(element, source.memory, column); });
+  }
+}
+
+Values TeamRowEmitter::loadArgument(unsigned argument, const Source &source, Columns &columns) {
+  Type element = getElementTypeOrSelf(op.getBody().getArgument(argument).getType());
+  bool guarded = computesInvalid(op, plan) &&
+                 getTensorAccess(op, argument).getKind() != dispatch::AccessKind::Vector;
+  Values values;
+  for (size_t j = 0; j < countOf(columns); ++j) {
+    auto read = [&] { return converted(load(source, columns, j), element); };
+    values.push_back(guarded ? readWhere(frame, at.valid, vectorOf(element), read) : read());
+  }
+  return values;
+}
+
+/// Synchronizes after the last read of a row, because a result may alias an operand.
+void TeamRowEmitter::meet() {
+  if (plan.team > threadsPerWarp) {
+    NVVM::BarrierOp::create(b);
+  } else {
+    NVVM::SyncWarpOp::create(b, e.integer(-1));
+  }
+}

@@ -1,0 +1,159 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sums over rows (access `columns`). The sums of a team are in its registers; teams of a block
+// combine through shared memory, and blocks of a part through the workspace, in the last block.
+// Shapes fix every order.
+#include "Rows.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::cuda;
+using namespace sluice::cuda::rows;
+using dispatch::AccessKind;
+
+static constexpr int64_t sumsTogether = 8; ///< rows of partial sums read at a time
+
+void TeamRowEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t width)> body) {
+  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+    if (getTensorAccess(op, op.getInputs().size() + i).getKind() == AccessKind::Columns) {
+      body(i, getRowWidth(value));
+    }
+  }
+}
+
+/// Returns the destination of the sums of a block.
+Source TeamRowEmitter::sumRow(unsigned result) {
+  int64_t width = getRowWidth(yieldOf(op).getValues()[result]);
+  return plan.staged()
+             ? addresses.workspaceRow(e.index(sumOffsets(op, plan)[result]), frame.block, width)
+             : addresses.resultRow(result, at, width, nullptr, frame.block);
+}
+
+Values TeamRowEmitter::zeroSums() {
+  Values zeros;
+  forSums([&](unsigned, int64_t width) {
+    zeros.append(plan.whole ? plan.chunksOf(width) : 0, zero(vectorOf(b.getF32Type())));
+  });
+  return zeros;
+}
+
+void TeamRowEmitter::clearSums() {
+  if (plan.whole) {
+    return;
+  }
+  forSums([&](unsigned result, int64_t width) {
+    Source row = sumRow(result);
+    int64_t step = plan.step();
+    e.loop(e.index(0), e.index(llvm::alignTo(uint64_t(width), uint64_t(step))), step,
+           [&](Value base) {
+             Columns columns = columnsFrom(width, base, plan.chunks, true);
+             for (size_t j = 0; j < countOf(columns); ++j) {
+               store(zero(vectorOf(b.getF32Type())), row, columns, j, nullptr);
+             }
+           });
+  });
+}
+
+/// The columns of a thread are private, in registers and in memory; no other thread reads them
+/// before the end.
+void TeamRowEmitter::addToSums(unsigned result, Columns &columns) {
+  Values added = rowValues(yieldOf(op).getValues()[result], columns);
+  for (Value &value : added) {
+    value = e.select(at.valid, value, zero(value.getType()));
+  }
+  if (plan.whole) {
+    for (auto [sum, value] : llvm::zip_equal(sums[result], added)) {
+      sum = e.addf(sum, value);
+    }
+    return;
+  }
+  Source row = sumRow(result);
+  for (auto [j, value] : llvm::enumerate(added)) {
+    auto add = [&, j = j, &value = value] {
+      store(e.addf(load(row, columns, j), value), row, columns, j, nullptr);
+    };
+    columns.ragged[j] ? e.when(e.less(columns.first[j], e.index(columns.width)), add) : add();
+  }
+}
+
+void TeamRowEmitter::storeSums(ValueRange rest) {
+  if (!plan.whole) {
+    return;
+  }
+  if (plan.teams() > 1) {
+    sumMemory = sharedMemory(frame, "sums", plan.teams() * plan.step(), b.getF32Type());
+  }
+  bool first = true;
+  forSums([&](unsigned result, int64_t width) {
+    if (!first && plan.teams() > 1) {
+      NVVM::BarrierOp::create(b);
+    }
+    first = false;
+    size_t count = plan.chunksOf(width);
+    storeSum(result, width, rest.take_front(count));
+    rest = rest.drop_front(count);
+  });
+}
+
+void TeamRowEmitter::storeSum(unsigned result, int64_t width, ValueRange sumsOfTeam) {
+  Source row = sumRow(result);
+  Columns &own = inHand[width];
+  if (plan.teams() == 1) {
+    for (auto [j, sum] : llvm::enumerate(sumsOfTeam)) {
+      store(sum, row, own, j, nullptr);
+    }
+    return;
+  }
+  VectorType type = vectorOf(b.getF32Type());
+  auto aligned = llvm::MaybeAlign(std::min<uint64_t>(plan.vector * 4, 16));
+  Value start = e.mul(teamOfBlock, plan.step());
+  for (auto [j, sum] : llvm::enumerate(sumsOfTeam)) {
+    vector::StoreOp::create(b, sum, sumMemory, ValueRange{e.add(start, own.first[j])}, false,
+                            aligned);
+  }
+  NVVM::BarrierOp::create(b);
+  int64_t perTurn = plan.threads * plan.vector;
+  for (int64_t base = 0; base < width; base += perTurn) {
+    Columns columns;
+    columns.width = width;
+    columns.first = {e.add(e.mul(thread, plan.vector), base)};
+    columns.ragged = {base + perTurn > width};
+    Value column = e.min(columns.first[0], e.index(plan.step() - plan.vector)), sum;
+    for (int64_t team = 0; team < plan.teams(); ++team) {
+      Value loaded = vector::LoadOp::create(
+          b, type, sumMemory, ValueRange{e.add(column, team * plan.step())}, false, aligned);
+      sum = sum ? e.addf(sum, loaded) : loaded;
+    }
+    store(sum, row, columns, 0, nullptr);
+  }
+}
+
+void TeamRowEmitter::emitSumOfParts(const Plan &summed, Value part) {
+  SmallVector<int64_t> offsets = sumOffsets(op, summed);
+  Value first = e.mul(part, summed.partBlocks);
+  forSums([&](unsigned result, int64_t width) {
+    auto sumVector = [&](Value index) {
+      Columns columns;
+      columns.width = width;
+      columns.first = {e.mul(index, plan.vector)};
+      columns.ragged = {width % plan.vector != 0};
+      auto add = [&](Value sum, Value from, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) {
+          Source row = addresses.workspaceRow(e.index(offsets[result]), e.add(from, i), width);
+          sum = e.addf(sum, load(row, columns, 0));
+        }
+        return sum;
+      };
+      int64_t full = summed.partBlocks / sumsTogether * sumsTogether;
+      Value sum = e.loop(e.index(0), e.index(full), sumsTogether, {zero(vectorOf(b.getF32Type()))},
+                         [&](Value block, ValueRange so) {
+                           return Values{add(so[0], e.add(first, block), sumsTogether)};
+                         })[0];
+      sum = add(sum, e.add(first, full), summed.partBlocks - full);
+      store(sum, addresses.resultRow(result, at, width, nullptr, part), columns, 0, nullptr);
+    };
+    e.loop(thread, e.index(llvm::divideCeil(width, plan.vector)), plan.threads, sumVector);
+  });
+}

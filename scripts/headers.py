@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks that a reader finds a function's declaration: X.h declares what X.cpp defines.
+
+A function of X.cpp may also be declared in the header that has its folder's name. Functions that no header declares and
+methods are not counted. Without an argument prints the share of the tree and the functions that are declared elsewhere;
+--check fails if the share is below the bar, or if a folder of COMPLETE has such a function.
+"""
+import collections
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BAR = 0.81  # share of functions of the whole tree
+COMPLETE = ("Target",)  # folders without exceptions
+SOURCES = ("lib", "runtime", "tools")
+
+
+def find_files(suffix):
+    for top in ("include/sluice", *SOURCES):
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            for name in sorted(names):
+                if name.endswith(suffix):
+                    yield os.path.relpath(os.path.join(folder, name), ROOT)
+
+
+def get_module(path):
+    """Returns a file's path without its suffix and its top folder; include/ and lib/ mirror each other."""
+    module = os.path.splitext(path)[0]
+    for top, name in (("include/sluice/", ""), ("lib/", ""), ("runtime/", "Runtime/"), ("tools/", "tools/")):
+        if module.startswith(top):
+            return name + module[len(top):]
+    return module
+
+
+def read_code(path):
+    """Returns a file's text without comments, literals and preprocessor lines, on the same lines."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        text = file.read()
+    pattern = r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|^#(?:[^\n]*\\\n)*[^\n]*'
+    return re.sub(pattern, lambda match: "\n" * match[0].count("\n"), text, flags=re.S | re.M)
+
+
+def find_end(text, start, opening, closing):
+    """Returns the index after the bracket that closes the one at `start`."""
+    depth = 0
+    for index in range(start, len(text)):
+        depth += (text[index] == opening) - (text[index] == closing)
+        if depth == 0:
+            return index + 1
+    return len(text)
+
+
+def find_functions(text):
+    """Yields qualifier, name and line of each function with external linkage that a source defines."""
+    hidden = []
+    for match in re.finditer(r"^namespace\s*\{", text, re.M):
+        hidden.append((match.start(), find_end(text, match.end() - 1, "{", "}")))
+    for match in re.finditer(r"^(?!static\b|using\b|namespace\b|struct\b|class\b)[A-Za-z_][\w:<>,&*\s]*?[\s&*>]"
+                             r"((?:\w+::)*)(\w+)\(", text, re.M):
+        if any(start <= match.start() < end for start, end in hidden):
+            continue
+        after = find_end(text, match.end() - 1, "(", ")")
+        if re.match(r"\s*(const\s*)?(noexcept\s*)?\{", text[after:after + 80]):
+            yield match[1], match[2], text.count("\n", 0, match.start(2)) + 1
+
+
+def is_own(source, header):
+    folder = os.path.dirname(source)
+    return header in (source, folder, os.path.join(folder, os.path.basename(folder)))
+
+
+def measure():
+    """Returns counts of functions by folder, and those that are declared elsewhere."""
+    declared = collections.defaultdict(set)
+    for path in find_files(".h"):
+        for name in re.findall(r"\b([a-z]\w*)\(", read_code(path)):
+            declared[name].add(get_module(path))
+    counts, elsewhere = collections.Counter(), []
+    for path in find_files(".cpp"):
+        source = get_module(path)
+        for qualifier, name, line in find_functions(read_code(path)):
+            is_method = re.search(r"[A-Z]\w*::$", qualifier)
+            if is_method or name[0].isupper() or not declared[name]:
+                continue
+            counts[os.path.dirname(source)] += 1
+            if not any(is_own(source, header) for header in declared[name]):
+                elsewhere.append((path, line, name, sorted(declared[name])))
+    return counts, elsewhere
+
+
+def main():
+    counts, elsewhere = measure()
+    total = sum(counts.values())
+    share = 1 - len(elsewhere) / total
+    check = sys.argv[1:] == ["--check"]
+    wrong = [entry for entry in elsewhere if get_module(entry[0]).startswith(tuple(f + "/" for f in COMPLETE))]
+    for path, line, name, headers in wrong if check else elsewhere:
+        stem = os.path.splitext(os.path.basename(path))[0]
+        print(f"{path}:{line}: expected a declaration of `{name}` in {stem}.h, found it in "
+              f"{', '.join(headers[:4])}")
+    if not check:
+        print(f"{total - len(elsewhere)} of {total} functions ({share:.1%}) are declared in the header of their source")
+    elif share < BAR:
+        print(f"expected at least {BAR:.0%} of functions declared in the header of their source, found {share:.1%}")
+    return int(check and (bool(wrong) or share < BAR))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
