@@ -13,11 +13,6 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::lowering;
 
-FusionRole AttendSegmentsOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole AttendSegmentsBackwardOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole AttendPartsOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole AttendPartsBackwardOp::getFusionRole() { return FusionRole::Alone; }
-
 namespace {
 
 /// A row pass over rows of `heads` heads of `size` columns each.

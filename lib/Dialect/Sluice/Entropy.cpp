@@ -54,9 +54,6 @@ LogicalResult UpdateOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArray
   return success();
 }
 
-FusionRole EntropyOp::getFusionRole() { return FusionRole::Rows; }
-FusionRole UpdateOp::getFusionRole() { return FusionRole::Rows; }
-
 /// With d = x - max x and Z = sum e^d: log Z - (sum d e^d) / Z.
 LogicalResult EntropyOp::emitBody(BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();

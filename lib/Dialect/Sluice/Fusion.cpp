@@ -9,28 +9,6 @@
 using namespace mlir;
 using namespace sluice;
 
-FusionRole EmbedOp::getFusionRole() { return FusionRole::Rows; }
-FusionRole PositionOp::getFusionRole() { return FusionRole::Rows; }
-FusionRole MapOp::getFusionRole() { return FusionRole::Elementwise; }
-FusionRole NormOp::getFusionRole() { return FusionRole::Anchor; }
-FusionRole NormBackwardOp::getFusionRole() { return FusionRole::Anchor; }
-FusionRole FoldOp::getFusionRole() { return FusionRole::Rows; }
-FusionRole ShiftOp::getFusionRole() { return FusionRole::Access; }
-FusionRole UpsampleOp::getFusionRole() { return FusionRole::Access; }
-FusionRole UnfoldOp::getFusionRole() { return FusionRole::Access; }
-FusionRole LastOp::getFusionRole() { return FusionRole::Access; }
-FusionRole LinearOp::getFusionRole() { return FusionRole::Contraction; }
-FusionRole LinearInputGradientOp::getFusionRole() { return FusionRole::Contraction; }
-FusionRole LinearWeightGradientOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole AttentionOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole AttentionBackwardOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole CrossEntropyOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole CrossEntropyBackwardOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole ObjectiveOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole MeanGradientOp::getFusionRole() { return FusionRole::Rows; }
-FusionRole EmbedBackwardOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole PositionBackwardOp::getFusionRole() { return FusionRole::Alone; }
-
 //===----------------------------------------------------------------------===//
 // Reads
 //===----------------------------------------------------------------------===//

@@ -10,9 +10,6 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::hashed;
 
-FusionRole HashedAttentionOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole HashedAttentionBackwardOp::getFusionRole() { return FusionRole::Alone; }
-
 namespace {
 /// Attention of one part of one hash, in slots.
 struct PartOf {

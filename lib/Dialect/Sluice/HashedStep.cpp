@@ -13,8 +13,6 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::hashed;
 
-FusionRole HashedBucketsOp::getFusionRole() { return FusionRole::Alone; }
-
 /// A dispatch of the step that runs whatever is due.
 static void markWhole(Operation *dispatch) {
   dispatch->setAttr(stepWholeName, UnitAttr::get(dispatch->getContext()));

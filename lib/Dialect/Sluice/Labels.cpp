@@ -52,8 +52,6 @@ LogicalResult LabelsOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArray
   return success();
 }
 
-FusionRole LabelsOp::getFusionRole() { return FusionRole::Rows; }
-
 LogicalResult LabelsOp::emitBody(BodyBuilder &body) {
   body.set(
       getResult(),

@@ -29,16 +29,6 @@ template <typename Op> struct Within {
 
 } // namespace
 
-FusionRole SegmentOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole PoolSegmentsOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole PoolSegmentsBackwardOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole PoolSegmentsBitsBackwardOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole SelectSegmentsOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole SelectSegmentsBackwardOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole SpreadSegmentsOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole SpreadSegmentsBackwardOp::getFusionRole() { return FusionRole::Alone; }
-FusionRole TotalOp::getFusionRole() { return FusionRole::Alone; }
-
 //===----------------------------------------------------------------------===//
 // Boundaries
 //===----------------------------------------------------------------------===//
@@ -215,9 +205,6 @@ LogicalResult TotalOp::emitDispatches(DispatchEmitter &emitter) {
 //===----------------------------------------------------------------------===//
 // Columns of one row
 //===----------------------------------------------------------------------===//
-
-FusionRole SumColumnsOp::getFusionRole() { return FusionRole::Rows; }
-FusionRole RepeatColumnsOp::getFusionRole() { return FusionRole::Rows; }
 
 LogicalResult SumColumnsOp::emitBody(BodyBuilder &body) {
   Value row = body.get(getInput());

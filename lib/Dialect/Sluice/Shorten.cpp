@@ -344,8 +344,6 @@ SLUICE_REFERENCE(ShortenMaxBackwardOp)
 // Lowering
 //===----------------------------------------------------------------------===//
 
-FusionRole ShortenOp::getFusionRole() { return FusionRole::Rows; }
-FusionRole ShortenMaxBackwardOp::getFusionRole() { return FusionRole::Rows; }
 bool ShortenMaxBackwardOp::yieldsGroup() { return true; }
 RowGroup ShortenOp::getRowGroup() {
   return RowGroup::endingWithGroup(static_cast<int64_t>(getFactor()),

@@ -72,9 +72,6 @@ LogicalResult SoftLossOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 // Lowering
 //===----------------------------------------------------------------------===//
 
-FusionRole SoftLossOp::getFusionRole() { return FusionRole::Rows; }
-FusionRole SoftLossBackwardOp::getFusionRole() { return FusionRole::Rows; }
-
 /// `x` from row `first` on, zero before.
 static Value fromRow(BodyBuilder &body, int64_t first, Value x) {
   if (first == 0) {

@@ -105,8 +105,6 @@ SLUICE_REFERENCE(StartBackwardOp)
 // Lowering
 //===----------------------------------------------------------------------===//
 
-FusionRole StartOp::getFusionRole() { return FusionRole::Rows; }
-FusionRole StartBackwardOp::getFusionRole() { return FusionRole::Rows; }
 RowGroup StartOp::getRowGroup() { return {1, 1, -rowsOf(*this)}; }
 
 /// `first` in the first `count` rows of a sequence, `later` from then on.

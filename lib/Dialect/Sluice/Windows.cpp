@@ -136,7 +136,6 @@ template <typename T> static void evaluate(OverlapAddOp op, Evaluator<T> &evalua
 
 SLUICE_REFERENCE(OverlapAddOp)
 
-FusionRole OverlapAddOp::getFusionRole() { return FusionRole::Rows; }
 RowGroup OverlapAddOp::getRowGroup() { return {1, countWindows(*this), 0}; }
 bool OverlapAddOp::yieldsGroup() { return getFactor() > 1; }
 

@@ -26,7 +26,7 @@ def attentionAttributes {
   }];
 }
 
-def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFromAbove,
+def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusesAs<"Alone">, IsolatedFromAbove,
                                                         AxesInterface], ["getRemedy"]> {
   let summary = "Softmax attention with a score region and a mask relation";
   let description = !strconcat([{
@@ -89,7 +89,7 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusedAlone, IsolatedFrom
   let hasVerifier = 1;
 }
 
-def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusedAlone,
+def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusesAs<"Alone">,
     IsolatedFromAbove, AxesInterface]> {
   let summary = "Gradients of queries, keys and values";
   let description = !strconcat([{

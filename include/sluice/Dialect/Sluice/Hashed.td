@@ -10,8 +10,8 @@ include "sluice/Dialect/Sluice/Step.td"
 defvar hashedAttributes = (ins I64Attr:$heads, I64Attr:$head_size, I64Attr:$bucket_count,
                            I64Attr:$chunk, UnitAttr:$sorted);
 
-def Sluice_HashedBucketsOp : Sluice_ForwardOp<"hashed_buckets", [FusedAlone], ["getNeutralName",
-    "getBurstRefusal"]> {
+def Sluice_HashedBucketsOp : Sluice_ForwardOp<"hashed_buckets", [FusesAs<"Alone">],
+                                              ["getNeutralName", "getBurstRefusal"]> {
   let summary = "The bucket of a row by each hash (Kitaev et al. 2020, section 2)";
   let description = [{
     `rotations`, [hashes buckets / 2, d], are constants. For each hash, y = R x has a number for
@@ -46,7 +46,7 @@ def Sluice_HashedBucketsOp : Sluice_ForwardOp<"hashed_buckets", [FusedAlone], ["
   let hasVerifier = 1;
 }
 
-def Sluice_HashedAttentionOp : Sluice_ForwardOp<"hashed_attention", [FusedAlone],
+def Sluice_HashedAttentionOp : Sluice_ForwardOp<"hashed_attention", [FusesAs<"Alone">],
                                                 ["getBurstRefusal", "getRemedy"]> {
   let summary = "Attention between rows of one bucket, chunk by chunk (Kitaev et al. 2020, "
                 "section 2)";
@@ -99,7 +99,7 @@ def Sluice_HashedAttentionOp : Sluice_ForwardOp<"hashed_attention", [FusedAlone]
 }
 
 def Sluice_HashedAttentionBackwardOp : Sluice_BackwardOp<"hashed_attention_backward",
-                                                         [FusedAlone]> {
+                                                         [FusesAs<"Alone">]> {
   let summary = "Gradients of the rows that are queries and keys, and of values";
   let description = [{
     Each hash's part is a gradient of attention by the output and the log-sum-exp of all hashes

@@ -8,7 +8,7 @@
 
 include "sluice/Dialect/Sluice/Hashed.td"
 
-def Sluice_LabelsOp : Sluice_ForwardOp<"labels", [FusedBody], ["getRemedy"]> {
+def Sluice_LabelsOp : Sluice_ForwardOp<"labels", [FusesAs<"Rows">], ["getRemedy"]> {
   let summary = "y[p] = what data beside the tokens say of token p, 0 or 1: for losses, which no "
                 "row reads";
   let description = [{
@@ -36,7 +36,7 @@ def Sluice_LabelsOp : Sluice_ForwardOp<"labels", [FusedBody], ["getRemedy"]> {
   let hasVerifier = 1;
 }
 
-def Sluice_EntropyOp : Sluice_ForwardOp<"entropy", [FusedBody], ["getNeutralName"]> {
+def Sluice_EntropyOp : Sluice_ForwardOp<"entropy", [FusesAs<"Rows">], ["getNeutralName"]> {
   let summary = "y[p] = the entropy of softmax(x[p]) over the columns, in nats, one column";
   let description = [{
     It decides where segments end, and so no gradient passes.
@@ -56,7 +56,7 @@ def Sluice_EntropyOp : Sluice_ForwardOp<"entropy", [FusedBody], ["getNeutralName
   let hasVerifier = 1;
 }
 
-def Sluice_SoftLossOp : Sluice_ForwardOp<"soft_loss", [FusedBody]> {
+def Sluice_SoftLossOp : Sluice_ForwardOp<"soft_loss", [FusesAs<"Rows">]> {
   let summary = "y[p] = -sum over v of t[p, v] log softmax(z[p])[v], in nats; 0 for p < first";
   let description = [{
     The targets t are the numbers that the host gives as `target`, f32 [B, T, V], and no value of
@@ -82,7 +82,7 @@ def Sluice_SoftLossOp : Sluice_ForwardOp<"soft_loss", [FusedBody]> {
   let hasVerifier = 1;
 }
 
-def Sluice_SoftLossBackwardOp : Sluice_BackwardOp<"soft_loss_backward", [FusedBody]> {
+def Sluice_SoftLossBackwardOp : Sluice_BackwardOp<"soft_loss_backward", [FusesAs<"Rows">]> {
   let summary = "dz[p] = dy[p] (softmax(z[p]) (sum over v of t[p, v]) - t[p]); zeros for p < first";
   let description = [{
     Example:
@@ -101,7 +101,7 @@ def Sluice_SoftLossBackwardOp : Sluice_BackwardOp<"soft_loss_backward", [FusedBo
                        "results)";
 }
 
-def Sluice_UpdateOp : Sluice_ForwardOp<"update", [FusedBody]> {
+def Sluice_UpdateOp : Sluice_ForwardOp<"update", [FusesAs<"Rows">]> {
   let summary = "y[p] = the number of the update that is made, from 1, for every p";
   let description = [{
     The host's number, which the learning rate follows too. So what is scheduled goes on as it was

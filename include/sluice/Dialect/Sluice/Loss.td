@@ -2,7 +2,7 @@
 //
 // Losses and what training minimizes. A part of Sluice.td, which includes it.
 
-def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusedAlone, FactorInterface],
+def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusesAs<"Alone">, FactorInterface],
                                              ["getTargetReads", "getRemedy"]> {
   let summary = "Head and loss in one, a number a row: nats of token p + offset under "
                 "softmax(x[p] W^T + b)";
@@ -37,7 +37,7 @@ def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusedAlone, Facto
 }
 
 def Sluice_CrossEntropyBackwardOp
-    : Sluice_BackwardOp<"cross_entropy_backward", [FusedAlone, AttrSizedOperandSegments]> {
+    : Sluice_BackwardOp<"cross_entropy_backward", [FusesAs<"Alone">, AttrSizedOperandSegments]> {
   let summary = "Losses and their gradients, for an incoming gradient a row";
   let description = [{
     Row p's incoming gradient is gradient[p]. Without that operand it is the gradient of `factor`
@@ -70,7 +70,7 @@ def Sluice_CrossEntropyBackwardOp
   }];
 }
 
-def Sluice_ObjectiveOp : Sluice_Op<"objective", [FusedAlone,
+def Sluice_ObjectiveOp : Sluice_Op<"objective", [FusesAs<"Alone">,
                                                  DeclareOpInterfaceMethods<DifferentiableInterface>,
                                                  DeclareOpInterfaceMethods<CostInterface>,
                                                  DeclareOpInterfaceMethods<ReferenceInterface>]> {
@@ -110,7 +110,7 @@ def Sluice_ObjectiveOp : Sluice_Op<"objective", [FusedAlone,
   let hasVerifier = 1;
 }
 
-def Sluice_MeanGradientOp : Sluice_BackwardOp<"mean_gradient", [FusedBody]> {
+def Sluice_MeanGradientOp : Sluice_BackwardOp<"mean_gradient", [FusesAs<"Rows">]> {
   let summary = "Gradient of `factor` times a mean over rows p >= `first`: factor / (their "
                 "number), for every row";
   let description = [{

@@ -2,7 +2,7 @@
 //
 // Ops that move rows within a scale or between two scales. A part of Sluice.td, which includes it.
 
-def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess], ["isLazy", "getShift"]> {
+def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusesAs<"Access">], ["isLazy", "getShift"]> {
   let summary = "y[p] = x[p - by], null before; lazy. A negative `by` looks ahead (an adjoint, or "
                 "a leak)";
   let description = [{
@@ -20,7 +20,7 @@ def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusedAccess], ["isLazy", "getShi
   let assemblyFormat = "$input `by` $by attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_StartOp : Sluice_ForwardOp<"start", [FusedGroup], ["getShift"]> {
+def Sluice_StartOp : Sluice_ForwardOp<"start", [FusesAs<"Rows", ["getRowGroup"]>], ["getShift"]> {
   let summary = "y[p] = x[p - by] for p >= by, and the row `null` before; stored";
   let description = [{
     A shift whose first rows are learned: `null` is a parameter of one row. No token is in it, so
@@ -45,7 +45,7 @@ def Sluice_StartOp : Sluice_ForwardOp<"start", [FusedGroup], ["getShift"]> {
   let hasVerifier = 1;
 }
 
-def Sluice_StartBackwardOp : Sluice_BackwardOp<"start_backward", [FusedBody]> {
+def Sluice_StartBackwardOp : Sluice_BackwardOp<"start_backward", [FusesAs<"Rows">]> {
   let summary = "Gradient of the first row of `start`: the sum over the batch of gradient[p], p < "
                 "by";
   let description = [{
@@ -60,7 +60,8 @@ def Sluice_StartBackwardOp : Sluice_BackwardOp<"start_backward", [FusedBody]> {
   let assemblyFormat = "$gradient `by` $by attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusedGroup, SingleBlock, IsolatedFromAbove]> {
+def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusesAs<"Rows", ["getRowGroup"]>, SingleBlock,
+                                                    IsolatedFromAbove]> {
   let summary = "Group m: its window x[k m + k - w + i], 0 <= i < w, reduced by a combiner";
   let description = !strconcat([{
     The region is the *combiner*: of the number so far and that of a later row, column by column, it
@@ -115,7 +116,8 @@ def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusedGroup, SingleBlock, Iso
   let hasVerifier = 1;
 }
 
-def Sluice_ShortenMaxBackwardOp : Sluice_BackwardOp<"shorten_max_backward", [FusedWholeGroup]> {
+def Sluice_ShortenMaxBackwardOp : Sluice_BackwardOp<"shorten_max_backward", [FusesAs<"Rows",
+    ["getRowGroup", "yieldsGroup"]>]> {
   let summary = "z[m, i d + c] = gradient[m, c] for the first i whose x[k m + k - w + i, c] is "
                 "the greatest of window m, else 0";
   let description = !strconcat([{
@@ -142,7 +144,7 @@ def Sluice_ShortenMaxBackwardOp : Sluice_BackwardOp<"shorten_max_backward", [Fus
   let hasVerifier = 1;
 }
 
-def Sluice_UpsampleOp : Sluice_ForwardOp<"upsample", [FusedAccess], ["isLazy"]> {
+def Sluice_UpsampleOp : Sluice_ForwardOp<"upsample", [FusesAs<"Access">], ["isLazy"]> {
   let summary = "y[p] = x[p div k]; lazy. Adjoint of shorten with sum";
   let description = !strconcat([{
     Example:
@@ -160,7 +162,7 @@ def Sluice_UpsampleOp : Sluice_ForwardOp<"upsample", [FusedAccess], ["isLazy"]> 
   let hasVerifier = 1;
 }
 
-def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusedWholeGroup]> {
+def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusesAs<"Rows", ["getRowGroup", "yieldsGroup"]>]> {
   let summary = "Group m: the w rows of its window, x[k m + k - w + i], side by side, w d columns";
   let description = !strconcat([{
     Example:
@@ -181,7 +183,7 @@ def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusedWholeGroup]> {
   let hasVerifier = 1;
 }
 
-def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusedAccess], ["isLazy", "readsMember"]> {
+def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusesAs<"Access">], ["isLazy", "readsMember"]> {
   let summary = "y[p] = columns (p mod k) d .. of x[p div k]; lazy. Adjoint of fold";
   let description = !strconcat([{
     Example:
@@ -198,7 +200,8 @@ def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusedAccess], ["isLazy", "read
   let hasVerifier = 1;
 }
 
-def Sluice_OverlapAddOp : Sluice_BackwardOp<"overlap_add", [FusedWholeGroup]> {
+def Sluice_OverlapAddOp : Sluice_BackwardOp<"overlap_add", [FusesAs<"Rows", ["getRowGroup",
+    "yieldsGroup"]>]> {
   let summary = "Group m: its k rows side by side, each the sum of what windows have at its "
                 "position";
   let description = [{
@@ -229,7 +232,7 @@ def Sluice_OverlapAddOp : Sluice_BackwardOp<"overlap_add", [FusedWholeGroup]> {
   let hasVerifier = 1;
 }
 
-def Sluice_LastOp : Sluice_ForwardOp<"last", [FusedAccess], ["isLazy"]> {
+def Sluice_LastOp : Sluice_ForwardOp<"last", [FusesAs<"Access">], ["isLazy"]> {
   let summary = "The last valid position, as a sequence of one position";
   let description = [{
     Example:

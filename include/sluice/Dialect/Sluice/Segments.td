@@ -30,7 +30,8 @@ class Sluice_SegmentsOp<string mnemonic, list<string> says>
         says>,
                                   DeclareOpInterfaceMethods<DifferentiableInterface>,
                                   DeclareOpInterfaceMethods<CostInterface>,
-                                      DeclareOpInterfaceMethods<ReferenceInterface>, FusedAlone]>;
+                                      DeclareOpInterfaceMethods<ReferenceInterface>,
+                                      FusesAs<"Alone">]>;
 defvar segmentsAssembly = "operands attr-dict `:` functional-type(operands, results)";
 
 def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositions",
@@ -94,7 +95,7 @@ def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", ["getSegmentTerms
   let hasVerifier = 1;
 }
 
-def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", [FusedAlone,
+def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", [FusesAs<"Alone">,
     SegmentsInterface]> {
   let summary = "dx[t] = dy[m] / (rows of m), of t's segment m; zeros where it is not closed";
   let description = [{
@@ -113,7 +114,7 @@ def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", 
 }
 
 def Sluice_PoolSegmentsBitsBackwardOp : Sluice_BackwardOp<"pool_segments_bits_backward",
-                                                          [FusedAlone, SegmentsInterface]> {
+                                                          [FusesAs<"Alone">, SegmentsInterface]> {
   let summary = "Straight-through gradient of boundary bits: a sum from each position to its "
                 "segment's end";
   let description = [{
@@ -155,8 +156,8 @@ def Sluice_SelectSegmentsOp : Sluice_SegmentsOp<"select_segments", ["getSegmentT
   let hasVerifier = 1;
 }
 
-def Sluice_SelectSegmentsBackwardOp : Sluice_BackwardOp<"select_segments_backward", [FusedAlone,
-    SegmentsInterface]> {
+def Sluice_SelectSegmentsBackwardOp : Sluice_BackwardOp<"select_segments_backward",
+                                                        [FusesAs<"Alone">, SegmentsInterface]> {
   let summary = "dx[e(m)] = dy[m] for m < n, zeros elsewhere";
   let description = [{
     Example:
@@ -196,8 +197,8 @@ def Sluice_SpreadSegmentsOp : Sluice_SegmentsOp<"spread_segments", ["getSegmentT
   let hasVerifier = 1;
 }
 
-def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backward", [FusedAlone,
-    SegmentsInterface]> {
+def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backward",
+                                                        [FusesAs<"Alone">, SegmentsInterface]> {
   let summary = "dy[m] = sum of dz[t] over the positions t with c(t) - by = m";
   let description = [{
     Example:
@@ -246,8 +247,8 @@ def Sluice_AttendSegmentsOp : Sluice_SegmentsOp<"attend_segments", ["getSegmentT
   let hasVerifier = 1;
 }
 
-def Sluice_AttendSegmentsBackwardOp : Sluice_BackwardOp<"attend_segments_backward", [FusedAlone,
-    SegmentsInterface]> {
+def Sluice_AttendSegmentsBackwardOp : Sluice_BackwardOp<"attend_segments_backward",
+                                                        [FusesAs<"Alone">, SegmentsInterface]> {
   let summary = "Gradients of the query, the keys and the values of `attend_segments`; zeros "
                 "where a segment is not closed";
   let description = [{
@@ -273,8 +274,8 @@ def Sluice_AttendSegmentsBackwardOp : Sluice_BackwardOp<"attend_segments_backwar
   let assemblyFormat = "operands `heads` $heads attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_AttendPartsOp : Sluice_ForwardOp<"attend_parts", [FusedAlone, AttrSizedOperandSegments],
-                                            ["getNeutralName"]> {
+def Sluice_AttendPartsOp : Sluice_ForwardOp<"attend_parts", [FusesAs<"Alone">,
+    AttrSizedOperandSegments], ["getNeutralName"]> {
   let summary = "Attention of each row over k keys and values that stand beside it";
   let description = !strconcat([{
     `keys` and `values` are k sequences each, on the query's scale. Of each head p[j] is the softmax
@@ -301,7 +302,7 @@ def Sluice_AttendPartsOp : Sluice_ForwardOp<"attend_parts", [FusedAlone, AttrSiz
   let hasVerifier = 1;
 }
 
-def Sluice_AttendPartsBackwardOp : Sluice_BackwardOp<"attend_parts_backward", [FusedAlone,
+def Sluice_AttendPartsBackwardOp : Sluice_BackwardOp<"attend_parts_backward", [FusesAs<"Alone">,
     AttrSizedOperandSegments]> {
   let summary = "Gradients of the query, then of each key, then of each value of `attend_parts`";
   let description = [{
@@ -324,7 +325,7 @@ def Sluice_AttendPartsBackwardOp : Sluice_BackwardOp<"attend_parts_backward", [F
                          functional-type(operands, results)}];
 }
 
-def Sluice_TotalOp : Sluice_ForwardOp<"total", [FusedAlone]> {
+def Sluice_TotalOp : Sluice_ForwardOp<"total", [FusesAs<"Alone">]> {
   let summary = "y[p] = the sum of x over all valid positions, for every p: for losses, which no "
                 "row reads";
   let description = !strconcat([{
@@ -344,7 +345,7 @@ def Sluice_TotalOp : Sluice_ForwardOp<"total", [FusedAlone]> {
   let hasVerifier = 1;
 }
 
-def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody], ["getNeutralName"]> {
+def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusesAs<"Rows">], ["getNeutralName"]> {
   let summary = "y[p] = the sum of row p, one number";
   let description = !strconcat([{
     Example:
@@ -361,7 +362,8 @@ def Sluice_SumColumnsOp : Sluice_ForwardOp<"sum_columns", [FusedBody], ["getNeut
   let hasVerifier = 1;
 }
 
-def Sluice_RepeatColumnsOp : Sluice_ForwardOp<"repeat_columns", [FusedBody], ["getNeutralName"]> {
+def Sluice_RepeatColumnsOp : Sluice_ForwardOp<"repeat_columns", [FusesAs<"Rows">],
+                                              ["getNeutralName"]> {
   let summary = "y[p, c] = x[p], one number, for every column c. Adjoint of `sum_columns`";
   let description = !strconcat([{
     Example:

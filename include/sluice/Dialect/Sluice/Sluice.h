@@ -37,6 +37,17 @@ enum class FusionRole {
   Alone        ///< a dispatch, or several, of its own
 };
 
+/// The trait of an op with a role in fusion. A contraction that multiplies by its input reads its
+/// weight as [in, out].
+template <FusionRole Role, bool MultipliesByInput = false> struct FusesAs {
+  template <typename ConcreteOp>
+  class Impl : public mlir::OpTrait::TraitBase<ConcreteOp, FusesAs<Role, MultipliesByInput>::Impl> {
+  public:
+    static constexpr FusionRole fusionRole = Role;
+    static constexpr bool isMultipliedByInput = MultipliesByInput;
+  };
+};
+
 /// Rows that row p of a group's op reads: factor p + first + i, 0 <= i < window.
 struct RowGroup {
   int64_t factor = 1, window = 1, first = 0;

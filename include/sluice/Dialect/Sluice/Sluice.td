@@ -227,13 +227,16 @@ class Sluice_BackwardOp<string mnemonic, list<Trait> traits = []>
                                                DeclareOpInterfaceMethods<CostInterface>,
                                                DeclareOpInterfaceMethods<RowReadsInterface>],
                                                    traits)>;
-def FusedAccess : DeclareOpInterfaceMethods<FusionInterface, ["composeAccess"]>;
-def FusedBody : DeclareOpInterfaceMethods<FusionInterface, ["emitBody"]>;
-def FusedGroup : DeclareOpInterfaceMethods<FusionInterface, ["emitBody", "getRowGroup"]>;
-def FusedWholeGroup : DeclareOpInterfaceMethods<FusionInterface, ["emitBody", "getRowGroup",
-    "yieldsGroup"]>;
-def FusedAlone : DeclareOpInterfaceMethods<FusionInterface, ["emitDispatches"]>;
-def FusedContraction : DeclareOpInterfaceMethods<FusionInterface, ["emitBody"]>;
+class Sluice_FusionRole<string parameters> : ParamNativeOpTrait<"FusesAs", parameters> {
+  let cppNamespace = "::sluice";
+}
+/// Declares an op's role in fusion, a case of FusionRole, and the methods of FusionInterface that
+/// the op defines: the method of the role, and `others`. `multipliesByInput`: see the interface.
+class FusesAs<string role, list<string> others = [], bit multipliesByInput = 0> : TraitList<[
+    Sluice_FusionRole<"::sluice::FusionRole::" # role # !if(multipliesByInput, ", true", "")>,
+    DeclareOpInterfaceMethods<FusionInterface, !listconcat(others, [
+        !cond(!eq(role, "Access"): "composeAccess", !eq(role, "Alone"): "emitDispatches",
+              true: "emitBody")])>]>;
 
 def Sluice_ReadOp : Sluice_Op<"read", [Pure]> {
   let summary = "The value of a parameter: its f32 master, or its bf16 compute copy";
@@ -271,7 +274,7 @@ def Sluice_StoreGradientOp : Sluice_Op<"store_gradient"> {
 // Inputs, elementwise maps
 //===----------------------------------------------------------------------===//
 
-def Sluice_EmbedOp : Sluice_ForwardOp<"embed", [FusedBody]> {
+def Sluice_EmbedOp : Sluice_ForwardOp<"embed", [FusesAs<"Rows">]> {
   let summary = "Row of a table by token: y[p] = table[token[p]]";
   let description = [{
     A map of tokens may stand in their place if it ends in (x and c) mod n, n at most the
@@ -293,7 +296,7 @@ def Sluice_EmbedOp : Sluice_ForwardOp<"embed", [FusedBody]> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_EmbedBackwardOp : Sluice_BackwardOp<"embed_backward", [FusedAlone]> {
+def Sluice_EmbedBackwardOp : Sluice_BackwardOp<"embed_backward", [FusesAs<"Alone">]> {
   let summary = "Gradient of an embedding's table: rows added by token, in order of position";
   let description = [{
     Example:
@@ -310,7 +313,7 @@ def Sluice_EmbedBackwardOp : Sluice_BackwardOp<"embed_backward", [FusedAlone]> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_PositionOp : Sluice_ForwardOp<"position", [FusedBody]> {
+def Sluice_PositionOp : Sluice_ForwardOp<"position", [FusesAs<"Rows">]> {
   let summary = "Row of a table by position: y[p] = table[p]";
   let description = [{
     Example:
@@ -327,7 +330,7 @@ def Sluice_PositionOp : Sluice_ForwardOp<"position", [FusedBody]> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_PositionBackwardOp : Sluice_BackwardOp<"position_backward", [FusedAlone]> {
+def Sluice_PositionBackwardOp : Sluice_BackwardOp<"position_backward", [FusesAs<"Alone">]> {
   let summary = "Gradient of a position table: the sum over the batch";
   let description = [{
     Example:
@@ -341,7 +344,8 @@ def Sluice_PositionBackwardOp : Sluice_BackwardOp<"position_backward", [FusedAlo
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_MapOp : Sluice_ForwardOp<"map", [FusedBody, SingleBlock, IsolatedFromAbove]> {
+def Sluice_MapOp : Sluice_ForwardOp<"map", [FusesAs<"Elementwise">, SingleBlock,
+                                            IsolatedFromAbove]> {
   let summary = "Scalar code applied to every element of sequences of one scale and width";
   let description = [{
     Residual sums, activations and dropout are maps. The region takes one f32 an operand (i32 of a
@@ -396,7 +400,7 @@ def Sluice_YieldOp : Sluice_Op<"yield", [Pure, Terminator, ReturnLike]> {
 // Norms, linear maps
 //===----------------------------------------------------------------------===//
 
-def Sluice_NormOp : Sluice_ForwardOp<"norm", [FusedBody]> {
+def Sluice_NormOp : Sluice_ForwardOp<"norm", [FusesAs<"Anchor">]> {
   let summary = "Layer norm, or RMS norm where `rms` is set";
   let description = [{
     Layer: y = (x - mean) rstd gain + bias, rstd = 1/sqrt(mean((x - mean)^2) + epsilon). RMS: y = x
@@ -422,7 +426,7 @@ def Sluice_NormOp : Sluice_ForwardOp<"norm", [FusedBody]> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_NormBackwardOp : Sluice_BackwardOp<"norm_backward", [FusedBody]> {
+def Sluice_NormBackwardOp : Sluice_BackwardOp<"norm_backward", [FusesAs<"Anchor">]> {
   let summary = "Gradients of a norm's input, gain and bias";
   let description = [{
     With h = (x - mean) rstd and e = dy gain: layer dx = rstd (e - mean(e) - h mean(e h)); RMS dx =
@@ -445,7 +449,7 @@ def Sluice_NormBackwardOp : Sluice_BackwardOp<"norm_backward", [FusedBody]> {
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
-def Sluice_LinearOp : Sluice_ForwardOp<"linear", [FusedContraction, FactorInterface]> {
+def Sluice_LinearOp : Sluice_ForwardOp<"linear", [FusesAs<"Contraction">, FactorInterface]> {
   let summary = "y = x W^T + b, W [out, in]";
   let description = [{
     Example:
@@ -467,7 +471,8 @@ def Sluice_LinearOp : Sluice_ForwardOp<"linear", [FusedContraction, FactorInterf
   let hasVerifier = 1;
 }
 
-def Sluice_LinearInputGradientOp : Sluice_BackwardOp<"linear_input_gradient", [FusedContraction]> {
+def Sluice_LinearInputGradientOp : Sluice_BackwardOp<"linear_input_gradient",
+                                                     [FusesAs<"Contraction", [], 1>]> {
   let summary = "dx = dy W";
   let description = [{
     Example:
@@ -479,12 +484,11 @@ def Sluice_LinearInputGradientOp : Sluice_BackwardOp<"linear_input_gradient", [F
   }];
   let arguments = (ins Sluice_Sequence:$gradient, AnyRankedTensor:$weight);
   let results = (outs Sluice_Sequence:$result);
-  let extraClassDeclaration = [{ bool multipliesByInput() { return true; } }];
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
 
 def Sluice_LinearWeightGradientOp
-    : Sluice_BackwardOp<"linear_weight_gradient", [FusedAlone, AttrSizedOperandSegments,
+    : Sluice_BackwardOp<"linear_weight_gradient", [FusesAs<"Alone">, AttrSizedOperandSegments,
                                                    AttrSizedResultSegments]> {
   let summary = "dW = init + sum over valid rows of dy^T x, and db = init + sum of dy";
   let description = [{

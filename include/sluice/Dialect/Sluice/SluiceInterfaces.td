@@ -170,7 +170,8 @@ def FusionInterface : OpInterface<"FusionInterface"> {
   let cppNamespace = "::sluice";
   let methods = [
     InterfaceMethod<"What the op may become part of.", "::sluice::FusionRole", "getFusionRole",
-                    (ins)>,
+                    (ins),
+    [{ return ConcreteOp::fusionRole; }]>,
     InterfaceMethod<[{
       For role access: rewrites `source` (a position of this op's result) into the operand's
       position. Returns the operand.
@@ -190,7 +191,7 @@ def FusionInterface : OpInterface<"FusionInterface"> {
     "bool", "yieldsGroup", (ins), [{}], [{ return false; }]>,
     InterfaceMethod<"For role contraction, of rows by operand 1: whether this is read [in, out], "
                     "as a linear map's gradient reads its weight.",
-    "bool", "multipliesByInput", (ins), [{}], [{ return false; }]>,
+    "bool", "multipliesByInput", (ins), [{ return ConcreteOp::isMultipliedByInput; }]>,
     InterfaceMethod<"For role alone: builds the op's own dispatches and sets its results' tensors "
                     "in `emitter`.",
     "::mlir::LogicalResult", "emitDispatches", (ins "::sluice::DispatchEmitter &":$emitter), [{}],
