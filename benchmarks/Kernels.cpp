@@ -80,9 +80,7 @@ std::string epilogueOf(const Shape &shape) {
 }
 
 std::string textOf(const Shape &shape) {
-  const char *accessText =
-      "#dispatch.access<{0}, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, "
-      "column = affine_map<(p) -> (0)>, index = -1>";
+  const char *accessText = "#dispatch.access<{0}>";
   std::string vector = llvm::formatv(accessText, "vector"), row = llvm::formatv(accessText, "row");
   std::string domain =
       llvm::formatv("#dispatch.domain<batch = 1, positions = {0}, factor = 0>", shape.rows);

@@ -2,10 +2,8 @@
 // RUN: sluice-opt %s --sluice-form-dispatches | FileCheck %s
 
 // Rows outside are the identity. In a product nothing is infinite, so that nothing is replaced.
-// CHECK-DAG:   #[[GROUP:.*]] = affine_map<(d0, d1)[s0] -> (d0 * 3 + d1 - 2)>
-// CHECK-DAG:   #[[LAST:.*]] = affine_map<(d0, d1)[s0] -> (d0 * 3 + 2)>
 // CHECK-LABEL: func.func @predict(
-// CHECK:         dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<row, map = #[[GROUP]], group = 3, factor = 1, column = #{{.*}}, index = -1, outside = 1.000000e+00 : f32>]
+// CHECK:         dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<row[p * 3 + i - 2], group = 3, factor = 1, outside = 1.000000e+00 : f32>]
 // CHECK-NEXT:    ^bb0(%[[ROWS:[^:]*]]: tensor<3x4xf32>):
 // CHECK-NEXT:      %[[PRODUCT:.*]] = dispatch.reduce_group combine %[[ROWS]] identity 1.000000e+00 : f32 {
 // CHECK-NEXT:      ^bb0(%[[SO_FAR:.*]]: f32, %[[LATER:.*]]: f32):
@@ -16,7 +14,7 @@
 
 // A masked row leaves what was there: each row and its bit are operands of their own.
 // CHECK:         dispatch.rows %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes
-// CHECK-SAME:      map = #[[LAST]]
+// CHECK-SAME:      row[p * 3 + 2]
 // CHECK:         ^bb0(%[[ROW:[^:]*]]: tensor<4xf32>, %[[BIT:[^:]*]]: f32,
 // CHECK:           %[[NEXT:.*]] = arith.minimumf %[[IDENTITY:.*]], %[[ROW]] : tensor<4xf32>
 // CHECK:           %[[IN:.*]] = arith.cmpf ogt, %[[BIT]], %{{.*}} : f32

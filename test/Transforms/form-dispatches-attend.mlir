@@ -2,30 +2,27 @@
 // then sums over its rows. Keys beside a row are one pass.
 // RUN: sluice-opt %s --sluice-form-dispatches | FileCheck %s
 
-// CHECK-DAG: #[[OWN:.*]] = affine_map<(d0, d1)[s0] -> (d0)>
-// CHECK-DAG: #[[NEXT:.*]] = affine_map<(d0, d1)[s0] -> (d0 + 1)>
-// CHECK-DAG: #[[HEADS:.*]] = affine_map<(d0, d1) -> (d1 * 2)>
 
 // CHECK-LABEL: func.func @evaluate()
 // CHECK:         %[[C:.*]], %[[E:.*]], %{{.*}} = dispatch.segment_scan
 // The query of row t's segment, c(t - 1).
 // CHECK:         %[[QUERY:.*]] = dispatch.rows %[[C]], %{{.*}} attributes {accesses = [
-// CHECK-SAME:      #dispatch.access<gather, map = #[[OWN]], {{[^>]*}}index = 0>
+// CHECK-SAME:      #dispatch.access<gather, {{[^>]*}}index = 0>
 // CHECK-SAME:      domain = #dispatch.domain<batch = 2, positions = 10, factor = 1>
 // A row as 4 rows of 2 heads: a score a head.
 // CHECK:         %[[SCORES:.*]] = dispatch.rows %[[QUERY]], %{{.*}} attributes {accesses = [
-// CHECK-SAME:      #dispatch.access<row, map = #[[OWN]], group = 4, factor = 1, column = #[[HEADS]],
+// CHECK-SAME:      #dispatch.access<row, group = 4, factor = 1, column = i * 2>
 // CHECK:           dispatch.reduce_group add %{{.*}} : tensor<4x2xf32> -> tensor<2xf32>
 // The greatest of a segment's.
 // CHECK:         %[[MOST:.*]] = dispatch.rows %[[E]], %[[E]], %[[SCORES]] attributes {accesses = [
-// CHECK-SAME:      #dispatch.access<range, map = #[[NEXT]], {{[^>]*}}index = 0, outside = {{0xFF800000 : f32|0xFF800000}} last = 1>
+// CHECK-SAME:      #dispatch.access<range[v + 1], {{[^>]*}}index = 0, last = 1, outside = 0xFF800000 : f32>
 // CHECK-SAME:      domain = #dispatch.domain<batch = 2, positions = 5, factor = 0>
 // CHECK:         math.exp
 // CHECK:         math.log
 // Values, weighted by what the sums of exponentials leave, are summed.
 // CHECK:           dispatch.spread %{{.*}} : tensor<2xf32> -> tensor<4x2xf32>
 // CHECK:         dispatch.rows
-// CHECK-SAME:      #dispatch.access<range, map = #[[NEXT]], {{[^>]*}}index = 0 last = 1>
+// CHECK-SAME:      #dispatch.access<range[v + 1], {{[^>]*}}index = 0, last = 1>
 
 // Two keys beside each row.
 // CHECK:         dispatch.rows %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes {accesses = [

@@ -1,9 +1,6 @@
 // Segments: one scan, then row passes that find rows by counts and ends. Backward they are found the other way round.
 // RUN: sluice-opt %s --sluice-differentiate --sluice-form-dispatches | FileCheck %s
 
-// CHECK-DAG: #[[OWN:.*]] = affine_map<(d0, d1)[s0] -> (d0)>
-// CHECK-DAG: #[[BEFORE:.*]] = affine_map<(d0, d1)[s0] -> (d0 - 1)>
-// CHECK-DAG: #[[NEXT:.*]] = affine_map<(d0, d1)[s0] -> (d0 + 1)>
 
 // CHECK-LABEL: func.func @gradient()
 // The value of a bit is stored, not what stands for it backward.
@@ -16,29 +13,29 @@
 
 // Rows e(m - 1) + 1 to e(m).
 // CHECK:         %[[POOLED:.*]] = dispatch.rows %[[E]], %[[E]], %{{.*}} attributes {accesses = [
-// CHECK-SAME:      #dispatch.access<row, map = #[[BEFORE]], {{[^>]*}} extended = true>
-// CHECK-SAME:      #dispatch.access<row, map = #[[OWN]], {{[^>]*}} extended = true>
-// CHECK-SAME:      #dispatch.access<range, map = #[[NEXT]], {{[^>]*}}index = 0 last = 1>
+// CHECK-SAME:      #dispatch.access<row[p - 1], {{[^>]*}}extended>
+// CHECK-SAME:      #dispatch.access<row, {{[^>]*}}extended>
+// CHECK-SAME:      #dispatch.access<range[v + 1], {{[^>]*}}index = 0, last = 1>
 // CHECK-SAME:      domain = #dispatch.domain<batch = 2, positions = 5, factor = 0>
 
 // Row c(t) - 1.
 // CHECK:         %[[SPREAD:.*]] = dispatch.rows %[[C]], %{{.*}} attributes {accesses = [
-// CHECK-SAME:      #dispatch.access<row, map = #[[OWN]],
-// CHECK-SAME:      #dispatch.access<gather, map = #[[BEFORE]], {{[^>]*}}index = 0>
+// CHECK-SAME:      #dispatch.access<row>
+// CHECK-SAME:      #dispatch.access<gather[v - 1], {{[^>]*}}index = 0>
 
 // The spread's gradient is a sum over e(m) <= t < e(m + 1).
 // CHECK:         dispatch.rows %[[E]], %[[E]], %{{.*}} attributes {accesses = [
-// CHECK-SAME:      #dispatch.access<row, map = #[[OWN]], {{[^>]*}} extended = true>
-// CHECK-SAME:      #dispatch.access<row, map = #[[NEXT]], {{[^>]*}} extended = true>
-// CHECK-SAME:      #dispatch.access<range, map = #[[OWN]], {{[^>]*}}index = 0 last = 1>
+// CHECK-SAME:      #dispatch.access<row, {{[^>]*}}extended>
+// CHECK-SAME:      #dispatch.access<row[p + 1], {{[^>]*}}extended>
+// CHECK-SAME:      #dispatch.access<range, {{[^>]*}}index = 0, last = 1>
 
 // The bits' gradient: one number a row, and the sum of those behind it in its segment.
 // CHECK:         %[[MOVED:.*]] = dispatch.rows %[[C]], %[[E]], %[[E]], %{{.*}}, %[[POOLED]], %{{.*}} attributes
 // CHECK:           dispatch.reduce add
 // CHECK:         %[[DB:.*]] = dispatch.rows %[[C]], %[[E]], %[[MOVED]] attributes {accesses = [
-// CHECK-SAME:      #dispatch.access<row, map = #[[BEFORE]],
-// CHECK-SAME:      #dispatch.access<gather, map = #[[OWN]], {{[^>]*}}index = 0 extended = true>
-// CHECK-SAME:      #dispatch.access<range, map = #[[NEXT]], {{[^>]*}}index = -1 last = 1>
+// CHECK-SAME:      #dispatch.access<row[p - 1]>
+// CHECK-SAME:      #dispatch.access<gather, {{[^>]*}}index = 0, extended>
+// CHECK-SAME:      #dispatch.access<range[v + 1], {{[^>]*}}last = 1>
 
 // Straight through: it is the logits' gradient as it stands.
 // CHECK:         dispatch.weight_gradient %[[DB]],

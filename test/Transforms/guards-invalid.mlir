@@ -2,10 +2,10 @@
 // RUN: sluice-opt %s --sluice-plan-memory -split-input-file -verify-diagnostics
 
 // As the compiler makes them: neither is refused.
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 func.func @update() {
@@ -54,10 +54,10 @@ func.func @step() {
 
 // -----
 
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 func.func @update() {
@@ -75,10 +75,10 @@ func.func @update() {
 // -----
 
 // Its scalar is stored behind it: the launch would ask for that of the step before.
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 func.func @update() {
@@ -106,10 +106,10 @@ func.func @update() {
 // -----
 
 // Nothing of this schedule may be due while the other's is.
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 func.func @step() {
@@ -141,10 +141,10 @@ func.func @step() {
 // -----
 
 // Devices may start it all the same.
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 func.func @update() {
@@ -176,10 +176,10 @@ func.func @update() {
 // -----
 
 // Left out, the temporary would hold what its bytes held before.
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 func.func @evaluate() {
@@ -205,10 +205,10 @@ func.func @evaluate() {
 
 // -----
 
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 func.func @update() {
@@ -236,10 +236,10 @@ func.func @update() {
 // -----
 
 // In place, without a plan.store: it is the memory that counts.
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 func.func @update() {
@@ -266,10 +266,10 @@ func.func @update() {
 // -----
 
 // A guard that the loss has no say in lets an update through that is not finite.
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 func.func @update() {
@@ -297,10 +297,10 @@ func.func @update() {
 // -----
 
 // Each of the batches of an update would draw the same numbers.
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 module attributes {sluice.accumulate = 2 : i64} {
@@ -320,10 +320,10 @@ func.func @gradient() {
 
 // -----
 
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 func.func @gradient() {
@@ -341,10 +341,10 @@ func.func @gradient() {
 
 // -----
 
-#flat = #dispatch.access<flat, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#scalar = #dispatch.access<scalar, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#flat = #dispatch.access<flat>
+#row = #dispatch.access<row, factor = 1>
+#scalar = #dispatch.access<scalar>
+#vector = #dispatch.access<vector>
 #due = #dispatch.domain<batch = 1, positions = 8, factor = 1, scheduled = true>
 #one = #dispatch.domain<batch = 1, positions = 1, factor = 0>
 module attributes {sluice.accumulate = 2 : i64} {

@@ -16,7 +16,7 @@
 // RUN: not sluice-opt %t.kernels --sluice-plan-memory 2>&1 | FileCheck %s --check-prefix=KERNELS
 // RUN: not sluice-opt %t.kernels --sluice-convert-factors 2>&1 | FileCheck %s --check-prefix=KERNELS
 // KERNELS: error: expected a function of {{dispatches|model ops}} alone, found {{(arith|memref|affine|scf|vector)}}
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   func.func @predict() {
     // Named memory is of the dispatches' level.

@@ -1,7 +1,7 @@
 // A value knows no memory, so a pass can place a read behind the write that ends its value's life. Planning refuses that.
 // RUN: sluice-opt %s --sluice-plan-memory -split-input-file -verify-diagnostics
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 func.func @read_after_update_in_place() {
   %x = plan.bind "state:x" : tensor<1x8x16xf32>
@@ -22,7 +22,7 @@ func.func @read_after_update_in_place() {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 func.func @read_between_write_and_store() {
   %x = plan.bind "input:x" : tensor<1x8x16xf32>
@@ -44,7 +44,7 @@ func.func @read_between_write_and_store() {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 func.func @length_that_nothing_stores() {
   %x = plan.bind "input:x" : tensor<1x8x16xf32>
   // expected-error@+1 {{reads scalar:length.words, which no dispatch before it stores}}

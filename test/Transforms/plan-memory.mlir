@@ -2,7 +2,7 @@
 // RUN: sluice-opt %s --sluice-plan-memory | FileCheck %s
 // RUN: sluice-opt %s --sluice-plan-memory --sluice-plan-memory | FileCheck %s --check-prefix=AGAIN
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 64, factor = 1>
 
 // CHECK:       module attributes {plan.arena_bytes = [[ARENA:.*]] : i64}

@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @predict
 // CHECK-DAG:     %[[ANGLES:.*]] = plan.bind "constant:angles"
 // CHECK-DAG:     %[[WEIGHT:.*]] = plan.bind "parameter:weight"
-// CHECK:         %[[QKV:.*]] = dispatch.contract %{{.*}}, %[[WEIGHT]], %[[ANGLES]] attributes {accesses = [#dispatch.access<table,
+// CHECK:         %[[QKV:.*]] = dispatch.contract %{{.*}}, %[[WEIGHT]], %[[ANGLES]] attributes {accesses = [#dispatch.access<table>
 // CHECK-SAME:      rotated_columns = 12
 // CHECK-NEXT:    ^bb0(%{{[^:,]*}}: f32):
 // CHECK:         dispatch.attention %[[QKV]], %[[QKV]], %[[QKV]] attributes

@@ -1,7 +1,7 @@
 // A dispatch writes one memory: what is stored in two places is made twice.
 // RUN: sluice-opt %s --cse --sluice-separate-places --sluice-plan-memory | FileCheck %s
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 0>
 
 // CHECK-LABEL: func.func @zeros

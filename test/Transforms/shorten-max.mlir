@@ -13,16 +13,15 @@
 // CHECK-NEXT:    sluice.shift %[[UNFOLDED]] by -2
 
 // Rows outside are minus infinity, which no maximum chooses; where all are, the maximum is zero.
-// ROWS-DAG:   #[[GROUP:.*]] = affine_map<(d0, d1)[s0] -> (d0 * 3 + d1 - 2)>
 // ROWS-LABEL: func.func @gradient(
-// ROWS:         dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<row, map = #[[GROUP]], group = 3, factor = 1, column = #{{.*}}, index = -1, outside = 0xFF800000 : f32>]
+// ROWS:         dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<row[p * 3 + i - 2], group = 3, factor = 1, outside = 0xFF800000 : f32>]
 // ROWS-NEXT:    ^bb0(%[[ROWS:[^:]*]]: tensor<3x4xf32>):
 // ROWS-NEXT:      %[[MAX:.*]] = dispatch.reduce_group max %[[ROWS]]
 // ROWS:           %[[NONE:.*]] = arith.cmpf oeq, %[[MAX]]
 // ROWS:           arith.select %[[NONE]]
 
 // Backward reads the rows once more, and lays the three gradients of a group side by side.
-// ROWS:         %[[CHOSEN:.*]] = dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<row, map = #[[GROUP]], {{[^>]*}}outside = 0xFF800000 : f32>
+// ROWS:         %[[CHOSEN:.*]] = dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<row[p * 3 + i - 2], {{[^>]*}}outside = 0xFF800000 : f32>
 // ROWS:           dispatch.reduce_group max
 // ROWS:           dispatch.reduce_group max %{{.*}} : tensor<3x4xi32> -> tensor<4xi32>
 // ROWS:           dispatch.yield %{{.*}} : tensor<3x4xf32>

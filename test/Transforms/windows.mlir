@@ -16,13 +16,9 @@
 // CHECK-NEXT:    sluice.shorten %[[AHEAD]] factor 1 window 3 sum
 
 // Window m ends where group m of the shifted rows does. Of window m + 1, what stands in group m begins a row before its columns.
-// ROWS-DAG:   #[[FOLD:.*]] = affine_map<(d0, d1)[s0] -> (d0 * 2 + d1 - 2)>
-// ROWS-DAG:   #[[NEXT:.*]] = affine_map<(d0, d1)[s0] -> (d0 + 1)>
-// ROWS-DAG:   #[[OWN:.*]] = affine_map<(d0, d1) -> ((d1 + 1) * 4)>
-// ROWS-DAG:   #[[PART:.*]] = affine_map<(d0, d1) -> ((d1 - 1) * 4)>
 // ROWS-LABEL: func.func @gradient(
-// ROWS:         dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<row, map = #[[FOLD]], group = 3, factor = 1,
-// ROWS:         dispatch.rows %[[DW:.*]], %[[DW]] attributes {accesses = [#dispatch.access<row, map = #{{[a-z0-9]*}}, group = 2, factor = 2, column = #[[OWN]], index = -1>, #dispatch.access<row, map = #[[NEXT]], group = 2, factor = 2, column = #[[PART]], index = -1>]
+// ROWS:         dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<row[p * 2 + i - 2], group = 3, factor = 1>
+// ROWS:         dispatch.rows %[[DW:.*]], %[[DW]] attributes {accesses = [#dispatch.access<row, group = 2, factor = 2, column = (i + 1) * 4>, #dispatch.access<row[p + 1], group = 2, factor = 2, column = (i - 1) * 4>]
 // ROWS-NEXT:    ^bb0(%[[A:[^:]*]]: tensor<2x4xf32>, %[[B:[^:]*]]: tensor<2x4xf32>):
 // ROWS-NEXT:      %[[SUM:.*]] = arith.addf %[[A]], %[[B]]
 // ROWS-NEXT:      dispatch.yield %[[SUM]]

@@ -181,8 +181,9 @@ private:
   Value element(Value tensor, const Access &access) { return load(tensor, access, 0); }
   Value load(Value tensor, const Access &access, int64_t width) {
     MLIRContext *context = b.getContext();
-    AffineMap column = access.group > 1 ? AffineMap::get(2, 0, i * width)
-                                        : AffineMap::get(1, 0, getAffineConstantExpr(0, context));
+    bool isGroup = access.group > 1 && width > 0;
+    AffineMap column = isGroup ? AffineMap::get(2, 0, i * width)
+                               : AffineMap::get(1, 0, getAffineConstantExpr(0, context));
     FloatAttr outside;
     if (access.isGreatest) {
       outside = cast<FloatAttr>(dispatch::identityOf(dispatch::ReduceKind::Max, b.getF32Type()));

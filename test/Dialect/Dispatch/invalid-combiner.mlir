@@ -80,8 +80,8 @@ func.func @combiner_of_no_name(%x: tensor<4x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#outside = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p - 1)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1, outside = 1.0 : f32>
+#row = #dispatch.access<row, factor = 1>
+#outside = #dispatch.access<row[p - 1], factor = 1, outside = 1.0 : f32>
 func.func @number_outside_of_integers(%x: tensor<2x16xi32>) {
   // expected-error@+1 {{D-071: expected rows of f32 or bf16, of access row, to be numbers outside, or a range's minus infinity, found operand 0 of 'tensor<2x16xi32>'}}
   %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,

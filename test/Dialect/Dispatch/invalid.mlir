@@ -1,6 +1,6 @@
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rows(%x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-001: expected 1 arguments of the rows body, found 0}}
@@ -13,7 +13,7 @@ func.func @rows(%x: tensor<2x16x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rows(%x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-002: expected the rows body to end in dispatch.yield}}
@@ -26,7 +26,7 @@ func.func @rows(%x: tensor<2x16x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rows(%x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-003: expected 1 values yielded by the rows body, found 2}}
@@ -39,7 +39,7 @@ func.func @rows(%x: tensor<2x16x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rows(%x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-004: expected 1 accesses of operands, found 2}}
@@ -52,7 +52,7 @@ func.func @rows(%x: tensor<2x16x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rows(%x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-005: expected #dispatch.access, found 3}}
@@ -65,7 +65,7 @@ func.func @rows(%x: tensor<2x16x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @contract(%x: tensor<2x16x8xf32>, %w: tensor<5x7xf32>) {
   // expected-error@+1 {{D-006: expected input rows of 7 columns, found 8}}
@@ -164,7 +164,7 @@ func.func @cross_entropy_weight_gradient(%x: tensor<2x16x8xf32>, %w: tensor<7x8x
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @contract_types(%x: tensor<2x16x8xbf16>, %w: tensor<5x8xf32>) {
   // expected-error@+1 {{D-013: expected factors of one type, f32 or bf16, found 'bf16' and 'f32'}}
@@ -187,7 +187,7 @@ func.func @weight_gradient_type(%dy: tensor<2x16x5xbf16>, %x: tensor<2x16x8xbf16
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @body_type(%x: tensor<2x16x8xbf16>) {
   // expected-error@+1 {{D-015: expected the body to hold 'tensor<2x16x8xbf16>' as 'f32', found 'tensor<8xbf16>'}}
@@ -209,7 +209,7 @@ func.func @scatter_type(%i: tensor<2x17xi32>, %v: tensor<2x16x8xf16>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rotated_by_no_table(%x: tensor<2x16x8xf32>, %w: tensor<4x8xf32>) {
   // expected-error@+1 {{D-017: expected a result, and a last extra of f32 [T, D] with access table to rotate it by}}
@@ -222,8 +222,8 @@ func.func @rotated_by_no_table(%x: tensor<2x16x8xf32>, %w: tensor<4x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#table = #dispatch.access<table, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
+#table = #dispatch.access<table>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @rotated_by_half_a_head(%x: tensor<2x16x8xf32>, %w: tensor<6x8xf32>, %t: tensor<16x4xf32>) {
   // expected-error@+1 {{D-017: expected whole heads of an even number of columns to be rotated, and an angle for each position, found 6 of 'tensor<2x16x6xf32>' by 'tensor<16x4xf32>'}}
@@ -253,7 +253,7 @@ func.func @rotated_back_by_half(%x: tensor<2x16x9xf32>, %o: tensor<2x16x3xf32>, 
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, scheduled = true>
 func.func @rows(%x: tensor<2x16x8xf32>, %schedule: tensor<2x2xi64>) {
   // expected-error@+1 {{D-018: expected a schedule of 'tensor<2x3xi64>' as the last operand, found 'tensor<2x2xi64>'}}
@@ -266,7 +266,7 @@ func.func @rows(%x: tensor<2x16x8xf32>, %schedule: tensor<2x2xi64>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1, scheduled = true>
 func.func @rows(%x: tensor<2x16x8xf32>, %schedule: tensor<2x3xi64>) {
   // expected-error@+1 {{D-019: expected a domain that is not scheduled, for results that are not rows, or are written where rows are not valid}}
@@ -399,7 +399,7 @@ func.func @derivative_by_the_score_alone(%x: tensor<2x16x12xf32>, %r: tensor<2x1
 // -----
 
 #segments = #dispatch.domain<batch = 2, positions = 5, factor = 0>
-#range = #dispatch.access<range, map = affine_map<(v, i)[n] -> (v)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1 last = 0>
+#range = #dispatch.access<range, factor = 1, last = 0>
 func.func @range_to_a_row(%x: tensor<2x16x8xf32>) {
   // expected-error@+1 {{D-026: expected operand 0 to be of rank 3, a row for each of the domain's batch, and found by elements of i32, found 'tensor<2x16x8xf32>' and the indices -1 and 0}}
   %y = dispatch.rows %x attributes {domain = #segments, accesses = [#range], result_accesses = [#range]} {
@@ -412,7 +412,7 @@ func.func @range_to_a_row(%x: tensor<2x16x8xf32>) {
 // -----
 
 #segments = #dispatch.domain<batch = 2, positions = 5, factor = 0>
-#row = #dispatch.access<row, map = affine_map<(v, i)[n] -> (v)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1 extended = true>
+#row = #dispatch.access<row, extended>
 func.func @numbers_that_do_not_ascend(%x: tensor<2x5xf32>) {
   // expected-error@+1 {{D-027: expected elements of i32, of access row or gathered, to go on past their ends, found operand 0 of 'tensor<2x5xf32>'}}
   %y = dispatch.rows %x attributes {domain = #segments, accesses = [#row], result_accesses = [#row]} {

@@ -1,16 +1,15 @@
 // RUN: sluice-opt %s | sluice-opt | FileCheck %s
 
-#table = #dispatch.access<table, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#group = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p * 4 + i - 3)>, group = 4, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#vector = #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#table = #dispatch.access<table>
+#row = #dispatch.access<row, factor = 1>
+#group = #dispatch.access<row[p * 4 + i - 3], group = 4, factor = 1>
+#vector = #dispatch.access<vector>
 
-// CHECK-DAG: #[[GROUP:.*]] = affine_map<(d0, d1)[s0] -> (d0 * 4 + d1 - 3)>
 
 // CHECK-LABEL: func.func @rows
 func.func @rows(%x: tensor<2x16x8xf32>, %g: tensor<8xf32>) -> tensor<2x4x8xf32> {
   // CHECK: dispatch.rows %{{.*}}, %{{.*}} attributes
-  // CHECK-SAME: #dispatch.access<row, map = #[[GROUP]], group = 4, factor = 1
+  // CHECK-SAME: #dispatch.access<row[p * 4 + i - 3], group = 4, factor = 1
   // CHECK-SAME: domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>, draws_by_update
   // CHECK: dispatch.reduce_group add %{{.*}} : tensor<4x8xf32> -> tensor<8xf32>
   // CHECK: dispatch.spread %{{.*}} : tensor<8xf32> -> tensor<4x8xf32>
@@ -144,11 +143,11 @@ func.func @cross_entropy(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor
   return %l, %dx, %dw, %db : tensor<2x16xf32>, tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<7xf32>
 }
 
-#greatest = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p * 4 + i - 3)>, group = 4, factor = 1, column = affine_map<(p) -> (0)>, index = -1, outside = 0xFF800000 : f32>
+#greatest = #dispatch.access<row[p * 4 + i - 3], group = 4, factor = 1, outside = 0xFF800000 : f32>
 
 // CHECK-LABEL: func.func @greatest
 func.func @greatest(%x: tensor<2x16x8xf32>) -> tensor<2x4x8xf32> {
-  // CHECK: #dispatch.access<row, map = #[[GROUP]], group = 4, factor = 1, column = #{{.*}}, index = -1, outside = 0xFF800000 : f32>
+  // CHECK: #dispatch.access<row[p * 4 + i - 3], group = 4, factor = 1, outside = 0xFF800000 : f32>
   // CHECK: dispatch.reduce_group max %{{.*}} : tensor<4x8xf32> -> tensor<8xf32>
   %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
       accesses = [#greatest], result_accesses = [#row]} {
@@ -159,11 +158,11 @@ func.func @greatest(%x: tensor<2x16x8xf32>) -> tensor<2x4x8xf32> {
   return %y : tensor<2x4x8xf32>
 }
 
-#ones = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p * 4 + i - 3)>, group = 4, factor = 1, column = affine_map<(p) -> (0)>, index = -1, outside = 1.0 : f32>
+#ones = #dispatch.access<row[p * 4 + i - 3], group = 4, factor = 1, outside = 1.0 : f32>
 
 // CHECK-LABEL: func.func @product
 func.func @product(%x: tensor<2x16x8xf32>) -> tensor<2x4x8xf32> {
-  // CHECK: index = -1, outside = 1.000000e+00 : f32>
+  // CHECK: outside = 1.000000e+00 : f32>
   // CHECK: dispatch.reduce_group combine %{{.*}} identity 1.000000e+00 : f32 {
   // CHECK-NEXT: ^bb0(%[[SO_FAR:.*]]: f32, %[[LATER:.*]]: f32):
   // CHECK-NEXT:   arith.mulf %[[SO_FAR]], %[[LATER]] : f32
@@ -200,17 +199,17 @@ func.func @segments(%bits: tensor<2x16x1xf32>) -> (tensor<2x16xi32>, tensor<2x5x
   return %c, %e, %n : tensor<2x16xi32>, tensor<2x5xi32>, tensor<2x2xi32>
 }
 
-#before = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p - 1)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1 extended = true>
-#own = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1 extended = true>
-#members = #dispatch.access<range, map = affine_map<(v, i)[n] -> (v + 1)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = 0 last = 1>
-#end = #dispatch.access<gather, map = affine_map<(v, i)[n] -> (v)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = 1>
+#before = #dispatch.access<row[p - 1], extended>
+#own = #dispatch.access<row, extended>
+#members = #dispatch.access<range[v + 1], factor = 1, index = 0, last = 1>
+#end = #dispatch.access<gather, factor = 1, index = 1>
 
 // Of each segment the sum of its rows and the last of them.
 // CHECK-LABEL: func.func @members
 func.func @members(%e: tensor<2x5xi32>, %x: tensor<2x16x8xf32>) -> (tensor<2x5x8xf32>, tensor<2x5x8xf32>) {
-  // CHECK: index = -1 extended = true>
+  // CHECK: extended>
   // CHECK-SAME: #dispatch.access<range
-  // CHECK-SAME: index = 0 last = 1>
+  // CHECK-SAME: index = 0, last = 1>
   // CHECK-SAME: #dispatch.access<gather
   %sums, %lasts = dispatch.rows %e, %e, %x, %x attributes {domain = #dispatch.domain<batch = 2, positions = 5, factor = 0>,
       accesses = [#before, #own, #members, #end], result_accesses = [#row, #row]} {

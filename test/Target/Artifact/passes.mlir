@@ -7,7 +7,7 @@
 
 // UNKNOWN: expected a target (cpu, cpu-avx512, cpu-avx2, sm_80 or sm_90a), found 'z80'
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 64, factor = 1>
 
 // KERNELS:     func.func @{{[a-z]+_[0-9a-f]+}}_cpu_avx2(

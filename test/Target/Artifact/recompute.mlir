@@ -30,7 +30,7 @@
 
 // LEAST: expected a memory-budget of at least 32768 bytes, found 100
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 64, factor = 1>
 
 func.func @gradient() {

@@ -19,7 +19,7 @@
 // AVX512-COUNT-24:  vector.fma %{{.*}} : vector<16xf32>
 // AVX512-NEXT:      scf.yield
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 128, factor = 1>
 module attributes {sluice.batch = 1 : i64, sluice.context = 128 : i64} {
   func.func @linear(%x: tensor<1x128x64xf32>, %w: tensor<128x64xf32>) {

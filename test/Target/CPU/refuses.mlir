@@ -1,8 +1,8 @@
 // What no CPU kernel is made of, said at the op: row bodies (R-00x, on either target), contractions, scatters, attention.
 // RUN: sluice-opt %s --sluice-generate-kernels=target=cpu-avx2 -split-input-file -verify-diagnostics
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#pairs = #dispatch.access<row, map = affine_map<(p, i)[n] -> (2 * p + i)>, group = 2, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
+#pairs = #dispatch.access<row[2 * p + i], group = 2, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 4, factor = 2>
 func.func @greatest_of_a_group(%x0: tensor<1x8x8xf32>) {
   %y:1 = dispatch.rows %x0 attributes {domain = #domain, accesses = [#pairs], result_accesses = [#row]} {
@@ -16,7 +16,7 @@ func.func @greatest_of_a_group(%x0: tensor<1x8x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 func.func @constant_of_several_values(%x0: tensor<1x8x2xf32>) {
   %y:1 = dispatch.rows %x0 attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
@@ -31,7 +31,7 @@ func.func @constant_of_several_values(%x0: tensor<1x8x2xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 func.func @no_op_of_rows(%x0: tensor<1x8x8xf32>) {
   %y:1 = dispatch.rows %x0 attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
@@ -46,8 +46,8 @@ func.func @no_op_of_rows(%x0: tensor<1x8x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#columns = #dispatch.access<columns, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
+#columns = #dispatch.access<columns>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 func.func @sums_in_parts(%x0: tensor<1x8x8xf32>) {
   // expected-error@+1 {{R-004: expected all column sums to have 2 parts, found 4}}
@@ -60,8 +60,8 @@ func.func @sums_in_parts(%x0: tensor<1x8x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#gather = #dispatch.access<gather, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
+#gather = #dispatch.access<gather, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 func.func @gathered_by_nothing(%x0: tensor<8x8xf32>) {
   // expected-error@+1 {{R-005: expected operand 0 to be gathered by an i32 body argument, found index -1}}
@@ -74,8 +74,8 @@ func.func @gathered_by_nothing(%x0: tensor<8x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#pairs = #dispatch.access<row, map = affine_map<(p, i)[n] -> (2 * p + i)>, group = 2, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
+#pairs = #dispatch.access<row[2 * p + i], group = 2, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 4, factor = 2>
 func.func @one_row_of_two(%x0: tensor<1x8x8xf32>) {
   // expected-error@+1 {{R-006: expected body argument 0 to hold 2 rows, found 1}}
@@ -88,7 +88,7 @@ func.func @one_row_of_two(%x0: tensor<1x8x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 func.func @more_columns_than_there_are(%x0: tensor<1x8x8xf32>) {
   // expected-error@+1 {{R-008: expected body argument 0 to be at most 8 columns of 'f32', found 'tensor<9xf32>'}}
@@ -101,7 +101,7 @@ func.func @more_columns_than_there_are(%x0: tensor<1x8x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 func.func @fewer_columns_than_the_result(%x0: tensor<1x8x8xf32>) {
   // expected-error@+1 {{R-009: expected a row or element of 'tensor<1x8x9xf32>' yielded, found 'tensor<8xf32>'}}
@@ -123,8 +123,8 @@ func.func @rows_wider_than_the_table(%i: tensor<1x8xi32>, %v: tensor<1x8x8xf32>)
 
 // -----
 
-#late = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p - 1)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#late = #dispatch.access<row[p - 1], factor = 1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 func.func @extra_of_earlier_rows(%x: tensor<1x8x8xf32>, %w: tensor<8x8xf32>, %e: tensor<1x8x8xf32>) {
   // expected-error@+1 {{expected extra operands with access row (identity map), vector or scalar, found #dispatch.access<row}}
@@ -137,8 +137,8 @@ func.func @extra_of_earlier_rows(%x: tensor<1x8x8xf32>, %w: tensor<8x8xf32>, %e:
 
 // -----
 
-#late = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p - 1)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#late = #dispatch.access<row[p - 1], factor = 1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 func.func @result_elsewhere(%x: tensor<1x8x8xf32>, %w: tensor<8x8xf32>) {
   // expected-error@+1 {{expected results with access row (identity map), found #dispatch.access<row}}
@@ -151,7 +151,7 @@ func.func @result_elsewhere(%x: tensor<1x8x8xf32>, %w: tensor<8x8xf32>) {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 func.func @epilogue_of_many(%x: tensor<1x8x8xf32>, %w: tensor<8x8xf32>) {
   %y = dispatch.contract %x, %w attributes {domain = #domain, accesses = [], result_accesses = [#row]} {

@@ -1,8 +1,8 @@
 // What no GPU kernel is made of, said with the place of the op; of factors in f32, with the key of the spec to set.
 // RUN: not sluice-opt %s --sluice-generate-kernels=target=sm_80 -split-input-file 2>&1 | FileCheck %s
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#columns = #dispatch.access<columns, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
+#columns = #dispatch.access<columns>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   func.func @sums_in_parts(%x0: tensor<1x8x8xf32>) {
@@ -17,8 +17,8 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#gather = #dispatch.access<gather, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
+#gather = #dispatch.access<gather, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   func.func @gathered_by_nothing(%x0: tensor<8x8xf32>) {
@@ -33,8 +33,8 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#pairs = #dispatch.access<row, map = affine_map<(p, i)[n] -> (2 * p + i)>, group = 2, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
+#pairs = #dispatch.access<row[2 * p + i], group = 2, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 4, factor = 2>
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   func.func @one_row_of_two(%x0: tensor<1x8x8xf32>) {
@@ -60,7 +60,7 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
 
 // -----
 
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   func.func @factors_of_f32(%x: tensor<1x8x8xf32>, %w: tensor<8x8xf32>) {
@@ -75,8 +75,8 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
 
 // -----
 
-#late = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p - 1)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#late = #dispatch.access<row[p - 1], factor = 1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   func.func @extra_of_earlier_rows(%x: tensor<1x8x8xbf16>, %w: tensor<8x8xbf16>, %e: tensor<1x8x8xf32>) {
@@ -91,8 +91,8 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
 
 // -----
 
-#late = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p - 1)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
-#row = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>
+#late = #dispatch.access<row[p - 1], factor = 1>
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   func.func @result_elsewhere(%x: tensor<1x8x8xbf16>, %w: tensor<8x8xbf16>) {

@@ -30,10 +30,10 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 64 : i64} {
   }
 }
 //--- range.mlir
-#row = #dispatch.access<row, map = affine_map<(v, i)[n] -> (v)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#before = #dispatch.access<row, map = affine_map<(v, i)[n] -> (v - 1)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1 extended = true>
-#own = #dispatch.access<row, map = affine_map<(v, i)[n] -> (v)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1 extended = true>
-#range = #dispatch.access<range, map = affine_map<(v, i)[n] -> (v)>, group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = 0 last = 1>
+#row = #dispatch.access<row>
+#before = #dispatch.access<row[p - 1], extended>
+#own = #dispatch.access<row, extended>
+#range = #dispatch.access<range, factor = 1, index = 0, last = 1>
 #words = #dispatch.domain<batch = 2, positions = 16, factor = 0>
 module attributes {sluice.batch = 2 : i64, sluice.context = 64 : i64} {
   func.func @sums(%ends: tensor<2x16xi32>, %x: tensor<2x64x16xbf16>) {

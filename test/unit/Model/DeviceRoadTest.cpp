@@ -22,17 +22,14 @@ namespace {
 /// A feed-forward layer between an embedding and a head, on the last row, of bf16 with masters of
 /// f32: no size is a multiple of anything.
 const char *feedForward = R"(
-#own = affine_map<(d0, d1)[s0] -> (d0)>
-#zero = affine_map<(d0) -> (0)>
-#last = affine_map<(d0, d1)[s0] -> (s0 - 1)>
-#row = #dispatch.access<row, map = #own, group = 1, factor = 1, column = #zero, index = -1>
-#out = #dispatch.access<row, map = #own, group = 1, factor = 0, column = #zero, index = -1>
-#vector = #dispatch.access<vector, map = #own, group = 1, factor = 0, column = #zero, index = -1>
-#table = #dispatch.access<gather, map = #own, group = 1, factor = 0, column = #zero, index = 0>
-#lastRow = #dispatch.access<row, map = #last, group = 1, factor = 1, column = #zero, index = -1>
+#row = #dispatch.access<row, factor = 1>
+#out = #dispatch.access<row>
+#vector = #dispatch.access<vector>
+#table = #dispatch.access<gather, index = 0>
+#lastRow = #dispatch.access<row[n - 1], factor = 1>
 #all = #dispatch.domain<batch = 3, positions = 21, factor = 1>
 #one = #dispatch.domain<batch = 3, positions = 1, factor = 0>
-#flat = #dispatch.access<flat, map = #own, group = 1, factor = 0, column = #zero, index = -1>
+#flat = #dispatch.access<flat>
 #parameters = #dispatch.domain<batch = 1, positions = 7, factor = 0>
 module attributes {sluice.batch = 3 : i64, sluice.context = 21 : i64, sluice.name = "road",
     sluice.seed = 0 : i64, sluice.training = {steps = 1.0 : f64}, sluice.vocabulary = 70 : i64,

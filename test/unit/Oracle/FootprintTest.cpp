@@ -21,8 +21,7 @@ protected:
     context.loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect,
                         mlir::arith::ArithDialect>();
     std::string text =
-        "#own = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 1, "
-        "column = affine_map<(p) -> (0)>, index = -1>\n"
+        "#own = #dispatch.access<row, factor = 1>\n"
         "#all = #dispatch.domain<batch = 2, positions = 5, factor = 1>\nfunc.func @f(" +
         parameters + ") {\n" + body + "\n  return\n}\n";
     module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);

@@ -33,8 +33,8 @@ TEST(Columns, PartsAreHeldToTheirTerms) {
   context
       .loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect>();
   const char *text = R"(
-#own = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
-#sums = #dispatch.access<columns, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#own = #dispatch.access<row>
+#sums = #dispatch.access<columns>
 func.func @f(%x: tensor<1x2x1xf32>) {
   %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 2, factor = 0>, accesses = [#own], result_accesses = [#sums]} {
   ^bb0(%row: tensor<1xf32>):

@@ -39,7 +39,7 @@ oracle::Judgement judgeStored(uint16_t (*round)(float)) {
   context
       .loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect>();
   const char *text = R"(
-#own = #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>
+#own = #dispatch.access<row>
 func.func @f(%x: tensor<1x40x24xbf16>, %w: tensor<16x24xbf16>) {
   %y = dispatch.contract %x, %w attributes {domain = #dispatch.domain<batch = 1, positions = 40, factor = 0>, accesses = [], result_accesses = [#own]} {
   ^bb0(%acc: f32):

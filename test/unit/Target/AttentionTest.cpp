@@ -230,9 +230,7 @@ TEST(Attention, Dropout) {
 TEST(Attention, ExponentialIsAccurate) {
   constexpr int64_t count = 8192;
   const char *text = R"(
-#id = affine_map<(p, i)[n] -> (p)>
-#z = affine_map<(p) -> (0)>
-#flat = #dispatch.access<flat, map = #id, group = 1, factor = 0, column = #z, index = -1>
+#flat = #dispatch.access<flat>
 func.func @f(%x: tensor<8192xf32>) -> tensor<8192xf32> {
   %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 8192, factor = 0>,
      accesses = [#flat], result_accesses = [#flat]} {

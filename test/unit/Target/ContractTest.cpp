@@ -15,9 +15,7 @@ using namespace sluice::test;
 namespace {
 
 std::string access(const std::string &kind, int factor = 0) {
-  return "#dispatch.access<" + kind +
-         ", map = affine_map<(p, i)[n] -> (p)>, group = 1, factor = " + std::to_string(factor) +
-         ", column = affine_map<(p) -> (0)>, index = -1>";
+  return "#dispatch.access<" + kind + ", factor = " + std::to_string(factor) + ">";
 }
 
 struct Extra {

@@ -15,9 +15,7 @@ namespace sluice::test {
 inline constexpr int64_t count = 4096;
 
 inline const std::string text = R"(
-#id = affine_map<(p, i)[n] -> (p)>
-#z = affine_map<(p) -> (0)>
-#flat = #dispatch.access<flat, map = #id, group = 1, factor = 0, column = #z, index = -1>
+#flat = #dispatch.access<flat>
 func.func @f(%x: tensor<4096xf32>) -> tensor<4096xf32> {
   %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 1, positions = 4096, factor = 0>,
      accesses = [#flat], result_accesses = [#flat]} {

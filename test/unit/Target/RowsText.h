@@ -7,6 +7,7 @@
 #include "KernelHarness.h"
 
 #include "gtest/gtest.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <iomanip>
@@ -33,12 +34,14 @@ struct Access {
   int64_t last = -1;
   bool extended = false;
   operator std::string() const {
-    return "#dispatch.access<" + kind + ", map = affine_map<(p, i)[n] -> (" + map +
-           ")>, group = " + std::to_string(group) + ", factor = " + std::to_string(factor) +
-           ", column = affine_map<(p) -> (" + column + ")>, index = " + std::to_string(index) +
+    bool isFound = kind == "gather" || kind == "range";
+    std::string position = map;
+    std::replace(position.begin(), position.end(), 'p', isFound ? 'v' : 'p');
+    return "#dispatch.access<" + kind + "[" + position + "], group = " + std::to_string(group) +
+           ", factor = " + std::to_string(factor) + ", column = " + column +
+           ", index = " + std::to_string(index) + ", last = " + std::to_string(last) +
            (outside.empty() ? "" : ", outside = " + outside + " : f32") +
-           (last >= 0 ? " last = " + std::to_string(last) : "") +
-           (extended ? " extended = true" : "") + ">";
+           (extended ? ", extended>" : ">");
   }
 };
 

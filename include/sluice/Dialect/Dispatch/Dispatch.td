@@ -144,16 +144,9 @@ def Dispatch_RowsOp : Dispatch_DrawingOp<"rows", [SingleBlock, SharesMemory]> {
     ```mlir
     %means, %scaled = dispatch.rows %x, %gain attributes {
         domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
-        accesses = [
-        #dispatch.access<row, map = affine_map<(p, i)[n] -> (p * 4 + i)>,
-            group = 4, factor = 1, column = affine_map<(p) -> (0)>, index = -1>,
-        #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>,
-            group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>],
-        result_accesses = [
-        #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>,
-            group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>,
-        #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>,
-            group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>]} {
+        accesses = [#dispatch.access<row[p * 4 + i], group = 4, factor = 1>,
+            #dispatch.access<vector>],
+        result_accesses = [#dispatch.access<row>, #dispatch.access<row>]} {
     ^bb0(%rows: tensor<4x8xf32>, %g: tensor<8xf32>):
       %sum = dispatch.reduce_group add %rows : tensor<4x8xf32> -> tensor<8xf32>
       %scale = arith.constant dense<0.25> : tensor<8xf32>
@@ -226,12 +219,7 @@ def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
     ```mlir
     %y = dispatch.contract %x, %weight, %bias attributes {
         domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
-        accesses = [
-        #dispatch.access<vector, map = affine_map<(p, i)[n] -> (p)>,
-            group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>],
-        result_accesses = [
-        #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>,
-            group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>]} {
+        accesses = [#dispatch.access<vector>], result_accesses = [#dispatch.access<row>]} {
     ^bb0(%sum: f32, %b: f32):
       %biased = arith.addf %sum, %b : f32
       dispatch.yield %biased : f32

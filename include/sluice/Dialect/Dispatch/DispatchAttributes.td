@@ -80,6 +80,18 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     (domains of one row), or `columns`. A result of access `row` whose yield is tensor<k x d> is
     stored as one row of k d columns.
 
+    The assembly form gives the kind and the position, then parameters without their default:
+    position p, group 1, factor 0, column 0, no index. In a position, `p` is the position of the
+    row, `v` the value of an index (of `gather` and `range`), `i` the row of the group and `n` is
+    N'. In a column, `p` and `i` are the same.
+
+    ```mlir
+    #dispatch.access<row>
+    #dispatch.access<row[p * 4 + i - 3], group = 4, factor = 1, outside = 0xFF800000 : f32>
+    #dispatch.access<row[p floordiv 3], factor = 3, column = (p mod 3) * 8>
+    #dispatch.access<range[v + 1], factor = 1, index = 0, last = 1>
+    ```
+
     An index is an argument of access `row`; an index of a range may be a gathered element too. Of a
     range, v is the value of argument `index` and w the value of argument `last`; both are p where
     the argument is -1. Rows outside [0, N') are left out, and the sum is taken in the order of q.
@@ -114,10 +126,7 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
                    ::mlir::AffineMapAttr::get(zero), -1,
                    ::mlir::FloatAttr(), -1, false);
     }]>];
-  let assemblyFormat = [{`<` $kind `,` `map` `=` $map `,` `group` `=` $group `,` `factor` `=`
-      $source_factor `,`
-                         `column` `=` $column `,` `index` `=` $index (`,` `outside` `=` $outside^)?
-                         (`last` `=` $last^)? (`extended` `=` $extended^)? `>`}];
+  let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
     /// Row p of the source itself: identity map, one row, whole width.
     bool isIdentity() const;

@@ -10,12 +10,7 @@ def Dispatch_YieldOp : Dispatch_Op<"yield", [Pure, Terminator, ReturnLike]> {
     ```mlir
     %y = dispatch.rows %x attributes {
         domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>,
-        accesses = [
-        #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>,
-            group = 1, factor = 1, column = affine_map<(p) -> (0)>, index = -1>],
-        result_accesses = [
-        #dispatch.access<row, map = affine_map<(p, i)[n] -> (p)>,
-            group = 1, factor = 0, column = affine_map<(p) -> (0)>, index = -1>]} {
+        accesses = [#dispatch.access<row, factor = 1>], result_accesses = [#dispatch.access<row>]} {
     ^bb0(%row: tensor<8xf32>):
       dispatch.yield %row : tensor<8xf32>
     } : (tensor<2x16x8xf32>) -> tensor<2x16x8xf32>

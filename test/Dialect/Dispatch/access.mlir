@@ -1,0 +1,38 @@
+// The assembly form of an access leaves out parameters with their default, and names the position p, the value v of an index, the row i of a
+// group and the valid length n.
+// RUN: sluice-opt %s -split-input-file --verify-diagnostics --allow-unregistered-dialect | FileCheck %s
+
+// CHECK: "test.accesses"() {
+"test.accesses"() {
+  // CHECK-SAME: a = #dispatch.access<row>,
+  a = #dispatch.access<row[p], group = 1, factor = 0, column = 0, index = -1, last = -1>,
+  // CHECK-SAME: b = #dispatch.access<row[p * 4 + i - 3], group = 4, factor = 1, outside = 0xFF800000 : f32>,
+  b = #dispatch.access<row[4 * p + i - 3], group = 4, factor = 1, outside = 0xFF800000 : f32>,
+  // CHECK-SAME: c = #dispatch.access<row[(p - 2) floordiv 3], factor = 3, column = ((p - 2) mod 3) * 8>,
+  c = #dispatch.access<row[(p - 2) floordiv 3], column = ((p - 2) mod 3) * 8, factor = 3>,
+  // CHECK-SAME: d = #dispatch.access<row[n - 1], group = 2, column = i * 8>,
+  d = #dispatch.access<row[n - 1], group = 2, column = 8 * i>,
+  // CHECK-SAME: e = #dispatch.access<gather[v - 1], index = 0, extended>,
+  e = #dispatch.access<gather[v - 1], index = 0, extended>,
+  // CHECK-SAME: f = #dispatch.access<range[v + i], factor = 1, index = 0, last = 1>,
+  f = #dispatch.access<range[v + i], last = 1, index = 0, factor = 1>,
+  // CHECK-SAME: g = #dispatch.access<columns>
+  g = #dispatch.access<columns>
+} : () -> ()
+
+// -----
+
+// expected-error@+1 {{expected group, factor, column, index, last, outside or extended}}
+"test.access"() {a = #dispatch.access<row, rows = 1>} : () -> ()
+
+// -----
+
+// A column depends on no length.
+// expected-error@+1 {{use of undeclared identifier}}
+"test.access"() {a = #dispatch.access<row, column = n>} : () -> ()
+
+// -----
+
+// The position of a row is p.
+// expected-error@+1 {{use of undeclared identifier}}
+"test.access"() {a = #dispatch.access<row[v]>} : () -> ()
