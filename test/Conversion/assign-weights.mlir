@@ -25,7 +25,7 @@ spec.model attributes {name = "m", vocabulary = 16 : i64, length = 8 : i64, batc
   // CHECK-NEXT: spec.weight @stages.1.attention.relative.weight {decay
   // CHECK-NEXT: spec.weight @stages.1.attention.relative.content.bias {initial = #spec<initial zeros>, path = "stages.1", shape = array<i64: 8>}
   // CHECK-NEXT: spec.weight @stages.1.attention.relative.position.bias
-  // The deviation is that of a matrix of 8 columns, divided by sqrt(2 * 3) for three layers.
+  // The deviation belongs to a matrix of 8 columns, divided by sqrt(2 * 3) for three layers.
   // CHECK-NEXT: spec.weight @stages.1.attention.output.weight {decay, deviation = 0.1443375
   // CHECK-NEXT: spec.weight @stages.1.feed_forward.norm.weight
   // CHECK-NEXT: spec.weight @stages.1.feed_forward.in.weight

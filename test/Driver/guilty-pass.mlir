@@ -1,4 +1,4 @@
-// A pass that lets a row read what it could not before is named, with the op and the rows. Here an upstream pass is guilty: the
+// A pass that lets a row read a row that it could not read before is named, with the op and the rows. Here an upstream pass is guilty: the
 // transform interpreter runs a script that sets an attribute. A script of the same kind that lets rows read less is let go.
 // RUN: not sluice-opt %s --verify-each-causality --transform-interpreter=entry-point=early 2>&1 | FileCheck %s --check-prefix=EARLY
 // RUN: not sluice-opt %s --verify-each-causality --sluice-form-dispatches --transform-interpreter=entry-point=ahead --sluice-separate-places 2>&1 | FileCheck %s --check-prefix=AHEAD

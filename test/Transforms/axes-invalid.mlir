@@ -1,4 +1,4 @@
-// What sequences of two axes may not do.
+// Invalid uses of sequences of two axes.
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-form-dispatches
 
 module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {

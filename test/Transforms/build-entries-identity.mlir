@@ -1,6 +1,6 @@
 // RUN: sluice-opt %s --sluice-build-entries | FileCheck %s
 
-// A mean stands at every number of a parameter, and of an identity at every (columns + 1)-th one.
+// A mean applies to every number of a parameter, and of an identity at every (columns + 1)-th one.
 
 // CHECK-LABEL: func.func @initialize()
 // CHECK:         plan.bind "constant:initial.period" : tensor<3xi32>

@@ -1,7 +1,7 @@
-// What surrounds a model. @evaluate stands for any function of dispatches that returns its losses, here two.
+// Surroundings of a model. @evaluate stands for any function of dispatches that returns its losses, here two.
 // RUN: sluice-opt %s --sluice-build-entries | FileCheck %s
 
-// What a function returned is now an output, and it returns nothing.
+// A function's former result is now an output, and it returns nothing.
 // CHECK-LABEL: func.func @evaluate()
 // CHECK:         %[[LOSSES:.*]] = plan.bind
 // CHECK-NEXT:    plan.store "output:losses", %[[LOSSES]]

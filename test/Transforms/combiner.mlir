@@ -12,7 +12,7 @@
 // CHECK-NEXT:      } : tensor<3x4xf32> -> tensor<4xf32>
 // CHECK-NEXT:      dispatch.yield %[[PRODUCT]]
 
-// A masked row leaves what was there: each row and its bit are operands of their own.
+// A masked row keeps the earlier result: each row and its bit are operands of their own.
 // CHECK:         dispatch.rows %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes
 // CHECK-SAME:      row[p * 3 + 2]
 // CHECK:         ^bb0(%[[ROW:[^:]*]]: tensor<4xf32>, %[[BIT:[^:]*]]: f32,

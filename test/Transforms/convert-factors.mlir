@@ -1,4 +1,4 @@
-// What a linear map or a head reads is converted to the type of its weight, once for all readers.
+// The input of a linear map or a head is converted to the type of its weight, once for all readers.
 // RUN: sluice-opt %s --sluice-convert-factors | FileCheck %s
 // A conversion has the origins of all readers.
 // RUN: sluice-opt %s --sluice-convert-factors --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s --check-prefix=ORIGINS

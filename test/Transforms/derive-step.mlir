@@ -1,4 +1,4 @@
-// One value is read by a later step and by its own: the shortening reads what is kept, the map the
+// One value is read by a later step and by its own: the shortening reads the kept rows, the map the
 // rows of this step. What no prediction reads is left out.
 // RUN: sluice-opt %s --sluice-derive-step | FileCheck %s
 // RUN: sluice-opt %s --sluice-derive-step | sluice-opt | FileCheck %s

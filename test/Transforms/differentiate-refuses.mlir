@@ -1,4 +1,4 @@
-// What has no gradient is refused at the op.
+// Ops without a gradient are rejected at the op.
 // RUN: sluice-opt %s --sluice-differentiate -split-input-file -verify-diagnostics
 
 module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
@@ -175,7 +175,7 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
 
 // -----
 
-// A mask leaves rows out; whose gradient that is, a map before would say.
+// A mask leaves rows out; an earlier map would identify that gradient.
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   sluice.axis @t
   sluice.scale @s1 on @t factor 1

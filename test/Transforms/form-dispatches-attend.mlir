@@ -1,5 +1,5 @@
 // Attention of segments over their rows: row passes. A row gets the query of its segment and its scores, a segment the greatest of these,
-// then sums over its rows. Keys beside a row are one pass.
+// then sums over its rows. Keys next to a row are one pass.
 // RUN: sluice-opt %s --sluice-form-dispatches | FileCheck %s
 
 
@@ -19,12 +19,12 @@
 // CHECK-SAME:      domain = #dispatch.domain<batch = 2, positions = 5, factor = 0>
 // CHECK:         math.exp
 // CHECK:         math.log
-// Values, weighted by what the sums of exponentials leave, are summed.
+// Values, weighted by the normalized exponentials, are summed.
 // CHECK:           dispatch.spread %{{.*}} : tensor<2xf32> -> tensor<4x2xf32>
 // CHECK:         dispatch.rows
 // CHECK-SAME:      #dispatch.access<range[v + 1], {{[^>]*}}index = 0, last = 1>
 
-// Two keys beside each row.
+// Two keys next to each row.
 // CHECK:         dispatch.rows %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes {accesses = [
 // CHECK:           arith.maximumf
 // CHECK:           dispatch.yield %{{.*}} : tensor<4x2xf32>

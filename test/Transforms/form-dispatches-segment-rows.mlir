@@ -1,4 +1,4 @@
-// Rows of segments: a dispatch of theirs reads their lengths, one a row of the batch, which are stored behind the scan.
+// Rows of segments: a dispatch of theirs reads their lengths, one a row of the batch, which are stored after the scan.
 // RUN: sluice-opt %s --sluice-form-dispatches | FileCheck %s
 
 // CHECK-LABEL: func.func @evaluate()

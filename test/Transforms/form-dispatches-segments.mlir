@@ -29,7 +29,7 @@
 // CHECK-SAME:      #dispatch.access<row[p + 1], {{[^>]*}}extended>
 // CHECK-SAME:      #dispatch.access<range, {{[^>]*}}index = 0, last = 1>
 
-// The bits' gradient: one number a row, and the sum of those behind it in its segment.
+// The bits' gradient: one number a row, and the sum of the later ones in its segment.
 // CHECK:         %[[MOVED:.*]] = dispatch.rows %[[C]], %[[E]], %[[E]], %{{.*}}, %[[POOLED]], %{{.*}} attributes
 // CHECK:           dispatch.reduce add
 // CHECK:         %[[DB:.*]] = dispatch.rows %[[C]], %[[E]], %[[MOVED]] attributes {accesses = [
@@ -37,7 +37,7 @@
 // CHECK-SAME:      #dispatch.access<gather, {{[^>]*}}index = 0, extended>
 // CHECK-SAME:      #dispatch.access<range[v + 1], {{[^>]*}}last = 1>
 
-// Straight through: it is the logits' gradient as it stands.
+// Straight through: it is the logits' gradient unchanged.
 // CHECK:         dispatch.weight_gradient %[[DB]],
 
 !fine = !sluice.seq<@fine, 8, f32>

@@ -1,4 +1,4 @@
-// What gathers where: a model in small becomes four dispatches.
+// Gathers and their places: a model in small becomes four dispatches.
 // RUN: sluice-opt %s --sluice-form-dispatches | FileCheck %s
 
 

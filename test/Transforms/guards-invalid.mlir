@@ -1,4 +1,4 @@
-// What may be left out, and what a guard protects, is said by the IR itself: planning memory refuses IR in which it does not hold.
+// The IR itself declares the launches that may be left out, and the values that a guard protects: planning memory refuses IR in which it does not hold.
 // RUN: sluice-opt %s --sluice-plan-memory -split-input-file -verify-diagnostics
 
 // As the compiler makes them: neither is refused.
@@ -74,7 +74,7 @@ func.func @update() {
 
 // -----
 
-// Its scalar is stored behind it: the launch would ask for that of the step before.
+// Its scalar is stored after it: the launch would load the scalar of the previous step.
 #flat = #dispatch.access<flat>
 #row = #dispatch.access<row, factor = 1>
 #scalar = #dispatch.access<scalar>
@@ -175,7 +175,7 @@ func.func @update() {
 
 // -----
 
-// Left out, the temporary would hold what its bytes held before.
+// Left out, the temporary would hold the earlier contents of its bytes.
 #flat = #dispatch.access<flat>
 #row = #dispatch.access<row, factor = 1>
 #scalar = #dispatch.access<scalar>
@@ -265,7 +265,7 @@ func.func @update() {
 
 // -----
 
-// A guard that the loss has no say in lets an update through that is not finite.
+// A guard that does not depend on the loss lets an update through that is not finite.
 #flat = #dispatch.access<flat>
 #row = #dispatch.access<row, factor = 1>
 #scalar = #dispatch.access<scalar>

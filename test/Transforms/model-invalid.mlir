@@ -1,4 +1,4 @@
-// What every pass over model IR refuses, at the op, instead of crashing.
+// Every pass over model IR rejects these at the op instead of crashing.
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-convert-factors
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-differentiate
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-derive-step

@@ -1,4 +1,4 @@
-// A value knows no memory, so a pass can place a read behind the write that ends its value's life. Planning refuses that.
+// A value knows no memory, so a pass can place a read after the write that ends its value's life. Planning refuses that.
 // RUN: sluice-opt %s --sluice-plan-memory -split-input-file -verify-diagnostics
 
 #row = #dispatch.access<row, factor = 1>

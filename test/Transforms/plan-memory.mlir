@@ -7,7 +7,7 @@
 
 // CHECK:       module attributes {plan.arena_bytes = [[ARENA:.*]] : i64}
 
-// %a is dead when %c is made, which takes its bytes; %b is alive beside both.
+// %a is dead when %c is made, which takes its bytes; %b is live together with both.
 // CHECK-LABEL: func.func @chain
 // CHECK:         dispatch.rows {{.*}} plan.offsets = array<i64: [[A:[0-9]+]]>
 // CHECK:         dispatch.rows {{.*}} plan.offsets = array<i64: [[B:[0-9]+]]>

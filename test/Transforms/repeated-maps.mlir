@@ -1,14 +1,14 @@
-// An activation and the dropout behind it, which a weight gradient alone reads in the backward pass: both run again beside the derivative.
+// An activation and the dropout after it, which a weight gradient alone reads in the backward pass: both run again together with the derivative.
 // RUN: sluice-opt %s --sluice-differentiate --sluice-form-dispatches | FileCheck %s
 
 // CHECK-LABEL: func.func @gradient
-// The rows before the activation, kept for its derivative, and those behind the dropout, for the second map alone.
+// The rows before the activation, kept for its derivative, and the rows after the dropout, for the second map alone.
 // CHECK:         %[[FORWARD:.*]]:2 = dispatch.contract %[[X:.*]], %{{.*}}plan.phase = "forward"
 // CHECK:           %[[DRAWN:.*]] = dispatch.random {id = 7
 // CHECK:         %[[Y:.*]] = dispatch.contract %[[FORWARD]]#1, %[[W2:.*]] attributes
 // CHECK-NOT:     %[[FORWARD]]#1
 
-// One contraction makes the gradient and, from the same operand and the same numbers, the rows again. The weight gradient comes behind it.
+// One contraction makes the gradient and, from the same operand and the same numbers, the rows again. The weight gradient comes after it.
 // CHECK:         %[[BACK:.*]]:2 = dispatch.contract %[[DY:.*]], %[[W2]], %[[FORWARD]]#0 {{.*}}by_input
 // CHECK-NEXT:    ^bb0(%[[ACC:[^:]*]]: f32, %[[H:[^:]*]]: f32):
 // CHECK:           %[[CUT:.*]] = arith.maximumf %[[H]]
@@ -18,7 +18,7 @@
 // CHECK:         dispatch.weight_gradient %[[DY]], %[[BACK]]#0
 // CHECK-NOT:     %[[FORWARD]]#1
 
-// A sum's derivative reads no operand. So the rows before it are not kept, and those behind it are.
+// A sum's derivative reads no operand. So the rows before it are not kept, and the rows after it are.
 // RUN: sed 's/arith.maximumf %v, %zero/arith.addf %v, %v/' %s | sluice-opt --sluice-differentiate --sluice-form-dispatches | FileCheck %s --check-prefix=KEPT
 // KEPT-LABEL: func.func @gradient
 // KEPT:         %[[MADE:.*]] = dispatch.contract %{{.*}}plan.phase = "forward"

@@ -1,4 +1,4 @@
-// A dispatch writes one memory: what is stored in two places is made twice.
+// A dispatch writes one memory: a value stored in two places is computed twice.
 // RUN: sluice-opt %s --cse --sluice-separate-places --sluice-plan-memory | FileCheck %s
 
 #row = #dispatch.access<row, factor = 1>

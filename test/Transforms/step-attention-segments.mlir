@@ -1,5 +1,5 @@
 // Attention of a step between scales of one axis of segments, whose lengths are in rows of the axis: the domain of keys has a
-// factor, as that of queries does.
+// factor, as the domain of queries does.
 // RUN: sluice-opt %s --sluice-derive-step --sluice-form-dispatches | FileCheck %s
 
 // CHECK-LABEL: func.func @step(

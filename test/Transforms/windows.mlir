@@ -2,8 +2,8 @@
 // RUN: sluice-opt %s --sluice-differentiate | FileCheck %s
 // RUN: sluice-opt %s --sluice-differentiate --sluice-form-dispatches | FileCheck %s --check-prefix=ROWS
 
-// A row stands in several windows of 3: those of the moving average are summed, those of the fold and of the maximum laid over one
-// another, on the coarse scale, so that the opposite shift may read past the end.
+// A row belongs to several windows of 3: windows of the moving average are summed, windows of the fold and of the maximum overlap
+// , on the coarse scale, so that the opposite shift may read past the end.
 // CHECK-LABEL: func.func @gradient(
 // CHECK:         %[[MOVING:.*]] = sluice.shorten %{{.*}} factor 1 window 3 :
 // CHECK:         %[[SHIFTED:.*]] = sluice.shift %[[MOVING]] by 1
@@ -15,7 +15,7 @@
 // CHECK:         %[[AHEAD:.*]] = sluice.shift %{{.*}} by -2
 // CHECK-NEXT:    sluice.shorten %[[AHEAD]] factor 1 window 3 sum
 
-// Window m ends where group m of the shifted rows does. Of window m + 1, what stands in group m begins a row before its columns.
+// Window m ends where group m of the shifted rows does. The part of window m + 1 in group m begins a row before its columns.
 // ROWS-LABEL: func.func @gradient(
 // ROWS:         dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<row[p * 2 + i - 2], group = 3, factor = 1>
 // ROWS:         dispatch.rows %[[DW:.*]], %[[DW]] attributes {accesses = [#dispatch.access<row, group = 2, factor = 2, column = (i + 1) * 4>, #dispatch.access<row[p + 1], group = 2, factor = 2, column = (i - 1) * 4>]

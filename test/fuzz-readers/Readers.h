@@ -8,7 +8,7 @@
 
 namespace sluice::fuzz {
 
-/// What reads an input, and either takes it or throws what a user is shown. Anything else is a
+/// A reader of an input, which either takes it or throws a message for the user. Anything else is a
 /// finding: another exception, a sanitizer's report, more than 10 s or 2 GiB.
 struct Reader {
   const char *name;

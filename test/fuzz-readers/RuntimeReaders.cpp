@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The runtime's readers. Those of files are given a file in memory.
+// The runtime's readers. Readers of files get a file in memory.
 #include "DataFormat.h"
 #include "Decompress.h"
 #include "Png.h"
@@ -36,7 +36,7 @@ std::span<const uint8_t> toBytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t *>(text.data()), text.size()};
 }
 
-/// Calls a reader; what it says to the user is no finding.
+/// Calls a reader; its message to the user is no finding.
 template <typename Action> void run(const Action &action) {
   try {
     action();

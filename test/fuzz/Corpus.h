@@ -22,7 +22,7 @@ std::string modelIR(const std::string &path);
 struct Expected {
   unsigned line = 0;
   std::string words, verdict = "leak", mode, replay = "changed";
-  bool isDefault = false; ///< the line is that of `defaults`, through which no path goes
+  bool isDefault = false; ///< the line is the line of `defaults`, through which no path goes
 };
 Expected readExpected(const std::string &path);
 

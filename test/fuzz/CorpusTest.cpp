@@ -72,7 +72,7 @@ TEST_P(Leaky, IsRefusedAtItsLine) {
   EXPECT_EQ(nameOf(verdict.witness->replay), expected.replay);
   ASSERT_FALSE(verdict.witness->path.empty());
   EXPECT_EQ(verdict.witness->path.back().to, verdict.witness->row);
-  // A default stands apart from the stages that a path goes through.
+  // A default is separate from the stages that a path goes through.
   bool passes =
       expected.isDefault ||
       std::any_of(verdict.witness->path.begin(), verdict.witness->path.end(),

@@ -123,7 +123,7 @@ Computation Enumeration::bitsUpTo(Value bits, int64_t position) const {
   return all;
 }
 
-/// The rows of a segment that has ended, and what says where it begins and ends.
+/// The rows of a segment that has ended, and the values that its begin and end depend on.
 Computation Enumeration::pool(PoolSegmentsOp op, int64_t segment) const {
   Computation result = {mixed(6, reinterpret_cast<uintptr_t>(op.getOperation())), -1};
   const std::vector<int64_t> &at_ = endsOf(op.getEnds());
@@ -297,7 +297,7 @@ static void collectUsed(Value value, int64_t p, std::set<unsigned> &used) {
 }
 
 Computation Enumeration::compute(Operation *op, int64_t p) const {
-  // The op itself is part of what is computed; its address is one for as long as the module lives.
+  // The op itself is part of the computation; its address is one for as long as the module lives.
   Computation result = {mixed(3, reinterpret_cast<uintptr_t>(op)), -1};
   if (auto attention = dyn_cast<AttentionOp>(op)) {
     add(result, attend(attention, p));
@@ -325,7 +325,7 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
     group = op->getAttrOfType<IntegerAttr>("factor").getInt();
     auto given = op->getAttrOfType<IntegerAttr>("window");
     window = given && given.getInt() != 0 ? given.getInt() : group;
-  } else if (auto start = dyn_cast<StartOp>(op)) { // its own row stands where there is none
+  } else if (auto start = dyn_cast<StartOp>(op)) { // its own row replaces a missing one
     p -= static_cast<int64_t>(start.getBy());
   } else if (isa<PositionOp>(op)) {
     result.hash = mixed(result.hash, static_cast<uint64_t>(p));
@@ -456,7 +456,7 @@ private:
   std::map<std::pair<int64_t, SegmentEnds>, std::vector<uint64_t>> known; ///< hashes of all rows
 };
 
-/// Of segments, those that have ended have bits.
+/// Segments that have ended have bits.
 int64_t SegmentStrings::placesOf(size_t cut, const SegmentEnds &ends, int64_t length) const {
   SegmentOp own = cuts[cut];
   SequenceType type = own.getBits().getType();

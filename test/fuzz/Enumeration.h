@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What every row computes at one length, found by following reads position by position. Written
-// from the op descriptions alone; it shares no code with the causality check.
+// The computation of every row at one length, found by following reads position by position.
+// Written from the op descriptions alone; it shares no code with the causality check.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -34,7 +34,7 @@ using SegmentEnds = std::vector<std::vector<int64_t>>;
 /// All positions of a function's values at one length.
 class Enumeration {
 public:
-  /// Token `changed` is taken to be another one. Segments are those of `ends`.
+  /// Token `changed` is taken to be another one. Segments are given by `ends`.
   Enumeration(mlir::func::FuncOp function, int64_t length, MaskTable &masks, int64_t changed = -1,
               SegmentEnds ends = {});
 
@@ -67,26 +67,26 @@ private:
   llvm::DenseMap<mlir::Value, std::vector<Computation>> stored;
 };
 
-/// Why a row is not what the theorem wants.
+/// The reason why a row violates the theorem.
 struct Violation {
   int64_t length = 0, row = 0;
   int64_t token = -1; ///< read too early; -1: the row is another one than at length row + 1
 };
 
-/// Twice the least common multiple of the factors, and the largest shift or window beside it, in
+/// Twice the least common multiple of the factors, and the largest shift or window in addition, in
 /// tokens: lengths beyond show nothing new.
 int64_t longestToEnumerate(mlir::func::FuncOp function);
 
 /// The first violation at any length up to `longest`: a row t of a loss with offset o reads a token
-/// beyond t or beyond t + o - 1, or differs from what it is at length t + 1.
+/// beyond t or beyond t + o - 1, or differs from the row at length t + 1.
 std::optional<Violation> enumerateViolation(mlir::func::FuncOp function, int64_t longest);
 
 /// The same under every string of bits: of `longest` tokens at most, and of as many segments as
 /// these bits close where segments are cut again.
 std::optional<Violation> enumerateSegments(mlir::func::FuncOp function, int64_t longest);
 
-/// Whether what any loss reads at `row` of `length` tokens changes with `token`: changed where it
-/// is in the sequence, else appended with all before it.
+/// Returns true if the input of any loss at `row` of `length` tokens changes with `token`: changed
+/// where it is in the sequence, else appended with all before it.
 bool rowDependsOn(mlir::func::FuncOp function, int64_t length, int64_t row, int64_t token);
 
 } // namespace sluice::fuzz

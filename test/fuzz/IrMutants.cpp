@@ -36,7 +36,7 @@ bool shiftDropped(Operation *op) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is inserted
+// The inserted op
 //===----------------------------------------------------------------------===//
 
 /// `with` made from a value takes the value's place everywhere else.
@@ -96,7 +96,7 @@ bool coarseOneEarly(Operation *op) {
   return true;
 }
 
-/// Moves a shift before a shortening by k behind it, by `round(by, k)` groups.
+/// Moves a shift before a shortening by k after it, by `round(by, k)` groups.
 bool moveBehind(Operation *op, int64_t (*round)(int64_t by, int64_t k)) {
   auto shift = dyn_cast<ShiftOp>(op);
   if (!shift || !shift->hasOneUse()) {

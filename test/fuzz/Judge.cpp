@@ -32,7 +32,7 @@ static std::string describe(StringRef mode, const Violation &violation) {
                              : row + "reads token " + std::to_string(violation.token);
 }
 
-/// What the library's walk finds; slower than the enumeration, so of fewer lengths where there are
+/// Results of the library's walk; slower than the enumeration, so of fewer lengths where there are
 /// many.
 static bool walkFindsLeak(func::FuncOp function, int64_t longest) {
   constexpr int64_t dense = 24;

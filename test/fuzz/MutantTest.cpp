@@ -17,7 +17,7 @@ namespace {
 /// The mutation that every model must survive.
 constexpr const char *harmless = "shift behind the shortening, rounded up";
 
-/// What became of one mutation's mutants.
+/// Verdicts of one mutation's mutants.
 struct Tally {
   int leak = 0, misaligned = 0, notProved = 0, equivalent = 0, unchanged = 0;
   int undecided = 0; ///< of notProved: causal by enumeration
@@ -78,7 +78,7 @@ void Tallies::finish(const std::string &title) const {
   std::printf("%d mutants, %d killed, %d causal by enumeration\n", mutants, killed,
               mutants - killed);
   // Two are known: q <= p + 1 on every third row, or on every fourth of a moving grid, which is
-  // q <= p, but only both constraints say so.
+  // q <= p, but only both constraints together imply it.
   EXPECT_LE(undecided, 2);
 }
 

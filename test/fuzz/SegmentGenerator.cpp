@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Random specs with segments: written out, or as composite stages with something beside them.
+// Random specs with segments: written out, or as composite stages with something in addition.
 #include "SegmentTrial.h"
 
 #include <nlohmann/json.hpp>
@@ -13,12 +13,13 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// What a boundaries stage cuts: groups, and segments of groups, have no byte of their own.
+/// The stream that a boundaries stage cuts: groups, and segments of groups, have no byte of their
+/// own.
 enum class Place { Tokens, Groups, Segments };
 
 Place inside(Place cut) { return cut == Place::Tokens ? Place::Segments : cut; }
 
-/// What may make the bits of a stage beside a rule.
+/// Sources of the bits of a stage other than a rule.
 struct Makers {
   bool draws = true;  ///< a predictor that nothing labels
   bool routes = true; ///< a router
@@ -106,7 +107,7 @@ void Generator::smallModel() {
   hasLoss = true;
 }
 
-/// Groups of two around what stands inside.
+/// Groups of two around the inner stages.
 void Generator::group(const std::function<void()> &inside) {
   std::string fine = nameNorm();
   if (!mistake()) {
@@ -134,8 +135,8 @@ void Generator::onSegments(int level, Place place, const Json &made) {
   }
 }
 
-/// What makes the bits: a rule, a predictor or a router. `below` are the settings of the segments
-/// that are cut, which end where documents do if these are to.
+/// The source of the bits: a rule, a predictor or a router. `below` are the settings of the
+/// segments that are cut, which end where documents do if these are to.
 Json Generator::bits(Place place, bool begins, Makers makers, const Json *below) {
   Json made = Json::object();
   if (begins) {
@@ -157,7 +158,8 @@ Json Generator::bits(Place place, bool begins, Makers makers, const Json *below)
   return made;
 }
 
-/// A rule, whose bits a predictor may learn. As printed, coding rates are those of the whole text.
+/// A rule, whose bits a predictor may learn. As printed, coding rates are the rates of the whole
+/// text.
 void Generator::addRule(Json &made, Place place, bool begins) {
   if (place == Place::Groups || chance(0.3)) {
     made["rule"] = "coding_rate";
@@ -289,8 +291,8 @@ Json Generator::cutInside(const std::string &op, Json &stage, Place place) {
   return made;
 }
 
-/// The same segments once more, beside the stage that cut them. A mistake reads the one that is
-/// not closed.
+/// The same segments once more, in addition to the stage that cut them. A mistake reads the one
+/// that is not closed.
 void Generator::readAgain(const std::string &whole, const std::string &segments, const Json &made) {
   std::string result = nameNorm();
   emit({{"op", "shorten"},
@@ -310,7 +312,7 @@ void Generator::readAgain(const std::string &whole, const std::string &segments,
   }
 }
 
-/// A whole model in one stage. The stream that it reads may be added to what it makes.
+/// A whole model in one stage. The stream that it reads may be added to its result.
 void Generator::composite(Place place) {
   std::string whole = nameNorm();
   if (mistake()) {

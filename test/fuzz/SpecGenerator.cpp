@@ -146,7 +146,7 @@ void Generator::hash(Json &stage) {
   }
 }
 
-/// Of keys on another scale; most of what it makes is right for groups that were not shifted.
+/// For keys on another scale; most of its results are right for groups that were not shifted.
 Json Generator::sourceMask() {
   if (chance(0.2)) {
     return mask();
@@ -199,7 +199,8 @@ void Generator::layer() {
   emit(stage);
 }
 
-/// Of the stream at hand, which goes on behind it. By default it fits groups that were not shifted.
+/// For the current stream, which continues after it. By default it fits groups that were not
+/// shifted.
 void Generator::loss() {
   Json stage = {{"op", "loss"}, {"name", "loss" + std::to_string(losses++)}};
   stage["factor"] = pick({0.25, 2.0});
@@ -289,7 +290,7 @@ void Generator::upsample(int64_t k) {
 
 /// A stage that keeps the scale and, without mistakes, causality.
 void Generator::filler() {
-  constexpr int64_t coarsestLoss = 8; // its first row lies within every context
+  constexpr int64_t coarsestLoss = 8; // its first row is within every context
   if (factor <= coarsestLoss && chance(0.08)) {
     return loss();
   }
@@ -307,7 +308,7 @@ void Generator::filler() {
   }
 }
 
-/// Down and up again by k. The delay stands before the shortening, on the coarse scale or behind
+/// Down and up again by k. The delay is before the shortening, on the coarse scale or after
 /// the upsampling.
 void Generator::detour(int depth) {
   int64_t k = pick<int64_t>({1, 2, 2, 3, 3, 4, 4, 5, 6, 7});
@@ -367,7 +368,7 @@ void Generator::skip() {
   emit({{"op", "add"}, {"with", names[engine() % names.size()]}});
 }
 
-/// What nothing reads may look wherever it likes.
+/// An unused stage may look anywhere.
 void Generator::unusedBranch() {
   std::string fork = nameLast();
   Json stage = {{"op", "layer"}};
@@ -382,7 +383,7 @@ void Generator::unusedBranch() {
   emit({{"op", "norm"}, {"from", fork}});
 }
 
-/// A second path beside the main one, added to it in the end.
+/// A second path next to the main one, added to it in the end.
 void Generator::sideBranch() {
   std::string fork = nameLast();
   filler();

@@ -33,7 +33,8 @@ bool shiftDropped(Json &stages, size_t at) {
   return true;
 }
 
-/// The first shortening after a shift says how many positions are one of the coarse scale.
+/// The first shortening after a shift gives the number of positions per position of the coarse
+/// scale.
 bool shiftInCoarseUnits(Json &stages, size_t at) {
   if (!is(stages, at, "shift") || by(stages[at]) == 0) {
     return false;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What is done with one random spec.
+// The trial of one random spec.
 #pragma once
 
 #include "Judge.h"
@@ -18,7 +18,7 @@ Judgement tryCheck(const std::string &text);
 struct Trained {
   enum Kind {
     Done,    ///< every number is finite
-    Refused, ///< bad input to the compiler, which says so
+    Refused, ///< bad input to the compiler, which reports it
     Failed   ///< anything else
   } kind = Done;
   std::string message;

@@ -81,7 +81,7 @@ void Run::certify(uint64_t seed, const std::string &text, bool isProved) {
   }
 }
 
-/// Of two levels, texts of 7 tokens have as many boundaries as those of 10 of one.
+/// Texts of 7 tokens with two levels have as many boundaries as texts of 10 tokens with one.
 void Run::checkSegments(uint64_t seed) {
   std::string text = generateSegmentedSpec(seed, flags.segments);
   SegmentJudgement judgement = judgeSegments(text, flags.segments == 1 ? 10 : 7);

@@ -23,7 +23,7 @@ struct Both {
 /// over 64.
 Both binary(llvm::Instruction::BinaryOps op, unsigned width, Both a, Both b);
 Both compare(llvm::CmpInst::Predicate predicate, unsigned width, Both a, Both b);
-/// Of the intrinsics smin, smax, umin and umax; unknown of others.
+/// For the intrinsics smin, smax, umin and umax; unknown of others.
 Both clamp(llvm::Intrinsic::ID id, unsigned width, Both a, Both b);
 
 } // namespace sluice::mutation

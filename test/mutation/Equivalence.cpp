@@ -25,7 +25,7 @@ bool Proof::isPure(const Instruction *instruction) const {
   return !instruction->isTerminator() && !instruction->mayReadOrWriteMemory();
 }
 
-/// What the fault may change, and who would notice.
+/// Effects of the fault, and their readers.
 void Proof::collectAffected() {
   SmallVector<const Instruction *> work{&site};
   while (!work.empty()) {
@@ -79,7 +79,7 @@ void Proof::addVariable(Variable::Kind kind, int64_t first, int64_t count, const
   }
 }
 
-/// Of a loaded number whose lowest bits alone make a difference: how many those can be. Else 0.
+/// For a loaded number whose lowest bits alone make a difference: how many those can be. Else 0.
 int64_t Proof::valuesOf(const Instruction *load) {
   constexpr uint64_t most = 1023;
   if (!isa<LoadInst>(load) || !load->getType()->isIntegerTy() ||
@@ -90,8 +90,8 @@ int64_t Proof::valuesOf(const Instruction *load) {
   return bits.isMask() && bits.ule(most) ? int64_t(bits.getZExtValue()) + 1 : 0;
 }
 
-/// Whether a loop carries a number that is no count, such as that of a tile where some are left
-/// out, and that no fault changes: it may be any of its range.
+/// True if a loop carries a number that is no count, such as the number of a tile where some are
+/// left out, and that no fault changes: it may be any of its range.
 bool Proof::isFree(const PHINode *phi) const {
   const Loop *loop = loops.getLoopFor(phi->getParent());
   const BasicBlock *latch = loop ? loop->getLoopLatch() : nullptr;
@@ -104,7 +104,7 @@ bool Proof::isFree(const PHINode *phi) const {
   return next && !isCount && !affected.contains(phi);
 }
 
-/// Whether a number is made of constants and sums that are not negative, in any number of turns.
+/// True if a number is made of constants and sums that are not negative, in any number of turns.
 static bool onlyGrows(const PHINode *phi) {
   SetVector<const Value *> work;
   work.insert(phi);
@@ -152,7 +152,7 @@ void Proof::collectVariables(bool withPaths) {
     for (const auto *node = tree.getNode(to->getParent()); node; node = node->getIDom()) {
       const auto *branch = dyn_cast<BranchInst>(node->getBlock()->getTerminator());
       const Loop *loop = loops.getLoopFor(node->getBlock());
-      bool isOver = loop && !loop->contains(to->getParent()); // says nothing any more
+      bool isOver = loop && !loop->contains(to->getParent()); // has no information left
       if (branch && branch->isConditional() && !isOver) {
         work.insert(branch->getCondition());
       }
@@ -222,7 +222,7 @@ void Proof::addSource(Variable::Kind kind) {
                                          : space.rows);
 }
 
-/// Whether the branches that lead to a block all go its way, as far as they are known.
+/// True if all branches that lead to a block take its way, as far as they are known.
 bool Proof::isReached(const BasicBlock *block) {
   const Loop *around = loops.getLoopFor(block);
   for (const auto *node = tree.getNode(block)->getIDom(); node; node = node->getIDom()) {
@@ -247,7 +247,7 @@ bool Proof::isReached(const BasicBlock *block) {
   return true;
 }
 
-/// Whether the end of `from` may go to `to`.
+/// True if the end of `from` may branch to `to`.
 bool Proof::isTaken(const BasicBlock *from, const BasicBlock *to) {
   const auto *branch = dyn_cast<BranchInst>(from->getTerminator());
   if (!branch || !branch->isConditional() || branch->getSuccessor(0) == branch->getSuccessor(1)) {
@@ -278,7 +278,7 @@ bool Proof::agrees(const Instruction *sink) {
   return true;
 }
 
-/// Whether no thread waits for copies, or ends them, after it has come here.
+/// True if no thread waits for copies, or ends them, after it has come here.
 bool Proof::isLastOfCopies() {
   SmallVector<const BasicBlock *> work;
   SmallPtrSet<const BasicBlock *, 32> seen;

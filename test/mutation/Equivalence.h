@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Whether a planted fault is one at all. A kernel is made for one shape: what its index arithmetic
-// does is a function of few small numbers, all of which can be tried.
+// Decides if a planted fault is one at all. A kernel is made for one shape: its index arithmetic is
+// a function of few small numbers, all of which can be tried.
 #pragma once
 
 #include "Mutations.h"

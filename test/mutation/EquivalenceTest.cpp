@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What can be proved to be no fault, and what must not be.
+// Changes that can be proved to be no fault, and faults that must not be.
 #include "Equivalence.h"
 
 #include "llvm/AsmParser/Parser.h"
@@ -63,7 +63,7 @@ using Variants = std::vector<unsigned>;
 
 } // namespace
 
-/// Of numbers 0 to 191: 200 and its neighbours are reached by none, 192 is by its lower one.
+/// For numbers 0 to 191: 200 and its neighbours are reached by none, 192 is by its lower one.
 TEST(NoFault, ABoundThatNoThreadReaches) {
   auto bound = [](const std::string &number) {
     return "  %c = icmp ult i64 %i, " + number +
@@ -93,7 +93,7 @@ TEST(NoFault, ABoundThatNoLengthReaches) {
   EXPECT_EQ(proved(compare("ult i64 %length, 76"), Operator::ShiftBound), Variants{1});
 }
 
-/// A clamp before a branch that lets pass only what it leaves alone.
+/// A clamp before a branch that lets only numbers pass that it does not change.
 TEST(NoFault, AClampThatABranchMakesIdle) {
   auto clamped = [](const std::string &limit) {
     return "  %m = call i64 @llvm.umin.i64(i64 %i, i64 150)\n  %c = icmp ult i64 %i, " + limit +
@@ -161,7 +161,7 @@ TEST(NoFault, TheEndOfAGroupOfCopiesThatNobodyWaitsFor) {
             Variants{});
 }
 
-/// Of a loop whose end depends on the block: 6 turns at most, so that `%k` is at most 5.
+/// For a loop whose end depends on the block: 6 turns at most, so that `%k` is at most 5.
 TEST(NoFault, ABoundThatNoTurnOfALoopWithAVariableEndReaches) {
   auto loop = [](const std::string &bound, const std::string &end) {
     return "  %last = add i64 %block, 4\n  br label %loop\nloop:\n"
@@ -175,12 +175,12 @@ TEST(NoFault, ABoundThatNoTurnOfALoopWithAVariableEndReaches) {
     EXPECT_EQ(proved(loop("6", end), Operator::ShiftBound), Variants{1}) << end;
     EXPECT_EQ(proved(loop("5", end), Operator::ShiftBound), Variants{}) << end;
   }
-  // What is loaded may be any number.
+  // A loaded number may be any number.
   EXPECT_EQ(proved(loop("7", "eq i64 %next, %start"), Operator::ShiftBound), Variants{});
 }
 
-/// Of a loop that is not entered where its end would never come: 4 turns in blocks 0 and 1, none in
-/// the others.
+/// For a loop that is not entered where its end would never come: 4 turns in blocks 0 and 1, none
+/// in the others.
 TEST(NoFault, ABoundInALoopThatIsNotAlwaysEntered) {
   auto loop = [](const std::string &bound) {
     return "  %early = icmp ult i64 %block, 2\n  %last = select i1 %early, i64 4, i64 0\n"
@@ -195,7 +195,8 @@ TEST(NoFault, ABoundInALoopThatIsNotAlwaysEntered) {
     std::vector<unsigned> all = proved(loop(bound), Operator::ShiftBound);
     return all;
   };
-  // Beside those of the bound, variants of the block's and of %none's that may be proved or not.
+  // In addition to variants of the bound, variants of the block's and of %none's that may be proved
+  // or not.
   EXPECT_EQ(of("6").size(), of("2").size() + 2);
 }
 

@@ -86,7 +86,7 @@ protected:
     launch.block = {64, 1, 1};
     launch.arguments = {reinterpret_cast<uint64_t>(in.data()),
                         reinterpret_cast<uint64_t>(out.data()), uint64_t(count), uint64_t(tiles)};
-    // Behind the last number lie others of the buffer: what is read there is wrong, not refused.
+    // The last number is followed by others of the buffer: a read there is wrong, not rejected.
     launch.buffers = {{"in", in.data(), in.size() * 4},
                       {"out", out.data(), out.size() * 4, emulator::Writes::Once, false}};
     subject = {"reverse", text, {{"k", launch}}, {{out.data(), out.size() * 4}}, nullptr, [this] {

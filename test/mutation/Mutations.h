@@ -35,7 +35,7 @@ struct Mutation {
 };
 
 /// Every fault that can be planted in a module's functions, in order. Comparisons of floating-point
-/// numbers, and selections by them alone, are no sites: they decide what a number is.
+/// numbers, and selections by them alone, are no sites: they decide a number's value.
 std::vector<Mutation> mutationsOf(llvm::Module &module);
 
 /// Plants all `mutations`, of one function, at once: it takes one more argument, a number of 64

@@ -103,7 +103,7 @@ void Planting::shiftBound(ICmpInst &compare, unsigned variant) {
   replaceResult(compare, builder.CreateICmp(predicate, compare.getOperand(0), bound));
 }
 
-/// Of an instruction without a result.
+/// For an instruction without a result.
 void Planting::removeCall(Instruction &instruction) {
   IRBuilder<> builder(&instruction);
   Value *stays = builder.CreateICmpNE(chosen, builder.getInt64(number));

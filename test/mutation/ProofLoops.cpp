@@ -28,7 +28,7 @@ int64_t Proof::iterationsOf(const Loop *loop) {
   return found->second; // 0 while it is searched for
 }
 
-/// Whether a loop that counts by ones and leaves where it meets a number has met it in the last
+/// True if a loop that counts by ones and leaves where it meets a number has met it in the last
 /// `count` iterations.
 bool Proof::hasCome(const BranchInst *end, bool leaves, int64_t count) {
   const auto *compare = dyn_cast<ICmpInst>(end->getCondition());

@@ -106,8 +106,8 @@ Step::Dispatch &Step::dispatchOf(int64_t kernel) {
   return *dispatch;
 }
 
-/// What the launch may write of a result: its valid rows, each byte once, where it is the kernel's
-/// only stage; else once at most a stage, for stages share results out.
+/// Bytes of a result that the launch may write: its valid rows, each byte once, where it is the
+/// kernel's only stage; else once at most a stage, for stages share results out.
 void Step::addResult(const Visit &visit, size_t operand, unsigned result, bool later,
                      std::vector<emulator::Buffer> &buffers) {
   using emulator::Writes;
@@ -122,7 +122,7 @@ void Step::addResult(const Visit &visit, size_t operand, unsigned result, bool l
   }
 }
 
-/// What the launch may read of an operand: elsewhere it is as if nobody had written it.
+/// Bytes of an operand that the launch may read: elsewhere it counts as unwritten.
 void Step::addOperand(const Visit &visit, size_t operand, std::vector<emulator::Buffer> &buffers) {
   uint8_t *data = arena.get() + (*visit.arguments)[operand];
   std::string name = "buffer " + std::to_string(operand);
@@ -162,8 +162,9 @@ void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buff
   buffers.push_back({"arguments", const_cast<int64_t *>(arguments.data()), arguments.size() * 8});
 }
 
-/// What nothing may depend on holds NaN: results, unless they lie where operands do, padding, and
-/// rows that are not valid. Zeros that should be written and are zeros already hide nothing then.
+/// Bytes that no result may depend on hold NaN: results, unless they lie where operands do,
+/// padding, and rows that are not valid. Zeros that should be written and are zeros already hide
+/// nothing then.
 void Step::poison(const Visit &visit) {
   const auto &operands = visit.kernel.operands;
   const std::vector<int64_t> &arguments = *visit.arguments;
@@ -235,7 +236,8 @@ std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_
   return judgement->str();
 }
 
-/// In place, each result lies where the first operand of its type that no other has taken does.
+/// In place, each result shares the memory of the first operand of its type that no other has
+/// taken.
 Step::Visit Step::visitOf(const runtime::Launch &launch, const Occasion &occasion) {
   Visit visit{occasion, plan.kernels[size_t(launch.kernel)], dispatchOf(launch.kernel).op, {}};
   std::vector<int64_t> arguments = launch.arguments;
@@ -302,7 +304,7 @@ Subject Step::subjectOf(const Visit &visit) {
 }
 
 /// Where no row depends on lengths, only the number of the step can make a difference. Where they
-/// do, there are lengths and batches of which the last row lies right before the first of a block
+/// do, there are lengths and batches of which the last row is right before the first of a block
 /// of 64: the block has nothing to do, and one row more would make it begin.
 std::vector<Occasion> Step::occasionsFor(const runtime::Launch &launch) {
   auto domain = dispatchOf(launch.kernel).op->getAttrOfType<dispatch::DomainAttr>("domain");

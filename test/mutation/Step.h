@@ -21,12 +21,12 @@ struct Occasion {
   bool negative = false; ///< of a head: logits of a row are far below 0, where absent tokens have 0
 };
 
-/// Of a model of `context` tokens and `batch` sequences: all rows, then ever other parts of them.
+/// For a model of `context` tokens and `batch` sequences: all rows, then ever other parts of them.
 /// The ends of memory matter to the first, masks to the others; lengths end in every sixteenth of
 /// 64 rows. What depends on the number of the step meets the schedule's beginning, middle and end.
 std::vector<Occasion> occasionsOf(const runtime::Plan &plan);
 
-/// One training step of a full batch. What the kernels before it left is in memory when one is
+/// One training step of a full batch. Results of the earlier kernels are in memory when a kernel is
 /// visited.
 class Step {
 public:

@@ -36,7 +36,7 @@ std::unique_ptr<llvm::Module> parse(const std::string &ir, llvm::LLVMContext &co
   return module;
 }
 
-/// Copies land when they are waited for, and warps run apart: what a GPU might do at worst.
+/// Copies land when they are waited for, and warps run apart: the worst case on a GPU.
 emulator::Options adverse() {
   return {.seed = 3,
           .schedule = emulator::Schedule::WarpAlone,
@@ -45,7 +45,7 @@ emulator::Options adverse() {
           .countTraffic = false};
 }
 
-/// The first violation, or nothing. A program with faults is told which.
+/// The first violation, or nothing. A program with faults gets the fault's number.
 std::string launchStage(emulator::Emulator &emulator, const Subject::Stage &stage,
                         std::optional<uint64_t> fault = std::nullopt) {
   emulator::Launch launch = stage.launch;
@@ -78,7 +78,7 @@ std::string readAll(int from) {
   return bytes;
 }
 
-/// A process that runs `work`, which writes to its argument; what is written is read from `output`.
+/// A process that runs `work`, which writes to its argument; its output is read from `output`.
 struct Child {
   explicit Child(const std::function<void(int)> &work) {
     int pipes[2];
@@ -94,7 +94,7 @@ struct Child {
     ::close(pipes[1]);
     output = pipes[0];
   }
-  /// What it wrote; `status` as of waitpid.
+  /// Its output; `status` as of waitpid.
   std::string wait(int &status) const {
     std::string said = readAll(output);
     ::close(output);
@@ -115,7 +115,7 @@ void limitTime(double seconds) {
 
 double processorSeconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
 
-/// What `work` gives, from a process of its own that may take `limit` seconds of processor time.
+/// The result of `work`, from a process of its own that may take `limit` seconds of processor time.
 Outcome inChild(double limit, const std::function<Outcome()> &work) {
   Child child([&](int to) {
     limitTime(limit);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What becomes of a kernel with a planted fault: each runs in a process of its own.
+// The outcome of a kernel with a planted fault: each runs in a process of its own.
 #pragma once
 
 #include "Equivalence.h"
@@ -29,7 +29,7 @@ struct Subject {
   std::vector<std::pair<const void *, uint64_t>> outputs; ///< with their bytes
   /// Before the launches, in the process of the trials; may be empty.
   std::function<void()> prepare;
-  /// After the launches: what is wrong with the outputs, or nothing.
+  /// After the launches: the mistake in the outputs, or nothing.
   std::function<std::string()> judge;
 };
 
@@ -68,7 +68,7 @@ std::vector<Mutation> mutationsIn(const Subject &subject);
 /// As of a module, for the stage that the fault is in.
 bool isProvablyNoFault(const Subject &subject, const Mutation &mutation);
 
-/// Those of `mutations` that are, by number, on as many processors as `workers`.
+/// The mutations of `mutations` that are, by number, on as many processors as `workers`.
 std::vector<size_t> provablyNoFaults(const Subject &subject, llvm::ArrayRef<Mutation> mutations,
                                      unsigned workers);
 

@@ -46,7 +46,7 @@ llvm::cl::opt<std::string>
               llvm::cl::desc("Fail unless the basic blocks that never run are those of this file: "
                              "lines of a kernel's name, their number and the reason"));
 
-/// What became of a fault: of the last step that it was tried in.
+/// The outcome of a fault: of the last step that it was tried in.
 struct Tried {
   Mutation mutation;
   Outcome outcome;
@@ -54,7 +54,7 @@ struct Tried {
   bool isDone() const { return isCaught() || outcome.fate == Fate::NoFault; }
 };
 
-/// What became of the faults of one kind, or of all.
+/// The outcomes of the faults of one kind, or of all.
 struct Counts {
   std::map<Fate, int> fates;
   int of(Fate fate) const {
@@ -113,7 +113,7 @@ private:
 
 } // namespace
 
-/// Of this process and those that it has waited for.
+/// Times of this process and of the processes that it has waited for.
 static int64_t processorSeconds() {
   int64_t seconds = 0;
   for (int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
@@ -124,7 +124,7 @@ static int64_t processorSeconds() {
   return seconds;
 }
 
-/// `code` names what the instructions' numbers are numbers of.
+/// `code` names the function that the instructions' numbers refer to.
 std::string Run::keyOf(const std::string &occasion, const Mutation &mutation) const {
   return occasion + "/" + code + "/" + mutation.function + "/" + name(mutation.op).str() + "/" +
          std::to_string(mutation.instruction) + "/" + std::to_string(mutation.variant);
@@ -222,8 +222,8 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
             << processorSeconds() << " s" << std::endl;
 }
 
-/// A fault is caught by numbers only where they are right without it: what was found is written
-/// once that is known.
+/// A fault is caught by numbers only where they are right without it: results are written once that
+/// is known.
 void Run::tryFaults(const Subject &subject, const std::string &occasion,
                     const std::vector<size_t> &open) {
   Trials kernel(subject, /*judges=*/false);
@@ -246,7 +246,7 @@ void Run::tryFaults(const Subject &subject, const std::string &occasion,
   }
 }
 
-/// Of the kernel that is visited: all chosen ones.
+/// For the visited kernel: all chosen ones.
 const Faults &Run::plantedIn(const Subject &subject) {
   if (plantedKernel != subject.name) {
     std::vector<Mutation> mutations;
@@ -259,7 +259,8 @@ const Faults &Run::plantedIn(const Subject &subject) {
   return *planted;
 }
 
-/// What survives the first step may be none; a fault that is caught must not be proved to be none.
+/// The survivors of the first step may be none; a fault that is caught must not be proved to be
+/// none.
 void Run::proveRest(const Subject &subject, const std::string &occasion) {
   std::vector<Mutation> mutations;
   std::vector<Tried *> asked;

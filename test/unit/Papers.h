@@ -11,7 +11,7 @@
 
 namespace sluice::test {
 
-/// Whether a spec is tried where a test takes long. Many rows of the papers' tables differ in sizes
+/// True if a spec is tried where a test takes long. Many rows of the papers' tables differ in sizes
 /// alone, so of each kind one stands for all (test/one-row-a-kind.txt). Most of models/small have
 /// the stages of models/tiny.
 inline bool standsForItsKind(const std::filesystem::path &spec) {

@@ -1,5 +1,5 @@
-// A module in parts: behind this one evaluate.mlir, predict.mlir and last.mlir, and a test's ops, which make %y of the embedded tokens %x,
-// behind each of the first two. Models with segments have segments.mlir behind this one.
+// A module in parts: after this one evaluate.mlir, predict.mlir and last.mlir, and a test's ops, which make %y of the embedded tokens %x,
+// after each of the first two. Models with segments have segments.mlir after this one.
 #training = {beta1 = 0.9, beta2 = 0.95, clip = 1.0, epsilon = 1.0e-8, floor = 0.1, learning_rate = 1.0e-3, optimizer = "adamw",
   schedule = "cosine", steps = 100.0, warmup = 10.0, weight_decay = 0.1}
 !tokens = !sluice.seq<@s1, 0, i32>

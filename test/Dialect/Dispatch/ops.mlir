@@ -204,7 +204,7 @@ func.func @segments(%bits: tensor<2x16x1xf32>) -> (tensor<2x16xi32>, tensor<2x5x
 #members = #dispatch.access<range[v + 1], factor = 1, index = 0, last = 1>
 #end = #dispatch.access<gather, factor = 1, index = 1>
 
-// Of each segment the sum of its rows and the last of them.
+// The sum of the rows of each segment, and the last of them.
 // CHECK-LABEL: func.func @members
 func.func @members(%e: tensor<2x5xi32>, %x: tensor<2x16x8xf32>) -> (tensor<2x5x8xf32>, tensor<2x5x8xf32>) {
   // CHECK: extended>

@@ -13,7 +13,7 @@ func.func @reads() -> (tensor<i32>, tensor<i32>) {
   return %a, %b : tensor<i32>, tensor<i32>
 }
 
-// A read behind a write is not the read before it, whichever places they name: places may overlap.
+// A read after a write is not the read before it, whichever places they name: places may overlap.
 // CHECK-LABEL: func.func @write_between
 // CHECK:         %[[OLD:.*]] = plan.bind "parameter:w"
 // CHECK:         plan.store "flat:parameters"

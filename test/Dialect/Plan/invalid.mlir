@@ -195,7 +195,7 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-// The first writes what the second reads.
+// The first writes the bytes that the second reads.
 module attributes {plan.arena_bytes = 1024 : i64} {
   plan.buffer "scalar:length" at 0 bytes 8 device 0
   plan.buffer "scalar:rows" at 8 bytes 8 device 0
@@ -235,7 +235,7 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-// It touches other bytes than the launch that writes its guard, and names it not: nothing says which is first.
+// It touches other bytes than the launch that writes its guard, and names it not: their order is undefined.
 module attributes {plan.arena_bytes = 1024 : i64} {
   plan.buffer "scalar:length" at 0 bytes 8 device 0
   plan.buffer "scalar:rows" at 8 bytes 8 device 0
@@ -294,7 +294,7 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-// Where the launch is left out, whoever reads the bytes behind the arena's names finds what was there before.
+// Where the launch is left out, a reader of the bytes of the arena's names finds their earlier contents.
 module attributes {plan.arena_bytes = 1024 : i64} {
   plan.buffer "scalar:length" at 0 bytes 8 device 0
   plan.buffer "scalar:rows" at 8 bytes 8 device 0

@@ -35,7 +35,7 @@ plan.kernel @step {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", varian
 // CHECK: plan.kernel @draw {{.*}} draws_by_update, {{.*}}
 plan.kernel @draw {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128>, written = 1 : i64, draws_by_update}
 
-// What the update writes it may be forbidden to write.
+// The update may be forbidden to write its results.
 // CHECK-LABEL: plan.entry @update.plan
 plan.entry @update.plan {
   // CHECK-NEXT: plan.launch @norm([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []
@@ -44,7 +44,7 @@ plan.entry @update.plan {
   plan.launch @add ([64, 64, 0, 8, 16, 24, 0, 0]) phase "update" after [0] {guard = "finite"}
 }
 
-// A launch on an axis of segments follows the one that stores its length. What is due by a step's schedule may be left out.
+// A launch on an axis of segments follows the one that stores its length. Launches that are due by a step's schedule may be left out.
 // CHECK-LABEL: plan.entry @step.plan of "step" factor 3
 plan.entry @step.plan of "step" factor 3 {
   plan.launch @norm ([64, 44, 0, 8, 16, 24, 0, 0]) phase "forward" after []

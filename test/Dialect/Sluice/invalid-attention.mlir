@@ -1,4 +1,4 @@
-// What the verifiers of attention, of its backward and of a step's states refuse.
+// The verifiers of attention, of its backward and of a step's states reject these.
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics
 
 func.func @no_heads(%x: !sluice.seq<@s1, 12, f32>) {

@@ -1,4 +1,4 @@
-// What is no entropy, no number of an update, and no map of whole numbers.
+// Invalid entropies, numbers of an update, and maps of integers.
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics
 
 sluice.axis @tokens

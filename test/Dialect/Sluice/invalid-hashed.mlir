@@ -1,4 +1,4 @@
-// What the verifiers of attention by hashes refuse.
+// The verifiers of LSH attention reject these.
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics
 
 func.func @chunk_of_three(%x: !sluice.seq<@s1, 4, f32>, %b: !sluice.seq<@s1, 3, f32>) {

@@ -1,5 +1,5 @@
 // A chain of six dispatches whose results the backward pass reads in reverse order. All six results take 24576 bytes, and the
-// whole arena 40960. For less, some of them are made again, each directly before the first dispatch that reads it.
+// whole arena 40960. For less, some of them are recomputed, each directly before the first dispatch that reads it.
 // RUN: sluice-opt %s --sluice-recompute=memory-budget=40960 | FileCheck %s --check-prefix=FULL
 // RUN: sluice-opt %s --sluice-recompute=memory-budget=36864 | FileCheck %s
 // RUN: sluice-opt %s --sluice-recompute=memory-budget=36864 --cse --canonicalize --sluice-plan-memory | FileCheck %s --check-prefix=PLAN

@@ -15,7 +15,7 @@
 // CHECK-COUNT-12:          math.fma %{{.*}} : vector<8xf32>
 // Sums of exponentials, with the greatest score so far.
 // CHECK:             %{{.*}}:4 = scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
-// Values, added to what the blocks before gave.
+// Values, added to the sums of earlier blocks.
 // CHECK:             scf.for %{{.*}} step %c6
 
 #domain = #dispatch.domain<batch = 1, positions = 128, factor = 1>

@@ -1,4 +1,4 @@
-// What no CPU kernel is made of, said at the op: row bodies (R-00x, on either target), contractions, scatters, attention.
+// Ops without a CPU kernel, reported at the op: row bodies (R-00x, on either target), contractions, scatters, attention.
 // RUN: sluice-opt %s --sluice-generate-kernels=target=cpu-avx2 -split-input-file -verify-diagnostics
 
 #row = #dispatch.access<row, factor = 1>

@@ -1,4 +1,4 @@
-// What segments need of kernels: one scan over a text's bits, which carries how many there were, and sums of the rows between two ends.
+// Kernels for segments: one scan over a text's bits, which carries how many there were, and sums of the rows between two ends.
 // RUN: split-file %s %t
 // RUN: sluice-opt %t/scan.mlir --sluice-generate-kernels=target=cpu-avx2 | FileCheck %s --check-prefix=SCAN
 // RUN: sluice-opt %t/range.mlir --sluice-generate-kernels=target=cpu-avx2 | FileCheck %s --check-prefix=RANGE

@@ -1,4 +1,4 @@
-// What no GPU kernel is made of, said with the place of the op; of factors in f32, with the key of the spec to set.
+// Ops without a GPU kernel, reported with the place of the op; of factors in f32, with the key of the spec to set.
 // RUN: not sluice-opt %s --sluice-generate-kernels=target=sm_80 -split-input-file 2>&1 | FileCheck %s
 
 #row = #dispatch.access<row, factor = 1>

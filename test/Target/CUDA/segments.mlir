@@ -1,4 +1,4 @@
-// The scan is one warp a text: 32 bits by one ballot, and a thread's count is that of the bits up to its own. Sums between two ends are a
+// The scan is one warp a text: 32 bits by one ballot, and a thread's count is the number of bits up to its own. Sums between two ends are a
 // loop of each thread over its columns.
 // RUN: split-file %s %t
 // RUN: sluice-opt %t/scan.mlir --sluice-generate-kernels=target=sm_80 | FileCheck %s --check-prefix=SCAN

@@ -1,4 +1,4 @@
-// Row t reads segment c(t + 1) - 2. It ends by t, but its index tells the bit of token t + 1.
+// Row t reads segment c(t + 1) - 2. It ends by t, but its index reveals the bit of token t + 1.
 module attributes {sluice.batch = 1 : i64, sluice.context = 12 : i64, sluice.name = "counts-ahead", sluice.seed = 0 : i64, sluice.vocabulary = 5 : i64, sluice.width = 4 : i64, sluice.training = {beta1 = 9.0e-01 : f64, beta2 = 9.5e-01 : f64, clip = 1.0 : f64, epsilon = 1.0e-08 : f64, floor = 1.0e-01 : f64, learning_rate = 1.0e-03 : f64, optimizer = "adamw", schedule = "cosine", steps = 1.0e+02 : f64, warmup = 1.0e+01 : f64, weight_decay = 1.0e-01 : f64}} {
   sluice.axis @tokens
   sluice.scale @s1 on @tokens factor 1

@@ -1,4 +1,4 @@
-// Row t reads the segment that it stands in, c(t): its mean holds later tokens.
+// Row t reads its own segment, c(t): its mean holds later tokens.
 module attributes {sluice.batch = 1 : i64, sluice.context = 12 : i64, sluice.name = "own-segment", sluice.seed = 0 : i64, sluice.vocabulary = 5 : i64, sluice.width = 4 : i64, sluice.training = {beta1 = 9.0e-01 : f64, beta2 = 9.5e-01 : f64, clip = 1.0 : f64, epsilon = 1.0e-08 : f64, floor = 1.0e-01 : f64, learning_rate = 1.0e-03 : f64, optimizer = "adamw", schedule = "cosine", steps = 1.0e+02 : f64, warmup = 1.0e+01 : f64, weight_decay = 1.0e-01 : f64}} {
   sluice.axis @tokens
   sluice.scale @s1 on @tokens factor 1

@@ -33,7 +33,7 @@ inline std::vector<std::string> specsUnder(const std::string &folder) {
   return result;
 }
 
-/// A spec, what the prover says of it, and the certificate that claims a proof, true or not.
+/// A spec, the prover's verdict, and the certificate that claims a proof, true or not.
 struct Case {
   certify::Source spec, certificate;
   bool proved = false;
@@ -100,8 +100,9 @@ inline std::string with(std::vector<std::string> lines, size_t at, const std::st
   return join(lines);
 }
 
-/// Every line that differs from `line` in one number by one: places of digits and what stands there
-/// instead.
+/// Every line that differs from `line` in one number by one: places of digits and their
+/// replacements
+/// .
 inline std::vector<std::string> numberMutants(const std::string &line) {
   std::vector<std::string> mutants;
   for (size_t at = 0, end = 0; at < line.size(); at = std::max(end, at + 1)) {

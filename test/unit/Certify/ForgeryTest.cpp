@@ -2,7 +2,7 @@
 //
 // Forged graphs: ops, relations, factors, operands, order, values that are missing, in certificates
 // that count their lines and obligations right. Each is refused, by the table and the theorem or by
-// what the stages of the spec expand to; the same graph in other words is not.
+// the expansion of the spec's stages; the same graph in other words is not.
 #include "Corpus.h"
 #include "sluice/Proof/SegmentBounds.h"
 
@@ -96,7 +96,7 @@ Lines forgeValue(const std::string &line) {
 }
 
 /// The line with each number of a value through the map: the first one, a read's operand, the list
-/// behind "of".
+/// after "of".
 std::string renumber(const std::string &line, const std::function<size_t(size_t)> &number) {
   static const std::regex parts[] = {
       std::regex("^((?:value|bound|read|exist|token|no-leak|prefix-invariance) )([0-9]+)()"),
@@ -156,7 +156,7 @@ std::vector<size_t> countTo(size_t n) {
   return all;
 }
 
-/// Whether the checker refuses a text; counts which half of it did.
+/// True if the checker rejects a text; counts which half of it did.
 struct Judge {
   Case original;
   int byTable = 0, byStages = 0;

@@ -2,7 +2,7 @@
 //
 // A certificate with anything changed is refused, or proves the same: a bound may be looser than
 // it need be, a row be computed later, kept longer or make room for more. Then enumeration of all
-// paths, and of all steps, must confirm what was changed.
+// paths, and of all steps, must confirm the change.
 #include "Corpus.h"
 
 using namespace sluice::test;
@@ -111,8 +111,8 @@ TEST(Mutation, RingsBurstsAndSchedulesAreTheLeast) {
   EXPECT_GT(count, 400);
 }
 
-// No hash of the certificate's text is involved: with the other spec's hash in its place, what is
-// refused is refused for what it says.
+// No hash of the certificate's text is involved: with the other spec's hash in its place, a
+// rejection is due to the text itself.
 TEST(Mutation, ACertificateOfAnotherSpecIsRefused) {
   std::vector<Case> leaky;
   for (const std::string &path : specsUnder("test/causality/leaky")) {
@@ -132,8 +132,8 @@ TEST(Mutation, ACertificateOfAnotherSpecIsRefused) {
   EXPECT_GT(tried, 200);
 }
 
-// A space or a comment more in the spec is another spec: the certificate says which bytes it is
-// about.
+// A space or a comment more in the spec is another spec: the certificate names the bytes that it
+// is about.
 TEST(Mutation, AChangedSpecIsRefused) {
   Case original = subject("models/tiny/vanilla.json");
   Case changed = original;

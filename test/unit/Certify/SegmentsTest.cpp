@@ -136,7 +136,7 @@ TEST(SegmentSpecs, AreCertifiedWhereTheyAreProved) {
   EXPECT_EQ(proved, 28);
 }
 
-/// What needs the end of a segment is not there at the one before.
+/// A row that needs the end of a segment does not exist at the previous end.
 TEST(SegmentSpecs, ABoundBeforeItsSegmentsEndIsRefused) {
   std::string root = std::string(SLUICE_SOURCE_DIR) + "/test/causality/segments/";
   sluice::test::Case subject = sluice::test::readCase(root + "words.json");

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The step of models with segments: what the checker accepts is run here, token after token, under
+// The step of models with segments: accepted steps run here, token after token, under
 // every bit string, with the schedules and rings of the certificate.
 #include "Corpus.h"
 
@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t length = 6;
 constexpr int64_t never = 1000; ///< a segment that does not end
 
-/// What the part "mode step" says of the values.
+/// The values in the part "mode step".
 struct Claims {
   std::map<size_t, Bound> schedules;
   std::map<size_t, int64_t> rings, bursts; ///< -1: all
@@ -48,7 +48,7 @@ public:
     }
   }
 
-  /// Whether each row that a step reads is there, and no step computes too many.
+  /// True if each row that a step reads exists, and no step computes too many.
   bool runs() {
     for (int64_t t = 0; t < length && good; ++t) {
       before = computed;
@@ -152,7 +152,7 @@ bool runsUnderAllBits(const Case &subject, const std::string &text) {
   return true;
 }
 
-/// Rows of segments behind shifts, in groups and windows; two segmentations of one sequence.
+/// Rows of segments after shifts, in groups and windows; two segmentations of one sequence.
 Case makeMixed() {
   return makeCase("mixed", R"({"sluice": 1, "vocabulary": 40, "context": 16, "batch": 1, "width": 4,
     "defaults": {"heads": 1, "feed_forward": 2}, "stages": [{"op": "embedding", "to": "x"},
@@ -167,7 +167,7 @@ Case makeMixed() {
     {"op": "shift", "by": 1}, {"op": "head"}]})");
 }
 
-/// Every number of the step, one more and one less: what is accepted runs under all bits.
+/// Every number of the step, one more and one less: accepted steps run under all bits.
 TEST(StepSegments, AChangedNumberIsRefusedOrAStepThatRuns) {
   Case original = makeMixed();
   Answer whole = original.check();

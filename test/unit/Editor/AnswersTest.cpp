@@ -238,7 +238,7 @@ TEST(Ranges, CoverWhatThePlaceNames) {
   EXPECT_EQ(rangeIn("[\n{\n}]", 2, 1), (Range{{1, 0}, {1, 1}}));        // a longer one: its bracket
   EXPECT_EQ(rangeIn("{\"a\": 1\n \"b\"}", 2, 2), (Range{{1, 1}, {1, 4}}));
   EXPECT_EQ(rangeIn("{\"a\": /", 1, 7), (Range{{0, 6}, {0, 7}}));
-  EXPECT_EQ(rangeIn("{\"a\"", 1, 5), (Range{{0, 3}, {0, 4}})); // the end: what stands before it
+  EXPECT_EQ(rangeIn("{\"a\"", 1, 5), (Range{{0, 3}, {0, 4}})); // the end: the text before it
   EXPECT_EQ(rangeIn("{", 1, 2), (Range{{0, 0}, {0, 1}}));
   EXPECT_EQ(rangeIn("", 1, 1), (Range{{0, 0}, {0, 0}}));
   EXPECT_EQ(rangeIn("{}\n", 0, 0), (Range{{0, 0}, {0, 2}})); // the whole file: its first line

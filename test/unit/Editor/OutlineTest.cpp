@@ -68,7 +68,7 @@ TEST(Outline, SpotsKeysValuesAndBrackets) {
   EXPECT_TRUE(outline.at(3).onKey);
   EXPECT_FALSE(outline.at(11).onKey);
   EXPECT_EQ(outline.at(11).node, 1);
-  EXPECT_EQ(outline.at(13).node, 1); // right behind the string
+  EXPECT_EQ(outline.at(13).node, 1); // right after the string
   EXPECT_EQ(outline.at(1).node, 0);
   EXPECT_EQ(outline.at(0).container, -1);
   EXPECT_EQ(outline.at(1).container, 0);

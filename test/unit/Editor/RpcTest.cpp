@@ -139,7 +139,7 @@ TEST(IrMessages, RefusesWhatNestsTooDeep) {
     EXPECT_EQ(params.value("uri", ""), "file:///a") << part;
     EXPECT_EQ(params["diagnostics"].size(), 1u);
   }
-  // What is no bracket: in strings and comments, of arrows and comparisons.
+  // Characters that are no bracket: in strings and comments, of arrows and comparisons.
   std::string flat;
   for (int i = 0; i < 1000; ++i) {
     flat += "\"[[\\\"[\" // ((\n d0 <= 3 -> {}";

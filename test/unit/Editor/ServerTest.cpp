@@ -33,7 +33,7 @@ spec::SourceLocation getStagePlace(const ParsedSpec &spec, size_t index) {
 
 class Server : public testing::Test {
 protected:
-  /// Leaks whatever is called "leak"; waits for the gate with what is called "slow".
+  /// Leaks whatever is called "leak"; waits at the gate for documents called "slow".
   CausalVerdict check(const ParsedSpec &spec, const std::atomic<bool> &cancelled) {
     ++checks;
     std::string name = spec.getModel().getName()->str();

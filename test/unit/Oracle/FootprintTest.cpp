@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What launches write and read, byte by byte: two sequences of five rows, four of the first valid.
+// Writes and reads of launches, byte by byte: two sequences of five rows, four of the first valid.
 #include "sluice/Oracle/Footprint.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -122,7 +122,7 @@ TEST_F(Footprint, RowsThatMayBeRead) {
 }
 
 /// Attention's factors: valid rows alone (24 columns of two bytes, 64 apart), but where heads are
-/// read element by element, which reads what it then leaves out.
+/// read element by element, which reads rows that it then leaves out.
 TEST_F(Footprint, AttentionReadsValidRows) {
   EXPECT_EQ(pairs(oracle::readBytes(attention(8), 1, extent, 1)),
             (Pairs{{0, 64}, {64, 64}, {128, 64}, {192, 64}}));
@@ -152,7 +152,7 @@ TEST_F(Footprint, OfAScheduleIsInRings) {
   const oracle::Extent steps{0, 0, schedule};
   mlir::Operation *op = stepContract();
   EXPECT_EQ(pairs(oracle::writtenBytes(op, 0, steps)), (Pairs{{2 * 32, 24}, {0, 24}}));
-  // Of the input, all but these rows, and their padding.
+  // All of the input but these rows, and their padding.
   EXPECT_EQ(pairs(oracle::ignoredBytes(op, 0, steps)), (Pairs{{80, 48},
                                                               {128, 80},
                                                               {208, 48},

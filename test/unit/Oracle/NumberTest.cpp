@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Errors are never lost: what is not known may be anything, and says so.
+// Errors are never lost: an unknown number may be anything, and is marked so.
 #include "../../../lib/Oracle/Number.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

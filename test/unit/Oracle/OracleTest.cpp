@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The oracle against CPU kernels: what they give is within its bounds, and what is planted is not.
+// The oracle against CPU kernels: their results are within its bounds, and planted faults are not.
 #include "sluice/Oracle/Oracle.h"
 #include "../Target/AttentionReference.h"
 #include "../Target/LengthCases.h"
@@ -272,7 +272,7 @@ TEST_F(Judge, AttentionBothWays) {
   EXPECT_GT(backward.ofSpoiled.results[0].mismatches, 0);
 }
 
-/// Each gradient of a term is that of its own argument.
+/// Each gradient of a term belongs to its own argument.
 TEST_F(Judge, ProductsByDistanceAsGates) {
   AttentionCase c = withTerms({.name = "gates",
                                .batch = 2,

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Scalar ops mean the same to the reference and to the judge of launches, and what MLIR says.
+// Scalar ops mean the same to the reference and to the judge of launches, and to MLIR.
 #include "../../../lib/Oracle/Body.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

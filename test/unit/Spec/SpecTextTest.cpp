@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Edits of a spec's text: what is edited changes, and every other byte stays.
+// Edits of a spec's text: edited bytes change, and every other byte stays.
 #include "sluice/Spec/SpecText.h"
 
 #include <gtest/gtest.h>

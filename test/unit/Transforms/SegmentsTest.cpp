@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a boundary predictor is trained by: the logarithm of the gamma function and its derivative
+// Training of a boundary predictor: the logarithm of the gamma function and its derivative
 // in float32, and the binomial prior on the float64 reference.
 #include "../../../lib/Conversion/SpecToSluice/Scalars.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,7 +21,7 @@ using namespace sluice;
 
 namespace {
 
-/// What a region of one f32 yields in float32.
+/// The result of a region of one f32 in float32.
 float run(Region &region, float x) {
   reference::Scalar<float> argument{x, 0};
   return reference::evaluateScalar<float>(region, {argument}, {}).front().real;

@@ -35,7 +35,7 @@ std::string readText(const std::string &path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The spec at a size that the reference runs in a moment: what the step is derived from stays, but
+/// The spec at a size that the reference runs in a moment: the source of the derivation stays, but
 /// for the number of layers.
 std::string shrunk(const std::string &text) {
   auto spec = nlohmann::json::parse(text);
@@ -82,7 +82,7 @@ std::string shrunk(const std::string &text) {
   return spec.dump();
 }
 
-/// A module with @step, printed and read again: what is run is what --emit step shows.
+/// A module with @step, printed and read again: the program that runs is the output of --emit step.
 struct Subject {
   MLIRContext context{MLIRContext::Threading::DISABLED};
   OwningOpRef<ModuleOp> module;
@@ -138,7 +138,7 @@ Weights randomWeights(ModuleOp module) {
   return weights;
 }
 
-/// Of one text, tokens of each named input, by the number of its argument, and how many there are.
+/// For one text, tokens of each named input, by the number of its argument, and how many there are.
 using Givens = std::map<unsigned, std::pair<std::vector<int32_t>, int64_t>>;
 
 Givens makeGivens(func::FuncOp predict, int64_t most) {
@@ -180,7 +180,7 @@ struct Forward {
   std::vector<double> logits;
 };
 
-/// The value of @predict that each stored value of @step was made from. Both stand in one order.
+/// The value of @predict that each stored value of @step was made from. Both have one order.
 DenseMap<Value, Value> matchValues(func::FuncOp step, func::FuncOp predict) {
   DenseMap<Value, Value> pairs;
   auto other = predict.getBody().front().begin(), end = predict.getBody().front().end();
