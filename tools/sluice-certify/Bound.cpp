@@ -23,7 +23,7 @@ namespace {
 
 /// Most residues that are tried for one question: about 0.1 s.
 constexpr int64_t longestPeriod = int64_t{1} << 21;
-/// Of one bound, which also limits how deep it nests; the compiler's have a few.
+/// Limit for one bound, which also limits how deep it nests; the compiler's have a few.
 constexpr int mostTerms = 256;
 
 int64_t times(int64_t x, int64_t y) { return plus(0, x, y); }
@@ -78,7 +78,7 @@ Shape shapeOf(const Expression &expression) {
   return {};
 }
 
-/// Integers t that satisfy what was demanded so far.
+/// Integers t that satisfy the demands so far.
 class Interval {
 public:
   explicit Interval(bool everywhere)

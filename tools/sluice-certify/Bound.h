@@ -13,11 +13,11 @@ namespace certify {
 /// x + factor y. Throws Refusal where a number overflows.
 int64_t plus(int64_t x, int64_t y, int64_t factor = 1);
 
-/// A function of p: quasi-affine where no end stands in it.
+/// A function of p: quasi-affine where it has no end.
 struct Expression {
   enum Kind { Constant, Variable, Sum, Multiple, Floor, End, Count } kind = Constant;
   int64_t number = 0; ///< Constant; Multiple: by; Floor: the divisor, at least 1; End: the value
-                      ///< whose row m says where segment m ends; Count: of these, how many up to it
+                      ///< whose row m is the end of segment m; Count: of these, how many up to it
   std::vector<Expression> parts; ///< Sum: two; Multiple, Floor, End, Count: one
 
   /// Throws Refusal where a number overflows, or data decides it.
@@ -80,18 +80,18 @@ inline Bound parseBound(const std::string &text) { return Line(text).bound(); }
 
 /// floor(x / y), y > 0.
 int64_t floorDivide(int64_t x, int64_t y);
-/// Whether an end or a count of segments stands in them.
+/// True if they contain an end or a count of segments.
 bool hasEnds(const std::vector<Expression> &parts);
 /// c(p + period) = c(p) + some rise, for every integer p.
 int64_t periodOf(const Expression &function);
-/// Whether two functions are the same, ends in them by their text alone.
+/// True if two functions are the same, ends in them by their text alone.
 bool isSameFunction(const Expression &x, const Expression &y);
 /// The first p >= 0 from which a rising function is at least `least`. Throws Refusal without one.
 int64_t firstAtLeast(const Expression &function, int64_t least);
 constexpr const char *vacuous =
     "vacuous: nothing is read at all, so that a proof about it would be empty";
 
-/// Whether no candidate ever falls, so that the bound of the latest of some positions holds for
+/// True if no candidate ever falls, so that the bound of the latest of some positions holds for
 /// all. Exact. Throws Refusal where a period is too long to enumerate.
 bool isNonDecreasing(const Bound &bound);
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A certificate, line by line. What the spec alone decides (values, operands, obligations) must
-// stand there exactly; bounds are free, and every obligation about them is decided.
+// A certificate, line by line. The parts that the spec alone determines (values, operands,
+// obligations) must match exactly; bounds are free, and every obligation about them is decided.
 #include "Certify.h"
 #include "Lines.h"
 
@@ -121,12 +121,12 @@ void ModeReader::read(size_t index, size_t operand) {
   demand(relation.kind == Relation::At || isNonDecreasing(from),
          "the operand's bound falls somewhere, so that the latest position that is read does not "
          "bound the others");
-  if (!relation.last) { // no position of what is given may need a token
+  if (!relation.last) { // no position of a given value may need a token
     return demand(graph.values[source].isGiven && from.candidates.empty(),
                   "every position reads all of the sequence, later tokens too");
   }
   // From the first row that reads anything: a stored operand is null before 0, and a stored value
-  // has no position there. Only what is lazy may be read everywhere.
+  // has no position there. Only lazy values may be read everywhere.
   bool everywhere = value.op->isLazy() && graph.values[source].op->isLazy();
   int64_t first = relation.firstRow();
   for (const Expression &row : relation.rows()) {
@@ -162,7 +162,7 @@ std::string spell(const Graph &graph, size_t index) {
          (value.segments ? " segments " + std::to_string(*value.segments) : "");
 }
 
-/// Whether a certificate's graph is what the stages of its spec expand to.
+/// Checks that a certificate's graph is the expansion of the stages of its spec.
 void demandSame(const Graph &graph, const Graph &stages, Lines &lines) {
   auto same = [](bool holds, const std::string &expected, const std::string &found) {
     demand(holds, "expected " + expected + ", as the stages of the spec expand, found " + found);
@@ -191,7 +191,7 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
                              "; have sluice check --certificate write it again");
   lines.expect("spec sha256 " + sha256(specText));
   int64_t obligations = 0, longest = 0;
-  std::string factors, given; // what the theorem does not speak of
+  std::string factors, given; // cases outside the theorem
   const Model &first = models.front();
   for (const std::string &input : first.inputs) {
     given += (given.empty() ? ", whatever the inputs that are given before the first token hold ("
@@ -221,7 +221,7 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
     } else {
       lines.expect("mode train is eval");
     }
-    // What is sampled from the head's row becomes token t + 1.
+    // The token sampled from the head's row becomes token t + 1.
     lines.expect("mode generate");
     lines.expect("aligned " + graph.head().name + " " + graph.values[graph.head().row].name + " 1");
     bool isNone = lines.accept("mode step is none");

@@ -10,7 +10,7 @@
 
 namespace certify {
 
-/// What a spec or a command line is not.
+/// An invalid spec or command line.
 struct BadInput : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -38,7 +38,7 @@ struct Source {
 };
 
 /// Checks that `certificate` is a proof about `spec`. With `enumerate`, all paths at all small
-/// lengths are walked as well and compared with what was proved. Throws nothing.
+/// lengths are walked as well and compared with the proof. Throws nothing.
 Answer certify(const Source &spec, const Source &certificate, bool enumerate);
 
 } // namespace certify

@@ -28,7 +28,8 @@ size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
   return make("map", path + ".column", {x});
 }
 
-/// Where a token ends a document, or behind; of segments, at the token that they end or begin with.
+/// Where a token ends a document, or after it; of segments, at the token that they end or begin
+/// with.
 size_t Deriver::documentBits(const std::string &name, std::optional<size_t> outer, bool begins) {
   const Cut *cut = outer ? &cutsAt[*outer] : nullptr;
   size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
@@ -44,7 +45,7 @@ size_t Deriver::withFirst(const std::string &path, size_t bits) {
   return make("map", path + ".begun", {bits, first});
 }
 
-/// Of a loss's softmax, and of rows before. It has a row for each token.
+/// For a loss's softmax, and earlier rows. It has a row for each token.
 size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   auto asked = lossRows.find(fields.text("loss"));
   fields.need(asked != lossRows.end() && graph.values[asked->second].factor == 1,
@@ -65,7 +66,7 @@ size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   return make("map", path + ".rule", rows);
 }
 
-/// Of products of a row with those before it, at most `window` rows away.
+/// For products of a row with the rows before it, at most `window` rows away.
 size_t Deriver::bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x) {
   x = make("map", path + ".rate.rows", {x});
   std::vector<size_t> products;
@@ -114,13 +115,13 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
                 : rule == 5 ? bitsOfCodingRate(fields, path, x)
                             : tokenBits(path, outer);
   onScaleOf(x, bits);
-  if (rule == 2 && !predicts) { // behind a token without one
+  if (rule == 2 && !predicts) { // after a token without one
     bits =
         make("map", path + ".change", {bits, make("shift", path + ".before", {bits}, behind(1))});
   }
   bits = routes ? bits : ended(bits);
   bits = begins && !routes && (predicts || !isEvery) ? withFirst(path, bits) : bits;
-  if (outer) { // no bits behind the last segment that has ended
+  if (outer) { // no bits after the last segment that has ended
     size_t ones = make("map", path + ".ones", {cutsAt[*outer].bits});
     bits = make("map", path + ".cut", {bits, atEnds(path + ".closed", ones, *outer)});
   }
@@ -128,13 +129,14 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   size_t ends = make("segment_ends", path + ".segment", {bits});
   graph.values[ends].segments = ends;
   graph.values[ends].factor = 1;
-  // Labels and the greatest rates look ahead: what they alone cut is named to no stage.
+  // Labels and the greatest rates look ahead: streams that they alone cut have no name in other
+  // stages.
   bool looksAhead = rule == 3 || fields.find("top");
   cuts[looksAhead && !predicts ? "" : name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
   return x;
 }
 
-/// A segment's bit is that of the token that ends it.
+/// A segment's bit is the bit of the token that ends it.
 size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer) {
   return outer ? atEnds(path + ".rule", tokenBits(path, graph.values[cutsAt[*outer].bits].segments),
                         *outer)
@@ -164,7 +166,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   bool isLate = isPool && (method == 0 || isMaximum) && cut.begins;
   x = stored(path + ".rows", isLate ? make("shift", path + ".before", {x}, behind(1)) : x);
   x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
-  if (isMaximum) { // each row has that of the rows of its segment up to it
+  if (isMaximum) { // each row has the maximum of the rows of its segment up to it
     size_t open = make("map", path + ".unset", {cut.bits});
     open = make("map", path + ".left", {make("shift", path + ".open", {open}, behind(1))});
     x = doubled(path + ".greatest.", x, open);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What reads a spec into the graph of its values, a stage at a time.
+// Reads a spec into the graph of its values, a stage at a time.
 #pragma once
 
 #include "Fields.h"
@@ -19,9 +19,9 @@ struct Names {
 
 /// A value whose relations are not read yet.
 struct Draft : Value {
-  std::string rows, distances; ///< what the table leaves open
+  std::string rows, distances; ///< choices that the table leaves open
   int64_t by = 0;              ///< of rows of segments
-  std::string input;           ///< whose axis it stands on; empty: that of the tokens
+  std::string input;           ///< the owner of its axis; empty: the axis of the tokens
 };
 
 /// Expands the stages of a spec to one graph.
@@ -30,13 +30,13 @@ public:
   Deriver(const json &spec, bool train) : spec(spec), train(train) {}
 
   Graph run();
-  /// Whether what is trained is not what is evaluated; known after run().
+  /// True if training and evaluation differ; known after run().
   bool trainsOtherwise() const { return dropout; }
 
-  /// A row of the table of stages (Stages.cpp): the keys that it may have, and what it expands to.
+  /// A row of the table of stages (Stages.cpp): the keys that it may have, and its expansion.
   enum Trait : unsigned {
     Layered = 1,  ///< has the settings of layers too
-    OfTokens = 2, ///< not of what is given
+    OfTokens = 2, ///< not of given values
     Aside = 4     ///< the next stage reads what this one reads
   };
   using Expand = size_t(const Fields &fields, const std::string &path, size_t x);
@@ -54,14 +54,14 @@ private:
       attendCut, composite;
   static const std::map<std::string, Stage> &table();
 
-  /// A stage behind one that made `previous`. Returns what the next one reads.
+  /// A stage after one that computed `previous`. Returns the input of the next one.
   size_t stage(const json &stage, const std::string &path, size_t previous);
   static const json &defaultsOf(const json &spec) {
     static const json none = json::object();
     return spec.contains("defaults") ? spec["defaults"] : none;
   }
 
-  // What they are made of
+  // Their operands
   Graph finish() const;
   /// With keys and values of the streams `over`: none, the layer's own; several, one a group of
   /// heads.
@@ -72,7 +72,7 @@ private:
   /// Attention at `path` of x, by groups of heads.
   size_t mixGroups(const Layer &layer, const std::string &path, size_t x,
                    const std::vector<size_t> &sources);
-  /// Layers, and a norm behind them where they are pre-norm.
+  /// Layers, and a norm after them where they are pre-norm.
   size_t stack(const Layer &settings, int64_t layers, Names &next, size_t x);
   size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask,
                 const char *op = "attention");
@@ -87,7 +87,7 @@ private:
   /// The stream of "with", which is on the scale of x.
   size_t partner(const Fields &fields, size_t x) const;
 
-  /// What stages between tokens and segments read.
+  /// Inputs of stages between tokens and segments.
   struct Cut {
     size_t bits, counts, ends;
     bool begins;
@@ -150,7 +150,7 @@ private:
     return make(learns && by > 0 ? "start" : "shift", path + ".shift", {x}, behind(by));
   }
   static std::string behind(int64_t by) { return "at " + spellLinear(1, -by); }
-  /// Whether this graph drops out here; notes that some graph does.
+  /// True if this graph drops out here; notes that some graph does.
   bool dropoutOf(const Fields &fields, const std::string &key) {
     bool drops = fields.dropsOut(key);
     dropout |= drops;
@@ -163,10 +163,10 @@ private:
     std::vector<Draft> values;
     std::vector<Loss> losses;
   } graph;
-  std::string axis; ///< of what is made from nothing
+  std::string axis; ///< of values without operands
   std::map<std::string, size_t> streams, inputs;
   std::map<std::string, Cut> cuts; ///< by the name of the segments
-  std::map<size_t, Cut> cutsAt;    ///< by the value that says where they end
+  std::map<size_t, Cut> cutsAt;    ///< by the value of their ends
   std::map<std::string, size_t> lossRows;
 };
 

@@ -44,7 +44,7 @@ public:
     }
   }
 
-  /// What is given has a length of its own, whatever that of the tokens.
+  /// Given values have a length of their own, independent of the tokens' length.
   int64_t lengthOf(size_t value) const {
     constexpr int64_t givenLength = 3;
     if (graph.values[value].isGiven) {

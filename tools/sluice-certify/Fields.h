@@ -29,9 +29,10 @@ constexpr int64_t largestNumber = (int64_t{1} << 31) - 1;
 /// a (p + 1) - begin; all.
 struct Mask {
   enum Kind { Causal, Complete, Window, Tokens, Block, Bidirectional } kind = Causal;
-  int64_t begin = 0, end = 0; ///< of a block, q <= p in that of p: one starts at begin, of end rows
-  int64_t from = 0;           ///< keys before this one are left out
-  int64_t step = 1;           ///< of a window on one scale: keys p - begin - step j alone
+  int64_t begin = 0,
+          end = 0;  ///< of a block, q <= p in the block of p: one starts at begin, of end rows
+  int64_t from = 0; ///< keys before this one are left out
+  int64_t step = 1; ///< of a window on one scale: keys p - begin - step j alone
 
   /// The relation, of queries and keys on scales of these factors.
   std::string spell(int64_t queryFactor, int64_t keyFactor) const;
@@ -44,7 +45,7 @@ struct HeadGroup {
   Mask mask;
 };
 
-/// What a `layer` is, as far as the graph goes.
+/// The parts of a `layer` that the graph needs.
 struct Layer {
   bool preNorm = true, gated = false, dropsOut = false;
   bool isHashed = false;     ///< rows of a bucket read each other; queries are the keys
@@ -63,7 +64,8 @@ struct Level {
   int64_t layers, factor;
 };
 
-/// A stage's settings: its own keys, then those of `defaults` where the stage has layer settings.
+/// A stage's settings: its own keys, then the keys of `defaults` where the stage has layer
+/// settings.
 class Fields {
 public:
   Fields(const json &own, const json *defaults, std::string where)
@@ -74,7 +76,7 @@ public:
       throw BadInput(where + ": expected " + expected + ", found " + own.dump());
     }
   }
-  /// No key but those of a list with spaces between.
+  /// No key except the keys of a list, separated by spaces.
   void needKeys(const std::string &known) const {
     need(own.is_object(), "an object");
     for (const auto &[key, value] : own.items()) {
@@ -209,7 +211,7 @@ inline Layer readLayer(const Fields &fields) {
                fields.choice("relative", {"none", "xl", "xl_shared"}) > 0;
   layer.groups = readScales(fields);
   layer.isHashed = fields.isSet("lsh", false);
-  if (layer.isHashed) { // a part of what is causal
+  if (layer.isHashed) { // a part of a causal mask
     const json &lsh = *fields.find("lsh");
     fields.need(lsh.is_object() && lsh.value("causal", json(true)) == true &&
                     layer.mask.kind == Mask::Causal && !layer.isXl,
@@ -225,7 +227,7 @@ inline bool readsTheSame(const std::vector<Level> &levels) {
          std::equal(levels.begin(), levels.end(), levels.rbegin(), isAlike);
 }
 
-/// "2@1 8@4 2@1": LAYERS@FACTOR, each factor a multiple of the finer one beside it.
+/// "2@1 8@4 2@1": LAYERS@FACTOR, each factor a multiple of the next finer one.
 inline std::vector<Level> readLevels(const Fields &fields) {
   static const std::regex pattern("([0-9]{1,5})@([0-9]{1,10})");
   std::vector<Level> levels;
@@ -235,21 +237,20 @@ inline std::vector<Level> readLevels(const Fields &fields) {
     bool isLevel = std::regex_match(word, parts, pattern) && levels.size() < 63;
     levels.push_back(isLevel ? Level{std::stoll(parts[1]), std::stoll(parts[2])} : Level{0, 0});
     int64_t a = levels.back().factor, b = levels.rbegin()[levels.size() > 1 ? 1 : 0].factor;
-    fields.need(
-        levels.back().layers <= 10000 && a >= 1 && a <= largestNumber &&
-            std::max(a, b) % std::min(a, b) == 0,
-        "at most 63 levels LAYERS@FACTOR, each factor a multiple of the finer one beside it");
+    fields.need(levels.back().layers <= 10000 && a >= 1 && a <= largestNumber &&
+                    std::max(a, b) % std::min(a, b) == 0,
+                "at most 63 levels LAYERS@FACTOR, each factor a multiple of the next finer one");
   }
   fields.need(!levels.empty(), "a level");
   return levels;
 }
 
-/// Whether a shift's first rows are a trained one: then it is stored.
+/// True if a shift's first rows are a trained one: then it is stored.
 inline bool learnsStart(const Fields &fields) {
   return fields.choice("start", {"zeros", "null"}) == 1;
 }
 
-/// Whether a map of the projection's sum has code of its own.
+/// True if a map of the projection's sum has code of its own.
 inline bool isActivated(const Fields &fields, const std::string &key) {
   return fields.choice(key, {"none", "relu", "gelu", "gelu_tanh", "relu_squared"}) > 0;
 }

@@ -14,12 +14,12 @@ namespace certify {
 struct Relation {
   enum Kind {
     At,   ///< q = last(p), which is first(p)
-    Rows, ///< first(p) <= q <= last(p); what lies outside the operand is null, as for At
+    Rows, ///< first(p) <= q <= last(p); rows outside the operand are null, as for At
     Keys, ///< those that the operand has of first(p) <= q <= last(p)
   } kind = At;
   std::optional<Expression> first, last; ///< of Keys: none where nothing limits them
   int64_t from = 0, step = 1;            ///< of Keys: q >= from; last(p) - step j alone
-  /// Of At: rows p = start + every i alone, or without these where `isOff`; 0: all rows.
+  /// For At: rows p = start + every i alone, or without these where `isOff`; 0: all rows.
   int64_t every = 0, start = 0;
   bool isOff = false;
 
@@ -31,7 +31,7 @@ struct Relation {
   bool hasEnds() const;
   /// The first p >= 0 that reads a q >= from. Throws Refusal where there is none.
   int64_t firstRow() const;
-  /// Whether it holds some p, q >= 0.
+  /// True if it holds some p, q >= 0.
   bool hasSample() const;
   bool isSame(const Relation &other) const;
   /// Calls `read` with each q that p reads of an operand of n rows.
@@ -49,27 +49,27 @@ struct Relation {
   }
 };
 
-/// Reads what the grammar of docs/certificate.md allows; throws Refusal for anything else.
+/// Reads the grammar of docs/certificate.md; throws Refusal for anything else.
 Relation parseRelation(const std::string &text);
 
-/// What an op may read of an operand. Where no segments stand in it, the last row that is read
+/// The rows of an operand that an op may read. Where it has no segments, the last row that is read
 /// rises as the two scales lie: by F rows of the operand in f rows of the result, of factors F : f.
 enum class Pattern {
   Own,        ///< the same row of the same scale
-  OnRows,     ///< that of every k-th row
-  OffRows,    ///< that of the other rows
+  OnRows,     ///< the value of every k-th row
+  OffRows,    ///< the value of the other rows
   Moved,      ///< one row, at most as late
   Group,      ///< rows side by side
-  Keys,       ///< what a mask says
+  Keys,       ///< the reads of a mask
   Distances,  ///< rows by distance, up to the greatest
   UpTo,       ///< the rows up to it
   BitsToEnd,  ///< bits up to where its segment ends
   Segment,    ///< rows of its segment
-  Bits,       ///< bits of its segment, which ends say to a step
+  Bits,       ///< bits of its segment, which a step takes from ends
   EndRow,     ///< the row where its segment ends
   Ends,       ///< where its segment ends, and the one before
   OfSegments, ///< row c - n of segments, c of which end up to it
-  Unread      ///< nothing: the other operands say it
+  Unread      ///< nothing: given by the other operands
 };
 
 /// A row of the one table of ops (Ops.cpp).
@@ -83,7 +83,7 @@ struct Op {
     Lazy,   ///< not stored: outside its scale it is read through to its operand
     Tokens, ///< it holds the tokens themselves
     Counts, ///< a step makes a row of the one before and of its own bit
-    Ends    ///< the same, and its rows say where segments end
+    Ends    ///< the same, and its rows are the ends of segments
   } trait = None;
 
   bool isLazy() const { return trait == Lazy; }
@@ -99,13 +99,12 @@ struct Value {
   std::string name; ///< "stages.1.inside.0.attention.mix"
   const Op *op = nullptr;
   std::vector<size_t> operands = {};
-  std::vector<Relation> reads = {}; ///< of each operand; of one that is unread, none that counts
-  int64_t factor = 1;               ///< tokens a row
-  bool isGiven = false;             ///< on an input's axis, all known before the first token
-  std::optional<size_t> segments =
-      {};                ///< its rows are segments: the value that says where they end
-  int64_t line = 0;      ///< of the certificate
-  bool isSampled = true; ///< the row that is sampled is computed from it
+  std::vector<Relation> reads = {};    ///< of each operand; of one that is unread, none that counts
+  int64_t factor = 1;                  ///< tokens a row
+  bool isGiven = false;                ///< on an input's axis, all known before the first token
+  std::optional<size_t> segments = {}; ///< its rows are segments: the value of their ends
+  int64_t line = 0;                    ///< of the certificate
+  bool isSampled = true;               ///< the row that is sampled is computed from it
 
   Pattern patternOf(size_t operand) const {
     return op->patterns[std::min(operand, op->patterns.size() - 1)];
@@ -148,13 +147,13 @@ struct Graph {
   }
 };
 
-/// Throws Refusal where a value's operands, scale or relations are not what its op's row in the
-/// table allows.
+/// Throws Refusal where a value's operands, scale or relations do not fit its op's row in the
+/// table.
 void checkOperands(const Graph &graph, size_t value);
 void checkRelation(const Graph &graph, size_t value, size_t operand);
 
 struct Model {
-  std::vector<std::string> inputs; ///< beside the tokens
+  std::vector<std::string> inputs; ///< in addition to the tokens
   Graph evaluate;
   std::optional<Graph> train; ///< where dropout or smoothed labels make it another computation
   int64_t factor = 0;         ///< the one of those that an hourglass draws; 0: it draws none

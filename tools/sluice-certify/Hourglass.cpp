@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Stages of several scales: hourglasses, top_down and bottom_up. What they are made of is numbered
-// in order.
+// Stages of several scales: hourglasses, top_down and bottom_up. Their operands are numbered in
+// order
+// .
 #include "Deriver.h"
 
 using namespace certify;
@@ -12,7 +13,7 @@ enum Down : size_t { Attention = 4 };
 enum Up : size_t { LinearUp = 1, AttentionUp, AttentionLinearUp };
 enum Keys : size_t { All, Group };
 
-/// Those of a stage, then attention from two of them.
+/// The keys of a stage, then attention from two of them.
 json downMethods() {
   json names = shortenMethods;
   names.insert(names.end(), {"attention", "attention_linear"});
@@ -110,7 +111,7 @@ private:
   size_t bottom = 0, up = 0; ///< the coarsest level; the next one on the way up
   int64_t factor = 1;        ///< reached
   bool learns = learnsStart(fields);
-  /// What was upsampled is shifted, not what is shortened.
+  /// The upsampled rows are shifted, not the shortened ones.
   bool shiftsOutput = fields.choice("shifted", {"input", "output"}) == 1;
   size_t down = fields.choice("shorten", downMethods());
   size_t upwards = fields.choice("upsample", {"repeat", "linear", "attention", "attention_linear"});
@@ -142,8 +143,8 @@ size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x
   return stack(settings, levels[0].layers, next, x);
 }
 
-/// Scales from the coarsest down: groups of the stage's own input, beside them what the scale above
-/// made of the last group that ended.
+/// Scales from the coarsest down: groups of the stage's own input, and next to them the output
+/// of the scale above for the last group that ended.
 size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
   std::vector<Level> levels = readLevels(fields);
   Layer settings = readLayer(fields);

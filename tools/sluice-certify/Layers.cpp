@@ -97,7 +97,7 @@ size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, co
   size_t x = operands[0], keys = operands[1];
   const Draft &query = graph.values[x], &key = graph.values[keys];
   Mask read = mask;
-  if (key.input != query.input) { // what is given is read whole
+  if (key.input != query.input) { // given values are read whole
     read = {Mask::Bidirectional, 0, 0, mask.from};
   }
   std::string seen = read.spell(query.factor, key.factor);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the parts of a certificate share: its lines, and who decides.
+// Lines that the parts of a certificate share: its lines, and who decides.
 #pragma once
 
 #include "Bound.h"
@@ -17,7 +17,7 @@ class Lines {
 public:
   explicit Lines(const std::string &text) : text(text) {}
 
-  /// What follows `start` on the next line, nothing if that `isAll`.
+  /// The text after `start` on the next line, nothing if that `isAll`.
   std::string rest(const std::string &start, bool isAll = false) {
     ++number;
     size_t end = text.find('\n', at);
@@ -52,7 +52,7 @@ private:
 /// Decides what obligations ask. Equal questions are asked once.
 class Judge {
 public:
-  /// left(x) <= right(x) for every x >= 0, or for every integer; `name` tells people what x is.
+  /// left(x) <= right(x) for every x >= 0, or for every integer; `name` is x in messages.
   void demand(const Bound &left, const Bound &right, bool everywhere, const std::string &name) {
     if (!known.emplace(left, right, everywhere).second) {
       return; // it held, or this is not reached
@@ -70,7 +70,7 @@ private:
   std::set<std::tuple<Bound, Bound, bool>> known;
 };
 
-/// What stands for p - `rows`, for people.
+/// The text for p - `rows` in messages.
 inline std::string nameBehind(int64_t rows) {
   return rows == 0 ? "p" : "p - " + std::to_string(rows);
 }
@@ -96,10 +96,10 @@ struct Part {
 struct Step {
   struct Value {
     Bound schedule;   ///< row m is computed at step schedule(m)
-    int64_t ring = 0; ///< newest rows that are kept; 0: those of one step; -1: all
+    int64_t ring = 0; ///< newest rows that are kept; 0: the lines of one step; -1: all
     int64_t burst = 1;
   };
-  std::vector<Value> values; ///< as the graph's; those of lazy values say nothing
+  std::vector<Value> values; ///< as the graph's; lines of lazy values have no meaning
   int64_t obligations = 0;
 };
 

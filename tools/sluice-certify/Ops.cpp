@@ -22,7 +22,7 @@ const Op &certify::findOp(const std::string &name) {
       {"attention", {Own, Keys, Keys, Own, Distances}, 3},
       {"hashed_attention", {Own, Keys, Keys, Keys}, 4}, // the last are buckets
       {"shift", {Moved}, 1, Op::Lazy},
-      {"start", {Moved}, 1}, // its own rows stand where there is none
+      {"start", {Moved}, 1}, // its own rows replace missing ones
       {"shorten", {Group}, 1},
       {"fold", {Group}, 1},
       {"upsample", {Moved}, 1, Op::Lazy},
@@ -92,7 +92,7 @@ void certify::checkRelation(const Graph &graph, size_t index, size_t operand) {
   const Relation &relation = value.reads[operand];
   Pattern pattern = value.patternOf(operand);
   if (pattern >= Pattern::BitsToEnd && pattern != Pattern::Ends) {
-    bool isSpread = pattern == Pattern::OfSegments; // to what was cut; the others from there
+    bool isSpread = pattern == Pattern::OfSegments; // to the cut rows; the others from there
     size_t ends = value.op->endsSegments() ? index : value.operands.back();
     const Value &rows = isSpread ? source : value, &cut = isSpread ? value : source;
     allow(graph.values[ends].op->endsSegments() && rows.segments == ends && rows.factor == 1 &&
@@ -194,7 +194,7 @@ int64_t Relation::firstRow() const {
 }
 
 bool Relation::hasSample() const {
-  // A window may be empty for some rows; what it holds of keys repeats after a period.
+  // A window may be empty for some rows; its part of keys repeats after a period.
   int64_t period = std::lcm(first ? periodOf(*first) : 1, last ? periodOf(*last) : 1);
   for (int64_t p = firstRow(), end = p + period; p < end; ++p) {
     if (!last || !first || first->at(p) <= last->at(p)) {

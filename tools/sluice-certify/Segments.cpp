@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Whether such a question has no solution. A finite partial function extends to an end of segments
-// exactly if its points and its pairs satisfy the conditions. So it is asked of every sign and
-// every order of the arguments; each case is a conjunction of linear rows, which Fourier-Motzkin
-// elimination with rounding refutes.
+// Decides if such a question has no solution. A finite partial function extends to an end of
+// segments exactly if its points and its pairs satisfy the conditions. So it is asked of every sign
+// and every order of the arguments; each case is a conjunction of linear rows, which
+// Fourier-Motzkin elimination with rounding refutes.
 #include "Segments.h"
 #include "Certify.h"
 
@@ -19,7 +19,7 @@ namespace {
 constexpr size_t mostRows = 2000;
 constexpr int mostCases = 20000;
 
-/// What all numbers share is divided out; the constant is rounded down.
+/// Common divisors are divided out; the constant is rounded down.
 void tighten(Form &row) {
   int64_t common = 0;
   for (auto [variable, number] : row.numbers) {
@@ -33,10 +33,10 @@ void tighten(Form &row) {
   }
 }
 
-/// Of rows with the same numbers the tightest.
+/// The tightest of rows with the same numbers.
 using Rows = std::map<std::map<size_t, int64_t>, int64_t>;
 
-/// False where the row says that -1 >= 0.
+/// False where the row implies that -1 >= 0.
 bool add(Rows &rows, Form row) {
   tighten(row);
   if (row.numbers.empty()) {
@@ -63,7 +63,7 @@ size_t choose(const Rows &rows) {
       ->first;
 }
 
-/// Whether rows contradict one another by sums. May miss it.
+/// True if rows contradict one another by sums. May miss it.
 bool contradict(const std::vector<Form> &given) {
   Rows rows;
   for (const Form &row : given) {
@@ -174,7 +174,7 @@ bool Question::isEmpty(size_t settled, int &cases) const {
     return false;
   }
   const Term &term = terms[settled];
-  // Its sign, then its order to each earlier term of the same ends: before it, at it or behind it.
+  // Its sign, then its order to each earlier term of the same ends: before it, at it or after it.
   std::vector<Question> open;
   for (bool isNegative : {true, false}) {
     Question next = *this;
@@ -235,7 +235,7 @@ bool certify::isNeverAbove(const Bound &left, const Bound &right, bool everywher
   return question.isNeverAbove(left, p, right, p);
 }
 
-/// The rows q of row p. Of what a step counts on it reads the last one alone.
+/// The rows q of row p. It reads only the last one of the counted segments of a step.
 static void relate(Question &question, const Relation &relation, const Form &p, const Form &q,
                    bool isLast = false) {
   if (relation.every > 0) { // p - start - every i is 0, or from 1 to every - 1

@@ -35,7 +35,7 @@ public:
   Form end(size_t ends, const Form &argument);
   /// The expression at p = `at`.
   Form of(const Expression &expression, const Form &at);
-  /// Whether no candidate of `left` at x is above -1 and above all of `right` at p.
+  /// True if no candidate of `left` at x is above -1 and above all of `right` at p.
   bool isNeverAbove(const Bound &left, const Form &x, const Bound &right, const Form &p) const;
 
 private:
@@ -48,7 +48,7 @@ private:
     int64_t divisor;
     Form value;
   };
-  /// Whether it has no solution; false where that could not be shown.
+  /// True if it has no solution; false where that could not be shown.
   bool isEmpty(size_t settled, int &cases) const;
 
   size_t variables = 0;
@@ -57,8 +57,8 @@ private:
   std::vector<Quotient> quotients; ///< of floors; equal floors are one integer
 };
 
-/// Row p of a value and a row q that it reads, under all boundaries; in a step, of what is stored
-/// below lazy values.
+/// Row p of a value and a row q that it reads, under all boundaries; in a step, of the stored
+/// values below lazy values.
 struct EndsRead {
   Question question;
   Form p = question.fresh(), q = question.fresh();

@@ -103,7 +103,7 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
   return previous;
 }
 
-/// Keeps what the losses are computed from, in order, and spells its relations.
+/// Keeps the values that the losses are computed from, in order, and spells its relations.
 Graph Deriver::finish() const {
   Graph whole, kept;
   std::vector<size_t> rows, numbers(graph.values.size());
@@ -164,7 +164,7 @@ static int64_t parseFactor(const std::string &digits) {
 }
 
 /// Writes factor i of those that an hourglass draws, as in "2@1 8@{2,3} 2@1", in their place, and
-/// returns it: 0 where it draws none, -1 behind the last.
+/// returns it: 0 where it draws none, -1 after the last.
 static int64_t chooseFactor(json &spec, size_t i) {
   int64_t factor = 0;
   for (json &stage : spec["stages"]) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The one table of stages: a row for each, its keys and what it expands to.
+// The one table of stages: a row for each, its keys and its expansion.
 #include "Deriver.h"
 
 using namespace certify;

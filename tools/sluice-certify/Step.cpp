@@ -151,7 +151,7 @@ void StepReader::value(size_t index) {
   judge.demand(plusOne(mine.schedule), mine.schedule.of(makeLinear(1, mine.burst)), false, "p");
   demand(mine.ring <= 0 || mine.ring >= mine.burst, "rows of one step would share a slot");
   bool counts = value.op->isCountedOn();
-  if (counts) { // of what the step's own bit decides
+  if (counts) { // of values that the step's own bit decides
     obligation("own " + number);
     const Bound &bits = step.values[value.operands[0]].schedule;
     judge.demand(mine.schedule, bits.of(*value.reads[0].last), false, "p");
@@ -159,7 +159,7 @@ void StepReader::value(size_t index) {
   for (size_t i = 0; i < value.operands.size(); ++i) {
     std::string reader = number + " " + std::to_string(i);
     if (value.isUnread(i) || value.patternOf(i) == Pattern::Bits) {
-      continue; // counts, or ends, say it
+      continue; // counts, or ends, give it
     }
     const Relation &relation = value.reads[i];
     demand(relation.kind != Relation::Keys || !graph.values[value.operands[i]].op->isLazy(),

@@ -35,7 +35,8 @@ static std::string showMessage(const std::string &message) {
     auto byte = static_cast<unsigned char>(message[i]);
     auto next = static_cast<unsigned char>(i + 1 < message.size() ? message[i + 1] : 0);
     bool isControl = (byte < 0x20 && byte != '\n') || byte == 0x7F;
-    if (isControl || (byte == 0xC2 && next >= 0x80 && next < 0xA0)) { // those of two bytes too
+    if (isControl ||
+        (byte == 0xC2 && next >= 0x80 && next < 0xA0)) { // also characters of two bytes
       shown += {'\\', 'x', "0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
     } else {
       shown += message[i];
