@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Maps and masks compared as such, so for every length: what each value reads of those that both
-// graphs name, path by path.
+// Maps and masks compared as such, so for every length: the rows that each value reads of the
+// values that both graphs name, path by path.
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Proof/IntegerPoint.h"
@@ -123,7 +123,7 @@ void PathFinder::expand(const ReadGraph::Value &value, AffineExpr position, cons
                         Paths &paths) {
   for (const ReadGraph::Read &read : value.reads) {
     if (read.source == ReadGraph::length) {
-      continue; // no row of it; the walk tells
+      continue; // no row of it; the walk reports it
     }
     StringRef source = graph.getValues()[read.source].name;
     Conditions conditions = addConditions(read, position, outer);
@@ -156,7 +156,7 @@ bool isEmpty(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equalities) {
   return pointOf(constraints, equalities).kind == IntegerPoint::None;
 }
 
-/// Whether two maps agree at every p >= 0. Maps that count from the end agree only as written.
+/// True if two maps agree at every p >= 0. Maps that count from the end agree only as written.
 bool agree(AffineExpr x, AffineExpr y) {
   if (x == y) {
     return true;
@@ -198,7 +198,7 @@ IntegerPoint findOutside(IntegerSet x, IntegerSet y, bool isOneScale) {
   return {IntegerPoint::None, {}};
 }
 
-/// Whether some path of `paths` reads row q of `source` at row p, of n rows.
+/// True if some path of `paths` reads row q of `source` at row p, of n rows.
 bool reads(const Paths &paths, StringRef source, int64_t p, int64_t q, int64_t n) {
   return llvm::any_of(paths.all, [&](const Path &path) {
     if (path.source != source || !holdsAt(path.conditions, p, n)) {
@@ -321,8 +321,8 @@ std::optional<AddedRead> sluice::findAddedAtAnyLength(const ReadGraph &before,
       continue;
     }
     MLIRContext *context = value.place.getContext();
-    // What one dispatch computes together is not read from memory: it is looked through before,
-    // too.
+    // Values that one dispatch computes together are not read from memory: it is looked through
+    // before, too.
     llvm::StringSet<> ends = shared;
     for (const ReadGraph::Value &sibling : values) {
       if (sibling.maker == value.maker) {

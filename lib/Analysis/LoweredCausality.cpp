@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a pass may not add.
+// Reads that a pass must not add.
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -94,7 +94,7 @@ std::optional<std::pair<int64_t, int64_t>> Comparison::addedToken() const {
   return std::nullopt;
 }
 
-/// Whether it is a row of another result of an op, as a log-sum-exp is of attention's, whose same
+/// True if it is a row of another result of an op, as a log-sum-exp is of attention's, whose same
 /// row of some result was read before: nothing comes with it that did not come with that.
 bool Comparison::isOfSameOp(size_t promised, int64_t p, unsigned column) const {
   auto [source, q] = columns.at(column);
@@ -227,7 +227,7 @@ std::optional<AddedRead> sluice::findAddedRead(const ReadGraph &before, const Re
 
 namespace {
 
-/// A gradient function beside the forward one that it was made from.
+/// A gradient function with the forward function of its derivation.
 class Transposition {
 public:
   Transposition(const ReadGraph &forward, const ReadGraph &gradient)
@@ -260,7 +260,7 @@ private:
   llvm::BitVector isGradient;                  ///< columns of rows of gradients
 };
 
-/// Whether row p of the value whose gradient is `reads` depends on the row of `column`.
+/// True if row p of the value whose gradient is `reads` depends on the row of `column`.
 bool Transposition::isAllowed(size_t reads, int64_t p, std::optional<size_t> column,
                               const RowSets &forwardSets) const {
   std::optional<size_t> later = original[reads];
@@ -381,7 +381,7 @@ LoweringWatch::LoweringWatch(ModuleOp module) {
   }
 }
 
-/// A function that a pass made promises what the one it was made from did: the one whose names it
+/// A function that a pass created has the promises of its original: the one whose names it
 /// bears.
 const LoweringWatch::Promise *LoweringWatch::promiseOf(func::FuncOp function) const {
   if (auto found = promises.find(function.getSymName().str()); found != promises.end()) {

@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace sluice;
 using dispatch::RowRead;
 
-/// Targets may stand this many rows past the last token.
+/// Targets may be this many rows past the last token.
 static constexpr int64_t mostLookahead = 64;
 
 //===----------------------------------------------------------------------===//
@@ -57,7 +57,7 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
 }
 
 /// The axis of a value's rows, where they are segments, and rows of it from one of the value's to
-/// the next; 0 where neither tokens nor segments count them: what is given is walked as one row.
+/// the next; 0 where neither tokens nor segments count them: given values are walked as one row.
 static std::pair<std::string, int64_t> domainOf(OpResult value) {
   Operation *op = value.getOwner();
   if (auto sequence = dyn_cast<SequenceType>(value.getType())) {
@@ -71,7 +71,7 @@ static std::pair<std::string, int64_t> domainOf(OpResult value) {
   return {domain.getAxis() ? domain.getAxis().str() : "", domain.getFactor()};
 }
 
-/// The scan that makes what is stored as an axis's numbers of segments; null where it is not here.
+/// The scan that computes an axis's stored numbers of segments; null where it is not here.
 static dispatch::SegmentScanOp scanBehind(mlir::Value stored) {
   Operation *op = stored.getDefiningOp();
   while (isa_and_nonnull<dispatch::RowsOp>(op)) { // which adds spare rows
@@ -184,7 +184,7 @@ void ReadGraph::addOp(Operation &op) {
   }
 }
 
-/// What a row reads through one that holds a group's rows, where it takes its own of these alone.
+/// Reads of a row through a row that holds a group's rows, where it takes its own of these alone.
 using MemberRead = std::pair<Operation *, std::optional<RowRead>>;
 static MemberRead memberRead(Operation &op) {
   auto flow = dyn_cast<CausalFlowInterface>(op);
@@ -232,7 +232,7 @@ const ReadGraph::Value *ReadGraph::findAxis(const Value &like, Operation *op,
 }
 
 /// Rows of segments may be computed all, whatever their number; a domain does not name their axis
-/// then. Where nothing tells it, they are walked as one row.
+/// then. Where it is unknown, they are walked as one row.
 void ReadGraph::setAxis(Value &description, OpResult value, ArrayRef<SegmentRead> reads) const {
   auto [axis, factor] = domainOf(value);
   description.measuredBy = axis.empty() ? 0 : axes.lookup(axis);
@@ -260,7 +260,7 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
     setAxis(description, value, *reads);
     description.reads = reader ? readsOf(*reader, SegmentRead{*read}) : readsOf(op, *reads);
     add(value, std::move(description));
-    // What training minimizes are means over valid positions.
+    // Training minimizes means over valid positions.
     auto rows = dyn_cast<dispatch::RowReadsInterface>(op);
     if (rows && rows.readsLength(result)) {
       values.back().reads.emplace_back();
@@ -268,7 +268,7 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
   }
 }
 
-/// Whether data decide what rows of this op's function read.
+/// True if data select the rows that rows of this op's function read.
 static bool isAmongSegments(Operation &op) {
   auto function = op.getParentOfType<func::FuncOp>();
   return llvm::any_of(function.getBody().front(), [](Operation &other) {
@@ -356,8 +356,8 @@ int64_t ReadGraph::pastEnd(const Value &value, const Setting &setting) {
 }
 
 /// Row q of a source, past whose ends a lazy value is read through, and any other is null, or,
-/// where the read says that it reads memory, whatever stands there. `valid` are the rows that it
-/// takes for there.
+/// where the read is a read of memory, the contents of that memory. `valid` are the rows that
+/// it takes for there.
 void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t valid,
                          const Setting &setting, function_ref<void(size_t, int64_t)> visit) const {
   const Value &value = values[source];
@@ -371,7 +371,7 @@ void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t val
     return;
   }
   // Before the first row there is no memory: zeros are read there, whatever the factor. All rows
-  // that segments may have are there, and zeros behind them.
+  // that segments may have are there, and zeros after them.
   bool isAll = value.axis > 0 && !isValid;
   bool readsMemory = read.factor && q >= 0 && (*read.factor == 0 ? !isAll : q < valid);
   if (read.factor ? readsMemory : isValid) {
@@ -490,7 +490,7 @@ int64_t ReadGraph::lengthsToWalk(int64_t most) const {
         int64_t origin = reference::evaluateAffine(read.map.getResult(0), 0, 0, 0);
         shift = std::max(shift, value.factor * std::min(std::abs(origin), most));
       }
-      // A row of an affine relation: where row 0 ends says how far it is shifted.
+      // A row of an affine relation: the end of row 0 gives the shift.
       for (AffineExpr bound : read.bounds.upper) {
         int64_t origin = reference::evaluateAffine(bound, 0, 0, 0);
         shift = std::max(shift, std::min(value.factor, most) * std::min(std::abs(origin), most));
@@ -514,7 +514,7 @@ RowColumns::RowColumns(const ReadGraph &graph, int64_t longest) {
       continue;
     }
     first[value.name] = rows.size();
-    // Of segments there are no more than of rows before, and one that is open.
+    // There are at most as many segments as earlier rows, and one that is open.
     int64_t last = value.axis == 0 ? ReadGraph::pastEnd(value, {longest, {}, {longest}})
                                    : longest + static_cast<int64_t>(value.axis);
     for (int64_t row = 0; row <= last; ++row) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reads by ends and counts: of model IR from its relations, of its backward ops by what they are
-// defined to be, of dispatches from the accesses of what indices find.
+// Reads by ends and counts: of model IR from its relations, of its backward ops by their definition
+// , of dispatches from the accesses by indices.
 #include "SegmentReads.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -24,8 +24,8 @@ static IntegerSet relationOf(ArrayRef<AffineExpr> constraints, size_t terms) {
 // Model IR
 //===----------------------------------------------------------------------===//
 
-/// Counts that have no relation of their own follow from the ends that do: those up to the latest
-/// row that is moved tell nothing more.
+/// Counts that have no relation of their own follow from the ends that do: rows up to the latest
+/// moved row add nothing.
 static SegmentRead countsBehind(CausalFlowInterface op, unsigned result, unsigned counts) {
   for (unsigned operand = 0; operand < op->getNumOperands(); ++operand) {
     PositionReads moved = op.getReads(result, operand);
@@ -66,7 +66,7 @@ static Reads readsOfModel(CausalFlowInterface op, SegmentsInterface segments, un
 
 namespace {
 
-/// Reads of one result under construction. Operands are told by their values.
+/// Reads of one result under construction. Operands are identified by their values.
 class BackwardReads {
 public:
   BackwardReads(Operation *op, Value counts, Value ends)
@@ -87,13 +87,13 @@ public:
       }
     }
   }
-  /// Counts and ends that a row of the finer scale finds its segment by: it lies between e(v - 1)
+  /// Counts and ends that a row of the finer scale finds its segment by: it is between e(v - 1)
   /// and e(v), v = c(at).
   void segmentAt(AffineExpr at) {
     add(counts, at, at, {});
     add(ends, term(0) - 1, term(0), {count(at)});
   }
-  /// Those of a row of segments and of its rows, which lie between e(before) and e(before + 1).
+  /// Terms of a row of segments and of its rows, which are between e(before) and e(before + 1).
   void segmentBehind(AffineExpr before) {
     add(ends, before, before + 1, {});
     add(counts, getAffineConstantExpr(0, op->getContext()), term(0), {end(before + 1)});
@@ -131,8 +131,8 @@ static Reads readsOf(PoolSegmentsBitsBackwardOp op) {
   return of.reads;
 }
 
-/// Row e(m) alone has a gradient, that of row m. Every row reads that of the last bit's to see
-/// whether it is the one.
+/// Row e(m) alone has a gradient, the gradient of row m. Every row reads the row of the last bit to
+/// see if it is that row.
 static Reads readsOf(SelectSegmentsBackwardOp op, bool exact) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr row = of.term(0) - 1;
@@ -187,7 +187,7 @@ static Reads readsOf(AttendSegmentsBackwardOp op, unsigned result) {
 
 namespace {
 
-/// What the indices of one operand of a row pass hold, as terms.
+/// Contents of the indices of one operand of a row pass, as terms.
 class Indices {
 public:
   explicit Indices(dispatch::RowsOp op) : op(op) {}
@@ -245,7 +245,7 @@ static SegmentRead foundRead(dispatch::RowsOp op, const RowRead &read) {
   return found;
 }
 
-/// Counts are as any dispatch says; ends read the bits up to theirs.
+/// Counts follow any dispatch; ends read the bits up to theirs.
 static std::optional<Reads> readsOf(dispatch::SegmentScanOp op, unsigned result) {
   if (result != 1) {
     return std::nullopt;

@@ -1,13 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Rows that the ends and counts of segments find, as ops of every level say them.
+// Rows that the ends and counts of segments find, for ops of every level.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"
 
 namespace sluice {
 
-/// A read whose relation, if it is one, has symbols behind n: symbol 1 + i is the number that term
+/// A read whose relation, if it is one, has symbols after n: symbol 1 + i is the number that term
 /// i's row of counts or of ends holds.
 struct SegmentRead {
   struct Term {
@@ -18,8 +18,8 @@ struct SegmentRead {
   llvm::SmallVector<Term, 2> terms = {};
 };
 
-/// What row p of a result reads, where segments decide about some of it; none of any other op. A
-/// row may read another and then leave it out, as the gradient of a selected row does. With
+/// The rows that row p of a result reads, where segments select some of them; none of any other op.
+/// A row may read another and then leave it out, as the gradient of a selected row does. With
 /// `exact` that is not said.
 std::optional<llvm::SmallVector<SegmentRead>> segmentReadsOf(mlir::Operation *op, unsigned result,
                                                              bool exact);

@@ -61,7 +61,7 @@ static std::string spellOp(Value value) {
 }
 
 namespace {
-/// Bounds and relations in the certificate's grammar. `numbers` are those of values.
+/// Bounds and relations in the certificate's grammar. `numbers` are the numbers of values.
 class BoundSpeller {
 public:
   explicit BoundSpeller(const llvm::DenseMap<Value, int64_t> &numbers) : numbers(numbers) {}
@@ -80,11 +80,11 @@ public:
     return text + ")";
   }
 
-  /// Which rows of an operand row p reads, as the op's own facts say: "at p - 3".
+  /// The rows of an operand that row p reads, by the op's own facts: "at p - 3".
   std::string spell(IntegerSet relation, ArrayRef<SegmentTerm> terms) const;
 
 private:
-  /// "2*e7(p + 1) + 1", where value 7 says where segments end.
+  /// "2*e7(p + 1) + 1", where value 7 holds the ends of segments.
   std::string spell(const EndBound &bound) const {
     std::string inner = spell(bound.maps.back(), "p");
     for (size_t i = bound.cuts.size(); i-- > 0;) {
@@ -105,7 +105,7 @@ private:
            spell(term.at, "p") + ")";
   }
 
-  /// `terms` stand for the symbols behind the length's.
+  /// `terms` are the symbols after the length's.
   static std::string spell(AffineExpr expression, const std::string &p,
                            ArrayRef<std::string> terms = {}) {
     if (auto symbol = dyn_cast<AffineSymbolExpr>(expression)) {
@@ -122,7 +122,7 @@ private:
     switch (binary.getKind()) {
     case AffineExprKind::Add:
       return right.front() == '-' ? left + " - " + right.substr(1) : left + " + " + right;
-    case AffineExprKind::Mul: // the constant stands on the right
+    case AffineExprKind::Mul: // the constant is on the right
       return right + "*" + (isSum(binary.getLHS()) ? "(" + left + ")" : left);
     case AffineExprKind::FloorDiv:
       return "floor(" + (isSum(binary.getLHS()) ? "(" + left + ")" : left) + "/" + right + ")";
@@ -149,7 +149,7 @@ struct RowsRead {
   explicit RowsRead(IntegerSet relation);
 
 private:
-  /// Whether a constraint is one of the words beside first and last.
+  /// True if a constraint is one of the words other than first and last.
   bool takeWord(AffineExpr constraint, bool isEquality);
   bool takeChoice(AffineExpr constraint, bool isEquality);
   void settleStep();
@@ -363,7 +363,7 @@ void Writer::mode(const ModeProof &proof) {
   line("end", proof.mode, proof.bounds.size(), "values", proof.obligations.size(), "obligations");
 }
 
-/// What is sampled from is a row that a loss scored against the next token.
+/// Samples come from a row that a loss scored against the next token.
 void Writer::generation(ModuleOp module, const ModeProof &evaluate) {
   auto predict = module.lookupSymbol<func::FuncOp>("predict");
   if (!predict) {
@@ -377,15 +377,15 @@ void Writer::generation(ModuleOp module, const ModeProof &evaluate) {
   }
 }
 
-/// Whether the bits of segments say where these end, and nothing else. A step then keeps their
+/// True if the bits of segments mark their ends, and nothing else. A step then keeps their
 /// number.
 static bool isOfBits(const StepRead &read) {
   auto segments = dyn_cast<SegmentsInterface>(read.reader);
   return segments && segments.readsBits(read.operand);
 }
 
-/// In steps: a row that waits for k segments is computed where segment k - 1 ends. Of what is cut
-/// in turn, the step that ends a segment is that of the row with its bit.
+/// In steps: a row that waits for k segments is computed where segment k - 1 ends. For streams that
+/// are cut in turn, a segment ends at the step of the row with its bit.
 static Frontier stepsOf(const StepPlan &plan, const StepSchedule &schedule) {
   if (!schedule.cut) {
     return {schedule.due, nullptr, {}};
@@ -417,7 +417,7 @@ int64_t Writer::reads(ArrayRef<StepRead> reads, const std::string &reader, bool 
   int64_t count = 0;
   for (const StepRead &read : reads) {
     if (isOfBits(read) && !cast<SegmentsInterface>(read.reader).makesSegmentation()) {
-      continue; // ends say it
+      continue; // given by ends
     }
     ++count;
     std::string name = reader + (isFinal ? "" : " " + std::to_string(read.operand));

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Obligations as SMT-LIB 2.6. What is asserted is written from the definitions of Proof.h, not from
+// Obligations as SMT-LIB 2.6. Assertions are written from the definitions of Proof.h, not from
 // the sets that lib/Proof/Obligations.cpp decides: max(-1, ...) stays a maximum.
 #include "sluice/Certificate/Certificate.h"
 #include "sluice/Dialect/Sluice/Origin.h"
@@ -22,7 +22,7 @@ std::string spellInteger(int64_t value) {
 }
 
 /// An expression with d0 as `p`, d1 as q, s0 as n and s1, s2 ... as x1, x2 ... SMT-LIB's div and
-/// mod by a positive number are those of floor division.
+/// mod by a positive number match floor division.
 std::string spell(AffineExpr expression, StringRef p) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
     return spellInteger(constant.getValue());
@@ -91,7 +91,7 @@ private:
   std::set<std::pair<size_t, std::string>> applied;
 };
 
-/// x1, x2 ...: an end is a value of its function; a count M = c(t) says e(M - 1) <= t < e(M).
+/// x1, x2 ...: an end is a value of its function; a count M = c(t) means e(M - 1) <= t < e(M).
 std::string Ends::defineTerms(ArrayRef<SegmentTerm> terms) {
   std::string text;
   for (auto [i, term] : llvm::enumerate(terms)) {

@@ -30,14 +30,15 @@ uint32_t Blocks::numberOf(const Set &set) {
   return at->second;
 }
 
-/// Whether whatever conflicts with `other` conflicts with `one`: who knows of `one` knows of both.
+/// True if every access that conflicts with `other` conflicts with `one`: who knows of `one` knows
+/// of both.
 static bool standsFor(const PastAccess &one, const PastAccess &other) {
   return covers(one.access, other.access) &&
          std::includes(other.covered.begin(), other.covered.end(), one.covered.begin(),
                        one.covered.end());
 }
 
-/// Of two blocks.
+/// For two blocks.
 static bool conflicts(Access one, Access other) {
   return (writes(one) || writes(other)) && !(isStrong(one) && isStrong(other));
 }

@@ -1,19 +1,19 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What earlier blocks of a launch did to a byte of global memory: sets of accesses that a later
-// block's could conflict with. On a GPU the blocks run in any order, so what is not ordered by
-// releases that were acquired conflicts.
+// Accesses of earlier blocks of a launch to a byte of global memory: sets of accesses that a later
+// block's could conflict with. On a GPU the blocks run in any order, so accesses that no acquired
+// release orders conflict.
 #pragma once
 
 #include "Order.h"
 
 namespace sluice::emulator {
 
-/// What one block did, of its accesses those that are alike taken together.
+/// Accesses of one block; equal ones are taken together.
 struct PastAccess {
   uint32_t block = 0, site = 0;
   Access access = Access::Read;
-  Releases covered; ///< who acquired one of these comes after it; none: nobody ever does
+  Releases covered; ///< who acquired one of these comes after it; none: no block ever does
 
   auto key() const { return std::tie(block, site, access, covered); }
   bool operator<(const PastAccess &other) const { return key() < other.key(); }
@@ -30,8 +30,9 @@ public:
     uint32_t next = 0;
     const PastAccess *conflict = nullptr; ///< that the access is not ordered after
   };
-  /// An access of this block. What it is ordered after and stands for is past no more, unless
-  /// `keeps`.
+  /// An access of this block. Entries that it is ordered after and covers are dropped, unless
+  /// `keeps`
+  /// .
   Step add(uint32_t past, unsigned thread, Access access, bool keeps);
   /// At the block's end: a byte's past with what this block did to it, its history `number`.
   uint32_t fold(uint32_t past, uint32_t number, llvm::ArrayRef<Event> events, uint32_t block);

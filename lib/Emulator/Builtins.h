@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the emulator stands in for: intrinsics of NVVM and the inline assembly that MLIR emits.
+// Functions that the emulator replaces: intrinsics of NVVM and the inline assembly that MLIR emits.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"

@@ -85,7 +85,7 @@ void Histories::reset() {
   std::fill(recent.begin(), recent.end(), Recent{});
 }
 
-/// Of two threads of a block.
+/// For two threads of a block.
 static bool conflicts(Access one, Access other) {
   return (writes(one) || writes(other)) && !(isAtomic(one) && isAtomic(other));
 }

@@ -21,7 +21,7 @@ using Time = uint32_t;
 using Knowledge = std::shared_ptr<const std::vector<Time>>;
 
 /// A thread's clock is `base` save for its own two components. Every change of a clock advances
-/// its own time, so that thread and time determine what it knows.
+/// its own time, so that thread and time determine its knowledge.
 class Clocks {
 public:
   void reset(unsigned threads);
@@ -42,7 +42,7 @@ public:
   /// All of `into`, which are among `from`, learn what all of `from` know.
   void join(llvm::ArrayRef<unsigned> from, llvm::ArrayRef<unsigned> into);
   void release(unsigned thread, Knowledge &into);
-  /// Only what its copies up to `time` have done.
+  /// Only effects of its copies up to `time`.
   void releaseCopies(unsigned thread, Time time, Knowledge &into) const;
   void acquire(unsigned thread, const Knowledge &from);
 
@@ -55,7 +55,7 @@ private:
   std::vector<Owner> owners;
 };
 
-/// What an access does, in bits: it writes, it is atomic, other blocks see it as such.
+/// Kind of an access, in bits: it writes, it is atomic, other blocks see it as such.
 enum class Access : uint8_t { Read = 0, Write = 1, Atomic = 7 };
 inline Access accessOf(bool writes, bool atomic, bool strong) {
   return static_cast<Access>(int(writes) | int(atomic) << 1 | int(strong) << 2);
@@ -63,8 +63,8 @@ inline Access accessOf(bool writes, bool atomic, bool strong) {
 inline bool writes(Access access) { return uint8_t(access) & 1; }
 inline bool isAtomic(Access access) { return uint8_t(access) & 2; }
 inline bool isStrong(Access access) { return uint8_t(access) & 4; }
-/// Whether whatever conflicts with `earlier` conflicts with `later` too. An atomic does not cover a
-/// read: another atomic conflicts with the read alone.
+/// True if every access that conflicts with `earlier` conflicts with `later` too. An atomic does
+/// not cover a read: another atomic conflicts with the read alone.
 inline bool covers(Access later, Access earlier) {
   return writes(later) >= writes(earlier) && isAtomic(later) <= isAtomic(earlier) &&
          isStrong(later) <= isStrong(earlier);
@@ -100,7 +100,7 @@ public:
   /// Forgets all: numbers given so far mean the empty history from now on.
   void reset();
 
-  /// Of this block, and so none: whether no access is in it.
+  /// The current block, and so none: whether no access is in it.
   bool isEmpty(uint32_t history) const { return history < first; }
   llvm::ArrayRef<Event> eventsOf(uint32_t history) const {
     size_t begin = starts[history - first], end = starts[history - first + 1];
@@ -131,7 +131,7 @@ private:
   std::vector<Event> events;     ///< of all histories, one after the other
   std::vector<size_t> starts;    ///< where in `events` each begins, and the last one ends
 
-  /// What has been computed lately; losing an entry costs a second number for the same set.
+  /// Recent results; losing an entry costs a second number for the same set.
   struct Recent {
     uint64_t key = 0, event = 0;
     Step step;

@@ -35,7 +35,7 @@ Dim3 Machine::unflatten(uint64_t number, const Dim3 &extent) const {
 Dim3 Machine::threadIndex(unsigned thread) const { return unflatten(thread, launch.block); }
 
 void Machine::complain(Kind kind, uint32_t site, const std::string &message, uint64_t address) {
-  // Thousands of threads make the same mistake; the first says it.
+  // Thousands of threads make the same mistake; the first one holds it.
   if (told[{static_cast<int>(kind), site}]++ == 0) {
     bool inThread = threads.count() > 0;
     report.violations.push_back({kind, program.kernel, block,
@@ -104,7 +104,7 @@ void Machine::touchShared(unsigned thread, uint64_t address, uint64_t bytes, boo
   this->touch(thread, touch);
 }
 
-/// Of the buffer that holds `address`: from where to where.
+/// Bounds of the buffer that holds `address`: from where to where.
 static std::pair<uint64_t, uint64_t> extentOf(const Launch &launch, uint64_t address) {
   for (const Buffer &buffer : launch.buffers) {
     auto begin = reinterpret_cast<uint64_t>(buffer.data);
@@ -126,7 +126,7 @@ static std::string str(const Dim3 &extent) {
          std::to_string(extent.z);
 }
 
-/// Whether the driver admits the launch.
+/// True if the driver admits the launch.
 void Machine::checkLimits() {
   const Dim3 &grid = launch.grid, &threads = launch.block;
   expect(threads.count() > 0 && threads.count() <= 1024 && threads.z <= 64, Kind::Limit,
@@ -151,7 +151,7 @@ void Machine::checkLimits() {
              std::to_string(shared));
 }
 
-/// Whether arguments are what the parameters claim.
+/// True if arguments match the claims of the parameters.
 void Machine::checkArguments() {
   size_t count = program.parameters.size();
   if (launch.arguments.size() != count) {
@@ -205,7 +205,7 @@ std::string Machine::whereabouts(unsigned thread) const {
   return who + " waits at '" + program.sites[wait.site].text + "'";
 }
 
-/// Nobody can go on: names the first who waits, and an example of those that he waits for.
+/// No thread can continue: names the first who waits, and an example of those that he waits for.
 void Machine::explainDeadlock() {
   unsigned count = threads.count();
   unsigned first = 0;

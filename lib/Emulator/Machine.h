@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One launch: memory, clocks, threads, and what they wait for.
+// One launch: memory, clocks, threads, and the events that they wait for.
 #pragma once
 
 #include "Clocks.h"
@@ -58,7 +58,7 @@ public:
                          uint64_t address = 0);
 
   // Meetings.cpp
-  /// What each lane of the mask brought; null of those that have ended.
+  /// Values of each lane of the mask; null of those that have ended.
   using Perform = void (*)(Machine &, void *const *lanes, uint32_t mask);
   /// Returns once all lanes of `mask` have come here with the same operation and `perform` has run.
   /// Aligned operations want them at the same instruction.
@@ -98,7 +98,7 @@ public:
   Threads threads;
 
 private:
-  /// What a thread waits for.
+  /// The event that a thread waits for.
   struct Wait {
     enum class For { Nothing, Lanes, Barrier, Mbarrier } what = For::Nothing;
     uint32_t site = 0;

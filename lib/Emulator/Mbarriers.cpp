@@ -64,7 +64,7 @@ void Machine::finishPhase(Mbarrier &barrier) {
   }
   ++barrier.phase;
   barrier.pending = barrier.expected;
-  // Later phases are complete only after earlier ones: what is known grows.
+  // Later phases are complete only after earlier ones: knowledge grows.
   barrier.known = barrier.next;
   for (unsigned waiting : barrier.waiting) {
     threads.wake(waiting);

@@ -109,7 +109,7 @@ void Memory::startBlock(uint32_t number) {
     if (region.shared) {
       std::memset(region.flags.get(), Region::Writable, region.bytes);
       std::memset(region.history.get(), 0, region.bytes * sizeof(uint32_t));
-      // Numbers that nobody would mistake for data: quiet NaN as f32, f16 and bf16.
+      // Numbers that are unlikely to be data: quiet NaN as f32, f16 and bf16.
       std::memset(reinterpret_cast<void *>(region.begin), 0xff, region.bytes);
     }
   }
@@ -181,7 +181,7 @@ void Memory::touch(unsigned thread, const Touch &touch) {
   }
 }
 
-/// What all of the flags have and what any has; four at a time, for most accesses are of words.
+/// Flags that all have and flags that any has; four at a time, for most accesses are of words.
 static std::pair<uint8_t, uint8_t> fold(const uint8_t *flags, uint64_t count) {
   uint32_t all = ~0u, any = 0;
   uint64_t i = 0;

@@ -59,7 +59,7 @@ public:
   void prepare(const Launch &launch, llvm::ArrayRef<Buffer> tables);
   /// Shared memory is new; `block` counts from 1.
   void startBlock(uint32_t block);
-  /// What the block did is past from now on.
+  /// The block's accesses are past from now on.
   void endBlock();
 
   /// Complains of whatever is wrong with the access. `thread` is the one whose clock counts.
@@ -70,7 +70,7 @@ public:
 
   /// The region that holds all of the bytes, or null.
   Region *find(uint64_t address, uint64_t bytes);
-  /// "'name' + 12", or what lies nearest.
+  /// "'name' + 12", or the nearest name.
   std::string describe(uint64_t address) const;
   /// Complains of bytes that had to be written and were not.
   void finish();

@@ -42,7 +42,7 @@ void Memory::checkBlocks(Region &region, unsigned thread, const Touch &touch, ui
       ++i;
       continue;
     }
-    // A copy's bytes may come to be known without what the thread knew when it issued the copy, and
+    // A copy's bytes may become known without the thread's knowledge at the time of the copy, and
     // atomics of this block do not conflict with one another.
     bool keeps = touch.copy || touch.atomic;
     Blocks::Step step = blocks.add(before, thread, access, keeps);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Releases and acquisitions, by atomics themselves and by fences beside them.
+// Releases and acquisitions, by atomics themselves and by adjacent fences.
 #include "Order.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ Releases Order::covering(Agent agent, Time time) const {
   return result;
 }
 
-/// The thread's time goes on: what it does from now on is not in the snapshot.
+/// The thread's time advances: its later accesses are not in the snapshot.
 Order::Snapshot Order::take(unsigned thread) {
   Snapshot snapshot;
   snapshot.others = knownTo(thread);

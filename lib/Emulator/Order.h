@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What atomics and fences order: threads of a block through its clocks, blocks through releases
+// Order by atomics and fences: threads of a block through its clocks, blocks through releases
 // that later blocks acquire. Blocks run one after the other, so that a block's clocks need not
 // outlive it: of an access only which releases of its own block cover it is asked later.
 #pragma once
@@ -22,20 +22,20 @@ public:
   void startLaunch();
   void startBlock(); ///< after its clocks were reset
 
-  /// An atomic has read, written or both. What a store leaves does not come from what it
-  /// overwrites.
+  /// An atomic has read, written or both. The contents after a store do not come from the
+  /// overwritten bytes.
   void atomic(unsigned thread, uint64_t address, const Site &site, bool global);
-  /// What precedes a fence that releases, the thread's later atomics release; a fence that acquires
-  /// does so from all that its earlier atomics have read.
+  /// The thread's later atomics release all accesses before a releasing fence; a fence that
+  /// acquires does so from all that its earlier atomics have read.
   void fence(unsigned thread, Scope scope, bool acquires, bool releases);
 
-  /// Whether the thread has acquired one of the releases, itself or through others of its block.
+  /// True if the thread has acquired one of the releases, itself or through others of its block.
   bool knowsAny(unsigned thread, const Releases &releases) const;
   /// The releases of this block that what `agent` did at `time` happened before.
   Releases covering(Agent agent, Time time) const;
 
 private:
-  /// What a thread knew at some time, to be released.
+  /// Knowledge of a thread at some time, to be released.
   struct Snapshot {
     Knowledge clock; ///< null: nothing
     Releases others;
@@ -68,7 +68,7 @@ private:
   std::vector<Knowledge> released;     ///< in this block: numbers `first` and up
   uint32_t first = 0;
   std::vector<Fenced> fenced; ///< by thread
-  std::vector<Seen> seen;     ///< by thread: what a fence will acquire
+  std::vector<Seen> seen;     ///< by thread: knowledge that a fence will acquire
 };
 
 } // namespace sluice::emulator

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What is left of a kernel's module once it is compiled: instructions that may be blamed, shared
+// Facts of a kernel's module after its compilation: instructions that may be blamed, shared
 // memory, parameters, basic blocks.
 #pragma once
 
@@ -24,7 +24,7 @@ struct Site {
 /// Shared memory: one global of address space 3.
 struct SharedGlobal {
   std::string name;
-  uint64_t bytes = 0, align = 1; ///< bytes are 0 for what the launch sizes
+  uint64_t bytes = 0, align = 1; ///< bytes are 0 where the launch gives the size
   bool dynamic = false;
   uint64_t address = 0;
 };
@@ -44,7 +44,7 @@ struct Table {
 
 struct Program {
   std::string kernel;
-  std::vector<Site> sites; ///< 0 is nobody
+  std::vector<Site> sites; ///< 0 is no thread
   std::vector<Parameter> parameters;
   std::vector<SharedGlobal> shared;
   std::vector<Table> tables;
@@ -56,7 +56,7 @@ struct Program {
 constexpr uint64_t mostSharedBytes = 227 * 1024;
 
 /// The addresses of shared memory, alike for every block: 256 KB, aligned to as much and below
-/// 4 GB, so that 32-bit addresses and matrix descriptors mean what they mean on a GPU.
+/// 4 GB, so that 32-bit addresses and matrix descriptors keep their meaning on a GPU.
 class SharedArena {
 public:
   static constexpr uint64_t bytes = 256 * 1024;

@@ -241,7 +241,7 @@ Error Rewriter::rewriteCall(CallBase &call) {
   if (builtin->function) {
     callBuiltin(call, *builtin);
   } else {
-    call.eraseFromParent(); // Says something to the backend only.
+    call.eraseFromParent(); // Matters to the backend only.
   }
   return Error::success();
 }
@@ -309,7 +309,7 @@ Error Rewriter::rewriteFunction(Function &function) {
   SmallVector<Instruction *> original;
   for (Instruction &instruction : instructions(function)) {
     original.push_back(&instruction);
-    // All of them first: what is inserted has no number to be printed.
+    // All of them first: inserted instructions have no number to be printed.
     if (instruction.mayReadOrWriteMemory() || isa<CallBase, AllocaInst>(instruction)) {
       texts[&instruction] = print(instruction, *slots);
     }

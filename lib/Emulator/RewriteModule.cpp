@@ -57,7 +57,7 @@ void Rewriter::dropOthers() {
   }
 }
 
-/// Every global lies at an odd multiple of the alignment that it claims, a gap after the one
+/// Every global is at an odd multiple of the alignment that it claims, a gap after the one
 /// before: an access that claims more is caught, and so is one that runs into the next global.
 Error Rewriter::placeShared() {
   constexpr uint64_t gap = 16, mostStatic = 48 * 1024;
@@ -153,7 +153,8 @@ void Rewriter::addEntry() {
   builder.CreateRetVoid();
 }
 
-/// What tells the NVPTX backend something, or would let this machine's assume what is to be judged.
+/// Attributes for the NVPTX backend, or such that would let this machine's backend assume the
+/// properties under test.
 static void strip(Function &function) {
   function.setAttributes(AttributeList());
   function.setCallingConv(CallingConv::C);

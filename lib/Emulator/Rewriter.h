@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What rewriting a module keeps while it is at work.
+// State of rewriting a module.
 #pragma once
 
 #include "Builtins.h"
@@ -12,7 +12,7 @@
 
 namespace sluice::emulator {
 
-/// Rewrite.cpp goes from instruction to instruction, RewriteModule.cpp sees to what is around them.
+/// Rewrite.cpp goes from instruction to instruction, RewriteModule.cpp rewrites their surroundings.
 class Rewriter {
 public:
   Rewriter(llvm::Module &module, const SharedArena &arena) : module(module), arena(arena) {}
@@ -53,7 +53,7 @@ private:
   const SharedArena &arena;
   Program program;
   llvm::Function *kernel = nullptr;
-  llvm::SmallVector<llvm::Function *> functions; ///< the kernel and what it calls
+  llvm::SmallVector<llvm::Function *> functions; ///< the kernel and its callees
   std::unique_ptr<llvm::ModuleSlotTracker> slots;
   llvm::DenseMap<const llvm::Instruction *, std::string> texts;
   llvm::StringMap<const Builtin *> known;

@@ -171,7 +171,7 @@ static void fenceSite(uint32_t site) { Machine::current().fence(site); }
 static void accessRange(uint64_t address, uint64_t bytes, uint32_t site) {
   Machine::current().access(address, bytes, site);
 }
-/// What code without bf16 instructions calls; the bits come back as those of a float.
+/// Function for code without bf16 instructions; the bits are returned as a float.
 static float truncateToBf16(float x) { return llvm::bit_cast<float>(toBf16(x)); }
 
 llvm::ArrayRef<Builtin> sluice::emulator::accessBuiltins() {

@@ -92,7 +92,7 @@ void Threads::finish() {
 
 void Threads::wake(unsigned thread) { ready[thread / lanes] |= 1u << thread % lanes; }
 
-/// Nobody ready: a number past the last warp.
+/// No thread is ready: a number past the last warp.
 unsigned Threads::pick() {
   auto warps = static_cast<unsigned>(ready.size());
   if (schedule == Schedule::WarpAlone && ready[warp]) {

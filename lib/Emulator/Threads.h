@@ -44,11 +44,11 @@ public:
   /// Runs until no thread can, or one called `stop`.
   void run();
 
-  /// Of the running thread: until somebody wakes it.
+  /// For the running thread: until another thread wakes it.
   void suspend();
-  /// Of the running thread: the block ends here and now; nothing is unwound.
+  /// For the running thread: the block ends here and now; nothing is unwound.
   [[noreturn]] void stop();
-  /// Of the running thread: it is done.
+  /// For the running thread: it is done.
   [[noreturn]] void finish();
 
   void wake(unsigned thread);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the accesses of a warp cost: sectors of global memory, passes over the banks of shared
+// Cost of the accesses of a warp: sectors of global memory, passes over the banks of shared
 // memory.
 #pragma once
 

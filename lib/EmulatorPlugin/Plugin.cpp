@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The emulator and the oracle of launches behind a C interface, for the runtime, which knows no
+// The emulator and the oracle of launches with a C interface, for the runtime, which knows no
 // LLVM.
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Emulator/Emulator.h"
@@ -163,7 +163,8 @@ SLUICE_EXPORT int sluice_judge_launch(void *judge, const SluiceJudgedLaunch *req
     tell(message, said);
     return 1;
   }
-  // Of thousands of launches one's mean may be off by chance; a wrong rounding's is off each time.
+  // The mean of one of thousands of launches may be off by chance; a wrong rounding's is off each
+  // time.
   bool biasedTwice = judgement->isBiased() && judged->wasBiased;
   judged->wasBiased = judgement->isBiased();
   if (judgement->isWrong() || biasedTwice) {

@@ -48,7 +48,7 @@ private:
     const std::vector<int64_t> &starts = picture.bands[band].starts;
     auto f = static_cast<double>(picture.bands[band].factor),
          n = static_cast<double>(picture.length);
-    if (!starts.empty()) { // what is open ends with the text
+    if (!starts.empty()) { // open segments end with the text
       auto at = [&](int64_t i) {
         return i + 1 < static_cast<int64_t>(starts.size())
                    ? std::min(n, static_cast<double>(starts[static_cast<size_t>(i)]))
@@ -68,7 +68,7 @@ private:
     return position >= 0 && static_cast<size_t>(position) < set.size() &&
            set[static_cast<size_t>(position)];
   }
-  /// Whether the row cannot see a token although it sees an older one.
+  /// True if the row cannot see a token although it sees an older one.
   bool isHole(int64_t token) const {
     const std::vector<bool> &tokens = picture.bands.front().seen;
     auto end = tokens.begin() + token;
@@ -153,7 +153,7 @@ void Drawing::drawBand(size_t band) {
   const PictureBand &what = picture.bands[band];
   out += "<g class=\"band\">";
   if (what.place.line > 0) {
-    spec::SourceLocation place = what.place; // wherever the file lies, the picture is the same
+    spec::SourceLocation place = what.place; // the picture does not depend on the file's folder
     place.file = place.file.substr(place.file.rfind('/') + 1);
     out += "<title>" + escapeXml(spec::toString(place)) + "</title>";
   }
@@ -208,7 +208,7 @@ void Drawing::assignLanes() {
 }
 
 /// Positions that read the same run, seen ones apart from the others: a group is one shape, and so
-/// is what an upsampling spreads.
+/// are the rows of an upsampling.
 std::vector<Drawing::Joined> Drawing::join(const PictureEdge &edge) const {
   std::vector<Joined> joined;
   for (const PictureEdge::Read &read : edge.reads) {
@@ -223,7 +223,7 @@ std::vector<Drawing::Joined> Drawing::join(const PictureEdge &edge) const {
   return joined;
 }
 
-/// Groups and what is spread as shapes, shifts as arrows, others as lines.
+/// Groups and upsampled rows as shapes, shifts as arrows, others as lines.
 void Drawing::drawReads(const PictureEdge &edge) {
   bool isGroup = edge.kind == PictureEdge::Kind::Group;
   const PictureBand &upper = picture.bands[edge.above], &lower = picture.bands[edge.below];
@@ -296,8 +296,8 @@ void Drawing::drawEdge(const PictureEdge &edge) {
   }
 }
 
-/// An edge that skips bands runs at the right of them. Its words stand beside a gap, where no other
-/// edge ends.
+/// An edge that skips bands runs at the right of them. Its words are next to a gap, where no
+/// other edge ends.
 void Drawing::drawLane(const PictureEdge &edge, size_t lane) {
   double right = x(static_cast<double>(picture.length)),
          at = right + 14 + laneWidth * static_cast<double>(lane);
@@ -343,7 +343,7 @@ void Drawing::drawTokens() {
        ink, 12, at > width * 0.7 ? "end" : "middle", true);
 }
 
-/// What a row reads only because a token is there has no path from that token: a dashed line.
+/// Reads that depend on a token's existence alone have no path from that token: a dashed line.
 void Drawing::drawLeak() {
   auto at = [&](size_t i) {
     auto [band, position] = picture.leakPath[i];
@@ -392,7 +392,7 @@ std::string Drawing::drawHead(double total) {
   return out + body;
 }
 
-/// Of the marks that are in this picture.
+/// For the marks of this picture.
 std::vector<Drawing::Entry> Drawing::legend() const {
   std::vector<Entry> entries = {{Entry::Box, seen, seen, "read by the row"},
                                 {Entry::Box, empty, line, "not read"}};

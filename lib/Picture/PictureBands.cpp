@@ -18,7 +18,7 @@ using namespace sluice;
 // Words
 //===----------------------------------------------------------------------===//
 
-/// Whether the bits behind these ends or counts begin segments.
+/// True if the bits of these ends or counts begin segments.
 static bool beginSegments(Value endsOrCounts) {
   auto cut = endsOrCounts.getDefiningOp<SegmentOp>();
   return cut && BoundaryRules(cut->getParentOfType<func::FuncOp>()).begins(cut);
@@ -151,7 +151,7 @@ static bool readsSequence(Operation *op, unsigned operand) {
          !isOfBoundaries(op->getOpOperand(operand)) && flow.getRelation(operand).has_value();
 }
 
-/// Whether a row reads that of the segment that its count finds.
+/// True if a row reads the row of the segment at its count.
 static bool readsItsSegment(const BandSource &source) {
   auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
   auto segments = dyn_cast_if_present<SegmentsInterface>(source.reader);
@@ -192,7 +192,7 @@ int Bands::makeBand(Operation *op, std::vector<BandSource> sources) {
   return static_cast<int>(drafts.size()) - 1;
 }
 
-/// The position that an attention's query stands at is one of those that its mask holds.
+/// The position of an attention's query is in its mask.
 void Bands::dropOwnPosition(Operation *op, std::vector<BandSource> &sources) {
   for (size_t i = 0; isa<AttentionOp>(op) && i < sources.size(); ++i) {
     bool isCovered =
@@ -251,18 +251,18 @@ int Bands::bandToJoin(size_t sources, ArrayRef<int> pointwise) {
     return -1;
   }
   attention.residual = true;
-  attention.values.clear(); // what is before the sum is inside
+  attention.values.clear(); // values before the sum are inside
   return high;
 }
 
-/// The passes of a scan are one band, each of whose rows reads what they read together. What is
-/// left of a row says where segments are. As with these, how it is made is not drawn.
+/// The passes of a scan are one band, and each of its rows reads all their rows. The rest
+/// of a row shows the segments. As with these, how it is made is not drawn.
 bool Bands::addToScan(Operation *op) {
   ScanName of = scanOf(op);
   if (of.kind.empty()) {
     return false;
   }
-  bool isPass = isa<MapOp>(op) && op->getNumOperands() == 3; // x, what is left of it, x before
+  bool isPass = isa<MapOp>(op) && op->getNumOperands() == 3; // x, the rest of it, x before
   if (!isPass) {
     return true;
   }
@@ -337,7 +337,7 @@ void Bands::mergeLayers() {
   }
 }
 
-/// Of tokens that are not predicted: a given axis has a name.
+/// For tokens that are not predicted: a given axis has a name.
 static std::string nameOfTokens(func::FuncOp function, Value argument) {
   auto type = cast<SequenceType>(argument.getType());
   if (!isGiven(function, type)) {
@@ -350,7 +350,7 @@ Bands::Bands(CrossEntropyOp loss) : loss(loss) {
   auto function = loss->getParentOfType<func::FuncOp>();
   llvm::DenseSet<Operation *> live = {loss};
   for (Operation &op : llvm::reverse(function.getBody().front())) {
-    // What only says where segments are is drawn as these.
+    // Values that only locate segments are drawn as these.
     if (llvm::any_of(op.getUses(), [&](OpOperand &use) {
           return live.contains(use.getOwner()) && !isOfBoundaries(use);
         })) {
@@ -416,7 +416,7 @@ void Bands::readsOf(const ReachGraph &graph, const BandDraft &draft, const BandS
   }
 }
 
-/// Of the bands that are drawn.
+/// For the drawn bands.
 size_t Bands::indexOf(size_t draft) const {
   size_t index = 0;
   for (size_t i = 0; i < draft; ++i) {

@@ -22,7 +22,7 @@ using namespace sluice;
 constexpr int64_t widest = 256;
 
 /// Tokens that the largest shift moves by. Passes of a scan reach as far as the context, and none
-/// of them says more than the scan: that a row reads those before.
+/// of them shows more than the scan: that a row reads those before.
 static int64_t largestShift(func::FuncOp function) {
   int64_t most = 0;
   for (auto shift : function.getOps<ShiftOp>()) {
@@ -166,7 +166,8 @@ static void addLeak(Picture &picture, const Bands &bands, FoundLeak &leak, int64
   }
 }
 
-/// Under the boundaries that show it. What it reads is drawn; what tells a boundary, by the path.
+/// Under the boundaries that show it. Its reads are drawn; tokens that a boundary depends on, by
+/// the path.
 static std::optional<Picture>
 pictureOfSegmentLeak(func::FuncOp function, const CausalWitness &witness, std::string &error) {
   Boundaries boundaries;

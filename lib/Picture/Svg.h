@@ -18,7 +18,7 @@ struct Point {
   double x, y;
 };
 
-/// What is drawn goes to the end of `out`. The first word of a mark is its class.
+/// Shapes are appended to `out`. The first word of a mark is its class.
 class Canvas {
 protected:
   void text(Point at, const std::string &words, const char *color, double size,

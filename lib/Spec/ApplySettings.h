@@ -17,8 +17,8 @@ namespace sluice::spec {
 std::string withSettings(std::string text, const std::string &file,
                          const std::vector<Setting> &settings);
 
-/// Puts the flags that caused an error in the text with `settings` before its message: that of the
-/// setting whose value is there, or all where the text without them is valid.
+/// Puts the flags that caused an error in the text with `settings` before its message: the flag of
+/// the setting whose value is there, or all where the text without them is valid.
 void blameSettings(Diagnostic &error, const std::string &changed,
                    const std::vector<Setting> &settings,
                    const std::function<bool()> &isOriginalValid);

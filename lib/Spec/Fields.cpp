@@ -85,7 +85,7 @@ static std::string simplified(std::string_view name) {
   return result;
 }
 
-/// What specs call a value that other programs call otherwise.
+/// Names in specs of values with other names in other programs.
 static std::optional<std::string_view> translate(const std::string &found) {
   struct Translation {
     std::string_view other, name;
@@ -209,7 +209,7 @@ static bool contains(Interval interval, double x) {
 /// `x` as kernels hold it.
 static double roundToF32(double x) {
   constexpr double largest = std::numeric_limits<float>::max();
-  // The conversion of what is out of range is undefined; half a unit beyond, it would round down.
+  // The conversion of a number out of range is undefined; half a unit beyond, it would round down.
   return std::fabs(x) > largest ? std::copysign(std::numeric_limits<double>::infinity(), x)
                                 : static_cast<double>(static_cast<float>(x));
 }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Typed access to the keys of a JSON object. Every function throws Failure, with a message that
-// names the key, what it must be and what stands there, where the object does not fit.
+// names the key, the expected and the found value, where the object does not fit.
 
 #ifndef SLUICE_LIB_SPEC_FIELDS_H
 #define SLUICE_LIB_SPEC_FIELDS_H
@@ -42,9 +42,9 @@ public:
 
   /// The value of a key here or in what this inherits from; null where it is absent.
   const JsonValue *find(std::string_view key) const;
-  /// The same, where absence is an error; `type` says what is missing.
+  /// The same, where absence is an error; `type` names the missing type.
   const JsonValue &need(std::string_view key, std::string_view type) const;
-  /// Whether the key stands here, and not in what this inherits from.
+  /// True if the key is here, and not in the inherited object.
   bool isOwn(std::string_view key) const;
 
   int64_t integer(std::string_view key, Range range) const;
@@ -61,7 +61,7 @@ public:
   /// A value that is not the value of a key, such as an item of an array. `name` is for messages.
   int64_t integerAt(const JsonValue &value, std::string_view name, Range range) const;
   double numberAt(const JsonValue &value, std::string_view name, Interval interval) const;
-  /// The items of an array of exactly `count`; `type` says what it must be.
+  /// The items of an array of exactly `count`; `type` is the expected type.
   const std::vector<JsonValue> &itemsAt(const JsonValue &value, std::string_view name, size_t count,
                                         std::string_view type) const;
 
@@ -70,7 +70,7 @@ public:
                              std::string_view expected, std::string_view remedy = "") const;
   [[noreturn]] void fail(Position position, std::string message) const;
   SourceLocation locate(Position position) const { return {file, position.line, position.column}; }
-  /// Where the value of `key` stands, or this object.
+  /// The place of the value of `key`, or of this object.
   Position position(std::string_view key) const;
   Position position() const { return value.position; }
 

@@ -97,7 +97,7 @@ public:
 private:
   enum class Event : uint8_t { None, Opened, Key, Value };
 
-  /// Where the token of the present event starts. Only well-formed separators can stand before it.
+  /// Where the token of the present event starts. Only well-formed separators can precede it.
   size_t tokenStart() const { return text.skipSeparators(cursor); }
 
   JsonValue &place(JsonKind kind, size_t start);
@@ -180,7 +180,7 @@ bool Builder::key(string_t &value) {
   return true;
 }
 
-/// What to do about the token at `at`, where `key` says whether a key or a value was expected.
+/// Remedy for the token at `at`; `key` is true if a key was expected, not a value.
 std::string Builder::remedy(size_t at, bool key) const {
   char c = at < text.size() ? text[at] : '\0';
   if (at >= text.size()) {

@@ -2,8 +2,8 @@
 //
 // JSON with the place of every key and value.
 //
-// nlohmann/json's tree forgets where things stood, and this version's event interface does not tell
-// either. But its parser pulls characters one at a time from an iterator, so an iterator that
+// nlohmann/json's tree drops places, and this version's event interface does not report them either
+// . But its parser pulls characters one at a time from an iterator, so an iterator that
 // counts knows how far the lexer has read when an event arrives; the start of the token follows
 // from the end of the one before.
 

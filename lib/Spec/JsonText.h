@@ -34,10 +34,11 @@ public:
   /// The end of the number that starts at `start` and that the lexer accepted.
   size_t numberEnd(size_t start) const;
 
-  /// What stands at `at`, as a message shows it.
+  /// The text at `at`, for a message.
   std::string found(size_t at) const;
-  /// Fails with what is wrong in the string that starts at `start` and that the lexer refused at
-  /// `at`.
+  /// Fails with the mistake in the string that starts at `start` and that the lexer rejected at
+  /// `at`
+  /// .
   [[noreturn]] void failInString(size_t start, size_t at) const;
 
 private:

@@ -45,7 +45,7 @@ size_t valueBytes(const std::string &text, size_t at) {
   return text.size() - at;
 }
 
-/// What a path leads to, as far as the spec has it.
+/// The node of a path, as far as the spec has it.
 struct Target {
   const JsonValue *value; ///< of the last step that was found
   Position start;         ///< of its key, or of the value itself in an array
@@ -96,11 +96,11 @@ Target resolve(const JsonValue &root, const Setting &setting, const std::string 
   return target;
 }
 
-/// Replaces the value at the path, or adds the first key that is missing with what lies below it.
+/// Replaces the value at the path, or adds the first missing key with the levels below it.
 std::string apply(std::string text, const Setting &setting, const std::string &file) {
   JsonValue root = parseJson(text, file);
   if (root.kind != JsonKind::Object) {
-    return text; // the reader says it
+    return text; // the reader reports it
   }
   Target target = resolve(root, setting, file);
   size_t at = offsetOf(text, target.value->position);
@@ -117,7 +117,7 @@ std::string apply(std::string text, const Setting &setting, const std::string &f
   return text.insert(at + 1, " " + member + (target.value->members.empty() ? " " : ","));
 }
 
-/// Whether a place of the changed spec is in what the setting wrote.
+/// True if a place of the changed spec is in the text of the setting.
 bool wrote(const std::string &text, const Setting &setting, const SourceLocation &place) {
   JsonValue root = parseJson(text, place.file);
   if (root.kind != JsonKind::Object) {
@@ -125,7 +125,7 @@ bool wrote(const std::string &text, const Setting &setting, const SourceLocation
   }
   Target target = resolve(root, setting, place.file);
   size_t at = offsetOf(text, target.value->position),
-         last = at + valueBytes(text, at), // values of flags stand on one line
+         last = at + valueBytes(text, at), // values of flags are on one line
       found = offsetOf(text, {place.line, place.column});
   return place.line > 0 && found >= offsetOf(text, target.start) && found < last;
 }
@@ -156,7 +156,7 @@ std::string flagAt(const std::string &changed, const std::vector<Setting> &setti
   for (const Setting &setting : settings) {
     try {
       flag = wrote(changed, setting, place) ? setting.flag : flag;
-    } catch (const Failure &) { // a later setting replaced what its path leads through
+    } catch (const Failure &) { // a later setting replaced a node on its path
     }
   }
   return flag;

@@ -84,7 +84,7 @@ std::string applyEdits(const std::string &text, TextEdits edits) {
 
 size_t offsetBefore(size_t offset, TextEdits edits) {
   sortByPlace(edits);
-  size_t shift = 0; // bytes that the edits so far removed, less what they inserted, modulo 2^64
+  size_t shift = 0; // bytes that the edits so far removed, minus the inserted ones, modulo 2^64
   for (const TextEdit &edit : edits) {
     if (offset + shift < edit.begin) {
       break;
@@ -248,8 +248,8 @@ struct Hunk {
   size_t begin, end, otherBegin, otherEnd;
 };
 
-/// By the longest common subsequence of what the ends do not share. Where that would take too long,
-/// all of it is one run.
+/// By the longest common subsequence of the parts that the ends do not share. Where that would take
+/// too long, all of it is one run.
 std::vector<Hunk> hunksOf(const std::vector<std::string_view> &before,
                           const std::vector<std::string_view> &after) {
   constexpr size_t most = 4'000'000;

@@ -67,7 +67,7 @@ private:
     int64_t ring = 0;
     bool keepsAll = false, isOfStep = false;
   };
-  std::map<std::vector<const void *>, Known> rings; ///< by what a ring depends on
+  std::map<std::vector<const void *>, Known> rings; ///< by the dependences of a ring
 };
 } // namespace
 
@@ -78,7 +78,7 @@ bool Deriver::runsEveryStep(Operation &op) const {
           scales.factorOf(op.getResult(0)) == 0);
 }
 
-/// From an operand down to what is stored. A lazy value is a function of one operand's position.
+/// From an operand down to the stored values. A lazy value is a function of one operand's position.
 bool Deriver::follow(Operation *reader, StepRead &read, Value operand) {
   for (;; operand = operand.getDefiningOp()->getOperand(0)) {
     Operation *op = operand.getDefiningOp();
@@ -144,7 +144,7 @@ bool Deriver::addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead>
   return true;
 }
 
-/// What the prediction is computed from, through lazy values, in order of definition.
+/// Inputs of the prediction, through lazy values, in order of definition.
 bool Deriver::collect() {
   for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
     bool isFinal = runsEveryStep(op) && (isa<CrossEntropyOp>(op) || !op.use_empty());
@@ -272,7 +272,7 @@ int64_t Deriver::ringOf(const StepRead &read, const StepSchedule &reader, const 
   return most;
 }
 
-/// Widens the rings of what is read. Equal reads are asked about once.
+/// Widens the rings of values that are read. Equal reads are asked about once.
 void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &own) {
   for (StepRead &read : reads) {
     StepValue &source = plan.values.find(read.source)->second;
@@ -370,8 +370,8 @@ std::optional<StepPlan> Deriver::deriveWithin() {
   return checkSegments() ? std::optional(plan) : std::nullopt;
 }
 
-/// Rings of segments are found by clocks: that these are those of the tokens, and all else that the
-/// certificate will claim, is decided before any code is generated.
+/// Rings of segments are found by clocks: these belong to the tokens; this claim, and all others of
+/// the certificate, is decided before any code is generated.
 bool Deriver::checkSegments() {
   if (func::FuncOp(function).getOps<SegmentOp>().empty()) {
     return true;

@@ -15,8 +15,8 @@
 using namespace mlir;
 using namespace sluice;
 
-/// a floor(x / k) + c as a floor((x + (c / a) k) / k) where that is whole, so that what is divided
-/// is seldom negative.
+/// a floor(x / k) + c as a floor((x + (c / a) k) / k) where that is an integer, so that the
+/// dividend is seldom negative.
 static AffineExpr withoutOffset(AffineExpr expression) {
   auto sum = dyn_cast<AffineBinaryOpExpr>(expression);
   auto offset = sum && sum.getKind() == AffineExprKind::Add
@@ -42,7 +42,7 @@ static AffineExpr withoutOffset(AffineExpr expression) {
 static AffineExpr spellByLine(const Staircase &table, MLIRContext *context) {
   constexpr size_t mostPlaces = 6;
   int64_t period = table.repeat.period;
-  std::map<int64_t, int64_t> places; // by what the function rises there
+  std::map<int64_t, int64_t> places; // by the increase of the function there
   for (int64_t x = 1; x <= period; ++x) {
     ++places[table.at(x) - table.at(x - 1)];
   }
@@ -100,7 +100,7 @@ static bool countsRows(AffineExpr count, const Staircase &due) {
 }
 
 /// N(t) where constraints cannot be solved for m, as of a difference of divisions: the first m with
-/// due(m) > t, over one period of t. What is written is decided once more.
+/// due(m) > t, over one period of t. The written expression is decided once more.
 static AffineExpr countByPeriod(AffineExpr due) {
   constexpr int64_t longestPeriod = 1024; // of m, and of t
   std::optional<Staircase> table = tabulate(due, longestPeriod);

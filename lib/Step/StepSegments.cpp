@@ -50,7 +50,7 @@ std::optional<Frontier> SegmentClocks::inSegments(Value value, SegmentOp cut) co
     return std::nullopt;
   }
   for (const EndBound &end : bound.ends) {
-    SegmentOp at = cut; // each cut stands below the one behind it
+    SegmentOp at = cut; // each cut is below the next one
     for (SegmentOp of : llvm::reverse(end.cuts)) {
       for (; at && at != of;) {
         at = cutOf(at.getBits());
@@ -81,7 +81,7 @@ std::string SegmentClocks::cross(Operation &op, Value value, ArrayRef<SegmentTer
   }
   AffineExpr p = getAffineDimExpr(0, op.getContext()), x = getAffineDimExpr(1, op.getContext());
   bool isCount = terms.front().kind == SegmentTerm::Count;
-  SegmentOp cut = isCount ? source : reader; // what has a row for each segment
+  SegmentOp cut = isCount ? source : reader; // values with a row for each segment
   for (const SegmentTerm &term : terms) {
     std::optional<CutTerm> found = resolveTerm(term);
     if (!found || !cut || found->cut != cut || (term.kind == SegmentTerm::Count) != isCount ||

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Steps of rows that wait for boundaries: their clock is the number of segments that are closed.
-// An axis may cut tokens, groups of them, or segments again; then its clock moves only where that
-// of the scale that it cuts does.
+// An axis may cut tokens, groups of them, or segments again; then its clock moves only where the
+// clock of the scale that it cuts moves.
 #pragma once
 
 #include "sluice/Proof/Frontier.h"
@@ -28,9 +28,9 @@ public:
   /// message where no step follows it.
   std::string cross(mlir::Operation &op, mlir::Value value, llvm::ArrayRef<SegmentTerm> terms,
                     StepRead &read) const;
-  /// Whether each row of segments reads the row alone that closes it, which the same step computes.
+  /// True if each row of segments reads only the row that closes it, which the same step computes.
   bool isSelection(const StepPlan &plan, const StepRead &read, const StepSchedule &reader) const;
-  /// That clocks are known when rows are due by them, and rows there that are read between ends.
+  /// Checks that clocks are known when rows are due by them, and that rows read between ends exist.
   /// Sets `refusal` where that fails.
   bool check(const StepPlan &plan, StepRefusal &refusal) const;
 

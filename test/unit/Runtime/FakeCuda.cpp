@@ -2,15 +2,15 @@
 // Replaces NVIDIA's driver. Its "kernels" are the CPU's of the bigram model; the runtime must do
 // the rest. It is as unkind as a driver may be: work waits in the stream
 // until a caller waits for it, so that pinned memory written too early or read too early shows in
-// the numbers; memory that is not pinned is read as late, and what has changed by then is counted;
+// the numbers; memory that is not pinned is read as late, and later changes are counted;
 // addresses of the device are not the host's; a launch while a graph is captured does nothing else;
 // launches of a graph that nothing orders run latest first. The environment sets what GPU it is:
 //   FAKE_CUDA_COUNT, FAKE_CUDA_VERSION, FAKE_CUDA_CAPABILITY (of 80 or 90), FAKE_CUDA_FREE (bytes),
 //   FAKE_CUDA_REFUSE_CUBIN, FAKE_CUDA_FAIL (a function that fails), FAKE_CUDA_KERNELS (library),
 //   FAKE_CUDA_STATIC (bytes of static shared memory of a kernel),
 //   FAKE_CUDA_SPOIL (an offset of the arena: after each kernel one bit of this byte is wrong),
-//   FAKE_CUDA_CLOCK (events tell the time that work took: half a millisecond a launch)
-// FAKE_CUDA_KERNELS may be a compiled artifact with CPU code beside the GPU's (FakeKernels.h).
+//   FAKE_CUDA_CLOCK (events report the time of the work: half a millisecond a launch)
+// FAKE_CUDA_KERNELS may be a compiled artifact with CPU code next to the GPU's (FakeKernels.h).
 #include "FakeKernels.h"
 
 #include <algorithm>
