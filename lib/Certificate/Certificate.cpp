@@ -471,8 +471,13 @@ void Writer::step(const ModeProof &evaluate) {
   line("end", "step", plan->values.size(), "values", obligations, "obligations");
 }
 
-static void write(ModuleOp module, Writer &writer) {
-  std::vector<ModeProof> proofs = collectProofs(module);
+static void write(ModuleOp module, Writer &writer, int64_t operations) {
+  std::vector<ModeProof> proofs;
+  {
+    WorkBudget budget(operations);
+    WorkScope scope(budget);
+    proofs = collectProofs(module);
+  }
   for (const ModeProof &proof : proofs) {
     writer.mode(proof);
   }
@@ -481,6 +486,8 @@ static void write(ModuleOp module, Writer &writer) {
   }
   if (!proofs.empty()) {
     writer.generation(module, proofs.front());
+    WorkBudget budget(operations);
+    WorkScope scope(budget);
     writer.step(proofs.front());
   }
 }
@@ -492,22 +499,22 @@ static void writeHead(StringRef text, Writer &writer) {
   writer.line("spec", "sha256", llvm::toHex(hash.final(), /*LowerCase=*/true));
 }
 
-std::string sluice::formatCertificate(ModuleOp module, StringRef text) {
+std::string sluice::formatCertificate(ModuleOp module, StringRef text, int64_t operations) {
   Writer writer;
   writeHead(text, writer);
-  write(module, writer);
+  write(module, writer, operations);
   return writer.finish();
 }
 
-std::string sluice::formatCertificate(const std::vector<ImportedVariant> &variants,
-                                      StringRef text) {
+std::string sluice::formatCertificate(const std::vector<ImportedVariant> &variants, StringRef text,
+                                      int64_t operations) {
   Writer writer;
   writeHead(text, writer);
   for (const ImportedVariant &variant : variants) {
     if (variant.factor > 0) {
       writer.line("factor", variant.factor);
     }
-    write(*variant.module, writer);
+    write(*variant.module, writer, operations);
   }
   return writer.finish();
 }

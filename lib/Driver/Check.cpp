@@ -72,12 +72,15 @@ static void writeOutputs(const CheckRequest &request, const std::vector<Imported
   if (!request.smt.empty()) {
     std::string scripts;
     for (const ImportedVariant &variant : variants) {
+      WorkBudget budget(request.operations);
+      WorkScope scope(budget);
       scripts += (scripts.empty() ? "" : "(reset)\n") + formatSmt(*variant.module);
     }
     runtime::replaceFile(request.smt, runtime::asBytes(scripts));
   }
   if (!request.certificate.empty() && proved) {
-    runtime::replaceFile(request.certificate, runtime::asBytes(formatCertificate(variants, text)));
+    runtime::replaceFile(request.certificate,
+                         runtime::asBytes(formatCertificate(variants, text, request.operations)));
   }
 }
 
@@ -91,10 +94,10 @@ static const ImportedVariant &tellingOf(const std::vector<ImportedVariant> &vari
   return refused == variants.end() ? variants.back() : *refused;
 }
 
-static StepSummary summarizeStep(func::FuncOp predict) {
+static StepSummary summarizeStep(func::FuncOp predict, int64_t operations) {
   StepSummary summary;
   StepRefusal refusal;
-  std::optional<StepPlan> plan = deriveStep(predict, refusal);
+  std::optional<StepPlan> plan = deriveStep(predict, refusal, operations);
   if (!plan) {
     summary.refusal = refusal.message;
     summary.place = placeOf(refusal.op);
@@ -170,7 +173,7 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   ModuleOp generated = *variants.front().module;
   auto predict = generated.lookupSymbol<func::FuncOp>("predict");
   if (request.step && verdict.isProved() && predict && generated->hasAttr("sluice.context")) {
-    result.step = summarizeStep(predict);
+    result.step = summarizeStep(predict, request.operations);
   }
   if (verdict.isProved() && request.advice) {
     std::optional<ParsedSpec> coarsest;

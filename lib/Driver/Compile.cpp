@@ -99,7 +99,7 @@ std::optional<Outcome> Compilation::checkCausal() {
   proof = {verdict.isProved() ? "proved"
            : isOpen           ? "not-proved"
                               : "leak-allowed",
-           verdict.modes, certified ? formatCertificate(variants, text) : ""};
+           verdict.modes, certified ? formatCertificate(variants, text, request.operations) : ""};
   return std::nullopt;
 }
 
@@ -201,13 +201,13 @@ std::optional<Outcome> Compilation::addStep() {
   }
   bool isOfGroups = module->getOperation()->hasAttr("sluice.group"); // nothing is generated
   if (proof.verdict != "proved" || !predict || isOfGroups || !hasScheduledReads(predict) ||
-      !deriveStep(predict, refusal)) {
+      !deriveStep(predict, refusal, request.operations)) {
     return std::nullopt;
   }
   // The watch compares whole sequences; what a step reads, it proves itself.
   std::optional<LoweringWatch> paused;
   std::swap(paused, watch);
-  auto failure = runPass(createDeriveStep());
+  auto failure = runPass(createDeriveStep({request.operations}));
   std::swap(paused, watch);
   if (!failure) {
     eraseNames(module->lookupSymbol("step"));
@@ -218,12 +218,12 @@ std::optional<Outcome> Compilation::addStep() {
 /// The derived step, without the functions that it was derived from.
 Outcome Compilation::emitStep() {
   StepRefusal refusal;
-  if (!deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal)) {
+  if (!deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal, request.operations)) {
     return badInput(spec::toString(placeOf(refusal.op)) +
                     ": expected a model that a step can be derived of, found that " +
                     refusal.message);
   }
-  if (auto failure = runPass(createDeriveStep())) {
+  if (auto failure = runPass(createDeriveStep({request.operations}))) {
     return *failure;
   }
   for (auto function : llvm::to_vector(module->getOps<func::FuncOp>())) {

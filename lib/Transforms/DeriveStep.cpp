@@ -190,6 +190,7 @@ void StepWriter::write() {
 
 namespace {
 struct DeriveStepPass : sluice::impl::DeriveStepBase<DeriveStepPass> {
+  using DeriveStepBase::DeriveStepBase;
   void runOnOperation() override {
     if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
       return signalPassFailure();
@@ -204,7 +205,7 @@ struct DeriveStepPass : sluice::impl::DeriveStepBase<DeriveStepPass> {
       return signalPassFailure();
     }
     StepRefusal refusal;
-    std::optional<StepPlan> plan = deriveStep(predict, refusal);
+    std::optional<StepPlan> plan = deriveStep(predict, refusal, operations);
     if (!plan) {
       refusal.op->emitError("no step is derived: ") << refusal.message;
       return signalPassFailure();

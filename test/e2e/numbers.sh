@@ -137,6 +137,24 @@ exits 1 "check says so too" "$sluice" check --operations 100 --json "$work/spec.
 cp "$work/out" "$work/open.json"
 holds "as the third verdict" '(lambda v: v["verdict"] == "not proved" and v["exhausted_operations"] == 100 and
   v["witness"] is None and not v["modes"])(f[0])' "$work/open.json"
+# Enough for the verdict, and too few for the step of groups by coprime factors.
+cat > "$work/coprime.json" << 'SPEC'
+{
+  "sluice": 1, "vocabulary": 6, "context": 64, "batch": 1, "width": 4, "defaults": { "heads": 1, "feed_forward": 4 },
+  "stages": [ { "op": "embedding" },
+    { "op": "shorten", "factor": 101 }, { "op": "layer" }, { "op": "upsample", "factor": 101 },
+    { "op": "shorten", "factor": 103 }, { "op": "layer" }, { "op": "upsample", "factor": 103 },
+    { "op": "shorten", "factor": 107 }, { "op": "layer" }, { "op": "upsample", "factor": 107 },
+    { "op": "shorten", "factor": 109 }, { "op": "layer" }, { "op": "upsample", "factor": 109 },
+    { "op": "shift", "by": 500 }, { "op": "layer" }, { "op": "head" } ]
+}
+SPEC
+succeeds "check --operations that are too few for the step" "$sluice" check --operations 7000000 --no-advice --json \
+  --certificate "$work/coprime.txt" "$work/coprime.json"
+cp "$work/out" "$work/proved.json"
+holds "the verdict stays, and no step is proved" '(lambda v: v["verdict"] == "proved" and "values" not in v["step"] and
+  "7 million operations were spent" in v["step"]["refused"])(f[0])' "$work/proved.json"
+succeeds "nor is one in the certificate" grep -q '^mode step is none$' "$work/coprime.txt"
 for artifact in m leak; do
   mark=silent
   [[ $artifact = leak ]] && mark=says

@@ -82,8 +82,9 @@ std::optional<ImageSize> parseImages(const std::string &images) {
 void addOperations(CLI::App &command, int64_t &operations) {
   command
       .add_option("--operations", operations,
-                  "Work that the causality check may take, counted alike on every machine; beyond "
-                  "it the verdict is \"not proved\"")
+                  "Work that the causality check may take, and again the derivation of the decode "
+                  "step, counted alike on every machine; beyond it the verdict is \"not proved\", "
+                  "or a proved model has no step and generation computes whole sequences")
       ->type_name("UINT")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 50))
       ->capture_default_str();

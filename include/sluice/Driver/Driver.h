@@ -42,7 +42,7 @@ struct CompileRequest {
   std::vector<LibraryProduct> libraryProducts = {}; ///< kernels of these products name the library
   bool inMemory = false; ///< the artifact's bytes are the outcome's output, and nothing is written
   bool allowLeak = false;
-  int64_t operations = WorkBudget::defaultOperations; ///< of the causality check
+  int64_t operations = WorkBudget::defaultOperations; ///< of the verdict, again of the step
   bool verifyEachCausality = false; ///< dependences are read again after every pass
   /// Entry `predict` gives every row of one row of a batch: of the logits or, where a stage is
   /// named ("stages.1.inside.4"), of its result. The spec is not checked again.
@@ -110,7 +110,7 @@ struct CheckRequest {
   std::string kernelCache = {};                       ///< CompileRequest::kernelCache, of a replay
   bool step = false;                                  ///< of a model that is proved and predicts
   bool advice = true;                                 ///< search for advice after the verdict
-  int64_t operations = WorkBudget::defaultOperations; ///< of the verdict
+  int64_t operations = WorkBudget::defaultOperations; ///< of the verdict, again of the step
   /// Given the verdict as soon as it is known, before pictures and advice.
   std::function<void(const CausalVerdict &)> tell = {};
 };

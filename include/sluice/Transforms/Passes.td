@@ -87,6 +87,8 @@ def DeriveStep : Pass<"sluice-derive-step", "::mlir::ModuleOp"> {
     sluice.due %m by @schedule.1 : ...
     ```
   }];
+  let options = [Option<"operations", "operations", "int64_t", "200000000",
+                        "Maximum work of the derivation, counted as in docs/causality.md">];
   let dependentDialects = ["::sluice::SluiceDialect", "::mlir::func::FuncDialect"];
 }
 
