@@ -149,13 +149,13 @@ static void explainSegments(func::FuncOp function, const BoundViolation &violati
         std::to_string(longest) + " tokens no row reads a later one";
     return;
   }
-  Operation *op = opOfLateRead(Scales(function), *leak);
   verdict.kind = CausalVerdict::Kind::Leak;
+  if (replay) {
+    replaySegments(*leak, boundaries); // may show another leak
+  }
+  Operation *op = opOfLateRead(Scales(function), *leak);
   verdict.place = placeOf(op);
   leak->witness.path = getSteps(*leak);
-  if (replay) {
-    replaySegments(*leak, boundaries);
-  }
   auto module = function->getParentOfType<ModuleOp>();
   std::string remedy;
   bool isCause = hasCauseAlone(op);
@@ -200,9 +200,12 @@ void sluice::explain(func::FuncOp function, const BoundViolation &violation, boo
   }
   leak->witness.path = getSteps(*leak);
   std::string what = describe(*leak);
-  bool isCause = hasCauseAlone(opAtFault(*leak));
-  verdict.remedy = "; " + findRemedy(function, *leak, verdict.place);
-  verdict.message = "not causal: " + what + verdict.remedy;
-  verdict.remedy = isCause ? "" : verdict.remedy;
+  Operation *fault = opAtFault(*leak);
+  bool isCause = hasCauseAlone(fault);
+  verdict.place = placeOf(fault);
+  std::string remedy =
+      "; " + (isCause ? remedyOf(fault).words : findRemedy(function, *leak, verdict.place));
+  verdict.message = "not causal: " + what + remedy;
+  verdict.remedy = isCause ? "" : remedy;
   verdict.witness = std::move(leak->witness);
 }

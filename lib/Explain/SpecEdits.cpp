@@ -44,6 +44,8 @@ private:
   void collectMoves(size_t index);
   void collectAdditions(size_t index);
   void collectStreams(size_t index);
+  void collectRemoval(size_t index);
+  std::optional<size_t> findOwnInput(size_t index) const;
 
   /// `key` with a number from `least` on; the key is added where it is not there.
   void raise(const TextNode &object, const char *key, int64_t otherwise, int64_t by);
@@ -272,6 +274,56 @@ void Collector::collectAdditions(size_t index) {
                    }});
 }
 
+/// The member of "inputs" that this stage alone reads: a spec with an input that no stage reads is
+/// rejected.
+std::optional<size_t> Collector::findOwnInput(size_t index) const {
+  const TextNode *inputs = text.root().find("inputs");
+  if (!inputs) {
+    return std::nullopt;
+  }
+  auto reads = [&](const TextNode &stage, const std::string &input) {
+    return llvm::any_of(stage.children, [&](const TextNode &member) {
+      bool namesInput = member.key == "input" || member.key == "target" || member.key == "weights";
+      return namesInput && member.kind == '"' && text.contents(member) == input;
+    });
+  };
+  for (size_t i = 0; i < inputs->children.size(); ++i) {
+    const std::string &input = inputs->children[i].key;
+    auto readsInput = [&](const TextNode &stage) { return reads(stage, input); };
+    if (readsInput(text.stages()[index]) && llvm::count_if(text.stages(), readsInput) == 1) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Removes a stage, together with the input that it alone reads.
+void Collector::collectRemoval(size_t index) {
+  const TextNode &stage = text.stages()[index], &root = text.root();
+  std::optional<size_t> own = findOwnInput(index);
+  const TextNode *inputs = own ? root.find("inputs") : nullptr;
+  edits.push_back({EditKind::Remove, stage.begin, 0, 0, 0,
+                   [=, this, &root](int64_t) {
+                     TextEdits all = text.removeStage(index);
+                     if (own) {
+                       bool isOnly = inputs->children.size() == 1;
+                       auto member = static_cast<size_t>(inputs - root.children.data());
+                       TextEdits removed =
+                           isOnly ? text.removeKey(root, member) : text.removeKey(*inputs, *own);
+                       all.insert(all.end(), removed.begin(), removed.end());
+                     }
+                     return all;
+                   },
+                   [=, this, &stage](int64_t, const Locate &locate) {
+                     std::string with = own ? ", with the input " +
+                                                  quoted(inputs->children[*own].key) +
+                                                  ", which "
+                                                  "no other stage reads"
+                                            : "";
+                     return "remove the " + nameOf(stage) + " at " + locate(stage.begin) + with;
+                   }});
+}
+
 void Collector::collectStage(size_t index) {
   const TextNode &stage = text.stages()[index];
   llvm::StringRef op(text.opOf(stage));
@@ -313,11 +365,7 @@ void Collector::collectStage(size_t index) {
   collectStreams(index);
   collectAdditions(index);
   if (!isLast) {
-    edits.push_back({EditKind::Remove, stage.begin, 0, 0, 0,
-                     [=, this](int64_t) { return text.removeStage(index); },
-                     [=, this, &stage](int64_t, const Locate &locate) {
-                       return "remove the " + nameOf(stage) + " at " + locate(stage.begin);
-                     }});
+    collectRemoval(index);
   }
 }
 

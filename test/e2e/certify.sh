@@ -106,6 +106,24 @@ says "no replay forces a first bit that begins a segment" 'the path exists, but 
 sed -i 's/, "at": "start"//; s/"first"/"last"/' "$work/byteflow-top.json"
 says "the greatest rates of the whole text are shown" "replay of the compiled program: with token [0-9]+ changed and the bit .*loss changed by" 1 \
   "$sluice" check --no-advice "$work/byteflow-top.json"
+# The first leak changes no number: the program runs a longer sequence, or a later row, that does.
+says "a longer sequence is replayed where zeros hide the path" \
+  "replay of the compiled program: with the sequence continued to token 5, row 3's loss changed by" 1 \
+  "$sluice" check --no-advice "$corpus/leaky/zeros-hide-the-path.json"
+cat > "$work/later-row.json" << 'SPEC'
+{ "sluice": 1, "vocabulary": 11, "context": 64, "batch": 1, "width": 4, "stages": [ { "op": "embedding" }, { "op": "shorten", "factor": 2 },
+  { "op": "boundaries", "name": "w", "rule": "coding_rate", "threshold": 0.5, "at": "start" },
+  { "op": "shorten", "segments": "w", "method": "max" },
+  { "op": "boundaries", "name": "v", "rule": "coding_rate", "threshold": 0.5, "at": "start" },
+  { "op": "shorten", "segments": "v", "method": "first" }, { "op": "upsample", "segments": "v", "by": 1 },
+  { "op": "upsample", "segments": "w", "by": 2 }, { "op": "upsample", "factor": 2 }, { "op": "head" } ] }
+SPEC
+says "a later row is replayed where the first bit is always set" \
+  "replay of the compiled program: with token 5 changed and the bit at 2 that is predicted from it, row 4's loss changed by" 1 \
+  "$sluice" check --no-advice "$work/later-row.json"
+cat "$work/out" "$work/err" > "$work/later-row.txt"
+succeeds "and its path is printed" awk '/from token 5 to row 4:/ { getline; found = /^    .*: position 5 into / } END { exit !found }' \
+  "$work/later-row.txt"
 for name in byteflow maxima spikes spikes-learned; do
   says "$name is proved" 'proved causal' 0 "$sluice" check "$corpus/segments/$name.json" --certificate "$work/$name.txt"
   says "$name is certified, with its step" 'certified: causal.*step by step' 0 "$certify" "$corpus/segments/$name.json" "$work/$name.txt"

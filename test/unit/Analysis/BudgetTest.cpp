@@ -200,6 +200,8 @@ TEST(ReplayRuns, ShowALaterRowWhereTheFirstOneNeverChanges) {
   EXPECT_EQ(verdict.witness->replay, Replay::Changed);
   EXPECT_EQ(verdict.witness->row, 4);
   EXPECT_EQ(verdict.witness->token, 5);
+  ASSERT_FALSE(verdict.witness->path.empty()) << "the path is of the leak that is shown";
+  EXPECT_EQ(verdict.witness->path.back().to, 4);
   ASSERT_LT(verdict.witness->shown, verdict.witness->runs.size());
   EXPECT_TRUE(mentionsText(verdict.witness->runs[verdict.witness->shown].what, "the bit at 2"));
 }
