@@ -42,10 +42,8 @@ Shape stretched(const Shape &shape, int64_t repeats) {
   return isLong ? Shape{0, 0} : Shape{shape.period * repeats, times(shape.rise, repeats)};
 }
 
-const std::string longPeriod = "a limit of this checker and no finding about the certificate: a "
-                               "function that repeats only after more than " +
-                               std::to_string(longestPeriod) +
-                               " positions is too long to enumerate";
+const std::string longPeriod = "a limit of this checker: a period of more than " +
+                               std::to_string(longestPeriod) + " positions is not enumerated";
 
 Shape shapeOf(const Expression &expression) {
   switch (expression.kind) {

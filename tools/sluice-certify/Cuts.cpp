@@ -28,8 +28,7 @@ size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
   return make("map", path + ".column", {x});
 }
 
-/// Where a token ends a document, or after it; of segments, at the token that they end or begin
-/// with.
+/// Bits where a token ends a document, or after it; of segments, at their last or first token.
 size_t Deriver::documentBits(const std::string &name, std::optional<size_t> outer, bool begins) {
   const Cut *cut = outer ? &cutsAt[*outer] : nullptr;
   size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
