@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Combiners of groups: their kinds, what is asked of them, and the op of dispatches that has one.
+// Combiners of groups: their kinds, their requirements, and the op of dispatches that has one.
 #include "sluice/Dialect/Dispatch/Combiner.h"
 #include "sluice/Dialect/Dispatch/ScalarOps.h"
 
@@ -105,7 +105,7 @@ int64_t dispatch::countOperations(Region &combiner) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is asked of them
+// Requirements
 //===----------------------------------------------------------------------===//
 
 static std::string spell(Type type) {
@@ -114,7 +114,7 @@ static std::string spell(Type type) {
   return text;
 }
 
-/// What a combiner that holds known ops alone makes of two numbers.
+/// Result for two numbers of a combiner of known ops.
 static scalar::Scalar<double> combine(Region &combiner, scalar::Scalar<double> soFar,
                                       scalar::Scalar<double> later) {
   llvm::SmallDenseMap<Value, scalar::Scalar<double>> values;

@@ -122,7 +122,7 @@ static LogicalResult verifyFactors(Operation *op, ValueRange factors) {
   return success();
 }
 
-/// What may be stored as either.
+/// Results that may be stored as either.
 static LogicalResult verifyStorage(Operation *op, ValueRange values) {
   for (Value value : values) {
     if (!isStorageType(elementOf(value))) {
@@ -132,7 +132,7 @@ static LogicalResult verifyStorage(Operation *op, ValueRange values) {
   return success();
 }
 
-/// What is never stored as bf16. Values may be absent.
+/// Results that are never stored as bf16. Values may be absent.
 static LogicalResult verifyF32(Operation *op, ValueRange values) {
   for (Value value : values) {
     if (value && !elementOf(value).isF32()) {
@@ -156,7 +156,7 @@ static LogicalResult verifyBodyTypes(Operation *op, ValueRange tensors, ValueRan
   return success();
 }
 
-/// Of a scheduled dispatch: its schedule, and that nothing stands in its way. `obstacle` is what
+/// For a scheduled dispatch: its schedule, and that nothing prevents it. `obstacle` is what
 /// does, or empty.
 static LogicalResult verifySchedule(Operation *op, StringRef obstacle) {
   auto domain = op->getAttrOfType<DomainAttr>("domain");
@@ -232,7 +232,7 @@ static StringRef obstacleOf(ContractOp op) {
   return draws ? "random numbers, which depend on the row" : "";
 }
 
-/// Of a contraction that rotates: the last extra is a table of angles for pairs of columns.
+/// For a contraction that rotates: the last extra is a table of angles for pairs of columns.
 static LogicalResult verifyRotation(ContractOp op) {
   if (!op.getRotatedColumns()) {
     return success();
@@ -378,7 +378,7 @@ LogicalResult ScatterRowsOp::verify() {
   return verifyF32(*this, {getInit(), getTable()});
 }
 
-/// Queries and outputs have the rows of the domain, keys and values those of theirs. Rings of a
+/// Queries and outputs have the rows of the domain, keys and values the rows of theirs. Rings of a
 /// scheduled op may have any number.
 /// The last extra operands are a table of angles (`rotary`), the keys' counts and a schedule, where
 /// they are there.
@@ -389,7 +389,7 @@ static LogicalResult verifyExtras(Op op, Value rotary, Value schedule, StringRef
       RankedTensorType::get({op.getDomain().getBatch()}, IntegerType::get(op->getContext(), 64));
   SmallVector<Value> known{rotary, counts, schedule};
   llvm::erase(known, Value());
-  ValueRange extras = op.getExtras(); // those of terms first
+  ValueRange extras = op.getExtras(); // gradients of terms first
   bool areLast =
       known.size() <= extras.size() && llvm::equal(known, extras.take_back(known.size()));
   if (areLast && (!counts || counts.getType() == expected)) {
@@ -527,7 +527,7 @@ LogicalResult AttentionBackwardOp::verify() {
 
 using Shared = SmallVector<std::pair<Value, Value>>;
 
-/// Those of `pairs` of which both are there.
+/// The elements of `pairs` with both parts.
 static Shared present(Shared pairs) {
   llvm::erase_if(pairs, [](auto pair) { return !pair.first || !pair.second; });
   return pairs;

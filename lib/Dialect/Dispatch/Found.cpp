@@ -16,7 +16,7 @@ SmallVector<unsigned> AccessAttr::getIndices() const {
   return indices;
 }
 
-/// An element of i32 that stands before what it finds: of access `row`, or gathered.
+/// An element of i32 that precedes its row: of access `row`, or gathered.
 static bool isIndex(RowsOp op, int64_t argument, bool gathered) {
   if (argument < 0 || argument >= int64_t(op.getInputs().size())) {
     return false;
@@ -26,7 +26,8 @@ static bool isIndex(RowsOp op, int64_t argument, bool gathered) {
          (kind == AccessKind::Row || (gathered && kind == AccessKind::Gather));
 }
 
-/// Of an operand that indices find: that they stand, and that it has the rows they find.
+/// For an operand that indices find: checks that they are there, and that it has the rows they
+/// find.
 LogicalResult sluice::dispatch::detail::verifyFound(RowsOp op, unsigned i) {
   auto access = cast<AccessAttr>(op.getAccesses()[i]);
   auto type = cast<RankedTensorType>(op.getInputs()[i].getType());

@@ -5,7 +5,8 @@
 
 namespace sluice::dispatch::detail {
 
-/// Of operand `i`, where indices find it: that they stand, and that it has the rows they find.
+/// Checks operand `i`, where indices find it: they must be there, and it must have the rows they
+/// find.
 mlir::LogicalResult verifyFound(RowsOp op, unsigned i);
 
 } // namespace sluice::dispatch::detail

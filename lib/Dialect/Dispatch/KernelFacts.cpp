@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// KernelInterface: what each dispatch reads and writes of memory. DrawInterface: what it draws.
+// KernelInterface: the memory that each dispatch reads and writes. DrawInterface: its random
+// numbers.
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 
 using namespace mlir;
@@ -50,7 +51,7 @@ int64_t ContractOp::getTileRows(int64_t blocks) {
   return blocks > ofLarge ? small : large;
 }
 
-/// Keys and values, rows by distance, and what has the rows of queries.
+/// Keys and values, rows by distance, and operands with the rows of queries.
 template <typename Op> static Factor attentionFactor(Op op, unsigned operand) {
   constexpr unsigned key = 1, value = 2;
   if (operand == key || operand == value) {
@@ -80,8 +81,8 @@ std::optional<SharedRead> AttentionOp::getSharedRead(unsigned operand) {
   return SharedRead{getMask(), factor, columns};
 }
 
-/// Of gradients of terms, Qv's has the rows of queries and R's a row a step of the distance; of a
-/// table's, every row is there.
+/// Among gradients of terms, Qv's has the rows of queries and R's a row a step of the distance; of
+/// a table's, every row is there.
 DomainAttr AttentionBackwardOp::getResultDomain(unsigned result) {
   size_t sources = getSourceGradients().size();
   auto rowsOfDistance = [&](int64_t factor) {

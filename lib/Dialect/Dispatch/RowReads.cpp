@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// RowReadsInterface: what each dispatch's rows read, from its accesses, body and mask.
+// RowReadsInterface: the reads of each dispatch's rows, from its accesses, body and mask.
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Dialect/Dispatch/RowConditions.h"
 
@@ -22,7 +22,7 @@ static RowRead readOf(AccessAttr access, unsigned operand) {
   }
 }
 
-/// Whether a result with this access holds one row a position of the domain.
+/// True if a result with this access holds one row a position of the domain.
 static bool isRowOfPosition(Attribute access) {
   return cast<AccessAttr>(access).getKind() == AccessKind::Row;
 }
@@ -161,7 +161,7 @@ static RowRead readApart(IntegerSet mask, unsigned operand, bool isOfKeys, bool 
   if (isOfKeys) {
     return RowRead::related(operand, withinLength(mask));
   }
-  // Transposed, a relation that mentions the keys' length would have that of the queries.
+  // Transposed, a relation that mentions the keys' length would have the queries' length.
   bool mentionsLength = llvm::any_of(mask.getConstraints(), [](AffineExpr constraint) {
     return constraint.isFunctionOfSymbol(0);
   });

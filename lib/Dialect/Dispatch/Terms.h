@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the verifiers of attention ask of its terms by distance.
+// Checks of attention's verifiers for its terms by distance.
 #pragma once
 
 #include "sluice/Dialect/Dispatch/Dispatch.h"
@@ -11,7 +11,8 @@ namespace sluice::dispatch {
 /// serves. `others` operands follow them.
 template <typename Op> llvm::LogicalResult verifyTerms(Op op, size_t others);
 
-/// Whether a term's gradient has as many rows as it, and a table's those of each row of the batch.
+/// True if a term's gradient has as many rows as it, and a table's the rows of each row of the
+/// batch.
 bool fitsTerms(AttentionBackwardOp op);
 
 } // namespace sluice::dispatch

@@ -107,7 +107,7 @@ LogicalResult EntryVerifier::verifyArguments(Launch &launch) {
   return verifyScalars(launch, arguments.slice(bytes.size(), scalars));
 }
 
-/// Of operands that are runs of bytes, these alone.
+/// For operands that are runs of bytes, these alone.
 LogicalResult EntryVerifier::addRuns(Launch &launch, size_t firstWritten) {
   ArrayRef<int64_t> bytes = launch.kernel.getOperandBytes();
   ArrayRef<int64_t> runs = launch.op.getRuns().value_or(ArrayRef<int64_t>());
@@ -124,7 +124,7 @@ LogicalResult EntryVerifier::addRuns(Launch &launch, size_t firstWritten) {
       launch.ranges.push_back({begin, begin + size, operand >= static_cast<int64_t>(firstWritten)});
     }
     if (fits) {
-      ranges[operand].end = ranges[operand].begin; // nothing beside them
+      ranges[operand].end = ranges[operand].begin; // nothing else
       next = operand + 1;
     }
   }
@@ -137,7 +137,7 @@ LogicalResult EntryVerifier::addRuns(Launch &launch, size_t firstWritten) {
                     << launch.op.getRunsAttr();
 }
 
-/// The workspace, the last argument, and the counters right in front of it.
+/// The workspace, the last argument, and the counters right before it.
 LogicalResult EntryVerifier::verifyWorkspace(Launch &launch, int64_t arenaBytes) {
   int64_t size = mostOf(launch.kernel, workspaceBytesName);
   int64_t counters = mostOf(launch.kernel, countersName), before = counters * counterBytes;
@@ -195,7 +195,8 @@ LogicalResult EntryVerifier::collect(LaunchOp op) {
   return verifyArguments(launches.back());
 }
 
-/// A launch follows, by what it names or what that follows, each that touches the same bytes.
+/// A launch follows each launch that touches the same bytes, directly or through launches that it
+/// names.
 LogicalResult EntryVerifier::verifyOrder(size_t index) {
   LaunchOp op = launches[index].op;
   llvm::SmallBitVector &before = ancestors.emplace_back(launches.size());

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The plan dialect: registration, and what each op says of itself. Entry.cpp verifies launches.
+// The plan dialect: registration, and the facts of each op. Entry.cpp verifies launches.
 #include "sluice/Dialect/Plan/Plan.h"
 
 #include "mlir/IR/BuiltinOps.h"

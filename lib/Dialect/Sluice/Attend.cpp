@@ -73,8 +73,8 @@ LogicalResult AttendPartsOp::verify() {
 // Positions
 //===----------------------------------------------------------------------===//
 
-/// A query is its own row; keys and values are those with e(p - 1) < q <= e(p), as the ends at and
-/// before it say.
+/// A query is its own row; keys and values have e(p - 1) < q <= e(p), by the ends at and before it
+/// .
 Relation AttendSegmentsOp::getRelation(unsigned operand) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   if (operand == getQueryMutable().getOperandNumber()) {
@@ -120,8 +120,8 @@ AffineExpr AttendPartsOp::getLatest(unsigned) { return getAffineDimExpr(0, getCo
 /// A row of its own rows, as a map's.
 std::string AttendPartsOp::getNeutralName(unsigned) { return "map"; }
 
-/// The row itself of what stands on the result's scale, any row of the rest and of what says where
-/// segments are.
+/// Operands on the result's scale: the row itself; any row of the others and of ends and counts
+/// .
 Reads AttendSegmentsBackwardOp::getRowReads(unsigned result) {
   auto scale = rowsOf(getOperation()->getResult(result)).getScale();
   SmallVector<RowRead> reads;

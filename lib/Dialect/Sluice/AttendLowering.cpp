@@ -3,7 +3,7 @@
 // Lowering of the ops of Attend.cpp: row passes of a softmax. Each row of a segment sees the query
 // of the segment as a gathered row, and a segment sums over its rows, as a mean does. So the work
 // grows with the length, whatever the segments' lengths are. In a step at most one segment of a
-// text ends. The passes run over its rows alone then, and see what the segment has in row 0.
+// text ends. The passes run over its rows alone then, and see the segment's values in row 0.
 #include "RowPass.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -79,25 +79,25 @@ template <typename Op> struct Scales {
     return RankedTensorType::get({type.getDimSize(0), type.getDimSize(1), width},
                                  emitter.b.getF32Type());
   }
-  /// Of a row of the finer scale: the number of its segment, and whether this is closed.
+  /// For a row of the finer scale: the number of its segment, and whether this is closed.
   std::pair<Value, Value> segmentOf(RowPass &pass) const {
     Op own = op;
     Value index = pass.count(own.getCounts(), -1), last = pass.end(own.getEnds(), index, 0);
     return {index, pass.isClosed(last, positionsOf(own.getCounts(), emitter))};
   }
-  /// Of a segment: the ends before and at it, and whether it is closed.
+  /// For a segment: the ends before and at it, and whether it is closed.
   std::tuple<Value, Value, Value> endsOf(RowPass &pass) const {
     Op own = op;
     Value before = pass.end(own.getEnds(), -1), last = pass.end(own.getEnds(), 0);
     return {before, last, pass.isClosed(last, positionsOf(own.getCounts(), emitter))};
   }
 
-  /// What the segment has of a row of the finer scale, from rows of segments.
+  /// The segment's values for a row of the finer scale, from rows of segments.
   Value ofSegment(RowPass &pass, Value tensor, int64_t width) const {
     return isStep ? pass.first(tensor, width)
                   : pass.gather(tensor, pass.count(Op(op).getCounts(), -1), 0);
   }
-  /// Rows of the finer scale: in a step those of the segment that ends.
+  /// Rows of the finer scale: in a step the rows of the segment that ends.
   Value finishFine(HeadPass &pass, Value row, int64_t width) const {
     Value made = pass.finish(row, rows(Op(op).getKey(), width), fine);
     if (isStep) {
@@ -223,7 +223,7 @@ LogicalResult AttendSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter)
 }
 
 //===----------------------------------------------------------------------===//
-// Keys beside the row
+// Keys next to the row
 //===----------------------------------------------------------------------===//
 
 /// The chances of a row's keys, a number a head each.

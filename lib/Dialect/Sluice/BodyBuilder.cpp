@@ -185,7 +185,7 @@ Value BodyBuilder::sum(Value row) {
   return dispatch::ReduceOp::create(b, element, dispatch::ReduceKind::Add, row);
 }
 
-/// Whole numbers of a region that are one a row: its position, and what is made of it.
+/// Whole numbers of a region that are one a row: its position, and values computed from it.
 static DenseSet<Value> numbersOfRow(Block &region) {
   DenseSet<Value> known;
   for (Operation &op : region.without_terminator()) {

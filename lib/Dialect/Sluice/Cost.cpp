@@ -76,7 +76,7 @@ static double operations(Region &region) {
   return count;
 }
 
-/// Whether a map's derivative depends on its operands: some op other than a sum, a negation or a
+/// True if a map's derivative depends on its operands: some op other than a sum, a negation or a
 /// product with, quotient by or choice by something that does not depend on them.
 static bool isLinear(Region &region) {
   llvm::SmallPtrSet<Value, 16> varying(llvm::from_range, region.front().getArguments());

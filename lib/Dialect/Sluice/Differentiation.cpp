@@ -31,9 +31,9 @@ LogicalResult PositionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 // Map
 //===----------------------------------------------------------------------===//
 
-/// Erases ops of `block` whose results nobody uses, last first.
+/// Erases ops of `block` whose results have no users, last first.
 static void eraseDead(Block &block) {
-  // By hand: a reversed range's iterator stands on the op that it just gave, so erasing that op
+  // By hand: a reversed range's iterator points to the op that it just gave, so erasing that op
   // breaks it.
   for (Operation *op = block.getTerminator()->getPrevNode(); op;) {
     Operation *previous = op->getPrevNode();
@@ -178,7 +178,7 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   if (failed(products)) {
     return failure();
   }
-  // Of the score and of what a term gives; places have none.
+  // For the score and a term's result; places have none.
   SmallVector<Value> yielded{products->front()};
   llvm::append_range(yielded, ArrayRef(*products).drop_front(4));
   for (Value &product : yielded) {

@@ -13,11 +13,11 @@ using namespace sluice;
 // Reads
 //===----------------------------------------------------------------------===//
 
-/// The last position is told by the length of the scale that is read; no length of a coarser scale
-/// says it.
+/// The length of the scale that is read gives the last position; no length of a coarser scale
+/// gives it.
 static bool countsFromEnd(const AccessChain &chain) { return chain.position.isFunctionOfSymbol(0); }
 
-/// Whether a shift's rows are, through maps that are not stored, those of another scale.
+/// True if a shift's rows are, through maps that are not stored, rows of another scale.
 static bool readsCoarser(ShiftOp shift) {
   SequenceType type = shift.getInput().getType();
   Value source = shift.getInput();
@@ -27,7 +27,7 @@ static bool readsCoarser(ShiftOp shift) {
   return cast<SequenceType>(source.getType()).getScale() != type.getScale();
 }
 
-/// Of a shift that reads a coarser scale the last row is stored, not one of what it shifts: a step
+/// For a shift that reads a coarser scale the last row is stored, not a row of its operand: a step
 /// makes the last row alone.
 Value ShiftOp::composeAccess(AccessChain &chain) {
   if (countsFromEnd(chain) && readsCoarser(*this)) {

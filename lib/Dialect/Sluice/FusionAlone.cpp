@@ -107,7 +107,7 @@ bool sluice::canRotateWhereMade(AttentionOp op) {
                     backward.getQueryColumn() == op.getQueryColumn() &&
                     backward.getKeyColumn() == op.getKeyColumn() &&
                     backward.getValueColumn() == op.getValueColumn();
-    // @prefill returns what it commits to states, as it is stored.
+    // @prefill returns the values that it commits to states, as they are stored.
     auto func = dyn_cast<func::FuncOp>(user->getParentOp());
     bool isCommit =
         user->hasTrait<OpTrait::IsTerminator>() && func && func.getSymName() == "prefill";
@@ -126,7 +126,7 @@ AttentionOp sluice::findRotation(Value packed) {
   return {};
 }
 
-/// The rows of keys where they are not those of queries.
+/// The rows of keys where they differ from the rows of queries.
 template <typename Op>
 static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
   dispatch::DomainAttr keys = emitter.domainOf(op.getKey());
@@ -145,7 +145,7 @@ static SmallVector<Value> extrasOf(Op op, Value rotary, DispatchEmitter &emitter
   return extras;
 }
 
-/// What a gradient is stored as: a table's is one part a row of the batch.
+/// Storage type of a gradient: a table's is one part a row of the batch.
 static RankedTensorType gradientTypeOf(Value gradient, DispatchEmitter &emitter) {
   auto table = dyn_cast<RankedTensorType>(gradient.getType());
   if (!table) {

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Head and cross-entropy as dispatches: one for the rows (losses and, in training, the gradient of
-// what the head reads) and in training one for the weights. No logits are stored. What is minimized
-// is one dispatch more: means of losses and their sum.
+// the head's input) and in training one for the weights. No logits are stored. The objective is
+// one dispatch more: means of losses and their sum.
 #include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
@@ -54,8 +54,8 @@ LogicalResult CrossEntropyBackwardOp::emitDispatches(DispatchEmitter &emitter) {
 // Means
 //===----------------------------------------------------------------------===//
 
-/// f32: rows of a sequence from `first` on, over all sequences of so many batches, without those of
-/// padding (null for none), which the host counts in all of them; at least 1.
+/// f32: rows of a sequence from `first` on, over all sequences of so many batches, without padding
+/// rows (null for none), which the host counts in all of them; at least 1.
 static Value countScored(ImplicitLocOpBuilder &b, Value length, Value rows, int64_t first,
                          Value padding, int64_t batches) {
   auto number = [&](int64_t value) -> Value {
@@ -125,7 +125,7 @@ struct MeansBody {
   /// The sum of all rows, or of those that are no padding; those that are not valid hold zeros.
   Value sum(Value losses, bool padded) {
     Value tensor = emitter.get(losses);
-    // A map leaves rows that are not valid alone, unless it is told otherwise.
+    // A map does not write invalid rows, unless configured otherwise.
     if (auto rows = tensor.getDefiningOp<dispatch::RowsOp>()) {
       rows.setZeroInvalid(true);
     }
@@ -165,7 +165,7 @@ static StringRef targetOf(Value losses) {
   return soft ? soft.getTarget() : StringRef();
 }
 
-/// What the artifact says of the losses: name, factor and first row of each.
+/// Facts of the losses for the artifact: name, factor and first row of each.
 static void recordLosses(ObjectiveOp op) {
   Builder b(op.getContext());
   SmallVector<Attribute> records;

@@ -24,7 +24,7 @@ constexpr unsigned queries = 0, values = 2;
 // Verifiers
 //===----------------------------------------------------------------------===//
 
-/// What no op takes: rows of a given axis, and rows of segments.
+/// Operands that no op takes: rows of a given axis, and rows of segments.
 template <typename Op> static LogicalResult verifyAxis(Op op, SequenceType rows) {
   if (isGiven(op, rows) || isSegmented(op, rows)) {
     return op.emitOpError("S-115: expected rows of the tokens that are predicted for attention by "
@@ -50,7 +50,7 @@ LogicalResult HashedBucketsOp::verify() {
   return verifyAxis(*this, input);
 }
 
-/// Whether keys are the queries' sequence, or what a step keeps of it.
+/// True if keys are the queries' sequence, or the part of it that a step keeps.
 static bool isSame(Value query, Value key) {
   auto kept = key.getDefiningOp<KeepOp>();
   return query == key || (kept && kept.getValue() == query);
@@ -131,7 +131,7 @@ OpRemedy HashedAttentionOp::getRemedy() {
           {}};
 }
 
-/// A row's gradient is that of rows behind it, wherever their hashes put them.
+/// A row's gradient comes from later rows, wherever their hashes put them.
 std::optional<SmallVector<RowRead>> HashedAttentionBackwardOp::getRowReads(unsigned) {
   SmallVector<RowRead> reads;
   for (OpOperand &operand : getOperation()->getOpOperands()) {

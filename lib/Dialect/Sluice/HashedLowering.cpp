@@ -40,7 +40,7 @@ static std::vector<PartOf> attend(HashedAttentionOp op, HashedSlots &all) {
 }
 
 namespace {
-/// What rows that add parts up read: where each hash put the row.
+/// Reads of rows that add parts up: where each hash put the row.
 struct Places {
   Places(HashedSlots &all, SlotPass &pass) {
     for (const Slots &each : all.of) {
@@ -100,7 +100,7 @@ static Value spreadHeads(SlotPass &pass, Value numbers, int64_t heads, int64_t s
   return spread;
 }
 
-/// Whether a row has no part of any hash.
+/// True if a row has no part of any hash.
 static Value isAlone(SlotPass &pass, const Places &places) {
   Value any = places.has.front();
   for (Value has : places.has) {
@@ -135,7 +135,7 @@ static Value sumOutputs(HashedAttentionOp op, HashedSlots &all, ArrayRef<PartOf>
                      {all.emitter.typeOf(op.getOutput())}, all.ofRows())[0];
 }
 
-/// What no lowering takes.
+/// Ops that no lowering takes.
 template <typename Op> static LogicalResult checkLowering(Op op) {
   if (op.getSorted()) {
     return op.emitError("S-113: attention by sorted hashes is not compiled, as which rows a row "
@@ -216,7 +216,7 @@ LogicalResult HashedAttentionBackwardOp::emitDispatches(DispatchEmitter &emitter
   Value ofQuery = pass.row(pass.real(0), width);
   Value own = pass.own(emitter.get(getGradient()), width);
   Value ofValue = arith::SelectOp::create(pass.b, isAlone(pass, places), own, ofQuery);
-  constexpr size_t values = 2, each = 3; // behind queries and keys
+  constexpr size_t values = 2, each = 3; // after queries and keys
   for (int64_t hash = 0; hash < all.hashes; ++hash) {
     for (auto [i, gradient] : llvm::enumerate(gradients[hash])) {
       Value row = pass.gather(gradient, places.slots[hash], width);

@@ -41,8 +41,8 @@ SmallVector<Value> HashedSlots::findPlaces(int64_t hash) {
   return pass.finish({label, begin, place}, {numbers, numbers, numbers}, ofRows());
 }
 
-/// Bits over the regions of all buckets, one behind the other: a region has one where a row is of
-/// its bucket, and behind the rows as many as fill the bucket's slots.
+/// Bits over the regions of all buckets, one after the other: a region has one where a row is of
+/// its bucket, and after the rows as many as fill the bucket's slots.
 Value HashedSlots::setBits(Value labels) {
   auto factor = ofRows().getFactor();
   SlotPass members(emitter);
@@ -85,7 +85,7 @@ Value HashedSlots::setBits(Value labels) {
                     emitter.wholeDomain(batch, buckets * region))[0];
 }
 
-/// Bit m is slot m: a scan says where each is, and how many there are up to a place.
+/// Bit m is slot m: a scan gives the place of each, and their number up to a place.
 Slots HashedSlots::order(ArrayRef<Value> found) {
   Value bits = setBits(found[0]);
   auto scan = dispatch::SegmentScanOp::create(
@@ -135,7 +135,8 @@ Value HashedSlots::has(SlotPass &pass, Part part, Value rank) const {
   return pass.is(arith::CmpIPredicate::sge, counted, pass.whole(part == Own ? 1 : chunk));
 }
 
-/// Slots of a chunk are a block. Own: those before the row's. Before: those of the block before.
+/// Slots of a chunk are a block. Own: those before the row's. Before: the slots of the previous
+/// block.
 IntegerSet HashedSlots::maskOf(Part part) const {
   MLIRContext *context = emitter.b.getContext();
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);

@@ -3,9 +3,9 @@
 // Slots of attention by hashes: rows in the order of their buckets and positions, in which a chunk
 // is a block of rows.
 //
-// Where a bucket's slots begin depends on all rows, as they lie behind those of the buckets before
+// Where a bucket's slots begin depends on all rows, as they follow the slots of the buckets before
 // it. They begin at a multiple of what kernels compute together, so that no result depends on
-// where. What a row reads is decided by its bucket and rank, and so by rows up to it.
+// where. A row's reads depend on its bucket and rank, and so on rows up to it.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Fusion.h"
@@ -81,7 +81,7 @@ public:
                                       dispatch::ReduceKind::Max, row);
   }
 
-  /// The dispatch: each value a row of `domain`, stored as its type says.
+  /// The dispatch: each value a row of `domain`, stored in its type.
   SmallVector<Value> finish(ArrayRef<Value> yielded, ArrayRef<Type> types,
                             dispatch::DomainAttr domain, AccessKind kind = AccessKind::Row) {
     dispatch::YieldOp::create(b, yielded);
@@ -104,11 +104,12 @@ private:
   SmallVector<Attribute> accesses;
 };
 
-/// The score region of attention by hashes: score / sqrt(size), and with `derivative` that of a
-/// gradient.
+/// The score region of attention by hashes: score / sqrt(size), and with `derivative` the
+/// gradient's
+/// .
 void fillScore(Region &score, int64_t size, ImplicitLocOpBuilder &like, bool derivative = false);
 
-/// Of a row's buckets, that of one hash: a whole number as f32.
+/// A row's bucket for one hash: a whole number as f32.
 Value bucketOf(SlotPass &pass, Value buckets, int64_t hash);
 
 /// Dispatches of a step.
@@ -128,7 +129,7 @@ constexpr std::array<Part, 2> bothParts = {Own, Before};
 /// A score that leaves nothing of a row's weights.
 constexpr double nothing = 1e30;
 
-/// What both ops are lowered with: the slots of each hash, and what happens there.
+/// State for lowering both ops: the slots of each hash, and what happens there.
 class HashedSlots {
 public:
   template <typename Op>

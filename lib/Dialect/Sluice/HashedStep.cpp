@@ -161,7 +161,7 @@ void HashedStep::findRow() {
   own = made[1];
 }
 
-/// A bit where a row of the bucket stands before the row; a scan lists them.
+/// A bit where a row of the bucket precedes the row; a scan lists them.
 void HashedStep::listMembers() {
   SlotPass pass(emitter);
   ImplicitLocOpBuilder &b = pass.b;
@@ -211,7 +211,7 @@ void HashedStep::countKeys() {
   counts = plan::ViewOp::create(emitter.b, RankedTensorType::get({batch}, i64), made);
 }
 
-/// Slots hold what the first hash finds, then the second one.
+/// Slots hold the rows of the first hash, then of the second one.
 void HashedStep::findKeys() {
   SlotPass places(emitter);
   ImplicitLocOpBuilder &b = places.b;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What data say beside the tokens: every fact of sluice.labels.
+// Data in addition to the tokens: every fact of sluice.labels.
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "OpFacts.h"
 #include "Reference/Numbers.h"
@@ -25,7 +25,7 @@ LogicalResult LabelsOp::verify() {
   return success();
 }
 
-/// Every token: a label may follow from what comes behind it.
+/// Every token: a label may depend on later tokens.
 std::optional<IntegerSet> LabelsOp::getRelation(unsigned) {
   AffineExpr q = getAffineDimExpr(1, getContext()), n = getAffineSymbolExpr(0, getContext());
   return IntegerSet::get(2, 1, {q, n - 1 - q}, {false, false});

@@ -280,7 +280,7 @@ std::pair<IntegerSet, int64_t> sluice::splitStride(IntegerSet mask) {
           cast<AffineConstantExpr>(remainder.getRHS()).getValue()};
 }
 
-/// Of a mask that says `first` and `last` of p = q = 0.
+/// For a mask with `first` and `last` at p = q = 0.
 static MaskWords describeWindow(IntegerSet mask, ScaleRatio scales, int64_t first, int64_t last) {
   MLIRContext *context = mask.getContext();
   int64_t ends = scales.query - scales.key;
@@ -294,7 +294,8 @@ static MaskWords describeWindow(IntegerSet mask, ScaleRatio scales, int64_t firs
   return isTokens ? tokens : MaskWords();
 }
 
-/// Of a mask whose second constraint is q - first, which at p = q = 0 is what its block lacks.
+/// For a mask whose second constraint is q - first, which at p = q = 0 is the missing part of its
+/// block.
 static std::optional<MaskWords> describeBlock(IntegerSet mask) {
   int64_t rows = 0;
   for (AffineExpr constraint : mask.getConstraints()) {

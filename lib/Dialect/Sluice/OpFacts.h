@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What several ops need to say a fact about themselves.
+// Helpers for the facts of several ops.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"
@@ -25,7 +25,7 @@ mlir::Value unfoldWindows(mlir::OpBuilder &b, mlir::Location loc, SequenceType t
 
 /// Elements of a sequence at capacity, or of a tensor.
 double elements(mlir::Operation *op, mlir::Value value);
-/// Everything that `op` takes and gives; `saved` is what its backward reads.
+/// Everything that `op` takes and gives; `saved` are the inputs of its backward op.
 Cost cost(mlir::Operation *op, double flops, mlir::ValueRange saved = {});
 
 } // namespace sluice::facts

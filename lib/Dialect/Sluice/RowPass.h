@@ -123,7 +123,7 @@ public:
     Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(row.getType()));
     return arith::SelectOp::create(b, condition, row, zeros);
   }
-  /// Whether a segment's last bit is set: `last` is one of `positions`.
+  /// True if a segment's last bit is set: `last` is one of `positions`.
   Value isClosed(Value last, int64_t positions) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, last,
                                  constant(static_cast<int32_t>(positions)));
@@ -135,7 +135,7 @@ public:
     return arith::DivFOp::create(b, one, arith::SIToFPOp::create(b, b.getF32Type(), rows));
   }
 
-  /// The dispatch: each of `yielded` a row of `domain`, stored as the type beside it.
+  /// The dispatch: each of `yielded` a row of `domain`, stored in its type.
   SmallVector<Value> finish(ArrayRef<Value> yielded, ArrayRef<RankedTensorType> types,
                             dispatch::DomainAttr domain) {
     dispatch::YieldOp::create(b, yielded);

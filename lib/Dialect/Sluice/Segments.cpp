@@ -52,8 +52,9 @@ static LogicalResult verifySegmentation(Operation *op, Value counts, Value ends)
   return success();
 }
 
-/// Rows of `fine` stand on the counts' scale, those of `coarse` on that of the ends, of as many
-/// columns.
+/// Rows of `fine` are on the counts' scale, rows of `coarse` on the ends' scale, with as many
+/// columns
+/// .
 static LogicalResult verifyRows(Operation *op, Value fine, Value coarse, Value counts, Value ends) {
   if (failed(verifySegmentation(op, counts, ends))) {
     return failure();
@@ -171,7 +172,7 @@ std::string SegmentOp::getNeutralName(unsigned result) {
   return result == 0 ? "segment_counts" : "segment_ends";
 }
 
-/// Rows and bits of a segment; the ends that say where it begins and ends. Counts follow from ends.
+/// Rows and bits of a segment; the ends where it begins and ends. Counts follow from ends.
 Relation PoolSegmentsOp::getRelation(unsigned operand) {
   Unknowns of(*this);
   int64_t first = getStarts() ? 0 : 1;
@@ -252,7 +253,7 @@ AffineExpr RepeatColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
 std::string SumColumnsOp::getNeutralName(unsigned) { return "map"; }
 std::string RepeatColumnsOp::getNeutralName(unsigned) { return "map"; }
 
-/// The row itself of what stands on the result's scale, and any row of the rest.
+/// Operands on the result's scale: the row itself; any row of the rest.
 static Reads readsSegments(Operation *op) {
   auto scale = typeOf(op->getResult(0)).getScale();
   SmallVector<RowRead> reads;

@@ -14,7 +14,7 @@ using namespace sluice::lowering;
 
 namespace {
 
-/// The segment that row t of the finer scale is in, as ends see it: it lies between e(v - 1) and
+/// The segment that row t of the finer scale is in, as ends see it: it is between e(v - 1) and
 /// e(v), v = c(t - 1), or c(t) where bits begin segments. Rows of the segments' scale are m = v, or
 /// v - 1.
 template <typename Op> struct Within {
@@ -33,7 +33,7 @@ template <typename Op> struct Within {
 // Boundaries
 //===----------------------------------------------------------------------===//
 
-/// Totals with the spare rows that a segmentation must leave: what the host compares.
+/// Totals with the spare rows that a segmentation must leave: the host's comparison.
 static Value withSpare(Value totals, int64_t spare, DispatchEmitter &emitter) {
   auto type = cast<RankedTensorType>(totals.getType());
   RowPass pass(emitter);
@@ -57,8 +57,8 @@ static int64_t rowsOfAllGroups(Operation *scope, StringRef axis) {
 
 /// Stores how many rows of the segments' axis each text has: its segments, one that a segment still
 /// open would have, and those that fill their group, as groups on the axis are read whole. No more
-/// than there are, nor than the host has room for, where it says so (not 0): it sees then that more
-/// are needed. `needed`, [B, 2], has numbers of segments.
+/// than there are, nor than the host has room for, where it passes that number (not 0): it sees
+/// then that more are needed. `needed`, [B, 2], has numbers of segments.
 static void storeLengths(Value needed, int64_t rows, StringRef axis, bool hasSpare,
                          DispatchEmitter &emitter) {
   RowPass pass(emitter);

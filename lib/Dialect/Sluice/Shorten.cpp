@@ -208,7 +208,7 @@ Cost ShortenMaxBackwardOp::getCost() {
 // Backward
 //===----------------------------------------------------------------------===//
 
-/// g / w. The division stands on the coarse side: a map is defined on valid positions alone, and
+/// g / w. The division is on the coarse side: a map is defined on valid positions alone, and
 /// the adjoint of a shift reads the upsampled gradient past the end of the fine scale.
 static Value shareOf(ShortenOp op, OpBuilder &b, Value gradient) {
   OpBuilder::InsertionGuard guard(b);
@@ -223,7 +223,7 @@ static Value shareOf(ShortenOp op, OpBuilder &b, Value gradient) {
   return scaled.getResult();
 }
 
-/// Where windows are whole numbers of groups, all rows of a group stand in the same ones, from its
+/// Where windows are integer numbers of groups, all rows of a group are in the same ones, from its
 /// own on: one sum for all of them.
 static Value sumOverWindows(ShortenOp op, OpBuilder &b, Value gradient) {
   RowGroup group = op.getRowGroup();
@@ -250,7 +250,7 @@ static Value gradientOfSum(ShortenOp op, OpBuilder &b, Value gradient) {
              : UpsampleOp::create(b, op.getLoc(), type, coarse, group.factor).getResult();
 }
 
-/// That of a choice is `unfold` of the groups with the gradient in its place: lazy, too.
+/// The gradient of a choice is `unfold` of the groups with the gradient in its place: lazy, too.
 static Value gradientOfMax(ShortenOp op, OpBuilder &b, Value input, Value gradient) {
   auto type = cast<SequenceType>(input.getType());
   RowGroup group = op.getRowGroup();
@@ -361,7 +361,7 @@ static RankedTensorType rowOf(RankedTensorType group) {
 
 static bool isFinite(FloatAttr number) { return number.getValue().isFinite(); }
 
-/// What stands in place of rows outside: null where zeros do.
+/// Values in place of rows outside: null where zeros do.
 static FloatAttr outsideOf(ShortenOp op) {
   FloatAttr identity = op.getIdentityAttr();
   return identity.getValue().isZero() ? FloatAttr() : identity;

@@ -330,8 +330,8 @@ template <typename Op> static LogicalResult verifyTerms(Op op) {
   return verifyDistance(op);
 }
 
-/// A region reads what is declared: a score, its place, and each term; the derivative a gradient
-/// behind them.
+/// A region reads its declared arguments: a score, its place, and each term; the derivative a
+/// gradient after them.
 template <typename Op>
 static LogicalResult verifyScore(Op op, Region &region, bool isDerivative = false) {
   Block &score = region.front();
@@ -396,7 +396,7 @@ LogicalResult AttentionOp::verify() {
   return verifyScore(*this, getScore());
 }
 
-/// A gradient has the scale and the width of what it is the gradient of.
+/// A gradient has the scale and the width of its value.
 LogicalResult AttentionBackwardOp::verify() {
   if (failed(verifyTerms(*this)) || failed(verifyScore(*this, getScore())) ||
       failed(verifyScore(*this, getScoreGradient(), /*isDerivative=*/true))) {

@@ -52,7 +52,7 @@ Cost StartOp::getCost() { return facts::cost(*this, 0); }
 
 std::optional<SmallVector<RowRead>> StartBackwardOp::getRowReads(unsigned) { return std::nullopt; }
 
-/// An addition an element: all rows are read, and those behind the first ones count zero.
+/// An addition an element: all rows are read, and the ones after the first count zero.
 Cost StartBackwardOp::getCost() {
   return facts::cost(*this, facts::elements(*this, getGradient()));
 }
@@ -61,7 +61,7 @@ Cost StartBackwardOp::getCost() {
 // Backward
 //===----------------------------------------------------------------------===//
 
-/// The result ends at the last valid position, and so does what the opposite shift reads.
+/// The result ends at the last valid position, and so do the reads of the opposite shift.
 LogicalResult StartOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                      MutableArrayRef<Value> operands) {
   if (operands[1]) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What may stand in the place of tokens.
+// Values that may replace tokens.
 #include "sluice/Dialect/Sluice/TokenHashes.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What passes need of a module beyond what each op's verifier sees.
+// Requirements of passes for a module that no op's verifier sees.
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Dialect/Sluice/TokenHashes.h"
 #include "sluice/Runtime/Limits.h"
@@ -153,10 +153,10 @@ static LogicalResult verifySegmentations(func::FuncOp function) {
   return success();
 }
 
-/// Sequences of two axes meet in attention alone, and what is given reads nothing that is
-/// predicted.
+/// Sequences of two axes meet in attention alone, and given values read nothing that is predicted
+/// .
 static LogicalResult verifyAxes(Operation *op) {
-  if (isa<SegmentsInterface>(op)) { // its own verifier says how they meet
+  if (isa<SegmentsInterface>(op)) { // its own verifier checks their use
     return success();
   }
   if (auto meeting = dyn_cast<AxesInterface>(op)) {

@@ -59,7 +59,7 @@ Value facts::unfoldWindows(OpBuilder &b, Location loc, SequenceType type, Value 
 // overlap_add: positions, state, cost
 //===----------------------------------------------------------------------===//
 
-/// Windows that a position may stand in.
+/// Windows that may contain a position.
 static int64_t countWindows(OverlapAddOp op) {
   return static_cast<int64_t>(llvm::divideCeil(op.getWindow(), op.getFactor()));
 }
@@ -98,7 +98,7 @@ std::optional<SmallVector<RowRead>> OverlapAddOp::getRowReads(unsigned) {
   return SmallVector<RowRead>{windows};
 }
 
-/// Windows q that position p stands in: k q + k - w <= p <= k q + k - 1.
+/// Windows q that contain position p: k q + k - w <= p <= k q + k - 1.
 std::optional<RowRead> OverlapAddOp::getMemberRead() {
   auto k = static_cast<int64_t>(getFactor()), w = static_cast<int64_t>(getWindow());
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
@@ -154,7 +154,7 @@ static Value sumOfGroup(ImplicitLocOpBuilder &b, Value rows) {
   return dispatch::ReduceGroupOp::create(b, row, dispatch::ReduceKind::Add, rows);
 }
 
-/// Of windows whose rows are side by side: of window m + j, group m has those from column
+/// For windows whose rows are side by side: of window m + j, group m has those from column
 /// (w - k (j + 1)) d on.
 static Value sumOfPieces(OverlapAddOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
@@ -177,7 +177,7 @@ static Value sumOfPieces(OverlapAddOp op, BodyBuilder &body) {
   return sum;
 }
 
-/// Of one row for all of a window. Every row of the group stands in windows m + j, j < w div k; of
+/// For one row for all of a window. Every row of the group is in windows m + j, j < w div k; of
 /// the next window, the last w mod k of them do.
 static Value sumOfRows(OverlapAddOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();

@@ -21,7 +21,7 @@ template <typename T> struct Head {
     }
     return numbers;
   }
-  /// Adds `factor` times the head's numbers of `row` to those of `sum`.
+  /// Adds `factor` times the head's numbers of `row` to the numbers of `sum`.
   void add(std::vector<T> &sum, T factor, const std::vector<T> &row) const {
     for (auto column = static_cast<size_t>(head); column < row.size();
          column += static_cast<size_t>(heads)) {
@@ -55,7 +55,7 @@ template <typename T> struct Mix {
     }
     lse = greatest + std::log(sum);
   }
-  /// Of the scores before they are scaled, by that of the mixed values.
+  /// For the scores before they are scaled, by the gradient of the mixed values.
   std::vector<T> scoreGradients(const std::vector<T> &gradient,
                                 const std::vector<std::vector<T>> &values) const {
     std::vector<T> ofChances;

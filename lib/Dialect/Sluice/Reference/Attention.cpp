@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
 
-/// What forward and backward share: heads' vectors, scores, the mask and dropout.
+/// Parts that forward and backward share: heads' vectors, scores, the mask and dropout.
 template <typename T, typename Op> class Heads {
 public:
   Heads(Op op, Evaluator<T> &evaluator)
@@ -40,13 +40,13 @@ public:
   std::vector<T> distanceRow(int64_t b, int64_t p, int64_t q, int64_t h) {
     return columns(terms.rows, b, rowOf(b, p, q), h * size);
   }
-  /// Where the table's bias of a pair stands.
+  /// Index of the table's bias of a pair.
   int64_t biasIndex(int64_t p, int64_t q, int64_t h) {
     int64_t rows = cast<RankedTensorType>(terms.bias.getType()).getDimSize(0);
     return terms.distance.row(p, q, rows) * op.getHeads() + h;
   }
-  /// The products that a pair's score region is given: that of queries and keys, and that by
-  /// distance where there are rows.
+  /// The products that a pair's score region is given: the product of queries and keys, and the
+  /// one by distance where there are rows.
   struct Products {
     T raw, byDistance;
   };
@@ -100,8 +100,8 @@ public:
     return sum;
   }
 
-  /// What the score region makes of a pair's products and its bias; with `gradient`, what its
-  /// derivative makes of these and of that.
+  /// Result of the score region for a pair's products and its bias; with `gradient`, the result
+  /// of its derivative for these and `gradient`.
   std::vector<T> region(Region &code, const Products &products, int64_t p, int64_t q, int64_t h,
                         const T *gradient = nullptr) {
     SmallVector<Scalar<T>> arguments = {

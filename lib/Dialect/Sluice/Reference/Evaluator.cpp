@@ -105,7 +105,7 @@ T Evaluator<T>::at(Value sequence, int64_t row, int64_t position, int64_t column
   if (auto lazy = lazies.find(sequence); lazy != lazies.end()) {
     return lazy->second(row, position, column, null);
   }
-  if (tokens.contains(sequence)) { // the one behind the last is a target alone
+  if (tokens.contains(sequence)) { // the one after the last is a target alone
     bool isThere = position >= 0 && position < getPositions(sequence);
     return isThere ? T(tokenAt(sequence, row, position)) : null;
   }

@@ -149,7 +149,7 @@ template <typename T> static void evaluate(HashedAttentionOp op, Evaluator<T> &e
   evaluator.define(op.getLse(), [&](int64_t, int64_t) { return *next++; });
 }
 
-/// Of a pair and a head: P = exp(s - lse), dV[q] += P dO, dS = P (dO . V[q] - dO . O), dQ[p] += dS
+/// For a pair and a head: P = exp(s - lse), dV[q] += P dO, dS = P (dO . V[q] - dO . O), dQ[p] += dS
 /// K[q], dK[q] += dS Q[p], both of one sequence.
 template <typename T>
 static void attendBackward(HashedAttentionBackwardOp op, const Evaluator<T> &evaluator, int64_t b,

@@ -114,7 +114,7 @@ template <typename T> static void evaluate(CrossEntropyBackwardOp op, Evaluator<
   }
 }
 
-/// What is minimized becomes no value of the model's.
+/// The objective is no value of the model.
 template <typename T> static void evaluate(ObjectiveOp, Evaluator<T> &) {}
 
 /// The evaluator has one batch: an update's others are taken to be like it.

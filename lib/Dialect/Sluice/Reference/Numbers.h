@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What stands in the reference for numbers that data give.
+// Numbers in the reference for values that data give.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Reference.h"

@@ -15,7 +15,7 @@ template <typename T> class ScalarProgram {
 public:
   explicit ScalarProgram(mlir::Region &region);
 
-  /// Runs the region; returns what it yields.
+  /// Runs the region; returns its yielded values.
   llvm::SmallVector<Scalar<T>> run(llvm::ArrayRef<Scalar<T>> arguments, const ScalarPlace &place);
 
 private:

@@ -8,16 +8,16 @@ using namespace sluice;
 using namespace sluice::reference;
 
 namespace {
-/// What counts and ends say of one row of the batch.
+/// Counts and ends of one row of the batch.
 template <typename T> struct Segmentation {
-  /// Of a function's `op`, which has `getCounts` and `getEnds`.
+  /// For a function's `op`, which has `getCounts` and `getEnds`.
   template <typename Op>
   Segmentation(Op op, const Evaluator<T> &evaluator, int64_t row, bool starts = false)
       : counts(op.getCounts()), ends(op.getEnds()), evaluator(evaluator), row(row), starts(starts),
         positions(evaluator.getPositions(counts)) {}
 
   int64_t count(int64_t t) const { return static_cast<int64_t>(evaluator.at(counts, row, t, 0)); }
-  /// e(m): -1 before the first bit, the number of positions behind the last.
+  /// e(m): -1 before the first bit, the number of positions after the last.
   int64_t end(int64_t m) const {
     if (m < 0 || m >= evaluator.getPositions(ends)) {
       return m < 0 ? -1 : positions;

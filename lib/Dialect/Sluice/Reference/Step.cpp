@@ -14,7 +14,7 @@ StepRunner::StepRunner(func::FuncOp step)
   for (auto due : step.getOps<DueOp>()) {
     auto schedule = SymbolTable::lookupNearestSymbolFrom<ScheduleOp>(step, due.getScheduleAttr());
     schedules[due.getValue()] = schedule;
-    // Results that nobody reads are made with the others.
+    // Unused results are computed with the others.
     if (Operation *op = due.getValue().getDefiningOp()) {
       for (Value result : op->getResults()) {
         schedules.try_emplace(result, schedule);
@@ -41,7 +41,7 @@ bool StepRunner::isGiven(Value value) const {
   return type && sluice::isGiven(function, type);
 }
 
-/// Whether the op makes rows that are given, and not the first time: there are none of it then.
+/// True if the op computes rows that are given, and not the first time: there are none of it then.
 bool StepRunner::passGiven(Operation *op) {
   if (before == 0 || op->getNumResults() == 0 || !isGiven(op->getResult(0))) {
     return false;
@@ -65,7 +65,7 @@ void StepRunner::reset() {
   }
 }
 
-/// As the newest row of counts says, which this step may not compute.
+/// By the newest row of counts, which this step may not compute.
 int64_t StepRunner::closedNow(SegmentOp cut) const {
   auto [first, end] = rowsOf(cut.getCounts());
   return first == end ? closed.lookup(cut)
