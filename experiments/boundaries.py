@@ -7,8 +7,9 @@ All arms are one model, with a layer on the tokens, four on the segments and one
 The paper compares at whatever factor a method has. Here each is compared with fixed segments at its own factor: on the straight line, over
 segments a byte of held-out text, between the two fixed arms that enclose it, seed by seed.
 
-A tokenizer's pieces are labelled as the public code labels them, but for its late first word: a word's last piece ends with the
-whitespace after it. Drawn bits have no shift towards the prior.
+A tokenizer's pieces are labelled so that a word's last piece ends with the whitespace after it. Drawn bits have no shift towards the prior.
+Other settings are "unigram-letter", which ends it with the word's last letter, "unigram-code", the labels of the public code, and
+"gumbel-logit", which adds the logit of the prior. They are compared with the method too, seed by seed.
 
 Criterion, fixed before any run: that of `lab.compare`. A method whose segments are longer or shorter than those of all fixed arms, for
 any seed, is not compared.
@@ -33,16 +34,20 @@ import numpy
 
 import lab
 
-DRAWN = "gumbel drawn"
+DRAWN = " drawn"
 METHODS = ("whitespace", "unigram", "entropy", "gumbel")
+PAIRS = {"unigram-letter": "unigram", "unigram-code": "unigram", "gumbel-logit": "gumbel"}  # another setting of a method, compared with it
 FOLDER = lab.BUILD / "experiments/boundaries"
 PIECES = 10_000  # of the paper's English vocabularies
 BYTES = 1_200_000
 SPIKES = 0.25  # of rows, foreseen for the first run
 HELD_OUT_TOKENS = 50_000
 FIXED = (2, 3, 4, 6)
-LEARNED = {"unigram": {"rule": "labels", "predictor": 128}, "entropy": {"rule": "entropy", "loss": "next", "spike": 2, "predictor": 128},
-           "gumbel": {"predictor": 128, "prior": 0.2}}
+UNIGRAM, GUMBEL = {"rule": "labels", "predictor": 128}, {"predictor": 128, "prior": 0.2}
+LEARNED = {"unigram": UNIGRAM, "unigram-letter": UNIGRAM, "unigram-code": UNIGRAM,
+           "entropy": {"rule": "entropy", "loss": "next", "spike": 2, "predictor": 128},
+           "gumbel": GUMBEL, "gumbel-logit": GUMBEL | {"prior_logit": True}}
+LABELS = {"unigram": ("--word-end", "whitespace"), "unigram-letter": ("--word-end", "letter"), "unigram-code": ("--mode", "reference-code")}
 
 
 def spec(boundaries):
@@ -58,7 +63,7 @@ def parse_options():
     parser = argparse.ArgumentParser(description="Where segments end.")
     parser.add_argument("--training")
     parser.add_argument("--held-out")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--methods", nargs="+", choices=(*METHODS, *PAIRS), default=METHODS)
     parser.add_argument("--fixed", nargs="+", type=int, choices=FIXED, default=FIXED)
     parser.add_argument("--operations", type=float, default=lab.BUDGET)
     options = parser.parse_args()
@@ -76,15 +81,16 @@ def texts(options):
     return cut, held_out
 
 
-def unigram_labels(training):
-    """Path of labels: where the likeliest pieces of the training text end, those of a word's end with the whitespace after it."""
-    path, vocabulary = FOLDER / "unigram-whitespace.labels", FOLDER / "pieces"
-    if not path.exists():
-        command = [sys.executable, lab.ROOT / "scripts/boundary_labels.py"]
+def unigram_labels(training, name):
+    """Path of an arm's labels: where the likeliest pieces of the training text end."""
+    path, vocabulary = FOLDER / f"{name}.labels", FOLDER / "pieces"
+    command = [sys.executable, lab.ROOT / "scripts/boundary_labels.py"]
+    if not vocabulary.with_suffix(".vocab").exists():
         subprocess.run([*command, "train", "--size", str(PIECES), "--out", vocabulary, training], check=True, capture_output=True)
-        made = subprocess.run([*command, "unigram", "--word-end", "whitespace", "--vocabulary", f"{vocabulary}.vocab", training],
-                              check=True, capture_output=True)
-        path.write_bytes(made.stdout)
+    if not path.exists():
+        labels = subprocess.run([*command, "unigram", *LABELS[name], "--vocabulary", f"{vocabulary}.vocab", training],
+                                check=True, capture_output=True)
+        path.write_bytes(labels.stdout)
     return path
 
 
@@ -126,9 +132,9 @@ def prepare(training, options):
     for name, boundaries in LEARNED.items():
         if name not in options.methods:
             continue
-        more, share = (), LEARNED["gumbel"]["prior"] if name == "gumbel" else SPIKES
-        if name == "unigram":
-            labels = unigram_labels(training)
+        more, share = (), boundaries.get("prior", SPIKES)
+        if name in LABELS:
+            labels = unigram_labels(training, name)
             more, share = ("--labels", f"words={labels}"), labels.read_text().count("1") / len(text)
         artifact, steps = compile_arm(f"{name}-0", boundaries, share, budget)
         out, _ = lab.train(FOLDER / f"{name}-0", artifact, steps, 0, training, *more)
@@ -155,8 +161,8 @@ def score(artifact, out, held_out, result):
 def judge(results, seeds):
     """Claims of the seeds that all arms have trained with."""
     verdicts = []
-    for name in (*METHODS, DRAWN):
-        if name not in results:
+    for name in list(results):
+        if name.startswith("fixed"):
             continue
         line = [at_share(results, results[name]["share"][i], i) for i in range(seeds)]
         if None in line:
@@ -164,6 +170,10 @@ def judge(results, seeds):
             continue
         results[f"fixed at {name}"] = {"bits_per_byte": line}
         verdicts.append(lab.judge(results, name, f"fixed at {name}", f"{name} is better than fixed segments of its length"))
+    for other, name in PAIRS.items():
+        for kind in ("", DRAWN):
+            if name + kind in results and other + kind in results:
+                verdicts.append(lab.judge(results, name + kind, other + kind, f"{name}{kind} is better than {other}{kind}"))
     return verdicts
 
 
@@ -172,17 +182,17 @@ def main():
     training, held_out = texts(options)
     arms = prepare(training, options)
     results = {name: {"steps": steps, "operations": [], "share": [], "bits_per_byte": []} for name, (_, _, steps, _) in arms.items()}
-    if "gumbel" in arms:
-        results[DRAWN] = {"share": [], "bits_per_byte": []}
-        drawing = compile_arm("gumbel-drawn", LEARNED["gumbel"] | {"mode": "reference-code"}, LEARNED["gumbel"]["prior"],
-                              options.operations)[0]
-    curves = {}
+    drawing, curves = {}, {}
+    for name in arms:
+        if name.startswith("gumbel"):
+            results[name + DRAWN] = {"share": [], "bits_per_byte": []}
+            drawing[name] = compile_arm(f"{name}-drawn", LEARNED[name] | {"mode": "reference-code"}, GUMBEL["prior"], options.operations)[0]
     for count, seed in enumerate(lab.SEEDS, 1):
         for name, (stage, artifact, steps, more) in arms.items():
             out, losses = lab.train(FOLDER / name, artifact, steps, seed, training, *more)
             score(artifact, out, held_out, results[name])
-            if name == "gumbel":
-                score(drawing, out, held_out, results[DRAWN])
+            if name in drawing:
+                score(drawing[name], out, held_out, results[name + DRAWN])
             results[name]["operations"].append(steps * operations(stage, mean_share(out)))
             curves.setdefault(name, []).append(losses)
             print(f"boundaries: {name}, seed {seed}: {results[name]['bits_per_byte'][-1]:.4f} bits per byte at "
