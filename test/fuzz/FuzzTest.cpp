@@ -2,6 +2,7 @@
 //
 // Some hundreds of random specs before every judge, a few through compiler and runtime. More:
 // scripts/fuzz.sh.
+#include "Perturbation.h"
 #include "SegmentTrial.h"
 #include "SpecGenerator.h"
 #include "Trial.h"
@@ -31,6 +32,19 @@ TEST(Fuzz, TheJudgesAgree) {
   EXPECT_LE(unchanged, leaks / 20);
   std::printf("%d proved, %d leak (%d unchanged in the replay), %d not proved\n", proved, leaks,
               unchanged, notProved);
+}
+
+/// Rows that come from one of two streams have the latest read of neither.
+TEST(Fuzz, WitnessesOfReplacedRowsAreTrue) {
+  int witnesses = 0, changed = 0;
+  for (uint64_t seed = 200'001; seed <= 200'150; ++seed) {
+    JudgedWitness judged = judgeWitness(generateSpec(seed, /*replaces=*/true));
+    EXPECT_TRUE(!judged.exists || judged.isPath) << "seed " << seed << ": " << judged.message;
+    witnesses += judged.exists;
+    changed += judged.changesRow;
+  }
+  EXPECT_GT(witnesses, 25);
+  EXPECT_GE(changed, witnesses - witnesses / 20); // a row of zeros, or none, reads the same
 }
 
 TEST(Fuzz, SegmentsAreProvedWhereNoBoundariesLeak) {

@@ -2,6 +2,7 @@
 //
 // Random specs before every judge: sluice-fuzz --seed S --count N. Exit status 1 where any two
 // disagree, or compiler or runtime fail.
+#include "Perturbation.h"
 #include "SegmentTrial.h"
 #include "SpecGenerator.h"
 #include "Trial.h"
@@ -20,7 +21,7 @@ struct Flags {
   uint64_t seed = 1, count = 100;
   uint64_t trainEvery = 100, certifyEvery = 10;
   int segments = 0;
-  bool replaces = false;
+  bool replaces = false, witnesses = false;
   std::string programs;
 };
 
@@ -35,6 +36,7 @@ public:
 private:
   void check(uint64_t seed, const std::string &text);
   void checkSegments(uint64_t seed);
+  void checkWitness(uint64_t seed);
   void certify(uint64_t seed, const std::string &text, bool isProved);
   void fail(uint64_t seed, const std::string &text, const std::string &what);
 
@@ -98,10 +100,30 @@ void Run::checkSegments(uint64_t seed) {
   certify(seed, text, isProved);
 }
 
+/// Counts true witnesses, and prints each one that no number shows.
+void Run::checkWitness(uint64_t seed) {
+  std::string text = generateSpec(seed, flags.replaces);
+  JudgedWitness judged = judgeWitness(text);
+  ++counts[judged.exists ? "witness" : "no witness"];
+  if (judged.exists && !judged.isPath) {
+    fail(seed, text, "the witness is false: " + judged.message);
+  } else if (judged.exists) {
+    ++counts[judged.changesRow ? "row changes" : "row does not change"];
+  }
+  if (judged.isPath && !judged.changesRow) {
+    std::cout << "seed " << seed << ": row does not change: " << judged.message << std::endl;
+  }
+}
+
 void Run::tryOne(uint64_t seed) {
   if (flags.segments > 0) {
     ++counts["specs"];
     checkSegments(seed);
+    return;
+  }
+  if (flags.witnesses) {
+    ++counts["specs"];
+    checkWitness(seed);
     return;
   }
   std::string text = generateSpec(seed, flags.replaces);
@@ -145,6 +167,8 @@ int main(int argc, char **argv) {
                   "Specs with segments in place of others, of 1 or 2 levels, under all boundaries")
       ->check(CLI::Range(1, 2));
   program.add_flag("--replaces", flags.replaces, "Specs that replace rows of streams as well");
+  program.add_flag("--witnesses", flags.witnesses,
+                   "Witnesses alone, before their replay, by the enumeration and by numbers");
   bool print = false;
   program.add_flag("--print", print, "Print the specs and do nothing");
   CLI11_PARSE(program, argc, argv);
