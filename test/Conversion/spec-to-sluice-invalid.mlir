@@ -22,3 +22,42 @@ spec.model attributes {name = "m", vocabulary = 16 : i64, length = 8 : i64, batc
 // expected-error @below {{expected one spec.model, found 0}}
 module {
 }
+
+// -----
+
+// Weights of another shape, fewer, or none that a head names.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+  // expected-error @+1 {{expected the weights that spec-assign-weights gives, found others here; run it}}
+  spec.weight @stages.0.token.weight {deviation = 2.000000e-02 : f64, initial = #spec<initial normal>, path = "stages.0", shape = array<i64>}
+}
+
+// -----
+
+// expected-error @+1 {{expected the weights that spec-assign-weights gives, found fewer; run it}}
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+  spec.weight @stages.0.token.weight {deviation = 2.000000e-02 : f64, initial = #spec<initial normal>, path = "stages.0", shape = array<i64: 256, 8>}
+}
+
+// -----
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{expected the weights that spec-assign-weights gives, found others here; run it}}
+  spec.head %0 {path = "stages.1", table = "another", tied = true} : (!spec.stream<tokens, 8>) -> ()
+  spec.weight @stages.0.token.weight {deviation = 2.000000e-02 : f64, initial = #spec<initial normal>, path = "stages.0", shape = array<i64: 256, 8>}
+}
+
+// -----
+
+// A loss that no stage has.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{expected the name of a loss stage, or "next" of the head, for "loss", found "early"; give such a stage that name}}
+  %w = spec.boundaries %0 {loss = "early", name = "words", path = "stages.1", rule = #spec<rule entropy>, threshold = 1.0 : f64} : (!spec.stream<tokens, 8>) -> !spec.segmentation<"words" of !spec.stream<tokens, 8>>
+  spec.head %0 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+  spec.weight @w {initial = #spec<initial normal>, path = "stages.0", shape = array<i64: 256, 8>}
+}

@@ -31,18 +31,21 @@ costs "the files that name what moves rows between a scale and its segments" "Th
   '(Pool|Select|Spread)Segments|(pool|select|spread)_segments'
 costs "the files that name a scatter of rows" "The scatter of rows" 'ScatterRows|scatter_rows|judgeScatter|generateScatter'
 
-# declared STAGE: its keys, as the declarations in $scratch give them
+costs "the files that name a composite stage" "The stage" 'MegabyteOp|W::megabyte' 4
+
+# declared STAGE: its keys and, apart from `op` and `frozen`, those that all stages have, as the declarations in $scratch give them
 declared() {
   "$root/build/bin/sluice-tblgen" -gen-spec-keys -I "$scratch/include" -I "$root/include" -I /usr/lib/llvm-22/include \
     "$root/include/sluice/Dialect/Spec/Spec.td" \
-    | awk -v stage="\"$1\"," '$2 == stage { on = 1; next } /^}},/ { on = 0 } on && /^    {/ { gsub(/[{",]/, "", $1); print $1 }'
+    | awk -v stage="\"$1\"," '$2 == stage { on = 1; next } /^}},/ { on = 0 } on && /^    {/ { gsub(/[{",]/, "", $1); print $1 }' \
+    | grep -vxE 'op|frozen' | sort
 }
 # checked STAGE: the keys of its row in the independent checker
 checked() {
-  sed -nE 's/^ *\{"'"$1"'", \{"([a-z_ ]+)".*/\1/p' "$scratch/tools/sluice-certify/Stages.cpp" | tr ' ' '\n'
+  sed -nE 's/^ *\{"'"$1"'", \{"([a-z_ ]+)".*/\1/p' "$scratch/tools/sluice-certify/Composites.cpp" | tr ' ' '\n' | sort
 }
-# trial PATCH HEADING STAGE KEY: the patch applies, touches the sources under the heading and adds a test; the generated tables and
-# the checker's row have the stage's KEY. It is not compiled here.
+# trial PATCH HEADING STAGE KEY: the patch applies, touches the sources under the heading and adds a test; what the tables of keys
+# are generated from has the stage's KEY, and the checker's row has the same keys. It is not compiled here.
 trial() {
   local patch="$root/test/e2e/price/$1.patch" files
   scratch="$work/$1"
@@ -53,8 +56,8 @@ trial() {
     fail "$2" "$(cat "$work/refused")" "write the patch anew: the files it touches have changed"
   elif [[ $(grep -v ^test/ <<< "$files") != "$(listed "$2")" || $files != *test/Conversion/ExpandComposites/*.mlir* ]]; then
     fail "$2" "$(diff <(listed "$2") <(grep -v ^test/ <<< "$files"))" "mend docs/adding-an-op.md, or what needs to know"
-  elif [[ $(declared "$3") != *"$4"* || $(checked "$3") != *"$4"* ]]; then
-    fail "$2" "expected the key $4 in the tables and in the checker's row" "$(declared "$3" | xargs); $(checked "$3" | xargs)"
+  elif ! declared "$3" | grep -qx "$4" || [[ $(declared "$3") != "$(checked "$3")" ]]; then
+    fail "$2" "$(diff <(declared "$3") <(checked "$3"))" "give the stage's row the keys of its declaration"
   else
     pass "$2"
   fi

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Composite stages that are lists of others, written out (docs/spec.md). Their names are their own.
+// Composite stages that are lists of others, written out (docs/spec.md), and the table of their
+// keys. Names of results inside are their own.
 #include "Deriver.h"
 
 #include <utility>
@@ -14,19 +15,36 @@ public:
   Writer(const Fields &fields, const json &defaults) : fields(fields), defaults(defaults) {}
 
   json write(const std::string &op) {
-    json counts = fields.find("layers") ? *fields.find("layers") : json();
-    bool isPatched = op == "megabyte" || op == "block_transformer";
-    fields.need(counts.is_array() && counts.size() == (isPatched ? 2 : 3),
-                isPatched ? "two numbers of \"layers\"" : "three numbers of \"layers\"");
-    isPatched         ? patches(op == "megabyte", counts)
-    : op == "dynamic" ? dynamic(counts)
-    : op == "blt"     ? blt(counts)
-    : op == "hnet"    ? chunks(counts, 0)
-                      : spaces(counts);
+    (this->*table().at(op).write)();
     return list;
   }
 
+  /// A row of the table of lists: the keys that the stage may have, and the method that writes it
+  /// out.
+  struct Row {
+    std::string keys;
+    void (Writer::*write)();
+  };
+  static const std::map<std::string, Row> &table() {
+    using W = Writer;
+    static const std::map<std::string, Row> rows = {
+        {"dynamic", {"layers boundaries method width local global from to", &W::dynamic}},
+        {"megabyte", {"layers patch width local global from to", &W::megabyte}},
+        {"block_transformer", {"layers block width local global from to", &W::blocks}},
+        {"spacebyte", {"layers boundaries width local global from to", &W::spaces}},
+        {"hnet", {"layers boundaries width local global from to", &W::hnet}},
+        {"blt", {"layers boundaries method parts width local global from to", &W::blt}},
+    };
+    return rows;
+  }
+
 private:
+  json countsOf(size_t count) const {
+    json counts = fields.find("layers") ? *fields.find("layers") : json();
+    fields.need(counts.is_array() && counts.size() == count,
+                count == 2 ? "two numbers of \"layers\"" : "three numbers of \"layers\"");
+    return counts;
+  }
   json settingsOf(const char *key) const {
     const json *own = fields.find(key);
     fields.need(!own || own->is_object(), std::string("an object for \"") + key + "\"");
@@ -79,7 +97,8 @@ private:
     }
   }
 
-  void dynamic(const json &counts) {
+  void dynamic() {
+    json counts = countsOf(3);
     auto stack = [&](const json &n, const char *settings) {
       if (layers(n, settings) > 0) {
         norm(settings);
@@ -98,7 +117,10 @@ private:
     stack(counts[2], "local");
   }
 
-  void patches(bool isMegabyte, const json &counts) {
+  void megabyte() { patches(true); }
+  void blocks() { patches(false); }
+  void patches(bool isMegabyte) {
+    json counts = countsOf(2);
     int64_t k = fields.integer(isMegabyte ? "patch" : "block", 2);
     put({{"op", "shorten"}, {"factor", k}, {"method", "concatenate"}});
     layers(counts[0], "global");
@@ -116,7 +138,8 @@ private:
     norm("local");
   }
 
-  void spaces(const json &counts) {
+  void spaces() {
+    json counts = countsOf(3);
     layers(counts[0], "local");
     std::string local = call("local");
     json own = fields.find("boundaries") ? ownCut() : json::object();
@@ -135,6 +158,7 @@ private:
     norm("local");
   }
 
+  void hnet() { chunks(countsOf(3), 0); }
   void chunks(const json &counts, size_t depth) {
     std::string end = depth > 0 ? "_" + std::to_string(depth + 1) : "";
     json all = ownCut(), own = all.is_array() || depth > 0 ? json() : all;
@@ -167,7 +191,8 @@ private:
     norm("local");
   }
 
-  void blt(const json &counts) {
+  void blt() {
+    json counts = countsOf(3);
     layers(counts[0], "local");
     std::string bytes = call("bytes");
     json name = cut(ownCut(), "blt", json::object());
@@ -191,6 +216,14 @@ private:
 };
 
 } // namespace
+
+std::map<std::string, std::string> certify::listStages() {
+  std::map<std::string, std::string> keys;
+  for (const auto &[name, row] : Writer::table()) {
+    keys[name] = row.keys;
+  }
+  return keys;
+}
 
 size_t Deriver::composite(const Fields &fields, const std::string &path, size_t x) {
   json list = Writer(fields, defaultsOf(spec)).write(fields.text("op"));

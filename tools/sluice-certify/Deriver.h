@@ -24,6 +24,9 @@ struct Draft : Value {
   std::string input;           ///< the owner of its axis; empty: the axis of the tokens
 };
 
+/// The keys of stages that are lists of others, by the stage's name (Composites.cpp).
+std::map<std::string, std::string> listStages();
+
 /// Expands the stages of a spec to one graph.
 class Deriver {
 public:

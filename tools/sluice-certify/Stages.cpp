@@ -1,14 +1,16 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The one table of stages: a row for each, its keys and its expansion.
+// The table of stages: a row for each, its keys and its expansion. Composites.cpp has the rows of
+// stages that are lists of others.
 #include "Deriver.h"
 
 using namespace certify;
 
 const std::map<std::string, Deriver::Stage> &Deriver::table() {
   using D = Deriver;
-  // clang-format off
-  static const std::map<std::string, Stage> stages = {
+  static const std::map<std::string, Stage> stages = [] {
+    // clang-format off
+    std::map<std::string, Stage> rows = {
       {"embedding", {"input positions dropout ngrams ngram_rows document_end to", &D::embedding}},
       {"layer", {"over attention_norm first from to", &D::singleLayer, Layered}},
       {"layers", {"count first from to", &D::layers, Layered}},
@@ -28,16 +30,15 @@ const std::map<std::string, Deriver::Stage> &Deriver::table() {
       {"boundaries", {"name rule factor predictor prior prior_logit temperature weight capacity at loss "
                       "threshold rise spike top epsilon window document_end ratio mode from", &D::boundaries, Aside}},
       {"attend", {"over segments heads head_size parts by norm epsilon bias from to", &D::attendCut}},
-      {"dynamic", {"layers boundaries method width local global from to", &D::composite, OfTokens}},
-      {"megabyte", {"layers patch width local global from to", &D::composite, OfTokens}},
-      {"block_transformer", {"layers block width local global from to", &D::composite, OfTokens}},
-      {"spacebyte", {"layers boundaries width local global from to", &D::composite, OfTokens}},
-      {"hnet", {"layers boundaries width local global from to", &D::composite, OfTokens}},
-      {"blt", {"layers boundaries method parts width local global from to", &D::composite, OfTokens}},
       {"loss", {"name factor shift first tied bias label_smoothing target weights from", &D::loss, Aside | OfTokens}},
       {"head", {"tied bias label_smoothing target weights shift first from", &D::head, OfTokens}},
-  };
-  // clang-format on
+    };
+    // clang-format on
+    for (const auto &[name, keys] : listStages()) {
+      rows[name] = {keys, &D::composite, OfTokens};
+    }
+    return rows;
+  }();
   return stages;
 }
 

@@ -77,9 +77,7 @@ static LogicalResult checkFrozen(ModelOp model) {
     last = stage;
     auto path = stage->getAttrOfType<StringAttr>("path");
     if (stage->hasAttr("frozen") && !owners.contains(getWrittenPath(path.getValue()))) {
-      return emitKeyError(stage, "frozen")
-             << "expected \"frozen\" only of a stage that has weights, found it of one that has "
-                "none; leave it out";
+      return refuseFrozen(stage);
     }
   }
   if (!isTrained) {
@@ -121,12 +119,25 @@ LogicalResult sluice::assignWeights(ModelOp model) {
   return failure(failed(checkFrozen(model)) || failed(checkParameters(model)));
 }
 
+/// Fails for a model that is not expanded, or has weights.
+static LogicalResult verifyUnassigned(ModelOp model) {
+  for (auto weight : model.getBody().getOps<WeightOp>()) {
+    return weight.emitError() << "expected a model without weights, found some";
+  }
+  for (auto stage : model.getBody().getOps<StageInterface>()) {
+    if (isComposite(stage)) {
+      return refuseComposite(stage);
+    }
+  }
+  return failure(failed(verifyStageOrder(model)) || failed(verifyExpandedModel(model)));
+}
+
 namespace {
 
 struct AssignWeights : sluice::impl::AssignWeightsBase<AssignWeights> {
   void runOnOperation() override {
     for (auto model : getOperation().getOps<ModelOp>()) {
-      if (failed(assignWeights(model))) {
+      if (failed(verifyUnassigned(model)) || failed(assignWeights(model))) {
         return signalPassFailure();
       }
     }

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The bottom-up model of Subramanian, Collobert, Ranzato and Boureau (2020), section 3.3.
-#include "Patterns.h"
-#include "StageAppender.h"
+#include "Expansions.h"
 
 #include "sluice/Dialect/Spec/Hierarchy.h"
 
@@ -67,16 +66,8 @@ private:
   const NamedAttrList layer;
 };
 
-struct ExpandBottomUp : CompositePattern<BottomUpOp> {
-  using CompositePattern::CompositePattern;
-
-  Value expand(BottomUpOp op, StageAppender &appender) const override {
-    return BottomUpExpander(op, appender).run();
-  }
-};
-
 } // namespace
 
-void spec::populateExpandBottomUp(RewritePatternSet &patterns, const int64_t &stages) {
-  patterns.add<ExpandBottomUp>(patterns.getContext(), stages);
+Value spec::expandBottomUp(BottomUpOp op, StageAppender &appender) {
+  return BottomUpExpander(op, appender).run();
 }

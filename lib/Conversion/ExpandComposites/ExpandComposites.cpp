@@ -2,11 +2,7 @@
 #include "sluice/Conversion/Passes.h"
 #include "sluice/Dialect/Spec/VerifyModel.h"
 
-#include "Patterns.h"
-#include "StageAppender.h"
-
-#include "mlir/Rewrite/FrozenRewritePatternSet.h"
-#include "mlir/Rewrite/PatternApplicator.h"
+#include "Expansions.h"
 
 namespace sluice {
 #define GEN_PASS_DEF_EXPANDCOMPOSITES
@@ -17,64 +13,53 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec;
 
-namespace {
-
-bool isComposite(Operation *op) {
-  return isa<LayersOp, HourglassOp, TopDownOp, BottomUpOp, DynamicOp, MegabyteOp,
-             BlockTransformerOp, SpaceByteOp, HnetOp, BltOp>(op);
+/// Adds the stages that replace a composite stage, and returns the value that replaces its result;
+/// none where the stage is primitive.
+static std::optional<Value> expandStage(Operation *stage, StageAppender &appender) {
+#define SPEC_COMPOSITE(Name)                                                                       \
+  if (auto op = dyn_cast<Name##Op>(stage)) {                                                       \
+    return expand##Name(op, appender);                                                             \
+  }
+#include "sluice/Dialect/Spec/SpecComposites.inc"
+#undef SPEC_COMPOSITE
+  return std::nullopt;
 }
 
-struct ExpandCompositesPass : sluice::impl::ExpandCompositesBase<ExpandCompositesPass> {
-  LogicalResult initialize(MLIRContext *context) override {
-    RewritePatternSet set(context);
-    for (PopulatePattern *populate :
-         {populateExpandBlt, populateExpandBlockTransformer, populateExpandBottomUp,
-          populateExpandDynamic, populateExpandHnet, populateExpandHourglass, populateExpandLayers,
-          populateExpandMegabyte, populateExpandSpaceByte, populateExpandTopDown}) {
-      populate(set, stages);
+/// Replaces stages in the order of the model, so that the first error is of the first stage that
+/// has one. Stages that replace another are visited next.
+static LogicalResult expandModel(ModelOp model) {
+  IRRewriter rewriter(model.getContext());
+  Block &body = model.getBody().front();
+  int64_t stages = 0; // before the stage that is visited
+  for (Block::iterator at = body.begin(); at != body.end();) {
+    Operation *stage = &*at, *before = stage->getPrevNode();
+    rewriter.setInsertionPoint(stage);
+    StageAppender appender(stage, stages, rewriter);
+    if (std::optional<Value> result = expandStage(stage, appender)) {
+      if (failed(appender.replaceBy(*result))) {
+        return failure();
+      }
+      at = before ? std::next(before->getIterator()) : body.begin();
+      continue;
     }
-    patterns = std::move(set);
-    return success();
+    if (isa<StageInterface>(stage) && failed(verifyRoom(stage->getLoc(), stages++))) {
+      return failure();
+    }
+    ++at;
   }
+  return success();
+}
 
+namespace {
+
+struct ExpandCompositesPass : sluice::impl::ExpandCompositesBase<ExpandCompositesPass> {
   void runOnOperation() override {
     for (auto model : getOperation().getOps<ModelOp>()) {
-      if (failed(expand(model)) || failed(verifyExpandedModel(model))) {
+      if (failed(expandModel(model)) || failed(verifyExpandedModel(model))) {
         return signalPassFailure();
       }
     }
   }
-
-private:
-  /// Replaces stages in the order of the model, so that the first error is of the first stage that
-  /// has one. Stages that replace another are visited next.
-  LogicalResult expand(ModelOp model) {
-    PatternApplicator applicator(patterns);
-    applicator.applyDefaultCostModel();
-    PatternRewriter rewriter(model.getContext());
-    Block &body = model.getBody().front();
-    stages = 0;
-    for (Block::iterator at = body.begin(); at != body.end();) {
-      Operation *stage = &*at;
-      if (isComposite(stage)) {
-        Operation *before = stage->getPrevNode();
-        rewriter.setInsertionPoint(stage);
-        if (failed(applicator.matchAndRewrite(stage, rewriter))) {
-          return failure();
-        }
-        at = before ? std::next(before->getIterator()) : body.begin();
-        continue;
-      }
-      if (isa<StageInterface>(stage) && failed(verifyRoom(stage->getLoc(), stages++))) {
-        return failure();
-      }
-      ++at;
-    }
-    return success();
-  }
-
-  FrozenRewritePatternSet patterns;
-  int64_t stages = 0; ///< before the stage that is visited
 };
 
 } // namespace

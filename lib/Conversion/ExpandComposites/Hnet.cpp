@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // H-Net (Hwang et al. 2025).
-#include "Patterns.h"
+#include "Expansions.h"
 #include "StageList.h"
 
 using namespace mlir;
@@ -78,16 +78,8 @@ private:
   SmallVector<int64_t> widths; ///< of the stream, then of the levels' coarse scales
 };
 
-struct ExpandHnet : CompositePattern<HnetOp> {
-  using CompositePattern::CompositePattern;
-
-  Value expand(HnetOp op, StageAppender &appender) const override {
-    return HnetExpander(op, appender).run();
-  }
-};
-
 } // namespace
 
-void spec::populateExpandHnet(RewritePatternSet &patterns, const int64_t &stages) {
-  patterns.add<ExpandHnet>(patterns.getContext(), stages);
+Value spec::expandHnet(HnetOp op, StageAppender &appender) {
+  return HnetExpander(op, appender).run();
 }

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The Hourglass of Nawrot et al. (2021).
-#include "Patterns.h"
-#include "StageAppender.h"
+#include "Expansions.h"
 
 #include "sluice/Dialect/Spec/Hierarchy.h"
 
@@ -132,18 +131,10 @@ private:
   const NamedAttrList normSettings;
 };
 
-struct ExpandHourglass : CompositePattern<HourglassOp> {
-  using CompositePattern::CompositePattern;
-
-  Value expand(HourglassOp op, StageAppender &appender) const override {
-    Hierarchy hierarchy = *parseHierarchy(op, op.getHierarchy(), HierarchyOrder::DownAndUp);
-    return HourglassExpander(op, std::move(hierarchy), appender)
-        .addLevel(0, getPath(op), op.getInput());
-  }
-};
-
 } // namespace
 
-void spec::populateExpandHourglass(RewritePatternSet &patterns, const int64_t &stages) {
-  patterns.add<ExpandHourglass>(patterns.getContext(), stages);
+Value spec::expandHourglass(HourglassOp op, StageAppender &appender) {
+  Hierarchy hierarchy = *parseHierarchy(op, op.getHierarchy(), HierarchyOrder::DownAndUp);
+  return HourglassExpander(op, std::move(hierarchy), appender)
+      .addLevel(0, getPath(op), op.getInput());
 }

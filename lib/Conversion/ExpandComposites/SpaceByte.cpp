@@ -1,42 +1,30 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // SpaceByte (Slagle 2024).
-#include "Patterns.h"
+#include "Expansions.h"
 #include "StageList.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec;
 
-namespace {
-
-struct ExpandSpaceByte : CompositePattern<SpaceByteOp> {
-  using CompositePattern::CompositePattern;
-
-  Value expand(SpaceByteOp op, StageAppender &appender) const override {
-    StageList list(op, appender);
-    list.addLayers(getCount(op.getLayers(), 0), "local");
-    Value local = list.getLast();
-    DictionaryAttr own = op.getBoundaries().value_or(DictionaryAttr());
-    SmallVector<Setting> settings = {{"name", "spacebyte"}, {"at", "start"}};
-    if (!own || !own.get("ratio")) {
-      settings.push_back({"rule", "space_like"});
-    }
-    Value segments = list.addBoundaries(local, own, getNestedKeys(op, "boundaries"), settings);
-    list.add("shorten", {local, segments}, {{"method", "first"}});
-    list.resize(op.getWidth().value_or(0));
-    list.addLayers(getCount(op.getLayers(), 1), "global");
-    list.resize(getOuterWidth(op, op.getWidth()));
-    list.add("upsample", {list.getLast(), segments}, {{"method", "scatter"}});
-    list.add("add", {list.getLast(), local}, {});
-    list.addLayers(getCount(op.getLayers(), 2), "local");
-    list.addNorm("local");
-    return list.getLast();
+Value spec::expandSpaceByte(SpaceByteOp op, StageAppender &appender) {
+  StageList list(op, appender);
+  list.addLayers(getCount(op.getLayers(), 0), "local");
+  Value local = list.getLast();
+  DictionaryAttr own = op.getBoundaries().value_or(DictionaryAttr());
+  SmallVector<Setting> settings = {{"name", "spacebyte"}, {"at", "start"}};
+  if (!own || !own.get("ratio")) {
+    settings.push_back({"rule", "space_like"});
   }
-};
-
-} // namespace
-
-void spec::populateExpandSpaceByte(RewritePatternSet &patterns, const int64_t &stages) {
-  patterns.add<ExpandSpaceByte>(patterns.getContext(), stages);
+  Value segments = list.addBoundaries(local, own, getNestedKeys(op, "boundaries"), settings);
+  list.add("shorten", {local, segments}, {{"method", "first"}});
+  list.resize(op.getWidth().value_or(0));
+  list.addLayers(getCount(op.getLayers(), 1), "global");
+  list.resize(getOuterWidth(op, op.getWidth()));
+  list.add("upsample", {list.getLast(), segments}, {{"method", "scatter"}});
+  list.add("add", {list.getLast(), local}, {});
+  list.addLayers(getCount(op.getLayers(), 2), "local");
+  list.addNorm("local");
+  return list.getLast();
 }

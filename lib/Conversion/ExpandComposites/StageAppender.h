@@ -55,7 +55,7 @@ mlir::LogicalResult verifyRoom(mlir::Location location, int64_t stages);
 class StageAppender {
 public:
   /// `stages` is the number of stages before the composite one.
-  StageAppender(mlir::Operation *composite, int64_t stages, mlir::PatternRewriter &rewriter)
+  StageAppender(mlir::Operation *composite, int64_t stages, mlir::RewriterBase &rewriter)
       : composite(composite), rewriter(rewriter), stages(stages) {}
 
   /// Creates a stage with the attributes `own` and the keys `settings`, which take precedence. The
@@ -77,30 +77,9 @@ private:
                           llvm::ArrayRef<Setting> settings, const mlir::NamedAttrList &own);
 
   mlir::Operation *composite;
-  mlir::PatternRewriter &rewriter;
-  int64_t stages;
+  mlir::RewriterBase &rewriter;
+  int64_t stages; ///< before the next one
   bool isFailed = false;
-};
-
-/// Replaces a composite stage by the stages that `expand` adds.
-template <typename Op> class CompositePattern : public mlir::OpRewritePattern<Op> {
-public:
-  /// `stages` is the number of stages before the composite one at each match.
-  CompositePattern(mlir::MLIRContext *context, const int64_t &stages)
-      : mlir::OpRewritePattern<Op>(context), stages(stages) {}
-
-  mlir::LogicalResult matchAndRewrite(Op op, mlir::PatternRewriter &rewriter) const final {
-    StageAppender appender(op, stages, rewriter);
-    mlir::Value result = expand(op, appender);
-    return appender.replaceBy(result);
-  }
-
-protected:
-  /// Returns what replaces the result of `op`.
-  virtual mlir::Value expand(Op op, StageAppender &appender) const = 0;
-
-private:
-  const int64_t &stages;
 };
 
 } // namespace sluice::spec

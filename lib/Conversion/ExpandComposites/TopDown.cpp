@@ -3,8 +3,7 @@
 // The top-down model of "Multi-scale Transformer Language Models" (Subramanian et al., 2020,
 // section 3.1): groups are pooled from the input itself, and each scale reads the one above it,
 // from whole groups that have ended.
-#include "Patterns.h"
-#include "StageAppender.h"
+#include "Expansions.h"
 
 #include "sluice/Dialect/Spec/Hierarchy.h"
 
@@ -95,21 +94,13 @@ private:
   int64_t coarsest = 1;
 };
 
-struct ExpandTopDown : CompositePattern<TopDownOp> {
-  using CompositePattern::CompositePattern;
-
-  Value expand(TopDownOp op, StageAppender &appender) const override {
-    Value result = TopDownExpander(op, appender).run();
-    if (int64_t tokens = op.getTokensBefore(); tokens > 0 && result != op.getInput()) {
-      result.getDefiningOp()->setAttr("first_tokens",
-                                      Builder(op.getContext()).getI64IntegerAttr(tokens));
-    }
-    return result;
-  }
-};
-
 } // namespace
 
-void spec::populateExpandTopDown(RewritePatternSet &patterns, const int64_t &stages) {
-  patterns.add<ExpandTopDown>(patterns.getContext(), stages);
+Value spec::expandTopDown(TopDownOp op, StageAppender &appender) {
+  Value result = TopDownExpander(op, appender).run();
+  if (int64_t tokens = op.getTokensBefore(); tokens > 0 && result != op.getInput()) {
+    result.getDefiningOp()->setAttr("first_tokens",
+                                    Builder(op.getContext()).getI64IntegerAttr(tokens));
+  }
+  return result;
 }

@@ -6,6 +6,7 @@
 #include "StageConversions.h"
 #include "Tables.h"
 #include "sluice/Conversion/Passes.h"
+#include "sluice/Dialect/Spec/VerifyModel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -57,20 +58,45 @@ static bool trainsOtherwise(Operation &stage) {
       .Default(false);
 }
 
+/// Fails unless the model has the weights, and the names of shared ones, that `assignWeights`
+/// gives.
+static LogicalResult verifyWeights(spec::ModelOp model) {
+  OwningOpRef<spec::ModelOp> fresh = model.clone();
+  for (auto weight : llvm::make_early_inc_range(fresh->getBody().getOps<spec::WeightOp>())) {
+    weight.erase();
+  }
+  if (failed(assignWeights(*fresh))) {
+    return failure();
+  }
+  auto own = model.getBody().getOps(), right = fresh->getBody().getOps();
+  auto a = own.begin(), b = right.begin();
+  for (; a != own.end() && b != right.end(); ++a, ++b) {
+    if (a->getName() != b->getName() || a->getAttrDictionary() != b->getAttrDictionary()) {
+      return emitError(spec::getKeyLoc(&*a, ""))
+             << "expected the weights that spec-assign-weights gives, found others here; run it";
+    }
+  }
+  if (a != own.end() || b != right.end()) {
+    return emitError(spec::getKeyLoc(model, ""))
+           << "expected the weights that spec-assign-weights gives, found "
+           << (a != own.end() ? "more" : "fewer") << "; run it";
+  }
+  return success();
+}
+
 /// Fails where a stage is composite, or weights are missing.
 static LogicalResult verifyConvertible(spec::ModelOp model, const StageConversions &conversions) {
   for (auto stage : model.getBody().getOps<spec::StageInterface>()) {
     if (!conversions.lookup(stage)) {
-      return emitError(spec::getKeyLoc(stage, ""))
-             << "expected primitive stages, found " << stage->getName()
-             << "; run spec-expand-composites first";
+      return spec::refuseComposite(stage);
     }
   }
   if (model.getBody().getOps<spec::WeightOp>().empty()) {
     return emitError(spec::getKeyLoc(model, ""))
            << "expected a model with weights, found none; run spec-assign-weights first";
   }
-  return success();
+  return failure(failed(spec::verifyStageOrder(model)) ||
+                 failed(spec::verifyExpandedModel(model)) || failed(verifyWeights(model)));
 }
 
 /// Converts the stages; returns the value of the last one.

@@ -231,11 +231,21 @@ static LogicalResult verifyName(BoundariesOp op) {
   return success();
 }
 
+/// Fails where a default that depends on the kind of boundaries was not set.
+static LogicalResult verifyDefaults(BoundariesOp op) {
+  bool draws = op.getPredictor() && !op.getRule();
+  bool rates = op.getRule() == SegmentRule::coding_rate,
+       weighs = op.getPredictor() || op.getRatio();
+  return failure((rates && failed(verifyDerived(op, {"epsilon", "window"}))) ||
+                 (draws && failed(verifyDerived(op, {"temperature", "prior_logit"}))) ||
+                 (weighs && failed(verifyDerived(op, {"weight"}))));
+}
+
 LogicalResult BoundariesOp::verify() {
   bool isFixed = getRule() == SegmentRule::every && !getPredictor();
   if (failed(verifyName(*this)) || failed(verifyRule(*this)) ||
       failed(getRatio() ? verifyRouter(*this) : verifyPredictor(*this)) ||
-      failed(verifyMode(*this))) {
+      failed(verifyMode(*this)) || failed(verifyDefaults(*this))) {
     return failure();
   }
   if (isFixed && failed(refuse(*this, "document_end",

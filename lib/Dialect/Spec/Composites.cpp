@@ -115,10 +115,6 @@ LogicalResult HourglassOp::verify() {
   }
   return verifyAxis(*this, getInput());
 }
-Type HourglassOp::computeResultType() { return getInput().getType(); }
-void HourglassOp::setDerivedDefaults() {
-  setLayerDefaults(*this, getStream(getInput()).getWidth());
-}
 
 //===----------------------------------------------------------------------===//
 // Top-down and bottom-up
@@ -144,8 +140,6 @@ LogicalResult TopDownOp::verify() {
   }
   return verifyAxis(*this, getInput());
 }
-Type TopDownOp::computeResultType() { return getInput().getType(); }
-void TopDownOp::setDerivedDefaults() { setLayerDefaults(*this, getStream(getInput()).getWidth()); }
 int64_t TopDownOp::getTokensBefore() {
   FailureOr<Hierarchy> hierarchy = parseHierarchy(*this, getHierarchy(), HierarchyOrder::Falling);
   bool isLearned = getStart() == StartRows::null;
@@ -171,8 +165,6 @@ LogicalResult BottomUpOp::verify() {
                                      static_cast<int64_t>(hierarchy->levels.size()) - 1)) ||
                  failed(verifyAxis(*this, getInput())));
 }
-Type BottomUpOp::computeResultType() { return getInput().getType(); }
-void BottomUpOp::setDerivedDefaults() { setLayerDefaults(*this, getStream(getInput()).getWidth()); }
 
 //===----------------------------------------------------------------------===//
 // Lists of other stages
@@ -323,16 +315,3 @@ LogicalResult BltOp::verify() {
   }
   return verifyAxis(*this, getInput());
 }
-
-Type DynamicOp::computeResultType() { return getInput().getType(); }
-Type MegabyteOp::computeResultType() { return getInput().getType(); }
-Type BlockTransformerOp::computeResultType() { return getInput().getType(); }
-Type SpaceByteOp::computeResultType() { return getInput().getType(); }
-Type HnetOp::computeResultType() { return getInput().getType(); }
-Type BltOp::computeResultType() { return getInput().getType(); }
-void DynamicOp::setDerivedDefaults() {}
-void MegabyteOp::setDerivedDefaults() {}
-void BlockTransformerOp::setDerivedDefaults() {}
-void SpaceByteOp::setDerivedDefaults() {}
-void HnetOp::setDerivedDefaults() {}
-void BltOp::setDerivedDefaults() {}

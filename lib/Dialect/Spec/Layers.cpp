@@ -24,6 +24,9 @@ static LogicalResult verifyHeads(LayerSettingsInterface layer) {
   if (!layer.getHeads()) {
     return emitMissingKey(layer, "heads");
   }
+  if (failed(verifyDerived(layer, {"key_value_heads", "feed_forward"}))) {
+    return failure();
+  }
   int64_t heads = *layer.getHeads(), width = getStream(layer->getOperand(0)).getWidth();
   if (heads % *layer.getKeyValueHeads() != 0) {
     return emitKeyError(layer, "key_value_heads")
@@ -363,6 +366,12 @@ static LogicalResult verifyAttentionNorm(LayerOp op) {
 }
 
 LogicalResult LayerOp::verify() {
+  size_t masks = getOver() ? getOver()->size() : std::min<size_t>(1, getSources().size());
+  if (masks != getSources().size()) {
+    return emitKeyError(*this, "over")
+           << "expected a mask in \"over\" for each of several sources, found " << masks << " for "
+           << getSources().size();
+  }
   if (failed(verifyLayerSettings(*this))) {
     return failure();
   }
@@ -406,8 +415,6 @@ LogicalResult LayersOp::verify() {
   return failure(failed(verifyLayerSettings(*this)) || failed(verifyFirst(*this, getFirst())) ||
                  failed(verifyAxis(*this, getInput())));
 }
-Type LayersOp::computeResultType() { return getInput().getType(); }
-void LayersOp::setDerivedDefaults() { setLayerDefaults(*this, getStream(getInput()).getWidth()); }
 
 //===----------------------------------------------------------------------===//
 // Attend
@@ -431,6 +438,9 @@ LogicalResult AttendOp::verify() {
     return emitMissingKey(*this, "heads");
   }
   if (failed(verifyAxis(*this, getInput()))) {
+    return failure();
+  }
+  if (failed(verifyDerived(*this, {"by"}))) {
     return failure();
   }
   StreamType own = getStream(getInput()), over = getStream(getOver());

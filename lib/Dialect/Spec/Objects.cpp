@@ -94,6 +94,13 @@ LogicalResult InputOp::verify() {
            << quote(stringifyInputUse(*getRole()))
            << "; targets and weights are numbers on the axis \"tokens\"";
   }
+  if (isNumbers() ? !getRole() : !getLength()) {
+    return mlir::emitError(getKeyLoc(*this, ""))
+           << "expected "
+           << (isNumbers() ? "\"role\" of an input of numbers"
+                           : "\"context\" of an input of tokens")
+           << ", found none; add it";
+  }
   return isNumbers() ? verifyNumbersInput(*this, getModel(*this).getVocabulary()) : success();
 }
 
@@ -110,4 +117,12 @@ InputOp ModelOp::findInput(StringRef name) {
   return {};
 }
 
-LogicalResult ModelOp::verify() { return success(); }
+LogicalResult ModelOp::verify() {
+  for (Operation &op : getBody().getOps()) {
+    if (!isa_and_present<SpecDialect>(op.getDialect()) || isa<ModelOp>(op)) {
+      return op.emitError() << "expected an object or a stage of a spec in a spec.model, found "
+                            << op.getName();
+    }
+  }
+  return success();
+}

@@ -51,6 +51,15 @@ std::string describeNumber(double number);
 /// The model that a stage is of.
 ModelOp getModel(mlir::Operation *stage);
 
+/// True for an integer from `least` to `largest`.
+bool isInRange(mlir::IntegerAttr integer, int64_t least, int64_t largest);
+/// True for `count` numbers of layers. With `nests`, the second may be another such array.
+bool isCounts(mlir::ArrayAttr counts, size_t count, bool nests);
+/// True for numbers from 1 to mostSize.
+bool isSizes(mlir::DenseI64ArrayAttr sizes);
+/// Fails where attributes that `setDerivedDefaults` sets are missing.
+mlir::LogicalResult verifyDerived(mlir::Operation *op, llvm::ArrayRef<llvm::StringRef> names);
+
 /// Checks of layer settings, of a stage that has them (LayerSettings.cpp).
 mlir::LogicalResult verifyLayerSettings(mlir::Operation *stage);
 /// Fails unless heads are in `count` equal groups; the key `cause` made them.

@@ -28,6 +28,14 @@ static LogicalResult verifyNgrams(EmbeddingOp op) {
     }
   }
   ArrayRef<int64_t> sizes = op.getNgrams().value_or(ArrayRef<int64_t>());
+  if (op.getNgrams() && failed(verifyDerived(op, {"ngram_rows"}))) {
+    return failure();
+  }
+  for (int64_t size : sizes) {
+    if (size < 2 || size > 16) {
+      return emitKeyError(op, "ngrams") << "expected " << type << " for \"ngrams\", found " << size;
+    }
+  }
   for (size_t i = 1; i < sizes.size(); ++i) {
     if (sizes[i] <= sizes[i - 1]) {
       return emitKeyError(op, ("ngrams." + Twine(i)).str())
@@ -184,6 +192,10 @@ Type ShortenOp::computeResultType() {
     return StreamType::get(getContext(), AxisKind::segments, segmentation.getName(), 1,
                            input.getWidth());
   }
+  if (!getFactor()) {
+    emitMissingKey(*this, "factor");
+    return {};
+  }
   if (input.getFactor() * *getFactor() > mostSize) {
     emitKeyError(*this, "factor") << "expected scales of at most " << mostSize
                                   << " tokens a position, found " << input.getFactor() << " * "
@@ -217,7 +229,8 @@ static LogicalResult verifyUpsampleWindow(UpsampleOp op) {
 
 LogicalResult UpsampleOp::verify() {
   if (getSegments()) {
-    return failure(failed(verifySegmentsAlone(*this)) || failed(verifyAxis(*this, getInput())) ||
+    return failure(failed(verifyDerived(*this, {"by"})) || failed(verifySegmentsAlone(*this)) ||
+                   failed(verifyAxis(*this, getInput())) ||
                    failed(verifySelection(*this, getCut(getSegments()))));
   }
   if (isWritten(*this, "by")) {
@@ -247,6 +260,10 @@ Type UpsampleOp::computeResultType() {
       return {};
     }
     return withWidth(outer, input.getWidth());
+  }
+  if (!getFactor()) {
+    emitMissingKey(*this, "factor");
+    return {};
   }
   if (input.getFactor() % *getFactor() != 0) {
     emitKeyError(*this, "factor")

@@ -131,3 +131,45 @@ LogicalResult spec::verifyExpandedModel(ModelOp model) {
   }
   return verifySizes(model);
 }
+
+LogicalResult spec::verifyStageOrder(ModelOp model) {
+  SmallVector<StageInterface> stages = llvm::to_vector(model.getBody().getOps<StageInterface>());
+  auto first = stages.empty() ? EmbeddingOp() : dyn_cast<EmbeddingOp>(*stages.front());
+  if (!first || first.getInput()) {
+    return emitError(getKeyLoc(model, ""))
+           << "expected a model whose first stage is an embedding of the tokens, found another";
+  }
+  for (StageInterface stage : stages) {
+    if (isa<HeadOp>(stage) != (stage == stages.back())) {
+      return emitError(getKeyLoc(stage, ""))
+             << "expected a head as the last stage and nowhere else, found " << stage->getName();
+    }
+    if (!stage->getAttrOfType<StringAttr>("path")) {
+      return emitError(getKeyLoc(stage, ""))
+             << "expected the attribute \"path\" of " << stage->getName()
+             << ", the prefix of its weights' names, found none; add it";
+    }
+  }
+  return success();
+}
+
+bool spec::isComposite(Operation *stage) {
+#define SPEC_COMPOSITE(Name)                                                                       \
+  if (isa<Name##Op>(stage)) {                                                                      \
+    return true;                                                                                   \
+  }
+#include "sluice/Dialect/Spec/SpecComposites.inc"
+#undef SPEC_COMPOSITE
+  return false;
+}
+
+LogicalResult spec::refuseComposite(Operation *stage) {
+  return emitError(getKeyLoc(stage, "")) << "expected primitive stages, found " << stage->getName()
+                                         << "; run spec-expand-composites first";
+}
+
+LogicalResult spec::refuseFrozen(Operation *stage) {
+  return emitKeyError(stage, "frozen")
+         << "expected \"frozen\" only of a stage that has weights, found it of one that has none; "
+            "leave it out";
+}

@@ -38,7 +38,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
   %1 = spec.boundaries %0 {name = "words", path = "stages.1", rule = #spec<rule whitespace>} : (!spec.stream<tokens, 8>) -> !spec.segmentation<"words" of <tokens, 8>>
   %2 = spec.shorten %0, %1 {path = "stages.2"} : (!spec.stream<tokens, 8>, !spec.segmentation<"words" of <tokens, 8>>) -> !spec.stream<segments("words"), 8>
   %3 = spec.hourglass %2 {feed_forward = 32 : i64, head_size = 4 : i64, heads = 2 : i64, key_value_heads = 2 : i64, hierarchy = "0@1 1@2 0@1", mask = #spec.mask<tokens to 4>, path = "stages.3"} : (!spec.stream<segments("words"), 8>) -> !spec.stream<segments("words"), 8> loc(fused<{hierarchy = loc("d.json":7:20), mask = loc("d.json":8:20)}>["d.json":6:1])
-  %4 = spec.upsample %3, %1 {path = "stages.4"} : (!spec.stream<segments("words"), 8>, !spec.segmentation<"words" of <tokens, 8>>) -> !spec.stream<tokens, 8>
+  %4 = spec.upsample %3, %1 {by = 1 : i64, path = "stages.4"} : (!spec.stream<segments("words"), 8>, !spec.segmentation<"words" of <tokens, 8>>) -> !spec.stream<tokens, 8>
   spec.head %4 {path = "stages.5"} : (!spec.stream<tokens, 8>) -> ()
 }
 

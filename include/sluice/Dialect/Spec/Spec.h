@@ -23,7 +23,9 @@
 
 namespace sluice::spec {
 class WeightList;
-}
+/// Verifies the types of a stage's results, and the words and objects that values of its keys are.
+llvm::LogicalResult verifyStage(mlir::Operation *stage);
+} // namespace sluice::spec
 #include "sluice/Dialect/Spec/SpecInterfaces.h.inc"
 
 namespace sluice::spec {

@@ -86,7 +86,7 @@ def Spec_InputOp
                            "what they hold; numbers on the axis tokens, tokens on its own", "by axis", "">,
                    RoleKey,
                    IntegerKey<"width", "numbers of a row; of a target the vocabulary, of a weight 1", "that">],
-                  [Symbol]> {
+                  [Symbol, HasParent<"ModelOp">]> {
   let arguments = !con((ins SymbolNameAttr:$sym_name), KeyArguments<keys>.arguments);
   let assemblyFormat = "$sym_name attr-dict";
   let extraClassDeclaration = [{
@@ -115,7 +115,7 @@ def ShareOfRateKey : NumberKey<"floor", "number >= 0", "least rate, as a fractio
 def FallFloorKey : NumberKey<"floor", "number >= 0", "rate at its end, as a fraction of the learning rate", "0", "0"> {
   let largest = "1";
 }
-def Spec_FallOp : Spec_Object<"fall", "a second phase", [FallStepsKey, FallFloorKey]>;
+def Spec_FallOp : Spec_Object<"fall", "a second phase", [FallStepsKey, FallFloorKey], [HasParent<"ModelOp">]>;
 def WarmupKey : IntegerKey<"warmup", "steps over which the rate rises", "the smaller of 100 and steps", "0"> {
   let type = "integer >= 0, at most steps";
 }
@@ -139,7 +139,7 @@ def Spec_TrainingOp
                            "adamw decays weights apart from the gradient, adam adds decay to the gradient", "adamw">,
                    PositiveKey<"learning_rate", "rate at the peak of the schedule", "3e-4", "3e-4">,
                    SpecialKey<"betas", "array of two numbers >= 0 and < 1", "decay of the two moments", "[0.9, 0.95]",
-                              DefaultValuedAttr<DenseF64ArrayAttr, "{0.9, 0.95}">>,
+                              DefaultValuedAttr<ConfinedAttr<DenseF64ArrayAttr, [DenseArrayCount<2>]>, "{0.9, 0.95}">>,
                    PositiveKey<"epsilon", "added to the square root of the second moment", "1e-8", "1e-8">,
                    NumberKey<"weight_decay", "number >= 0", "applies to matrices, not to norms, biases or embeddings", "0.1", "0.1">,
                    NumberKey<"clip", "number >= 0", "largest global norm of the gradient; 0 turns clipping off", "1.0", "1.0">,
@@ -150,7 +150,7 @@ def Spec_TrainingOp
                    WordKey<"order", Spec_DataOrder, ["cut", "cyclic"],
                            "each epoch cuts texts at other places, or shifts them around their ends", "cut">]>;
 
-def Spec_WeightOp : Op<Spec_Dialect, "weight", [Symbol]> {
+def Spec_WeightOp : Op<Spec_Dialect, "weight", [Symbol, HasParent<"ModelOp">]> {
   let summary = "A trained tensor";
   let description = [{
     The symbol is the name that files know the tensor by: the `path` of its stage, then the part of the stage. Matrices are [out, in].

@@ -105,6 +105,7 @@ def Spec_Stream : Spec_Type<"Stream", "stream"> {
   let parameters = (ins "AxisKind":$axis, OptionalParameter<"::mlir::StringAttr">:$name,
                         DefaultValuedParameter<"int64_t", "1">:$factor, "int64_t":$width);
   let assemblyFormat = "`<` $axis (`(` $name^ `)`)? (`by` $factor^)? `,` $width `>`";
+  let genVerifyDecl = 1;
 }
 
 def Spec_Segmentation : Spec_Type<"Segmentation", "segmentation"> {
@@ -134,6 +135,7 @@ def Spec_Mask : Spec_Attr<"Mask", "mask"> {
                         DefaultValuedParameter<"int64_t", "0">:$end);
   let constBuilderCall = "::sluice::spec::MaskAttr::get($_builder.getContext(), $0, 0, 0)";
   let assemblyFormat = "`<` $shape (`from` $begin^)? (`to` $end^)? `>`";
+  let genVerifyDecl = 1;
 }
 
 def Spec_Relative : Spec_Attr<"Relative", "relative"> {
@@ -141,18 +143,21 @@ def Spec_Relative : Spec_Attr<"Relative", "relative"> {
   let description = [{ `#spec.relative<bias of 32>` has a table of 32 distances per head. }];
   let parameters = (ins "RelativeTerms":$terms, DefaultValuedParameter<"int64_t", "0">:$distances);
   let assemblyFormat = "`<` $terms (`of` $distances^)? `>`";
+  let genVerifyDecl = 1;
 }
 
 def Spec_Lsh : Spec_Attr<"Lsh", "lsh"> {
   let summary = "Attention by locality-sensitive hashing (Kitaev et al. 2020)";
   let parameters = (ins "int64_t":$buckets, "int64_t":$chunk, "int64_t":$hashes, "bool":$causal);
   let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 def Spec_Scale : Spec_Attr<"Scale", "scale"> {
   let summary = "Keys of a group of heads: means of `factor` rows of the layer's own input inside a window";
   let parameters = (ins "int64_t":$factor, "bool":$moving, "MaskAttr":$mask);
   let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
 }
 
 def Spec_Target : Spec_Attr<"Target", "target"> {
@@ -164,12 +169,23 @@ def Spec_Target : Spec_Attr<"Target", "target"> {
   let parameters = (ins "::mlir::FloatAttr":$to, OptionalParameter<"::mlir::FloatAttr">:$from,
                         DefaultValuedParameter<"int64_t", "0">:$steps, DefaultValuedParameter<"int64_t", "0">:$jumps);
   let assemblyFormat = "`<` $to (`from` $from^)? (`steps` $steps^)? (`jumps` $jumps^)? `>`";
+  let genVerifyDecl = 1;
 }
 
 def Spec_Integer : TypedSignlessIntegerAttrBase<I64, "int64_t", "integer"> {
   let convertFromStorage = "$_self.getValue().getSExtValue()";
 }
-def Spec_Number : TypedAttrBase<F64, "FloatAttr", CPred<"::llvm::isa<::mlir::FloatAttr>($_self)">, "number"> {
+/// From `least` to `largest`; a `largest` of "" is mostSize of Limits.h.
+class Spec_IntegerFrom<string least, string largest>
+    : ConfinedAttr<Spec_Integer,
+                   [AttrConstraint<CPred<"::sluice::spec::isInRange(::llvm::cast<::mlir::IntegerAttr>($_self), " # least # ", " #
+                                             !if(!eq(largest, ""), "::sluice::mostSize", largest) # ")">,
+                                   "from " # least # " to " # !if(!eq(largest, ""), "2147483647", largest)>]>;
+def Spec_Number : TypedAttrBase<F64, "FloatAttr",
+                                And<[CPred<"::llvm::isa<::mlir::FloatAttr>($_self)">,
+                                     CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getType().isF64()">,
+                                     CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite()">]>,
+                                "finite number"> {
   let returnType = "double";
   let convertFromStorage = "$_self.getValueAsDouble()";
   let constBuilderCall = "$_builder.getF64FloatAttr($0)";
@@ -233,7 +249,7 @@ class KeyAttr<Attr base, string default, string otherwise> {
 /// From `least` to `largest`; a `largest` of "" is mostSize of Limits.h.
 class IntegerKey<string key, string meaning, string otherwise, string least_ = "1", string largest_ = "", string default = "">
     : Key<key, IntegerKind, !if(!eq(largest_, ""), "integer >= " # least_, "integer from " # least_ # " to " # largest_), meaning,
-          otherwise, KeyAttr<Spec_Integer, default, otherwise>.attr> {
+          otherwise, KeyAttr<Spec_IntegerFrom<least_, largest_>, default, otherwise>.attr> {
   let least = least_;
   let largest = largest_;
 }

@@ -7,12 +7,25 @@
 
 include "sluice/Dialect/Spec/SpecStages.td"
 
+/// A stage that other stages replace: lib/Conversion/ExpandComposites defines `expandNAME` for `Spec_NAMEOp`. Its result has the type
+/// of its input. With `checksKeys`, lib/Dialect/Spec/Composites.cpp defines its verifier.
+class Spec_Composite;
+
 /// A composite stage with the settings of layers.
-class Spec_LayerComposite<string mnemonic, string sentence, list<Key> keys>
+class Spec_LayerComposite<string mnemonic, string sentence, list<Key> keys, bit checksKeys = 1>
     : Spec_StreamStage<mnemonic, sentence, !listconcat(keys, layerKeys), (ins Spec_Stream:$input),
-                       [Spec_LayerSettingsInterface]> {
+                       [Spec_LayerSettingsInterface]>,
+      Spec_Composite {
   let inherits = 1;
   let hasLayerKeys = 1;
+  let extraClassDefinition = [{
+    ::mlir::Type $cppClass::computeResultType() { return getInput().getType(); }
+    void $cppClass::setDerivedDefaults() { setLayerDefaults(*this, getStream(getInput()).getWidth()); }
+  }] # !if(checksKeys, "", [{
+    ::llvm::LogicalResult $cppClass::verify() {
+      return ::mlir::failure(failed(verifyLayerSettings(*this)) || failed(verifyAxis(*this, getInput())));
+    }
+  }]);
 }
 
 def CountKey : IntegerKey<"count", "number of layers", "required", "1", "10000">;
@@ -76,13 +89,18 @@ def Spec_BottomUpOp
 // Lists of other stages
 //===----------------------------------------------------------------------===//
 
-class CountsKey<string type, string meaning, string hint_> : SpecialKey<"layers", type, meaning, "required", ArrayAttr> {
+/// An array of `count` numbers of layers. With `nests`, the second of three may be another such array.
+class Spec_Counts<int count, bit nests = 0>
+    : ConfinedAttr<ArrayAttr, [AttrConstraint<CPred<"::sluice::spec::isCounts(::llvm::cast<::mlir::ArrayAttr>($_self), " # count #
+                                                        ", " # !if(nests, "true", "false") # ")">,
+                                              "of " # count # " numbers of layers from 0 to 10000">]>;
+class CountsKey<string type, string meaning, string hint_, Attr attr> : SpecialKey<"layers", type, meaning, "required", attr> {
   let hint = hint_;
 }
 def ThreeCountsKey : CountsKey<"array of three integers >= 0", "layers before the segments, on them, and behind",
-                               "an array of three numbers of layers, as in [2, 8, 2]">;
+                               "an array of three numbers of layers, as in [2, 8, 2]", Spec_Counts<3>>;
 def TwoCountsKey : CountsKey<"array of two integers >= 0", "layers on patches, and in each",
-                             "an array of two numbers of layers, as in [14, 14]">;
+                             "an array of two numbers of layers, as in [14, 14]", Spec_Counts<2>>;
 class LayerObjectKey<string key, string meaning> : SpecialKey<key, "object", meaning, "{}", OptionalAttr<DictionaryAttr>>;
 def LocalKey : LayerObjectKey<"local", "settings of the layers on the finer scale">;
 def GlobalKey : LayerObjectKey<"global", "settings of the layers on the coarse scale">;
@@ -97,10 +115,15 @@ class PoolingMethodKey<string otherwise>
 class GroupSizeKey<string key, string meaning> : IntegerKey<key, meaning, "required", "2">;
 
 /// A composite stage that is a list of others. Keys of `defaults` are in `local` and `global`.
-class Spec_ListComposite<string mnemonic, string sentence, list<Key> keys>
-    : Spec_Stage<mnemonic, sentence, keys, (ins Spec_Stream:$input), (outs Spec_Stream:$result, Variadic<Spec_Segmentation>:$inside)> {
+class Spec_ListComposite<string mnemonic, string sentence, list<Key> keys, bit checksKeys = 1>
+    : Spec_Stage<mnemonic, sentence, keys, (ins Spec_Stream:$input), (outs Spec_Stream:$result, Variadic<Spec_Segmentation>:$inside)>,
+      Spec_Composite {
   let description = [{ Later stages may name the segments that a stage inside makes: `inside`, in the order of the levels. }];
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let extraClassDefinition = [{
+    ::mlir::Type $cppClass::computeResultType() { return getInput().getType(); }
+    void $cppClass::setDerivedDefaults() {}
+  }] # !if(checksKeys, "", "::llvm::LogicalResult $cppClass::verify() { return verifyAxis(*this, getInput()); }");
 }
 
 def Spec_DynamicOp : Spec_ListComposite<"dynamic", "Dynamic token pooling: layers, means of segments, layers on these, layers.",
@@ -116,17 +139,21 @@ def Spec_SpaceByteOp
     : Spec_ListComposite<"spacebyte", "SpaceByte: layers on the bytes behind spaces, between layers on all bytes.",
                          [ThreeCountsKey, CutKey<"{\"rule\": \"space_like\", \"at\": \"start\"}">, CoarseWidthKey, LocalKey,
                           GlobalKey]>;
+/// Sizes from 1 to mostSize of Limits.h.
+def Spec_Sizes : ConfinedAttr<DenseI64ArrayAttr, [AttrConstraint<CPred<"::sluice::spec::isSizes(::llvm::cast<::mlir::DenseI64ArrayAttr>($_self))">,
+                                                                 "each from 1 to 2147483647">]>;
 def LevelCountsKey
     : CountsKey<"array of three", "layers before the chunks, on them, and behind; an array in place of the second is another level",
-                "an array of three numbers of layers, as in [4, 22, 4], the second of which may be another such array">;
+                "an array of three numbers of layers, as in [4, 22, 4], the second of which may be another such array",
+                Spec_Counts<3, 1>>;
 def Spec_HnetOp
     : Spec_ListComposite<"hnet", "H-Net: layers on chunks that a router cuts, between layers on rows; levels nest.",
                          [LevelCountsKey,
                           SpecialKey<"boundaries", "object, or array of them by level",
                                      "settings of boundaries stages: routers, or rules", "{\"ratio\": 6, \"at\": \"start\"}",
-                                     OptionalAttr<ArrayAttr>>,
+                                     OptionalAttr<TypedArrayAttrBase<DictionaryAttr, "settings of boundaries by level">>>,
                           SpecialKey<"width", "integer >= 1, or array of them by level", "width of the coarse scale",
-                                     "that of the stream", OptionalAttr<DenseI64ArrayAttr>>,
+                                     "that of the stream", OptionalAttr<Spec_Sizes>>,
                           LocalKey, GlobalKey]> {
   let article = "an";
 }

@@ -10,6 +10,7 @@ include "mlir/IR/OpBase.td"
 def Spec_StageInterface : OpInterface<"StageInterface"> {
   let cppNamespace = "::sluice::spec";
   let description = [{ A stage of a spec. }];
+  let verify = [{ return ::sluice::spec::verifyStage($_op); }];
   let methods = [
     InterfaceMethod<[{
       Returns the type of the result, a stream or a segmentation; null where there is none. Reports an error and returns null where

@@ -68,7 +68,7 @@ def LshKey : SpecialKey<"lsh", "false or {\"buckets\": number}",
 def BiasKey : BooleanKey<"bias", "biases of the layer's linear maps", "true">;
 def ScalesKey : SpecialKey<"scales", "list of {\"factor\": k, \"tokens\": [a, b]}",
                            "the heads in as many groups, of which each reads means of groups of k inside its window", "[]",
-                           OptionalAttr<TypedArrayAttrBase<Spec_Scale, "scales of groups of heads">>> {
+                           OptionalAttr<ConfinedAttr<TypedArrayAttrBase<Spec_Scale, "scales of groups of heads">, [ArrayMinCount<1>]>>> {
   let section = "ScaleSection";
 }
 

@@ -19,7 +19,8 @@ def FrozenKey : ObjectKey<"frozen", "boolean", "training leaves the stage's weig
 ///   to            name of the result, as the spec has it
 ///   first_tokens  number of tokens before the first row of the result that may be scored; absent: 0
 class Spec_Stage<string mnemonic, string sentence_, list<Key> keys_, dag operands, dag outputs, list<Trait> traits = []>
-    : Op<Spec_Dialect, mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<Spec_StageInterface>])> {
+    : Op<Spec_Dialect, mnemonic,
+         !listconcat([HasParent<"ModelOp">], traits, [DeclareOpInterfaceMethods<Spec_StageInterface>])> {
   string sentence = sentence_;
   let summary = sentence_;
   list<Key> keys = keys_;
@@ -62,7 +63,7 @@ def Spec_LayerOp
           !listconcat([SpecialKey<"over", "name of a stream, or list of {\"stream\": name, \"mask\": mask}",
                                   "the stream of keys and values, on any scale, or of an input's axis; a list: one for each of as "
                                   "many groups of heads",
-                                  "the stream it reads", OptionalAttr<TypedArrayAttrBase<Spec_Mask, "a mask for each group">>>,
+                                  "the stream it reads", OptionalAttr<ConfinedAttr<TypedArrayAttrBase<Spec_Mask, "a mask for each group">, [ArrayMinCount<1>]>>>,
                        BooleanKey<"attention_norm", "norms of a pre-norm attention block; false: its streams come normed", "true">,
                        FirstRowKey],
                       layerKeys),

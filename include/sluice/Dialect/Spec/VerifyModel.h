@@ -16,4 +16,15 @@ constexpr int64_t mostElements = int64_t(1) << 40;
 /// boundaries ask, sizes of streams. Reports the first error.
 llvm::LogicalResult verifyExpandedModel(ModelOp model);
 
+/// Checks a model as the reader of specs does, which IR written by hand may differ from: an
+/// embedding of the tokens first, one head, which is last, and a path of each stage.
+llvm::LogicalResult verifyStageOrder(ModelOp model);
+
+/// True for a stage that `spec-expand-composites` replaces.
+bool isComposite(mlir::Operation *stage);
+/// Reports a composite stage after expansion. Fails.
+llvm::LogicalResult refuseComposite(mlir::Operation *stage);
+/// Reports that a frozen stage has no weights. Fails.
+llvm::LogicalResult refuseFrozen(mlir::Operation *stage);
+
 } // namespace sluice::spec
