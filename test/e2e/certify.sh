@@ -51,6 +51,8 @@ printf '{\n  "sluice": 1,,\n' > "$work/comma.json"
 says "a mistake has its line and column" 'JSON at line 2, column 15;' 2 "$certify" "$work/comma.json" "$work/a.txt"
 printf '{ "sluice": 1e999 }' > "$work/large.json"
 says "a number too large" 'found a number that double has no room for; correct the spec' 2 "$certify" "$work/large.json" "$work/a.txt"
+sed 's/"1@1 2@4 1@1"/"1@1 2@{2,0} 1@1"/' "$models/hourglass.json" > "$work/drawn.json"
+says "a drawn factor of 0 is no factor" 'expected at most 63 levels LAYERS@FACTOR' 2 "$certify" "$work/drawn.json" "$work/a.txt"
 succeeds "--help" "$certify" --help
 
 # --- written and missing certificates

@@ -44,8 +44,8 @@ declared() {
 checked() {
   sed -nE 's/^ *\{"'"$1"'", \{"([a-z_ ]+)".*/\1/p' "$scratch/tools/sluice-certify/Composites.cpp" | tr ' ' '\n' | sort
 }
-# trial PATCH HEADING STAGE KEY: the patch applies, touches the sources under the heading and adds a test; what the tables of keys
-# are generated from has the stage's KEY, and the checker's row has the same keys. It is not compiled here.
+# trial PATCH HEADING STAGE KEY: the patch applies, touches the sources under the heading and adds a test; the declarations give
+# the stage's KEY, and the checker's row has the same keys. It is not compiled here.
 trial() {
   local patch="$root/test/e2e/price/$1.patch" files
   scratch="$work/$1"

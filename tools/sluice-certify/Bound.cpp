@@ -42,6 +42,11 @@ Shape stretched(const Shape &shape, int64_t repeats) {
   return isLong ? Shape{0, 0} : Shape{shape.period * repeats, times(shape.rise, repeats)};
 }
 
+/// x over a period of both.
+Shape aligned(const Shape &x, const Shape &y) {
+  return y.period == 0 ? y : stretched(x, y.period / std::gcd(x.period, y.period));
+}
+
 const std::string longPeriod = "a limit of this checker: a period of more than " +
                                std::to_string(longestPeriod) + " positions is not enumerated";
 
@@ -53,13 +58,8 @@ Shape shapeOf(const Expression &expression) {
     return {1, 1};
   case Expression::Sum: {
     Shape x = shapeOf(expression.parts[0]), y = shapeOf(expression.parts[1]);
-    int64_t common = std::gcd(x.period, y.period);
-    bool isLong = x.period == 0 || y.period == 0;
-    Shape sum = isLong ? Shape{0, 0} : stretched(x, y.period / common);
-    if (sum.period > 0) {
-      sum.rise = plus(sum.rise, stretched(y, x.period / common).rise);
-    }
-    return sum;
+    Shape sum = aligned(x, y);
+    return {sum.period, plus(sum.rise, aligned(y, x).rise)};
   }
   case Expression::Multiple: {
     Shape x = shapeOf(expression.parts[0]);
@@ -335,8 +335,7 @@ static std::vector<Expression> conditionsOf(const Expression &x, const Bound &ri
 static int64_t commonPeriod(const std::vector<Expression> &functions) {
   Shape all;
   for (const Expression &function : functions) {
-    int64_t period = shapeOf(function).period;
-    all = period == 0 ? Shape{0, 0} : stretched(all, period / std::gcd(all.period, period));
+    all = aligned(all, shapeOf(function));
   }
   return all.period;
 }

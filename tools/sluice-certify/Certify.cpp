@@ -144,10 +144,9 @@ void ModeReader::conclude() {
   line.finish();
   std::string at = std::to_string(loss.row) + " " + loss.name;
   demand(loss.row < graph.values.size(), "expected a value behind 'no-leak', found " + at);
-  judge.demand(bounds[loss.row], {{makeVariable()}}, false, "p");
+  judge.demand(bounds[loss.row], {{makeVariable()}}, false, "p"); // decides both obligations
   ++obligations;
   obligation("prefix-invariance " + at);
-  judge.demand(bounds[loss.row], {{makeVariable()}}, false, "p");
   graph.losses.push_back(loss);
 }
 

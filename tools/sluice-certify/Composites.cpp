@@ -39,39 +39,49 @@ public:
   }
 
 private:
-  json countsOf(size_t count) const {
-    json counts = fields.find("layers") ? *fields.find("layers") : json();
+  json readCounts(size_t count) const {
+    json counts = fields.get("layers", nullptr);
     fields.need(counts.is_array() && counts.size() == count,
                 count == 2 ? "two numbers of \"layers\"" : "three numbers of \"layers\"");
     return counts;
   }
-  json settingsOf(const char *key) const {
-    const json *own = fields.find(key);
-    fields.need(!own || own->is_object(), std::string("an object for \"") + key + "\"");
-    return own ? *own : json::object();
+  json getSettings(const char *key) const {
+    json own = fields.get(key, json::object());
+    fields.need(own.is_object(), std::string("an object for \"") + key + "\"");
+    return own;
   }
-  int64_t numberOf(const json &n) const {
+  int64_t readNumber(const json &n) const {
     fields.need(n.is_number_integer() && n >= 0 && n <= 10000, "numbers of layers");
     return n;
   }
-  void put(json stage) { list.push_back(std::move(stage)); }
-  void put(json stage, const json &more) {
+  void put(json stage, const json &more = json::object()) {
     stage.update(more);
-    put(std::move(stage));
+    list.push_back(std::move(stage));
   }
   int64_t layers(const json &n, const char *settings, const json &more = json::object()) {
-    if (numberOf(n) > 0) {
-      put({{"op", "layers"}, {"count", n}}, settingsOf(settings));
+    if (readNumber(n) > 0) {
+      put({{"op", "layers"}, {"count", n}}, getSettings(settings));
       list.back().update(more);
     }
-    return numberOf(n);
+    return readNumber(n);
   }
   void norm(const char *settings) {
-    json own = settingsOf(settings);
+    json own = getSettings(settings);
     const json &all = own.contains("placement") ? own : defaults;
     if (!all.contains("placement") || all["placement"] != "post") {
       put({{"op", "norm"}});
     }
+  }
+  void stack(const json &n, const char *settings) {
+    layers(n, settings);
+    norm(settings);
+  }
+  /// Layers of a coarse scale, which may have a width of its own. Widths are no part of the graph;
+  /// a linear map is.
+  template <typename Inner> void coarse(Inner inner) {
+    resize(fields.find("width"));
+    inner();
+    resize(fields.find("width"));
   }
   std::string call(const std::string &name) {
     if (!list.empty()) {
@@ -86,11 +96,6 @@ private:
     put(std::move(otherwise), own);
     return list.back()["name"];
   }
-  json methodOr(const char *otherwise) const {
-    return fields.find("method") ? *fields.find("method") : json(otherwise);
-  }
-  json ownCut() const { return fields.find("boundaries") ? *fields.find("boundaries") : json(); }
-  /// Widths are no part of the graph; a linear map is.
   void resize(bool is) {
     if (is) {
       put({{"op", "project"}});
@@ -98,33 +103,30 @@ private:
   }
 
   void dynamic() {
-    json counts = countsOf(3);
-    auto stack = [&](const json &n, const char *settings) {
+    json counts = readCounts(3);
+    auto scale = [&](const json &n, const char *settings) { // a norm after layers alone
       if (layers(n, settings) > 0) {
         norm(settings);
       }
     };
-    stack(counts[0], "local");
+    scale(counts[0], "local");
     std::string fine = call("fine");
-    json name = cut(ownCut(), "dynamic", json::object());
-    put({{"op", "shorten"}, {"segments", name}, {"method", methodOr("average")}});
+    json name = cut(fields.get("boundaries", nullptr), "dynamic", json::object());
+    put({{"op", "shorten"}, {"segments", name}, {"method", fields.get("method", "average")}});
     put({{"op", "shift"}, {"by", 1}, {"start", "null"}});
-    resize(fields.find("width"));
-    stack(counts[1], "global");
-    resize(fields.find("width"));
+    coarse([&] { scale(counts[1], "global"); });
     put({{"op", "upsample"}, {"segments", name}, {"by", 0}});
     put({{"op", "add"}, {"with", fine}});
-    stack(counts[2], "local");
+    scale(counts[2], "local");
   }
 
   void megabyte() { patches(true); }
   void blocks() { patches(false); }
   void patches(bool isMegabyte) {
-    json counts = countsOf(2);
+    json counts = readCounts(2);
     int64_t k = fields.integer(isMegabyte ? "patch" : "block", 2);
     put({{"op", "shorten"}, {"factor", k}, {"method", "concatenate"}});
-    layers(counts[0], "global");
-    norm("global");
+    stack(counts[0], "global");
     put({{"op", "upsample"}, {"factor", k}, {"method", isMegabyte ? "split" : "repeat"}});
     put({{"op", "shift"}, {"by", k - 1}, {"start", isMegabyte ? "null" : "zeros"}});
     resize(!isMegabyte);
@@ -139,33 +141,29 @@ private:
   }
 
   void spaces() {
-    json counts = countsOf(3);
+    json counts = readCounts(3);
     layers(counts[0], "local");
     std::string local = call("local");
-    json own = fields.find("boundaries") ? ownCut() : json::object();
+    json own = fields.get("boundaries", json::object());
     json otherwise = {{"at", "start"}};
     if (!own.contains("ratio")) {
       otherwise["rule"] = "space_like";
     }
     json name = cut(own, "spacebyte", otherwise);
     put({{"op", "shorten"}, {"segments", name}, {"method", "first"}});
-    resize(fields.find("width"));
-    layers(counts[1], "global");
-    resize(fields.find("width"));
+    coarse([&] { layers(counts[1], "global"); });
     put({{"op", "upsample"}, {"segments", name}, {"method", "scatter"}});
     put({{"op", "add"}, {"with", local}});
-    layers(counts[2], "local");
-    norm("local");
+    stack(counts[2], "local");
   }
 
-  void hnet() { chunks(countsOf(3), 0); }
+  void hnet() { chunks(readCounts(3), 0); }
   void chunks(const json &counts, size_t depth) {
     std::string end = depth > 0 ? "_" + std::to_string(depth + 1) : "";
-    json all = ownCut(), own = all.is_array() || depth > 0 ? json() : all;
+    json all = fields.get("boundaries", nullptr), own = all.is_array() || depth > 0 ? json() : all;
     own = all.is_array() && depth < all.size() ? all[depth] : own;
     own = own.is_null() ? json::object() : own;
-    layers(counts[0], "local");
-    norm("local");
+    stack(counts[0], "local");
     std::string encoded = call("encoded" + end);
     put({{"op", "project"}});
     std::string residual = call("residual" + end);
@@ -176,34 +174,29 @@ private:
     }
     json name = cut(own, ("hnet" + end).c_str(), otherwise);
     put({{"op", "shorten"}, {"from", encoded}, {"segments", name}, {"method", "first"}});
-    resize(fields.find("width"));
-    if (counts[1].is_array()) {
-      fields.need(counts[1].size() == 3 && depth < 16, "three numbers of \"layers\"");
-      chunks(counts[1], depth + 1);
-    } else {
-      layers(counts[1], "global");
-      norm("global");
-    }
-    resize(fields.find("width"));
+    coarse([&] {
+      bool nests = counts[1].is_array();
+      fields.need(!nests || (counts[1].size() == 3 && depth < 16), "three numbers of \"layers\"");
+      nests ? chunks(counts[1], depth + 1) : stack(counts[1], "global");
+    });
     put({{"op", "upsample"}, {"segments", name}, {"method", isRule ? "repeat" : "smooth"}});
     put({{"op", "add"}, {"with", residual}});
-    layers(counts[2], "local");
-    norm("local");
+    stack(counts[2], "local");
   }
 
   void blt() {
-    json counts = countsOf(3);
+    json counts = readCounts(3);
     layers(counts[0], "local");
     std::string bytes = call("bytes");
-    json name = cut(ownCut(), "blt", json::object());
+    json name = cut(fields.get("boundaries", nullptr), "blt", json::object());
     json attend = {{"op", "attend"}, {"segments", name}, {"parts", fields.integer("parts", 1, 2)}};
-    put({{"op", "shorten"}, {"segments", name}, {"method", methodOr("max")}});
+    put({{"op", "shorten"}, {"segments", name}, {"method", fields.get("method", "max")}});
     resize(fields.find("width"));
     put(attend, {{"over", bytes}});
     layers(counts[1], "global");
     call("global");
     attend["over"] = "global";
-    for (int64_t i = 0; i < numberOf(counts[2]); ++i) {
+    for (int64_t i = 0; i < readNumber(counts[2]); ++i) {
       put(attend, i == 0 ? json{{"from", bytes}} : json::object());
       layers(1, "local");
     }

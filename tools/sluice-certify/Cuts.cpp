@@ -18,14 +18,16 @@ size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, s
 size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
   x = stored(path + ".rows", x);
   size_t query = make("linear", path + ".own", {x});
-  size_t key =
-      make("shift", path + ".before", {make("linear", path + ".previous", {x})}, behind(1));
-  auto product = [&](const std::string &name, size_t one, size_t other) {
-    return make("map", path + name, {make("map", path + name + ".terms", {one, other})});
-  };
-  size_t both = product(".cosine", query, key), queries = product(".own.square", query, query);
-  x = make("map", path + ".distance", {both, queries, product(".previous.square", key, key)});
-  return make("map", path + ".column", {x});
+  size_t key = earlier(path + ".before", make("linear", path + ".previous", {x}));
+  size_t both = product(path + ".cosine", query, key);
+  size_t queries = product(path + ".own.square", query, query);
+  size_t keys = product(path + ".previous.square", key, key);
+  return make("map", path + ".column", {make("map", path + ".distance", {both, queries, keys})});
+}
+
+/// The inner product of rows.
+size_t Deriver::product(const std::string &name, size_t x, size_t y) {
+  return make("map", name, {make("map", name + ".terms", {x, y})});
 }
 
 /// Bits where a token ends a document, or after it; of segments, at their last or first token.
@@ -34,8 +36,7 @@ size_t Deriver::documentBits(const std::string &name, std::optional<size_t> oute
   size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
                     : make("embed", name, {0});
   bits = cut ? atEnds(name, stored(name + ".rows", bits), *outer) : bits;
-  return begins && !(cut && cut->begins) ? make("shift", name + ".before", {bits}, behind(1))
-                                         : bits;
+  return begins && !(cut && cut->begins) ? earlier(name + ".before", bits) : bits;
 }
 
 /// The first row has a bit.
@@ -52,12 +53,9 @@ size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   size_t x = make("linear", path + ".logits", {stored(path + ".rows", asked->second)});
   std::vector<size_t> rows = {make("map", path + ".entropy", {x})};
   bool spikes = fields.find("spike");
-  for (int64_t by = 1; by <= (spikes                ? fields.integer("spike", 1)
-                              : fields.find("rise") ? 1
-                                                    : 0);
-       ++by) {
-    std::string name = path + ".entropy.before." + std::to_string(by);
-    rows.push_back(make("shift", name, {rows[0]}, behind(by)));
+  int64_t most = fields.integer("spike", 1, fields.find("rise") ? 1 : 0);
+  for (int64_t by = 1; by <= most; ++by) {
+    rows.push_back(earlier(path + ".entropy.before." + std::to_string(by), rows[0], by));
   }
   if (spikes) {
     rows.push_back(onScaleOf(rows[0], make("position", path + ".rule.first", {})));
@@ -71,12 +69,10 @@ size_t Deriver::bitsOfCodingRate(const Fields &fields, const std::string &path, 
   std::vector<size_t> products;
   for (int64_t lag = 0, window = fields.integer("window", 1, 4); lag <= window; ++lag) {
     std::string part = path + ".rate." + std::to_string(lag);
-    size_t before = lag == 0 ? x : make("shift", part + ".rows", {x}, behind(lag));
-    size_t product = make("map", part, {make("map", part + ".terms", {x, before})});
-    products.push_back(product);
+    size_t own = product(part, x, lag == 0 ? x : earlier(part + ".rows", x, lag));
+    products.push_back(own);
     for (int64_t by = 1; by + lag <= window; ++by) {
-      std::string name = part + ".before." + std::to_string(by);
-      products.push_back(make("shift", name, {product}, behind(by)));
+      products.push_back(earlier(part + ".before." + std::to_string(by), own, by));
     }
   }
   return make("map", path + ".rule", {make("map", path + ".rate", products)});
@@ -115,8 +111,7 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
                             : tokenBits(path, outer);
   onScaleOf(x, bits);
   if (rule == 2 && !predicts) { // after a token without one
-    bits =
-        make("map", path + ".change", {bits, make("shift", path + ".before", {bits}, behind(1))});
+    bits = make("map", path + ".change", {bits, earlier(path + ".before", bits)});
   }
   bits = routes ? bits : ended(bits);
   bits = begins && !routes && (predicts || !isEvery) ? withFirst(path, bits) : bits;
@@ -147,6 +142,12 @@ size_t Deriver::atEnds(const std::string &name, size_t x, size_t outer) {
   return onScaleOf(outer, make("select_segments", name, {x, cutsAt[outer].counts, outer}));
 }
 
+/// Returns rows on the scale that segments cut: each is the row of the segment `by` before its own.
+size_t Deriver::spread(const std::string &name, const Fields &fields, size_t x, const Cut &cut) {
+  int64_t by = fields.integer("by", 0, 1);
+  return onScaleOf(cut.bits, make("spread_segments", name, {x, cut.counts, cut.ends}, "", by));
+}
+
 /// From tokens to segments, or back.
 size_t Deriver::throughCut(const std::string &op, const Fields &fields, const std::string &path,
                            size_t x) {
@@ -163,22 +164,22 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   bool isMaximum = isPool && method == 3;
   // A mean or maximum of rows from e(m - 1) on, before e(m).
   bool isLate = isPool && (method == 0 || isMaximum) && cut.begins;
-  x = stored(path + ".rows", isLate ? make("shift", path + ".before", {x}, behind(1)) : x);
+  x = stored(path + ".rows", isLate ? earlier(path + ".before", x) : x);
   x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
   if (isMaximum) { // each row has the maximum of the rows of its segment up to it
     size_t open = make("map", path + ".unset", {cut.bits});
-    open = make("map", path + ".left", {make("shift", path + ".open", {open}, behind(1))});
+    open = make("map", path + ".left", {earlier(path + ".open", open)});
     x = doubled(path + ".greatest.", x, open);
   }
   if (isPool && method > 0) {
     return atEnds(path + ".pool", x, cut.ends);
   }
-  size_t result = isPool
-                      ? make("pool_segments", path + ".pool", {x, cut.bits, cut.counts, cut.ends})
-                      : make("spread_segments", path + ".spread", {x, cut.counts, cut.ends}, "",
-                             fields.integer("by", 0, 1));
-  onScaleOf(isPool ? cut.ends : cut.bits, result);
-  if (isPool || method == 0) {
+  if (isPool) {
+    x = make("pool_segments", path + ".pool", {x, cut.bits, cut.counts, cut.ends});
+    return onScaleOf(cut.ends, x);
+  }
+  size_t result = spread(path + ".spread", fields, x, cut);
+  if (method == 0) {
     return result;
   }
   // Times one, or nothing where there is no bit.
@@ -207,14 +208,11 @@ size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t 
   };
   auto rows = [&](const std::string &part) {
     size_t made = linear(part, y);
-    return cut.begins ? stored(path + "." + part + ".rows",
-                               make("shift", path + "." + part + ".before", {made}, behind(1)))
-                      : made;
+    std::string name = path + "." + part;
+    return cut.begins ? stored(name + ".rows", earlier(name + ".before", made)) : made;
   };
-  auto spread = [&](const std::string &part) {
-    size_t made = make("spread_segments", path + "." + part + ".spread",
-                       {linear(part, y), cut.counts, cut.ends}, "", fields.integer("by", 0, 1));
-    return onScaleOf(cut.bits, made);
+  auto spreadOver = [&](const std::string &name) {
+    return spread(path + "." + name + ".spread", fields, linear(name, y), cut);
   };
   std::vector<size_t> terms = {x}, mixed = {asks ? rows("key") : linear("query", own)}, values;
   size_t value = asks ? rows("value") : 0;
@@ -226,8 +224,8 @@ size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t 
                    {query, mixed[0], value, cut.counts, cut.ends});
       terms.push_back(linear("output" + part, query));
     } else {
-      mixed.push_back(spread("key" + part));
-      values.push_back(spread("value" + part));
+      mixed.push_back(spreadOver("key" + part));
+      values.push_back(spreadOver("value" + part));
     }
   }
   mixed.insert(mixed.end(), values.begin(), values.end());
@@ -250,10 +248,9 @@ size_t Deriver::doubled(const std::string &name, size_t x, size_t left) {
   for (int64_t step = 1; step < spec["context"]; step *= 2) {
     std::string pass = name + std::to_string(step);
     size_t wide = make("map", pass + ".left.wide", {left});
-    x = make("map", pass, {x, wide, make("shift", pass + ".before", {x}, behind(step))});
+    x = make("map", pass, {x, wide, earlier(pass + ".before", x, step)});
     if (2 * step < spec["context"]) {
-      left = make("map", pass + ".left",
-                  {left, make("shift", pass + ".left.before", {left}, behind(step))});
+      left = make("map", pass + ".left", {left, earlier(pass + ".left.before", left, step)});
     }
   }
   return x;

@@ -101,15 +101,17 @@ private:
   size_t atEnds(const std::string &name, size_t x, size_t outer);
   size_t withFirst(const std::string &path, size_t bits);
   size_t doubled(const std::string &name, size_t x, size_t left);
+  size_t product(const std::string &name, size_t x, size_t y);
   size_t smoothed(const std::string &path, size_t x, const Cut &cut);
   size_t chancesOfRouter(const std::string &path, size_t x);
   size_t bitsOfEntropy(const Fields &fields, const std::string &path);
   size_t bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x);
   size_t bitsOfPredictor(const Fields &fields, const std::string &path, size_t x);
+  size_t spread(const std::string &name, const Fields &fields, size_t x, const Cut &cut);
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 
   /// Appends a value, on its first operand's scale unless it changes that.
-  size_t make(const char *op, const std::string &name, std::vector<size_t> operands,
+  size_t make(const std::string &op, const std::string &name, std::vector<size_t> operands,
               const std::string &rows = "", int64_t by = 0) {
     if (graph.values.size() >= mostValues) {
       throw BadInput("expected a model of fewer than " + std::to_string(mostValues) + " values");
@@ -121,7 +123,8 @@ private:
                                  : onScaleOf(made.operands[0], graph.values.size() - 1);
   }
   /// The last `window` rows of each group of k.
-  size_t group(const char *op, const std::string &name, size_t x, int64_t k, int64_t window) {
+  size_t group(const std::string &op, const std::string &name, size_t x, int64_t k,
+               int64_t window) {
     x = make(op, name, {x}, "rows " + spellLinear(k, k - window) + " to " + spellLinear(k, k - 1));
     graph.values[x].factor *= k;
     if (k < 1 || graph.values[x].factor > largestNumber) { // both were below 2^31
@@ -130,8 +133,8 @@ private:
     return x;
   }
   /// Each row k times.
-  size_t repeat(const char *op, const std::string &name, size_t x, int64_t k) {
-    x = make(op, name, {x}, "at floor(p/" + std::to_string(k) + ")");
+  size_t repeat(const std::string &op, const std::string &path, size_t x, int64_t k) {
+    x = make(op, path + "." + op, {x}, "at floor(p/" + std::to_string(k) + ")");
     graph.values[x].factor /= k;
     return x;
   }
@@ -151,6 +154,10 @@ private:
   }
   size_t shift(const std::string &path, int64_t by, bool learns, size_t x) {
     return make(learns && by > 0 ? "start" : "shift", path + ".shift", {x}, behind(by));
+  }
+  /// The rows of x `by` rows earlier; null before the first.
+  size_t earlier(const std::string &name, size_t x, int64_t by = 1) {
+    return make("shift", name, {x}, behind(by));
   }
   static std::string behind(int64_t by) { return "at " + spellLinear(1, -by); }
   /// True if this graph drops out here; notes that some graph does.

@@ -90,9 +90,12 @@ public:
     const json *object = own.contains(key) ? &own : defaults;
     return object && object->contains(key) ? &object->at(key) : nullptr;
   }
-  bool isSet(const std::string &key, const json &otherwise) const {
+  json get(const std::string &key, const json &otherwise) const {
     const json *value = find(key);
-    return value && *value != otherwise;
+    return value ? *value : otherwise;
+  }
+  bool isSet(const std::string &key, const json &otherwise) const {
+    return get(key, otherwise) != otherwise;
   }
 
   int64_t integer(const std::string &key, int64_t least,
@@ -148,36 +151,35 @@ inline Mask readBlock(const Fields &fields) {
 }
 
 inline Mask readMask(const Fields &fields) {
-  const json *value = fields.find("mask");
+  const json value = fields.get("mask", "causal");
   static const std::map<json, Mask> words = {
       {"causal", {}}, {"complete", {Mask::Complete}}, {"bidirectional", {Mask::Bidirectional}}};
-  if (auto word = words.find(value ? *value : "causal"); word != words.end()) {
+  if (auto word = words.find(value); word != words.end()) {
     return word->second;
   }
-  Fields own(*value, nullptr, "a mask");
+  Fields own(value, nullptr, "a mask");
   if (own.find("block")) {
     own.needKeys("block start");
     return readBlock(own);
   }
   bool inTokens = own.find("tokens");
   own.needKeys(inTokens ? "tokens" : "window");
-  own.need(!value->empty(), "a mask");
-  return inTokens ? readEnds(own, value->at("tokens"), Mask::Tokens)
-                  : readEnds(own, value->at("window"), Mask::Window);
+  own.need(!value.empty(), "a mask");
+  return inTokens ? readEnds(own, value["tokens"], Mask::Tokens)
+                  : readEnds(own, value["window"], Mask::Window);
 }
 
 /// The retina's: means of the layer's input, with a window each.
 inline std::vector<HeadGroup> readScales(const Fields &fields) {
   std::vector<HeadGroup> groups;
-  const json *list = fields.find("scales");
-  fields.need(!list || list->is_array(), "a list for \"scales\"");
-  for (const json &scale : list ? *list : json::array()) {
+  const json list = fields.get("scales", json::array());
+  fields.need(list.is_array(), "a list for \"scales\"");
+  for (const json &scale : list) {
     Fields own(scale, nullptr, "a scale");
     own.needKeys("factor tokens grid");
     HeadGroup group = {"", own.integer("factor", 1),
                        readEnds(own, scale.value("tokens", json()), Mask::Tokens)};
-    if (own.choice("grid", {"fixed", "moving"}) ==
-        1) { // a mean at every row, of whole groups alone
+    if (own.choice("grid", {"fixed", "moving"}) == 1) { // a mean at every row, of whole groups
       group.mask.step = group.factor;
       group.mask.from = group.factor - 1;
     }

@@ -11,7 +11,6 @@ namespace {
 
 enum Down : size_t { Attention = 4 };
 enum Up : size_t { LinearUp = 1, AttentionUp, AttentionLinearUp };
-enum Keys : size_t { All, Group };
 
 /// The keys of a stage, then attention from two of them.
 json downMethods() {
@@ -79,7 +78,7 @@ private:
       return groups;
     }
     groups = settings.preNorm ? make.norm(next(), groups) : groups;
-    Mask mask = keys == Group ? Mask{Mask::Window, 0, k} : Mask{};
+    Mask mask = isGroupAlone ? Mask{Mask::Window, 0, k} : Mask{};
     return make.layer(resampler(mask), next(), groups, {x});
   }
 
@@ -115,7 +114,7 @@ private:
   bool shiftsOutput = fields.choice("shifted", {"input", "output"}) == 1;
   size_t down = fields.choice("shorten", downMethods());
   size_t upwards = fields.choice("upsample", {"repeat", "linear", "attention", "attention_linear"});
-  size_t keys = fields.choice("shorten_keys", {"all", "group"});
+  bool isGroupAlone = fields.choice("shorten_keys", {"all", "group"}) == 1;
 };
 
 size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t x) {

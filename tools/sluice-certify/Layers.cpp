@@ -51,19 +51,18 @@ size_t Deriver::mixGroups(const Layer &layer, const std::string &path, size_t x,
                           const std::vector<size_t> &sources) {
   std::vector<size_t> outputs;
   for (size_t i = 0; i < layer.groups.size(); ++i) {
-    const HeadGroup &group = layer.groups[i];
+    const HeadGroup &heads = layer.groups[i];
     std::string part = path + "." + std::to_string(i);
     size_t keys = sources.empty() ? x : sources[i];
-    if (sources.empty() && group.factor > 1) {
-      bool isMoving = group.mask.step > 1;
-      keys =
-          this->group("shorten", part + ".shorten", x, isMoving ? 1 : group.factor, group.factor);
+    if (sources.empty() && heads.factor > 1) {
+      int64_t k = heads.mask.step > 1 ? 1 : heads.factor; // a moving mean has every row
+      keys = group("shorten", part + ".shorten", x, k, heads.factor);
     } else if (!sources.empty() && layer.preNorm) {
       keys = norm(part + ".over", keys);
     }
     size_t query = make("linear", part + ".query", {x});
     keys = make("linear", part + ".kv", {keys});
-    size_t mixed = attend(part + ".mix", {query, keys, keys}, group.mask);
+    size_t mixed = attend(part + ".mix", {query, keys, keys}, heads.mask);
     outputs.push_back(make("linear", part + ".output", {mixed}));
   }
   return outputs.size() == 1 ? outputs[0] : make("map", path + ".output.sum", outputs);
@@ -96,10 +95,8 @@ size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, co
                        const char *op) {
   size_t x = operands[0], keys = operands[1];
   const Draft &query = graph.values[x], &key = graph.values[keys];
-  Mask read = mask;
-  if (key.input != query.input) { // given values are read whole
-    read = {Mask::Bidirectional, 0, 0, mask.from};
-  }
+  bool isWhole = key.input != query.input; // given values
+  Mask read = isWhole ? Mask{Mask::Bidirectional, 0, 0, mask.from} : mask;
   std::string seen = read.spell(query.factor, key.factor);
   int64_t common = std::gcd(query.factor, key.factor);
   int64_t ahead = read.kind == Mask::Complete ? (query.factor - key.factor) / common : 0;

@@ -177,13 +177,11 @@ bool Relation::hasEnds() const {
 }
 
 std::vector<Expression> Relation::rows() const {
-  if (every == 0) {
-    return {makeLinear(1, 0)};
-  }
   std::vector<Expression> rows;
-  for (int64_t row = 0; row < every; ++row) {
+  int64_t period = std::max<int64_t>(every, 1);
+  for (int64_t row = 0; row < period; ++row) {
     if (holds(row)) {
-      rows.push_back(makeLinear(every, row));
+      rows.push_back(makeLinear(period, row));
     }
   }
   return rows;

@@ -55,12 +55,8 @@ size_t choose(const Rows &rows) {
       ++(number > 0 ? signs[variable].first : signs[variable].second);
     }
   }
-  return std::min_element(signs.begin(), signs.end(),
-                          [](const auto &x, const auto &y) {
-                            auto cost = [](auto count) { return count.first * count.second; };
-                            return cost(x.second) < cost(y.second);
-                          })
-      ->first;
+  auto countRows = [](const auto &sign) { return sign.second.first * sign.second.second; };
+  return std::ranges::min_element(signs, {}, countRows)->first;
 }
 
 /// True if rows contradict one another by sums. May miss it.
@@ -74,16 +70,14 @@ bool contradict(const std::vector<Form> &given) {
   while (!rows.empty() && rows.size() < mostRows) {
     size_t variable = choose(rows);
     std::vector<std::pair<Form, int64_t>> above, below;
-    for (auto entry = rows.begin(); entry != rows.end();) {
-      auto found = entry->first.find(variable);
-      if (found == entry->first.end()) {
-        ++entry;
-        continue;
+    std::erase_if(rows, [&](const auto &row) {
+      auto found = row.first.find(variable);
+      bool isThere = found != row.first.end();
+      if (isThere) {
+        (found->second > 0 ? above : below).push_back({{row.first, row.second}, found->second});
       }
-      int64_t number = found->second;
-      (number > 0 ? above : below).push_back({{entry->first, entry->second}, number});
-      entry = rows.erase(entry);
-    }
+      return isThere;
+    });
     for (const auto &[x, up] : above) {
       for (const auto &[y, down] : below) {
         int64_t common = std::gcd(up, down);

@@ -7,8 +7,6 @@
 
 #include "Graph.h"
 
-#include "Bound.h"
-
 #include <map>
 
 namespace certify {

@@ -144,47 +144,27 @@ Graph Deriver::finish() const {
   return kept;
 }
 
-/// The words of "2,3", 2 to 16 and none empty; none of another text. Each is a whole model to
-/// check.
-static std::vector<std::string> splitSet(const std::string &text) {
-  std::vector<std::string> list;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) {
-    list.push_back(word);
-  }
-  bool isSet = list.size() > 1 && list.size() <= 16 && !text.ends_with(',') &&
-               std::ranges::none_of(list, [](const std::string &word) { return word.empty(); });
-  return isSet ? list : std::vector<std::string>();
-}
-
-/// Digits as a number; of one that is too large for a factor, the number after the largest.
-static int64_t parseFactor(const std::string &digits) {
-  return digits.size() > 10 ? largestNumber + 1
-                            : std::min<int64_t>(std::stoll(digits), largestNumber + 1);
-}
-
-/// Writes factor i of those that an hourglass draws, as in "2@1 8@{2,3} 2@1", in their place, and
-/// returns it: 0 where it draws none, -1 after the last.
+/// Writes factor i of the set that an hourglass draws from, as in "2@1 8@{2,3} 2@1", in place of
+/// the set. Returns the factor: 0 where no stage draws one, -1 after the last of 2 to 16. A set
+/// spelled otherwise stays, and readLevels() rejects it.
 static int64_t chooseFactor(json &spec, size_t i) {
+  static const std::string positive = "0{0,9}[1-9][0-9]{0,9}";
+  static const std::regex set("\\{(" + positive + "(," + positive + "){1,15})\\}"), word("[0-9]+");
   int64_t factor = 0;
   for (json &stage : spec["stages"]) {
-    bool isHourglass =
-        stage.value("op", json()) == "hourglass" && stage.value("hierarchy", json()).is_string();
-    std::string text = isHourglass ? stage["hierarchy"].get<std::string>() : "", chosen;
-    size_t at = 0;
-    for (size_t open; (open = text.find('{', at)) != text.npos;) {
-      size_t end = text.find_first_not_of("0123456789,", open + 1);
-      std::vector<std::string> words = splitSet(text.substr(open + 1, end - open - 1));
-      if (end == text.npos || text[end] != '}' || words.empty()) {
-        break; // no level is spelled so
-      }
-      factor = factor < 0 || i >= words.size() ? -1 : parseFactor(words[i]);
-      chosen += text.substr(at, open - at) + std::to_string(factor);
-      at = end + 1;
+    bool isHourglass = stage.value("op", json()) == "hourglass";
+    if (!isHourglass || !stage.value("hierarchy", json()).is_string()) {
+      continue;
     }
-    if (at > 0) {
-      stage["hierarchy"] = chosen + text.substr(at);
+    auto text = stage["hierarchy"].get<std::string>();
+    for (std::smatch found; std::regex_search(text, found, set);) {
+      std::string list = found[1];
+      std::vector<std::string> words(std::sregex_token_iterator(list.begin(), list.end(), word),
+                                     {});
+      factor = factor < 0 || i >= words.size() ? -1 : std::stoll(words[i]);
+      text.replace(found.position(), found.length(), std::to_string(factor));
     }
+    stage["hierarchy"] = text;
   }
   return factor;
 }

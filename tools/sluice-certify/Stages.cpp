@@ -51,10 +51,10 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path, size_t)
   fields.need(axis.empty() || input != inputs.end(), "the name of an input");
   size_t tokens = axis.empty() ? 0 : input->second;
   std::vector<size_t> terms = {make("embed", path + ".token", {tokens})}, last = {tokens};
-  for (const json &n : fields.find("ngrams") ? *fields.find("ngrams") : json::array()) {
+  for (const json &n : fields.get("ngrams", json::array())) {
     fields.need(n.is_number_integer() && n >= 2, "whole numbers from 2 for \"ngrams\"");
     for (int64_t by = last.size(); by < std::min(n.get<int64_t>(), int64_t{16}); ++by) {
-      last.push_back(make("shift", path + ".before." + std::to_string(by), {tokens}, behind(by)));
+      last.push_back(earlier(path + ".before." + std::to_string(by), tokens, by));
     }
     size_t hash = make("map", path + ".ngram." + n.dump() + ".hash", last);
     terms.push_back(make("embed", path + ".ngram." + n.dump(), {hash}));
@@ -153,8 +153,8 @@ size_t Deriver::head(const Fields &fields, const std::string &path, size_t x) {
 
 size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x) {
   if (k > 1 || window > 1) {
-    x = linear ? group("fold", path + ".fold", x, k, window)
-               : group("shorten", path + ".shorten", x, k, window);
+    std::string op = linear ? "fold" : "shorten";
+    x = group(op, path + "." + op, x, k, window);
   }
   return linear ? make("linear", path + ".linear", {x}) : x;
 }
@@ -165,7 +165,7 @@ size_t Deriver::inParts(const std::string &op, const Fields &fields, const std::
   int64_t k = fields.integer("factor", 1), factor = graph.values[x].factor;
   fields.need(op == "shorten" || factor % k == 0, "a factor of the scale");
   if (op == "upsample" && k > 1) {
-    x = repeat("unfold", path + ".unfold", stored(path + ".groups", x), k);
+    x = repeat("unfold", path, stored(path + ".groups", x), k);
   }
   x = make("linear", path + ".linear", {stored(path + ".rows", x)});
   return op == "shorten" && k > 1 ? group("fold", path + ".fold", x, k, k) : x;
@@ -183,9 +183,7 @@ size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t
   if (linear) {
     x = make("linear", path + ".linear", {x});
   }
-  return k == 1   ? x
-         : linear ? repeat("unfold", path + ".unfold", x, k)
-                  : repeat("upsample", path + ".upsample", x, k);
+  return k == 1 ? x : repeat(linear ? "unfold" : "upsample", path, x, k);
 }
 
 size_t Deriver::stored(const std::string &name, size_t value) {
@@ -211,7 +209,7 @@ size_t Deriver::score(const Fields &fields, const std::string &path, const std::
   dropoutOf(fields, "label_smoothing");
   dropout |= fields.isSet("weights", "") || (what == "head" && fields.isSet("target", ""));
   int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
-  size_t row = k > 1 ? repeat("upsample", path + ".upsample", x, k) : x;
+  size_t row = k > 1 ? repeat("upsample", path, x, k) : x;
   graph.losses.push_back({path + "." + what, by > 0 ? shift(path, by, false, row) : row});
   return x;
 }
