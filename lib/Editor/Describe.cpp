@@ -2,10 +2,6 @@
 
 #include "sluice/Editor/Describe.h"
 
-#include "sluice/Conversion/Passes.h"
-
-#include "mlir/Pass/PassManager.h"
-
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::editor;
@@ -38,18 +34,6 @@ std::string grouped(int64_t number) {
 //===----------------------------------------------------------------------===//
 // Expanded specs
 //===----------------------------------------------------------------------===//
-
-/// Expands composite stages, those that draw a factor with the least, and lists weights.
-ParsedSpec expand(const ParsedSpec &spec) {
-  ParsedSpec expanded = spec.withFactor(0);
-  PassManager manager(expanded.module->getContext());
-  manager.addPass(createExpandComposites());
-  manager.addPass(createAssignWeights());
-  if (failed(manager.run(*expanded.module))) { // the reader did the same
-    throw std::runtime_error("a valid spec could not be expanded");
-  }
-  return expanded;
-}
 
 std::vector<Operation *> listStages(spec::ModelOp model) {
   std::vector<Operation *> stages;
@@ -95,33 +79,47 @@ spec::StreamType getStream(Operation *stage) {
 // Stages
 //===----------------------------------------------------------------------===//
 
+/// "context", "ceil(context / 4)"; on the axis of an input, "context of source".
+std::string rowsText(spec::StreamType stream) {
+  std::string context = "context";
+  if (StringAttr input = stream.getName()) {
+    context += " of " + input.str();
+  }
+  int64_t factor = stream.getFactor();
+  return factor == 1 ? context : "ceil(" + context + " / " + std::to_string(factor) + ")";
+}
+
 std::string resultText(spec::ModelOp model, Operation *last) {
   int64_t batch = model.getBatch(), context = model.getLength();
   spec::StreamType stream = getStream(last);
-  int64_t factor = stream.getFactor();
+  int64_t factor = stream.getFactor(), rows = model.countRows(stream);
   std::string scale = std::to_string(factor);
   if (isa<spec::LossOp>(last)) {
     return "- reads scale factor " + scale + "\n- result " + code(shapeText({batch, context})) +
            " = [batch, context] nats\n";
   }
+  bool isOfSegments = stream.getAxis() == spec::AxisKind::segments;
   if (auto cut = dyn_cast<spec::BoundariesOp>(last)) {
-    return "- result " + code(shapeText({batch, context})) + " = [batch, context] bits, at most " +
-           std::to_string(cut.getMostSegments()) + " a row\n";
+    std::string shape = code(shapeText({batch, rows})) + " = [batch, " + rowsText(stream) + "]";
+    std::string segments = isOfSegments ? code(stream.getName().getValue()) : "";
+    return "- result " +
+           (isOfSegments ? "a bit for each segment of " + segments : shape + " bits") +
+           ", at most " + std::to_string(cut.getMostSegments()) + " a row\n";
   }
-  if (stream.getAxis() == spec::AxisKind::segments) {
+  if (isOfSegments) {
     return "- rows are the segments of " + code(stream.getName().getValue()) +
            ", as many as each text has\n";
   }
   bool isHead = isa<spec::HeadOp>(last);
-  int64_t width = isHead ? model.getVocabulary() : stream.getWidth();
   if (isHead && factor > 1) {
     return "- reads scale factor " + scale + "\n- result " +
-           code(shapeText({batch, context, width})) + " = [batch, context, vocabulary]\n";
+           code(shapeText({batch, context, model.getVocabulary()})) +
+           " = [batch, context, vocabulary]\n";
   }
-  std::string rows = factor == 1 ? "context" : "ceil(context / " + scale + ")";
+  int64_t width = isHead ? model.getVocabulary() : stream.getWidth();
   return "- scale factor " + scale + (factor == 1 ? " (one position a token)" : "") +
-         "\n- result " + code(shapeText({batch, (context + factor - 1) / factor, width})) +
-         " = [batch, " + rows + ", " + (isHead ? "vocabulary" : "width") + "]\n";
+         "\n- result " + code(shapeText({batch, rows, width})) + " = [batch, " + rowsText(stream) +
+         ", " + (isHead ? "vocabulary" : "width") + "]\n";
 }
 
 /// " 4", and where the window is another, " 4 window 8"
@@ -200,7 +198,7 @@ std::string editor::describeStage(const ParsedSpec &spec, size_t index) {
     return "";
   }
   StringRef path = getPath(stages[index]);
-  ParsedSpec expanded = expand(spec);
+  ParsedSpec expanded = spec.expand(0);
   spec::ModelOp model = expanded.getModel();
   std::vector<Operation *> parts = listParts(model, path);
   std::string text = resultText(model, parts.back());
@@ -227,7 +225,7 @@ std::string editor::describeKey(const spec::KeyInfo &key) {
 
 std::string editor::describeModel(const ParsedSpec &spec) {
   int64_t elements = 0;
-  ParsedSpec expanded = expand(spec);
+  ParsedSpec expanded = spec.expand(0);
   for (auto weight : expanded.getModel().getBody().getOps<spec::WeightOp>()) {
     elements += countElements(weight);
   }

@@ -108,6 +108,26 @@ TEST(Hover, SegmentsAndLossesHaveTheirOwnShapes) {
           "reads scale factor 4\n- result `[2, 10]` = [batch, context] nats"));
 }
 
+/// Rows of another scale, or on the axis of an input, are counted there; segments are named.
+TEST(Hover, RowsAreCountedOnTheStreamsOwnAxis) {
+  std::string ofInput =
+      R"({"sluice": 1, "vocabulary": 9, "context": 10, "batch": 2, "width": 4, )"
+      R"("inputs": {"source": {"context": 7}}, "stages": [{"op": "embedding", )"
+      R"("to": "tokens"}, {"op": "embedding", "input": "source"}, |{"op": "norm", )"
+      R"("to": "memory"}, {"op": "layer", "heads": 2, "from": "tokens", )"
+      R"("over": "memory"}, {"op": "head"}]})";
+  EXPECT_TRUE(has(hover(ofInput), "`[2, 7, 4]` = [batch, context of source, width]"));
+  std::string cut = R"(|{"op": "boundaries", "name": "w", "rule": "every", "factor": 2}, )"
+                    R"({"op": "shorten", "segments": "w"}, {"op": "upsample", "segments": "w"})";
+  EXPECT_TRUE(has(hover(head + R"({"op": "shorten", "factor": 4}, )" + cut + rest),
+                  "`[2, 3]` = [batch, ceil(context / 4)] bits, at most 3 a row"));
+  EXPECT_TRUE(has(hover(head +
+                        R"({"op": "boundaries", "name": "v", "rule": "every", "factor": 4}, )"
+                        R"({"op": "shorten", "segments": "v"}, )" +
+                        cut + R"(, {"op": "upsample", "segments": "v"}, {"op": "head"}]})"),
+                  "a bit for each segment of `v`, at most 3 a row"));
+}
+
 /// Shows the expansion at the least of the factors that training draws.
 TEST(Hover, DrawnFactorsShowTheLeast) {
   EXPECT_TRUE(
