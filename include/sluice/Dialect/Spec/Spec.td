@@ -83,7 +83,7 @@ def Spec_InputOp
                    IntegerKey<"vocabulary", "number of its token ids", "the model's", "2">,
                    WordKey<"axis", Spec_InputAxis, ["own", "tokens"], "which rows it has: its own, or one for each token", "own">,
                    WordKey<"type", Spec_InputContents, ["tokens", "numbers"],
-                           "what they hold; numbers on the axis tokens, tokens on its own", "by axis", "">,
+                           "contents; numbers on the axis tokens, tokens on its own", "by axis", "">,
                    RoleKey,
                    IntegerKey<"width", "numbers of a row; of a target the vocabulary, of a weight 1", "that">],
                   [Symbol, HasParent<"ModelOp">]> {
@@ -125,7 +125,7 @@ def Spec_ScheduleOp
                            "how the rate falls after the warm-up: one cosine, not at all, or over the root of the step", "cosine">,
                    WarmupKey,
                    IntegerKey<"steps", "step at which a cosine reaches its floor", "1000", "1", "", "1000">, ShareOfRateKey,
-                   ObjectKey<"then", "object", "a second phase behind steps: one cosine from the rate there", "none">]> {
+                   ObjectKey<"then", "object", "a second phase after steps: one cosine from the rate there", "none">]> {
   let extraClassDeclaration = [{
     /// The key "warmup", or the smaller of 100 and the steps.
     int64_t getWarmupOrDefault();

@@ -27,7 +27,7 @@ def HeadSizeKey : IntegerKey<"head_size", "features of a head D", "width / heads
   let type = "integer, even if rotary";
 }
 def PlacementKey : WordKey<"placement", Spec_NormPlacement, ["pre", "post"],
-                           "the norm stands before each block, or after its residual sum", "pre">;
+                           "the norm precedes each block, or after its residual sum", "pre">;
 def ActivationKey : WordKey<"activation", Spec_ActivationFunction,
                             !filter(word, Spec_ActivationFunction.all, !ne(word, "none")),
                             "of the feed-forward block; gelu is exact (erf), swiglu is Wout (silu(Wgate h) * (Win h))", "gelu">;

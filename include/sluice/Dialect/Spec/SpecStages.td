@@ -258,14 +258,14 @@ def MovingSection
                IntegerKey<"jumps", "equal jumps in which it moves", "evenly">]>;
 def SegmentsLossKey
     : TextKey<"loss", "name of a loss",
-              "of the rule entropy: whose softmax it is of; beside a predictor a later one too, or next, the head's",
+              "of the rule entropy: whose softmax it is of; in addition to a predictor a later one too, or next, the head's",
               "needed there"> {
   let hint = "the name of the loss whose softmax says where segments end";
 }
-def SpikeKey : IntegerKey<"spike", "of the rule entropy: a bit is where it is above that of each of so many rows before", "none",
+def SpikeKey : IntegerKey<"spike", "of the rule entropy: a bit is where it is above the entropy of each of so many rows before", "none",
                           "1", "8">;
 def TopKey : NumberKey<"top", "number > 0 and <= 1",
-                       "of the rule coding_rate, without threshold: the share of rows, those of the greatest rates; it leaks",
+                       "of the rule coding_rate, without threshold: the share of rows, namely the rows with the greatest rates; it leaks",
                        "none"> {
   let excludesLeast = 1;
   let largest = "1";
@@ -287,7 +287,7 @@ defvar boundaryKeys = [
   TopKey,
   PositiveKey<"epsilon", "of the rule coding_rate: distortion of a column", "1 there">,
   IntegerKey<"window", "of it: rows before that a row is compared with", "4 there", "1", "8">,
-  WordKey<"at", Spec_SegmentEdge, ["end", "start"], "what a bit's token does to its segment", "end">,
+  WordKey<"at", Spec_SegmentEdge, ["end", "start"], "the effect of a bit's token on its segment", "end">,
   WordKey<"mode", Spec_Fidelity, ["paper", "reference-code"],
           "where the paper of dynamic pooling and its public code differ, whose way this goes", "paper">,
   MovingKey<"ratio", "number > 1, or one that moves",
@@ -296,12 +296,12 @@ defvar boundaryKeys = [
   MovingKey<"prior", "number > 0 and < 1, or one that moves",
             "of a predictor without rule: the share of tokens that should end a segment", "needed there">,
   Key<"prior_logit", BooleanKind, "boolean",
-      "of a predictor without rule: adds the logit of its (first) prior to what it predicts, so that probabilities begin near the "
+      "of a predictor without rule: adds the logit of its (first) prior to its prediction, so that probabilities begin near the "
       "prior",
       "false there", OptionalAttr<BoolAttr>>,
   PositiveKey<"temperature", "of its Gumbel-sigmoid, in training", "0.5 there">,
-  PositiveKey<"weight", "what the loss of a predictor or router counts", "1, of a router 0.03">,
-  IntegerKey<"document_end", "a token that ends a segment, whatever the rule, predictor or router says", "none", "0">,
+  PositiveKey<"weight", "the weight of the loss of a predictor or router", "1, of a router 0.03">,
+  IntegerKey<"document_end", "a token that ends a segment, whatever the rule, predictor or router computes", "none", "0">,
   CapacityKey
 ];
 def Spec_BoundariesOp
