@@ -2,7 +2,7 @@
 // Strings in JSON that may have any bytes, such as names of files.
 #pragma once
 
-#include "StrictJson.h"
+#include "sluice/Support/StrictJson.h"
 
 namespace sluice::runtime {
 

@@ -2,14 +2,12 @@
 // Draws line charts as inline SVG or as an SVG file.
 #pragma once
 
+#include "sluice/Support/Markup.h"
+
 #include <string>
 #include <vector>
 
 namespace sluice::runtime {
-
-struct Point {
-  double x, y;
-};
 
 /// Returns about five round values of an axis from `low` to `high`, ascending and at least `least`
 /// apart. `digits` receives the number of decimals that they need.

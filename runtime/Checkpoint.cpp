@@ -1,12 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Checkpoint.h"
 
-#include "StrictJson.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/FileKind.h"
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Safetensors.h"
 #include "sluice/Runtime/Text.h"
+#include "sluice/Support/StrictJson.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -2,6 +2,7 @@
 // Times products with generated kernels and with cuBLASLt, as launches of a CUDA graph.
 #include "CublasLt.h"
 #include "CudaGpu.h"
+#include "CudaGraph.h"
 #include "CudaLaunch.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Hash.h"

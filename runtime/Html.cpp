@@ -36,32 +36,6 @@ li,.lines{overflow-wrap:anywhere}.lines{white-space:pre-line}pre{white-space:pre
 
 } // namespace
 
-std::string showNumber(double value, int digits) { return format("%.*f", digits, value); }
-
-std::string escapeHtml(const std::string &text) {
-  std::string result;
-  for (char c : text) {
-    switch (c) {
-    case '&':
-      result += "&amp;";
-      break;
-    case '<':
-      result += "&lt;";
-      break;
-    case '>':
-      result += "&gt;";
-      break;
-    case '"':
-      result += "&quot;";
-      break;
-    default: // an untrained model generates control characters
-      result +=
-          static_cast<uint8_t>(c) < 0x20 && c != '\n' && c != '\t' ? "\ufffd" : std::string(1, c);
-    }
-  }
-  return result;
-}
-
 std::string base64(const std::string &text) {
   static constexpr char digits[] =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -2,16 +2,12 @@
 // Builds pieces of HTML pages.
 #pragma once
 
+#include "sluice/Support/Markup.h"
+
 #include <sstream>
 #include <string>
 
 namespace sluice::runtime {
-
-/// Formats like printf's %.*f.
-std::string showNumber(double value, int digits);
-
-/// Escapes text for HTML; control characters, which are not allowed in a page, become U+FFFD.
-std::string escapeHtml(const std::string &text);
 
 /// The style rules of charts, for pages and SVG files.
 extern const char *const chartStyle;

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Metrics.h"
 
-#include "StrictJson.h"
+#include "sluice/Support/StrictJson.h"
 
 #include <functional>
 

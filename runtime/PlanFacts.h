@@ -2,9 +2,9 @@
 // Reads the parts of a plan about the model and the memory: all except kernels and entries.
 #pragma once
 
-#include "StrictJson.h"
 #include "sluice/Runtime/Limits.h"
 #include "sluice/Runtime/Plan.h"
+#include "sluice/Support/StrictJson.h"
 
 #include <algorithm>
 #include <limits>

@@ -2,8 +2,8 @@
 // Reads matrix products in plans and tuning files.
 #pragma once
 
-#include "StrictJson.h"
 #include "sluice/Runtime/Plan.h"
+#include "sluice/Support/StrictJson.h"
 
 namespace sluice::runtime {
 

@@ -2,8 +2,8 @@
 #include "sluice/Runtime/RollBack.h"
 
 #include "RunFolder.h"
-#include "StrictJson.h"
 #include "sluice/Runtime/Metrics.h"
+#include "sluice/Support/StrictJson.h"
 
 #include <algorithm>
 

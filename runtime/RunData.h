@@ -2,8 +2,8 @@
 // Opens the data of a run. A resumed run reads the same data, and streams from their copies.
 #pragma once
 
+#include "sluice/Runtime/HeldOut.h"
 #include "sluice/Runtime/RunRecord.h"
-#include "sluice/Runtime/Sources.h"
 
 namespace sluice::runtime {
 

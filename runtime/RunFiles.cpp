@@ -2,11 +2,11 @@
 #include "RunFiles.h"
 
 #include "Html.h"
-#include "StrictJson.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Format.h"
 #include "sluice/Runtime/Metrics.h"
+#include "sluice/Support/StrictJson.h"
 
 #include <algorithm>
 #include <filesystem>

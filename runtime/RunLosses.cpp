@@ -1,10 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/RunLosses.h"
 
-#include "StrictJson.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Format.h"
+#include "sluice/Support/StrictJson.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,8 +2,8 @@
 // Parses a session's description: the JSON in its file's metadata.
 #pragma once
 
-#include "StrictJson.h"
 #include "sluice/Runtime/Session.h"
+#include "sluice/Support/StrictJson.h"
 
 namespace sluice::runtime {
 

@@ -2,8 +2,8 @@
 // Parses the object "facts" of a plan.
 #pragma once
 
-#include "StrictJson.h"
 #include "sluice/Runtime/SpecFacts.h"
+#include "sluice/Support/StrictJson.h"
 
 namespace sluice::runtime {
 

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "TrainingFacts.h"
 
-#include "StrictJson.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Evaluator.h"
 #include "sluice/Runtime/Format.h"
@@ -9,6 +8,7 @@
 #include "sluice/Runtime/Hash.h"
 #include "sluice/Runtime/Inspect.h"
 #include "sluice/Runtime/Metrics.h"
+#include "sluice/Support/StrictJson.h"
 
 #include <algorithm>
 #include <numbers>

@@ -10,6 +10,7 @@
 #include "sluice/Proof/Obligations.h"
 #include "sluice/Proof/Scales.h"
 #include "sluice/Proof/StepPlan.h"
+#include "sluice/Proof/WorkBudget.h"
 #include "sluice/Step/DeriveStep.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"

@@ -141,20 +141,3 @@ CausalVerdict sluice::checkCausality(const std::vector<ImportedVariant> &variant
   verdict.factors = variants.front().factor > 0 ? std::move(factors) : std::vector<int64_t>();
   return verdict;
 }
-
-CausalVerdict sluice::checkModel(const ParsedSpec &spec, bool replay,
-                                 const std::function<void(const CausalVerdict &)> &tell,
-                                 int64_t adviceOperations) {
-  std::vector<ImportedVariant> variants = importVariants(spec);
-  CausalVerdict verdict = checkCausality(variants, replay);
-  verdict.dropRemedy();
-  if (tell) {
-    tell(verdict);
-  }
-  findFix(spec, verdict);
-  if (verdict.isProved()) { // of the coarsest, which needs the largest shift
-    ParsedSpec coarsest = spec.withFactor(variants.back().factor);
-    findAdvice(*variants.back().module, verdict, {&coarsest, adviceOperations});
-  }
-  return verdict;
-}

@@ -2,38 +2,11 @@
 #include "Svg.h"
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
+using namespace sluice;
 using namespace sluice::svg;
 
-std::string sluice::svg::number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  return text;
-}
-
-std::string sluice::svg::escapeXml(const std::string &text) {
-  std::string result;
-  for (char c : text) {
-    switch (c) {
-    case '&':
-      result += "&amp;";
-      break;
-    case '<':
-      result += "&lt;";
-      break;
-    case '>':
-      result += "&gt;";
-      break;
-    case '"':
-      result += "&quot;";
-      break;
-    default: // control characters have no place in XML
-      result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return result;
-}
+std::string sluice::svg::number(double value) { return showNumber(value, 1); }
 
 void Canvas::text(Point at, const std::string &words, const char *color, double size,
                   const char *anchor, bool bold) {

@@ -4,6 +4,8 @@
 // put into other pages as it is.
 #pragma once
 
+#include "sluice/Support/Markup.h"
+
 #include <string>
 #include <vector>
 
@@ -11,12 +13,6 @@ namespace sluice::svg {
 
 /// With one decimal.
 std::string number(double value);
-/// For text and attributes of XML.
-std::string escapeXml(const std::string &text);
-
-struct Point {
-  double x, y;
-};
 
 /// Shapes are appended to `out`. The first word of a mark is its class.
 class Canvas {

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Fields.h"
+#include "sluice/Support/EditDistance.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,25 +9,6 @@
 
 namespace sluice::spec {
 namespace {
-
-/// Insertions, deletions, replacements and swaps of neighbours that make `a` into `b`.
-size_t editDistance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) {
-    for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        d[i][j] = i + j;
-        continue;
-      }
-      d[i][j] =
-          std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-      }
-    }
-  }
-  return d[a.size()][b.size()];
-}
 
 std::string join(const std::vector<std::string_view> &names) {
   constexpr size_t most = 32; // names of streams can be any number
@@ -56,14 +38,10 @@ std::string describe(Interval interval) {
 
 std::optional<std::string_view> nearest(std::string_view found,
                                         const std::vector<std::string_view> &known) {
-  constexpr size_t longest = 64; // a longer name is no slip, and the distance costs its square
-  if (found.size() > longest) {
-    return std::nullopt;
-  }
   size_t best = std::max<size_t>(2, found.size() / 2) + 1;
   std::optional<std::string_view> result;
   for (std::string_view name : known) {
-    size_t distance = name.size() > longest ? best : editDistance(found, name);
+    size_t distance = computeEditDistance(found, name);
     // A name that shares no letter in place is not near, however short it is.
     if (distance < best && distance < std::max(found.size(), name.size())) {
       best = distance;
@@ -120,7 +98,7 @@ static std::optional<std::string_view> likely(std::string_view found,
     }
   }
   std::optional<std::string_view> near = nearest(found, known);
-  bool isSlip = near && editDistance(found, *near) <= 2;
+  bool isSlip = near && computeEditDistance(found, *near) <= 2;
   return contained && !isSlip ? contained : near;
 }
 

@@ -6,7 +6,6 @@
 #include "Readers.h"
 #include "RunFiles.h"
 #include "SessionText.h"
-#include "StrictJson.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Data.h"
 #include "sluice/Runtime/FileKind.h"
@@ -20,6 +19,7 @@
 #include "sluice/Runtime/Text.h"
 #include "sluice/Runtime/Trailer.h"
 #include "sluice/Runtime/Tuning.h"
+#include "sluice/Support/StrictJson.h"
 
 #include <cstdlib>
 #include <fcntl.h>

@@ -2,9 +2,9 @@
 #include "GpuCheck.h"
 
 #include "CudaGpu.h"
-#include "StrictJson.h"
 #include "sluice/Runtime/Error.h"
 #include "sluice/Runtime/Recording.h"
+#include "sluice/Support/StrictJson.h"
 
 #include <functional>
 #include <iostream>

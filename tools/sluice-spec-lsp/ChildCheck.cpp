@@ -3,6 +3,7 @@
 #include "ChildCheck.h"
 
 #include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Driver/Driver.h"
 #include "sluice/Editor/VerdictJson.h"
 
 #include <csignal>
@@ -149,12 +150,6 @@ CausalVerdict editor::checkInChild(const ParsedSpec &spec, const std::atomic<boo
 int editor::runChild(const std::string &file) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  spec::Diagnostic error;
-  std::optional<ParsedSpec> spec = parseSpec(context, text, file, error);
-  if (!spec) {
-    return 1;
-  }
   auto print = [](const CausalVerdict &verdict) {
     std::cout << verdictToJson(verdict).dump(-1, ' ', false,
                                              nlohmann::json::error_handler_t::replace)
@@ -162,6 +157,11 @@ int editor::runChild(const std::string &file) {
               << std::flush;
   };
   // Replaying a witness takes seconds and would give an editor nothing new.
-  print(checkModel(*spec, false, print));
+  driver::CheckOutcome checked =
+      driver::check({.spec = file, .text = text, .replay = false, .tell = print});
+  if (!checked.isDecided) {
+    return 1;
+  }
+  print(checked.verdict);
   return std::cout ? 0 : 1;
 }

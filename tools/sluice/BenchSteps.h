@@ -3,7 +3,7 @@
 #pragma once
 
 #include "sluice/Runtime/Executor.h"
-#include "sluice/Runtime/Sources.h"
+#include "sluice/Runtime/HeldOut.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

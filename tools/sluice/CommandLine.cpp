@@ -2,6 +2,7 @@
 #include "CommandLine.h"
 
 #include "sluice/Runtime/Text.h"
+#include "sluice/Support/EditDistance.h"
 
 #include <algorithm>
 #include <cctype>
@@ -10,33 +11,11 @@
 #include <cstdlib>
 #include <iostream>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <random>
 
 namespace sluice::cli {
 namespace {
-
-/// Levenshtein distance; the distance of a word too long to be a slip is not computed, as it costs
-/// the square.
-size_t distance(const std::string &a, const std::string &b) {
-  constexpr size_t longest = 64;
-  if (a.size() > longest || b.size() > longest) {
-    return std::max(a.size(), b.size());
-  }
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t(0));
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 /// "; did you mean --steps?" where one of `names` is near to `found`.
 std::string suggest(const std::string &found, const std::vector<std::string> &names) {
@@ -46,10 +25,10 @@ std::string suggest(const std::string &found, const std::vector<std::string> &na
   }
   auto nearest =
       std::min_element(names.begin(), names.end(), [&](const std::string &a, const std::string &b) {
-        return distance(found, a) < distance(found, b);
+        return computeEditDistance(found, a) < computeEditDistance(found, b);
       });
-  bool near =
-      nearest != names.end() && distance(found, *nearest) <= std::max<size_t>(2, found.size() / 3);
+  bool near = nearest != names.end() &&
+              computeEditDistance(found, *nearest) <= std::max<size_t>(2, found.size() / 3);
   return near ? "; did you mean " + *nearest + "?" : "";
 }
 

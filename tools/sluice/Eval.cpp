@@ -4,9 +4,9 @@
 #include "DataOptions.h"
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Error.h"
+#include "sluice/Runtime/HeldOut.h"
 #include "sluice/Runtime/Metrics.h"
 #include "sluice/Runtime/Npy.h"
-#include "sluice/Runtime/Sources.h"
 #include "sluice/Runtime/Text.h"
 
 #include <iostream>

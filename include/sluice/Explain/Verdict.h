@@ -3,17 +3,13 @@
 // What the causality check found, in plain C++: programs without MLIR read it too.
 #pragma once
 
-#include "sluice/Proof/WorkBudget.h"
 #include "sluice/Spec/Diagnostic.h"
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace sluice {
-
-struct ParsedSpec;
 
 /// One read on the way from a token to a prediction: `op` at `place` reads `from` and gives `to`
 /// (positions of their own scales). Ops of one stage that stay at their position are one step.
@@ -139,12 +135,5 @@ struct CausalVerdict {
 
 /// "replay of the reference: with token 1 changed, row 0 changed by up to 0.2"
 std::string formatReplay(const CausalWitness &witness);
-
-/// Imports a valid model and checks every mode that would be compiled. With `replay`, a witness is
-/// run on the float64 reference where the model is small enough. `tell` is given the verdict before
-/// any advice is looked for, which takes up to `adviceOperations` (WorkBudget.h).
-CausalVerdict checkModel(const ParsedSpec &spec, bool replay = true,
-                         const std::function<void(const CausalVerdict &)> &tell = {},
-                         int64_t adviceOperations = WorkBudget::defaultOperations);
 
 } // namespace sluice

@@ -4,8 +4,8 @@
 
 #include "sluice/Runtime/Checkpoint.h"
 #include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/HeldOut.h"
 #include "sluice/Runtime/RunRecord.h"
-#include "sluice/Runtime/Sources.h"
 
 #include <nlohmann/json.hpp>
 

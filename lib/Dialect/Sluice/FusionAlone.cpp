@@ -1,12 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// FusionInterface of the ops that are dispatches of their own: weight gradients, attention,
-// scatters.
+// FusionInterface of the ops that are dispatches of their own: weight gradients and
+// scatters. FuseAttention.cpp has attention.
 #include "sluice/Dialect/Plan/Plan.h"
-#include "sluice/Dialect/Sluice/AttentionColumns.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
-
-#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -47,18 +44,6 @@ dispatch::DomainAttr DispatchEmitter::domain(int64_t batch, int64_t positions,
                                    axis.empty() ? StringAttr() : StringAttr::get(context, axis));
 }
 
-/// Each batch row's count of keys, where these are given; else nothing.
-static SmallVector<Value> keyCounts(Value key, DispatchEmitter &emitter) {
-  auto type = cast<SequenceType>(key.getType());
-  Operation *scope = emitter.getScope();
-  if (!isGiven(scope, type)) {
-    return {};
-  }
-  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(scope, type.getScale());
-  auto counts = RankedTensorType::get({getBatch(scope)}, emitter.b.getI64Type());
-  return {emitter.bind(givenPlace(scope, countsName(scale.getAxis())), counts)};
-}
-
 Value DispatchEmitter::bind(StringRef place, Type type) {
   return plan::BindOp::create(b, type, place);
 }
@@ -71,143 +56,6 @@ LogicalResult LinearWeightGradientOp::emitDispatches(DispatchEmitter &emitter) {
   emitter.set(getWeight(), op.getWeight());
   if (getBias()) {
     emitter.set(getBias(), op.getBias());
-  }
-  return success();
-}
-
-/// Copies a scalar region, whose terminator becomes the dispatch dialect's.
-static void cloneRegion(Region &from, Region &to, OpBuilder &b) {
-  IRMapping mapping;
-  from.cloneInto(&to, mapping);
-  for (auto through : llvm::make_early_inc_range(to.getOps<dispatch::StraightThroughOp>())) {
-    through.replaceAllUsesWith(through.getValue());
-    through.erase();
-  }
-  Operation *yield = to.front().getTerminator();
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(yield);
-  dispatch::YieldOp::create(b, yield->getLoc(), yield->getOperands());
-  yield->erase();
-}
-
-int64_t sluice::endOfKeys(AttentionOp op) {
-  return static_cast<int64_t>((op.getHeads() + op.getKvHeads()) * op.getHeadSize());
-}
-
-bool sluice::canRotateWhereMade(AttentionOp op) {
-  Value packed = op.getQuery();
-  bool areFirst = op.getKey() == packed && op.getQueryColumn() == 0 &&
-                  op.getKeyColumn() == op.getHeads() * op.getHeadSize();
-  bool staysValue =
-      op.getValue() != packed || static_cast<int64_t>(op.getValueColumn()) >= endOfKeys(op);
-  bool isAlone = llvm::all_of(packed.getUsers(), [&](Operation *user) {
-    auto backward = dyn_cast<AttentionBackwardOp>(user);
-    bool isItsOwn = backward && backward.getRotary() == op.getRotary() &&
-                    backward.getQuery() == packed && backward.getKey() == packed &&
-                    backward.getQueryColumn() == op.getQueryColumn() &&
-                    backward.getKeyColumn() == op.getKeyColumn() &&
-                    backward.getValueColumn() == op.getValueColumn();
-    // @prefill returns the values that it commits to states, as they are stored.
-    auto func = dyn_cast<func::FuncOp>(user->getParentOp());
-    bool isCommit =
-        user->hasTrait<OpTrait::IsTerminator>() && func && func.getSymName() == "prefill";
-    return user == op.getOperation() || isItsOwn || isCommit;
-  });
-  return areFirst && staysValue && isAlone;
-}
-
-AttentionOp sluice::findRotation(Value packed) {
-  for (Operation *user : packed.getUsers()) {
-    auto attention = dyn_cast<AttentionOp>(user);
-    if (attention && attention.getRotary() && canRotateWhereMade(attention)) {
-      return attention;
-    }
-  }
-  return {};
-}
-
-/// The rows of keys where they differ from the rows of queries.
-template <typename Op>
-static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
-  dispatch::DomainAttr keys = emitter.domainOf(op.getKey());
-  return keys == emitter.domainOf(op.getQuery()) ? dispatch::DomainAttr() : keys;
-}
-
-/// The operands of terms, a table of angles (or null), and the counts of given keys.
-template <typename Op>
-static SmallVector<Value> extrasOf(Op op, Value rotary, DispatchEmitter &emitter) {
-  SmallVector<Value> extras = llvm::map_to_vector(op.getExtras().take_front(op.getTerms().count()),
-                                                  [&](Value term) { return emitter.get(term); });
-  if (rotary) {
-    extras.push_back(emitter.get(rotary));
-  }
-  llvm::append_range(extras, keyCounts(op.getKey(), emitter));
-  return extras;
-}
-
-/// Storage type of a gradient: a table's is one part a row of the batch.
-static RankedTensorType gradientTypeOf(Value gradient, DispatchEmitter &emitter) {
-  auto table = dyn_cast<RankedTensorType>(gradient.getType());
-  if (!table) {
-    return emitter.typeOf(gradient);
-  }
-  return RankedTensorType::get(
-      {getBatch(emitter.getScope()), table.getDimSize(0), table.getDimSize(1)},
-      table.getElementType());
-}
-
-/// The sum of a table's parts, in the order of the batch: part b is its row of sequence b.
-static Value sumOfParts(Value parts, Type table, DispatchEmitter &emitter) {
-  auto type = cast<RankedTensorType>(parts.getType());
-  auto index = RankedTensorType::get({type.getDimSize(0), getContext(emitter.getScope())},
-                                     emitter.b.getI32Type());
-  auto every = dispatch::DomainAttr::get(emitter.b.getContext(), type.getDimSize(0),
-                                         type.getDimSize(1), /*factor=*/0);
-  return dispatch::ScatterRowsOp::create(emitter.b, table,
-                                         emitter.bind("constant:positions", index), parts, Value(),
-                                         every, StringAttr(), StringAttr());
-}
-
-LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
-  auto made = getQuery().getDefiningOp<LinearOp>();
-  if (getRotary() && (!made || findRotation(getQuery()) != *this)) {
-    return emitError("S-026: queries and keys are rotated only where they are the first columns, "
-                     "queries first, of a linear map that this attention alone reads");
-  }
-  auto op = dispatch::AttentionOp::create(
-      emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),
-      emitter.get(getKey()), emitter.get(getValue()), extrasOf(*this, Value(), emitter),
-      emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
-      getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId(), StringAttr(), StringAttr(), getDistanceBias(), getDistanceAttr(),
-      /*draws_by_update=*/false);
-  cloneRegion(getScore(), op.getScore(), emitter.b);
-  emitter.set(getOutput(), op.getOutput());
-  emitter.set(getLse(), op.getLse());
-  return success();
-}
-
-LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
-  if (!fillsSequences(*this)) {
-    return emitError(
-        "S-037: expected queries, keys and values to fill their sequences, each column "
-        "one of them");
-  }
-  SmallVector<Type> types = llvm::map_to_vector(
-      getGradients(), [&](Value gradient) -> Type { return gradientTypeOf(gradient, emitter); });
-  SmallVector<Value> extras = extrasOf(*this, getRotary(), emitter);
-  auto op = dispatch::AttentionBackwardOp::create(
-      emitter.b, types, emitter.get(getQuery()), emitter.get(getKey()), emitter.get(getValue()),
-      emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()), extras,
-      emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
-      getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId(), StringAttr(), StringAttr(), getDistanceBias(), getDistanceAttr(),
-      /*draws_by_update=*/false);
-  cloneRegion(getScore(), op.getScore(), emitter.b);
-  cloneRegion(getScoreGradient(), op.getScoreGradient(), emitter.b);
-  for (auto [gradient, tensor] : llvm::zip_equal(getGradients(), op.getGradients())) {
-    bool isTable = isa<RankedTensorType>(gradient.getType());
-    emitter.set(gradient, isTable ? sumOfParts(tensor, gradient.getType(), emitter) : tensor);
   }
   return success();
 }

@@ -3,6 +3,7 @@
 // Hover, completion, symbols and ranges, over one small spec. `|` marks the cursor.
 
 #include "sluice/Editor/Answers.h"
+#include "sluice/Driver/Driver.h"
 #include "sluice/Editor/Describe.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ std::string completed(const std::string &marked, const std::string &label) {
 }
 
 CausalVerdict check(const ParsedSpec &spec, const std::atomic<bool> &) {
-  return checkModel(spec, false);
+  return driver::check({.spec = spec.file, .text = spec.text, .replay = false}).verdict;
 }
 
 bool has(const std::string &text, const std::string &part) {

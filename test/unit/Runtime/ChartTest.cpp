@@ -10,6 +10,7 @@
 #include <regex>
 #include <sstream>
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 namespace {

@@ -3,6 +3,7 @@
 // their order, and that the numbers are the CPU's.
 #include "CudaFixture.h"
 #include "CudaGpu.h"
+#include "CudaGraph.h"
 #include "CudaLaunch.h"
 
 #include "sluice/Runtime/Checkpoint.h"

@@ -2,6 +2,7 @@
 // Memory that follows the segments of texts, on the fake of a GPU: which arena is allocated,
 // what moves, where a batch ends that does not fit, and in which order lanes run.
 #include "CudaFixture.h"
+#include "CudaGraph.h"
 #include "CudaLaunch.h"
 
 #include "sluice/Runtime/Error.h"

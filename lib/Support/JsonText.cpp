@@ -4,35 +4,28 @@
 
 #include <algorithm>
 
-namespace sluice::spec {
+namespace sluice {
 
 constexpr size_t longestWord = 40; // of the text that a message shows
 
 static bool isSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-bool isDigit(char c) { return c >= '0' && c <= '9'; }
-bool isWord(char c) {
-  return isDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '+' ||
-         c == '-' || c == '.';
+bool isJsonDigit(char c) { return c >= '0' && c <= '9'; }
+bool isJsonWord(char c) {
+  return isJsonDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+         c == '+' || c == '-' || c == '.';
 }
 
-JsonText::JsonText(std::string_view text, const std::string &file) : text(text), file(file) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\n') {
+TextPosition JsonText::position(size_t at) const {
+  if (lineStarts.empty()) {
+    lineStarts.push_back(0);
+    for (size_t i = text.find('\n'); i != std::string_view::npos; i = text.find('\n', i + 1)) {
       lineStarts.push_back(i + 1);
     }
   }
-}
-
-Position JsonText::position(size_t at) const {
   auto next = std::upper_bound(lineStarts.begin(), lineStarts.end(), at);
   size_t line = static_cast<size_t>(next - lineStarts.begin());
   return {static_cast<unsigned>(line), static_cast<unsigned>(at - lineStarts[line - 1] + 1)};
-}
-
-void JsonText::fail(size_t at, std::string message) const {
-  Position p = position(at);
-  throw Failure{{{file, p.line, p.column}, std::move(message)}};
 }
 
 size_t JsonText::skipSpace(size_t at) const {
@@ -52,7 +45,7 @@ size_t JsonText::skipSeparators(size_t at) const {
 size_t JsonText::numberEnd(size_t start) const {
   size_t at = start;
   auto digits = [&] {
-    while (at < text.size() && isDigit(text[at])) {
+    while (at < text.size() && isJsonDigit(text[at])) {
       ++at;
     }
   };
@@ -85,7 +78,7 @@ std::string JsonText::found(size_t at) const {
     return std::string("the byte 0x") + digits[c >> 4] + digits[c & 15];
   }
   size_t end = at;
-  while (end < text.size() && isWord(text[end]) && end - at < longestWord) {
+  while (end < text.size() && isJsonWord(text[end]) && end - at < longestWord) {
     ++end;
   }
   return "'" + std::string(text.substr(at, std::max<size_t>(end - at, 1))) + "'";
@@ -102,30 +95,30 @@ size_t JsonText::brokenCharacter(size_t at) const {
   return at - (lead - (lead > 0)) < length ? lead - 1 : at;
 }
 
-void JsonText::failInString(size_t start, size_t at) const {
+std::pair<size_t, std::string> JsonText::describeString(size_t start, size_t at) const {
   std::string unclosed = "expected '\"' to end the string that starts at " +
                          std::to_string(position(start).line) + ":" +
                          std::to_string(position(start).column);
   if (at >= text.size()) {
-    fail(at, unclosed + ", found the end of the file; the file seems cut off");
+    return {at, unclosed + ", found the end of the file; the file seems cut off"};
   }
   size_t broken = brokenCharacter(at);
   unsigned char c = static_cast<unsigned char>(text[at]);
   if (broken != at || c >= 0x80) {
-    fail(broken, "expected text in UTF-8, found " + found(broken) + "; save the file as UTF-8");
+    return {broken, "expected text in UTF-8, found " + found(broken) + "; save the file as UTF-8"};
   }
   if (c == '\n' || c == '\r') {
-    fail(at, unclosed + ", found the end of the line; close the string");
+    return {at, unclosed + ", found the end of the line; close the string"};
   }
   if (c < 0x20) {
-    fail(at, "expected control characters in strings to be escaped, found " + found(at) +
-                 "; write \\u00 and its two digits");
+    return {at, "expected control characters in strings to be escaped, found " + found(at) +
+                    "; write \\u00 and its two digits"};
   }
   size_t escape = std::min(text.rfind('\\', at), at);
-  fail(escape,
-       "expected an escape that JSON knows (\\\" \\\\ \\/ \\b \\f \\n \\r \\t, \\u and four "
-       "hexadecimal digits, surrogates in pairs), found " +
-           std::string(text.substr(escape, at + 1 - escape)) + "; write \\\\ for a backslash");
+  return {escape,
+          "expected an escape that JSON knows (\\\" \\\\ \\/ \\b \\f \\n \\r \\t, \\u and four "
+          "hexadecimal digits, surrogates in pairs), found " +
+              std::string(text.substr(escape, at + 1 - escape)) + "; write \\\\ for a backslash"};
 }
 
-} // namespace sluice::spec
+} // namespace sluice

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A strict JSON parser, which all of the runtime uses, and a value with its path, so that each
-// message has the location.
+//
+// JSON values without places, and a value with its path, so that each message has the location.
 #pragma once
 
 #include "sluice/Runtime/Error.h"

@@ -1,0 +1,36 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Captures the launches of an entry as CUDA graphs.
+#pragma once
+
+#include "CudaDriver.h"
+#include "CudaLanes.h"
+
+#include <array>
+#include <functional>
+
+namespace sluice::runtime::cuda {
+
+/// Consecutive launches between which the host need not read a scalar.
+struct Segment {
+  std::optional<Guard> guard;
+  size_t first = 0, last = 0; // launches of the entry, half-open
+  bool writesScalars = false; // writes scalars that the host reads
+  std::vector<Lane> lanes;    // by launch
+  /// Graphs, captured at the first run: with only generated kernels, and with library calls for
+  /// full length and batch.
+  std::array<Owned<GraphExec>, 2> graphs;
+};
+
+/// Cuts an entry where a guard begins or ends, and where its scalar may have been written; the
+/// entry of a bucket also after each launch in `Plan::countsIn`. Guards on `due.N` are ignored: the
+/// kernels check these scalars themselves.
+std::vector<Segment> cutSegments(const Plan &plan, const std::string &entry,
+                                 const std::vector<Launch> &launches);
+
+/// Captures a segment as a graph. Calls `launch` for each launch in order with its stream, and
+/// records the events for which streams wait.
+Owned<GraphExec> captureGraph(const Driver &driver, const Segment &segment, Stream main,
+                              Stream side,
+                              const std::function<void(size_t index, Stream stream)> &launch);
+
+} // namespace sluice::runtime::cuda
