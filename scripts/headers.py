@@ -67,8 +67,11 @@ def find_functions(text):
 
 
 def is_own(source, header):
-    folder = os.path.dirname(source)
-    return header in (source, folder, os.path.join(folder, os.path.basename(folder)))
+    folder, base = os.path.split(source)
+    folders = [folder]
+    if folder.startswith("Dialect/") and folder.count("/") == 2:  # a dialect's sources have folders, its headers are in one
+        folders.append(os.path.dirname(folder))
+    return any(header in (os.path.join(f, base), f, os.path.join(f, os.path.basename(f))) for f in folders)
 
 
 def measure():

@@ -4,8 +4,8 @@
 #include "sluice/Conversion/Passes.h"
 #include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Spec/Hierarchy.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Files.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Files.h"
 
 #include "../Spec/ApplySettings.h"
 #include "../Spec/Json.h"

@@ -15,9 +15,9 @@
 #include "sluice/Picture/MakePicture.h"
 #include "sluice/Proof/StepPlan.h"
 #include "sluice/Proof/WorkBudget.h"
-#include "sluice/Runtime/Outputs.h"
-#include "sluice/Runtime/Text.h"
 #include "sluice/Step/DeriveStep.h"
+#include "sluice/Support/Outputs.h"
+#include "sluice/Support/Text.h"
 
 using namespace mlir;
 using namespace sluice;

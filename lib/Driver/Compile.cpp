@@ -22,10 +22,10 @@
 #include "sluice/Explain/SpecFix.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/WorkBudget.h"
-#include "sluice/Runtime/Outputs.h"
-#include "sluice/Runtime/Plan.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Runtime/Plan/Plan.h"
 #include "sluice/Step/DeriveStep.h"
+#include "sluice/Support/Outputs.h"
+#include "sluice/Support/Text.h"
 #include "sluice/Target/CPU/Object/Object.h"
 #include "sluice/Transforms/Passes.h"
 

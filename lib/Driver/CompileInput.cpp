@@ -8,8 +8,8 @@
 #include "SpecFacts.h"
 #include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Explain/Place.h"
-#include "sluice/Runtime/Text.h"
 #include "sluice/Spec/Override.h"
+#include "sluice/Support/Text.h"
 
 using namespace mlir;
 using namespace sluice;

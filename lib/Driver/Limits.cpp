@@ -4,8 +4,8 @@
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Explain/Place.h"
-#include "sluice/Runtime/Format.h"
-#include "sluice/Runtime/Limits.h"
+#include "sluice/Support/Format.h"
+#include "sluice/Support/Limits.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -4,8 +4,8 @@
 #include "ModelIR.h"
 #include "sluice/Dialect/Sluice/AttentionColumns.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
-#include "sluice/Runtime/Files.h"
-#include "sluice/Runtime/Limits.h"
+#include "sluice/Support/Files.h"
+#include "sluice/Support/Limits.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -5,7 +5,7 @@
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Emulator/Emulator.h"
 #include "sluice/Oracle/Oracle.h"
-#include "sluice/Runtime/EmulatorPlugin.h"
+#include "sluice/Runtime/Device/Emulator/EmulatorPlugin.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -8,7 +8,7 @@
 
 #include "Json.h"
 #include "sluice/Dialect/Spec/Keys.h"
-#include "sluice/Runtime/Limits.h"
+#include "sluice/Support/Limits.h"
 
 #include <limits>
 #include <optional>

@@ -5,9 +5,9 @@
 #ifndef SLUICE_LIB_SPEC_JSON_H
 #define SLUICE_LIB_SPEC_JSON_H
 
-#include "sluice/Runtime/Text.h"
 #include "sluice/Spec/Diagnostic.h"
 #include "sluice/Support/PlacedJson.h"
+#include "sluice/Support/Text.h"
 
 namespace sluice::spec {
 

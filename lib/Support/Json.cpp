@@ -2,7 +2,7 @@
 
 #include "sluice/Support/Json.h"
 #include "JsonText.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Support/Text.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Support/PlacedJson.h"
 #include "JsonText.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Support/Text.h"
 
 #include <nlohmann/json.hpp>
 

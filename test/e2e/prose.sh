@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The pages that people read have no sentence over 40 words, and every link between them leads somewhere.
+# The pages that people read have no sentence over 40 words, and every link between them leads somewhere. Comments have no
+# more wording to avoid than before, and folders include one another in one direction.
 . "$(dirname "${BASH_SOURCE[0]}")/support/checks.bash"
 
 # shellcheck disable=SC2317 # called by `exits`
@@ -35,6 +36,15 @@ for page in README.md CONTRIBUTING.md models/README.md $(cd "$root" && printf '%
 done
 succeeds "comments and pages have no more wording to avoid than before" "$root/scripts/wording.py" --check
 succeeds "a source's own header declares its functions" "$root/scripts/headers.py" --check
+succeeds "folders include one another in one direction" "$root/scripts/check_includes.py"
+mkdir -p "$work/tree/lib/A" "$work/tree/include/sluice/B" "$work/tree/lib/Support"
+echo '#include "sluice/B/B.h"' > "$work/tree/lib/A/A.h"
+echo '#include "../../../lib/A/A.h"' > "$work/tree/include/sluice/B/B.h"
+exits 1 "a cycle of includes is found" "$root/scripts/check_includes.py" "$work/tree"
+rm "$work/tree/lib/A/A.h"
+succeeds "no cycle is found without it" "$root/scripts/check_includes.py" "$work/tree"
+echo '#include "llvm/ADT/Twine.h"' > "$work/tree/lib/Support/Text.cpp"
+exits 1 "a header of LLVM in lib/Support is found" "$root/scripts/check_includes.py" "$work/tree"
 printf 'a %.0s' {1..41} > "$work/long.md"
 root=$work exits 1 "a sentence of 41 words is found" judge long.md
 finish

@@ -5,7 +5,7 @@
 
 #include "Trial.h"
 #include "sluice/Oracle/Footprint.h"
-#include "sluice/Runtime/Artifact.h"
+#include "sluice/Runtime/Plan/Artifact.h"
 
 #include <memory>
 

@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GpuCheck.h"
 
-#include "CudaGpu.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Recording.h"
+#include "Device/CUDA/CudaGpu.h"
+#include "sluice/Runtime/Device/Recording.h"
+#include "sluice/Support/Error.h"
 #include "sluice/Support/StrictJson.h"
 
 #include <functional>

@@ -2,8 +2,8 @@
 // Checks on a machine with a GPU: are the kernels right, and how fast are they.
 #pragma once
 
-#include "sluice/Runtime/Device.h"
-#include "sluice/Runtime/Files.h"
+#include "sluice/Runtime/Device/Device.h"
+#include "sluice/Support/Files.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GpuCheck.h"
-#include "sluice/Runtime/Format.h"
+#include "sluice/Support/Format.h"
 
 #include <regex>
 

@@ -1,10 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GpuCheck.h"
 
-#include "CudaGpu.h"
-#include "sluice/Runtime/Device.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/TextLike.h"
+#include "Device/CUDA/CudaGpu.h"
+#include "sluice/Runtime/Data/TextLike.h"
+#include "sluice/Runtime/Device/Device.h"
+#include "sluice/Support/Error.h"
 
 #include <algorithm>
 #include <chrono>

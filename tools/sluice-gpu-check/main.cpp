@@ -3,10 +3,10 @@
 // Exit status: 0 all right; 1 a kernel was wrong; 2 bad input, or no driver.
 #include "GpuCheck.h"
 
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Outputs.h"
-#include "sluice/Runtime/Recording.h"
-#include "sluice/Runtime/TextLike.h"
+#include "sluice/Runtime/Data/TextLike.h"
+#include "sluice/Runtime/Device/Recording.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Outputs.h"
 
 #include <CLI/CLI.hpp>
 

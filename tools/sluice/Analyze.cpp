@@ -6,12 +6,12 @@
 #include "Common.h"
 #include "DataOptions.h"
 #include "Streams.h"
-#include "sluice/Runtime/Analyses.h"
-#include "sluice/Runtime/Checkpoint.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/LinePairs.h"
-#include "sluice/Runtime/Neighbours.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Runtime/Analyze/Analyses.h"
+#include "sluice/Runtime/Analyze/Neighbours.h"
+#include "sluice/Runtime/Data/LinePairs.h"
+#include "sluice/Runtime/Train/Checkpoint.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
 
 #include <algorithm>
 #include <iostream>

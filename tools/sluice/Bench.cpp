@@ -5,13 +5,13 @@
 #include "Common.h"
 #include "DataOptions.h"
 #include "Tune.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Generator.h"
-#include "sluice/Runtime/Hash.h"
-#include "sluice/Runtime/Ledger.h"
-#include "sluice/Runtime/MemoryFile.h"
-#include "sluice/Runtime/Program.h"
-#include "sluice/Runtime/TextLike.h"
+#include "sluice/Runtime/Data/TextLike.h"
+#include "sluice/Runtime/Generate/Generator.h"
+#include "sluice/Runtime/Plan/Ledger.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Hash.h"
+#include "sluice/Support/MemoryFile.h"
+#include "sluice/Support/Program.h"
 
 #include <algorithm>
 #include <charconv>

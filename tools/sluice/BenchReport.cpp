@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "BenchReport.h"
 #include "Common.h"
-#include "sluice/Runtime/Format.h"
+#include "sluice/Support/Format.h"
 
 #include <algorithm>
 #include <iostream>

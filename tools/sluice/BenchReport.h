@@ -2,7 +2,7 @@
 // Measurements of `sluice bench` as text.
 #pragma once
 
-#include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/Execute/Executor.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,10 +2,10 @@
 #include "BenchSteps.h"
 
 #include "Common.h"
-#include "sluice/Runtime/Data.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Metrics.h"
-#include "sluice/Runtime/TextLike.h"
+#include "sluice/Runtime/Data/Data.h"
+#include "sluice/Runtime/Data/TextLike.h"
+#include "sluice/Runtime/Train/Metrics.h"
+#include "sluice/Support/Error.h"
 
 #include <algorithm>
 #include <chrono>

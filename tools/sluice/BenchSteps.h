@@ -2,8 +2,8 @@
 // Tokens that steps are measured on, and the cost of a step.
 #pragma once
 
-#include "sluice/Runtime/Executor.h"
-#include "sluice/Runtime/HeldOut.h"
+#include "sluice/Runtime/Execute/Executor.h"
+#include "sluice/Runtime/Execute/HeldOut.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -5,9 +5,9 @@
 #include "Common.h"
 #include "CutText.h"
 #include "DataOptions.h"
-#include "sluice/Runtime/Checkpoint.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Runtime/Train/Checkpoint.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
 
 #include <iostream>
 

@@ -7,10 +7,10 @@
 #include "Recompile.h"
 #include "Replay.h"
 #include "sluice/Driver/Driver.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Files.h"
-#include "sluice/Runtime/Text.h"
 #include "sluice/Spec/SpecText.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Files.h"
+#include "sluice/Support/Text.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>

@@ -3,10 +3,10 @@
 
 #include "Commands.h"
 #include "Failures.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Outputs.h"
-#include "sluice/Runtime/Text.h"
 #include "sluice/Spec/SpecText.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Outputs.h"
+#include "sluice/Support/Text.h"
 
 #include <iostream>
 #include <iterator>

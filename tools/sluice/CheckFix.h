@@ -3,7 +3,7 @@
 #pragma once
 
 #include "sluice/Driver/Driver.h"
-#include "sluice/Runtime/Files.h"
+#include "sluice/Support/Files.h"
 
 #include <iosfwd>
 

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CommandLine.h"
 
-#include "sluice/Runtime/Text.h"
 #include "sluice/Support/EditDistance.h"
+#include "sluice/Support/Text.h"
 
 #include <algorithm>
 #include <cctype>

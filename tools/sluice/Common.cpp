@@ -2,8 +2,8 @@
 #include "Common.h"
 
 #include "CommandLine.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
 
 #include <iostream>
 

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "Progress.h"
-#include "sluice/Runtime/Executor.h"
-#include "sluice/Runtime/Format.h"
-#include "sluice/Runtime/Images.h"
-#include "sluice/Runtime/Outputs.h"
-#include "sluice/Runtime/Safetensors.h"
+#include "sluice/Runtime/Data/Images.h"
+#include "sluice/Runtime/Data/Safetensors.h"
+#include "sluice/Runtime/Execute/Executor.h"
+#include "sluice/Support/Format.h"
+#include "sluice/Support/Outputs.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>

@@ -7,9 +7,9 @@
 #include "Recompile.h"
 #include "Tune.h"
 #include "sluice/Driver/Driver.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Limits.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Limits.h"
+#include "sluice/Support/Text.h"
 
 #include <CLI/CLI.hpp>
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "Recompile.h"
-#include "sluice/Runtime/Data.h"
-#include "sluice/Runtime/SegmentedText.h"
-#include "sluice/Runtime/SpecFacts.h"
+#include "sluice/Runtime/Data/Data.h"
+#include "sluice/Runtime/Data/SegmentedText.h"
+#include "sluice/Runtime/Plan/SpecFacts.h"
 
 #include <functional>
 #include <optional>

@@ -2,7 +2,7 @@
 // Flags of the commands that read data, and opening the texts of those that read nothing else.
 #pragma once
 
-#include "sluice/Runtime/ByteFiles.h"
+#include "sluice/Runtime/Data/ByteFiles.h"
 
 #include <CLI/CLI.hpp>
 

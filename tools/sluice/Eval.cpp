@@ -2,12 +2,12 @@
 #include "Commands.h"
 #include "Common.h"
 #include "DataOptions.h"
-#include "sluice/Runtime/Checkpoint.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/HeldOut.h"
-#include "sluice/Runtime/Metrics.h"
-#include "sluice/Runtime/Npy.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Runtime/Data/Npy.h"
+#include "sluice/Runtime/Execute/HeldOut.h"
+#include "sluice/Runtime/Train/Checkpoint.h"
+#include "sluice/Runtime/Train/Metrics.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
 
 #include <iostream>
 

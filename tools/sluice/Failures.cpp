@@ -2,9 +2,9 @@
 #include "Failures.h"
 
 #include "sluice/Driver/Driver.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Files.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Files.h"
+#include "sluice/Support/Text.h"
 
 #include <csignal>
 #include <cstdlib>

@@ -9,12 +9,12 @@
 #include "Score.h"
 #include "Signals.h"
 #include "Trace.h"
-#include "sluice/Runtime/Checkpoint.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Generator.h"
-#include "sluice/Runtime/LinePairs.h"
-#include "sluice/Runtime/Session.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Runtime/Data/LinePairs.h"
+#include "sluice/Runtime/Generate/Generator.h"
+#include "sluice/Runtime/Generate/Session.h"
+#include "sluice/Runtime/Train/Checkpoint.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
 
 #include <algorithm>
 #include <iostream>

@@ -3,11 +3,11 @@
 
 #include "CommandLine.h"
 #include "Common.h"
-#include "sluice/Runtime/Checkpoint.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Generator.h"
-#include "sluice/Runtime/Images.h"
-#include "sluice/Runtime/LinePairs.h"
+#include "sluice/Runtime/Data/Images.h"
+#include "sluice/Runtime/Data/LinePairs.h"
+#include "sluice/Runtime/Generate/Generator.h"
+#include "sluice/Runtime/Train/Checkpoint.h"
+#include "sluice/Support/Error.h"
 
 #include <iostream>
 

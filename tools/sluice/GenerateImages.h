@@ -2,9 +2,9 @@
 // `sluice generate --images`: completes images.
 #pragma once
 
-#include "sluice/Runtime/Executor.h"
-#include "sluice/Runtime/Safetensors.h"
-#include "sluice/Runtime/Sampling.h"
+#include "sluice/Runtime/Data/Safetensors.h"
+#include "sluice/Runtime/Execute/Executor.h"
+#include "sluice/Runtime/Generate/Sampling.h"
 
 #include <CLI/CLI.hpp>
 

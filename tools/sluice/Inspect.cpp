@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sluice/Runtime/Inspect.h"
+#include "sluice/Runtime/Plan/Inspect.h"
 #include "Commands.h"
 #include "Common.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
 
 #include <iostream>
 

@@ -5,11 +5,11 @@
 #include "DataOptions.h"
 #include "Recompile.h"
 #include "Streams.h"
-#include "sluice/Runtime/Checkpoint.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Evaluator.h"
-#include "sluice/Runtime/LinePairs.h"
-#include "sluice/Runtime/Npy.h"
+#include "sluice/Runtime/Data/LinePairs.h"
+#include "sluice/Runtime/Data/Npy.h"
+#include "sluice/Runtime/Execute/Evaluator.h"
+#include "sluice/Runtime/Train/Checkpoint.h"
+#include "sluice/Support/Error.h"
 
 #include <iostream>
 

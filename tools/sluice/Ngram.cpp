@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sluice/Runtime/Ngram.h"
+#include "sluice/Runtime/Analyze/Ngram.h"
 #include "Commands.h"
 #include "Common.h"
 #include "DataOptions.h"
-#include "sluice/Runtime/Data.h"
+#include "sluice/Runtime/Data/Data.h"
 
 #include <iostream>
 

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Printer.h"
 #include "Signals.h"
-#include "sluice/Runtime/Files.h"
-#include "sluice/Runtime/Hash.h"
+#include "sluice/Support/Files.h"
+#include "sluice/Support/Hash.h"
 
 #include <nlohmann/json.hpp>
 

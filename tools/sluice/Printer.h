@@ -2,7 +2,7 @@
 // Output of `sluice generate`.
 #pragma once
 
-#include "sluice/Runtime/Generator.h"
+#include "sluice/Runtime/Generate/Generator.h"
 
 #include <optional>
 #include <string>

@@ -2,9 +2,9 @@
 #include "Recompile.h"
 
 #include "sluice/Driver/SpecFacts.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Text.h"
-#include "sluice/Runtime/Tuning.h"
+#include "sluice/Runtime/Device/Tuning.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
 
 #include <cstdlib>
 

@@ -3,8 +3,8 @@
 // token in question differs between the two runs.
 #include "Replay.h"
 
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/Execute/Executor.h"
+#include "sluice/Support/Error.h"
 
 #include <algorithm>
 #include <cmath>

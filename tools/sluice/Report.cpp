@@ -1,12 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sluice/Runtime/Report.h"
+#include "sluice/Runtime/Report/Report.h"
 #include "Commands.h"
 #include "Common.h"
 #include "RunSegments.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Driver/SpecFacts.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
 
 #include <algorithm>
 #include <filesystem>

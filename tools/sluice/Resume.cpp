@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Resume.h"
 
-#include "sluice/Runtime/Error.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Shell.h"
 
 #include <algorithm>
 #include <array>

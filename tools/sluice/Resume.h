@@ -2,7 +2,7 @@
 // `sluice train --resume RUN`: flags that a call leaves out are those that the run was given.
 #pragma once
 
-#include "sluice/Runtime/RunRecord.h"
+#include "sluice/Runtime/Train/RunRecord.h"
 
 #include <CLI/CLI.hpp>
 

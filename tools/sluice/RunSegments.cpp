@@ -2,11 +2,11 @@
 #include "RunSegments.h"
 
 #include "CutText.h"
-#include "sluice/Runtime/Checkpoint.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Metrics.h"
-#include "sluice/Runtime/RunRecord.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Runtime/Train/Checkpoint.h"
+#include "sluice/Runtime/Train/Metrics.h"
+#include "sluice/Runtime/Train/RunRecord.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "sluice/Driver/SpecFacts.h"
-#include "sluice/Runtime/Report.h"
+#include "sluice/Runtime/Report/Report.h"
 
 namespace sluice::cli {
 

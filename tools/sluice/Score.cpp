@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Score.h"
 #include "Common.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
 
 #include <iostream>
 #include <numbers>

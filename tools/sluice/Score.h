@@ -2,7 +2,7 @@
 // `sluice generate --score`: how likely given continuations are.
 #pragma once
 
-#include "sluice/Runtime/Generator.h"
+#include "sluice/Runtime/Generate/Generator.h"
 
 #include <CLI/CLI.hpp>
 

@@ -2,7 +2,7 @@
 #include "Streams.h"
 
 #include "Recompile.h"
-#include "sluice/Runtime/Error.h"
+#include "sluice/Support/Error.h"
 
 namespace sluice::cli {
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Trace.h"
 #include "Common.h"
-#include "sluice/Runtime/Error.h"
+#include "sluice/Support/Error.h"
 
 namespace sluice::cli {
 

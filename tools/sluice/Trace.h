@@ -3,9 +3,9 @@
 // The file of `generate --trace`.
 #pragma once
 
-#include "sluice/Runtime/Executor.h"
-#include "sluice/Runtime/Generator.h"
-#include "sluice/Runtime/OutputFile.h"
+#include "sluice/Runtime/Execute/Executor.h"
+#include "sluice/Runtime/Generate/Generator.h"
+#include "sluice/Support/OutputFile.h"
 
 #include <optional>
 #include <string>

@@ -7,10 +7,10 @@
 #include "Resume.h"
 #include "Signals.h"
 #include "TrainProgress.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Hash.h"
-#include "sluice/Runtime/RollBack.h"
-#include "sluice/Runtime/Trainer.h"
+#include "sluice/Runtime/Train/RollBack.h"
+#include "sluice/Runtime/Train/Trainer.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Hash.h"
 
 namespace sluice::cli {
 namespace {

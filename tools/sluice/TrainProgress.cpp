@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "TrainProgress.h"
 
-#include "sluice/Runtime/Format.h"
+#include "sluice/Support/Format.h"
 
 namespace sluice::cli {
 namespace {

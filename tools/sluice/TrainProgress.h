@@ -3,7 +3,7 @@
 #pragma once
 
 #include "Progress.h"
-#include "sluice/Runtime/Plan.h"
+#include "sluice/Runtime/Plan/Plan.h"
 
 #include <nlohmann/json.hpp>
 

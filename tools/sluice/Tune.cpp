@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Tune.h"
 
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Tuning.h"
+#include "sluice/Runtime/Device/Tuning.h"
+#include "sluice/Support/Error.h"
 
 #include <algorithm>
 #include <iostream>

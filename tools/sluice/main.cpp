@@ -5,7 +5,7 @@
 #include "CommandLine.h"
 #include "Commands.h"
 #include "Failures.h"
-#include "sluice/Runtime/Error.h"
+#include "sluice/Support/Error.h"
 
 #include <CLI/CLI.hpp>
 

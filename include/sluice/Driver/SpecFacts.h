@@ -4,7 +4,7 @@
 // header.
 #pragma once
 
-#include "sluice/Runtime/Plan.h"
+#include "sluice/Runtime/Plan/Plan.h"
 #include "sluice/Spec/Override.h"
 
 namespace sluice::driver {

@@ -3,7 +3,7 @@
 // JSON values without places, and a value with its path, so that each message has the location.
 #pragma once
 
-#include "sluice/Runtime/Error.h"
+#include "sluice/Support/Error.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 #include "StageList.h"
 
 #include "sluice/Dialect/Spec/Keys.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Support/Text.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -3,7 +3,7 @@
 // Requirements of passes for a module that no op's verifier sees.
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Dialect/Sluice/TokenHashes.h"
-#include "sluice/Runtime/Limits.h"
+#include "sluice/Support/Limits.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <cmath>

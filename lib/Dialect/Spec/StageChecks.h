@@ -4,8 +4,8 @@
 #pragma once
 
 #include "sluice/Dialect/Spec/Spec.h"
-#include "sluice/Runtime/Limits.h"
-#include "sluice/Runtime/Text.h"
+#include "sluice/Support/Limits.h"
+#include "sluice/Support/Text.h"
 
 #include <optional>
 

@@ -2,7 +2,7 @@
 //
 // Links an ELF shared object with its data, and appends the trailer that is checked before it is
 // loaded.
-#include "sluice/Runtime/Trailer.h"
+#include "sluice/Support/Trailer.h"
 #include "sluice/Target/Artifact.h"
 #include "sluice/Target/CPU/Object/Link.h"
 #include "sluice/Target/CPU/Object/Object.h"

@@ -4,7 +4,7 @@
 // nor locked: a checksum detects entries that a crash left incomplete.
 #include "sluice/Target/Cache/KernelCache.h"
 
-#include "sluice/Runtime/Text.h"
+#include "sluice/Support/Text.h"
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"

@@ -4,7 +4,7 @@
 // threads.
 #include "Harness.h"
 #include "StepSpecs.h"
-#include "sluice/Runtime/Generator.h"
+#include "sluice/Runtime/Generate/Generator.h"
 
 #include <atomic>
 #include <cstdlib>

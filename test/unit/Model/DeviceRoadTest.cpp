@@ -2,10 +2,10 @@
 // From dispatches to an artifact with GPU code, and that code in the runtime, on the emulator.
 #include "DeviceRoad.h"
 
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Executor.h"
-#include "sluice/Runtime/Generator.h"
-#include "sluice/Runtime/Inspect.h"
+#include "sluice/Runtime/Execute/Executor.h"
+#include "sluice/Runtime/Generate/Generator.h"
+#include "sluice/Runtime/Plan/Inspect.h"
+#include "sluice/Support/Error.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "ReferenceModel.h"
-#include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/Execute/Executor.h"
 
 #include <filesystem>
 #include <string>

@@ -7,7 +7,7 @@
 // that the yardstick does not round, but other sums come before each rounding.
 #include "Harness.h"
 #include "Specs.h"
-#include "sluice/Runtime/Checkpoint.h"
+#include "sluice/Runtime/Train/Checkpoint.h"
 
 #include <bit>
 #include <cmath>

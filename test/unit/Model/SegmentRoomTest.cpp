@@ -2,7 +2,7 @@
 //
 // Memory for batches of few segments: chosen by the batch, and whatever is computed is the same.
 #include "Harness.h"
-#include "sluice/Runtime/Error.h"
+#include "sluice/Support/Error.h"
 #include "sluice/Transforms/PackMemory.h"
 
 #include <gtest/gtest.h>

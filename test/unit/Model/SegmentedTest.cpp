@@ -5,7 +5,7 @@
 #include "Harness.h"
 #include "Specs.h"
 #include "sluice/Driver/Driver.h"
-#include "sluice/Runtime/Error.h"
+#include "sluice/Support/Error.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,9 +5,9 @@
 #include "Harness.h"
 #include "Specs.h"
 #include "StepSpecs.h"
-#include "sluice/Runtime/Error.h"
-#include "sluice/Runtime/Evaluator.h"
-#include "sluice/Runtime/Session.h"
+#include "sluice/Runtime/Execute/Evaluator.h"
+#include "sluice/Runtime/Generate/Session.h"
+#include "sluice/Support/Error.h"
 
 #include <algorithm>
 #include <cmath>

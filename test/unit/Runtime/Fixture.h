@@ -3,7 +3,7 @@
 // texts.
 #pragma once
 
-#include "sluice/Runtime/Executor.h"
+#include "sluice/Runtime/Execute/Executor.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

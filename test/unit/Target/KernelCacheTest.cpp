@@ -3,7 +3,7 @@
 // The cache of compiled kernels: what keys depend on, and files that are damaged, evicted, shared
 // among processes or cannot be written.
 #include "sluice/Target/Cache/KernelCache.h"
-#include "sluice/Runtime/Files.h"
+#include "sluice/Support/Files.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -4,7 +4,7 @@
 #ifndef SLUICE_DIALECT_SPEC_KEYS_H
 #define SLUICE_DIALECT_SPEC_KEYS_H
 
-#include "sluice/Runtime/Limits.h"
+#include "sluice/Support/Limits.h"
 
 #include <cstdint>
 #include <limits>

@@ -3,7 +3,7 @@
 // Hashes of everything that the object of a kernel depends on.
 #pragma once
 
-#include "sluice/Runtime/Hash.h"
+#include "sluice/Support/Hash.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"

@@ -4,9 +4,9 @@
 // Links in-memory objects to a shared object with the program ld.lld.
 #include "sluice/Target/CPU/Object/Link.h"
 
-#include "sluice/Runtime/Files.h"
-#include "sluice/Runtime/MemoryFile.h"
-#include "sluice/Runtime/Program.h"
+#include "sluice/Support/Files.h"
+#include "sluice/Support/MemoryFile.h"
+#include "sluice/Support/Program.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Object/ArchiveWriter.h"

@@ -3,8 +3,8 @@
 // Assembles PTX to a cubin with ptxas, or finds the cubin in the kernel cache.
 #include "sluice/Target/CUDA/PTX/Ptxas.h"
 
-#include "sluice/Runtime/MemoryFile.h"
-#include "sluice/Runtime/Program.h"
+#include "sluice/Support/MemoryFile.h"
+#include "sluice/Support/Program.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"

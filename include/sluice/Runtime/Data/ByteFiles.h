@@ -1,0 +1,97 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opens files of data: text, whose bytes are token ids, compressed text, and streams.
+#pragma once
+
+#include "sluice/Runtime/Data/FileContents.h"
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// A file of data that is not text: another known format, or damaged compressed data. `--raw` reads
+/// its bytes.
+class FormatError : public UserError {
+public:
+  using UserError::UserError;
+};
+
+/// A file whose bytes are token ids.
+struct ByteFile {
+  Path path;                           ///< as given; for messages
+  FileContents bytes;                  ///< decompressed
+  Path copy = {};                      ///< path of the run's copy of a stream; else empty
+  bool isDecompressed = false;         ///< `bytes` are not the bytes of the file itself
+  std::vector<std::string> notes = {}; ///< remarks for the user, a line each
+
+  /// Returns the path under which a later run finds the data.
+  const Path &source() const { return copy.empty() ? path : copy; }
+};
+
+/// Copies of the streams (standard input, pipes) that a run reads for training or for evaluation,
+/// as files in a folder of the run. A resumed run reads copy i, from 1, in place of stream i.
+class StreamCopies {
+public:
+  /// `folder` need not exist; copies are named `prefix`1, `prefix`2, ... Temporary files are
+  /// written to `temporary`, which must exist and should be on the same disk. With `reuse`, copies
+  /// that exist are read instead of streams.
+  StreamCopies(Path folder, std::string prefix, Path temporary, bool reuse);
+
+  struct Copy {
+    Path stream, path;
+    FileContents contents;
+    bool isReused = false; ///< read from `path` and not from the stream
+  };
+
+  /// Adds the copy of the next stream. The caller reads its contents.
+  Copy &add(const Path &stream);
+  /// Writes the copies to `folder`.
+  void save() const;
+  const std::deque<Copy> &all() const { return copies; }
+  /// Checks for a stream that was read and has no copy yet. It cannot be read again.
+  bool hasRead() const;
+  const Path &temporaryFolder() const { return temporary; }
+
+private:
+  Path folder, temporary;
+  std::string prefix;
+  bool reuse;
+  std::deque<Copy> copies; // references to elements stay valid
+};
+
+/// Options of reading data.
+struct ReadingOptions {
+  bool isRaw = false;                         ///< reads a file's own bytes, of any format
+  std::shared_ptr<StreamCopies> streams = {}; ///< null: no copies of streams
+};
+
+/// Opens a file of data, or reads a stream: standard input if the name is "-", or a pipe such as
+/// a shell's <(...). gzip and zstd data are decompressed to a temporary file. `what` is its role in
+/// messages. Throws FormatError if the file or its decompressed bytes are of another known
+/// format, or if compressed data is damaged.
+ByteFile openByteFile(const Path &path, std::string_view what, const ReadingOptions &reading = {});
+
+/// Opens files, checking that each byte is below `vocabulary` and that each file has at least
+/// `least` bytes, which `why` explains. Throws UserError with the path, and the offset of an
+/// offending byte, and as openByteFile does. With `skipped`, files that are too short are left out
+/// and named there, as long as one is long enough.
+std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary,
+                                    int64_t least, const std::string &why,
+                                    std::vector<ByteFile> *skipped = nullptr,
+                                    const ReadingOptions &reading = {});
+
+/// Returns "skipped 2 of 9 files, shorter than 17 bytes (the context and one byte to predict): a,
+/// b; join ..."; empty if no file was skipped.
+std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, int64_t least,
+                            const std::string &why);
+
+/// Returns the first notes of the files, and the number of remaining ones.
+std::vector<std::string> collectNotes(const std::vector<ByteFile> &files);
+
+/// Returns the SHA-256 of the SHA-256 sums of the files' contents, in order.
+std::string hashFiles(const std::vector<ByteFile> &files);
+
+} // namespace sluice::runtime

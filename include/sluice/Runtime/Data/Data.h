@@ -1,0 +1,170 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Reads text as bytes, and defines the order in which training draws rows from it.
+#pragma once
+
+#include "sluice/Runtime/Data/ByteFiles.h"
+#include "sluice/Runtime/Data/Inputs.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// The position of training in its data: two integers that determine every later row.
+struct DataPosition {
+  int64_t epoch = 0, index = 0;
+  bool operator==(const DataPosition &) const = default;
+};
+
+/// A source of training batches. The row at a position is a pure function of the seed and the
+/// position.
+class TrainingSource {
+public:
+  TrainingSource() = default;
+  virtual ~TrainingSource() = default;
+  TrainingSource(const TrainingSource &) = delete;
+  TrainingSource &operator=(const TrainingSource &) = delete;
+
+  virtual int64_t rowsPerEpoch() const = 0;
+  virtual const std::vector<ByteFile> &usedFiles() const = 0;
+  virtual const std::vector<ByteFile> &skippedFiles() const = 0;
+  /// Returns remarks on the data for the user, one per line.
+  virtual std::vector<std::string> notes() const = 0;
+  /// Returns the SHA-256 over the contents of the files in use, in order. A resumed run must find
+  /// the same hash.
+  virtual const std::string &hash() const = 0;
+  /// Writes `rows` consecutive rows starting at `position`, continues in later epochs where needed,
+  /// and returns the next position. Throws DataError if a file has changed.
+  virtual DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const = 0;
+};
+
+/// Items that each fill one row: a line with its named inputs, or an image.
+class ItemSource : public TrainingSource {
+public:
+  explicit ItemSource(uint64_t seed) : seed(seed) {}
+
+  /// Writes item `index` < rowsPerEpoch() to row `row` of the batch. Returns the number of its
+  /// tokens that are predicted.
+  virtual int64_t write(int64_t index, int64_t row, const BatchInputs &into) const = 0;
+  /// Returns the bytes of a text item from the first predicted byte on, including bytes beyond the
+  /// context. Empty for items that are not text.
+  virtual std::optional<std::string> textOf(int64_t index) const = 0;
+  /// Returns the plural noun for items: "lines".
+  virtual std::string_view noun() const = 0;
+  /// Describes how an item is scored, for people.
+  virtual std::string_view protocol() const = 0;
+  /// Draws every item once per epoch, in an order specific to the epoch.
+  DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override;
+
+private:
+  uint64_t seed;
+};
+
+/// Files by the name of the input, or of the labels, that they contain.
+using InputFiles = std::map<std::string, std::vector<Path>>;
+
+/// The files of a named input of numbers: .npy arrays of `width` numbers for each byte of a text.
+struct NumberInput {
+  std::vector<Path> paths;
+  int64_t width = 1;
+  bool isTarget = false; ///< rows are distributions; else weights, of at least 0
+};
+using NumberInputs = std::map<std::string, NumberInput>;
+
+/// Numbers for one text: row i belongs to byte i.
+struct NumberFile {
+  Path path;
+  FileContents bytes; ///< contents of the file
+  size_t start = 0;   ///< offset of the f32 numbers in the file
+  int64_t width = 1;
+};
+
+/// Reads an f32 array and checks its shape and that all numbers are finite and at least 0. For a
+/// target, each row must also sum to 1 within 1e-3. Throws UserError with the path and the row.
+NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFile &text,
+                       const ReadingOptions &reading = {});
+
+/// Labels for texts: "0" or "1" for each byte of a text, or numbers. File i of a name belongs to
+/// text i.
+class LabelFiles {
+public:
+  LabelFiles() = default;
+  /// `texts` are the named texts, `used` are the texts of sufficient length, and `skipped` are the
+  /// others, whose labels are checked too. Throws UserError if a name has a wrong number of files,
+  /// a file has a wrong number of bytes, or a byte is neither "0" nor "1".
+  LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
+             const std::vector<ByteFile> &used, const std::vector<ByteFile> &skipped = {},
+             const NumberInputs &numbers = {}, const ReadingOptions &reading = {});
+
+  bool has(const std::string &name) const { return byName.contains(name); }
+  bool hasNumbers(const std::string &name) const { return numbersByName.contains(name); }
+  /// Writes the labels of `count` bytes of text `text`, starting at byte `start` and wrapping
+  /// around at the end, to row `row` of the batch. Names without files get zeros.
+  void write(size_t text, int64_t start, int64_t count, int64_t row, const BatchInputs &into) const;
+  /// Returns the hash of `texts`, the hash of the texts, combined with the labels; `texts` itself
+  /// if there are no labels.
+  std::string hashWith(const std::string &texts) const;
+
+private:
+  void writeNumbers(size_t text, int64_t start, int64_t count, int64_t row,
+                    const BatchInputs &into) const;
+
+  std::map<std::string, std::vector<ByteFile>> byName; ///< labels of the texts in use
+  std::map<std::string, std::vector<NumberFile>> numbersByName;
+};
+
+/// Rows of context + 1 bytes, drawn without replacement within an epoch. The bytes of row `index`
+/// of epoch `epoch` are a pure function of (seed, epoch, index): a keyed permutation of the epoch's
+/// rows. Adjacent rows of a file share one byte (the last target of one is the first input of the
+/// next), and each epoch cuts the files at different offsets. `cyclic` files wrap around at their
+/// end. Files that are too short for one row are skipped unless all are.
+class TrainingData : public TrainingSource {
+public:
+  TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context, uint64_t seed,
+               bool cyclic = false, const InputFiles &labels = {}, const NumberInputs &numbers = {},
+               const ReadingOptions &reading = {});
+
+  int64_t rowsPerEpoch() const override { return totalRows; }
+  int64_t bytes() const;
+  const std::vector<ByteFile> &usedFiles() const override { return files; }
+  const std::vector<ByteFile> &skippedFiles() const override { return skipped; }
+  /// Reports skipped files, and token ids that no byte can have.
+  std::vector<std::string> notes() const override;
+  const std::string &hash() const override { return contentHash; }
+
+  /// Returns the bytes of one row. `position.index` < rowsPerEpoch(). Throws as FileContents does.
+  std::vector<uint8_t> row(DataPosition position) const;
+
+  /// The start of a row.
+  struct Place {
+    size_t file;
+    int64_t start;
+    auto operator<=>(const Place &) const = default;
+  };
+  Place placeOf(DataPosition position) const;
+
+  DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override;
+
+private:
+  std::vector<ByteFile> skipped, files; // declared in this order: reading `files` fills `skipped`
+  std::vector<int64_t> firstRow;        // first row of each file, then the total
+  int64_t vocabulary, context, totalRows = 0;
+  uint64_t seed;
+  bool cyclic;
+  LabelFiles labels;
+  std::string contentHash;
+};
+
+/// Returns the image of `index` under the permutation of [0, count) that `key` selects. Takes O(1)
+/// memory: a Feistel network of a few rounds is iterated until the image is below `count` (fewer
+/// than four iterations on average).
+uint64_t permute(uint64_t index, uint64_t count, uint64_t key);
+
+/// Returns the factor for step `step` of a run, drawn uniformly from `factors`.
+int64_t drawFactor(const std::vector<int64_t> &factors, int64_t seed, int64_t step);
+
+} // namespace sluice::runtime

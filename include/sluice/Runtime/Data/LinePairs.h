@@ -1,0 +1,108 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Texts for models with named inputs. Line i of one file belongs to line i of the others.
+#pragma once
+
+#include "sluice/Runtime/Data/Data.h"
+#include "sluice/Runtime/Plan/Plan.h"
+
+#include <map>
+
+namespace sluice::runtime {
+
+/// Parses `NAME=FILE` values of the flag `flag`. Throws UserError for any other form.
+InputFiles parseInputFiles(const std::string &flag, const std::vector<std::string> &written);
+/// Parses the files of labels, where NAME is the name of segments.
+InputFiles parseLabelFiles(const std::string &flag, const std::vector<std::string> &written);
+
+/// Rejects files for inputs that the plan does not have, and inputs without files. `flag` is the
+/// flag that specifies them.
+void requireInputs(const Plan &plan, const InputFiles &files, const std::string &flag);
+
+/// Rejects a model with named inputs for `command`, which supports none.
+void refuseInputs(const Plan &plan, const std::string &command);
+
+/// Lines of bytes that are token ids. The files of a list are concatenated, and the last line of a
+/// file need not be terminated. The bytes of a line are read on access.
+class Lines {
+public:
+  using Line = std::vector<uint8_t>;
+
+  /// Reads the lines of `files`, each truncated to `most` bytes. Throws UserError if a byte is not
+  /// a token id.
+  Lines(const std::vector<Path> &files, int64_t vocabulary, int64_t most,
+        const ReadingOptions &reading = {});
+  Lines(const Lines &) = delete;
+  Lines &operator=(const Lines &) = delete;
+
+  int64_t count() const { return static_cast<int64_t>(lines.size()); }
+  Line at(int64_t index) const { return read(index, most); }
+  /// Returns line `index` without truncation.
+  Line whole(int64_t index) const { return read(index, SIZE_MAX); }
+  const std::vector<ByteFile> &files() const { return opened; }
+  /// Throws UserError unless the number of lines is `expected`, the number of lines of `other`.
+  void requireCount(int64_t expected, const std::string &other) const;
+  /// Returns "cut 3 of 9 lines of WHAT, longer than 16 bytes (its context)"; empty if no line was
+  /// truncated.
+  std::string describeCut(const std::string &what) const;
+
+private:
+  struct Extent {
+    size_t start = 0, end = 0; ///< offsets in its file
+  };
+  void findLines(const FileContents &bytes);
+  Line read(int64_t index, size_t mostBytes) const;
+
+  std::vector<ByteFile> opened;
+  std::vector<int64_t> firstLine; ///< index of the first line of each file
+  std::vector<Extent> lines;
+  size_t most;
+};
+
+/// The lines of every named input of a model.
+class InputLines {
+public:
+  InputLines(const InputFiles &files, const Plan &plan, const ReadingOptions &reading = {});
+
+  /// Returns line `index` of each input.
+  GivenLines at(int64_t index) const;
+  const std::map<std::string, Lines> &byName() const { return inputs; }
+  /// Returns the number of lines, which all inputs must share.
+  int64_t count() const;
+
+private:
+  std::map<std::string, Lines> inputs;
+};
+
+/// Pairs line i of a text with line i of each named input. The tokens of a batch row are a line
+/// end, the line, and line ends up to the context.
+class LinePairs : public ItemSource {
+public:
+  /// Throws UserError if the files differ in their number of lines, or if a byte is not a token id.
+  LinePairs(const std::vector<Path> &text, const InputFiles &inputs, const Plan &plan,
+            uint64_t seed, const ReadingOptions &reading = {});
+
+  int64_t rowsPerEpoch() const override { return text.count(); }
+  const std::vector<ByteFile> &usedFiles() const override { return files; }
+  const std::vector<ByteFile> &skippedFiles() const override { return none; }
+  /// Reports the number of truncated lines.
+  std::vector<std::string> notes() const override;
+  const std::string &hash() const override { return contentHash; }
+
+  /// The tokens of the line are predicted, and the following line end if it fits.
+  int64_t write(int64_t index, int64_t row, const BatchInputs &into) const override;
+  std::optional<std::string> textOf(int64_t index) const override;
+  std::string_view noun() const override { return "lines"; }
+  std::string_view protocol() const override {
+    return "each by itself with its inputs; a line's bytes are scored, and the end behind it where "
+           "the context holds it; a token is a byte";
+  }
+
+private:
+  Lines text;
+  InputLines inputs;
+  int64_t context;
+  std::vector<ByteFile> files, none;
+  std::string contentHash;
+};
+
+} // namespace sluice::runtime

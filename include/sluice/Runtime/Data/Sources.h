@@ -1,0 +1,48 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Opens the data of a model: texts, lines with named inputs, or images.
+#pragma once
+
+#include "sluice/Runtime/Data/Images.h"
+#include "sluice/Runtime/Data/LinePairs.h"
+
+#include <memory>
+#include <optional>
+
+namespace sluice::runtime {
+
+struct SourceFiles {
+  std::vector<Path> data;
+  InputFiles inputs;                 // files of the model's named inputs
+  std::optional<ImageSize> images;   // format of `data`; empty: text
+  std::string inputFlag = "--input"; // flag that specifies `inputs`
+  InputFiles labels = {};            // files of labels, for the model's segments
+  std::string labelFlag = "--labels";
+  ReadingOptions reading = {};
+};
+
+/// Returns the names of the labels that kernels of a plan read.
+std::vector<std::string> labelsOf(const Plan &plan);
+/// Returns the plan's input that holds the labels `name`.
+std::string labelsInput(const std::string &name);
+/// Returns the names of the numbers that kernels of a plan read.
+std::vector<std::string> numbersOf(const Plan &plan);
+/// Returns the plan's input that holds the numbers `name`.
+std::string numbersInput(const std::string &name);
+/// Selects the files of numbers. With `areTrained`, all numbers are required; otherwise only the
+/// numbers that evaluation reads are selected. Throws UserError for files of other numbers.
+NumberInputs chooseNumbers(const Plan &plan, const SourceFiles &files, bool areTrained);
+
+/// Rejects labels that the plan does not have, labels without files if `areNeeded`, and images for
+/// a model that has labels.
+void requireLabels(const Plan &plan, const SourceFiles &files, bool areNeeded);
+
+/// Opens items that are independent of each other; returns null if `files` are texts. Throws
+/// UserError as LinePairs and Images do, if the model has other named inputs, or if images are
+/// combined with named inputs.
+std::unique_ptr<ItemSource> openItems(const SourceFiles &files, const Plan &plan, uint64_t seed);
+
+/// Opens the source of training batches.
+std::unique_ptr<TrainingSource> openTraining(const SourceFiles &files, const Plan &plan,
+                                             uint64_t seed);
+
+} // namespace sluice::runtime

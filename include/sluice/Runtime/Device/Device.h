@@ -1,0 +1,127 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The interface of devices that hold an arena and run launches: the CPU, a GPU, or the GPU
+// emulator.
+#pragma once
+
+#include "sluice/Runtime/Plan/Artifact.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// Counts of the emulator for the launches of a kernel.
+struct KernelCounts {
+  int64_t instructions = 0, tensorInstructions = 0; ///< per thread; per warp
+  int64_t barriers = 0;
+  int64_t bytes = 0; ///< of its buffers, read and written, each byte once per launch
+  int64_t sectors = 0, leastSectors = 0; ///< of 32 bytes, over all memory requests
+  int64_t passes = 0, leastPasses = 0;   ///< over the banks of shared memory
+};
+
+/// Time of one kernel since the start of timing, by the clock of the CPU or of the GPU.
+struct KernelTime {
+  int64_t launches = 0;
+  double seconds = 0;
+  KernelCounts counts; ///< only on the emulator
+};
+
+/// A byte range of the arena.
+struct Range {
+  int64_t offset = 0, bytes = 0;
+};
+
+/// Holds an arena, which is zeroed except for the constants, and runs launches on it. Not
+/// thread-safe.
+class Device {
+public:
+  virtual ~Device() = default;
+  Device(const Device &) = delete;
+  Device &operator=(const Device &) = delete;
+
+  const Artifact &artifact() const { return *loaded; }
+  const Plan &plan() const { return loaded->plan(); }
+
+  /// Returns the target of the code that runs: cpu-avx512, sm_90a.
+  virtual std::string target() const = 0;
+  /// Returns a description for people: "NVIDIA H200", "4 threads".
+  virtual std::string describe() const = 0;
+  virtual int threads() const { return 1; }
+  /// Returns a warning to show to the user once; empty if there is none.
+  virtual std::string notice() const { return ""; }
+
+  /// Checks that `host` is the arena itself, so that no data needs to be copied.
+  virtual bool sharesMemory() const = 0;
+  /// Returns the host's view of the complete arena. If it is a copy, only downloaded ranges hold
+  /// the device's data.
+  virtual uint8_t *host() = 0;
+  /// Copies a range from `host` to the device before any later launch. The caller may overwrite the
+  /// range immediately.
+  virtual void upload(Range range) = 0;
+  /// Copies a range from the device to `host` after all earlier launches.
+  virtual void download(Range range) = 0;
+
+  /// Runs the launches of an entry in order, except those whose guard fails. May return before they
+  /// finish.
+  void run(const std::string &entry, const std::vector<Launch> &launches) {
+    runPart(entry, launches, 0, launches.size());
+  }
+  /// Runs only launches [first, last). In a bucket's entry, parts begin and end after the launches
+  /// in `Plan::countsIn`.
+  virtual void runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
+                       size_t last) = 0;
+  /// Runs one of the plan's launches, regardless of its guard. May return before it finishes.
+  virtual void launch(const Launch &launch) = 0;
+  /// Waits until all launches have finished.
+  virtual void synchronize() {}
+
+  /// Starts to measure each launch, from zero.
+  void startTiming() {
+    timing = true;
+    kernelTimes.assign(plan().kernels.size(), {});
+  }
+  void stopTiming() { timing = false; }
+  /// Returns the time of each kernel, in the plan's order.
+  const std::vector<KernelTime> &times() const { return kernelTimes; }
+
+protected:
+  explicit Device(std::shared_ptr<const Artifact> artifact) : loaded(std::move(artifact)) {}
+
+  const std::shared_ptr<const Artifact> loaded;
+  bool timing = false;
+  std::vector<KernelTime> kernelTimes;
+};
+
+/// Creates a CPU device. `threads` >= 1. Throws UserError if the artifact has no code for this CPU.
+std::unique_ptr<Device> makeCpuDevice(std::shared_ptr<const Artifact> artifact, int threads);
+
+/// Creates a device for the first NVIDIA GPU that the driver reports. `target` selects the code
+/// (sm_80, sm_90a); if it is empty, the best match is used. Throws UserError if there is no driver,
+/// GPU, memory or matching code. The driver is libcuda.so.1, or the library in the environment
+/// variable SLUICE_CUDA_DRIVER.
+std::unique_ptr<Device> makeCudaDevice(std::shared_ptr<const Artifact> artifact,
+                                       const std::string &target = "");
+
+/// The expected value of an element of a launch's result. A result is a matrix whose rows start
+/// `stride` elements apart.
+struct Expectation {
+  size_t result = 0;
+  int64_t row = 0, column = 0; ///< row -1: the whole column
+  int64_t rows = 0, stride = 0;
+  Type type = Type::f32;
+  double value = 0, bound = 0;
+};
+/// Receives the expectation of each checked element after a launch.
+using Observer = std::function<void(const Expectation &)>;
+
+/// Creates a device that emulates GPU code on the CPU and checks it: a launch that breaks a rule
+/// throws JobError with the kernel's name. `target` selects the code; if it is empty, the
+/// artifact's first GPU target is used. Throws UserError if the artifact has no GPU code, or if the
+/// plug-in libsluice_emulator_plugin.so is not in the runtime's folder.
+std::unique_ptr<Device> makeEmulatorDevice(std::shared_ptr<const Artifact> artifact,
+                                           const std::string &target = "", Observer observer = {});
+
+} // namespace sluice::runtime

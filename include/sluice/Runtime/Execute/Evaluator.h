@@ -1,0 +1,120 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Scores text with overlapping windows.
+#pragma once
+
+#include "sluice/Runtime/Data/Data.h"
+#include "sluice/Runtime/Execute/Executor.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+struct EvaluationOptions {
+  int64_t window = 0;     // tokens per window; 0: the context
+  int64_t stride = 0;     // tokens between starts of windows; 0: half the window, at least 1
+  int64_t mostTokens = 0; // maximum number of scored tokens over all files; 0: all
+  /// Labels of the files; without them, losses on labels are not reported.
+  const LabelFiles *labels = nullptr;
+};
+
+/// The scored part of one text.
+struct FileScore {
+  Path file;
+  double nats = 0;
+  int64_t tokens = 0;
+  std::optional<int64_t> characters; ///< empty if the bytes are not valid UTF-8
+
+  double bitsPerByte() const;
+};
+
+struct EvaluationResult {
+  double nats = 0;    // sum over scored tokens
+  int64_t tokens = 0; // number of scored tokens
+  int64_t window = 0, stride = 0;
+  int64_t first = 0; // first scored row of a window
+  /// Number of words in texts: runs of non-whitespace bytes with a scored byte, and scored line
+  /// ends, which WikiText counts as words.
+  int64_t words = 0;
+  /// Number of UTF-8 characters in texts whose last byte is scored. Empty if unknown;
+  /// `noCharacters` then has the reason.
+  std::optional<int64_t> characters;
+  std::string noCharacters;
+  int64_t items = 0; // number of items that were scored separately; 0: windows of texts were scored
+  std::string noun, protocol;   // of the items
+  std::vector<FileScore> files; ///< texts with a scored token, in order
+  /// Mean nats of each loss by name, if there are several losses; the head's loss is first. Each
+  /// mean covers the scored rows to which the loss applies.
+  std::vector<std::pair<std::string, double>> losses;
+
+  nlohmann::json lossesByName() const;
+  double bitsPerToken() const;
+  double bitsPerByte() const { return bitsPerToken(); } // a token is a byte
+  /// Returns the total bits of the scored bytes divided by the number of characters.
+  std::optional<double> bitsPerCharacter() const;
+  double perplexity() const;
+  /// Returns the perplexity per word, independent of tokenization: exp(nats / words).
+  double wordPerplexity() const;
+};
+
+/// One window over a text. It reads tokens start .. start + length; its rows from firstScored on
+/// are scored (row t predicts token start + t + 1).
+struct Window {
+  int64_t start = 0, length = 0, firstScored = 0;
+};
+
+/// Returns windows that score each of the tokens 1 .. tokens - 1 exactly once. Window i starts at i
+/// * stride and scores the tokens after the end of the previous window, so each scored token
+/// outside the first window has at least window - stride preceding tokens. 1 <= stride <= window.
+/// Only the last window may be shorter than `window`.
+std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride);
+
+/// Receives a group of numbers. Groups arrive in the order of the text.
+using NumberSink = std::function<void(std::span<const float>)>;
+
+/// Scores the files with the entry `evaluate`, in batches of windows of equal length. Files are
+/// independent. The first byte of each file is not scored, since nothing precedes it; neither are
+/// the bytes before the model's first scored row in a file's first window. `progress` receives the
+/// completed share, 0 to 1; `losses` receives the nats of the scored tokens.
+EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
+                          const EvaluationOptions &options,
+                          const std::function<void(double)> &progress = {},
+                          const NumberSink &losses = {});
+
+/// Returns the number of tokens that `evaluate` scores for a model whose first scored row is
+/// `first`, which is the number of values that its `losses` receives.
+int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens, int64_t first = 0);
+
+/// Scores items in batches, at most `mostTokens` tokens if that is positive. Throws as `evaluate`
+/// does.
+EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int64_t mostTokens,
+                               const std::function<void(double)> &progress = {},
+                               const NumberSink &losses = {});
+
+/// Computes the logits after each byte of the file: file.bytes.size() rows of `vocabulary` numbers,
+/// in order; row i predicts byte i + 1. The entry `predict` of the executor must return the logits
+/// of every row (sluice logits compiles it so). Windows are cut as in `evaluate`. Throws JobError
+/// if a logit is not finite.
+void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &options,
+                   const NumberSink &rows, const std::function<void(double)> &progress = {});
+
+/// Computes the rows of a stream on a scale of `factor` (row m represents the tokens from factor *
+/// m on). The entry `predict` of the executor must return these rows. Windows have the length of
+/// the context and do not overlap; a window of n bytes has ceil(n / factor) rows. Throws JobError
+/// if a number is not finite.
+void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const NumberSink &rows,
+                 const std::function<void(double)> &progress = {});
+
+/// Returns the number of rows that `computeRows` yields for a file of `bytes` bytes.
+int64_t countRows(int64_t bytes, int64_t context, int64_t factor);
+
+/// Describes the protocol of an evaluation for people.
+std::string describeProtocol(const EvaluationResult &result);
+
+} // namespace sluice::runtime

@@ -1,0 +1,134 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Generates several texts at once from a model's predictions.
+#pragma once
+
+#include "sluice/Runtime/Execute/Executor.h"
+#include "sluice/Runtime/Generate/Sampling.h"
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// Returns the start of the window that the model reads in a text of `size` tokens, given the
+/// previous start. The start does not change while the window fits the context. Otherwise the
+/// window is refilled with the newest tokens, at most half of the context, from a multiple of
+/// `period`; it always has at least `least` tokens.
+int64_t windowStart(int64_t size, int64_t start, int64_t context, int64_t period,
+                    int64_t least = 1);
+
+/// Predicts the next token of growing texts, each in its own row.
+class Predictor {
+public:
+  /// With `cached` and an artifact that has a decode step, the cost of a call is proportional to
+  /// its new tokens; otherwise each call runs a full forward pass over every window. Both modes
+  /// read the same windows.
+  Predictor(Executor &executor, bool cached);
+
+  /// Returns the number of texts that can be predicted at once.
+  int64_t rows() const { return static_cast<int64_t>(windows.size()); }
+  bool isCached() const { return cached; }
+
+  /// A text of at least one byte in row `row`. It must extend the row's text of the previous call.
+  struct Turn {
+    int64_t row = 0;
+    std::span<const uint8_t> text;
+    const GivenLines *given = nullptr; ///< the text's named inputs; null if it has none
+  };
+  /// Returns the logits after each text, [turns, vocabulary], row-major, valid until the next call.
+  /// The logits of a text are bitwise independent of the other texts.
+  std::span<const float> predict(std::span<const Turn> turns);
+
+  /// The window of a row's text, and the part of it that the row's states represent.
+  struct Window {
+    int64_t start = 0;
+    int64_t seen = -1; ///< tokens from `start` on; -1: the states belong to another text
+  };
+  const Window &window(int64_t row) const { return windows.at(static_cast<size_t>(row)); }
+  /// The effect of a row's newest token on each segmentation of the model. Empty if each call
+  /// recomputes the window.
+  struct Segments {
+    std::string name;
+    int64_t closed = 0;      ///< boundary bits in the window: segments that have ended, or begun
+    bool isBoundary = false; ///< the token has a boundary bit, so rows of segments were computed
+  };
+  std::vector<Segments> segments(int64_t row);
+
+  /// Assigns row `row` to a text with the window `window`; {} for a new text.
+  void begin(int64_t row, const Window &window) { windows.at(static_cast<size_t>(row)) = window; }
+
+private:
+  std::span<const float> recompute(const Turn &turn, int64_t from);
+  void catchUp(const Turn &turn, bool moved);
+  void refill(const Turn &turn, std::span<const uint8_t> tokens);
+  void step(std::span<const Turn> turns);
+  int32_t closedOf(const SegmentFacts &segments, int64_t row);
+
+  Executor &executor;
+  const bool cached;
+  std::vector<Window> windows; ///< by row
+  std::vector<float> logits;
+  std::map<const SegmentFacts *, std::vector<int32_t>>
+      closedBefore; ///< by segments and row, before the last step
+};
+
+/// A text to continue.
+struct Text {
+  std::vector<uint8_t> bytes;                         ///< at least one
+  int64_t sample = 0;                                 ///< index among the samples of a prompt
+  int64_t drawn = 0;                                  ///< number of generated tokens
+  GivenLines given{};                                 ///< named inputs
+  int64_t room = std::numeric_limits<int64_t>::max(); ///< maximum number of tokens to generate
+};
+
+enum class StopReason { Length, StopText, Reader };
+
+/// Callbacks of a generation. Texts are identified by index.
+struct TextSink {
+  /// Receives new bytes of a text. Returns false if the reader has closed.
+  std::function<bool(size_t text, std::string_view bytes)> write;
+  std::function<void(size_t text, StopReason reason)> finish = {};
+  /// Receives a text's newest token after the model has read it: its position and its effect on
+  /// segments.
+  std::function<void(size_t text, int64_t position, uint8_t token,
+                     std::span<const Predictor::Segments> segments)>
+      read = {};
+};
+
+/// Throws UserError if the model cannot continue `prompt`: a token id is out of range, the prompt
+/// has no scored row, or the head predicts groups.
+void checkContinues(const Executor &executor, std::string_view prompt);
+
+/// Continues each of `texts` by `count` bytes, until one of `stops` occurs, or until its reader
+/// closes. The predictor's rows run concurrently; when a text ends, the next waiting text takes its
+/// row. The bytes of a text depend only on the text, the options and the weights. A stop text is
+/// part of the text's bytes but is not passed to `write`. With a larger vocabulary, only ids below
+/// 256 are sampled.
+void writeTexts(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t count,
+                const SamplingOptions &options, const std::vector<std::string> &stops,
+                const TextSink &sink);
+
+/// A given continuation and its score.
+struct Scored {
+  std::vector<uint8_t> bytes; ///< at least one
+  size_t first = 1;           ///< first byte that is scored; earlier bytes are the prompt
+  std::vector<double> nats{}; ///< -log of the probability, by scored byte
+  GivenLines given{};         ///< named inputs
+};
+
+/// Scores given texts, as many at once as the predictor has rows; step by step if the predictor is
+/// cached. The score of a text depends only on the text and the weights.
+void scoreTexts(Executor &executor, Predictor &predictor, std::span<Scored> texts);
+
+/// Continues `prompt` (at least one byte) by `count` bytes and passes each to `emit` until it
+/// returns false.
+void generate(Executor &executor, std::string_view prompt, int64_t count,
+              const SamplingOptions &options, const std::function<bool(uint8_t)> &emit);
+
+} // namespace sluice::runtime

@@ -1,0 +1,43 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Writes output files, which appear whole or not at all.
+#pragma once
+
+#include "sluice/Support/Files.h"
+
+namespace sluice::runtime {
+
+/// Returns the path of the file that writing to `path` replaces: `path` itself, or the target of a
+/// symbolic link. Throws UserError for a loop of links.
+Path resolveOutput(const Path &path);
+
+/// Writes an unnamed file in the folder of `path`, which replaces `path` atomically in `finish`. A
+/// process that is killed earlier leaves nothing; on file systems without unnamed files it leaves
+/// `path`.tmp-PID, which the next writer of `path` removes. The permissions of a replaced file are
+/// preserved. Every failure is a UserError or a JobError.
+class OutputFile {
+public:
+  /// Throws as `requireWritable` does.
+  explicit OutputFile(const Path &path);
+  /// Removes the file unless `finish` was called.
+  ~OutputFile();
+  OutputFile(const OutputFile &) = delete;
+  OutputFile &operator=(const OutputFile &) = delete;
+
+  void write(std::span<const uint8_t> bytes);
+  /// Makes the file durable and gives it its name.
+  void finish();
+
+private:
+  void open();
+  void publish();
+  void discard() noexcept;
+  [[noreturn]] void fail(int error);
+
+  Path path;      ///< as given by the user
+  Path target;    ///< with symbolic links resolved
+  Path temporary; ///< in the folder of `target`; exists only while `isNamed`
+  bool isNamed = false;
+  int fd = -1;
+};
+
+} // namespace sluice::runtime

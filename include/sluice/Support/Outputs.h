@@ -1,0 +1,34 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Checks the files that a command is about to write.
+#pragma once
+
+#include "sluice/Support/FileKind.h"
+
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// A file that a command will write.
+struct Output {
+  std::string flag; ///< flag that specifies it: "--picture"
+  Path path;        ///< empty: the flag is not given
+  FileKind kind;    ///< the kind of the new file
+};
+
+/// Throws UserError, before any work is done, if writing an output would lose data:
+/// - it cannot be written (see requireWritable), or two outputs are the same file;
+/// - it is one of `inputs`, the files and folders that the command reads;
+/// - it belongs to a run or a checkpoint. A page, a picture or an array may be written into a run's
+/// folder, but the run's own files and checkpoints are never replaced;
+/// - `force` is not given, and the output replaces a file of another kind, or its name has the
+/// extension of another kind. An empty file may be replaced.
+void checkOutputs(const std::vector<Output> &outputs, const std::vector<Path> &inputs, bool force);
+
+/// Checks a folder for files of fixed `names`: it must not be part of a run, and must be new,
+/// contain none of them, or contain all of `marks`, the files of an earlier call of the command.
+void checkOutputFolder(const std::string &flag, const Path &folder,
+                       const std::vector<std::string> &names, const std::vector<std::string> &marks,
+                       const std::vector<Path> &inputs, bool force);
+
+} // namespace sluice::runtime

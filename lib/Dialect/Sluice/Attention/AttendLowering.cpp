@@ -1,0 +1,290 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lowering of the ops of Attend.cpp: row passes of a softmax. Each row of a segment sees the query
+// of the segment as a gathered row, and a segment sums over its rows, as a mean does. So the work
+// grows with the length, whatever the segments' lengths are. In a step at most one segment of a
+// text ends. The passes run over its rows alone then, and see the segment's values in row 0.
+#include "../Fusion/RowPass.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::lowering;
+
+namespace {
+
+/// A row pass over rows of `heads` heads of `size` columns each.
+class HeadPass : public RowPass {
+public:
+  HeadPass(DispatchEmitter &emitter, int64_t heads, int64_t columns)
+      : RowPass(emitter), count(heads), size(columns / heads) {}
+
+  /// D rows of H heads; one row, where heads have one column.
+  Value read(Value tensor, int64_t factor) {
+    return size > 1 ? heads(tensor, factor, count) : row(tensor, factor);
+  }
+  /// The same of row 0 of a tensor [B, 1, d].
+  Value readFirst(Value tensor) {
+    return size > 1 ? firstHeads(tensor, count) : first(tensor, count);
+  }
+  /// One number a head in each of its columns.
+  Value every(Value ofHeads) {
+    auto type = cast<RankedTensorType>(ofHeads.getType());
+    auto rows = RankedTensorType::get({size, count}, type.getElementType());
+    return size > 1 ? Value(dispatch::SpreadOp::create(b, rows, ofHeads)) : ofHeads;
+  }
+  Value sum(Value rows) {
+    auto type = RankedTensorType::get({count}, b.getF32Type());
+    return size > 1
+               ? Value(dispatch::ReduceGroupOp::create(b, type, dispatch::ReduceKind::Add, rows))
+               : rows;
+  }
+  Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
+  Value add(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
+  Value sub(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
+  /// exp(x - y).
+  Value chance(Value x, Value y) { return math::ExpOp::create(b, sub(x, y)); }
+  /// Scaled products of queries and keys, a number a head.
+  Value scores(Value query, Value key) {
+    auto type = RankedTensorType::get({count}, b.getF32Type());
+    float scale = 1 / std::sqrt(static_cast<float>(size));
+    Value factor = arith::ConstantOp::create(b, DenseElementsAttr::get(type, scale));
+    return mul(sum(mul(query, key)), factor);
+  }
+  /// The gradient of products of queries and keys, of chances and of what these have.
+  Value scoreGradient(Value chance, Value ofChance, Value mean) {
+    auto type = cast<RankedTensorType>(chance.getType());
+    float scale = 1 / std::sqrt(static_cast<float>(size));
+    Value factor = arith::ConstantOp::create(b, DenseElementsAttr::get(type, scale));
+    return mul(mul(chance, factor), sub(ofChance, mean));
+  }
+
+  const int64_t count, size;
+};
+
+/// Both scales of an op on segments, and where a segment's rows are.
+template <typename Op> struct Scales {
+  Scales(Op op, DispatchEmitter &emitter)
+      : op(op), emitter(emitter), heads(static_cast<int64_t>(op.getHeads())),
+        columns(widthOf(op.getQuery())), fine(emitter.domainOf(op.getKey())),
+        coarse(emitter.domainOf(op.getQuery())), fineFactor(emitter.factorOf(op.getKey())),
+        coarseFactor(emitter.factorOf(op.getQuery())), isStep(op->hasAttr(stepScheduleName)) {}
+
+  HeadPass pass() const { return {emitter, heads, columns}; }
+  /// Rows of a scale, f32.
+  RankedTensorType rows(Value like, int64_t width) const {
+    auto type = emitter.typeOf(like);
+    return RankedTensorType::get({type.getDimSize(0), type.getDimSize(1), width},
+                                 emitter.b.getF32Type());
+  }
+  /// For a row of the finer scale: the number of its segment, and whether this is closed.
+  std::pair<Value, Value> segmentOf(RowPass &pass) const {
+    Op own = op;
+    Value index = pass.count(own.getCounts(), -1), last = pass.end(own.getEnds(), index, 0);
+    return {index, pass.isClosed(last, positionsOf(own.getCounts(), emitter))};
+  }
+  /// For a segment: the ends before and at it, and whether it is closed.
+  std::tuple<Value, Value, Value> endsOf(RowPass &pass) const {
+    Op own = op;
+    Value before = pass.end(own.getEnds(), -1), last = pass.end(own.getEnds(), 0);
+    return {before, last, pass.isClosed(last, positionsOf(own.getCounts(), emitter))};
+  }
+
+  /// The segment's values for a row of the finer scale, from rows of segments.
+  Value ofSegment(RowPass &pass, Value tensor, int64_t width) const {
+    return isStep ? pass.first(tensor, width)
+                  : pass.gather(tensor, pass.count(Op(op).getCounts(), -1), 0);
+  }
+  /// Rows of the finer scale: in a step the rows of the segment that ends.
+  Value finishFine(HeadPass &pass, Value row, int64_t width) const {
+    Value made = pass.finish(row, rows(Op(op).getKey(), width), fine);
+    if (isStep) {
+      made.getDefiningOp()->setAttr(stepMembersName, emitter.b.getUnitAttr());
+    }
+    return made;
+  }
+  /// Rows of segments, f32.
+  Value finishCoarse(RowPass &pass, Value row, int64_t width) const {
+    RankedTensorType type = rows(Op(op).getQuery(), width);
+    type = isStep ? RankedTensorType::get({type.getDimSize(0), 1, width}, type.getElementType())
+                  : type;
+    return pass.finish(row, type, coarse);
+  }
+
+  Op op;
+  DispatchEmitter &emitter;
+  int64_t heads, columns;
+  dispatch::DomainAttr fine, coarse;
+  int64_t fineFactor, coarseFactor;
+  bool isStep;
+};
+
+} // namespace
+
+/// Rows of segments, each at the rows of its segment.
+template <typename Op>
+static SmallVector<Value> spread(const Scales<Op> &scales, ArrayRef<Value> tensors) {
+  RowPass pass(scales.emitter);
+  Value index = pass.count(Op(scales.op).getCounts(), -1);
+  SmallVector<Value> rows;
+  SmallVector<RankedTensorType> types;
+  for (Value tensor : tensors) {
+    rows.push_back(pass.gather(tensor, index, 0));
+    types.push_back(scales.rows(Op(scales.op).getKey(), scales.columns));
+  }
+  return pass.finish(rows, types, scales.fine);
+}
+
+/// Scores [B, T, H]. The query is spread to its segment's rows; of a step, it is copied.
+static Value scoresOf(const Scales<AttendSegmentsOp> &scales) {
+  AttendSegmentsOp op = scales.op;
+  DispatchEmitter &emitter = scales.emitter;
+  Value query;
+  if (scales.isStep) {
+    RowPass copy(emitter);
+    query = scales.finishCoarse(copy, copy.row(op.getQuery()), scales.columns);
+  } else {
+    query = spread(scales, {emitter.get(op.getQuery())}).front();
+  }
+  HeadPass pass = scales.pass();
+  Value own = scales.isStep ? pass.readFirst(query) : pass.read(query, scales.fineFactor);
+  Value product = pass.scores(own, pass.read(emitter.get(op.getKey()), scales.fineFactor));
+  return scales.finishFine(pass, product, scales.heads);
+}
+
+/// The logarithm of the sum of each head's exponentials, [B, S, H], of scores [B, T, H]; zeros
+/// where a segment is not closed.
+static Value sumExponentials(const Scales<AttendSegmentsOp> &scales, Value scores) {
+  HeadPass most = scales.pass();
+  auto [before, last, isClosed] = scales.endsOf(most);
+  Value greatest = scales.finishCoarse(
+      most, most.over(scores, scales.fineFactor, before, last, 1, /*isGreatest=*/true),
+      scales.heads);
+  HeadPass weigh = scales.pass();
+  Value ofSegment = scales.ofSegment(weigh, greatest, scales.heads);
+  Value weights = scales.finishFine(
+      weigh, weigh.chance(weigh.row(scores, scales.fineFactor), ofSegment), scales.heads);
+  HeadPass add = scales.pass();
+  auto [first, end, isThere] = scales.endsOf(add);
+  Value sum = add.over(weights, scales.fineFactor, first, end, 1, /*isGreatest=*/false);
+  Value lse = add.add(add.row(greatest, scales.coarseFactor), math::LogOp::create(add.b, sum));
+  return scales.finishCoarse(add, add.where(isThere, lse), scales.heads);
+}
+
+LogicalResult AttendSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
+  Scales<AttendSegmentsOp> scales(*this, emitter);
+  Value scores = scoresOf(scales), lse = sumExponentials(scales, scores);
+  HeadPass mix = scales.pass();
+  Value ofSegment = scales.ofSegment(mix, lse, scales.heads);
+  Value chance = mix.chance(mix.row(scores, scales.fineFactor), ofSegment);
+  Value share = mix.mul(mix.every(chance), mix.read(emitter.get(getValue()), scales.fineFactor));
+  Value shares = scales.finishFine(mix, share, scales.columns);
+  HeadPass add = scales.pass();
+  auto [before, last, isClosed] = scales.endsOf(add);
+  Value sum = add.over(shares, scales.fineFactor, before, last, 1, /*isGreatest=*/false);
+  emitter.set(getLse(), lse);
+  return add.finish(add.where(isClosed, sum), getOutput());
+}
+
+/// With the sums of exponentials each row finds its chance by itself, and its part of the query's
+/// gradient, which the segment adds up.
+LogicalResult AttendSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
+  Scales<AttendSegmentsBackwardOp> scales(*this, emitter);
+  int64_t factor = scales.fineFactor;
+  HeadPass mean = scales.pass();
+  Value means =
+      mean.finish(mean.sum(mean.mul(mean.read(emitter.get(getGradient()), scales.coarseFactor),
+                                    mean.read(emitter.get(getOutput()), scales.coarseFactor))),
+                  scales.rows(getQuery(), scales.heads), scales.coarse);
+  SmallVector<Value> here = spread(scales, {emitter.get(getQuery()), emitter.get(getGradient())});
+  HeadPass pass = scales.pass();
+  auto [index, isClosed] = scales.segmentOf(pass);
+  Value lse = pass.gather(emitter.get(getLse()), index, 0), own = pass.gather(means, index, 0);
+  Value query = pass.read(here[0], factor), gradient = pass.read(here[1], factor),
+        key = pass.read(emitter.get(getKey()), factor),
+        value = pass.read(emitter.get(getValue()), factor);
+  Value chance = pass.chance(pass.scores(query, key), lse);
+  Value score = pass.every(pass.scoreGradient(chance, pass.sum(pass.mul(gradient, value)), own));
+  SmallVector<Value> made =
+      pass.finish({pass.where(isClosed, pass.mul(score, query)),
+                   pass.where(isClosed, pass.mul(pass.every(chance), gradient)),
+                   pass.where(isClosed, pass.mul(score, key))},
+                  {emitter.typeOf(getKeyGradient()), emitter.typeOf(getValueGradient()),
+                   scales.rows(getKey(), scales.columns)},
+                  scales.fine);
+  emitter.set(getKeyGradient(), made[0]);
+  emitter.set(getValueGradient(), made[1]);
+  HeadPass add = scales.pass();
+  auto [before, last, isThere] = scales.endsOf(add);
+  Value sum = add.over(made[2], factor, before, last, 1, /*isGreatest=*/false);
+  return add.finish(add.where(isThere, sum), getQueryGradient());
+}
+
+//===----------------------------------------------------------------------===//
+// Keys next to the row
+//===----------------------------------------------------------------------===//
+
+/// The chances of a row's keys, a number a head each.
+static SmallVector<Value> chancesOf(HeadPass &pass, Value query, ArrayRef<Value> keys) {
+  SmallVector<Value> chances;
+  Value greatest, sum;
+  for (Value key : keys) {
+    chances.push_back(pass.scores(query, key));
+    greatest = greatest ? Value(arith::MaximumFOp::create(pass.b, greatest, chances.back()))
+                        : chances.back();
+  }
+  for (Value &chance : chances) {
+    chance = pass.chance(chance, greatest);
+    sum = sum ? pass.add(sum, chance) : chance;
+  }
+  for (Value &chance : chances) {
+    chance = arith::DivFOp::create(pass.b, chance, sum);
+  }
+  return chances;
+}
+
+LogicalResult AttendPartsOp::emitDispatches(DispatchEmitter &emitter) {
+  HeadPass pass(emitter, static_cast<int64_t>(getHeads()), widthOf(getQuery()));
+  auto read = [&](Value rows) { return pass.read(emitter.get(rows), emitter.factorOf(rows)); };
+  SmallVector<Value> chances =
+      chancesOf(pass, read(getQuery()), llvm::map_to_vector(getKeys(), read));
+  Value sum;
+  for (auto [chance, value] : llvm::zip_equal(chances, getValues())) {
+    Value share = pass.mul(pass.every(chance), read(value));
+    sum = sum ? pass.add(sum, share) : share;
+  }
+  return pass.finish(sum, getResult());
+}
+
+LogicalResult AttendPartsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
+  HeadPass pass(emitter, static_cast<int64_t>(getHeads()), widthOf(getQuery()));
+  auto read = [&](Value rows) { return pass.read(emitter.get(rows), emitter.factorOf(rows)); };
+  Value query = read(getQuery()), gradient = read(getGradient());
+  SmallVector<Value> keys = llvm::map_to_vector(getKeys(), read);
+  SmallVector<Value> chances = chancesOf(pass, query, keys), ofChances, ofKeys, ofValues;
+  Value mean, ofQuery;
+  for (auto [chance, value] : llvm::zip_equal(chances, getValues())) {
+    ofChances.push_back(pass.sum(pass.mul(gradient, read(value))));
+    Value share = pass.mul(chance, ofChances.back());
+    mean = mean ? pass.add(mean, share) : share;
+    ofValues.push_back(pass.mul(pass.every(chance), gradient));
+  }
+  for (auto [chance, ofChance, key] : llvm::zip_equal(chances, ofChances, keys)) {
+    Value score = pass.every(pass.scoreGradient(chance, ofChance, mean));
+    ofKeys.push_back(pass.mul(score, query));
+    Value share = pass.mul(score, key);
+    ofQuery = ofQuery ? pass.add(ofQuery, share) : share;
+  }
+  SmallVector<Value> all = {ofQuery};
+  llvm::append_range(all, ofKeys);
+  llvm::append_range(all, ofValues);
+  SmallVector<RankedTensorType> types =
+      llvm::map_to_vector(getGradients(), [&](Value gradient) { return emitter.typeOf(gradient); });
+  SmallVector<Value> made = pass.finish(all, types, emitter.domainOf(getQuery()));
+  for (auto [gradient, tensor] : llvm::zip_equal(getGradients(), made)) {
+    emitter.set(gradient, tensor);
+  }
+  return success();
+}

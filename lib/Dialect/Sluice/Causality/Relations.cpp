@@ -1,0 +1,225 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception
+//
+// Which operand positions each op's results read.
+#include "../OpFacts.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "sluice/Dialect/Dispatch/RowConditions.h"
+#include "sluice/Dialect/Sluice/MaskBounds.h"
+#include "sluice/Dialect/Sluice/Reference.h"
+
+using namespace mlir;
+using namespace sluice;
+
+using Relation = std::optional<IntegerSet>;
+
+namespace {
+/// p, q and n of a relation.
+struct Names {
+  explicit Names(Operation *op)
+      : p(getAffineDimExpr(0, op->getContext())), q(getAffineDimExpr(1, op->getContext())),
+        n(getAffineSymbolExpr(0, op->getContext())) {}
+  AffineExpr p, q, n;
+};
+} // namespace
+
+static bool isSequence(Operation *op, unsigned operand) {
+  return isa<SequenceType>(op->getOperand(operand).getType());
+}
+
+/// q = source(p), for every operand that is a sequence.
+static Relation readsOne(Operation *op, unsigned operand, AffineExpr source) {
+  if (!isSequence(op, operand)) {
+    return std::nullopt;
+  }
+  return IntegerSet::get(2, 1, {Names(op).q - source}, {true});
+}
+
+//===----------------------------------------------------------------------===//
+// Ops of one position
+//===----------------------------------------------------------------------===//
+
+#define READS_ITS_POSITION(OP)                                                                     \
+  Relation OP::getRelation(unsigned operand) { return readsOne(*this, operand, Names(*this).p); }  \
+  AffineExpr OP::getLatest(unsigned operand) { return Names(*this).p; }
+
+READS_ITS_POSITION(EmbedOp)
+READS_ITS_POSITION(PositionOp)
+READS_ITS_POSITION(NormOp)
+READS_ITS_POSITION(LinearOp)
+
+namespace {
+/// A map that yields one operand at the rows of a condition, and another elsewhere.
+struct RowChoice {
+  unsigned on = 0, off = 0;
+  dispatch::RowCondition rows;
+};
+} // namespace
+
+/// A select between two operands, each of which is used nowhere else.
+static std::optional<RowChoice> findRowChoice(MapOp map) {
+  auto select =
+      map.getBody().front().getTerminator()->getOperand(0).getDefiningOp<arith::SelectOp>();
+  std::optional<dispatch::RowCondition> condition =
+      select ? dispatch::findRowCondition(select.getCondition()) : std::nullopt;
+  auto on = select ? dyn_cast<BlockArgument>(select.getTrueValue()) : BlockArgument();
+  auto off = select ? dyn_cast<BlockArgument>(select.getFalseValue()) : BlockArgument();
+  if (!condition || !on || !off || on == off || !on.hasOneUse() || !off.hasOneUse()) {
+    return std::nullopt;
+  }
+  return RowChoice{on.getArgNumber(), off.getArgNumber(), *condition};
+}
+
+Relation MapOp::getRelation(unsigned operand) {
+  Names of(*this);
+  std::optional<RowChoice> choice = findRowChoice(*this);
+  bool isOn = choice && operand == choice->on, isOff = choice && operand == choice->off;
+  if (!isSequence(*this, operand) || (!isOn && !isOff)) {
+    return readsOne(*this, operand, of.p);
+  }
+  choice->rows.isOff = isOff;
+  IntegerSet rows = dispatch::getRows(getContext(), choice->rows);
+  return IntegerSet::get(2, 1, {of.q - of.p, rows.getConstraint(0)}, {true, rows.isEq(0)});
+}
+
+/// The last row up to p that reads the operand.
+AffineExpr MapOp::getLatest(unsigned operand) {
+  AffineExpr p = Names(*this).p;
+  std::optional<RowChoice> choice = findRowChoice(*this);
+  if (!choice || (operand != choice->on && operand != choice->off)) {
+    return p;
+  }
+  auto [ahead, every, isOff] = choice->rows;
+  if (operand == choice->on) {
+    return (p + ahead).floorDiv(every) * every - ahead;
+  }
+  if (every == 2) { // rows of the other parity, by one division
+    return (p + (ahead + 1)).floorDiv(2) * 2 - (ahead + 1);
+  }
+  // p, and p - 1 where row p reads the other operand
+  return p - (p + ahead).floorDiv(every) + (p + (ahead - 1)).floorDiv(every);
+}
+
+/// Targets look ahead by design.
+Relation CrossEntropyOp::getRelation(unsigned operand) {
+  return operand == 0 ? readsOne(*this, operand, Names(*this).p) : std::nullopt;
+}
+AffineExpr CrossEntropyOp::getLatest(unsigned operand) { return Names(*this).p; }
+
+/// Rows of `tokens` are read wherever they lie.
+SmallVector<dispatch::RowRead> CrossEntropyOp::getTargetReads() {
+  if (!getTarget().empty()) { // a distribution may follow from any token
+    return {dispatch::RowRead::whole(getTokensMutable().getOperandNumber())};
+  }
+  AffineExpr target = Names(*this).p + static_cast<int64_t>(getOffset());
+  auto read = dispatch::RowRead::through(getTokensMutable().getOperandNumber(),
+                                         AffineMap::get(2, 1, target));
+  read.factor = 0;
+  return {read};
+}
+
+//===----------------------------------------------------------------------===//
+// Scales
+//===----------------------------------------------------------------------===//
+
+static AffineExpr shifted(ShiftOp op) { return Names(op).p - static_cast<int64_t>(op.getBy()); }
+Relation ShiftOp::getRelation(unsigned operand) { return readsOne(*this, operand, shifted(*this)); }
+AffineExpr ShiftOp::getLatest(unsigned operand) { return shifted(*this); }
+std::optional<int64_t> ShiftOp::getShift() { return static_cast<int64_t>(getBy()); }
+
+static AffineExpr lastOfGroup(Operation *op, int64_t k) { return Names(op).p * k + (k - 1); }
+Relation FoldOp::getRelation(unsigned) { return facts::relationOf(getContext(), getRowGroup()); }
+AffineExpr FoldOp::getLatest(unsigned operand) { return lastOfGroup(*this, getFactor()); }
+
+static AffineExpr groupOf(Operation *op, int64_t k) { return Names(op).p.floorDiv(k); }
+Relation UpsampleOp::getRelation(unsigned operand) {
+  return readsOne(*this, operand, groupOf(*this, getFactor()));
+}
+AffineExpr UpsampleOp::getLatest(unsigned operand) { return groupOf(*this, getFactor()); }
+Relation UnfoldOp::getRelation(unsigned operand) {
+  return readsOne(*this, operand, groupOf(*this, getFactor()));
+}
+AffineExpr UnfoldOp::getLatest(unsigned operand) { return groupOf(*this, getFactor()); }
+
+/// The one result position is p = 0.
+Relation LastOp::getRelation(unsigned operand) {
+  Names of(*this);
+  return IntegerSet::get(2, 1, {of.p, of.q - of.n + 1}, {true, true});
+}
+AffineExpr LastOp::getLatest(unsigned operand) { return AffineExpr(); }
+
+bool sluice::isLazy(Operation *op) {
+  auto flow = dyn_cast_or_null<CausalFlowInterface>(op);
+  return flow && flow.isLazy();
+}
+bool ShiftOp::isLazy() { return true; }
+bool UpsampleOp::isLazy() { return true; }
+bool UnfoldOp::isLazy() { return true; }
+bool UnfoldOp::readsMember() { return true; }
+bool LastOp::isLazy() { return true; }
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+/// Operands of attention: queries, keys and values, then Qv and its rows by distance.
+constexpr unsigned positionQuery = 3, distanceRows = 4;
+
+/// Queries: their own row. Keys and values: the mask, 0 <= q < n. Rows by distance: up to the
+/// greatest that p has.
+Relation AttentionOp::getRelation(unsigned operand) {
+  Names of(*this);
+  if (operand == 0 || operand == positionQuery || !isSequence(*this, operand)) {
+    return readsOne(*this, operand, of.p);
+  }
+  IntegerSet mask =
+      operand == distanceRows
+          ? IntegerSet::get(2, 1, {getTerms().distance.greatest(of.p) - of.q}, {false})
+          : getMask();
+  SmallVector<AffineExpr> constraints(mask.getConstraints());
+  SmallVector<bool> equalities(mask.getEqFlags());
+  constraints.append({of.q, of.n - 1 - of.q});
+  equalities.append({false, false});
+  return IntegerSet::get(2, 1, constraints, equalities);
+}
+
+/// The tightest upper bound of q that the mask's constraints give in p alone. Each is sound by
+/// itself; which is tightest is judged far from the origin, where slopes decide.
+AffineExpr AttentionOp::getLatest(unsigned operand) {
+  if (operand == 0 || operand >= positionQuery) {
+    AffineExpr p = Names(*this).p;
+    return operand == distanceRows ? getTerms().distance.greatest(p) : p;
+  }
+  constexpr int64_t far = int64_t{1} << 20;
+  AffineExpr latest;
+  int64_t least = 0;
+  for (AffineExpr bound : solveMask(getMask()).upper) {
+    if (!isNonDecreasing(bound)) {
+      continue;
+    }
+    int64_t value = reference::evaluateAffine(bound, far, 0, 0);
+    if (!latest || value < least) {
+      latest = bound;
+      least = value;
+    }
+  }
+  return latest;
+}
+
+//===----------------------------------------------------------------------===//
+// Remedies
+//===----------------------------------------------------------------------===//
+
+OpRemedy AttentionOp::getRemedy() {
+  StringRef fault = mentionsLength(getMask())
+                        ? "what its mask lets a position read changes as the sequence grows"
+                        : "its mask lets a position read later ones";
+  return {fault.str() + "; use the mask \"causal\" or a window", "mask",
+          IntegerSetAttr::get(causalMask(getContext(), scalesOf(*this)))};
+}
+
+OpRemedy CrossEntropyOp::getRemedy() {
+  return {"row t is scored against token t + " + std::to_string(static_cast<int64_t>(getOffset())) +
+              ", which it reads; score it against token t + 1",
+          "offset", Builder(getContext()).getI64IntegerAttr(1)};
+}

@@ -1,0 +1,272 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// DifferentiableInterface: each op's backward ops.
+#include "../OpFacts.h"
+#include "sluice/Dialect/Sluice/ScalarDifferentiation.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace sluice;
+
+LogicalResult EmbedOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                     MutableArrayRef<Value> operands) {
+  operands[1] = EmbedBackwardOp::create(b, getLoc(), getTable().getType(), getTokens(), results[0],
+                                        operands[1]);
+  return success();
+}
+
+LogicalResult PositionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                        MutableArrayRef<Value> operands) {
+  if (operands[0]) {
+    return emitError(
+        "S-021: a position table is shared between two stages, which has no gradient yet");
+  }
+  operands[0] = PositionBackwardOp::create(b, getLoc(), getTable().getType(), results[0]);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Map
+//===----------------------------------------------------------------------===//
+
+/// Erases ops of `block` whose results have no users, last first.
+static void eraseDead(Block &block) {
+  // By hand: a reversed range's iterator points to the op that it just gave, so erasing that op
+  // breaks it.
+  for (Operation *op = block.getTerminator()->getPrevNode(); op;) {
+    Operation *previous = op->getPrevNode();
+    if (op->use_empty()) {
+      op->erase();
+    }
+    op = previous;
+  }
+}
+
+/// The map whose region computes the derivative by `input`, with only the operands that it reads;
+/// the result's gradient itself where the derivative is one; null where there is none.
+static FailureOr<Value> buildMapDerivative(MapOp op, OpBuilder &b, Value gradient, unsigned input) {
+  OpBuilder::InsertionGuard guard(b);
+  SmallVector<Value> inputs(op.getInputs());
+  inputs.push_back(gradient);
+  auto map = MapOp::create(b, op.getLoc(), op.getInputs()[input].getType(), inputs);
+  Block &block = map.getBody().emplaceBlock();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    block.addArgument(b.getF32Type(), op.getLoc());
+  }
+  b.setInsertionPointToStart(&block);
+  auto derivatives = differentiateScalar(b, op.getBody().front(), block.getArguments().drop_back(),
+                                         block.getArguments().back());
+  Value derivative = succeeded(derivatives) ? (*derivatives)[input] : Value();
+  if (!derivative || derivative == block.getArguments().back()) {
+    map.erase();
+    if (failed(derivatives)) {
+      return failure();
+    }
+    return derivative ? gradient : Value();
+  }
+  YieldOp::create(b, op.getLoc(), derivative);
+  eraseDead(block);
+  for (int i = static_cast<int>(inputs.size()) - 1; i >= 0; --i) {
+    if (block.getArgument(i).use_empty()) {
+      block.eraseArgument(i);
+      map->eraseOperand(i);
+    }
+  }
+  return map.getResult();
+}
+
+LogicalResult MapOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                   MutableArrayRef<Value> operands) {
+  for (unsigned i = 0; i < getInputs().size(); ++i) {
+    FailureOr<Value> derivative = buildMapDerivative(*this, b, results[0], i);
+    if (failed(derivative)) {
+      return failure();
+    }
+    auto type = cast<SequenceType>(getInputs()[i].getType());
+    operands[i] =
+        *derivative ? convertSequence(b, getLoc(), *derivative, type.getElement()) : Value();
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Norms, linear maps, attention
+//===----------------------------------------------------------------------===//
+
+LogicalResult NormOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                    MutableArrayRef<Value> operands) {
+  if (operands[1]) {
+    return emitError(
+        "S-022: a norm's gain is shared between two stages, which has no gradient yet");
+  }
+  Type bias = getBias() ? getBias().getType() : Type();
+  auto backward =
+      NormBackwardOp::create(b, getLoc(), getInput().getType(), getGain().getType(), bias,
+                             getInput(), getGain(), getMean(), getRstd(), results[0], getRmsAttr());
+  operands[0] = backward.getInputGradient();
+  operands[1] = backward.getGainGradient();
+  if (getBias()) {
+    operands[2] = backward.getBiasGradient();
+  }
+  return success();
+}
+
+/// Type of the gradient of a weight, whatever the type that it is read in.
+static Type gradientType(Value weight) {
+  return cast<RankedTensorType>(weight.getType()).clone(Float32Type::get(weight.getContext()));
+}
+
+/// Both products of the backward pass have factors of the compute type, too.
+LogicalResult LinearOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                      MutableArrayRef<Value> operands) {
+  Type bias = getBias() ? getBias().getType() : Type();
+  Type compute = getComputeType(getWeight());
+  Value gradient = convertSequence(b, getLoc(), results[0], compute);
+  Value input = convertSequence(b, getLoc(), getInput(), compute);
+  auto weight =
+      LinearWeightGradientOp::create(b, getLoc(), gradientType(getWeight()), bias, gradient, input,
+                                     operands[1], getBias() ? operands[2] : Value());
+  operands[1] = weight.getWeight();
+  if (getBias()) {
+    operands[2] = weight.getBias();
+  }
+  operands[0] =
+      LinearInputGradientOp::create(b, getLoc(), getInput().getType(), gradient, getWeight());
+  return success();
+}
+
+LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                         MutableArrayRef<Value> operands) {
+  bool isPacked = getQuery() == getKey() && getKey() == getValue();
+  if (!isPacked && (getQuery() == getKey() || getQuery() == getValue())) {
+    return emitError("S-023: attention has a gradient only where queries, keys and values are one "
+                     "packed sequence, or queries are another than keys and values");
+  }
+  SmallVector<Type> types{getQuery().getType()};
+  if (!isPacked) {
+    types.push_back(getKey().getType());
+  }
+  if (getKey() != getValue()) {
+    types.push_back(getValue().getType());
+  }
+  dispatch::DistanceTerms terms = getTerms();
+  constexpr unsigned firstTerm = 3;
+  if (terms.bias && operands[firstTerm + terms.count() - 1]) {
+    return emitError("S-047: a table by distance is shared between two stages, which has no "
+                     "gradient yet");
+  }
+  size_t sources = types.size();
+  llvm::append_range(types, getExtras().take_front(terms.count()).getTypes());
+  OpBuilder::InsertionGuard guard(b);
+  auto backward = AttentionBackwardOp::create(
+      b, getLoc(), types, getQuery(), getKey(), getValue(), getOutput(), getLse(),
+      convertSequence(b, getLoc(), results[0], getOutput().getType().getElement()), getExtras(),
+      getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(),
+      getMask(), getDropout(), getRandomId(), getDistanceBias(), getDistanceAttr());
+  IRMapping mapping;
+  getScore().cloneInto(&backward.getScore(), mapping);
+  Block &derivative = backward.getScoreGradient().emplaceBlock();
+  for (Type type : getScore().getArgumentTypes()) {
+    derivative.addArgument(type, getLoc());
+  }
+  Value g = derivative.addArgument(b.getF32Type(), getLoc());
+  b.setInsertionPointToStart(&derivative);
+  auto products =
+      differentiateScalar(b, getScore().front(), derivative.getArguments().drop_back(), g);
+  if (failed(products)) {
+    return failure();
+  }
+  // For the score and a term's result; places have none.
+  SmallVector<Value> yielded{products->front()};
+  llvm::append_range(yielded, ArrayRef(*products).drop_front(4));
+  for (Value &product : yielded) {
+    product = product ? product : arith::ConstantOp::create(b, getLoc(), b.getF32FloatAttr(0));
+  }
+  YieldOp::create(b, getLoc(), yielded);
+  eraseDead(derivative);
+  llvm::copy(backward.getGradients().take_front(sources), operands.begin());
+  llvm::copy(backward.getGradients().drop_front(sources), operands.begin() + firstTerm);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Scales: shorten (Shorten.cpp) and upsample are each other's adjoints
+//===----------------------------------------------------------------------===//
+
+LogicalResult ShiftOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                     MutableArrayRef<Value> operands) {
+  operands[0] = ShiftOp::create(b, getLoc(), getInput().getType(), results[0],
+                                -static_cast<int64_t>(getBy()));
+  return success();
+}
+
+LogicalResult UpsampleOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                        MutableArrayRef<Value> operands) {
+  operands[0] = ShortenOp::create(b, getLoc(), getInput().getType(), results[0], getFactor(),
+                                  dispatch::ReduceKind::Add);
+  return success();
+}
+
+LogicalResult FoldOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                    MutableArrayRef<Value> operands) {
+  operands[0] = facts::unfoldWindows(b, getLoc(), getInput().getType(), results[0], getRowGroup());
+  return success();
+}
+
+LogicalResult UnfoldOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                      MutableArrayRef<Value> operands) {
+  operands[0] = FoldOp::create(b, getLoc(), getInput().getType(), results[0], getFactor(),
+                               /*window=*/0);
+  return success();
+}
+
+LogicalResult LastOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArrayRef<Value>) {
+  return emitError("S-024: the last position is for generation and has no gradient");
+}
+
+LogicalResult ObjectiveOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
+                                         MutableArrayRef<Value> operands) {
+  for (auto [i, losses] : llvm::enumerate(getLosses())) {
+    if (getFactors()[i] == 0) { // told, and minimized by nothing
+      continue;
+    }
+    auto weights = getWeights() ? cast<StringAttr>((*getWeights())[i]) : b.getStringAttr("");
+    operands[i] = MeanGradientOp::create(b, getLoc(), losses.getType(),
+                                         llvm::APFloat(static_cast<float>(getFactors()[i])),
+                                         getFirst()[i], getPadded(), getBatches(), weights);
+  }
+  return success();
+}
+
+/// A mean's gradient is one number: the backward op divides by the number of rows itself, and
+/// nothing is stored. Of several batches it is one's mean gradient over their number. Training
+/// needs the losses too. They come from the same pass then, and the forward op is dead; any other
+/// gradient may depend on them.
+LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                            MutableArrayRef<Value> operands) {
+  if (!getTarget().empty()) {
+    return emitError("S-146: expected losses against tokens alone, found one against \"")
+           << getTarget() << "\"; run sluice-expand-soft-targets before";
+  }
+  Type bias = getBias() ? getBias().getType() : Type();
+  auto mean = results[0].getDefiningOp<MeanGradientOp>();
+  bool isMean =
+      mean && mean.getFirst() == getFirst() && !mean.getPadded() && mean.getWeights().empty();
+  float factor = isMean ? mean.getFactor().convertToFloat() / float(mean.getBatches()) : 1.0F;
+  auto backward = CrossEntropyBackwardOp::create(
+      b, getLoc(), getLosses().getType(), getInput().getType(), gradientType(getWeight()), bias,
+      getInput(), getWeight(), getTokens(), getBias(), isMean ? Value() : results[0], operands[1],
+      getBias() ? operands[3] : Value(), getOffset(), getFirst(), getSmoothing(),
+      llvm::APFloat(factor));
+  if (isMean) {
+    getLosses().replaceAllUsesWith(backward.getLosses());
+  }
+  operands[0] = backward.getInputGradient();
+  operands[1] = backward.getWeightGradient();
+  if (getBias()) {
+    operands[3] = backward.getBiasGradient();
+  }
+  return success();
+}

@@ -1,0 +1,358 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Segments: verifiers, positions, work and backward of the ops that move between a scale and its
+// segments, and of the sums that losses on boundaries need. Reference: Reference/Segments.cpp;
+// lowering: SegmentsLowering.cpp.
+#include "../OpFacts.h"
+
+using namespace mlir;
+using namespace sluice;
+using dispatch::RowRead;
+
+using Reads = std::optional<SmallVector<RowRead>>;
+using Relation = std::optional<IntegerSet>;
+using Terms = SmallVector<SegmentTerm, 2>;
+
+//===----------------------------------------------------------------------===//
+// Verifiers
+//===----------------------------------------------------------------------===//
+
+static SequenceType typeOf(Value value) { return cast<SequenceType>(value.getType()); }
+
+static ScaleOp scaleOf(Operation *op, Value sequence) {
+  return SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, typeOf(sequence).getScale());
+}
+
+static AxisOp axisOf(Operation *op, Value sequence) {
+  ScaleOp scale = scaleOf(op, sequence);
+  return scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
+}
+
+static LogicalResult verifyWholeNumbers(Operation *op, Value sequence, StringRef what) {
+  SequenceType type = typeOf(sequence);
+  if (type.getWidth() != 0 || !type.getElement().isInteger(32)) {
+    return op->emitOpError("S-061: expected ") << what << " of one i32 a position, found " << type;
+  }
+  return success();
+}
+
+/// `counts` and `ends` are a segmentation: ends on an axis of segments of the counts' scale.
+static LogicalResult verifySegmentation(Operation *op, Value counts, Value ends) {
+  if (failed(verifyWholeNumbers(op, counts, "counts")) ||
+      failed(verifyWholeNumbers(op, ends, "ends"))) {
+    return failure();
+  }
+  AxisOp axis = axisOf(op, ends);
+  if (!axis || axis.getSegmentsAttr() != typeOf(counts).getScale() ||
+      scaleOf(op, ends).getFactor() != 1) {
+    return op->emitOpError(
+               "S-060: expected ends on the scale of factor 1 of an axis of segments of ")
+           << typeOf(counts).getScale() << ", found " << typeOf(ends);
+  }
+  return success();
+}
+
+/// Rows of `fine` are on the counts' scale, rows of `coarse` on the ends' scale, with as many
+/// columns
+/// .
+static LogicalResult verifyRows(Operation *op, Value fine, Value coarse, Value counts, Value ends) {
+  if (failed(verifySegmentation(op, counts, ends))) {
+    return failure();
+  }
+  if (typeOf(fine).getScale() != typeOf(counts).getScale() ||
+      typeOf(coarse).getScale() != typeOf(ends).getScale() ||
+      typeOf(fine).getWidth() != typeOf(coarse).getWidth()) {
+    return op->emitOpError("S-062: expected rows on ")
+           << typeOf(counts).getScale() << " and on " << typeOf(ends).getScale()
+           << " of as many columns, found " << fine.getType() << " and " << coarse.getType();
+  }
+  return success();
+}
+
+/// A bit is one number a position, of the scale that is cut.
+static LogicalResult verifyBits(Operation *op, Value bits, Value counts) {
+  SequenceType type = typeOf(bits);
+  if (type.getScale() != typeOf(counts).getScale() || type.getWidth() > 1 ||
+      !type.getElement().isF32()) {
+    return op->emitOpError("S-063: expected bits of one f32 a position on ")
+           << typeOf(counts).getScale() << ", found " << type;
+  }
+  return success();
+}
+
+LogicalResult SegmentOp::verify() {
+  if (failed(verifySegmentation(*this, getCounts(), getEnds()))) {
+    return failure();
+  }
+  return verifyBits(*this, getBits(), getCounts());
+}
+
+LogicalResult PoolSegmentsOp::verify() {
+  if (failed(verifyRows(*this, getInput(), getResult(), getCounts(), getEnds()))) {
+    return failure();
+  }
+  return verifyBits(*this, getBits(), getCounts());
+}
+
+LogicalResult SelectSegmentsOp::verify() {
+  return verifyRows(*this, getInput(), getResult(), getCounts(), getEnds());
+}
+
+LogicalResult SpreadSegmentsOp::verify() {
+  return verifyRows(*this, getResult(), getInput(), getCounts(), getEnds());
+}
+
+/// Sequences of one scale, of `from` and `to` columns a row: 0 and 1 are both one number.
+static LogicalResult verifyColumns(Operation *op, bool fits) {
+  SequenceType from = typeOf(op->getOperand(0)), to = typeOf(op->getResult(0));
+  if (from.getScale() != to.getScale() || !fits) {
+    return op->emitOpError("S-064: expected sequences of one scale, and columns as the op makes "
+                           "them, found ")
+           << from << " and " << to;
+  }
+  return success();
+}
+
+LogicalResult TotalOp::verify() {
+  return verifyColumns(*this, getInput().getType().getWidth() == getResult().getType().getWidth());
+}
+LogicalResult SumColumnsOp::verify() {
+  return verifyColumns(*this, getResult().getType().getWidth() == 0);
+}
+LogicalResult RepeatColumnsOp::verify() {
+  return verifyColumns(*this, getInput().getType().getWidth() == 0);
+}
+
+//===----------------------------------------------------------------------===//
+// Positions
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// p and q of a relation, and the unknowns of its terms.
+struct Unknowns {
+  explicit Unknowns(Operation *op)
+      : context(op->getContext()), p(getAffineDimExpr(0, context)),
+        q(getAffineDimExpr(1, context)) {}
+  /// Term i of the relation.
+  AffineExpr term(unsigned i) const { return getAffineSymbolExpr(1 + i, context); }
+  /// Every constraint is at least 0.
+  IntegerSet where(ArrayRef<AffineExpr> constraints, unsigned terms = 0) const {
+    return IntegerSet::get(2, 1 + terms, constraints, SmallVector<bool>(constraints.size(), false));
+  }
+  IntegerSet is(AffineExpr source, unsigned terms = 0) const {
+    return IntegerSet::get(2, 1 + terms, {q - source}, {true});
+  }
+  MLIRContext *context;
+  AffineExpr p, q;
+};
+
+constexpr auto endTerm = SegmentTerm::End, countTerm = SegmentTerm::Count;
+} // namespace
+
+/// c(p) counts bits up to p.
+Relation SegmentOp::getRelation(unsigned) {
+  Unknowns of(*this);
+  return of.where({of.p - of.q, of.q});
+}
+AffineExpr SegmentOp::getLatest(unsigned) { return Unknowns(*this).p; }
+
+/// e(p) is known from the bits up to it.
+PositionReads SegmentOp::getReads(unsigned result, unsigned operand) {
+  if (result == 0) { // the counts
+    return {getRelation(operand), getLatest(operand), {}};
+  }
+  Unknowns of(*this);
+  return {of.where({of.term(0) - of.q, of.q}, 1), of.term(0), {{endTerm, getEnds(), of.p}}};
+}
+
+/// An end is a position of the scale that is cut.
+Value SegmentOp::getNamedPositions(unsigned result) { return result == 0 ? Value() : getCounts(); }
+
+std::string SegmentOp::getNeutralName(unsigned result) {
+  return result == 0 ? "segment_counts" : "segment_ends";
+}
+
+/// Rows and bits of a segment; the ends where it begins and ends. Counts follow from ends.
+Relation PoolSegmentsOp::getRelation(unsigned operand) {
+  Unknowns of(*this);
+  int64_t first = getStarts() ? 0 : 1;
+  if (operand == getEndsMutable().getOperandNumber()) {
+    return of.where({of.q - of.p + first, of.p + 1 - first - of.q});
+  }
+  if (operand == getCountsMutable().getOperandNumber()) {
+    return std::nullopt;
+  }
+  return of.where({of.q - of.term(0) - first, of.term(1) - (1 - first) - of.q}, 2);
+}
+
+AffineExpr PoolSegmentsOp::getLatest(unsigned operand) {
+  Unknowns of(*this);
+  bool isEnds = operand == getEndsMutable().getOperandNumber();
+  return isEnds ? of.p + (getStarts() ? 1 : 0) : of.term(1) - (getStarts() ? 1 : 0);
+}
+
+/// e(p - 1) and e(p), or where bits begin segments e(p) and e(p + 1).
+Terms PoolSegmentsOp::getSegmentTerms(unsigned operand) {
+  if (operand >= getCountsMutable().getOperandNumber()) {
+    return {};
+  }
+  AffineExpr first = Unknowns(*this).p - (getStarts() ? 0 : 1);
+  return {{endTerm, getEnds(), first}, {endTerm, getEnds(), first + 1}};
+}
+
+Relation SelectSegmentsOp::getRelation(unsigned operand) {
+  Unknowns of(*this);
+  if (operand == getCountsMutable().getOperandNumber()) {
+    return std::nullopt;
+  }
+  bool isEnds = operand == getEndsMutable().getOperandNumber();
+  return isEnds ? of.is(of.p) : of.is(of.term(0), 1);
+}
+
+AffineExpr SelectSegmentsOp::getLatest(unsigned operand) {
+  Unknowns of(*this);
+  return operand == getEndsMutable().getOperandNumber() ? of.p : of.term(0);
+}
+
+Terms SelectSegmentsOp::getSegmentTerms(unsigned operand) {
+  bool isInput = operand == getInputMutable().getOperandNumber();
+  return isInput ? Terms{{endTerm, getEnds(), Unknowns(*this).p}} : Terms{};
+}
+
+Relation SpreadSegmentsOp::getRelation(unsigned operand) {
+  Unknowns of(*this);
+  if (operand == getEndsMutable().getOperandNumber()) {
+    return std::nullopt;
+  }
+  bool isCounts = operand == getCountsMutable().getOperandNumber();
+  return isCounts ? of.is(of.p) : of.is(of.term(0) - static_cast<int64_t>(getBy()), 1);
+}
+
+AffineExpr SpreadSegmentsOp::getLatest(unsigned operand) {
+  Unknowns of(*this);
+  bool isCounts = operand == getCountsMutable().getOperandNumber();
+  return isCounts ? of.p : of.term(0) - static_cast<int64_t>(getBy());
+}
+
+Terms SpreadSegmentsOp::getSegmentTerms(unsigned operand) {
+  bool isInput = operand == getInputMutable().getOperandNumber();
+  return isInput ? Terms{{countTerm, getCounts(), Unknowns(*this).p}} : Terms{};
+}
+
+Relation TotalOp::getRelation(unsigned) {
+  Unknowns of(*this);
+  return of.where({of.q, getAffineSymbolExpr(0, getContext()) - 1 - of.q});
+}
+AffineExpr TotalOp::getLatest(unsigned) { return {}; }
+
+Relation SumColumnsOp::getRelation(unsigned) { return Unknowns(*this).is(Unknowns(*this).p); }
+AffineExpr SumColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
+Relation RepeatColumnsOp::getRelation(unsigned) { return Unknowns(*this).is(Unknowns(*this).p); }
+AffineExpr RepeatColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
+/// A row of its own row, as a map's.
+std::string SumColumnsOp::getNeutralName(unsigned) { return "map"; }
+std::string RepeatColumnsOp::getNeutralName(unsigned) { return "map"; }
+
+/// Operands on the result's scale: the row itself; any row of the rest.
+static Reads readsSegments(Operation *op) {
+  auto scale = typeOf(op->getResult(0)).getScale();
+  SmallVector<RowRead> reads;
+  for (OpOperand &operand : op->getOpOperands()) {
+    unsigned number = operand.getOperandNumber();
+    reads.push_back(typeOf(operand.get()).getScale() == scale
+                        ? RowRead::itself(number, op->getContext())
+                        : RowRead::whole(number));
+  }
+  return reads;
+}
+
+Reads PoolSegmentsBackwardOp::getRowReads(unsigned) { return readsSegments(*this); }
+Reads SelectSegmentsBackwardOp::getRowReads(unsigned) { return readsSegments(*this); }
+
+/// Any row of each: of a segment that its own bit is in, and of rows that read a segment.
+static Reads readsAll(Operation *op) {
+  return llvm::map_to_vector(llvm::seq<unsigned>(0, op->getNumOperands()), RowRead::whole);
+}
+Reads PoolSegmentsBitsBackwardOp::getRowReads(unsigned) { return readsAll(*this); }
+Reads SpreadSegmentsBackwardOp::getRowReads(unsigned) { return readsAll(*this); }
+
+//===----------------------------------------------------------------------===//
+// Work: an addition an element, a mean's product
+//===----------------------------------------------------------------------===//
+
+Cost SegmentOp::getCost() { return facts::cost(*this, facts::elements(*this, getBits())); }
+
+Cost PoolSegmentsOp::getCost() {
+  return facts::cost(*this,
+                     facts::elements(*this, getInput()) + facts::elements(*this, getResult()),
+                     {getInput(), getResult(), getCounts(), getEnds()});
+}
+Cost PoolSegmentsBackwardOp::getCost() {
+  return facts::cost(*this, facts::elements(*this, getResult()));
+}
+/// An element: a difference, a product and a sum.
+Cost PoolSegmentsBitsBackwardOp::getCost() {
+  return facts::cost(*this, 3 * facts::elements(*this, getInput()));
+}
+Cost SelectSegmentsOp::getCost() { return facts::cost(*this, 0, {getCounts(), getEnds()}); }
+Cost SelectSegmentsBackwardOp::getCost() { return facts::cost(*this, 0); }
+Cost SpreadSegmentsOp::getCost() { return facts::cost(*this, 0, {getCounts(), getEnds()}); }
+Cost SpreadSegmentsBackwardOp::getCost() {
+  return facts::cost(*this, facts::elements(*this, getGradient()));
+}
+Cost TotalOp::getCost() { return facts::cost(*this, facts::elements(*this, getInput())); }
+Cost SumColumnsOp::getCost() { return facts::cost(*this, facts::elements(*this, getInput())); }
+Cost RepeatColumnsOp::getCost() { return facts::cost(*this, 0); }
+
+//===----------------------------------------------------------------------===//
+// Backward
+//===----------------------------------------------------------------------===//
+
+/// Whole numbers have no gradient.
+LogicalResult SegmentOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArrayRef<Value>) {
+  return success();
+}
+
+LogicalResult PoolSegmentsOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                            MutableArrayRef<Value> operands) {
+  operands[0] = PoolSegmentsBackwardOp::create(b, getLoc(), getInput().getType(), results[0],
+                                               getCounts(), getEnds(), getStarts());
+  operands[1] =
+      PoolSegmentsBitsBackwardOp::create(b, getLoc(), getBits().getType(), getInput(), getResult(),
+                                         results[0], getCounts(), getEnds(), getStarts());
+  return success();
+}
+
+LogicalResult SelectSegmentsOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                              MutableArrayRef<Value> operands) {
+  operands[0] = SelectSegmentsBackwardOp::create(b, getLoc(), getInput().getType(), results[0],
+                                                 getCounts(), getEnds());
+  return success();
+}
+
+LogicalResult SpreadSegmentsOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                              MutableArrayRef<Value> operands) {
+  Value gradient = facts::withinLength(b, getLoc(), results[0]);
+  operands[0] = SpreadSegmentsBackwardOp::create(b, getLoc(), getInput().getType(), gradient,
+                                                 getCounts(), getEnds(), getBy());
+  return success();
+}
+
+LogicalResult TotalOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                     MutableArrayRef<Value> operands) {
+  operands[0] = TotalOp::create(b, getLoc(), getInput().getType(),
+                                facts::withinLength(b, getLoc(), results[0]));
+  return success();
+}
+
+LogicalResult SumColumnsOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                          MutableArrayRef<Value> operands) {
+  operands[0] = RepeatColumnsOp::create(b, getLoc(), getInput().getType(), results[0]);
+  return success();
+}
+
+LogicalResult RepeatColumnsOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                             MutableArrayRef<Value> operands) {
+  operands[0] = SumColumnsOp::create(b, getLoc(), getInput().getType(), results[0]);
+  return success();
+}

@@ -1,0 +1,228 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lowering of the ops of Segments.cpp. One row pass each: a row finds its segment by the counts, a
+// segment its rows by the ends, and both read rows of the other scale by index or sum a range.
+#include "../Fusion/RowPass.h"
+#include "sluice/Dialect/Plan/Names.h"
+#include "sluice/Dialect/Plan/Plan.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace sluice;
+using namespace sluice::lowering;
+
+namespace {
+
+/// The segment that row t of the finer scale is in, as ends see it: it is between e(v - 1) and
+/// e(v), v = c(t - 1), or c(t) where bits begin segments. Rows of the segments' scale are m = v, or
+/// v - 1.
+template <typename Op> struct Within {
+  Within(Op op, RowPass &pass, DispatchEmitter &emitter)
+      : index(pass.count(op.getCounts(), op.getStarts() ? 0 : -1)), offset(op.getStarts() ? -1 : 0),
+        before(pass.end(op.getEnds(), index, -1)), last(pass.end(op.getEnds(), index, 0)),
+        isClosed(pass.isClosed(last, positionsOf(op.getCounts(), emitter))) {}
+  Value index;
+  int64_t offset;
+  Value before, last, isClosed;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Boundaries
+//===----------------------------------------------------------------------===//
+
+/// Totals with the spare rows that a segmentation must leave: the host's comparison.
+static Value withSpare(Value totals, int64_t spare, DispatchEmitter &emitter) {
+  auto type = cast<RankedTensorType>(totals.getType());
+  RowPass pass(emitter);
+  Value number = pass.own(totals),
+        place = dispatch::PositionOp::create(pass.b, pass.b.getI32Type());
+  Value isCount = arith::CmpIOp::create(pass.b, arith::CmpIPredicate::eq, place, pass.constant(0));
+  Value more = arith::AddIOp::create(pass.b, number, pass.constant(static_cast<int32_t>(spare)));
+  Value yielded = arith::SelectOp::create(pass.b, isCount, more, number);
+  return pass.finish(yielded, type,
+                     dispatch::DomainAttr::get(pass.b.getContext(), type.getDimSize(0), 2, 0));
+}
+
+/// Rows of an axis that every scale on it takes together.
+static int64_t rowsOfAllGroups(Operation *scope, StringRef axis) {
+  int64_t rows = 1;
+  for (auto scale : scope->getParentOfType<ModuleOp>().getOps<ScaleOp>()) {
+    rows = scale.getAxis() == axis ? std::lcm(rows, static_cast<int64_t>(scale.getFactor())) : rows;
+  }
+  return rows;
+}
+
+/// Stores how many rows of the segments' axis each text has: its segments, one that a segment still
+/// open would have, and those that fill their group, as groups on the axis are read whole. No more
+/// than there are, nor than the host has room for, where it passes that number (not 0): it sees
+/// then that more are needed. `needed`, [B, 2], has numbers of segments.
+static void storeLengths(Value needed, int64_t rows, StringRef axis, bool hasSpare,
+                         DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  ImplicitLocOpBuilder &b = pass.b;
+  auto number = [&](int64_t number) { return pass.constant(static_cast<int32_t>(number)); };
+  Value segments = pass.first(needed, 0);
+  Value room = pass.scalar(emitter.bind("scalar:room", RankedTensorType::get({}, b.getI64Type())));
+  int64_t open = hasSpare ? 0 : 1, group = rowsOfAllGroups(emitter.getScope(), axis);
+  Value begun = arith::AddIOp::create(b, segments, number(open + group - 1));
+  Value whole = arith::SubIOp::create(b, begun, arith::RemSIOp::create(b, begun, number(group)));
+  Value length =
+      arith::ExtSIOp::create(b, b.getI64Type(), arith::MinSIOp::create(b, whole, number(rows)));
+  Value none = arith::ConstantOp::create(b, b.getI64IntegerAttr(0));
+  Value isBounded = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, room, none);
+  Value bounded = arith::MinSIOp::create(b, length, room);
+  int64_t batch = cast<RankedTensorType>(needed.getType()).getDimSize(0);
+  Value stored = pass.finish(arith::SelectOp::create(b, isBounded, bounded, length),
+                             RankedTensorType::get({batch, 1}, b.getI64Type()),
+                             dispatch::DomainAttr::get(b.getContext(), batch, 1, 0));
+  stored.getDefiningOp<dispatch::RowsOp>().setLabel("segments");
+  plan::StoreOp::create(emitter.b, "scalar:" + plan::lengthName(axis), stored);
+}
+
+LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
+  RankedTensorType counts = emitter.typeOf(getCounts());
+  auto totals = RankedTensorType::get({counts.getDimSize(0), 2}, emitter.b.getI32Type());
+  auto scan = dispatch::SegmentScanOp::create(emitter.b, counts, emitter.typeOf(getEnds()), totals,
+                                              emitter.get(getBits()), emitter.domainOf(getCounts()),
+                                              StringAttr(), StringAttr());
+  emitter.set(getCounts(), scan.getCounts());
+  emitter.set(getEnds(), scan.getEnds());
+  auto spare = static_cast<int64_t>(getSpare());
+  Value needed = spare > 0 ? withSpare(scan.getTotals(), spare, emitter) : scan.getTotals();
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
+      emitter.getScope(), cast<SequenceType>(getEnds().getType()).getScale());
+  plan::StoreOp::create(emitter.b, "scalar:" + plan::countsName(scale.getAxis()), needed);
+  storeLengths(needed, emitter.typeOf(getEnds()).getDimSize(1), scale.getAxis(), spare > 0,
+               emitter);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Rows of segments
+//===----------------------------------------------------------------------===//
+
+/// A segment that is not closed has a range, or none; what that holds is not read.
+LogicalResult PoolSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  int64_t behind = getStarts() ? 0 : 1;
+  Value before = pass.end(getEnds(), -behind), last = pass.end(getEnds(), 1 - behind);
+  Value sum = pass.sum(getInput(), before, last, behind);
+  Value mean = pass.scaled(sum, pass.share(before, last));
+  Value isClosed = pass.isClosed(last, positionsOf(getCounts(), emitter));
+  return pass.finish(pass.where(isClosed, mean), getResult());
+}
+
+LogicalResult SelectSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  Value end = pass.end(getEnds(), 0);
+  return pass.finish(pass.gather(getInput(), end, 0, /*whole=*/false), getResult());
+}
+
+/// c(t) - by = m where e(m + by - 1) <= t < e(m + by).
+LogicalResult SpreadSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  auto by = static_cast<int64_t>(getBy());
+  Value first = pass.end(getEnds(), by - 1), last = pass.end(getEnds(), by);
+  return pass.finish(pass.sum(getGradient(), first, last, 0), getResult());
+}
+
+//===----------------------------------------------------------------------===//
+// Rows of the finer scale
+//===----------------------------------------------------------------------===//
+
+LogicalResult SpreadSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  Value count = pass.count(getCounts(), 0);
+  return pass.finish(pass.gather(getInput(), count, -static_cast<int64_t>(getBy()), /*whole=*/true),
+                     getResult());
+}
+
+LogicalResult PoolSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  Within of(*this, pass, emitter);
+  Value row = pass.gather(getGradient(), of.index, of.offset, /*whole=*/true);
+  Value share = pass.scaled(row, pass.share(of.before, of.last));
+  return pass.finish(pass.where(of.isClosed, share), getResult());
+}
+
+/// h[t], f32: zeros where t's segment is not closed.
+static Value movedBy(PoolSegmentsBitsBackwardOp op, RankedTensorType type,
+                     DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  Within of(op, pass, emitter);
+  Value gradient = pass.gather(op.getGradient(), of.index, of.offset, /*whole=*/true);
+  Value mean = pass.gather(op.getPooled(), of.index, of.offset, /*whole=*/true);
+  Value distance = arith::SubFOp::create(pass.b, pass.row(op.getInput()), mean);
+  Value product = arith::MulFOp::create(pass.b, gradient, distance);
+  Value moved = isa<RankedTensorType>(product.getType())
+                    ? Value(dispatch::ReduceOp::create(pass.b, pass.b.getF32Type(),
+                                                       dispatch::ReduceKind::Add, product))
+                    : product;
+  Value share = arith::MulFOp::create(pass.b, moved, pass.share(of.before, of.last));
+  return pass.finish(pass.where(of.isClosed, share), type, emitter.domainOf(op.getResult()));
+}
+
+LogicalResult PoolSegmentsBitsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
+  RankedTensorType counts = emitter.typeOf(getCounts());
+  Value moved = movedBy(*this, counts.clone(emitter.b.getF32Type()), emitter);
+  RowPass pass(emitter);
+  Value index = pass.count(getCounts(), getStarts() ? 0 : -1);
+  Value last = pass.end(getEnds(), index, 0);
+  Value sum =
+      pass.sumFromHere(moved, emitter.domainOf(getResult()).getFactor(), last, getStarts() ? 0 : 1);
+  if (int64_t width = widthOf(getResult())) {
+    sum = tensor::SplatOp::create(pass.b, RankedTensorType::get({width}, sum.getType()), sum);
+  }
+  return pass.finish(sum, getResult());
+}
+
+LogicalResult SelectSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  Value count = pass.count(getCounts(), 0);
+  Value end = pass.end(getEnds(), count, -1);
+  Value row = pass.gather(getGradient(), count, -1, /*whole=*/true);
+  Value place = dispatch::PositionOp::create(pass.b, pass.b.getI32Type());
+  Value isEnd = arith::CmpIOp::create(pass.b, arith::CmpIPredicate::eq, end, place);
+  return pass.finish(pass.where(isEnd, row), getResult());
+}
+
+/// Once a batch row, then for every row of it.
+LogicalResult TotalOp::emitDispatches(DispatchEmitter &emitter) {
+  RankedTensorType type = emitter.typeOf(getResult());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[1] = 1;
+  RowPass sum(emitter);
+  Value totals =
+      sum.finish(sum.total(getInput()), RankedTensorType::get(shape, emitter.b.getF32Type()),
+                 emitter.wholeDomain(shape[0], 1));
+  RowPass every(emitter);
+  return every.finish(every.first(totals, widthOf(getResult())), getResult());
+}
+
+//===----------------------------------------------------------------------===//
+// Columns of one row
+//===----------------------------------------------------------------------===//
+
+LogicalResult SumColumnsOp::emitBody(BodyBuilder &body) {
+  Value row = body.get(getInput());
+  if (!row) {
+    return failure();
+  }
+  body.set(getResult(), isa<RankedTensorType>(row.getType()) ? body.sum(row) : row);
+  return success();
+}
+
+LogicalResult RepeatColumnsOp::emitBody(BodyBuilder &body) {
+  Value number = body.get(getInput());
+  if (!number) {
+    return failure();
+  }
+  Type f32 = body.builder().getF32Type();
+  int64_t width = getResult().getType().getWidth();
+  body.set(getResult(),
+           width == 0 ? number : body.splat(number, RankedTensorType::get({width}, f32)));
+  return success();
+}

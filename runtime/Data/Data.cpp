@@ -1,0 +1,129 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Data/Data.h"
+
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Hash.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace sluice::runtime {
+
+static constexpr const char *rowBytes = "the context and one byte to predict";
+
+DataPosition ItemSource::fill(DataPosition position, int64_t rows, const BatchInputs &into) const {
+  auto count = static_cast<uint64_t>(rowsPerEpoch());
+  for (int64_t row = 0; row < rows; ++row) {
+    uint64_t key = mix64(seed ^ mix64(static_cast<uint64_t>(position.epoch)));
+    write(static_cast<int64_t>(permute(static_cast<uint64_t>(position.index), count, key)), row,
+          into);
+    if (++position.index == rowsPerEpoch()) {
+      position = {position.epoch + 1, 0};
+    }
+  }
+  return position;
+}
+
+uint64_t permute(uint64_t index, uint64_t count, uint64_t key) {
+  // Two halves of `half` bits each; 2^(2 half) >= count.
+  int half = std::max(1, static_cast<int>(std::bit_width(count - 1) + 1) / 2);
+  uint64_t mask = (uint64_t(1) << half) - 1;
+  do {
+    uint64_t left = index >> half, right = index & mask;
+    for (uint64_t round = 0; round < 6; ++round) {
+      uint64_t next = left ^ (mix64(key ^ mix64(right + (round << 56))) & mask);
+      left = right;
+      right = next;
+    }
+    index = left << half | right;
+  } while (index >= count);
+  return index;
+}
+
+int64_t drawFactor(const std::vector<int64_t> &factors, int64_t seed, int64_t step) {
+  constexpr uint64_t own = 0x666163746f72; // distinct from the streams that order rows
+  uint64_t number = mix64(mix64(static_cast<uint64_t>(seed) ^ own) ^ static_cast<uint64_t>(step));
+  return factors[static_cast<size_t>(number % factors.size())]; // uniform to 1 in 2^60
+}
+
+TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context,
+                           uint64_t seed, bool cyclic, const InputFiles &given,
+                           const NumberInputs &numbers, const ReadingOptions &reading)
+    : files(readByteFiles(paths, vocabulary, context + 1, rowBytes, &skipped, reading)),
+      vocabulary(vocabulary), context(context), seed(seed), cyclic(cyclic),
+      labels(given, paths, files, skipped, numbers, reading) {
+  if (files.empty()) {
+    throw UserError("expected at least one data file, found none; give --data FILE");
+  }
+  for (const ByteFile &file : files) {
+    firstRow.push_back(totalRows);
+    auto size = static_cast<int64_t>(file.bytes.size());
+    int64_t rows = cyclic ? size / context : (size - 1) / context;
+    // Using one row less than fits allows each epoch to cut at other offsets.
+    totalRows += rows > 1 && !cyclic ? rows - 1 : rows;
+  }
+  firstRow.push_back(totalRows);
+  contentHash = labels.hashWith(hashFiles(files));
+}
+
+int64_t TrainingData::bytes() const {
+  int64_t sum = 0;
+  for (const ByteFile &file : files) {
+    sum += static_cast<int64_t>(file.bytes.size());
+  }
+  return sum;
+}
+
+std::vector<std::string> TrainingData::notes() const {
+  std::vector<std::string> list = collectNotes(files);
+  if (!skipped.empty()) {
+    list.push_back(describeSkipped(skipped, files.size() + skipped.size(), context + 1, rowBytes));
+  }
+  if (vocabulary > 256) {
+    list.push_back("note: the vocabulary is " + std::to_string(vocabulary) +
+                   ", but data are bytes: ids 256 to " + std::to_string(vocabulary - 1) +
+                   " never occur; a vocabulary of 256 is enough");
+  }
+  return list;
+}
+
+TrainingData::Place TrainingData::placeOf(DataPosition position) const {
+  uint64_t key = mix64(seed ^ mix64(static_cast<uint64_t>(position.epoch)));
+  auto index = static_cast<int64_t>(
+      permute(static_cast<uint64_t>(position.index), static_cast<uint64_t>(totalRows), key));
+  auto file = static_cast<size_t>(std::upper_bound(firstRow.begin(), firstRow.end(), index) -
+                                  firstRow.begin() - 1);
+  auto size = static_cast<int64_t>(files[file].bytes.size());
+  int64_t rows = firstRow[file + 1] - firstRow[file];
+  // Number of possible starts of the first row.
+  int64_t slack = cyclic ? size : size - rows * context;
+  auto phase = static_cast<int64_t>(mix64(key + file + 1) % static_cast<uint64_t>(slack));
+  return {file, (phase + (index - firstRow[file]) * context) % size};
+}
+
+std::vector<uint8_t> TrainingData::row(DataPosition position) const {
+  Place place = placeOf(position);
+  const FileContents &bytes = files[place.file].bytes;
+  std::vector<uint8_t> row(static_cast<size_t>(context + 1));
+  auto start = static_cast<size_t>(place.start);
+  size_t ahead = std::min(row.size(), bytes.size() - start);
+  bytes.read(start, std::span(row).first(ahead));
+  bytes.read(0, std::span(row).subspan(ahead)); // wraps around in a cyclic file
+  return row;
+}
+
+DataPosition TrainingData::fill(DataPosition position, int64_t rows,
+                                const BatchInputs &into) const {
+  for (int64_t i = 0; i < rows; ++i) {
+    std::vector<uint8_t> bytes = row(position);
+    std::copy(bytes.begin(), bytes.end(), into.tokens.begin() + i * (context + 1));
+    Place place = placeOf(position);
+    labels.write(place.file, place.start, context, i, into);
+    if (++position.index == totalRows) {
+      position = {position.epoch + 1, 0};
+    }
+  }
+  return position;
+}
+
+} // namespace sluice::runtime

@@ -1,0 +1,105 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Device/HostLaunch.h"
+#include "Workers.h"
+#include "sluice/Support/Error.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace sluice::runtime {
+namespace {
+
+class CpuDevice : public Device {
+public:
+  CpuDevice(std::shared_ptr<const Artifact> artifact, int threads)
+      : Device(std::move(artifact)), threadCount(threads) {
+    loaded->requireCpu();
+    if (threads < 1) {
+      throw UserError("expected at least 1 thread, found " + std::to_string(threads));
+    }
+    arena = makeArena(*loaded);
+    int64_t bytes = 0;
+    for (const LoadedKernel &kernel : loaded->kernels()) {
+      bytes = std::max(bytes, kernel.scratchBytes);
+    }
+    for (int i = 0; i < threads; ++i) {
+      scratch.push_back(allocateHost(static_cast<size_t>(bytes)));
+    }
+    workers = std::make_unique<Workers>(threads);
+  }
+
+  std::string target() const override { return loaded->target(); }
+  std::string describe() const override {
+    return std::to_string(threadCount) + (threadCount == 1 ? " thread" : " threads");
+  }
+  int threads() const override { return threadCount; }
+  bool sharesMemory() const override { return true; }
+  uint8_t *host() override { return arena.get(); }
+  void upload(Range) override {}
+  void download(Range) override {}
+
+  void runPart(const std::string &, const std::vector<Launch> &launches, size_t first,
+               size_t last) override {
+    for (size_t i = first; i < last; ++i) {
+      if (isAllowed(plan(), launches[i].guard, arena.get())) {
+        launch(launches[i]);
+      }
+    }
+  }
+
+  void launch(const Launch &node) override {
+    if (!timing) {
+      runItems(node);
+      return;
+    }
+    auto start = std::chrono::steady_clock::now();
+    runItems(node);
+    KernelTime &time = kernelTimes[static_cast<size_t>(node.kernel)];
+    time.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    ++time.launches;
+  }
+
+private:
+  /// The parameters of a launch for the threads.
+  struct Items {
+    CpuDevice *device;
+    KernelFunction kernel;
+    const int64_t *arguments;
+  };
+
+  void runItems(const Launch &node) {
+    const auto &[kernel, items, scratchBytes] = loaded->kernels()[static_cast<size_t>(node.kernel)];
+    Items all{this, kernel, node.arguments.data()};
+    auto run = [](void *context, int64_t first, int64_t last, int thread) {
+      const Items &of = *static_cast<const Items *>(context);
+      uint8_t *scratch = of.device->scratch[static_cast<size_t>(thread)].get();
+      for (int64_t item = first; item < last; ++item) {
+        of.kernel(of.device->arena.get(), of.arguments, item, scratch);
+      }
+    };
+    workers->run(run, &all, items, grainOf(node.kernel, items));
+  }
+
+  /// Returns the number of items per piece. A launch of a few microseconds is one piece on the
+  /// calling thread, because waking another thread would cost more. Other launches have up to 16
+  /// pieces per thread, enough to balance items of unequal cost at about 20 ns per piece.
+  int64_t grainOf(int64_t number, int64_t items) const {
+    constexpr int64_t fewBytes = 64 << 10, fewFlops = 128 << 10;
+    const Kernel &kernel = plan().kernels[static_cast<size_t>(number)];
+    bool isShort = kernel.bytes < fewBytes && kernel.flops < fewFlops;
+    return isShort ? items : std::max<int64_t>(1, items / (16 * threadCount));
+  }
+
+  int threadCount;
+  HostMemory arena;
+  std::vector<HostMemory> scratch;  ///< by thread
+  std::unique_ptr<Workers> workers; // destroyed before the data that its threads use
+};
+
+} // namespace
+
+std::unique_ptr<Device> makeCpuDevice(std::shared_ptr<const Artifact> artifact, int threads) {
+  return std::make_unique<CpuDevice>(std::move(artifact), threads);
+}
+
+} // namespace sluice::runtime

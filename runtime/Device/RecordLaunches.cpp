@@ -1,0 +1,234 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "HostLaunch.h"
+#include "sluice/Runtime/Device/Recording.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Hash.h"
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <set>
+
+namespace sluice::runtime {
+namespace {
+
+const std::array<const char *, 4> scalarNames = {"length", "rows", "step", "seed"};
+
+/// Returns the smallest f32 that is not below `value`.
+float notBelow(double value) {
+  auto rounded = static_cast<float>(value);
+  return rounded < value ? std::nextafter(rounded, INFINITY) : rounded;
+}
+
+class Recorder {
+public:
+  Recorder(const std::shared_ptr<const Artifact> &artifact, const std::string &target)
+      : device(makeEmulatorDevice(artifact, target,
+                                  [this](const Expectation &told) { observe(told); })) {}
+
+  Recording record(int64_t length, int64_t rows) {
+    recording = {sha256Hex(device->artifact().elf()), device->describe(), {}};
+    scalars() = {device->plan().model.context, device->plan().model.batch, 1, 11};
+    write();
+    runEntry("initialize");
+    setWeights();
+    setTokens();
+    scalars() = {length, rows, 2, 11};
+    write();
+    for (const char *entry :
+         {"prepare", "gradient", "accumulate", "update", "evaluate", "predict"}) {
+      runEntry(entry);
+    }
+    for (int64_t factor : device->plan().factors) { // the main factor has no entries of such names
+      for (const char *entry : {"gradient", "evaluate", "predict"}) {
+        runEntry(entryOfFactor(entry, factor));
+      }
+    }
+    generate();
+    return std::move(recording);
+  }
+
+private:
+  /// Generates with a prompt in one row and none in two others, for as many steps as are needed for
+  /// the rows of every scale to be due.
+  void generate() {
+    const Plan &plan = device->plan();
+    if (!plan.generation) {
+      return;
+    }
+    const Region &take = plan.inputs.at("take");
+    auto *numbers = reinterpret_cast<int64_t *>(device->host() + take.offset);
+    int64_t all = take.shape.front(), some = std::min<int64_t>(all, 3), middle = some / 2;
+    auto run = [&](const char *entry, int64_t first, int64_t last, int64_t number) {
+      std::fill_n(numbers, all, 0);
+      std::fill(numbers + first, numbers + last, number);
+      runEntry(entry);
+    };
+    run("reset", 0, all, 1);
+    int64_t steps = std::min(plan.generation->period, plan.model.context - 1);
+    int64_t prompt = plan.model.context - steps;
+    scalars() = {prompt, 1, 2, 11};
+    write();
+    run("prefill", middle, middle + 1, prompt);
+    for (int64_t i = 0; i < steps; ++i) {
+      run("step", 0, some, 1);
+    }
+  }
+
+  std::array<int64_t, 4> &scalars() { return values; }
+  void write() {
+    for (size_t i = 0; i < scalarNames.size(); ++i) {
+      auto found = device->plan().scalars.find(scalarNames[i]);
+      if (found != device->plan().scalars.end()) {
+        std::memcpy(device->host() + found->second.offset, &values[i], sizeof values[i]);
+      }
+    }
+  }
+
+  /// Sets weights that avoid vanishing values: deviation 1/sqrt(columns) for matrices, 1/5 for
+  /// others.
+  void setWeights() {
+    std::mt19937_64 generator(5);
+    std::normal_distribution<float> normal;
+    for (const Tensor &tensor : device->plan().tensors) {
+      bool isGain = tensor.shape.size() == 1 && tensor.name.ends_with("weight");
+      float deviation = tensor.decay && tensor.shape.size() > 1
+                            ? 1 / std::sqrt(static_cast<float>(tensor.shape.back()))
+                            : 0.2f;
+      auto *numbers = reinterpret_cast<float *>(device->host() + tensor.offset);
+      for (int64_t i = 0; i < tensor.elements(); ++i) {
+        numbers[i] = (isGain ? 1.0f : 0.0f) + deviation * normal(generator);
+      }
+    }
+  }
+
+  void setTokens() {
+    const Plan &plan = device->plan();
+    for (const char *name : {"tokens", "prompt", "text"}) {
+      if (plan.inputs.contains(name)) {
+        setIds(plan.inputs.at(name), plan.model.vocabulary);
+      }
+    }
+    for (const auto &[name, given] : plan.given) { // every other row is short
+      setIds(plan.inputs.at(name), given.vocabulary);
+      auto *counts =
+          reinterpret_cast<int64_t *>(device->host() + plan.inputs.at(name + ".count").offset);
+      for (int64_t row = 0; row < plan.model.batch; ++row) {
+        counts[row] = row % 2 == 0 ? given.capacity : given.capacity / 2;
+      }
+    }
+  }
+
+  void setIds(const Region &input, int64_t vocabulary) {
+    auto *tokens = reinterpret_cast<int32_t *>(device->host() + input.offset);
+    int64_t count =
+        std::accumulate(input.shape.begin(), input.shape.end(), int64_t{1}, std::multiplies<>());
+    for (int64_t i = 0; i < count; ++i) {
+      tokens[i] =
+          static_cast<int32_t>(mix64(static_cast<uint64_t>(i)) % static_cast<uint64_t>(vocabulary));
+    }
+  }
+
+  void runEntry(const std::string &entry) {
+    auto found = device->plan().entries.find(entry);
+    if (found == device->plan().entries.end()) {
+      return;
+    }
+    for (size_t i = 0; i < found->second.size(); ++i) {
+      const Launch &launch = found->second[i];
+      if (!isAllowed(device->plan(), launch.guard, device->host())) {
+        continue;
+      }
+      if (!recorded.insert(launch.kernel).second) {
+        device->launch(launch);
+        continue;
+      }
+      std::span<int64_t> lengths = lengthsOfSegments(device->plan(), launch, device->host());
+      current = {entry, static_cast<int64_t>(i), values, {lengths.begin(), lengths.end()}, {}, {}};
+      begin(launch);
+      device->launch(launch);
+      end(launch);
+      recording.launches.push_back(std::move(current));
+    }
+  }
+
+  /// Stores the operands before the launch.
+  void begin(const Launch &launch) {
+    forEachOperand(launch, [&](const Operand &operand, std::span<const uint8_t> bytes) {
+      if (!operand.written) {
+        current.operands.emplace_back(bytes.begin(), bytes.end());
+      } else {
+        current.results.emplace_back();
+      }
+    });
+  }
+
+  void end(const Launch &launch) {
+    size_t result = 0;
+    forEachOperand(launch, [&](const Operand &operand, std::span<const uint8_t> bytes) {
+      if (operand.written) {
+        current.results[result++].found.assign(bytes.begin(), bytes.end());
+      }
+    });
+    current.results.resize(result);
+  }
+
+  const std::vector<Operand> &operandsOf(const Launch &launch) const {
+    return device->plan().kernels[static_cast<size_t>(launch.kernel)].operands;
+  }
+
+  template <typename Action> void forEachOperand(const Launch &launch, const Action &action) {
+    const std::vector<Operand> &operands = operandsOf(launch);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      action(operands[i], std::span<const uint8_t>(device->host() + launch.arguments[i],
+                                                   static_cast<size_t>(operands[i].bytes)));
+    }
+  }
+
+  /// Stores an expectation as f32; the bound grows by the rounding error.
+  void observe(const Expectation &told) {
+    if (told.result >= current.results.size()) {
+      return;
+    }
+    RecordedResult &result = current.results[told.result];
+    result.type = told.type;
+    result.rows = told.rows;
+    result.stride = told.stride;
+    bool isSum = told.row < 0;
+    std::vector<float> &kept = isSum ? result.sums : result.values,
+                       &bounds = isSum ? result.sumBounds : result.bounds;
+    auto at = static_cast<size_t>((isSum ? 0 : told.row) * told.stride + told.column);
+    if (kept.size() <= at) {
+      kept.resize(at + 1);
+      bounds.resize(at + 1, -1);
+    }
+    kept[at] = static_cast<float>(told.value);
+    double lost = std::isfinite(told.value) && std::isfinite(kept[at])
+                      ? std::abs(told.value - static_cast<double>(kept[at]))
+                      : 0;
+    bounds[at] = notBelow(told.bound + lost);
+  }
+
+  std::unique_ptr<Device> device;
+  Recording recording;
+  RecordedLaunch current;
+  std::array<int64_t, 4> values{};
+  std::set<int64_t> recorded; // indices of kernels
+};
+
+} // namespace
+
+Recording recordLaunches(const std::shared_ptr<const Artifact> &artifact, const std::string &target,
+                         int64_t length, int64_t rows) {
+  const ModelFacts &model = artifact->plan().model;
+  if (length < 1 || length > model.context || rows < 1 || rows > model.batch) {
+    throw UserError(artifact->path() + ": expected a length from 1 to " +
+                    std::to_string(model.context) + " and rows from 1 to " +
+                    std::to_string(model.batch) + ", found " + std::to_string(length) + " and " +
+                    std::to_string(rows) + "; give others");
+  }
+  return Recorder(artifact, target).record(length, rows);
+}
+
+} // namespace sluice::runtime

@@ -1,0 +1,421 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Execute/Evaluator.h"
+
+#include "sluice/Runtime/Data/Sources.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/TextPieces.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+namespace sluice::runtime {
+
+nlohmann::json EvaluationResult::lossesByName() const {
+  nlohmann::json named = nlohmann::json::object();
+  for (const auto &[name, nats] : losses) {
+    named[name] = nats;
+  }
+  return named;
+}
+double FileScore::bitsPerByte() const {
+  return nats / std::numbers::ln2 / static_cast<double>(tokens);
+}
+double EvaluationResult::bitsPerToken() const {
+  return nats / std::numbers::ln2 / static_cast<double>(tokens);
+}
+std::optional<double> EvaluationResult::bitsPerCharacter() const {
+  return characters ? std::optional(nats / std::numbers::ln2 / static_cast<double>(*characters))
+                    : std::nullopt;
+}
+double EvaluationResult::wordPerplexity() const {
+  return std::exp(nats / static_cast<double>(words));
+}
+double EvaluationResult::perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
+
+std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride) {
+  std::vector<Window> windows;
+  int64_t scoredTo = 0; // tokens 1 .. scoredTo are scored
+  for (int64_t start = 0; scoredTo < tokens - 1; start += stride) {
+    int64_t length = std::min(window, tokens - 1 - start);
+    windows.push_back({start, length, scoredTo - start});
+    scoredTo = start + length;
+  }
+  return windows;
+}
+
+namespace {
+
+/// Nats of one loss over `rows` scored rows.
+struct LossSum {
+  double nats = 0;
+  int64_t rows = 0;
+};
+
+/// Adds the scored rows of a finished batch of windows to the sums of each loss.
+void addLosses(Executor &executor, std::span<const Window> batch, std::vector<LossSum> &sums) {
+  const std::vector<LossFacts> &losses = executor.plan().losses;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    for (size_t row = 0; row < batch.size(); ++row) {
+      std::span<const float> nats = executor.outputRow(losses[i].rows, static_cast<int64_t>(row));
+      int64_t first = std::max(batch[row].firstScored, losses[i].first);
+      for (int64_t p = first; p < batch[row].length; ++p) {
+        sums[i].nats += nats[static_cast<size_t>(p)];
+        ++sums[i].rows;
+      }
+    }
+  }
+}
+
+/// Checks for a loss on labels or distributions that were not given. The head's loss is always
+/// computed from the tokens.
+bool lacksLabels(const Plan &plan, const LossFacts &facts, const LabelFiles *labels) {
+  const std::string &loss = facts.name;
+  if (!facts.target.empty() && &facts != &plan.losses.front()) {
+    return !(labels && labels->hasNumbers(facts.target));
+  }
+  return std::ranges::any_of(labelsOf(plan), [&](const std::string &name) {
+    return loss == name + ".labels" && !(labels && labels->has(name));
+  });
+}
+
+void addMeans(Executor &executor, const std::vector<LossSum> &sums, const LabelFiles *labels,
+              EvaluationResult &result) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (lacksLabels(executor.plan(), executor.plan().losses[i], labels)) {
+      continue;
+    }
+    double rows = static_cast<double>(std::max<int64_t>(1, sums[i].rows));
+    result.losses.emplace_back(executor.plan().losses[i].name, sums[i].nats / rows);
+  }
+}
+
+/// Runs one batch of windows and returns the sum over their scored rows, in order. A short window
+/// is padded: in a causal model no row depends on later tokens, so its losses are bitwise
+/// unchanged.
+double scoreBatch(Executor &executor, const ByteFile &file, std::span<const Window> batch,
+                  const std::function<void(size_t, const Window &)> &label, const NumberSink &sink,
+                  int64_t &scored) {
+  std::span<int32_t> tokens = executor.tokens();
+  int64_t rowTokens = executor.plan().model.context + 1;
+  auto shorter = [](const Window &a, const Window &b) { return a.length < b.length; };
+  int64_t longest = std::ranges::max_element(batch, shorter)->length;
+  for (size_t row = 0; row < batch.size(); ++row) {
+    std::vector<uint8_t> bytes = file.bytes.read(static_cast<size_t>(batch[row].start),
+                                                 static_cast<size_t>(batch[row].length + 1));
+    auto end = std::ranges::copy(bytes, tokens.begin() + static_cast<int64_t>(row) * rowTokens).out;
+    std::fill_n(end, longest - batch[row].length, 0);
+    label(row, batch[row]);
+  }
+  executor.scalarI64("length") = longest;
+  executor.scalarI64("rows") = static_cast<int64_t>(batch.size());
+  try {
+    executor.run("evaluate");
+  } catch (const RoomError &error) {
+    const Window &window = batch[static_cast<size_t>(error.row)];
+    throw error.of(file.path.string() + ": the window of bytes " + std::to_string(window.start) +
+                   " to " + std::to_string(window.start + window.length - 1));
+  }
+  double nats = 0;
+  for (size_t row = 0; row < batch.size(); ++row) {
+    std::span<const float> losses = executor.outputRow("losses", static_cast<int64_t>(row));
+    int64_t first = std::max(batch[row].firstScored, executor.plan().model.first),
+            count = std::max<int64_t>(0, batch[row].length - first);
+    losses = losses.subspan(static_cast<size_t>(count > 0 ? first : 0), static_cast<size_t>(count));
+    nats = std::accumulate(losses.begin(), losses.end(), nats);
+    scored += count;
+    if (sink) {
+      sink(losses);
+    }
+  }
+  return nats;
+}
+
+/// Counts words in the bytes [from, to), see EvaluationResult::words.
+int64_t countWords(const FileContents &bytes, size_t from, size_t to) {
+  int64_t count = 0;
+  bool inWord = false;
+  bytes.forEachPiece(
+      [&](size_t, std::span<const uint8_t> scored) {
+        for (uint8_t byte : scored) {
+          bool isSpace = byte == ' ' || (byte >= '\t' && byte <= '\r');
+          count += (byte == '\n' ? 1 : 0) + (!isSpace && !inWord ? 1 : 0);
+          inWord = !isSpace;
+        }
+      },
+      from, to);
+  return count;
+}
+
+/// Adds the number of characters in the scored bytes [from, to) of a text, unless the number is
+/// already unknown. `where` names the text.
+void addCharacters(EvaluationResult &result, const FileContents &bytes, int64_t from, int64_t to,
+                   const std::string &where) {
+  if (!result.noCharacters.empty()) {
+    return;
+  }
+  std::vector<uint8_t> piece;
+  auto read = [&](size_t start) {
+    piece = bytes.read(start, FileContents::pieceBytes);
+    return std::string_view(reinterpret_cast<const char *>(piece.data()), piece.size());
+  };
+  CharacterCount count =
+      countCharacters(read, static_cast<size_t>(from), static_cast<size_t>(std::max(from, to)));
+  if (count.invalid) {
+    result.noCharacters = where + ": byte " + std::to_string(*count.invalid) + " is no UTF-8";
+  }
+  result.characters = result.characters.value_or(0) + count.characters;
+}
+
+/// Removes the number of characters, and sets the reason, if it is not meaningful.
+void judgeCharacters(EvaluationResult &result, const ModelFacts &model) {
+  if (model.group > 1) {
+    result.noCharacters = "the model predicts bags of tokens, not a text";
+  } else if (result.noCharacters.empty() && result.characters.value_or(0) == 0) {
+    result.noCharacters = "no character ends among the scored bytes";
+  }
+  if (!result.noCharacters.empty()) {
+    result.characters.reset();
+  }
+}
+
+void requireFinite(const EvaluationResult &result) {
+  if (!std::isfinite(result.nats)) {
+    throw NotFiniteError(
+        "the model's losses are not finite; use the weights of an earlier checkpoint");
+  }
+}
+
+/// Validates options and fills in defaults for a model whose first scored row is `model.first`.
+EvaluationOptions complete(EvaluationOptions options, const ModelFacts &model) {
+  int64_t context = model.context;
+  if (options.mostTokens < 0) {
+    throw UserError("--tokens: expected a number of tokens to score of at least 0, found " +
+                    std::to_string(options.mostTokens) + "; 0 scores all");
+  }
+  if (options.window == 0) {
+    options.window = context;
+  }
+  if (options.window <= model.first || options.window > context) {
+    throw UserError("--window: expected a window from " + std::to_string(model.first + 1) +
+                    " to the context of " + std::to_string(context) + ", found " +
+                    std::to_string(options.window) + "; 0 takes the context");
+  }
+  int64_t most = options.window - model.first; // a larger stride would skip tokens
+  if (options.stride == 0) {
+    options.stride = std::clamp<int64_t>(options.window / 2, 1, most);
+  }
+  if (options.stride < 1 || options.stride > most) {
+    throw UserError("--stride: expected a stride from 1 to " +
+                    (model.first == 0
+                         ? "the window of " + std::to_string(most)
+                         : std::to_string(most) + ", the rows of a window that are scored") +
+                    ", found " + std::to_string(options.stride) + "; 0 takes half the window");
+  }
+  return options;
+}
+
+} // namespace
+
+EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
+                          const EvaluationOptions &given,
+                          const std::function<void(double)> &progress, const NumberSink &losses) {
+  const ModelFacts &model = executor.plan().model;
+  EvaluationOptions options = complete(given, model);
+  EvaluationResult result;
+  result.first = model.first;
+  result.window = options.window;
+  result.stride = options.stride;
+  auto batchRows = static_cast<size_t>(model.batch);
+  // A short window is only padded if the padding bytes cannot affect its rows: they could be
+  // boundaries of segments.
+  bool mayFill = executor.plan().verdict == "proved" && !executor.hasSegments();
+  std::vector<LossSum> sums(executor.plan().losses.size());
+  for (size_t file = 0; file < files.size(); ++file) {
+    auto size = static_cast<int64_t>(files[file].bytes.size());
+    if (options.mostTokens > 0) {
+      size = std::min(size, options.mostTokens - result.tokens + 1 + model.first);
+    }
+    std::vector<Window> windows = cutWindows(size, options.window, options.stride);
+    FileScore own{files[file].path, 0, -result.tokens, {}};
+    for (size_t first = 0; first < windows.size();) {
+      size_t last = first + 1;
+      while (last < windows.size() && last - first < batchRows &&
+             (mayFill || windows[last].length == windows[first].length)) {
+        ++last;
+      }
+      auto batch = std::span<const Window>(windows).subspan(first, last - first);
+      auto label = [&](size_t row, const Window &window) {
+        if (options.labels) {
+          options.labels->write(file, window.start, window.length, static_cast<int64_t>(row),
+                                executor.inputs());
+        }
+      };
+      double nats = scoreBatch(executor, files[file], batch, label, losses, result.tokens);
+      result.nats += nats;
+      own.nats += nats;
+      addLosses(executor, batch, sums);
+      first = last;
+      if (progress) {
+        progress((static_cast<double>(file) +
+                  static_cast<double>(first) / static_cast<double>(windows.size())) /
+                 static_cast<double>(files.size()));
+      }
+    }
+    auto scored = static_cast<size_t>(std::max<int64_t>(0, size - 1 - model.first));
+    if (scored > 0) {
+      const FileContents &bytes = files[file].bytes;
+      addCharacters(result, bytes, 1 + model.first, size, files[file].path.string());
+      EvaluationResult alone;
+      addCharacters(alone, bytes, 1 + model.first, size, "");
+      judgeCharacters(alone, model);
+      own.tokens += result.tokens;
+      own.characters = alone.characters;
+      result.files.push_back(std::move(own));
+      size_t first = 1 + static_cast<size_t>(model.first);
+      result.words += countWords(bytes, first, first + scored);
+    }
+  }
+  if (result.tokens == 0) {
+    throw UserError("expected at least " + std::to_string(model.first + 2) +
+                    " bytes to evaluate, found fewer; give a longer file");
+  }
+  judgeCharacters(result, model);
+  addMeans(executor, sums, options.labels, result);
+  requireFinite(result);
+  return result;
+}
+
+EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int64_t mostTokens,
+                               const std::function<void(double)> &progress,
+                               const NumberSink &losses) {
+  EvaluationResult result;
+  result.noun = source.noun();
+  result.protocol = source.protocol();
+  int64_t batch = executor.plan().model.batch, count = source.rowsPerEpoch();
+  std::vector<LossSum> sums(executor.plan().losses.size());
+  int64_t unscored = executor.plan().model.first;
+  auto isDone = [&] { return mostTokens > 0 && result.tokens >= mostTokens; };
+  for (int64_t first = 0; first < count && !isDone(); first += batch) {
+    std::vector<Window> items;
+    int64_t longest = 0;
+    for (int64_t row = 0; row < std::min(batch, count - first); ++row) {
+      items.push_back({0, source.write(first + row, row, executor.inputs()), 0});
+      longest = std::max(longest, items.back().length);
+    }
+    executor.scalarI64("length") = longest;
+    executor.scalarI64("rows") = static_cast<int64_t>(items.size());
+    executor.run("evaluate");
+    for (size_t row = 0; row < items.size(); ++row) {
+      int64_t kept = std::max<int64_t>(0, items[row].length - unscored);
+      kept = mostTokens > 0 ? std::min(kept, mostTokens - result.tokens) : kept;
+      items[row].length = kept > 0 ? unscored + kept : 0;
+      if (kept == 0) {
+        continue;
+      }
+      std::span<const float> nats = executor.outputRow("losses", static_cast<int64_t>(row));
+      nats = nats.subspan(static_cast<size_t>(unscored), static_cast<size_t>(kept));
+      result.nats = std::accumulate(nats.begin(), nats.end(), result.nats);
+      result.tokens += kept;
+      ++result.items;
+      if (std::optional<std::string> text = source.textOf(first + static_cast<int64_t>(row))) {
+        addCharacters(
+            result, std::vector<uint8_t>(text->begin(), text->end()), unscored, unscored + kept,
+            "line " + std::to_string(first + static_cast<int64_t>(row) + 1) + " of the text");
+      } else {
+        result.noCharacters = source.noun();
+        result.noCharacters += " are no text";
+      }
+      if (losses) {
+        losses(nats);
+      }
+    }
+    addLosses(executor, items, sums);
+    if (progress) {
+      progress(static_cast<double>(first + static_cast<int64_t>(items.size())) /
+               static_cast<double>(count));
+    }
+  }
+  judgeCharacters(result, executor.plan().model);
+  addMeans(executor, sums, nullptr, result);
+  requireFinite(result);
+  return result;
+}
+
+int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens, int64_t first) {
+  int64_t count = 0;
+  for (const ByteFile &file : files) {
+    count += std::max<int64_t>(0, static_cast<int64_t>(file.bytes.size()) - 1 - first);
+  }
+  return mostTokens > 0 ? std::min(count, mostTokens) : count;
+}
+
+/// Runs the entry `predict` on a window of one file.
+static void predictWindow(Executor &executor, const ByteFile &file, const Window &window) {
+  std::ranges::copy(
+      file.bytes.read(static_cast<size_t>(window.start), static_cast<size_t>(window.length)),
+      executor.tokens().begin());
+  executor.scalarI64("length") = window.length;
+  executor.scalarI64("rows") = 1;
+  executor.run("predict");
+}
+
+/// Returns row `row` of the result of `predict`. Throws JobError if a number is not finite.
+static std::span<const float> finiteRow(Executor &executor, int64_t row) {
+  std::span<const float> numbers = executor.outputRow("logits", row);
+  if (!std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); })) {
+    throw JobError("what the model computes is not finite; use the weights of an earlier "
+                   "checkpoint");
+  }
+  return numbers;
+}
+
+void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &given,
+                   const NumberSink &rows, const std::function<void(double)> &progress) {
+  EvaluationOptions options = complete(given, executor.plan().model);
+  auto size = static_cast<int64_t>(file.bytes.size());
+  // Cuts windows as if one more byte followed, which the last row predicts and no row reads.
+  for (const Window &window : cutWindows(size + 1, options.window, options.stride)) {
+    predictWindow(executor, file, window);
+    for (int64_t row = window.firstScored; row < window.length; ++row) {
+      rows(finiteRow(executor, row));
+    }
+    if (progress) {
+      progress(static_cast<double>(window.start + window.length) / static_cast<double>(size));
+    }
+  }
+}
+
+void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const NumberSink &rows,
+                 const std::function<void(double)> &progress) {
+  int64_t context = executor.plan().model.context, size = static_cast<int64_t>(file.bytes.size());
+  for (int64_t start = 0; start < size; start += context) {
+    Window window{start, std::min(context, size - start), 0};
+    predictWindow(executor, file, window);
+    for (int64_t row = 0; row * factor < window.length; ++row) {
+      rows(finiteRow(executor, row));
+    }
+    if (progress) {
+      progress(static_cast<double>(start + window.length) / static_cast<double>(size));
+    }
+  }
+}
+
+int64_t countRows(int64_t bytes, int64_t context, int64_t factor) {
+  auto rowsOf = [&](int64_t length) { return (length + factor - 1) / factor; };
+  return bytes / context * rowsOf(context) + rowsOf(bytes % context);
+}
+
+std::string describeProtocol(const EvaluationResult &result) {
+  if (result.items > 0) {
+    return std::to_string(result.items) + " " + result.noun + ", " + result.protocol;
+  }
+  return "windows of " + std::to_string(result.window) + " tokens every " +
+         std::to_string(result.stride) +
+         "; each token is scored once, in the first window that reaches it; a file's first " +
+         (result.first == 0 ? "byte is" : std::to_string(result.first + 1) + " bytes are") +
+         " not scored; a token is a byte";
+}
+
+} // namespace sluice::runtime

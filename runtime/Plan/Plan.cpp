@@ -1,0 +1,578 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Plan/Plan.h"
+
+#include "PlanFacts.h"
+#include "ProductJson.h"
+#include "SpecFactsJson.h"
+#include "sluice/Support/Limits.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+namespace sluice::runtime {
+
+int64_t sizeOf(Type type) { return type == Type::i64 ? 8 : type == Type::bf16 ? 2 : 4; }
+
+std::string_view nameOf(Type type) {
+  switch (type) {
+  case Type::f32:
+    return "f32";
+  case Type::bf16:
+    return "bf16";
+  case Type::i32:
+    return "i32";
+  case Type::i64:
+    return "i64";
+  }
+  return "?";
+}
+
+int64_t Tensor::elements() const {
+  int64_t count = 1;
+  for (int64_t size : shape) {
+    count *= size;
+  }
+  return count;
+}
+
+int64_t State::rowBytes() const {
+  int64_t elements = region.shape.size() < 2 ? 1 : region.rowStride;
+  for (size_t i = 1; i + 1 < region.shape.size(); ++i) {
+    elements *= region.shape[i];
+  }
+  return elements * sizeOf(region.type);
+}
+
+double Generation::stateReadsAt(int64_t first, int64_t last, int64_t context) const {
+  double sum = 0;
+  auto parts = static_cast<int64_t>(stateReads.size());
+  for (int64_t position = first; parts > 0 && position < last; ++position) {
+    auto part = static_cast<size_t>(std::min(position * parts / context, parts - 1));
+    sum += static_cast<double>(stateReads[part]);
+  }
+  return last > first ? sum / static_cast<double>(last - first) : 0;
+}
+
+std::string entryOfFactor(const std::string &entry, int64_t factor) {
+  return entry + "." + std::to_string(factor);
+}
+
+static constexpr char bucketMark = '@';
+
+std::string entryOfBucket(const std::string &entry, int64_t rows) {
+  return entry + bucketMark + std::to_string(rows);
+}
+
+bool isGpuTarget(std::string_view target) { return target.starts_with("sm_"); }
+
+const SegmentFacts *Plan::segmentsOf(const std::string &loss) const {
+  auto told = std::ranges::find(segments, loss, &SegmentFacts::share);
+  return told == segments.end() ? nullptr : &*told;
+}
+
+std::vector<int64_t> Plan::sortedFactors() const {
+  std::vector<int64_t> sorted = factors;
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+std::vector<std::pair<std::string, int64_t>> Plan::entriesOfUpdate() const {
+  std::vector<std::pair<std::string, int64_t>> all{{"gradient", accumulate}, {"update", 1}};
+  if (accumulate > 1) {
+    all.insert(all.begin() + 1, {"accumulate", accumulate});
+  }
+  return all;
+}
+
+std::vector<Plan::Count> Plan::countsIn(const std::vector<Launch> &launches) const {
+  std::vector<Count> counts;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const std::vector<Operand> &operands =
+        kernels[static_cast<size_t>(launches[i].kernel)].operands;
+    for (const SegmentFacts &each : segments) {
+      int64_t length = scalars.at(each.length).offset;
+      for (size_t j = 0; j < operands.size(); ++j) {
+        if (operands[j].written && launches[i].arguments[j] == length) {
+          counts.push_back({i, &each});
+        }
+      }
+    }
+  }
+  return counts;
+}
+
+bool Plan::isOfBucket(const std::string &entry) const {
+  return std::ranges::any_of(memoryBuckets, [&](const Bucket &bucket) {
+    return entry.ends_with(entryOfBucket("", bucket.rows));
+  });
+}
+
+int64_t Plan::arenaOf(const std::string &entry) const {
+  for (const Bucket &bucket : memoryBuckets) {
+    if (entry.ends_with(entryOfBucket("", bucket.rows))) {
+      return bucket.arenaBytes;
+    }
+  }
+  bool isSame =
+      !memoryBuckets.empty() && std::ranges::none_of(memoryBuckets, [&](const Bucket &bucket) {
+        return entries.contains(entryOfBucket(entry, bucket.rows));
+      });
+  return isSame ? memoryBuckets.front().arenaBytes : memory.arenaBytes;
+}
+
+int64_t Plan::arenaFor(int64_t bytes) const {
+  for (const Bucket &bucket : memoryBuckets) {
+    if (bucket.arenaBytes >= bytes) {
+      return bucket.arenaBytes;
+    }
+  }
+  return memory.arenaBytes;
+}
+
+int64_t Plan::lastingBytes() const {
+  int64_t bytes = memory.arenaBytes;
+  for (const Buffer &buffer : buffers) {
+    bytes = buffer.kind == "activation" ? std::min(bytes, buffer.offset) : bytes;
+  }
+  return bytes;
+}
+
+std::vector<std::string> Plan::gpuTargets() const {
+  std::vector<std::string> names;
+  std::copy_if(targets.begin(), targets.end(), std::back_inserter(names), isGpuTarget);
+  return names;
+}
+
+namespace {
+
+/// Reads and validates one plan.
+class PlanReader : private PlanFactsReader {
+public:
+  explicit PlanReader(StrictJson root) : root(std::move(root)) {}
+
+  Plan read() {
+    root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
+               "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
+               "buffers"},
+              {"generation", "given", "losses", "segments", "factors", "buckets", "facts"});
+    root.at("format").oneOf({"sluice-plan"});
+    root.at("version").integer(4, 4);
+    readModel(root.at("model"));
+    readProof(root.at("proof"));
+    plan.targets = root.at("targets").strings();
+    readTraining(root.at("training"));
+    if (root.has("facts")) {
+      plan.facts = readSpecFacts(root.at("facts"));
+    }
+    readMemory(root.at("memory"));
+    readConstants(root.at("constants"));
+    readScalars(root.at("scalars"));
+    readRegions(root.at("inputs"), plan.inputs);
+    readRegions(root.at("outputs"), plan.outputs);
+    if (root.has("losses")) {
+      readLosses(root.at("losses"));
+    }
+    if (root.has("segments")) { // before the launches over rows of segments
+      readSegments(root.at("segments"));
+    }
+    if (root.has("given")) {
+      readGiven(root.at("given"));
+    }
+    for (const StrictJson &tensor : root.at("tensors").array()) {
+      readTensor(tensor);
+    }
+    readGradients(root.at("gradients"));
+    for (const StrictJson &kernel : root.at("kernels").array()) {
+      readKernel(kernel);
+    }
+    readEntries(root.at("entries"));
+    if (root.has("factors")) {
+      readFactors(root.at("factors"));
+    }
+    if (root.has("buckets")) {
+      readBuckets(root.at("buckets"));
+    }
+    if (root.has("generation")) {
+      plan.generation = readGeneration(root.at("generation"));
+    }
+    for (const StrictJson &buffer : root.at("buffers").array()) {
+      readBuffer(buffer);
+    }
+    return std::move(plan);
+  }
+
+private:
+  void readTraining(const StrictJson &json) {
+    json.keys({"steps"}, {"order", "accumulate", "targets"});
+    if (json.has("targets")) {
+      plan.trainsOnTokens = json.at("targets").oneOf({"tokens", "distributions"}) == "tokens";
+    }
+    if (json.has("order")) {
+      json.at("order").oneOf({"cyclic"});
+      plan.cyclic = true;
+    }
+    plan.trainingSteps = json.at("steps").integer(0);
+    if (json.has("accumulate")) {
+      plan.accumulate = json.at("accumulate").integer(1, mostAccumulated);
+    }
+  }
+
+  void readKernel(const StrictJson &json) {
+    json.keys({"name", "kind", "variants", "flops", "bytes"}, {"operands", "product"});
+    Kernel kernel;
+    kernel.name = json.at("name").string();
+    kernel.kind = json.at("kind").oneOf({"matmul", "attention", "row", "stream"});
+    for (const auto &[target, variant] : json.at("variants").members()) {
+      if (isGpuTarget(target)) {
+        kernel.deviceVariants[target] = readDeviceVariant(variant);
+        continue;
+      }
+      kernel.variants[target] = readVariant(variant);
+    }
+    if (json.has("operands")) {
+      for (const StrictJson &operand : json.at("operands").array()) {
+        operand.keys({"bytes", "written"});
+        kernel.operands.push_back(
+            {operand.at("bytes").integer(0, mostArenaBytes), operand.at("written").boolean()});
+      }
+    }
+    if (json.has("product")) {
+      kernel.product = readProduct(json.at("product"), kernel.operands);
+    }
+    for (const auto &[target, variant] : kernel.deviceVariants) {
+      if (variant.library && !kernel.product) {
+        json.fail("\"product\" beside the \"library\" of " + target, "none");
+      }
+    }
+    kernel.flops = json.at("flops").integer(0, mostWork);
+    kernel.bytes = json.at("bytes").integer(0, mostWork);
+    plan.kernels.push_back(std::move(kernel));
+  }
+
+  Stage readStage(const StrictJson &json) const {
+    json.keys({"symbol", "blocks", "threads", "shared_bytes"},
+              {"registers", "spills", "stack_bytes", "static_shared_bytes"});
+    Stage stage;
+    stage.symbol = json.at("symbol").string();
+    stage.blocks = json.at("blocks").integer(1, mostBlocks);
+    stage.threads = json.at("threads").integer(1, mostThreads);
+    stage.sharedBytes = json.at("shared_bytes").integer(0, mostSharedBytes);
+    auto optional = [&](const char *key, int64_t otherwise) {
+      return json.has(key) ? json.at(key).integer(0, 1 << 30) : otherwise;
+    };
+    stage.registers = optional("registers", -1);
+    stage.spills = optional("spills", -1);
+    stage.stackBytes = optional("stack_bytes", -1);
+    stage.staticSharedBytes = optional("static_shared_bytes", 0);
+    return stage;
+  }
+
+  Variant readVariant(const StrictJson &json) const {
+    json.keys({"symbol", "items", "scratch_bytes"}, {"workspace_bytes", "counters"});
+    Variant variant{json.at("symbol").string(), json.at("items").integer(0, mostItems),
+                    json.at("scratch_bytes").integer(0, mostScratchBytes)};
+    if (json.has("workspace_bytes")) {
+      variant.workspaceBytes = json.at("workspace_bytes").integer(0, plan.memory.arenaBytes);
+    }
+    if (json.has("counters")) {
+      variant.counters = json.at("counters").integer(0, plan.memory.arenaBytes / 4);
+    }
+    return variant;
+  }
+
+  DeviceVariant readDeviceVariant(const StrictJson &json) const {
+    json.keys({"module", "stages", "workspace_bytes"}, {"counters", "planned_bytes", "library"});
+    DeviceVariant variant;
+    variant.module = json.at("module").string();
+    for (const StrictJson &stage : json.at("stages").array()) {
+      variant.stages.push_back(readStage(stage));
+    }
+    variant.workspaceBytes = json.at("workspace_bytes").integer(0, plan.memory.arenaBytes);
+    if (json.has("planned_bytes")) {
+      variant.plannedBytes = json.at("planned_bytes").integer(0);
+    }
+    if (json.has("counters")) {
+      variant.counters = json.at("counters").integer(0, plan.memory.arenaBytes / 4);
+    }
+    if (json.has("library")) {
+      variant.library = readLibrary(json.at("library"));
+    }
+    return variant;
+  }
+
+  void readEntries(const StrictJson &json) {
+    json.keys({}, {"initialize", "prepare", "gradient", "accumulate", "update", "evaluate",
+                   "predict", "prefill", "step", "reset"});
+    readLaunches(json, std::nullopt);
+    if (json.has("accumulate") != (plan.accumulate > 1)) {
+      json.fail(plan.accumulate > 1 ? "the entry \"accumulate\", as an update has " +
+                                          std::to_string(plan.accumulate) + " batches"
+                                    : "no entry \"accumulate\", as an update has one batch",
+                json.has("accumulate") ? "one" : "none");
+    }
+    auto first = plan.scalars.find("first_row");
+    if (plan.accumulate > 1 && (first == plan.scalars.end() || first->second.type != Type::i64)) {
+      json.fail("the scalar \"first_row\" of type i64 beside the entry \"accumulate\"", "none");
+    }
+  }
+
+  void readLaunches(const StrictJson &json, std::optional<int64_t> factor) {
+    for (const auto &[name, nodes] : json.members()) {
+      std::vector<Launch> &launches = plan.entries[factor ? entryOfFactor(name, *factor) : name];
+      for (const StrictJson &node : nodes.array()) {
+        launches.push_back(readNode(node, static_cast<int64_t>(launches.size())));
+      }
+    }
+  }
+
+  void readFactors(const StrictJson &json) {
+    json.keys({"main", "entries"});
+    plan.factors = {json.at("main").integer(1, mostSize)};
+    for (const auto &[name, entries] : json.at("entries").members()) {
+      int64_t factor = 0;
+      auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), factor);
+      if (error != std::errc() || end != name.data() + name.size() || factor < 1 ||
+          factor == plan.factors.front()) {
+        json.fail("entries of other factors than the main one", showJson(name));
+      }
+      entries.keys({"gradient", "evaluate", "predict"});
+      readLaunches(entries, factor);
+      plan.factors.push_back(factor);
+    }
+    std::sort(plan.factors.begin() + 1, plan.factors.end());
+  }
+
+  void readBuckets(const StrictJson &json) {
+    for (const StrictJson &item : json.array()) {
+      item.keys({"rows", "arena_bytes", "temporaries_bytes", "entries"});
+      int64_t least = plan.memoryBuckets.empty() ? 1 : plan.memoryBuckets.back().rows + 1;
+      Bucket bucket{item.at("rows").integer(least, mostSize),
+                    item.at("arena_bytes").integer(0, plan.memory.arenaBytes),
+                    item.at("temporaries_bytes").integer(0, plan.memory.arenaBytes)};
+      for (const auto &[name, nodes] : item.at("entries").members()) {
+        auto entry = plan.entries.find(name);
+        std::vector<StrictJson> launches = nodes.array();
+        if (entry == plan.entries.end() || entry->second.size() != launches.size()) {
+          nodes.failType("as many launches as the plan's entry \"" + name + "\" has");
+        }
+        std::vector<Launch> changed = entry->second;
+        for (size_t i = 0; i < changed.size(); ++i) {
+          launches[i].keys({"arguments", "after"}, {"runs"});
+          readMemoryOf(launches[i], changed[i], static_cast<int64_t>(i));
+          readRuns(launches[i], changed[i], bucket);
+        }
+        plan.entries[entryOfBucket(name, bucket.rows)] = std::move(changed);
+      }
+      plan.memoryBuckets.push_back(bucket);
+    }
+    auto room = plan.scalars.find("room");
+    if (room == plan.scalars.end() || room->second.type != Type::i64) {
+      json.fail("the scalar \"room\", i64, beside it", "none");
+    }
+  }
+
+  /// Reads the runs of a bucket's launch and checks that they are within the bucket's arena.
+  void readRuns(const StrictJson &json, Launch &launch, const Bucket &bucket) const {
+    const std::vector<Operand> &operands =
+        plan.kernels[static_cast<size_t>(launch.kernel)].operands;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].bytes > bucket.arenaBytes - launch.arguments[i]) {
+        json.at("arguments")
+            .fail("operands in the " + std::to_string(bucket.arenaBytes) +
+                      " bytes of the bucket's arena",
+                  std::to_string(operands[i].bytes) + " bytes at " +
+                      std::to_string(launch.arguments[i]));
+      }
+    }
+    launch.runs.clear();
+    for (const StrictJson &each :
+         json.has("runs") ? json.at("runs").array() : std::vector<StrictJson>()) {
+      std::vector<int64_t> numbers = each.integers(0);
+      size_t least = launch.runs.empty() ? 0 : launch.runs.back().operand + 1;
+      bool fits = numbers.size() == 4 && static_cast<size_t>(numbers[0]) >= least &&
+                  static_cast<size_t>(numbers[0]) < operands.size() && numbers[1] > 0 &&
+                  numbers[3] <= numbers[2] &&
+                  numbers[2] <= operands[static_cast<size_t>(numbers[0])].bytes / numbers[1];
+      if (!fits) {
+        each.failType("[operand, runs, bytes from one to the next, bytes of one], rising operands, "
+                      "runs within them");
+      }
+      launch.runs.push_back({static_cast<size_t>(numbers[0]), numbers[1], numbers[2], numbers[3]});
+    }
+  }
+
+  Generation readGeneration(const StrictJson &json) const {
+    json.keys({"rows", "period", "states", "rates", "reads"});
+    Generation generation;
+    generation.rows = json.at("rows").integer(1, mostGenerationRows);
+    generation.period = json.at("period").integer(1, 1 << 30);
+    for (const auto &[name, state] : json.at("states").members()) {
+      state.keys({"offset", "type", "shape", "scale"}, {"row_stride"});
+      Region region = readRegion(state);
+      if (region.shape.empty() || region.shape.front() != generation.rows) {
+        state.at("shape").failType("a shape of " + std::to_string(generation.rows) + " rows");
+      }
+      generation.states[name] = {region, state.at("scale").integer(0, 1 << 30)};
+    }
+    for (const SegmentFacts &segments : plan.segments) {
+      auto closed = generation.states.find(segments.closed);
+      if (!segments.closed.empty() &&
+          (closed == generation.states.end() || closed->second.region.type != Type::i32)) {
+        json.at("states").fail("the state " + showJson(segments.closed) + " of the segments " +
+                                   showJson(segments.axis) + ", i32 [rows]",
+                               "none like it");
+      }
+    }
+    for (const auto &[guard, rate] : json.at("rates").members()) {
+      rate.keys({"runs", "period"}, {"segments"});
+      int64_t period = rate.at("period").integer(1, 1 << 30);
+      std::string segments = rate.has("segments") ? rate.at("segments").string() : "";
+      generation.rates[guard] = {rate.at("runs").integer(0, period), period, segments};
+    }
+    json.at("reads").keys({"weights", "states"});
+    generation.weightReads = json.at("reads").at("weights").integer(0, mostWork);
+    for (const StrictJson &bytes : json.at("reads").at("states").array()) {
+      generation.stateReads.push_back(bytes.integer(0, mostWork));
+    }
+    for (const char *entry : {"prefill", "step", "reset"}) {
+      if (!plan.entries.contains(entry)) {
+        json.fail(std::string("the entry \"") + entry + "\" beside it", "none");
+      }
+    }
+    return generation;
+  }
+
+  Launch readNode(const StrictJson &json, int64_t index) const {
+    json.object();
+    if (!json.has("launch")) {
+      std::string kind = json.has("call")         ? "a library call"
+                         : json.has("collective") ? "a collective"
+                                                  : "";
+      json.fail("a launch, the only kind of node that the CPU runs",
+                kind.empty() ? "a kind of node that this version does not know" : kind);
+    }
+    json.keys({"launch", "arguments"}, {"guard", "stream", "after", "phase", "axis"});
+    Launch launch;
+    launch.kernel = json.at("launch").integer(0, static_cast<int64_t>(plan.kernels.size()) - 1);
+    readMemoryOf(json, launch, index);
+    if (json.has("stream")) {
+      launch.stream = json.at("stream").integer(0);
+    }
+    if (json.has("phase")) {
+      launch.phase = json.at("phase").oneOf({"initialize", "forward", "backward", "update"});
+    }
+    if (json.has("axis")) {
+      launch.axis = json.at("axis").string();
+      if (!findSegments(launch.axis)) {
+        json.at("axis").fail("the axis of one of the plan's segments", showJson(launch.axis));
+      }
+    }
+    if (json.has("guard")) {
+      launch.guard = readGuard(json.at("guard"));
+    }
+    return launch;
+  }
+
+  /// Reads the arguments of a launch and the launches that it must follow.
+  void readMemoryOf(const StrictJson &json, Launch &launch, int64_t index) const {
+    launch.arguments = json.at("arguments").integers(std::numeric_limits<int64_t>::min());
+    checkOperands(json.at("arguments"), launch);
+    checkWorkspace(json.at("arguments"), launch);
+    launch.after.clear();
+    if (json.has("after")) {
+      for (const StrictJson &earlier : json.at("after").array()) {
+        launch.after.push_back(earlier.integer(0, index - 1));
+      }
+    }
+  }
+
+  /// Checks that the workspace (the last argument) and the counters before it are in the arena.
+  void checkWorkspace(const StrictJson &json, const Launch &launch) const {
+    auto check = [&](const auto &variant) {
+      int64_t counterBytes = variant.counters * static_cast<int64_t>(sizeof(int32_t));
+      if (counterBytes + variant.workspaceBytes == 0) {
+        return;
+      }
+      int64_t last = plan.memory.arenaBytes - variant.workspaceBytes;
+      if (launch.arguments.empty() || launch.arguments.back() < counterBytes ||
+          launch.arguments.back() > last) {
+        json.fail("a workspace (the last argument) from byte " + std::to_string(counterBytes) +
+                      " to byte " + std::to_string(last) + " of the arena",
+                  launch.arguments.empty() ? "no argument"
+                                           : std::to_string(launch.arguments.back()));
+      }
+    };
+    const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+    for (const auto &[target, variant] : kernel.variants) {
+      check(variant);
+    }
+    for (const auto &[target, variant] : kernel.deviceVariants) {
+      check(variant);
+    }
+  }
+
+  /// Checks that every operand of known size is in the arena.
+  void checkOperands(const StrictJson &json, const Launch &launch) const {
+    const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+    const std::vector<Operand> &operands = kernel.operands;
+    if (operands.empty()) {
+      return;
+    }
+    if (launch.arguments.size() < operands.size()) {
+      json.fail("at least " + std::to_string(operands.size()) + " arguments",
+                std::to_string(launch.arguments.size()));
+    }
+    std::vector<StrictJson> offsets = json.array();
+    int64_t alignment = kernel.product ? 64 : sizeof(float); // alignment that cuBLASLt is given
+    for (size_t i = 0; i < operands.size(); ++i) {
+      range(offsets[i], operands[i].bytes, alignment);
+    }
+  }
+
+  Guard readGuard(const StrictJson &json) const {
+    json.keys({"scalar", "equals"});
+    Guard guard;
+    guard.scalar = json.at("scalar").string();
+    auto scalar = plan.scalars.find(guard.scalar);
+    bool isInteger = scalar != plan.scalars.end() &&
+                     (scalar->second.type == Type::i32 || scalar->second.type == Type::i64);
+    if (!isInteger) {
+      json.at("scalar").failType("the name of an integer scalar");
+    }
+    guard.equals = json.at("equals").integer(std::numeric_limits<int64_t>::min());
+    return guard;
+  }
+
+  void readBuffer(const StrictJson &json) {
+    json.keys({"name", "offset", "bytes", "device", "class"});
+    Buffer buffer;
+    buffer.name = json.at("name").string();
+    buffer.kind = json.at("class").string();
+    buffer.bytes = json.at("bytes").integer(0, mostArenaBytes);
+    buffer.offset = range(json.at("offset"), buffer.bytes);
+    json.at("device").integer(0, 0);
+    plan.buffers.push_back(std::move(buffer));
+  }
+
+  StrictJson root;
+};
+
+} // namespace
+
+Plan parsePlan(std::string_view text, const std::string &origin) {
+  static const std::string remedy = "; compile the spec again with this version of sluice";
+  nlohmann::json json = readJson(text, origin + ": plan", "JSON", remedy);
+  return PlanReader(StrictJson(json, origin + ": plan", remedy)).read();
+}
+
+std::string findPlanMistake(std::string_view text) {
+  try {
+    parsePlan(text, "");
+    return "";
+  } catch (const UserError &error) {
+    return error.what();
+  }
+}
+
+} // namespace sluice::runtime

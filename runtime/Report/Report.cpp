@@ -1,0 +1,339 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Report/Report.h"
+
+#include "Html.h"
+#include "ReportCurves.h"
+#include "ReportSegments.h"
+#include "RunFiles.h"
+#include "sluice/Runtime/Plan/Inspect.h"
+#include "sluice/Runtime/Train/Metrics.h"
+#include "sluice/Support/Error.h"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
+namespace sluice::runtime {
+namespace {
+
+using Json = nlohmann::json;
+
+void writeFacts(std::ostringstream &out, const std::string &title, const Facts &facts) {
+  if (facts.empty()) {
+    return;
+  }
+  out << "<h2>" << title << "</h2>" << tableStart();
+  for (const auto &[name, value, note] : facts) {
+    writeRow(out, name, value, note);
+  }
+  out << tableEnd();
+}
+
+void writeSamples(std::ostringstream &out, const std::vector<Json> &samples) {
+  if (samples.empty()) {
+    return;
+  }
+  out << "<h2>Samples</h2>\n";
+  size_t first = samples.size() > 8 ? samples.size() - 8 : 0;
+  for (size_t i = samples.size(); i-- > first;) {
+    const Json &sample = samples[i];
+    out << "<h3>Step " << showNumber(numberIn(sample, "step"), 0) << "</h3><pre><b>"
+        << escapeHtml(textIn(sample, "prompt")) << "</b>" << escapeHtml(textIn(sample, "text"))
+        << "</pre>\n";
+  }
+}
+
+void writeCosts(std::ostringstream &out, const Json &costs) {
+  if (!costs.is_object()) {
+    return;
+  }
+  out << "<h2>Model and costs</h2>" << tableStart();
+  writeRow(out, "parameters", showNumber(numberIn(costs, "parameters"), 0));
+  writeRow(out, "context, batch, width",
+           showNumber(numberIn(costs, "context"), 0) + ", " +
+               showNumber(numberIn(costs, "batch"), 0) + ", " +
+               showNumber(numberIn(costs, "width"), 0));
+  Json proof = objectIn(costs, "proof"), launches = objectIn(costs, "launches"),
+       step = objectIn(costs, "step");
+  Json memory = objectIn(costs, "memory"), scales = objectIn(memory, "by_scale");
+  writeRow(out, "causality",
+           textIn(proof, "verdict") == "proved"       ? "proved"
+           : textIn(proof, "verdict") == "not-proved" ? "not proved, and no leak was found"
+                                                      : "not proved: a leak was allowed");
+  writeRow(out, "launches a training step",
+           showNumber(numberIn(launches, "forward"), 0) + " forward, " +
+               showNumber(numberIn(launches, "backward"), 0) + " backward, " +
+               showNumber(numberIn(launches, "update"), 0) + " update");
+  writeRow(out, "a training step",
+           showNumber(numberIn(step, "flops") / 1e9, 3) + " Gflop, " +
+               showBytes(numberIn(step, "bytes")) + " moved");
+  writeRow(out, "memory",
+           showBytes(numberIn(memory, "arena_bytes")) + ", peak " +
+               showBytes(numberIn(memory, "peak_bytes")));
+  for (const auto &[scale, bytes] : scales.items()) {
+    writeRow(out, "memory of scale " + scale,
+             showBytes(bytes.is_number() ? bytes.get<double>() : 0));
+  }
+  out << tableEnd();
+}
+
+void writeCausality(std::ostringstream &out, const Path &run,
+                    const std::optional<Causality> &causality) {
+  Path picture = run / "causality.svg";
+  if (causality) {
+    out << "<h2>Causality</h2>\n<p class=\"lines\">" << escapeHtml(causality->verdict) << "</p>\n";
+    if (!causality->findings.empty()) {
+      out << "<ul>\n";
+      for (const std::string &finding : causality->findings) {
+        out << "<li>" << escapeHtml(finding) << "</li>\n";
+      }
+      out << "</ul>\n";
+    }
+    out << (causality->picture.empty()
+                ? ""
+                : "<figure class=\"picture\">" + causality->picture + "</figure>\n");
+  } else if (runtime::isRegularFile(picture)) {
+    out << "<h2>Causality</h2>\n<figure class=\"picture\"><img alt=\"What each position reads\" "
+           "src=\"data:image/svg+xml;base64,"
+        << base64(readText(picture, "picture")) << "\"></figure>\n";
+  }
+}
+
+void writeLeak(std::ostringstream &out, const RunFiles &run) {
+  if (run.isLeakAllowed()) {
+    bool isOpen = textIn(objectIn(run.costs, "proof"), "verdict") == "not-proved";
+    out << "<p class=\"leak\"><b>" << (isOpen ? "Not proved causal." : "Not causal.") << "</b> "
+        << escapeHtml(run.run.string())
+        << " was trained from an artifact that was compiled with --allow-leak: "
+        << (isOpen
+                ? "whether predictions read what they predict is not known. Its losses may come "
+                  "out too low.</p>\n"
+                : "predictions may read what they predict. Its losses come out too low, and mean "
+                  "nothing for generated text.</p>\n");
+  }
+}
+
+/// Writes the spec of the run. `name` distinguishes the specs of several runs.
+void writeSpec(std::ostringstream &out, const Path &run, const std::string &name = "") {
+  Path spec = run / "spec.json";
+  if (isRegularFile(spec)) {
+    out << "<details><summary>" << escapeHtml(name.empty() ? "spec.json" : name + ", spec.json")
+        << "</summary><pre>" << escapeHtml(readText(spec, "spec of the run"))
+        << "</pre></details>\n";
+  }
+}
+
+constexpr const char *missing = "\u2013"; // a missing value of a run
+
+/// Returns the names of runs without the folders that all of them share.
+std::vector<std::string> getShortNames(const std::vector<RunFiles> &runs) {
+  std::vector<std::string> names;
+  for (const RunFiles &run : runs) {
+    names.push_back(run.run.string());
+  }
+  size_t shared = names.front().size();
+  for (const std::string &name : names) {
+    auto end = std::mismatch(name.begin(), name.end(), names.front().begin(), names.front().end());
+    shared = std::min(shared, static_cast<size_t>(end.first - name.begin()));
+  }
+  size_t slash = names.front().rfind('/', shared == 0 ? 0 : shared - 1);
+  for (std::string &name : names) {
+    std::string rest = slash == std::string::npos ? name : name.substr(slash + 1);
+    name = rest.empty() ? name : rest;
+  }
+  return names;
+}
+
+/// Moves the protocol of an evaluation, a long text, to the facts that are only displayed if runs
+/// differ.
+void moveProtocol(Facts &results, Facts &others) {
+  auto isProtocol = [](const Fact &fact) { return fact.name.starts_with("protocol"); };
+  std::copy_if(results.begin(), results.end(), std::back_inserter(others), isProtocol);
+  std::erase_if(results, isProtocol);
+}
+
+/// Removes the unit that all values of a row share and returns it, for the row's name; empty if
+/// there is none.
+std::string takeUnit(std::vector<Fact> &row) {
+  const std::string unit = " bits per byte";
+  bool isCommon = std::all_of(row.begin(), row.end(), [&](const Fact &fact) {
+    return fact.value.ends_with(unit) || fact.value == missing;
+  });
+  for (Fact &fact : row) {
+    if (isCommon && fact.value.ends_with(unit)) {
+      fact.value.erase(fact.value.size() - unit.size());
+    }
+  }
+  return isCommon ? "," + unit : "";
+}
+
+/// Writes a table with a column per run and rows in the order in which names first appear.
+/// `onlyDifferent` omits rows that are equal in all runs.
+void writeColumns(std::ostringstream &out, const std::vector<std::string> &runs,
+                  const std::vector<Facts> &columns, bool onlyDifferent) {
+  std::vector<std::string> names;
+  for (const Facts &facts : columns) {
+    for (const Fact &fact : facts) {
+      if (std::find(names.begin(), names.end(), fact.name) == names.end()) {
+        names.push_back(fact.name);
+      }
+    }
+  }
+  out << tableStart("runs") << "<tr><th></th>";
+  for (size_t i = 0; i < runs.size(); ++i) {
+    out << "<th style=\"color:" << getColor(i) << "\">" << escapeHtml(runs[i]) << "</th>";
+  }
+  out << "</tr>\n";
+  bool any = false;
+  for (const std::string &name : names) {
+    std::vector<Fact> row;
+    for (const Facts &facts : columns) {
+      auto found = std::find_if(facts.begin(), facts.end(),
+                                [&](const Fact &fact) { return fact.name == name; });
+      row.push_back(found == facts.end() ? Fact{name, missing} : *found);
+    }
+    bool same = std::all_of(row.begin(), row.end(), [&](const Fact &fact) {
+      return fact.value == row.front().value && fact.note == row.front().note;
+    });
+    if (same && onlyDifferent) {
+      continue;
+    }
+    any = true;
+    std::string unit = takeUnit(row);
+    out << "<tr><th>" << escapeHtml(name + unit) << "</th>";
+    for (const Fact &fact : row) {
+      writeCell(out, fact.value, fact.note);
+    }
+    out << "</tr>\n";
+  }
+  out << tableEnd() << (any ? "" : "<p>None.</p>\n");
+}
+
+/// Adds a row with each run's value at `step` if all runs have one.
+void addAtStep(const std::vector<std::vector<Point>> &series, double step, const std::string &name,
+               std::vector<Facts> &results, const std::vector<std::string> &notes = {}) {
+  std::vector<double> values;
+  for (const std::vector<Point> &points : series) {
+    auto at = std::find_if(points.begin(), points.end(),
+                           [&](const Point &point) { return point.x == step; });
+    if (at == points.end()) {
+      return;
+    }
+    values.push_back(at->y);
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    results[i].emplace_back(name + " at step " + showNumber(step, 0),
+                            showNumber(values[i], 4) + " bits per byte",
+                            notes.empty() ? "" : notes[i]);
+  }
+}
+
+/// Returns the last step at which all series have a value, if any.
+std::optional<double> findLastCommonStep(const std::vector<std::vector<Point>> &series) {
+  std::vector<Point> common = series.front();
+  for (const std::vector<Point> &points : series) {
+    std::erase_if(common, [&](const Point &point) {
+      return std::none_of(points.begin(), points.end(),
+                          [&](const Point &other) { return other.x == point.x; });
+    });
+  }
+  return common.empty() ? std::nullopt : std::optional(common.back().x);
+}
+
+/// Adds losses at the last step that all runs logged or evaluated, unless it is the last step of
+/// each.
+void addCommonSteps(const std::vector<RunFiles> &runs, std::vector<Facts> &results) {
+  std::vector<std::vector<Point>> training, heldOut;
+  for (const RunFiles &run : runs) {
+    training.push_back(run.smoothedLoss());
+    heldOut.push_back(run.series("eval_bits_per_byte"));
+  }
+  auto isLastOfAll = [](const std::vector<std::vector<Point>> &series, double step) {
+    return std::all_of(series.begin(), series.end(),
+                       [&](const std::vector<Point> &points) { return points.back().x == step; });
+  };
+  std::optional<double> step = findLastCommonStep(training);
+  if (step && !isLastOfAll(training, *step)) {
+    addAtStep(training, *step, "training loss, smoothed,", results);
+  }
+  step = findLastCommonStep(heldOut);
+  if (step && !isLastOfAll(heldOut, *step)) {
+    std::vector<std::string> notes;
+    for (const RunFiles &run : runs) {
+      notes.push_back(run.describeCharacters(*step));
+    }
+    addAtStep(heldOut, *step, "held-out text", results, notes);
+  }
+}
+
+} // namespace
+
+std::string makeReport(const Path &path, const std::optional<Causality> &causality,
+                       const Facts &hyperparameters, const ShownSegments &segments) {
+  RunFiles run(path);
+  std::ostringstream out;
+  out << pageStart(run.name);
+  writeLeak(out, run);
+  if (run.damaged > 0) {
+    out << "<p>Damaged lines of metrics.jsonl, which are left out here: " << run.damaged
+        << ".</p>\n";
+  }
+  writeFacts(out, "Result", run.results());
+  writeCurves(out, run);
+  writeSamples(out, readLines(path / "samples.jsonl"));
+  writeSegments(out, segments);
+  writeFacts(out, "Data", run.data());
+  writeFacts(out, "Hyperparameters", hyperparameters);
+  writeSpec(out, path);
+  writeCosts(out, run.costs);
+  writeCausality(out, path, causality);
+  out << pageEnd();
+  return out.str();
+}
+
+std::string makeCurve(const Path &path) {
+  RunFiles run(path);
+  std::string picture = buildLossChart(run).drawFile();
+  if (picture.empty()) {
+    throw UserError((path / "metrics.jsonl").string() +
+                    ": expected bits per byte to draw, found none; log and evaluate more steps");
+  }
+  return picture;
+}
+
+std::string makeComparison(const std::vector<ComparedRun> &compared) {
+  std::vector<RunFiles> runs;
+  std::vector<Facts> results, hyperparameters;
+  for (const ComparedRun &each : compared) {
+    const RunFiles &run = runs.emplace_back(each.run);
+    results.push_back(run.results());
+    results.back().emplace_back("parameters", showNumber(numberIn(run.costs, "parameters"), 0));
+    hyperparameters.push_back(each.hyperparameters);
+    Facts data = run.data();
+    hyperparameters.back().insert(hyperparameters.back().end(), data.begin(), data.end());
+    moveProtocol(results.back(), hyperparameters.back());
+  }
+  std::vector<std::string> names = getShortNames(runs);
+  std::string title;
+  for (const std::string &name : names) {
+    title += (title.empty() ? "" : ", ") + name;
+  }
+  addCommonSteps(runs, results);
+  std::ostringstream out;
+  out << pageStart("Runs compared: " + title, /*isWide=*/true);
+  for (const RunFiles &run : runs) {
+    writeLeak(out, run);
+  }
+  out << "<h2>Results</h2>\n";
+  writeColumns(out, names, results, false);
+  out << "<h2>Differences of hyperparameters and data</h2>\n";
+  writeColumns(out, names, hyperparameters, true);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    writeSpec(out, runs[i].run, names[i]);
+  }
+  writeCommonCurves(out, runs, names);
+  out << pageEnd();
+  return out.str();
+}
+
+} // namespace sluice::runtime
