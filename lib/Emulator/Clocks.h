@@ -57,7 +57,7 @@ private:
 
 /// Kind of an access, in bits: it writes, it is atomic, other blocks see it as such.
 enum class Access : uint8_t { Read = 0, Write = 1, Atomic = 7 };
-inline Access accessOf(bool writes, bool atomic, bool strong) {
+inline Access makeAccess(bool writes, bool atomic, bool strong) {
   return static_cast<Access>(int(writes) | int(atomic) << 1 | int(strong) << 2);
 }
 inline bool writes(Access access) { return uint8_t(access) & 1; }
@@ -102,7 +102,7 @@ public:
 
   /// The current block, and so none: whether no access is in it.
   bool isEmpty(uint32_t history) const { return history < first; }
-  llvm::ArrayRef<Event> eventsOf(uint32_t history) const {
+  llvm::ArrayRef<Event> getEvents(uint32_t history) const {
     size_t begin = starts[history - first], end = starts[history - first + 1];
     return llvm::ArrayRef<Event>(events).slice(begin, end - begin);
   }

@@ -3,8 +3,9 @@
 // From a module to a kernel that runs, and from a launch to a report.
 #include "sluice/Emulator/Emulator.h"
 
-#include "Builtins.h"
+#include "Builtins/Builtins.h"
 #include "Machine.h"
+#include "Rewrite.h"
 
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/Bitcode/BitcodeReader.h"
@@ -15,7 +16,6 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
 #include <mutex>
-#include <sys/mman.h>
 
 using namespace sluice;
 using namespace sluice::emulator;
@@ -30,23 +30,6 @@ struct Emulator::Implementation {
   uint64_t *counts = nullptr;
   std::vector<Buffer> tables;
 };
-
-llvm::Expected<std::unique_ptr<SharedArena>> SharedArena::create() {
-  for (uint64_t address = 1ull << 28; address < 0xf0000000; address += bytes) {
-    void *wanted = reinterpret_cast<void *>(address);
-    void *found = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    if (found == wanted) {
-      return std::unique_ptr<SharedArena>(new SharedArena(address));
-    }
-    if (found != MAP_FAILED) {
-      munmap(found, bytes);
-    }
-  }
-  return llvm::createStringError("no 256 KB of memory below 4 GB for a block's shared memory");
-}
-
-SharedArena::~SharedArena() { munmap(reinterpret_cast<void *>(start), bytes); }
 
 /// Code for this machine, save its bf16 instructions: they flush subnormal numbers.
 static llvm::Expected<std::unique_ptr<LLJIT>> makeJit() {

@@ -12,8 +12,8 @@ using namespace sluice;
 using namespace sluice::emulator;
 
 Memory::Memory(const Program &program, const Clocks &clocks, const Order &order, Complaint complain)
-    : program(program), clocks(clocks), histories(clocks), blocks(order),
-      complain(std::move(complain)) {}
+    : program(program), clocks(clocks), histories(clocks), complain(std::move(complain)),
+      earlier(program, order, this->complain) {}
 
 /// Zeroed by the system page by page, as they are touched.
 template <typename T> static Region::Shadow<T> makeShadow(uint64_t count) {
@@ -77,7 +77,7 @@ void Memory::addShared(const SharedGlobal &global, uint64_t bytes) {
 
 void Memory::prepare(const Launch &launch, llvm::ArrayRef<Buffer> tables) {
   regions.clear();
-  blocks.startLaunch();
+  earlier.startLaunch();
   severalBlocks = launch.grid.count() > 1;
   std::vector<Buffer> buffers(launch.buffers);
   buffers.insert(buffers.end(), tables.begin(), tables.end());
@@ -102,9 +102,8 @@ void Memory::prepare(const Launch &launch, llvm::ArrayRef<Buffer> tables) {
 }
 
 void Memory::startBlock(uint32_t number) {
-  block = number;
   histories.reset();
-  blocks.startBlock();
+  earlier.startBlock(number);
   for (Region &region : regions) {
     if (region.shared) {
       std::memset(region.flags.get(), Region::Writable, region.bytes);
@@ -114,6 +113,8 @@ void Memory::startBlock(uint32_t number) {
     }
   }
 }
+
+void Memory::endBlock() { earlier.addBlock(histories); }
 
 Region *Memory::find(uint64_t address, uint64_t bytes) {
   auto after = llvm::partition_point(regions, [&](const Region &r) { return r.begin <= address; });
@@ -176,7 +177,7 @@ void Memory::touch(unsigned thread, const Touch &touch) {
   if (region->written) {
     checkThreads(*region, thread, touch, offset);
     if (!region->shared) {
-      checkBlocks(*region, thread, touch, offset);
+      earlier.check(*region, thread, touch, offset);
     }
   }
 }
@@ -231,7 +232,7 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
 
 /// Bytes of one access mostly have the same history: one look-up for each run of equal ones.
 void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, uint64_t offset) {
-  Access access = accessOf(touch.writes, touch.atomic, touch.strong);
+  Access access = makeAccess(touch.writes, touch.atomic, touch.strong);
   Event event = touch.copy ? Event(thread + clocks.threads(), touch.copyTime, touch.site, access)
                            : Event(thread, clocks.now(thread), touch.site, access);
   uint32_t *history = region.history.get() + offset;
@@ -258,7 +259,7 @@ void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, u
       history[i] = step.next;
     }
     if (severalBlocks && !region.shared && histories.isEmpty(before)) {
-      remember(region, offset + from, i - from);
+      earlier.addTouched(region, offset + from, i - from);
     }
   }
 }

@@ -4,55 +4,14 @@
 // it, and who has accessed it.
 #pragma once
 
-#include "Blocks.h"
+#include "EarlierBlocks.h"
 #include "Program.h"
-
-#include <functional>
+#include "Region.h"
 
 namespace sluice::emulator {
 
-/// Bytes that lie together, and their shadow.
-struct Region {
-  uint64_t begin = 0, bytes = 0;
-  bool shared = false;
-  bool written = false; ///< some byte may be written: only then can accesses conflict
-  std::vector<Buffer> buffers;
-
-  enum Flag : uint8_t {
-    Initialized = 1,
-    Writable = 2,
-    AtMostOnce = 4,
-    Must = 8,
-    Written = 16,
-    Barrier = 32, ///< part of an mbarrier object
-    Read = 64
-  };
-  template <typename T> using Shadow = std::unique_ptr<T[], void (*)(void *)>;
-  Shadow<uint8_t> flags{nullptr, std::free};
-  Shadow<uint32_t> history{nullptr, std::free};
-  Shadow<uint32_t> past{nullptr, std::free}; ///< of global memory: what earlier blocks did
-
-  bool contains(uint64_t address, uint64_t size) const {
-    return address - begin < bytes && size <= bytes - (address - begin);
-  }
-};
-
-/// One access of one thread.
-struct Touch {
-  uint64_t address = 0, bytes = 0, align = 1;
-  bool reads = false, writes = false, atomic = false;
-  bool strong = false;  ///< an atomic that other blocks see as one
-  bool barrier = false; ///< an mbarrier instruction, on its object
-  bool copy = false;    ///< by the thread's asynchronous copies, at time `copyTime`
-  Time copyTime = 0;
-  uint32_t site = 0;
-};
-
 class Memory {
 public:
-  /// `report(kind, touch, message)`. Of kinds out of bounds and misaligned it does not return.
-  using Complaint = std::function<void(Kind, const Touch &, const std::string &)>;
-
   Memory(const Program &program, const Clocks &clocks, const Order &order, Complaint complain);
 
   /// Buffers, tables of constants and shared memory of `launch`.
@@ -83,23 +42,14 @@ private:
   void outOfBounds(const Touch &touch);
   void checkFlags(Region &region, const Touch &touch, uint64_t offset);
   void checkThreads(Region &region, unsigned thread, const Touch &touch, uint64_t offset);
-  void checkBlocks(Region &region, unsigned thread, const Touch &touch, uint64_t offset);
-  void remember(Region &region, uint64_t offset, uint64_t bytes);
 
   const Program &program;
   const Clocks &clocks;
   Histories histories;
-  Blocks blocks;
   Complaint complain;
+  EarlierBlocks earlier;
   std::vector<Region> regions;  ///< by address
   std::vector<Region *> nearby; ///< a site's last region
-  /// Bytes of global memory that this block has touched.
-  struct Run {
-    Region *region;
-    uint64_t offset, bytes;
-  };
-  std::vector<Run> touched;
-  uint32_t block = 0;
   bool severalBlocks = false;
 };
 

@@ -55,26 +55,4 @@ struct Program {
 /// Most shared memory of a block on sm_90 (227 KB); sm_80 has 163 KB.
 constexpr uint64_t mostSharedBytes = 227 * 1024;
 
-/// The addresses of shared memory, alike for every block: 256 KB, aligned to as much and below
-/// 4 GB, so that 32-bit addresses and matrix descriptors keep their meaning on a GPU.
-class SharedArena {
-public:
-  static constexpr uint64_t bytes = 256 * 1024;
-  static llvm::Expected<std::unique_ptr<SharedArena>> create();
-  ~SharedArena();
-  uint64_t begin() const { return start; }
-  bool contains(uint64_t address) const { return address - start < bytes; }
-
-private:
-  explicit SharedArena(uint64_t start) : start(start) {}
-  uint64_t start;
-};
-
-/// Makes the module native: intrinsics and inline assembly become calls of the emulator, memory
-/// accesses announce themselves, shared globals become addresses, and the kernel is entered at
-/// `entryName(const uint64_t *arguments)`. Basic blocks count themselves in `countsName`.
-llvm::Expected<Program> rewrite(llvm::Module &module, llvm::StringRef kernel,
-                                const SharedArena &arena);
-constexpr const char *entryName = "emulator.entry", *countsName = "emulator.counts";
-
 } // namespace sluice::emulator

@@ -1,329 +1,214 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The instructions of a GPU kernel, made native.
-#include "Rewriter.h"
+// The module of a GPU kernel becomes native: parameters, shared memory, tables, the entry.
+#include "Rewrite.h"
 
+#include "FunctionRewriter.h"
+
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Analysis/ValueTracking.h"
-#include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/IRBuilder.h"
-#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 using namespace sluice::emulator;
 
-namespace {
+static IntegerType *getWideType(Module &module) { return Type::getInt64Ty(module.getContext()); }
 
-/// Inline assembly that MLIR's NVVM dialect emits (LLVM 22), white space folded.
-struct Assembly {
-  StringRef text, constraints, builtin;
-};
-const Assembly knownAssembly[] = {
-    {"bar.arrive $0, $1;", "r,r", "barrier.cta.arrive.aligned.count"},
-    {"bar.arrive 0, $0;", "r", "asm.barrier.arrive.0"},
-    {"{ .reg .pred P1; LAB_WAIT: mbarrier.try_wait.parity.shared.b64 P1, [$0], $1, $2; @P1 "
-     "bra.uni DONE; bra.uni LAB_WAIT; DONE: }",
-     "r,r,r", "asm.mbarrier.wait.parity"},
-    {"{ .reg .pred P1; LAB_WAIT: mbarrier.try_wait.parity.b64 P1, [$0], $1, $2; @P1 bra.uni "
-     "DONE; bra.uni LAB_WAIT; DONE: }",
-     "l,r,r", "asm.mbarrier.wait.parity"},
-};
-
-} // namespace
-
-static std::string print(const Instruction &instruction, ModuleSlotTracker &slots) {
-  std::string result;
-  raw_string_ostream stream(result);
-  instruction.print(stream, slots);
-  StringRef line(result);
-  return line.substr(0, line.find(", !")).trim().str();
-}
-
-uint32_t Rewriter::addSite(Instruction &instruction) {
-  Site site;
-  site.text = text(instruction);
-  if (const DebugLoc &at = instruction.getDebugLoc()) {
-    site.location = (cast<DIScope>(at->getScope())->getFilename() + ":" + Twine(at->getLine()) +
-                     ":" + Twine(at->getColumn()))
-                        .str();
+static void describeKernel(const Function &kernel, Program &program) {
+  program.kernel = kernel.getName().str();
+  for (const Argument &argument : kernel.args()) {
+    Parameter parameter;
+    parameter.name = argument.hasName() ? argument.getName().str()
+                                        : "parameter " + std::to_string(argument.getArgNo());
+    parameter.pointer = argument.getType()->isPointerTy() && !argument.hasByValAttr();
+    parameter.noAlias = argument.hasNoAliasAttr();
+    parameter.readOnly = argument.onlyReadsMemory();
+    parameter.align = argument.getParamAlign().valueOrOne().value();
+    program.parameters.push_back(std::move(parameter));
   }
-  program.sites.push_back(std::move(site));
-  return static_cast<uint32_t>(program.sites.size() - 1);
-}
-
-static AtomicOrdering orderingOf(const Instruction &instruction) {
-  if (const auto *load = dyn_cast<LoadInst>(&instruction)) {
-    return load->getOrdering();
-  }
-  if (const auto *store = dyn_cast<StoreInst>(&instruction)) {
-    return store->getOrdering();
-  }
-  if (const auto *update = dyn_cast<AtomicRMWInst>(&instruction)) {
-    return update->getOrdering();
-  }
-  return cast<AtomicCmpXchgInst>(instruction).getMergedOrdering();
-}
-
-/// A call before every access that may leave the thread's own stack.
-void Rewriter::announce(Instruction &instruction, Value *pointer, Type *type, Align align) {
-  if (isa<AllocaInst>(getUnderlyingObject(pointer))) {
-    return;
-  }
-  uint32_t number = addSite(instruction);
-  Site &site = program.sites[number];
-  site.bytes = static_cast<uint32_t>(module.getDataLayout().getTypeStoreSize(type));
-  site.align = static_cast<uint32_t>(align.value());
-  site.reads = !isa<StoreInst>(instruction);
-  site.writes = !isa<LoadInst>(instruction);
-  AtomicOrdering ordering = orderingOf(instruction);
-  if (std::optional<SyncScope::ID> scope = getAtomicSyncScopeID(&instruction)) {
-    site.scope = scopeOf(*scope);
-  }
-  site.atomic = isStrongerThanUnordered(ordering) && site.scope != Scope::Thread;
-  site.acquires = site.atomic && isAcquireOrStronger(ordering) && site.reads;
-  site.releases = site.atomic && isReleaseOrStronger(ordering) && site.writes;
-  IRBuilder<> builder(&instruction);
-  FunctionCallee callee =
-      module.getOrInsertFunction("emulator.access", builder.getVoidTy(), wide(), narrow());
-  builder.CreateCall(callee, {builder.CreatePtrToInt(pointer, wide()), builder.getInt32(number)});
-}
-
-/// Clusters are not known here: to other blocks their scope is a block's.
-Scope Rewriter::scopeOf(SyncScope::ID scope) const {
-  SmallVector<StringRef> names;
-  module.getContext().getSyncScopeNames(names);
-  StringRef name = names[scope];
-  return name.empty() || name == "device" ? Scope::Device
-         : name == "singlethread"         ? Scope::Thread
-                                          : Scope::Block;
-}
-
-void Rewriter::announceFence(FenceInst &fence) {
-  uint32_t number = addSite(fence);
-  Site &site = program.sites[number];
-  site.scope = scopeOf(fence.getSyncScopeID());
-  site.acquires = isAcquireOrStronger(fence.getOrdering());
-  site.releases = isReleaseOrStronger(fence.getOrdering());
-  IRBuilder<> builder(&fence);
-  FunctionCallee callee =
-      module.getOrInsertFunction("emulator.fence", builder.getVoidTy(), narrow());
-  builder.CreateCall(callee, {builder.getInt32(number)});
-}
-
-void Rewriter::announceRange(MemIntrinsic &intrinsic) {
-  IRBuilder<> builder(&intrinsic);
-  FunctionCallee callee =
-      module.getOrInsertFunction("emulator.range", builder.getVoidTy(), wide(), wide(), narrow());
-  auto add = [&](Value *pointer, MaybeAlign align, bool writes) {
-    uint32_t number = addSite(intrinsic);
-    Site &site = program.sites[number];
-    site.align = static_cast<uint32_t>(align.valueOrOne().value());
-    site.reads = !writes;
-    site.writes = writes;
-    builder.CreateCall(callee, {builder.CreatePtrToInt(pointer, wide()),
-                                builder.CreateZExtOrTrunc(intrinsic.getLength(), wide()),
-                                builder.getInt32(number)});
-  };
-  if (auto *transfer = dyn_cast<MemTransferInst>(&intrinsic)) {
-    add(transfer->getRawSource(), transfer->getSourceAlign(), false);
-  }
-  add(intrinsic.getRawDest(), intrinsic.getDestAlign(), true);
-}
-
-/// As C passes it: see Builtins.h.
-static Value *toArgument(IRBuilder<> &builder, Value *value) {
-  Type *type = value->getType();
-  if (type->isPointerTy()) {
-    return builder.CreatePtrToInt(value, builder.getInt64Ty());
-  }
-  if (type->isVectorTy() || type->isHalfTy() || type->isBFloatTy()) {
-    value = builder.CreateBitCast(value, builder.getIntNTy(type->getPrimitiveSizeInBits()));
-  }
-  if (value->getType()->isIntegerTy() && value->getType()->getIntegerBitWidth() < 32) {
-    return builder.CreateZExt(value, builder.getInt32Ty());
-  }
-  return value;
-}
-
-static Type *resultType(IRBuilder<> &builder, Type *type) {
-  if (type->isVoidTy() || type->isFloatTy() || type->isDoubleTy()) {
-    return type;
-  }
-  return type->isPointerTy() || type->getPrimitiveSizeInBits() == 64 ? builder.getInt64Ty()
-                                                                     : builder.getInt32Ty();
-}
-
-static Value *fromResult(IRBuilder<> &builder, Value *value, Type *type) {
-  if (value->getType() == type) {
-    return value;
-  }
-  if (type->isPointerTy()) {
-    return builder.CreateIntToPtr(value, type);
-  }
-  Type *bits = builder.getIntNTy(type->getPrimitiveSizeInBits());
-  return builder.CreateBitCast(builder.CreateTrunc(value, bits), type);
-}
-
-/// Calls `builtin` instead. A struct comes back through memory, for C and LLVM return structs
-/// differently.
-void Rewriter::callBuiltin(CallBase &call, const Builtin &builtin) {
-  IRBuilder<> builder(&call);
-  SmallVector<Value *> arguments{builder.getInt32(addSite(call))};
-  Value *memory = nullptr;
-  if (call.getType()->isStructTy()) {
-    IRBuilder<> entry(&call.getFunction()->getEntryBlock().front());
-    memory = entry.CreateAlloca(call.getType());
-    arguments.push_back(memory);
-  }
-  for (Value *argument : call.args()) {
-    if (!argument->getType()->isMetadataTy()) {
-      arguments.push_back(toArgument(builder, argument));
+  for (StringRef part : split(kernel.getFnAttribute("nvvm.reqntid").getValueAsString(), ',')) {
+    uint32_t threads = 0;
+    if (!part.empty() && !part.trim().getAsInteger(10, threads)) {
+      program.requiredThreads.push_back(threads);
     }
   }
-  SmallVector<Type *> types(llvm::map_range(arguments, [](Value *v) { return v->getType(); }));
-  Type *returned = memory ? builder.getVoidTy() : resultType(builder, call.getType());
-  FunctionCallee callee = module.getOrInsertFunction(("emulator." + builtin.name).str(),
-                                                     FunctionType::get(returned, types, false));
-  CallInst *replacement = builder.CreateCall(callee, arguments);
-  // The threads of a warp must find each other at one place.
-  replacement->addFnAttr(Attribute::Convergent);
-  replacement->addFnAttr(Attribute::NoDuplicate);
-  if (memory) {
-    call.replaceAllUsesWith(builder.CreateLoad(call.getType(), memory));
-  } else if (!call.getType()->isVoidTy()) {
-    call.replaceAllUsesWith(fromResult(builder, replacement, call.getType()));
-  }
-  call.eraseFromParent();
 }
 
-static std::string foldSpace(StringRef assembly) {
-  SmallVector<StringRef> words;
-  SplitString(assembly, words);
-  return join(words, " ");
-}
-
-Error Rewriter::rewriteCall(CallBase &call) {
-  if (auto *assembly = dyn_cast<InlineAsm>(call.getCalledOperand())) {
-    std::string folded = foldSpace(assembly->getAsmString());
-    for (const Assembly &form : knownAssembly) {
-      if (form.text == folded && form.constraints == assembly->getConstraintString()) {
-        callBuiltin(call, *known.lookup(form.builtin));
-        return Error::success();
+/// Deletes other kernels, which the emulator may not support. Returns the kernel and the functions
+/// that it calls.
+static SmallVector<Function *> dropOthers(Module &module, Function &kernel) {
+  SetVector<Function *> reached;
+  reached.insert(&kernel);
+  for (size_t i = 0; i < reached.size(); ++i) {
+    for (Instruction &instruction : instructions(*reached[i])) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      Function *callee = call ? call->getCalledFunction() : nullptr;
+      if (callee && !callee->isDeclaration()) {
+        reached.insert(callee);
       }
     }
-    return refuse(call, "inline assembly of a form that the emulator knows");
   }
-  Function *callee = call.getCalledFunction();
-  if (!callee) {
-    return refuse(call, "calls of known functions");
-  }
-  StringRef name = callee->getName();
-  if (!name.consume_front("llvm.nvvm.")) {
-    if (!callee->isIntrinsic() && callee->isDeclaration()) {
-      return refuse(call, "a kernel that calls no library");
+  for (Function &function : module) {
+    if (!function.isDeclaration() && !reached.contains(&function)) {
+      function.deleteBody();
     }
-    if (auto *intrinsic = dyn_cast<MemIntrinsic>(&call)) {
-      announceRange(*intrinsic);
+  }
+  for (const char *list : {"llvm.used", "llvm.compiler.used"}) {
+    if (GlobalVariable *used = module.getNamedGlobal(list)) {
+      used->eraseFromParent();
     }
-    return Error::success();
   }
-  const Builtin *builtin = known.lookup(name);
-  if (!builtin) {
-    StringRef base = Intrinsic::getBaseName(callee->getIntrinsicID());
-    base.consume_front("llvm.nvvm.");
-    builtin = known.lookup(base);
+  return SmallVector<Function *>(reached.begin(), reached.end());
+}
+
+/// Places every global at an odd multiple of its declared alignment, with a gap between globals.
+/// This detects accesses that assume a greater alignment, or that reach the next global.
+static Error placeShared(Module &module, const SharedArena &arena, Program &program) {
+  constexpr uint64_t gap = 16, mostStatic = 48 * 1024;
+  SmallVector<GlobalVariable *> globals;
+  auto getSize = [&](GlobalVariable *global) {
+    return module.getDataLayout().getTypeAllocSize(global->getValueType()).getFixedValue();
+  };
+  for (bool dynamic : {false, true}) {
+    for (GlobalVariable &global : module.globals()) {
+      if (global.getAddressSpace() == 3 && !global.use_empty() &&
+          (getSize(&global) == 0) == dynamic) {
+        globals.push_back(&global);
+      }
+    }
   }
-  if (!builtin) {
-    return refuse(call, "intrinsics that the emulator knows");
+  uint64_t cursor = 0, total = 0;
+  for (GlobalVariable *global : globals) {
+    uint64_t bytes = getSize(global);
+    uint64_t align = module.getDataLayout()
+                         .getValueOrABITypeAlignment(global->getAlign(), global->getValueType())
+                         .value();
+    cursor = alignTo(cursor + gap, align);
+    cursor += cursor / align % 2 == 0 ? align : 0;
+    total += bytes;
+    program.shared.push_back(
+        {global->getName().str(), bytes, align, bytes == 0, arena.begin() + cursor});
+    global->replaceAllUsesWith(ConstantExpr::getIntToPtr(
+        ConstantInt::get(getWideType(module), arena.begin() + cursor), global->getType()));
+    cursor += bytes;
   }
-  if (builtin->function) {
-    callBuiltin(call, *builtin);
-  } else {
-    call.eraseFromParent(); // Matters to the backend only.
+  if (llvm::count_if(program.shared, [](const SharedGlobal &g) { return g.dynamic; }) > 1) {
+    return createStringError("kernel '" + program.kernel +
+                             "': expected one array of dynamic shared memory: on a GPU several lie "
+                             "at one address");
+  }
+  if (total > mostStatic || cursor > SharedArena::bytes) {
+    return createStringError("kernel '" + program.kernel + "': expected at most " +
+                             Twine(mostStatic) + " bytes of static shared memory, found " +
+                             Twine(total) + "; use dynamic shared memory");
   }
   return Error::success();
 }
 
-Error Rewriter::rewriteInstruction(Instruction &instruction) {
-  if (auto *load = dyn_cast<LoadInst>(&instruction)) {
-    announce(*load, load->getPointerOperand(), load->getType(), load->getAlign());
-  } else if (auto *store = dyn_cast<StoreInst>(&instruction)) {
-    announce(*store, store->getPointerOperand(), store->getValueOperand()->getType(),
-             store->getAlign());
-  } else if (auto *update = dyn_cast<AtomicRMWInst>(&instruction)) {
-    if (isStrongerThanMonotonic(update->getOrdering())) {
-      return refuse(*update, "atomicrmw of monotonic order beside fences, for the NVPTX backend "
-                             "leaves a stronger order out");
-    }
-    announce(*update, update->getPointerOperand(), update->getValOperand()->getType(),
-             update->getAlign());
-  } else if (auto *exchange = dyn_cast<AtomicCmpXchgInst>(&instruction)) {
-    announce(*exchange, exchange->getPointerOperand(), exchange->getNewValOperand()->getType(),
-             exchange->getAlign());
-  } else if (auto *fence = dyn_cast<FenceInst>(&instruction)) {
-    announceFence(*fence);
-  } else if (auto *call = dyn_cast<CallBase>(&instruction)) {
-    return rewriteCall(*call);
-  }
-  return Error::success();
-}
-
-void Rewriter::describeBlock(BasicBlock &block) {
-  BlockCount count;
-  raw_string_ostream stream(count.name);
-  stream << block.getParent()->getName() << ':';
-  block.printAsOperand(stream, false, *slots);
-  count.instructions = block.size();
-  for (Instruction &instruction : block) {
-    auto *call = dyn_cast<CallBase>(&instruction);
-    Function *callee = call ? call->getCalledFunction() : nullptr;
-    StringRef name = callee ? callee->getName() : "";
-    count.barriers += name.starts_with("llvm.nvvm.barrier.cta.");
-    count.tensorInstructions += name.starts_with("llvm.nvvm.mma.");
-  }
-  program.blocks.push_back(std::move(count));
-}
-
-/// Fibers have small stacks, with a page below that nothing may touch.
-Error Rewriter::checkStack(Function &function) {
-  constexpr uint64_t mostBytes = 64 * 1024;
-  uint64_t bytes = 0;
-  for (Instruction &instruction : instructions(function)) {
-    auto *local = dyn_cast<AllocaInst>(&instruction);
-    if (!local) {
+/// Gives constant tables external symbols.
+static void exposeTables(Module &module, Program &program) {
+  for (GlobalVariable &global : module.globals()) {
+    if (global.getAddressSpace() == 3 || global.isDeclaration() || global.use_empty()) {
       continue;
     }
-    std::optional<TypeSize> size = local->getAllocationSize(module.getDataLayout());
-    bytes += size ? size->getFixedValue() : mostBytes + 1;
-    if (bytes > mostBytes) {
-      return refuse(*local, "at most 64 KB of local arrays, of constant size");
-    }
+    std::string symbol = "emulator.table." + std::to_string(program.tables.size());
+    program.tables.push_back(
+        {global.getName().str(), symbol,
+         module.getDataLayout().getTypeAllocSize(global.getValueType()).getFixedValue(),
+         global.isConstant()});
+    global.setName(symbol);
+    global.setLinkage(GlobalValue::ExternalLinkage);
+    global.setVisibility(GlobalValue::DefaultVisibility);
   }
-  return Error::success();
 }
 
-Error Rewriter::rewriteFunction(Function &function) {
-  slots->incorporateFunction(function);
-  SmallVector<Instruction *> original;
+/// Counts entries of basic blocks, inline: a call would cost more than most blocks. One thread of
+/// the machine runs a launch, so plain additions suffice.
+static void countBlocks(Module &module, ArrayRef<Function *> functions, size_t blocks) {
+  auto *type = ArrayType::get(getWideType(module), blocks);
+  auto *counts = new GlobalVariable(module, type, false, GlobalValue::ExternalLinkage,
+                                    ConstantAggregateZero::get(type), countsName);
+  uint64_t number = 0;
+  for (Function *function : functions) {
+    for (BasicBlock &block : *function) {
+      IRBuilder<> builder(&block, block.getFirstInsertionPt());
+      Value *count = builder.CreateConstInBoundsGEP2_64(type, counts, 0, number++);
+      builder.CreateStore(
+          builder.CreateAdd(builder.CreateLoad(getWideType(module), count), builder.getInt64(1)),
+          count);
+    }
+  }
+}
+
+/// Adds a function that calls the kernel with arguments from an array of 64-bit values.
+static void addEntry(Module &module, Function &kernel) {
+  LLVMContext &context = module.getContext();
+  auto *type = FunctionType::get(Type::getVoidTy(context), {PointerType::get(context, 0)}, false);
+  Function *entry = Function::Create(type, GlobalValue::ExternalLinkage, entryName, module);
+  IRBuilder<> builder(BasicBlock::Create(context, "", entry));
+  SmallVector<Value *> arguments;
+  for (auto [i, argument] : enumerate(kernel.args())) {
+    Value *slot = builder.CreateConstInBoundsGEP1_64(getWideType(module), entry->getArg(0), i);
+    if (argument.getType()->isPointerTy()) {
+      arguments.push_back(builder.CreateIntToPtr(builder.CreateLoad(getWideType(module), slot),
+                                                 argument.getType()));
+    } else {
+      arguments.push_back(builder.CreateLoad(argument.getType(), slot));
+    }
+  }
+  builder.CreateCall(&kernel, arguments);
+  builder.CreateRetVoid();
+}
+
+/// Removes hints for the NVPTX backend, and attributes that would let this machine's backend assume
+/// properties that the emulator checks.
+static void strip(Function &function) {
+  function.setAttributes(AttributeList());
+  function.setCallingConv(CallingConv::C);
+  function.setComdat(nullptr);
   for (Instruction &instruction : instructions(function)) {
-    original.push_back(&instruction);
-    // All of them first: inserted instructions have no number to be printed.
-    if (instruction.mayReadOrWriteMemory() || isa<CallBase, AllocaInst>(instruction)) {
-      texts[&instruction] = print(instruction, *slots);
+    auto *call = dyn_cast<CallInst>(&instruction);
+    if (call && call->getCalledFunction() && !call->getCalledFunction()->isDeclaration()) {
+      call->setAttributes(AttributeList());
+      call->setCallingConv(CallingConv::C);
+      call->setTailCallKind(CallInst::TCK_None);
     }
   }
-  for (BasicBlock &block : function) {
-    describeBlock(block);
+}
+
+Expected<Program> sluice::emulator::rewrite(Module &module, StringRef kernelName,
+                                            const SharedArena &arena) {
+  Function *kernel = module.getFunction(kernelName);
+  if (!kernel || kernel->isDeclaration()) {
+    return createStringError("expected a module that defines kernel '" + kernelName +
+                             "', found none");
   }
-  if (Error error = checkStack(function)) {
-    return error;
-  }
-  for (Instruction *instruction : original) {
-    if (Error error = rewriteInstruction(*instruction)) {
-      return error;
+  for (Argument &argument : kernel->args()) {
+    if (module.getDataLayout().getTypeStoreSize(argument.getType()) > 8) {
+      return createStringError("kernel '" + kernelName +
+                               "': expected parameters of at most 8 bytes, or pointers");
     }
   }
-  return Error::success();
+  Program program;
+  program.sites.emplace_back();
+  describeKernel(*kernel, program);
+  SmallVector<Function *> functions = dropOthers(module, *kernel);
+  FunctionRewriter rewriter(module, program);
+  for (Function *function : functions) {
+    if (Error error = rewriter.rewrite(*function)) {
+      return std::move(error);
+    }
+  }
+  if (Error error = placeShared(module, arena, program)) {
+    return std::move(error);
+  }
+  exposeTables(module, program);
+  countBlocks(module, functions, program.blocks.size());
+  addEntry(module, *kernel);
+  for (Function *function : functions) {
+    strip(*function);
+  }
+  module.setModuleInlineAsm("");
+  return program;
 }

@@ -124,7 +124,7 @@ Answers playByChance(unsigned seed) {
       if (choice < 5) {
         unsigned cell = draw(cells);
         bool writes = draw(2), atomic = draw(2), strong = atomic && draw(2);
-        Access access = accessOf(writes, atomic, strong);
+        Access access = makeAccess(writes, atomic, strong);
         Event event(thread, clocks.now(thread), step, access);
         auto here = histories.add(now[cell], event, thread);
         auto there = past.add(before[cell], thread, access, atomic);
@@ -159,7 +159,7 @@ Answers playByChance(unsigned seed) {
     }
     for (unsigned cell = 0; cell < cells; ++cell) {
       if (!histories.isEmpty(now[cell])) {
-        before[cell] = past.fold(before[cell], now[cell], histories.eventsOf(now[cell]), block);
+        before[cell] = past.fold(before[cell], now[cell], histories.getEvents(now[cell]), block);
       }
     }
   }

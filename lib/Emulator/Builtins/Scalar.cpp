@@ -5,7 +5,6 @@
 // operands' bits alone: a bound that holds here holds on a GPU. The others (rsqrt, lg2, ...) are
 // right to the last bit of f32: a GPU's differ from these by an ulp or two.
 #include "Builtins.h"
-#include "Machine.h"
 
 #include "llvm/ADT/bit.h"
 #include <cmath>
@@ -37,16 +36,16 @@ static float perturb(double exact, int most, uint64_t operands) {
   }
   return result;
 }
-static uint64_t bitsOf(float x) { return llvm::bit_cast<uint32_t>(x); }
+static uint64_t toBits(float x) { return llvm::bit_cast<uint32_t>(x); }
 
 template <double (*Function)(double), int most> static float perturbed(uint32_t, float x) {
-  return perturb(Function(x), most, bitsOf(x));
+  return perturb(Function(x), most, toBits(x));
 }
 template <double (*Function)(double), int most> static float perturbedFlushing(uint32_t, float x) {
-  return flush(perturb(Function(flush(x)), most, bitsOf(x)));
+  return flush(perturb(Function(flush(x)), most, toBits(x)));
 }
 static float perturbedQuotient(uint32_t, float x, float y) {
-  return perturb(double(x) / y, 2, bitsOf(x) << 32 | bitsOf(y));
+  return perturb(double(x) / y, 2, toBits(x) << 32 | toBits(y));
 }
 
 template <double (*Function)(double)> static float approximate(uint32_t, float x) {
@@ -116,6 +115,8 @@ static uint32_t highHalf(uint32_t, uint32_t x, uint32_t y) {
 static uint32_t highHalfSigned(uint32_t, uint32_t x, uint32_t y) {
   return static_cast<uint32_t>(int64_t(int32_t(x)) * int32_t(y) >> 32);
 }
+/// Implements the call that code without bf16 instructions makes; the result is passed as a float.
+static float truncateToBf16(float x) { return llvm::bit_cast<float>(toBf16(x)); }
 static void ignore(uint32_t) {}
 static void ignoreOne(uint32_t, uint32_t) {}
 
@@ -151,6 +152,7 @@ llvm::ArrayRef<Builtin> sluice::emulator::scalarBuiltins() {
       makeBuiltin("ff2bf16x2.rn", roundPair<toBf16>),
       makeBuiltin("ff2f16x2.rn", roundPair<toF16>),
       makeBuiltin("f2bf16.rn", roundOne<toBf16>),
+      makeBuiltin("__truncsfbf2", truncateToBf16),
       makeBuiltin("f2f16.rn", roundOne<toF16>),
       makeBuiltin("f2tf32.rna", toTf32),
       makeBuiltin("prmt", permute),
@@ -162,28 +164,4 @@ llvm::ArrayRef<Builtin> sluice::emulator::scalarBuiltins() {
       makeBuiltin("setmaxnreg.dec.sync.aligned.u32", ignoreOne),
   };
   return table;
-}
-
-static void accessSite(uint64_t address, uint32_t site) {
-  Machine::current().accessSite(address, site);
-}
-static void fenceSite(uint32_t site) { Machine::current().fence(site); }
-static void accessRange(uint64_t address, uint64_t bytes, uint32_t site) {
-  Machine::current().access(address, bytes, site);
-}
-/// Function for code without bf16 instructions; the bits are returned as a float.
-static float truncateToBf16(float x) { return llvm::bit_cast<float>(toBf16(x)); }
-
-llvm::ArrayRef<Builtin> sluice::emulator::accessBuiltins() {
-  static const Builtin table[] = {
-      makeBuiltin("access", accessSite), makeBuiltin("range", accessRange),
-      makeBuiltin("fence", fenceSite), makeBuiltin("__truncsfbf2", truncateToBf16)};
-  return table;
-}
-
-llvm::ArrayRef<llvm::ArrayRef<Builtin>> sluice::emulator::builtins() {
-  static const llvm::ArrayRef<Builtin> families[] = {threadBuiltins(), matrixBuiltins(),
-                                                     copyBuiltins(),   mbarrierBuiltins(),
-                                                     scalarBuiltins(), accessBuiltins()};
-  return families;
 }

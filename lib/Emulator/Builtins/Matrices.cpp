@@ -77,12 +77,12 @@ template <typename Element, unsigned Inner> struct Product {
         mine.d[i] = float(sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] + mine.c[i]);
       }
     }
-    ++machine.counters().tensorInstructions;
-    machine.counters().tensorFlops += 2 * rows * columns * Inner;
+    ++machine.report.counters.tensorInstructions;
+    machine.report.counters.tensorFlops += 2 * rows * columns * Inner;
   }
 
   void run(uint32_t site, float *out) {
-    Machine::current().meet(site, "mma.sync", ~0u, true, this, perform);
+    Machine::current().meetings.meet(site, "mma.sync", ~0u, true, this, perform);
     std::memcpy(out, d, sizeof d);
   }
 };
@@ -110,7 +110,7 @@ struct MatrixMove {
 };
 } // namespace
 
-static uint16_t *rowOf(void *const *brought, unsigned matrix, unsigned row) {
+static uint16_t *getRow(void *const *brought, unsigned matrix, unsigned row) {
   return reinterpret_cast<uint16_t *>(
       static_cast<MatrixMove *>(brought[matrix * 8 + row])->address);
 }
@@ -135,7 +135,7 @@ static void loadRows(Machine &machine, void *const *brought, uint32_t mask) {
       for (unsigned e = 0; e < 2; ++e) {
         unsigned row = Transposed ? lane % 4 * 2 + e : lane / 4;
         unsigned column = Transposed ? lane / 4 : lane % 4 * 2 + e;
-        pair |= uint32_t(rowOf(brought, matrix, row)[column]) << 16 * e;
+        pair |= uint32_t(getRow(brought, matrix, row)[column]) << 16 * e;
       }
       mine.registers[matrix] = pair;
     }
@@ -151,7 +151,7 @@ static void storeRows(Machine &machine, void *const *brought, uint32_t mask) {
       for (unsigned e = 0; e < 2; ++e) {
         unsigned row = Transposed ? lane % 4 * 2 + e : lane / 4;
         unsigned column = Transposed ? lane / 4 : lane % 4 * 2 + e;
-        rowOf(brought, matrix, row)[column] =
+        getRow(brought, matrix, row)[column] =
             static_cast<uint16_t>(mine.registers[matrix] >> 16 * e);
       }
     }
@@ -161,7 +161,8 @@ static void storeRows(Machine &machine, void *const *brought, uint32_t mask) {
 template <unsigned Count, bool Transposed> static MatrixMove load(uint32_t site, uint64_t address) {
   MatrixMove mine{site, address, {}};
   static const char *const names[] = {"ldmatrix", "ldmatrix.trans"};
-  Machine::current().meet(site, names[Transposed], ~0u, true, &mine, loadRows<Count, Transposed>);
+  Machine::current().meetings.meet(site, names[Transposed], ~0u, true, &mine,
+                                   loadRows<Count, Transposed>);
   return mine;
 }
 template <bool Transposed> static uint32_t loadOne(uint32_t site, uint64_t address) {
@@ -176,7 +177,8 @@ static void loadMany(uint32_t site, uint32_t *out, uint64_t address) {
 template <unsigned Count, bool Transposed> static void store(uint32_t site, MatrixMove mine) {
   static const char *const names[] = {"stmatrix", "stmatrix.trans"};
   mine.site = site;
-  Machine::current().meet(site, names[Transposed], ~0u, true, &mine, storeRows<Count, Transposed>);
+  Machine::current().meetings.meet(site, names[Transposed], ~0u, true, &mine,
+                                   storeRows<Count, Transposed>);
 }
 template <bool Transposed> static void storeOne(uint32_t site, uint64_t address, uint32_t r0) {
   store<1, Transposed>(site, {site, address, {r0}});

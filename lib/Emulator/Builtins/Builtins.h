@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Functions that the emulator replaces: intrinsics of NVVM and the inline assembly that MLIR emits.
+// Implementations of NVVM intrinsics and of the inline assembly that MLIR emits.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -11,7 +11,7 @@ namespace sluice::emulator {
 /// A function of C: `result f(uint32_t site, [void *aggregateResult,] arguments...)`. Pointers are
 /// uint64_t, integers below 32 bits uint32_t, vectors and 16-bit floats integers of their width.
 struct Builtin {
-  llvm::StringRef name; ///< the intrinsic's, without "llvm.nvvm."; with or without type suffixes
+  llvm::StringRef name; ///< intrinsic's name without "llvm.nvvm."; with or without type suffixes
   void *function;
 };
 
@@ -25,9 +25,10 @@ llvm::ArrayRef<Builtin> matrixBuiltins(); ///< mma, ldmatrix, stmatrix
 llvm::ArrayRef<Builtin> copyBuiltins();   ///< cp.async
 llvm::ArrayRef<Builtin> mbarrierBuiltins();
 llvm::ArrayRef<Builtin> scalarBuiltins(); ///< arithmetic
-llvm::ArrayRef<Builtin> accessBuiltins(); ///< what rewritten modules call at loads and stores
+llvm::ArrayRef<Builtin>
+accessBuiltins(); ///< calls that rewritten modules make at loads, stores and fences
 
-/// All of them.
+/// Returns all families.
 llvm::ArrayRef<llvm::ArrayRef<Builtin>> builtins();
 
 } // namespace sluice::emulator

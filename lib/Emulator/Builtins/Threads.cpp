@@ -21,10 +21,10 @@ template <char Axis> static uint32_t blockIndex(uint32_t) {
   return along<Axis>(Machine::current().blockIndex());
 }
 template <char Axis> static uint32_t blockExtent(uint32_t) {
-  return along<Axis>(Machine::current().setup().block);
+  return along<Axis>(Machine::current().launch.block);
 }
 template <char Axis> static uint32_t gridExtent(uint32_t) {
-  return along<Axis>(Machine::current().setup().grid);
+  return along<Axis>(Machine::current().launch.grid);
 }
 static uint32_t laneIndex(uint32_t) { return Machine::current().lane(); }
 static uint32_t warpSize(uint32_t) { return lanes; }
@@ -35,24 +35,25 @@ static uint32_t isGlobal(uint32_t, uint64_t address) {
   return Machine::current().isGlobal(address);
 }
 static uint32_t dynamicBytes(uint32_t) {
-  return static_cast<uint32_t>(Machine::current().setup().dynamicSharedBytes);
+  return static_cast<uint32_t>(Machine::current().launch.dynamicSharedBytes);
 }
 
 template <bool Aligned> static void barrierAll(uint32_t site, uint32_t id) {
-  Machine::current().barrier(site, id, 0, true, Aligned);
+  Machine::current().meetings.barrier(site, id, 0, true, Aligned);
 }
 template <bool Aligned, bool Waits>
 static void barrierCount(uint32_t site, uint32_t id, uint32_t count) {
-  Machine::current().barrier(site, id, count, Waits, Aligned);
+  Machine::current().meetings.barrier(site, id, count, Waits, Aligned);
 }
 static void arriveFirst(uint32_t site, uint32_t count) {
-  Machine::current().barrier(site, 0, count, false, true);
+  Machine::current().meetings.barrier(site, 0, count, false, true);
 }
 
 static void syncWarp(uint32_t site, uint32_t mask) {
-  Machine::current().meet(
-      site, "bar.warp.sync", mask, false, nullptr,
-      [](Machine &machine, void *const *, uint32_t present) { machine.joinWarp(present); });
+  Machine::current().meetings.meet(site, "bar.warp.sync", mask, false, nullptr,
+                                   [](Machine &machine, void *const *, uint32_t present) {
+                                     machine.meetings.joinWarp(present);
+                                   });
 }
 
 namespace {
@@ -114,7 +115,7 @@ static Exchange shuffle(uint32_t site, uint32_t mask, uint32_t value, uint32_t o
   Exchange mine{site, value, offset, clamp, 0, false};
   static const char *const names[] = {"shfl.sync.idx", "shfl.sync.up", "shfl.sync.down",
                                       "shfl.sync.bfly"};
-  Machine::current().meet(site, names[int(Way)], mask, false, &mine, exchange<Way>);
+  Machine::current().meetings.meet(site, names[int(Way)], mask, false, &mine, exchange<Way>);
   return mine;
 }
 
@@ -174,7 +175,7 @@ static void gather(Machine &, void *const *brought, uint32_t present) {
 
 static Ballot vote(uint32_t site, const char *operation, uint32_t mask, uint32_t predicate) {
   Ballot mine{predicate, 0, 0};
-  Machine::current().meet(site, operation, mask, false, &mine, gather);
+  Machine::current().meetings.meet(site, operation, mask, false, &mine, gather);
   return mine;
 }
 static uint32_t ballot(uint32_t site, uint32_t mask, uint32_t predicate) {
@@ -221,7 +222,7 @@ static void reduce(Machine &, void *const *brought, uint32_t present) {
 template <typename T, T (*Combine)(T, T)>
 static uint32_t reduceWarp(uint32_t site, uint32_t value, uint32_t mask) {
   Reduction mine{value, 0};
-  Machine::current().meet(site, "redux.sync", mask, false, &mine, reduce<T, Combine>);
+  Machine::current().meetings.meet(site, "redux.sync", mask, false, &mine, reduce<T, Combine>);
   return mine.result;
 }
 template <typename T> static T sum(T x, T y) { return x + y; }
