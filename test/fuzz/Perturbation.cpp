@@ -34,8 +34,8 @@ static std::vector<double> evaluateRow(func::FuncOp function, int64_t length, in
   Scales scales(function);
   for (BlockArgument argument : function.getArguments()) {
     auto rows = static_cast<size_t>(evaluator.getPositions(argument));
-    evaluator.setTokens(argument, scales.isOnTargetAxis(argument) ? tokens
-                                                                  : std::vector<int32_t>(rows));
+    evaluator.setTokens(argument,
+                        scales.isOnTargetAxis(argument) ? tokens : std::vector<int32_t>(rows));
   }
   std::vector<double> numbers;
   if (failed(evaluator.evaluate(function))) {
@@ -54,8 +54,9 @@ static std::vector<double> evaluateRow(func::FuncOp function, int64_t length, in
 static bool changesNumbers(func::FuncOp function, const CausalWitness &witness) {
   constexpr uint64_t draws = 8;
   constexpr int64_t offsets = 16; // tokens after the sequence that losses score
-  auto vocabulary = static_cast<int32_t>(
-      function->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt());
+  auto vocabulary = static_cast<int32_t>(function->getParentOfType<ModuleOp>()
+                                             ->getAttrOfType<IntegerAttr>("sluice.vocabulary")
+                                             .getInt());
   int64_t longer = std::max(witness.length, witness.token + 1);
   for (uint64_t seed = 1; seed <= draws; ++seed) {
     std::mt19937_64 generator(seed);

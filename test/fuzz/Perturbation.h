@@ -10,9 +10,9 @@ namespace sluice::fuzz {
 
 struct JudgedWitness {
   bool exists = false;
-  bool isPath = false;       ///< the row depends on the token by enumeration
-  bool changesRow = false;   ///< the row has other numbers with another token
-  std::string message = {};  ///< of the verdict
+  bool isPath = false;      ///< the row depends on the token by enumeration
+  bool changesRow = false;  ///< the row has other numbers with another token
+  std::string message = {}; ///< of the verdict
 };
 
 /// Checks a spec without its replay and judges the witness that is printed then. Texts and weights
