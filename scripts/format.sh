@@ -8,8 +8,7 @@ cd "$root"
 "$root/scripts/setup.sh" --format
 
 mapfile -t sources < <(git ls-files '*.cpp' '*.h' '*.c')
-# The files of the spec dialect are not wrapped yet.
-mapfile -t tables < <(git ls-files '*.td' ':!include/sluice/Dialect/Spec')
+mapfile -t tables < <(git ls-files '*.td')
 mapfile -t shells < <(git ls-files '*.sh' '*.bash' .ci/run)
 if [[ ${1:-} == --check ]]; then
   status=0

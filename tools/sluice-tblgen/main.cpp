@@ -56,18 +56,19 @@ std::vector<const Record *> getKeys(const Record &object) {
 void emitKey(raw_ostream &os, const Record &key, const std::vector<StringRef> &words) {
   auto text = [&](StringRef field) { return quote(key.getValueAsString(field)); };
   StringRef kind = key.getValueAsDef("kind")->getValueAsString("name");
-  auto bound = [&](StringRef field, StringRef owner, StringRef otherwise) {
+  bool isInteger = kind == "Integer";
+  auto bound = [&](StringRef field, bool isBounded, StringRef otherwise) {
     StringRef value = key.getValueAsString(field);
-    return kind != owner || value.empty() ? otherwise : value;
+    return !isBounded || value.empty() ? otherwise : value;
   };
   os << "    {" << text("key") << ", "
      << (key.getValueAsBit("isOperand") ? quote("") : text("attrName")) << ", KeyKind::" << kind
      << ",\n     " << text("type") << ",\n     " << text("meaning") << ",\n     "
      << text("otherwise") << ", " << text("hint") << ", "
      << (key.getValueAsBit("isRequired") ? "true" : "false") << ", " << text("requiredUnless")
-     << ",\n     {" << bound("least", "Integer", "1") << ", "
-     << bound("largest", "Integer", "mostSize") << "}, {" << bound("least", "Number", "0") << ", "
-     << bound("largest", "Number", "unbounded") << ", "
+     << ",\n     {" << bound("least", isInteger, "1") << ", "
+     << bound("largest", isInteger, "mostSize") << "}, {" << bound("least", !isInteger, "0") << ", "
+     << bound("largest", !isInteger, "unbounded") << ", "
      << (key.getValueAsBit("excludesLeast") ? "false" : "true") << ", "
      << (key.getValueAsBit("excludesLargest") ? "false" : "true") << "}, ";
   emitWords(os, words);

@@ -15,15 +15,16 @@ def Spec_Dialect : Dialect {
   let cppNamespace = "::sluice::spec";
   let summary = "A model spec as a user wrote it";
   let description = [{
-    One op per stage of a spec, and ops for its other objects. Each key of a spec is declared once, as a `Key` of the op that takes
-    it: type, range, meaning and default. The JSON reader, the editor's hover texts and the tables of docs/spec.md are generated
-    from these declarations.
+    One op per stage of a spec, and ops for its other objects. Each key of a spec is declared once,
+    as a `Key` of the op that takes it: type, range, meaning and default. The JSON reader, the
+    editor's hover texts and the tables of docs/spec.md are generated from these declarations.
 
-    Streams are SSA values. Their type has the axis, the factor of the scale and the width. The location of a stage is a
-    `FusedLoc` around the place of its opening brace; its metadata is a dictionary with the place of each key's value.
+    Streams are SSA values. Their type has the axis, the factor of the scale and the width. The
+    location of a stage is a `FusedLoc` around the place of its opening brace; its metadata is a
+    dictionary with the place of each key's value.
 
-    `spec-expand-composites` replaces composite stages by others. After it, `spec-assign-weights` lists the trained tensors, and
-    `convert-spec-to-sluice` converts stage by stage.
+    `spec-expand-composites` replaces composite stages by others. After it, `spec-assign-weights`
+    lists the trained tensors, and `convert-spec-to-sluice` converts stage by stage.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
@@ -37,7 +38,9 @@ def Spec_Dialect : Dialect {
 class Spec_Words<string name, string meaning, string mnemonic_, list<string> words>
     : I32EnumAttr<name, meaning,
                   !foreach(i, !range(!size(words)),
-                           I32EnumAttrCase<!cond(!eq(words[i], "false"): "False", true: words[i]), i, words[i]>)> {
+                           I32EnumAttrCase<!cond(!eq(words[i], "false"): "False",
+                                                 true: words[i]),
+                                           i, words[i]>)> {
   let cppNamespace = "::sluice::spec";
   let genSpecializedAttr = 0;
   string mnemonic = mnemonic_;
@@ -45,62 +48,81 @@ class Spec_Words<string name, string meaning, string mnemonic_, list<string> wor
 }
 class Spec_WordAttr<Spec_Words words> : EnumAttr<Spec_Dialect, words, words.mnemonic>;
 
-def Spec_AxisKind : Spec_Words<"AxisKind", "What the rows of a stream belong to", "axis", ["tokens", "input", "segments"]>;
+def Spec_AxisKind : Spec_Words<"AxisKind", "What the rows of a stream belong to",
+                               "axis", ["tokens", "input", "segments"]>;
 def Spec_PositionTable : Spec_Words<"PositionTable", "Added for a token's position", "positions",
                                     ["none", "learned", "sinusoidal"]>;
 def Spec_NormFunction : Spec_Words<"NormFunction", "Norm over features", "norm", ["layer", "rms"]>;
-def Spec_NormPlacement : Spec_Words<"NormPlacement", "Norm before a block or after its sum", "placement", ["pre", "post"]>;
-def Spec_ActivationFunction : Spec_Words<"ActivationFunction", "Elementwise function", "activation",
-                                         ["none", "relu", "gelu", "gelu_tanh", "swiglu", "relu_squared"]>;
+def Spec_NormPlacement : Spec_Words<"NormPlacement", "Norm before a block or after its sum",
+                                    "placement", ["pre", "post"]>;
+def Spec_ActivationFunction
+    : Spec_Words<"ActivationFunction", "Elementwise function",
+                 "activation", ["none", "relu", "gelu", "gelu_tanh", "swiglu", "relu_squared"]>;
 /// Methods of one linear map or none.
 defvar shortenWords = ["average", "linear", "max", "convolution"];
 def Spec_ShortenMethod : Spec_Words<"ShortenMethod", "What makes a coarse row", "shorten_method",
-                                    !listconcat(shortenWords, ["concatenate", "last", "first", "attention",
-                                                               "attention_linear"])>;
+                                    !listconcat(shortenWords, ["concatenate", "last", "first",
+                                                               "attention", "attention_linear"])>;
 def Spec_UpsampleMethod : Spec_Words<"UpsampleMethod", "What makes fine rows", "upsample_method",
-                                     ["repeat", "linear", "transposed", "split", "scatter", "smooth", "attention",
-                                      "attention_linear"]>;
-def Spec_InitialValues : Spec_Words<"InitialValues", "Initial values of a tensor", "initial", ["normal", "zeros", "identity", "ones"]>;
-def Spec_ShortenKeySet : Spec_Words<"ShortenKeySet", "Keys of attention that shortens", "shorten_keys", ["all", "group"]>;
-def Spec_MaskShape : Spec_Words<"MaskShape", "Which positions a query reads", "mask_shape",
-                                ["causal", "complete", "bidirectional", "window", "tokens", "block"]>;
-def Spec_RelativeTerms : Spec_Words<"RelativeTerms", "Terms of scores by distance", "relative_terms",
-                                    ["none", "bias", "xl", "xl_shared"]>;
-def Spec_DistanceUnit : Spec_Words<"DistanceUnit", "Unit of the distances of Transformer-XL's sinusoids", "distances",
-                                   ["tokens", "rows"]>;
-def Spec_SegmentRule : Spec_Words<"SegmentRule", "Rule that sets boundary bits", "rule",
-                                  ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate"]>;
-def Spec_SegmentEdge : Spec_Words<"SegmentEdge", "Effect of a bit on its token's segment", "at", ["end", "start"]>;
-def Spec_Fidelity : Spec_Words<"Fidelity", "The paper, or its public code where they differ", "mode",
-                               ["paper", "reference_code"]>;
+                                     ["repeat", "linear", "transposed", "split", "scatter",
+                                      "smooth", "attention", "attention_linear"]>;
+def Spec_InitialValues : Spec_Words<"InitialValues", "Initial values of a tensor",
+                                    "initial", ["normal", "zeros", "identity", "ones"]>;
+def Spec_ShortenKeySet : Spec_Words<"ShortenKeySet", "Keys of attention that shortens",
+                                    "shorten_keys", ["all", "group"]>;
+def Spec_MaskShape
+    : Spec_Words<
+          "MaskShape", "Which positions a query reads",
+          "mask_shape", ["causal", "complete", "bidirectional", "window", "tokens", "block"]>;
+def Spec_RelativeTerms : Spec_Words<"RelativeTerms", "Terms of scores by distance",
+                                    "relative_terms", ["none", "bias", "xl", "xl_shared"]>;
+def Spec_DistanceUnit
+    : Spec_Words<"DistanceUnit", "Unit of the distances of Transformer-XL's sinusoids",
+                 "distances", ["tokens", "rows"]>;
+def Spec_SegmentRule
+    : Spec_Words<"SegmentRule", "Rule that sets boundary bits",
+                 "rule", ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate"]>;
+def Spec_SegmentEdge
+    : Spec_Words<"SegmentEdge", "Effect of a bit on its token's segment", "at", ["end", "start"]>;
+def Spec_Fidelity : Spec_Words<"Fidelity", "The paper, or its public code where they differ",
+                               "mode", ["paper", "reference_code"]>;
 def Spec_StartRows : Spec_Words<"StartRows", "Rows before the first", "start", ["zeros", "null"]>;
-def Spec_ShiftedSide : Spec_Words<"ShiftedSide", "Side of an hourglass level that is shifted", "shifted",
-                                  ["input", "output"]>;
-def Spec_PoolingSource : Spec_Words<"PoolingSource", "Stream that coarse groups are made of", "pooling",
-                                    ["cascaded", "repooled"]>;
-def Spec_GridKind : Spec_Words<"GridKind", "Groups at fixed places, or ending at the query", "grid", ["fixed", "moving"]>;
+def Spec_ShiftedSide : Spec_Words<"ShiftedSide", "Side of an hourglass level that is shifted",
+                                  "shifted", ["input", "output"]>;
+def Spec_PoolingSource : Spec_Words<"PoolingSource", "Stream that coarse groups are made of",
+                                    "pooling", ["cascaded", "repooled"]>;
+def Spec_GridKind : Spec_Words<"GridKind", "Groups at fixed places, or ending at the query",
+                               "grid", ["fixed", "moving"]>;
 def Spec_OptimizerKind : Spec_Words<"OptimizerKind", "Optimizer", "optimizer", ["adamw", "adam"]>;
-def Spec_ScheduleShape : Spec_Words<"ScheduleShape", "Learning rate over the steps", "schedule_kind",
-                                    ["cosine", "constant", "inverse_root"]>;
-def Spec_DataOrder : Spec_Words<"DataOrder", "Order of the data over epochs", "order", ["cut", "cyclic"]>;
+def Spec_ScheduleShape : Spec_Words<"ScheduleShape", "Learning rate over the steps",
+                                    "schedule_kind", ["cosine", "constant", "inverse_root"]>;
+def Spec_DataOrder
+    : Spec_Words<"DataOrder", "Order of the data over epochs", "order", ["cut", "cyclic"]>;
 def Spec_StorageType : Spec_Words<"StorageType", "Storage of numbers", "storage", ["f32", "bf16"]>;
 def Spec_InputAxis : Spec_Words<"InputAxis", "Rows of an input", "input_axis", ["own", "tokens"]>;
-def Spec_InputContents : Spec_Words<"InputContents", "Contents of an input", "contents", ["tokens", "numbers"]>;
-def Spec_InputUse : Spec_Words<"InputUse", "Use of an input of numbers", "role", ["target", "weight", "input"]>;
+def Spec_InputContents
+    : Spec_Words<"InputContents", "Contents of an input", "contents", ["tokens", "numbers"]>;
+def Spec_InputUse
+    : Spec_Words<"InputUse", "Use of an input of numbers", "role", ["target", "weight", "input"]>;
 
 //===----------------------------------------------------------------------===//
 // Types and attributes
 //===----------------------------------------------------------------------===//
 
-class Spec_Type<string name, string typeMnemonic> : TypeDef<Spec_Dialect, name> { let mnemonic = typeMnemonic; }
-class Spec_Attr<string name, string attrMnemonic> : AttrDef<Spec_Dialect, name> { let mnemonic = attrMnemonic; }
+class Spec_Type<string name, string typeMnemonic> : TypeDef<Spec_Dialect, name> {
+  let mnemonic = typeMnemonic;
+}
+class Spec_Attr<string name, string attrMnemonic> : AttrDef<Spec_Dialect, name> {
+  let mnemonic = attrMnemonic;
+}
 
 def Spec_Stream : Spec_Type<"Stream", "stream"> {
   let summary = "A sequence of rows on a scale";
   let description = [{
-    Row m stands for `factor` positions of the axis from `factor * m`. The axis is that of the tokens, of a named input, or of the
-    segments that a boundaries stage makes; `name` is the input's or the segments'. A row has `width` numbers.
-    Example: `!spec.stream<tokens by 4, 512>`, `!spec.stream<segments("words"), 512>`.
+    Row m stands for `factor` positions of the axis from `factor * m`. The axis is that of the
+    tokens, of a named input, or of the segments that a boundaries stage makes; `name` is the
+    input's or the segments'. A row has `width` numbers. Example: `!spec.stream<tokens by 4, 512>`,
+    `!spec.stream<segments("words"), 512>`.
   }];
   let parameters = (ins "AxisKind":$axis, OptionalParameter<"::mlir::StringAttr">:$name,
                         DefaultValuedParameter<"int64_t", "1">:$factor, "int64_t":$width);
@@ -127,7 +149,8 @@ def Spec_Mask : Spec_Attr<"Mask", "mask"> {
     - bidirectional: every q.
     - window: m - end < q <= m - begin, with m = a p div b.
     - tokens: a (p + 1) - end < b (q + 1) <= a (p + 1) - begin.
-    - block, on one scale: q <= p in the block of p. Blocks have `end` rows, and one of them starts at row `begin` < `end`.
+    - block, on one scale: q <= p in the block of p. Blocks have `end` rows, and one of them starts
+      at row `begin` < `end`.
 
     Example: `#spec.mask<window from 0 to 128>`.
   }];
@@ -154,7 +177,8 @@ def Spec_Lsh : Spec_Attr<"Lsh", "lsh"> {
 }
 
 def Spec_Scale : Spec_Attr<"Scale", "scale"> {
-  let summary = "Keys of a group of heads: means of `factor` rows of the layer's own input inside a window";
+  let summary =
+      "Keys of a group of heads: means of `factor` rows of the layer's own input inside a window";
   let parameters = (ins "int64_t":$factor, "bool":$moving, "MaskAttr":$mask);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
@@ -163,11 +187,11 @@ def Spec_Scale : Spec_Attr<"Scale", "scale"> {
 def Spec_Target : Spec_Attr<"Target", "target"> {
   let summary = "A number, or one that moves in training";
   let description = [{
-    At update n it is `from` + min(1, (n - 1) / steps) (`to` - `from`), in `jumps` equal jumps unless that is 0. With `steps` 0 it
-    is `to` throughout.
+    At update n it is `from` + min(1, (n - 1) / steps) (`to` - `from`), in `jumps` equal jumps
+    unless that is 0. With `steps` 0 it is `to` throughout.
   }];
   let parameters = (ins "::mlir::FloatAttr":$to, OptionalParameter<"::mlir::FloatAttr">:$from,
-                        DefaultValuedParameter<"int64_t", "0">:$steps, DefaultValuedParameter<"int64_t", "0">:$jumps);
+      DefaultValuedParameter<"int64_t", "0">:$steps, DefaultValuedParameter<"int64_t", "0">:$jumps);
   let assemblyFormat = "`<` $to (`from` $from^)? (`steps` $steps^)? (`jumps` $jumps^)? `>`";
   let genVerifyDecl = 1;
 }
@@ -177,15 +201,18 @@ def Spec_Integer : TypedSignlessIntegerAttrBase<I64, "int64_t", "integer"> {
 }
 /// From `least` to `largest`; a `largest` of "" is mostSize of Limits.h.
 class Spec_IntegerFrom<string least, string largest>
-    : ConfinedAttr<Spec_Integer,
-                   [AttrConstraint<CPred<"::sluice::spec::isInRange(::llvm::cast<::mlir::IntegerAttr>($_self), " # least # ", " #
-                                             !if(!eq(largest, ""), "::sluice::mostSize", largest) # ")">,
-                                   "from " # least # " to " # !if(!eq(largest, ""), "2147483647", largest)>]>;
-def Spec_Number : TypedAttrBase<F64, "FloatAttr",
-                                And<[CPred<"::llvm::isa<::mlir::FloatAttr>($_self)">,
-                                     CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getType().isF64()">,
-                                     CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite()">]>,
-                                "finite number"> {
+    : ConfinedAttr<
+          Spec_Integer,
+          [AttrConstraint<
+              CPred<"::sluice::spec::isInRange(::llvm::cast<::mlir::IntegerAttr>($_self), "#least#
+                    ", "#!if(!eq(largest, ""), "::sluice::mostSize", largest)#")">,
+              "from "#least#" to "#!if(!eq(largest, ""), "2147483647", largest)>]>;
+def Spec_Number
+    : TypedAttrBase<F64, "FloatAttr",
+                    And<[CPred<"::llvm::isa<::mlir::FloatAttr>($_self)">,
+                         CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getType().isF64()">,
+                         CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite()">]>,
+                    "finite number"> {
   let returnType = "double";
   let convertFromStorage = "$_self.getValueAsDouble()";
   let constBuilderCall = "$_builder.getF64FloatAttr($0)";
@@ -211,10 +238,11 @@ def SpecialKind : KeyKind<"Special">;
 /// A key of an object of a spec.
 ///   type       its values, as tables show them
 ///   meaning    one line, as tables and hover texts show it
-///   otherwise  the value where the key is absent, as tables show it; "required" where there is none
+///   otherwise  the value where the key is absent, as tables show it; "required" where none holds
 ///   hint       ends the message where a required key is absent: "add it: HINT"
 ///   attr       storage in the op; a key without one is an operand or read otherwise
-class Key<string key_, KeyKind kind_, string type_, string meaning_, string otherwise_, Attr attr_> {
+class Key<string key_, KeyKind kind_, string type_, string meaning_, string otherwise_,
+          Attr attr_> {
   string key = key_;
   /// Name of the op's attribute.
   string attrName = key_;
@@ -243,18 +271,23 @@ class Key<string key_, KeyKind kind_, string type_, string meaning_, string othe
 
 /// The attribute of a key: required, with a default, or optional.
 class KeyAttr<Attr base, string default, string otherwise> {
-  Attr attr = !if(!ne(default, ""), DefaultValuedAttr<base, default>, !if(!eq(otherwise, "required"), base, OptionalAttr<base>));
+  Attr attr = !if(!ne(default, ""), DefaultValuedAttr<base, default>,
+                  !if(!eq(otherwise, "required"), base, OptionalAttr<base>));
 }
 
 /// From `least` to `largest`; a `largest` of "" is mostSize of Limits.h.
-class IntegerKey<string key, string meaning, string otherwise, string least_ = "1", string largest_ = "", string default = "">
-    : Key<key, IntegerKind, !if(!eq(largest_, ""), "integer >= " # least_, "integer from " # least_ # " to " # largest_), meaning,
-          otherwise, KeyAttr<Spec_IntegerFrom<least_, largest_>, default, otherwise>.attr> {
+class IntegerKey<string key, string meaning, string otherwise, string least_ = "1",
+                 string largest_ = "", string default = "">
+    : Key<key, IntegerKind,
+          !if(!eq(largest_, ""), "integer >= "#least_, "integer from "#least_#" to "#largest_),
+          meaning, otherwise,
+          KeyAttr<Spec_IntegerFrom<least_, largest_>, default, otherwise>.attr> {
   let least = least_;
   let largest = largest_;
 }
 class NumberKey<string key, string type, string meaning, string otherwise, string default = "">
-    : Key<key, NumberKind, type, meaning, otherwise, KeyAttr<Spec_Number, default, otherwise>.attr> {
+    : Key<key, NumberKind, type, meaning, otherwise,
+          KeyAttr<Spec_Number, default, otherwise>.attr> {
   let least = "0";
 }
 /// A number >= 0 and < 1.
@@ -270,9 +303,12 @@ class PositiveKey<string key, string meaning, string otherwise, string default =
 }
 class BooleanKey<string key, string meaning, string default>
     : Key<key, BooleanKind, "boolean", meaning, default, DefaultValuedAttr<BoolAttr, default>>;
-class WordKey<string key, Spec_Words enum, list<string> words_, string meaning, string otherwise, string default = otherwise>
+class WordKey<string key, Spec_Words enum, list<string> words_, string meaning, string otherwise,
+              string default = otherwise>
     : Key<key, WordKind, "string", meaning, otherwise,
-          KeyAttr<Spec_WordAttr<enum>, !if(!eq(default, ""), "", "::sluice::spec::" # enum.className # "::" # default),
+          KeyAttr<Spec_WordAttr<enum>,
+                  !if(!eq(default, ""), "",
+                      "::sluice::spec::" # enum.className # "::" # default),
                   otherwise>.attr> {
   let words = words_;
   let enumName = enum.className;
@@ -280,17 +316,20 @@ class WordKey<string key, Spec_Words enum, list<string> words_, string meaning, 
 class TextKey<string key, string type, string meaning, string otherwise>
     : Key<key, TextKind, type, meaning, otherwise, KeyAttr<StrAttr, "", otherwise>.attr>;
 /// The name of a stream; the op has an operand of the same name.
-class StreamKey<string key, string meaning, string otherwise> : Key<key, StreamKind, "name of a stream", meaning, otherwise, StrAttr> {
+class StreamKey<string key, string meaning, string otherwise>
+    : Key<key, StreamKind, "name of a stream", meaning, otherwise, StrAttr> {
   let isOperand = 1;
 }
-class SegmentsKey<string type, string meaning, string otherwise> : Key<"segments", SegmentsKind, type, meaning, otherwise, StrAttr> {
+class SegmentsKey<string type, string meaning, string otherwise>
+    : Key<"segments", SegmentsKind, type, meaning, otherwise, StrAttr> {
   let isOperand = 1;
 }
 class SpecialKey<string key, string type, string meaning, string otherwise, Attr attr>
     : Key<key, SpecialKind, type, meaning, otherwise, attr>;
 
 /// A key whose value becomes ops of its own, an operand or a name.
-class ObjectKey<string key, string type, string meaning, string otherwise> : SpecialKey<key, type, meaning, otherwise, UnitAttr> {
+class ObjectKey<string key, string type, string meaning, string otherwise>
+    : SpecialKey<key, type, meaning, otherwise, UnitAttr> {
   let isOperand = 1;
 }
 

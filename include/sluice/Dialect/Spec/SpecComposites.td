@@ -7,8 +7,9 @@
 
 include "sluice/Dialect/Spec/SpecStages.td"
 
-/// A stage that other stages replace: lib/Conversion/ExpandComposites defines `expandNAME` for `Spec_NAMEOp`. Its result has the type
-/// of its input. With `checksKeys`, lib/Dialect/Spec/Composites.cpp defines its verifier.
+/// A stage that other stages replace: lib/Conversion/ExpandComposites defines `expandNAME` for
+/// `Spec_NAMEOp`. Its result has the type of its input. With `checksKeys`,
+/// lib/Dialect/Spec/Composites.cpp defines its verifier.
 class Spec_Composite;
 
 /// A composite stage with the settings of layers.
@@ -20,37 +21,49 @@ class Spec_LayerComposite<string mnemonic, string sentence, list<Key> keys, bit 
   let hasLayerKeys = 1;
   let extraClassDefinition = [{
     ::mlir::Type $cppClass::computeResultType() { return getInput().getType(); }
-    void $cppClass::setDerivedDefaults() { setLayerDefaults(*this, getStream(getInput()).getWidth()); }
-  }] # !if(checksKeys, "", [{
+    void $cppClass::setDerivedDefaults() {
+      setLayerDefaults(*this, getStream(getInput()).getWidth());
+    }
+  }]#!if(checksKeys, "", [{
     ::llvm::LogicalResult $cppClass::verify() {
-      return ::mlir::failure(failed(verifyLayerSettings(*this)) || failed(verifyAxis(*this, getInput())));
+      return ::mlir::failure(failed(verifyLayerSettings(*this)) ||
+                             failed(verifyAxis(*this, getInput())));
     }
   }]);
 }
 
 def CountKey : IntegerKey<"count", "number of layers", "required", "1", "10000">;
-def Spec_LayersOp : Spec_LayerComposite<"layers", "A stack of transformer layers.", [CountKey, FirstRowKey]>;
+def Spec_LayersOp
+    : Spec_LayerComposite<"layers", "A stack of transformer layers.", [CountKey, FirstRowKey]>;
 
 def Spec_HourglassOp
     : Spec_LayerComposite<
-          "hourglass", "Layers on several scales: shift, shorten, inner levels, upsample, residual sum.",
-          [HierarchyKey<"N@f is N layers on a scale f times coarser than the stage's input: \"2@1 8@4 2@1\"; of 8@{2,3} each step of "
-                        "training draws one factor",
+          "hourglass",
+          "Layers on several scales: shift, shorten, inner levels, upsample, residual sum.",
+          [HierarchyKey<"N@f is N layers on a scale f times coarser than the stage's input: \"2@1 "
+                        "8@4 2@1\"; of 8@{2,3} each step of training draws one factor",
                         "2@1 8@4 2@1">,
-           WordKey<"shorten", Spec_ShortenMethod, !listconcat(shortenWords, ["attention", "attention_linear"]),
-                   "method of every shorten stage inside; attention: from the group's average, or a linear map of it, over the "
-                   "stream",
+           WordKey<"shorten", Spec_ShortenMethod,
+                   !listconcat(shortenWords, ["attention", "attention_linear"]),
+                   "method of every shorten stage inside; attention: from the group's average, or "
+                   "a linear map of it, over the stream",
                    "average">,
            ShortenWindowKey,
-           WordKey<"shorten_keys", Spec_ShortenKeySet, ["all", "group"],
-                   "of attention that shortens: all positions up to the group, or the group's alone", "all">,
-           WordKey<"upsample", Spec_UpsampleMethod, ["repeat", "linear", "attention", "attention_linear"],
-                   "method of every upsample stage inside; attention: from the stream before shortening, alone or with a linear "
-                   "upsampling, over the coarse one",
+           WordKey<
+               "shorten_keys", Spec_ShortenKeySet, ["all", "group"],
+               "of attention that shortens: all positions up to the group, or the group's alone",
+               "all">,
+           WordKey<"upsample",
+                   Spec_UpsampleMethod, ["repeat", "linear", "attention", "attention_linear"],
+                   "method of every upsample stage inside; attention: from the stream before "
+                   "shortening, alone or with a linear upsampling, over the coarse one",
                    "repeat">,
-           IntegerKey<"shift", "shift before each shortening, the same on every level", "relative factor - 1", "0">,
-           WordKey<"shifted", Spec_ShiftedSide, ["input", "output"],
-                   "what is shifted: the input of each shortening, or the output of each upsampling", "input">,
+           IntegerKey<"shift", "shift before each shortening, the same on every level",
+                      "relative factor - 1", "0">,
+           WordKey<
+               "shifted", Spec_ShiftedSide, ["input", "output"],
+               "what is shifted: the input of each shortening, or the output of each upsampling",
+               "input">,
            StartKey]> {
   let article = "an";
   let extraClassDeclaration = [{
@@ -62,13 +75,19 @@ def Spec_HourglassOp
 
 def Spec_TopDownOp
     : Spec_LayerComposite<
-          "top_down", "Scales of a pooled stream from the coarsest to the tokens; each reads the one before it.",
-          [HierarchyKey<"N@f is N layers on a scale f times coarser than the stage's input, the coarsest first: \"2@16 4@4 8@1\"",
+          "top_down",
+          "Scales of a pooled stream from the coarsest to the tokens; each reads the one before "
+          "it.",
+          [HierarchyKey<"N@f is N layers on a scale f times coarser than the stage's input, the "
+                        "coarsest first: \"2@16 4@4 8@1\"",
                         "2@16 4@4 8@1">,
            ShortenInsideKey, ShortenWindowKey,
-           WordKey<"upsample", Spec_UpsampleMethod, ["repeat", "linear"], "method of every upsample stage inside", "repeat">,
+           WordKey<"upsample", Spec_UpsampleMethod, ["repeat", "linear"],
+                   "method of every upsample stage inside", "repeat">,
            ProjectionKey<"projection_activation", "of the project stages that join two scales">,
-           PositiveKey<"bags", "gives each coarse scale a loss of this factor, against the tokens that follow a group",
+           PositiveKey<"bags",
+                       "gives each coarse scale a loss of this factor, against the tokens that "
+                       "follow a group",
                        "no such losses">,
            StartKey]> {
   let extraClassDeclaration = [{
@@ -79,29 +98,39 @@ def Spec_TopDownOp
 
 def Spec_BottomUpOp
     : Spec_LayerComposite<
-          "bottom_up", "Layers on scale after scale, a layer whose heads read them all, then fine layers.",
-          [HierarchyKey<"N@f is N layers on groups of f, from fine to coarse: \"9@1 9@4 8@16\"", "9@1 9@4 8@16">,
+          "bottom_up",
+          "Layers on scale after scale, a layer whose heads read them all, then fine layers.",
+          [HierarchyKey<"N@f is N layers on groups of f, from fine to coarse: \"9@1 9@4 8@16\"",
+                        "9@1 9@4 8@16">,
            ShortenInsideKey, ShortenWindowKey,
            WordKey<"pooling", Spec_PoolingSource, ["cascaded", "repooled"],
-                   "what groups are made of: the finer scale's result, or the stage's input", "cascaded">]>;
+                   "what groups are made of: the finer scale's result, or the stage's input",
+                   "cascaded">]>;
 
 //===----------------------------------------------------------------------===//
 // Lists of other stages
 //===----------------------------------------------------------------------===//
 
-/// An array of `count` numbers of layers. With `nests`, the second of three may be another such array.
+/// An array of `count` numbers of layers. With `nests`, the second of three may be another such
+/// array.
 class Spec_Counts<int count, bit nests = 0>
-    : ConfinedAttr<ArrayAttr, [AttrConstraint<CPred<"::sluice::spec::isCounts(::llvm::cast<::mlir::ArrayAttr>($_self), " # count #
-                                                        ", " # !if(nests, "true", "false") # ")">,
-                                              "of " # count # " numbers of layers from 0 to 10000">]>;
-class CountsKey<string type, string meaning, string hint_, Attr attr> : SpecialKey<"layers", type, meaning, "required", attr> {
+    : ConfinedAttr<
+          ArrayAttr,
+          [AttrConstraint<
+              CPred<"::sluice::spec::isCounts(::llvm::cast<::mlir::ArrayAttr>($_self), "#count#", "#
+                    !if(nests, "true", "false")#")">,
+              "of "#count#" numbers of layers from 0 to 10000">]>;
+class CountsKey<string type, string meaning, string hint_, Attr attr>
+    : SpecialKey<"layers", type, meaning, "required", attr> {
   let hint = hint_;
 }
-def ThreeCountsKey : CountsKey<"array of three integers >= 0", "layers before the segments, on them, and behind",
-                               "an array of three numbers of layers, as in [2, 8, 2]", Spec_Counts<3>>;
+def ThreeCountsKey
+    : CountsKey<"array of three integers >= 0", "layers before the segments, on them, and behind",
+                "an array of three numbers of layers, as in [2, 8, 2]", Spec_Counts<3>>;
 def TwoCountsKey : CountsKey<"array of two integers >= 0", "layers on patches, and in each",
                              "an array of two numbers of layers, as in [14, 14]", Spec_Counts<2>>;
-class LayerObjectKey<string key, string meaning> : SpecialKey<key, "object", meaning, "{}", OptionalAttr<DictionaryAttr>>;
+class LayerObjectKey<string key, string meaning>
+    : SpecialKey<key, "object", meaning, "{}", OptionalAttr<DictionaryAttr>>;
 def LocalKey : LayerObjectKey<"local", "settings of the layers on the finer scale">;
 def GlobalKey : LayerObjectKey<"global", "settings of the layers on the coarse scale">;
 def CoarseWidthKey : ResultWidthKey<"width of the coarse scale">;
@@ -111,56 +140,82 @@ class CutKey<string otherwise>
   let hint = "an object, the settings of boundaries";
 }
 class PoolingMethodKey<string otherwise>
-    : WordKey<"method", Spec_ShortenMethod, ["average", "max", "last"], "what makes a row of a segment", otherwise>;
+    : WordKey<"method", Spec_ShortenMethod, ["average", "max", "last"],
+              "what makes a row of a segment", otherwise>;
 class GroupSizeKey<string key, string meaning> : IntegerKey<key, meaning, "required", "2">;
 
 /// A composite stage that is a list of others. Keys of `defaults` are in `local` and `global`.
 class Spec_ListComposite<string mnemonic, string sentence, list<Key> keys, bit checksKeys = 1>
-    : Spec_Stage<mnemonic, sentence, keys, (ins Spec_Stream:$input), (outs Spec_Stream:$result, Variadic<Spec_Segmentation>:$inside)>,
+    : Spec_Stage<mnemonic, sentence, keys, (ins Spec_Stream:$input),
+                 (outs Spec_Stream:$result, Variadic<Spec_Segmentation>:$inside)>,
       Spec_Composite {
-  let description = [{ Later stages may name the segments that a stage inside makes: `inside`, in the order of the levels. }];
+  let description = [{
+    Later stages may name the segments that a stage inside makes: `inside`, in the order of the
+    levels.
+  }];
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let extraClassDefinition = [{
     ::mlir::Type $cppClass::computeResultType() { return getInput().getType(); }
     void $cppClass::setDerivedDefaults() {}
-  }] # !if(checksKeys, "", "::llvm::LogicalResult $cppClass::verify() { return verifyAxis(*this, getInput()); }");
+  }]#!if(checksKeys, "",
+         "::llvm::LogicalResult $cppClass::verify() { return verifyAxis(*this, getInput()); }");
 }
 
-def Spec_DynamicOp : Spec_ListComposite<"dynamic", "Dynamic token pooling: layers, means of segments, layers on these, layers.",
-                                        [ThreeCountsKey, CutKey<"required">, PoolingMethodKey<"average">, CoarseWidthKey, LocalKey,
-                                         GlobalKey]>;
-def Spec_MegabyteOp : Spec_ListComposite<"megabyte", "MEGABYTE: layers on patches of bytes, then layers inside each patch.",
-                                         [TwoCountsKey, GroupSizeKey<"patch", "bytes of a patch">, CoarseWidthKey, LocalKey,
-                                          GlobalKey]>;
+def Spec_DynamicOp
+    : Spec_ListComposite<
+          "dynamic", "Dynamic token pooling: layers, means of segments, layers on these, layers.",
+          [ThreeCountsKey, CutKey<"required">, PoolingMethodKey<"average">, CoarseWidthKey,
+           LocalKey, GlobalKey]>;
+def Spec_MegabyteOp
+    : Spec_ListComposite<"megabyte",
+                         "MEGABYTE: layers on patches of bytes, then layers inside each patch.",
+                         [TwoCountsKey, GroupSizeKey<"patch", "bytes of a patch">, CoarseWidthKey,
+                          LocalKey, GlobalKey]>;
 def Spec_BlockTransformerOp
-    : Spec_ListComposite<"block_transformer", "Block Transformer: layers on blocks, then layers inside each block behind a prefix.",
-                         [TwoCountsKey, GroupSizeKey<"block", "tokens of a block">, CoarseWidthKey, LocalKey, GlobalKey]>;
+    : Spec_ListComposite<
+          "block_transformer",
+          "Block Transformer: layers on blocks, then layers inside each block behind a prefix.",
+          [TwoCountsKey, GroupSizeKey<"block", "tokens of a block">, CoarseWidthKey, LocalKey,
+           GlobalKey]>;
 def Spec_SpaceByteOp
-    : Spec_ListComposite<"spacebyte", "SpaceByte: layers on the bytes behind spaces, between layers on all bytes.",
-                         [ThreeCountsKey, CutKey<"{\"rule\": \"space_like\", \"at\": \"start\"}">, CoarseWidthKey, LocalKey,
-                          GlobalKey]>;
+    : Spec_ListComposite<
+          "spacebyte", "SpaceByte: layers on the bytes behind spaces, between layers on all bytes.",
+          [ThreeCountsKey, CutKey<"{\"rule\": \"space_like\", \"at\": \"start\"}">, CoarseWidthKey,
+           LocalKey, GlobalKey]>;
 /// Sizes from 1 to mostSize of Limits.h.
-def Spec_Sizes : ConfinedAttr<DenseI64ArrayAttr, [AttrConstraint<CPred<"::sluice::spec::isSizes(::llvm::cast<::mlir::DenseI64ArrayAttr>($_self))">,
-                                                                 "each from 1 to 2147483647">]>;
-def LevelCountsKey
-    : CountsKey<"array of three", "layers before the chunks, on them, and behind; an array in place of the second is another level",
-                "an array of three numbers of layers, as in [4, 22, 4], the second of which may be another such array",
-                Spec_Counts<3, 1>>;
+def Spec_Sizes
+    : ConfinedAttr<
+          DenseI64ArrayAttr,
+          [AttrConstraint<
+              CPred<"::sluice::spec::isSizes(::llvm::cast<::mlir::DenseI64ArrayAttr>($_self))">,
+              "each from 1 to 2147483647">]>;
+def LevelCountsKey : CountsKey<"array of three",
+                               "layers before the chunks, on them, and behind; an array in place "
+                               "of the second is another level, of 16 at most",
+                               "an array of three numbers of layers, as in [4, 22, 4], the second "
+                               "of which may be another such array",
+                               Spec_Counts<3, 1>>;
 def Spec_HnetOp
-    : Spec_ListComposite<"hnet", "H-Net: layers on chunks that a router cuts, between layers on rows; levels nest.",
-                         [LevelCountsKey,
-                          SpecialKey<"boundaries", "object, or array of them by level",
-                                     "settings of boundaries stages: routers, or rules", "{\"ratio\": 6, \"at\": \"start\"}",
-                                     OptionalAttr<TypedArrayAttrBase<DictionaryAttr, "settings of boundaries by level">>>,
-                          SpecialKey<"width", "integer >= 1, or array of them by level", "width of the coarse scale",
-                                     "that of the stream", OptionalAttr<Spec_Sizes>>,
-                          LocalKey, GlobalKey]> {
+    : Spec_ListComposite<
+          "hnet",
+          "H-Net: layers on chunks that a router cuts, between layers on rows; levels nest.",
+          [LevelCountsKey,
+           SpecialKey<
+               "boundaries", "object, or array of them by level",
+               "settings of boundaries stages: routers, or rules",
+               "{\"ratio\": 6, \"at\": \"start\"}",
+               OptionalAttr<TypedArrayAttrBase<DictionaryAttr, "settings of boundaries by level">>>,
+           SpecialKey<"width", "integer >= 1, or array of them by level",
+                      "width of the coarse scale", "that of the stream", OptionalAttr<Spec_Sizes>>,
+           LocalKey, GlobalKey]> {
   let article = "an";
 }
 def Spec_BltOp
-    : Spec_ListComposite<"blt", "Byte latent transformer: patches that attend to their bytes, and bytes to patches.",
-                         [ThreeCountsKey, CutKey<"required">, PoolingMethodKey<"max">,
-                          IntegerKey<"parts", "queries of a patch, and keys that its row is", "2", "1", "64", "2">, CoarseWidthKey,
-                          LocalKey, GlobalKey]>;
+    : Spec_ListComposite<
+          "blt",
+          "Byte latent transformer: patches that attend to their bytes, and bytes to patches.",
+          [ThreeCountsKey, CutKey<"required">, PoolingMethodKey<"max">,
+           IntegerKey<"parts", "queries of a patch, and keys that its row is", "2", "1", "64", "2">,
+           CoarseWidthKey, LocalKey, GlobalKey]>;
 
 #endif // SLUICE_SPEC_COMPOSITES_TD
