@@ -25,15 +25,6 @@ std::string shortest(double value) {
   return out.str();
 }
 
-std::string describe(Interval interval) {
-  std::string low = (interval.withLeast ? ">= " : "> ") + shortest(interval.least);
-  if (std::isinf(interval.largest)) {
-    return "a number " + low;
-  }
-  return "a number " + low + " and " + (interval.withLargest ? "<= " : "< ") +
-         shortest(interval.largest);
-}
-
 } // namespace
 
 std::optional<std::string_view> nearest(std::string_view found,
@@ -179,29 +170,15 @@ int64_t Fields::integerAt(const JsonValue &found, std::string_view name, Range r
   return found.integer;
 }
 
-static bool contains(Interval interval, double x) {
-  return (interval.withLeast ? x >= interval.least : x > interval.least) &&
-         (interval.withLargest ? x <= interval.largest : x < interval.largest);
-}
-
-/// `x` as kernels hold it.
-static double roundToF32(double x) {
-  constexpr double largest = std::numeric_limits<float>::max();
-  // The conversion of a number out of range is undefined; half a unit beyond, it would round down.
-  return std::fabs(x) > largest ? std::copysign(std::numeric_limits<double>::infinity(), x)
-                                : static_cast<double>(static_cast<float>(x));
-}
-
 double Fields::numberAt(const JsonValue &found, std::string_view name, Interval interval) const {
   bool numeric = found.kind == JsonKind::Integer || found.kind == JsonKind::Number;
   double x = found.number;
-  if (!numeric || !contains(interval, x)) {
-    mismatch(found, name, describe(interval));
+  if (!numeric || !interval.contains(x)) {
+    mismatch(found, name, interval.describe());
   }
-  double held = roundToF32(x);
-  if (std::isinf(held) || (held == 0 && x != 0) || !contains(interval, held)) {
+  if (double held = roundToF32(x); !interval.containsInF32(x)) {
     std::string rounded = std::isinf(held) ? "infinity" : shortest(held);
-    fail(found.position, "expected " + describe(interval) + " in f32 for " + quote(name) +
+    fail(found.position, "expected " + interval.describe() + " in f32 for " + quote(name) +
                              ", found " + spec::describe(found) + ", which f32 rounds to " +
                              rounded + "; write a number that is further from it");
   }
@@ -230,7 +207,7 @@ int64_t Fields::integer(std::string_view key, Range range, int64_t otherwise) co
 }
 
 double Fields::number(std::string_view key, Interval interval) const {
-  return numberAt(need(key, describe(interval)), key, interval);
+  return numberAt(need(key, interval.describe()), key, interval);
 }
 
 bool Fields::boolean(std::string_view key, bool otherwise) const {

@@ -92,3 +92,13 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
   %v = spec.boundaries %0 {name = "words", path = "stages.2", rule = #spec<rule whitespace>} : (!spec.stream<tokens, 8>) -> !spec.segmentation<"words" of !spec.stream<tokens, 8>>
   spec.head %0 {path = "stages.3"} : (!spec.stream<tokens, 8>) -> ()
 }
+
+// -----
+
+// Names of tensors are words with dots between.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{expected a "path" of letters, digits, _, - and single dots, found "../x"}}
+  %1 = spec.norm %0 {path = "../x"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+}

@@ -61,3 +61,13 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
   spec.head %0 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
   spec.weight @w {initial = #spec<initial normal>, path = "stages.0", shape = array<i64: 256, 8>}
 }
+
+// -----
+
+// The module holds the model alone: the pass replaces all of it.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+// expected-error @+1 {{expected a module of one spec.model alone, found func.func}}
+func.func private @evaluate()

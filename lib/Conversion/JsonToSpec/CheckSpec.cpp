@@ -5,25 +5,12 @@
 
 #include "sluice/Conversion/Passes.h"
 #include "sluice/Dialect/Spec/Hierarchy.h"
-#include "sluice/Dialect/Spec/VerifyModel.h"
 
 #include "mlir/Pass/PassManager.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec;
-
-/// The stage that draws its factor, and the factors; null where no stage does.
-static std::pair<HourglassOp, std::vector<int64_t>> findDrawing(ModelOp model) {
-  for (auto stage : model.getBody().getOps<HourglassOp>()) {
-    FailureOr<Hierarchy> hierarchy =
-        parseHierarchy(stage, stage.getHierarchy(), HierarchyOrder::DownAndUp);
-    if (succeeded(hierarchy) && !hierarchy->drawn.empty()) {
-      return {stage, hierarchy->drawn};
-    }
-  }
-  return {};
-}
 
 /// The module of the model at a factor, with its weights; null where an error was reported.
 static OwningOpRef<ModuleOp> expandAt(ModelOp model, int64_t factor) {
@@ -32,13 +19,8 @@ static OwningOpRef<ModuleOp> expandAt(ModelOp model, int64_t factor) {
   PassManager manager(model.getContext());
   manager.addPass(createChooseFactor({factor}));
   manager.addPass(createExpandComposites());
-  if (failed(manager.run(*module)) ||
-      failed(verifyExpandedModel(*module->getOps<ModelOp>().begin()))) {
-    return {};
-  }
-  PassManager weights(model.getContext());
-  weights.addPass(createAssignWeights());
-  return failed(weights.run(*module)) ? OwningOpRef<ModuleOp>() : std::move(module);
+  manager.addPass(createAssignWeights());
+  return failed(manager.run(*module)) ? OwningOpRef<ModuleOp>() : std::move(module);
 }
 
 /// "stages.1.weight of [4, 8]", or that there is none.
@@ -87,19 +69,18 @@ static LogicalResult verifySameWeights(HourglassOp stage, ModuleOp first, Module
 
 LogicalResult spec::checkSpec(ModelOp model) {
   auto [stage, factors] = findDrawing(model);
-  OwningOpRef<ModuleOp> first = expandAt(model, factors.empty() ? 0 : factors.front());
-  if (!first) {
-    return failure();
+  if (!stage) {
+    factors = {0};
   }
-  SmallVector<OwningOpRef<ModuleOp>> others;
-  for (size_t i = 1; i < factors.size(); ++i) {
-    others.push_back(expandAt(model, factors[i]));
-    if (!others.back()) {
+  SmallVector<OwningOpRef<ModuleOp>> all;
+  for (int64_t factor : factors) {
+    all.push_back(expandAt(model, factor));
+    if (!all.back()) {
       return failure();
     }
   }
-  for (size_t i = 1; i < factors.size(); ++i) {
-    if (failed(verifySameWeights(stage, *first, *others[i - 1], {factors.front(), factors[i]}))) {
+  for (size_t i = 1; i < all.size(); ++i) {
+    if (failed(verifySameWeights(stage, *all.front(), *all[i], {factors.front(), factors[i]}))) {
       return failure();
     }
   }

@@ -66,7 +66,7 @@ private:
   mlir::Attribute readHierarchy(const Fields &fields, const KeyInfo &key, const JsonValue &value,
                                 Places &places, const std::string &path) const;
   mlir::Attribute readCounts(const Fields &fields, const KeyInfo &key, const JsonValue &value,
-                             Places &places, const std::string &path) const;
+                             Places &places, const std::string &path, int level = 1) const;
   mlir::Attribute readBoundaries(const Fields &fields, const JsonValue &value, Places &places,
                                  const std::string &path);
   mlir::Attribute readLayerObject(const Fields &fields, const KeyInfo &key, const JsonValue &value,

@@ -344,13 +344,11 @@ Attribute ValueReader::readSources(const Fields &fields, const JsonValue &value,
 /// A number, or one that moves.
 Attribute ValueReader::readMoving(const Fields &fields, const KeyInfo &key,
                                   const JsonValue &value) const {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  Interval interval =
-      key.name == "ratio" ? Interval{1, infinity, false, true} : Interval{0, 1, false, false};
   auto number = [&](double x) { return builder.getF64FloatAttr(x); };
   if (value.kind != JsonKind::Object) {
-    return TargetAttr::get(builder.getContext(), number(fields.numberAt(value, key.name, interval)),
-                           FloatAttr(), 0, 0);
+    return TargetAttr::get(builder.getContext(),
+                           number(fields.numberAt(value, key.name, key.interval)), FloatAttr(), 0,
+                           0);
   }
   const ObjectInfo &section = getObject("MovingSection");
   Fields target(value, file, std::string(section.what));
@@ -358,10 +356,10 @@ Attribute ValueReader::readMoving(const Fields &fields, const KeyInfo &key,
   int64_t mostSteps = section.find("steps")->range.largest,
           steps = target.integer("steps", section.find("steps")->range);
   int64_t mostJumps = std::min(steps, mostSteps / steps); // their product is counted in f32 too
-  double from = target.number("from", interval);
+  double from = target.number("from", key.interval);
   int64_t jumps = target.find("jumps") ? target.integer("jumps", {1, mostJumps}) : 0;
-  return TargetAttr::get(builder.getContext(), number(target.number("to", interval)), number(from),
-                         steps, jumps);
+  return TargetAttr::get(builder.getContext(), number(target.number("to", key.interval)),
+                         number(from), steps, jumps);
 }
 
 /// Levels of an array as a string: of strings, or of pairs of layers and factor. Empty where it has
@@ -401,7 +399,12 @@ Attribute ValueReader::readHierarchy(const Fields &fields, const KeyInfo &key,
 
 /// Numbers of layers; a level of an hnet has another level in place of its second.
 Attribute ValueReader::readCounts(const Fields &fields, const KeyInfo &key, const JsonValue &value,
-                                  Places &places, const std::string &path) const {
+                                  Places &places, const std::string &path, int level) const {
+  if (level > mostNestedLevels) {
+    fields.fail(value.position, "expected at most " + std::to_string(mostNestedLevels) +
+                                    " levels in " + quote(key.name) +
+                                    ", found more; write the innermost as a number of layers");
+  }
   bool mayNest = key.type == "array of three";
   size_t count = key.type.find("two") != std::string_view::npos ? 2 : 3;
   SmallVector<Attribute> counts;
@@ -409,7 +412,7 @@ Attribute ValueReader::readCounts(const Fields &fields, const KeyInfo &key, cons
     std::string inner = path + "." + std::to_string(i);
     places.add(inner, item.position);
     bool isLevel = mayNest && i == 1 && item.kind == JsonKind::Array;
-    counts.push_back(isLevel ? readCounts(fields, key, item, places, inner)
+    counts.push_back(isLevel ? readCounts(fields, key, item, places, inner, level + 1)
                              : Attribute(getInteger(fields.integerAt(item, key.name, {0, 10000}))));
   }
   return builder.getArrayAttr(counts);

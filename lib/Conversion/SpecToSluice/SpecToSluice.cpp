@@ -200,6 +200,12 @@ struct ConvertSpecToSluice : sluice::impl::ConvertSpecToSluiceBase<ConvertSpecTo
           << "expected one spec.model, found " << std::distance(models.begin(), models.end());
       return signalPassFailure();
     }
+    for (Operation &op : getOperation().getOps()) {
+      if (!isa<spec::ModelOp>(op)) {
+        op.emitError() << "expected a module of one spec.model alone, found " << op.getName();
+        return signalPassFailure();
+      }
+    }
     OwningOpRef<ModuleOp> module = convertSpecToSluice(*models.begin());
     if (!module) {
       return signalPassFailure();

@@ -251,13 +251,18 @@ FailureOr<Hierarchy> spec::parseHierarchy(Operation *stage, StringRef text, Hier
   return HierarchyParser(stage, text, order).run();
 }
 
-SmallVector<int64_t> spec::getDrawnFactors(ModelOp model) {
+std::pair<HourglassOp, std::vector<int64_t>> spec::findDrawing(ModelOp model) {
   for (auto stage : model.getBody().getOps<HourglassOp>()) {
     FailureOr<Hierarchy> hierarchy =
         parseHierarchy(stage, stage.getHierarchy(), HierarchyOrder::DownAndUp);
     if (succeeded(hierarchy) && !hierarchy->drawn.empty()) {
-      return SmallVector<int64_t>(hierarchy->drawn.begin(), hierarchy->drawn.end());
+      return {stage, hierarchy->drawn};
     }
   }
   return {};
+}
+
+SmallVector<int64_t> spec::getDrawnFactors(ModelOp model) {
+  auto [stage, factors] = findDrawing(model);
+  return SmallVector<int64_t>(factors.begin(), factors.end());
 }

@@ -3,8 +3,35 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
+#include <sstream>
 
 namespace sluice::spec {
+
+bool Interval::contains(double x) const {
+  return (withLeast ? x >= least : x > least) && (withLargest ? x <= largest : x < largest);
+}
+
+bool Interval::containsInF32(double x) const {
+  double held = roundToF32(x);
+  return !std::isinf(held) && (held != 0 || x == 0) && contains(held);
+}
+
+std::string Interval::describe() const {
+  std::ostringstream text;
+  text << "a number " << (withLeast ? ">= " : "> ") << least;
+  if (!std::isinf(largest)) {
+    text << " and " << (withLargest ? "<= " : "< ") << largest;
+  }
+  return text.str();
+}
+
+double roundToF32(double x) {
+  constexpr double largest = std::numeric_limits<float>::max();
+  // The conversion of a number out of range is undefined; half a unit beyond, it would round down.
+  return std::fabs(x) > largest ? std::copysign(std::numeric_limits<double>::infinity(), x)
+                                : static_cast<double>(static_cast<float>(x));
+}
 
 const KeyInfo *ObjectInfo::find(std::string_view name) const {
   auto found = std::ranges::find(keys, name, &KeyInfo::name);

@@ -3,6 +3,8 @@
 // The model and its objects that are no stages.
 #include "StageChecks.h"
 
+#include "llvm/ADT/StringSet.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -117,11 +119,42 @@ InputOp ModelOp::findInput(StringRef name) {
   return {};
 }
 
+/// Fails where an op of a model that is no stage is given twice, or follows a stage.
+static LogicalResult verifyObject(Operation &op, bool followsStage,
+                                  llvm::SmallDenseSet<OperationName> &settings) {
+  if (isa<InputOp, PrecisionOp, TrainingOp, ScheduleOp, FallOp>(op) && followsStage) {
+    return op.emitError() << "expected inputs and settings before the stages, found "
+                          << op.getName() << " after one; move it up";
+  }
+  bool isSingle = isa<PrecisionOp, TrainingOp, ScheduleOp>(op);
+  if (isSingle && !settings.insert(op.getName()).second) {
+    return op.emitError() << "expected one " << op.getName()
+                          << " in a model, found another; remove one";
+  }
+  return verifyAttributes(&op);
+}
+
 LogicalResult ModelOp::verify() {
+  if (failed(verifyAttributes(*this))) {
+    return failure();
+  }
+  llvm::StringSet<> results;
+  llvm::SmallDenseSet<OperationName> settings;
+  bool followsStage = false;
   for (Operation &op : getBody().getOps()) {
     if (!isa_and_present<SpecDialect>(op.getDialect()) || isa<ModelOp>(op)) {
       return op.emitError() << "expected an object or a stage of a spec in a spec.model, found "
                             << op.getName();
+    }
+    bool isStage = isa<StageInterface>(op);
+    if (!isStage && failed(verifyObject(op, followsStage, settings))) {
+      return failure();
+    }
+    followsStage |= isStage;
+    auto name = isStage ? op.getAttrOfType<StringAttr>("to") : StringAttr();
+    if (name && !results.insert(name.getValue()).second) {
+      return emitKeyError(&op, "to") << "expected a name that no earlier result has, found "
+                                     << quote(name.getValue()) << "; choose another";
     }
   }
   return success();

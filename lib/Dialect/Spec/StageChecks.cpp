@@ -25,8 +25,12 @@ ModelOp spec::getModel(Operation *stage) { return stage->getParentOfType<ModelOp
 BoundariesOp spec::getCut(Value segmentation) { return segmentation.getDefiningOp<BoundariesOp>(); }
 
 BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
-  bool isOfSegments = stream.getAxis() == AxisKind::segments;
-  return isOfSegments ? getModel(from).findBoundaries(stream.getName().getValue()) : BoundariesOp();
+  if (stream.getAxis() != AxisKind::segments) {
+    return {};
+  }
+  // Types of IR that is not verified yet may name segments that a later stage gives, in a cycle.
+  BoundariesOp cut = getModel(from).findBoundaries(stream.getName().getValue());
+  return cut && cut->isBeforeInBlock(from) ? cut : BoundariesOp();
 }
 
 //===----------------------------------------------------------------------===//

@@ -43,9 +43,6 @@ mlir::LogicalResult verifyDocumentToken(mlir::Operation *op, std::optional<int64
 /// Begins the error of a key that is missing, with its declaration's hint or this one.
 mlir::InFlightDiagnostic emitMissingKey(mlir::Operation *op, llvm::StringRef key,
                                         llvm::StringRef hint = "");
-/// `did you mean "x"?`, or `known KIND: "a", "b"`.
-std::string suggest(llvm::StringRef found, llvm::ArrayRef<llvm::StringRef> known,
-                    llvm::StringRef kind);
 /// A number as a message has it: "0.5".
 std::string describeNumber(double number);
 /// The model that a stage is of.
@@ -53,12 +50,17 @@ ModelOp getModel(mlir::Operation *stage);
 
 /// True for an integer from `least` to `largest`.
 bool isInRange(mlir::IntegerAttr integer, int64_t least, int64_t largest);
-/// True for `count` numbers of layers. With `nests`, the second may be another such array.
-bool isCounts(mlir::ArrayAttr counts, size_t count, bool nests);
+/// True for `count` numbers of layers. With `nests`, the second may be another such array, to
+/// mostNestedLevels.
+bool isCounts(mlir::ArrayAttr counts, size_t count, bool nests, int level = 1);
 /// True for numbers from 1 to mostSize.
 bool isSizes(mlir::DenseI64ArrayAttr sizes);
 /// Fails where attributes that `setDerivedDefaults` sets are missing.
 mlir::LogicalResult verifyDerived(mlir::Operation *op, llvm::ArrayRef<llvm::StringRef> names);
+
+/// Fails where an op has attributes that it does not declare, or numbers outside the intervals of
+/// their keys.
+mlir::LogicalResult verifyAttributes(mlir::Operation *op);
 
 /// Checks of layer settings, of a stage that has them (LayerSettings.cpp).
 mlir::LogicalResult verifyLayerSettings(mlir::Operation *stage);

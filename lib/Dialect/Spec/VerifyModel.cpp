@@ -132,6 +132,14 @@ LogicalResult spec::verifyExpandedModel(ModelOp model) {
   return verifySizes(model);
 }
 
+/// Returns true for words of letters, digits, - and _ with dots between them, as names of tensors
+/// in files are.
+static bool isWeightName(StringRef name) {
+  auto isPart = [](char c) { return llvm::isAlnum(c) || c == '_' || c == '-' || c == '.'; };
+  return !name.empty() && llvm::all_of(name, isPart) && !name.contains("..") &&
+         !name.starts_with(".") && !name.ends_with(".");
+}
+
 LogicalResult spec::verifyStageOrder(ModelOp model) {
   SmallVector<StageInterface> stages = llvm::to_vector(model.getBody().getOps<StageInterface>());
   auto first = stages.empty() ? EmbeddingOp() : dyn_cast<EmbeddingOp>(*stages.front());
@@ -144,7 +152,12 @@ LogicalResult spec::verifyStageOrder(ModelOp model) {
       return emitError(getKeyLoc(stage, ""))
              << "expected a head as the last stage and nowhere else, found " << stage->getName();
     }
-    if (!stage->getAttrOfType<StringAttr>("path")) {
+    auto path = stage->getAttrOfType<StringAttr>("path");
+    if (path && !isWeightName(path.getValue())) {
+      return emitError(getKeyLoc(stage, ""))
+             << "expected a \"path\" of letters, digits, _, - and single dots, found " << path;
+    }
+    if (!path) {
       return emitError(getKeyLoc(stage, ""))
              << "expected the attribute \"path\" of " << stage->getName()
              << ", the prefix of its weights' names, found none; add it";

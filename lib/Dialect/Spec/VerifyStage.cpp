@@ -74,9 +74,15 @@ LogicalResult ScaleAttr::verify(EmitError emitError, int64_t factor, bool, MaskA
 
 LogicalResult TargetAttr::verify(EmitError emitError, FloatAttr to, FloatAttr from, int64_t steps,
                                  int64_t jumps) {
-  if (steps < 0 || jumps < 0 || (steps > 0) != static_cast<bool>(from)) {
+  if (steps < 0 || (steps > 0) != static_cast<bool>(from)) {
     return emitError() << "expected \"from\" with \"steps\" of at least 1, or neither, found "
                        << steps << " steps" << (from ? " from " : " without \"from\"");
+  }
+  int64_t mostSteps = getObject("MovingSection").find("steps")->range.largest;
+  int64_t mostJumps = std::min(steps, mostSteps / std::max<int64_t>(1, steps));
+  if (steps > mostSteps || jumps < 0 || jumps > mostJumps) { // their product is counted in f32 too
+    return emitError() << "expected at most " << mostSteps << " steps, and " << mostJumps
+                       << " jumps of " << steps << " steps, found " << steps << " and " << jumps;
   }
   for (FloatAttr number : {to, from}) {
     if (number && (!number.getType().isF64() || !number.getValue().isFinite())) {
@@ -90,9 +96,9 @@ bool spec::isInRange(IntegerAttr integer, int64_t least, int64_t largest) {
   return integer.getInt() >= least && integer.getInt() <= largest;
 }
 
-bool spec::isCounts(ArrayAttr counts, size_t count, bool nests) {
+bool spec::isCounts(ArrayAttr counts, size_t count, bool nests, int level) {
   constexpr int64_t mostLayers = 10000;
-  if (counts.size() != count) {
+  if (counts.size() != count || level > mostNestedLevels) {
     return false;
   }
   for (auto [i, value] : llvm::enumerate(counts)) {
@@ -100,7 +106,7 @@ bool spec::isCounts(ArrayAttr counts, size_t count, bool nests) {
     auto deeper = dyn_cast<ArrayAttr>(value);
     bool isNumber =
         number && number.getType().isSignlessInteger(64) && isInRange(number, 0, mostLayers);
-    if (!isNumber && !(nests && i == 1 && deeper && isCounts(deeper, count, nests))) {
+    if (!isNumber && !(nests && i == 1 && deeper && isCounts(deeper, count, nests, level + 1))) {
       return false;
     }
   }
@@ -110,6 +116,51 @@ bool spec::isCounts(ArrayAttr counts, size_t count, bool nests) {
 bool spec::isSizes(DenseI64ArrayAttr sizes) {
   return llvm::all_of(sizes.asArrayRef(),
                       [](int64_t size) { return size >= 1 && size <= mostSize; });
+}
+
+//===----------------------------------------------------------------------===//
+// Keys
+//===----------------------------------------------------------------------===//
+
+/// Returns true where the numbers of a value, if it has any, are in an interval.
+static bool isInside(Attribute value, const Interval &interval) {
+  if (auto number = dyn_cast_or_null<FloatAttr>(value)) {
+    double x = number.getValueAsDouble();
+    return interval.contains(x) && interval.containsInF32(x);
+  }
+  auto target = dyn_cast_or_null<TargetAttr>(value);
+  return !target || (isInside(target.getTo(), interval) && isInside(target.getFrom(), interval));
+}
+
+/// Fails where attributes have a number outside the interval of its key. `emit` reports an error at
+/// a key.
+static LogicalResult verifyIntervals(DictionaryAttr attributes, const ObjectInfo &object,
+                                     llvm::function_ref<InFlightDiagnostic(StringRef)> emit) {
+  for (const KeyInfo &key : object.keys) {
+    Attribute value = attributes.get(StringRef(key.attribute));
+    if (!isInside(value, key.interval)) {
+      return emit(StringRef(key.name))
+             << "expected " << key.interval.describe() << " that f32 has room for, for "
+             << quote(key.name) << ", found " << value;
+    }
+  }
+  return success();
+}
+
+LogicalResult spec::verifyAttributes(Operation *op) {
+  StringRef word = op->getName().stripDialect();
+  auto object = llvm::find_if(getObjects(),
+                              [&](const ObjectInfo &each) { return StringRef(each.word) == word; });
+  for (NamedAttribute each : op->getDiscardableAttrs()) {
+    if (!each.getName().getValue().contains('.')) {
+      return emitError(getKeyLoc(op, ""))
+             << "expected attributes of " << op->getName() << " alone, found " << each.getName();
+    }
+  }
+  return object == getObjects().end()
+             ? success()
+             : verifyIntervals(op->getAttrDictionary(), *object,
+                               [&](StringRef key) { return emitKeyError(op, key); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -168,6 +219,9 @@ static LogicalResult verifySettings(Operation *op, StringRef key, Attribute sett
                                    << quote(key) << ", found " << each.getName();
     }
   }
+  if (failed(verifyIntervals(own, stage, [&](StringRef) { return emitKeyError(op, key); }))) {
+    return failure();
+  }
   NamedAttrList attributes(own);
   auto name = RegisteredOperationName::lookup(("spec." + word).str(), op->getContext());
   return name->verifyInherentAttrs(attributes, [&] {
@@ -221,7 +275,7 @@ static LogicalResult verifyResults(Operation *op, StringRef word) {
 LogicalResult spec::verifyStage(Operation *op) {
   StringRef word = op->getName().stripDialect();
   const ObjectInfo &stage = *findStage(word);
-  if (failed(verifyWords(op, stage))) {
+  if (failed(verifyAttributes(op)) || failed(verifyWords(op, stage))) {
     return failure();
   }
   if (!stage.hasLayerKeys && op->hasAttr("layers") && failed(verifyObjects(op))) {

@@ -256,3 +256,121 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
 }
+
+// -----
+
+// Numbers outside the intervals of their keys, and numbers that f32 has no room for.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{expected a number >= 0 and < 1 that f32 has room for, for "rate", found -5.000000e-01 : f64}}
+  %1 = spec.dropout %0 {path = "stages.1", rate = -0.5 : f64} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{expected a number > 0 that f32 has room for, for "rotary", found 1.000000e+300 : f64}}
+  %1 = spec.layer %0 {feed_forward = 32 : i64, head_size = 4 : i64, heads = 2 : i64, key_value_heads = 2 : i64, path = "stages.1", rotary = 1.0e300 : f64} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  // expected-error @+1 {{expected a number > 0 that f32 has room for, for "learning_rate", found -1.000000e+00 : f64}}
+  spec.training {learning_rate = -1.0 : f64}
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{expected a number > 1 that f32 has room for, for "ratio", found #spec.target<}}
+  %1 = spec.boundaries %0 {at = #spec<at start>, name = "w", path = "stages.1", ratio = #spec.target<0.5 : f64>, weight = 1.0 : f64} : (!spec.stream<tokens, 8>) -> !spec.segmentation<"w" of <tokens, 8>>
+  spec.head %0 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{expected a number >= 0 and < 1 that f32 has room for, for "dropout", found 2.000000e+00 : f64}}
+  %1 = spec.megabyte %0 {layers = [1, 1], local = {dropout = 2.0 : f64, heads = 2 : i64}, patch = 4 : i64, path = "stages.1"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+// Attributes that no op declares, such as a key with a slip.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{expected attributes of spec.norm alone, found "epsilom"}}
+  %1 = spec.norm %0 {epsilom = 0.1 : f64, path = "stages.1"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{'spec.norm' op attribute 'first_tokens' failed to satisfy constraint}}
+  %1 = spec.norm %0 {first_tokens = -7 : i64, path = "stages.1"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+// Settings that are given twice, or after the stages.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  spec.training {learning_rate = 0.1 : f64}
+  // expected-error @+1 {{expected one spec.training in a model, found another; remove one}}
+  spec.training {learning_rate = 0.2 : f64}
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{expected inputs and settings before the stages, found spec.input after one; move it up}}
+  spec.input @source {length = 4 : i64}
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+// Two results of one name.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0", to = "a"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{expected a name that no earlier result has, found "a"; choose another}}
+  %1 = spec.norm %0 {path = "stages.1", to = "a"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+// Segments that are made of themselves: their rows are followed to no end.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-note @+3 {{operand defined here}}
+  // expected-error @+1 {{operand #0 does not dominate this use}}
+  %1 = spec.norm %2 {path = "stages.1"} : (!spec.stream<segments("w"), 8>) -> !spec.stream<segments("w"), 8>
+  %2 = spec.norm %1 {path = "stages.2"} : (!spec.stream<segments("w"), 8>) -> !spec.stream<segments("w"), 8>
+  %3 = spec.boundaries %2 {name = "w", path = "stages.3", rule = #spec<rule whitespace>} : (!spec.stream<segments("w"), 8>) -> !spec.segmentation<"w" of <segments("w"), 8>>
+  spec.head %0 {path = "stages.4"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+// Levels inside one another, one more than there may be.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  // expected-error @+1 {{'spec.hnet' op attribute 'layers' failed to satisfy constraint}}
+  %1 = spec.hnet %0 {global = {heads = 2 : i64}, layers = [1, [1, [1, [1, [1, [1, [1, [1, [1, [1, [1, [1, [1, [1, [1, [1, [1, 1, 1], 1], 1], 1], 1], 1], 1], 1], 1], 1], 1], 1], 1], 1], 1], 1], 1], local = {heads = 2 : i64}, path = "stages.1"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
+}

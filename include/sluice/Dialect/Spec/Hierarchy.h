@@ -36,6 +36,8 @@ enum class HierarchyOrder { DownAndUp, Falling, Rising };
 llvm::FailureOr<Hierarchy> parseHierarchy(mlir::Operation *stage, llvm::StringRef text,
                                           HierarchyOrder order);
 
+/// Returns the hourglass that draws its factor, and the factors, rising; null where no stage does.
+std::pair<HourglassOp, std::vector<int64_t>> findDrawing(ModelOp model);
 /// Returns the factors of which each training step of a model draws one, rising; empty where every
 /// level has one.
 llvm::SmallVector<int64_t> getDrawnFactors(ModelOp model);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,9 @@ enum class KeyKind : uint8_t {
   Special   ///< by a function of its own
 };
 
+/// Most levels of an hnet stage, each inside the one before.
+constexpr int mostNestedLevels = 16;
+
 /// Bounds of an integer, both inclusive.
 struct Range {
   int64_t least = 1;
@@ -37,7 +41,16 @@ struct Interval {
   double largest = std::numeric_limits<double>::infinity();
   bool withLeast = true;
   bool withLargest = true;
+
+  bool contains(double x) const;
+  /// True where the interval contains `x` as kernels hold it, which is 0 only where `x` is.
+  bool containsInF32(double x) const;
+  /// "a number >= 0 and < 1"
+  std::string describe() const;
 };
+
+/// Returns `x` as kernels hold it.
+double roundToF32(double x);
 
 /// One key of an object.
 struct KeyInfo {
