@@ -42,7 +42,7 @@ double now() {
 
 /// Bias alone; bias and GELU (tanh form), keeping the pre-activation; or bias, dropout and the
 /// residual.
-std::string epilogueOf(const Shape &shape) {
+std::string buildEpilogue(const Shape &shape) {
   if (shape.form == "forward_gelu") {
     return R"(^bb0(%a: f32, %c: f32):
       %s = arith.addf %a, %c : f32
@@ -79,7 +79,7 @@ std::string epilogueOf(const Shape &shape) {
   return "^bb0(%a: f32, %c: f32):\n%s = arith.addf %a, %c : f32\ndispatch.yield %s : f32\n";
 }
 
-std::string textOf(const Shape &shape) {
+std::string buildKernelText(const Shape &shape) {
   const char *accessText = "#dispatch.access<{0}>";
   std::string vector = llvm::formatv(accessText, "vector"), row = llvm::formatv(accessText, "row");
   std::string domain =
@@ -107,7 +107,8 @@ std::string textOf(const Shape &shape) {
   }
   std::string bias = llvm::formatv("tensor<{0}xf32>", shape.columns);
   std::string results = shape.form == "forward_gelu" ? y + ", " + y : y;
-  std::string body = epilogueOf(shape), operands = "%x, %w, %b", types = x + ", " + w + ", " + bias;
+  std::string body = buildEpilogue(shape), operands = "%x, %w, %b",
+              types = x + ", " + w + ", " + bias;
   std::string parameters = "%x: " + x + ", %w: " + w + ", %b: " + bias, accesses = vector;
   if (shape.form == "forward_dropout_residual") {
     operands += ", %res";
@@ -193,7 +194,7 @@ struct Result {
 };
 
 Result runShape(MLIRContext &context, const Shape &shape, const cpu::Target &target) {
-  OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(textOf(shape), &context);
+  OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(buildKernelText(shape), &context);
   if (!source) {
     fail("the text of " + shape.form + " does not parse");
   }

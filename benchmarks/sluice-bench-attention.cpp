@@ -3,6 +3,7 @@
 // Speed of causal attention, forward and backward, on one thread, next to the FMA peak measured in
 // the same run. Prints JSON.
 //   sluice-bench-attention [head positions]...
+#include "../lib/Target/CPU/Attention/Attention.h"
 #include "FmaPeak.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/Parser/Parser.h"

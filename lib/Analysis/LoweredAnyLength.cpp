@@ -148,12 +148,12 @@ void PathFinder::expand(const ReadGraph::Value &value, AffineExpr position, cons
 // Deciding
 //===----------------------------------------------------------------------===//
 
-IntegerPoint pointOf(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equalities) {
+IntegerPoint findPoint(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equalities) {
   return findIntegerPoint(IntegerSet::get(2, 1, constraints, equalities));
 }
 
 bool isEmpty(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equalities) {
-  return pointOf(constraints, equalities).kind == IntegerPoint::None;
+  return findPoint(constraints, equalities).kind == IntegerPoint::None;
 }
 
 /// True if two maps agree at every p >= 0. Maps that count from the end agree only as written.
@@ -189,7 +189,7 @@ IntegerPoint findOutside(IntegerSet x, IntegerSet y, bool isOneScale) {
       SmallVector<bool> flags(equalities);
       outside.push_back(negation);
       flags.push_back(false);
-      IntegerPoint point = pointOf(outside, flags);
+      IntegerPoint point = findPoint(outside, flags);
       if (point.kind != IntegerPoint::None) {
         return point;
       }

@@ -80,7 +80,7 @@ std::optional<std::pair<int64_t, int64_t>> Comparison::addedToken() const {
   if (!old || !now) {
     return std::nullopt;
   }
-  int64_t rows = ReadGraph::rowsOf(after.getValues()[*now], afterSetting);
+  int64_t rows = ReadGraph::countValidRows(after.getValues()[*now], afterSetting);
   for (int64_t p = 0; p < rows; ++p) {
     llvm::BitVector added = afterSets[*now][static_cast<size_t>(p)];
     added.reset(beforeSets[*old][static_cast<size_t>(p)]);
@@ -142,16 +142,17 @@ std::optional<AddedRead> Comparison::runAt(int64_t at) {
   length = at;
   beforeSetting = before.at(length);
   afterSetting = after.at(length);
-  beforeSets = closureOf(before, length, columns);
-  afterSets = closureOf(after, length, columns);
+  beforeSets = computeClosure(before, length, columns);
+  afterSets = computeClosure(after, length, columns);
   const std::vector<ReadGraph::Value> &values = after.getValues();
   for (size_t index = 0; index < values.size(); ++index) {
     std::optional<size_t> promised = before.find(values[index].name);
     if (values[index].name.empty() || !promised) {
       continue;
     }
-    int64_t rows = std::min(ReadGraph::rowsOf(values[index], afterSetting),
-                            ReadGraph::rowsOf(before.getValues()[*promised], beforeSetting));
+    int64_t rows =
+        std::min(ReadGraph::countValidRows(values[index], afterSetting),
+                 ReadGraph::countValidRows(before.getValues()[*promised], beforeSetting));
     for (int64_t p = 0; p < rows; ++p) {
       if (auto added = compareRow(index, *promised, p)) {
         return added;
@@ -177,12 +178,14 @@ std::optional<AddedRead> Comparison::run() {
 static std::optional<AddedRead> findNullAt(const ReadGraph &after, const ReadGraph::Value &value,
                                            const ReadGraph::Read &read, int64_t length) {
   const ReadGraph::Value &source = after.getValues()[read.source];
-  auto rowsOf = [&](int64_t factor) { return factor == 0 ? 1 : (length + factor - 1) / factor; };
-  int64_t valid = rowsOf(*read.factor);
-  for (int64_t p = 0; p < rowsOf(value.factor); ++p) {
+  auto countValidRows = [&](int64_t factor) {
+    return factor == 0 ? 1 : (length + factor - 1) / factor;
+  };
+  int64_t valid = countValidRows(*read.factor);
+  for (int64_t p = 0; p < countValidRows(value.factor); ++p) {
     for (int64_t i = 0; i < read.group; ++i) {
       int64_t q = reference::evaluateAffine(read.map.getResult(0), p, i, valid);
-      if (q >= valid && q < rowsOf(source.factor)) {
+      if (q >= valid && q < countValidRows(source.factor)) {
         return AddedRead{AddedRead::Kind::Null, "",     value.op, source.op, value.place,
                          source.place,          length, p,        q};
       }
@@ -269,8 +272,8 @@ bool Transposition::isAllowed(size_t reads, int64_t p, std::optional<size_t> col
 }
 
 std::optional<AddedRead> Transposition::runAt(int64_t length) {
-  RowSets forwardSets = closureOf(forward, length, forwardColumns);
-  RowSets gradientSets = closureOf(gradient, length, gradientColumns);
+  RowSets forwardSets = computeClosure(forward, length, forwardColumns);
+  RowSets gradientSets = computeClosure(gradient, length, gradientColumns);
   ReadGraph::Setting setting = gradient.at(length);
   const std::vector<ReadGraph::Value> &values = gradient.getValues();
   for (size_t index = 0; index < values.size(); ++index) {
@@ -278,7 +281,7 @@ std::optional<AddedRead> Transposition::runAt(int64_t length) {
     if (value.gradientOf.empty() || !original[index]) {
       continue;
     }
-    for (int64_t q = 0; q < ReadGraph::rowsOf(value, setting); ++q) {
+    for (int64_t q = 0; q < ReadGraph::countValidRows(value, setting); ++q) {
       std::optional<size_t> own = forwardColumns.find(value.gradientOf, q);
       llvm::BitVector &reads = gradientSets[index][static_cast<size_t>(q)];
       reads &= isGradient;
@@ -366,7 +369,7 @@ std::string AddedRead::format() const {
 static void nameValues(func::FuncOp function, int64_t &next) {
   for (Operation &op : function.getBody().front()) {
     for (Value result : op.getResults()) {
-      if (isa<SequenceType>(result.getType()) && nameOf(result).empty()) {
+      if (isa<SequenceType>(result.getType()) && getDisplayName(result).empty()) {
         setName(result, std::to_string(next++));
       }
     }
@@ -383,14 +386,14 @@ LoweringWatch::LoweringWatch(ModuleOp module) {
 
 /// A function that a pass created has the promises of its original: the one whose names it
 /// bears.
-const LoweringWatch::Promise *LoweringWatch::promiseOf(func::FuncOp function) const {
+const LoweringWatch::Promise *LoweringWatch::findPromise(func::FuncOp function) const {
   if (auto found = promises.find(function.getSymName().str()); found != promises.end()) {
     return &found->second;
   }
   for (Operation &op : function.getBody().front()) {
     for (Value result : op.getResults()) {
       for (auto &[name, promise] : promises) {
-        if (!nameOf(result).empty() && promise.graph->find(nameOf(result))) {
+        if (!getDisplayName(result).empty() && promise.graph->find(getDisplayName(result))) {
           return &promise;
         }
       }
@@ -413,7 +416,7 @@ std::optional<std::string> LoweringWatch::find(ModuleOp module, StringRef pass, 
   WorkBudget budget;
   WorkScope scope(budget);
   for (auto function : module.getOps<func::FuncOp>()) {
-    const Promise *promise = promiseOf(function);
+    const Promise *promise = findPromise(function);
     if (!promise) {
       continue;
     }

@@ -58,13 +58,13 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
 
 /// The axis of a value's rows, where they are segments, and rows of it from one of the value's to
 /// the next; 0 where neither tokens nor segments count them: given values are walked as one row.
-static std::pair<std::string, int64_t> domainOf(OpResult value) {
+static std::pair<std::string, int64_t> getRowDomain(OpResult value) {
   Operation *op = value.getOwner();
   if (auto sequence = dyn_cast<SequenceType>(value.getType())) {
-    std::string axis = isSegmented(op, sequence) ? axisNameOf(op, sequence) : "";
+    std::string axis = isSegmented(op, sequence) ? getAxisName(op, sequence) : "";
     return {axis, getDomainFactor(op, sequence, axis)};
   }
-  dispatch::DomainAttr domain = dispatch::domainOf(value);
+  dispatch::DomainAttr domain = dispatch::getRowDomain(value);
   if (!domain) {
     return {"", 0};
   }
@@ -84,8 +84,8 @@ void ReadGraph::addSegmentations(func::FuncOp function) {
   auto add = [&](OpResult counts, OpResult ends) {
     numbers[counts] = {segmentations.size(), false};
     numbers[ends] = {segmentations.size(), true};
-    auto [axis, factor] = domainOf(counts);
-    segmentations.push_back({nameOf(counts).str(), axes.lookup(axis), factor});
+    auto [axis, factor] = getRowDomain(counts);
+    segmentations.push_back({getDisplayName(counts).str(), axes.lookup(axis), factor});
   };
   llvm::DenseMap<Operation *, std::string> axisOfScan;
   for (auto store : function.getOps<plan::StoreOp>()) {
@@ -97,7 +97,7 @@ void ReadGraph::addSegmentations(func::FuncOp function) {
   for (Operation &op : function.getBody().front()) {
     if (auto segment = dyn_cast<SegmentOp>(op)) {
       add(cast<OpResult>(segment.getCounts()), cast<OpResult>(segment.getEnds()));
-      axes[axisNameOf(&op, segment.getEnds().getType())] = segmentations.size();
+      axes[getAxisName(&op, segment.getEnds().getType())] = segmentations.size();
     } else if (auto scan = dyn_cast<dispatch::SegmentScanOp>(op)) {
       add(cast<OpResult>(scan.getCounts()), cast<OpResult>(scan.getEnds()));
       axes[axisOfScan.lookup(scan)] = segmentations.size();
@@ -196,7 +196,7 @@ static MemberRead memberRead(Operation &op) {
 
 static std::optional<SmallVector<SegmentRead>> allReads(Operation &op, unsigned result,
                                                         bool exact) {
-  if (auto found = segmentReadsOf(&op, result, exact)) {
+  if (auto found = collectSegmentReads(&op, result, exact)) {
     return found;
   }
   std::optional<SmallVector<RowRead>> reads;
@@ -234,7 +234,7 @@ const ReadGraph::Value *ReadGraph::findAxis(const Value &like, Operation *op,
 /// Rows of segments may be computed all, whatever their number; a domain does not name their axis
 /// then. Where it is unknown, they are walked as one row.
 void ReadGraph::setAxis(Value &description, OpResult value, ArrayRef<SegmentRead> reads) const {
-  auto [axis, factor] = domainOf(value);
+  auto [axis, factor] = getRowDomain(value);
   description.measuredBy = axis.empty() ? 0 : axes.lookup(axis);
   if (auto number = numbers.find(value); number != numbers.end() && number->second.second) {
     description.isEnds = true;
@@ -255,10 +255,15 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
   if (auto reads = allReads(op, result, byMember)) {
     std::string name = op.getName().stripDialect().str();
     auto [reader, read] = byMember ? memberRead(op) : MemberRead();
-    Value description = {nameOf(value).str(), gradientOf(value).str(), name, op.getLoc(), 1,
+    Value description = {getDisplayName(value).str(),
+                         getGradientName(value).str(),
+                         name,
+                         op.getLoc(),
+                         1,
                          isLazy(&op)};
     setAxis(description, value, *reads);
-    description.reads = reader ? readsOf(*reader, SegmentRead{*read}) : readsOf(op, *reads);
+    description.reads =
+        reader ? collectOpReads(*reader, SegmentRead{*read}) : collectOpReads(op, *reads);
     add(value, std::move(description));
     // Training minimizes means over valid positions.
     auto rows = dyn_cast<dispatch::RowReadsInterface>(op);
@@ -279,7 +284,7 @@ static bool isAmongSegments(Operation &op) {
 
 /// None of operands that hold no rows of sequences (parameters, tables). Whole where numbers find
 /// rows that are no counts and ends.
-std::optional<ReadGraph::Read> ReadGraph::readOf(Operation &op, const SegmentRead &read) const {
+std::optional<ReadGraph::Read> ReadGraph::buildRead(Operation &op, const SegmentRead &read) const {
   auto source = indices.find(op.getOperand(read.read.operand));
   if (source == indices.end()) {
     return std::nullopt;
@@ -304,10 +309,11 @@ std::optional<ReadGraph::Read> ReadGraph::readOf(Operation &op, const SegmentRea
   return known;
 }
 
-std::vector<ReadGraph::Read> ReadGraph::readsOf(Operation &op, ArrayRef<SegmentRead> reads) const {
+std::vector<ReadGraph::Read> ReadGraph::collectOpReads(Operation &op,
+                                                       ArrayRef<SegmentRead> reads) const {
   std::vector<Read> result;
   for (const SegmentRead &read : reads) {
-    if (std::optional<Read> known = readOf(op, read)) {
+    if (std::optional<Read> known = buildRead(op, read)) {
       result.push_back(std::move(*known));
     }
   }
@@ -347,12 +353,12 @@ ReadGraph::Setting ReadGraph::at(int64_t length) const {
   return setting;
 }
 
-int64_t ReadGraph::rowsOf(const Value &value, const Setting &setting) {
+int64_t ReadGraph::countValidRows(const Value &value, const Setting &setting) {
   return ceilDivided(setting.rows[value.axis], value.factor);
 }
 
 int64_t ReadGraph::pastEnd(const Value &value, const Setting &setting) {
-  return rowsOf(value, setting) + (value.isTokens ? mostLookahead : 0);
+  return countValidRows(value, setting) + (value.isTokens ? mostLookahead : 0);
 }
 
 /// Row q of a source, past whose ends a lazy value is read through, and any other is null, or,
@@ -361,7 +367,7 @@ int64_t ReadGraph::pastEnd(const Value &value, const Setting &setting) {
 void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t valid,
                          const Setting &setting, function_ref<void(size_t, int64_t)> visit) const {
   const Value &value = values[source];
-  int64_t rows = rowsOf(value, setting);
+  int64_t rows = countValidRows(value, setting);
   if (value.isEnds && q >= rows) {
     q = rows - 1;
   }
@@ -381,7 +387,7 @@ void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t val
 }
 
 /// First and last q that may be in a relation's row; lazy sources reach past [0, n).
-static std::pair<int64_t, int64_t> rangeOf(const MaskBounds &bounds, int64_t p, int64_t n) {
+static std::pair<int64_t, int64_t> computeRange(const MaskBounds &bounds, int64_t p, int64_t n) {
   std::optional<int64_t> first, last;
   for (AffineExpr lower : bounds.lower) {
     int64_t bound = reference::evaluateAffine(lower, p, 0, n);
@@ -398,7 +404,8 @@ static std::pair<int64_t, int64_t> rangeOf(const MaskBounds &bounds, int64_t p, 
 static constexpr int64_t noEnd = int64_t{1} << 40;
 
 /// e(x) = x below 0.
-static int64_t numberOf(const ReadGraph::Term &term, int64_t at, const std::vector<int64_t> &bits) {
+static int64_t evaluateTerm(const ReadGraph::Term &term, int64_t at,
+                            const std::vector<int64_t> &bits) {
   auto segments = static_cast<int64_t>(bits.size());
   if (term.isEnd) {
     return at < 0 ? at : at < segments ? bits[static_cast<size_t>(at)] : noEnd;
@@ -417,7 +424,7 @@ static std::pair<IntegerSet, bool> withNumbers(const ReadGraph::Read &read, int6
   for (const ReadGraph::Term &term : read.terms) {
     AffineExpr at = term.at.replaceDimsAndSymbols({d0}, numbers);
     int64_t number =
-        numberOf(term, reference::evaluateAffine(at, p, 0, 0), setting.bits[term.segmentation]);
+        evaluateTerm(term, reference::evaluateAffine(at, p, 0, 0), setting.bits[term.segmentation]);
     haveEnded &= number != noEnd;
     numbers.push_back(getAffineConstantExpr(number, context));
   }
@@ -430,7 +437,7 @@ void ReadGraph::visitFound(const Value &value, const Read &read, int64_t p, cons
                            function_ref<void(size_t, int64_t)> visit) const {
   constexpr int64_t beyond = 8; // rows past the end that are looked at
   auto [relation, haveEnded] = withNumbers(read, p, setting);
-  int64_t rows = rowsOf(values[read.source], setting);
+  int64_t rows = countValidRows(values[read.source], setting);
   int64_t valid = ceilDivided(setting.rows[value.measuredBy], read.factor.value_or(0));
   int64_t n = read.factor.value_or(0) > 0 ? valid : rows;
   for (int64_t q = 0; q < (haveEnded ? rows + beyond : rows); ++q) {
@@ -447,7 +454,7 @@ void ReadGraph::forEachRead(const Value &value, int64_t p, const Setting &settin
     if (rows && !reference::contains(rows, p, 0, 0)) {
       continue;
     }
-    int64_t n = rowsOf(values[read.source], setting);
+    int64_t n = countValidRows(values[read.source], setting);
     int64_t valid = read.factor && *read.factor > 0
                         ? ceilDivided(setting.rows[value.measuredBy], *read.factor)
                         : n;
@@ -468,7 +475,7 @@ void ReadGraph::forEachRead(const Value &value, int64_t p, const Setting &settin
       }
       break;
     case RowRead::Kind::Relation: {
-      auto [first, last] = rangeOf(read.bounds, p, n);
+      auto [first, last] = computeRange(read.bounds, p, n);
       bool isRange = read.bounds.exact && read.bounds.conditions.empty();
       for (int64_t q = first; q <= last; ++q) {
         if (isRange || reference::contains(read.relation, p, q, n)) {
@@ -529,13 +536,14 @@ std::optional<size_t> RowColumns::find(StringRef name, int64_t q) const {
                               : std::optional(found->second + static_cast<size_t>(q));
 }
 
-RowSets sluice::closureOf(const ReadGraph &graph, int64_t length, const RowColumns &columns) {
+RowSets sluice::computeClosure(const ReadGraph &graph, int64_t length, const RowColumns &columns) {
   const std::vector<ReadGraph::Value> &values = graph.getValues();
   ReadGraph::Setting setting = graph.at(length);
   RowSets sets(values.size());
   for (size_t index = 0; index < values.size(); ++index) {
     const ReadGraph::Value &value = values[index];
-    int64_t last = ReadGraph::pastEnd(value, setting), rows = ReadGraph::rowsOf(value, setting);
+    int64_t last = ReadGraph::pastEnd(value, setting),
+            rows = ReadGraph::countValidRows(value, setting);
     auto first = value.name.empty() ? std::nullopt : columns.find(value.name, 0);
     sets[index].reserve(static_cast<size_t>(last + 1));
     for (int64_t p = 0; p <= last; ++p) {

@@ -15,7 +15,7 @@ using dispatch::RowRead;
 using Reads = SmallVector<SegmentRead>;
 using Terms = SmallVector<SegmentRead::Term, 2>;
 
-static IntegerSet relationOf(ArrayRef<AffineExpr> constraints, size_t terms) {
+static IntegerSet buildRelation(ArrayRef<AffineExpr> constraints, size_t terms) {
   return IntegerSet::get(2, static_cast<unsigned>(1 + terms), constraints,
                          SmallVector<bool>(constraints.size(), false));
 }
@@ -35,7 +35,7 @@ static SegmentRead countsBehind(CausalFlowInterface op, unsigned result, unsigne
         terms.push_back({term.of, term.at});
       }
       AffineExpr q = getAffineDimExpr(1, op->getContext());
-      IntegerSet relation = relationOf({q, moved.latest - q}, terms.size());
+      IntegerSet relation = buildRelation({q, moved.latest - q}, terms.size());
       return {RowRead::related(counts, relation), std::move(terms)};
     }
   }
@@ -82,7 +82,7 @@ public:
   void add(Value value, AffineExpr first, AffineExpr last, Terms terms) {
     for (OpOperand &operand : op->getOpOperands()) {
       if (operand.get() == value) {
-        IntegerSet relation = relationOf({q - first, last - q}, terms.size());
+        IntegerSet relation = buildRelation({q - first, last - q}, terms.size());
         reads.push_back({RowRead::related(operand.getOperandNumber(), relation), terms});
       }
     }
@@ -110,7 +110,7 @@ private:
 
 } // namespace
 
-static Reads readsOf(PoolSegmentsBackwardOp op) {
+static Reads collectOpReads(PoolSegmentsBackwardOp op) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr at = of.p - (op.getStarts() ? 0 : 1), row = of.term(0) - (op.getStarts() ? 1 : 0);
   of.segmentAt(at);
@@ -119,7 +119,7 @@ static Reads readsOf(PoolSegmentsBackwardOp op) {
 }
 
 /// A sum over later rows of the segment, each of which reads the segment's row.
-static Reads readsOf(PoolSegmentsBitsBackwardOp op) {
+static Reads collectOpReads(PoolSegmentsBitsBackwardOp op) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr at = of.p - (op.getStarts() ? 0 : 1), row = of.term(0) - (op.getStarts() ? 1 : 0);
   Terms terms = {of.count(at), of.end(of.term(0))};
@@ -133,7 +133,7 @@ static Reads readsOf(PoolSegmentsBitsBackwardOp op) {
 
 /// Row e(m) alone has a gradient, the gradient of row m. Every row reads the row of the last bit to
 /// see if it is that row.
-static Reads readsOf(SelectSegmentsBackwardOp op, bool exact) {
+static Reads collectOpReads(SelectSegmentsBackwardOp op, bool exact) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr row = of.term(0) - 1;
   of.add(op.getCounts(), of.p, of.p, {});
@@ -148,7 +148,7 @@ static Reads readsOf(SelectSegmentsBackwardOp op, bool exact) {
 }
 
 /// Rows t with c(t) - by = m.
-static Reads readsOf(SpreadSegmentsBackwardOp op) {
+static Reads collectOpReads(SpreadSegmentsBackwardOp op) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr last = of.p + static_cast<int64_t>(op.getBy());
   of.segmentBehind(last - 1);
@@ -156,7 +156,7 @@ static Reads readsOf(SpreadSegmentsBackwardOp op) {
   return of.reads;
 }
 
-static Reads readsOf(AttendSegmentsBackwardOp op, unsigned result) {
+static Reads collectOpReads(AttendSegmentsBackwardOp op, unsigned result) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   bool isOfQueries = result == 0;
   if (isOfQueries) {
@@ -193,14 +193,14 @@ public:
   explicit Indices(dispatch::RowsOp op) : op(op) {}
 
   /// The value of body argument `argument`, an index.
-  AffineExpr valueOf(int64_t argument) {
+  AffineExpr buildArgumentTerm(int64_t argument) {
     if (argument < 0) {
       return getAffineDimExpr(0, op.getContext());
     }
     AccessAttr access = op.getAccess(static_cast<unsigned>(argument));
     AffineExpr at = access.getMap().getValue().getResult(0);
     if (access.getKind() == AccessKind::Gather) {
-      at = at.replace(getAffineDimExpr(0, op.getContext()), valueOf(access.getIndex()));
+      at = at.replace(getAffineDimExpr(0, op.getContext()), buildArgumentTerm(access.getIndex()));
     }
     terms.push_back({op.getInputs()[static_cast<unsigned>(argument)], at});
     return getAffineSymbolExpr(static_cast<unsigned>(terms.size()), op.getContext());
@@ -226,7 +226,7 @@ static SegmentRead foundRead(dispatch::RowsOp op, const RowRead &read) {
              member = getAffineDimExpr(1, op.getContext());
   auto find = [&](int64_t index, int64_t end) {
     AffineExpr at = map.getResult(0).replace(member, getAffineConstantExpr(end, op.getContext()));
-    return at.replace(p, indices.valueOf(index));
+    return at.replace(p, indices.buildArgumentTerm(index));
   };
   AffineExpr first = find(access.getIndex(), 0);
   AffineExpr last = isRange ? find(access.getLast(), 1) - 1 : first;
@@ -246,17 +246,17 @@ static SegmentRead foundRead(dispatch::RowsOp op, const RowRead &read) {
 }
 
 /// Counts follow any dispatch; ends read the bits up to theirs.
-static std::optional<Reads> readsOf(dispatch::SegmentScanOp op, unsigned result) {
+static std::optional<Reads> collectOpReads(dispatch::SegmentScanOp op, unsigned result) {
   if (result != 1) {
     return std::nullopt;
   }
   AffineExpr q = getAffineDimExpr(1, op.getContext()),
              end = getAffineSymbolExpr(1, op.getContext());
-  return Reads{{RowRead::related(0, relationOf({q, end - q}, 1)),
+  return Reads{{RowRead::related(0, buildRelation({q, end - q}, 1)),
                 {{op.getEnds(), getAffineDimExpr(0, op.getContext())}}}};
 }
 
-static std::optional<Reads> readsOf(dispatch::RowsOp op, unsigned result) {
+static std::optional<Reads> collectOpReads(dispatch::RowsOp op, unsigned result) {
   auto all = op.getRowReads(result);
   if (!all) {
     return std::nullopt;
@@ -264,7 +264,7 @@ static std::optional<Reads> readsOf(dispatch::RowsOp op, unsigned result) {
   return llvm::map_to_vector(*all, [&](const RowRead &read) { return foundRead(op, read); });
 }
 
-std::optional<Reads> sluice::segmentReadsOf(Operation *op, unsigned result, bool exact) {
+std::optional<Reads> sluice::collectSegmentReads(Operation *op, unsigned result, bool exact) {
   auto flow = dyn_cast<CausalFlowInterface>(op);
   auto segments = dyn_cast<SegmentsInterface>(op);
   if (flow && segments) {
@@ -273,10 +273,14 @@ std::optional<Reads> sluice::segmentReadsOf(Operation *op, unsigned result, bool
   using Answer = std::optional<Reads>;
   return TypeSwitch<Operation *, Answer>(op)
       .Case<PoolSegmentsBackwardOp, PoolSegmentsBitsBackwardOp, SpreadSegmentsBackwardOp>(
-          [](auto backward) { return Answer(readsOf(backward)); })
-      .Case([&](SelectSegmentsBackwardOp backward) { return Answer(readsOf(backward, exact)); })
-      .Case([&](AttendSegmentsBackwardOp backward) { return Answer(readsOf(backward, result)); })
+          [](auto backward) { return Answer(collectOpReads(backward)); })
+      .Case([&](SelectSegmentsBackwardOp backward) {
+        return Answer(collectOpReads(backward, exact));
+      })
+      .Case([&](AttendSegmentsBackwardOp backward) {
+        return Answer(collectOpReads(backward, result));
+      })
       .Case<dispatch::RowsOp, dispatch::SegmentScanOp>(
-          [&](auto dispatch) { return readsOf(dispatch, result); })
+          [&](auto dispatch) { return collectOpReads(dispatch, result); })
       .Default([](Operation *) { return Answer(); });
 }

@@ -21,7 +21,7 @@ struct SegmentRead {
 /// The rows that row p of a result reads, where segments select some of them; none of any other op.
 /// A row may read another and then leave it out, as the gradient of a selected row does. With
 /// `exact` that is not said.
-std::optional<llvm::SmallVector<SegmentRead>> segmentReadsOf(mlir::Operation *op, unsigned result,
-                                                             bool exact);
+std::optional<llvm::SmallVector<SegmentRead>> collectSegmentReads(mlir::Operation *op,
+                                                                  unsigned result, bool exact);
 
 } // namespace sluice

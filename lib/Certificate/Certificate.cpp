@@ -22,7 +22,7 @@ std::vector<ModeProof> sluice::collectProofs(ModuleOp module) {
   std::vector<ModeProof> proofs;
   for (auto [mode, name] : {std::pair("eval", "evaluate"), std::pair("train", "train")}) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
-    if (function && !lossesOf(function).empty()) {
+    if (function && !getLossOps(function).empty()) {
       proofs.push_back(collectProof(function, mode));
     }
   }
@@ -34,15 +34,15 @@ std::vector<ModeProof> sluice::collectProofs(ModuleOp module) {
 //===----------------------------------------------------------------------===//
 
 /// Returns the name of an op's origin: "stages.1.inside.0.attention.mix".
-static std::string nameOf(Operation *op) {
+static std::string getDisplayName(Operation *op) {
   OriginAttr origin = getOrigin(op);
   return origin ? origin.getName() : "unnamed";
 }
 
 /// Tokens of a given axis have its name.
-static std::string nameOf(Value value) {
+static std::string getDisplayName(Value value) {
   if (Operation *op = value.getDefiningOp()) {
-    return nameOf(op);
+    return getDisplayName(op);
   }
   Operation *function = value.getParentRegion()->getParentOp();
   auto type = cast<SequenceType>(value.getType());
@@ -313,14 +313,14 @@ void Writer::value(Value value, const Scales &scales) {
     }
   }
   if (auto cut = value.getDefiningOp<SegmentOp>(); cut && value == cut.getEnds()) {
-    cuts[scales.axisOf(value).getAttr()] = number;
+    cuts[scales.findSequenceAxis(value).getAttr()] = number;
   }
   std::string segments =
       scales.isSegmented(value)
-          ? " segments " + std::to_string(cuts.lookup(scales.axisOf(value).getAttr()))
+          ? " segments " + std::to_string(cuts.lookup(scales.findSequenceAxis(value).getAttr()))
           : "";
-  line("value", number, nameOf(value), spellOp(value), "of" + operands, "scale",
-       std::to_string(scales.factorOf(value)) + segments,
+  line("value", number, getDisplayName(value), spellOp(value), "of" + operands, "scale",
+       std::to_string(scales.getScaleFactor(value)) + segments,
        !scales.isOnTargetAxis(value) ? "given"
        : isLazy(value)               ? "lazy"
                                      : "stored");
@@ -339,9 +339,9 @@ void Writer::obligation(const Obligation &obligation) {
   case ObligationKind::Exist:
     return line("exist", number, obligation.bound);
   case ObligationKind::NoLeak:
-    return line("no-leak", number, nameOf(obligation.op), obligation.bound);
+    return line("no-leak", number, getDisplayName(obligation.op), obligation.bound);
   case ObligationKind::PrefixInvariance:
-    return line("prefix-invariance", number, nameOf(obligation.op));
+    return line("prefix-invariance", number, getDisplayName(obligation.op));
   }
 }
 
@@ -374,7 +374,7 @@ void Writer::generation(ModuleOp module, const ModeProof &evaluate) {
   if (alignment.kind == Alignment::Aligned) {
     Value row = cast<CrossEntropyOp>(alignment.op).getInput();
     line("mode", "generate");
-    line("aligned", nameOf(alignment.op), nameOf(row), alignment.offset);
+    line("aligned", getDisplayName(alignment.op), getDisplayName(row), alignment.offset);
   }
 }
 
@@ -387,7 +387,7 @@ static bool isOfBits(const StepRead &read) {
 
 /// In steps: a row that waits for k segments is computed where segment k - 1 ends. For streams that
 /// are cut in turn, a segment ends at the step of the row with its bit.
-static Frontier stepsOf(const StepPlan &plan, const StepSchedule &schedule) {
+static Frontier buildStepFrontier(const StepPlan &plan, const StepSchedule &schedule) {
   if (!schedule.cut) {
     return {schedule.due, nullptr, {}};
   }
@@ -401,7 +401,7 @@ static Frontier stepsOf(const StepPlan &plan, const StepSchedule &schedule) {
   while (SegmentOp cut = counted->cut) {
     end.maps.insert(end.maps.begin(), row);
     end.cuts.insert(end.cuts.begin(), cut);
-    counted = &plan.scheduleOf(cut.getCounts());
+    counted = &plan.findSchedule(cut.getCounts());
   }
   for (AffineExpr first : counted->due) {
     for (AffineExpr due : schedule.due) {
@@ -455,7 +455,7 @@ void Writer::step(const ModeProof &evaluate) {
     }
     const StepSchedule &schedule = plan->schedules[step.schedule];
     bool isCut = value.getDefiningOp<SegmentOp>() != nullptr;
-    line("schedule", number, BoundSpeller(numbers).spell(stepsOf(*plan, schedule)));
+    line("schedule", number, BoundSpeller(numbers).spell(buildStepFrontier(*plan, schedule)));
     line("keep", number,
          areBits.lookup(value) ? "0"
          : step.keepsAll       ? "all"
@@ -468,7 +468,7 @@ void Writer::step(const ModeProof &evaluate) {
     obligations +=
         2 + (isCut ? 1 : 0) + reads(step.reads, std::to_string(number), /*isFinal=*/false);
   }
-  obligations += reads(plan->finals, nameOf(plan->finals.front().reader), /*isFinal=*/true);
+  obligations += reads(plan->finals, getDisplayName(plan->finals.front().reader), /*isFinal=*/true);
   line("end", "step", plan->values.size(), "values", obligations, "obligations");
 }
 

@@ -234,7 +234,7 @@ static std::string describe(const Obligation &obligation) {
 
 /// "models/x.json:7:5 stages.1.inside.0.attention.mix", on one line.
 static std::string spellPlace(Operation *op) {
-  std::string place = spec::toString(placeOf(op));
+  std::string place = spec::toString(getOpLocation(op));
   if (OriginAttr origin = getOrigin(op)) {
     place += " " + origin.getName();
   }

@@ -86,8 +86,8 @@ static void writeOutputs(const CheckRequest &request, const std::vector<Imported
 
 /// What pictures and advice are of: what was refused, else the coarsest, which needs the largest
 /// shift.
-static const ImportedVariant &tellingOf(const std::vector<ImportedVariant> &variants,
-                                        const CausalVerdict &verdict) {
+static const ImportedVariant &selectVariant(const std::vector<ImportedVariant> &variants,
+                                            const CausalVerdict &verdict) {
   auto refused = llvm::find_if(variants, [&](const ImportedVariant &variant) {
     return !verdict.isProved() && variant.factor == verdict.refusedFactor;
   });
@@ -100,7 +100,7 @@ static StepSummary summarizeStep(func::FuncOp predict, int64_t operations) {
   std::optional<StepPlan> plan = deriveStep(predict, refusal, operations);
   if (!plan) {
     summary.refusal = refusal.message;
-    summary.place = placeOf(refusal.op);
+    summary.place = getOpLocation(refusal.op);
     return summary;
   }
   summary.values = static_cast<int64_t>(plan->values.size());
@@ -140,7 +140,7 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
     WorkScope scope(budget);
     verdict = checkCausality(variants, request.replay);
   }
-  ModuleOp module = *tellingOf(variants, verdict).module;
+  ModuleOp module = *selectVariant(variants, verdict).module;
   blameSettings(verdict, text, request.settings, [&] {
     spec::Diagnostic ignored;
     return request.text ? parseSpec(context, *request.text, request.spec, ignored)

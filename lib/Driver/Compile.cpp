@@ -219,7 +219,7 @@ std::optional<Outcome> Compilation::addStep() {
 Outcome Compilation::emitStep() {
   StepRefusal refusal;
   if (!deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal, request.operations)) {
-    return badInput(spec::toString(placeOf(refusal.op)) +
+    return badInput(spec::toString(getOpLocation(refusal.op)) +
                     ": expected a model that a step can be derived of, found that " +
                     refusal.message);
   }
@@ -262,7 +262,7 @@ std::optional<Outcome> Compilation::lowerModel() {
     return Outcome{0, print(*module), ""};
   }
   if (auto hashed = findHashed(*module); request.verifyEachCausality && hashed) {
-    return badInput(spec::toString(placeOf(hashed)) +
+    return badInput(spec::toString(getOpLocation(hashed)) +
                     ": --verify-each-causality: expected rows that masks or shifts find, found "
                     "attention by hashes, whose reads no pass can be compared by; leave it out");
   }
@@ -292,20 +292,20 @@ std::optional<Outcome> Compilation::lowerModel() {
   }
   if (HashedAttentionOp sorted = findHashed(*module, /*isSorted=*/true)) {
     return badInput(
-        spec::toString(placeOf(sorted)) +
+        spec::toString(getOpLocation(sorted)) +
         ": expected hashes whose ranks count earlier rows, found rows sorted by hashes, "
         "which are not compiled, as a row then reads what later rows decide; leave out "
         "\"causal\": false");
   }
   if (LabelsOp read = findReadLabels(*module); read && read.getNumbers()) {
     return badInput(
-        spec::toString(placeOf(read)) +
+        spec::toString(getOpLocation(read)) +
         ": expected numbers that a loss alone reads, found an embedding of the input \"" +
         read.getLabel().str() +
         "\", which is not compiled, as generation has none; give it the role \"target\" "
         "or \"weight\"");
   } else if (read) {
-    return badInput(spec::toString(placeOf(read)) +
+    return badInput(spec::toString(getOpLocation(read)) +
                     ": expected labels that a loss alone reads, found boundaries by labels, which "
                     "are not compiled, as evaluation and generation have none; give them a "
                     "\"predictor\" that learns the labels");

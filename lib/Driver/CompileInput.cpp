@@ -48,7 +48,7 @@ std::optional<Outcome> Compilation::checkLimits(const ParsedSpec *spec) {
   for (ImportedVariant &variant : variants) {
     if (auto refusal = findUnsupported(*variant.module, period)) {
       spec::SourceLocation place =
-          spec ? getPlace(*refusal, *spec, variant.factor) : placeOf(refusal->op);
+          spec ? getPlace(*refusal, *spec, variant.factor) : getOpLocation(refusal->op);
       return badInput(spec::toString(place) + ": " + refusal->message);
     }
   }

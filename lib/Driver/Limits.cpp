@@ -215,7 +215,7 @@ static std::optional<CompileRefusal> findUpsampledGroups(Operation &op) {
   return CompileRefusal{&op, "",
                         "expected a layer or a norm between a linear upsample and the " + groups +
                             " of its result, found none (the upsample is at " +
-                            spec::toString(sluice::placeOf(flow)) +
+                            spec::toString(sluice::getOpLocation(flow)) +
                             "); put a norm between them, or make one of the two average or repeat"};
 }
 
@@ -245,7 +245,7 @@ spec::SourceLocation driver::getPlace(const CompileRefusal &refusal, const Parse
       return getKeyPlace(stage, refusal.key);
     }
   }
-  return sluice::placeOf(refusal.op);
+  return sluice::getOpLocation(refusal.op);
 }
 
 //===----------------------------------------------------------------------===//

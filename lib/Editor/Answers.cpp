@@ -18,8 +18,8 @@ namespace {
 enum CompletionKind { ValueItem = 12, PropertyItem = 10, ReferenceItem = 18 };
 constexpr int objectSymbol = 19;
 
-const KeyInfo *infoOf(const Outline &outline, const Node &node) {
-  const std::vector<KeyInfo> *keys = outline.keysOf(node.parent);
+const KeyInfo *findKeyInfo(const Outline &outline, const Node &node) {
+  const std::vector<KeyInfo> *keys = outline.getKeyList(node.parent);
   if (!keys || !node.hasKey()) {
     return nullptr;
   }
@@ -28,7 +28,7 @@ const KeyInfo *infoOf(const Outline &outline, const Node &node) {
   return found == keys->end() ? nullptr : &*found;
 }
 
-json rangeOf(const Document &document, size_t begin, size_t end) {
+json computeRange(const Document &document, size_t begin, size_t end) {
   return toJson(document.lines.range(begin, end));
 }
 
@@ -74,7 +74,7 @@ std::string stageText(const Document &document, int stage, const std::string &fi
             return describeStage(spec, index);
           }).value_or("- scale, shape and weights show once the spec is valid\n");
   for (int child : outline.children(stage)) {
-    const KeyInfo *info = infoOf(outline, outline.node(child));
+    const KeyInfo *info = findKeyInfo(outline, outline.node(child));
     if (info && info->name != "op") {
       text += "- `" + std::string(info->name) + "`: " + std::string(info->meaning) + "\n";
     }
@@ -98,8 +98,8 @@ json editor::hoverAt(const Document &document, size_t offset, const std::string 
     return nullptr;
   }
   const Node &node = outline.node(spot.node);
-  const KeyInfo *info = infoOf(outline, node);
-  int stage = outline.stageOf(spot.node);
+  const KeyInfo *info = findKeyInfo(outline, node);
+  int stage = outline.getStageId(spot.node);
   bool bracket = node.kind == Node::Object || node.kind == Node::Array;
   bool onBracket = bracket && !spot.onKey;
   size_t begin = spot.onKey ? node.keyBegin : node.begin;
@@ -120,7 +120,7 @@ json editor::hoverAt(const Document &document, size_t offset, const std::string 
     return nullptr;
   }
   return {{"contents", {{"kind", "markdown"}, {"value", text}}},
-          {"range", rangeOf(document, begin, end)}};
+          {"range", computeRange(document, begin, end)}};
 }
 
 //===----------------------------------------------------------------------===//
@@ -133,7 +133,7 @@ namespace {
 class Items {
 public:
   Items(const Document &document, size_t begin, size_t end)
-      : range(rangeOf(document, begin, end)) {}
+      : range(computeRange(document, begin, end)) {}
 
   /// `text` is what is written, quotes included; editors match what was typed against it.
   void add(std::string_view label, const std::string &text, CompletionKind kind,
@@ -161,7 +161,7 @@ std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\
 /// Keys that the object may have and has not.
 json completeKeys(const Document &document, int object, size_t begin, size_t end, int typed) {
   const Outline &outline = document.outline;
-  const std::vector<KeyInfo> *keys = outline.keysOf(object);
+  const std::vector<KeyInfo> *keys = outline.getKeyList(object);
   if (!keys) {
     return json::array();
   }
@@ -199,7 +199,7 @@ void addStreams(const Outline &outline, int stage, Items &items) {
 
 json completeValue(const Document &document, const Node &node, size_t begin, size_t end) {
   const Outline &outline = document.outline;
-  const KeyInfo *info = infoOf(outline, node);
+  const KeyInfo *info = findKeyInfo(outline, node);
   Items items(document, begin, end);
   if (!info) {
     return items.take();
@@ -267,7 +267,7 @@ json editor::completionsAt(const Document &document, size_t offset) {
 // Symbols
 //===----------------------------------------------------------------------===//
 
-json editor::symbolsOf(const Document &document) {
+json editor::buildSymbols(const Document &document) {
   const Outline &outline = document.outline;
   json symbols = json::array();
   for (int stage : outline.stages()) {
@@ -283,8 +283,8 @@ json editor::symbolsOf(const Document &document) {
     symbols.push_back({{"name", name},
                        {"detail", detail},
                        {"kind", objectSymbol},
-                       {"range", rangeOf(document, node.begin, node.end)},
-                       {"selectionRange", rangeOf(document, selected.begin, selected.end)}});
+                       {"range", computeRange(document, node.begin, node.end)},
+                       {"selectionRange", computeRange(document, selected.begin, selected.end)}});
   }
   return symbols;
 }

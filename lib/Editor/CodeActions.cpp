@@ -39,7 +39,7 @@ json editor::codeActionsAt(const Document &document, const std::string &uri, con
     isHere = isHere || shareLine(range, place);
     edits.push_back({{"range", std::move(place)}, {"newText", edit.text}});
   }
-  json errors = diagnosticsOf(findings, document, uri); // the refusal comes first
+  json errors = buildDiagnostics(findings, document, uri); // the refusal comes first
   if (!isHere && !shareLine(range, errors.at(0).at("range"))) {
     return json::array();
   }

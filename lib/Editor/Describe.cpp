@@ -48,14 +48,14 @@ std::vector<Operation *> listStages(spec::ModelOp model) {
 StringRef getPath(Operation *op) { return op->getAttrOfType<StringAttr>("path").getValue(); }
 
 /// True for a stage or a weight that is of the stage of this path, or of one inside it.
-bool isPartOf(Operation *op, StringRef stage) {
+bool isPartOfStage(Operation *op, StringRef stage) {
   StringRef path = getPath(op);
   return path.consume_front(stage) && (path.empty() || path.starts_with("."));
 }
 
 std::vector<Operation *> listParts(spec::ModelOp model, StringRef stage) {
   std::vector<Operation *> parts = listStages(model);
-  std::erase_if(parts, [&](Operation *op) { return !isPartOf(op, stage); });
+  std::erase_if(parts, [&](Operation *op) { return !isPartOfStage(op, stage); });
   return parts;
 }
 
@@ -174,7 +174,7 @@ std::string weightsText(spec::ModelOp model, StringRef stage) {
   int64_t elements = 0;
   size_t count = 0;
   for (auto weight : model.getBody().getOps<spec::WeightOp>()) {
-    if (!isPartOf(weight, stage)) {
+    if (!isPartOfStage(weight, stage)) {
       continue;
     }
     elements += countElements(weight);

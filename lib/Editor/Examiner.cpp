@@ -8,7 +8,7 @@
 using namespace sluice;
 using namespace sluice::editor;
 
-std::string editor::fileOf(const std::string &uri) {
+std::string editor::getFilePath(const std::string &uri) {
   constexpr std::string_view scheme = "file://";
   if (!uri.starts_with(scheme)) {
     return uri;
@@ -99,7 +99,7 @@ void Examiner::examineOne(Job job, std::unique_lock<std::mutex> &lock) {
   cancelled = false;
   lock.unlock();
   auto findings = std::make_shared<const Findings>(
-      examine(job.document->text, fileOf(job.uri), check, cancelled));
+      examine(job.document->text, getFilePath(job.uri), check, cancelled));
   lock.lock();
   if (running == job.uri) {
     running.clear();

@@ -47,7 +47,7 @@ json diagnostic(const Document &document, const spec::SourceLocation &place, Sev
           {"message", message}};
 }
 
-json stepsOf(const CausalWitness &witness, const Document &document, const std::string &uri) {
+json buildSteps(const CausalWitness &witness, const Document &document, const std::string &uri) {
   json steps = json::array();
   for (const CausalStep &step : witness.path) {
     if (steps.size() == mostSteps) {
@@ -61,7 +61,7 @@ json stepsOf(const CausalWitness &witness, const Document &document, const std::
   return steps;
 }
 
-const char *codeOf(CausalVerdict::Kind kind) {
+const char *getCode(CausalVerdict::Kind kind) {
   switch (kind) {
   case CausalVerdict::Kind::Leak:
     return "leak";
@@ -77,9 +77,9 @@ json refusal(const CausalVerdict &verdict, const Document &document, const std::
   std::string advice = verdict.fix ? "; advice: " + verdict.fix->words : "";
   json result =
       diagnostic(document, verdict.place, Error, "sluice check", verdict.message + mode + advice);
-  result["code"] = codeOf(verdict.kind);
+  result["code"] = getCode(verdict.kind);
   if (verdict.witness) {
-    result["relatedInformation"] = stepsOf(*verdict.witness, document, uri);
+    result["relatedInformation"] = buildSteps(*verdict.witness, document, uri);
   }
   return result;
 }
@@ -118,7 +118,7 @@ Findings editor::examine(const std::string &text, const std::string &file, const
 editor::Range editor::rangeAt(const Document &document, const spec::SourceLocation &place) {
   std::string_view view = document.text;
   const Text &text = document.lines;
-  size_t begin = text.offsetOf(place.line, place.column);
+  size_t begin = text.getOffsetAt(place.line, place.column);
   size_t end = place.line == 0 ? std::min(view.find('\n'), view.size()) : tokenEnd(document, begin);
   if (end > begin) {
     return text.range(begin, end);
@@ -135,8 +135,8 @@ editor::Range editor::rangeAt(const Document &document, const spec::SourceLocati
   return text.range(begin, end);
 }
 
-json editor::diagnosticsOf(const Findings &findings, const Document &document,
-                           const std::string &uri) {
+json editor::buildDiagnostics(const Findings &findings, const Document &document,
+                              const std::string &uri) {
   json result = json::array();
   if (findings.error) {
     result.push_back(

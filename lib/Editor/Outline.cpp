@@ -176,7 +176,7 @@ std::vector<int> Outline::stages() const {
   return list < 0 || node(list).kind != Node::Array ? std::vector<int>() : children(list);
 }
 
-int Outline::stageOf(int id) const {
+int Outline::getStageId(int id) const {
   for (; id >= 0; id = node(id).parent) {
     int list = node(id).parent;
     if (list >= 0 && node(list).kind == Node::Array && node(list).parent == 0 &&
@@ -228,10 +228,12 @@ std::string_view Outline::getDefinition(int object) const {
   if (name == "then" && getDefinition(self.parent) == scheduleSection) {
     return "Spec_FallOp";
   }
-  if ((name == "local" || name == "global") && stageOf(self.parent) == self.parent) {
+  if ((name == "local" || name == "global") && getStageId(self.parent) == self.parent) {
     return defaultsSection;
   }
-  auto isLayer = [&](int id) { return stageOf(id) == id || getDefinition(id) == defaultsSection; };
+  auto isLayer = [&](int id) {
+    return getStageId(id) == id || getDefinition(id) == defaultsSection;
+  };
   if (around.kind == Node::Array && around.parent > 0 && isLayer(around.parent)) {
     return key(around) == "over" ? sourceSection : key(around) == "scales" ? "ScaleSection" : "";
   }
@@ -246,12 +248,12 @@ std::string_view Outline::getDefinition(int object) const {
   return "";
 }
 
-const std::vector<spec::KeyInfo> *Outline::keysOf(int object) const {
+const std::vector<spec::KeyInfo> *Outline::getKeyList(int object) const {
   static const std::vector<spec::KeyInfo> onlyOp = {*spec::findStage("norm")->find("op")};
   if (object < 0 || node(object).kind != Node::Object) {
     return nullptr;
   }
-  if (stageOf(object) == object) {
+  if (getStageId(object) == object) {
     const spec::ObjectInfo *stage = findInfo(object);
     return stage ? &stage->keys : &onlyOp;
   }

@@ -22,12 +22,12 @@ SpecServer::SpecServer(std::function<void(const Json &)> send, Check check,
 void SpecServer::registerHandlers() {
   dispatcher.onRequest("initialize", [this](const Json &params) { return initialize(params); });
   dispatcher.onRequest("textDocument/hover", [this](const Json &params) {
-    Spot spot = spotOf(params);
-    std::string file = fileOf(params.at("textDocument").at("uri"));
+    Spot spot = findSpot(params);
+    std::string file = getFilePath(params.at("textDocument").at("uri"));
     return hoverAt(*spot.open.document, spot.offset, file, spot.open.findings.get());
   });
   dispatcher.onRequest("textDocument/completion", [this](const Json &params) {
-    Spot spot = spotOf(params);
+    Spot spot = findSpot(params);
     return completionsAt(*spot.open.document, spot.offset);
   });
   dispatcher.onRequest("textDocument/codeAction", [this](const Json &params) {
@@ -40,7 +40,7 @@ void SpecServer::registerHandlers() {
                : Json::array();
   });
   dispatcher.onRequest("textDocument/documentSymbol",
-                       [this](const Json &params) { return symbolsOf(*find(params).document); });
+                       [this](const Json &params) { return buildSymbols(*find(params).document); });
   dispatcher.onNotification("textDocument/didOpen", [this](const Json &params) {
     const Json &document = params.at("textDocument");
     take(document, document.at("text"), Examiner::Duration(0));
@@ -108,7 +108,7 @@ void SpecServer::close(const Json &params) {
 
 void SpecServer::publish(const Examiner::Job &job, std::shared_ptr<const Findings> findings) {
   Json params = {{"uri", job.uri},
-                 {"diagnostics", diagnosticsOf(*findings, *job.document, job.uri)}};
+                 {"diagnostics", buildDiagnostics(*findings, *job.document, job.uri)}};
   if (job.version) {
     params["version"] = *job.version;
   }
@@ -140,7 +140,7 @@ SpecServer::Open SpecServer::find(const Json &params) {
   return found->second;
 }
 
-SpecServer::Spot SpecServer::spotOf(const Json &params) {
+SpecServer::Spot SpecServer::findSpot(const Json &params) {
   Open open = find(params);
   const Json &at = params.at("position");
   for (const char *part : {"line", "character"}) {

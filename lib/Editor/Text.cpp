@@ -10,7 +10,7 @@ using namespace sluice::editor;
 static constexpr size_t blockSize = 1024;
 
 /// Code units of the character whose first byte this is; 0 for a byte within a character.
-static size_t unitsOf(char byte) {
+static size_t countUnits(char byte) {
   auto value = static_cast<unsigned char>(byte);
   return (value & 0xC0) == 0x80 ? 0 : value >= 0xF0 ? 2 : 1;
 }
@@ -21,7 +21,7 @@ Text::Text(std::string_view text) : text(text), starts{0}, newline{0} {
     if (i % blockSize == 0) {
       blocks.push_back(units);
     }
-    units += unitsOf(text[i]);
+    units += countUnits(text[i]);
     bool pair = text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n';
     if (text[i] == '\n' || (text[i] == '\r' && !pair)) {
       starts.push_back(i + 1);
@@ -38,7 +38,7 @@ size_t Text::unitsBefore(size_t offset) const {
   }
   size_t block = (offset - 1) / blockSize, units = blocks[block];
   for (size_t i = block * blockSize; i < offset; ++i) {
-    units += unitsOf(text[i]);
+    units += countUnits(text[i]);
   }
   return units;
 }
@@ -56,7 +56,7 @@ size_t Text::offset(Position position) const {
   }
   size_t at = starts[position.line], units = 0;
   while (at < text.size() && text[at] != '\n' && text[at] != '\r') {
-    size_t width = unitsOf(text[at]);
+    size_t width = countUnits(text[at]);
     if (units + width > position.character) { // also where the position splits a surrogate pair
       break;
     }
@@ -66,7 +66,7 @@ size_t Text::offset(Position position) const {
   return at;
 }
 
-size_t Text::offsetOf(unsigned line, unsigned column) const {
+size_t Text::getOffsetAt(unsigned line, unsigned column) const {
   if (line == 0 || line > newline.size()) {
     return line == 0 ? 0 : text.size();
   }

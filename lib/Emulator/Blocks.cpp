@@ -14,7 +14,7 @@ void Blocks::startLaunch() {
   numbersOfSets = {{{}, 0}};
 }
 
-uint32_t Blocks::numberOf(const PastAccess &access) {
+uint32_t Blocks::getNumberOfSet(const PastAccess &access) {
   auto [at, isNew] = numbersOfAccesses.try_emplace(access, uint32_t(accesses.size()));
   if (isNew) {
     accesses.push_back(access);
@@ -22,7 +22,7 @@ uint32_t Blocks::numberOf(const PastAccess &access) {
   return at->second;
 }
 
-uint32_t Blocks::numberOf(const Set &set) {
+uint32_t Blocks::getNumberOfSet(const Set &set) {
   auto [at, isNew] = numbersOfSets.try_emplace(set, uint32_t(sets.size()));
   if (isNew) {
     sets.push_back(set);
@@ -48,7 +48,7 @@ void Blocks::insert(Set &set, const PastAccess &access) {
     return;
   }
   llvm::erase_if(set, [&](uint32_t old) { return standsFor(access, accesses[old]); });
-  set.push_back(numberOf(access));
+  set.push_back(getNumberOfSet(access));
   llvm::sort(set);
 }
 
@@ -66,7 +66,7 @@ Blocks::Step Blocks::add(uint32_t past, unsigned thread, Access access, bool kee
     }
   }
   if (!keeps && rest.size() < sets[past].size()) {
-    step.next = numberOf(rest);
+    step.next = getNumberOfSet(rest);
   }
   return step;
 }
@@ -80,7 +80,7 @@ uint32_t Blocks::fold(uint32_t past, uint32_t number, llvm::ArrayRef<Event> even
       insert(set,
              {block, event.site(), event.access(), order.covering(event.agent(), event.time())});
     }
-    at->second = numberOf(set);
+    at->second = getNumberOfSet(set);
   }
   return at->second;
 }

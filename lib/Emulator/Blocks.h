@@ -39,8 +39,8 @@ public:
 
 private:
   using Set = std::vector<uint32_t>; ///< positions in `accesses`
-  uint32_t numberOf(const Set &set);
-  uint32_t numberOf(const PastAccess &access);
+  uint32_t getNumberOfSet(const Set &set);
+  uint32_t getNumberOfSet(const PastAccess &access);
   void insert(Set &set, const PastAccess &access);
 
   const Order &order;

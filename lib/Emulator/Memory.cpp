@@ -24,7 +24,7 @@ template <typename T> static Region::Shadow<T> makeShadow(uint64_t count) {
   return {memory, std::free};
 }
 
-static uint8_t flagsOf(const Buffer &buffer) {
+static uint8_t getBufferFlags(const Buffer &buffer) {
   uint8_t flags = buffer.initialized ? Region::Initialized : 0;
   switch (buffer.writes) {
   case Writes::None:
@@ -53,7 +53,7 @@ void Memory::addGlobal(std::vector<Buffer> buffers) {
   for (const Buffer &buffer : buffers) {
     uint64_t offset = reinterpret_cast<uint64_t>(buffer.data) - region.begin;
     for (uint64_t i = 0; i < buffer.bytes; ++i) {
-      region.flags[offset + i] |= flagsOf(buffer);
+      region.flags[offset + i] |= getBufferFlags(buffer);
     }
   }
   if (region.written) {

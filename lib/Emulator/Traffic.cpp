@@ -29,8 +29,8 @@ void Traffic::record(unsigned thread, uint32_t site, uint64_t address, uint32_t 
 }
 
 /// Distinct units of `unit` bytes that the lanes touch, sorted.
-static void unitsOf(llvm::ArrayRef<uint64_t> addresses, uint64_t bytes, uint64_t unit,
-                    llvm::SmallVectorImpl<uint64_t> &units) {
+static void countUnits(llvm::ArrayRef<uint64_t> addresses, uint64_t bytes, uint64_t unit,
+                       llvm::SmallVectorImpl<uint64_t> &units) {
   units.clear();
   for (uint64_t address : addresses) {
     for (uint64_t u = address / unit; u <= (address + bytes - 1) / unit; ++u) {
@@ -45,12 +45,13 @@ static void unitsOf(llvm::ArrayRef<uint64_t> addresses, uint64_t bytes, uint64_t
 
 /// Lanes go together as far as 128 bytes reach; each pass serves one word a bank, to any number of
 /// lanes.
-static uint64_t passesOf(llvm::ArrayRef<uint64_t> addresses, uint64_t bytes, uint64_t &least) {
+static uint64_t countPasses(llvm::ArrayRef<uint64_t> addresses, uint64_t bytes, uint64_t &least) {
   uint64_t together = std::min<uint64_t>(lanes, std::max<uint64_t>(1, passBytes / bytes));
   uint64_t passes = 0;
   llvm::SmallVector<uint64_t, 64> words;
   for (size_t i = 0; i < addresses.size(); i += together) {
-    unitsOf(addresses.slice(i, std::min(addresses.size() - i, together)), bytes, bankBytes, words);
+    countUnits(addresses.slice(i, std::min(addresses.size() - i, together)), bytes, bankBytes,
+               words);
     uint64_t load[banks] = {};
     uint64_t most = 0;
     for (uint64_t word : words) {
@@ -72,13 +73,13 @@ void Traffic::count(uint32_t site, llvm::ArrayRef<Request> requests) {
   ++total.requests;
   total.bytes += bytes * requests.size();
   if (requests.front().shared) {
-    units = passesOf(addresses, bytes, least);
+    units = countPasses(addresses, bytes, least);
     ++counters.sharedRequests;
     counters.sharedPasses += units;
     counters.leastPasses += least;
   } else {
     llvm::SmallVector<uint64_t, 64> sectors;
-    unitsOf(addresses, bytes, sectorBytes, sectors);
+    countUnits(addresses, bytes, sectorBytes, sectors);
     units = sectors.size();
     if (!llvm::is_sorted(addresses)) {
       std::sort(addresses.begin(), addresses.end());
@@ -95,7 +96,7 @@ void Traffic::count(uint32_t site, llvm::ArrayRef<Request> requests) {
 
 /// An instruction that copies reads global memory before it writes shared memory; lanes that read
 /// nothing only write.
-static uint64_t placeOf(uint32_t site, bool shared) { return 2 * uint64_t(site) + shared; }
+static uint64_t getTrafficKey(uint32_t site, bool shared) { return 2 * uint64_t(site) + shared; }
 
 /// Lanes that diverged are put together where they are at the same instruction again, the earliest
 /// first: exact for structured code, an estimate otherwise.
@@ -108,7 +109,7 @@ void Traffic::flush(unsigned warp) {
     for (size_t i = first; i < end; ++i) {
       if (heads[i - first] < queues[i].size()) {
         const Request &next = queues[i][heads[i - first]];
-        place = std::min(place, placeOf(next.site, next.shared));
+        place = std::min(place, getTrafficKey(next.site, next.shared));
       }
     }
     if (place == ~uint64_t(0)) {
@@ -118,7 +119,7 @@ void Traffic::flush(unsigned warp) {
     for (size_t i = first; i < end; ++i) {
       size_t &head = heads[i - first];
       if (head < queues[i].size() &&
-          placeOf(queues[i][head].site, queues[i][head].shared) == place) {
+          getTrafficKey(queues[i][head].site, queues[i][head].shared) == place) {
         together.push_back(queues[i][head++]);
       }
     }

@@ -52,7 +52,7 @@ static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
     });
     if (isLast) {
       bool hasWeights = trained.contains(getOriginStage(ops.front()));
-      verdict.warnings.push_back({Kind::DeadStage, placeOf(ops.front()),
+      verdict.warnings.push_back({Kind::DeadStage, getOpLocation(ops.front()),
                                   std::string("this stage's result reaches no loss") +
                                       (hasWeights ? ", so its weights are never trained" : "") +
                                       "; read it in a later stage, or remove it"});
@@ -72,7 +72,8 @@ static std::optional<IntegerSet> upToOwn(AttentionOp op) {
     return std::nullopt;
   }
   AffineExpr q = getAffineDimExpr(1, op.getContext());
-  SmallVector<AffineExpr> constraints(causalMask(op.getContext(), scalesOf(op)).getConstraints());
+  SmallVector<AffineExpr> constraints(
+      causalMask(op.getContext(), getScaleRatio(op)).getConstraints());
   for (AffineExpr lower : bounds.lower) {
     constraints.push_back(q - lower);
   }
@@ -88,7 +89,8 @@ static Operation *windowAtFault(CrossEntropyOp loss, const Clock &clock) {
     IntegerSet mask = op.getMask();
     std::optional<IntegerSet> wider = upToOwn(op);
     AffineExpr latest = op.getLatest(1);
-    bool endsAtOwn = latest == solveMask(causalMask(op.getContext(), scalesOf(op))).upper.front();
+    bool endsAtOwn =
+        latest == solveMask(causalMask(op.getContext(), getScaleRatio(op))).upper.front();
     if (!wider || !latest || endsAtOwn || ++tries > mostTries || clock.isOver()) {
       continue;
     }
@@ -220,10 +222,10 @@ static Remedy remedyFor(const BlindPattern &pattern, const ParsedSpec *spec, con
                               : CrossEntropyOp(pattern.loss).getOperation();
   if (!spec) {
     if (Operation *op = windowAtFault(pattern.loss, clock)) {
-      return {placeOf(op), window};
+      return {getOpLocation(op), window};
     }
     // A causal layer reads no later token than its row: before the head it is causal always.
-    return {placeOf(place),
+    return {getOpLocation(place),
             layerMends(pattern) ? "; put a causal layer right before the head" : ""};
   }
   if (Operation *stage = windowAtFault(*spec, clock)) {
@@ -231,7 +233,7 @@ static Remedy remedyFor(const BlindPattern &pattern, const ParsedSpec *spec, con
   }
   OriginAttr origin = upsample ? getOrigin(upsample) : OriginAttr();
   std::string text = layerFor(*spec, origin, clock);
-  return {placeOf(place), text.empty() ? "" : "; " + text};
+  return {getOpLocation(place), text.empty() ? "" : "; " + text};
 }
 
 static std::string howKnown(const BlindPattern &pattern) {
@@ -277,7 +279,8 @@ static void noteContext(const BlindPattern &pattern, int64_t context, CausalVerd
   if (least < most) {
     text += " (some rows than t-" + std::to_string(least) + ")";
   }
-  addOnce(verdict.notes, {Kind::BoundedContext, placeOf(pattern.loss), text + howKnown(pattern)});
+  addOnce(verdict.notes,
+          {Kind::BoundedContext, getOpLocation(pattern.loss), text + howKnown(pattern)});
 }
 
 static void noteUnknown(const BlindPattern &pattern, CausalVerdict &verdict) {
@@ -288,13 +291,13 @@ static void noteUnknown(const BlindPattern &pattern, CausalVerdict &verdict) {
           ? "paths reach further back than 2^20 tokens"
           : "at least " + std::to_string(pattern.firstRow) + " tokens would have to be enumerated";
   addOnce(verdict.notes,
-          {Kind::NotEnumerated, placeOf(pattern.loss), "blind spots not looked for: " + why});
+          {Kind::NotEnumerated, getOpLocation(pattern.loss), "blind spots not looked for: " + why});
 }
 
 void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceRequest &request) {
   func::FuncOp function;
   for (auto each : module.getOps<func::FuncOp>()) {
-    function = !function && !lossesOf(each).empty() ? each : function;
+    function = !function && !getLossOps(each).empty() ? each : function;
   }
   if (!function) {
     return;
@@ -306,7 +309,7 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
   // A model of groups alone sees no newer tokens than those of whole groups, as it should.
   SmallVector<BlindPattern> patterns;
   if (!module->hasAttr("sluice.group")) {
-    patterns.push_back(findBlindSpots(mainLossOf(function)));
+    patterns.push_back(findBlindSpots(getMainLoss(function)));
   }
   bool wastes = lowerShifts(shifts, module, request, clock, verdict);
   // Holes that a needless shift alone makes are told of with the shift.

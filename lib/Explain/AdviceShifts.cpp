@@ -23,8 +23,8 @@ std::string advice::count(int64_t n, const std::string &what) {
 
 void advice::noteUnfinished(Operation *place, const Clock &clock, const std::string &what,
                             CausalVerdict &verdict) {
-  verdict.notes.push_back(
-      {Kind::Unfinished, placeOf(place), "advice stopped after " + clock.describe() + ": " + what});
+  verdict.notes.push_back({Kind::Unfinished, getOpLocation(place),
+                           "advice stopped after " + clock.describe() + ": " + what});
 }
 
 llvm::DenseSet<Operation *> advice::liveOps(func::FuncOp function) {
@@ -41,7 +41,7 @@ llvm::DenseSet<Operation *> advice::liveOps(func::FuncOp function) {
 Shifts::Shifts(ModuleOp module) {
   llvm::MapVector<Attribute, ShiftKey> byPlace;
   for (auto function : module.getOps<func::FuncOp>()) {
-    if (lossesOf(function).empty()) {
+    if (getLossOps(function).empty()) {
       continue;
     }
     modes.push_back(function);
@@ -112,7 +112,7 @@ static bool provesWith(ModuleOp module, const ParsedSpec *spec, ArrayRef<ShiftKe
   Revision revision(*spec);
   return llvm::all_of(changes,
                       [&](ShiftKey *key) {
-                        return revision.setShift(placeOf(key->ops.front()), key->least);
+                        return revision.setShift(getOpLocation(key->ops.front()), key->least);
                       }) &&
          revision.isProved();
 }
@@ -144,7 +144,7 @@ size_t Shifts::confirm(ModuleOp module, const ParsedSpec *spec, const Clock &clo
 
 /// Tokens, or on segments these, by which what is read through all levels of a key is late: a
 /// position of a level is as many as its factor.
-static int64_t delayOf(const ShiftKey &key) {
+static int64_t getDelay(const ShiftKey &key) {
   int64_t tokens = 0;
   for (ShiftOp op : ArrayRef(key.ops).take_front(key.levels)) { // those of the first mode
     tokens += getFactor(op, cast<SequenceType>(op.getResult().getType()));
@@ -154,7 +154,7 @@ static int64_t delayOf(const ShiftKey &key) {
 
 /// The place of the number: the key `shift` where a head or a loss has one, else the op's place.
 static spec::SourceLocation findNumber(Operation *op, const ParsedSpec *spec) {
-  spec::SourceLocation place = placeOf(op);
+  spec::SourceLocation place = getOpLocation(op);
   if (spec) {
     for (Operation &stage : spec->getModel().getBody().getOps()) {
       if (isa<spec::HeadOp, spec::LossOp>(stage) && isAt(&stage, "", place)) {
@@ -208,7 +208,7 @@ static void warnOfWaste(const Shifts &shifts, const ParsedSpec *spec, CausalVerd
                                 "a shift by " + std::to_string(by) + " where " + least + together +
                                     all + "; with the least one, all that is read through " +
                                     (key.levels > 1 ? "all of them" : "it") + " is " +
-                                    count(delayOf(key), isOnSegments ? "segment" : "token") +
+                                    count(getDelay(key), isOnSegments ? "segment" : "token") +
                                     " newer"});
   }
 }

@@ -13,7 +13,7 @@
 using namespace mlir;
 using namespace sluice;
 
-int64_t sluice::periodOf(func::FuncOp function) {
+int64_t sluice::computePeriod(func::FuncOp function) {
   constexpr int64_t longest = int64_t{1} << 30;
   RegularSegments segments(function);
   int64_t period = 1;
@@ -21,7 +21,7 @@ int64_t sluice::periodOf(func::FuncOp function) {
     if (op.getNumResults() == 0 || !isa<SequenceType>(op.getResult(0).getType())) {
       continue;
     }
-    int64_t factor = segments.tokensOf(op.getResult(0));
+    int64_t factor = segments.countTokensInRow(op.getResult(0));
     if (factor > longest) {
       return 0;
     }
@@ -81,10 +81,10 @@ private:
 /// How far one read goes in tokens, tried far from the start. A bound that does not move with the
 /// row (from the first position on) bridges everything densely and counts as nothing.
 int64_t Distances::bridged(Operation *op, Value source, IntegerSet relation) {
-  auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
+  auto findScale = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
   auto [entry, isNew] = ofRelation.try_emplace(
-      {IntegerSetAttr::get(relation), {scaleOf(op->getResult(0)), scaleOf(source)}}, 0);
-  int64_t f = scales.tokensOf(op->getResult(0)), g = scales.tokensOf(source);
+      {IntegerSetAttr::get(relation), {findScale(op->getResult(0)), findScale(source)}}, 0);
+  int64_t f = scales.countTokensInRow(op->getResult(0)), g = scales.countTokensInRow(source);
   if (!isNew || f == 0 || g == 0) {
     return entry->second;
   }
@@ -116,7 +116,7 @@ struct Enumeration {
   bool sees(int64_t row, int64_t token) const {
     return tokens[static_cast<size_t>(row - firstRow)].test(static_cast<unsigned>(token));
   }
-  BlindPattern::Row patternOf(int64_t row, int64_t latest) const;
+  BlindPattern::Row getPattern(int64_t row, int64_t latest) const;
 };
 } // namespace
 
@@ -127,7 +127,7 @@ static bool operator==(const BlindPattern::Row &x, const BlindPattern::Row &y) {
 /// What one row shows; `latest` is the last token that it may see. A far residue is a hole where
 /// none of its tokens is seen; one that is seen at some distances only makes no pattern, which the
 /// comparison of periods then finds.
-BlindPattern::Row Enumeration::patternOf(int64_t row, int64_t latest) const {
+BlindPattern::Row Enumeration::getPattern(int64_t row, int64_t latest) const {
   BlindPattern::Row pattern;
   int64_t base = row / period * period, far = std::max<int64_t>(0, base - nearby);
   std::vector<int64_t> seen(static_cast<size_t>(std::min(period, far)), 0);
@@ -207,7 +207,7 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
   BlindPattern pattern;
   pattern.loss = loss;
   pattern.segments = RegularSegments(function).describe();
-  pattern.period = periodOf(function);
+  pattern.period = computePeriod(function);
   if (pattern.period == 0 || pattern.period > longest) {
     return pattern;
   }
@@ -240,7 +240,7 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
   pattern.repeats = true;
   for (int64_t i = 0; i < 3 * period; ++i) {
     int64_t row = pattern.firstRow + i;
-    BlindPattern::Row found = all.patternOf(row, row + latestAllowed(loss));
+    BlindPattern::Row found = all.getPattern(row, row + latestAllowed(loss));
     if (i < period) {
       pattern.rows.push_back(std::move(found));
     } else {
@@ -270,19 +270,19 @@ struct Hole {
 } // namespace
 
 /// "4m+2"; with one scale only, "t-3".
-static std::string nameOf(int64_t offset, int64_t period) {
+static std::string formatRows(int64_t offset, int64_t period) {
   std::string name = period == 1 ? "t" : std::to_string(period) + "m";
   return offset == 0 ? name : name + (offset > 0 ? "+" : "") + std::to_string(offset);
 }
 
-static std::string tokensOf(int64_t first, int64_t last, int64_t period) {
-  return first == last ? "token " + nameOf(first, period)
-                       : "tokens " + nameOf(first, period) + " to " + nameOf(last, period);
+static std::string describeTokens(int64_t first, int64_t last, int64_t period) {
+  return first == last ? "token " + formatRows(first, period)
+                       : "tokens " + formatRows(first, period) + " to " + formatRows(last, period);
 }
 
-static std::string rowsOf(int64_t first, int64_t last, int64_t period) {
-  return first == last ? "row " + nameOf(first, period)
-                       : "rows " + nameOf(first, period) + " to " + nameOf(last, period);
+static std::string describeRowRange(int64_t first, int64_t last, int64_t period) {
+  return first == last ? "row " + formatRows(first, period)
+                       : "rows " + formatRows(first, period) + " to " + formatRows(last, period);
 }
 
 /// One clause for neighbouring rows that miss the same tokens, or the same up to a distance before
@@ -308,16 +308,16 @@ static std::string nextClause(std::vector<Hole> &holes, int64_t period) {
   llvm::erase_if(holes, [&](const Hole &hole) {
     return hole.row <= last && (follows ? following(hole) : same(hole));
   });
-  std::string text =
-      rowsOf(head.row, last, period) + (head.row == last ? " never sees " : " never see ");
+  std::string text = describeRowRange(head.row, last, period) +
+                     (head.row == last ? " never sees " : " never see ");
   if (!follows) {
-    return text + tokensOf(head.first, head.last, period);
+    return text + describeTokens(head.first, head.last, period);
   }
   int64_t before = head.row - head.last;
   std::string end = before == 0   ? "their own"
                     : before == 1 ? "the one before their own"
                                   : "the one " + std::to_string(before) + " before their own";
-  return text + "tokens " + nameOf(head.first, period) + " to " + end;
+  return text + "tokens " + formatRows(head.first, period) + " to " + end;
 }
 
 std::string BlindPattern::describe() const {
@@ -338,7 +338,7 @@ std::string BlindPattern::describe() const {
   }
   auto far = llvm::find_if(rows, [](const Row &row) { return !row.farHoles.empty(); });
   if (far != rows.end()) {
-    add("of older tokens, " + rowsOf(far - rows.begin(), far - rows.begin(), period) +
+    add("of older tokens, " + describeRowRange(far - rows.begin(), far - rows.begin(), period) +
         " never sees " + std::to_string(far->farHoles.size()) + " of every " +
         std::to_string(period));
   }

@@ -31,7 +31,7 @@ static bool proves(const ModeProof &proof, ObligationDecider &decider, int64_t l
   }
   const Decision &decision = open->decision;
   verdict.refusedMode = proof.mode;
-  verdict.place = placeOf(open->obligation->op);
+  verdict.place = getOpLocation(open->obligation->op);
   verdict.exhausted = decision.kind == Decision::Undecided && isWorkExhausted() ? limit : 0;
   verdict.message =
       verdict.exhausted > 0
@@ -88,12 +88,12 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
   ObligationDecider decider;
   for (auto [mode, name] : {std::pair("eval", "evaluate"), std::pair("train", "train")}) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
-    if (!function || lossesOf(function).empty()) {
+    if (!function || getLossOps(function).empty()) {
       continue;
     }
     if (auto beyond = findBeyondTheorem(function)) {
       verdict.refusedMode = mode;
-      verdict.place = placeOf(beyond->op);
+      verdict.place = getOpLocation(beyond->op);
       verdict.message = "not proved causal: " + beyond->message;
       return verdict;
     }
@@ -101,8 +101,8 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
       return verdict;
     }
     verdict.modes.push_back(mode);
-    for (CrossEntropyOp loss : lossesOf(function)) {
-      verdict.losses.push_back({mode, placeOf(loss), static_cast<int64_t>(loss.getOffset())});
+    for (CrossEntropyOp loss : getLossOps(function)) {
+      verdict.losses.push_back({mode, getOpLocation(loss), static_cast<int64_t>(loss.getOffset())});
     }
   }
   // Without dropout, what is trained is what is evaluated.

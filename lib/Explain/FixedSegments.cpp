@@ -23,7 +23,7 @@ RegularSegments::RegularSegments(func::FuncOp function)
   constexpr int64_t ofTokens = 4, ofOthers = 2, longest = 1024;
   BoundaryRules rules(function);
   for (auto [i, cut] : llvm::enumerate(cuts)) {
-    int64_t below = tokensOf(cut.getBits());
+    int64_t below = countTokensInRow(cut.getBits());
     bool begins = rules.begins(i);
     size_t next = begins ? 1 : 0; // the bit that ends the first segment
     auto ends = rules.findRegular(i, longest);
@@ -31,23 +31,24 @@ RegularSegments::RegularSegments(func::FuncOp function)
                         : below == 1                ? ofTokens
                                                     : ofOthers);
     firsts.push_back(begins ? 0 : positions.back() - 1);
-    tokens[scales.axisOf(cut.getEnds())] = positions.back() * below;
+    tokens[scales.findSequenceAxis(cut.getEnds())] = positions.back() * below;
   }
 }
 
-int64_t RegularSegments::tokensOf(Value value) const {
-  auto known = tokens.find(scales.axisOf(value));
-  return scales.factorOf(value) * (known == tokens.end() ? 1 : known->second);
+int64_t RegularSegments::countTokensInRow(Value value) const {
+  auto known = tokens.find(scales.findSequenceAxis(value));
+  return scales.getScaleFactor(value) * (known == tokens.end() ? 1 : known->second);
 }
 
 Boundaries RegularSegments::boundariesAt(int64_t length) const {
   Boundaries boundaries;
   for (size_t i = 0; i < cuts.size(); ++i) {
     SegmentOp cut = cuts[i];
-    int64_t rows = llvm::divideCeil(length, tokensOf(cut.getBits()));
+    int64_t rows = llvm::divideCeil(length, countTokensInRow(cut.getBits()));
     for (size_t outer = 0; outer < i; ++outer) { // of segments, those that have a bit
       SegmentOp made = cuts[outer];
-      bool isCutAgain = scales.axisOf(made.getEnds()) == scales.axisOf(cut.getBits());
+      bool isCutAgain =
+          scales.findSequenceAxis(made.getEnds()) == scales.findSequenceAxis(cut.getBits());
       rows = isCutAgain ? static_cast<int64_t>(boundaries[outer].size()) : rows;
     }
     std::vector<int64_t> &ends = boundaries.emplace_back();
@@ -61,7 +62,7 @@ Boundaries RegularSegments::boundariesAt(int64_t length) const {
 std::string RegularSegments::describe() const {
   std::string text;
   for (SegmentOp cut : cuts) {
-    int64_t length = tokensOf(cut.getEnds());
+    int64_t length = countTokensInRow(cut.getEnds());
     text += text.empty() ? "segments of " + std::to_string(length) + " tokens"
                          : " and of " + std::to_string(length);
   }
@@ -81,25 +82,25 @@ FixedSegments::FixedSegments(func::FuncOp function, Boundaries given)
 }
 
 /// Of a value on segments, the cut that makes them.
-std::optional<size_t> FixedSegments::cutOf(Value value) const {
+std::optional<size_t> FixedSegments::findSegmentOp(Value value) const {
   for (size_t i = 0; i < cuts.size(); ++i) {
     SegmentOp cut = cuts[i];
-    if (scales.axisOf(cut.getEnds()) == scales.axisOf(value)) {
+    if (scales.findSequenceAxis(cut.getEnds()) == scales.findSequenceAxis(value)) {
       return i;
     }
   }
   return std::nullopt;
 }
 
-std::optional<int64_t> FixedSegments::rowsOf(Value value) const {
-  std::optional<size_t> cut = cutOf(value);
-  int64_t factor = scales.factorOf(value);
+std::optional<int64_t> FixedSegments::countSegmentRows(Value value) const {
+  std::optional<size_t> cut = findSegmentOp(value);
+  int64_t factor = scales.getScaleFactor(value);
   int64_t rows = cut ? static_cast<int64_t>(boundaries[*cut].size()) + 1 : 0;
   return cut && factor > 0 ? std::optional<int64_t>(llvm::divideCeil(rows, factor)) : std::nullopt;
 }
 
 /// None where segment `at` has not ended.
-std::optional<int64_t> FixedSegments::numberOf(const SegmentTerm &term, int64_t p) const {
+std::optional<int64_t> FixedSegments::evaluateTerm(const SegmentTerm &term, int64_t p) const {
   CutTerm of = *resolveTerm(term);
   const std::vector<int64_t> &ends =
       boundaries[static_cast<size_t>(llvm::find(cuts, of.cut) - cuts.begin())];
@@ -114,12 +115,12 @@ std::optional<int64_t> FixedSegments::numberOf(const SegmentTerm &term, int64_t 
   return isThere ? std::optional(ends[static_cast<size_t>(at)]) : std::nullopt;
 }
 
-std::pair<int64_t, int64_t> FixedSegments::rangeOf(CausalFlowInterface op, unsigned operand,
-                                                   int64_t p, int64_t n) const {
+std::pair<int64_t, int64_t> FixedSegments::computeRange(CausalFlowInterface op, unsigned operand,
+                                                        int64_t p, int64_t n) const {
   PositionReads reads = op.getReads(0, operand);
   SmallVector<AffineExpr> numbers = {getAffineSymbolExpr(0, op.getContext())};
   for (const SegmentTerm &term : reads.terms) {
-    std::optional<int64_t> number = numberOf(term, p);
+    std::optional<int64_t> number = evaluateTerm(term, p);
     if (!number) {
       return {0, -1};
     }
@@ -137,10 +138,10 @@ std::pair<int64_t, int64_t> FixedSegments::rangeOf(CausalFlowInterface op, unsig
   return range;
 }
 
-int64_t FixedSegments::firstTokenOf(Value value, int64_t row) const {
+int64_t FixedSegments::getFirstToken(Value value, int64_t row) const {
   constexpr int64_t behindAll = int64_t{1} << 40;
-  int64_t position = row * scales.factorOf(value);
-  while (std::optional<size_t> cut = cutOf(value)) {
+  int64_t position = row * scales.getScaleFactor(value);
+  while (std::optional<size_t> cut = findSegmentOp(value)) {
     SegmentOp made = cuts[*cut];
     const std::vector<int64_t> &ends = boundaries[*cut];
     auto segment = std::min(static_cast<size_t>(position), ends.size());
@@ -149,7 +150,7 @@ int64_t FixedSegments::firstTokenOf(Value value, int64_t row) const {
       return behindAll;
     }
     position = begins[*cut] ? ends[segment] : segment == 0 ? 0 : ends[segment - 1] + 1;
-    position *= scales.factorOf(value);
+    position *= scales.getScaleFactor(value);
   }
   return position;
 }

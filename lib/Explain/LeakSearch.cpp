@@ -29,7 +29,7 @@ std::optional<FoundLeak> sluice::findLeakAt(func::FuncOp function, int64_t lengt
 std::optional<FoundLeak> sluice::findLeakAt(const ReadPlan &plan, int64_t length, bool missing,
                                             int64_t firstRow, int64_t *budget) {
   ReadWalk walk(plan, length, missing, budget);
-  for (CrossEntropyOp loss : lossesOf(plan.function)) {
+  for (CrossEntropyOp loss : getLossOps(plan.function)) {
     int64_t allowed = latestAllowed(loss), scored = static_cast<int64_t>(loss.getFirst());
     for (int64_t row = std::max(firstRow, scored); row < length; ++row) {
       ReadWalk::Reach reach = walk.at(loss.getInput(), row);
@@ -59,9 +59,9 @@ std::optional<FoundLeak> sluice::findLeakAt(const ReadPlan &plan, int64_t length
 namespace {
 /// What walks at all lengths share. Chains of maps are read through, however long they are.
 struct LatestPlan {
-  explicit LatestPlan(const ReadPlan &plan) : plan(plan), losses(lossesOf(plan.function)) {
+  explicit LatestPlan(const ReadPlan &plan) : plan(plan), losses(getLossOps(plan.function)) {
     llvm::copy_if(plan.ops, std::back_inserter(followed),
-                  [&](Operation *op) { return !plan.mapOf(op->getResult(0)); });
+                  [&](Operation *op) { return !plan.getLazyMap(op->getResult(0)); });
   }
 
   const ReadPlan &plan;
@@ -84,7 +84,7 @@ private:
     Value operand; ///< read next on the way
     int64_t from = 0;
   };
-  std::optional<int64_t> latestOf(const ReadPlan::Read &read, int64_t p) const;
+  std::optional<int64_t> findLatestRead(const ReadPlan::Read &read, int64_t p) const;
   void want(Value value, int64_t position);
   int64_t tokenAt(Value value, int64_t position) const;
 
@@ -114,18 +114,18 @@ void LatestWalk::want(Value value, int64_t position) {
 /// What a position of a value is read from: through maps, at a position that is there.
 static std::optional<std::pair<Value, int64_t>> resolve(const ReadPlan &plan, int64_t length,
                                                         Value value, int64_t q) {
-  if (const LazyMap *map = plan.mapOf(value)) {
+  if (const LazyMap *map = plan.getLazyMap(value)) {
     q = map->at(q);
     value = map->root;
   }
-  bool isThere = isLazy(value.getDefiningOp()) || (q >= 0 && q < plan.lengthOf(value, length));
+  bool isThere = isLazy(value.getDefiningOp()) || (q >= 0 && q < plan.computeLength(value, length));
   return isThere ? std::optional(std::pair(value, q)) : std::nullopt;
 }
 
 /// Of a stored operand a position that is there.
-std::optional<int64_t> LatestWalk::latestOf(const ReadPlan::Read &read, int64_t p) const {
+std::optional<int64_t> LatestWalk::findLatestRead(const ReadPlan::Read &read, int64_t p) const {
   constexpr int tries = 16; // a mask may leave out some
-  int64_t n = plan.lengthOf(read.operand, length);
+  int64_t n = plan.computeLength(read.operand, length);
   bool lazy = isLazy(read.operand.getDefiningOp());
   int64_t q = lazy ? std::max(n, length) - 1 : n - 1;
   std::optional<int64_t> upper;
@@ -134,9 +134,9 @@ std::optional<int64_t> LatestWalk::latestOf(const ReadPlan::Read &read, int64_t 
     upper = std::min(upper.value_or(value), value);
   }
   q = !upper ? q : lazy ? *upper : std::min(q, *upper);
-  if (const LazyMap *map = plan.mapOf(read.operand)) { // the last whose root is there
+  if (const LazyMap *map = plan.getLazyMap(read.operand)) { // the last whose root is there
     __int128 past =
-        static_cast<__int128>(plan.lengthOf(map->root, length)) * map->factor + map->shift;
+        static_cast<__int128>(plan.computeLength(map->root, length)) * map->factor + map->shift;
     q = static_cast<int64_t>(std::min<__int128>(q, past - 1));
   }
   for (int i = 0; i < tries; ++i, --q) {
@@ -177,8 +177,8 @@ LatestWalk::LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t le
     }
     SmallVector<Step, 2> list = wanted->second; // `steps` grows meanwhile
     for (const Step &step : list) {
-      for (const ReadPlan::Read &read : plan.readsOf(op)) {
-        std::optional<int64_t> q = latestOf(read, step.position);
+      for (const ReadPlan::Read &read : plan.getOpReads(op)) {
+        std::optional<int64_t> q = findLatestRead(read, step.position);
         auto source = q ? resolve(plan, length, read.operand, *q) : std::nullopt;
         if (source && source->first.getDefiningOp()) {
           want(source->first, source->second);
@@ -192,8 +192,8 @@ LatestWalk::LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t le
       continue;
     }
     for (Step &step : wanted->second) {
-      for (const ReadPlan::Read &read : plan.readsOf(op)) {
-        std::optional<int64_t> q = latestOf(read, step.position);
+      for (const ReadPlan::Read &read : plan.getOpReads(op)) {
+        std::optional<int64_t> q = findLatestRead(read, step.position);
         auto source = q ? resolve(plan, length, read.operand, *q) : std::nullopt;
         int64_t token = source ? tokenAt(source->first, source->second) : -1;
         if (token > step.token) {
@@ -223,8 +223,8 @@ void LatestWalk::addPath(FoundLeak &leak) {
   int64_t position = row;
   leak.path.emplace_back(value, position);
   while (value.getDefiningOp()) {
-    if (plan.mapOf(value)) { // map by map
-      const ReadPlan::Read &read = plan.readsOf(value.getDefiningOp()).front();
+    if (plan.getLazyMap(value)) { // map by map
+      const ReadPlan::Read &read = plan.getOpReads(value.getDefiningOp()).front();
       position = reference::evaluateAffine(read.bounds.upper.front(), position, 0, 0);
       value = read.operand;
       leak.path.emplace_back(value, position);
@@ -372,7 +372,7 @@ void sluice::preferTarget(const ReadPlan &plan, FoundLeak &leak) {
   };
   DenseMap<Value, std::vector<std::optional<From>>> depends; // by the first result of an op
   auto isReached = [&](Value value, int64_t q) {
-    if (const LazyMap *map = plan.mapOf(value)) {
+    if (const LazyMap *map = plan.getLazyMap(value)) {
       q = map->at(q);
       value = map->root;
     }
@@ -383,12 +383,13 @@ void sluice::preferTarget(const ReadPlan &plan, FoundLeak &leak) {
     return rows != depends.end() && q >= 0 && q < static_cast<int64_t>(rows->second.size()) &&
            rows->second[static_cast<size_t>(q)].has_value();
   };
-  auto fromOf = [&](Operation *op, int64_t p) -> std::optional<From> {
-    for (const ReadPlan::Read &read : plan.readsOf(op)) {
-      int64_t n = plan.lengthOf(read.operand, witness.length), first = 0, last = n - 1;
-      if (const LazyMap *map = plan.mapOf(read.operand)) { // where its root is there
+  auto findOrigin = [&](Operation *op, int64_t p) -> std::optional<From> {
+    for (const ReadPlan::Read &read : plan.getOpReads(op)) {
+      int64_t n = plan.computeLength(read.operand, witness.length), first = 0, last = n - 1;
+      if (const LazyMap *map = plan.getLazyMap(read.operand)) { // where its root is there
         first = map->shift;
-        last = std::max(first, first + map->factor * plan.lengthOf(map->root, witness.length) - 1);
+        last = std::max(first,
+                        first + map->factor * plan.computeLength(map->root, witness.length) - 1);
       }
       for (AffineExpr lower : read.bounds.lower) {
         first = std::max(first, reference::evaluateAffine(lower, p, 0, n));
@@ -405,12 +406,12 @@ void sluice::preferTarget(const ReadPlan &plan, FoundLeak &leak) {
     return std::nullopt;
   };
   for (Operation *op : plan.ops) {
-    if (plan.mapOf(op->getResult(0))) {
+    if (plan.getLazyMap(op->getResult(0))) {
       continue;
     }
     std::vector<std::optional<From>> rows;
-    for (int64_t p = 0; p < plan.lengthOf(op->getResult(0), witness.length); ++p) {
-      rows.push_back(fromOf(op, p));
+    for (int64_t p = 0; p < plan.computeLength(op->getResult(0), witness.length); ++p) {
+      rows.push_back(findOrigin(op, p));
     }
     depends[op->getResult(0)] = std::move(rows);
   }
@@ -421,8 +422,8 @@ void sluice::preferTarget(const ReadPlan &plan, FoundLeak &leak) {
   }
   std::vector<std::pair<Value, int64_t>> path = {{value, position}};
   while (Operation *op = value.getDefiningOp()) {
-    if (plan.mapOf(value)) {
-      const ReadPlan::Read &read = plan.readsOf(op).front();
+    if (plan.getLazyMap(value)) {
+      const ReadPlan::Read &read = plan.getOpReads(op).front();
       position = reference::evaluateAffine(read.bounds.upper.front(), position, 0, 0);
       value = read.operand;
     } else {

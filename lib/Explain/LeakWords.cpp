@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace sluice;
 
 /// Returns the name of an op in specs; without a spec, the name of the op.
-static std::string wordOf(Operation *op) {
+static std::string getWordFor(Operation *op) {
   StringRef part = getOriginPart(op);
   if (isa<FoldOp>(op) && part == "fold") {
     return "shorten (linear)";
@@ -39,10 +39,10 @@ static std::string wordOf(Operation *op) {
 }
 
 /// "position 3 of the shorten at a.json:7:5"
-static std::string nameOf(Value value, int64_t position) {
+static std::string describeValue(Value value, int64_t position) {
   Operation *op = value.getDefiningOp();
-  return "position " + std::to_string(position) + " of the " + wordOf(op) + " at " +
-         spec::toString(placeOf(op));
+  return "position " + std::to_string(position) + " of the " + getWordFor(op) + " at " +
+         spec::toString(getOpLocation(op));
 }
 
 /// What the path goes through that neither the token nor the row makes exist; empty where all of it
@@ -61,8 +61,8 @@ static std::string longerSequence(const FoundLeak &leak) {
       last = &step;
     }
   }
-  return last ? ", through " + nameOf(last->first, last->second) + ", which only sequences of " +
-                    std::to_string(most + 1) + " tokens or more have"
+  return last ? ", through " + describeValue(last->first, last->second) +
+                    ", which only sequences of " + std::to_string(most + 1) + " tokens or more have"
               : "";
 }
 
@@ -77,7 +77,7 @@ std::string sluice::describe(const FoundLeak &leak) {
            longerSequence(leak);
   }
   auto [value, position] = leak.path.back();
-  std::string through = value.getDefiningOp() ? ": it reads " + nameOf(value, position) +
+  std::string through = value.getDefiningOp() ? ": it reads " + describeValue(value, position) +
                                                     ", which does not exist before"
                                               : "";
   return row + " changes when the sequence grows to token " + std::to_string(witness.token) +
@@ -89,7 +89,8 @@ std::vector<CausalStep> sluice::getSteps(FoundLeak &leak) {
   StringRef stage; // of the last step
   for (size_t i = leak.path.size() - 1; i-- > 0;) {
     Operation *op = leak.path[i].first.getDefiningOp();
-    CausalStep step = {placeOf(op), wordOf(op), leak.path[i + 1].second, leak.path[i].second};
+    CausalStep step = {getOpLocation(op), getWordFor(op), leak.path[i + 1].second,
+                       leak.path[i].second};
     StringRef own = getOriginStage(op);
     bool isSame = !steps.empty() && !own.empty() && own == stage;
     bool stayed = isSame && steps.back().from == steps.back().to;
@@ -105,7 +106,7 @@ std::vector<CausalStep> sluice::getSteps(FoundLeak &leak) {
   }
   int64_t row = leak.witness.row;
   bool isOther = getOriginPart(leak.loss) == "loss";
-  steps.push_back({placeOf(leak.loss), isOther ? "loss" : "head", row, row});
+  steps.push_back({getOpLocation(leak.loss), isOther ? "loss" : "head", row, row});
   return steps;
 }
 

@@ -19,7 +19,7 @@ bool sluice::trainsWhatIsEvaluated(ModuleOp module, CausalVerdict &verdict) {
   }
   verdict.kind = CausalVerdict::Kind::Misaligned;
   verdict.refusedMode = "train";
-  verdict.place = placeOf(other->loss);
+  verdict.place = getOpLocation(other->loss);
   std::string place = spec::toString(verdict.place);
   verdict.message =
       !other->evaluated
@@ -44,7 +44,7 @@ bool sluice::provesGeneration(ModuleOp module, CausalVerdict &verdict) {
     return true;
   }
   verdict.refusedMode = "generate";
-  verdict.place = placeOf(alignment.op);
+  verdict.place = getOpLocation(alignment.op);
   if (alignment.kind == Alignment::OtherPrediction) {
     verdict.message = "not aligned: generation samples a prediction that no loss scores; let "
                       "@predict end in the last row of what a loss reads, under the loss's weights";

@@ -6,4 +6,6 @@
 using namespace mlir;
 using namespace sluice;
 
-spec::SourceLocation sluice::placeOf(Operation *op) { return getSourceLocation(op->getLoc()); }
+spec::SourceLocation sluice::getOpLocation(Operation *op) {
+  return getSourceLocation(op->getLoc());
+}

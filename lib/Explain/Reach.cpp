@@ -49,20 +49,23 @@ ReachGraph::ReachGraph(func::FuncOp function, int64_t length, std::optional<Boun
 }
 
 void ReachGraph::addInfo(const Scales &scales, Value value) {
-  int64_t factor = scales.factorOf(value);
+  int64_t factor = scales.getScaleFactor(value);
   int64_t rows = factor == 0 ? 1 : (length + factor - 1) / factor;
-  infos[value] = {segments->rowsOf(value).value_or(rows), isLazy(value.getDefiningOp())};
+  infos[value] = {segments->countSegmentRows(value).value_or(rows), isLazy(value.getDefiningOp())};
 }
 
-std::optional<int64_t> ReachGraph::firstTokenOf(Value value, int64_t row) const {
-  return segments->rowsOf(value) ? std::optional(segments->firstTokenOf(value, row)) : std::nullopt;
+std::optional<int64_t> ReachGraph::getFirstToken(Value value, int64_t row) const {
+  return segments->countSegmentRows(value) ? std::optional(segments->getFirstToken(value, row))
+                                           : std::nullopt;
 }
 
-const ReachGraph::Info &ReachGraph::infoOf(Value value) const { return infos.find(value)->second; }
+const ReachGraph::Info &ReachGraph::getNodeInfo(Value value) const {
+  return infos.find(value)->second;
+}
 
 /// Around the relation's positions q of row p where its bounds are not exact. Without an upper
 /// bound, all of the operand.
-Interval ReachGraph::rangeOf(const Read &read, int64_t p) const {
+Interval ReachGraph::computeRange(const Read &read, int64_t p) const {
   int64_t n = getLength(read.source);
   auto value = [&](AffineExpr e) { return reference::evaluateAffine(e, p, 0, n); };
   if (!llvm::all_of(read.bounds.conditions, [&](AffineExpr e) { return value(e) >= 0; })) {
@@ -80,7 +83,7 @@ Interval ReachGraph::rangeOf(const Read &read, int64_t p) const {
 }
 
 /// None where no content is read. Of segments, a range for each row.
-std::optional<ReachGraph::Read> ReachGraph::readOf(OpOperand &operand, int64_t rows) {
+std::optional<ReachGraph::Read> ReachGraph::buildRead(OpOperand &operand, int64_t rows) {
   auto flow = dyn_cast<CausalFlowInterface>(operand.getOwner());
   unsigned number = operand.getOperandNumber();
   if (!flow || !isa<SequenceType>(operand.get().getType()) || isOfBoundaries(operand)) {
@@ -101,7 +104,7 @@ std::optional<ReachGraph::Read> ReachGraph::readOf(OpOperand &operand, int64_t r
   Read read{operand.get(), number, *reads.relation, {}, false, nullptr};
   auto ranges = std::make_shared<Ranges>();
   for (int64_t p = 0; p < rows; ++p) {
-    ranges->push_back(segments->rangeOf(flow, number, p, getLength(operand.get())));
+    ranges->push_back(segments->computeRange(flow, number, p, getLength(operand.get())));
   }
   read.bounds.exact = true;
   read.ranges = ranges;
@@ -114,7 +117,7 @@ ReachGraph::Node ReachGraph::makeNode(Operation *op) {
   // Others read a map past its end: further than this, ranges are computed when asked for.
   int64_t rows = isLazy(op) ? 2 * length : getLength(op->getResult(0));
   for (OpOperand &operand : op->getOpOperands()) {
-    std::optional<Read> read = readOf(operand, rows);
+    std::optional<Read> read = buildRead(operand, rows);
     if (!read || llvm::any_of(node.reads, [&](const Read &other) {
           return other.source == read->source && other.relation == read->relation;
         })) {
@@ -125,7 +128,7 @@ ReachGraph::Node ReachGraph::makeNode(Operation *op) {
       if (!ranges) {
         auto made = std::make_shared<Ranges>();
         for (int64_t p = 0; p < rows; ++p) {
-          made->push_back(rangeOf(*read, p));
+          made->push_back(computeRange(*read, p));
         }
         ranges = made;
       }
@@ -140,7 +143,7 @@ Interval ReachGraph::readRange(Operation *op, unsigned operand, int64_t p) const
   for (const Read &read : nodes[indexOf.lookup(op)].reads) {
     if (read.operand == operand) {
       bool isKnown = read.ranges && p >= 0 && p < static_cast<int64_t>(read.ranges->size());
-      return isKnown ? (*read.ranges)[static_cast<size_t>(p)] : rangeOf(read, p);
+      return isKnown ? (*read.ranges)[static_cast<size_t>(p)] : computeRange(read, p);
     }
   }
   return {0, -1};
@@ -165,7 +168,7 @@ private:
   std::vector<int64_t> positionsRead(const Read &read, const std::vector<int64_t> &positions) const;
 
   using BitVector = llvm::BitVector;
-  BitVector &setOf(Value value) {
+  BitVector &getRowBits(Value value) {
     auto [entry, isNew] = found.try_emplace(value);
     if (isNew) {
       entry->second.resize(static_cast<unsigned>(graph.getLength(value)));
@@ -180,8 +183,8 @@ private:
 /// map by map, as chains of them are long.
 void ReachGraph::Search::want(Value value, std::vector<int64_t> positions) {
   for (;;) {
-    const Info &info = graph.infoOf(value);
-    BitVector &set = setOf(value);
+    const Info &info = graph.getNodeInfo(value);
+    BitVector &set = getRowBits(value);
     for (int64_t position : positions) {
       if (position >= 0 && position < info.length) {
         set.set(static_cast<unsigned>(position));
@@ -206,7 +209,8 @@ ReachGraph::Search::positionsRead(const Read &read, const std::vector<int64_t> &
   int64_t n = graph.getLength(read.source);
   for (int64_t p : positions) {
     bool isKnown = read.ranges && p >= 0 && p < static_cast<int64_t>(read.ranges->size());
-    auto [first, last] = isKnown ? (*read.ranges)[static_cast<size_t>(p)] : graph.rangeOf(read, p);
+    auto [first, last] =
+        isKnown ? (*read.ranges)[static_cast<size_t>(p)] : graph.computeRange(read, p);
     for (int64_t q = first; q <= last; ++q) {
       bool isNew = result.empty() || result.back() != q; // neighbours often read the same
       if (isNew && (read.bounds.exact || reference::contains(read.relation, p, q, n))) {
@@ -217,7 +221,7 @@ ReachGraph::Search::positionsRead(const Read &read, const std::vector<int64_t> &
   return result;
 }
 
-static std::vector<int64_t> listOf(const llvm::BitVector &set) {
+static std::vector<int64_t> getList(const llvm::BitVector &set) {
   std::vector<int64_t> list;
   list.reserve(set.count());
   for (unsigned position : set.set_bits()) {
@@ -260,17 +264,17 @@ static llvm::BitVector join(ArrayRef<Interval> ranges, const llvm::BitVector &wa
 
 void ReachGraph::Search::follow(const Node &node, const BitVector &wanted) {
   for (const Read &read : node.reads) {
-    const auto &[n, lazy] = graph.infoOf(read.source);
+    const auto &[n, lazy] = graph.getNodeInfo(read.source);
     if (read.identity && !lazy && static_cast<int64_t>(wanted.size()) == n) {
-      setOf(read.source) |= wanted;
+      getRowBits(read.source) |= wanted;
     } else if (!read.ranges) {
-      want(read.source, positionsRead(read, listOf(wanted)));
+      want(read.source, positionsRead(read, getList(wanted)));
     } else {
       BitVector joined = join(*read.ranges, wanted, lazy ? std::numeric_limits<int>::max() : n);
       if (lazy) {
-        want(read.source, listOf(joined));
+        want(read.source, getList(joined));
       } else {
-        setOf(read.source) |= joined; // does not grow: every position is below n
+        getRowBits(read.source) |= joined; // does not grow: every position is below n
       }
     }
   }
@@ -278,7 +282,7 @@ void ReachGraph::Search::follow(const Node &node, const BitVector &wanted) {
 
 void ReachGraph::Search::run() {
   for (const Node &node : llvm::reverse(graph.nodes)) {
-    if (graph.infoOf(node.op->getResult(0)).lazy) {
+    if (graph.getNodeInfo(node.op->getResult(0)).lazy) {
       continue; // followed when it was wanted
     }
     for (Value result : node.op->getResults()) {
@@ -299,7 +303,7 @@ ReachSets ReachGraph::sees(Value value, int64_t position) const {
 
 ReachSets ReachGraph::sees(Value value, const llvm::BitVector &positions) const {
   Search search(*this);
-  search.want(value, listOf(positions));
+  search.want(value, getList(positions));
   search.run();
   return std::move(search.found);
 }

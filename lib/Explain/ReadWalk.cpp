@@ -22,7 +22,7 @@ int64_t LazyMap::at(int64_t p) const {
 }
 
 /// Constant operand of a sum or a division; none of any other expression.
-static std::optional<int64_t> constantOf(AffineExpr expression, AffineExprKind kind) {
+static std::optional<int64_t> getConstantValue(AffineExpr expression, AffineExprKind kind) {
   auto binary = dyn_cast_if_present<AffineBinaryOpExpr>(expression);
   auto constant = binary && binary.getKind() == kind ? dyn_cast<AffineConstantExpr>(binary.getRHS())
                                                      : AffineConstantExpr();
@@ -34,11 +34,11 @@ static std::optional<LazyMap> mapThrough(CausalFlowInterface op, const LazyMap *
   LazyMap map = source ? *source : LazyMap{op->getOperand(0), 0, 1};
   __int128 by = 0, k = 1;
   AffineExpr position = op.getLatest(0); // (p - by) floordiv k
-  if (auto divisor = constantOf(position, AffineExprKind::FloorDiv)) {
+  if (auto divisor = getConstantValue(position, AffineExprKind::FloorDiv)) {
     k = *divisor;
     position = cast<AffineBinaryOpExpr>(position).getLHS();
   }
-  if (auto addend = constantOf(position, AffineExprKind::Add)) {
+  if (auto addend = getConstantValue(position, AffineExprKind::Add)) {
     by = -static_cast<__int128>(*addend);
     position = cast<AffineBinaryOpExpr>(position).getLHS();
   }
@@ -77,20 +77,20 @@ ReadPlan::ReadPlan(func::FuncOp function) : function(function), scales(function)
                       endsLazySource(*relation, operand.get(), scales)});
     }
     if (isLazy(&op)) {
-      if (auto map = mapThrough(flow, mapOf(op.getOperand(0)))) {
+      if (auto map = mapThrough(flow, getLazyMap(op.getOperand(0)))) {
         maps[op.getResult(0)] = *map;
       }
     }
   }
 }
 
-const LazyMap *ReadPlan::mapOf(Value value) const {
+const LazyMap *ReadPlan::getLazyMap(Value value) const {
   auto found = maps.find(value);
   return found == maps.end() ? nullptr : &found->second;
 }
 
-int64_t ReadPlan::lengthOf(Value value, int64_t length) const {
-  int64_t factor = scales.factorOf(value);
+int64_t ReadPlan::computeLength(Value value, int64_t length) const {
+  int64_t factor = scales.getScaleFactor(value);
   return factor == 0 ? 1 : (length + factor - 1) / factor;
 }
 
@@ -107,7 +107,7 @@ ReadWalk::ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *
     std::vector<Reach> rows;
     for (int64_t p = 0; p < getLength(op->getResult(0)); ++p) {
       rows.push_back(compute(op, p));
-      int64_t existence = plan.scales.factorOf(op->getResult(0)) * p;
+      int64_t existence = plan.scales.getScaleFactor(op->getResult(0)) * p;
       if (missing && plan.scales.existsByTokens(op->getResult(0)) &&
           rows.back().token < existence) {
         rows.back() = {existence, {}, 0};
@@ -126,7 +126,7 @@ ReadWalk::ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *
 }
 
 ReadWalk::Reach ReadWalk::at(Value value, int64_t position) const {
-  if (const LazyMap *map = plan.mapOf(value)) {
+  if (const LazyMap *map = plan.getLazyMap(value)) {
     return at(map->root, map->at(position)); // the root is stored, or the result of another kind
   }
   if (isLazy(value.getDefiningOp())) {
@@ -145,7 +145,7 @@ ReadWalk::Reach ReadWalk::at(Value value, int64_t position) const {
   if (!missing || !plan.scales.isOnTargetAxis(value)) {
     return {};
   }
-  return {plan.scales.factorOf(value) * position, {}, 0};
+  return {plan.scales.getScaleFactor(value) * position, {}, 0};
 }
 
 /// Whether row p reads others of the first n positions once there are n + 1.
@@ -171,7 +171,7 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
   if (budget && --*budget < 0) {
     return best;
   }
-  for (const ReadPlan::Read &read : plan.readsOf(op)) {
+  for (const ReadPlan::Read &read : plan.getOpReads(op)) {
     const auto &[operand, relation, bounds, changes, endsLazy] = read;
     int64_t n = getLength(operand);
     // Before 0 a stored operand is null, and a lazy one is read through.
@@ -188,11 +188,11 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
     }
     if (missing && changes && plan.scales.isOnTargetAxis(operand) &&
         changesWithLength(relation, p, n)) {
-      best = std::max(best, {plan.scales.factorOf(operand) * n, operand, n},
+      best = std::max(best, {plan.scales.getScaleFactor(operand) * n, operand, n},
                       [](const Reach &x, const Reach &y) { return x.token < y.token; });
     }
     // Of positions that are not there, the last one says most, and without `missing` none matters.
-    const LazyMap *map = plan.mapOf(operand);
+    const LazyMap *map = plan.getLazyMap(operand);
     int64_t end = isLazy(operand.getDefiningOp()) && !map ? last : n - 1;
     if (map) { // a position that reads nothing may still have to exist
       first = missing && endsLazy ? first : std::max(first, map->shift);
@@ -221,7 +221,7 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
       if (q <= last && (bounds.exact || reference::contains(relation, p, q, n))) {
         Reach reach = at(operand, q);
         if (missing && endsLazy) {
-          reach.token = std::max(reach.token, plan.scales.factorOf(operand) * q);
+          reach.token = std::max(reach.token, plan.scales.getScaleFactor(operand) * q);
         }
         if (reach.token > best.token) {
           best = {reach.token, operand, q};
@@ -235,9 +235,9 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
 /// Whether a read of a lazy operand counts for the token that makes its position exist.
 static bool countsByExisting(const ReadPlan &plan, const ReadWalk &walk, Operation *op,
                              const ReadWalk::Reach &next) {
-  return llvm::any_of(plan.readsOf(op), [&](const ReadPlan::Read &read) {
+  return llvm::any_of(plan.getOpReads(op), [&](const ReadPlan::Read &read) {
     return read.endsLazy && read.operand == next.operand &&
-           plan.scales.factorOf(read.operand) * next.position >
+           plan.scales.getScaleFactor(read.operand) * next.position >
                walk.at(next.operand, next.position).token;
   });
 }
@@ -248,9 +248,9 @@ std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t p
   for (;;) {
     path.emplace_back(value, position);
     Reach next;
-    if (plan.mapOf(value)) {
+    if (plan.getLazyMap(value)) {
       Operation *op = value.getDefiningOp();
-      const ReadPlan::Read &read = plan.readsOf(op).front();
+      const ReadPlan::Read &read = plan.getOpReads(op).front();
       next = {0, read.operand,
               reference::evaluateAffine(read.bounds.upper.front(), position, 0, 0)};
     } else {
@@ -259,7 +259,7 @@ std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t p
     if (!next.operand) {
       return path;
     }
-    if (missing && !plan.mapOf(value) &&
+    if (missing && !plan.getLazyMap(value) &&
         countsByExisting(plan, *this, value.getDefiningOp(), next)) {
       path.emplace_back(next.operand, next.position);
       return path; // what it reads is of no matter

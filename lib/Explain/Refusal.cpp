@@ -25,7 +25,7 @@ static int64_t longestLength(func::FuncOp function) {
   int64_t shifts = 8, coarsest = 1;
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
-      int64_t factor = scales.factorOf(op.getResult(0)); // below 2^31, as shifts are
+      int64_t factor = scales.getScaleFactor(op.getResult(0)); // below 2^31, as shifts are
       coarsest = std::max(coarsest, factor);
       auto flow = dyn_cast<CausalFlowInterface>(op);
       int64_t by = flow ? flow.getShift().value_or(0) : 0;
@@ -36,8 +36,8 @@ static int64_t longestLength(func::FuncOp function) {
 }
 
 /// Searches by the bound first, as it limits the length of the sequence.
-static std::optional<FoundLeak> findLeakOf(const ReadPlan &plan, const BoundViolation &violation,
-                                           LeakSearch &search) {
+static std::optional<FoundLeak> findLeakPath(const ReadPlan &plan, const BoundViolation &violation,
+                                             LeakSearch &search) {
   std::optional<FoundLeak> leak;
   if (violation.decided && !violation.unbounded) {
     leak = findLeak(plan, violation.token + 1, violation.row, search);
@@ -68,7 +68,7 @@ static std::string findRemedy(func::FuncOp function, FoundLeak leak, spec::Sourc
       auto violation = mode && !next ? findViolation(mode, computeFrontiers(mode)) : std::nullopt;
       if (violation) {
         LeakSearch search;
-        next = findLeakOf(ReadPlan(mode), *violation, search);
+        next = findLeakPath(ReadPlan(mode), *violation, search);
         if (!next) {
           return first; // whether it leaks still is not known
         }
@@ -129,7 +129,7 @@ static std::string describeFailure(const CausalVerdict &verdict, const std::stri
 
 /// Returns true where the remedy of an op only explains why it leaks, and no edit repairs it.
 static bool hasCauseAlone(Operation *op) {
-  OpRemedy own = remedyOf(op);
+  OpRemedy own = findOpRemedy(op);
   return !own.words.empty() && own.attribute.empty();
 }
 
@@ -141,7 +141,7 @@ static void explainSegments(func::FuncOp function, const BoundViolation &violati
   std::optional<FoundLeak> leak = findSegmentLeak(function, boundaries, longest);
   if (!leak) {
     CrossEntropyOp loss = violation.loss;
-    verdict.place = placeOf(violation.unbounded ? violation.unbounded : loss.getOperation());
+    verdict.place = getOpLocation(violation.unbounded ? violation.unbounded : loss.getOperation());
     verdict.message =
         describeFailure(verdict, "no bound was found for what this stage reads of "
                                  "segments; let rows read segments that are closed. ") +
@@ -154,13 +154,13 @@ static void explainSegments(func::FuncOp function, const BoundViolation &violati
     replaySegments(*leak, boundaries); // may show another leak
   }
   Operation *op = opOfLateRead(Scales(function), *leak);
-  verdict.place = placeOf(op);
+  verdict.place = getOpLocation(op);
   leak->witness.path = getSteps(*leak);
   auto module = function->getParentOfType<ModuleOp>();
   std::string remedy;
   bool isCause = hasCauseAlone(op);
   if (isCause) {
-    remedy = "; " + remedyOf(op).words; // wherever segments are
+    remedy = "; " + findOpRemedy(op).words; // wherever segments are
   } else if (!passesSegments(*leak)) {
     Mending mending(module);
     remedy =
@@ -182,12 +182,12 @@ void sluice::explain(func::FuncOp function, const BoundViolation &violation, boo
   }
   ReadPlan plan(function);
   LeakSearch search;
-  std::optional<FoundLeak> leak = findLeakOf(plan, violation, search);
+  std::optional<FoundLeak> leak = findLeakPath(plan, violation, search);
   if (!leak) {
     Operation *op =
         violation.unbounded ? violation.unbounded : CrossEntropyOp(violation.loss).getOperation();
     verdict.kind = CausalVerdict::Kind::NotProved;
-    verdict.place = placeOf(op);
+    verdict.place = getOpLocation(op);
     verdict.message = describeFailure(verdict, "no bound was found for what this stage reads; make "
                                                "its mask, shift and factors simpler. ") +
                       "Whether it leaks is not known either: " + search.describe();
@@ -202,9 +202,9 @@ void sluice::explain(func::FuncOp function, const BoundViolation &violation, boo
   std::string what = describe(*leak);
   Operation *fault = opAtFault(*leak);
   bool isCause = hasCauseAlone(fault);
-  verdict.place = placeOf(fault);
+  verdict.place = getOpLocation(fault);
   std::string remedy =
-      "; " + (isCause ? remedyOf(fault).words : findRemedy(function, *leak, verdict.place));
+      "; " + (isCause ? findOpRemedy(fault).words : findRemedy(function, *leak, verdict.place));
   verdict.message = "not causal: " + what + remedy;
   verdict.remedy = isCause ? "" : remedy;
   verdict.witness = std::move(leak->witness);

@@ -8,13 +8,13 @@
 using namespace mlir;
 using namespace sluice;
 
-OpRemedy sluice::remedyOf(Operation *op) {
+OpRemedy sluice::findOpRemedy(Operation *op) {
   auto flow = dyn_cast<CausalFlowInterface>(op);
   return flow ? flow.getRemedy() : OpRemedy();
 }
 
 /// Factor of an op that reads groups; 1 for any other.
-static int64_t groupOf(Operation *op) {
+static int64_t getGroupSize(Operation *op) {
   auto fusion = dyn_cast<FusionInterface>(op);
   return fusion ? fusion.getRowGroup().factor : 1;
 }
@@ -46,17 +46,18 @@ static bool isOfParts(Operation *fold) {
 /// Whether some row of an attention may see a later one.
 static bool looksAhead(AttentionOp op) {
   AffineExpr latest = op.getLatest(1),
-             own = solveMask(causalMask(op.getContext(), scalesOf(op))).upper.front();
+             own = solveMask(causalMask(op.getContext(), getScaleRatio(op))).upper.front();
   return !latest ||
          isNeverPositive(simplifyAffineExpr(latest - own, 1, 0)).kind != SignAnswer::Always;
 }
 
 /// None of an op that another change must mend. A stage inside another has no key of its own.
-static std::optional<Change> changeOf(Operation *op) {
-  spec::SourceLocation place = placeOf(op);
+static std::optional<Change> findChange(Operation *op) {
+  spec::SourceLocation place = getOpLocation(op);
   std::string at = ", at " + spec::toString(place);
   if (auto attention = dyn_cast<AttentionOp>(op); attention && looksAhead(attention)) {
-    return Change{remedyOf(op).words + at, place, [op](Mending &mending) { mending.remedy(op); }};
+    return Change{findOpRemedy(op).words + at, place,
+                  [op](Mending &mending) { mending.remedy(op); }};
   }
   auto spread = dyn_cast<SpreadSegmentsOp>(op);
   OriginAttr origin = getOrigin(op);
@@ -74,7 +75,7 @@ std::vector<Change> sluice::changesAmongSegments(const FoundLeak &leak) {
   constexpr size_t most = 8;
   std::vector<Change> changes;
   auto add = [&](Operation *op) {
-    std::optional<Change> change = op ? changeOf(op) : std::nullopt;
+    std::optional<Change> change = op ? findChange(op) : std::nullopt;
     bool isKnown = change && llvm::any_of(changes, [&](const Change &other) {
                      return other.words == change->words;
                    });
@@ -105,8 +106,8 @@ Operation *sluice::opAtFault(FoundLeak &leak) {
 }
 
 std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Mending &mending) {
-  place = placeOf(fault);
-  if (int64_t k = groupOf(fault); k > 1) {
+  place = getOpLocation(fault);
+  if (int64_t k = getGroupSize(fault); k > 1) {
     ShiftChain shifts(fault);
     std::string least = std::to_string(k - 1);
     if (isOfParts(fault)) {
@@ -126,13 +127,13 @@ std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Men
     }
     auto nearest = cast<ShiftOp>(shifts.nearest);
     int64_t by = static_cast<int64_t>(nearest.getBy()), enough = by + k - 1 - shifts.total;
-    place = placeOf(nearest);
+    place = getOpLocation(nearest);
     mending.setShift(nearest, enough);
     return "a group of " + std::to_string(k) + " shifted by " + std::to_string(shifts.total) +
            " holds later tokens than its first row may read; shift by " + std::to_string(enough) +
            ", not " + std::to_string(by) + ", at " + spec::toString(place);
   }
-  if (OpRemedy own = remedyOf(fault); !own.words.empty()) {
+  if (OpRemedy own = findOpRemedy(fault); !own.words.empty()) {
     mending.remedy(fault);
     return own.words + ", at " + spec::toString(place);
   }

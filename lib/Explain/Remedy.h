@@ -9,7 +9,7 @@
 namespace sluice {
 
 /// CausalFlowInterface::getRemedy; empty of an op without the interface.
-OpRemedy remedyOf(mlir::Operation *op);
+OpRemedy findOpRemedy(mlir::Operation *op);
 
 /// Changes to a module that its spec's keys would make: to every op of one place, in each mode.
 /// Undone in the end.
@@ -63,7 +63,7 @@ public:
   }
   /// Each gets what its own remedy says.
   void remedy(mlir::Operation *like) {
-    change(like, [](mlir::Operation *op) { return remedyOf(op); });
+    change(like, [](mlir::Operation *op) { return findOpRemedy(op); });
   }
   void setAttribute(mlir::Operation *like, llvm::StringRef name, mlir::Attribute value) {
     change(like, [&](mlir::Operation *) { return OpRemedy{"", name, value}; });

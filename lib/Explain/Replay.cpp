@@ -77,7 +77,7 @@ std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int6
 /// The reference reads through a chain of maps by recursion.
 constexpr int64_t longestChain = 1000;
 
-int64_t chainOf(func::FuncOp function) {
+int64_t getChainLength(func::FuncOp function) {
   int64_t longest = 0;
   DenseMap<Value, int64_t> chains;
   for (Operation &op : function.getBody().front()) {
@@ -90,7 +90,7 @@ int64_t chainOf(func::FuncOp function) {
   return longest;
 }
 
-double workOf(func::FuncOp function, int64_t length) {
+double estimateWork(func::FuncOp function, int64_t length) {
   auto module = function->getParentOfType<ModuleOp>();
   double elements = 0;
   for (Operation &op : function.getBody().front()) {
@@ -105,18 +105,18 @@ double workOf(func::FuncOp function, int64_t length) {
 }
 
 /// Why the reference does not run so many tokens; empty where it does.
-std::string refusalOf(func::FuncOp function, int64_t length) {
+std::string explainUnreplayable(func::FuncOp function, int64_t length) {
   if (int64_t context = getContext(function); length > context) {
     return "it takes " + std::to_string(length) + " tokens, and the context is " +
            std::to_string(context) + "; give it a context of " + std::to_string(length) +
            ", as with --set context=" + std::to_string(length);
   }
-  if (int64_t chain = chainOf(function); chain > longestChain) {
+  if (int64_t chain = getChainLength(function); chain > longestChain) {
     return "a row is read through " + std::to_string(chain) +
            " maps that are not stored, and the reference follows at most " +
            std::to_string(longestChain) + "; put fewer shifts and upsamplings behind one another";
   }
-  if (double work = workOf(function, length); work > mostReplayWork) {
+  if (double work = estimateWork(function, length); work > mostReplayWork) {
     char numbers[96];
     std::snprintf(numbers, sizeof numbers, "about %.2g multiplications, and it is given %.2g", work,
                   mostReplayWork);
@@ -133,13 +133,13 @@ static void replayOnce(func::FuncOp function, FoundLeak &leak) {
   auto module = function->getParentOfType<ModuleOp>();
   CausalWitness &witness = leak.witness;
   int64_t longer = std::max(witness.length, witness.token + 1);
-  witness.whyNotRun = refusalOf(function, longer);
+  witness.whyNotRun = explainUnreplayable(function, longer);
   if (!witness.whyNotRun.empty()) {
     return;
   }
   auto vocabulary = module->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
   int64_t targets = 1;
-  for (CrossEntropyOp loss : lossesOf(function)) {
+  for (CrossEntropyOp loss : getLossOps(function)) {
     auto offset = static_cast<int64_t>(loss.getOffset());
     if (offset < 0) {
       witness.whyNotRun = "a loss scores rows against tokens before them";
@@ -215,7 +215,7 @@ void sluice::replayLeak(const ReadPlan &plan, FoundLeak &leak) {
 static void replayRuns(FoundLeak &leak) {
   CausalWitness &witness = leak.witness;
   auto function = leak.loss->getParentOfType<func::FuncOp>();
-  witness.whyNotRun = refusalOf(function, witness.length);
+  witness.whyNotRun = explainUnreplayable(function, witness.length);
   if (!witness.whyNotRun.empty()) {
     return;
   }
@@ -226,21 +226,21 @@ static void replayRuns(FoundLeak &leak) {
   OwningOpRef<ModuleOp> module(function->getParentOfType<ModuleOp>().clone());
   forceBits(*module, witness.runs[0].bits);
   auto copy = module->lookupSymbol<func::FuncOp>(function.getSymName());
-  SmallVector<CrossEntropyOp> losses = lossesOf(function), copies = lossesOf(copy);
+  SmallVector<CrossEntropyOp> losses = getLossOps(function), copies = getLossOps(copy);
   CrossEntropyOp loss = copies[static_cast<size_t>(llvm::find(losses, leak.loss) - losses.begin())];
   int64_t targets = 1;
   for (CrossEntropyOp each : copies) {
     targets = std::max(targets, static_cast<int64_t>(each.getOffset()));
   }
-  auto rowOf = [&](const SegmentRun &run, uint64_t step) {
+  auto computeRow = [&](const SegmentRun &run, uint64_t step) {
     std::vector<int32_t> tokens = run.tokens;
     tokens.resize(static_cast<size_t>(witness.length + targets));
     return evaluateRow(copy, loss, witness.length, witness.row, step, tokens, run.bits);
   };
   for (uint64_t step = 1; step <= attempts && witness.change == 0; ++step) {
-    std::vector<double> before = rowOf(witness.runs[0], step);
+    std::vector<double> before = computeRow(witness.runs[0], step);
     for (size_t i = 1; i < witness.runs.size() && witness.change == 0; ++i) {
-      std::vector<double> after = rowOf(witness.runs[i], step);
+      std::vector<double> after = computeRow(witness.runs[i], step);
       if (before.empty() || after.empty()) {
         witness.whyNotRun = "the reference cannot run the model";
         return;
@@ -268,7 +268,7 @@ void sluice::replaySegments(FoundLeak &leak, Boundaries &boundaries) {
     if (++rowTries[other.witness.row] > triesOfARow) {
       return false;
     }
-    work += workOf(function, other.witness.length);
+    work += estimateWork(function, other.witness.length);
     if (++tries <= mostTries && work <= mostReplayWork) {
       replayRuns(other);
     }

@@ -154,6 +154,6 @@ bool Revision::isProved(bool withoutHoles) {
     return true;
   }
   BlindPattern pattern =
-      findBlindSpots(mainLossOf(imported->lookupSymbol<func::FuncOp>("evaluate")));
+      findBlindSpots(getMainLoss(imported->lookupSymbol<func::FuncOp>("evaluate")));
   return pattern.repeats && !pattern.hasHoles();
 }

@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace sluice;
 
 /// Rows that are 1 of the table of a rule that this value reads; none where it reads no such table.
-static std::optional<DenseSet<int64_t>> membersOf(Value table) {
+static std::optional<DenseSet<int64_t>> findMembers(Value table) {
   auto read = table.getDefiningOp<ReadOp>();
   auto parameter =
       read ? SymbolTable::lookupNearestSymbolFrom<ParameterOp>(read, read.getParameterAttr())
@@ -44,7 +44,7 @@ static bool readDocumentEnds(Value bits, BoundaryRules::Source &source) {
     }
     bits = bits.getDefiningOp()->getOperand(0);
   }
-  auto members = membersOf(bits.getDefiningOp<EmbedOp>().getTable());
+  auto members = findMembers(bits.getDefiningOp<EmbedOp>().getTable());
   source.documentEnds = members.value_or(DenseSet<int64_t>());
   source.toDocument = std::move(path);
   return members.has_value();
@@ -55,7 +55,7 @@ static bool readMap(MapOp map, BoundaryRules::Source &source) {
   Value other = map.getInputs().back();
   if (auto position = other.getDefiningOp<PositionOp>()) {
     source.hasFirst = true;
-    return membersOf(position.getTable()).has_value();
+    return findMembers(position.getTable()).has_value();
   }
   auto before = other.getDefiningOp<ShiftOp>();
   if (before && before.getInput() == map.getInputs().front()) {
@@ -72,7 +72,7 @@ static bool readMap(MapOp map, BoundaryRules::Source &source) {
 /// positions, its last operand, is 1. None of any other map.
 static std::optional<bool> findFirstBit(MapOp map) {
   auto position = map.getInputs().back().getDefiningOp<PositionOp>();
-  auto members = position ? membersOf(position.getTable()) : std::nullopt;
+  auto members = position ? findMembers(position.getTable()) : std::nullopt;
   Operation *yield = map.getBody().front().getTerminator();
   auto select = yield->getOperand(0).getDefiningOp<arith::SelectOp>();
   llvm::APFloat first(0.0f);
@@ -83,7 +83,7 @@ static std::optional<bool> findFirstBit(MapOp map) {
   return !first.isZero();
 }
 
-static BoundaryRules::Source sourceOf(Value bits) {
+static BoundaryRules::Source findSource(Value bits) {
   BoundaryRules::Source source;
   for (Operation *op = bits.getDefiningOp(); op; op = bits.getDefiningOp()) {
     auto select = dyn_cast<SelectSegmentsOp>(op);
@@ -105,7 +105,7 @@ static BoundaryRules::Source sourceOf(Value bits) {
       source.selected.push_back(select.getEnds().getDefiningOp<SegmentOp>());
     } else if (!map || map.getNumOperands() != 2 || !readMap(map, source)) {
       bool isPosition = isa<PositionOp>(op), isToken = isa<EmbedOp>(op);
-      auto members = isPosition || isToken ? membersOf(op->getOperands().back()) : std::nullopt;
+      auto members = isPosition || isToken ? findMembers(op->getOperands().back()) : std::nullopt;
       if (members && (isToken || source.selected.empty())) {
         source.kind = isToken ? BoundaryRules::ByToken : BoundaryRules::ByPosition;
         source.members = std::move(*members);
@@ -121,8 +121,8 @@ BoundaryRules::BoundaryRules(func::FuncOp function)
     : function(function), cuts(function.getOps<SegmentOp>()) {
   Scales scales(function);
   for (SegmentOp cut : cuts) {
-    sources.push_back(sourceOf(cut.getBits()));
-    sources.back().factor = scales.factorOf(cut.getBits());
+    sources.push_back(findSource(cut.getBits()));
+    sources.back().factor = scales.getScaleFactor(cut.getBits());
     auto scale =
         SymbolTable::lookupNearestSymbolFrom<ScaleOp>(cut, cut.getEnds().getType().getScale());
     auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(cut, scale.getAxisAttr());
@@ -203,7 +203,8 @@ bool BoundaryRules::endsDocument(const Boundaries &boundaries, size_t cut, int64
 }
 
 /// Of a change, tokens are members where there is a bit; a first bit that is forced wants none.
-BoundaryRules::Wishes BoundaryRules::wishesOf(const Boundaries &boundaries, int64_t length) const {
+BoundaryRules::Wishes BoundaryRules::computeWishes(const Boundaries &boundaries,
+                                                   int64_t length) const {
   Wishes wishes(static_cast<size_t>(length));
   for (size_t i = 0; i < boundaries.size(); ++i) {
     int64_t places = sources[i].kind == ByToken ? countPlaces(boundaries, i, length) : 0;
@@ -245,7 +246,7 @@ std::optional<std::vector<int32_t>> BoundaryRules::findTokens(const Boundaries &
   if (!canAllBe(boundaries, length)) {
     return std::nullopt;
   }
-  Wishes wishes = wishesOf(boundaries, length);
+  Wishes wishes = computeWishes(boundaries, length);
   std::vector<int32_t> tokens;
   for (int64_t t = 0; t < length; ++t) {
     std::optional<int32_t> token = findToken(wishes, t, /*turned=*/false, std::nullopt);
@@ -266,8 +267,8 @@ std::optional<std::vector<int32_t>> BoundaryRules::findTokens(const Boundaries &
   return tokens;
 }
 
-BoundaryRules::Row BoundaryRules::rowOf(const Boundaries &boundaries, size_t cut, int64_t p,
-                                        int64_t length) const {
+BoundaryRules::Row BoundaryRules::computeRow(const Boundaries &boundaries, size_t cut, int64_t p,
+                                             int64_t length) const {
   Row row{p, p, p};
   SegmentOp own = cuts[cut];
   for (size_t outer = cut; outer-- > 0;) {
@@ -276,30 +277,30 @@ BoundaryRules::Row BoundaryRules::rowOf(const Boundaries &boundaries, size_t cut
       continue;
     }
     const std::vector<int64_t> &ends = boundaries[outer];
-    auto endOf = [&](int64_t segment) { return ends[static_cast<size_t>(segment)]; };
-    row.asked = endOf(row.asked);
+    auto getSegmentEnd = [&](int64_t segment) { return ends[static_cast<size_t>(segment)]; };
+    row.asked = getSegmentEnd(row.asked);
     if (begins(outer)) {
-      row.first = endOf(row.first);
+      row.first = getSegmentEnd(row.first);
       row.last = (row.last + 1 < static_cast<int64_t>(ends.size())
-                      ? endOf(row.last + 1)
+                      ? getSegmentEnd(row.last + 1)
                       : countPlaces(boundaries, outer, length)) -
                  1;
     } else {
-      row.first = row.first == 0 ? 0 : endOf(row.first - 1) + 1;
-      row.last = endOf(row.last);
+      row.first = row.first == 0 ? 0 : getSegmentEnd(row.first - 1) + 1;
+      row.last = getSegmentEnd(row.last);
     }
     own = made;
     ++row.level;
   }
-  int64_t factor = Scales(function).factorOf(own.getBits());
+  int64_t factor = Scales(function).getScaleFactor(own.getBits());
   row.first *= factor;
   row.last = std::min(row.last * factor + factor, length) - 1;
   row.asked = std::min(row.asked * factor + factor, length) - 1;
   return row;
 }
 
-std::optional<Boundaries> BoundaryRules::boundariesOf(ArrayRef<int32_t> tokens,
-                                                      ArrayRef<int64_t> marks) const {
+std::optional<Boundaries> BoundaryRules::replayBoundaries(ArrayRef<int32_t> tokens,
+                                                          ArrayRef<int64_t> marks) const {
   auto length = static_cast<int64_t>(tokens.size());
   bool isMarked = llvm::any_of(marks, [](int64_t levels) { return levels > 0; });
   Boundaries boundaries;
@@ -317,7 +318,7 @@ std::optional<Boundaries> BoundaryRules::boundariesOf(ArrayRef<int32_t> tokens,
     int64_t places = countPlaces(boundaries, i, length);
     std::vector<int64_t> ends;
     for (int64_t p = 0; p < places; ++p) {
-      Row row = rowOf(boundaries, i, p, length);
+      Row row = computeRow(boundaries, i, p, length);
       bool isEnd = source.kind == ByPosition ? source.members.contains(p)
                    : source.kind == ByToken
                        ? isMember(row.asked) && !(source.isChange && isMember(row.asked - 1))
@@ -368,7 +369,7 @@ std::vector<SegmentRun> BoundaryRules::findRuns(const FoundLeak &leak,
   if (!tokens) {
     return {};
   }
-  Wishes wishes = wishesOf(boundaries, length);
+  Wishes wishes = computeWishes(boundaries, length);
   auto at = static_cast<size_t>(token);
   auto with = [&](bool turned) {
     std::optional<std::vector<int32_t>> changed;

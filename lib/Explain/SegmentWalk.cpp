@@ -42,8 +42,8 @@ public:
   Boundaries boundaries; ///< of the cuts so far
 
 private:
-  int64_t rowsOf(Value value) const;
-  std::optional<int64_t> numberOf(const SegmentTerm &term, int64_t p) const;
+  int64_t countSegmentRows(Value value) const;
+  std::optional<int64_t> evaluateTerm(const SegmentTerm &term, int64_t p) const;
   Reach at(Value value, int64_t position);
   Reach compute(OpResult value, int64_t position);
   FoundLeak traceLeak(CrossEntropyOp loss, int64_t row);
@@ -62,13 +62,14 @@ private:
 } // namespace
 
 /// Of an axis of segments, as many as the sequence may have, and the next.
-int64_t SegmentWalk::rowsOf(Value value) const {
-  int64_t factor = scales.factorOf(value), count = length + (scales.isSegmented(value) ? 1 : 0);
+int64_t SegmentWalk::countSegmentRows(Value value) const {
+  int64_t factor = scales.getScaleFactor(value),
+          count = length + (scales.isSegmented(value) ? 1 : 0);
   return factor == 0 ? 1 : llvm::divideCeil(count, factor);
 }
 
 /// None where segment `at` is not closed.
-std::optional<int64_t> SegmentWalk::numberOf(const SegmentTerm &term, int64_t p) const {
+std::optional<int64_t> SegmentWalk::evaluateTerm(const SegmentTerm &term, int64_t p) const {
   CutTerm cut = *resolveTerm(term);
   const std::vector<int64_t> &ends =
       boundaries[static_cast<size_t>(llvm::find(cuts, cut.cut) - cuts.begin())];
@@ -84,7 +85,7 @@ std::optional<int64_t> SegmentWalk::numberOf(const SegmentTerm &term, int64_t p)
 }
 
 SegmentWalk::Reach SegmentWalk::at(Value value, int64_t position) {
-  bool isThere = position >= 0 && position < rowsOf(value);
+  bool isThere = position >= 0 && position < countSegmentRows(value);
   if (isa<BlockArgument>(value)) {
     return {isThere && scales.isOnTargetAxis(value) ? position : -1, {}, 0};
   }
@@ -111,7 +112,7 @@ SegmentWalk::Reach SegmentWalk::compute(OpResult value, int64_t p) {
     PositionReads reads = flow.getReads(value.getResultNumber(), operand.getOperandNumber());
     SmallVector<AffineExpr> numbers = {getAffineSymbolExpr(0, flow.getContext())};
     for (const SegmentTerm &term : reads.terms) {
-      if (std::optional<int64_t> number = numberOf(term, p)) {
+      if (std::optional<int64_t> number = evaluateTerm(term, p)) {
         numbers.push_back(getAffineConstantExpr(*number, flow.getContext()));
       }
     }
@@ -121,7 +122,7 @@ SegmentWalk::Reach SegmentWalk::compute(OpResult value, int64_t p) {
     AffineExpr d0 = getAffineDimExpr(0, flow.getContext()),
                d1 = getAffineDimExpr(1, flow.getContext());
     IntegerSet relation = reads.relation->replaceDimsAndSymbols({d0, d1}, numbers, 2, 1);
-    int64_t n = rowsOf(operand.get()),
+    int64_t n = countSegmentRows(operand.get()),
             past = isLazy(operand.get().getDefiningOp()) ? 2 * length : 0;
     for (int64_t q = -past; q < n + past; ++q) {
       if (reference::contains(relation, p, q, n)) {
@@ -152,7 +153,7 @@ FoundLeak SegmentWalk::traceLeak(CrossEntropyOp loss, int64_t row) {
 /// that a rule sets for every text depends on no token.
 std::optional<FoundLeak> SegmentWalk::findLeak() {
   known.clear();
-  for (CrossEntropyOp loss : lossesOf(function)) {
+  for (CrossEntropyOp loss : getLossOps(function)) {
     for (int64_t row = static_cast<int64_t>(loss.getFirst()); row < length; ++row) {
       if (at(loss.getInput(), row).token <= std::max<int64_t>(row + latestAllowed(loss), -1)) {
         continue;
@@ -225,7 +226,7 @@ std::optional<FoundLeak> sluice::findSegmentLeak(func::FuncOp function, Boundari
 
 Operation *sluice::opOfLateRead(const Scales &scales, const FoundLeak &leak) {
   for (auto [value, position] : llvm::reverse(leak.path)) {
-    if (value.getDefiningOp() && !scales.isSegmented(value) && scales.factorOf(value) == 1 &&
+    if (value.getDefiningOp() && !scales.isSegmented(value) && scales.getScaleFactor(value) == 1 &&
         position < leak.witness.token) {
       return value.getDefiningOp();
     }

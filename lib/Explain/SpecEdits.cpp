@@ -16,7 +16,7 @@ constexpr int64_t mostMoved = 16;   // stages that a move may pass
 
 std::string quoted(llvm::StringRef text) { return ("\"" + text + "\"").str(); }
 
-std::optional<int64_t> integerOf(const SpecText &text, const TextNode *node) {
+std::optional<int64_t> parseInteger(const SpecText &text, const TextNode *node) {
   int64_t value = 0;
   bool isInteger = node && !llvm::StringRef(text.slice(*node)).getAsInteger(10, value);
   return isInteger ? std::optional(value) : std::nullopt;
@@ -61,8 +61,8 @@ private:
            boundaries.find("spike");
   }
 
-  std::string nameOf(const TextNode &stage) const {
-    std::string_view op = text.opOf(stage);
+  std::string getStageName(const TextNode &stage) const {
+    std::string_view op = text.getOpName(stage);
     return op.empty() ? "object" : std::string(op);
   }
 
@@ -93,7 +93,7 @@ void Collector::addKey(const TextNode &object, const std::string &key, const std
   edits.push_back({EditKind::Key, object.begin, 0, 0, 0,
                    [=, this, &object](int64_t) { return text.addKey(object, key, json); },
                    [=, this, &object](int64_t, const Locate &locate) {
-                     return "add " + quoted(key) + ": " + json + " to the " + nameOf(object) +
+                     return "add " + quoted(key) + ": " + json + " to the " + getStageName(object) +
                             " at " + locate(object.begin);
                    }});
 }
@@ -106,7 +106,7 @@ void Collector::removeKey(const TextNode &object, const char *key, EditKind kind
                        [=, this, &object](int64_t) { return text.removeKey(object, i); },
                        [=, this, &object, &member](int64_t, const Locate &locate) {
                          return "remove " + quoted(key) + ": " + std::string(text.slice(member)) +
-                                " of the " + nameOf(object) + ", at " + locate(member.begin);
+                                " of the " + getStageName(object) + ", at " + locate(member.begin);
                        }});
     }
   }
@@ -119,16 +119,16 @@ void Collector::raise(const TextNode &object, const char *key, int64_t otherwise
         {EditKind::Key, object.begin, otherwise + 1, otherwise + by, 0,
          [=, this, &object](int64_t n) { return text.addKey(object, key, std::to_string(n)); },
          [=, this, &object](int64_t n, const Locate &locate) {
-           return "add " + quoted(key) + ": " + std::to_string(n) + " to the " + nameOf(object) +
-                  " at " + locate(object.begin);
+           return "add " + quoted(key) + ": " + std::to_string(n) + " to the " +
+                  getStageName(object) + " at " + locate(object.begin);
          }});
     return;
   }
-  std::optional<int64_t> old = integerOf(text, value);
+  std::optional<int64_t> old = parseInteger(text, value);
   if (!old) {
     return;
   }
-  bool isShift = text.opOf(object) == "shift";
+  bool isShift = text.getOpName(object) == "shift";
   std::string lead = isShift ? "shift by " : "write " + quoted(key) + ": ";
   edits.push_back({EditKind::Value, value->begin, *old + 1, *old + by, 0,
                    [=, this](int64_t n) { return text.setValue(*value, std::to_string(n)); },
@@ -147,7 +147,7 @@ void Collector::collectMask(const TextNode &mask) {
     return;
   }
   for (const TextNode &member : mask.children) {
-    std::optional<int64_t> block = integerOf(text, &member);
+    std::optional<int64_t> block = parseInteger(text, &member);
     if (member.key == "block" && block) {
       const TextNode *start = mask.find("start");
       for (int64_t s = 0; s < std::min(*block, mostStarts); ++s) {
@@ -167,7 +167,8 @@ void Collector::collectMasks(const TextNode &object) {
     }
     if ((child.key == "window" || child.key == "tokens") && child.children.size() == 2) {
       const TextNode &begin = child.children[0];
-      std::optional<int64_t> a = integerOf(text, &begin), b = integerOf(text, &child.children[1]);
+      std::optional<int64_t> a = parseInteger(text, &begin),
+                             b = parseInteger(text, &child.children[1]);
       if (a && b && *a + 1 < *b) {
         std::string words = "begin this " + child.key + " at ";
         edits.push_back(
@@ -224,7 +225,7 @@ void Collector::collectMoves(size_t index) {
                      [=, this](int64_t, const Locate &locate) {
                        const TextNode &other = this->text.stages()[before - 1];
                        return "move the shift at " + locate(this->text.stages()[index].begin) +
-                              " to directly after the " + nameOf(other) + " at " +
+                              " to directly after the " + getStageName(other) + " at " +
                               locate(other.begin);
                      }});
   }
@@ -251,7 +252,7 @@ void Collector::collectAdditions(size_t index) {
                    [=, this, &stage](int64_t n, const Locate &locate) {
                      std::string what = from ? " of " + std::string(text.slice(*from)) : "";
                      return "add a shift by " + std::to_string(n) + what + " directly before the " +
-                            nameOf(stage) + " at " + locate(stage.begin);
+                            getStageName(stage) + " at " + locate(stage.begin);
                    }});
   const TextNode *to = stage.find("to");
   if (!to || index + 1 == text.stages().size()) {
@@ -269,8 +270,8 @@ void Collector::collectAdditions(size_t index) {
                    },
                    [=, this, &stage](int64_t n, const Locate &locate) {
                      return "add a shift by " + std::to_string(n) + " to " +
-                            std::string(text.slice(*to)) + " directly after the " + nameOf(stage) +
-                            " at " + locate(stage.begin);
+                            std::string(text.slice(*to)) + " directly after the " +
+                            getStageName(stage) + " at " + locate(stage.begin);
                    }});
 }
 
@@ -302,31 +303,31 @@ void Collector::collectRemoval(size_t index) {
   const TextNode &stage = text.stages()[index], &root = text.root();
   std::optional<size_t> own = findOwnInput(index);
   const TextNode *inputs = own ? root.find("inputs") : nullptr;
-  edits.push_back({EditKind::Remove, stage.begin, 0, 0, 0,
-                   [=, this, &root](int64_t) {
-                     TextEdits all = text.removeStage(index);
-                     if (own) {
-                       bool isOnly = inputs->children.size() == 1;
-                       auto member = static_cast<size_t>(inputs - root.children.data());
-                       TextEdits removed =
-                           isOnly ? text.removeKey(root, member) : text.removeKey(*inputs, *own);
-                       all.insert(all.end(), removed.begin(), removed.end());
-                     }
-                     return all;
-                   },
-                   [=, this, &stage](int64_t, const Locate &locate) {
-                     std::string with = own ? ", with the input " +
-                                                  quoted(inputs->children[*own].key) +
-                                                  ", which "
-                                                  "no other stage reads"
-                                            : "";
-                     return "remove the " + nameOf(stage) + " at " + locate(stage.begin) + with;
-                   }});
+  edits.push_back(
+      {EditKind::Remove, stage.begin, 0, 0, 0,
+       [=, this, &root](int64_t) {
+         TextEdits all = text.removeStage(index);
+         if (own) {
+           bool isOnly = inputs->children.size() == 1;
+           auto member = static_cast<size_t>(inputs - root.children.data());
+           TextEdits removed =
+               isOnly ? text.removeKey(root, member) : text.removeKey(*inputs, *own);
+           all.insert(all.end(), removed.begin(), removed.end());
+         }
+         return all;
+       },
+       [=, this, &stage](int64_t, const Locate &locate) {
+         std::string with = own ? ", with the input " + quoted(inputs->children[*own].key) +
+                                      ", which "
+                                      "no other stage reads"
+                                : "";
+         return "remove the " + getStageName(stage) + " at " + locate(stage.begin) + with;
+       }});
 }
 
 void Collector::collectStage(size_t index) {
   const TextNode &stage = text.stages()[index];
-  llvm::StringRef op(text.opOf(stage));
+  llvm::StringRef op(text.getOpName(stage));
   bool isLast = index + 1 == text.stages().size();
   if (op == "shift") {
     raise(stage, "by", 0, mostShift);

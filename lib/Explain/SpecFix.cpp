@@ -95,7 +95,7 @@ private:
   std::vector<ImportedVariant> import(const ParsedSpec &edited);
   /// Places on the path of a leak that short sequences show; empty where none
   /// does.
-  std::vector<spec::SourceLocation> findLeakOf(const ParsedSpec &edited);
+  std::vector<spec::SourceLocation> findLeakPath(const ParsedSpec &edited);
   LeakPath locate(const std::vector<spec::SourceLocation> &leak, const SpecText &text,
                   const spec::TextEdits &edits) const;
   /// Verdict of an edited spec; not causal where the budget is exhausted.
@@ -143,7 +143,7 @@ private:
 Refused::Refused(const std::string &source, ArrayRef<spec::SourceLocation> leak, int64_t mostShift)
     : text(source), source(source), edits(collectEdits(text, mostShift)) {
   for (const spec::SourceLocation &place : leak) {
-    int64_t stage = place.line == 0 ? -1 : text.stageAt(text.offsetOf(place));
+    int64_t stage = place.line == 0 ? -1 : text.stageAt(text.getOffsetAt(place));
     for (int64_t near = stage - 1; stage >= 0 && near <= stage + 1; ++near) {
       path.insert(near);
     }
@@ -190,7 +190,7 @@ static int64_t sumDelays(func::FuncOp function) {
   int64_t sum = 0;
   for (Operation &op : function.getBody().front()) {
     if (auto shift = dyn_cast<ShiftOp>(op)) {
-      sum += scales.factorOf(shift.getResult()) * static_cast<int64_t>(shift.getBy());
+      sum += scales.getScaleFactor(shift.getResult()) * static_cast<int64_t>(shift.getBy());
     } else if (auto late = dyn_cast<SpreadSegmentsOp>(op);
                late &&
                spread.insert({late->getLoc()->findInstanceOf<FileLineColLoc>(), late.getEnds()})
@@ -211,7 +211,7 @@ FixSearch::FixSearch(const ParsedSpec &refused, const CausalVerdict &verdict, in
   constexpr int64_t longest = int64_t{1} << 20;
   std::vector<ImportedVariant> variants = import(*read(refused.text));
   if (auto evaluate = variants.back().module->lookupSymbol<func::FuncOp>("evaluate")) {
-    mostShift = std::clamp<int64_t>(periodOf(evaluate), 1, longest);
+    mostShift = std::clamp<int64_t>(computePeriod(evaluate), 1, longest);
     original.delay = sumDelays(evaluate);
     original.dead = countDeadStages(evaluate);
   }
@@ -264,7 +264,7 @@ FixSearch::Judged &FixSearch::judge(const std::string &text) {
   judged.isCausal = llvm::all_of(variants, [](const ImportedVariant &variant) {
     auto functions = ModuleOp(variant.module.get()).getOps<func::FuncOp>();
     return llvm::all_of(functions, [](func::FuncOp function) {
-      return lossesOf(function).empty() || sluice::isCausal(function);
+      return getLossOps(function).empty() || sluice::isCausal(function);
     });
   });
   auto evaluate = variants.back().module->lookupSymbol<func::FuncOp>("evaluate");
@@ -304,21 +304,21 @@ static std::optional<FoundLeak> findShortLeak(func::FuncOp function, int64_t &re
   return leak;
 }
 
-std::vector<spec::SourceLocation> FixSearch::findLeakOf(const ParsedSpec &edited) {
+std::vector<spec::SourceLocation> FixSearch::findLeakPath(const ParsedSpec &edited) {
   constexpr int64_t mostReads = 200'000;
   std::vector<ImportedVariant> variants = import(edited);
   std::vector<spec::SourceLocation> places;
   int64_t reads = mostReads;
   for (const ImportedVariant &variant : variants) {
     for (auto function : ModuleOp(variant.module.get()).getOps<func::FuncOp>()) {
-      if (!places.empty() || lossesOf(function).empty() || sluice::isCausal(function)) {
+      if (!places.empty() || getLossOps(function).empty() || sluice::isCausal(function)) {
         continue;
       }
       if (std::optional<FoundLeak> leak = findShortLeak(function, reads)) {
-        places.push_back(placeOf(leak->loss));
+        places.push_back(getOpLocation(leak->loss));
         for (Value value : llvm::make_first_range(leak->path)) {
           if (Operation *op = value.getDefiningOp()) {
-            places.push_back(placeOf(op));
+            places.push_back(getOpLocation(op));
           }
         }
       }
@@ -332,7 +332,7 @@ FixSearch::LeakPath FixSearch::locate(const std::vector<spec::SourceLocation> &l
                                       const SpecText &text, const spec::TextEdits &edits) const {
   LeakPath path;
   for (const spec::SourceLocation &place : leak) {
-    path.push_back(spec::offsetBefore(text.offsetOf(place), edits));
+    path.push_back(spec::offsetBefore(text.getOffsetAt(place), edits));
   }
   return path;
 }
@@ -342,7 +342,7 @@ double FixSearch::hiddenTokens(const std::string &text) {
   std::optional<ParsedSpec> edited = read(text);
   std::vector<ImportedVariant> variants = importVariants(*edited);
   auto evaluate = variants.back().module->lookupSymbol<func::FuncOp>("evaluate");
-  BlindPattern pattern = findBlindSpots(mainLossOf(evaluate));
+  BlindPattern pattern = findBlindSpots(getMainLoss(evaluate));
   if (!pattern.repeats) {
     return std::numeric_limits<double>::infinity();
   }
@@ -378,13 +378,13 @@ std::optional<int64_t> FixSearch::leastNumber(int64_t least, int64_t most,
 //===----------------------------------------------------------------------===//
 
 void FixSearch::trySingle(const SpecEdit &edit, bool isStrict) {
-  auto textOf = [&](int64_t number) { return applyEdits(base->source, edit.apply(number)); };
-  std::optional<int64_t> number =
-      leastNumber(edit.least, edit.most, [&](int64_t n) { return isMended(textOf(n), isStrict); });
+  auto applyTwoEdits = [&](int64_t number) { return applyEdits(base->source, edit.apply(number)); };
+  std::optional<int64_t> number = leastNumber(
+      edit.least, edit.most, [&](int64_t n) { return isMended(applyTwoEdits(n), isStrict); });
   if (!number) {
     return;
   }
-  std::string text = textOf(*number);
+  std::string text = applyTwoEdits(*number);
   const Judged &judged = judge(text);
   if (edit.tier() > 0 && judged.dead > original.dead) {
     return; // cut off and not mended
@@ -412,7 +412,7 @@ void FixSearch::tryPair(const SpecEdit &first, std::shared_ptr<const Refused> re
                         bool isStrict) {
   // The least second number for the first one, then the least first number for
   // that.
-  auto textOf = [&](int64_t x, int64_t y) -> std::string {
+  auto applyTwoEdits = [&](int64_t x, int64_t y) -> std::string {
     std::string between = applyEdits(base->source, first.apply(x));
     SpecText text(between);
     std::vector<SpecEdit> edits = collectEdits(text, mostShift);
@@ -421,7 +421,7 @@ void FixSearch::tryPair(const SpecEdit &first, std::shared_ptr<const Refused> re
     }
     return applyEdits(between, edits[second].apply(y));
   };
-  auto proves = [&](int64_t x, int64_t y) { return isMended(textOf(x, y), isStrict); };
+  auto proves = [&](int64_t x, int64_t y) { return isMended(applyTwoEdits(x, y), isStrict); };
   const SpecEdit &other = rest->edits[second];
   std::optional<int64_t> y = leastNumber(
       other.least, other.most, [&](int64_t number) { return proves(first.most, number); });
@@ -438,13 +438,13 @@ void FixSearch::tryPair(const SpecEdit &first, std::shared_ptr<const Refused> re
   std::string between = applyEdits(base->source, before);
   SpecText text(between);
   std::vector<SpecEdit> edits = collectEdits(text, mostShift);
-  const Judged &judged = judge(textOf(*x, *y));
+  const Judged &judged = judge(applyTwoEdits(*x, *y));
   std::function<void()> retry = [this, &first, rest, second] {
     tryPair(first, rest, second, /*isStrict=*/true);
   };
   mended.push_back(
       {first.describe(*x, locate) + "; then " + edits[second].describe(*y, locateAfter),
-       textOf(*x, *y),
+       applyTwoEdits(*x, *y),
        base->text.locate(first.offset, file),
        {std::max(first.tier(), other.tier()), 0, 2, std::abs(judged.delay - original.delay),
         static_cast<int>(first.kind) + static_cast<int>(other.kind),
@@ -464,7 +464,7 @@ void FixSearch::tryPairsAfter(const SpecEdit &first) {
   if (!edited) {
     return;
   }
-  std::vector<spec::SourceLocation> leak = findLeakOf(*edited);
+  std::vector<spec::SourceLocation> leak = findLeakPath(*edited);
   auto rest = std::make_shared<const Refused>(text, leak, mostShift);
   if (leak.empty() || locate(leak, rest->text, edits) == baseLeak) {
     return;
@@ -478,7 +478,7 @@ void FixSearch::tryPairsAfter(const SpecEdit &first) {
 }
 
 void FixSearch::tryPairs() {
-  baseLeak = locate(findLeakOf(*read(refused.text)), base->text, {});
+  baseLeak = locate(findLeakPath(*read(refused.text)), base->text, {});
   for (const SpecEdit *first : base->nearPath()) {
     tryPairsAfter(*first);
   }

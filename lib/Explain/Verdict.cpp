@@ -43,7 +43,7 @@ std::string CausalWarning::format() const {
 }
 
 /// One line a step; steps that say the same, of a stack of layers, share one.
-static std::vector<std::string> linesOf(const std::vector<CausalStep> &path) {
+static std::vector<std::string> buildLines(const std::vector<CausalStep> &path) {
   std::vector<std::string> lines;
   std::string last;
   int times = 1;
@@ -64,7 +64,7 @@ static std::vector<std::string> linesOf(const std::vector<CausalStep> &path) {
 /// Of a path of thousands of reads its ends are shown.
 static std::string formatPath(const std::vector<CausalStep> &path) {
   constexpr size_t shown = 16;
-  std::vector<std::string> lines = linesOf(path);
+  std::vector<std::string> lines = buildLines(path);
   std::string text;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines.size() > 2 * shown + 1 && i == shown) {

@@ -21,7 +21,7 @@ public:
       : op(op), launch(launch), rows(op, launch), scoreOf(op.getScore().front(), launch),
         batch(batch), head(head), size(int64_t(op.getHeadSize())),
         positions(op.getDomain().getPositions()), keyPositions(op.getKeys().getPositions()),
-        queries(validOf(op.getDomain())), keys(keysOf(op, launch)),
+        queries(getValidRows(op.getDomain())), keys(countKeys(op, launch)),
         keyHead(head / (int64_t(op.getHeads()) / int64_t(op.getKvHeads()))) {
     Stored query(op.getQuery(), launch.operands[0]), key(op.getKey(), launch.operands[1]),
         value(op.getValue(), launch.operands[2]);
@@ -61,13 +61,13 @@ public:
     }
   }
 
-  int64_t validOf(dispatch::DomainAttr domain) const {
+  int64_t getValidRows(dispatch::DomainAttr domain) const {
     return rows.length(batch * positions, domain.getFactor(), domain.getPositions());
   }
-  int64_t keysOf(Op op, const Launch &launch) const {
+  int64_t countKeys(Op op, const Launch &launch) const {
     Value counts = op.getKeyCounts();
     if (!counts) {
-      return validOf(op.getKeys());
+      return getValidRows(op.getKeys());
     }
     auto operand = llvm::find(op->getOperands(), counts).getIndex();
     return static_cast<const int64_t *>(launch.operands[operand])[batch];
@@ -127,7 +127,7 @@ public:
   }
   /// Returns the score region's arguments. A kernel whose region adds its two products may
   /// accumulate both in one sum.
-  Numbers placeOf(int64_t p, int64_t j) const {
+  Numbers buildPlace(int64_t p, int64_t j) const {
     int64_t more = distances.empty() ? 0 : size;
     Numbers place{dot(q[p], k[j], more), {double(p), 0}, {double(j), 0}, {double(head), 0}};
     if (!distances.empty()) {
@@ -194,7 +194,7 @@ LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Comp
   Numbers scores;
   double most = -INFINITY;
   for (int64_t j : keys) {
-    auto score = head.score(head.placeOf(p, j), p, j);
+    auto score = head.score(head.buildPlace(p, j), p, j);
     if (failed(score)) {
       return failure();
     }
@@ -258,11 +258,11 @@ private:
   void put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand, int64_t p, int64_t column,
            const Numbers &line);
   /// Returns the number of the gradient of operand 0, 1 or 2; terms, from 3 on, follow.
-  unsigned numberOf(unsigned operand) const {
-    return operand < 3 ? dispatch::gradientOf(operand, sources) : sources + operand - 3;
+  unsigned getLineNumber(unsigned operand) const {
+    return operand < 3 ? dispatch::getGradientIndex(operand, sources) : sources + operand - 3;
   }
-  RankedTensorType typeOf(unsigned operand) {
-    return cast<RankedTensorType>(op.getGradients()[numberOf(operand)].getType());
+  RankedTensorType getOperandType(unsigned operand) {
+    return cast<RankedTensorType>(op.getGradients()[getLineNumber(operand)].getType());
   }
   Numbers rotatedBack(Numbers line, int64_t p) const;
 
@@ -277,10 +277,10 @@ private:
 
 void Gradients::put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand, int64_t p,
                     int64_t column, const Numbers &line) {
-  RankedTensorType type = typeOf(operand);
+  RankedTensorType type = getOperandType(operand);
   int64_t row = head.batch * type.getDimSize(1) + p;
   for (int64_t c = 0; c < head.size; ++c) {
-    sums[numberOf(operand)][row * type.getDimSize(2) + column + c].add(line[c]);
+    sums[getLineNumber(operand)][row * type.getDimSize(2) + column + c].add(line[c]);
   }
 }
 
@@ -302,11 +302,11 @@ void Gradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, i
   constexpr unsigned positionQuery = 3, distanceRow = 4;
   Number ofProduct = head.distances.empty() ? Number() : head.factor(gradients.front());
   auto addLine = [&](unsigned operand, int64_t row, const Numbers &line) {
-    RankedTensorType type = typeOf(operand);
+    RankedTensorType type = getOperandType(operand);
     int64_t first =
         (head.batch * type.getDimSize(1) + row) * type.getDimSize(2) + head.head * head.size;
     for (int64_t c = 0; c < head.size; ++c) {
-      sums[numberOf(operand)][first + c].add(ofProduct, line[c]);
+      sums[getLineNumber(operand)][first + c].add(ofProduct, line[c]);
     }
   };
   if (!head.distances.empty()) {
@@ -329,7 +329,7 @@ LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64
   Number delta = head.dot(o, g), own = lse.at(head.row(p), head.head);
   std::vector<ProductSum> dq(head.size);
   for (int64_t j : head.seen(p)) {
-    Numbers place = head.placeOf(p, j);
+    Numbers place = head.buildPlace(p, j);
     auto score = head.score(place, p, j);
     if (failed(score)) {
       return failure();
@@ -383,14 +383,14 @@ bool Gradients::isNobodys(unsigned result, int64_t row, int64_t positions) {
 
 void Gradients::judge(Judgement &judgement) {
   auto judgeColumns = [&](unsigned operand, int64_t first, int64_t count) {
-    Comparison result(op, launch, numberOf(operand), judgement);
-    RankedTensorType type = typeOf(operand);
+    Comparison result(op, launch, getLineNumber(operand), judgement);
+    RankedTensorType type = getOperandType(operand);
     for (int64_t row = 0; row < type.getDimSize(0) * type.getDimSize(1); ++row) {
-      if (isNobodys(numberOf(operand), row, type.getDimSize(1))) {
+      if (isNobodys(getLineNumber(operand), row, type.getDimSize(1))) {
         continue;
       }
       for (int64_t c = first; c < first + count; ++c) {
-        result.check(row, c, sums[numberOf(operand)][row * type.getDimSize(2) + c].total());
+        result.check(row, c, sums[getLineNumber(operand)][row * type.getDimSize(2) + c].total());
       }
     }
   };
@@ -400,7 +400,7 @@ void Gradients::judge(Judgement &judgement) {
   judgeColumns(2, int64_t(op.getValueColumn()), keys);
   for (size_t term = 0; term < op.getTerms().count(); ++term) {
     unsigned operand = unsigned(3 + term);
-    judgeColumns(operand, 0, typeOf(operand).getDimSize(2));
+    judgeColumns(operand, 0, getOperandType(operand).getDimSize(2));
   }
 }
 

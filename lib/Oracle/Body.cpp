@@ -51,7 +51,7 @@ template <> struct sluice::scalar::Arithmetic<Number> {
   }
 
   static Number exact(double number) { return {number, 0}; }
-  static double valueOf(Number x) { return x.value; }
+  static double toValue(Number x) { return x.value; }
   static Number doubt(Number x, Number y) {
     double error = x.error + y.error;
     return {0, error == 0 || std::abs(x.value - y.value) > error ? 0.0 : 1.0};
@@ -69,26 +69,26 @@ template <> struct sluice::scalar::Arithmetic<Number> {
 };
 
 /// Converts between a number and a value of a floating-point or other type; integers are exact.
-static scalar::Scalar<Number> scalarOf(Number number, bool isFloat) {
+static scalar::Scalar<Number> toScalar(Number number, bool isFloat) {
   if (isFloat) {
     return {.real = number};
   }
   return {.real = {0, number.error}, .integer = int64_t(number.value)};
 }
-static Number numberOf(const scalar::Scalar<Number> &scalar, bool isFloat) {
+static Number toNumber(const scalar::Scalar<Number> &scalar, bool isFloat) {
   return isFloat ? scalar.real : Number{double(scalar.integer), scalar.real.error};
 }
-static bool isFloat(Value value) { return isa<FloatType>(scalar::elementOf(value)); }
+static bool isFloat(Value value) { return isa<FloatType>(scalar::getTensorElementType(value)); }
 
 static int64_t elements(Value value) {
   auto tensor = dyn_cast<RankedTensorType>(value.getType());
   return tensor ? tensor.getNumElements() : 1;
 }
 
-static Numbers constantOf(arith::ConstantOp constant) {
+static Numbers getConstantValue(arith::ConstantOp constant) {
   bool isReal = isFloat(constant);
   auto ofElement = [&](Attribute element) {
-    return numberOf(scalar::constantOf<Number>(element), isReal);
+    return toNumber(scalar::getConstantValue<Number>(element), isReal);
   };
   Numbers numbers;
   if (auto dense = dyn_cast<DenseElementsAttr>(constant.getValue())) {
@@ -132,7 +132,7 @@ Numbers Body::ofPlace(Operation &op) const {
 }
 
 /// Returns the maximum of each column, NaN if one of its numbers is.
-static Numbers greatestOf(const Numbers &numbers, size_t columns) {
+static Numbers computeMaximum(const Numbers &numbers, size_t columns) {
   Numbers greatest(columns, Number{-INFINITY, 0});
   for (size_t i = 0; i < numbers.size(); ++i) {
     Number &so = greatest[i % columns];
@@ -145,7 +145,7 @@ static Numbers greatestOf(const Numbers &numbers, size_t columns) {
 /// Number i belongs to column i mod `columns`.
 static Numbers reduce(dispatch::ReduceKind kind, const Numbers &numbers, size_t columns) {
   if (kind == dispatch::ReduceKind::Max) {
-    return greatestOf(numbers, columns);
+    return computeMaximum(numbers, columns);
   }
   std::vector<ProductSum> sums(columns);
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -178,7 +178,7 @@ void Body::addStep(Operation &op, llvm::DenseMap<Value, size_t> &numbers) {
   size_t number = numbers[result] = values.size();
   values.emplace_back();
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
-    values[number] = constantOf(constant);
+    values[number] = getConstantValue(constant);
     return;
   }
   Step &step = steps.emplace_back();
@@ -186,7 +186,7 @@ void Body::addStep(Operation &op, llvm::DenseMap<Value, size_t> &numbers) {
   step.result = number;
   step.elements = size_t(elements(result));
   step.isFloat = isFloat(result);
-  step.rule = scalar::ruleOf<Number>(op);
+  step.rule = scalar::getScalarRule<Number>(op);
   for (Value operand : op.getOperands()) {
     step.operands.push_back(numbers.find(operand)->second);
     step.areFloats.push_back(isFloat(operand));
@@ -194,7 +194,7 @@ void Body::addStep(Operation &op, llvm::DenseMap<Value, size_t> &numbers) {
   if (auto whole = dyn_cast<dispatch::ReduceOp>(op)) {
     step.kind = whole.getKind();
   } else if (auto group = dyn_cast<dispatch::ReduceGroupOp>(op)) {
-    step.kind = dispatch::kindOf(group.getCombiner());
+    step.kind = dispatch::getReduceKind(group.getCombiner());
     step.combiner =
         step.kind ? nullptr : std::make_unique<Body>(group.getCombiner().front(), launch);
   }
@@ -260,9 +260,9 @@ LogicalResult Body::computeElements(Step &step) {
   for (size_t i = 0; i < step.elements; ++i) {
     for (size_t j = 0; j < arguments.size(); ++j) {
       const Numbers &all = values[step.operands[j]];
-      arguments[j] = scalarOf(all[all.size() == 1 ? 0 : i], step.areFloats[j]);
+      arguments[j] = toScalar(all[all.size() == 1 ? 0 : i], step.areFloats[j]);
     }
-    numbers[i] = numberOf(step.rule(*step.op, arguments), step.isFloat);
+    numbers[i] = toNumber(step.rule(*step.op, arguments), step.isFloat);
   }
   return success();
 }

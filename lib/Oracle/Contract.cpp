@@ -18,7 +18,7 @@ std::vector<Stored> storedAll(ValueRange tensors, const Launch &launch, size_t f
 }
 
 /// Returns the row in a tensor's memory for a row of the domain.
-int64_t lineOf(Value tensor, const Rows &rows, int64_t row) {
+int64_t getRowLine(Value tensor, const Rows &rows, int64_t row) {
   auto type = cast<RankedTensorType>(tensor.getType());
   return type.getRank() == 3 ? rows.inMemory(type.getDimSize(1), row) : row;
 }
@@ -65,7 +65,7 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launc
     if (!rows.isValid(row)) {
       continue;
     }
-    int64_t position = rows.position(row), line = lineOf(op.getInput(), rows, row);
+    int64_t position = rows.position(row), line = getRowLine(op.getInput(), rows, row);
     std::vector<SmallVector<Number>> yields; // yielded values, by column
     for (int64_t column = 0; column < columns; ++column) {
       ProductSum sum;
@@ -75,7 +75,7 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launc
       SmallVector<Number> arguments{sum.total(launch.splits)};
       for (size_t i = 0; i < op.getArgumentExtras().size(); ++i) {
         auto kind = cast<dispatch::AccessAttr>(op.getAccesses()[i]).getKind();
-        int64_t own = lineOf(op.getExtras()[i], rows, row);
+        int64_t own = getRowLine(op.getExtras()[i], rows, row);
         arguments.push_back(extraAt(extras[i], kind, own, column));
       }
       auto yielded = evaluateScalar(epilogue, arguments, Place{row, position, column});
@@ -90,7 +90,7 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launc
     for (int64_t column = 0; column < columns; ++column) {
       for (auto [result, tensor, number] :
            llvm::zip_equal(results, op.getOutputs(), yields[column])) {
-        result->check(lineOf(tensor, rows, row), column, number);
+        result->check(getRowLine(tensor, rows, row), column, number);
       }
     }
   }

@@ -31,11 +31,11 @@ struct Layout {
   int64_t element, width, stride;
 };
 
-dispatch::DomainAttr domainOf(Operation *dispatch) {
+dispatch::DomainAttr getRowDomain(Operation *dispatch) {
   return dispatch->getAttrOfType<dispatch::DomainAttr>("domain");
 }
 
-int64_t lengthOf(const Extent &extent, int64_t batch, int64_t factor, int64_t all) {
+int64_t computeLength(const Extent &extent, int64_t batch, int64_t factor, int64_t all) {
   int64_t length = extent.lengths ? extent.lengths[batch] : extent.length;
   return factor == 0 ? all : std::min(all, (length + factor - 1) / factor);
 }
@@ -43,13 +43,13 @@ int64_t lengthOf(const Extent &extent, int64_t batch, int64_t factor, int64_t al
 /// Returns true if a row of a tensor of sequences at `factor` is valid.
 bool isValid(const Extent &extent, int64_t factor, int64_t positions, int64_t row) {
   return row / positions < extent.rows &&
-         row % positions < lengthOf(extent, row / positions, factor, positions);
+         row % positions < computeLength(extent, row / positions, factor, positions);
 }
 
 /// Returns the rows of a ring that the schedule makes due.
 std::vector<int64_t> dueRows(Operation *dispatch, const Layout &layout, const Extent &extent) {
   std::vector<int64_t> rows;
-  for (int64_t b = 0; b < domainOf(dispatch).getBatch(); ++b) {
+  for (int64_t b = 0; b < getRowDomain(dispatch).getBatch(); ++b) {
     const int64_t *run = extent.schedule + 3 * b;
     for (int64_t p = run[0]; p < run[0] + run[1]; ++p) {
       rows.push_back(b * layout.positions() + p % layout.positions());
@@ -63,7 +63,7 @@ std::vector<Bytes> validLines(const Layout &layout, int64_t factor, const Extent
   std::vector<Bytes> lines;
   int64_t sequences = factor == 0 ? layout.sequences() : std::min(layout.sequences(), extent.rows);
   for (int64_t b = 0; b < sequences; ++b) {
-    for (int64_t p = 0; p < lengthOf(extent, b, factor, layout.positions()); ++p) {
+    for (int64_t p = 0; p < computeLength(extent, b, factor, layout.positions()); ++p) {
       lines.push_back(layout.line(b * layout.positions() + p));
     }
   }
@@ -71,7 +71,7 @@ std::vector<Bytes> validLines(const Layout &layout, int64_t factor, const Extent
 }
 
 /// Returns the factor of the valid length of an operand whose rows are rows of sequences, or -1.
-int64_t factorOf(Operation *dispatch, unsigned operand) {
+int64_t getScaleFactor(Operation *dispatch, unsigned operand) {
   return cast<dispatch::KernelInterface>(dispatch).getRowFactor(operand).value_or(-1);
 }
 
@@ -81,8 +81,8 @@ std::vector<Bytes> sluice::oracle::readBytes(Operation *dispatch, unsigned opera
                                              const Extent &extent, int64_t blocks) {
   Layout layout(dispatch->getOperand(operand));
   auto kernel = cast<dispatch::KernelInterface>(dispatch);
-  bool isJudged = kernel.skipsInvalid(operand) && !dispatch::scheduleOf(dispatch);
-  int64_t factor = layout.type.getRank() == 3 ? factorOf(dispatch, operand) : 0;
+  bool isJudged = kernel.skipsInvalid(operand) && !dispatch::findSchedule(dispatch);
+  int64_t factor = layout.type.getRank() == 3 ? getScaleFactor(dispatch, operand) : 0;
   if (!isJudged || layout.type.getRank() != 3 || factor <= 0) {
     return {{0, dispatch::storageElements(layout.type) * layout.element}};
   }
@@ -108,7 +108,7 @@ std::vector<Bytes> sluice::oracle::writtenBytes(Operation *dispatch, unsigned re
   if (!kernel.followsDomain(result)) {
     return {{0, layout.allBytes()}};
   }
-  if (dispatch::scheduleOf(dispatch)) {
+  if (dispatch::findSchedule(dispatch)) {
     std::vector<Bytes> lines;
     for (int64_t row : dueRows(dispatch, layout, extent)) {
       lines.push_back(layout.line(row));
@@ -129,13 +129,13 @@ std::vector<Bytes> sluice::oracle::ignoredBytes(Operation *dispatch, unsigned op
   if (!isa<FloatType>(layout.type.getElementType()) || layout.type.getRank() < 2) {
     return ignored;
   }
-  bool isScheduled = bool(dispatch::scheduleOf(dispatch));
+  bool isScheduled = bool(dispatch::findSchedule(dispatch));
   bool isOwnRow = cast<dispatch::KernelInterface>(dispatch).readsOwnRows(operand);
   std::vector<int64_t> due;
   if (isScheduled && isOwnRow) {
     due = dueRows(dispatch, layout, extent);
   }
-  int64_t factor = isScheduled ? 0 : factorOf(dispatch, operand);
+  int64_t factor = isScheduled ? 0 : getScaleFactor(dispatch, operand);
   int64_t rows =
       layout.type.getRank() == 3 || factor > 0 ? layout.sequences() * layout.positions() : 0;
   for (int64_t row = 0; row < rows; ++row) {

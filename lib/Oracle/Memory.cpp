@@ -129,18 +129,18 @@ Rows::Rows(Operation *dispatch, const Launch &launch)
 }
 
 int64_t Rows::position(int64_t row) const {
-  const int64_t *run = runOf(row);
+  const int64_t *run = getRun(row);
   return (run ? run[0] : 0) + row % positions();
 }
 
 int64_t Rows::length(int64_t row, int64_t factor, int64_t all) const {
-  const int64_t *run = runOf(row);
+  const int64_t *run = getRun(row);
   return run && factor != 0 ? (run[2] + factor - 1) / factor
                             : validLength(launch, batch(row), factor, all);
 }
 
 bool Rows::isValid(int64_t row) const {
-  if (const int64_t *run = runOf(row)) {
+  if (const int64_t *run = getRun(row)) {
     return row % positions() < run[1];
   }
   return domainFactor == 0 ||

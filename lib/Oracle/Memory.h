@@ -78,7 +78,9 @@ public:
 
 private:
   /// Start, count and length by row of the batch; null if the domain is not scheduled.
-  const int64_t *runOf(int64_t row) const { return schedule ? schedule + 3 * batch(row) : nullptr; }
+  const int64_t *getRun(int64_t row) const {
+    return schedule ? schedule + 3 * batch(row) : nullptr;
+  }
 
   dispatch::DomainAttr domain;
   const int64_t positionCount, domainFactor; ///< copied from the domain, since there are millions

@@ -19,27 +19,27 @@ public:
 private:
   Numbers read(unsigned operand, int64_t row, const Body &body);
   Numbers readRow(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row);
-  Numbers lineOf(const Stored &stored, Value argument, int64_t line) const;
+  Numbers getRowLine(const Stored &stored, Value argument, int64_t line) const;
   Numbers rowAt(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row,
                 int64_t q, int64_t first);
   Numbers sumOver(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row,
                   const Body &body);
   /// Returns the end of the operand's sequence. Rows of segments that a decode step reads are in
   /// its rings, and no length bounds their number.
-  int64_t limitOf(Value argument, dispatch::AccessAttr access, int64_t row) {
-    auto type = typeOf(argument);
+  int64_t getRowLimit(Value argument, dispatch::AccessAttr access, int64_t row) {
+    auto type = getOperandType(argument);
     if (op.getDomain().getScheduled() && access.getSourceFactor() == 0) {
       return std::numeric_limits<int64_t>::max();
     }
     return rows.length(row, access.getSourceFactor(), type.getDimSize(1));
   }
-  RankedTensorType typeOf(Value argument) const {
+  RankedTensorType getOperandType(Value argument) const {
     unsigned number = cast<BlockArgument>(argument).getArgNumber();
     return cast<RankedTensorType>(op->getOperand(number).getType());
   }
   void judgeRow(unsigned result, int64_t row, const Numbers &yielded, bool valid);
   void judgeColumns(unsigned result);
-  dispatch::AccessAttr accessOf(ArrayAttr accesses, unsigned i) const {
+  dispatch::AccessAttr getTensorAccess(ArrayAttr accesses, unsigned i) const {
     return cast<dispatch::AccessAttr>(accesses[i]);
   }
 
@@ -63,16 +63,16 @@ RowPass::RowPass(dispatch::RowsOp op, const Launch &launch, Judgement &judgement
   }
 }
 
-static int64_t elementsOf(Value value) {
+static int64_t countBufferElements(Value value) {
   auto tensor = dyn_cast<RankedTensorType>(value.getType());
   return tensor ? tensor.getNumElements() : 1;
 }
 
 /// Reads a whole line, with the size of the argument; a line with one number per position is in a
 /// row of positions.
-Numbers RowPass::lineOf(const Stored &stored, Value argument, int64_t line) const {
+Numbers RowPass::getRowLine(const Stored &stored, Value argument, int64_t line) const {
   Numbers numbers;
-  for (int64_t i = 0; i < elementsOf(argument); ++i) {
+  for (int64_t i = 0; i < countBufferElements(argument); ++i) {
     numbers.push_back(stored.at(line, i));
   }
   return numbers;
@@ -82,15 +82,15 @@ Numbers RowPass::lineOf(const Stored &stored, Value argument, int64_t line) cons
 /// access specifies.
 Numbers RowPass::rowAt(const Stored &stored, Value argument, dispatch::AccessAttr access,
                        int64_t row, int64_t q, int64_t first) {
-  RankedTensorType type = typeOf(argument);
-  int64_t sources = type.getDimSize(1), limit = limitOf(argument, access, row);
+  RankedTensorType type = getOperandType(argument);
+  int64_t sources = type.getDimSize(1), limit = getRowLimit(argument, access, row);
   int64_t batch = type.getDimSize(0) == 1 ? 0 : rows.batch(row); // one sequence for all
   double goesOn = q < 0 ? double(q) : double(INT32_MAX);
   FloatAttr identity = access.getOutside();
   Number outside{access.getExtended() ? goesOn : identity ? identity.getValueAsDouble() : 0, 0};
   bool inside = q >= 0 && q < limit && first >= 0;
   Numbers numbers;
-  for (int64_t column = 0; column < elementsOf(argument) / access.getGroup(); ++column) {
+  for (int64_t column = 0; column < countBufferElements(argument) / access.getGroup(); ++column) {
     numbers.push_back(!inside ? outside
                       : type.getRank() == 2
                           ? stored.at(batch, q % sources)
@@ -102,7 +102,7 @@ Numbers RowPass::rowAt(const Stored &stored, Value argument, dispatch::AccessAtt
 /// Reads rows map(p, i).
 Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessAttr access,
                          int64_t row) {
-  int64_t p = rows.position(row), limit = limitOf(argument, access, row);
+  int64_t p = rows.position(row), limit = getRowLimit(argument, access, row);
   Numbers numbers;
   for (int64_t i = 0; i < access.getGroup(); ++i) {
     int64_t q = reference::evaluateAffine(access.getMap().getValue().getResult(0), p, i, limit);
@@ -116,14 +116,14 @@ Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessA
 /// Returns the sum, or the maximum per column, of rows map(v, 0) to map(w, 1) - 1.
 Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessAttr access,
                          int64_t row, const Body &body) {
-  int64_t limit = limitOf(argument, access, row);
+  int64_t limit = getRowLimit(argument, access, row);
   auto bound = [&](int64_t index, int64_t member) {
     int64_t v =
         index < 0 ? rows.position(row) : int64_t(body.getArgument(unsigned(index))[0].value);
     return reference::evaluateAffine(access.getMap().getValue().getResult(0), v, member, limit);
   };
   int64_t end = std::min(bound(access.getLast(), 1), limit);
-  std::vector<ProductSum> sums(static_cast<size_t>(elementsOf(argument)));
+  std::vector<ProductSum> sums(static_cast<size_t>(countBufferElements(argument)));
   Numbers greatest(sums.size(), {-INFINITY, 0});
   for (int64_t q = std::max<int64_t>(bound(access.getIndex(), 0), 0); q < end; ++q) {
     Numbers numbers = rowAt(stored, argument, access, row, q, 0);
@@ -145,35 +145,36 @@ Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessA
 Numbers RowPass::read(unsigned operand, int64_t row, const Body &body) {
   using dispatch::AccessKind;
   const Stored &stored = operands[operand];
-  dispatch::AccessAttr access = accessOf(op.getAccesses(), operand);
+  dispatch::AccessAttr access = getTensorAccess(op.getAccesses(), operand);
   Value argument = op.getBody().getArgument(operand);
   int64_t p = rows.position(row);
   switch (access.getKind()) {
   case AccessKind::Row:
     return readRow(stored, argument, access, row);
   case AccessKind::Table:
-    return lineOf(stored, argument,
-                  reference::evaluateAffine(access.getMap().getValue().getResult(0), p, 0, 0));
+    return getRowLine(stored, argument,
+                      reference::evaluateAffine(access.getMap().getValue().getResult(0), p, 0, 0));
   case AccessKind::Gather: {
     auto line = int64_t(body.getArgument(unsigned(access.getIndex()))[0].value);
-    bool isTable = typeOf(argument).getRank() == 2 && isa<RankedTensorType>(argument.getType());
+    bool isTable =
+        getOperandType(argument).getRank() == 2 && isa<RankedTensorType>(argument.getType());
     if (!isTable) {
       AffineMap map = access.getMap().getValue();
-      int64_t limit = limitOf(argument, access, row);
+      int64_t limit = getRowLimit(argument, access, row);
       return rowAt(stored, argument, access, row,
                    reference::evaluateAffine(map.getResult(0), line, 0, limit), 0);
     }
     bool inside = line >= 0 && line < stored.rows();
-    return inside ? lineOf(stored, argument, line) : Numbers(elementsOf(argument));
+    return inside ? getRowLine(stored, argument, line) : Numbers(countBufferElements(argument));
   }
   case AccessKind::Range:
     return sumOver(stored, argument, access, row, body);
   case AccessKind::Flat: {
     bool isRank1 = cast<RankedTensorType>(op.getInputs()[operand].getType()).getRank() == 1;
-    return isRank1 ? Numbers{stored.at(0, row)} : lineOf(stored, argument, row);
+    return isRank1 ? Numbers{stored.at(0, row)} : getRowLine(stored, argument, row);
   }
   default:
-    return lineOf(stored, argument, 0);
+    return getRowLine(stored, argument, 0);
   }
 }
 
@@ -181,7 +182,7 @@ void RowPass::judgeRow(unsigned result, int64_t row, const Numbers &yielded, boo
   using dispatch::AccessKind;
   Comparison &comparison = *results[result];
   auto type = cast<RankedTensorType>(op->getResult(result).getType());
-  AccessKind kind = accessOf(op.getResultAccesses(), result).getKind();
+  AccessKind kind = getTensorAccess(op.getResultAccesses(), result).getKind();
   int64_t line = kind == AccessKind::Row ? rows.inMemory(type.getDimSize(1), row) : row;
   bool isNumberARow = (kind == AccessKind::Row && type.getRank() == 2) ||
                       (kind == AccessKind::Flat && type.getRank() == 1);
@@ -225,7 +226,7 @@ LogicalResult RowPass::run() {
     body.start({row, rows.position(row)});
     for (unsigned level : {0, 1, 2}) { // a gathered operand reads other arguments
       for (unsigned i = 0; i < operands.size(); ++i) {
-        if (accessOf(op.getAccesses(), i).getLevel() == level) {
+        if (getTensorAccess(op.getAccesses(), i).getLevel() == level) {
           body.setArgument(i, read(i, row, body));
         }
       }

@@ -25,7 +25,7 @@ static bool beginSegments(Value endsOrCounts) {
 }
 
 static std::string nameOfMask(AttentionOp op, IntegerSet mask) {
-  if (ScaleRatio scales = scalesOf(op); scales.query != scales.key) {
+  if (ScaleRatio scales = getScaleRatio(op); scales.query != scales.key) {
     MaskWords words = describeMask(mask, scales);
     return words.kind == MaskWords::Causal          ? "causal"
            : words.kind == MaskWords::Complete      ? "complete"
@@ -72,7 +72,7 @@ static std::string nameOfGroup(RowGroup group) {
          (group.window == group.factor ? "" : ", window " + std::to_string(group.window));
 }
 
-ScanName sluice::scanOf(Operation *op) {
+ScanName sluice::findScan(Operation *op) {
   StringRef part = getOriginPart(op); // "smooth.8.before"
   for (StringRef kind : {"smooth", "greatest"}) {
     if (part.starts_with((kind + ".").str())) {
@@ -83,7 +83,7 @@ ScanName sluice::scanOf(Operation *op) {
 }
 
 static std::string nameOfMap(Operation *op) {
-  if (ScanName scan = scanOf(op); !scan.kind.empty()) {
+  if (ScanName scan = findScan(op); !scan.kind.empty()) {
     return scan.kind == "smooth" ? "moving average" : "maxima within segments";
   }
   if (auto shift = dyn_cast<ShiftOp>(op)) {
@@ -126,7 +126,7 @@ static std::string nameOfMap(Operation *op) {
   return isa<MapOp>(op) ? "add" : op->getName().stripDialect().str();
 }
 
-static std::string labelOf(const BandDraft &draft) {
+static std::string getBandLabel(const BandDraft &draft) {
   if (draft.mask.empty()) {
     return draft.label;
   }
@@ -153,13 +153,13 @@ static bool readsSequence(Operation *op, unsigned operand) {
 
 /// True if a row reads the row of the segment at its count.
 static bool readsItsSegment(const BandSource &source) {
-  auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
+  auto findScale = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
   auto segments = dyn_cast_if_present<SegmentsInterface>(source.reader);
   return segments && segments.movesRows(source.operand) &&
-         scaleOf(source.reader->getResult(0)) == scaleOf(segments.getCounts());
+         findScale(source.reader->getResult(0)) == findScale(segments.getCounts());
 }
 
-BandSource Bands::sourceOf(Operation *op, unsigned operand) const {
+BandSource Bands::findSource(Operation *op, unsigned operand) const {
   BandSource source{op->getOperand(operand), {}, op, operand};
   while (isLazy(source.root.getDefiningOp())) {
     source.maps.push_back(source.root.getDefiningOp());
@@ -175,7 +175,7 @@ int Bands::bandFor(Value value) {
   if (found != known.end() || !isLazy(value.getDefiningOp())) {
     return found == known.end() ? -1 : found->second;
   }
-  BandSource source = sourceOf(value.getDefiningOp(), 0);
+  BandSource source = findSource(value.getDefiningOp(), 0);
   source.maps.insert(source.maps.begin(), value.getDefiningOp());
   source.reader = nullptr;
   int band = makeBand(value.getDefiningOp(), {source});
@@ -210,7 +210,7 @@ void Bands::dropOwnPosition(Operation *op, std::vector<BandSource> &sources) {
 /// of an upsampled stream and another is an upsampling into a band of its own.
 void Bands::addSource(Operation *op, unsigned operand, SmallVector<int> &pointwise,
                       std::vector<BandSource> &sources) {
-  BandSource source = sourceOf(op, operand);
+  BandSource source = findSource(op, operand);
   bool isOwn = isPointwise(op, operand);
   bool isKnown = llvm::any_of(sources, [&](const BandSource &other) {
     return bandFor(other.root) == bandFor(source.root) && other.maps == source.maps &&
@@ -258,7 +258,7 @@ int Bands::bandToJoin(size_t sources, ArrayRef<int> pointwise) {
 /// The passes of a scan are one band, and each of its rows reads all their rows. The rest
 /// of a row shows the segments. As with these, how it is made is not drawn.
 bool Bands::addToScan(Operation *op) {
-  ScanName of = scanOf(op);
+  ScanName of = findScan(op);
   if (of.kind.empty()) {
     return false;
   }
@@ -384,8 +384,8 @@ Bands::Bands(CrossEntropyOp loss) : loss(loss) {
 
 /// Positions of the root that `position` of the edge's upper band reads: layers through all that
 /// were merged, other ops through their maps.
-void Bands::readsOf(const ReachGraph &graph, const BandDraft &draft, const BandSource &source,
-                    PictureEdge &edge) const {
+void Bands::appendReads(const ReachGraph &graph, const BandDraft &draft, const BandSource &source,
+                        PictureEdge &edge) const {
   Value top = draft.op->getResult(0), root = source.root;
   int64_t positions = graph.getLength(top), n = graph.getLength(root);
   for (int64_t p = 0; p < positions; ++p) {
@@ -417,7 +417,7 @@ void Bands::readsOf(const ReachGraph &graph, const BandDraft &draft, const BandS
 }
 
 /// For the drawn bands.
-size_t Bands::indexOf(size_t draft) const {
+size_t Bands::getBandIndex(size_t draft) const {
   size_t index = 0;
   for (size_t i = 0; i < draft; ++i) {
     index += !drafts[i].merged;
@@ -425,25 +425,26 @@ size_t Bands::indexOf(size_t draft) const {
   return index;
 }
 
-std::optional<size_t> Bands::bandOf(Value value) const {
+std::optional<size_t> Bands::findBand(Value value) const {
   auto found = known.find(value);
   if (found == known.end() || found->second < 0) {
     return std::nullopt;
   }
   auto draft = static_cast<size_t>(found->second);
-  return drafts[draft].merged ? std::nullopt : std::optional(indexOf(draft));
+  return drafts[draft].merged ? std::nullopt : std::optional(getBandIndex(draft));
 }
 
 PictureBand Bands::finishBand(const ReachGraph &graph, const BandDraft &draft,
                               const ReachSets &sets) const {
   Value top = draft.op ? draft.op->getResult(0) : draft.values.front();
   PictureBand band;
-  band.label = labelOf(draft);
-  band.place = draft.op ? placeOf(draft.op) : spec::SourceLocation();
+  band.label = getBandLabel(draft);
+  band.place = draft.op ? getOpLocation(draft.op) : spec::SourceLocation();
   band.factor = getFactor(loss, cast<SequenceType>(top.getType()));
-  for (int64_t row = 0; graph.firstTokenOf(top, row) && row <= graph.getLength(top); ++row) {
-    band.starts.push_back(*graph.firstTokenOf(top, row));
-    band.axis = Scales(loss->getParentOfType<func::FuncOp>()).axisOf(top).getValue().str();
+  for (int64_t row = 0; graph.getFirstToken(top, row) && row <= graph.getLength(top); ++row) {
+    band.starts.push_back(*graph.getFirstToken(top, row));
+    band.axis =
+        Scales(loss->getParentOfType<func::FuncOp>()).findSequenceAxis(top).getValue().str();
   }
   band.seen.resize(static_cast<size_t>(graph.getLength(top)));
   for (Value value : draft.values) {
@@ -461,8 +462,8 @@ PictureEdge Bands::finishEdge(const ReachGraph &graph, size_t above,
                               const BandSource &source) const {
   const BandDraft &draft = drafts[above];
   PictureEdge edge;
-  edge.below = *bandOf(source.root);
-  edge.above = indexOf(above);
+  edge.below = *findBand(source.root);
+  edge.above = getBandIndex(above);
   for (Operation *map : llvm::reverse(source.maps)) {
     edge.shifts |= cast<CausalFlowInterface>(map).getShift().value_or(0) != 0;
     edge.label += (edge.label.empty() ? "" : ", ") + nameOfMap(map);
@@ -474,7 +475,7 @@ PictureEdge Bands::finishEdge(const ReachGraph &graph, size_t above,
               : !own                        ? PictureEdge::Kind::Group
               : source.maps.empty()         ? PictureEdge::Kind::Same
                                             : PictureEdge::Kind::Map;
-  readsOf(graph, draft, source, edge);
+  appendReads(graph, draft, source, edge);
   return edge;
 }
 
@@ -489,7 +490,7 @@ Picture Bands::finish(const ReachGraph &graph, int64_t row) const {
     }
   }
   for (const auto &[above, source] : edges) {
-    if (!drafts[above].merged && bandOf(source.root)) {
+    if (!drafts[above].merged && findBand(source.root)) {
       picture.edges.push_back(finishEdge(graph, above, source));
     }
   }

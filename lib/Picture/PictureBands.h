@@ -15,7 +15,7 @@ struct ScanName {
   llvm::StringRef stage, kind;
   bool operator==(const ScanName &) const = default;
 };
-ScanName scanOf(mlir::Operation *op);
+ScanName findScan(mlir::Operation *op);
 
 /// A band while it is built.
 struct BandDraft {
@@ -43,7 +43,7 @@ public:
   explicit Bands(CrossEntropyOp loss);
   Picture finish(const ReachGraph &graph, int64_t row) const;
   /// The band that shows a value, if one does.
-  std::optional<size_t> bandOf(mlir::Value value) const;
+  std::optional<size_t> findBand(mlir::Value value) const;
 
 private:
   void add(mlir::Operation *op);
@@ -52,16 +52,16 @@ private:
                  std::vector<BandSource> &sources);
   int bandToJoin(size_t sources, llvm::ArrayRef<int> pointwise);
   int bandFor(mlir::Value value);
-  BandSource sourceOf(mlir::Operation *op, unsigned operand) const;
+  BandSource findSource(mlir::Operation *op, unsigned operand) const;
   int makeBand(mlir::Operation *op, std::vector<BandSource> sources);
   void dropOwnPosition(mlir::Operation *op, std::vector<BandSource> &sources);
   void mergeLayers();
-  size_t indexOf(size_t draft) const;
+  size_t getBandIndex(size_t draft) const;
   PictureBand finishBand(const ReachGraph &graph, const BandDraft &draft,
                          const ReachSets &sets) const;
   PictureEdge finishEdge(const ReachGraph &graph, size_t above, const BandSource &source) const;
-  void readsOf(const ReachGraph &graph, const BandDraft &draft, const BandSource &source,
-               PictureEdge &edge) const;
+  void appendReads(const ReachGraph &graph, const BandDraft &draft, const BandSource &source,
+                   PictureEdge &edge) const;
 
   mutable CrossEntropyOp loss; ///< whose accessors are not const
   std::vector<BandDraft> drafts;

@@ -26,7 +26,7 @@ constexpr int64_t widest = 256;
 static int64_t largestShift(func::FuncOp function) {
   int64_t most = 0;
   for (auto shift : function.getOps<ShiftOp>()) {
-    if (!scanOf(shift).kind.empty()) {
+    if (!findScan(shift).kind.empty()) {
       continue;
     }
     int64_t factor = getFactor(shift, cast<SequenceType>(shift.getResult().getType()));
@@ -69,7 +69,7 @@ static int64_t lengthFor(CrossEntropyOp loss, int64_t period) {
 static std::optional<Picture> pictureOfRow(CrossEntropyOp loss, std::optional<int64_t> row,
                                            std::string &error) {
   auto function = loss->getParentOfType<func::FuncOp>();
-  int64_t period = periodOf(function);
+  int64_t period = computePeriod(function);
   int64_t length = period == 0 || period > widest ? widest + 1 : lengthFor(loss, period);
   if (row && *row >= widest) {
     error = "expected a row below " + std::to_string(widest) + ", found " + std::to_string(*row);
@@ -129,7 +129,7 @@ static std::optional<Picture> pictureOfText(CrossEntropyOp loss, std::optional<i
     return std::nullopt;
   }
   std::optional<Boundaries> boundaries =
-      BoundaryRules(function).boundariesOf(text.tokens, text.marks);
+      BoundaryRules(function).replayBoundaries(text.tokens, text.marks);
   if (!boundaries) {
     error = "expected | behind each byte that ends a segment, as a predictor's depend on weights, "
             "found none";
@@ -159,7 +159,7 @@ static void addLeak(Picture &picture, const Bands &bands, FoundLeak &leak, int64
   }
   picture.leakPath.emplace_back(0, token);
   for (auto &[value, position] : llvm::reverse(leak.path)) {
-    std::optional<size_t> band = bands.bandOf(value);
+    std::optional<size_t> band = bands.findBand(value);
     if (band && picture.leakPath.back() != std::pair(*band, position)) {
       picture.leakPath.emplace_back(*band, position);
     }
@@ -205,7 +205,7 @@ static std::optional<Picture> pictureOfLeak(func::FuncOp function, const CausalW
             std::to_string(widest);
     return std::nullopt;
   }
-  int64_t period = periodOf(function); // of whole groups, if they fit
+  int64_t period = computePeriod(function); // of whole groups, if they fit
   int64_t usual = period == 0 || period > widest ? 0 : lengthFor(leak->loss, period);
   length = usual <= widest ? std::max(length, usual) : length;
   Bands bands(leak->loss);
@@ -222,7 +222,7 @@ std::optional<Picture> sluice::makePicture(ModuleOp module, const CausalVerdict 
                                            const std::string &text) {
   auto function =
       module.lookupSymbol<func::FuncOp>(verdict.refusedMode == "train" ? "train" : "evaluate");
-  if (!function || lossesOf(function).empty()) {
+  if (!function || getLossOps(function).empty()) {
     error = "expected a model with a loss, found none";
     return std::nullopt;
   }
@@ -233,8 +233,8 @@ std::optional<Picture> sluice::makePicture(ModuleOp module, const CausalVerdict 
     return std::nullopt;
   }
   std::optional<Picture> picture =
-      !text.empty()      ? pictureOfText(mainLossOf(function), row, text, error)
-      : !verdict.witness ? pictureOfRow(mainLossOf(function), row, error)
+      !text.empty()      ? pictureOfText(getMainLoss(function), row, text, error)
+      : !verdict.witness ? pictureOfRow(getMainLoss(function), row, error)
       : isOfSegments     ? pictureOfSegmentLeak(function, *verdict.witness, error)
                          : pictureOfLeak(function, *verdict.witness, error);
   auto name = module->getAttrOfType<StringAttr>("sluice.name");

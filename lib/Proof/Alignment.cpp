@@ -69,7 +69,7 @@ struct SampledHead {
 
 } // namespace
 
-static std::optional<SampledHead> headOf(func::FuncOp predict) {
+static std::optional<SampledHead> findHead(func::FuncOp predict) {
   Operation *terminator = predict.getBody().front().getTerminator();
   auto linear = terminator->getNumOperands() == 1
                     ? terminator->getOperand(0).getDefiningOp<LinearOp>()
@@ -90,12 +90,12 @@ static bool scores(CrossEntropyOp loss, SampledHead head, func::FuncOp evaluate,
 }
 
 Alignment sluice::checkAlignment(func::FuncOp evaluate, func::FuncOp predict) {
-  std::optional<SampledHead> head = headOf(predict);
+  std::optional<SampledHead> head = findHead(predict);
   if (!head) {
     return {Alignment::OtherPrediction, predict, 0};
   }
   Alignment found{Alignment::OtherPrediction, head->linear, 0};
-  for (CrossEntropyOp loss : lossesOf(evaluate)) {
+  for (CrossEntropyOp loss : getLossOps(evaluate)) {
     if (!scores(loss, *head, evaluate, predict)) {
       continue;
     }
@@ -118,7 +118,7 @@ static FlatSymbolRefAttr getHead(CrossEntropyOp loss) {
 }
 
 std::optional<OtherTraining> sluice::findOtherTraining(func::FuncOp evaluate, func::FuncOp train) {
-  SmallVector<CrossEntropyOp> scored = lossesOf(evaluate), trained = lossesOf(train);
+  SmallVector<CrossEntropyOp> scored = getLossOps(evaluate), trained = getLossOps(train);
   for (CrossEntropyOp loss : scored) {
     if (!trained.empty() && llvm::none_of(trained, [&](CrossEntropyOp other) {
           return getHead(other) == getHead(loss);

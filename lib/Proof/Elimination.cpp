@@ -42,7 +42,7 @@ private:
   void offer(size_t index);
   void combine(size_t x, int64_t byX, size_t y, int64_t byY);
   size_t choose() const;
-  std::optional<std::pair<size_t, size_t>> equalityOf(size_t variable) const;
+  std::optional<std::pair<size_t, size_t>> findEquality(size_t variable) const;
   bool isDone() const { return contradiction || active.size() > mostRows || isTooLarge; }
 
   std::vector<Linear> rows;
@@ -107,7 +107,7 @@ void Elimination::combine(size_t x, int64_t byX, size_t y, int64_t byY) {
 }
 
 /// Rows that say x >= s and x <= s of a variable of coefficient 1, if there are.
-std::optional<std::pair<size_t, size_t>> Elimination::equalityOf(size_t variable) const {
+std::optional<std::pair<size_t, size_t>> Elimination::findEquality(size_t variable) const {
   for (const auto &[coefficients, index] : active) {
     if (coefficients[variable] != 1) {
       continue;
@@ -134,8 +134,8 @@ size_t Elimination::choose() const {
       above += coefficients[variable] > 0 ? 1 : 0;
       below += coefficients[variable] < 0 ? 1 : 0;
     }
-    int64_t made = equalityOf(variable) ? std::numeric_limits<int64_t>::min() / 2
-                                        : above * below - above - below;
+    int64_t made = findEquality(variable) ? std::numeric_limits<int64_t>::min() / 2
+                                          : above * below - above - below;
     if (above + below > 0 && made < least) {
       least = made;
       best = variable;
@@ -147,7 +147,7 @@ size_t Elimination::choose() const {
 bool Elimination::run() {
   for (size_t variable; !isDone() && (variable = choose()) < variables;) {
     std::vector<size_t> above, below;
-    auto equality = equalityOf(variable);
+    auto equality = findEquality(variable);
     for (auto entry = active.begin(); entry != active.end();) {
       int64_t coefficient = entry->first[variable];
       bool isOfEquality =

@@ -173,8 +173,8 @@ static void addOperand(Operation *op, const PositionReads &reads, const Frontier
 
 /// Frontier of one result of an op. Unless `isExact`, a map counts as reading every operand at its
 /// own row.
-static Frontier frontierOf(OpResult value, const Scales &scales,
-                           const DenseMap<Value, Frontier> &known, bool isExact) {
+static Frontier computeFrontier(OpResult value, const Scales &scales,
+                                const DenseMap<Value, Frontier> &known, bool isExact) {
   constexpr int64_t cost = 50; // of an operand at least
   Frontier result;
   Operation *op = value.getOwner();
@@ -204,7 +204,8 @@ static Frontier frontierOf(OpResult value, const Scales &scales,
     }
     Frontier source = known.at(operand.get());
     if (endsLazySource(*reads.relation, operand.get(), scales)) {
-      addCandidate(source, getAffineDimExpr(0, op->getContext()) * scales.factorOf(operand.get()));
+      addCandidate(source,
+                   getAffineDimExpr(0, op->getContext()) * scales.getScaleFactor(operand.get()));
     }
     addOperand(op, reads, source, result);
     if (result.unbounded) {
@@ -212,11 +213,11 @@ static Frontier frontierOf(OpResult value, const Scales &scales,
     }
   }
   if (scales.existsByTokens(value)) {
-    addCandidate(result, getAffineDimExpr(0, op->getContext()) * scales.factorOf(value));
+    addCandidate(result, getAffineDimExpr(0, op->getContext()) * scales.getScaleFactor(value));
   }
   if (Value named = flow ? flow.getNamedPositions(value.getResultNumber()) : Value();
       named && scales.existsByTokens(named)) {
-    addOwnEnd(value, scales.factorOf(named), result);
+    addOwnEnd(value, scales.getScaleFactor(named), result);
   }
   return result;
 }
@@ -236,7 +237,7 @@ static DenseMap<Value, Frontier> composeFrontiers(func::FuncOp function, const S
       continue;
     }
     for (OpResult result : op.getResults()) {
-      known[result] = frontierOf(result, scales, known, isExact);
+      known[result] = computeFrontier(result, scales, known, isExact);
     }
   }
   return known;
@@ -261,7 +262,7 @@ static bool isLate(func::FuncOp function, const Scales &scales,
   AffineExpr p = getAffineDimExpr(0, function.getContext());
   return llvm::any_of(function.getOps<LastOp>(), [&](LastOp last) {
     const Frontier &frontier = frontiers.at(last->getOperand(0));
-    int64_t factor = scales.factorOf(last->getOperand(0));
+    int64_t factor = scales.getScaleFactor(last->getOperand(0));
     return frontier.unbounded || !frontier.ends.empty() ||
            llvm::any_of(frontier.candidates, [&](AffineExpr candidate) {
              AffineExpr after = simplifyAffineExpr(candidate - p * factor, 1, 0);

@@ -4,15 +4,15 @@
 using namespace mlir;
 using namespace sluice;
 
-SmallVector<CrossEntropyOp> sluice::lossesOf(func::FuncOp function) {
+SmallVector<CrossEntropyOp> sluice::getLossOps(func::FuncOp function) {
   return llvm::to_vector(function.getOps<CrossEntropyOp>());
 }
 
-CrossEntropyOp sluice::mainLossOf(func::FuncOp function) {
+CrossEntropyOp sluice::getMainLoss(func::FuncOp function) {
   Operation *end = function.getBody().front().getTerminator();
   auto returned = end->getNumOperands() > 0 ? end->getOperand(0).getDefiningOp<CrossEntropyOp>()
                                             : CrossEntropyOp();
-  return returned ? returned : lossesOf(function).front();
+  return returned ? returned : getLossOps(function).front();
 }
 
 int64_t sluice::latestAllowed(CrossEntropyOp loss) {

@@ -31,7 +31,7 @@ static void collectReads(Operation &op, OpResult value, const Scales &scales,
     if (reads.relation) {
       bool exists = endsLazySource(*reads.relation, operand.get(), scales);
       obligations.push_back({ObligationKind::Read, &op, number, operand.get(), value,
-                             *reads.relation, exists ? scales.factorOf(operand.get()) : 0,
+                             *reads.relation, exists ? scales.getScaleFactor(operand.get()) : 0,
                              reads.terms});
       if (mentionsLength(*reads.relation)) {
         obligations.push_back(
@@ -50,11 +50,11 @@ static void collectExistence(OpResult value, const Scales &scales,
   Value named = flow ? flow.getNamedPositions(value.getResultNumber()) : Value();
   if (scales.existsByTokens(value)) {
     obligations.push_back(
-        {ObligationKind::Exist, op, 0, {}, value, {}, scales.factorOf(value), {}});
+        {ObligationKind::Exist, op, 0, {}, value, {}, scales.getScaleFactor(value), {}});
   } else if (named && scales.existsByTokens(named)) {
     SegmentTerm own = {SegmentTerm::End, value, getAffineDimExpr(0, op->getContext())};
     obligations.push_back(
-        {ObligationKind::Exist, op, 0, {}, value, {}, scales.factorOf(named), {own}});
+        {ObligationKind::Exist, op, 0, {}, value, {}, scales.getScaleFactor(named), {own}});
   }
 }
 
@@ -68,7 +68,7 @@ static void collectConclusions(CrossEntropyOp loss, std::vector<Obligation> &obl
 /// What reaches no prediction needs no bound, and may have none.
 DenseSet<Value> sluice::collectLive(func::FuncOp function) {
   DenseSet<Value> live;
-  for (CrossEntropyOp loss : lossesOf(function)) {
+  for (CrossEntropyOp loss : getLossOps(function)) {
     live.insert(loss.getInput());
   }
   for (Operation &op : llvm::reverse(function.getBody().front())) {
@@ -108,7 +108,7 @@ ModeProof sluice::collectProof(func::FuncOp function, StringRef mode,
       collectExistence(value, scales, proof.obligations);
     }
   }
-  for (CrossEntropyOp loss : lossesOf(function)) {
+  for (CrossEntropyOp loss : getLossOps(function)) {
     collectConclusions(loss, proof.obligations);
   }
   return proof;
@@ -150,7 +150,7 @@ struct SetQuestion {
 };
 } // namespace
 
-const IntegerPoint &ObligationDecider::pointOf(IntegerSet set) {
+const IntegerPoint &ObligationDecider::findPoint(IntegerSet set) {
   auto [entry, isNew] = known.try_emplace(set);
   if (isNew) {
     entry->second = findIntegerPoint(set);
@@ -190,13 +190,13 @@ static bool holdsAtBoth(function_ref<bool(IntegerSet)> isEmpty, IntegerSet relat
 }
 
 bool ObligationDecider::isSteady(IntegerSet relation) {
-  auto isEmpty = [&](IntegerSet set) { return pointOf(set).kind == IntegerPoint::None; };
+  auto isEmpty = [&](IntegerSet set) { return findPoint(set).kind == IntegerPoint::None; };
   AffineExpr n = getAffineSymbolExpr(0, relation.getContext());
   return holdsAtBoth(isEmpty, relation, n, n + 1) && holdsAtBoth(isEmpty, relation, n + 1, n);
 }
 
 /// The points that an obligation's question starts from.
-static SetQuestion domainOf(const Obligation &obligation) {
+static SetQuestion buildDomain(const Obligation &obligation) {
   SetQuestion question(obligation.op->getContext());
   question.require(question.n - 1);
   if (!isLazy(obligation.value)) {
@@ -217,7 +217,7 @@ static SetQuestion domainOf(const Obligation &obligation) {
 static SmallVector<IntegerSet> negate(const ModeProof &proof, const Obligation &obligation) {
   SmallVector<IntegerSet> sets;
   const Frontier &bound = proof.bounds.find(obligation.value)->second;
-  SetQuestion domain = domainOf(obligation);
+  SetQuestion domain = buildDomain(obligation);
   if (obligation.kind == ObligationKind::Exist || obligation.kind == ObligationKind::Token) {
     domain.requireAbove(domain.p * obligation.bound, bound);
     return {domain.get()};
@@ -259,7 +259,7 @@ constexpr int64_t longestPeriod = int64_t{1} << 14;
 } // namespace
 
 /// Divisions in a question about an obligation.
-static size_t floorsOf(const ModeProof &proof, const Obligation &obligation) {
+static size_t countObligationFloors(const ModeProof &proof, const Obligation &obligation) {
   size_t count = 0;
   for (Value value : {obligation.value, obligation.source}) {
     if (value) {
@@ -283,9 +283,9 @@ bool ObligationDecider::readsUpTo(const Obligation &obligation, AffineExpr lates
   if (obligation.relation == buildExactRead(latest)) {
     return true;
   }
-  SetQuestion question = domainOf(obligation);
+  SetQuestion question = buildDomain(obligation);
   question.require(q - latest - 1);
-  return pointOf(question.get()).kind == IntegerPoint::None;
+  return findPoint(question.get()).kind == IntegerPoint::None;
 }
 
 /// Holds where the relation has a point, Vacuous where it has none. A point found by trial spares
@@ -298,7 +298,7 @@ Decision::Kind ObligationDecider::decideVacuity(const Obligation &obligation) {
       return Decision::Holds;
     }
   }
-  switch (pointOf(domainOf(obligation).get()).kind) {
+  switch (findPoint(buildDomain(obligation).get()).kind) {
   case IntegerPoint::Found:
     return Decision::Holds;
   case IntegerPoint::None:
@@ -364,7 +364,7 @@ Decision ObligationDecider::decideByPeriod(const ModeProof &proof, const Obligat
 
 Decision ObligationDecider::decideBySets(const ModeProof &proof, const Obligation &obligation) {
   for (IntegerSet set : negate(proof, obligation)) {
-    const IntegerPoint &point = pointOf(set);
+    const IntegerPoint &point = findPoint(set);
     if (point.kind != IntegerPoint::None) {
       return point.kind == IntegerPoint::Found
                  ? Decision{Decision::Fails, point.at[0], point.at[1], point.at[2]}
@@ -401,7 +401,7 @@ Decision ObligationDecider::decide(const ModeProof &proof, const Obligation &obl
       return {vacuity};
     }
   }
-  size_t floors = floorsOf(proof, obligation);
+  size_t floors = countObligationFloors(proof, obligation);
   Decision decision{Decision::Undecided};
   if (known.size() < mostAsked && floors <= manyFloors) {
     decision = decideBySets(proof, obligation);

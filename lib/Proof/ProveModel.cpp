@@ -14,7 +14,7 @@ using namespace sluice;
 std::optional<BoundViolation> sluice::findViolation(func::FuncOp function,
                                                     const DenseMap<Value, Frontier> &frontiers) {
   AffineExpr p = getAffineDimExpr(0, function.getContext());
-  for (CrossEntropyOp loss : lossesOf(function)) {
+  for (CrossEntropyOp loss : getLossOps(function)) {
     const Frontier &frontier = frontiers.at(loss.getInput());
     if (frontier.unbounded || !frontier.ends.empty()) {
       return BoundViolation{loss, frontier.unbounded ? frontier.unbounded : loss, true, 0, 0};
@@ -55,7 +55,7 @@ bool sluice::isProvedAsItIs(ModuleOp module) {
   int64_t held = 0;
   for (auto [mode, name] : {std::pair("eval", "evaluate"), std::pair("train", "train")}) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
-    if (!function || lossesOf(function).empty()) {
+    if (!function || getLossOps(function).empty()) {
       continue;
     }
     DenseMap<Value, Frontier> frontiers = computeFrontiers(function);

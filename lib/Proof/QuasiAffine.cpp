@@ -47,7 +47,7 @@ Shape sum(const Shape &x, const Shape &y) {
   return {x.slope + y.slope, x.low + y.low, x.high + y.high, added(x.repeat, y.repeat)};
 }
 
-std::optional<Shape> shapeOf(AffineExpr expression) {
+std::optional<Shape> findShape(AffineExpr expression) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
     Fraction value(constant.getValue(), 1);
     return Shape{0, value, value, {1, 0}};
@@ -59,9 +59,9 @@ std::optional<Shape> shapeOf(AffineExpr expression) {
   if (!binary) {
     return std::nullopt;
   }
-  std::optional<Shape> x = shapeOf(binary.getLHS());
+  std::optional<Shape> x = findShape(binary.getLHS());
   if (x && binary.getKind() == AffineExprKind::Add) {
-    std::optional<Shape> y = shapeOf(binary.getRHS());
+    std::optional<Shape> y = findShape(binary.getRHS());
     return y ? std::optional(sum(*x, *y)) : std::nullopt;
   }
   auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS());
@@ -117,7 +117,7 @@ static CommonPoint findPositive(AffineExpr expression) {
 /// With a falling slope only the p below high / -slope can be positive; with none, one period
 /// decides; with a rising one, some p at or below -low / slope + 1 is.
 SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
-  std::optional<Shape> shape = shapeOf(expression);
+  std::optional<Shape> shape = findShape(expression);
   if (!shape || !isSmall(shape->slope) || !isSmall(shape->low) || !isSmall(shape->high)) {
     return {};
   }
@@ -159,7 +159,7 @@ SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
 }
 
 std::optional<AffineExpr> sluice::linearBound(AffineExpr expression) {
-  std::optional<Shape> shape = shapeOf(expression);
+  std::optional<Shape> shape = findShape(expression);
   constexpr int64_t most = int64_t{1} << 40;
   auto isTame = [&](const presburger::Fraction &x) {
     return x.num <= most && x.num >= -most && x.den <= most;

@@ -99,8 +99,8 @@ private:
   bool addFloor(Sum inner, int64_t divisor, int64_t factor, Sum &sum);
   bool spend(size_t operations);
   void measure();
-  Ratio slopeOf(const Sum &sum) const;
-  Line lineOf(const Sum &sum) const;
+  Ratio computeSlope(const Sum &sum) const;
+  Line toLine(const Sum &sum) const;
   bool isExcluded(size_t known);
   bool tryPoint(Wide x);
   void visit(size_t known);
@@ -222,7 +222,7 @@ bool ResidueSearch::add(AffineExpr expression) {
   return true;
 }
 
-Ratio ResidueSearch::slopeOf(const Sum &sum) const {
+Ratio ResidueSearch::computeSlope(const Sum &sum) const {
   Ratio total;
   for (auto [atom, factor] : sum.terms) {
     const Ratio &slope = slopes[atom];
@@ -246,7 +246,7 @@ Ratio ResidueSearch::slopeOf(const Sum &sum) const {
 void ResidueSearch::measure() {
   slopes = {{1, 1}};
   for (const auto &[inner, divisor] : floors) {
-    Ratio slope = slopeOf(inner);
+    Ratio slope = computeSlope(inner);
     Wide common = std::gcd(static_cast<int64_t>(slope.num), divisor);
     slope = {slope.num / common, slope.den * (divisor / common)};
     slopes.push_back(isLarge(slope.den) ? Ratio{0, 0} : slope);
@@ -258,7 +258,7 @@ void ResidueSearch::measure() {
     }
   };
   for (const Sum &sum : demanded) {
-    demandedSlopes.push_back(slopeOf(sum));
+    demandedSlopes.push_back(computeSlope(sum));
     use(sum);
   }
   for (size_t i = floors.size(); i-- > 0;) {
@@ -274,7 +274,7 @@ bool ResidueSearch::spend(size_t count) {
   return !isGivenUp;
 }
 
-Line ResidueSearch::lineOf(const Sum &sum) const {
+Line ResidueSearch::toLine(const Sum &sum) const {
   Line line{0, sum.constant};
   for (auto [atom, factor] : sum.terms) {
     line.slope += lines[atom].slope * factor;
@@ -286,7 +286,7 @@ Line ResidueSearch::lineOf(const Sum &sum) const {
 /// Returns true if no point of the class, on which the first `known` floors are lines, makes every
 /// sum at least 0, or if the search is given up. Else `interval` has the points that may.
 bool ResidueSearch::isExcluded(size_t known) {
-  auto rangeOf = [&](const Sum &sum) {
+  auto computeRange = [&](const Sum &sum) {
     Range range{Wide{sum.constant} << fraction, Wide{sum.constant} << fraction};
     auto add = [&](Wide &number, Wide bound, int64_t factor) {
       Wide product;
@@ -309,7 +309,7 @@ bool ResidueSearch::isExcluded(size_t known) {
       continue;
     }
     const auto &[inner, divisor] = floors[atom - 1];
-    Range range = rangeOf(inner);
+    Range range = computeRange(inner);
     ranges[atom] = {floorDivided(range.low - (Wide{divisor - 1} << fraction), divisor),
                     ceilDivided(range.high, divisor)};
     if (isLarge(ranges[atom].low >> fraction) || isLarge(ranges[atom].high >> fraction)) {
@@ -323,7 +323,7 @@ bool ResidueSearch::isExcluded(size_t known) {
   }
   interval = Interval(everywhere);
   for (size_t i = 0; i < demanded.size(); ++i) {
-    Wide high = rangeOf(demanded[i]).high, scaled, slope;
+    Wide high = computeRange(demanded[i]).high, scaled, slope;
     const Ratio &ratio = demandedSlopes[i];
     if (ratio.den == 0) {
       continue; // its slope is not known
@@ -348,7 +348,7 @@ bool ResidueSearch::isExcluded(size_t known) {
 /// Sets `found` if x is a point. Returns false if its numbers are too large to know.
 bool ResidueSearch::tryPoint(Wide x) {
   llvm::SmallVector<Wide, 32> values{x};
-  auto valueOf = [&](const Sum &sum) {
+  auto toValue = [&](const Sum &sum) {
     Wide value = sum.constant;
     for (auto [atom, factor] : sum.terms) {
       value += values[atom] * factor;
@@ -357,7 +357,7 @@ bool ResidueSearch::tryPoint(Wide x) {
   };
   size_t terms = 0;
   for (const auto &[inner, divisor] : floors) {
-    values.push_back(floorDivided(valueOf(inner), divisor));
+    values.push_back(floorDivided(toValue(inner), divisor));
     terms += inner.terms.size();
     if (isLarge(values.back())) {
       return false;
@@ -366,7 +366,7 @@ bool ResidueSearch::tryPoint(Wide x) {
   if (isLarge(x) || !spend(terms)) {
     return false;
   }
-  if (llvm::all_of(demanded, [&](const Sum &sum) { return valueOf(sum) >= 0; })) {
+  if (llvm::all_of(demanded, [&](const Sum &sum) { return toValue(sum) >= 0; })) {
     found = static_cast<int64_t>(x);
   }
   return true;
@@ -376,7 +376,7 @@ bool ResidueSearch::tryPoint(Wide x) {
 void ResidueSearch::visitLines() {
   interval = Interval(everywhere);
   for (const Sum &sum : demanded) {
-    Line line = lineOf(sum);
+    Line line = toLine(sum);
     if (line.slope != 0) {
       interval.keep(line.slope, line.offset);
     } else if (line.offset < 0) {
@@ -420,7 +420,7 @@ void ResidueSearch::visit(size_t known) {
       continue;
     }
     const auto &[sum, divisor] = floors[known];
-    Line inner = lineOf(sum);
+    Line inner = toLine(sum);
     if (isLarge(inner.slope) || isLarge(inner.offset) || !spend(sum.terms.size())) {
       isGivenUp = true;
       return;

@@ -23,15 +23,15 @@ Scales::Scales(func::FuncOp function) {
     known[scale.getSymNameAttr()] = {scale.getAxisAttr(), static_cast<int64_t>(scale.getFactor()),
                                      tokens};
   }
-  SmallVector<CrossEntropyOp> losses = lossesOf(function);
+  SmallVector<CrossEntropyOp> losses = getLossOps(function);
   if (!losses.empty()) {
-    target = scaleOf(losses.front().getTokens()).tokens;
+    target = findScale(losses.front().getTokens()).tokens;
   } else if (function.getNumArguments() > 0) {
-    target = scaleOf(function.getArgument(0)).tokens;
+    target = findScale(function.getArgument(0)).tokens;
   }
 }
 
-const Scales::Scale &Scales::scaleOf(Value value) const {
+const Scales::Scale &Scales::findScale(Value value) const {
   return known.at(cast<SequenceType>(value.getType()).getScale().getAttr());
 }
 

@@ -83,7 +83,7 @@ static void addThroughEnd(const CutTerm &term, AffineExpr place, const Frontier 
 
 /// By how much g(M) stays below M - 1, the segment that a row knows to be closed. None where it is
 /// not below.
-static std::optional<int64_t> slackOf(AffineExpr closed, AffineExpr read) {
+static std::optional<int64_t> computeSlack(AffineExpr closed, AffineExpr read) {
   AffineExpr ahead = simplifyAffineExpr(read - closed, 1, 0);
   if (auto constant = dyn_cast<AffineConstantExpr>(ahead)) {
     return constant.getValue() <= 0 ? std::optional(-constant.getValue()) : std::nullopt;
@@ -102,7 +102,7 @@ static bool addThroughCount(const CutTerm &term, AffineExpr place, const Frontie
   }
   for (EndBound bound : source.ends) {
     std::optional<int64_t> slack = bound.cuts.back() == term.cut
-                                       ? slackOf(count - 1, composed(bound.maps.back(), place))
+                                       ? computeSlack(count - 1, composed(bound.maps.back(), place))
                                        : std::nullopt;
     if (!slack) {
       return false;

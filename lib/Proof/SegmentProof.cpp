@@ -34,13 +34,13 @@ public:
   SmallVector<SegmentOp> cuts;    ///< of functions
 
 private:
-  size_t functionOf(SegmentOp cut);
+  size_t getFunctionIndex(SegmentOp cut);
 };
 
 } // namespace
 
 /// Boundaries that are only declared to lie further apart are not taken to.
-size_t FormulaBuilder::functionOf(SegmentOp cut) {
+size_t FormulaBuilder::getFunctionIndex(SegmentOp cut) {
   auto known = llvm::find(cuts, cut);
   if (known == cuts.end()) {
     cuts.push_back(cut);
@@ -69,18 +69,18 @@ Linear FormulaBuilder::of(AffineExpr expression, const Linear &d0) {
   case AffineExprKind::Mul:
     return left * by;
   case AffineExprKind::FloorDiv:
-    return formula.floorOf(left, by);
+    return formula.buildFloor(left, by);
   case AffineExprKind::CeilDiv:
-    return formula.floorOf(left * -1, by) * -1;
+    return formula.buildFloor(left * -1, by) * -1;
   default:
-    return left - formula.floorOf(left, by) * by; // mod
+    return left - formula.buildFloor(left, by) * by; // mod
   }
 }
 
 Linear FormulaBuilder::of(const EndBound &bound, const Linear &at) {
   Linear inner = of(bound.maps.back(), at);
   for (size_t i = bound.cuts.size(); i-- > 0;) {
-    inner = of(bound.maps[i], formula.endOf(functionOf(bound.cuts[i]), inner));
+    inner = of(bound.maps[i], formula.getSegmentEnd(getFunctionIndex(bound.cuts[i]), inner));
   }
   return inner;
 }
@@ -91,10 +91,10 @@ bool FormulaBuilder::addTerms(ArrayRef<SegmentTerm> terms, bool before) {
     if (!cut) {
       return false;
     }
-    size_t function = functionOf(cut->cut);
+    size_t function = getFunctionIndex(cut->cut);
     Linear at = of(cut->at, p);
     if (cut->kind == SegmentTerm::End) {
-      numbers.push_back(formula.endOf(function, at));
+      numbers.push_back(formula.getSegmentEnd(function, at));
       continue;
     }
     Linear count = before ? Linear::number(0) : formula.addVariable();
@@ -104,8 +104,8 @@ bool FormulaBuilder::addTerms(ArrayRef<SegmentTerm> terms, bool before) {
       continue;
     }
     formula.require(at);
-    formula.require(at - formula.endOf(function, count - Linear::number(1)));
-    formula.require(formula.endOf(function, count) - at - Linear::number(1));
+    formula.require(at - formula.getSegmentEnd(function, count - Linear::number(1)));
+    formula.require(formula.getSegmentEnd(function, count) - at - Linear::number(1));
   }
   return true;
 }

@@ -87,7 +87,7 @@ void Formula::requireEqual(const Linear &x, const Linear &y) {
   require(y - x);
 }
 
-Linear Formula::floorOf(const Linear &x, int64_t divisor) {
+Linear Formula::buildFloor(const Linear &x, int64_t divisor) {
   if (divisor == 1) {
     return x;
   }
@@ -98,7 +98,7 @@ Linear Formula::floorOf(const Linear &x, int64_t divisor) {
   return quotient;
 }
 
-Linear Formula::endOf(size_t function, const Linear &argument) {
+Linear Formula::getSegmentEnd(size_t function, const Linear &argument) {
   for (const Term &term : terms) {
     if (term.function == function && isEqual(term.argument, argument)) {
       return Linear::variable(term.value);
@@ -345,8 +345,8 @@ Answer sluice::segments::solve(const Formula &formula) {
 // Points
 //===----------------------------------------------------------------------===//
 
-std::vector<int64_t> sluice::segments::endsOf(const Formula &formula, size_t function,
-                                              const std::vector<int64_t> &point) {
+std::vector<int64_t> sluice::segments::getSegmentEnds(const Formula &formula, size_t function,
+                                                      const std::vector<int64_t> &point) {
   std::map<int64_t, int64_t> known;
   for (const Term &term : formula.terms) {
     if (term.function == function && term.argument.at(point) >= 0) {

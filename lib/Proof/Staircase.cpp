@@ -94,7 +94,7 @@ static std::optional<Measure> measure(AffineExpr expression, int64_t longest) {
   return result;
 }
 
-Repeat sluice::repeatOf(AffineExpr expression, int64_t longest) {
+Repeat sluice::computeRepeat(AffineExpr expression, int64_t longest) {
   std::optional<Measure> found = measure(expression, longest);
   return found ? found->repeat : Repeat{0, 0};
 }
@@ -113,7 +113,7 @@ size_t sluice::countFloors(AffineExpr expression) {
 //===----------------------------------------------------------------------===//
 
 std::optional<Staircase> sluice::tabulate(AffineExpr expression, int64_t longest) {
-  Staircase result{repeatOf(expression, longest), {}};
+  Staircase result{computeRepeat(expression, longest), {}};
   if (!spendWork(result.repeat.period * static_cast<int64_t>(countFloors(expression) + 1))) {
     return std::nullopt;
   }

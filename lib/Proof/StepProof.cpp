@@ -73,7 +73,7 @@ static StepQuestion readsAt(const StepSchedule &reader, AffineExpr step, const S
 
 /// None where the set is empty. A set that is not decided counts as one with a point, so that a
 /// step is refused and never believed.
-StepDecider::Point StepDecider::pointOf(IntegerSet set, ArrayRef<AffineExpr> ofRow) {
+StepDecider::Point StepDecider::findPoint(IntegerSet set, ArrayRef<AffineExpr> ofRow) {
   auto [entry, isNew] = known.try_emplace(set);
   if (!isNew) {
     return entry->second;
@@ -99,7 +99,7 @@ StepDecider::Point StepDecider::findNotExisting(const StepSchedule &schedule, in
   for (AffineExpr due : schedule.due) {
     early.push_back(question.p * factor - 1 - due);
   }
-  return pointOf(question.get(), early);
+  return findPoint(question.get(), early);
 }
 
 StepDecider::Point StepDecider::findBurst(const StepSchedule &of, int64_t burst) {
@@ -112,7 +112,7 @@ StepDecider::Point StepDecider::findBurst(const StepSchedule &of, int64_t burst)
     for (AffineExpr due : schedule.due) {
       together.push_back(step - due.replaceDims({question.p + burst}));
     }
-    if (Point point = pointOf(question.get(), together)) {
+    if (Point point = findPoint(question.get(), together)) {
       return point;
     }
   }
@@ -128,14 +128,14 @@ StepDecider::Point StepDecider::findMiscount(const StepSchedule &schedule) {
     StepQuestion question = domain;
     question.require(due - domain.x - 1);
     llvm::for_each(schedule.counts, [&](AffineExpr count) { question.require(counted(count)); });
-    if (Point point = pointOf(question.get())) {
+    if (Point point = findPoint(question.get())) {
       return point;
     }
   }
   for (AffineExpr count : schedule.counts) { // due, and not counted
     StepQuestion question = domain;
     question.requireAtMost(schedule.due, domain.p, domain.x).require(-counted(count) - 1);
-    if (Point point = pointOf(question.get())) {
+    if (Point point = findPoint(question.get())) {
       return point;
     }
   }
@@ -156,7 +156,7 @@ StepDecider::Point StepDecider::findNotDue(const StepSchedule &reader, const Ste
     for (AffineExpr later : needed) {
       StepQuestion question = domain;
       question.require(later - step - 1);
-      if (Point point = pointOf(question.get())) {
+      if (Point point = findPoint(question.get())) {
         return point;
       }
     }
@@ -174,7 +174,7 @@ StepDecider::Point StepDecider::findNotKept(const StepSchedule &readerOf,
     StepQuestion question = readsAt(reader, step, read);
     AffineExpr most = ring > 0 ? step : step - 1;
     question.requireAtMost(source.due, read.position + ring, most);
-    if (Point point = pointOf(question.get())) {
+    if (Point point = findPoint(question.get())) {
       return point;
     }
   }

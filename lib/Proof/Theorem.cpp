@@ -24,14 +24,14 @@ static bool keepsScale(OpResult result) {
 }
 
 static std::string findScaleMistake(Operation *op) {
-  auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
+  auto findScale = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
   for (OpResult result : op->getResults()) {
     if (!keepsScale(result)) {
       continue;
     }
-    FlatSymbolRefAttr scale = scaleOf(op->getOperand(0));
-    if (scaleOf(result) != scale) {
-      return "its result stands on the scale @" + scaleOf(result).getValue().str() +
+    FlatSymbolRefAttr scale = findScale(op->getOperand(0));
+    if (findScale(result) != scale) {
+      return "its result stands on the scale @" + findScale(result).getValue().str() +
              ", what it reads on @" + scale.getValue().str() + "; write one scale for both";
     }
   }
@@ -106,9 +106,9 @@ std::optional<BeyondTheorem> sluice::findBeyondTheorem(func::FuncOp function) {
   }
   Scales scales(function);
   for (BlockArgument argument : function.getArguments()) {
-    if (scales.isOnTargetAxis(argument) && scales.factorOf(argument) != 1) {
+    if (scales.isOnTargetAxis(argument) && scales.getScaleFactor(argument) != 1) {
       return BeyondTheorem{function, "tokens of the target's axis stand on a scale of factor " +
-                                         std::to_string(scales.factorOf(argument)) +
+                                         std::to_string(scales.getScaleFactor(argument)) +
                                          "; give them on a scale of factor 1"};
     }
   }

@@ -12,7 +12,7 @@ namespace sluice::spec {
 namespace {
 
 /// The byte at a position; lines and columns count from 1, columns in bytes.
-size_t offsetOf(const std::string &text, Position position) {
+size_t getOffsetAt(const std::string &text, Position position) {
   size_t at = 0;
   for (unsigned line = 1; line < position.line; ++line) {
     at = text.find('\n', at) + 1;
@@ -103,7 +103,7 @@ std::string apply(std::string text, const Setting &setting, const std::string &f
     return text; // the reader reports it
   }
   Target target = resolve(root, setting, file);
-  size_t at = offsetOf(text, target.value->position);
+  size_t at = getOffsetAt(text, target.value->position);
   if (target.found == setting.path.size()) {
     return text.replace(at, valueBytes(text, at), setting.value);
   }
@@ -124,10 +124,10 @@ bool wrote(const std::string &text, const Setting &setting, const SourceLocation
     return false;
   }
   Target target = resolve(root, setting, place.file);
-  size_t at = offsetOf(text, target.value->position),
+  size_t at = getOffsetAt(text, target.value->position),
          last = at + valueBytes(text, at), // values of flags are on one line
-      found = offsetOf(text, {place.line, place.column});
-  return place.line > 0 && found >= offsetOf(text, target.start) && found < last;
+      found = getOffsetAt(text, {place.line, place.column});
+  return place.line > 0 && found >= getOffsetAt(text, target.start) && found < last;
 }
 
 } // namespace

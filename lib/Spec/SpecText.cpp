@@ -113,7 +113,7 @@ std::string_view SpecText::contents(const TextNode &node) const {
   return node.kind == '"' ? written.substr(1, written.size() - 2) : written;
 }
 
-std::string_view SpecText::opOf(const TextNode &stage) const {
+std::string_view SpecText::getOpName(const TextNode &stage) const {
   const TextNode *op = stage.find("op");
   return op ? contents(*op) : std::string_view();
 }
@@ -135,7 +135,7 @@ SourceLocation SpecText::locate(size_t offset, const std::string &file) const {
           static_cast<unsigned>(column)};
 }
 
-size_t SpecText::offsetOf(const SourceLocation &place) const {
+size_t SpecText::getOffsetAt(const SourceLocation &place) const {
   size_t at = 0;
   for (unsigned line = 1; line < place.line; ++line) {
     size_t end = text.find('\n', at);
@@ -233,7 +233,7 @@ TextEdits SpecText::moveStage(size_t stage, size_t before) const {
 namespace {
 
 /// Lines with their ends.
-std::vector<std::string_view> linesOf(const std::string &text) {
+std::vector<std::string_view> splitLines(const std::string &text) {
   std::vector<std::string_view> lines;
   for (size_t at = 0; at < text.size();) {
     size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
@@ -250,8 +250,8 @@ struct Hunk {
 
 /// By the longest common subsequence of the parts that the ends do not share. Where that would take
 /// too long, all of it is one run.
-std::vector<Hunk> hunksOf(const std::vector<std::string_view> &before,
-                          const std::vector<std::string_view> &after) {
+std::vector<Hunk> computeHunks(const std::vector<std::string_view> &before,
+                               const std::vector<std::string_view> &after) {
   constexpr size_t most = 4'000'000;
   size_t first = 0, a = before.size(), b = after.size();
   while (first < std::min(a, b) && before[first] == after[first]) {
@@ -299,7 +299,7 @@ std::vector<Hunk> hunksOf(const std::vector<std::string_view> &before,
 } // namespace
 
 TextEdits diffLines(const std::string &before, const std::string &after) {
-  std::vector<std::string_view> lines = linesOf(before), others = linesOf(after);
+  std::vector<std::string_view> lines = splitLines(before), others = splitLines(after);
   auto join = [](const std::vector<std::string_view> &list, size_t begin, size_t end) {
     std::string text;
     for (size_t i = begin; i < end; ++i) {
@@ -307,12 +307,12 @@ TextEdits diffLines(const std::string &before, const std::string &after) {
     }
     return text;
   };
-  auto startOf = [&](size_t line) {
+  auto getLineStart = [&](size_t line) {
     return line < lines.size() ? static_cast<size_t>(lines[line].data() - before.data())
                                : before.size();
   };
   TextEdits edits;
-  for (const Hunk &hunk : hunksOf(lines, others)) {
+  for (const Hunk &hunk : computeHunks(lines, others)) {
     std::string old = join(lines, hunk.begin, hunk.end),
                 text = join(others, hunk.otherBegin, hunk.otherEnd);
     size_t most = std::min(old.size(), text.size()), head = 0, tail = 0;
@@ -331,7 +331,7 @@ TextEdits diffLines(const std::string &before, const std::string &after) {
     while (tail > 0 && (isInside(old, old.size() - tail) || isInside(text, text.size() - tail))) {
       --tail;
     }
-    size_t start = startOf(hunk.begin);
+    size_t start = getLineStart(hunk.begin);
     edits.push_back(
         {start + head, start + old.size() - tail, text.substr(head, text.size() - head - tail)});
   }
@@ -341,8 +341,8 @@ TextEdits diffLines(const std::string &before, const std::string &after) {
 std::string formatDiff(const std::string &before, const std::string &after, const std::string &file,
                        const std::string &otherFile) {
   constexpr size_t context = 3;
-  std::vector<std::string_view> lines = linesOf(before), others = linesOf(after);
-  std::vector<Hunk> hunks = hunksOf(lines, others);
+  std::vector<std::string_view> lines = splitLines(before), others = splitLines(after);
+  std::vector<Hunk> hunks = computeHunks(lines, others);
   if (hunks.empty()) {
     return "";
   }

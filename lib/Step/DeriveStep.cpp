@@ -49,7 +49,7 @@ private:
   bool findBurst(StepSchedule &schedule);
   std::optional<StepPlan> deriveWithin();
   void findRings(MutableArrayRef<StepRead> reads, const StepSchedule &reader);
-  int64_t ringOf(const StepRead &read, const StepSchedule &reader, const StepValue &source);
+  int64_t getRingSize(const StepRead &read, const StepSchedule &reader, const StepValue &source);
 
   func::FuncOp function;
   StepRefusal &refusal;
@@ -73,9 +73,9 @@ private:
 
 /// The loss whose prediction is sampled, or an op of the scale of one position.
 bool Deriver::runsEveryStep(Operation &op) const {
-  return (isa<CrossEntropyOp>(op) && mainLossOf(function) == &op) ||
+  return (isa<CrossEntropyOp>(op) && getMainLoss(function) == &op) ||
          (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType()) &&
-          scales.factorOf(op.getResult(0)) == 0);
+          scales.getScaleFactor(op.getResult(0)) == 0);
 }
 
 /// From an operand down to the stored values. A lazy value is a function of one operand's position.
@@ -118,7 +118,7 @@ bool Deriver::addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead>
       all = flow.getReads(result, operand.getOperandNumber());
     }
     std::optional<IntegerSet> relation = all.relation;
-    int64_t factor = relation ? scales.factorOf(value) : 0;
+    int64_t factor = relation ? scales.getScaleFactor(value) : 0;
     if (!relation || factor == 0) { // of this step, as the op itself
       continue;
     }
@@ -203,7 +203,7 @@ bool Deriver::addValue(Value value) {
   }
   SegmentOp cut;
   if (scales.isOnTargetAxis(value) && scales.isSegmented(value)) {
-    cut = clocks.cutOf(value);
+    cut = clocks.findSegmentOp(value);
     std::optional<Frontier> segments = cut ? clocks.inSegments(value, cut) : std::nullopt;
     if (!segments) {
       return refuse(op, "what its rows wait for is not the end of a segment of their own");
@@ -220,7 +220,7 @@ bool Deriver::addValue(Value value) {
   }
   auto [entry, isNew] = scheduleIndices.try_emplace(key, plan.schedules.size());
   if (isNew) {
-    std::optional<StepSchedule> schedule = scheduleOf(bound);
+    std::optional<StepSchedule> schedule = findSchedule(bound);
     if (!schedule) {
       scheduleIndices.erase(entry);
       return refuse(op, "the steps that compute its rows could not be counted; make its mask and "
@@ -237,7 +237,7 @@ bool Deriver::addValue(Value value) {
   StepValue step;
   step.value = value;
   step.schedule = entry->second;
-  step.factor = scales.factorOf(value);
+  step.factor = scales.getScaleFactor(value);
   step.capacity = cut ? getPositions(function, cast<SequenceType>(value.getType()))
                       : llvm::divideCeil(context, step.factor);
   if (value.getDefiningOp()) {
@@ -252,7 +252,8 @@ bool Deriver::addValue(Value value) {
 }
 
 /// The least ring that keeps the read at every length; beyond the capacity, -1.
-int64_t Deriver::ringOf(const StepRead &read, const StepSchedule &reader, const StepValue &source) {
+int64_t Deriver::getRingSize(const StepRead &read, const StepSchedule &reader,
+                             const StepValue &source) {
   const StepSchedule &schedule = plan.schedules[source.schedule];
   auto loses = [&](int64_t ring) {
     return decider.findNotKept(reader, schedule, read, ring).has_value();
@@ -299,7 +300,7 @@ void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &own
     auto [entry, isNew] = rings.try_emplace(key);
     if (isNew) {
       const StepSchedule &schedule = plan.schedules[source.schedule];
-      int64_t ring = ringOf(read, reader, source);
+      int64_t ring = getRingSize(read, reader, source);
       entry->second = {ring < 0 ? source.capacity : ring, ring < 0,
                        !isCount && !decider.findNotKept(reader, schedule, read, 0)};
     }
@@ -415,7 +416,7 @@ std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &r
   }
   Scales scales(function);
   for (auto attention : function.getOps<AttendSegmentsOp>()) {
-    if (scales.isSegmented(attention.getKey()) || scales.factorOf(attention.getKey()) != 1) {
+    if (scales.isSegmented(attention.getKey()) || scales.getScaleFactor(attention.getKey()) != 1) {
       refusal = {attention, "segments attend to rows that are no tokens'; their steps follow "
                             "segments of tokens alone"};
       return std::nullopt;

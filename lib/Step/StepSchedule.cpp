@@ -127,7 +127,7 @@ static constexpr int64_t costOfDivision = 100;
 
 /// N(t) of one candidate: the number of rows m >= 0 with due(m) <= t, below 0 where none is due.
 /// None where the candidate cannot be inverted.
-static AffineExpr countOf(AffineExpr due) {
+static AffineExpr getDueCount(AffineExpr due) {
   if (!spendWork(costOfDivision * static_cast<int64_t>(countFloors(due) + 1))) {
     return {};
   }
@@ -144,17 +144,17 @@ static AffineExpr countOf(AffineExpr due) {
 /// Periods beyond this are not told of: 0.
 constexpr int64_t longestRise = int64_t{1} << 40;
 
-std::optional<StepSchedule> sluice::scheduleOf(const Frontier &bound) {
+std::optional<StepSchedule> sluice::findSchedule(const Frontier &bound) {
   StepSchedule schedule;
   schedule.due.assign(bound.candidates.begin(), bound.candidates.end());
   Repeat all{1, 0};
   for (AffineExpr due : schedule.due) {
-    AffineExpr count = countOf(due);
+    AffineExpr count = getDueCount(due);
     if (!count) {
       return std::nullopt;
     }
     schedule.counts.push_back(count);
-    all = added(all, {repeatOf(count, longestRise).period, 0});
+    all = added(all, {computeRepeat(count, longestRise).period, 0});
   }
   schedule.first = schedule.getDue(0);
   schedule.period = all.period;

@@ -32,8 +32,10 @@ static bool isSame(const StepSchedule &schedule, const StepSchedule &other) {
   return isNoLater(schedule, other) && isNoLater(other, schedule);
 }
 
-SegmentOp SegmentClocks::cutOf(Value value) const {
-  auto makes = [&](SegmentOp cut) { return scales.axisOf(cut.getEnds()) == scales.axisOf(value); };
+SegmentOp SegmentClocks::findSegmentOp(Value value) const {
+  auto makes = [&](SegmentOp cut) {
+    return scales.findSequenceAxis(cut.getEnds()) == scales.findSequenceAxis(value);
+  };
   const auto *found = llvm::find_if(cuts, makes);
   return found == cuts.end() ? SegmentOp() : *found;
 }
@@ -42,7 +44,7 @@ std::optional<Frontier> SegmentClocks::inSegments(Value value, SegmentOp cut) co
   const Frontier &bound = frontiers.at(value);
   AffineExpr d0 = getAffineDimExpr(0, value.getContext());
   SegmentOp root = cut;
-  for (SegmentOp outer = cut; outer; outer = cutOf(outer.getBits())) {
+  for (SegmentOp outer = cut; outer; outer = findSegmentOp(outer.getBits())) {
     root = outer;
   }
   Frontier result;
@@ -53,7 +55,7 @@ std::optional<Frontier> SegmentClocks::inSegments(Value value, SegmentOp cut) co
     SegmentOp at = cut; // each cut is below the next one
     for (SegmentOp of : llvm::reverse(end.cuts)) {
       for (; at && at != of;) {
-        at = cutOf(at.getBits());
+        at = findSegmentOp(at.getBits());
       }
     }
     auto between = ArrayRef(end.maps).drop_front().drop_back();
@@ -75,7 +77,7 @@ std::optional<Frontier> SegmentClocks::inSegments(Value value, SegmentOp cut) co
 
 std::string SegmentClocks::cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms,
                                  StepRead &read) const {
-  SegmentOp reader = cutOf(value), source = cutOf(read.source);
+  SegmentOp reader = findSegmentOp(value), source = findSegmentOp(read.source);
   if (terms.empty()) {
     return reader == source ? "" : "it reads rows of another scale, and no count or end says which";
   }
@@ -85,7 +87,8 @@ std::string SegmentClocks::cross(Operation &op, Value value, ArrayRef<SegmentTer
   for (const SegmentTerm &term : terms) {
     std::optional<CutTerm> found = resolveTerm(term);
     if (!found || !cut || found->cut != cut || (term.kind == SegmentTerm::Count) != isCount ||
-        (isCount && found->at != p) || cutOf(cut.getBits()) != (isCount ? reader : source)) {
+        (isCount && found->at != p) ||
+        findSegmentOp(cut.getBits()) != (isCount ? reader : source)) {
       return "it reads segments by ends or counts that are not one segmentation's, or of another "
              "scale than that cuts";
     }
@@ -113,7 +116,8 @@ bool SegmentClocks::isSelection(const StepPlan &plan, const StepRead &read,
                    getAffineConstantExpr(0, context);
   return isEnd && reader.due == ArrayRef(getAffineDimExpr(0, context) + 1) &&
          plan.values.contains(SegmentOp(reader.cut).getCounts()) &&
-         isSame(plan.scheduleOf(read.source), plan.scheduleOf(SegmentOp(reader.cut).getCounts()));
+         isSame(plan.findSchedule(read.source),
+                plan.findSchedule(SegmentOp(reader.cut).getCounts()));
 }
 
 /// Bits are known at the step of their token, or as the segment that they belong to is closed; of
@@ -129,7 +133,7 @@ std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &valu
     bool isOfRow = schedule.cut        ? schedule.due == ArrayRef(d0 + 1)
                    : value.factor == 1 ? schedule.due == ArrayRef(d0)
                                        : schedule.burst == 1;
-    return isOfRow && schedule.cut == cutOf(cut.getBits())
+    return isOfRow && schedule.cut == findSegmentOp(cut.getBits())
                ? ""
                : "its bits are not known at the step of their token";
   }
@@ -142,9 +146,9 @@ std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &valu
                                      const StepRead &read) const {
   const StepSchedule &reader = plan.schedules[value.schedule];
   if (read.crossing == StepCrossing::Count) {
-    SegmentOp cut = cutOf(read.source);
+    SegmentOp cut = findSegmentOp(read.source);
     bool isCounted =
-        plan.values.contains(cut.getCounts()) && isSame(reader, plan.scheduleOf(cut.getCounts()));
+        plan.values.contains(cut.getCounts()) && isSame(reader, plan.findSchedule(cut.getCounts()));
     return isCounted ? "" : "which segments are closed is not what its row counts";
   }
   if (read.crossing != StepCrossing::Ends) {
@@ -152,8 +156,8 @@ std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &valu
   }
   auto flow = cast<CausalFlowInterface>(read.reader);
   unsigned result = cast<OpResult>(value.value).getResultNumber();
-  bool isThere =
-      isNoLater(plan.scheduleOf(read.source), plan.scheduleOf(SegmentOp(reader.cut).getCounts()));
+  bool isThere = isNoLater(plan.findSchedule(read.source),
+                           plan.findSchedule(SegmentOp(reader.cut).getCounts()));
   for (const SegmentTerm &term : flow.getReads(result, read.operand).terms) {
     isThere &= isCovered(term.at + 1, reader.due);
   }

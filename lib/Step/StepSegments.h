@@ -20,7 +20,7 @@ public:
       : cuts(function.getOps<SegmentOp>()), scales(scales), frontiers(frontiers) {}
 
   /// The segmentation that makes the rows of a value's axis; null on an axis of tokens.
-  SegmentOp cutOf(mlir::Value value) const;
+  SegmentOp findSegmentOp(mlir::Value value) const;
   /// The bound of rows of segments of `cut`, in segments that are closed: a row that needs no token
   /// comes with its own segment. None where the bound is of another kind.
   std::optional<Frontier> inSegments(mlir::Value value, SegmentOp cut) const;

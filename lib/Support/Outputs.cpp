@@ -77,24 +77,24 @@ Path computeRealPath(const Path &path) {
   return error ? path : result;
 }
 
-bool isOneOf(const Path &path, const Path &folder, const auto &names) {
+bool isAnyName(const Path &path, const Path &folder, const auto &names) {
   return std::ranges::any_of(names,
                              [&](const char *name) { return isSameFile(path, folder / name); });
 }
 
 /// Checks for the files of a run or a checkpoint, including hard links in another folder.
-bool isPartOf(const Path &path, const Path &folder) {
+bool isWithinFolder(const Path &path, const Path &folder) {
   if (isCheckpointFolder(folder)) {
-    return isOneOf(path, folder, checkpointFiles);
+    return isAnyName(path, folder, checkpointFiles);
   }
   if (!isRunFolder(folder)) {
     return false;
   }
   std::error_code error;
   std::filesystem::directory_iterator checkpoints(folder / "checkpoints", error);
-  return isOneOf(path, folder, ownFiles) ||
+  return isAnyName(path, folder, ownFiles) ||
          std::any_of(begin(checkpoints), end(checkpoints), [&](const auto &checkpoint) {
-           return isOneOf(path, checkpoint.path(), checkpointFiles);
+           return isAnyName(path, checkpoint.path(), checkpointFiles);
          });
 }
 
@@ -178,7 +178,7 @@ void checkOutputs(const std::vector<Output> &outputs, const std::vector<Path> &i
       }
     }
     requireUnowned(*output);
-    requireUnread(*output, inputs, isPartOf);
+    requireUnread(*output, inputs, isWithinFolder);
     if (!force) {
       requireSameKind(*output);
       requireOwnName(*output);

@@ -65,7 +65,7 @@ private:
   void markPhase(func::FuncOp func, StringRef phase);
   Value bind(StringRef place, Type type) { return plan::BindOp::create(b, loc, type, place); }
   void store(StringRef place, Value value) { plan::StoreOp::create(b, loc, place, value); }
-  Value meansOf(RowsBuilder &rows, Value mean);
+  Value buildMeans(RowsBuilder &rows, Value mean);
   Value schedule(RowsBuilder &rows, Value step);
   Value cosine(RowsBuilder &rows, Value step, double begin, double length, double from, double to);
   void accumulateLosses();
@@ -326,7 +326,7 @@ void EntryBuilder::buildUpdate() {
 /// Returns the means of a flat row's numbers: the parameter's mean at every `period`-th number, and
 /// 0 elsewhere. For an identity of n columns the period is n + 1. `place` is the distance from such
 /// a number to the start of the row.
-Value EntryBuilder::meansOf(RowsBuilder &rows, Value mean) {
+Value EntryBuilder::buildMeans(RowsBuilder &rows, Value mean) {
   bool hasIdentity = llvm::any_of(module.getOps<ParameterOp>(), [](ParameterOp parameter) {
     return parameter.getInitial() == "identity";
   });
@@ -364,7 +364,7 @@ void EntryBuilder::buildInitialize() {
   Value angle =
       math::CosOp::create(rows.body, rows.mul(u2, rows.constant(2 * std::numbers::pi, row)));
   Value normal = rows.mul(rows.mul(radius, angle), rows.splat(deviation, row));
-  Value parameters = rows.add(normal, meansOf(rows, mean));
+  Value parameters = rows.add(normal, buildMeans(rows, mean));
   rows.result(parameters, AccessKind::Flat, flat);
   rows.result(rows.constant(0, row), AccessKind::Flat, flat);
   rows.result(rows.constant(0, row), AccessKind::Flat, flat);

@@ -33,7 +33,7 @@ private:
   Value add(ValueRange terms);
   Value endAtLast(Value contribution, Value operand, ArrayRef<Value> results);
   bool isTrained(Value value);
-  Value keeperOf(Value value);
+  Value getKeeper(Value value);
   void storeGradients();
 
   func::FuncOp func;
@@ -52,7 +52,7 @@ bool ReverseMode::isTrained(Value value) {
 
 /// Returns the value that accumulates the gradient. A parameter may be read in two types; one of
 /// the reads represents it.
-Value ReverseMode::keeperOf(Value value) {
+Value ReverseMode::getKeeper(Value value) {
   auto read = value.getDefiningOp<ReadOp>();
   return read ? keepers.try_emplace(read.getParameterAttr(), value).first->second : value;
 }
@@ -97,7 +97,7 @@ LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
     }
     return addContribution(map->getOperand(0), operands[0]);
   }
-  Value &gradient = gradients[keeperOf(value)];
+  Value &gradient = gradients[getKeeper(value)];
   gradient =
       gradient && isa<SequenceType>(value.getType()) ? add({gradient, contribution}) : contribution;
   markGradient(gradient, value);
@@ -116,7 +116,7 @@ LogicalResult ReverseMode::visit(DifferentiableInterface op) {
   SmallVector<Value> operands;
   for (Value operand : op->getOperands()) {
     operands.push_back(isa<SequenceType>(operand.getType()) ? Value()
-                                                            : gradients.lookup(keeperOf(operand)));
+                                                            : gradients.lookup(getKeeper(operand)));
   }
   if (failed(op.buildBackward(b, results, operands))) {
     return failure();

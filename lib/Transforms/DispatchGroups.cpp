@@ -20,20 +20,20 @@ public:
   std::vector<DispatchGroup> run();
 
 private:
-  static std::optional<FusionRole> roleOf(Operation *op) {
+  static std::optional<FusionRole> findRole(Operation *op) {
     auto fusion = dyn_cast_or_null<FusionInterface>(op);
     return fusion ? std::optional(fusion.getFusionRole()) : std::nullopt;
   }
   /// Returns scale and width of the rows of a group of `op`, independent of their storage, and for
   /// ops of a step, the schedule of the rows.
-  static std::tuple<Attribute, int64_t, Attribute> domainOf(Operation *op) {
+  static std::tuple<Attribute, int64_t, Attribute> getRowDomain(Operation *op) {
     auto type = dyn_cast<SequenceType>(op->getResult(0).getType());
     type = type ? type : cast<SequenceType>(op->getOperand(0).getType());
     auto due = op->getAttrOfType<ArrayAttr>(stepScheduleName);
     return {type.getScale(), type.getWidth(), due ? due[0] : Attribute()};
   }
   /// Returns the time at which an op runs: the order of its group, else its own position.
-  size_t timeOf(Operation *op) const {
+  size_t getTime(Operation *op) const {
     auto found = groupOf.find(op);
     return found == groupOf.end() ? order.lookup(op) : groups[found->second].order;
   }
@@ -42,7 +42,7 @@ private:
   void join(size_t group, Operation *op);
   bool isReady(Value operand, size_t group, bool identityOnly) const;
   bool readersRunLater(Operation *op, size_t group, bool throughMap = false) const;
-  bool readsGroupsOf(Operation *op, size_t group) const;
+  bool readsGroup(Operation *op, size_t group) const;
   void absorbConsumers(size_t group, bool epilogue);
   void absorbProducers(size_t group);
   void storeEnd(Value end);
@@ -83,10 +83,10 @@ bool Grouping::isReady(Value operand, size_t group, bool identityOnly) const {
   if (found != groupOf.end() && found->second == group) {
     return root == operand;
   }
-  return timeOf(def) < groups[group].order;
+  return getTime(def) < groups[group].order;
 }
 
-static RowGroup rowGroupOf(Operation *op) {
+static RowGroup findRowGroup(Operation *op) {
   auto fusion = dyn_cast<FusionInterface>(op);
   return fusion ? fusion.getRowGroup() : RowGroup();
 }
@@ -96,7 +96,7 @@ static RowGroup rowGroupOf(Operation *op) {
 /// then; a stored map is read at the reader's own row.
 bool Grouping::readersRunLater(Operation *op, size_t group, bool throughMap) const {
   return llvm::all_of(op->getUsers(), [&](Operation *user) {
-    bool isMap = roleOf(user) == FusionRole::Access;
+    bool isMap = findRole(user) == FusionRole::Access;
     if (isMap && !readersRunLater(user, group, /*throughMap=*/true)) {
       return false;
     }
@@ -105,14 +105,14 @@ bool Grouping::readersRunLater(Operation *op, size_t group, bool throughMap) con
     }
     auto found = groupOf.find(user);
     bool inside = found != groupOf.end() && found->second == group;
-    bool readsOwnRow = !throughMap && rowGroupOf(user).isOwnRow();
-    return inside ? readsOwnRow : timeOf(user) > groups[group].order;
+    bool readsOwnRow = !throughMap && findRowGroup(user).isOwnRow();
+    return inside ? readsOwnRow : getTime(user) > groups[group].order;
   });
 }
 
 /// Returns true if `op` reads windows of values that `group` computes.
-bool Grouping::readsGroupsOf(Operation *op, size_t group) const {
-  if (rowGroupOf(op).isOwnRow()) {
+bool Grouping::readsGroup(Operation *op, size_t group) const {
+  if (findRowGroup(op).isOwnRow()) {
     return false;
   }
   auto found = groupOf.find(resolveAccess(op->getOperand(0)).root.getDefiningOp());
@@ -128,14 +128,14 @@ void Grouping::absorbConsumers(size_t group, bool epilogue) {
   if (!isReadInBodies(groups[group].ops.front())) {
     return;
   }
-  auto domain = domainOf(groups[group].ops.front());
+  auto domain = getRowDomain(groups[group].ops.front());
   for (size_t i = 0; i < groups[group].ops.size(); ++i) {
     SmallVector<Operation *> users(groups[group].ops[i]->getUsers());
     llvm::sort(users,
                [&](Operation *a, Operation *b) { return order.lookup(a) < order.lookup(b); });
     for (Operation *user : users) {
-      if (groupOf.contains(user) || roleOf(user) != FusionRole::Elementwise ||
-          domainOf(user) != domain) {
+      if (groupOf.contains(user) || findRole(user) != FusionRole::Elementwise ||
+          getRowDomain(user) != domain) {
         continue;
       }
       bool ready =
@@ -148,14 +148,14 @@ void Grouping::absorbConsumers(size_t group, bool epilogue) {
 }
 
 void Grouping::absorbProducers(size_t group) {
-  auto domain = domainOf(groups[group].ops.front());
+  auto domain = getRowDomain(groups[group].ops.front());
   for (size_t i = 0; i < groups[group].ops.size(); ++i) {
     for (Value operand : groups[group].ops[i]->getOperands()) {
       Operation *def = operand.getDefiningOp();
-      std::optional<FusionRole> role = roleOf(def);
+      std::optional<FusionRole> role = findRole(def);
       bool fits = role == FusionRole::Elementwise || role == FusionRole::Rows;
-      if (!fits || !isReadInBodies(def) || groupOf.contains(def) || domainOf(def) != domain ||
-          readsGroupsOf(def, group) || !readersRunLater(def, group)) {
+      if (!fits || !isReadInBodies(def) || groupOf.contains(def) || getRowDomain(def) != domain ||
+          readsGroup(def, group) || !readersRunLater(def, group)) {
         continue;
       }
       join(group, def);
@@ -167,7 +167,7 @@ void Grouping::absorbProducers(size_t group) {
 /// stored, it reads its own operand through a chain that starts at its rows.
 void Grouping::storeEnd(Value end) {
   Operation *def = end.getDefiningOp();
-  if (roleOf(def) == FusionRole::Access && stored.insert(def).second) {
+  if (findRole(def) == FusionRole::Access && stored.insert(def).second) {
     storeEnd(resolveAccess(end).root);
   }
 }
@@ -177,13 +177,13 @@ void Grouping::storeEnd(Value end) {
 /// groups of such a chain are read row by row instead.
 void Grouping::findStored() {
   for (Operation *op : ops) {
-    std::optional<FusionRole> role = roleOf(op);
+    std::optional<FusionRole> role = findRole(op);
     if (role == FusionRole::Access) {
       continue;
     }
     bool takesMaps =
         role == FusionRole::Elementwise || role == FusionRole::Rows || role == FusionRole::Anchor;
-    RowGroup group = rowGroupOf(op);
+    RowGroup group = findRowGroup(op);
     for (OpOperand &operand : op->getOpOperands()) {
       if (!group.isOwnRow() && operand.getOperandNumber() == 0) {
         storeEndsOfGroup(operand.get(), group);
@@ -204,7 +204,7 @@ void Grouping::storeEndsOfGroup(Value sequence, RowGroup group) {
 std::vector<DispatchGroup> Grouping::run() {
   findStored();
   for (Operation *op : ops) {
-    std::optional<FusionRole> role = roleOf(op);
+    std::optional<FusionRole> role = findRole(op);
     if (role == FusionRole::Contraction) {
       size_t group = start(op, DispatchGroup::Kind::Contraction);
       for (Operation *map : repeated.lookup(op)) {
@@ -220,14 +220,14 @@ std::vector<DispatchGroup> Grouping::run() {
     }
   }
   for (Operation *op : ops) {
-    if (roleOf(op) == FusionRole::Anchor) {
+    if (findRole(op) == FusionRole::Anchor) {
       size_t group = start(op, DispatchGroup::Kind::Rows);
       absorbProducers(group);
       absorbConsumers(group, /*epilogue=*/false);
     }
   }
   for (Operation *op : ops) {
-    std::optional<FusionRole> role = roleOf(op);
+    std::optional<FusionRole> role = findRole(op);
     if (!role || groupOf.contains(op) || (role == FusionRole::Access && !stored.contains(op))) {
       continue;
     }

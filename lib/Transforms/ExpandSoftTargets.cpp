@@ -39,8 +39,9 @@ void expand(CrossEntropyOp loss) {
   Value logits = LinearOp::create(b, loc, type, x, loss.getWeight(), loss.getBias());
   Value soft = SoftLossOp::create(b, loc, loss.getLosses().getType(), logits, loss.getTokens(),
                                   loss.getTarget(), loss.getFirst());
-  if (!nameOf(loss.getLosses()).empty()) { // attributes of the loss that hold for this op too
-    setName(soft, nameOf(loss.getLosses()));
+  if (!getDisplayName(loss.getLosses())
+           .empty()) { // attributes of the loss that hold for this op too
+    setName(soft, getDisplayName(loss.getLosses()));
   }
   loss.getLosses().replaceAllUsesWith(soft);
   loss.erase();

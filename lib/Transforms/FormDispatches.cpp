@@ -37,14 +37,14 @@ public:
 
 private:
   void findMixed();
-  StringRef axisOf(const DispatchGroup &group) const;
+  StringRef findSequenceAxis(const DispatchGroup &group) const;
   LogicalResult emitRows(const DispatchGroup &group);
   LogicalResult emitContraction(const DispatchGroup &group);
   LogicalResult emit(const DispatchGroup &group);
   Location locate(const DispatchGroup &group) const;
   Value lower(Value value);
   /// Returns the results of a group that other groups read.
-  SmallVector<Value> outputsOf(const DispatchGroup &group);
+  SmallVector<Value> collectOutputs(const DispatchGroup &group);
   void sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc);
   void finish();
 
@@ -60,19 +60,19 @@ private:
 };
 
 /// Returns the axes of the sequences that an op reads or defines.
-static llvm::StringSet<> axesOf(Operation *op) {
+static llvm::StringSet<> getAxisNames(Operation *op) {
   llvm::StringSet<> axes;
   for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
                                          llvm::to_vector_of<Value>(op->getResults()))) {
     if (auto type = dyn_cast<SequenceType>(value.getType())) {
-      axes.insert(axisNameOf(op, type));
+      axes.insert(getAxisName(op, type));
     }
   }
   return axes;
 }
 
 /// Returns the counts of an op between a scale and its segments; null for any other op.
-static Value countsOf(Operation *op) {
+static Value getSegmentCounts(Operation *op) {
   auto segments = dyn_cast<SegmentsInterface>(op);
   return segments ? segments.getCounts() : Value();
 }
@@ -87,8 +87,9 @@ void Former::findMixed() {
     }
   }
   for (Operation &op : source.getBody().front()) {
-    llvm::StringSet<> axes = axesOf(&op);
-    if (isa<SluiceDialect>(op.getDialect()) && !countsOf(&op) && (axes.size() > 1 || step)) {
+    llvm::StringSet<> axes = getAxisNames(&op);
+    if (isa<SluiceDialect>(op.getDialect()) && !getSegmentCounts(&op) &&
+        (axes.size() > 1 || step)) {
       mixed.insert_range(axes.keys());
     }
   }
@@ -96,15 +97,15 @@ void Former::findMixed() {
 
 /// Returns the axis that gives the number of rows per text. For an op between a scale and its
 /// segments, it is the axis of the scale. Empty if lengths are counted in tokens.
-StringRef Former::axisOf(const DispatchGroup &group) const {
+StringRef Former::findSequenceAxis(const DispatchGroup &group) const {
   Operation *first = group.ops.front();
-  Value counts = countsOf(first);
+  Value counts = getSegmentCounts(first);
   auto isMeasured = [&](StringRef name) {
     return measured.contains(name) && !mixed.contains(name);
   };
-  std::string name = counts ? axisNameOf(first, cast<SequenceType>(counts.getType())) : "";
+  std::string name = counts ? getAxisName(first, cast<SequenceType>(counts.getType())) : "";
   if (!counts) {
-    llvm::StringSet<> axes = axesOf(first);
+    llvm::StringSet<> axes = getAxisNames(first);
     name = axes.size() == 1 ? axes.begin()->first().str() : "";
   }
   return isMeasured(name) ? measured.find(name)->first() : StringRef();
@@ -129,7 +130,7 @@ Value Former::lower(Value value) {
   return {};
 }
 
-SmallVector<Value> Former::outputsOf(const DispatchGroup &group) {
+SmallVector<Value> Former::collectOutputs(const DispatchGroup &group) {
   DenseSet<Operation *> inside(group.ops.begin(), group.ops.end());
   SmallVector<Value> outputs;
   for (Operation *op : group.ops) {
@@ -194,7 +195,7 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
     }
   }
   Value domainValue;
-  SmallVector<Value> outputs = outputsOf(group);
+  SmallVector<Value> outputs = collectOutputs(group);
   SmallVector<Value> yields;
   SmallVector<Type> types;
   SmallVector<Attribute> accesses;
@@ -205,7 +206,7 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
   }
   domainValue = domainValue ? domainValue : first->getOperand(0); // it only computes a sum over
                                                                   // rows
-  dispatch::DomainAttr domain = emitter.domainOf(domainValue);
+  dispatch::DomainAttr domain = emitter.getRowDomain(domainValue);
   int64_t parts = std::min(mostParts, domain.getLaunchRows());
   for (Value output : outputs) {
     yields.push_back(body.lookup(output));
@@ -214,7 +215,7 @@ LogicalResult Former::emitRows(const DispatchGroup &group) {
         AccessAttr::get(context, isSequence ? AccessKind::Row : AccessKind::Columns));
     types.push_back(
         isSequence
-            ? emitter.typeOf(output)
+            ? emitter.getTensorType(output)
             : RankedTensorType::get({parts, cast<RankedTensorType>(output.getType()).getDimSize(0)},
                                     b.getF32Type()));
   }
@@ -258,12 +259,12 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
     }
   }
   DispatchEmitter emitter(source, b, tensors, axis);
-  SmallVector<Value> outputs = outputsOf(group);
+  SmallVector<Value> outputs = collectOutputs(group);
   SmallVector<Value> yields;
   SmallVector<Type> types;
   for (Value output : outputs) {
     yields.push_back(body.lookup(output));
-    types.push_back(emitter.typeOf(output));
+    types.push_back(emitter.getTensorType(output));
   }
   dispatch::YieldOp::create(body.builder(), yields);
   SmallVector<Value> extras(body.operands());
@@ -279,7 +280,7 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   }
   SmallVector<Attribute> resultAccesses(outputs.size(), AccessAttr::get(context, AccessKind::Row));
   auto op = dispatch::ContractOp::create(
-      b, first->getLoc(), types, input, weight, extras, emitter.domainOf(first->getOperand(0)),
+      b, first->getLoc(), types, input, weight, extras, emitter.getRowDomain(first->getOperand(0)),
       byInput ? b.getUnitAttr() : UnitAttr(), b.getArrayAttr(accesses),
       b.getArrayAttr(resultAccesses), rotatedColumns, StringAttr(), StringAttr(), UnitAttr());
   op.getEpilogue().takeBody(region);
@@ -316,7 +317,7 @@ LogicalResult Former::emit(const DispatchGroup &group) {
     step->cut(cut, tensors);
     return success();
   }
-  axis = axisOf(group);
+  axis = findSequenceAxis(group);
   if (group.kind == DispatchGroup::Kind::Contraction) {
     result = emitContraction(group);
   } else if (group.kind == DispatchGroup::Kind::Rows) {
@@ -331,7 +332,7 @@ LogicalResult Former::emit(const DispatchGroup &group) {
     result = cast<FusionInterface>(group.ops.front()).emitDispatches(emitter);
   }
   if (auto segment = dyn_cast<SegmentOp>(group.ops.front())) {
-    measured.insert(axisNameOf(segment, cast<SequenceType>(segment.getEnds().getType())));
+    measured.insert(getAxisName(segment, cast<SequenceType>(segment.getEnds().getType())));
   }
   Attribute phase = group.ops.front()->getAttr("plan.phase");
   for (Operation *op = before->getNextNode(); op && !op->hasTrait<OpTrait::IsTerminator>();
@@ -351,7 +352,7 @@ LogicalResult Former::emit(const DispatchGroup &group) {
 /// Erases the model ops; the emitted ops take over their names.
 void Former::finish() {
   for (auto [value, tensor] : tensors) {
-    setName(tensor, nameOf(value));
+    setName(tensor, getDisplayName(value));
   }
   Block &block = source.getBody().front();
   Operation *terminator = block.getTerminator();
@@ -374,7 +375,7 @@ void Former::finish() {
 
 /// Returns the place of tokens. Generation has its own texts: a prompt, and the tokens that each
 /// row has read. A named input is called after its axis.
-static std::string placeOf(func::FuncOp source, SequenceType tokens) {
+static std::string describePredictPlace(func::FuncOp source, SequenceType tokens) {
   if (isGiven(source, tokens)) {
     auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(source, tokens.getScale());
     return givenPlace(source, scale.getAxis());
@@ -396,7 +397,7 @@ LogicalResult Former::run() {
   for (BlockArgument argument : block.getArguments()) {
     auto tokens = cast<SequenceType>(argument.getType());
     b.setInsertionPointToStart(&block);
-    if (StringRef state = step ? step->stateOf(argument) : ""; !state.empty()) {
+    if (StringRef state = step ? step->getStateName(argument) : ""; !state.empty()) {
       tensors[argument] =
           plan::BindOp::create(b, source.getLoc(), getStoredType(source, tokens), state);
       continue;
@@ -404,7 +405,8 @@ LogicalResult Former::run() {
     int64_t target = isGiven(source, tokens) ? 0 : 1; // the target of the last row
     auto type = RankedTensorType::get({getBatch(source), getPositions(source, tokens) + target},
                                       tokens.getElement());
-    tensors[argument] = plan::BindOp::create(b, source.getLoc(), type, placeOf(source, tokens));
+    tensors[argument] =
+        plan::BindOp::create(b, source.getLoc(), type, describePredictPlace(source, tokens));
   }
   findMixed();
   if (step) {

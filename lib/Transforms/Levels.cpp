@@ -118,7 +118,7 @@ static Operation *makerOfGuard(Operation *dispatch, StringRef guard) {
 
 /// If `due.N` is not 1, no row is due, because it is computed from the schedule.
 static LogicalResult verifyPermission(Operation *dispatch, StringRef guard, Operation *maker) {
-  Value schedule = dispatch::scheduleOf(dispatch);
+  Value schedule = dispatch::findSchedule(dispatch);
   Operation *counts = schedule ? viewed(schedule).getDefiningOp() : nullptr;
   bool isMadeOf = counts && llvm::any_of(maker->getOperands(), [&](Value operand) {
                     return viewed(operand).getDefiningOp() == counts;

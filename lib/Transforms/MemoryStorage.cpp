@@ -22,7 +22,7 @@ void Storage::unite() {
 }
 
 LogicalResult Storage::name(Value value, StringRef place) {
-  Class &storage = classOf(value);
+  Class &storage = getStorageClass(value);
   if (!storage.place.empty() && storage.place != place) {
     return emitError(value.getLoc()) << "internal error: one value must live both in "
                                      << storage.place << " and in " << place;
@@ -40,25 +40,25 @@ LogicalResult Storage::checkOrder() {
   };
   std::map<std::string, Writes> ofPlaces;
   std::map<const Class *, Writes> ofClasses; // writes by class of temporaries
-  auto writesOf = [&](Value value) -> Writes & {
-    Class &storage = classOf(value);
+  auto getWrites = [&](Value value) -> Writes & {
+    Class &storage = getStorageClass(value);
     return storage.place.empty() ? ofClasses[&storage] : ofPlaces[storage.place];
   };
   llvm::DenseMap<Value, unsigned> counts; // number of writes when the value was defined
   for (Operation &op : func.getBody().front()) {
     if (auto bind = dyn_cast<plan::BindOp>(op)) {
-      if (writesOf(bind.getValue()).isStorePending) {
+      if (getWrites(bind.getValue()).isStorePending) {
         return bind.emitError() << "reads " << bind.getPlace()
                                 << " between the dispatch that writes it and its plan.store";
       }
-      counts[bind.getValue()] = writesOf(bind.getValue()).count;
+      counts[bind.getValue()] = getWrites(bind.getValue()).count;
     } else if (auto view = dyn_cast<plan::ViewOp>(op)) {
       counts[view.getResult()] = counts.lookup(view.getSource());
     } else if (auto store = dyn_cast<plan::StoreOp>(op)) {
-      writesOf(store.getValue()).isStorePending = false;
+      getWrites(store.getValue()).isStorePending = false;
     } else if (isDispatch(op)) {
-      if (dispatch::axisOf(&op)) {
-        std::string length = dispatch::lengthOf(&op);
+      if (dispatch::findSequenceAxis(&op)) {
+        std::string length = dispatch::computeLength(&op);
         Writes &writes = ofPlaces["scalar:" + length];
         if (writes.count == 0 || writes.isStorePending) {
           return op.emitError() << "reads scalar:" << length
@@ -66,17 +66,18 @@ LogicalResult Storage::checkOrder() {
         }
       }
       for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
-        if (counts.lookup(operand) != writesOf(operand).count) {
+        if (counts.lookup(operand) != getWrites(operand).count) {
           return op.emitError() << "operand " << i << " lives in memory ("
-                                << (classOf(operand).place.empty() ? "a temporary"
-                                                                   : classOf(operand).place)
+                                << (getStorageClass(operand).place.empty()
+                                        ? "a temporary"
+                                        : getStorageClass(operand).place)
                                 << ") that another dispatch has written since";
         }
       }
       for (Value result : op.getResults()) {
-        Writes &writes = writesOf(result);
+        Writes &writes = getWrites(result);
         counts[result] = ++writes.count;
-        writes.isStorePending = !classOf(result).place.empty();
+        writes.isStorePending = !getStorageClass(result).place.empty();
       }
     }
   }
@@ -84,7 +85,7 @@ LogicalResult Storage::checkOrder() {
 }
 
 /// Returns the kind of a dispatch's results, before their readers are known.
-static TemporaryKind kindOf(Operation *maker) {
+static TemporaryKind getTemporaryKind(Operation *maker) {
   auto phase = maker->getAttrOfType<StringAttr>("plan.phase");
   return maker->hasAttr(recomputedName)            ? TemporaryKind::Recomputed
          : phase && phase.getValue() == "backward" ? TemporaryKind::Gradient
@@ -95,7 +96,7 @@ static TemporaryKind kindOf(Operation *maker) {
 /// in a batch; none for other results.
 static std::optional<dispatch::DomainAttr> writtenRows(OpResult result) {
   auto type = cast<RankedTensorType>(result.getType());
-  dispatch::DomainAttr domain = dispatch::domainOf(result);
+  dispatch::DomainAttr domain = dispatch::getRowDomain(result);
   if (!domain || !domain.getAxis() || domain.getFactor() == 0 || domain.getScheduled() ||
       type.getRank() != 3 || type.getDimSize(0) != domain.getBatch() ||
       type.getDimSize(1) != domain.getPositions()) {
@@ -106,7 +107,7 @@ static std::optional<dispatch::DomainAttr> writtenRows(OpResult result) {
 }
 
 void Storage::noteWritten(OpResult result) {
-  Class &storage = classOf(result);
+  Class &storage = getStorageClass(result);
   std::optional<dispatch::DomainAttr> domain = writtenRows(result);
   if (!domain) {
     storage.isWhole = true;
@@ -137,7 +138,7 @@ Runs Storage::Class::runs(int64_t limit) const {
 /// Returns true if a dispatch may read rows of an operand that its axis of segments does not have
 /// in a batch, and ignore them: it has no axis itself, and no segment numbers select rows.
 static bool readsAllRows(Operation *op, unsigned operand) {
-  if (dispatch::axisOf(op)) {
+  if (dispatch::findSequenceAxis(op)) {
     return false;
   }
   dispatch::AccessAttr access = cast<dispatch::KernelInterface>(op).getAccess(operand);
@@ -151,7 +152,7 @@ void Storage::collect() {
       continue;
     }
     auto touch = [&](Value value) {
-      Class &storage = classOf(value);
+      Class &storage = getStorageClass(value);
       storage.order = storage.order == 0 ? ++touched : storage.order;
       storage.first = std::min(storage.first, launch);
       storage.last = std::max(storage.last, launch);
@@ -159,18 +160,19 @@ void Storage::collect() {
     };
     for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
       touch(operand);
-      classOf(operand).isWhole |= readsAllRows(&op, unsigned(i));
-      TemporaryKind &kind = classOf(operand).kind;
-      bool isKept = kind == TemporaryKind::Transient && kindOf(&op) != TemporaryKind::Transient;
+      getStorageClass(operand).isWhole |= readsAllRows(&op, unsigned(i));
+      TemporaryKind &kind = getStorageClass(operand).kind;
+      bool isKept =
+          kind == TemporaryKind::Transient && getTemporaryKind(&op) != TemporaryKind::Transient;
       kind = isKept ? TemporaryKind::Kept : kind;
     }
     for (OpResult result : op.getResults()) {
       touch(result);
       noteWritten(result);
-      classOf(result).kind = kindOf(&op);
-      dispatch::DomainAttr domain = dispatch::domainOf(result);
-      classOf(result).factor =
-          std::max(classOf(result).factor, domain.getAxis() ? 0 : domain.getFactor());
+      getStorageClass(result).kind = getTemporaryKind(&op);
+      dispatch::DomainAttr domain = dispatch::getRowDomain(result);
+      getStorageClass(result).factor =
+          std::max(getStorageClass(result).factor, domain.getAxis() ? 0 : domain.getFactor());
     }
     ++launch;
   }
@@ -224,8 +226,8 @@ void Storage::packFor(MemoryBucket &bucket) {
   func.walk([&](Operation *op) {
     for (Value result : op->getResults()) {
       if (op->getParentOp() == func && isTemporary(result)) {
-        bucket.offsets[result] = classOf(result).offset;
-        if (Runs runs = classOf(result).runs(bucket.rows); runs.count > 1) {
+        bucket.offsets[result] = getStorageClass(result).offset;
+        if (Runs runs = getStorageClass(result).runs(bucket.rows); runs.count > 1) {
           bucket.runs[result] = runs;
         }
       }
@@ -256,7 +258,7 @@ LogicalResult Storage::run() {
   func.walk([&](Operation *op) {
     for (Value result : op->getResults()) {
       if (isa<RankedTensorType>(result.getType()) && op->getParentOp() == func) {
-        Class &storage = classOf(result);
+        Class &storage = getStorageClass(result);
         if (storage.place.empty()) {
           // Relative to the region of temporaries until its start is known.
           plan.offsets[result] = storage.offset;

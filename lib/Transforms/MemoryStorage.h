@@ -57,9 +57,10 @@ private:
   void noteWritten(mlir::OpResult result);
   std::vector<Class *> pack(int64_t limit);
   bool isTemporary(mlir::Value value) {
-    return mlir::isa<mlir::RankedTensorType>(value.getType()) && classOf(value).place.empty();
+    return mlir::isa<mlir::RankedTensorType>(value.getType()) &&
+           getStorageClass(value).place.empty();
   }
-  Class &classOf(mlir::Value value) {
+  Class &getStorageClass(mlir::Value value) {
     return classes[sets.getOrInsertLeaderValue(value.getAsOpaquePointer())];
   }
   void tie(mlir::Value a, mlir::Value b) {

@@ -15,7 +15,7 @@ ParameterLayout::ParameterLayout(ModuleOp module) {
   }
 }
 
-int64_t ParameterLayout::offsetOf(StringRef parameter) const {
+int64_t ParameterLayout::getOffsetAt(StringRef parameter) const {
   for (const Entry &entry : entries) {
     if (ParameterOp(entry.parameter).getSymName() == parameter) {
       return entry.row * flatRowElements * 4;

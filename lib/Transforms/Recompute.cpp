@@ -66,7 +66,7 @@ LogicalResult Search::measure(State &state) {
   FailureOr<MemoryPlan> plan = planMemory(module, request.workspaceBytes, request.counterBytes);
   state.operations = 0;
   for (auto [original, copy] : dispatches.copies()) {
-    state.operations += request.operationsOf(original);
+    state.operations += request.countDispatchOperations(original);
   }
   dispatches.undo();
   if (failed(plan)) {
@@ -85,7 +85,8 @@ void Search::findUnits() {
       bytes += dispatches.isRepeatable(result) ? storedBytes(result) : 0;
     }
     if (bytes > 0) {
-      units.push_back({op, request.operationsOf(op) / static_cast<double>(bytes), units.size()});
+      units.push_back(
+          {op, request.countDispatchOperations(op) / static_cast<double>(bytes), units.size()});
     }
   }
   llvm::sort(units, [](const Unit &a, const Unit &b) {
@@ -258,7 +259,7 @@ FailureOr<Recomputation> Search::run() {
 } // namespace
 
 /// Returns @gradient of the model, or of each factor that steps draw.
-static SmallVector<func::FuncOp> gradientsOf(ModuleOp module) {
+static SmallVector<func::FuncOp> getGradientFunctions(ModuleOp module) {
   SmallVector<func::FuncOp> gradients;
   for (auto func : module.getOps<func::FuncOp>()) {
     auto of = func->getAttrOfType<StringAttr>("plan.of");
@@ -305,7 +306,7 @@ FailureOr<Recomputation> sluice::recompute(ModuleOp module, const RecomputeReque
   }
   // Entries share the memory of temporaries, so each gradient is searched without the others. Their
   // named places remain in the arena.
-  SmallVector<func::FuncOp> gradients = gradientsOf(module);
+  SmallVector<func::FuncOp> gradients = getGradientFunctions(module);
   int64_t most = 0;
   for (func::FuncOp gradient : gradients) {
     Without others(gradients, gradient);

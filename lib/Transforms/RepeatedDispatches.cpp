@@ -89,7 +89,7 @@ SmallVector<Value> RepeatedDispatches::valuesAcross(size_t i) const {
   return values;
 }
 
-Value RepeatedDispatches::copyOf(Value value, const ValueSet &dropped, OpBuilder &b) {
+Value RepeatedDispatches::getCopy(Value value, const ValueSet &dropped, OpBuilder &b) {
   if (!dropped.contains(value) || !isRepeatable(value)) {
     return value;
   }
@@ -98,7 +98,7 @@ Value RepeatedDispatches::copyOf(Value value, const ValueSet &dropped, OpBuilder
   if (!made.contains(original)) {
     SmallVector<Value> operands;
     for (Value operand : original->getOperands()) {
-      operands.push_back(copyOf(operand, dropped, b));
+      operands.push_back(getCopy(operand, dropped, b));
     }
     Operation *copy = b.clone(*original);
     copy->setOperands(operands);
@@ -113,7 +113,7 @@ void RepeatedDispatches::repeat(const ValueSet &dropped) {
   for (Operation *reader : late) {
     OpBuilder b(reader);
     for (OpOperand &operand : reader->getOpOperands()) {
-      operand.set(copyOf(operand.get(), dropped, b));
+      operand.set(getCopy(operand.get(), dropped, b));
     }
   }
 }

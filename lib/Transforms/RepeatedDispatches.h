@@ -40,7 +40,7 @@ private:
   };
   void findRepeatable(mlir::func::FuncOp func);
   void findLives();
-  mlir::Value copyOf(mlir::Value value, const ValueSet &dropped, mlir::OpBuilder &b);
+  mlir::Value getCopy(mlir::Value value, const ValueSet &dropped, mlir::OpBuilder &b);
 
   llvm::SmallVector<mlir::Operation *> early, late;
   ValueSet repeatable;

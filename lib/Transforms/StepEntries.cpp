@@ -78,7 +78,7 @@ static bool isWithin(ScheduleOp schedule, int64_t factor, int64_t more) {
 ArrayAttr StepEntries::axesAhead(func::FuncOp prefill) {
   SmallVector<Attribute> axes;
   for (auto cut : prefill.getOps<SegmentOp>()) {
-    FlatSymbolRefAttr axis = axisOf(cut);
+    FlatSymbolRefAttr axis = findSequenceAxis(cut);
     int64_t more = std::max<int64_t>(1, static_cast<int64_t>(cut.getSpare()));
     bool isAhead = llvm::any_of(commits, [&](const std::pair<StateOp, ScheduleOp> &commit) {
       ScheduleOp schedule = commit.second;
@@ -230,7 +230,7 @@ void StepEntries::buildGuards(ArrayRef<size_t> numbered) {
   dispatch::RowsOp op = all.finish("due");
   op->setAttr("plan.phase", b.getStringAttr("forward"));
   for (auto [number, guard] : llvm::zip_equal(numbered, op.getResults())) {
-    plan::StoreOp::create(b, loc, "scalar:" + guardOf(number), guard);
+    plan::StoreOp::create(b, loc, "scalar:" + getGuardName(number), guard);
   }
 }
 
@@ -282,9 +282,9 @@ void StepEntries::beginStep(func::FuncOp step) {
 
 /// Returns true if an op computes rows of segments from rows of the scale that is segmented.
 static bool readsCutScale(Operation *op) {
-  auto scaleOf = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
+  auto findScale = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
   auto segments = dyn_cast<SegmentsInterface>(op);
-  return segments && scaleOf(op->getResult(0)) != scaleOf(segments.getCounts());
+  return segments && findScale(op->getResult(0)) != findScale(segments.getCounts());
 }
 
 void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
@@ -317,7 +317,7 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
   bool isByTokens = !isOfMembers && readsCutScale(ops.front());
   dispatch->insertOperands(dispatch->getNumOperands(),
                            isByTokens ? byTokens.lookup(number) : schedules[number]);
-  dispatch->setAttr("guard", b.getStringAttr(guardOf(number)));
+  dispatch->setAttr("guard", b.getStringAttr(getGuardName(number)));
 }
 
 /// Access of a row at its own position, from column `first`.
@@ -330,7 +330,7 @@ static AccessAttr ownColumns(OpBuilder &b, int64_t factor, int64_t first) {
 
 /// Returns the parts of a value that a state stores: all columns in one place, or the entries of
 /// `apart`.
-SmallVector<StepEntries::Kept> StepEntries::keptOf(StateOp state) {
+SmallVector<StepEntries::Kept> StepEntries::getKeptStates(StateOp state) {
   if (auto kept = apart.find(state); kept != apart.end()) {
     return kept->second;
   }
@@ -339,7 +339,7 @@ SmallVector<StepEntries::Kept> StepEntries::keptOf(StateOp state) {
   return {{"", 0, whole.getRank() == 3 ? whole.getDimSize(2) : 0}};
 }
 
-RankedTensorType StepEntries::typeOf(StateOp state, const Kept &kept) {
+RankedTensorType StepEntries::getKeptType(StateOp state, const Kept &kept) {
   auto type = cast<SequenceType>(state.getType());
   SmallVector<int64_t> shape(getStoredType(module, type).getShape());
   shape[0] = rows;
@@ -350,9 +350,9 @@ RankedTensorType StepEntries::typeOf(StateOp state, const Kept &kept) {
   return RankedTensorType::get(shape, type.getElement());
 }
 
-/// Stores `tensors` to the places of `keptOf`.
+/// Stores `tensors` to the places of `getKeptStates`.
 void StepEntries::store(ValueRange tensors, StateOp state) {
-  for (auto [tensor, kept] : llvm::zip_equal(tensors, keptOf(state))) {
+  for (auto [tensor, kept] : llvm::zip_equal(tensors, getKeptStates(state))) {
     plan::StoreOp::create(b, state.getLoc(), ("state:" + state.getSymName() + kept.suffix).str(),
                           tensor);
   }
@@ -382,10 +382,10 @@ SmallVector<Value> StepEntries::keepKeys(Value packed, StateOp state) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(attention);
   RowsBuilder rowsKept(b, state.getLoc(), domain);
-  auto row = RankedTensorType::get({width}, dispatch::bodyTypeOf(type.getElementType()));
+  auto row = RankedTensorType::get({width}, dispatch::getBodyType(type.getElementType()));
   for (const Kept &kept : apart[state]) {
     Value held = rowsKept.operand(packed, ownColumns(b, domain.getFactor(), kept.first), row);
-    rowsKept.result(held, AccessKind::Row, typeOf(state, kept));
+    rowsKept.result(held, AccessKind::Row, getKeptType(state, kept));
   }
   dispatch::RowsOp op = rowsKept.finish("keys", attention.getSchedule());
   for (StringRef name : {"plan.phase", "guard"}) {
@@ -428,9 +428,9 @@ void StepEntries::commit(Value full, StateOp state, Value schedule) {
                        dispatch::DomainAttr::get(b.getContext(), rows,
                                                  static_cast<int64_t>(state.getRing()), factor,
                                                  true));
-  for (const Kept &kept : keptOf(state)) {
-    RankedTensorType ring = typeOf(state, kept);
-    Type element = dispatch::bodyTypeOf(ring.getElementType());
+  for (const Kept &kept : getKeptStates(state)) {
+    RankedTensorType ring = getKeptType(state, kept);
+    Type element = dispatch::getBodyType(ring.getElementType());
     Type row = ring.getRank() == 3 ? RankedTensorType::get({kept.count}, element) : element;
     Value held =
         full ? rowsKept.operand(full, ownColumns(b, factor, kept.first), row)

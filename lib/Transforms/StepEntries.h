@@ -48,7 +48,7 @@ public:
 
   /// Returns the place of a named input's state that @step reads, by its argument; empty for
   /// tokens.
-  llvm::StringRef stateOf(mlir::BlockArgument argument) const {
+  llvm::StringRef getStateName(mlir::BlockArgument argument) const {
     unsigned number = argument.getArgNumber();
     return number == 0 ? llvm::StringRef() : llvm::StringRef(givenStates[number - 1]);
   }
@@ -74,8 +74,8 @@ private:
                      next,
                  llvm::StringRef label, mlir::ValueRange counts = {});
   void buildGuards(llvm::ArrayRef<size_t> numbered);
-  std::string guardOf(size_t number) const;
-  static mlir::FlatSymbolRefAttr axisOf(SegmentOp cut);
+  std::string getGuardName(size_t number) const;
+  static mlir::FlatSymbolRefAttr findSequenceAxis(SegmentOp cut);
   static void dropBits(mlir::func::FuncOp step);
   mlir::ArrayAttr axesAhead(mlir::func::FuncOp prefill);
   void readGiven(mlir::func::FuncOp step);
@@ -88,7 +88,7 @@ private:
   mlir::Value withinAxis(mlir::ImplicitLocOpBuilder &b, ScheduleOp schedule, mlir::Value rows);
   void storeEnds(SegmentOp op, mlir::RankedTensorType type,
                  llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
-  size_t numberOf(mlir::Operation *op);
+  size_t getOpNumber(mlir::Operation *op);
   void numberMembers(mlir::func::FuncOp step);
   void scheduleMembers(SegmentOp op, mlir::Value ends);
   /// Columns of a state's value that are stored in a separate place: the state's name and `suffix`.
@@ -97,10 +97,10 @@ private:
     int64_t first, count;
   };
   llvm::SmallVector<mlir::Value> keepKeys(mlir::Value packed, StateOp state);
-  llvm::SmallVector<Kept> keptOf(StateOp state);
+  llvm::SmallVector<Kept> getKeptStates(StateOp state);
   void store(mlir::ValueRange tensors, StateOp state);
   void commit(mlir::Value full, StateOp state, mlir::Value schedule);
-  mlir::RankedTensorType typeOf(StateOp state, const Kept &kept);
+  mlir::RankedTensorType getKeptType(StateOp state, const Kept &kept);
   mlir::RankedTensorType perRow();
 
   mlir::ModuleOp module;

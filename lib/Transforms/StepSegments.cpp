@@ -12,7 +12,7 @@ using namespace sluice;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-FlatSymbolRefAttr StepEntries::axisOf(SegmentOp cut) {
+FlatSymbolRefAttr StepEntries::findSequenceAxis(SegmentOp cut) {
   return SymbolTable::lookupNearestSymbolFrom<ScaleOp>(cut, cut.getEnds().getType().getScale())
       .getAxisAttr();
 }
@@ -63,7 +63,7 @@ static Value isAbove(RowsBuilder &rows, Value number, int64_t other) {
 }
 
 /// Returns a nonnegative member of a row of three numbers (see `packRow`).
-static Value memberOf(RowsBuilder &rows, Value three, int32_t member) {
+static Value selectMember(RowsBuilder &rows, Value three, int32_t member) {
   auto type = cast<RankedTensorType>(three.getType());
   Value column = dispatch::ColumnOp::create(rows.body, type.clone(rows.body.getI32Type()));
   auto dense = [&](RankedTensorType type, Attribute number) -> Value {
@@ -97,7 +97,7 @@ Value StepEntries::countSegments(SegmentOp op, Value bits, RankedTensorType type
   RowsBuilder each(b, op.getLoc(),
                    dispatch::DomainAttr::get(b.getContext(), rows, bursts[number], 1, true));
   Value closed = plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i32),
-                                      bindClosed(axisOf(op)));
+                                      bindClosed(findSequenceAxis(op)));
   Value before = each.operand(closed, onlyRow(b), i32);
   auto stored = cast<RankedTensorType>(bits.getType());
   Type number32 = b.getF32Type();
@@ -135,7 +135,7 @@ Value StepEntries::withinAxis(ImplicitLocOpBuilder &b, ScheduleOp schedule, Valu
 Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
   Type i64 = b.getI64Type(), i32 = b.getI32Type();
   Location loc = op.getLoc();
-  FlatSymbolRefAttr axis = axisOf(op);
+  FlatSymbolRefAttr axis = findSequenceAxis(op);
   RowsBuilder each(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
   ImplicitLocOpBuilder &body = each.body;
   Value closed = toI64(each, each.operand(bindClosed(axis), AccessKind::Flat, i32));
@@ -149,8 +149,8 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
     size_t number = numbers.lookup(op->getAttrOfType<ArrayAttr>(stepScheduleName)[0]);
     Value three =
         each.operand(schedules[number], AccessKind::Flat, RankedTensorType::get({3}, i64));
-    bits = memberOf(each, three, 1);
-    reach = memberOf(each, three, 2);
+    bits = selectMember(each, three, 1);
+    reach = selectMember(each, three, 2);
   }
   Value now = arith::SelectOp::create(body, isAbove(each, bits, 0), count, closed);
   Value hasText = isAbove(each, arith::SubIOp::create(body, done, take), 0);
@@ -217,25 +217,25 @@ void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value,
 }
 
 /// Returns the number of the schedule that makes an op's rows due.
-size_t StepEntries::numberOf(Operation *op) {
+size_t StepEntries::getOpNumber(Operation *op) {
   return numbers.lookup(op->getAttrOfType<ArrayAttr>(stepScheduleName)[0]);
 }
 
 /// Numbers the schedules of the rows of segments that attend to their rows, one row per position.
 void StepEntries::numberMembers(func::FuncOp step) {
   for (auto attention : step.getOps<AttendSegmentsOp>()) {
-    if (members.try_emplace(numberOf(attention), bursts.size()).second) {
+    if (members.try_emplace(getOpNumber(attention), bursts.size()).second) {
       bursts.push_back(getPositions(step, attention.getCounts().getType()));
     }
   }
 }
 
 /// Schedules of the rows of segments are numbered separately.
-std::string StepEntries::guardOf(size_t number) const {
+std::string StepEntries::getGuardName(size_t number) const {
   size_t before = 0;
   for (auto [ofSegments, ofRows] : members) {
     if (ofRows == number) {
-      return guardOf(ofSegments) + plan::rowsOfSegments.str();
+      return getGuardName(ofSegments) + plan::rowsOfSegments.str();
     }
     before += ofRows < number ? 1 : 0;
   }
@@ -265,7 +265,7 @@ void StepEntries::scheduleMembers(SegmentOp op, Value ends) {
   SmallVector<size_t> made;
   for (auto [number, ofRows] : members) {
     auto isIts = [&, number = number](AttendSegmentsOp attention) {
-      return attention.getEnds() == op.getEnds() && numberOf(attention) == number;
+      return attention.getEnds() == op.getEnds() && getOpNumber(attention) == number;
     };
     if (llvm::none_of(op->getParentOfType<func::FuncOp>().getOps<AttendSegmentsOp>(), isIts)) {
       continue;
@@ -325,12 +325,13 @@ static void storeTotals(OpBuilder &b, SegmentOp op, Value closed, int64_t rows, 
 void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
   b.setInsertionPoint(op->getBlock()->getTerminator());
   DispatchEmitter emitter(op, b, tensors);
-  Value counts = countSegments(op, tensors.lookup(op.getBits()), emitter.typeOf(op.getCounts()));
+  Value counts =
+      countSegments(op, tensors.lookup(op.getBits()), emitter.getTensorType(op.getCounts()));
   tensors[op.getCounts()] = counts;
   Value closed = scheduleSegments(op, counts);
-  storeEnds(op, emitter.typeOf(op.getEnds()), tensors);
+  storeEnds(op, emitter.getTensorType(op.getEnds()), tensors);
   scheduleMembers(op, tensors.lookup(op.getEnds()));
-  storeTotals(b, op, closed, rows, axisOf(op).getValue());
+  storeTotals(b, op, closed, rows, findSequenceAxis(op).getValue());
 }
 
 //===----------------------------------------------------------------------===//
@@ -366,7 +367,7 @@ Value StepEntries::closedIn(RowsBuilder &each, ValueRange counts, size_t i, Valu
 /// to the schedule of its rows.
 void StepEntries::addCuts(func::FuncOp prefill, const DenseMap<Value, ScheduleOp> &due) {
   for (auto cut : prefill.getOps<SegmentOp>()) {
-    Cut known{axisOf(cut), {}, {}};
+    Cut known{findSequenceAxis(cut), {}, {}};
     if (!cutsTokens(cut)) {
       known.counted = due.lookup(cut.getCounts());
       auto isOuter = [&](const Cut &other) {

@@ -90,8 +90,8 @@ void shuffleFirstHalves(std::vector<ByteFile> &windows, uint64_t seed) {
 
 /// Returns the bits of every scored token, in the order of the texts. A file's first token is not
 /// scored, nor are the tokens predicted by rows before the model's first scored row.
-std::vector<double> bitsOf(Executor &executor, const std::vector<ByteFile> &files,
-                           const std::function<void(double)> &progress) {
+std::vector<double> computeBitsPerByte(Executor &executor, const std::vector<ByteFile> &files,
+                                       const std::function<void(double)> &progress) {
   std::vector<double> bits;
   evaluate(executor, files, {}, progress, [&](std::span<const float> nats) {
     for (float number : nats) {
@@ -243,9 +243,9 @@ ContextResult measureContext(Executor &executor, const std::vector<ByteFile> &fi
   auto half = [&](double offset) {
     return [&, offset](double share) { progress ? progress(offset + share / 2) : void(); };
   };
-  std::vector<double> plain = bitsOf(executor, windows, half(0));
+  std::vector<double> plain = computeBitsPerByte(executor, windows, half(0));
   shuffleFirstHalves(windows, options.seed);
-  std::vector<double> shuffled = bitsOf(executor, windows, half(0.5));
+  std::vector<double> shuffled = computeBitsPerByte(executor, windows, half(0.5));
   ContextResult result{length, static_cast<int64_t>(windows.size()), options.seed, {}};
   for (int64_t distance = 1; distance <= length / 2; ++distance) {
     Mean before, after, difference;
@@ -268,7 +268,7 @@ FrequencyResult measureFrequency(Executor &executor, const std::vector<ByteFile>
   FrequencyResult result;
   result.bins.resize(static_cast<size_t>(bins));
   std::array<size_t, 256> binOf = fillBins(countTokens(counted), result);
-  std::vector<double> bits = bitsOf(executor, files, progress);
+  std::vector<double> bits = computeBitsPerByte(executor, files, progress);
   std::vector<Mean> means(result.bins.size());
   size_t at = 0;
   for (const ByteFile &file : files) {

@@ -13,7 +13,7 @@ namespace {
 
 /// Returns the last `length` bytes before `end` as a number with a leading one bit, which is never
 /// 0 and unique within a table.
-uint64_t keyOf(std::span<const uint8_t> text, size_t end, size_t length) {
+uint64_t getHashKey(std::span<const uint8_t> text, size_t end, size_t length) {
   uint64_t key = 1;
   for (size_t i = end - length; i < end; ++i) {
     key = key << 8 | text[i];
@@ -72,7 +72,7 @@ NgramModel::NgramModel(int order) : order(order) {
 void NgramModel::train(std::span<const uint8_t> text) {
   for (size_t i = 0; i < text.size(); ++i) {
     for (size_t length = 0; length < std::min(static_cast<size_t>(order), i + 1); ++length) {
-      uint64_t history = keyOf(text, i, length);
+      uint64_t history = getHashKey(text, i, length);
       Cell &gram = grams[length].touch(history << 8 | text[i]);
       Cell &cell = histories[length].touch(history);
       ++cell.count;
@@ -86,7 +86,7 @@ double NgramModel::probability(std::span<const uint8_t> history, uint8_t byte) c
   double probability = 1.0 / 256;
   for (size_t length = 0; length < std::min(static_cast<size_t>(order), history.size() + 1);
        ++length) {
-    uint64_t key = keyOf(history, history.size(), length);
+    uint64_t key = getHashKey(history, history.size(), length);
     const Cell *cell = histories[length].find(key);
     if (!cell) {
       break; // longer histories have not been seen either

@@ -49,7 +49,7 @@ void WordModel::train(const Words &words) {
   for (const std::string &word : words) {
     ids.try_emplace(word, static_cast<char32_t>(ids.size() + 1));
   }
-  Gram all = idsOf(words);
+  Gram all = getIds(words);
   for (size_t at = 0; at + order <= all.size(); ++at) {
     ++orders.back().counts[all.substr(at, order)];
   }
@@ -71,7 +71,7 @@ void WordModel::train(const Words &words) {
   }
 }
 
-WordModel::Gram WordModel::idsOf(const Words &words) const {
+WordModel::Gram WordModel::getIds(const Words &words) const {
   Gram gram;
   for (const std::string &word : words) {
     auto found = ids.find(word);
@@ -98,13 +98,13 @@ double WordModel::probability(const Gram &history, char32_t word) const {
 }
 
 double WordModel::probability(const Words &history, const std::string &word) const {
-  Gram before = idsOf(history);
+  Gram before = getIds(history);
   size_t kept = std::min(before.size(), order - 1);
-  return probability(before.substr(before.size() - kept), idsOf({word}).front());
+  return probability(before.substr(before.size() - kept), getIds({word}).front());
 }
 
 double WordModel::bits(const Words &words, size_t first) const {
-  Gram all = idsOf(words);
+  Gram all = getIds(words);
   double sum = 0;
   for (size_t at = first; at < all.size(); ++at) {
     size_t kept = std::min(at, order - 1);

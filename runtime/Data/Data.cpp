@@ -87,7 +87,7 @@ std::vector<std::string> TrainingData::notes() const {
   return list;
 }
 
-TrainingData::Place TrainingData::placeOf(DataPosition position) const {
+TrainingData::Place TrainingData::findDataPlace(DataPosition position) const {
   uint64_t key = mix64(seed ^ mix64(static_cast<uint64_t>(position.epoch)));
   auto index = static_cast<int64_t>(
       permute(static_cast<uint64_t>(position.index), static_cast<uint64_t>(totalRows), key));
@@ -102,7 +102,7 @@ TrainingData::Place TrainingData::placeOf(DataPosition position) const {
 }
 
 std::vector<uint8_t> TrainingData::row(DataPosition position) const {
-  Place place = placeOf(position);
+  Place place = findDataPlace(position);
   const FileContents &bytes = files[place.file].bytes;
   std::vector<uint8_t> row(static_cast<size_t>(context + 1));
   auto start = static_cast<size_t>(place.start);
@@ -117,7 +117,7 @@ DataPosition TrainingData::fill(DataPosition position, int64_t rows,
   for (int64_t i = 0; i < rows; ++i) {
     std::vector<uint8_t> bytes = row(position);
     std::copy(bytes.begin(), bytes.end(), into.tokens.begin() + i * (context + 1));
-    Place place = placeOf(position);
+    Place place = findDataPlace(position);
     labels.write(place.file, place.start, context, i, into);
     if (++position.index == totalRows) {
       position = {position.epoch + 1, 0};

@@ -12,7 +12,7 @@ namespace sluice::runtime {
 
 static const std::string labelsPrefix = "labels.";
 
-std::vector<std::string> labelsOf(const Plan &plan) {
+std::vector<std::string> getLabelNames(const Plan &plan) {
   std::vector<std::string> names;
   for (const auto &[name, region] : plan.inputs) {
     if (name.starts_with(labelsPrefix)) {
@@ -25,7 +25,7 @@ std::vector<std::string> labelsOf(const Plan &plan) {
 std::string labelsInput(const std::string &name) { return labelsPrefix + name; }
 
 void requireLabels(const Plan &plan, const SourceFiles &files, bool areNeeded) {
-  std::vector<std::string> names = labelsOf(plan);
+  std::vector<std::string> names = getLabelNames(plan);
   std::string list;
   for (const std::string &name : names) {
     list += (list.empty() ? "\"" : ", \"") + name + "\"";

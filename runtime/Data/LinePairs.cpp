@@ -44,7 +44,7 @@ static std::string listInputs(const Plan &plan) {
 }
 
 void requireInputs(const Plan &plan, const InputFiles &files, const std::string &flag) {
-  std::vector<std::string> numbers = numbersOf(plan);
+  std::vector<std::string> numbers = getNumberNames(plan);
   for (const auto &[name, paths] : files) {
     if (!plan.given.contains(name) && std::ranges::find(numbers, name) == numbers.end()) {
       std::string known = listInputs(plan);
@@ -202,7 +202,7 @@ std::vector<std::string> LinePairs::notes() const {
   return list;
 }
 
-std::optional<std::string> LinePairs::textOf(int64_t index) const {
+std::optional<std::string> LinePairs::getTextAt(int64_t index) const {
   Lines::Line line = text.whole(index);
   return std::string(line.begin(), line.end()) + static_cast<char>(lineEnd);
 }

@@ -15,7 +15,7 @@ namespace sluice::runtime {
 
 static const std::string numbersPrefix = "numbers.";
 
-std::vector<std::string> numbersOf(const Plan &plan) {
+std::vector<std::string> getNumberNames(const Plan &plan) {
   std::vector<std::string> names;
   for (const auto &[name, region] : plan.inputs) {
     if (name.starts_with(numbersPrefix)) {
@@ -36,7 +36,7 @@ static bool isEvaluated(const Plan &plan, const std::string &name) {
 
 NumberInputs chooseNumbers(const Plan &plan, const SourceFiles &files, bool areTrained) {
   NumberInputs chosen;
-  for (const std::string &name : numbersOf(plan)) {
+  for (const std::string &name : getNumberNames(plan)) {
     auto found = files.inputs.find(name);
     if (found == files.inputs.end()) {
       if (areTrained) {

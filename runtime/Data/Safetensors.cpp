@@ -30,7 +30,7 @@ constexpr const char *tensorsKey = "sluice.tensors_sha256";
 std::string naming(const std::string &name) { return "tensor " + showJson(name); }
 
 /// Returns the size of an element in bytes; 0 for an unknown type.
-uint64_t bytesOf(const std::string &type) {
+uint64_t countBytes(const std::string &type) {
   static const std::map<std::string, uint64_t> sizes = {
       {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
       {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},
@@ -53,7 +53,7 @@ Stored readStored(const StrictJson &entry, uint64_t dataBytes) {
   }
   stored.begin = static_cast<uint64_t>(offsets[0]);
   stored.end = static_cast<uint64_t>(offsets[1]);
-  uint64_t size = bytesOf(stored.type);
+  uint64_t size = countBytes(stored.type);
   if (size == 0) {
     return stored; // its range is only compared with adjacent tensors
   }

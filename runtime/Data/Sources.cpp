@@ -8,7 +8,7 @@ namespace sluice::runtime {
 std::unique_ptr<ItemSource> openItems(const SourceFiles &files, const Plan &plan, uint64_t seed) {
   if (files.images) {
     refuseInputs(plan, "--images");
-    if (std::vector<std::string> numbers = numbersOf(plan); !numbers.empty()) {
+    if (std::vector<std::string> numbers = getNumberNames(plan); !numbers.empty()) {
       throw UserError(
           "--images: expected a model whose losses read its tokens alone, found one with "
           "the input \"" +

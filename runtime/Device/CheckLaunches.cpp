@@ -11,7 +11,7 @@ namespace {
 
 /// Returns element `at` of a stored result.
 double numberAt(std::span<const uint8_t> bytes, Type type, size_t at) {
-  const uint8_t *from = bytes.data() + at * static_cast<size_t>(sizeOf(type));
+  const uint8_t *from = bytes.data() + at * static_cast<size_t>(getByteSize(type));
   auto read = [&](auto number) {
     std::memcpy(&number, from, sizeof number);
     return static_cast<double>(number);
@@ -43,7 +43,7 @@ public:
 
   void run() {
     auto stride = std::max<size_t>(1, static_cast<size_t>(result.stride));
-    auto bytes = static_cast<size_t>(sizeOf(result.type));
+    auto bytes = static_cast<size_t>(getByteSize(result.type));
     for (size_t at = 0; at < result.values.size(); ++at) {
       if (result.bounds[at] >= 0) {
         check.differing +=

@@ -174,12 +174,12 @@ private:
     current.results.resize(result);
   }
 
-  const std::vector<Operand> &operandsOf(const Launch &launch) const {
+  const std::vector<Operand> &getOperandRecords(const Launch &launch) const {
     return device->plan().kernels[static_cast<size_t>(launch.kernel)].operands;
   }
 
   template <typename Action> void forEachOperand(const Launch &launch, const Action &action) {
-    const std::vector<Operand> &operands = operandsOf(launch);
+    const std::vector<Operand> &operands = getOperandRecords(launch);
     for (size_t i = 0; i < operands.size(); ++i) {
       action(operands[i], std::span<const uint8_t>(device->host() + launch.arguments[i],
                                                    static_cast<size_t>(operands[i].bytes)));

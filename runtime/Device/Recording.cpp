@@ -44,7 +44,7 @@ Json toJson(const RecordedLaunch &launch, BlobWriter &blobs) {
     operands.push_back(blobs.add(operand));
   }
   for (const RecordedResult &result : launch.results) {
-    results.push_back({{"type", nameOf(result.type)},
+    results.push_back({{"type", getTypeName(result.type)},
                        {"rows", result.rows},
                        {"stride", result.stride},
                        {"values", blobs.add(result.values)},
@@ -138,9 +138,9 @@ private:
   RecordedResult readResult(const StrictJson &node) const {
     node.keys({"type", "rows", "stride", "values", "bounds", "sums", "sum_bounds", "found"});
     RecordedResult result;
-    std::string type = node.at("type").oneOf({"f32", "bf16", "i32", "i64"});
+    std::string type = node.at("type").matchChoice({"f32", "bf16", "i32", "i64"});
     for (Type each : {Type::f32, Type::bf16, Type::i32, Type::i64}) {
-      result.type = nameOf(each) == type ? each : result.type;
+      result.type = getTypeName(each) == type ? each : result.type;
     }
     result.rows = node.at("rows").integer();
     result.stride = node.at("stride").integer();
@@ -149,7 +149,7 @@ private:
     result.sums = floats(node.at("sums"));
     result.sumBounds = floats(node.at("sum_bounds"));
     result.found = blob(node.at("found"));
-    size_t elements = result.found.size() / static_cast<size_t>(sizeOf(result.type));
+    size_t elements = result.found.size() / static_cast<size_t>(getByteSize(result.type));
     if (result.values.size() != result.bounds.size() || result.values.size() > elements ||
         result.sums.size() != result.sumBounds.size() ||
         result.sums.size() > static_cast<size_t>(result.stride) ||

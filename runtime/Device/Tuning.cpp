@@ -15,7 +15,7 @@ nlohmann::ordered_json describe(const TunedProduct &tuned) {
                                  {"columns", product.columns},
                                  {"depth", product.depth},
                                  {"by_input", product.byInput},
-                                 {"type", nameOf(product.type)},
+                                 {"type", getTypeName(product.type)},
                                  {"generated_us", tuned.generatedSeconds * 1e6},
                                  {"library_us", nullptr},
                                  {"winner", tuned.libraryWins ? "library" : "generated"}};
@@ -31,13 +31,13 @@ TunedProduct readProduct(const StrictJson &json) {
              "winner"},
             {"algorithm"});
   TunedProduct tuned;
-  tuned.target = json.at("target").oneOf({"sm_80", "sm_90a"});
+  tuned.target = json.at("target").matchChoice({"sm_80", "sm_90a"});
   tuned.product = readShape(json);
   tuned.generatedSeconds = json.at("generated_us").number(0) / 1e6;
   if (!json.at("library_us").isNull()) {
     tuned.librarySeconds = json.at("library_us").number(0) / 1e6;
   }
-  tuned.libraryWins = json.at("winner").oneOf({"generated", "library"}) == "library";
+  tuned.libraryWins = json.at("winner").matchChoice({"generated", "library"}) == "library";
   if (tuned.librarySeconds.has_value() != json.has("algorithm")) {
     json.fail("\"algorithm\" where \"library_us\" is a number, and only there",
               json.has("algorithm") ? "null with an algorithm" : "a number with none");
@@ -71,7 +71,7 @@ Tuning readTuning(const Path &path) {
   if (!json.has("format") || !json.has("version")) {
     json.fail("the keys \"format\" and \"version\" of a tuning file", "another JSON object");
   }
-  json.at("format").oneOf({"sluice-tuning"});
+  json.at("format").matchChoice({"sluice-tuning"});
   json.at("version").integer(1, 1);
   json.keys({"format", "version", "gpu", "driver", "library", "products"});
   Tuning tuning;
@@ -79,7 +79,7 @@ Tuning readTuning(const Path &path) {
   tuning.driverVersion = json.at("driver").integer(1);
   StrictJson library = json.at("library");
   library.keys({"name", "version"});
-  library.at("name").oneOf({"cublaslt"});
+  library.at("name").matchChoice({"cublaslt"});
   tuning.libraryVersion = library.at("version").integer(1);
   for (const StrictJson &each : json.at("products").array()) {
     TunedProduct tuned = readProduct(each);

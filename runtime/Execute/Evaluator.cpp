@@ -75,7 +75,7 @@ bool lacksLabels(const Plan &plan, const LossFacts &facts, const LabelFiles *lab
   if (!facts.target.empty() && &facts != &plan.losses.front()) {
     return !(labels && labels->hasNumbers(facts.target));
   }
-  return std::ranges::any_of(labelsOf(plan), [&](const std::string &name) {
+  return std::ranges::any_of(getLabelNames(plan), [&](const std::string &name) {
     return loss == name + ".labels" && !(labels && labels->has(name));
   });
 }
@@ -319,7 +319,7 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
       result.nats = std::accumulate(nats.begin(), nats.end(), result.nats);
       result.tokens += kept;
       ++result.items;
-      if (std::optional<std::string> text = source.textOf(first + static_cast<int64_t>(row))) {
+      if (std::optional<std::string> text = source.getTextAt(first + static_cast<int64_t>(row))) {
         addCharacters(
             result, std::vector<uint8_t>(text->begin(), text->end()), unscored, unscored + kept,
             "line " + std::to_string(first + static_cast<int64_t>(row) + 1) + " of the text");
@@ -403,8 +403,8 @@ void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const
 }
 
 int64_t countRows(int64_t bytes, int64_t context, int64_t factor) {
-  auto rowsOf = [&](int64_t length) { return (length + factor - 1) / factor; };
-  return bytes / context * rowsOf(context) + rowsOf(bytes % context);
+  auto countScaleRows = [&](int64_t length) { return (length + factor - 1) / factor; };
+  return bytes / context * countScaleRows(context) + countScaleRows(bytes % context);
 }
 
 std::string describeProtocol(const EvaluationResult &result) {

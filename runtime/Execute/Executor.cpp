@@ -118,7 +118,7 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
   scalarI64("step") = step;
   int64_t batches = plan().accumulate;
   bool hasPadding = plan().inputs.contains(paddingName);
-  bool counts = batches > 1 && (hasPadding || !numbersOf(plan()).empty());
+  bool counts = batches > 1 && (hasPadding || !getNumberNames(plan()).empty());
   for (int64_t i = 0; counts && i < batches; ++i) {
     fill(i);
     if (hasPadding) {
@@ -141,7 +141,7 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
 
 bool Executor::hasSegments() const { return !plan().segments.empty(); }
 
-std::vector<Executor::Totals> Executor::totalsOf(const SegmentFacts &segments, int64_t rows) {
+std::vector<Executor::Totals> Executor::computeTotals(const SegmentFacts &segments, int64_t rows) {
   const Scalar &scalar = this->scalar(segments.counts, Type::i32);
   std::vector<Totals> totals(static_cast<size_t>(rows));
   auto size = static_cast<int64_t>(totals.size() * sizeof(Totals));
@@ -162,7 +162,7 @@ std::vector<Executor::SegmentRows> Executor::segmentRows() {
   std::vector<SegmentRows> all;
   for (const SegmentFacts &segments : plan().segments) {
     SegmentRows rows{segments.axis, std::vector<int64_t>(static_cast<size_t>(plan().model.batch)),
-                     totalsOf(segments, 1).front().rows};
+                     computeTotals(segments, 1).front().rows};
     auto size = static_cast<int64_t>(rows.computed.size() * sizeof(int64_t));
     int64_t offset = scalar(segments.length, Type::i64).offset;
     device->download({offset, size});
@@ -178,7 +178,7 @@ bool Executor::needsMore(const std::string &entry, const std::vector<Launch> &la
     device->runPart(entry, launches, first, count.launch + 1);
     first = count.launch + 1;
     int64_t needed = 0;
-    for (const Totals &text : totalsOf(*count.segments, plan().model.batch)) {
+    for (const Totals &text : computeTotals(*count.segments, plan().model.batch)) {
       needed = std::max<int64_t>(needed, text.needed + 1); // plus one row for the open segment
     }
     while (room() > 0 && needed > room()) {
@@ -199,7 +199,7 @@ void Executor::requireRoom(const std::string &entry) {
     int64_t rows = entry == "step"      ? plan().generation->rows
                    : entry == "prefill" ? 1
                                         : plan().model.batch;
-    std::vector<Totals> totals = totalsOf(segments, rows);
+    std::vector<Totals> totals = computeTotals(segments, rows);
     for (size_t row = 0; row < totals.size(); ++row) {
       if (totals[row].needed > totals[row].rows) {
         std::string step =
@@ -288,10 +288,10 @@ void Executor::sendInputs(const std::string &entry) {
   if (isScored && plan().inputs.contains(paddingName)) {
     send(paddingName, inputs().padding.size_bytes());
   }
-  for (const std::string &name : isScored ? labelsOf(plan()) : std::vector<std::string>()) {
+  for (const std::string &name : isScored ? getLabelNames(plan()) : std::vector<std::string>()) {
     send(labelsInput(name), inputs().labels.at(name).rows.size_bytes());
   }
-  for (const std::string &name : isScored ? numbersOf(plan()) : std::vector<std::string>()) {
+  for (const std::string &name : isScored ? getNumberNames(plan()) : std::vector<std::string>()) {
     send(numbersInput(name), inputs().numbers.at(name).rows.size_bytes());
   }
   if (entry == "prefill" || entry == "step" || entry == "reset") {
@@ -321,10 +321,10 @@ const Scalar &Executor::scalar(const std::string &name, Type type) const {
   auto found = plan().scalars.find(name);
   if (found == plan().scalars.end() || found->second.type != type) {
     throw UserError(artifact().path() + ": expected the scalar \"" + name + "\" of type " +
-                    std::string(nameOf(type)) + ", found " +
+                    std::string(getTypeName(type)) + ", found " +
                     (found == plan().scalars.end()
                          ? "none"
-                         : "type " + std::string(nameOf(found->second.type))) +
+                         : "type " + std::string(getTypeName(found->second.type))) +
                     "; compile the spec again");
   }
   return found->second;
@@ -354,7 +354,7 @@ const Region &Executor::input(const std::string &name, Type type,
     sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
   }
   throw UserError(artifact().path() + ": expected the input \"" + name + "\", " +
-                  std::string(nameOf(type)) + " [" + sizes +
+                  std::string(getTypeName(type)) + " [" + sizes +
                   "], found none like it; compile the spec again");
 }
 
@@ -382,13 +382,13 @@ BatchInputs Executor::inputs() {
                    static_cast<size_t>(batch * context)};
   }
   all.given = givenIn("", batch);
-  for (const std::string &name : labelsOf(plan())) {
+  for (const std::string &name : getLabelNames(plan())) {
     const Region &region = input(labelsInput(name), Type::f32, {batch, context});
     all.labels[name] = {context,
                         {reinterpret_cast<float *>(device->host() + region.offset),
                          static_cast<size_t>(batch * context)}};
   }
-  for (const std::string &name : numbersOf(plan())) {
+  for (const std::string &name : getNumberNames(plan())) {
     const Region &region = plan().inputs.at(numbersInput(name));
     bool isRow = region.shape == std::vector{batch * context, plan().model.vocabulary};
     int64_t stride = isRow ? region.rowStride : 1;

@@ -113,7 +113,7 @@ void Predictor::refill(const Turn &turn, std::span<const uint8_t> tokens) {
   executor.run("prefill");
 }
 
-int32_t Predictor::closedOf(const SegmentFacts &segments, int64_t row) {
+int32_t Predictor::getClosedSegments(const SegmentFacts &segments, int64_t row) {
   int32_t count = 0;
   std::span<uint8_t> bytes =
       executor.stateRow(executor.plan().generation->states.at(segments.closed), row, Access::Read);
@@ -124,7 +124,7 @@ int32_t Predictor::closedOf(const SegmentFacts &segments, int64_t row) {
 std::vector<Predictor::Segments> Predictor::segments(int64_t row) {
   std::vector<Segments> all;
   for (const auto &[segments, before] : closedBefore) {
-    int32_t now = closedOf(*segments, row);
+    int32_t now = getClosedSegments(*segments, row);
     all.push_back({segments->axis, now, now > before.at(static_cast<size_t>(row))});
   }
   return all;
@@ -148,7 +148,7 @@ void Predictor::step(std::span<const Turn> turns) {
   }
   for (auto &[segments, before] : closedBefore) {
     for (size_t row = 0; row < before.size(); ++row) {
-      before[row] = closedOf(*segments, static_cast<int64_t>(row));
+      before[row] = getClosedSegments(*segments, static_cast<int64_t>(row));
     }
   }
   executor.run("step");
@@ -237,7 +237,7 @@ void Writer::finish(Live &live, StopReason reason) {
 
 void Writer::draw(Live &live, std::span<const float> logits) {
   Text &text = texts[live.text];
-  double uniform = uniformOf(options.seed, text.sample, text.drawn++);
+  double uniform = drawUniform(options.seed, text.sample, text.drawn++);
   auto byte = static_cast<uint8_t>(pickToken(logits, options, uniform, text.bytes));
   text.bytes.push_back(byte);
   ++live.written;
@@ -353,8 +353,8 @@ void scoreTexts(Executor &executor, Predictor &predictor, std::span<Scored> text
       std::span<const float> logits = predictLogits(executor, predictor, turns);
       for (size_t i = 0; i < turns.size(); ++i) {
         Scored &text = batch[static_cast<size_t>(turns[i].row)];
-        text.nats.push_back(surpriseOf(logits.subspan(i * vocabulary, vocabulary),
-                                       text.bytes[turns[i].text.size()]));
+        text.nats.push_back(computeSurprise(logits.subspan(i * vocabulary, vocabulary),
+                                            text.bytes[turns[i].text.size()]));
       }
     }
   }

@@ -132,7 +132,7 @@ static void requireFinite(std::span<const float> logits) {
   }
 }
 
-double surpriseOf(std::span<const float> logits, size_t id) {
+double computeSurprise(std::span<const float> logits, size_t id) {
   requireFinite(logits);
   double most = *std::ranges::max_element(logits), sum = 0;
   for (float logit : logits) {
@@ -176,7 +176,7 @@ int64_t pickToken(std::span<const float> logits, const SamplingOptions &options,
   return static_cast<int64_t>(candidates.back().id);
 }
 
-double uniformOf(uint64_t seed, int64_t sample, int64_t token) {
+double drawUniform(uint64_t seed, int64_t sample, int64_t token) {
   uint64_t own = sample == 0 ? seed : mix64(seed ^ mix64(~static_cast<uint64_t>(sample)));
   return static_cast<double>(mix64(own ^ mix64(static_cast<uint64_t>(token))) >> 11) * 0x1p-53;
 }

@@ -36,7 +36,7 @@ struct Owner {
   const char *key, *name, *other;
   std::string value;
 };
-std::vector<Owner> ownersOf(Executor &executor) {
+std::vector<Owner> listOwners(Executor &executor) {
   return {
       {"artifact", "artifact", "another artifact", sha256Hex(executor.artifact().elf())},
       {"weights", "weights", "other weights", hashOfWeights(executor)},
@@ -49,7 +49,7 @@ class StateRow {
 public:
   explicit StateRow(const State &state)
       : state(state), width(state.region.shape.size() < 2 ? 1 : state.region.shape.back()),
-        lines(state.rowBytes() / sizeOf(state.region.type) /
+        lines(state.rowBytes() / getByteSize(state.region.type) /
               (state.region.shape.size() < 2 ? 1 : state.region.rowStride)),
         shape(state.region.shape.begin() + 1, state.region.shape.end()) {}
 
@@ -77,7 +77,7 @@ private:
   /// Calls `action` for each element with its index, its first byte in the arena, and its size:
   /// bf16 is the upper half of f32.
   template <typename Action> void each(const Action &action) const {
-    auto size = static_cast<size_t>(sizeOf(state.region.type));
+    auto size = static_cast<size_t>(getByteSize(state.region.type));
     for (int64_t i = 0; i < lines * width; ++i) {
       auto at = static_cast<size_t>(i / width * state.region.rowStride + i % width);
       action(static_cast<size_t>(i), at * size, size);
@@ -104,7 +104,7 @@ Json readDescription(const SafetensorsFile &file, const std::string &origin) {
 }
 
 void requireOwners(const StrictJson &json, Executor &executor, const std::string &origin) {
-  for (const Owner &owner : ownersOf(executor)) {
+  for (const Owner &owner : listOwners(executor)) {
     std::string found = json.at(owner.key).string();
     if (found != owner.value) {
       throw UserError(origin + ": expected a session of the same " + owner.name + " (" +
@@ -137,7 +137,7 @@ void saveSession(const Path &path, Executor &executor, const Predictor &predicto
   if (!session.text.given.empty()) {
     json["inputs"] = session.text.given;
   }
-  for (const Owner &owner : ownersOf(executor)) {
+  for (const Owner &owner : listOwners(executor)) {
     json[owner.key] = owner.value;
   }
   std::string text = json.dump();

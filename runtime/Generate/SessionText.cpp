@@ -19,7 +19,7 @@ void requireSession(const StrictJson &json) {
   json.keys({"format", "version", "text", "sample", "drawn", "sampling", "start", "seen",
              "artifact", "weights", "target"},
             {"inputs"});
-  json.at("format").oneOf({"sluice-session"});
+  json.at("format").matchChoice({"sluice-session"});
   json.at("version").integer(1, 1);
 }
 

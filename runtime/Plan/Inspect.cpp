@@ -52,7 +52,7 @@ StepCosts costsOfStep(const Plan &plan) {
   return costs;
 }
 
-Json stagesOf(const LedgerLine &line) {
+Json describeStages(const LedgerLine &line) {
   Json stages = Json::array();
   for (const Stage &stage : line.variant->stages) {
     stages.push_back({{"symbol", stage.symbol},
@@ -63,7 +63,7 @@ Json stagesOf(const LedgerLine &line) {
       stages.back()["registers"] = stage.registers;
       stages.back()["spills"] = stage.spills;
       stages.back()["stack_bytes"] = stage.stackBytes;
-      stages.back()["occupancy"] = occupancyOf(stage, chipOf(line.target));
+      stages.back()["occupancy"] = computeOccupancy(stage, getChip(line.target));
     }
   }
   return stages;
@@ -82,7 +82,7 @@ Json describeLine(const LedgerLine &line) {
                {"occupancy", nullptr},
                {"shared_bytes", line.sharedBytes},
                {"workspace_bytes", line.variant->workspaceBytes},
-               {"stages", stagesOf(line)}};
+               {"stages", describeStages(line)}};
   if (line.registers >= 0) {
     json["registers"] = line.registers;
     json["spills"] = line.spills;
@@ -91,7 +91,7 @@ Json describeLine(const LedgerLine &line) {
   if (line.kernel->product) {
     json["library"] = line.variant->library ? Json("cublaslt") : Json(nullptr);
   }
-  json["estimate"] = {{"chip", chipOf(line.target).name},
+  json["estimate"] = {{"chip", getChip(line.target).name},
                       {"roofline_us", line.rooflineSeconds * 1e6}};
   return json;
 }
@@ -133,7 +133,7 @@ Json describeStates(const Generation &generation) {
   for (const auto &[name, state] : generation.states) {
     states.push_back({{"name", name},
                       {"shape", state.region.shape},
-                      {"dtype", nameOf(state.region.type)},
+                      {"dtype", getTypeName(state.region.type)},
                       {"bytes", state.rowBytes() * generation.rows},
                       {"scale", state.scale}});
   }
@@ -173,7 +173,7 @@ void describeGenerationForPeople(std::ostringstream &out, const Plan &plan) {
     const std::vector<int64_t> &shape = state.region.shape;
     out << format("%-52s %8lld %6s %8lld %8lld %14lld\n", name.c_str(),
                   static_cast<long long>(state.scale),
-                  std::string(nameOf(state.region.type)).c_str(),
+                  std::string(getTypeName(state.region.type)).c_str(),
                   static_cast<long long>(shape.size() > 1 ? shape[1] : 1),
                   static_cast<long long>(shape.size() > 2 ? shape[2] : 1),
                   static_cast<long long>(state.rowBytes()));
@@ -184,7 +184,7 @@ void describeGenerationForPeople(std::ostringstream &out, const Plan &plan) {
 void describeTarget(std::ostringstream &out, const std::vector<LedgerLine> &ledger,
                     const std::string &target) {
   out << "\n"
-      << target << ": kernels for a GPU; roofline is an estimate for an " << chipOf(target).name
+      << target << ": kernels for a GPU; roofline is an estimate for an " << getChip(target).name
       << " from its data sheet, nothing was measured\n";
   out << format("%-52s %-10s %6s %8s %7s %6s %6s %7s %9s %10s %12s %11s %9s\n", "kernel", "kind",
                 "stages", "blocks", "threads", "regs", "spills", "shared", "occupancy", "workspace",

@@ -18,7 +18,7 @@ int64_t roundUp(int64_t value, int64_t multiple) {
 
 } // namespace
 
-const Chip &chipOf(const std::string &target) { return target == "sm_90a" ? h200 : a100; }
+const Chip &getChip(const std::string &target) { return target == "sm_90a" ? h200 : a100; }
 
 const Chip *findChip(const std::string &name) {
   auto has = [&](const char *piece) { return name.find(piece) != std::string::npos; };
@@ -31,7 +31,7 @@ const Chip *findChip(const std::string &name) {
   return has("A100-SXM4-80GB") ? &a100 : nullptr;
 }
 
-double occupancyOf(const Stage &stage, const Chip &chip) {
+double computeOccupancy(const Stage &stage, const Chip &chip) {
   if (stage.registers < 0) {
     return -1;
   }
@@ -94,12 +94,12 @@ int64_t leastBytesOfStep(const Plan &plan) {
     for (int64_t size : input.shape) {
       elements *= size;
     }
-    bytes += elements * sizeOf(input.type);
+    bytes += elements * getByteSize(input.type);
   }
   bytes *= plan.accumulate;
   for (const Tensor &tensor : plan.tensors) {
     int64_t copies = 1 + static_cast<int64_t>(tensor.states.size());
-    bytes += 2 * copies * tensor.elements() * sizeOf(Type::f32);
+    bytes += 2 * copies * tensor.elements() * getByteSize(Type::f32);
   }
   return bytes;
 }
@@ -107,7 +107,7 @@ int64_t leastBytesOfStep(const Plan &plan) {
 std::vector<LedgerLine> makeLedger(const Plan &plan) {
   std::vector<LedgerLine> lines;
   for (const std::string &target : plan.gpuTargets()) {
-    const Chip &chip = chipOf(target);
+    const Chip &chip = getChip(target);
     for (const Kernel &kernel : plan.kernels) {
       auto found = kernel.deviceVariants.find(target);
       if (found == kernel.deviceVariants.end()) {
@@ -116,7 +116,7 @@ std::vector<LedgerLine> makeLedger(const Plan &plan) {
       LedgerLine line{&kernel, target, &found->second};
       line.rooflineSeconds = rooflineSeconds(kernel, chip);
       for (const Stage &stage : found->second.stages) {
-        double occupancy = occupancyOf(stage, chip);
+        double occupancy = computeOccupancy(stage, chip);
         line.occupancy = line.occupancy < 0 ? occupancy : std::min(line.occupancy, occupancy);
         line.registers = std::max(line.registers, stage.registers);
         line.spills =

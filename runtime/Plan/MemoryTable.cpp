@@ -20,7 +20,7 @@ bool isTemporary(const MemoryPart &part) {
 std::string show(int64_t bytes) { return showBytes(static_cast<double>(bytes)); }
 
 /// Returns the launch at the peak of temporaries; null if the plan does not have it.
-const Launch *launchOf(const Plan &plan, const MemoryPeak &peak) {
+const Launch *findPeakLaunch(const Plan &plan, const MemoryPeak &peak) {
   auto entry = plan.entries.find(peak.entry);
   bool isThere =
       entry != plan.entries.end() && static_cast<uint64_t>(peak.launch) < entry->second.size();
@@ -66,7 +66,7 @@ Json describeMemory(const Plan &plan) {
     json["peak"] = {{"entry", memory.peak->entry},
                     {"launch", memory.peak->launch},
                     {"place", memory.peak->place}};
-    if (const Launch *launch = launchOf(plan, *memory.peak)) {
+    if (const Launch *launch = findPeakLaunch(plan, *memory.peak)) {
       json["peak"]["kernel"] = plan.kernels[static_cast<size_t>(launch->kernel)].name;
       json["peak"]["phase"] = launch->phase;
     }
@@ -96,7 +96,7 @@ std::string showMemoryTable(const Plan &plan) {
     out << " of " << entry->second.size();
   }
   out << " in " << memory.peak->entry;
-  if (const Launch *launch = launchOf(plan, *memory.peak)) {
+  if (const Launch *launch = findPeakLaunch(plan, *memory.peak)) {
     out << " (" << launch->phase << ", " << plan.kernels[static_cast<size_t>(launch->kernel)].name
         << ")";
   }

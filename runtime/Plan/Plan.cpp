@@ -12,9 +12,9 @@
 
 namespace sluice::runtime {
 
-int64_t sizeOf(Type type) { return type == Type::i64 ? 8 : type == Type::bf16 ? 2 : 4; }
+int64_t getByteSize(Type type) { return type == Type::i64 ? 8 : type == Type::bf16 ? 2 : 4; }
 
-std::string_view nameOf(Type type) {
+std::string_view getTypeName(Type type) {
   switch (type) {
   case Type::f32:
     return "f32";
@@ -41,7 +41,7 @@ int64_t State::rowBytes() const {
   for (size_t i = 1; i + 1 < region.shape.size(); ++i) {
     elements *= region.shape[i];
   }
-  return elements * sizeOf(region.type);
+  return elements * getByteSize(region.type);
 }
 
 double Generation::stateReadsAt(int64_t first, int64_t last, int64_t context) const {
@@ -66,7 +66,7 @@ std::string entryOfBucket(const std::string &entry, int64_t rows) {
 
 bool isGpuTarget(std::string_view target) { return target.starts_with("sm_"); }
 
-const SegmentFacts *Plan::segmentsOf(const std::string &loss) const {
+const SegmentFacts *Plan::findSegmentFacts(const std::string &loss) const {
   auto told = std::ranges::find(segments, loss, &SegmentFacts::share);
   return told == segments.end() ? nullptr : &*told;
 }
@@ -108,7 +108,7 @@ bool Plan::isOfBucket(const std::string &entry) const {
   });
 }
 
-int64_t Plan::arenaOf(const std::string &entry) const {
+int64_t Plan::getArenaBytes(const std::string &entry) const {
   for (const Bucket &bucket : memoryBuckets) {
     if (entry.ends_with(entryOfBucket("", bucket.rows))) {
       return bucket.arenaBytes;
@@ -156,7 +156,7 @@ public:
                "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
                "buffers"},
               {"generation", "given", "losses", "segments", "factors", "buckets", "facts"});
-    root.at("format").oneOf({"sluice-plan"});
+    root.at("format").matchChoice({"sluice-plan"});
     root.at("version").integer(4, 4);
     readModel(root.at("model"));
     readProof(root.at("proof"));
@@ -206,10 +206,10 @@ private:
   void readTraining(const StrictJson &json) {
     json.keys({"steps"}, {"order", "accumulate", "targets"});
     if (json.has("targets")) {
-      plan.trainsOnTokens = json.at("targets").oneOf({"tokens", "distributions"}) == "tokens";
+      plan.trainsOnTokens = json.at("targets").matchChoice({"tokens", "distributions"}) == "tokens";
     }
     if (json.has("order")) {
-      json.at("order").oneOf({"cyclic"});
+      json.at("order").matchChoice({"cyclic"});
       plan.cyclic = true;
     }
     plan.trainingSteps = json.at("steps").integer(0);
@@ -222,7 +222,7 @@ private:
     json.keys({"name", "kind", "variants", "flops", "bytes"}, {"operands", "product"});
     Kernel kernel;
     kernel.name = json.at("name").string();
-    kernel.kind = json.at("kind").oneOf({"matmul", "attention", "row", "stream"});
+    kernel.kind = json.at("kind").matchChoice({"matmul", "attention", "row", "stream"});
     for (const auto &[target, variant] : json.at("variants").members()) {
       if (isGpuTarget(target)) {
         kernel.deviceVariants[target] = readDeviceVariant(variant);
@@ -359,7 +359,7 @@ private:
         std::vector<Launch> changed = entry->second;
         for (size_t i = 0; i < changed.size(); ++i) {
           launches[i].keys({"arguments", "after"}, {"runs"});
-          readMemoryOf(launches[i], changed[i], static_cast<int64_t>(i));
+          readLaunchMemory(launches[i], changed[i], static_cast<int64_t>(i));
           readRuns(launches[i], changed[i], bucket);
         }
         plan.entries[entryOfBucket(name, bucket.rows)] = std::move(changed);
@@ -455,12 +455,12 @@ private:
     json.keys({"launch", "arguments"}, {"guard", "stream", "after", "phase", "axis"});
     Launch launch;
     launch.kernel = json.at("launch").integer(0, static_cast<int64_t>(plan.kernels.size()) - 1);
-    readMemoryOf(json, launch, index);
+    readLaunchMemory(json, launch, index);
     if (json.has("stream")) {
       launch.stream = json.at("stream").integer(0);
     }
     if (json.has("phase")) {
-      launch.phase = json.at("phase").oneOf({"initialize", "forward", "backward", "update"});
+      launch.phase = json.at("phase").matchChoice({"initialize", "forward", "backward", "update"});
     }
     if (json.has("axis")) {
       launch.axis = json.at("axis").string();
@@ -475,7 +475,7 @@ private:
   }
 
   /// Reads the arguments of a launch and the launches that it must follow.
-  void readMemoryOf(const StrictJson &json, Launch &launch, int64_t index) const {
+  void readLaunchMemory(const StrictJson &json, Launch &launch, int64_t index) const {
     launch.arguments = json.at("arguments").integers(std::numeric_limits<int64_t>::min());
     checkOperands(json.at("arguments"), launch);
     checkWorkspace(json.at("arguments"), launch);

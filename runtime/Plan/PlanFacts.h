@@ -48,7 +48,8 @@ protected:
     std::string name = json.string();
     auto found = known.find(name);
     if (found == known.end() || found->second.type != type) {
-      json.fail("the name of " + what + " of type " + std::string(nameOf(type)), showJson(name));
+      json.fail("the name of " + what + " of type " + std::string(getTypeName(type)),
+                showJson(name));
     }
     return name;
   }
@@ -73,10 +74,10 @@ protected:
       made.capacity = each.at("capacity").integer(1, mostSize);
       made.counts = nameIn(plan.scalars, each.at("counts"), "a scalar", Type::i32);
       requireInside(each.at("counts"), plan.scalars.at(made.counts).offset,
-                    plan.model.batch * 2 * sizeOf(Type::i32));
+                    plan.model.batch * 2 * getByteSize(Type::i32));
       made.length = nameIn(plan.scalars, each.at("length"), "a scalar", Type::i64);
       requireInside(each.at("length"), plan.scalars.at(made.length).offset,
-                    plan.model.batch * sizeOf(Type::i64));
+                    plan.model.batch * getByteSize(Type::i64));
       if (each.has("share")) {
         made.share = each.at("share").string();
         if (std::ranges::find(plan.losses, made.share, &LossFacts::name) == plan.losses.end()) {
@@ -95,7 +96,7 @@ protected:
 
   void readProof(const StrictJson &json) {
     json.keys({"verdict", "modes"}, {"certificate"});
-    plan.verdict = json.at("verdict").oneOf({"proved", "leak-allowed", "not-proved"});
+    plan.verdict = json.at("verdict").matchChoice({"proved", "leak-allowed", "not-proved"});
     plan.modes = json.at("modes").strings();
     plan.certificate = json.has("certificate") ? json.at("certificate").string() : "";
   }
@@ -154,7 +155,7 @@ protected:
   }
 
   Type type(const StrictJson &json) const {
-    std::string name = json.oneOf({"f32", "bf16", "i32", "i64"});
+    std::string name = json.matchChoice({"f32", "bf16", "i32", "i64"});
     return name == "f32"    ? Type::f32
            : name == "bf16" ? Type::bf16
            : name == "i32"  ? Type::i32
@@ -186,7 +187,7 @@ protected:
       scalar.keys({"offset", "type"});
       Scalar &result = plan.scalars[name];
       result.type = type(scalar.at("type"));
-      result.offset = range(scalar.at("offset"), sizeOf(result.type));
+      result.offset = range(scalar.at("offset"), getByteSize(result.type));
     }
   }
 
@@ -226,11 +227,11 @@ protected:
     for (size_t i = 0; i + 1 < result.shape.size(); ++i) {
       rows *= result.shape[i];
     }
-    if (result.rowStride > mostArenaBytes / (rows * sizeOf(result.type))) {
+    if (result.rowStride > mostArenaBytes / (rows * getByteSize(result.type))) {
       region.at("row_stride").failType("a stride that fits the arena");
     }
     int64_t elements = (rows - 1) * result.rowStride + width;
-    result.offset = range(region.at("offset"), elements * sizeOf(result.type));
+    result.offset = range(region.at("offset"), elements * getByteSize(result.type));
     return result;
   }
 
@@ -243,7 +244,7 @@ protected:
         json.at("name").fail("each tensor once", "\"" + tensor.name + "\" again");
       }
     }
-    json.at("type").oneOf({"f32"});
+    json.at("type").matchChoice({"f32"});
     tensor.shape = shape(json.at("shape"));
     int64_t bytes = tensor.elements() * 4;
     // Weights that are parts of one stored matrix are adjacent without gaps.

@@ -30,7 +30,7 @@ Product readShape(const StrictJson &json) {
   product.columns = json.at("columns").integer(1, mostSize);
   product.depth = json.at("depth").integer(1, mostSize);
   product.byInput = json.at("by_input").boolean();
-  product.type = json.at("type").oneOf({"f32", "bf16"}) == "f32" ? Type::f32 : Type::bf16;
+  product.type = json.at("type").matchChoice({"f32", "bf16"}) == "f32" ? Type::f32 : Type::bf16;
   return product;
 }
 
@@ -47,7 +47,7 @@ Product readProduct(const StrictJson &json, const std::vector<Operand> &operands
   auto stride = [&](const char *key, int64_t rows, int64_t width, Type type,
                     const Operand &operand) {
     int64_t found = json.at(key).integer(width, mostSize);
-    int64_t elements = operand.bytes / sizeOf(type);
+    int64_t elements = operand.bytes / getByteSize(type);
     if (width > elements || rows - 1 > (elements - width) / found) {
       json.at(key).failType("a stride with which " + std::to_string(rows) + " rows of " +
                             std::to_string(width) + " elements lie in " +
@@ -67,7 +67,7 @@ Product readProduct(const StrictJson &json, const std::vector<Operand> &operands
 
 LibraryChoice readLibrary(const StrictJson &json) {
   json.keys({"name", "version", "algorithm"});
-  json.at("name").oneOf({"cublaslt"});
+  json.at("name").matchChoice({"cublaslt"});
   return {json.at("version").integer(1), readAlgorithm(json.at("algorithm"))};
 }
 

@@ -11,7 +11,7 @@ namespace sluice::runtime {
 static OptimizerFacts readOptimizer(const StrictJson &json) {
   json.keys({"kind", "learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "clip"});
   auto number = [&](const char *key) { return json.at(key).number(0); };
-  return {json.at("kind").oneOf({"adamw", "adam"}),
+  return {json.at("kind").matchChoice({"adamw", "adam"}),
           number("learning_rate"),
           number("beta1"),
           number("beta2"),
@@ -22,7 +22,7 @@ static OptimizerFacts readOptimizer(const StrictJson &json) {
 
 static ScheduleFacts readSchedule(const StrictJson &json) {
   json.keys({"kind", "warmup", "steps", "floor"}, {"then"});
-  ScheduleFacts schedule{json.at("kind").oneOf({"cosine", "constant", "inverse_root"}),
+  ScheduleFacts schedule{json.at("kind").matchChoice({"cosine", "constant", "inverse_root"}),
                          json.at("warmup").integer(0), json.at("steps").integer(0),
                          json.at("floor").number(0), std::nullopt};
   if (json.has("then")) {
@@ -37,7 +37,7 @@ static StreamFacts readStream(const StrictJson &json) {
   using Rows = StreamFacts::Rows;
   json.keys({"stage", "factor"}, {"rows", "of", "value"});
   std::string rows =
-      json.has("rows") ? json.at("rows").oneOf({"input", "segments", "none"}) : "tokens";
+      json.has("rows") ? json.at("rows").matchChoice({"input", "segments", "none"}) : "tokens";
   bool isNamed = rows == "input" || rows == "segments";
   if (isNamed != json.has("of")) {
     json.fail(isNamed ? "\"of\" beside \"rows\"" : "no \"of\"", isNamed ? "none" : "one");
@@ -57,7 +57,7 @@ static BoundaryFacts readBoundaries(const StrictJson &json) {
   BoundaryFacts facts;
   facts.name = json.at("name").string();
   facts.value = json.at("value").string();
-  std::string numbers = json.at("numbers").oneOf({"bits", "probabilities", "logits"});
+  std::string numbers = json.at("numbers").matchChoice({"bits", "probabilities", "logits"});
   facts.numbers = numbers == "bits"            ? Numbers::bits
                   : numbers == "probabilities" ? Numbers::probabilities
                                                : Numbers::logits;
@@ -78,8 +78,8 @@ SpecFacts readSpecFacts(const StrictJson &json) {
   StrictJson precision = json.at("precision");
   precision.keys({"compute", "residual"});
   SpecFacts facts;
-  facts.compute = precision.at("compute").oneOf({"f32", "bf16"});
-  facts.residual = precision.at("residual").oneOf({"f32", "bf16"});
+  facts.compute = precision.at("compute").matchChoice({"f32", "bf16"});
+  facts.residual = precision.at("residual").matchChoice({"f32", "bf16"});
   facts.optimizer = readOptimizer(json.at("optimizer"));
   facts.schedule = readSchedule(json.at("schedule"));
   for (const StrictJson &stream : json.at("streams").array()) {

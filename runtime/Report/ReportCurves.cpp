@@ -40,7 +40,7 @@ void addNgrams(Chart &chart, const std::vector<RunFiles> &runs) {
 
 void addShortening(Chart &chart, const RunFiles &run) {
   size_t color = 0;
-  for (const std::string &name : run.membersOf("shortening_factor")) {
+  for (const std::string &name : run.findMembers("shortening_factor")) {
     chart.add(run.series("shortening_factor", name), getColor(color++), name + ", training",
               CurveStyle::Line);
     chart.add(run.series("eval_shortening_factor", name), getColor(color++), name + ", held out",
@@ -116,7 +116,7 @@ void writeCommonCurves(std::ostringstream &out, const std::vector<RunFiles> &run
     norm.add(run.series("grad_norm"), color, names[i], CurveStyle::Line, dashes);
     rate.add(inThousandths(run.series("learning_rate")), color, names[i], CurveStyle::Line, dashes);
     speed.add(run.series("tokens_per_s"), color, names[i], CurveStyle::Line, dashes);
-    for (const std::string &name : run.membersOf("shortening_factor")) {
+    for (const std::string &name : run.findMembers("shortening_factor")) {
       shortening.add(run.series("shortening_factor", name), color, names[i] + ", " + name,
                      CurveStyle::Line, dashes);
     }

@@ -98,7 +98,7 @@ std::optional<Point> RunFiles::bestEvaluation() const {
   return best == heldOut.end() ? std::nullopt : std::optional(*best);
 }
 
-std::vector<std::string> RunFiles::membersOf(const char *field) const {
+std::vector<std::string> RunFiles::findMembers(const char *field) const {
   std::set<std::string> names;
   for (const Json &line : lines) {
     const Json members = objectIn(line, field);
@@ -112,7 +112,7 @@ std::vector<std::string> RunFiles::membersOf(const char *field) const {
 namespace {
 
 /// Describes the results of `sluice eval --json`, or of a line of metrics with prefixed keys.
-std::string describeCharactersOf(const Json &numbers, const std::string &prefix) {
+std::string describeCharacterCounts(const Json &numbers, const std::string &prefix) {
   std::string number = prefix + "bits_per_character", reason = prefix + "no_characters";
   if (numbers.contains(number) && numbers[number].is_number()) {
     return showNumber(numberIn(numbers, number.c_str()), 4) + " bits per character";
@@ -136,7 +136,7 @@ std::string joinNotes(std::initializer_list<std::string> parts) {
 std::string RunFiles::describeCharacters(double step) const {
   for (const Json &line : lines) {
     if (numberIn(line, "step") == step && line.contains("eval_bits_per_byte")) {
-      return describeCharactersOf(line, "eval_");
+      return describeCharacterCounts(line, "eval_");
     }
   }
   return "";
@@ -170,13 +170,13 @@ std::string showFactor(double factor) { return factor > 0 ? showNumber(factor, 3
 
 /// Adds the measured shortening factors, in training and in the last evaluation.
 void addShortening(Facts &facts, const RunFiles &run) {
-  for (const std::string &name : run.membersOf("shortening_factor")) {
+  for (const std::string &name : run.findMembers("shortening_factor")) {
     size_t count = 0;
     double factor = tokensOfSegment(run.lines, name, count);
     facts.emplace_back("tokens a segment of " + name + ", training", showFactor(factor),
                        describeSmoothing(count));
   }
-  for (const std::string &name : run.membersOf("eval_shortening_factor")) {
+  for (const std::string &name : run.findMembers("eval_shortening_factor")) {
     auto last = std::find_if(run.lines.rbegin(), run.lines.rend(), [](const Json &line) {
       return line.contains("eval_shortening_factor");
     });
@@ -204,7 +204,7 @@ double tokensPerStep(const Json &costs) {
   return numberIn(costs, "context") * numberIn(costs, "batch");
 }
 
-double bytesOf(const std::vector<DataFile> &files) {
+double countBytes(const std::vector<DataFile> &files) {
   double bytes = 0;
   for (const DataFile &file : files) {
     bytes += file.used ? static_cast<double>(file.bytes) : 0;
@@ -227,8 +227,9 @@ std::string describeFiles(const std::vector<DataFile> &files) {
     return "none";
   }
   std::string more = count > mostNamed ? " and " + std::to_string(count - mostNamed) + " more" : "";
-  return describeCount(static_cast<int64_t>(count), "file") + ", " + showNumber(bytesOf(files), 0) +
-         " bytes: " + used + (skipped.empty() ? "" : "; skipped, too short: " + skipped) + more;
+  return describeCount(static_cast<int64_t>(count), "file") + ", " +
+         showNumber(countBytes(files), 0) + " bytes: " + used +
+         (skipped.empty() ? "" : "; skipped, too short: " + skipped) + more;
 }
 
 /// Returns "the first 4096 tokens alone" if evaluations scored only a part of the held-out text.
@@ -269,7 +270,7 @@ void addEvaluation(Facts &facts, const Json &evaluation) {
     return;
   }
   facts.emplace_back("evaluation", showBits(numberIn(evaluation, "bits_per_byte")),
-                     joinNotes({describeCharactersOf(evaluation, ""),
+                     joinNotes({describeCharacterCounts(evaluation, ""),
                                 "perplexity " + showNumber(numberIn(evaluation, "perplexity"), 3),
                                 showNumber(numberIn(evaluation, "tokens"), 0) + " tokens"}));
   facts.emplace_back("protocol of the evaluation", textIn(evaluation, "protocol"));
@@ -340,7 +341,7 @@ Facts RunFiles::data() const {
   if (!record) {
     return facts;
   }
-  double bytes = bytesOf(record->data);
+  double bytes = countBytes(record->data);
   facts.emplace_back("training text", describeFiles(record->data));
   facts.emplace_back("held-out text", describeFiles(record->heldOut));
   double tokens = numberIn(lines.back(), "step") * tokensPerStep(costs);

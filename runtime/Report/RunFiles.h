@@ -35,7 +35,7 @@ struct RunFiles {
   /// first one in ties, if there is any.
   std::optional<Point> bestEvaluation() const;
   /// Returns the names of all members of a field that is an object.
-  std::vector<std::string> membersOf(const char *field) const;
+  std::vector<std::string> findMembers(const char *field) const;
   /// Returns "2.3456 bits per character" for the held-out text after a step, or the reason why
   /// there is no such number; empty if the run has neither.
   std::string describeCharacters(double step) const;

@@ -83,7 +83,7 @@ Json readState(const Path &folder) {
   StrictJson state(json, path.string(), damagedCheckpointRemedy);
   state.keys({"format", "version", "step", "seed", "data", "spec_sha256", "files", "checksum"},
              {"losses"});
-  state.at("format").oneOf({"sluice-checkpoint"});
+  state.at("format").matchChoice({"sluice-checkpoint"});
   state.at("version").integer(1, 2); // version 1 has no losses
   return json;
 }

@@ -83,7 +83,7 @@ std::string linesAfter(const Path &path, int64_t step) {
   return later;
 }
 
-Json shorteningOf(const Plan &plan, const Json &losses) {
+Json measureShortening(const Plan &plan, const Json &losses) {
   Json factors = Json::object();
   for (const SegmentFacts &segments : plan.segments) {
     if (losses.contains(segments.share)) { // model IR may omit it

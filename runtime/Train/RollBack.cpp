@@ -52,7 +52,7 @@ Return readJournal(const Path &run) {
                         "the journal of a run that goes back", damagedJournalRemedy);
   StrictJson json(value, path.string(), damagedJournalRemedy);
   json.keys({"format", "version", "step", "abandoned", "record"});
-  json.at("format").oneOf({"sluice-roll-back"});
+  json.at("format").matchChoice({"sluice-roll-back"});
   json.at("version").integer(1, 1);
   return {json.at("step").integer(), json.at("abandoned").integer(1),
           parseRunRecord(json.at("record"))};

@@ -54,7 +54,7 @@ void measure(CommandFile &file, const Path &run) {
   file.sha256 = found.sha256;
 }
 
-int64_t sizeOf(const Path &path) {
+int64_t getFileSize(const Path &path) {
   std::error_code ignored;
   return static_cast<int64_t>(std::filesystem::file_size(path, ignored));
 }
@@ -68,7 +68,7 @@ std::string CommandFile::value(const Path &run) const {
 
 bool CommandFile::isStream() const { return path == stream; }
 
-std::vector<const CommandFile *> RunCommand::filesOf(const std::string &flag) const {
+std::vector<const CommandFile *> RunCommand::getFiles(const std::string &flag) const {
   std::vector<const CommandFile *> list;
   for (const CommandFile &file : files) {
     if (file.flag == flag) {
@@ -103,10 +103,10 @@ void measureFiles(RunCommand &command, const Path &run, const std::optional<RunC
       continue;
     }
     std::vector<const CommandFile *> known = told && isTrainingData(file.flag)
-                                                 ? told->filesOf(file.flag)
+                                                 ? told->getFiles(file.flag)
                                                  : std::vector<const CommandFile *>();
     auto same = std::ranges::find_if(known, [&](const CommandFile *each) {
-      return each->path == file.path && each->bytes == sizeOf(run / file.path);
+      return each->path == file.path && each->bytes == getFileSize(run / file.path);
     });
     if (same == known.end()) {
       measure(file, run);
@@ -128,7 +128,7 @@ void requireUnchanged(const CommandFile &file, const Path &run, bool areContents
     throw UserError(start + given + ", of " + std::to_string(file.bytes) + " bytes (" +
                     showHash(file.sha256) + "), found no such file" + remedyFor(file, run, false));
   }
-  if (int64_t bytes = sizeOf(path); isRegularFile(path) && bytes != file.bytes) {
+  if (int64_t bytes = getFileSize(path); isRegularFile(path) && bytes != file.bytes) {
     throw UserError(start + std::to_string(file.bytes) + " bytes, as of " + given + ", found " +
                     std::to_string(bytes) + remedyFor(file, run, true));
   }
@@ -145,7 +145,7 @@ void requireUnchanged(const CommandFile &file, const Path &run, bool areContents
 
 std::string describeOtherData(const RunCommand &told, const RunCommand &now, const Path &run) {
   for (const char *flag : trainingData) {
-    std::vector<const CommandFile *> before = told.filesOf(flag), found = now.filesOf(flag);
+    std::vector<const CommandFile *> before = told.getFiles(flag), found = now.getFiles(flag);
     for (size_t i = 0; i < std::min(before.size(), found.size()); ++i) {
       if (before[i]->sha256 != found[i]->sha256 || before[i]->name != found[i]->name) {
         return std::string(flag) + " " + describe(*found[i], run) + ", expected " +

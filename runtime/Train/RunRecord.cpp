@@ -13,7 +13,7 @@ const std::string damagedRecordRemedy =
     "; restore the file, or remove it: the run then counts as one that was "
     "told nothing";
 
-Path pathOf(const Path &run) { return run / "run.json"; }
+Path getRecordPath(const Path &run) { return run / "run.json"; }
 
 std::vector<DataFile> readFiles(const StrictJson &json) {
   std::vector<DataFile> files;
@@ -39,7 +39,7 @@ Json filesToJson(const std::vector<DataFile> &files) {
 RunRecord parseRunRecord(const StrictJson &json) {
   json.keys({"format", "version", "steps", "seed", "spec_sha256", "changes", "data", "held_out"},
             {"weights", "command"});
-  json.at("format").oneOf({"sluice-run"});
+  json.at("format").matchChoice({"sluice-run"});
   json.at("version").integer(1, 1);
   RunRecord record;
   record.steps = json.at("steps").integer();
@@ -87,7 +87,7 @@ std::vector<std::string> RunRecord::settings() const {
 }
 
 std::optional<RunRecord> readRunRecord(const Path &run) {
-  Path path = pathOf(run);
+  Path path = getRecordPath(run);
   if (!isThere(path)) {
     return std::nullopt;
   }
@@ -120,7 +120,7 @@ Json toJson(const RunRecord &record) {
 }
 
 void writeRunRecord(const Path &run, const RunRecord &record) {
-  replaceFile(pathOf(run),
+  replaceFile(getRecordPath(run),
               asBytes(toJson(record).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
 }
 

@@ -169,7 +169,7 @@ void TrainingRun::requireSameRun(const TrainingState &saved) const {
                       " as when the run began, found " + found + "; " + remedy);
     }
   };
-  demand(record.knows(saved.specHash) && isSpecOf(record), "spec",
+  demand(record.knows(saved.specHash) && isSpecFor(record), "spec",
          "compile the run's spec.json, or begin a new run; settings of \"training\" may be "
          "changed with --set");
   demand(saved.seed == state.seed, "seed", "give --seed " + std::to_string(saved.seed));
@@ -210,7 +210,7 @@ void TrainingRun::goBack() const {
   }
 }
 
-bool TrainingRun::isSpecOf(const RunRecord &run) const {
+bool TrainingRun::isSpecFor(const RunRecord &run) const {
   const std::string &artifact =
       options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
   bool isOurs = artifact == run.specHash || artifact == run.currentSpec();

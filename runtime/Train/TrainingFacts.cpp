@@ -96,7 +96,7 @@ Json describeStep(Executor &executor, int64_t step, double objective, double nor
 }
 
 void addShortening(Json &metrics, const char *key, const Json &losses, const Plan &plan) {
-  if (Json factors = shorteningOf(plan, losses); !factors.empty()) {
+  if (Json factors = measureShortening(plan, losses); !factors.empty()) {
     metrics[key] = std::move(factors);
   }
 }

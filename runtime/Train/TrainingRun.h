@@ -49,7 +49,7 @@ private:
   /// the record.
   void goBack() const;
   /// Checks that the executor's spec is the run's spec with the settings of this call.
-  bool isSpecOf(const RunRecord &run) const;
+  bool isSpecFor(const RunRecord &run) const;
 
   // Trainer.cpp
   TrainingEnd loop();

@@ -142,7 +142,7 @@ void readMetrics(std::string_view input) {
     files.results();
     files.data();
     files.isLeakAllowed();
-    for (const std::string &name : files.membersOf("losses")) {
+    for (const std::string &name : files.findMembers("losses")) {
       files.series("losses", name);
     }
   });

@@ -41,8 +41,8 @@ std::map<std::string, Killed> oneOfEach() {
   return killed;
 }
 
-sluice::testing::Inputs inputsOf(const sluice::testing::Model &model, int64_t length,
-                                 uint64_t step) {
+sluice::testing::Inputs buildInputs(const sluice::testing::Model &model, int64_t length,
+                                    uint64_t step) {
   sluice::testing::Inputs inputs;
   inputs.length = length;
   inputs.step = step;
@@ -56,7 +56,7 @@ sluice::testing::Inputs inputsOf(const sluice::testing::Model &model, int64_t le
 double growthChange(sluice::testing::Model &model, const std::string &mode, int64_t row,
                     int64_t shorter, int64_t longer, uint64_t step) {
   auto loss = [&](int64_t length) {
-    sluice::testing::Inputs inputs = inputsOf(model, length, step);
+    sluice::testing::Inputs inputs = buildInputs(model, length, step);
     return mode == "train" ? model.gradient(inputs).losses.at(static_cast<size_t>(row))
                            : model.evaluate(inputs).at(static_cast<size_t>(row));
   };
@@ -66,7 +66,7 @@ double growthChange(sluice::testing::Model &model, const std::string &mode, int6
 /// How far the logits of the last row move with token `token`, which it may read: a leak only where
 /// the row is scored against that token.
 double tokenChange(sluice::testing::Model &model, int64_t row, int64_t token) {
-  sluice::testing::Inputs inputs = inputsOf(model, row + 1, 1);
+  sluice::testing::Inputs inputs = buildInputs(model, row + 1, 1);
   std::vector<float> before = model.predict(inputs);
   int32_t &changed = inputs.tokens.at(static_cast<size_t>(token));
   changed = static_cast<int32_t>((changed + 1) % model.plan().model.vocabulary);

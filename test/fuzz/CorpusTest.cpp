@@ -14,7 +14,7 @@ using Kind = CausalVerdict::Kind;
 
 namespace {
 
-std::string nameOf(const ::testing::TestParamInfo<std::string> &info) {
+std::string getCaseName(const ::testing::TestParamInfo<std::string> &info) {
   std::string name = std::filesystem::path(info.param).stem().string();
   std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
   return name;
@@ -28,12 +28,12 @@ std::string all(const std::vector<std::string> &lines) {
   return text;
 }
 
-const char *nameOf(Kind kind) {
+const char *getCaseName(Kind kind) {
   const char *names[] = {"proved", "leak", "not proved", "misaligned"};
   return names[static_cast<int>(kind)];
 }
 
-const char *nameOf(Replay replay) {
+const char *getCaseName(Replay replay) {
   const char *names[] = {"not run", "changed", "unchanged"};
   return names[static_cast<int>(replay)];
 }
@@ -51,13 +51,13 @@ TEST_P(Causal, IsProved) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Corpus, Causal, ::testing::ValuesIn(corpus("test/causality/causal")),
-                         [](const auto &info) { return nameOf(info); });
+                         [](const auto &info) { return getCaseName(info); });
 
 TEST_P(Leaky, IsRefusedAtItsLine) {
   Expected expected = readExpected(GetParam());
   Judgement judgement = judgeFile(GetParam(), /*replay=*/true);
   const CausalVerdict &verdict = judgement.verdict;
-  EXPECT_EQ(nameOf(verdict.kind), expected.verdict) << verdict.message;
+  EXPECT_EQ(getCaseName(verdict.kind), expected.verdict) << verdict.message;
   EXPECT_EQ(verdict.place.line, expected.line) << verdict.message;
   EXPECT_NE(verdict.message.find(expected.words), std::string::npos) << verdict.message;
   if (!expected.mode.empty()) {
@@ -69,7 +69,7 @@ TEST_P(Leaky, IsRefusedAtItsLine) {
   }
   EXPECT_TRUE(judgement.leaks);
   ASSERT_TRUE(verdict.witness);
-  EXPECT_EQ(nameOf(verdict.witness->replay), expected.replay);
+  EXPECT_EQ(getCaseName(verdict.witness->replay), expected.replay);
   ASSERT_FALSE(verdict.witness->path.empty());
   EXPECT_EQ(verdict.witness->path.back().to, verdict.witness->row);
   // A default is separate from the stages that a path goes through.
@@ -81,18 +81,18 @@ TEST_P(Leaky, IsRefusedAtItsLine) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Corpus, Leaky, ::testing::ValuesIn(corpus("test/causality/leaky")),
-                         [](const auto &info) { return nameOf(info); });
+                         [](const auto &info) { return getCaseName(info); });
 
 class Segments : public ::testing::TestWithParam<std::string> {};
 
 /// Six tokens show every leak of these.
 TEST_P(Segments, AreJudgedAlike) {
-  SegmentJudgement judgement = judgeSegmentsOf(GetParam(), 6);
+  SegmentJudgement judgement = judgeSegmentSpec(GetParam(), 6);
   EXPECT_EQ(judgement.verdict.isProved(), !judgement.leaks) << judgement.verdict.message;
 }
 
 INSTANTIATE_TEST_SUITE_P(Corpus, Segments, ::testing::ValuesIn(corpus("test/causality/segments")),
-                         [](const auto &info) { return nameOf(info); });
+                         [](const auto &info) { return getCaseName(info); });
 
 class Refused : public ::testing::TestWithParam<std::string> {};
 
@@ -101,14 +101,14 @@ TEST_P(Refused, IsNotProved) {
   Expected expected = readExpected(GetParam());
   Judgement judgement = judgeFile(GetParam(), /*replay=*/false);
   const CausalVerdict &verdict = judgement.verdict;
-  EXPECT_EQ(nameOf(verdict.kind), expected.verdict) << verdict.message;
+  EXPECT_EQ(getCaseName(verdict.kind), expected.verdict) << verdict.message;
   EXPECT_EQ(verdict.place.line, expected.line) << verdict.message;
   EXPECT_NE(verdict.message.find(expected.words), std::string::npos) << verdict.message;
   EXPECT_FALSE(judgement.leaks);
 }
 
 INSTANTIATE_TEST_SUITE_P(Corpus, Refused, ::testing::ValuesIn(corpus("test/causality/refused")),
-                         [](const auto &info) { return nameOf(info); });
+                         [](const auto &info) { return getCaseName(info); });
 
 TEST(Corpus, IsLargeEnough) {
   EXPECT_GE(corpus("test/causality/causal").size(), 60u);

@@ -82,7 +82,7 @@ Enumeration::Enumeration(func::FuncOp function, int64_t length, MaskTable &masks
     }
     if (isa<SegmentOp, PoolSegmentsOp, SelectSegmentsOp, SpreadSegmentsOp, AttendSegmentsOp>(op)) {
       for (OpResult result : op.getResults()) {
-        stored[result] = rowsOf(result);
+        stored[result] = evaluateRows(result);
       }
       continue;
     }
@@ -100,14 +100,14 @@ Enumeration::Enumeration(func::FuncOp function, int64_t length, MaskTable &masks
 // Segments
 //===----------------------------------------------------------------------===//
 
-const std::vector<int64_t> &Enumeration::endsOf(Value endsOrCounts) const {
+const std::vector<int64_t> &Enumeration::getSegmentEnds(Value endsOrCounts) const {
   while (auto shift = endsOrCounts.getDefiningOp<ShiftOp>()) {
     endsOrCounts = shift.getInput();
   }
   return ends.at(cuts.lookup(endsOrCounts.getDefiningOp()));
 }
 
-std::vector<Computation> Enumeration::rowsOf(OpResult result) const {
+std::vector<Computation> Enumeration::evaluateRows(OpResult result) const {
   std::vector<Computation> rows;
   for (int64_t p = 0; p < positions(result); ++p) {
     rows.push_back(computeOfSegments(result, p));
@@ -126,7 +126,7 @@ Computation Enumeration::bitsUpTo(Value bits, int64_t position) const {
 /// The rows of a segment that has ended, and the values that its begin and end depend on.
 Computation Enumeration::pool(PoolSegmentsOp op, int64_t segment) const {
   Computation result = {mixed(6, reinterpret_cast<uintptr_t>(op.getOperation())), -1};
-  const std::vector<int64_t> &at_ = endsOf(op.getEnds());
+  const std::vector<int64_t> &at_ = getSegmentEnds(op.getEnds());
   auto closed = static_cast<size_t>(segment + (op.getStarts() ? 1 : 0));
   if (closed >= at_.size()) {
     return result;
@@ -143,7 +143,7 @@ Computation Enumeration::pool(PoolSegmentsOp op, int64_t segment) const {
 /// A segment's own row, and the keys and values that it has ended with.
 Computation Enumeration::attend(AttendSegmentsOp op, int64_t segment) const {
   Computation result = {mixed(8, reinterpret_cast<uintptr_t>(op.getOperation())), -1};
-  const std::vector<int64_t> &at_ = endsOf(op.getEnds());
+  const std::vector<int64_t> &at_ = getSegmentEnds(op.getEnds());
   add(result, at(op.getQuery(), segment));
   if (static_cast<size_t>(segment) >= at_.size()) {
     return result;
@@ -176,7 +176,7 @@ Computation Enumeration::computeOfSegments(OpResult result, int64_t p) const {
     return own;
   }
   if (auto select = dyn_cast<SelectSegmentsOp>(op)) {
-    const std::vector<int64_t> &at_ = endsOf(select.getEnds());
+    const std::vector<int64_t> &at_ = getSegmentEnds(select.getEnds());
     if (p < static_cast<int64_t>(at_.size())) {
       add(own, at(select.getEnds(), p));
       add(own, at(select.getInput(), at_[static_cast<size_t>(p)]));
@@ -190,7 +190,7 @@ Computation Enumeration::computeOfSegments(OpResult result, int64_t p) const {
     t -= static_cast<int64_t>(shift.getBy());
     counts = shift.getInput();
   }
-  int64_t count = llvm::count_if(endsOf(counts), [&](int64_t end) { return end <= t; });
+  int64_t count = llvm::count_if(getSegmentEnds(counts), [&](int64_t end) { return end <= t; });
   add(own, at(counts, t));
   Computation row = at(spread.getInput(), count - static_cast<int64_t>(spread.getBy()));
   own.hash = mixed(own.hash, static_cast<uint64_t>(count));
@@ -200,14 +200,14 @@ Computation Enumeration::computeOfSegments(OpResult result, int64_t p) const {
 
 int64_t Enumeration::positions(Value value) const {
   constexpr int64_t otherLength = 7; // of an encoder: any, and not the target's
-  Scale scale = scaleOf(value);
+  Scale scale = findScale(value);
   int64_t tokens = scale.isTarget ? length : scale.rows > 0 ? scale.rows : otherLength;
   return scale.factor == 0 ? 1 : (tokens + scale.factor - 1) / scale.factor;
 }
 
 Computation Enumeration::at(Value value, int64_t position) const {
   if (isa<BlockArgument>(value)) {
-    if (!scaleOf(value).isTarget) {
+    if (!findScale(value).isTarget) {
       return {mixed(4, static_cast<uint64_t>(position)), -1};
     }
     return position < 0 || position >= length
@@ -444,7 +444,7 @@ public:
   std::optional<Violation> find(int64_t length) { return extend(length, {}); }
 
 private:
-  int64_t placesOf(size_t cut, const SegmentEnds &ends, int64_t length) const;
+  int64_t countEndPlaces(size_t cut, const SegmentEnds &ends, int64_t length) const;
   std::optional<Violation> extend(int64_t length, SegmentEnds ends);
   std::optional<Violation> judge(int64_t length, const SegmentEnds &ends);
   SegmentEnds shorterBy(int64_t length, SegmentEnds ends) const;
@@ -457,7 +457,7 @@ private:
 };
 
 /// Segments that have ended have bits.
-int64_t SegmentStrings::placesOf(size_t cut, const SegmentEnds &ends, int64_t length) const {
+int64_t SegmentStrings::countEndPlaces(size_t cut, const SegmentEnds &ends, int64_t length) const {
   SegmentOp own = cuts[cut];
   SequenceType type = own.getBits().getType();
   for (size_t i = 0; i < cut; ++i) {
@@ -475,7 +475,7 @@ std::optional<Violation> SegmentStrings::extend(int64_t length, SegmentEnds ends
   if (cut == cuts.size()) {
     return judge(length, ends);
   }
-  int64_t places = placesOf(cut, ends, length);
+  int64_t places = countEndPlaces(cut, ends, length);
   ends.emplace_back();
   for (int64_t bits = 0; bits < (int64_t{1} << places); ++bits) {
     ends.back().clear();
@@ -494,7 +494,7 @@ std::optional<Violation> SegmentStrings::extend(int64_t length, SegmentEnds ends
 /// The bits that were there one token before.
 SegmentEnds SegmentStrings::shorterBy(int64_t length, SegmentEnds ends) const {
   for (size_t cut = 0; cut < cuts.size(); ++cut) {
-    int64_t places = placesOf(cut, ends, length);
+    int64_t places = countEndPlaces(cut, ends, length);
     llvm::erase_if(ends[cut], [&](int64_t end) { return end >= places; });
   }
   return ends;

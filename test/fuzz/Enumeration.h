@@ -47,7 +47,7 @@ private:
     bool isTarget = false; ///< of the axis whose tokens a loss scores
     int64_t rows = 0;      ///< of an axis of segments
   };
-  const Scale &scaleOf(mlir::Value value) const {
+  const Scale &findScale(mlir::Value value) const {
     return scales.find(mlir::cast<SequenceType>(value.getType()).getScale())->second;
   }
   Computation compute(mlir::Operation *op, int64_t position) const;
@@ -55,8 +55,8 @@ private:
   Computation pool(PoolSegmentsOp op, int64_t segment) const;
   Computation attend(AttendSegmentsOp op, int64_t segment) const;
   Computation bitsUpTo(mlir::Value bits, int64_t position) const;
-  const std::vector<int64_t> &endsOf(mlir::Value endsOrCounts) const;
-  std::vector<Computation> rowsOf(mlir::OpResult result) const;
+  const std::vector<int64_t> &getSegmentEnds(mlir::Value endsOrCounts) const;
+  std::vector<Computation> evaluateRows(mlir::OpResult result) const;
   Computation computeOfSegments(mlir::OpResult result, int64_t position) const;
 
   int64_t length, changed;

@@ -14,14 +14,14 @@ namespace {
 /// Changes an op; false where the mutation does not fit it.
 using Edit = bool (*)(Operation *op);
 
-int64_t byOf(ShiftOp shift) { return static_cast<int64_t>(shift.getBy()); }
+int64_t getShiftAmount(ShiftOp shift) { return static_cast<int64_t>(shift.getBy()); }
 
 bool setShift(Operation *op, function_ref<int64_t(int64_t)> change) {
   auto shift = dyn_cast<ShiftOp>(op);
-  if (!shift || byOf(shift) <= 0) {
+  if (!shift || getShiftAmount(shift) <= 0) {
     return false;
   }
-  shift.setBy(change(byOf(shift)));
+  shift.setBy(change(getShiftAmount(shift)));
   return true;
 }
 
@@ -108,7 +108,7 @@ bool moveBehind(Operation *op, int64_t (*round)(int64_t by, int64_t k)) {
     return false;
   }
   user->setOperand(0, shift.getInput());
-  int64_t groups = round(byOf(shift), factor.getInt());
+  int64_t groups = round(getShiftAmount(shift), factor.getInt());
   replaceBy(user, [&](ImplicitLocOpBuilder &b, Value x) { return shifted(b, x, groups); });
   return true;
 }
@@ -225,7 +225,7 @@ constexpr std::pair<const char *, Edit> edits[] = {
     {"target one late", targetOneLate},
 };
 
-SmallVector<Operation *> opsOf(ModuleOp module, StringRef function) {
+SmallVector<Operation *> collectOps(ModuleOp module, StringRef function) {
   SmallVector<Operation *> ops;
   if (auto found = module.lookupSymbol<func::FuncOp>(function)) {
     for (Operation &op : found.getBody().front()) {
@@ -239,7 +239,8 @@ SmallVector<Operation *> opsOf(ModuleOp module, StringRef function) {
 SmallVector<Operation *> fitting(ModuleOp module, StringRef function, Edit edit) {
   SmallVector<Operation *> found;
   OwningOpRef<ModuleOp> trial = module.clone();
-  SmallVector<Operation *> real = opsOf(module, function), copies = opsOf(*trial, function);
+  SmallVector<Operation *> real = collectOps(module, function),
+                           copies = collectOps(*trial, function);
   for (auto [op, copy] : llvm::zip_equal(real, copies)) {
     if (edit(copy)) {
       found.push_back(op);

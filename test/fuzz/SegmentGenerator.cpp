@@ -52,7 +52,7 @@ private:
   void group(const std::function<void()> &inside);
   Json bits(Place place, bool begins, Makers makers, const Json *below);
   void addRule(Json &made, Place place, bool begins);
-  std::string methodOf(const Json &made, const std::string &otherwise);
+  std::string chooseMethod(const Json &made, const std::string &otherwise);
   void cut(int level, Place place, const Json *below);
   void onSegments(int level, Place place, const Json &made);
 
@@ -178,7 +178,7 @@ void Generator::addRule(Json &made, Place place, bool begins) {
 }
 
 /// How segments become rows. A mean alone has a derivative by drawn bits.
-std::string Generator::methodOf(const Json &made, const std::string &otherwise) {
+std::string Generator::chooseMethod(const Json &made, const std::string &otherwise) {
   if (made.contains("ratio")) {
     return "first";
   }
@@ -200,7 +200,7 @@ void Generator::cut(int level, Place place, const Json *below) {
   emit({{"op", "shorten"},
         {"from", fine},
         {"segments", name},
-        {"method", methodOf(made, "average")}});
+        {"method", chooseMethod(made, "average")}});
   bool smooths = made.contains("ratio") && chance(0.6);
   bool isMoved = smooths ? mistake() : chance(0.4);
   if (isMoved) {
@@ -281,7 +281,7 @@ Json Generator::cutInside(const std::string &op, Json &stage, Place place) {
   Json made = bits(place, chance(0.4), {.draws = isDynamic, .routes = false}, nullptr);
   stage["boundaries"] = made;
   if (!made.contains("at") || !made.contains("rule")) {
-    stage["method"] = methodOf(made, "average"); // one that the stage has too
+    stage["method"] = chooseMethod(made, "average"); // one that the stage has too
   } else {
     stage["method"] = pick({"average", "max"});
   }
@@ -298,7 +298,7 @@ void Generator::readAgain(const std::string &whole, const std::string &segments,
   emit({{"op", "shorten"},
         {"from", whole},
         {"segments", segments},
-        {"method", methodOf(made, "average")},
+        {"method", chooseMethod(made, "average")},
         {"to", "again"}});
   Json reader = {{"op", chance(0.5) ? "attend" : "upsample"}, {"segments", segments}};
   reader["by"] = mistake() ? 0 : number(1, 2);

@@ -45,7 +45,7 @@ SegmentJudgement fuzz::judgeSegments(const std::string &spec, int64_t longest) {
   return judge(*module, longest);
 }
 
-SegmentJudgement fuzz::judgeSegmentsOf(const std::string &path, int64_t longest) {
+SegmentJudgement fuzz::judgeSegmentSpec(const std::string &path, int64_t longest) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module = parseModel(context, modelIR(path), path);
   return judge(*module, longest);

@@ -21,6 +21,6 @@ struct SegmentJudgement {
 /// Texts of up to `longest` tokens are enumerated, under all their boundaries.
 SegmentJudgement judgeSegments(const std::string &spec, int64_t longest);
 /// The same of a spec or model IR in a file.
-SegmentJudgement judgeSegmentsOf(const std::string &path, int64_t longest);
+SegmentJudgement judgeSegmentSpec(const std::string &path, int64_t longest);
 
 } // namespace sluice::fuzz

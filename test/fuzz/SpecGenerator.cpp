@@ -219,7 +219,7 @@ void Generator::loss() {
 void Generator::readInput() {
   std::string text = nameLast();
   emit({{"op", "embedding"}, {"input", "source"}});
-  auto layerOf = [&](const char *mask) {
+  auto buildLayer = [&](const char *mask) {
     Json stage = {{"op", "layer"}};
     addLayerSettings(stage);
     for (const char *key : {"rotary", "relative", "distances"}) {
@@ -229,10 +229,10 @@ void Generator::readInput() {
     return stage;
   };
   if (chance(0.6)) {
-    emit(layerOf(pick({"bidirectional", "causal"})));
+    emit(buildLayer(pick({"bidirectional", "causal"})));
   }
   stages.back()["to"] = "memory";
-  Json reader = layerOf("bidirectional");
+  Json reader = buildLayer("bidirectional");
   reader["from"] = text;
   reader["over"] = "memory";
   emit(reader);

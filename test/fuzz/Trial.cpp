@@ -82,7 +82,7 @@ Trained fuzz::tryTraining(const std::string &text, uint64_t seed) {
 //===----------------------------------------------------------------------===//
 
 /// Exit status of a command; 127 where it could not run.
-static int statusOf(const std::string &command) {
+static int runAndGetStatus(const std::string &command) {
   int status = std::system((command + " > /dev/null 2>&1").c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : 127;
 }
@@ -94,11 +94,11 @@ Certified fuzz::tryCertificate(const std::string &text, bool proved, const std::
   }
   testing::Folder folder;
   std::string spec = folder.write("spec.json", text), certificate = folder.path("certificate");
-  int checked = statusOf(check + " check --certificate " + certificate + " " + spec);
+  int checked = runAndGetStatus(check + " check --certificate " + certificate + " " + spec);
   if (!proved) {
     return checked == 1 ? Certified::Agreed : Certified::Disagreed;
   }
-  int certified = statusOf(certify + " " + spec + " " + certificate);
+  int certified = runAndGetStatus(certify + " " + spec + " " + certificate);
   return checked == 0 && certified == 0 ? Certified::Agreed : Certified::Disagreed;
 }
 

@@ -43,7 +43,7 @@ void Proof::collectAffected() {
 }
 
 /// `length` and `rows` are loaded from arena + arguments[n].
-std::optional<Proof::Variable::Kind> Proof::sourceOf(const Instruction *instruction) const {
+std::optional<Proof::Variable::Kind> Proof::findSource(const Instruction *instruction) const {
   if (const auto *call = dyn_cast<CallInst>(instruction)) {
     StringRef name = call->getCalledFunction() ? call->getCalledFunction()->getName() : "";
     if (name == "llvm.nvvm.read.ptx.sreg.ctaid.x") {
@@ -80,7 +80,7 @@ void Proof::addVariable(Variable::Kind kind, int64_t first, int64_t count, const
 }
 
 /// For a loaded number whose lowest bits alone make a difference: how many those can be. Else 0.
-int64_t Proof::valuesOf(const Instruction *load) {
+int64_t Proof::countValues(const Instruction *load) {
   constexpr uint64_t most = 1023;
   if (!isa<LoadInst>(load) || !load->getType()->isIntegerTy() ||
       load->getType()->getIntegerBitWidth() > 64) {
@@ -185,11 +185,11 @@ void Proof::collectSources(SetVector<const Value *> work) {
     if (!instruction) {
       continue;
     }
-    if (auto kind = sourceOf(instruction)) {
+    if (auto kind = findSource(instruction)) {
       addSource(*kind);
       continue;
     }
-    if (int64_t values = valuesOf(instruction)) {
+    if (int64_t values = countValues(instruction)) {
       addVariable(Variable::Free, 0, values, instruction);
       continue;
     }
@@ -203,7 +203,7 @@ void Proof::collectSources(SetVector<const Value *> work) {
       continue;
     }
     const Loop *loop = loops.getLoopFor(instruction->getParent());
-    int64_t iterations = phi ? iterationsOf(loop) : 0;
+    int64_t iterations = phi ? countIterations(loop) : 0;
     if (iterations > 0 && loop->getHeader() == instruction->getParent()) {
       addVariable(Variable::Iteration, 0, iterations, loop);
     }

@@ -51,7 +51,7 @@ std::vector<unsigned> proved(const std::string &body, Operator op) {
   auto module = llvm::parseAssemblyString(kernel(body), diagnostic, context);
   EXPECT_TRUE(module) << diagnostic.getMessage().str();
   std::vector<unsigned> result;
-  for (const Mutation &mutation : mutationsOf(*module)) {
+  for (const Mutation &mutation : listMutations(*module)) {
     Space space{.blocks = 3, .threads = 64, .scalars = 2, .lengths = 75, .rows = 3};
     if (mutation.op == op && isProvablyNoFault(*module, mutation, space)) {
       result.push_back(mutation.variant);

@@ -77,7 +77,7 @@ Sites sitesOfCall(const CallInst &call) {
   }
 }
 
-Sites sitesOf(const Instruction &instruction) {
+Sites findSites(const Instruction &instruction) {
   if (const auto *call = dyn_cast<CallInst>(&instruction)) {
     return sitesOfCall(*call);
   }
@@ -147,12 +147,12 @@ StringRef sluice::mutation::name(Operator op) {
   llvm_unreachable("an operator without a name");
 }
 
-std::vector<Mutation> sluice::mutation::mutationsOf(Module &module) {
+std::vector<Mutation> sluice::mutation::listMutations(Module &module) {
   std::vector<Mutation> result;
   for (Function &function : module) {
     unsigned number = 0;
     for (Instruction &instruction : instructions(function)) {
-      for (auto [op, variants] : sitesOf(instruction)) {
+      for (auto [op, variants] : findSites(instruction)) {
         for (unsigned variant = 0; variant < variants; ++variant) {
           Mutation mutation{op, function.getName().str(), number, variant, ""};
           raw_string_ostream(mutation.text) << instruction;

@@ -36,7 +36,7 @@ struct Mutation {
 
 /// Every fault that can be planted in a module's functions, in order. Comparisons of floating-point
 /// numbers, and selections by them alone, are no sites: they decide a number's value.
-std::vector<Mutation> mutationsOf(llvm::Module &module);
+std::vector<Mutation> listMutations(llvm::Module &module);
 
 /// Plants all `mutations`, of one function, at once: it takes one more argument, a number of 64
 /// bits. With number i + 1 it has the i-th fault, with 0 none. The module is the one that they were

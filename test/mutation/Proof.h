@@ -29,7 +29,7 @@ public:
   Proof(llvm::Function &function, llvm::Instruction &site, const Mutation &mutation,
         const Space &space)
       : function(function), site(site), mutation(mutation), space(space), tree(function),
-        loops(tree), assumptions(function), names(tripleOf(function)), library(names),
+        loops(tree), assumptions(function), names(getTriple(function)), library(names),
         evolution(function, library, assumptions, tree, loops),
         demanded(function, assumptions, tree),
         ranges(&assumptions, &function.getParent()->getDataLayout()) {}
@@ -43,7 +43,7 @@ private:
     int64_t first, count;
   };
 
-  static llvm::Triple tripleOf(const llvm::Function &function) {
+  static llvm::Triple getTriple(const llvm::Function &function) {
     return llvm::Triple(function.getParent()->getTargetTriple());
   }
   void collectAffected();
@@ -52,13 +52,13 @@ private:
   bool holdsEverywhere(llvm::function_ref<bool()> holds);
   void addSource(Variable::Kind kind);
   void addVariable(Variable::Kind kind, int64_t first, int64_t count, const void *of = nullptr);
-  int64_t valuesOf(const llvm::Instruction *load);
+  int64_t countValues(const llvm::Instruction *load);
   bool isFree(const llvm::PHINode *phi) const;
   void addFree(const llvm::PHINode *phi);
-  int64_t iterationsOf(const llvm::Loop *loop);
+  int64_t countIterations(const llvm::Loop *loop);
   int64_t searchIterations(const llvm::Loop *loop);
   bool hasCome(const llvm::BranchInst *end, bool leaves, int64_t count);
-  std::optional<Variable::Kind> sourceOf(const llvm::Instruction *instruction) const;
+  std::optional<Variable::Kind> findSource(const llvm::Instruction *instruction) const;
 
   bool isPure(const llvm::Instruction *instruction) const;
   bool isLastOfCopies();

@@ -10,7 +10,7 @@
 using namespace llvm;
 using namespace sluice::mutation;
 
-int64_t Proof::iterationsOf(const Loop *loop) {
+int64_t Proof::countIterations(const Loop *loop) {
   constexpr unsigned most = 4096;
   if (!loop || !loop->getLoopPreheader() || !loop->getLoopLatch()) {
     return 0;

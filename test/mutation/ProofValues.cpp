@@ -10,7 +10,7 @@
 using namespace llvm;
 using namespace sluice::mutation;
 
-static unsigned widthOf(const Value *value) {
+static unsigned getSequenceWidth(const Value *value) {
   return value->getType()->isIntegerTy() ? value->getType()->getIntegerBitWidth() : 0;
 }
 
@@ -99,7 +99,7 @@ Both Proof::computePhi(const PHINode *phi) {
   const auto *nextInstruction = dyn_cast<Instruction>(next);
   bool nextSame = !nextInstruction || !affected.contains(nextInstruction);
   Both iteration = number(Variable::Iteration, loop);
-  unsigned width = widthOf(phi);
+  unsigned width = getSequenceWidth(phi);
   bool isStep = mutation.op == Operator::ShiftStage && next == &site;
   if ((nextSame || isStep) && iteration.known && first.known && width > 0 && width <= 64) {
     if (iteration.before == 0) {
@@ -122,7 +122,7 @@ Both Proof::computePhi(const PHINode *phi) {
 }
 
 Both Proof::compute(const Instruction *instruction) {
-  if (auto kind = sourceOf(instruction)) {
+  if (auto kind = findSource(instruction)) {
     return number(*kind);
   }
   if (isa<LoadInst>(instruction)) {
@@ -141,12 +141,13 @@ Both Proof::compute(const Instruction *instruction) {
     operands.push_back(get(operand));
     same &= operands.back().same;
   }
-  unsigned width = widthOf(instruction);
+  unsigned width = getSequenceWidth(instruction);
   if (const auto *op = dyn_cast<BinaryOperator>(instruction)) {
     return binary(op->getOpcode(), width, operands[0], operands[1]);
   }
   if (const auto *icmp = dyn_cast<ICmpInst>(instruction)) {
-    return compare(icmp->getPredicate(), widthOf(icmp->getOperand(0)), operands[0], operands[1]);
+    return compare(icmp->getPredicate(), getSequenceWidth(icmp->getOperand(0)), operands[0],
+                   operands[1]);
   }
   if (isa<SelectInst>(instruction)) {
     return computeSelect(instruction, operands[0], operands[1], operands[2]);
@@ -154,7 +155,7 @@ Both Proof::compute(const Instruction *instruction) {
   if (isa<FreezeInst>(instruction)) {
     return operands[0];
   }
-  unsigned from = instruction->getNumOperands() ? widthOf(instruction->getOperand(0)) : 0;
+  unsigned from = instruction->getNumOperands() ? getSequenceWidth(instruction->getOperand(0)) : 0;
   bool isCast = isa<ZExtInst, SExtInst, TruncInst>(instruction);
   if (isCast && operands[0].known && from > 0 && from <= 64 && width > 0 && width <= 64) {
     auto cast = [&](uint64_t value) {
@@ -198,7 +199,7 @@ Both Proof::computeSite(const Instruction *instruction) {
     return before.known && after.known ? Both::of(before.before, after.after)
                                        : Both::unknown(false);
   };
-  unsigned width = widthOf(instruction->getOperand(0));
+  unsigned width = getSequenceWidth(instruction->getOperand(0));
   if (width == 0 || width > 64) {
     return mutation.op == Operator::ForceCondition ? computeForced(instruction, before)
                                                    : Both::unknown(false);

@@ -44,7 +44,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 
-std::vector<Occasion> sluice::mutation::occasionsOf(const runtime::Plan &plan) {
+std::vector<Occasion> sluice::mutation::listOccasions(const runtime::Plan &plan) {
   int64_t context = plan.model.context, batch = plan.model.batch, steps = plan.trainingSteps;
   auto extent = [&](int64_t length, int64_t rows) {
     return oracle::Extent{std::max<int64_t>(1, length), std::max<int64_t>(1, rows)};
@@ -68,7 +68,7 @@ std::vector<Occasion> sluice::mutation::occasionsOf(const runtime::Plan &plan) {
 
 Step::Step(const runtime::Artifact &artifact, std::string target)
     : artifact(artifact), plan(artifact.plan()), target(std::move(target)),
-      occasions(occasionsOf(plan)),
+      occasions(listOccasions(plan)),
       arena(static_cast<uint8_t *>(
                 std::aligned_alloc(4096, size_t(plan.memory.arenaBytes + 4095) / 4096 * 4096)),
             std::free) {
@@ -98,7 +98,7 @@ void Step::setScalars(const Occasion &occasion) {
   scalar("seed") = 7;
 }
 
-Step::Dispatch &Step::dispatchOf(int64_t kernel) {
+Step::Dispatch &Step::getDispatch(int64_t kernel) {
   std::unique_ptr<Dispatch> &dispatch = dispatches[kernel];
   if (!dispatch) {
     dispatch = std::make_unique<Dispatch>(artifact, kernel);
@@ -152,7 +152,7 @@ void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buff
   }
   const runtime::DeviceVariant &variant = visit.kernel.deviceVariants.at(target);
   int64_t workspace = variant.workspaceBytes;
-  if (auto [counters, bytes] = countersOf(visit); bytes > 0) {
+  if (auto [counters, bytes] = getCounters(visit); bytes > 0) {
     buffers.push_back({"counters", const_cast<uint8_t *>(counters), bytes, emulator::Writes::Any});
   }
   if (workspace > 0) {
@@ -204,14 +204,14 @@ void Step::lowerLogits(const Visit &visit) {
 }
 
 /// Counters of blocks that arrive, which are zero again after each launch; with their bytes.
-std::pair<const uint8_t *, uint64_t> Step::countersOf(const Visit &visit) const {
+std::pair<const uint8_t *, uint64_t> Step::getCounters(const Visit &visit) const {
   int64_t count = visit.kernel.deviceVariants.at(target).counters;
   int64_t bytes = count * int64_t(sizeof(int32_t));
   return {arena.get() + visit.arguments->back() - bytes, uint64_t(bytes)};
 }
 
 std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_t>> &before) {
-  auto [counters, counterBytes] = countersOf(visit);
+  auto [counters, counterBytes] = getCounters(visit);
   if (std::any_of(counters, counters + counterBytes, [](uint8_t byte) { return byte != 0; })) {
     return "expected counters of blocks that are zero after the launch, found others";
   }
@@ -238,8 +238,8 @@ std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_
 
 /// In place, each result shares the memory of the first operand of its type that no other has
 /// taken.
-Step::Visit Step::visitOf(const runtime::Launch &launch, const Occasion &occasion) {
-  Visit visit{occasion, plan.kernels[size_t(launch.kernel)], dispatchOf(launch.kernel).op, {}};
+Step::Visit Step::getVisit(const runtime::Launch &launch, const Occasion &occasion) {
+  Visit visit{occasion, plan.kernels[size_t(launch.kernel)], getDispatch(launch.kernel).op, {}};
   std::vector<int64_t> arguments = launch.arguments;
   auto rows = llvm::dyn_cast<dispatch::RowsOp>(visit.op);
   std::set<unsigned> taken;
@@ -258,7 +258,7 @@ Step::Visit Step::visitOf(const runtime::Launch &launch, const Occasion &occasio
   return visit;
 }
 
-Subject Step::subjectOf(const Visit &visit) {
+Subject Step::getSubject(const Visit &visit) {
   const runtime::Kernel &kernel = visit.kernel;
   const runtime::DeviceVariant &variant = kernel.deviceVariants.at(target);
   auto bitcode = artifact.blob(variant.module + "_bitcode");
@@ -271,7 +271,7 @@ Subject Step::subjectOf(const Visit &visit) {
                                    uint64_t(kernel.operands[i].bytes));
     }
   }
-  subject.outputs.emplace_back(countersOf(visit));
+  subject.outputs.emplace_back(getCounters(visit));
   for (const runtime::Stage &stage : variant.stages) {
     emulator::Launch request;
     request.grid = {uint32_t(stage.blocks), 1, 1};
@@ -307,14 +307,14 @@ Subject Step::subjectOf(const Visit &visit) {
 /// do, there are lengths and batches of which the last row is right before the first of a block
 /// of 64: the block has nothing to do, and one row more would make it begin.
 std::vector<Occasion> Step::occasionsFor(const runtime::Launch &launch) {
-  auto domain = dispatchOf(launch.kernel).op->getAttrOfType<dispatch::DomainAttr>("domain");
+  auto domain = getDispatch(launch.kernel).op->getAttrOfType<dispatch::DomainAttr>("domain");
   std::vector<Occasion> result;
   for (const Occasion &occasion : occasions) {
     if (domain.getFactor() != 0 || !occasion.ofLengths) {
       result.push_back(occasion);
     }
   }
-  if (llvm::isa<dispatch::CrossEntropyOp>(dispatchOf(launch.kernel).op)) {
+  if (llvm::isa<dispatch::CrossEntropyOp>(getDispatch(launch.kernel).op)) {
     result.push_back(result.front());
     result.back().name = "negative";
     result.back().negative = true;
@@ -340,9 +340,9 @@ void Step::run(const std::function<void(const Occasion &, const Subject &)> &vis
          found == plan.entries.end() ? std::vector<runtime::Launch>{} : found->second) {
       bool isFirst = seen.insert(launch.kernel).second;
       for (const Occasion &occasion : isFirst ? occasionsFor(launch) : std::vector<Occasion>()) {
-        visit(occasion, subjectOf(visitOf(launch, occasion)));
+        visit(occasion, getSubject(getVisit(launch, occasion)));
       }
-      Subject subject = subjectOf(visitOf(launch, occasions.front()));
+      Subject subject = getSubject(getVisit(launch, occasions.front()));
       for (Subject::Stage &stage : subject.stages) {
         emulator::Report report = stage.emulator->launch(stage.launch, {.countTraffic = false});
         if (!report.passed()) {

@@ -24,7 +24,7 @@ struct Occasion {
 /// For a model of `context` tokens and `batch` sequences: all rows, then ever other parts of them.
 /// The ends of memory matter to the first, masks to the others; lengths end in every sixteenth of
 /// 64 rows. What depends on the number of the step meets the schedule's beginning, middle and end.
-std::vector<Occasion> occasionsOf(const runtime::Plan &plan);
+std::vector<Occasion> listOccasions(const runtime::Plan &plan);
 
 /// One training step of a full batch. Results of the earlier kernels are in memory when a kernel is
 /// visited.
@@ -48,17 +48,17 @@ private:
   };
   int64_t &scalar(const std::string &name);
   void setScalars(const Occasion &occasion);
-  Dispatch &dispatchOf(int64_t kernel);
+  Dispatch &getDispatch(int64_t kernel);
   std::vector<Occasion> occasionsFor(const runtime::Launch &launch);
-  Visit visitOf(const runtime::Launch &launch, const Occasion &occasion);
-  Subject subjectOf(const Visit &visit);
+  Visit getVisit(const runtime::Launch &launch, const Occasion &occasion);
+  Subject getSubject(const Visit &visit);
   void addBuffers(const Visit &visit, bool later, std::vector<emulator::Buffer> &buffers);
   void addOperand(const Visit &visit, size_t operand, std::vector<emulator::Buffer> &buffers);
   void addResult(const Visit &visit, size_t operand, unsigned result, bool later,
                  std::vector<emulator::Buffer> &buffers);
   void poison(const Visit &visit);
   void lowerLogits(const Visit &visit);
-  std::pair<const uint8_t *, uint64_t> countersOf(const Visit &visit) const;
+  std::pair<const uint8_t *, uint64_t> getCounters(const Visit &visit) const;
   std::string judge(const Visit &visit, const std::vector<std::vector<uint8_t>> &before);
 
   const runtime::Artifact &artifact;

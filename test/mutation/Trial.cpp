@@ -54,7 +54,7 @@ std::string launchStage(emulator::Emulator &emulator, const Subject::Stage &stag
   return report.passed() ? "" : report.violations.front().str();
 }
 
-std::string outputsOf(const Subject &subject) {
+std::string readOutputs(const Subject &subject) {
   std::string bytes;
   for (auto [data, count] : subject.outputs) {
     bytes.append(static_cast<const char *>(data), count);
@@ -175,7 +175,7 @@ sluice::mutation::makeStage(const std::string &ir, const std::string &function,
 }
 
 /// Made once, before processes part.
-static std::shared_ptr<emulator::Emulator> emulatorOf(const Subject &subject, size_t stage) {
+static std::shared_ptr<emulator::Emulator> buildEmulator(const Subject &subject, size_t stage) {
   const Subject::Stage &it = subject.stages[stage];
   return it.emulator ? it.emulator : makeStage(subject.ir, it.function);
 }
@@ -186,7 +186,7 @@ Trials::Trials(const Subject &subject, bool judges) : subject(subject) {
     try {
       subject.prepare ? subject.prepare() : void();
       for (const auto &[i, stage] : llvm::enumerate(subject.stages)) {
-        emulator::Report report = emulatorOf(subject, i)->launch(stage.launch, adverse());
+        emulator::Report report = buildEmulator(subject, i)->launch(stage.launch, adverse());
         failure = report.passed() ? "" : report.violations.front().str();
         if (!failure.empty()) {
           break;
@@ -198,7 +198,7 @@ Trials::Trials(const Subject &subject, bool judges) : subject(subject) {
       failure = error.what();
     }
     writeAll(to, failure.empty() ? std::to_string(processorSeconds()) + "\n" + blocks + "\n" +
-                                       outputsOf(subject)
+                                       readOutputs(subject)
                                  : failure);
     ::_exit(failure.empty() ? 0 : 1);
   });
@@ -268,7 +268,7 @@ std::vector<size_t> sluice::mutation::provablyNoFaults(const Subject &subject,
 
 std::vector<Mutation> sluice::mutation::mutationsIn(const Subject &subject) {
   llvm::LLVMContext context;
-  return mutationsOf(*parse(subject.ir, context));
+  return listMutations(*parse(subject.ir, context));
 }
 
 Faults::Faults(const Subject &subject, std::vector<Mutation> mutations)
@@ -293,7 +293,7 @@ Outcome Trials::runFrom(size_t stage, uint64_t fault, const Stages &planted,
       return {Fate::Judged, violation};
     }
   }
-  if (outputsOf(subject) == expected) {
+  if (readOutputs(subject) == expected) {
     return {Fate::Survived, ""};
   }
   limitTime(0); // the kernel has ended; the oracle may take its time
@@ -314,7 +314,7 @@ void Trials::work(const Faults &faults, llvm::ArrayRef<size_t> which, unsigned w
   Stages intact, planted;
   for (size_t i = 0; i < subject.stages.size(); ++i) {
     auto found = faults.stages.find(subject.stages[i].function);
-    intact.push_back(emulatorOf(subject, i));
+    intact.push_back(buildEmulator(subject, i));
     planted.push_back(found == faults.stages.end() ? nullptr : found->second);
   }
   for (size_t at = 0; at < subject.stages.size(); ++at) {

@@ -88,7 +88,7 @@ public:
   bool reportCoverage() const; ///< whether all blocks ran that should
 
 private:
-  std::string keyOf(const std::string &occasion, const Mutation &mutation) const;
+  std::string getMutationKey(const std::string &occasion, const Mutation &mutation) const;
   void choose(const std::string &kernel, const std::vector<Mutation> &all);
   void addCoverage(const std::string &kernel,
                    const std::map<std::string, std::vector<uint64_t>> &coverage);
@@ -125,7 +125,7 @@ static int64_t processorSeconds() {
 }
 
 /// `code` names the function that the instructions' numbers refer to.
-std::string Run::keyOf(const std::string &occasion, const Mutation &mutation) const {
+std::string Run::getMutationKey(const std::string &occasion, const Mutation &mutation) const {
   return occasion + "/" + code + "/" + mutation.function + "/" + name(mutation.op).str() + "/" +
          std::to_string(mutation.instruction) + "/" + std::to_string(mutation.variant);
 }
@@ -201,7 +201,7 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
   }
   std::vector<size_t> open;
   for (auto [i, tried] : llvm::enumerate(faults[subject.name])) {
-    auto found = known.find(keyOf(occasion, tried.mutation));
+    auto found = known.find(getMutationKey(occasion, tried.mutation));
     if (!tried.isDone() && found != known.end()) {
       tried.outcome = found->second;
     } else if (!tried.isDone()) {
@@ -266,7 +266,7 @@ void Run::proveRest(const Subject &subject, const std::string &occasion) {
   std::vector<Tried *> asked;
   for (Tried &tried : faults[subject.name]) {
     bool isAsked = tried.outcome.fate == Fate::Survived || (checkProofs && tried.isCaught());
-    if (isAsked && proved.insert(keyOf("", tried.mutation)).second) {
+    if (isAsked && proved.insert(getMutationKey("", tried.mutation)).second) {
       mutations.push_back(tried.mutation);
       asked.push_back(&tried);
     }
@@ -276,7 +276,8 @@ void Run::proveRest(const Subject &subject, const std::string &occasion) {
     Tried &tried = *asked[i];
     if (tried.isCaught()) {
       throw std::runtime_error("a fault that is caught was proved to be none: " +
-                               keyOf(occasion, tried.mutation) + " at " + tried.mutation.text);
+                               getMutationKey(occasion, tried.mutation) + " at " +
+                               tried.mutation.text);
     }
     tried.outcome = {Fate::NoFault, ""};
     write(subject.name, occasion, tried.mutation, tried.outcome);
@@ -290,7 +291,7 @@ void Run::write(const std::string &kernel, const std::string &occasion, const Mu
   }
   std::string line;
   llvm::raw_string_ostream(line) << llvm::json::Value(
-      llvm::json::Object{{"key", keyOf(occasion, mutation)},
+      llvm::json::Object{{"key", getMutationKey(occasion, mutation)},
                          {"kernel", kernel},
                          {"step", occasion},
                          {"operator", name(mutation.op)},

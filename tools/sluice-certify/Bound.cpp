@@ -50,23 +50,23 @@ Shape aligned(const Shape &x, const Shape &y) {
 const std::string longPeriod = "a limit of this checker: a period of more than " +
                                std::to_string(longestPeriod) + " positions is not enumerated";
 
-Shape shapeOf(const Expression &expression) {
+Shape findShape(const Expression &expression) {
   switch (expression.kind) {
   case Expression::Constant:
     return {1, 0};
   case Expression::Variable:
     return {1, 1};
   case Expression::Sum: {
-    Shape x = shapeOf(expression.parts[0]), y = shapeOf(expression.parts[1]);
+    Shape x = findShape(expression.parts[0]), y = findShape(expression.parts[1]);
     Shape sum = aligned(x, y);
     return {sum.period, plus(sum.rise, aligned(y, x).rise)};
   }
   case Expression::Multiple: {
-    Shape x = shapeOf(expression.parts[0]);
+    Shape x = findShape(expression.parts[0]);
     return {x.period, times(x.rise, expression.number)};
   }
   case Expression::Floor: {
-    Shape x = shapeOf(expression.parts[0]);
+    Shape x = findShape(expression.parts[0]);
     x = stretched(x, expression.number / std::gcd(expression.number, x.rise));
     return {x.period, x.rise / expression.number};
   }
@@ -266,8 +266,8 @@ bool certify::hasEnds(const std::vector<Expression> &parts) {
   });
 }
 
-int64_t certify::periodOf(const Expression &function) {
-  Shape shape = shapeOf(function);
+int64_t certify::computePeriod(const Expression &function) {
+  Shape shape = findShape(function);
   demand(shape.period > 0, longPeriod);
   return shape.period;
 }
@@ -276,7 +276,7 @@ bool certify::isSameFunction(const Expression &x, const Expression &y) {
   if (bool isSameText = !(x < y) && !(y < x); isSameText || hasEnds({x, y})) {
     return isSameText;
   }
-  int64_t period = periodOf({Expression::Sum, 0, {x, y}});
+  int64_t period = computePeriod({Expression::Sum, 0, {x, y}});
   for (int64_t p = 0; p <= period; ++p) {
     if (x.at(p) != y.at(p)) {
       return false;
@@ -309,7 +309,7 @@ bool certify::isNonDecreasing(const Bound &bound) {
     if (isBuiltOfRising(c)) {
       return true;
     }
-    int64_t period = periodOf(c), before = c.at(0);
+    int64_t period = computePeriod(c), before = c.at(0);
     for (int64_t p = 1; p <= period; ++p) {
       int64_t next = c.at(p);
       if (next < before) {
@@ -322,7 +322,7 @@ bool certify::isNonDecreasing(const Bound &bound) {
 }
 
 /// x is above -1 and above every candidate of the right where all of these are at least 0.
-static std::vector<Expression> conditionsOf(const Expression &x, const Bound &right) {
+static std::vector<Expression> getConditions(const Expression &x, const Bound &right) {
   std::vector<Expression> conditions = {x};
   for (const Expression &candidate : right.candidates) {
     Expression less = {Expression::Sum, 0, {candidate, {Expression::Constant, 1, {}}}};
@@ -335,14 +335,14 @@ static std::vector<Expression> conditionsOf(const Expression &x, const Bound &ri
 static int64_t commonPeriod(const std::vector<Expression> &functions) {
   Shape all;
   for (const Expression &function : functions) {
-    all = aligned(all, shapeOf(function));
+    all = aligned(all, findShape(function));
   }
   return all.period;
 }
 
 std::optional<int64_t> certify::findAbove(const Bound &left, const Bound &right, bool everywhere) {
   for (const Expression &candidate : left.candidates) {
-    std::vector<Expression> conditions = conditionsOf(candidate, right);
+    std::vector<Expression> conditions = getConditions(candidate, right);
     int64_t period = commonPeriod(conditions);
     if (period == 0) {
       demand(isNeverAbove({{candidate}}, right, everywhere),

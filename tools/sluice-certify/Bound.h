@@ -83,7 +83,7 @@ int64_t floorDivide(int64_t x, int64_t y);
 /// True if they contain an end or a count of segments.
 bool hasEnds(const std::vector<Expression> &parts);
 /// c(p + period) = c(p) + some rise, for every integer p.
-int64_t periodOf(const Expression &function);
+int64_t computePeriod(const Expression &function);
 /// True if two functions are the same, ends in them by their text alone.
 bool isSameFunction(const Expression &x, const Expression &y);
 /// The first p >= 0 from which a rising function is at least `least`. Throws Refusal without one.

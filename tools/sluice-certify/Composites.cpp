@@ -219,7 +219,7 @@ std::map<std::string, std::string> certify::listStages() {
 }
 
 size_t Deriver::composite(const Fields &fields, const std::string &path, size_t x) {
-  json list = Writer(fields, defaultsOf(spec)).write(fields.text("op"));
+  json list = Writer(fields, getDefaults(spec)).write(fields.text("op"));
   auto outside = std::exchange(streams, {{"input", x}});
   for (size_t i = 0; i < list.size(); ++i) {
     x = stage(list[i], path + ".inside." + std::to_string(i), x);

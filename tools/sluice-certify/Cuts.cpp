@@ -41,7 +41,7 @@ size_t Deriver::documentBits(const std::string &name, std::optional<size_t> oute
 
 /// The first row has a bit.
 size_t Deriver::withFirst(const std::string &path, size_t bits) {
-  size_t first = onScaleOf(bits, make("position", path + ".first", {}));
+  size_t first = convertToScale(bits, make("position", path + ".first", {}));
   return make("map", path + ".begun", {bits, first});
 }
 
@@ -58,7 +58,7 @@ size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
     rows.push_back(earlier(path + ".entropy.before." + std::to_string(by), rows[0], by));
   }
   if (spikes) {
-    rows.push_back(onScaleOf(rows[0], make("position", path + ".rule.first", {})));
+    rows.push_back(convertToScale(rows[0], make("position", path + ".rule.first", {})));
   }
   return make("map", path + ".rule", rows);
 }
@@ -109,7 +109,7 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
                 : rule == 4 ? bitsOfEntropy(fields, path)
                 : rule == 5 ? bitsOfCodingRate(fields, path, x)
                             : tokenBits(path, outer);
-  onScaleOf(x, bits);
+  convertToScale(x, bits);
   if (rule == 2 && !predicts) { // after a token without one
     bits = make("map", path + ".change", {bits, earlier(path + ".before", bits)});
   }
@@ -139,13 +139,13 @@ size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer) 
 
 /// Rows at the ends of segments.
 size_t Deriver::atEnds(const std::string &name, size_t x, size_t outer) {
-  return onScaleOf(outer, make("select_segments", name, {x, cutsAt[outer].counts, outer}));
+  return convertToScale(outer, make("select_segments", name, {x, cutsAt[outer].counts, outer}));
 }
 
 /// Returns rows on the scale that segments cut: each is the row of the segment `by` before its own.
 size_t Deriver::spread(const std::string &name, const Fields &fields, size_t x, const Cut &cut) {
   int64_t by = fields.integer("by", 0, 1);
-  return onScaleOf(cut.bits, make("spread_segments", name, {x, cut.counts, cut.ends}, "", by));
+  return convertToScale(cut.bits, make("spread_segments", name, {x, cut.counts, cut.ends}, "", by));
 }
 
 /// From tokens to segments, or back.
@@ -157,7 +157,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
               "the name of earlier segments, and no groups beside them");
   Cut cut = found->second;
   const Value &on = graph.values[isPool ? cut.bits : cut.ends];
-  fields.need(graph.values[x].isOnScaleOf(on),
+  fields.need(graph.values[x].isOnScale(on),
               "a stream of tokens to pool, or of these segments to spread");
   auto method = isPool ? fields.choice("method", {"average", "last", "first", "max"})
                        : fields.choice("method", {"repeat", "scatter", "smooth"});
@@ -176,7 +176,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   }
   if (isPool) {
     x = make("pool_segments", path + ".pool", {x, cut.bits, cut.counts, cut.ends});
-    return onScaleOf(cut.ends, x);
+    return convertToScale(cut.ends, x);
   }
   size_t result = spread(path + ".spread", fields, x, cut);
   if (method == 0) {
@@ -195,7 +195,7 @@ size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t 
   const Cut &cut = found->second;
   size_t y = stream(fields.text("over"), fields);
   auto isOn = [&](size_t value, size_t as) {
-    return graph.values[value].isOnScaleOf(graph.values[as]);
+    return graph.values[value].isOnScale(graph.values[as]);
   };
   bool asks = isOn(x, cut.ends);
   fields.need(isOn(x, asks ? cut.ends : cut.bits) && isOn(y, asks ? cut.bits : cut.ends),

@@ -59,7 +59,7 @@ private:
 
   /// A stage after one that computed `previous`. Returns the input of the next one.
   size_t stage(const json &stage, const std::string &path, size_t previous);
-  static const json &defaultsOf(const json &spec) {
+  static const json &getDefaults(const json &spec) {
     static const json none = json::object();
     return spec.contains("defaults") ? spec["defaults"] : none;
   }
@@ -120,7 +120,7 @@ private:
     Draft &made = graph.values.back();
     made.isGiven = !axis.empty();
     return made.operands.empty() ? graph.values.size() - 1
-                                 : onScaleOf(made.operands[0], graph.values.size() - 1);
+                                 : convertToScale(made.operands[0], graph.values.size() - 1);
   }
   /// The last `window` rows of each group of k.
   size_t group(const std::string &op, const std::string &name, size_t x, int64_t k,
@@ -139,7 +139,7 @@ private:
     return x;
   }
   /// `value`, made where the rows of `as` are.
-  size_t onScaleOf(size_t as, size_t value) {
+  size_t convertToScale(size_t as, size_t value) {
     Draft &made = graph.values[value];
     const Draft &other = graph.values[as];
     made.factor = other.factor;
@@ -161,7 +161,7 @@ private:
   }
   static std::string behind(int64_t by) { return "at " + spellLinear(1, -by); }
   /// True if this graph drops out here; notes that some graph does.
-  bool dropoutOf(const Fields &fields, const std::string &key) {
+  bool hasDropout(const Fields &fields, const std::string &key) {
     bool drops = fields.dropsOut(key);
     dropout |= drops;
     return train && drops;

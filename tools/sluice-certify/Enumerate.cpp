@@ -38,14 +38,14 @@ public:
   Walk(const Graph &graph, int64_t length) : graph(graph), length(length) {
     stored.resize(graph.values.size());
     for (size_t i = 0; i < graph.values.size(); ++i) {
-      for (int64_t p = 0; !graph.values[i].op->isLazy() && p < lengthOf(i); ++p) {
+      for (int64_t p = 0; !graph.values[i].op->isLazy() && p < computeLength(i); ++p) {
         stored[i].push_back(compute(i, p));
       }
     }
   }
 
   /// Given values have a length of their own, independent of the tokens' length.
-  int64_t lengthOf(size_t value) const {
+  int64_t computeLength(size_t value) const {
     constexpr int64_t givenLength = 3;
     if (graph.values[value].isGiven) {
       return givenLength;
@@ -59,7 +59,7 @@ public:
     if (graph.values[value].op->isLazy()) {
       return compute(value, p);
     }
-    bool there = p >= 0 && p < lengthOf(value);
+    bool there = p >= 0 && p < computeLength(value);
     return there ? stored[value][static_cast<size_t>(p)] : Reading();
   }
 
@@ -73,7 +73,7 @@ private:
     }
     for (size_t i = 0; i < value.operands.size(); ++i) {
       const Relation &relation = value.reads[i];
-      int64_t n = lengthOf(value.operands[i]);
+      int64_t n = computeLength(value.operands[i]);
       relation.each(p, n, [&](int64_t q) {
         if (relation.kind != Relation::Keys || q < n) {
           Reading read = at(value.operands[i], q);
@@ -91,10 +91,10 @@ private:
 };
 
 /// Rows that some row reads, and those between them and its own.
-int64_t reachOf(const Relation &relation) {
+int64_t computeReach(const Relation &relation) {
   int64_t behind = relation.last ? std::max<int64_t>(0, -relation.last->at(0)) : 0, rows = 0;
   if (relation.kind != Relation::At && relation.first) {
-    for (int64_t p = 0, period = periodOf(*relation.first); p < period; ++p) {
+    for (int64_t p = 0, period = computePeriod(*relation.first); p < period; ++p) {
       rows = std::max(rows, relation.last->at(p) - relation.first->at(p) + 1);
     }
   }
@@ -104,14 +104,14 @@ int64_t reachOf(const Relation &relation) {
 }
 
 /// Twice the product of the factors plus the largest shift or window, in tokens.
-int64_t longestOf(const Graph &graph) {
+int64_t getLongest(const Graph &graph) {
   __int128 product = 1, reach = 0;
   for (const Value &value : graph.values) {
     for (size_t i = 0; i < value.operands.size(); ++i) {
       int64_t factor = graph.values[value.operands[i]].factor;
-      bool coarser = value.patternOf(i) == Pattern::Group;
+      bool coarser = value.getPattern(i) == Pattern::Group;
       product = std::min<__int128>(product * (coarser ? value.factor / factor : 1), mostTokens);
-      reach = std::max(reach, __int128(reachOf(value.reads[i])) * factor);
+      reach = std::max(reach, __int128(computeReach(value.reads[i])) * factor);
     }
   }
   return static_cast<int64_t>(std::min<__int128>(2 * product + reach + 1, mostTokens));
@@ -124,7 +124,7 @@ int64_t certify::enumerate(const Graph &graph, const std::vector<Bound> &bounds)
     throw BadInput("expected scales of constant factors for --enumerate, found segments that "
                    "depend on data; leave it out");
   }
-  int64_t longest = longestOf(graph);
+  int64_t longest = getLongest(graph);
   if (double(graph.values.size()) * std::pow(double(longest), 3) > mostReads) {
     throw BadInput("expected factors and shifts small enough to enumerate all paths, found that "
                    "lengths up to " +
@@ -137,7 +137,7 @@ int64_t certify::enumerate(const Graph &graph, const std::vector<Bound> &bounds)
       return " " + std::to_string(p) + " at length " + std::to_string(length);
     };
     for (size_t i = 0; i < bounds.size(); ++i) {
-      for (int64_t p = 0; p < walk.lengthOf(i); ++p) {
+      for (int64_t p = 0; p < walk.computeLength(i); ++p) {
         if (walk.at(i, p).latest > bounds[i].at(p)) {
           throw Refusal("enumeration: " + graph.values[i].name + " reads token " +
                         std::to_string(walk.at(i, p).latest) + " into position" + at(p) +

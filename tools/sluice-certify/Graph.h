@@ -106,11 +106,11 @@ struct Value {
   int64_t line = 0;                    ///< of the certificate
   bool isSampled = true;               ///< the row that is sampled is computed from it
 
-  Pattern patternOf(size_t operand) const {
+  Pattern getPattern(size_t operand) const {
     return op->patterns[std::min(operand, op->patterns.size() - 1)];
   }
-  bool isUnread(size_t operand) const { return patternOf(operand) == Pattern::Unread; }
-  bool isOnScaleOf(const Value &other) const {
+  bool isUnread(size_t operand) const { return getPattern(operand) == Pattern::Unread; }
+  bool isOnScale(const Value &other) const {
     return factor == other.factor && segments == other.segments && isGiven == other.isGiven;
   }
 };

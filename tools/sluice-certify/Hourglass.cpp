@@ -72,7 +72,7 @@ private:
   size_t goDown(int64_t k, Names &next, size_t x) {
     bool attends = down >= Attention, linear = isLinear(down);
     x = attends && settings.preNorm ? make.norm(next(), x) : x;
-    size_t late = shiftsOutput ? x : make.shift(next(), shiftOf(k), learns, x);
+    size_t late = shiftsOutput ? x : make.shift(next(), findShift(k), learns, x);
     size_t groups = make.shorten(next(), k, fields.integer("shorten_window", 1, k), linear, late);
     if (!attends) {
       return groups;
@@ -85,7 +85,7 @@ private:
   size_t goUp(int64_t k, Names &next, size_t x, std::optional<size_t> skip) {
     if (upwards < AttentionUp) {
       x = make.upsample(next(), k, upwards == LinearUp, x, fields);
-      x = shiftsOutput ? make.shift(next(), shiftOf(k), learns, x) : x;
+      x = shiftsOutput ? make.shift(next(), findShift(k), learns, x) : x;
       return skip ? make.add(next(), x, *skip) : x;
     }
     fields.need(skip.has_value(), "a stream that was shortened here, for attention to upsample");
@@ -101,7 +101,7 @@ private:
     return make.add(next(), x, *skip);
   }
 
-  int64_t shiftOf(int64_t k) const { return fields.integer("shift", 0, k - 1); }
+  int64_t findShift(int64_t k) const { return fields.integer("shift", 0, k - 1); }
 
   const Fields &fields;
   Deriver &make;

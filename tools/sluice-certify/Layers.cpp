@@ -22,7 +22,7 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
     size_t content = make("linear", path + ".query", {x});
     terms.push_back(make("linear", path + ".query_position", {x}));
     keys = make("linear", path + ".kv", {other.value_or(x)});
-    size_t distance = onScaleOf(x, make("position", path + ".distance", {}));
+    size_t distance = convertToScale(x, make("position", path + ".distance", {}));
     // A row by distance is a step that queries and keys are whole numbers of.
     graph.values[distance].factor = std::gcd(graph.values[x].factor, graph.values[keys].factor);
     terms.push_back(make("linear", path + ".relative", {distance}));

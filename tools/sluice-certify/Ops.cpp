@@ -49,7 +49,7 @@ std::string certify::spellLinear(int64_t slope, int64_t constant) {
 
 std::string certify::spellPattern(const Value &value, size_t operand, int64_t by) {
   std::string ends = std::to_string(value.operands.back());
-  switch (value.patternOf(operand)) {
+  switch (value.getPattern(operand)) {
   case Pattern::UpTo:
     return "keys to p";
   case Pattern::BitsToEnd:
@@ -90,13 +90,13 @@ void certify::checkOperands(const Graph &graph, size_t index) {
 void certify::checkRelation(const Graph &graph, size_t index, size_t operand) {
   const Value &value = graph.values[index], &source = graph.values[value.operands[operand]];
   const Relation &relation = value.reads[operand];
-  Pattern pattern = value.patternOf(operand);
+  Pattern pattern = value.getPattern(operand);
   if (pattern >= Pattern::BitsToEnd && pattern != Pattern::Ends) {
     bool isSpread = pattern == Pattern::OfSegments; // to the cut rows; the others from there
     size_t ends = value.op->endsSegments() ? index : value.operands.back();
     const Value &rows = isSpread ? source : value, &cut = isSpread ? value : source;
     allow(graph.values[ends].op->endsSegments() && rows.segments == ends && rows.factor == 1 &&
-              cut.isOnScaleOf(graph.values[graph.values[ends].operands[0]]),
+              cut.isOnScale(graph.values[graph.values[ends].operands[0]]),
           value, "rows of segments and of what was cut");
     const Expression &last = relation.last ? *relation.last : Expression();
     int64_t by = isSpread && last.kind == Expression::Sum ? -last.parts[1].at(0) : 0;
@@ -193,7 +193,7 @@ int64_t Relation::firstRow() const {
 
 bool Relation::hasSample() const {
   // A window may be empty for some rows; its part of keys repeats after a period.
-  int64_t period = std::lcm(first ? periodOf(*first) : 1, last ? periodOf(*last) : 1);
+  int64_t period = std::lcm(first ? computePeriod(*first) : 1, last ? computePeriod(*last) : 1);
   for (int64_t p = firstRow(), end = p + period; p < end; ++p) {
     if (!last || !first || first->at(p) <= last->at(p)) {
       return true;

@@ -68,7 +68,7 @@ Graph Deriver::run() {
     inputs[name] = make("tokens", name, {});
   }
   axis.clear();
-  Fields(defaultsOf(spec), nullptr, "defaults").needKeys(layerKeys);
+  Fields(getDefaults(spec), nullptr, "defaults").needKeys(layerKeys);
   const json &stages = spec["stages"];
   for (size_t i = 0; i < stages.size(); ++i) {
     std::string path = "stages." + std::to_string(i);
@@ -90,7 +90,7 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
   const Stage &row = known->second;
   bool isLayered = row.traits & Layered;
   own.needKeys("op frozen " + row.keys + (isLayered ? " " + layerKeys : ""));
-  Fields fields(stage, isLayered ? &defaultsOf(spec) : nullptr, path);
+  Fields fields(stage, isLayered ? &getDefaults(spec) : nullptr, path);
   size_t input = stage.contains("from") ? stream(own.text("from"), own) : previous;
   bool isRelative = isLayered && fields.isSet("relative", "none");
   own.need(op == "embedding" || !graph.values[input].isGiven ||
@@ -126,7 +126,7 @@ Graph Deriver::finish() const {
     }
     const Draft &draft = graph.values[i];
     for (size_t j = 0; j < value.operands.size(); ++j) {
-      Pattern pattern = value.patternOf(j);
+      Pattern pattern = value.getPattern(j);
       bool isOpen = pattern >= Pattern::Moved && pattern <= Pattern::Keys;
       std::string choice = pattern == Pattern::OnRows    ? " on " + draft.rows
                            : pattern == Pattern::OffRows ? " off " + draft.rows

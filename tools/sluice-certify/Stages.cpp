@@ -62,7 +62,7 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path, size_t)
   if (fields.choice("positions", {"none", "learned", "sinusoidal"}) != 0) {
     terms.push_back(make("position", path + ".position", {}));
   }
-  bool drops = dropoutOf(fields, "dropout");
+  bool drops = hasDropout(fields, "dropout");
   return terms.size() > 1 || drops ? make("map", path + ".sum", terms) : terms[0];
 }
 
@@ -80,7 +80,7 @@ size_t Deriver::normStage(const Fields &, const std::string &path, size_t x) {
 }
 
 size_t Deriver::dropoutStage(const Fields &fields, const std::string &path, size_t x) {
-  return dropoutOf(fields, "rate") ? make("map", path + ".dropout", {x}) : x;
+  return hasDropout(fields, "rate") ? make("map", path + ".dropout", {x}) : x;
 }
 
 size_t Deriver::shiftStage(const Fields &fields, const std::string &path, size_t x) {
@@ -98,7 +98,7 @@ size_t Deriver::stream(const std::string &name, const Fields &fields) const {
 size_t Deriver::partner(const Fields &fields, size_t x) const {
   size_t y = stream(fields.text("with"), fields);
   const Draft &one = graph.values[x], &other = graph.values[y];
-  fields.need(one.isOnScaleOf(other) && one.input == other.input, "two streams of one scale");
+  fields.need(one.isOnScale(other) && one.input == other.input, "two streams of one scale");
   return y;
 }
 
@@ -206,7 +206,7 @@ void Deriver::nameLoss(const std::string &name, const Fields &fields, size_t x) 
 /// Row t reads group (t - shift) div k. Rows that are not scored are held to the theorem too.
 size_t Deriver::score(const Fields &fields, const std::string &path, const std::string &what,
                       size_t x) {
-  dropoutOf(fields, "label_smoothing");
+  hasDropout(fields, "label_smoothing");
   dropout |= fields.isSet("weights", "") || (what == "head" && fields.isSet("target", ""));
   int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
   size_t row = k > 1 ? repeat("upsample", path, x, k) : x;

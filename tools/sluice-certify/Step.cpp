@@ -158,7 +158,7 @@ void StepReader::value(size_t index) {
   }
   for (size_t i = 0; i < value.operands.size(); ++i) {
     std::string reader = number + " " + std::to_string(i);
-    if (value.isUnread(i) || value.patternOf(i) == Pattern::Bits) {
+    if (value.isUnread(i) || value.getPattern(i) == Pattern::Bits) {
       continue; // counts, or ends, give it
     }
     const Relation &relation = value.reads[i];

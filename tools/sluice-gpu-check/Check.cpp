@@ -54,8 +54,8 @@ Json checkRecording(const Path &artifact, const Path &recording, const std::stri
 }
 
 /// The list of objects under `key`, with the keys `needed` in each.
-static Json listOf(const Json &bundle, const char *key, std::initializer_list<const char *> needed,
-                   const Path &path) {
+static Json getList(const Json &bundle, const char *key, std::initializer_list<const char *> needed,
+                    const Path &path) {
   Json list = bundle.contains(key) ? bundle[key] : Json();
   bool fits = list.is_array();
   for (const Json &each : fits ? list : Json::array()) {
@@ -91,8 +91,8 @@ Json runBundle(const Path &bundle, const Path &folder) {
                     ": expected a sluice-gpu-bundle of version 1, found another file; make the "
                     "bundle again with this version of sluice");
   }
-  Json checks = listOf(json, "checks", {"artifact", "recording"}, manifest),
-       timed = listOf(json, "timed", {"artifact", "label"}, manifest);
+  Json checks = getList(json, "checks", {"artifact", "recording"}, manifest),
+       timed = getList(json, "timed", {"artifact", "label"}, manifest);
   const cuda::Driver &driver = cuda::Driver::open();
   cuda::Gpu gpu = cuda::findGpu(driver);
   Json result = {{"gpu", gpu.name}, {"capability", gpu.capability()}};

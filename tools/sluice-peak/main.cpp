@@ -66,7 +66,7 @@ __attribute__((target("avx2,fma"))) void chainsAvx2(long rounds) {
 }
 
 /// Seconds until all threads have done `work`, from a common start; the best of `repeats`.
-double bestOf(int threads, int repeats, const std::function<void(int)> &work) {
+double measureBest(int threads, int repeats, const std::function<void(int)> &work) {
   std::vector<double> best(static_cast<size_t>(repeats));
   // Waiting by spinning: waking a thread would take as long as some of the work.
   std::atomic<long> arrivals = 0;
@@ -108,10 +108,10 @@ double measureReading(int threads, size_t bytes) {
   std::vector<std::vector<uint64_t>> parts(static_cast<size_t>(threads));
   // Some milliseconds a run, however small the buffer is.
   size_t cycles = std::max<size_t>(1, (size_t(32) << 20) / (words * sizeof(uint64_t)));
-  bestOf(threads, 1, [&](int thread) { // each thread touches its own part first
+  measureBest(threads, 1, [&](int thread) { // each thread touches its own part first
     parts[static_cast<size_t>(thread)].assign(words, static_cast<uint64_t>(thread));
   });
-  double seconds = bestOf(threads, 40, [&](int thread) {
+  double seconds = measureBest(threads, 40, [&](int thread) {
     const uint64_t *from = parts[static_cast<size_t>(thread)].data();
     uint64_t sums[8] = {};
     for (size_t cycle = 0; cycle < cycles; ++cycle) {
@@ -182,7 +182,7 @@ int main(int argc, char **argv) {
   // themselves.
   constexpr long rounds = 400'000;
   double seconds =
-      bestOf(threads, 100, [&](int) { avx512 ? chainsAvx512(rounds) : chainsAvx2(rounds); });
+      measureBest(threads, 100, [&](int) { avx512 ? chainsAvx512(rounds) : chainsAvx2(rounds); });
   double flops = 2.0 * rounds * (avx512 ? 16 : 8) * chains * threads;
 
   constexpr size_t bytes = size_t(64) << 20; // beyond the caches
@@ -191,7 +191,7 @@ int main(int argc, char **argv) {
     from.emplace_back(bytes, 1);
     to.emplace_back(bytes, 2);
   }
-  double copying = bestOf(threads, 8, [&](int thread) {
+  double copying = measureBest(threads, 8, [&](int thread) {
     auto at = static_cast<size_t>(thread);
     std::memcpy(to[at].data(), from[at].data(), bytes);
   });

@@ -69,7 +69,7 @@ Peak measurePeak(int threads) {
   return {json.at("gflops").get<double>(), json.at("gbytes_per_s").get<double>(), "measured"};
 }
 
-Peak peakOf(const Executor &executor, const std::string &device) {
+Peak measureDevicePeak(const Executor &executor, const std::string &device) {
   if (device == "cpu") {
     return measurePeak(executor.threads());
   }
@@ -79,7 +79,7 @@ Peak peakOf(const Executor &executor, const std::string &device) {
 }
 
 /// Null where there is no peak.
-Json shareOf(double gflops, const Peak &peak) {
+Json computeShare(double gflops, const Peak &peak) {
   return peak.gflops > 0 ? Json(gflops / peak.gflops) : Json(nullptr);
 }
 
@@ -103,7 +103,7 @@ Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak, doub
                         {"gflops", gflops},
                         {"bytes", bytes / static_cast<double>(steps)},
                         {"gbytes_per_s", bytes / time.seconds / 1e9},
-                        {"fraction_of_peak", shareOf(gflops, peak)}});
+                        {"fraction_of_peak", computeShare(gflops, peak)}});
     if (const KernelCounts &counts = time.counts; counts.instructions > 0) {
       const DeviceVariant &variant = kernel.deviceVariants.at(executor.target());
       rows.back()["emulated"] = {{"planned_bytes", variant.plannedBytes * time.launches / steps},
@@ -124,7 +124,7 @@ Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak, doub
 }
 
 /// [first, last) of "FIRST-LAST", whose LAST is included; the third quarter where it is empty.
-std::pair<int64_t, int64_t> positionsOf(const std::string &text, int64_t context) {
+std::pair<int64_t, int64_t> countPositions(const std::string &text, int64_t context) {
   if (text.empty()) {
     int64_t first = std::max<int64_t>(1, context / 2);
     return {std::min(first, context - 1),
@@ -277,7 +277,7 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
   if (!generation) {
     return;
   }
-  auto [first, last] = positionsOf(flags.positions, executor.plan().model.context);
+  auto [first, last] = countPositions(flags.positions, executor.plan().model.context);
   StepSpeed speed = stepSpeed(executor, flags, first, last);
   if (flags.kernels) {
     double keys = static_cast<double>(first + last) / 2 / double(executor.plan().model.context);
@@ -322,7 +322,7 @@ void checkGeneration(const BenchFlags &flags, const Executor &executor) {
                     std::to_string(plan.factors.front()) + ", found --factor " +
                     std::to_string(executor.factor()) + "; compile with that --factor");
   }
-  positionsOf(flags.positions, plan.model.context);
+  countPositions(flags.positions, plan.model.context);
   if (flags.rows < 1 || flags.rows > plan.generation->rows) {
     throw UserError("expected --rows from 1 to the " + std::to_string(plan.generation->rows) +
                     " that the artifact generates at once, found " + std::to_string(flags.rows) +
@@ -351,9 +351,9 @@ void runBench(const BenchFlags &flags) {
     std::ranges::fill(given.counts, given.capacity);
   }
   // The peak before and after: neighbours on the machine would else make the ratio look good.
-  Peak before = peakOf(*executor, flags.device.device);
+  Peak before = measureDevicePeak(*executor, flags.device.device);
   trainingStep(*executor, 1);
-  Json shortening = shorteningOf(*executor);
+  Json shortening = measureShortening(*executor);
   requireForced(shortening, flags.forcedFactor, plan);
   // Timing a kernel of a GPU keeps the next one waiting, so steps are timed first, then kernels.
   bool apart = flags.device.device == "cuda";
@@ -372,7 +372,7 @@ void runBench(const BenchFlags &flags) {
   for (const KernelTime &time : executor->times()) {
     inKernels += time.seconds;
   }
-  Peak after = peakOf(*executor, flags.device.device);
+  Peak after = measureDevicePeak(*executor, flags.device.device);
   Peak peak = {std::max(before.gflops, after.gflops),
                std::max(before.gbytesPerSecond, after.gbytesPerSecond), before.source};
   Json kernels = kernelTable(*executor, flags.steps, peak);
@@ -383,7 +383,7 @@ void runBench(const BenchFlags &flags) {
                {"tokens_per_s", static_cast<double>(plan.tokensOfUpdate()) / median},
                {"step_gflop", operations / 1e9},
                {"gflops", gflops},
-               {"fraction_of_peak", shareOf(gflops, peak)},
+               {"fraction_of_peak", computeShare(gflops, peak)},
                {"peak_gflops", peak.gflops},
                {"peak_gbytes_per_s", peak.gbytesPerSecond},
                {"peak_source", peak.source},

@@ -39,7 +39,7 @@ double cli::flopsOfStep(Executor &executor) {
   }
   double flops = 0;
   for (const auto &[entry, times] : plan.entriesOfUpdate()) {
-    for (const Launch &launch : executor.launchesOf(entry)) {
+    for (const Launch &launch : executor.getLaunches(entry)) {
       const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
       Share share = launch.axis.empty() ? Share{1, 1} : filled.at(launch.axis);
       flops += static_cast<double>(times) * static_cast<double>(kernel.flops) *
@@ -49,12 +49,12 @@ double cli::flopsOfStep(Executor &executor) {
   return flops;
 }
 
-nlohmann::json cli::shorteningOf(Executor &executor) {
+nlohmann::json cli::measureShortening(Executor &executor) {
   Json losses = Json::object();
   for (const LossFacts &each : executor.plan().losses) {
     losses[each.name] = executor.scalarF32(each.mean);
   }
-  return runtime::shorteningOf(executor.plan(), losses);
+  return runtime::measureShortening(executor.plan(), losses);
 }
 
 namespace {

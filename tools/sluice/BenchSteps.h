@@ -21,8 +21,8 @@ void fillTokens(runtime::Executor &executor, const std::string &file, int64_t fo
 /// segment there. Throws UserError likewise.
 void forceSpaces(std::span<int32_t> tokens, int64_t factor, const runtime::ModelFacts &model);
 
-/// Result of the previous step, see runtime::shorteningOf.
-nlohmann::json shorteningOf(runtime::Executor &executor);
+/// Result of the previous step, see runtime::measureShortening.
+nlohmann::json measureShortening(runtime::Executor &executor);
 /// The forced factor must match the tokens' segments: bits that a predictor makes, or
 /// another rule, do not heed spaces. Segments of segments are as they come. Throws UserError where
 /// they differ; does nothing where `factor` is 0.

@@ -265,7 +265,7 @@ void printReplay(std::ostream &talk, const CausalVerdict &told, const CausalVerd
   }
 }
 
-driver::CheckRequest requestOf(const CheckFlags &flags) {
+driver::CheckRequest buildRequest(const CheckFlags &flags) {
   driver::CheckRequest request{flags.spec};
   request.settings = parseSettings(flags.settings);
   request.replay = false;
@@ -287,7 +287,7 @@ void runCheck(const CheckFlags &flags) {
                          {"--certificate", flags.certificate, runtime::FileKind::Certificate},
                          {"--smt", flags.smt, runtime::FileKind::Smt}},
                         fixer.inputs(), flags.force);
-  driver::CheckRequest request = requestOf(flags);
+  driver::CheckRequest request = buildRequest(flags);
   fixer.prepare(request, flags.json);
   std::ostream &talk = fixer.talk();
   if (!flags.json) {

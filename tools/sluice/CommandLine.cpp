@@ -173,7 +173,7 @@ CLI::Validator wholeNumber(int64_t least, int64_t most) {
           "", "whole number"};
 }
 
-CLI::Validator oneOf(const std::vector<std::string> &names) {
+CLI::Validator matchChoice(const std::vector<std::string> &names) {
   std::string list;
   for (const std::string &name : names) {
     list += (list.empty() ? "" : ", ") + name;

@@ -22,7 +22,7 @@ CLI::Validator byteSize();
 int64_t parseByteSize(const std::string &text);
 
 /// One of `names`.
-CLI::Validator oneOf(const std::vector<std::string> &names);
+CLI::Validator matchChoice(const std::vector<std::string> &names);
 
 /// Makes a seed's flag take "random" too: a seed is drawn then, and printed, so that the run can be
 /// repeated.

@@ -113,7 +113,7 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
       .add_option("-d,--device", options.device,
                   "Where to run: cpu; cuda, the first NVIDIA GPU; emulator, GPU code on the CPU, "
                   "judged and slow. The last two want an artifact with code for a GPU")
-      ->check(oneOf({"cpu", "cuda", "emulator"}));
+      ->check(matchChoice({"cpu", "cuda", "emulator"}));
   command
       .add_option("-j,--threads", options.threads,
                   "CPU threads; 0 takes all that the process may use")
@@ -124,7 +124,7 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
   command
       .add_option("--gpu-target", options.gpuTarget,
                   "GPU code to run: sm_80 or sm_90a; none takes what fits the GPU best")
-      ->check(oneOf({"sm_80", "sm_90a"}));
+      ->check(matchChoice({"sm_80", "sm_90a"}));
   addKernelCache(command, options.kernelCache);
 }
 

@@ -75,7 +75,7 @@ void addForce(CLI::App &command, bool &force);
 /// The paths of several lists, and of FILE in NAME=FILE, as inputs for runtime::checkOutputs.
 std::vector<runtime::Path> joinPaths(std::initializer_list<std::vector<std::string>> lists);
 
-/// A line for people for each name of segments, of runtime::shorteningOf.
+/// A line for people for each name of segments, of runtime::measureShortening.
 std::string describeShortening(const nlohmann::json &factors);
 
 /// Prints to stdout. The program ends with an error where that failed.

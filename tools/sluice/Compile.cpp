@@ -44,7 +44,7 @@ void registerCompile(CLI::App &program) {
                    "What linear maps, attention and the head multiply, in place of the spec's "
                    "precision.compute: f32 or bf16; the artifact records it. GPU targets multiply "
                    "bf16: with one of them a spec in f32 becomes bf16, and a line says so")
-      ->check(oneOf({"f32", "bf16"}));
+      ->check(matchChoice({"f32", "bf16"}));
   command
       ->add_option("--generation-rows", request->generationRows,
                    "Texts that the artifact can generate at once, whatever the spec's batch")

@@ -96,7 +96,7 @@ nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &f
   if (!named.empty()) {
     json["losses"] = named;
   }
-  if (nlohmann::json factors = shorteningOf(executor.plan(), named); !factors.empty()) {
+  if (nlohmann::json factors = measureShortening(executor.plan(), named); !factors.empty()) {
     json["shortening_factor"] = factors;
   }
   if (result.words > 0) {
@@ -140,11 +140,11 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
     std::cout << format("bits per dim    %.4f\n", result.bitsPerToken());
   }
   for (const auto &[name, nats] : result.losses) {
-    if (!executor.plan().segmentsOf(name)) {
+    if (!executor.plan().findSegmentFacts(name)) {
       std::cout << format("loss %-10s %.4f nats\n", showPath(name).c_str(), nats);
     }
   }
-  std::cout << describeShortening(shorteningOf(executor.plan(), result.lossesByName()));
+  std::cout << describeShortening(measureShortening(executor.plan(), result.lossesByName()));
 }
 
 /// The factors to score with; 0 where the model has one alone.

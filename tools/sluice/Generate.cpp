@@ -65,7 +65,7 @@ std::vector<std::string> readPrompts(const std::string &path) {
   return lines;
 }
 
-std::vector<std::string> promptsOf(const GenerateFlags &flags) {
+std::vector<std::string> readPromptFlags(const GenerateFlags &flags) {
   if (!flags.promptFile.empty()) {
     return readPrompts(flags.promptFile);
   }
@@ -100,7 +100,7 @@ std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan 
 
 /// A prompt for each line of the inputs.
 std::vector<std::string> promptsOfLines(const GenerateFlags &flags, int64_t lines) {
-  std::vector<std::string> prompts = promptsOf(flags);
+  std::vector<std::string> prompts = readPromptFlags(flags);
   if (flags.promptFile.empty()) {
     return std::vector<std::string>(static_cast<size_t>(lines), prompts.front());
   }
@@ -118,7 +118,7 @@ Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
   Job job;
   int64_t line = 0;
   std::vector<std::string> prompts =
-      given ? promptsOfLines(flags, given->count()) : promptsOf(flags);
+      given ? promptsOfLines(flags, given->count()) : readPromptFlags(flags);
   bool hasSession = !flags.session.empty() || !flags.saveSession.empty();
   if (hasSession && prompts.size() > 1) {
     throw UserError("expected one text for a session, found the " + std::to_string(prompts.size()) +
@@ -242,7 +242,7 @@ void limitToLines(const Plan &plan, Job &job) {
 }
 
 /// Ends of a text. One with named inputs ends with its line.
-std::vector<std::string> stopsOf(const GenerateFlags &flags, const Plan &plan) {
+std::vector<std::string> getStops(const GenerateFlags &flags, const Plan &plan) {
   bool isLine = !plan.given.empty() && flags.stops.empty();
   return isLine ? std::vector<std::string>{"\n"} : flags.stops;
 }
@@ -310,7 +310,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   Trace trace(flags.trace, *executor, predictor.isCached(), sink);
   printer.begin();
   writeTexts(*executor, predictor, job.texts, flags.tokens, options,
-             stopsOf(flags, executor->plan()), sink);
+             getStops(flags, executor->plan()), sink);
   trace.close();
   if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks the drawn tokens
     saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});

@@ -22,7 +22,7 @@ bool isUtf8(const std::string &text) {
   }
 }
 
-const char *nameOf(StopReason reason) {
+const char *getReasonName(StopReason reason) {
   switch (reason) {
   case StopReason::Length:
     return "length";
@@ -77,7 +77,7 @@ void Printer::printLine(const Part &part) {
                                  {"sample", texts[current].sample},
                                  {"seed", seed},
                                  {"text", part.text},
-                                 {"stop", nameOf(*part.end)},
+                                 {"stop", getReasonName(*part.end)},
                                  {"tokens", texts[current].drawn - drawnBefore}};
   if (!isUtf8(part.text)) {
     json["hex"] =

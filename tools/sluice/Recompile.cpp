@@ -25,7 +25,7 @@ void requireSpec(const Plan &plan, const std::vector<spec::Setting> &settings) {
 }
 
 /// As a file of the model's name would be called: a spec without a name keeps the one it had.
-std::string fileNameOf(const Plan &plan) { return plan.model.name + ".json"; }
+std::string getFileName(const Plan &plan) { return plan.model.name + ".json"; }
 
 /// Settings of generation, where steps draw their factor.
 std::optional<int64_t> mainFactor(const Plan &plan) {
@@ -90,7 +90,7 @@ std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written
 
 void checkSettings(const Plan &plan, const std::vector<spec::Setting> &settings) {
   requireSpec(plan, settings);
-  if (auto error = driver::findSpecError(plan.model.spec, fileNameOf(plan), settings)) {
+  if (auto error = driver::findSpecError(plan.model.spec, getFileName(plan), settings)) {
     throw UserError(error->format());
   }
 }
@@ -108,7 +108,7 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
                                     const DeviceOptions &device) {
   const Plan &plan = artifact.plan();
   requireSpec(plan, request.settings);
-  request.spec = fileNameOf(plan);
+  request.spec = getFileName(plan);
   request.text = plan.model.spec;
   request.inMemory = true;
   request.kernelCache = device.kernelCache;

@@ -48,8 +48,8 @@ bool scoresTokens(const runtime::Plan &plan, const runtime::LossFacts &loss) {
 }
 
 /// Every loss of the witness's row after running `entry` on the first `length` tokens.
-std::vector<float> lossesOf(runtime::Executor &program, const std::string &entry, int64_t length,
-                            int64_t row, int attempt) {
+std::vector<float> measureLosses(runtime::Executor &program, const std::string &entry,
+                                 int64_t length, int64_t row, int attempt) {
   program.scalarI64("length") = length;
   program.scalarI64("rows") = 1;
   program.scalarI64("seed") = attempt;
@@ -89,7 +89,7 @@ void setTokens(runtime::Executor &program, const SegmentRun *run) {
   }
 }
 
-double differenceOf(const std::vector<float> &before, const std::vector<float> &after) {
+double computeDifference(const std::vector<float> &before, const std::vector<float> &after) {
   double change = 0;
   for (size_t i = 0; i < before.size(); ++i) {
     change =
@@ -103,11 +103,11 @@ double compareRuns(runtime::Executor &program, const std::string &entry, CausalW
                    int attempt) {
   auto losses = [&](const SegmentRun &run) {
     setTokens(program, &run);
-    return lossesOf(program, entry, witness.length, witness.row, attempt);
+    return measureLosses(program, entry, witness.length, witness.row, attempt);
   };
   std::vector<float> before = losses(witness.runs[0]);
   for (size_t i = 1; i < witness.runs.size(); ++i) {
-    double change = differenceOf(before, losses(witness.runs[i]));
+    double change = computeDifference(before, losses(witness.runs[i]));
     if (change > 0) {
       witness.shown = i;
       return change;
@@ -127,13 +127,13 @@ void replay(runtime::Executor &program, const std::string &entry, CausalWitness 
       continue;
     }
     setTokens(program, nullptr);
-    std::vector<float> before = lossesOf(program, entry, witness.length, witness.row, attempt);
+    std::vector<float> before = measureLosses(program, entry, witness.length, witness.row, attempt);
     int32_t &token = program.tokens()[static_cast<size_t>(witness.token)];
     if (witness.token < witness.length) {
       token = static_cast<int32_t>((token + 1) % program.plan().model.vocabulary);
     }
-    std::vector<float> after = lossesOf(program, entry, longer, witness.row, attempt);
-    change = differenceOf(before, after);
+    std::vector<float> after = measureLosses(program, entry, longer, witness.row, attempt);
+    change = computeDifference(before, after);
   }
   witness.change = change;
   witness.replay = change > 0 ? Replay::Changed : Replay::Unchanged;

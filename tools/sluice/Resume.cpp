@@ -139,7 +139,7 @@ std::string fillFromRecord(CLI::App &train, const ResumeCall &call) {
   // A call that names the artifact needs no held-out text, so it may be missing or changed there.
   bool takesHeldOut = true;
   for (const char *flag : heldOutFlags) {
-    for (const CommandFile *file : command.filesOf(flag)) {
+    for (const CommandFile *file : command.getFiles(flag)) {
       try {
         requireUnchanged(*file, run, /*areContentsRead=*/true);
       } catch (const UserError &) {
@@ -147,7 +147,7 @@ std::string fillFromRecord(CLI::App &train, const ResumeCall &call) {
       }
     }
   }
-  if (std::vector<const CommandFile *> files = command.filesOf(artifactFlag);
+  if (std::vector<const CommandFile *> files = command.getFiles(artifactFlag);
       call.artifact.empty() && !files.empty()) {
     call.artifact = take(*files.front());
     words += " " + quoteForShell(call.artifact);
@@ -161,7 +161,7 @@ std::string fillFromRecord(CLI::App &train, const ResumeCall &call) {
       continue;
     }
     std::vector<std::string> values;
-    for (const CommandFile *file : command.filesOf(flag)) {
+    for (const CommandFile *file : command.getFiles(flag)) {
       values.push_back(take(*file));
     }
     if (auto found = command.flags.find(flag); found != command.flags.end()) {

@@ -36,7 +36,8 @@ std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &p
   }
   const nlohmann::json losses = metrics.value("losses", nlohmann::json::object());
   for (const auto &[name, mean] : losses.items()) {
-    text += plan.segmentsOf(name) ? "" : format("  %s %.4f", name.c_str(), mean.get<double>());
+    text +=
+        plan.findSegmentFacts(name) ? "" : format("  %s %.4f", name.c_str(), mean.get<double>());
   }
   text += describeFactors(metrics, "shortening_factor");
   if (metrics.contains("tokens_per_s")) {

@@ -13,10 +13,11 @@ using namespace sluice::runtime;
 
 namespace {
 
-std::string shapeOf(const Product &product) {
+std::string formatShape(const Product &product) {
   return format("%lld x %lld x %lld%s, %s", static_cast<long long>(product.rows),
                 static_cast<long long>(product.columns), static_cast<long long>(product.depth),
-                product.byInput ? ", by input" : "", std::string(nameOf(product.type)).c_str());
+                product.byInput ? ", by input" : "",
+                std::string(getTypeName(product.type)).c_str());
 }
 
 void print(const Tuning &tuning, const std::string &file) {
@@ -26,7 +27,7 @@ void print(const Tuning &tuning, const std::string &file) {
   for (const TunedProduct &tuned : tuning.products) {
     won += tuned.libraryWins;
     std::cout << format(
-        "%-44s %12.2f %12s  %s\n", shapeOf(tuned.product).c_str(), tuned.generatedSeconds * 1e6,
+        "%-44s %12.2f %12s  %s\n", formatShape(tuned.product).c_str(), tuned.generatedSeconds * 1e6,
         tuned.librarySeconds ? format("%.2f", *tuned.librarySeconds * 1e6).c_str() : "-",
         tuned.libraryWins ? "cuBLASLt" : "generated");
   }
@@ -47,7 +48,7 @@ void runTune(const std::string &artifact, const DeviceOptions &device, const std
   std::shared_ptr<const Artifact> loaded = Artifact::load(artifact, device.target);
   Progress progress;
   Tuning tuning = tuneProducts(*loaded, device.gpuTarget, [&](const TunedProduct &tuned) {
-    progress.plainLine("timed " + shapeOf(tuned.product));
+    progress.plainLine("timed " + formatShape(tuned.product));
   });
   if (!tuning.notice.empty()) {
     std::cerr << "sluice: " << tuning.notice << std::endl;

@@ -60,7 +60,7 @@ private:
     std::string name;
     std::unique_ptr<ReadGraph> graph;
   };
-  const Promise *promiseOf(mlir::func::FuncOp function) const;
+  const Promise *findPromise(mlir::func::FuncOp function) const;
 
   std::map<std::string, Promise> promises; ///< by function
   int64_t names = 0;

@@ -74,7 +74,7 @@ public:
   /// same before and after a pass.
   Setting at(int64_t length) const;
   /// Valid rows.
-  static int64_t rowsOf(const Value &value, const Setting &setting);
+  static int64_t countValidRows(const Value &value, const Setting &setting);
   /// Calls `visit(source, q)` for every row that row p of a value reads; q is `pastEnd(source)` for
   /// a row in memory that holds none of the sequence.
   void forEachRead(const Value &value, int64_t p, const Setting &setting,
@@ -95,8 +95,8 @@ private:
   void setAxis(Value &description, mlir::OpResult value, llvm::ArrayRef<SegmentRead> reads) const;
   const Value *findAxis(const Value &like, mlir::Operation *op,
                         llvm::ArrayRef<SegmentRead> reads) const;
-  std::optional<Read> readOf(mlir::Operation &op, const SegmentRead &read) const;
-  std::vector<Read> readsOf(mlir::Operation &op, llvm::ArrayRef<SegmentRead> reads) const;
+  std::optional<Read> buildRead(mlir::Operation &op, const SegmentRead &read) const;
+  std::vector<Read> collectOpReads(mlir::Operation &op, llvm::ArrayRef<SegmentRead> reads) const;
   void visitRow(size_t source, int64_t q, const Read &read, int64_t valid, const Setting &setting,
                 llvm::function_ref<void(size_t, int64_t)> visit) const;
   void visitFound(const Value &value, const Read &read, int64_t p, const Setting &setting,
@@ -133,6 +133,6 @@ private:
 /// Every row, of those that have a column, that each row of each value depends on, itself included:
 /// [value][row]. Rows past the end come after the others.
 using RowSets = std::vector<std::vector<llvm::BitVector>>;
-RowSets closureOf(const ReadGraph &graph, int64_t length, const RowColumns &columns);
+RowSets computeClosure(const ReadGraph &graph, int64_t length, const RowColumns &columns);
 
 } // namespace sluice

@@ -21,6 +21,6 @@ nlohmann::json codeActionsAt(const Document &document, const std::string &uri,
                              const Findings &findings);
 
 /// An array of DocumentSymbol: the stages.
-nlohmann::json symbolsOf(const Document &document);
+nlohmann::json buildSymbols(const Document &document);
 
 } // namespace sluice::editor

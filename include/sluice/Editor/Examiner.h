@@ -13,7 +13,7 @@
 namespace sluice::editor {
 
 /// The name that diagnostics and a model without a name give the document: its path, or its uri.
-std::string fileOf(const std::string &uri);
+std::string getFilePath(const std::string &uri);
 
 /// Checks texts in the background, the newest of each document only, once it has rested for a
 /// while.

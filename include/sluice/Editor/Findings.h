@@ -45,8 +45,8 @@ Findings examine(const std::string &text, const std::string &file, const Check &
 Range rangeAt(const Document &document, const spec::SourceLocation &place);
 
 /// An array of the protocol's Diagnostic.
-nlohmann::json diagnosticsOf(const Findings &findings, const Document &document,
-                             const std::string &uri);
+nlohmann::json buildDiagnostics(const Findings &findings, const Document &document,
+                                const std::string &uri);
 
 nlohmann::json toJson(const Range &range);
 

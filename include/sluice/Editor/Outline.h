@@ -40,11 +40,11 @@ public:
   /// The stages, in order.
   std::vector<int> stages() const;
   /// The stage that a node is, or lies in; -1: none.
-  int stageOf(int id) const;
+  int getStageId(int id) const;
   /// The declaration of a stage's op; null where it has no known op.
   const spec::ObjectInfo *findInfo(int stage) const;
   /// The keys that an object may have; null where it is no object of a spec.
-  const std::vector<spec::KeyInfo> *keysOf(int object) const;
+  const std::vector<spec::KeyInfo> *getKeyList(int object) const;
 
   /// What stands at an offset; an end counts as within for strings and words, not for brackets.
   struct Spot {

@@ -39,7 +39,7 @@ private:
   void publish(const Examiner::Job &job, std::shared_ptr<const Findings> findings);
   void sendLocked(const Json &message);
   Open find(const Json &params);
-  Spot spotOf(const Json &params);
+  Spot findSpot(const Json &params);
 
   std::function<void(const Json &)> send;
   std::mutex mutex; ///< of what follows

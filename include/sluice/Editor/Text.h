@@ -31,7 +31,7 @@ public:
   Range range(size_t begin, size_t end) const { return {position(begin), position(end)}; }
   size_t offset(Position position) const;
   /// Of a place that the spec reader names: both from 1, columns in bytes, lines end at "\n" only.
-  size_t offsetOf(unsigned line, unsigned column) const;
+  size_t getOffsetAt(unsigned line, unsigned column) const;
 
 private:
   /// Code units from the start of the text to an offset; looks at no more than one block.

@@ -9,7 +9,7 @@ namespace sluice {
 
 /// Returns the least common multiple of the factors of a function's scales, after which their
 /// groups begin together again; 0 if it exceeds 2^30. Segments are assumed to be regular.
-int64_t periodOf(mlir::func::FuncOp function);
+int64_t computePeriod(mlir::func::FuncOp function);
 
 /// Tokens before the target of row t of a loss that the row cannot depend on, as a periodic pattern
 /// in t.

@@ -18,7 +18,7 @@ class RegularSegments {
 public:
   explicit RegularSegments(mlir::func::FuncOp function);
   /// Returns the number of tokens per row of a value; 0 for a scale of one row.
-  int64_t tokensOf(mlir::Value value) const;
+  int64_t countTokensInRow(mlir::Value value) const;
   Boundaries boundariesAt(int64_t length) const;
   bool isEmpty() const { return cuts.empty(); }
   /// "segments of 4 tokens", "segments of 4 tokens and of 8"; empty without segments.
@@ -39,18 +39,18 @@ public:
   FixedSegments(mlir::func::FuncOp function, Boundaries boundaries);
   /// Returns the number of rows of a value on segments: closed segments and the open one, grouped;
   /// none for another value.
-  std::optional<int64_t> rowsOf(mlir::Value value) const;
+  std::optional<int64_t> countSegmentRows(mlir::Value value) const;
   /// Returns the first and last position of an operand that row p of the op's first result reads;
   /// last < first if it reads none. The operand's reads must have terms of segments.
-  std::pair<int64_t, int64_t> rangeOf(CausalFlowInterface op, unsigned operand, int64_t p,
-                                      int64_t n) const;
+  std::pair<int64_t, int64_t> computeRange(CausalFlowInterface op, unsigned operand, int64_t p,
+                                           int64_t n) const;
   /// Returns the first token of a row, and for the row after the last closed one the next token.
   /// Where bits begin segments, the row after the last of them begins after all tokens.
-  int64_t firstTokenOf(mlir::Value value, int64_t row) const;
+  int64_t getFirstToken(mlir::Value value, int64_t row) const;
 
 private:
-  std::optional<size_t> cutOf(mlir::Value value) const;
-  std::optional<int64_t> numberOf(const SegmentTerm &term, int64_t p) const;
+  std::optional<size_t> findSegmentOp(mlir::Value value) const;
+  std::optional<int64_t> evaluateTerm(const SegmentTerm &term, int64_t p) const;
 
   Scales scales;
   llvm::SmallVector<SegmentOp> cuts;

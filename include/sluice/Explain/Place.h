@@ -9,6 +9,6 @@
 namespace sluice {
 
 /// Returns the place of an op's stage in the spec; for attention, the place of its mask.
-spec::SourceLocation placeOf(mlir::Operation *op);
+spec::SourceLocation getOpLocation(mlir::Operation *op);
 
 } // namespace sluice

@@ -28,9 +28,9 @@ public:
   ReachGraph(mlir::func::FuncOp function, int64_t length,
              std::optional<Boundaries> boundaries = std::nullopt);
 
-  int64_t getLength(mlir::Value value) const { return infoOf(value).length; }
+  int64_t getLength(mlir::Value value) const { return getNodeInfo(value).length; }
   /// Of a value on segments, the first token of a row; none of another value.
-  std::optional<int64_t> firstTokenOf(mlir::Value value, int64_t row) const;
+  std::optional<int64_t> getFirstToken(mlir::Value value, int64_t row) const;
   /// What `position` of `value` reads, `value` included. Maps that are not stored are read through,
   /// past the end of their scale too, as the compiled program does.
   ReachSets sees(mlir::Value value, int64_t position) const;
@@ -61,11 +61,11 @@ private:
   };
   class Search;
 
-  const Info &infoOf(mlir::Value value) const;
+  const Info &getNodeInfo(mlir::Value value) const;
   void addInfo(const Scales &scales, mlir::Value value);
   Node makeNode(mlir::Operation *op);
-  std::optional<Read> readOf(mlir::OpOperand &operand, int64_t rows);
-  std::pair<int64_t, int64_t> rangeOf(const Read &read, int64_t p) const;
+  std::optional<Read> buildRead(mlir::OpOperand &operand, int64_t rows);
+  std::pair<int64_t, int64_t> computeRange(const Read &read, int64_t p) const;
 
   int64_t length;
   std::shared_ptr<const FixedSegments> segments;

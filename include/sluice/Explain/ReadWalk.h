@@ -29,10 +29,10 @@ public:
     bool mentionsLength;
     bool endsLazy; ///< endsLazySource
   };
-  llvm::ArrayRef<Read> readsOf(mlir::Operation *op) const { return reads.find(op)->second; }
+  llvm::ArrayRef<Read> getOpReads(mlir::Operation *op) const { return reads.find(op)->second; }
   /// Returns null if the value is stored or is not such a map.
-  const LazyMap *mapOf(mlir::Value value) const;
-  int64_t lengthOf(mlir::Value value, int64_t length) const;
+  const LazyMap *getLazyMap(mlir::Value value) const;
+  int64_t computeLength(mlir::Value value, int64_t length) const;
 
   mlir::func::FuncOp function;
   Scales scales;
@@ -60,7 +60,7 @@ public:
   /// it is negative, further reads are null.
   ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *budget = nullptr);
   Reach at(mlir::Value value, int64_t position) const;
-  int64_t getLength(mlir::Value value) const { return plan.lengthOf(value, length); }
+  int64_t getLength(mlir::Value value) const { return plan.computeLength(value, length); }
   /// The reads from position `position` of `value` back to its latest token.
   std::vector<std::pair<mlir::Value, int64_t>> pathFrom(mlir::Value value, int64_t position) const;
 

@@ -47,8 +47,8 @@ public:
   }
   /// The boundaries of a text. `marks` says of each token how many levels of predicted segments end
   /// there; none where there is a predictor and no mark, or the length is not that of the tokens.
-  std::optional<Boundaries> boundariesOf(llvm::ArrayRef<int32_t> tokens,
-                                         llvm::ArrayRef<int64_t> marks) const;
+  std::optional<Boundaries> replayBoundaries(llvm::ArrayRef<int32_t> tokens,
+                                             llvm::ArrayRef<int64_t> marks) const;
   /// What to run for a leak: first as the witness says, then what is compared with that: the token
   /// changed, under the same boundaries or with one that follows from it. Empty where no tokens
   /// give the boundaries.
@@ -59,7 +59,7 @@ private:
                     llvm::ArrayRef<int32_t> tokens) const;
   /// By token, cuts of rules and whether they want a bit there.
   using Wishes = std::vector<std::vector<std::pair<size_t, bool>>>;
-  Wishes wishesOf(const Boundaries &boundaries, int64_t length) const;
+  Wishes computeWishes(const Boundaries &boundaries, int64_t length) const;
   /// Returns true if a run of the program can have the boundaries of one cut, or of all cuts.
   bool canBe(const std::vector<int64_t> &boundaries, size_t cut, int64_t places) const;
   bool canAllBe(const Boundaries &boundaries, int64_t length) const;
@@ -73,7 +73,7 @@ private:
   struct Row {
     int64_t first, last, asked, level = 1;
   };
-  Row rowOf(const Boundaries &boundaries, size_t cut, int64_t p, int64_t length) const;
+  Row computeRow(const Boundaries &boundaries, size_t cut, int64_t p, int64_t length) const;
 
   mlir::func::FuncOp function;
   llvm::SmallVector<SegmentOp> cuts;

@@ -9,10 +9,10 @@
 namespace sluice {
 
 /// The losses of a function.
-llvm::SmallVector<CrossEntropyOp> lossesOf(mlir::func::FuncOp function);
+llvm::SmallVector<CrossEntropyOp> getLossOps(mlir::func::FuncOp function);
 /// Returns the loss whose prediction is sampled, which is returned first; others only train. The
 /// function must have a loss.
-CrossEntropyOp mainLossOf(mlir::func::FuncOp function);
+CrossEntropyOp getMainLoss(mlir::func::FuncOp function);
 
 /// Returns the maximum k such that row p of a loss may depend on tokens up to p + k: never its
 /// target p + offset, and never a token after p, which need not exist yet.

@@ -78,7 +78,7 @@ public:
   Decision decideBySegments(const ModeProof &proof, const Obligation &obligation);
 
 private:
-  const IntegerPoint &pointOf(mlir::IntegerSet set);
+  const IntegerPoint &findPoint(mlir::IntegerSet set);
   Decision::Kind decideVacuity(const Obligation &obligation);
   bool readsUpTo(const Obligation &obligation, mlir::AffineExpr latest);
   llvm::DenseMap<mlir::IntegerSet, IntegerPoint> known;

@@ -13,17 +13,21 @@ class Scales {
 public:
   explicit Scales(mlir::func::FuncOp function);
   /// 0: one position.
-  int64_t factorOf(mlir::Value value) const { return scaleOf(value).factor; }
-  mlir::FlatSymbolRefAttr axisOf(mlir::Value value) const { return scaleOf(value).axis; }
+  int64_t getScaleFactor(mlir::Value value) const { return findScale(value).factor; }
+  mlir::FlatSymbolRefAttr findSequenceAxis(mlir::Value value) const {
+    return findScale(value).axis;
+  }
   /// Returns true for the axis whose tokens the losses score (without a loss, the axis of the first
   /// argument) and its segments. Other axes, such as an encoder's, have their own lengths and are
   /// not constrained.
-  bool isOnTargetAxis(mlir::Value value) const { return scaleOf(value).tokens == target; }
+  bool isOnTargetAxis(mlir::Value value) const { return findScale(value).tokens == target; }
   /// Returns true if position p exists from f p + 1 tokens of the target on, where f is the scale's
   /// factor: the value is stored and on the target's axis.
   bool existsByTokens(mlir::Value value) const;
   /// Returns true on an axis of segments, where every row is computed at every length.
-  bool isSegmented(mlir::Value value) const { return axisOf(value) != scaleOf(value).tokens; }
+  bool isSegmented(mlir::Value value) const {
+    return findSequenceAxis(value) != findScale(value).tokens;
+  }
 
 private:
   struct Scale {
@@ -32,7 +36,7 @@ private:
     mlir::FlatSymbolRefAttr
         tokens; ///< the axis itself, or the one whose segments' segments these are
   };
-  const Scale &scaleOf(mlir::Value value) const;
+  const Scale &findScale(mlir::Value value) const;
 
   llvm::DenseMap<mlir::StringAttr, Scale> known;
   mlir::FlatSymbolRefAttr target;

@@ -48,9 +48,9 @@ public:
   void require(Linear nonNegative);
   void requireEqual(const Linear &x, const Linear &y);
   /// floor(x / divisor), divisor >= 1.
-  Linear floorOf(const Linear &x, int64_t divisor);
+  Linear buildFloor(const Linear &x, int64_t divisor);
   /// e(argument); equal arguments share one variable.
-  Linear endOf(size_t function, const Linear &argument);
+  Linear getSegmentEnd(size_t function, const Linear &argument);
 
   size_t variables = 0;
   std::vector<int64_t> least; ///< of each function
@@ -98,8 +98,8 @@ Answer solve(const Formula &formula);
 
 /// Positions e(0), e(1), ... up to the largest argument of function `function` at `point`, a
 /// solution: the least ends that agree with it.
-std::vector<int64_t> endsOf(const Formula &formula, size_t function,
-                            const std::vector<int64_t> &point);
+std::vector<int64_t> getSegmentEnds(const Formula &formula, size_t function,
+                                    const std::vector<int64_t> &point);
 
 /// Reduces rows to a contradiction by Fourier-Motzkin elimination with integer rounding: whole
 /// units of any row may be combined, and what all coefficients share is divided out. Sound; may

@@ -41,7 +41,7 @@ struct Staircase {
 
 /// The period of an expression of d0 with floordiv, ceildiv and mod by positive constants; period 0
 /// where it is of another form, or where values of one period could be near 2^60.
-Repeat repeatOf(mlir::AffineExpr expression, int64_t longest = longestRepeat);
+Repeat computeRepeat(mlir::AffineExpr expression, int64_t longest = longestRepeat);
 /// An expression's values; nothing where its period is beyond `longest`.
 std::optional<Staircase> tabulate(mlir::AffineExpr expression, int64_t longest);
 

@@ -77,10 +77,10 @@ struct StepPlan {
   /// Reads of ops that run at every step on one row: losses, and ops on the scale of one position.
   std::vector<StepRead> finals;
 
-  const StepSchedule &scheduleOf(mlir::Value value) const {
+  const StepSchedule &findSchedule(mlir::Value value) const {
     return schedules[values.find(value)->second.schedule];
   }
-  int64_t getCount(mlir::Value value, int64_t t) const { return scheduleOf(value).getCount(t); }
+  int64_t getCount(mlir::Value value, int64_t t) const { return findSchedule(value).getCount(t); }
 };
 
 /// Returns the schedule of an op that runs at every step on one row: row t at step t.

@@ -46,7 +46,7 @@ public:
 private:
   /// A point of `set`. Of a larger set than the library is asked for, a p >= 0 that makes each of
   /// `ofRow`, expressions of d0 = p alone, at least 0, where the set has no other bounds.
-  Point pointOf(mlir::IntegerSet set, llvm::ArrayRef<mlir::AffineExpr> ofRow = {});
+  Point findPoint(mlir::IntegerSet set, llvm::ArrayRef<mlir::AffineExpr> ofRow = {});
   llvm::DenseMap<mlir::IntegerSet, Point> known;
 };
 

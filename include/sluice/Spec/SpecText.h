@@ -53,12 +53,12 @@ public:
   /// A string without its quotes, as it is written.
   std::string_view contents(const TextNode &node) const;
   /// "layer"
-  std::string_view opOf(const TextNode &stage) const;
+  std::string_view getOpName(const TextNode &stage) const;
   /// The index of the stage that has this byte; -1: none.
   int64_t stageAt(size_t offset) const;
 
   SourceLocation locate(size_t offset, const std::string &file) const;
-  size_t offsetOf(const SourceLocation &place) const;
+  size_t getOffsetAt(const SourceLocation &place) const;
 
   TextEdits setValue(const TextNode &value, const std::string &json) const;
   /// Adds a key last in its object.

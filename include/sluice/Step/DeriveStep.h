@@ -24,6 +24,6 @@ std::optional<StepPlan> deriveStep(mlir::func::FuncOp function, StepRefusal &ref
 std::optional<StepPlan> proveStep(mlir::func::FuncOp function, StepRefusal &refusal);
 
 /// The schedule of a bound; none where it cannot be inverted.
-std::optional<StepSchedule> scheduleOf(const Frontier &bound);
+std::optional<StepSchedule> findSchedule(const Frontier &bound);
 
 } // namespace sluice

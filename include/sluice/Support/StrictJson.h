@@ -102,7 +102,7 @@ public:
     }
     return value->get<std::string>();
   }
-  std::string oneOf(std::initializer_list<const char *> choices) const {
+  std::string matchChoice(std::initializer_list<const char *> choices) const {
     std::string text = string(), list;
     for (const char *choice : choices) {
       if (text == choice) {

@@ -24,7 +24,7 @@ struct ParameterLayout {
 
   explicit ParameterLayout(mlir::ModuleOp module);
   /// Returns the byte offset in the flat arena; -1 if no trained parameter has that name.
-  int64_t offsetOf(llvm::StringRef parameter) const;
+  int64_t getOffsetAt(llvm::StringRef parameter) const;
 };
 
 } // namespace sluice

@@ -18,7 +18,7 @@ struct RecomputeRequest {
                                                 ///< lays it out
   int64_t workspaceBytes = 0, counterBytes = 0; ///< arguments of planMemory
   /// Returns the operations of a dispatch, which the search minimizes.
-  llvm::function_ref<double(mlir::Operation *)> operationsOf;
+  llvm::function_ref<double(mlir::Operation *)> countDispatchOperations;
 };
 
 struct Recomputation {

@@ -175,7 +175,7 @@ void TableWriter::run() {
         .Case<spec::LayerOp, spec::BoundariesOp>([&](auto op) { addStage(op); })
         .Case([&](spec::EmbeddingOp op) {
           if (op.getPositions() == spec::PositionTable::sinusoidal) {
-            sinusoids = std::max(sinusoids, model.getContextOf(op.getInput().value_or("")));
+            sinusoids = std::max(sinusoids, model.getContextOfInput(op.getInput().value_or("")));
           }
         });
   }

@@ -17,7 +17,7 @@ using namespace sluice::dispatch;
 
 /// A later row takes over where it is greater, or where it is NaN: what comes first stays of
 /// equals.
-static Value greatestOf(OpBuilder &b, Location loc, Value soFar, Value later) {
+static Value buildMaximum(OpBuilder &b, Location loc, Value soFar, Value later) {
   if (!isa<FloatType>(soFar.getType())) {
     return arith::MaxSIOp::create(b, loc, soFar, later);
   }
@@ -33,7 +33,7 @@ void dispatch::buildCombiner(OpBuilder &b, Location loc, Region &combiner, Reduc
   Block *block = b.createBlock(&combiner, {}, {element, element}, {loc, loc});
   Value soFar = block->getArgument(0), later = block->getArgument(1), next;
   if (kind == ReduceKind::Max) {
-    next = greatestOf(b, loc, soFar, later);
+    next = buildMaximum(b, loc, soFar, later);
   } else if (isa<FloatType>(element)) {
     next = arith::AddFOp::create(b, loc, soFar, later);
   } else {
@@ -42,7 +42,7 @@ void dispatch::buildCombiner(OpBuilder &b, Location loc, Region &combiner, Reduc
   yield(b, loc, next);
 }
 
-TypedAttr dispatch::identityOf(ReduceKind kind, Type element) {
+TypedAttr dispatch::getIdentityValue(ReduceKind kind, Type element) {
   if (auto floats = dyn_cast<FloatType>(element)) {
     const llvm::fltSemantics &semantics = floats.getFloatSemantics();
     return FloatAttr::get(element, kind == ReduceKind::Max ? APFloat::getInf(semantics, true)
@@ -53,7 +53,7 @@ TypedAttr dispatch::identityOf(ReduceKind kind, Type element) {
                                                            : APInt::getZero(bits));
 }
 
-static bool isOf(Operation *op, Value left, Value right) {
+static bool isKind(Operation *op, Value left, Value right) {
   return op->getOperand(0) == left && op->getOperand(1) == right;
 }
 
@@ -67,16 +67,16 @@ static bool isGreatest(Block &block) {
   auto greater = takes.getLhs().getDefiningOp<arith::CmpFOp>();
   auto unknown = takes.getRhs().getDefiningOp<arith::CmpFOp>();
   return greater && unknown && greater.getPredicate() == arith::CmpFPredicate::OGT &&
-         isOf(greater, later, soFar) && unknown.getPredicate() == arith::CmpFPredicate::UNO &&
-         isOf(unknown, later, later);
+         isKind(greater, later, soFar) && unknown.getPredicate() == arith::CmpFPredicate::UNO &&
+         isKind(unknown, later, later);
 }
 
-std::optional<ReduceKind> dispatch::kindOf(Region &combiner) {
+std::optional<ReduceKind> dispatch::getReduceKind(Region &combiner) {
   Block &block = combiner.front();
   size_t count = block.getOperations().size() - 1;
   Operation *last = block.getTerminator()->getOperand(0).getDefiningOp();
   Value soFar = block.getArgument(0), later = block.getArgument(1);
-  if (count == 1 && last && last->getNumOperands() == 2 && isOf(last, soFar, later)) {
+  if (count == 1 && last && last->getNumOperands() == 2 && isKind(last, soFar, later)) {
     if (isa<arith::AddFOp, arith::AddIOp>(last)) {
       return ReduceKind::Add;
     }
@@ -91,12 +91,12 @@ bool dispatch::isMaximum(Region &combiner) {
   Block &block = combiner.front();
   Value next = block.getTerminator()->getOperand(0);
   auto whole = next.getDefiningOp<arith::MaximumFOp>();
-  return kindOf(combiner) == ReduceKind::Max ||
-         (whole && isOf(whole, block.getArgument(0), block.getArgument(1)));
+  return getReduceKind(combiner) == ReduceKind::Max ||
+         (whole && isKind(whole, block.getArgument(0), block.getArgument(1)));
 }
 
 int64_t dispatch::countOperations(Region &combiner) {
-  if (kindOf(combiner)) {
+  if (getReduceKind(combiner)) {
     return 1;
   }
   return llvm::count_if(combiner.front().without_terminator(), [](Operation &op) {
@@ -122,14 +122,14 @@ static scalar::Scalar<double> combine(Region &combiner, scalar::Scalar<double> s
   values[combiner.getArgument(1)] = later;
   for (Operation &op : combiner.front().without_terminator()) {
     if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
-      values[op.getResult(0)] = scalar::constantOf<double>(constant.getValue());
+      values[op.getResult(0)] = scalar::getConstantValue<double>(constant.getValue());
       continue;
     }
     SmallVector<scalar::Scalar<double>> operands;
     for (Value operand : op.getOperands()) {
       operands.push_back(values.lookup(operand));
     }
-    values[op.getResult(0)] = scalar::ruleOf<double>(op)(op, operands);
+    values[op.getResult(0)] = scalar::getScalarRule<double>(op)(op, operands);
   }
   return values.lookup(combiner.front().getTerminator()->getOperand(0));
 }
@@ -137,9 +137,9 @@ static scalar::Scalar<double> combine(Region &combiner, scalar::Scalar<double> s
 static std::string findUnknown(Region &combiner) {
   for (Operation &op : combiner.front().without_terminator()) {
     bool isConstant = isa<arith::ConstantOp>(op) && op.getResult(0).getType().isIntOrFloat();
-    bool isKnown =
-        isConstant || (op.getNumResults() == 1 && op.getNumRegions() == 0 &&
-                       OpTrait::hasElementwiseMappableTraits(&op) && scalar::ruleOf<double>(op));
+    bool isKnown = isConstant || (op.getNumResults() == 1 && op.getNumRegions() == 0 &&
+                                  OpTrait::hasElementwiseMappableTraits(&op) &&
+                                  scalar::getScalarRule<double>(op));
     if (!isKnown) {
       return "expected elementwise arith and math in a combiner, found " +
              op.getName().getStringRef().str();
@@ -151,19 +151,19 @@ static std::string findUnknown(Region &combiner) {
 /// Rows that are left out count as the identity, on either side.
 static std::string findChanged(Region &combiner, Type element, TypedAttr identity) {
   bool isFloat = isa<FloatType>(element);
-  scalar::Scalar<double> alone = scalar::constantOf<double>(identity);
-  auto numberOf = [&](scalar::Scalar<double> x) { return isFloat ? x.real : double(x.integer); };
+  scalar::Scalar<double> alone = scalar::getConstantValue<double>(identity);
+  auto toDouble = [&](scalar::Scalar<double> x) { return isFloat ? x.real : double(x.integer); };
   for (double x : {1.0, -2.5, 0.75, 0.0, 3.0}) {
     scalar::Scalar<double> number{.real = x, .integer = int64_t(x)};
     for (bool isFirst : {true, false}) {
       double found =
-          numberOf(isFirst ? combine(combiner, alone, number) : combine(combiner, number, alone));
-      if (!(std::abs(found - numberOf(number)) <= 1e-6)) {
+          toDouble(isFirst ? combine(combiner, alone, number) : combine(combiner, number, alone));
+      if (!(std::abs(found - toDouble(number)) <= 1e-6)) {
         std::string text;
         llvm::raw_string_ostream(text)
             << "expected an identity that the combiner leaves alone on either side, found "
             << identity << ", which makes " << llvm::format("%g", found) << " of "
-            << llvm::format("%g", numberOf(number));
+            << llvm::format("%g", toDouble(number));
         return text;
       }
     }
@@ -214,7 +214,7 @@ static void buildNamed(OpBuilder &b, OperationState &state, ReduceKind kind, Typ
     YieldOp::create(inner, loc, next);
   };
   buildCombiner(b, state.location, combiner, kind, element, yield);
-  state.getOrAddProperties<ReduceGroupOp::Properties>().identity = identityOf(kind, element);
+  state.getOrAddProperties<ReduceGroupOp::Properties>().identity = getIdentityValue(kind, element);
 }
 
 void ReduceGroupOp::build(OpBuilder &b, OperationState &state, Type type, ReduceKind kind,
@@ -263,8 +263,8 @@ ParseResult ReduceGroupOp::parse(OpAsmParser &parser, OperationState &state) {
 }
 
 void ReduceGroupOp::print(OpAsmPrinter &printer) {
-  std::optional<ReduceKind> kind = kindOf(getCombiner());
-  if (kind && getIdentity() == identityOf(*kind, getElementTypeOrSelf(getRows().getType()))) {
+  std::optional<ReduceKind> kind = getReduceKind(getCombiner());
+  if (kind && getIdentity() == getIdentityValue(*kind, getElementTypeOrSelf(getRows().getType()))) {
     printer << ' ' << stringifyReduceKind(*kind) << ' ' << getRows();
   } else {
     printer << " combine " << getRows() << " identity " << getIdentity() << ' ';

@@ -61,12 +61,12 @@ Value sluice::dispatch::optionalOperand(OperandRange extras, unsigned bits, int6
   return {};
 }
 
-std::string sluice::dispatch::lengthOf(Operation *dispatch) {
-  StringAttr axis = axisOf(dispatch);
+std::string sluice::dispatch::computeLength(Operation *dispatch) {
+  StringAttr axis = findSequenceAxis(dispatch);
   return axis ? plan::lengthName(axis.getValue()) : "length";
 }
 
-Value sluice::dispatch::scheduleOf(Operation *dispatch) {
+Value sluice::dispatch::findSchedule(Operation *dispatch) {
   auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
   return domain && domain.getScheduled() && dispatch->getNumOperands() > 0
              ? dispatch->getOperand(dispatch->getNumOperands() - 1)
@@ -75,7 +75,7 @@ Value sluice::dispatch::scheduleOf(Operation *dispatch) {
 
 bool sluice::dispatch::isStorageType(Type element) { return element.isF32() || element.isBF16(); }
 
-Type sluice::dispatch::bodyTypeOf(Type element) {
+Type sluice::dispatch::getBodyType(Type element) {
   return element.isBF16() ? Float32Type::get(element.getContext()) : element;
 }
 
@@ -106,17 +106,17 @@ static LogicalResult verifyBody(Operation *op, Region &region, unsigned argument
   return success();
 }
 
-static Type elementOf(Value tensor) {
+static Type getTensorElementType(Value tensor) {
   return cast<RankedTensorType>(tensor.getType()).getElementType();
 }
 
 /// Factors of a contraction have one type, which it computes in.
 static LogicalResult verifyFactors(Operation *op, ValueRange factors) {
-  Type first = elementOf(factors.front());
+  Type first = getTensorElementType(factors.front());
   for (Value factor : factors) {
-    if (!isStorageType(elementOf(factor)) || elementOf(factor) != first) {
+    if (!isStorageType(getTensorElementType(factor)) || getTensorElementType(factor) != first) {
       return op->emitOpError("D-013: expected factors of one type, f32 or bf16, found ")
-             << first << " and " << elementOf(factor);
+             << first << " and " << getTensorElementType(factor);
     }
   }
   return success();
@@ -125,7 +125,7 @@ static LogicalResult verifyFactors(Operation *op, ValueRange factors) {
 /// Results that may be stored as either.
 static LogicalResult verifyStorage(Operation *op, ValueRange values) {
   for (Value value : values) {
-    if (!isStorageType(elementOf(value))) {
+    if (!isStorageType(getTensorElementType(value))) {
       return op->emitOpError("D-016: expected values of f32 or bf16, found ") << value.getType();
     }
   }
@@ -135,7 +135,7 @@ static LogicalResult verifyStorage(Operation *op, ValueRange values) {
 /// Results that are never stored as bf16. Values may be absent.
 static LogicalResult verifyF32(Operation *op, ValueRange values) {
   for (Value value : values) {
-    if (value && !elementOf(value).isF32()) {
+    if (value && !getTensorElementType(value).isF32()) {
       return op->emitOpError("D-014: expected f32 for statistics, biases, tables, losses and the "
                              "gradients of weights, found ")
              << value.getType();
@@ -147,7 +147,7 @@ static LogicalResult verifyF32(Operation *op, ValueRange values) {
 /// Bodies compute in f32: a bf16 tensor's argument or yielded value is f32.
 static LogicalResult verifyBodyTypes(Operation *op, ValueRange tensors, ValueRange inBody) {
   for (auto [tensor, value] : llvm::zip_equal(tensors, inBody)) {
-    Type expected = bodyTypeOf(elementOf(tensor));
+    Type expected = getBodyType(getTensorElementType(tensor));
     if (getElementTypeOrSelf(value.getType()) != expected) {
       return op->emitOpError("D-015: expected the body to hold ")
              << tensor.getType() << " as " << expected << ", found " << value.getType();
@@ -166,7 +166,7 @@ static LogicalResult verifySchedule(Operation *op, StringRef obstacle) {
   if (!obstacle.empty()) {
     return op->emitOpError("D-019: expected a domain that is not scheduled, for ") << obstacle;
   }
-  Value schedule = scheduleOf(op);
+  Value schedule = findSchedule(op);
   auto expected =
       RankedTensorType::get({domain.getBatch(), 3}, IntegerType::get(op->getContext(), 64));
   if (!schedule || schedule.getType() != expected) {
@@ -192,7 +192,7 @@ static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses, size_t ex
 }
 
 /// A scheduled row is one of a sequence: it has a position, and no number among all rows.
-static StringRef obstacleOf(RowsOp op) {
+static StringRef findObstacle(RowsOp op) {
   bool onlyRows = llvm::all_of(op.getResultAccesses(), [](Attribute access) {
     return cast<AccessAttr>(access).getKind() == AccessKind::Row;
   });
@@ -212,19 +212,19 @@ LogicalResult RowsOp::verify() {
     return failure();
   }
   for (unsigned i = 0; i < getInputs().size(); ++i) {
-    if (failed(detail::verifyFound(*this, i))) {
+    if (failed(detail::verifyIndexOperand(*this, i))) {
       return failure();
     }
   }
   Block &body = getBody().front();
-  if (failed(verifySchedule(*this, obstacleOf(*this)))) {
+  if (failed(verifySchedule(*this, findObstacle(*this)))) {
     return failure();
   }
   return failure(failed(verifyBodyTypes(*this, getInputs(), body.getArguments())) ||
                  failed(verifyBodyTypes(*this, getOutputs(), body.getTerminator()->getOperands())));
 }
 
-static StringRef obstacleOf(ContractOp op) {
+static StringRef findObstacle(ContractOp op) {
   if (op.getByInput()) {
     return "a contraction by input";
   }
@@ -260,7 +260,7 @@ static LogicalResult verifyRotation(ContractOp op) {
 }
 
 LogicalResult ContractOp::verify() {
-  if (failed(verifySchedule(*this, obstacleOf(*this))) ||
+  if (failed(verifySchedule(*this, findObstacle(*this))) ||
       failed(verifyAccesses(*this, getAccesses(), getExtras().size(), "extra operands")) ||
       failed(verifyAccesses(*this, getResultAccesses(), getOutputs().size(), "results"))) {
     return failure();
@@ -306,26 +306,26 @@ LogicalResult WeightGradientOp::verify() {
 
 /// Operands that both ops of head and cross-entropy have.
 template <typename Op> static LogicalResult verifyCrossEntropy(Op op) {
-  auto typeOf = [](Value value) { return cast<RankedTensorType>(value.getType()); };
-  RankedTensorType input = typeOf(op.getInput()), weight = typeOf(op.getWeight());
+  auto getRowType = [](Value value) { return cast<RankedTensorType>(value.getType()); };
+  RankedTensorType input = getRowType(op.getInput()), weight = getRowType(op.getWeight());
   if (input.getRank() != 3 || weight.getRank() != 2 ||
       input.getDimSize(2) != weight.getDimSize(1)) {
     return op.emitOpError("D-009: expected rows [B, T, d] and weights [V, d], found ")
            << input << " and " << weight;
   }
-  if (!isStorageType(elementOf(op.getInput())) ||
-      elementOf(op.getInput()) != elementOf(op.getWeight())) {
+  if (!isStorageType(getTensorElementType(op.getInput())) ||
+      getTensorElementType(op.getInput()) != getTensorElementType(op.getWeight())) {
     return op.emitOpError("D-010: expected rows and weights of one type, f32 or bf16, found ")
            << input << " and " << weight;
   }
-  RankedTensorType tokens = typeOf(op.getTokens());
+  RankedTensorType tokens = getRowType(op.getTokens());
   if (tokens.getRank() != 2 || !tokens.getElementType().isInteger(32) ||
       tokens.getDimSize(0) != input.getDimSize(0)) {
     return op.emitOpError("D-011: expected tokens of i32, one row a row of the batch, found ")
            << tokens;
   }
   if (op.getRowGradient() &&
-      typeOf(op.getRowGradient()).getShape() != input.getShape().drop_back()) {
+      getRowType(op.getRowGradient()).getShape() != input.getShape().drop_back()) {
     return op.emitOpError("D-050: expected an incoming gradient a row, ")
            << input.getShape().drop_back() << ", found " << op.getRowGradient().getType();
   }
@@ -347,9 +347,11 @@ LogicalResult CrossEntropyOp::verify() {
   if (failed(verifySchedule(*this, "losses")) || failed(verifyCrossEntropy(*this))) {
     return failure();
   }
-  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
-  if (getInputGradient() && (shapeOf(getInputGradient()) != shapeOf(getInput()) ||
-                             !isStorageType(elementOf(getInputGradient())))) {
+  auto getTensorShape = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getShape();
+  };
+  if (getInputGradient() && (getTensorShape(getInputGradient()) != getTensorShape(getInput()) ||
+                             !isStorageType(getTensorElementType(getInputGradient())))) {
     return emitOpError("D-012: expected a gradient of ")
            << getInput().getType() << ", found " << getInputGradient().getType();
   }
@@ -436,7 +438,7 @@ LogicalResult ReduceGroupOp::verify() {
   if (failed(verifyGroup(*this, getRows(), getResult()))) {
     return failure();
   }
-  std::string fault = findFault(getCombiner(), elementOf(getRows()), getIdentity());
+  std::string fault = findFault(getCombiner(), getTensorElementType(getRows()), getIdentity());
   return fault.empty() ? success() : emitOpError("D-070: ") << fault;
 }
 LogicalResult SpreadOp::verify() { return verifyGroup(*this, getRows(), getRow()); }
@@ -472,14 +474,14 @@ LogicalResult AttentionOp::verify() {
 /// One gradient a sequence: as many rows as it has.
 static LogicalResult verifyGradients(AttentionBackwardOp op) {
   size_t count = fitsTerms(op) ? op.getSourceGradients().size() : 0;
-  auto rowsOf = [](Value tensor) {
+  auto getValueRows = [](Value tensor) {
     return cast<RankedTensorType>(tensor.getType()).getShape().drop_back();
   };
   bool fits = count >= 1 && count <= 3 && (count > 1 || op.getKeys() == op.getDomain());
   for (unsigned operand = 0; fits && operand < 3; ++operand) {
-    Value gradient = op.getSourceGradients()[gradientOf(operand, count)];
+    Value gradient = op.getSourceGradients()[getGradientIndex(operand, count)];
     fits = cast<RankedTensorType>(gradient.getType()).getRank() == 3 &&
-           rowsOf(gradient) == rowsOf(op->getOperand(operand));
+           getValueRows(gradient) == getValueRows(op->getOperand(operand));
   }
   if (fits) {
     return success();

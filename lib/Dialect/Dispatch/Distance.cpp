@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace sluice::dispatch;
 
-static AffineExpr expressionOf(const Distance &distance, MLIRContext *context) {
+static AffineExpr buildExpression(const Distance &distance, MLIRContext *context) {
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
   return p * distance.query - q * distance.key + distance.offset;
 }
@@ -16,7 +16,7 @@ static AffineExpr expressionOf(const Distance &distance, MLIRContext *context) {
 AffineMapAttr Distance::attribute(MLIRContext *context) const {
   return *this == Distance()
              ? AffineMapAttr()
-             : AffineMapAttr::get(AffineMap::get(2, 0, expressionOf(*this, context)));
+             : AffineMapAttr::get(AffineMap::get(2, 0, buildExpression(*this, context)));
 }
 
 std::optional<Distance> Distance::of(std::optional<AffineMap> map) {
@@ -34,7 +34,7 @@ std::optional<Distance> Distance::of(std::optional<AffineMap> map) {
     return number ? number.getValue() : 0;
   };
   Distance distance{at(1, 0) - at(0, 0), at(0, 0) - at(0, 1), at(0, 0)};
-  AffineExpr rest = map->getResult(0) - expressionOf(distance, map->getContext());
+  AffineExpr rest = map->getResult(0) - buildExpression(distance, map->getContext());
   bool fits = distance.query >= 1 && distance.key >= 1 && simplifyAffineExpr(rest, 2, 0) == 0;
   return fits ? std::optional(distance) : std::nullopt;
 }

@@ -28,7 +28,7 @@ static bool isIndex(RowsOp op, int64_t argument, bool gathered) {
 
 /// For an operand that indices find: checks that they are there, and that it has the rows they
 /// find.
-LogicalResult sluice::dispatch::detail::verifyFound(RowsOp op, unsigned i) {
+LogicalResult sluice::dispatch::detail::verifyIndexOperand(RowsOp op, unsigned i) {
   auto access = cast<AccessAttr>(op.getAccesses()[i]);
   auto type = cast<RankedTensorType>(op.getInputs()[i].getType());
   bool isElement = !isa<RankedTensorType>(op.getBody().getArgument(i).getType());

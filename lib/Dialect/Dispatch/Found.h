@@ -7,6 +7,6 @@ namespace sluice::dispatch::detail {
 
 /// Checks operand `i`, where indices find it: they must be there, and it must have the rows they
 /// find.
-mlir::LogicalResult verifyFound(RowsOp op, unsigned i);
+mlir::LogicalResult verifyIndexOperand(RowsOp op, unsigned i);
 
 } // namespace sluice::dispatch::detail

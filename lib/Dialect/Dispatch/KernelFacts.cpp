@@ -9,13 +9,13 @@ using namespace sluice::dispatch;
 
 using Factor = std::optional<int64_t>;
 
-static int64_t rankOf(Operation *dispatch, unsigned operand) {
+static int64_t getOperandRank(Operation *dispatch, unsigned operand) {
   return cast<RankedTensorType>(dispatch->getOperand(operand).getType()).getRank();
 }
 
-Factor sluice::dispatch::rowFactorOf(Operation *dispatch, unsigned operand) {
+Factor sluice::dispatch::findRowFactor(Operation *dispatch, unsigned operand) {
   auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
-  return rankOf(dispatch, operand) == 3 ? Factor(domain.getFactor()) : std::nullopt;
+  return getOperandRank(dispatch, operand) == 3 ? Factor(domain.getFactor()) : std::nullopt;
 }
 
 /// Access number `number`; null where there are not so many.
@@ -40,7 +40,7 @@ AccessAttr ContractOp::getAccess(unsigned operand) {
   return operand < firstExtra ? AccessAttr() : accessAt(getAccesses(), operand - firstExtra);
 }
 
-bool ContractOp::readsOwnRows(unsigned operand) { return rankOf(*this, operand) == 3; }
+bool ContractOp::readsOwnRows(unsigned operand) { return getOperandRank(*this, operand) == 3; }
 
 /// Tiles of 64 columns. Where large tiles are few there are more blocks, of half as many rows.
 int64_t ContractOp::getTileRows(int64_t blocks) {
@@ -60,7 +60,7 @@ template <typename Op> static Factor attentionFactor(Op op, unsigned operand) {
   DistanceTerms terms = op.getTerms();
   bool isByDistance = terms.rows && op->getOperand(operand) == terms.rows;
   return isByDistance ? op.getDomain().getFactor() / terms.distance.query
-                      : rowFactorOf(op, operand);
+                      : findRowFactor(op, operand);
 }
 
 Factor AttentionOp::getRowFactor(unsigned operand) { return attentionFactor(*this, operand); }
@@ -102,7 +102,7 @@ DomainAttr AttentionBackwardOp::getResultDomain(unsigned result) {
 /// The log-sum-exps, too, are a number a row.
 Factor CrossEntropyWeightGradientOp::getRowFactor(unsigned operand) {
   return getOperand(operand) == getLse() ? Factor(getDomain().getFactor())
-                                         : rowFactorOf(*this, operand);
+                                         : findRowFactor(*this, operand);
 }
 
 //===----------------------------------------------------------------------===//

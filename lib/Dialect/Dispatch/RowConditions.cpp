@@ -59,7 +59,7 @@ private:
   static constexpr size_t mostConditions = 4; ///< more are left out: each doubles the walk
   void visit(Value value, const Conditions &conditions);
   void pushChoice(Value value, const Conditions &conditions, RowCondition added);
-  static IntegerSet getRowsOf(MLIRContext *context, const Conditions &conditions);
+  static IntegerSet buildRowSet(MLIRContext *context, const Conditions &conditions);
 
   SmallVector<std::pair<Value, Conditions>> pending;
   std::set<std::pair<const void *, const void *>> seen; ///< values, and sets of rows
@@ -67,7 +67,7 @@ private:
 };
 } // namespace
 
-IntegerSet UseFinder::getRowsOf(MLIRContext *context, const Conditions &conditions) {
+IntegerSet UseFinder::buildRowSet(MLIRContext *context, const Conditions &conditions) {
   SmallVector<AffineExpr> constraints;
   SmallVector<bool> equalities;
   for (const RowCondition &condition : conditions) {
@@ -94,7 +94,7 @@ void UseFinder::pushChoice(Value value, const Conditions &conditions, RowConditi
 }
 
 void UseFinder::visit(Value value, const Conditions &conditions) {
-  IntegerSet rows = getRowsOf(value.getContext(), conditions);
+  IntegerSet rows = buildRowSet(value.getContext(), conditions);
   if (!seen.insert({value.getAsOpaquePointer(), rows.getAsOpaquePointer()}).second) {
     return;
   }

@@ -9,7 +9,7 @@ using namespace sluice::dispatch;
 
 using Reads = SmallVector<RowRead>;
 
-static RowRead readOf(AccessAttr access, unsigned operand) {
+static RowRead buildRead(AccessAttr access, unsigned operand) {
   switch (access.getKind()) {
   case AccessKind::Row: {
     RowRead read = RowRead::through(operand, access.getMap().getValue());
@@ -32,7 +32,7 @@ static bool isRowOfPosition(Attribute access) {
 static void addArgument(ArrayAttr accesses, unsigned argument, unsigned first, IntegerSet rows,
                         Reads &reads) {
   auto access = cast<AccessAttr>(accesses[argument]);
-  reads.push_back(readOf(access, first + argument));
+  reads.push_back(buildRead(access, first + argument));
   reads.back().relation = rows;
   for (unsigned index : access.getIndices()) {
     addArgument(accesses, index, first, rows, reads);
@@ -131,7 +131,7 @@ static IntegerSet transposed(IntegerSet mask) {
 }
 
 /// Rows by distance up to the greatest of row p, or with `every` any.
-static IntegerSet distancesOf(MLIRContext *context, const Distance &distance, bool every) {
+static IntegerSet buildDistanceSet(MLIRContext *context, const Distance &distance, bool every) {
   AffineExpr p = getAffineDimExpr(0, context), d = getAffineDimExpr(1, context);
   return withinLength(IntegerSet::get(2, 1, {every ? d : distance.greatest(p) - d}, {false}));
 }
@@ -144,8 +144,8 @@ Reads sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands,
               RowRead::related(2, relation)};
   if (terms.rows) {
     reads.push_back(RowRead::itself(firstTerm, mask.getContext()));
-    reads.push_back(
-        RowRead::related(firstTerm + 1, distancesOf(mask.getContext(), terms.distance, false)));
+    reads.push_back(RowRead::related(firstTerm + 1,
+                                     buildDistanceSet(mask.getContext(), terms.distance, false)));
   }
   for (unsigned table = firstTerm + (terms.rows ? 2 : 0); table < operands; ++table) {
     reads.push_back(RowRead::whole(table));
@@ -185,8 +185,8 @@ std::optional<Reads> sluice::dispatch::attentionBackwardReads(IntegerSet mask, u
     bool isOfKeys = operand == key || operand == value;
     bool isRows = terms.rows && operand == firstTerm + 1;
     if (isRows) {
-      reads.push_back(RowRead::related(
-          operand, distancesOf(mask.getContext(), terms.distance, givesKeys || gradients == 1)));
+      reads.push_back(RowRead::related(operand, buildDistanceSet(mask.getContext(), terms.distance,
+                                                                 givesKeys || gradients == 1)));
     } else if (operand >= firstTerm + (terms.rows ? 2 : 0) ||
                (gradients == 1 && isOfKeys && !isOfTerm)) {
       reads.push_back(RowRead::whole(operand));

@@ -8,30 +8,30 @@ using namespace sluice::dispatch;
 
 template <typename Op> LogicalResult sluice::dispatch::verifyTerms(Op op, size_t others) {
   auto terms = op.getTerms();
-  auto typeOf = [](Value value) { return cast<RankedTensorType>(value.getType()); };
+  auto getRowType = [](Value value) { return cast<RankedTensorType>(value.getType()); };
   auto heads = static_cast<int64_t>(op.getHeads()), head = static_cast<int64_t>(op.getHeadSize());
   DomainAttr domain = op.getDomain(), keys = op.getKeys();
   const Distance &distance = terms.distance;
   auto areRows = [&](Value term) {
-    RankedTensorType type = typeOf(term);
+    RankedTensorType type = getRowType(term);
     return type.getRank() == 3 && type.getDimSize(0) == domain.getBatch() &&
            type.getDimSize(2) == heads * head &&
-           type.getElementType() == typeOf(op.getQuery()).getElementType();
+           type.getElementType() == getRowType(op.getQuery()).getElementType();
   };
-  auto stepsOf = [&](Value rows, int64_t step) {
-    return (typeOf(rows).getDimSize(1) + step - 1) / step;
+  auto countSteps = [&](Value rows, int64_t step) {
+    return (getRowType(rows).getDimSize(1) + step - 1) / step;
   };
   bool fits = terms.count() + others == op.getExtras().size() &&
               terms.count() >= (op.getDistanceBias() ? 1 : 0) &&
               Distance::of(op.getDistance()).has_value();
   fits = fits && (!terms.rows || (areRows(terms.query) && areRows(terms.rows)));
   if (fits && terms.rows && !domain.getScheduled()) {
-    fits = typeOf(terms.query).getDimSize(1) == domain.getPositions() &&
-           stepsOf(terms.rows, distance.query) == domain.getPositions() &&
-           stepsOf(terms.rows, distance.key) == keys.getPositions();
+    fits = getRowType(terms.query).getDimSize(1) == domain.getPositions() &&
+           countSteps(terms.rows, distance.query) == domain.getPositions() &&
+           countSteps(terms.rows, distance.key) == keys.getPositions();
   }
   if (fits && terms.bias) {
-    RankedTensorType type = typeOf(terms.bias);
+    RankedTensorType type = getRowType(terms.bias);
     int64_t most = distance.query * domain.getPositions() + std::max<int64_t>(distance.offset, 0);
     fits = type.getRank() == 2 && type.getElementType().isF32() && type.getDimSize(0) >= 1 &&
            (domain.getScheduled() || type.getDimSize(0) <= most) && type.getDimSize(1) == heads;
@@ -57,14 +57,16 @@ bool sluice::dispatch::fitsTerms(AttentionBackwardOp op) {
   if (op.getGradients().size() <= terms.count()) {
     return terms.count() == 0;
   }
-  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  auto getTensorShape = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getShape();
+  };
   auto gradients = op.getGradients().take_back(terms.count());
-  bool fits = !terms.rows || (shapeOf(gradients[0]) == shapeOf(terms.query) &&
-                              shapeOf(gradients[1]) == shapeOf(terms.rows));
+  bool fits = !terms.rows || (getTensorShape(gradients[0]) == getTensorShape(terms.query) &&
+                              getTensorShape(gradients[1]) == getTensorShape(terms.rows));
   if (fits && terms.bias) {
     SmallVector<int64_t> parts{op.getDomain().getBatch()};
-    llvm::append_range(parts, shapeOf(terms.bias));
-    fits = shapeOf(gradients.back()) == ArrayRef(parts) &&
+    llvm::append_range(parts, getTensorShape(terms.bias));
+    fits = getTensorShape(gradients.back()) == ArrayRef(parts) &&
            getElementTypeOrSelf(gradients.back().getType()).isF32();
   }
   return fits;

@@ -41,7 +41,7 @@ struct Launch {
 };
 
 /// The most that a kernel has for any target of `name`, workspace_bytes or counters.
-int64_t mostOf(KernelOp kernel, StringRef name) {
+int64_t getMaximum(KernelOp kernel, StringRef name) {
   int64_t most = 0;
   for (NamedAttribute variant : kernel.getVariants()) {
     auto number = cast<DictionaryAttr>(variant.getValue()).getAs<IntegerAttr>(name);
@@ -139,8 +139,8 @@ LogicalResult EntryVerifier::addRuns(Launch &launch, size_t firstWritten) {
 
 /// The workspace, the last argument, and the counters right before it.
 LogicalResult EntryVerifier::verifyWorkspace(Launch &launch, int64_t arenaBytes) {
-  int64_t size = mostOf(launch.kernel, workspaceBytesName);
-  int64_t counters = mostOf(launch.kernel, countersName), before = counters * counterBytes;
+  int64_t size = getMaximum(launch.kernel, workspaceBytesName);
+  int64_t counters = getMaximum(launch.kernel, countersName), before = counters * counterBytes;
   int64_t offset = launch.op.getArguments().back();
   if (size == 0 && counters == 0) {
     return success();

@@ -16,7 +16,7 @@ using namespace sluice;
 using facts::cost, facts::elements;
 
 /// Positions of a whole batch.
-static double rowsOf(Operation *op, Value sequence) {
+static double countBatchRows(Operation *op, Value sequence) {
   return static_cast<double>(getBatch(op) *
                              getPositions(op, cast<SequenceType>(sequence.getType())));
 }
@@ -28,12 +28,12 @@ static double width(Value sequence) {
 
 double facts::elements(Operation *op, Value value) {
   if (isa<SequenceType>(value.getType())) {
-    return rowsOf(op, value) * width(value);
+    return countBatchRows(op, value) * width(value);
   }
   return static_cast<double>(cast<RankedTensorType>(value.getType()).getNumElements());
 }
 
-static double bytesOf(Operation *op, Value value) {
+static double countBytes(Operation *op, Value value) {
   Type element = isa<SequenceType>(value.getType())
                      ? cast<SequenceType>(value.getType()).getElement()
                      : cast<RankedTensorType>(value.getType()).getElementType();
@@ -41,26 +41,26 @@ static double bytesOf(Operation *op, Value value) {
 }
 
 /// Each of `values` counted once.
-static double bytesOf(Operation *op, ValueRange values) {
+static double countBytes(Operation *op, ValueRange values) {
   llvm::SetVector<Value> different(values.begin(), values.end());
   double bytes = 0;
   for (Value value : different) {
-    bytes += bytesOf(op, value);
+    bytes += countBytes(op, value);
   }
   return bytes;
 }
 
 Cost facts::cost(Operation *op, double flops, ValueRange saved) {
-  double bytes = bytesOf(op, op->getOperands()) + bytesOf(op, op->getResults());
-  return {flops, bytes, saved.empty() ? 0 : bytesOf(op, saved)};
+  double bytes = countBytes(op, op->getOperands()) + countBytes(op, op->getResults());
+  return {flops, bytes, saved.empty() ? 0 : countBytes(op, saved)};
 }
 
 /// Rows of a table are read where they are used: the table counts at most once, and at most a row a
 /// position.
 static Cost gatherCost(Operation *op, Value table, Value result) {
-  double tableBytes = bytesOf(op, table);
+  double tableBytes = countBytes(op, table);
   Cost whole = cost(op, 0);
-  whole.bytes += std::min(tableBytes, bytesOf(op, result)) - tableBytes;
+  whole.bytes += std::min(tableBytes, countBytes(op, result)) - tableBytes;
   return whole;
 }
 
@@ -136,16 +136,17 @@ Cost NormBackwardOp::getCost() {
 
 /// 2 in out a row, and a bias' out.
 Cost LinearOp::getCost() {
-  double rows = rowsOf(*this, getInput()), out = width(getResult());
+  double rows = countBatchRows(*this, getInput()), out = width(getResult());
   return cost(*this, rows * out * (2 * width(getInput()) + (getBias() ? 1 : 0)), getInput());
 }
 
 Cost LinearInputGradientOp::getCost() {
-  return cost(*this, 2 * rowsOf(*this, getGradient()) * width(getGradient()) * width(getResult()));
+  return cost(*this,
+              2 * countBatchRows(*this, getGradient()) * width(getGradient()) * width(getResult()));
 }
 
 Cost LinearWeightGradientOp::getCost() {
-  double rows = rowsOf(*this, getGradient()), out = width(getGradient());
+  double rows = countBatchRows(*this, getGradient()), out = width(getGradient());
   return cost(*this,
               rows * out * ((getWeight() ? 2 * width(getInput()) : 0) + (getBias() ? 1 : 0)));
 }
@@ -162,14 +163,14 @@ template <typename Op> static double pairs(Op op) {
 }
 
 /// Operations of a pair's terms by distance: `contractions` of D, `sums` of the table's biases.
-template <typename Op> static double termsOf(Op op, double contractions, double sums) {
+template <typename Op> static double countTerms(Op op, double contractions, double sums) {
   dispatch::DistanceTerms terms = op.getTerms();
   return (terms.rows ? 2 * contractions * op.getHeadSize() : 0) + (terms.bias ? sums : 0);
 }
 
 /// A pair: two contractions of D, the score region, an exponential and its sum.
 Cost AttentionOp::getCost() {
-  double each = 4.0 * getHeadSize() + operations(getScore()) + 2 + termsOf(*this, 1, 1);
+  double each = 4.0 * getHeadSize() + operations(getScore()) + 2 + countTerms(*this, 1, 1);
   SmallVector<Value> saved = {getQuery(), getKey(), getValue(), getOutput(), getLse()};
   if (dispatch::DistanceTerms terms = getTerms(); terms.rows) {
     saved.append({terms.query, terms.rows});
@@ -181,7 +182,7 @@ Cost AttentionOp::getCost() {
 /// D.
 Cost AttentionBackwardOp::getCost() {
   double each = 10.0 * getHeadSize() + operations(getScore()) + operations(getScoreGradient()) + 3 +
-                termsOf(*this, 3, 2);
+                countTerms(*this, 3, 2);
   return cost(*this, each * pairs(*this) + 2 * elements(*this, getOutput()));
 }
 
@@ -203,7 +204,8 @@ Cost FoldOp::getCost() { return cost(*this, 0); }
 /// row.
 static double lossFlops(Operation *op, Value input, Value weight, bool bias, double contractions) {
   double vocabulary = static_cast<double>(cast<RankedTensorType>(weight.getType()).getDimSize(0));
-  return rowsOf(op, input) * vocabulary * (2 * contractions * width(input) + 2 + (bias ? 1 : 0));
+  return countBatchRows(op, input) * vocabulary *
+         (2 * contractions * width(input) + 2 + (bias ? 1 : 0));
 }
 
 Cost CrossEntropyOp::getCost() {

@@ -15,7 +15,7 @@ mlir::LogicalResult verifyScales(mlir::Operation *op, SequenceType fine, Sequenc
 mlir::LogicalResult verifyWindow(mlir::Operation *op, RowGroup group);
 
 /// (p, q) for every row q of group p.
-mlir::IntegerSet relationOf(mlir::MLIRContext *context, RowGroup group);
+mlir::IntegerSet buildRelation(mlir::MLIRContext *context, RowGroup group);
 /// `sequence` with nothing past its last row: itself, or of a lazy one a map that repeats it.
 mlir::Value withinLength(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sequence);
 /// The adjoint of `fold`: rows of `type` from windows side by side, or, with as many columns as

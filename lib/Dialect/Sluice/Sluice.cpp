@@ -77,28 +77,28 @@ int64_t sluice::getFactor(Operation *op, SequenceType type) {
   return scale.getFactor();
 }
 
-static AxisOp axisOf(Operation *op, SequenceType type) {
+static AxisOp findSequenceAxis(Operation *op, SequenceType type) {
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, type.getScale());
   return scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
 }
 
 bool sluice::isGiven(Operation *op, SequenceType type) {
-  AxisOp axis = axisOf(op, type);
+  AxisOp axis = findSequenceAxis(op, type);
   return axis && axis.getCapacity();
 }
 
 bool sluice::isSegmented(Operation *op, SequenceType type) {
-  AxisOp axis = axisOf(op, type);
+  AxisOp axis = findSequenceAxis(op, type);
   return axis && axis.getSegments();
 }
 
-std::string sluice::axisNameOf(Operation *op, SequenceType type) {
+std::string sluice::getAxisName(Operation *op, SequenceType type) {
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, type.getScale());
   return scale ? scale.getAxis().str() : "";
 }
 
 int64_t sluice::getDomainFactor(Operation *op, SequenceType type, StringRef axis) {
-  bool isMeasured = isSegmented(op, type) ? axisNameOf(op, type) == axis : axis.empty();
+  bool isMeasured = isSegmented(op, type) ? getAxisName(op, type) == axis : axis.empty();
   return isMeasured && !isGiven(op, type) ? getFactor(op, type) : 0;
 }
 
@@ -119,7 +119,7 @@ std::string sluice::givenPlace(Operation *op, StringRef name) {
 std::string sluice::countsName(StringRef axis) { return (axis + ".count").str(); }
 
 int64_t sluice::getPositions(Operation *op, SequenceType type) {
-  AxisOp axis = axisOf(op, type);
+  AxisOp axis = findSequenceAxis(op, type);
   if (axis && axis.getCapacity()) {
     return static_cast<int64_t>(*axis.getCapacity());
   }
@@ -240,18 +240,18 @@ LogicalResult LinearOp::verify() {
 
 /// Keys and values lie on one scale, queries and what belongs to them on one.
 static LogicalResult verifyOneScale(Operation *op, ValueRange sequences, StringRef what) {
-  auto scaleOf = [](Value sequence) { return cast<SequenceType>(sequence.getType()).getScale(); };
+  auto findScale = [](Value sequence) { return cast<SequenceType>(sequence.getType()).getScale(); };
   for (Value sequence : sequences) {
-    if (scaleOf(sequence) != scaleOf(sequences.front())) {
+    if (findScale(sequence) != findScale(sequences.front())) {
       return op->emitOpError("S-035: expected ")
-             << what << " on one scale, found " << scaleOf(sequences.front()) << " and "
-             << scaleOf(sequence);
+             << what << " on one scale, found " << findScale(sequences.front()) << " and "
+             << findScale(sequence);
     }
   }
   return success();
 }
 
-static int64_t factorOf(Operation *op, Value sequence) {
+static int64_t getScaleFactor(Operation *op, Value sequence) {
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
       op, cast<SequenceType>(sequence.getType()).getScale());
   return scale ? static_cast<int64_t>(scale.getFactor()) : 0;
@@ -267,8 +267,8 @@ template <typename Op> static LogicalResult verifyDistance(Op op) {
            << op.getDistanceAttr();
   }
   auto terms = op.getTerms();
-  int64_t query = factorOf(op, op.getQuery()), key = factorOf(op, op.getKey());
-  int64_t step = terms.rows ? factorOf(op, terms.rows) : query / distance->query;
+  int64_t query = getScaleFactor(op, op.getQuery()), key = getScaleFactor(op, op.getKey());
+  int64_t step = terms.rows ? getScaleFactor(op, terms.rows) : query / distance->query;
   if (step * distance->query != query || step * distance->key != key) {
     return op.emitOpError("S-081: expected queries and keys whose factors are ")
            << distance->query << " and " << distance->key
@@ -311,11 +311,12 @@ template <typename Op> static LogicalResult verifyTerms(Op op) {
   if (terms.count() == 0) {
     return success();
   }
-  auto widthOf = [](Value v) { return cast<SequenceType>(v.getType()).getWidth(); };
+  auto getSequenceWidth = [](Value v) { return cast<SequenceType>(v.getType()).getWidth(); };
   auto heads = static_cast<int64_t>(op.getHeads());
   int64_t columns = heads * static_cast<int64_t>(op.getHeadSize());
   auto table = terms.bias ? cast<RankedTensorType>(terms.bias.getType()) : RankedTensorType();
-  if ((terms.rows && (widthOf(terms.query) != columns || widthOf(terms.rows) != columns)) ||
+  if ((terms.rows &&
+       (getSequenceWidth(terms.query) != columns || getSequenceWidth(terms.rows) != columns)) ||
       (table &&
        (table.getRank() != 2 || table.getDimSize(0) < 1 || table.getDimSize(1) != heads))) {
     InFlightDiagnostic error = op.emitOpError("S-045: expected terms by distance of ")
@@ -409,7 +410,7 @@ LogicalResult AttentionBackwardOp::verify() {
            << all;
   }
   for (unsigned operand = 0; operand < 3; ++operand) {
-    Value gradient = getGradients()[dispatch::gradientOf(operand, count)];
+    Value gradient = getGradients()[dispatch::getGradientIndex(operand, count)];
     if (!isa<SequenceType>(gradient.getType())) {
       return emitOpError("S-036: expected the gradient of a sequence, found ")
              << gradient.getType();

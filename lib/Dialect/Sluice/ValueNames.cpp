@@ -32,7 +32,7 @@ static void write(Value value, StringRef attribute, StringRef text) {
   op->setAttr(attribute, b.getArrayAttr(all));
 }
 
-StringRef sluice::nameOf(Value value) { return read(value, names); }
+StringRef sluice::getDisplayName(Value value) { return read(value, names); }
 
 void sluice::setName(Value result, StringRef name) {
   if (!name.empty()) {
@@ -40,11 +40,11 @@ void sluice::setName(Value result, StringRef name) {
   }
 }
 
-StringRef sluice::gradientOf(Value value) { return read(value, gradients); }
+StringRef sluice::getGradientName(Value value) { return read(value, gradients); }
 
 void sluice::markGradient(Value gradient, Value of) {
-  StringRef name = nameOf(of);
-  if (!name.empty() && isa<OpResult>(gradient) && gradientOf(gradient).empty()) {
+  StringRef name = getDisplayName(of);
+  if (!name.empty() && isa<OpResult>(gradient) && getGradientName(gradient).empty()) {
     write(gradient, gradients, name);
   }
 }

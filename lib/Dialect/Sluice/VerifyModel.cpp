@@ -90,14 +90,14 @@ static LogicalResult verifyRead(ReadOp read, SymbolTableCollection &symbols) {
   return success();
 }
 
-static std::optional<int64_t> shiftOf(Operation *op) {
+static std::optional<int64_t> findShift(Operation *op) {
   auto flow = dyn_cast<CausalFlowInterface>(op);
   return flow ? flow.getShift() : std::nullopt;
 }
 
 static LogicalResult verifySizes(Operation *op) {
   auto scale = dyn_cast<ScaleOp>(op);
-  int64_t by = shiftOf(op).value_or(0);
+  int64_t by = findShift(op).value_or(0);
   bool isMaskLarge = llvm::any_of(op->getAttrs(), [](NamedAttribute attribute) {
     auto mask = dyn_cast<IntegerSetAttr>(attribute.getValue());
     return mask && hasLargeConstant(mask.getValue());
@@ -109,7 +109,7 @@ static LogicalResult verifySizes(Operation *op) {
   return success();
 }
 
-static AxisOp axisOf(Operation *op, Value sequence) {
+static AxisOp findSequenceAxis(Operation *op, Value sequence) {
   auto type = dyn_cast<SequenceType>(sequence.getType());
   auto scale =
       type ? SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, type.getScale()) : ScaleOp();
@@ -117,7 +117,7 @@ static AxisOp axisOf(Operation *op, Value sequence) {
 }
 
 /// The axis whose segments, or segments' segments, an axis counts; null where there is no end.
-static AxisOp rootOf(AxisOp axis) {
+static AxisOp getRootAxis(AxisOp axis) {
   for (int depth = 0; axis && axis.getSegmentsAttr(); ++depth) {
     constexpr int deepest = 16;
     auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(axis, axis.getSegmentsAttr());
@@ -130,7 +130,7 @@ static AxisOp rootOf(AxisOp axis) {
 
 /// Segments are of tokens that are predicted.
 static LogicalResult verifySegments(AxisOp axis) {
-  AxisOp root = rootOf(axis);
+  AxisOp root = getRootAxis(axis);
   if (axis.getSegments() && (!root || root.getCapacity())) {
     return axis.emitError()
            << "S-059: expected segments of a scale of the tokens that are predicted, or of their "
@@ -144,7 +144,7 @@ static LogicalResult verifySegments(AxisOp axis) {
 static LogicalResult verifySegmentations(func::FuncOp function) {
   llvm::SmallPtrSet<Operation *, 4> cut;
   for (auto segment : function.getBody().getOps<SegmentOp>()) {
-    AxisOp axis = axisOf(segment, segment.getEnds());
+    AxisOp axis = findSequenceAxis(segment, segment.getEnds());
     if (axis && !cut.insert(axis).second) {
       return segment.emitOpError("S-066: expected one sluice.segment for the axis @")
              << axis.getSymName() << ", found two; give each an axis of its own";
@@ -160,7 +160,8 @@ static LogicalResult verifyAxes(Operation *op) {
     return success();
   }
   if (auto meeting = dyn_cast<AxesInterface>(op)) {
-    AxisOp queries = axisOf(op, meeting.getQuery()), keys = axisOf(op, meeting.getKey());
+    AxisOp queries = findSequenceAxis(op, meeting.getQuery()),
+           keys = findSequenceAxis(op, meeting.getKey());
     if (queries && keys && queries != keys && queries.getCapacity()) {
       return op->emitError() << "S-040: expected queries of the axis that is predicted where keys "
                                 "are of another, found queries of the given axis @"
@@ -178,7 +179,7 @@ static LogicalResult verifyAxes(Operation *op) {
   AxisOp first;
   for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
                                          llvm::to_vector_of<Value>(op->getResults()))) {
-    AxisOp axis = axisOf(op, value);
+    AxisOp axis = findSequenceAxis(op, value);
     first = first ? first : axis;
     if (axis && axis != first) {
       return op->emitError() << "S-039: expected sequences of one axis, as axes meet in attention "
@@ -186,7 +187,7 @@ static LogicalResult verifyAxes(Operation *op) {
                              << first.getSymName() << " and @" << axis.getSymName();
     }
   }
-  if (first && first.getCapacity() && shiftOf(op)) {
+  if (first && first.getCapacity() && findShift(op)) {
     return op->emitError() << "S-041: expected no shift on the given axis @" << first.getSymName()
                            << ", whose rows have counts of their own, found one";
   }
@@ -272,7 +273,7 @@ static LogicalResult verifyInModel(Operation *op, SymbolTableCollection &symbols
     if (!isOfTokens(tokens, table.getDimSize(0))) {
       return verifyGiven(op, tokens, "tokens", "embed them first");
     }
-    AxisOp axis = isa<BlockArgument>(tokens) ? axisOf(op, tokens) : AxisOp();
+    AxisOp axis = isa<BlockArgument>(tokens) ? findSequenceAxis(op, tokens) : AxisOp();
     if (axis && axis.getVocabulary() &&
         table.getDimSize(0) < static_cast<int64_t>(*axis.getVocabulary())) {
       return op->emitError() << "S-043: expected a row for each of the "

@@ -22,7 +22,7 @@ int64_t InputOp::getRowWidth() {
   return getWidth().value_or(usual);
 }
 
-int64_t ModelOp::getContextOf(StringRef input) {
+int64_t ModelOp::getContextOfInput(StringRef input) {
   InputOp found = input.empty() ? InputOp() : findInput(input);
   return found && found.getLength() ? *found.getLength() : getLength();
 }
@@ -42,7 +42,7 @@ int64_t ModelOp::countRows(StreamType stream) {
     return (getLength() + factor) / factor;
   }
   StringRef input = stream.getName() ? stream.getName().getValue() : StringRef();
-  return (getContextOf(input) + factor - 1) / factor;
+  return (getContextOfInput(input) + factor - 1) / factor;
 }
 
 //===----------------------------------------------------------------------===//

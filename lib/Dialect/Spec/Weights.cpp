@@ -213,7 +213,7 @@ void EmbeddingOp::listWeights(WeightList &list) {
              InitialValues::normal, embeddingDeviation);
   }
   if (getPositions() == PositionTable::learned) {
-    list.add("position.weight", {model.getContextOf(getInput().value_or("")), width},
+    list.add("position.weight", {model.getContextOfInput(getInput().value_or("")), width},
              InitialValues::normal, embeddingDeviation);
   }
 }

@@ -19,7 +19,7 @@ using namespace sluice;
 static constexpr llvm::StringLiteral initialName = "kernel";
 
 /// Returns "spec.json:7:5: " if the location has a file position, else "".
-static std::string placeOf(Location location) {
+static std::string formatLocation(Location location) {
   auto place = location->findInstanceOf<FileLineColLoc>();
   return place ? (place.getFilename().getValue() + ":" + Twine(place.getLine()) + ":" +
                   Twine(place.getColumn()) + ": ")
@@ -35,7 +35,7 @@ static std::string explain(Operation *dispatch, ArrayRef<const cuda::Target *> t
   size_t prefix = said.find("' op ");
   StringRef reason = prefix == StringRef::npos ? said : said.drop_front(prefix + 5);
   bool hasRemedy = reason.contains(';');
-  return placeOf(dispatch->getLoc()) + "--target " + targets.front()->chip.str() + ": " +
+  return formatLocation(dispatch->getLoc()) + "--target " + targets.front()->chip.str() + ": " +
          (reason.empty()
               ? "expected operations that have a GPU kernel, found '" + name + "', which has none"
               : "the GPU kernel of '" + name + "': " + reason.str()) +

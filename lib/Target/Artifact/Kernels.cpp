@@ -65,7 +65,7 @@ static Operation *isolate(Operation *dispatch, ModuleOp scratch) {
   return copy;
 }
 
-static std::string keyOf(Operation *isolated) {
+static std::string printIsolated(Operation *isolated) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   isolated->getParentOp()->print(stream, OpPrintingFlags().useLocalScope().printGenericOpForm());
@@ -73,7 +73,7 @@ static std::string keyOf(Operation *isolated) {
 }
 
 /// Returns a kernel's name: op, shapes and number, for instance contract_4x1024x256_768x256_k3.
-static std::string nameOf(Operation *dispatch, size_t number) {
+static std::string buildKernelName(Operation *dispatch, size_t number) {
   std::string name = dispatch->getName().stripDialect().str();
   llvm::raw_string_ostream stream(name);
   for (Type type : llvm::drop_end(dispatch->getOperandTypes(),
@@ -123,7 +123,7 @@ int64_t KernelSet::counterBytes() const {
   return most;
 }
 
-static std::vector<KernelRecord::Operand> operandsOf(Operation *dispatch) {
+static std::vector<KernelRecord::Operand> getOperandRecords(Operation *dispatch) {
   std::vector<KernelRecord::Operand> operands;
   auto add = [&](Type type, bool written) {
     auto tensor = cast<RankedTensorType>(type);
@@ -190,7 +190,7 @@ bool sluice::addTarget(StringRef name, Targets &targets) {
   return known;
 }
 
-static int64_t numberOf(ModuleOp module, StringRef name) {
+static int64_t getModuleInteger(ModuleOp module, StringRef name) {
   return module->getAttrOfType<IntegerAttr>(name).getInt();
 }
 
@@ -212,7 +212,7 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &tar
         continue;
       }
       Operation *isolated = isolate(&op, *scratch);
-      auto [entry, isNew] = known.try_emplace(keyOf(isolated), set.records.size());
+      auto [entry, isNew] = known.try_emplace(printIsolated(isolated), set.records.size());
       set.kernelOf[&op] = entry->second;
       if (!isNew) {
         isolated->getParentOp()->erase();
@@ -220,14 +220,14 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &tar
       }
       KernelRecord record;
       size_t number = set.records.size();
-      record.name = ::nameOf(&op, number);
-      record.operands = operandsOf(isolated);
+      record.name = ::buildKernelName(&op, number);
+      record.operands = getOperandRecords(isolated);
       record.drawsByUpdate = dispatch::drawsByUpdate(isolated);
-      record.scheduled = bool(dispatch::scheduleOf(isolated));
+      record.scheduled = bool(dispatch::findSchedule(isolated));
       record.dispatch = entry->first().str();
       if (!targets.gpus.empty()) {
-        record.product = cuda::findProduct(isolated, numberOf(module, "sluice.context"),
-                                           numberOf(module, "sluice.batch"));
+        record.product = cuda::findProduct(isolated, getModuleInteger(module, "sluice.context"),
+                                           getModuleInteger(module, "sluice.batch"));
       }
       if (failed(generateForCpus(isolated, targets.cpus, set, record)) ||
           failed(generateForDevices(isolated, number, targets.gpus, set, record, unsupported))) {

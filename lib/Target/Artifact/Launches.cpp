@@ -30,7 +30,7 @@ struct Footprint {
 };
 
 /// Returns operands, then results: the tensors whose offsets are the first launch arguments.
-SmallVector<Value> tensorsOf(Operation *op) {
+SmallVector<Value> getTensors(Operation *op) {
   SmallVector<Value> tensors(op->getOperands());
   llvm::append_range(tensors, op->getResults());
   return tensors;
@@ -38,13 +38,13 @@ SmallVector<Value> tensorsOf(Operation *op) {
 
 /// Returns the launch arguments: offsets of operands and results, of the scalars, then the first
 /// random stream, then the offset of the workspace.
-SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory,
-                                 const MemoryBucket *bucket) {
+SmallVector<int64_t> getLaunchArguments(Operation *op, const MemoryPlan &memory,
+                                        const MemoryBucket *bucket) {
   SmallVector<int64_t> arguments;
-  for (Value value : tensorsOf(op)) {
+  for (Value value : getTensors(op)) {
     arguments.push_back(memory.offset(value, bucket));
   }
-  for (const std::string &scalar : {dispatch::lengthOf(op), "rows"s, "step"s, "seed"s}) {
+  for (const std::string &scalar : {dispatch::computeLength(op), "rows"s, "step"s, "seed"s}) {
     arguments.push_back(memory.scalar(scalar));
   }
   if (dispatch::drawsByUpdate(op)) {
@@ -56,9 +56,9 @@ SmallVector<int64_t> argumentsOf(Operation *op, const MemoryPlan &memory,
 }
 
 /// Returns four numbers for each tensor that has its own runs in a bucket; null if there is none.
-DenseI64ArrayAttr runsOf(Operation *op, const MemoryBucket *bucket) {
+DenseI64ArrayAttr getRunList(Operation *op, const MemoryBucket *bucket) {
   SmallVector<int64_t> numbers;
-  for (auto [i, value] : llvm::enumerate(tensorsOf(op))) {
+  for (auto [i, value] : llvm::enumerate(getTensors(op))) {
     if (bucket && bucket->runs.contains(value)) {
       Runs runs = bucket->runs.at(value);
       numbers.append({static_cast<int64_t>(i), runs.count, runs.stride, runs.bytes});
@@ -68,8 +68,8 @@ DenseI64ArrayAttr runsOf(Operation *op, const MemoryBucket *bucket) {
 }
 
 /// Launches that use the workspace share it, so they must not overlap.
-Footprint footprintOf(Operation *op, int64_t workspaceBytes, const MemoryPlan &memory,
-                      const MemoryBucket *bucket) {
+Footprint computeFootprint(Operation *op, int64_t workspaceBytes, const MemoryPlan &memory,
+                           const MemoryBucket *bucket) {
   Footprint footprint;
   auto add = [&](Value value, bool written) {
     auto type = cast<RankedTensorType>(value.getType());
@@ -83,7 +83,7 @@ Footprint footprintOf(Operation *op, int64_t workspaceBytes, const MemoryPlan &m
   };
   llvm::for_each(op->getOperands(), [&](Value value) { add(value, false); });
   llvm::for_each(op->getResults(), [&](Value value) { add(value, true); });
-  int64_t length = memory.scalar(dispatch::lengthOf(op));
+  int64_t length = memory.scalar(dispatch::computeLength(op));
   auto domain = op->getAttrOfType<dispatch::DomainAttr>("domain");
   int64_t lengths = domain && domain.getAxis() ? domain.getBatch() : 1;
   footprint.ranges.push_back({length, length + lengths * int64_t(sizeof(int64_t)), false});
@@ -127,15 +127,16 @@ void sluice::emitEntry(func::FuncOp func, const Twine &name, const KernelSet &ke
     if (isa<dispatch::KernelInterface>(op)) {
       launches.push_back(&op);
       const KernelRecord &record = kernels.records[kernels.kernelOf.lookup(&op)];
-      footprints.push_back(footprintOf(&op, record.workspaceBytes(), memory, bucket));
+      footprints.push_back(computeFootprint(&op, record.workspaceBytes(), memory, bucket));
     }
   }
   std::vector<SmallVector<int64_t>> after = dependences(footprints);
   for (auto [i, op] : llvm::enumerate(launches)) {
     auto phase = op->getAttrOfType<StringAttr>("plan.phase");
     plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name,
-                           argumentsOf(op, memory, bucket), phase ? phase.getValue() : "forward",
-                           after[i], op->getAttrOfType<StringAttr>("guard"), dispatch::axisOf(op),
-                           runsOf(op, bucket));
+                           getLaunchArguments(op, memory, bucket),
+                           phase ? phase.getValue() : "forward", after[i],
+                           op->getAttrOfType<StringAttr>("guard"), dispatch::findSequenceAxis(op),
+                           getRunList(op, bucket));
   }
 }

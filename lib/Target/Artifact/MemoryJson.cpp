@@ -26,7 +26,7 @@ static json::Array contentsToJson(const MemoryPlan &memory) {
   }
   // Temporaries are packed by size and live range, which leaves gaps.
   add(0, "gaps", memory.temporariesBytes - alive);
-  auto bytesOf = [&](std::initializer_list<StringRef> names) {
+  auto countBytes = [&](std::initializer_list<StringRef> names) {
     int64_t bytes = 0;
     for (const auto &[name, place] : memory.places) {
       bytes +=
@@ -36,13 +36,13 @@ static json::Array contentsToJson(const MemoryPlan &memory) {
     }
     return bytes;
   };
-  add(0, "weights", bytesOf({"flat:parameters"}));
-  add(0, "weight gradients", bytesOf({"flat:gradients", "flat:gradient_sums"}));
-  add(0, "moments", bytesOf({"flat:adam."}));
-  add(0, "weight copies", bytesOf({"flat:compute"}));
+  add(0, "weights", countBytes({"flat:parameters"}));
+  add(0, "weight gradients", countBytes({"flat:gradients", "flat:gradient_sums"}));
+  add(0, "moments", countBytes({"flat:adam."}));
+  add(0, "weight copies", countBytes({"flat:compute"}));
   add(0, "constants", memory.constantsBytes);
-  add(0, "inputs and outputs", bytesOf({"input:", "output:"}));
-  add(0, "generation states", bytesOf({"state:"}));
+  add(0, "inputs and outputs", countBytes({"input:", "output:"}));
+  add(0, "generation states", countBytes({"state:"}));
   add(0, "workspace", memory.workspaceBytes + memory.counterBytes);
   add(0, "alignment and scalars", rest);
   return contents;

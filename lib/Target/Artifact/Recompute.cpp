@@ -8,11 +8,12 @@ using namespace sluice;
 
 FailureOr<Recomputation> sluice::recomputeWithin(ModuleOp module, KernelSet &kernels,
                                                  int64_t budgetBytes) {
-  auto operationsOf = [&](Operation *dispatch) {
+  auto countDispatchOperations = [&](Operation *dispatch) {
     return kernels.records[kernels.kernelOf.lookup(dispatch)].flops;
   };
-  FailureOr<Recomputation> made = recompute(
-      module, {budgetBytes, kernels.workspaceBytes(), kernels.counterBytes(), operationsOf});
+  FailureOr<Recomputation> made =
+      recompute(module, {budgetBytes, kernels.workspaceBytes(), kernels.counterBytes(),
+                         countDispatchOperations});
   if (succeeded(made)) {
     for (auto [copy, original] : made->copies) {
       kernels.kernelOf[copy] = kernels.kernelOf.lookup(original);

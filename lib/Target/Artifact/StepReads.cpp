@@ -54,7 +54,7 @@ std::map<std::string, StepRate> sluice::stepRates(ModuleOp module) {
   return rates;
 }
 
-static double bytesOf(RankedTensorType type, int64_t elements) {
+static double countBytes(RankedTensorType type, int64_t elements) {
   return double(elements) * type.getElementTypeBitWidth() / 8;
 }
 
@@ -70,9 +70,9 @@ static double weightBytes(Operation *op, unsigned i, const StepRate &rate) {
   dispatch::AccessAttr access = cast<dispatch::KernelInterface>(op).getAccess(i);
   AccessKind kind = access ? access.getKind() : AccessKind::Vector; // read as a whole
   if (kind == AccessKind::Gather || kind == AccessKind::Table) {
-    return bytesOf(type, type.getShape().back()) * rate.rows;
+    return countBytes(type, type.getShape().back()) * rate.rows;
   }
-  return bytesOf(type, type.getNumElements()) * double(rate.runs) / double(rate.period);
+  return countBytes(type, type.getNumElements()) * double(rate.runs) / double(rate.period);
 }
 
 /// Returns the rows of `rows` that a launch reads, each counted once, at position `time` in the
@@ -101,12 +101,12 @@ static double stateBytes(Operation *op, const DenseSet<Value> &states, const Ste
     if (std::optional<dispatch::SharedRead> shared = kernel.getSharedRead(i)) {
       int64_t time = int64_t(double(t) * rate.clock);
       int64_t rows = rowsShared(op, *shared, type.getDimSize(1), time);
-      bytes += bytesOf(type, rows * shared->columns) * double(rate.runs) / double(rate.period);
+      bytes += countBytes(type, rows * shared->columns) * double(rate.runs) / double(rate.period);
     } else if (states.contains(operand) && type.getRank() == 3 &&
                (isOfRows || !kernel.readsOwnRows(i))) {
       dispatch::AccessAttr access = kernel.getAccess(i);
       int64_t rows = access ? access.getGroup() : 0;
-      bytes += bytesOf(type, rows * type.getDimSize(2)) * rate.rows;
+      bytes += countBytes(type, rows * type.getDimSize(2)) * rate.rows;
     }
   }
   return bytes;

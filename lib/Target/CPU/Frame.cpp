@@ -47,7 +47,7 @@ Value Frame::buffer(unsigned i) {
     shape = {1};
   }
   Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(i));
-  MemRefType memory = MemRefType::get(shape, memoryTypeOf(type.getElementType()));
+  MemRefType memory = MemRefType::get(shape, getMemoryType(type.getElementType()));
   return memref::ViewOp::create(b, memory, arena, offset, ValueRange{});
 }
 
@@ -62,7 +62,7 @@ Value Frame::loadScalar(Scalar scalar, Type type, Value batch) {
 }
 
 Value Frame::length(Value batch) {
-  bool isOwn = bool(dispatch::axisOf(dispatch_));
+  bool isOwn = bool(dispatch::findSequenceAxis(dispatch_));
   return arith::IndexCastOp::create(
       b, b.getIndexType(), loadScalar(Scalar::Length, b.getI64Type(), isOwn ? batch : Value()));
 }
@@ -99,7 +99,7 @@ Lengths Frame::lengths(int64_t factor, int64_t positions) {
   made.factor = factor;
   if (factor == 0) {
     made.all = index(positions);
-  } else if (!dispatch::axisOf(dispatch_)) {
+  } else if (!dispatch::findSequenceAxis(dispatch_)) {
     made.all = arith::CeilDivUIOp::create(b, length({}), index(factor));
   }
   return made;

@@ -10,7 +10,7 @@ void cuda::setTarget(ModuleOp module, const Target &target) {
   module->setAttr(chipName, StringAttr::get(module.getContext(), target.chip));
 }
 
-int64_t cuda::multiprocessorsOf(ModuleOp module) {
+int64_t cuda::getMultiprocessorCount(ModuleOp module) {
   auto chip = module->getAttrOfType<StringAttr>(chipName);
   return chip && chip.getValue() == Target::sm90a().chip ? 132 : 108;
 }

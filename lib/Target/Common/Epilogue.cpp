@@ -56,7 +56,7 @@ Value Epilogue::emitRandom(dispatch::RandomOp random, const Place &place) {
 FailureOr<Operation *> Epilogue::emitElementwise(Operation *source, IRMapping &mapping) {
   if (auto constant = dyn_cast<arith::ConstantOp>(source)) {
     TypedAttr value =
-        DenseElementsAttr::get(vectorOf(constant.getType()), Attribute(constant.getValue()));
+        DenseElementsAttr::get(getVectorType(constant.getType()), Attribute(constant.getValue()));
     return arith::ConstantOp::create(b, value).getOperation();
   }
   if (!OpTrait::hasElementwiseMappableTraits(source) || source->getNumRegions() > 0) {
@@ -65,7 +65,7 @@ FailureOr<Operation *> Epilogue::emitElementwise(Operation *source, IRMapping &m
   }
   Operation *copy = b.clone(*source, mapping);
   for (OpResult result : copy->getResults()) {
-    result.setType(vectorOf(result.getType()));
+    result.setType(getVectorType(result.getType()));
   }
   return copy;
 }
@@ -84,7 +84,7 @@ FailureOr<SmallVector<Value>> Epilogue::emit(ValueRange arguments, const Place &
       SmallVector<int32_t> offsets(lanes);
       std::iota(offsets.begin(), offsets.end(), 0);
       Value ramp = arith::ConstantOp::create(
-          b, DenseElementsAttr::get(vectorOf(b.getI32Type()), ArrayRef<int32_t>(offsets)));
+          b, DenseElementsAttr::get(getVectorType(b.getI32Type()), ArrayRef<int32_t>(offsets)));
       value = arith::AddIOp::create(b, vector::BroadcastOp::create(b, ramp.getType(), first), ramp);
     } else if (isa<dispatch::PositionOp>(source)) {
       Value position = place.position;
@@ -92,7 +92,7 @@ FailureOr<SmallVector<Value>> Epilogue::emit(ValueRange arguments, const Place &
         Value positions = arith::ConstantIndexOp::create(b, op.getDomain().getPositions());
         position = arith::RemUIOp::create(b, place.row, positions);
       }
-      value = vector::BroadcastOp::create(b, vectorOf(b.getI32Type()),
+      value = vector::BroadcastOp::create(b, getVectorType(b.getI32Type()),
                                           arith::IndexCastOp::create(b, b.getI32Type(), position));
     } else {
       FailureOr<Operation *> copy = emitElementwise(&source, mapping);

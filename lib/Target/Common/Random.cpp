@@ -33,7 +33,7 @@ struct Philox {
     return isa<VectorType>(of) ? Value(vector::BroadcastOp::create(b, of, scalar)) : scalar;
   }
   Value constant(uint64_t value) { return constant(value, type); }
-  Value wordOf(uint32_t value) {
+  Value getWordFor(uint32_t value) {
     return constant(word == PhiloxWord::Narrow ? uint64_t(int64_t(int32_t(value))) : value,
                     wordType());
   }
@@ -56,14 +56,14 @@ struct Philox {
     Value upper = shiftRight(x, 32);
     return word == PhiloxWord::Wide ? upper : low(upper);
   }
-  Value add(Value x, uint32_t y) { return low(arith::AddIOp::create(b, x, wordOf(y))); }
+  Value add(Value x, uint32_t y) { return low(arith::AddIOp::create(b, x, getWordFor(y))); }
   /// Returns both words of x times y.
   std::pair<Value, Value> multiply(Value x, uint32_t y) {
     if (word == PhiloxWord::Narrow) {
-      auto product = arith::MulUIExtendedOp::create(b, x, wordOf(y));
+      auto product = arith::MulUIExtendedOp::create(b, x, getWordFor(y));
       return {product.getLow(), product.getHigh()};
     }
-    Value product = arith::MulIOp::create(b, x, wordOf(y));
+    Value product = arith::MulIOp::create(b, x, getWordFor(y));
     return {low(product), shiftRight(product, 32)};
   }
 

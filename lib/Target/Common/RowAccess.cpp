@@ -52,8 +52,8 @@ Value target::emitMappedPosition(ImplicitLocOpBuilder &b, AccessAttr access, Val
 
 /// Returns the minimum and maximum of an index expression over [0, positions) x [0, group); none if
 /// it depends on anything else.
-static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int64_t positions,
-                                                           int64_t group) {
+static std::optional<std::pair<int64_t, int64_t>> computeBounds(AffineExpr expr, int64_t positions,
+                                                                int64_t group) {
   using Bounds = std::optional<std::pair<int64_t, int64_t>>;
   if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
     return Bounds({constant.getValue(), constant.getValue()});
@@ -65,8 +65,8 @@ static std::optional<std::pair<int64_t, int64_t>> boundsOf(AffineExpr expr, int6
   if (!binary) {
     return std::nullopt;
   }
-  Bounds left = boundsOf(binary.getLHS(), positions, group);
-  Bounds right = boundsOf(binary.getRHS(), positions, group);
+  Bounds left = computeBounds(binary.getLHS(), positions, group);
+  Bounds right = computeBounds(binary.getRHS(), positions, group);
   if (!left || !right) {
     return std::nullopt;
   }
@@ -106,7 +106,7 @@ bool target::alwaysInside(dispatch::RowsOp op, AccessAttr access, int64_t extent
   if (domain.getScheduled() && expr.isFunctionOfDim(0)) {
     return false;
   }
-  auto bounds = boundsOf(expr, domain.getPositions(), access.getGroup());
+  auto bounds = computeBounds(expr, domain.getPositions(), access.getGroup());
   return bounds && bounds->first >= 0 && bounds->second < extent;
 }
 
@@ -130,8 +130,8 @@ Value target::goesOn(ImplicitLocOpBuilder &b, Value position) {
 }
 
 bool target::mayPrecedeColumns(dispatch::RowsOp op, AccessAttr access) {
-  auto bounds = boundsOf(access.getColumn().getValue().getResult(0), op.getDomain().getPositions(),
-                         access.getGroup());
+  auto bounds = computeBounds(access.getColumn().getValue().getResult(0),
+                              op.getDomain().getPositions(), access.getGroup());
   return !bounds || bounds->first < 0;
 }
 
@@ -152,7 +152,7 @@ Value target::ringRow(ImplicitLocOpBuilder &b, int64_t extent, Value batch, Valu
 
 /// Returns a lower bound on the bytes of one operand or result: its size, or only the rows that the
 /// launch can touch.
-static double bytesOf(RankedTensorType type, AccessAttr access, dispatch::DomainAttr domain) {
+static double countBytes(RankedTensorType type, AccessAttr access, dispatch::DomainAttr domain) {
   double elements = type.getNumElements();
   auto launchRows = domain.getLaunchRows();
   if (domain.getScheduled() && access.getKind() == AccessKind::Row) {
@@ -173,14 +173,14 @@ Work target::computeWork(dispatch::RowsOp op) {
   for (auto [i, input] : llvm::enumerate(op.getInputs())) {
     auto type = cast<RankedTensorType>(input.getType());
     auto access = cast<AccessAttr>(op.getAccesses()[i]);
-    work.bytes += bytesOf(type, access, op.getDomain());
+    work.bytes += countBytes(type, access, op.getDomain());
     work.flops += access.getKind() == AccessKind::Range ? double(type.getNumElements()) : 0;
     sequence |= type.getRank() == 3;
   }
   for (auto [i, output] : llvm::enumerate(op.getOutputs())) {
     auto type = cast<RankedTensorType>(output.getType());
     auto access = cast<AccessAttr>(op.getResultAccesses()[i]);
-    work.bytes += bytesOf(type, access, op.getDomain());
+    work.bytes += countBytes(type, access, op.getDomain());
     sequence |= type.getRank() == 3;
   }
   for (Operation &inner : op.getBody().front().without_terminator()) {

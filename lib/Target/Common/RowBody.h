@@ -47,10 +47,10 @@ protected:
 
   // Hooks that a target implements.
   /// Returns the number of vectors of `columns`.
-  virtual size_t countOf(const Columns &columns) const = 0;
+  virtual size_t getColumnVectorCount(const Columns &columns) const = 0;
   /// Returns the first column (index) of a vector, plus `shift` (the first column of the member in
   /// a folded row), which may be null.
-  virtual Value columnOf(Columns &columns, size_t vector, Value shift) = 0;
+  virtual Value getColumnValue(Columns &columns, size_t vector, Value shift) = 0;
   /// Loads a row argument.
   virtual Values argumentValues(unsigned argument, Columns &columns) = 0;
   /// Loads a member of a group argument.
@@ -103,10 +103,10 @@ protected:
     }
   }
 
-  /// Emits row ops without row operands; `shift` as in `columnOf`.
+  /// Emits row ops without row operands; `shift` as in `getColumnValue`.
   Values leaf(mlir::Operation *operation, Columns &columns, Value shift) {
-    mlir::VectorType type = vectorOf(operation->getResult(0).getType());
-    size_t count = countOf(columns);
+    mlir::VectorType type = getVectorType(operation->getResult(0).getType());
+    size_t count = getColumnVectorCount(columns);
     if (auto constant = mlir::dyn_cast<mlir::arith::ConstantOp>(operation)) {
       auto value = mlir::cast<mlir::SplatElementsAttr>(constant.getValue());
       auto number =
@@ -125,7 +125,7 @@ protected:
     Values results;
     for (size_t i = 0; i < count; ++i) {
       Value first =
-          mlir::arith::IndexCastOp::create(b, b.getI32Type(), columnOf(columns, i, shift));
+          mlir::arith::IndexCastOp::create(b, b.getI32Type(), getColumnValue(columns, i, shift));
       Value all = mlir::vector::BroadcastOp::create(b, type, first);
       results.push_back(mlir::arith::AddIOp::create(b, all, steps));
     }
@@ -133,7 +133,7 @@ protected:
   }
 
   /// Returns the vector type with the element type of `type`.
-  mlir::VectorType vectorOf(mlir::Type type) const {
+  mlir::VectorType getVectorType(mlir::Type type) const {
     return mlir::VectorType::get({lanes}, mlir::getElementTypeOrSelf(type));
   }
   Value known(Value scalar) const { return scalars.lookup(scalar); }
@@ -162,7 +162,7 @@ private:
     if (isLeaf(operation)) {
       return leaf(operation, columns, nullptr);
     }
-    return applied(operation, countOf(columns),
+    return applied(operation, getColumnVectorCount(columns),
                    [&](Value operand) { return rowValues(operand, columns); });
   }
 
@@ -178,7 +178,7 @@ private:
     if (auto spread = mlir::dyn_cast<dispatch::SpreadOp>(operation)) {
       return rowValues(spread.getRow(), columns);
     }
-    return applied(operation, countOf(columns),
+    return applied(operation, getColumnVectorCount(columns),
                    [&](Value operand) { return memberValues(operand, columns, member); });
   }
 
@@ -206,7 +206,7 @@ private:
       }
       mlir::Operation *copy = operation->clone();
       copy->setOperands(inputs);
-      copy->getResult(0).setType(vectorOf(operation->getResult(0).getType()));
+      copy->getResult(0).setType(getVectorType(operation->getResult(0).getType()));
       allowContraction(copy);
       b.insert(copy);
       results.push_back(copy->getResult(0));

@@ -44,7 +44,7 @@ Value target::emitConstant(ImplicitLocOpBuilder &b, TypedAttr number, Type type)
 }
 
 Value target::emitIdentity(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Type type) {
-  return emitConstant(b, dispatch::identityOf(kind, getElementTypeOrSelf(type)), type);
+  return emitConstant(b, dispatch::getIdentityValue(kind, getElementTypeOrSelf(type)), type);
 }
 
 Value target::emitIdentity(ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp op, Type type) {
@@ -176,7 +176,7 @@ void Schedule::makeStages(dispatch::RowsOp op) {
 }
 
 /// Rough cost of an op on a vector, in loads; distinguishes arithmetic from series.
-static double costOf(Operation *op) {
+static double estimateCost(Operation *op) {
   if (isa<arith::ConstantOp, tensor::SplatOp, dispatch::ColumnOp>(op)) {
     return 0;
   }
@@ -201,7 +201,7 @@ double Schedule::cost(Value value, unsigned stage, DenseMap<Value, double> &know
   if (auto found = known.find(value); found != known.end()) {
     return found->second;
   }
-  double total = costOf(op);
+  double total = estimateCost(op);
   for (Value operand : op->getOperands()) {
     total += cost(operand, stage, known);
   }

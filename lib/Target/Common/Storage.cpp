@@ -10,13 +10,15 @@
 using namespace mlir;
 using namespace sluice;
 
-static Type elementOf(Value memory) { return cast<MemRefType>(memory.getType()).getElementType(); }
+static Type getTensorElementType(Value memory) {
+  return cast<MemRefType>(memory.getType()).getElementType();
+}
 
-Type target::memoryTypeOf(Type element) {
+Type target::getMemoryType(Type element) {
   return element.isBF16() ? Type(IntegerType::get(element.getContext(), 16)) : element;
 }
 
-bool target::isHalfMemory(Value memory) { return elementOf(memory).isInteger(16); }
+bool target::isHalfMemory(Value memory) { return getTensorElementType(memory).isInteger(16); }
 
 /// Returns `element`, or a vector of it with the shape of `like`.
 static Type typeLike(Value like, Type element) {
@@ -24,7 +26,7 @@ static Type typeLike(Value like, Type element) {
   return vector ? Type(vector.clone(element)) : element;
 }
 
-static Value constantOf(ImplicitLocOpBuilder &b, Type type, int64_t value) {
+static Value getConstantValue(ImplicitLocOpBuilder &b, Type type, int64_t value) {
   TypedAttr attribute = b.getIntegerAttr(getElementTypeOrSelf(type), value);
   if (auto vector = dyn_cast<VectorType>(type)) {
     attribute = DenseElementsAttr::get(vector, Attribute(attribute));
@@ -35,7 +37,7 @@ static Value constantOf(ImplicitLocOpBuilder &b, Type type, int64_t value) {
 Value target::emitExtend(ImplicitLocOpBuilder &b, Value bits) {
   Type word = typeLike(bits, b.getI32Type());
   Value wide = arith::ExtUIOp::create(b, word, bits);
-  Value shifted = arith::ShLIOp::create(b, wide, constantOf(b, word, 16));
+  Value shifted = arith::ShLIOp::create(b, wide, getConstantValue(b, word, 16));
   return arith::BitcastOp::create(b, typeLike(bits, b.getF32Type()), shifted);
 }
 
@@ -45,13 +47,13 @@ Value target::emitExtend(ImplicitLocOpBuilder &b, Value bits) {
 Value target::emitRound(ImplicitLocOpBuilder &b, Value number) {
   Type word = typeLike(number, b.getI32Type());
   Value bits = arith::BitcastOp::create(b, word, number);
-  Value half = constantOf(b, word, 16);
+  Value half = getConstantValue(b, word, 16);
   Value upper = arith::ShRUIOp::create(b, bits, half);
-  Value odd = arith::AndIOp::create(b, upper, constantOf(b, word, 1));
-  Value carried =
-      arith::AddIOp::create(b, arith::AddIOp::create(b, bits, constantOf(b, word, 0x7fff)), odd);
+  Value odd = arith::AndIOp::create(b, upper, getConstantValue(b, word, 1));
+  Value carried = arith::AddIOp::create(
+      b, arith::AddIOp::create(b, bits, getConstantValue(b, word, 0x7fff)), odd);
   Value rounded = arith::ShRUIOp::create(b, carried, half);
-  Value quiet = arith::OrIOp::create(b, upper, constantOf(b, word, 0x40));
+  Value quiet = arith::OrIOp::create(b, upper, getConstantValue(b, word, 0x40));
   Value isNan = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, number, number);
   Value result = arith::SelectOp::create(b, isNan, quiet, rounded);
   return arith::TruncIOp::create(b, typeLike(number, b.getI16Type()), result);
@@ -59,7 +61,7 @@ Value target::emitRound(ImplicitLocOpBuilder &b, Value number) {
 
 Value target::loadVector(ImplicitLocOpBuilder &b, int64_t lanes, Value memory, ValueRange at,
                          Value mask) {
-  auto type = VectorType::get({lanes}, elementOf(memory));
+  auto type = VectorType::get({lanes}, getTensorElementType(memory));
   Value loaded;
   if (mask) {
     Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));

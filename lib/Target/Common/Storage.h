@@ -11,7 +11,7 @@
 namespace sluice::target {
 
 /// Returns the element type of memory for a tensor of `element`: i16 for bf16, else `element`.
-mlir::Type memoryTypeOf(mlir::Type element);
+mlir::Type getMemoryType(mlir::Type element);
 /// Returns true if `memory` (a memref) belongs to a bf16 tensor.
 bool isHalfMemory(mlir::Value memory);
 

@@ -77,13 +77,13 @@ private:
         of.kernel(of.device->arena.get(), of.arguments, item, scratch);
       }
     };
-    workers->run(run, &all, items, grainOf(node.kernel, items));
+    workers->run(run, &all, items, getGrain(node.kernel, items));
   }
 
   /// Returns the number of items per piece. A launch of a few microseconds is one piece on the
   /// calling thread, because waking another thread would cost more. Other launches have up to 16
   /// pieces per thread, enough to balance items of unequal cost at about 20 ns per piece.
-  int64_t grainOf(int64_t number, int64_t items) const {
+  int64_t getGrain(int64_t number, int64_t items) const {
     constexpr int64_t fewBytes = 64 << 10, fewFlops = 128 << 10;
     const Kernel &kernel = plan().kernels[static_cast<size_t>(number)];
     bool isShort = kernel.bytes < fewBytes && kernel.flops < fewFlops;

@@ -61,7 +61,7 @@ std::unique_ptr<Library> load(std::string &missing) {
   return missing.empty() ? std::move(l) : nullptr;
 }
 
-int typeOf(Type type) { return type == Type::f32 ? realF32 : realBf16; }
+int getRowType(Type type) { return type == Type::f32 ? realF32 : realBf16; }
 
 } // namespace
 
@@ -101,7 +101,7 @@ Matmul::Matmul(const Library &library, Handle handle, const Product &product)
 Matmul::OwnedLayout Matmul::makeLayout(Type type, int64_t rows, int64_t columns,
                                        int64_t stride) const {
   Layout made = nullptr;
-  library.check(library.layoutCreate(&made, typeOf(type), static_cast<uint64_t>(rows),
+  library.check(library.layoutCreate(&made, getRowType(type), static_cast<uint64_t>(rows),
                                      static_cast<uint64_t>(columns), stride),
                 "describe " + describe());
   return {made, library.layoutDestroy};

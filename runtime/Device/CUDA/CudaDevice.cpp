@@ -91,7 +91,7 @@ public:
   void runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
                size_t last) override {
     enter();
-    makeRoom(plan().arenaOf(entry));
+    makeRoom(plan().getArenaBytes(entry));
     for (Segment &segment : segments.at(entry)) {
       if (segment.first < first || segment.last > last) {
         continue;
@@ -248,7 +248,7 @@ private:
           argumentsOf[&launch] = static_cast<Address>(all.size() * sizeof(int64_t));
           all.insert(all.end(), launch.arguments.begin(), launch.arguments.end());
           bool moves = segment.lanes[i - segment.first].side && sideHasOwn;
-          if (moves && workspaceOf(plan(), chosen, launch).any()) {
+          if (moves && getWorkspace(plan(), chosen, launch).any()) {
             all.back() = sideWorkspaceOffset; // the last argument is the workspace
           }
         }
@@ -266,7 +266,7 @@ private:
   void makeStaging() {
     for (const auto &[name, scalar] : plan().scalars) {
       scalarsBegin = std::min(scalarsBegin, scalar.offset);
-      scalarsEnd = std::max(scalarsEnd, scalar.offset + sizeOf(scalar.type));
+      scalarsEnd = std::max(scalarsEnd, scalar.offset + getByteSize(scalar.type));
     }
     scalarsBegin = std::min(scalarsBegin, scalarsEnd);
     slotBytes = stagingBytes(plan());
@@ -290,7 +290,7 @@ private:
 
   bool isScalar(Range range) const {
     return std::any_of(plan().scalars.begin(), plan().scalars.end(), [&](const auto &named) {
-      return named.second.offset == range.offset && sizeOf(named.second.type) == range.bytes;
+      return named.second.offset == range.offset && getByteSize(named.second.type) == range.bytes;
     });
   }
 
@@ -308,7 +308,7 @@ private:
       if (name != "length" && name != "rows" && name != "step" && name != "seed" &&
           name != "first_row") {
         std::memcpy(mirror.get() + scalar.offset, scalarCopy + (scalar.offset - scalarsBegin),
-                    static_cast<size_t>(sizeOf(scalar.type)));
+                    static_cast<size_t>(getByteSize(scalar.type)));
       }
     }
     scalarsFresh = true;

@@ -16,7 +16,7 @@ static bool writesScalar(const Plan &plan, const Launch &launch) {
   for (size_t i = 0; i < operands.size(); ++i) {
     for (const auto &[name, scalar] : plan.scalars) {
       int64_t begin = launch.arguments[i], end = begin + operands[i].bytes;
-      if (operands[i].written && begin < scalar.offset + sizeOf(scalar.type) &&
+      if (operands[i].written && begin < scalar.offset + getByteSize(scalar.type) &&
           scalar.offset < end) {
         return true;
       }

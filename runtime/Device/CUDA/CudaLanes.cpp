@@ -14,7 +14,7 @@ struct Touch {
 
 /// Returns the ranges of the arena that a launch touches; the whole arena if the plan does not list
 /// them.
-std::vector<Touch> touchesOf(const Plan &plan, const Launch &launch) {
+std::vector<Touch> listTouches(const Plan &plan, const Launch &launch) {
   const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
   std::vector<Touch> touches;
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
@@ -30,7 +30,7 @@ std::vector<Touch> touchesOf(const Plan &plan, const Launch &launch) {
   } else if (launch.arguments.size() > kernel.operands.size()) {
     // The length of an axis of segments, which another launch writes.
     int64_t length = launch.arguments[kernel.operands.size()];
-    touches.push_back({length, length + sizeOf(Type::i64), false});
+    touches.push_back({length, length + getByteSize(Type::i64), false});
   }
   return touches;
 }
@@ -43,7 +43,7 @@ public:
   Assignment(const Plan &plan, const std::vector<Launch> &launches, size_t first, size_t last)
       : first(first), lanes(last - first) {
     for (size_t i = first; i < last; ++i) {
-      touches.push_back(touchesOf(plan, launches[i]));
+      touches.push_back(listTouches(plan, launches[i]));
     }
     for (size_t i = 0; i < lanes.size(); ++i) {
       lanes[i].side = !isReadLater(i);
@@ -103,7 +103,7 @@ private:
 
 } // namespace
 
-SideMemory workspaceOf(const Plan &plan, const std::string &target, const Launch &launch) {
+SideMemory getWorkspace(const Plan &plan, const std::string &target, const Launch &launch) {
   const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
   auto found = kernel.deviceVariants.find(target);
   if (found == kernel.deviceVariants.end()) {
@@ -118,8 +118,8 @@ std::vector<Lane> assignLanes(const Plan &plan, const std::string &target,
                               bool ownWorkspace) {
   Assignment assignment(plan, launches, first, last);
   assignment.order([&](size_t i, size_t j) {
-    return !ownWorkspace && workspaceOf(plan, target, launches[first + i]).any() &&
-           workspaceOf(plan, target, launches[first + j]).any();
+    return !ownWorkspace && getWorkspace(plan, target, launches[first + i]).any() &&
+           getWorkspace(plan, target, launches[first + j]).any();
   });
   return std::move(assignment.lanes);
 }
@@ -130,7 +130,7 @@ SideMemory sideMemory(const Plan &plan, const std::string &target,
   SideMemory most;
   for (size_t i = first; i < last; ++i) {
     if (assignment.lanes[i - first].side) {
-      SideMemory needed = workspaceOf(plan, target, launches[i]);
+      SideMemory needed = getWorkspace(plan, target, launches[i]);
       most.workspaceBytes = std::max(most.workspaceBytes, needed.workspaceBytes);
       most.counterBytes = std::max(most.counterBytes, needed.counterBytes);
     }

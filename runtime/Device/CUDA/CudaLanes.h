@@ -33,7 +33,7 @@ struct SideMemory {
   bool any() const { return workspaceBytes > 0 || counterBytes > 0; }
 };
 /// Returns the memory that a launch needs with a target's code.
-SideMemory workspaceOf(const Plan &plan, const std::string &target, const Launch &launch);
+SideMemory getWorkspace(const Plan &plan, const std::string &target, const Launch &launch);
 /// Returns the maximum memory that launches in the side stream need.
 SideMemory sideMemory(const Plan &plan, const std::string &target,
                       const std::vector<Launch> &launches, size_t first, size_t last);

@@ -7,7 +7,7 @@
 
 namespace sluice::runtime::cuda {
 
-static const LibraryChoice *choiceOf(const Kernel &kernel, const std::string &target) {
+static const LibraryChoice *findLibraryChoice(const Kernel &kernel, const std::string &target) {
   auto found = kernel.deviceVariants.find(target);
   return found != kernel.deviceVariants.end() && found->second.library ? &*found->second.library
                                                                        : nullptr;
@@ -17,7 +17,7 @@ Products::Products(const Driver &driver, const Artifact &artifact, const std::st
     : driver(driver), plan(artifact.plan()) {
   const std::vector<Kernel> &kernels = plan.kernels;
   if (std::none_of(kernels.begin(), kernels.end(),
-                   [&](const Kernel &kernel) { return choiceOf(kernel, target); })) {
+                   [&](const Kernel &kernel) { return findLibraryChoice(kernel, target); })) {
     return;
   }
   std::string missing;
@@ -36,7 +36,7 @@ Products::Products(const Driver &driver, const Artifact &artifact, const std::st
   library->check(library->create(&made), "start");
   handle = {made, library->destroy};
   for (size_t i = 0; i < kernels.size(); ++i) {
-    if (const LibraryChoice *wanted = choiceOf(kernels[i], target)) {
+    if (const LibraryChoice *wanted = findLibraryChoice(kernels[i], target)) {
       add(static_cast<int64_t>(i), *kernels[i].product, *wanted);
     }
   }
@@ -89,7 +89,7 @@ void Products::makeWorkspaces(const Artifact &artifact) {
 
 void Products::warmUp(Address arena, int64_t arenaBytes, Stream stream) const {
   for (const auto &[entry, launches] : plan.entries) {
-    if (plan.arenaOf(entry) > arenaBytes) {
+    if (plan.getArenaBytes(entry) > arenaBytes) {
       continue; // a smaller bucket has the same calls
     }
     for (const Launch &launch : launches) {

@@ -107,7 +107,7 @@ public:
 
   void launch(const Launch &node) override {
     auto start = std::chrono::steady_clock::now();
-    std::vector<std::vector<uint8_t>> before = operandsOf(node);
+    std::vector<std::vector<uint8_t>> before = getOperandRecords(node);
     runStages(node);
     judgeLaunch(node, before);
     if (timing) {
@@ -124,7 +124,7 @@ private:
     const DeviceVariant &variant = kernel.deviceVariants.at(chosen);
     for (size_t i = 0; i < variant.stages.size(); ++i) {
       const Stage &stage = variant.stages[i];
-      std::vector<SluiceEmulatorBuffer> buffers = buffersOf(kernel, variant, launch, i > 0);
+      std::vector<SluiceEmulatorBuffer> buffers = getBuffers(kernel, variant, launch, i > 0);
       uint64_t arguments[] = {reinterpret_cast<uint64_t>(arena.get()),
                               reinterpret_cast<uint64_t>(launch.arguments.data())};
       SluiceEmulatorLaunch request = {static_cast<uint32_t>(stage.blocks),
@@ -167,7 +167,7 @@ private:
 
   /// Checks that the counters are zero, as the next launch requires.
   void checkCounters(const Kernel &kernel, const DeviceVariant &variant, const Launch &launch) {
-    std::span<const uint8_t> counters = countersOf(variant, launch);
+    std::span<const uint8_t> counters = getCounters(variant, launch);
     if (std::any_of(counters.begin(), counters.end(), [](uint8_t byte) { return byte != 0; })) {
       throw JobError("kernel \"" + kernel.name + "\" (" + chosen +
                      ", emulated) leaves a counter of arrived blocks that is not zero, expected "
@@ -175,7 +175,7 @@ private:
     }
   }
 
-  std::span<uint8_t> countersOf(const DeviceVariant &variant, const Launch &launch) {
+  std::span<uint8_t> getCounters(const DeviceVariant &variant, const Launch &launch) {
     if (variant.counters == 0) {
       return {};
     }
@@ -183,14 +183,14 @@ private:
     return {arena.get() + launch.arguments.back() - bytes, bytes};
   }
 
-  const Kernel &kernelOf(const Launch &launch) const {
+  const Kernel &getLaunchKernel(const Launch &launch) const {
     return plan().kernels[static_cast<size_t>(launch.kernel)];
   }
 
   /// Copies the contents of the operands, since results may alias them.
-  std::vector<std::vector<uint8_t>> operandsOf(const Launch &launch) {
+  std::vector<std::vector<uint8_t>> getOperandRecords(const Launch &launch) {
     std::vector<std::vector<uint8_t>> copies;
-    const std::vector<Operand> &operands = kernelOf(launch).operands;
+    const std::vector<Operand> &operands = getLaunchKernel(launch).operands;
     for (size_t i = 0; i < operands.size() && !operands[i].written; ++i) {
       const uint8_t *from = arena.get() + launch.arguments[i];
       copies.emplace_back(from, from + operands[i].bytes);
@@ -200,7 +200,7 @@ private:
 
   /// Checks the results of a launch with the operands `before` against a float64 reference.
   void judgeLaunch(const Launch &launch, const std::vector<std::vector<uint8_t>> &before) {
-    const Kernel &kernel = kernelOf(launch);
+    const Kernel &kernel = getLaunchKernel(launch);
     if (kernel.operands.empty()) {
       return; // a handwritten plan without dispatches
     }
@@ -226,7 +226,7 @@ private:
                                   observer ? &EmulatorDevice::observe : nullptr,
                                   this};
     char *message = nullptr;
-    if (plugin.judge(judgeOf(launch.kernel), &request, &message)) {
+    if (plugin.judge(getJudge(launch.kernel), &request, &message)) {
       throw JobError("kernel \"" + kernel.name + "\" (" + chosen +
                      ", emulated) computes other numbers than its operands have in float64, "
                      "rounding allowed for; this is a defect of sluice, please report it:\n" +
@@ -245,7 +245,7 @@ private:
                                                    told->bound});
   }
 
-  void *judgeOf(int64_t kernel) {
+  void *getJudge(int64_t kernel) {
     std::unique_ptr<void, DestroyJudge> &known = judges[static_cast<size_t>(kernel)];
     if (!known) {
       std::span<const uint8_t> text = loaded->blob("k" + std::to_string(kernel) + "_dispatch");
@@ -263,8 +263,8 @@ private:
 
   /// Returns the buffers that a launch may touch; for an operand that exists only in part in a
   /// bucket, that part. Results and the workspace are uninitialized before the first stage.
-  std::vector<SluiceEmulatorBuffer> buffersOf(const Kernel &kernel, const DeviceVariant &variant,
-                                              const Launch &launch, bool later) {
+  std::vector<SluiceEmulatorBuffer> getBuffers(const Kernel &kernel, const DeviceVariant &variant,
+                                               const Launch &launch, bool later) {
     std::vector<SluiceEmulatorBuffer> buffers;
     auto add = [&](const char *name, int64_t offset, int64_t bytes, bool written, bool filled) {
       buffers.push_back(
@@ -289,7 +289,7 @@ private:
     }
     for (const char *name : {"length", "rows", "step", "seed", "first_row"}) {
       if (auto scalar = plan().scalars.find(name); scalar != plan().scalars.end()) {
-        add(name, scalar->second.offset, sizeOf(scalar->second.type), false, true);
+        add(name, scalar->second.offset, getByteSize(scalar->second.type), false, true);
       }
     }
     if (auto lengths = lengthsOfSegments(plan(), launch, arena.get()); !lengths.empty()) {
@@ -299,7 +299,7 @@ private:
     if (variant.workspaceBytes > 0) {
       add("the workspace", launch.arguments.back(), variant.workspaceBytes, true, later);
     }
-    if (std::span<uint8_t> counters = countersOf(variant, launch); !counters.empty()) {
+    if (std::span<uint8_t> counters = getCounters(variant, launch); !counters.empty()) {
       buffers.push_back({"the counters", counters.data(), counters.size(), true, true});
     }
     buffers.push_back({"the launch's arguments", const_cast<int64_t *>(launch.arguments.data()),

@@ -24,7 +24,7 @@ using Kind = CausalVerdict::Kind;
 
 namespace {
 
-std::string specOf(const std::string &stages) {
+std::string buildSpec(const std::string &stages) {
   return R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1, "width": 2,
   "defaults": {"heads": 1, "feed_forward": 2}, "stages": [
     { "op": "embedding", "to": "x" },
@@ -33,7 +33,7 @@ std::string specOf(const std::string &stages) {
 }
 
 ParsedSpec parse(MLIRContext &context, const std::string &stages) {
-  return sluice::test::parseValidSpec(context, specOf(stages));
+  return sluice::test::parseValidSpec(context, buildSpec(stages));
 }
 
 std::string stage(const std::string &op, const std::string &key, int64_t value) {
@@ -191,7 +191,7 @@ TEST(Staircase, APeriodIsThatOfTheScales) {
       e = e.floorDiv(k) * k + (k - 1 - i % 2);
     }
   }
-  EXPECT_EQ(30 % repeatOf(e).period, 0);
+  EXPECT_EQ(30 % computeRepeat(e).period, 0);
 }
 
 TEST(Staircase, ALineIsNowhereBelow) {

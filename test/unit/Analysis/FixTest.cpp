@@ -33,7 +33,7 @@ bool isProved(const std::string &text) {
   return spec && checkCausality(importVariants(*spec), /*replay=*/false).isProved();
 }
 
-std::string specOf(const std::string &stages) {
+std::string buildSpec(const std::string &stages) {
   return R"({"sluice": 1, "vocabulary": 7, "context": 64, "batch": 1, "width": 4,
 "defaults": {"heads": 2, "feed_forward": 4}, "stages": [
 {"op": "embedding", "to": "x"},
@@ -62,7 +62,7 @@ TEST(Fixes, PreferSmallChanges) {
        "add \"predictor\": 4 to the boundaries at a.json:4:1"},
   };
   for (const auto &[stages, words] : cases) {
-    CausalVerdict verdict = advise(specOf(stages));
+    CausalVerdict verdict = advise(buildSpec(stages));
     ASSERT_TRUE(verdict.fix) << stages << verdict.noFix;
     EXPECT_EQ(verdict.fix->words, words);
     EXPECT_TRUE(isProved(verdict.fix->text)) << verdict.fix->text;
@@ -96,7 +96,7 @@ TEST(Fixes, RemoveAnInputWithItsOnlyReader) {
 }
 
 TEST(Fixes, AreTwoTogetherWhereOneIsNotEnough) {
-  CausalVerdict verdict = advise(specOf(R"({"op": "layer", "mask": "bidirectional"},
+  CausalVerdict verdict = advise(buildSpec(R"({"op": "layer", "mask": "bidirectional"},
 {"op": "shift", "by": 2},)" + coarse));
   ASSERT_TRUE(verdict.fix) << verdict.noFix;
   EXPECT_EQ(verdict.fix->words,
@@ -106,7 +106,7 @@ TEST(Fixes, AreTwoTogetherWhereOneIsNotEnough) {
 }
 
 TEST(Fixes, EndAtTheirBudget) {
-  std::string text = specOf(coarse);
+  std::string text = buildSpec(coarse);
   CausalVerdict stopped = advise(text, 1);
   EXPECT_FALSE(stopped.fix);
   EXPECT_NE(stopped.noFix.find("none of the edits tried makes the spec causal"), std::string::npos);

@@ -22,7 +22,7 @@ struct Imported {
     module = importSpec(spec);
   }
   mlir::func::FuncOp evaluate() { return module->lookupSymbol<mlir::func::FuncOp>("evaluate"); }
-  CrossEntropyOp loss() { return lossesOf(evaluate()).front(); }
+  CrossEntropyOp loss() { return getLossOps(evaluate()).front(); }
   CausalVerdict check(int64_t operations = 10 * WorkBudget::defaultOperations) {
     CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
     if (verdict.isProved()) {

@@ -26,7 +26,7 @@ Picture drawn(Imported &model, std::optional<int64_t> row = std::nullopt) {
   return picture ? *picture : Picture();
 }
 
-std::vector<std::string> labelsOf(const Picture &picture) {
+std::vector<std::string> getLabelNames(const Picture &picture) {
   std::vector<std::string> labels;
   for (const PictureBand &band : picture.bands) {
     labels.push_back(band.label);
@@ -38,7 +38,7 @@ std::vector<std::string> labelsOf(const Picture &picture) {
 TEST(Pictures, LayersOfOneKindAreOneBand) {
   Imported model(R"({ "op": "hourglass", "hierarchy": "2@1 8@4 1@1" },)");
   Picture picture = drawn(model);
-  EXPECT_EQ(labelsOf(picture),
+  EXPECT_EQ(getLabelNames(picture),
             (std::vector<std::string>{"tokens", "2 layers, causal", "average of 4",
                                       "8 layers, causal", "add", "layer, causal"}));
   ASSERT_EQ(picture.edges.size(), 6u);
@@ -64,7 +64,7 @@ TEST(Pictures, TheRowIsTheOneWithMostHoles) {
 TEST(Pictures, DifferentMasksAreDifferentBands) {
   Imported model(R"({ "op": "layer" }, { "op": "layer", "mask": {"window": [0, 4]} },
     { "op": "layer", "mask": {"window": [0, 4]} },)");
-  EXPECT_EQ(labelsOf(drawn(model)),
+  EXPECT_EQ(getLabelNames(drawn(model)),
             (std::vector<std::string>{"tokens", "layer, causal", "2 layers, window 0 to 4"}));
 }
 
@@ -127,7 +127,7 @@ TEST(Pictures, AScanIsOneBand) {
     { "op": "shorten", "segments": "chunks", "method": "first" },
     { "op": "upsample", "segments": "chunks", "method": "smooth", "by": 1 },)");
   Picture picture = drawn(average);
-  EXPECT_EQ(llvm::count(labelsOf(picture), "moving average"), 1);
+  EXPECT_EQ(llvm::count(getLabelNames(picture), "moving average"), 1);
   EXPECT_LE(picture.length, 40);
   EXPECT_LE(picture.bands.size(), 10u) << "not two of each of nine passes";
   auto scan = llvm::find_if(
@@ -141,7 +141,7 @@ TEST(Pictures, AScanIsOneBand) {
     { "op": "shorten", "segments": "words", "method": "max" },
     { "op": "upsample", "segments": "words" },)");
   picture = drawn(maxima);
-  EXPECT_EQ(llvm::count(labelsOf(picture), "maxima within segments"), 1);
+  EXPECT_EQ(llvm::count(getLabelNames(picture), "maxima within segments"), 1);
   EXPECT_LE(picture.length, 40);
 }
 
@@ -192,7 +192,7 @@ TEST(Pictures, AnEncodersTokensAreABandOfTheirOwn) {
   std::string error;
   std::optional<Picture> picture = makePicture(*module, verdict, 5, error);
   ASSERT_TRUE(picture) << error;
-  EXPECT_EQ(labelsOf(*picture),
+  EXPECT_EQ(getLabelNames(*picture),
             (std::vector<std::string>{"tokens", "other tokens", "attention, bidirectional"}));
   EXPECT_EQ(llvm::count(picture->bands[0].seen, true), 1);
   EXPECT_EQ(static_cast<int64_t>(llvm::count(picture->bands[1].seen, true)), picture->length);
@@ -205,7 +205,7 @@ TEST(Pictures, SegmentsOfATextEndAtItsMarks) {
     { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },)");
   CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
   const std::string text = "\1\2\3|\4\5\6|\1";
-  auto tokensOf = [&](int64_t row) {
+  auto countTokensInRow = [&](int64_t row) {
     std::string error, seen;
     std::optional<Picture> picture = makePicture(*model.module, verdict, row, error, text);
     EXPECT_TRUE(picture) << error;
@@ -214,10 +214,10 @@ TEST(Pictures, SegmentsOfATextEndAtItsMarks) {
     }
     return seen;
   };
-  EXPECT_EQ(tokensOf(1), "0100000");
-  EXPECT_EQ(tokensOf(4), "1110100");
-  EXPECT_EQ(tokensOf(5), "1111110");
-  EXPECT_EQ(tokensOf(6), "1111111");
+  EXPECT_EQ(countTokensInRow(1), "0100000");
+  EXPECT_EQ(countTokensInRow(4), "1110100");
+  EXPECT_EQ(countTokensInRow(5), "1111110");
+  EXPECT_EQ(countTokensInRow(6), "1111111");
   std::string error;
   std::optional<Picture> picture = makePicture(*model.module, verdict, 4, error, text);
   ASSERT_TRUE(picture) << error;
@@ -265,7 +265,7 @@ TEST(Pictures, SegmentsOfATextBeginBehindItsMarks) {
   EXPECT_EQ(seen, "1001100");
   const PictureBand &pooled = picture->bands[1];
   EXPECT_EQ(pooled.label, "first rows of segments");
-  EXPECT_TRUE(llvm::is_contained(labelsOf(*picture), "own segment"));
+  EXPECT_TRUE(llvm::is_contained(getLabelNames(*picture), "own segment"));
   ASSERT_EQ(pooled.starts.size(), 5u);
   EXPECT_EQ(std::vector(pooled.starts.begin(), pooled.starts.begin() + 3),
             (std::vector<int64_t>{0, 3, 6}));
@@ -278,7 +278,7 @@ TEST(Pictures, AttentionByHashesHasAName) {
   std::string error;
   std::optional<Picture> picture = makePicture(*model.module, verdict, 1, error);
   ASSERT_TRUE(picture) << error;
-  EXPECT_TRUE(llvm::is_contained(labelsOf(*picture), "attention by hashes"));
+  EXPECT_TRUE(llvm::is_contained(getLabelNames(*picture), "attention by hashes"));
 }
 
 TEST(Pictures, NamesAreEscaped) {

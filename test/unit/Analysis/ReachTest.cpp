@@ -111,7 +111,7 @@ TEST(Reach, SeveralPositionsSeeTheUnion) {
 namespace {
 
 /// Text of the one blind spot, or "".
-std::string blindSpotOf(const std::string &stages) {
+std::string findBlindSpot(const std::string &stages) {
   std::string text;
   for (const CausalWarning &warning : Imported(stages).check().warnings) {
     if (warning.kind == WarningKind::BlindSpot) {
@@ -127,36 +127,37 @@ std::string blindSpotOf(const std::string &stages) {
 /// Hourglass, appendix: in A#AB#BC#C the last token of a chunk is a copy of the one two before.
 /// With k = 3 and no fine layers row 3m + 2 predicts token 3m + 3 without seeing token 3m + 1.
 TEST(BlindSpots, TheHourglassPapersExample) {
-  std::string text = blindSpotOf(R"({ "op": "hourglass", "hierarchy": "0@1 2@3 0@1" },)");
+  std::string text = findBlindSpot(R"({ "op": "hourglass", "hierarchy": "0@1 2@3 0@1" },)");
   EXPECT_TRUE(has(text, "row 3m+2 never sees token 3m+1;")) << text;
   EXPECT_TRUE(has(text, "put a layer of the finest scale after this upsampling")) << text;
-  EXPECT_EQ(blindSpotOf(R"({ "op": "hourglass", "hierarchy": "0@1 2@3 1@1" },)"), "");
+  EXPECT_EQ(findBlindSpot(R"({ "op": "hourglass", "hierarchy": "0@1 2@3 1@1" },)"), "");
 }
 
 TEST(BlindSpots, TheLeastPeriodIsTold) {
-  std::string text = blindSpotOf(R"({ "op": "hourglass", "hierarchy": "0@1 1@3 1@12 1@3 0@1" },)");
+  std::string text =
+      findBlindSpot(R"({ "op": "hourglass", "hierarchy": "0@1 1@3 1@12 1@3 0@1" },)");
   EXPECT_TRUE(has(text, "row 3m+2 never sees token 3m+1;")) << text;
   EXPECT_TRUE(has(text, "the pattern repeats every 3 tokens")) << text;
 }
 
 TEST(BlindSpots, FineLayersBelowAloneDoNotHelp) {
-  std::string text = blindSpotOf(R"({ "op": "layer" }, { "op": "shift", "by": 3 },
+  std::string text = findBlindSpot(R"({ "op": "layer" }, { "op": "shift", "by": 3 },
     { "op": "shorten", "factor": 4 }, { "op": "layer" }, { "op": "upsample", "factor": 4 },)");
   EXPECT_TRUE(has(text, "rows 4m+1 to 4m+3 never see tokens 4m+1 to their own")) << text;
   EXPECT_TRUE(has(text, "add a stream of the finest scale")) << text;
 }
 
 TEST(BlindSpots, FineLayersBelowAndASkipDo) {
-  EXPECT_EQ(blindSpotOf(R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1" },)"), "");
+  EXPECT_EQ(findBlindSpot(R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1" },)"), "");
   EXPECT_EQ(
-      blindSpotOf(
+      findBlindSpot(
           R"({ "op": "layer", "to": "y" }, { "op": "shift", "by": 3 }, { "op": "shorten", "factor": 4 },
     { "op": "upsample", "factor": 4 }, { "op": "add", "with": "y" },)"),
       "");
 }
 
 TEST(BlindSpots, AWindowThatEndsEarlyIsNamed) {
-  std::string text = blindSpotOf(R"({ "op": "layer", "mask": {"window": [0, 1]} },
+  std::string text = findBlindSpot(R"({ "op": "layer", "mask": {"window": [0, 1]} },
     { "op": "layer", "mask": {"window": [3, 9]} },)");
   EXPECT_TRUE(has(text, "row t never sees tokens t-2 to t-1; begin this window at 0")) << text;
 }
@@ -285,7 +286,7 @@ TEST(BlindSpots, PatternsHoldAtOtherLengths) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-std::string chainOf(int64_t fine, int64_t coarse, int64_t after) {
+std::string buildChain(int64_t fine, int64_t coarse, int64_t after) {
   auto shift = [](int64_t by) {
     return "{ \"op\": \"shift\", \"by\": " + std::to_string(by) + " },\n";
   };
@@ -321,7 +322,7 @@ TEST(Waste, LeastShiftsAgreeWithEnumeration) {
                                      {1, 1, 1}}) {
     std::array<int64_t, 3> now = {fine, coarse, after}, least = now;
     for (int i = 2; i >= 0; --i) {
-      auto causal = [&] { return !leaksAtSomeLength(chainOf(least[0], least[1], least[2])); };
+      auto causal = [&] { return !leaksAtSomeLength(buildChain(least[0], least[1], least[2])); };
       ASSERT_TRUE(causal());
       while (least[i] > 0) {
         --least[i];
@@ -331,7 +332,7 @@ TEST(Waste, LeastShiftsAgreeWithEnumeration) {
         }
       }
     }
-    CausalVerdict verdict = Imported(chainOf(fine, coarse, after)).check();
+    CausalVerdict verdict = Imported(buildChain(fine, coarse, after)).check();
     std::vector<std::string> expected, found;
     bool areSeveral = int(least[0] < now[0]) + int(least[1] < now[1]) + int(least[2] < now[2]) > 1;
     std::string together = areSeveral ? ", with the others that are named at their least" : "";
@@ -388,13 +389,13 @@ TEST(Waste, AKeyThatSetsSeveralLevelsIsOneChange) {
 TEST(BlindSpots, ARemedyIsOne) {
   const std::string late = R"({ "op": "shorten", "factor": 4 }, { "op": "layer" },
     { "op": "upsample", "factor": 4 }, { "op": "shift", "by": 3 },)";
-  std::string text = blindSpotOf(late);
+  std::string text = findBlindSpot(late);
   EXPECT_TRUE(has(text, "blind spot: ")) << text;
   EXPECT_TRUE(
       has(text, "add the embedding's stream right before the head, then put a causal layer") ||
       has(text, "add a stream of the finest scale after this upsampling"))
       << text;
-  EXPECT_EQ(blindSpotOf(late + R"({ "op": "add", "with": "x" }, { "op": "layer" },)"), "");
+  EXPECT_EQ(findBlindSpot(late + R"({ "op": "add", "with": "x" }, { "op": "layer" },)"), "");
 }
 
 /// Parts that were not examined are listed, and nothing is claimed about them.
@@ -415,7 +416,7 @@ TEST(Advice, StopsInTimeAndSaysWhere) {
 }
 
 TEST(Waste, LeavesTheModuleAsItWas) {
-  Imported model(chainOf(9, 2, 1));
+  Imported model(buildChain(9, 2, 1));
   std::string before, after;
   llvm::raw_string_ostream(before) << *model.module;
   model.check();

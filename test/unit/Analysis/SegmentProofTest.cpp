@@ -189,58 +189,58 @@ struct Parsed {
   OwningOpRef<ModuleOp> module;
 };
 
-Kind verdictOf(const Choice &choice) { return Parsed(choice.text()).check(); }
+Kind getVerdict(const Choice &choice) { return Parsed(choice.text()).check(); }
 
 TEST(SegmentProof, ReadsOfClosedSegmentsAreProved) {
-  EXPECT_EQ(verdictOf({}), Kind::Proved);
-  EXPECT_EQ(verdictOf({.inside = "attention"}), Kind::Proved);
-  EXPECT_EQ(verdictOf({.pool = "select"}), Kind::Proved);
-  EXPECT_EQ(verdictOf({.pool = "attend"}), Kind::Proved);
-  EXPECT_EQ(verdictOf({.pool = "attend", .rowsBy = 1}), Kind::Proved);
-  EXPECT_EQ(verdictOf({.by = 2, .pool = "starts"}), Kind::Proved);
-  EXPECT_EQ(verdictOf({.by = 2, .inside = "repeat"}), Kind::Proved);
-  EXPECT_EQ(verdictOf({.isNested = true}), Kind::Proved);
+  EXPECT_EQ(getVerdict({}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.inside = "attention"}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.pool = "select"}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.pool = "attend"}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.pool = "attend", .rowsBy = 1}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.by = 2, .pool = "starts"}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.by = 2, .inside = "repeat"}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.isNested = true}), Kind::Proved);
 }
 
 TEST(SegmentProof, ItsOwnSegmentLeaks) {
-  EXPECT_EQ(verdictOf({.by = 0}), Kind::Leak);
-  EXPECT_EQ(verdictOf({.by = 0, .pool = "attend"}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.by = 0}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.by = 0, .pool = "attend"}), Kind::Leak);
 }
 
 /// Its last key is the first row after it.
 TEST(SegmentProof, ASegmentThatAttendsToTheNextLeaks) {
-  EXPECT_EQ(verdictOf({.pool = "attend", .rowsBy = -1}), Kind::Leak);
-  EXPECT_EQ(verdictOf({.by = 2, .pool = "attend", .rowsBy = -1}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.pool = "attend", .rowsBy = -1}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.by = 2, .pool = "attend", .rowsBy = -1}), Kind::Proved);
 }
 
 TEST(SegmentProof, AMeanOfStartsIsClosedByTheNext) {
-  EXPECT_EQ(verdictOf({.by = 1, .pool = "starts"}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.by = 1, .pool = "starts"}), Kind::Leak);
 }
 
 /// z[t] = y[c(t + 1) - 2] reads no later token, but its index reveals the bit of t + 1.
 TEST(SegmentProof, ABoundaryReadAheadLeaksByWhatIsRead) {
-  EXPECT_EQ(verdictOf({.countsBy = -1, .by = 2}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.countsBy = -1, .by = 2}), Kind::Leak);
 }
 
 TEST(SegmentProof, BitsOfLaterTokensMayDecideForRowsThatMuchLater) {
-  EXPECT_EQ(verdictOf({.bitsBy = -1}), Kind::Leak);
-  EXPECT_EQ(verdictOf({.bitsBy = -1, .countsBy = 1, .by = 1}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.bitsBy = -1}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.bitsBy = -1, .countsBy = 1, .by = 1}), Kind::Proved);
 }
 
 TEST(SegmentProof, ANestedLevelIsHeldToItsOwnSegments) {
-  EXPECT_EQ(verdictOf({.isNested = true, .innerBy = 0}), Kind::Leak);
-  EXPECT_EQ(verdictOf({.by = 2, .isNested = true, .innerBy = 0}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.isNested = true, .innerBy = 0}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.by = 2, .isNested = true, .innerBy = 0}), Kind::Leak);
 }
 
 /// A mean over the next segment too, as "smoothing reversed" makes one.
 TEST(SegmentProof, ASegmentThatReadsTheNextLeaks) {
-  EXPECT_EQ(verdictOf({.inside = "back"}), Kind::Leak);
-  EXPECT_EQ(verdictOf({.by = 2, .inside = "back"}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.inside = "back"}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.by = 2, .inside = "back"}), Kind::Proved);
 }
 
 /// Segments moved by one are read where their own end is still to come, if they are not stored.
 TEST(SegmentProof, ALateSegmentMayBeReadAtItsOwnIndex) {
-  EXPECT_EQ(verdictOf({.by = 0, .inside = "shift"}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.by = 0, .inside = "shift"}), Kind::Proved);
 }
 
 TEST(SegmentProof, AWitnessNamesTheBoundaries) {
@@ -273,7 +273,7 @@ Choice randomChoice(std::mt19937_64 &generator) {
 }
 
 /// Rows of the loss's input, in float64.
-std::vector<double> rowsOf(Parsed &model, std::vector<int32_t> tokens, int64_t rows) {
+std::vector<double> evaluateRows(Parsed &model, std::vector<int32_t> tokens, int64_t rows) {
   reference::Setting setting;
   setting.length = static_cast<int64_t>(tokens.size()) - 1; // the last one is a target
   reference::Evaluator<double> evaluator(*model.module, setting);
@@ -287,7 +287,7 @@ std::vector<double> rowsOf(Parsed &model, std::vector<int32_t> tokens, int64_t r
   }
   evaluator.setTokens(model.evaluate().getArgument(0), std::move(tokens));
   EXPECT_TRUE(succeeded(evaluator.evaluate(model.evaluate())));
-  std::vector<double> all = evaluator.getSequence(lossesOf(model.evaluate()).front().getInput());
+  std::vector<double> all = evaluator.getSequence(getLossOps(model.evaluate()).front().getInput());
   return {all.begin(), all.begin() + 4 * rows};
 }
 
@@ -301,9 +301,9 @@ void expectNoChange(Parsed &model, std::mt19937_64 &generator, const std::string
   for (int64_t j = 1; j < length; ++j) {
     std::vector<int32_t> changed = tokens, cut(tokens.begin(), tokens.begin() + j + 1);
     changed[static_cast<size_t>(j)] = (tokens[static_cast<size_t>(j)] + 1) % 5;
-    std::vector<double> rows = rowsOf(model, tokens, j);
-    ASSERT_EQ(rows, rowsOf(model, changed, j)) << "token " << j << " of\n" << text;
-    ASSERT_EQ(rows, rowsOf(model, cut, j)) << "length " << j << " of\n" << text;
+    std::vector<double> rows = evaluateRows(model, tokens, j);
+    ASSERT_EQ(rows, evaluateRows(model, changed, j)) << "token " << j << " of\n" << text;
+    ASSERT_EQ(rows, evaluateRows(model, cut, j)) << "length " << j << " of\n" << text;
   }
 }
 

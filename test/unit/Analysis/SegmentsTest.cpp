@@ -150,8 +150,8 @@ private:
   }
   void define(bool isFloor, const Linear &argument, size_t number) {
     size_t before = random.formula.variables;
-    Linear value = isFloor ? random.formula.floorOf(argument, static_cast<int64_t>(number))
-                           : random.formula.endOf(number, argument);
+    Linear value = isFloor ? random.formula.buildFloor(argument, static_cast<int64_t>(number))
+                           : random.formula.getSegmentEnd(number, argument);
     if (random.formula.variables > before) {
       random.definitions.push_back({isFloor, argument, number});
       random.known.push_back(value);
@@ -185,10 +185,10 @@ Random Maker::make(int64_t tokens, int64_t most) {
     }
     auto function = static_cast<size_t>(pick(static_cast<int64_t>(functions)));
     define(false, argument, function);
-    Linear end = formula.endOf(function, argument);
+    Linear end = formula.getSegmentEnd(function, argument);
     if (function == 1) { // a segment of segments ends where one of them does
       define(false, end, 0);
-      end = formula.endOf(0, end);
+      end = formula.getSegmentEnd(0, end);
     }
     formula.require(Linear::number(tokens - 1) - end);
   }
@@ -264,7 +264,7 @@ std::array<int, 2> compare(Maker &maker, int trials, size_t length, int64_t most
     } else if (answer.kind == Answer::Found) { // and bits can be read off
       std::vector<Ends> ends;
       for (size_t i = 0; i < formula.least.size(); ++i) {
-        ends.push_back(endsOf(formula, i, answer.point));
+        ends.push_back(getSegmentEnds(formula, i, answer.point));
       }
       std::vector<int64_t> point = answer.point;
       EXPECT_TRUE(random.holds(ends, point)) << "trial " << trial;
@@ -315,16 +315,16 @@ TEST(SegmentsEngine, KnowsWhatALaterSegmentHides) {
       size_t e = formula.addFunction(least);
       Linear t = formula.addVariable(), m = formula.addVariable();
       formula.require(t);
-      formula.require(t - formula.endOf(e, m - Linear::number(1)));
-      formula.require(formula.endOf(e, m) - t - Linear::number(1));
+      formula.require(t - formula.getSegmentEnd(e, m - Linear::number(1)));
+      formula.require(formula.getSegmentEnd(e, m) - t - Linear::number(1));
       Linear read = m - Linear::number(by);
       formula.require(read);
       size_t before = formula.rows.size();
-      formula.require(formula.endOf(e, read) - t + Linear::number(least * (by - 1) - 1));
+      formula.require(formula.getSegmentEnd(e, read) - t + Linear::number(least * (by - 1) - 1));
       Answer answer = solve(formula);
       ASSERT_EQ(answer.kind, by == 0 ? Answer::Found : Answer::None) << by;
       formula.rows.resize(before);
-      formula.require(formula.endOf(e, read) - t + Linear::number(least * (by - 1)));
+      formula.require(formula.getSegmentEnd(e, read) - t + Linear::number(least * (by - 1)));
       EXPECT_EQ(solve(formula).kind, Answer::Found) << by; // no more than that
     }
   }

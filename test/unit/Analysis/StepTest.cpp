@@ -40,7 +40,7 @@ struct Derived {
     }
     llvm::report_fatal_error(llvm::Twine("no value " + name));
   }
-  const StepSchedule &scheduleOf(const std::string &name) {
+  const StepSchedule &findSchedule(const std::string &name) {
     return plan->schedules[at(name).schedule];
   }
 
@@ -75,7 +75,7 @@ TEST(Step, ShorteningKeepsItsGroupAndItsShift) {
     Derived derived(shortened(std::to_string(shift)));
     EXPECT_EQ(derived.at("stages.0.token").ring, ring) << shift;
     EXPECT_FALSE(derived.at("stages.0.token").keepsAll);
-    const StepSchedule &coarse = derived.scheduleOf("stages.2.shorten");
+    const StepSchedule &coarse = derived.findSchedule("stages.2.shorten");
     EXPECT_EQ(coarse.first, 0);
     EXPECT_EQ(coarse.period, 4);
     EXPECT_EQ(coarse.burst, 1);
@@ -90,8 +90,8 @@ TEST(Step, AWholeGroupIsDueWithItsLastRow) {
   Derived derived(R"({"op": "embedding"}, {"op": "shorten", "factor": 4}, {"op": "upsample",
     "factor": 4}, {"op": "norm"}, {"op": "shift", "by": 3}, {"op": "norm"})");
   EXPECT_EQ(derived.at("stages.0.token").ring, 4);
-  EXPECT_EQ(derived.scheduleOf("stages.1.shorten").first, 3);
-  const StepSchedule &stored = derived.scheduleOf("stages.3.norm");
+  EXPECT_EQ(derived.findSchedule("stages.1.shorten").first, 3);
+  const StepSchedule &stored = derived.findSchedule("stages.3.norm");
   EXPECT_EQ(stored.burst, 4) << "four rows are due with the group that they read";
   EXPECT_EQ(stored.getCount(2), 0);
   EXPECT_EQ(stored.getCount(3), 4);
@@ -252,7 +252,7 @@ TEST(Step, DifferencesOfDivisionsAreInverted) {
                          others(3, 5).floorDiv(3) * 3 + 40}) {
     Frontier bound;
     bound.candidates = {due};
-    std::optional<StepSchedule> schedule = scheduleOf(bound);
+    std::optional<StepSchedule> schedule = findSchedule(bound);
     ASSERT_TRUE(schedule);
     int64_t counted = 0; // rows that are due at t or before
     for (int64_t t = 0; t < 600; ++t) {

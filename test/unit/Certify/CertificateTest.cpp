@@ -196,17 +196,17 @@ TEST(Certificate, SpecsThatAreNoneAreBadInput) {
 
 // Each factor is a model to derive, so an endless list of them must end before.
 TEST(Certificate, FactorsAreAtMost16) {
-  auto statusOf = [](const std::string &factors) {
+  auto runAndGetStatus = [](const std::string &factors) {
     std::string spec = R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "hourglass", )"
                        R"("hierarchy": "1@1 1@{)" +
                        factors + R"(} 1@1"}, {"op": "head"}]})";
     return certify::certify({"spec", spec}, {"certificate", ""}, false);
   };
-  EXPECT_EQ(statusOf("2,3").status, 1); // a spec, and no certificate
+  EXPECT_EQ(runAndGetStatus("2,3").status, 1); // a spec, and no certificate
   std::string many = "2";
   for (int i = 0; i < 100000; ++i) {
     many += ",2";
   }
-  EXPECT_EQ(statusOf(many).status, 2);
-  EXPECT_EQ(statusOf("99999999999999999999999,2").status, 2);
+  EXPECT_EQ(runAndGetStatus(many).status, 2);
+  EXPECT_EQ(runAndGetStatus("99999999999999999999999,2").status, 2);
 }

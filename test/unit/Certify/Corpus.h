@@ -78,7 +78,7 @@ inline certify::Answer enumerateSpec(const certify::Source &spec) {
   }
 }
 
-inline std::vector<std::string> linesOf(const std::string &text) {
+inline std::vector<std::string> splitLines(const std::string &text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {

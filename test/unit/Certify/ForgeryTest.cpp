@@ -188,7 +188,7 @@ TEST(Forgery, OfAnOpOrARelationIsRefused) {
   std::set<std::string> tried; // alike: one of each
   for (const std::string &path : families) {
     Judge judge{readFamily(path)};
-    Lines lines = linesOf(judge.original.certificate.text);
+    Lines lines = splitLines(judge.original.certificate.text);
     for (size_t i = 0; i < lines.size(); ++i) {
       std::string line = bare(lines[i]);
       bool isValue = line.starts_with("value "), isRead = line.starts_with("read ");
@@ -216,7 +216,7 @@ TEST(Forgery, OfAnOperandIsRefused) {
   int count = 0;
   for (const std::string &path : families) {
     Judge judge{readFamily(path)};
-    Lines lines = linesOf(judge.original.certificate.text);
+    Lines lines = splitLines(judge.original.certificate.text);
     size_t end = std::find(lines.begin(), lines.end(), "mode generate\n") - lines.begin();
     for (size_t i = 0; i < end; i += 40) {
       std::smatch found;
@@ -247,7 +247,7 @@ TEST(Forgery, OfAMissingValueOrTheOrderIsRefused) {
   int missing = 0, swapped = 0;
   for (const std::string &path : families) {
     Judge judge{readFamily(path)};
-    Lines lines = linesOf(judge.original.certificate.text);
+    Lines lines = splitLines(judge.original.certificate.text);
     certify::Graph graph = certify::deriveModels(judge.original.spec.text).front().evaluate;
     std::vector<size_t> all = countTo(graph.values.size());
     EXPECT_EQ(judge.original.checkText(arrange(lines, all, [](size_t n) { return n; })).status, 0);

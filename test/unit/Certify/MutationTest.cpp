@@ -30,7 +30,7 @@ TEST(Mutation, ADeletedLineIsRefused) {
   for (const std::string &path : subjects) {
     Case original = subject(path);
     ASSERT_EQ(original.check().status, 0) << original.check().message;
-    std::vector<std::string> lines = linesOf(original.certificate.text);
+    std::vector<std::string> lines = splitLines(original.certificate.text);
     for (size_t i = 0; i < lines.size(); ++i) {
       EXPECT_EQ(original.checkText(with(lines, i, "")).status, 1) << path << ": " << lines[i];
     }
@@ -39,7 +39,7 @@ TEST(Mutation, ADeletedLineIsRefused) {
 
 TEST(Mutation, ARepeatedOrSwappedOrAddedLineIsRefused) {
   Case original = subject("models/tiny/hourglass.json");
-  std::vector<std::string> lines = linesOf(original.certificate.text);
+  std::vector<std::string> lines = splitLines(original.certificate.text);
   for (size_t i = 0; i < lines.size(); ++i) {
     EXPECT_EQ(original.checkText(with(lines, i, lines[i] + lines[i])).status, 1) << lines[i];
     EXPECT_EQ(original.checkText(with(lines, i, lines[i] + "\n")).status, 1) << lines[i];
@@ -61,7 +61,7 @@ TEST(Mutation, AChangedNumberIsRefusedOrABoundThatHolds) {
   int refused = 0, looser = 0;
   for (const std::string &path : subjects) {
     Case original = subject(path);
-    std::vector<std::string> lines = linesOf(original.certificate.text);
+    std::vector<std::string> lines = splitLines(original.certificate.text);
     for (size_t i = 0; i < lines.size(); ++i) {
       for (const std::string &mutant : numberMutants(lines[i])) {
         std::string text = with(lines, i, mutant);
@@ -90,7 +90,7 @@ TEST(Mutation, RingsBurstsAndSchedulesAreTheLeast) {
   int count = 0;
   for (const std::string &path : subjects) {
     Case original = subject(path);
-    std::vector<std::string> lines = linesOf(original.certificate.text);
+    std::vector<std::string> lines = splitLines(original.certificate.text);
     for (size_t i = 0; i < lines.size(); ++i) {
       std::istringstream words(lines[i]);
       std::string kind, value, number;
@@ -120,10 +120,10 @@ TEST(Mutation, ACertificateOfAnotherSpecIsRefused) {
   }
   int tried = 0;
   for (const std::string &path : specsUnder("test/causality/causal")) {
-    std::vector<std::string> lines = linesOf(readCase(path).certificate.text);
+    std::vector<std::string> lines = splitLines(readCase(path).certificate.text);
     for (const Case &other : leaky) {
       EXPECT_EQ(other.checkText(join(lines)).status, 1) << path << " for " << other.spec.name;
-      std::string hash = linesOf(other.certificate.text)[1];
+      std::string hash = splitLines(other.certificate.text)[1];
       EXPECT_EQ(other.checkText(with(lines, 1, hash)).status, 1)
           << path << " for " << other.spec.name;
       ++tried;

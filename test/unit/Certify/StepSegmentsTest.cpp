@@ -86,7 +86,7 @@ private:
     }
     return never;
   }
-  int64_t stepOf(size_t value, int64_t row) const {
+  int64_t getStepOfRow(size_t value, int64_t row) const {
     int64_t step = -1;
     for (const Expression &candidate : claims.schedules.at(value).candidates) {
       step = std::max(step, at(candidate, row));
@@ -96,7 +96,7 @@ private:
 
   void compute(size_t index, int64_t t) {
     const Value &value = graph.values[index];
-    for (; stepOf(index, computed[index]) <= t; ++computed[index]) {
+    for (; getStepOfRow(index, computed[index]) <= t; ++computed[index]) {
       int64_t row = computed[index];
       // The number of closed segments is counted on, and an end is the step's own position.
       good &= !value.op->isCountedOn() || at(*value.reads[0].last, row) == t;
@@ -112,7 +112,7 @@ private:
 
   void readOperand(const Value &value, size_t operand, int64_t p) {
     size_t source = value.operands[operand];
-    if (value.isUnread(operand) || value.patternOf(operand) == Pattern::Bits) {
+    if (value.isUnread(operand) || value.getPattern(operand) == Pattern::Bits) {
       return;
     }
     const Relation &relation = value.reads[operand];
@@ -174,7 +174,7 @@ TEST(StepSegments, AChangedNumberIsRefusedOrAStepThatRuns) {
   ASSERT_EQ(whole.status, 0) << whole.message;
   EXPECT_NE(whole.message.find("step by step"), std::string::npos) << whole.message;
   ASSERT_TRUE(runsUnderAllBits(original, original.certificate.text));
-  std::vector<std::string> lines = linesOf(original.certificate.text);
+  std::vector<std::string> lines = splitLines(original.certificate.text);
   size_t at = std::find(lines.begin(), lines.end(), "mode step\n") - lines.begin();
   int refused = 0, looser = 0, failing = 0;
   for (; at < lines.size(); ++at) {

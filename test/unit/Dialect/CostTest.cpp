@@ -67,7 +67,7 @@ TEST(Mask, NonDecreasing) {
 }
 
 /// Cost of the last op of @f that has one. The module's batch is 3, its context 16.
-Cost costOf(const std::string &function) {
+Cost estimateCost(const std::string &function) {
   Model model(function);
   CostInterface found;
   for (Operation &op : model.getFunction().getBody().front()) {
@@ -78,10 +78,11 @@ Cost costOf(const std::string &function) {
 
 TEST(Cost, Linear) {
   // 3 * 8 rows, 5 x 4 weights and biases.
-  Cost cost = costOf("(%x: !sluice.seq<@s2, 4, f32>, %w: tensor<5x4xf32>, %b: tensor<5xf32>) { %y "
-                     "= sluice.linear %x, %w, %b : "
-                     "(!sluice.seq<@s2, 4, f32>, tensor<5x4xf32>, tensor<5xf32>) -> "
-                     "!sluice.seq<@s2, 5, f32> return }");
+  Cost cost =
+      estimateCost("(%x: !sluice.seq<@s2, 4, f32>, %w: tensor<5x4xf32>, %b: tensor<5xf32>) { %y "
+                   "= sluice.linear %x, %w, %b : "
+                   "(!sluice.seq<@s2, 4, f32>, tensor<5x4xf32>, tensor<5xf32>) -> "
+                   "!sluice.seq<@s2, 5, f32> return }");
   EXPECT_EQ(cost.flops, 24 * 5 * (2 * 4 + 1));
   EXPECT_EQ(cost.bytes, 4 * (24 * 4 + 20 + 5 + 24 * 5));
   EXPECT_EQ(cost.savedBytes, 4 * 24 * 4);
@@ -104,7 +105,7 @@ std::string attention(const std::string &mask) {
 TEST(Cost, CausalAttentionCountsItsTriangleOnce) {
   // 16 * 17 / 2 pairs, two heads, batch 3; 4 D + the region's product + exponential and sum. The
   // packed operand counts once.
-  Cost cost = costOf(attention("(p, q)[n] : (p - q >= 0)"));
+  Cost cost = estimateCost(attention("(p, q)[n] : (p - q >= 0)"));
   EXPECT_EQ(cost.flops, 3 * 2 * 136 * (4 * 2 + 1 + 2));
   EXPECT_EQ(cost.bytes, 4 * 3 * 16 * (12 + 4 + 2));
   EXPECT_EQ(cost.savedBytes, cost.bytes);
@@ -119,16 +120,16 @@ TEST(Cost, MapsKeepOperandsOnlyWhereTheDerivativeReadsThem) {
            " : (" +
            s + ", " + s + ") -> " + s + " return }";
   };
-  Cost sum = costOf(map(
+  Cost sum = estimateCost(map(
       "%c = arith.constant 2.0 : f32 %t = arith.mulf %x, %c : f32 %z = arith.addf %t, %r : f32"));
   EXPECT_EQ(sum.flops, 2 * 3 * 4 * 2);
   EXPECT_EQ(sum.bytes, 3 * 4 * (3 * 4 * 2));
   EXPECT_EQ(sum.savedBytes, 0);
-  EXPECT_EQ(costOf(map("%z = arith.mulf %x, %r : f32")).savedBytes, 2 * 4 * (3 * 4 * 2));
+  EXPECT_EQ(estimateCost(map("%z = arith.mulf %x, %r : f32")).savedBytes, 2 * 4 * (3 * 4 * 2));
 }
 
 TEST(Cost, PositionsAloneAreFree) {
-  Cost cost = costOf(
+  Cost cost = estimateCost(
       "(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shift %x by 1 : (!sluice.seq<@s1, 2, f32>) -> "
       "!sluice.seq<@s1, 2, f32> return }");
   EXPECT_EQ(cost.flops, 0);

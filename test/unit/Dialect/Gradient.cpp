@@ -10,7 +10,7 @@ using namespace mlir;
 
 namespace sluice::testing {
 
-static Value sumOf(OpBuilder &builder, Value left, Value right) {
+static Value buildSum(OpBuilder &builder, Value left, Value right) {
   OpBuilder::InsertionGuard guard(builder);
   auto map = MapOp::create(builder, left.getLoc(), left.getType(), ValueRange{left, right});
   Block &block = map.getBody().emplaceBlock();
@@ -48,7 +48,7 @@ static void walkBack(OpBuilder &builder, Operation *op, ArrayRef<Value> results,
 static Value total(OpBuilder &builder, Value value, const Contributions &gradients) {
   Value sum;
   for (Value gradient : gradients.lookup(value)) {
-    sum = sum ? sumOf(builder, sum, gradient) : gradient;
+    sum = sum ? buildSum(builder, sum, gradient) : gradient;
   }
   return sum;
 }

@@ -62,7 +62,7 @@ const std::string s1d4 = "!sluice.seq<@s1, 4, f32>", s2d4 = "!sluice.seq<@s2, 4,
 const std::string tokens = "!sluice.seq<@s1, 0, i32>", losses = "!sluice.seq<@s1, 0, f32>";
 
 /// A map of (x, r) on scale 2.
-std::string mapOf(const std::string &body) {
+std::string getLazyMap(const std::string &body) {
   return "(%a: " + s2d4 + ", %b: " + s2d4 + ") -> " + s2d4 +
          " { %y = sluice.map(%a, %b) {^bb0(%x: f32, %r: f32): " + body + " } : (" + s2d4 + ", " +
          s2d4 + ") -> " + s2d4 + " return %y : " + s2d4 + " }";
@@ -275,27 +275,32 @@ std::vector<Case> cases() {
        "(%e: tensor<16x4xf32>) -> " + s1d4 + " { %x = sluice.position %e : (tensor<16x4xf32>) -> " +
            s1d4 + " return %x : " + s1d4 + " }"},
       {"map_product", differences,
-       mapOf("%y = arith.mulf %x, %r : f32 %z = arith.addf %y, %x : f32 sluice.yield %z : f32")},
+       getLazyMap(
+           "%y = arith.mulf %x, %r : f32 %z = arith.addf %y, %x : f32 sluice.yield %z : f32")},
       {"map_quotient", differences,
-       mapOf("%e = math.exp %r : f32 %y = arith.divf %x, %e : f32 %z = arith.subf %y, %e : f32 "
-             "sluice.yield %z : f32")},
+       getLazyMap(
+           "%e = math.exp %r : f32 %y = arith.divf %x, %e : f32 %z = arith.subf %y, %e : f32 "
+           "sluice.yield %z : f32")},
       {"map_silu_gate", differences,
-       mapOf("%o = arith.constant 1.0 : f32 %n = arith.negf %x : f32 %e = math.exp %n : f32 %d = "
-             "arith.addf %e, %o : f32 "
-             "%s = arith.divf %x, %d : f32 %z = arith.mulf %s, %r : f32 sluice.yield %z : f32")},
+       getLazyMap(
+           "%o = arith.constant 1.0 : f32 %n = arith.negf %x : f32 %e = math.exp %n : f32 %d = "
+           "arith.addf %e, %o : f32 "
+           "%s = arith.divf %x, %d : f32 %z = arith.mulf %s, %r : f32 sluice.yield %z : f32")},
       {"map_gelu", constants,
-       mapOf("%c = arith.constant 0.70710678 : f32 %h = arith.constant 0.5 : f32 %o = "
-             "arith.constant 1.0 : f32 "
-             "%m = arith.mulf %x, %c : f32 %e = math.erf %m : f32 %a1 = arith.addf %e, %o : f32 "
-             "%p = arith.mulf %x, %a1 : f32 %q = arith.mulf %p, %h : f32 %z = arith.addf %q, %r : "
-             "f32 sluice.yield %z : f32")},
+       getLazyMap(
+           "%c = arith.constant 0.70710678 : f32 %h = arith.constant 0.5 : f32 %o = "
+           "arith.constant 1.0 : f32 "
+           "%m = arith.mulf %x, %c : f32 %e = math.erf %m : f32 %a1 = arith.addf %e, %o : f32 "
+           "%p = arith.mulf %x, %a1 : f32 %q = arith.mulf %p, %h : f32 %z = arith.addf %q, %r : "
+           "f32 sluice.yield %z : f32")},
       {"map_dropout", differences,
-       mapOf("%u = dispatch.random {id = 3 : i64, width = 4 : i64} : f32 %rate = arith.constant "
-             "0.25 : f32 "
-             "%k = arith.cmpf oge, %u, %rate : f32 %zero = arith.constant 0.0 : f32 %t = math.tanh "
-             "%x : f32 "
-             "%d = arith.select %k, %t, %zero : f32 %z = arith.addf %d, %r : f32 sluice.yield %z : "
-             "f32")},
+       getLazyMap(
+           "%u = dispatch.random {id = 3 : i64, width = 4 : i64} : f32 %rate = arith.constant "
+           "0.25 : f32 "
+           "%k = arith.cmpf oge, %u, %rate : f32 %zero = arith.constant 0.0 : f32 %t = math.tanh "
+           "%x : f32 "
+           "%d = arith.select %k, %t, %zero : f32 %z = arith.addf %d, %r : f32 sluice.yield %z : "
+           "f32")},
       {"layer_norm", differences, norm(false, true)},
       {"rms_norm", differences, norm(true, false)},
       {"rms_norm_bias", differences, norm(true, true)},

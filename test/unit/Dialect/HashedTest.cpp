@@ -55,7 +55,8 @@ Numbers attend(const Numbers &x, const Numbers &v, int64_t p, const std::vector<
 }
 
 /// The bucket of each row: the first greatest of [y; -y].
-std::vector<int64_t> bucketsOf(const Numbers &x, const Numbers &r, int64_t hash, int64_t half) {
+std::vector<int64_t> computeBuckets(const Numbers &x, const Numbers &r, int64_t hash,
+                                    int64_t half) {
   std::vector<int64_t> buckets;
   for (size_t p = 0; p < x.size() / columns; ++p) {
     Numbers y(2 * half);
@@ -75,7 +76,7 @@ Numbers byDefinition(const Numbers &x, const Numbers &v, const Numbers &r, int64
                      int64_t hashes, int64_t half, int64_t chunk) {
   std::vector<int64_t> keys;
   for (int64_t hash = 0; hash < hashes; ++hash) {
-    std::vector<int64_t> buckets = bucketsOf(x, r, hash, half), members;
+    std::vector<int64_t> buckets = computeBuckets(x, r, hash, half), members;
     for (int64_t q = 0; q <= p; ++q) {
       if (buckets[q] == buckets[p]) {
         members.push_back(q);

@@ -403,19 +403,19 @@ TEST(Relations, EveryLabelFollowsFromEveryToken) {
   func::FuncOp function = model.getFunction();
   auto op = cast<CausalFlowInterface>(&function.getBody().front().front());
   for (int64_t n = 1; n <= 16; ++n) {
-    auto labelsOf = [&](const std::vector<int32_t> &tokens) {
+    auto getLabelNames = [&](const std::vector<int32_t> &tokens) {
       reference::Evaluator<double> evaluator(model.getModule(), {.rows = 1, .length = n});
       evaluator.setTokens(function.getArgument(0), tokens);
       EXPECT_TRUE(succeeded(evaluator.evaluate(function)));
       return evaluator.getSequence(op->getResult(0));
     };
     std::vector<int32_t> tokens(static_cast<size_t>(n), 1);
-    std::vector<double> before = labelsOf(tokens);
+    std::vector<double> before = getLabelNames(tokens);
     for (int64_t q = 0; q <= n; ++q) {
       std::vector<int32_t> changed = tokens;
       changed.resize(static_cast<size_t>(n + 1), 1);
       ++changed[static_cast<size_t>(q)];
-      std::vector<double> after = labelsOf(changed);
+      std::vector<double> after = getLabelNames(changed);
       for (int64_t t = 0; t < n; ++t) {
         EXPECT_EQ(before[static_cast<size_t>(t)] != after[static_cast<size_t>(t)], q < n);
         EXPECT_EQ(reference::contains(*op.getRelation(0), t, q, n), q < n);

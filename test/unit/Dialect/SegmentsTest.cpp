@@ -89,7 +89,7 @@ struct Bits {
   Numbers numbers() const { return {at.begin(), at.end()}; }
 };
 
-Bits bitsOf(uint64_t code, int64_t length) {
+Bits toBits(uint64_t code, int64_t length) {
   Bits bits;
   for (int64_t t = 0; t < length; ++t) {
     bits.at.push_back((code >> t & 1) != 0);
@@ -112,7 +112,8 @@ bool reads(const PositionReads &what, const Bits &bits, int64_t p, int64_t q, in
 }
 
 /// Numbers of result `result` of `op`, by position.
-std::vector<Numbers> rowsOf(const Evaluator<double> &evaluator, Operation *op, unsigned result) {
+std::vector<Numbers> getValueRows(const Evaluator<double> &evaluator, Operation *op,
+                                  unsigned result) {
   std::vector<Numbers> rows;
   for (int64_t p = 0; p < evaluator.getPositions(op->getResult(result)); ++p) {
     rows.push_back(evaluator.rowAt(op->getResult(result), 0, p));
@@ -131,7 +132,7 @@ protected:
     Numbers numbers = evaluator.getSequence(value);
     for (unsigned result = 0; result < op->getNumResults(); ++result) {
       PositionReads what = cast<CausalFlowInterface>(op).getReads(result, operand);
-      std::vector<Numbers> before = rowsOf(evaluator, op, result);
+      std::vector<Numbers> before = getValueRows(evaluator, op, result);
       for (int64_t q = 0; q < n; ++q) {
         Numbers moved = numbers;
         for (int64_t c = 0; c < columns; ++c) {
@@ -139,7 +140,7 @@ protected:
         }
         evaluator.setSequence(value, moved);
         ASSERT_TRUE(succeeded(evaluator.evaluate(op)));
-        std::vector<Numbers> after = rowsOf(evaluator, op, result);
+        std::vector<Numbers> after = getValueRows(evaluator, op, result);
         for (int64_t p = 0; p < static_cast<int64_t>(after.size()); ++p) {
           bool isThere = what.relation && reads(what, bits, p, q, n);
           bool changed = before[p] != after[p];
@@ -175,7 +176,7 @@ protected:
     Generator generator(3);
     for (int64_t length = 1; length <= longest; ++length) {
       for (uint64_t code = 0; code < uint64_t{1} << length; ++code) {
-        Bits bits = bitsOf(code, length);
+        Bits bits = toBits(code, length);
         Setting setting{.rows = 1, .length = length};
         Arguments arguments = randomArguments(generator, f, setting, 2);
         arguments.values[0] = bits.numbers();

@@ -182,7 +182,7 @@ TEST(Hover, ModelShowsItsVerdict) {
   Findings found = examine(text, "x.json", check, never);
   EXPECT_TRUE(has(value(&found), "proved causal for every length"));
   EXPECT_TRUE(has(value(&found), " parameters, 7 stages"));
-  EXPECT_EQ(diagnosticsOf(found, document, "x"), json::array());
+  EXPECT_EQ(buildDiagnostics(found, document, "x"), json::array());
 }
 
 /// The edit that is advised, where the editor asks near the error and for fixes.
@@ -193,7 +193,7 @@ TEST(CodeActions, OfferTheAdvisedEdit) {
   Document document(text);
   const std::atomic<bool> never = false;
   Findings found = examine(text, "x.json", check, never);
-  json error = diagnosticsOf(found, document, "x").at(0);
+  json error = buildDiagnostics(found, document, "x").at(0);
   EXPECT_TRUE(has(error["message"].get<std::string>(), "; advice: shift by 3, not 2, at x.json:"));
   json actions = codeActionsAt(document, "x", error["range"], nullptr, found);
   ASSERT_EQ(actions.size(), 1U);
@@ -239,7 +239,7 @@ TEST(Completion, OffersOpsValuesAndStreams) {
 
 TEST(Symbols, AreTheStages) {
   Document document(head + R"({"op": "layer"}, 3, {}]})");
-  json symbols = symbolsOf(document);
+  json symbols = buildSymbols(document);
   ASSERT_EQ(symbols.size(), 3u);
   EXPECT_EQ(symbols[0]["name"], "0 embedding");
   EXPECT_EQ(symbols[0]["detail"], "to fine");

@@ -18,8 +18,8 @@ TEST(Outline, FindsStagesAndTheirOps) {
   EXPECT_EQ(outline.findInfo(stages[0])->word, "embedding");
   EXPECT_EQ(outline.node(stages[1]).index, 1u);
   EXPECT_EQ(outline.contents(outline.node(outline.member(stages[1], "by"))), "3");
-  EXPECT_EQ(outline.stageOf(outline.member(stages[1], "by")), stages[1]);
-  EXPECT_EQ(outline.stageOf(0), -1);
+  EXPECT_EQ(outline.getStageId(outline.member(stages[1], "by")), stages[1]);
+  EXPECT_EQ(outline.getStageId(0), -1);
 }
 
 TEST(Outline, ReadsOnPastErrors) {
@@ -43,7 +43,7 @@ TEST(Outline, KnowsWhichObjectItIsIn) {
                      R"("local": {"over": [{"mask": {}}]}}], "schedule": {}})";
   Outline outline(text);
   auto firstKey = [&](int object) {
-    const auto *keys = outline.keysOf(object);
+    const auto *keys = outline.getKeyList(object);
     return keys ? std::string(keys->front().name) : "";
   };
   int defaults = outline.member(0, "defaults"), training = outline.member(0, "training");
@@ -55,8 +55,8 @@ TEST(Outline, KnowsWhichObjectItIsIn) {
   EXPECT_EQ(firstKey(outline.member(training, "schedule")), "kind");
   EXPECT_EQ(firstKey(stages[0]), "op");
   EXPECT_EQ(firstKey(outline.member(stages[0], "mask")), "window");
-  ASSERT_NE(outline.keysOf(stages[1]), nullptr); // no known op: that is the one key to offer
-  EXPECT_EQ(outline.keysOf(stages[1])->size(), 1u);
+  ASSERT_NE(outline.getKeyList(stages[1]), nullptr); // no known op: that is the one key to offer
+  EXPECT_EQ(outline.getKeyList(stages[1])->size(), 1u);
   int sources = outline.member(outline.member(stages[2], "local"), "over");
   EXPECT_EQ(firstKey(outline.member(outline.children(sources)[0], "mask")), "window");
   EXPECT_EQ(firstKey(outline.member(0, "schedule")), "");
@@ -98,7 +98,7 @@ TEST(Outline, AnyTextIsRead) {
     }
     for (size_t offset = 0; offset <= text.size(); ++offset) {
       Outline::Spot spot = outline.at(offset);
-      outline.keysOf(spot.container);
+      outline.getKeyList(spot.container);
     }
   }
 }
@@ -111,7 +111,7 @@ TEST(Outline, DepthCostsNoStack) {
     }
     Outline outline(text);
     Outline::Spot spot = outline.at(text.size() - 6);
-    EXPECT_EQ(outline.keysOf(spot.container), nullptr) << key;
+    EXPECT_EQ(outline.getKeyList(spot.container), nullptr) << key;
   }
 }
 

@@ -27,7 +27,7 @@ protected:
     dispatcher.receive({body, {}});
     return sent;
   }
-  int errorOf(const std::string &body) { return answer(body).at("error").at("code"); }
+  int getErrorCode(const std::string &body) { return answer(body).at("error").at("code"); }
   void initialize() { answer(R"({"jsonrpc":"2.0","id":0,"method":"initialize","params":{}})"); }
 
   json sent;
@@ -42,30 +42,34 @@ TEST_F(Rpc, CallsAndAnswers) {
 }
 
 TEST_F(Rpc, RefusesWithTheCodesOfTheProtocol) {
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":"double"})"), -32002);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"double"})"), -32002);
   initialize();
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{}})"), -32600);
-  EXPECT_EQ(errorOf("{nonsense"), -32700);
-  EXPECT_EQ(errorOf("\xff"), -32700);
-  EXPECT_EQ(errorOf("[]"), -32600);
-  EXPECT_EQ(errorOf("17"), -32600);
-  EXPECT_EQ(errorOf(R"({"id":1,"method":"double","params":{"x":4}})"), -32600);
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":7})"), -32600);
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":"double","params":"x"})"), -32600);
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":{},"method":"double"})"), -32600);
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":"triple"})"), -32601);
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":"double","params":{"x":"y"}})"), -32602);
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":"double","params":[1]})"), -32602);
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":"fail"})"), -32603);
-  EXPECT_EQ(errorOf(std::string(100000, '[')), -32600);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{}})"), -32600);
+  EXPECT_EQ(getErrorCode("{nonsense"), -32700);
+  EXPECT_EQ(getErrorCode("\xff"), -32700);
+  EXPECT_EQ(getErrorCode("[]"), -32600);
+  EXPECT_EQ(getErrorCode("17"), -32600);
+  EXPECT_EQ(getErrorCode(R"({"id":1,"method":"double","params":{"x":4}})"), -32600);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":7})"), -32600);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"double","params":"x"})"), -32600);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":{},"method":"double"})"), -32600);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"triple"})"), -32601);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"double","params":{"x":"y"}})"),
+            -32602);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"double","params":[1]})"), -32602);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"fail"})"), -32603);
+  EXPECT_EQ(getErrorCode(std::string(100000, '[')), -32600);
   std::string deep = std::string(100000, '[') + std::string(100000, ']');
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":"double","params":)" + deep + "}"), -32600);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"double","params":)" + deep + "}"),
+            -32600);
 }
 
 TEST_F(Rpc, RefusesNumbersThatNoDoubleHolds) {
   initialize();
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1e999,"method":"double","params":{"x":4}})"), -32700);
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":1,"method":"double","params":{"x":-1e999}})"), -32700);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1e999,"method":"double","params":{"x":4}})"),
+            -32700);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"double","params":{"x":-1e999}})"),
+            -32700);
 }
 
 TEST_F(Rpc, NotificationsHaveNoAnswer) {
@@ -83,7 +87,7 @@ TEST_F(Rpc, ExitsAsTheProtocolSays) {
   initialize();
   EXPECT_FALSE(dispatcher.exitStatus());
   EXPECT_TRUE(answer(R"({"jsonrpc":"2.0","id":2,"method":"shutdown"})").at("result").is_null());
-  EXPECT_EQ(errorOf(R"({"jsonrpc":"2.0","id":3,"method":"double","params":{"x":1}})"), -32600);
+  EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":3,"method":"double","params":{"x":1}})"), -32600);
   answer(R"({"jsonrpc":"2.0","method":"exit"})");
   EXPECT_EQ(dispatcher.exitStatus(), 0);
 }

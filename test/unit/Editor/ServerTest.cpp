@@ -19,7 +19,7 @@ namespace {
 
 const std::string uri = "file:///a%20b.json";
 
-std::string specOf(const std::string &name) {
+std::string buildSpec(const std::string &name) {
   return R"({"sluice": 1, "vocabulary": 9, "context": 8, "batch": 2, "width": 4, "name": ")" +
          name + R"(", "stages": [{"op": "embedding"}, {"op": "head"}]})";
 }
@@ -120,10 +120,10 @@ protected:
 
 TEST_F(Server, ChecksWhereTextsArriveWithoutRest) {
   start(std::nullopt);
-  open(specOf("leak"), 3);
+  open(buildSpec("leak"), 3);
   ASSERT_EQ(published.size(), 1u); // no wait
   EXPECT_EQ(published[0]["version"], 3);
-  change(specOf("leak"), 4);
+  change(buildSpec("leak"), 4);
   ASSERT_EQ(published.size(), 2u);
   EXPECT_EQ(published[1]["version"], 4);
   EXPECT_EQ(checks, 2);
@@ -136,12 +136,12 @@ TEST_F(Server, PublishesErrorsVerdictsAndWarnings) {
   EXPECT_EQ(params["uri"], uri);
   EXPECT_EQ(params["version"], 4);
   EXPECT_EQ(params["diagnostics"][0]["severity"], 1);
-  change(specOf("leak"), 5);
+  change(buildSpec("leak"), 5);
   json found = wait(2)["diagnostics"];
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0]["message"], "leak (mode eval)");
   EXPECT_EQ(found[0]["code"], "leak");
-  size_t head = specOf("leak").find(R"({"op": "head"})");
+  size_t head = buildSpec("leak").find(R"({"op": "head"})");
   EXPECT_EQ(found[0]["range"]["start"]["character"], head);
   EXPECT_EQ(found[0]["range"]["end"]["character"], head + 14);
   EXPECT_EQ(found[1]["severity"], 2);
@@ -149,16 +149,16 @@ TEST_F(Server, PublishesErrorsVerdictsAndWarnings) {
   EXPECT_EQ(found[1]["code"], "waste");
   EXPECT_EQ(found[1]["range"]["end"]["character"], head - 2);
   EXPECT_EQ(found[2]["severity"], 3);
-  change(specOf("fine"), 6);
+  change(buildSpec("fine"), 6);
   EXPECT_EQ(wait(3)["diagnostics"].size(), 2u); // warning and note
 }
 
 TEST_F(Server, ChecksOnlyTheNewestText) {
   start(100);
-  open(specOf("fine"));
+  open(buildSpec("fine"));
   wait(1);
   for (int version = 2; version <= 20; ++version) {
-    change(specOf("text" + std::to_string(version)), version);
+    change(buildSpec("text" + std::to_string(version)), version);
   }
   EXPECT_EQ(wait(2)["version"], 20);
   // A machine may rest 100 ms between two changes, but not between all of them.
@@ -167,16 +167,16 @@ TEST_F(Server, ChecksOnlyTheNewestText) {
 
 TEST_F(Server, NeverPublishesAnOldVerdict) {
   start();
-  open(specOf("slow"));
+  open(buildSpec("slow"));
   started.get_future().wait();
-  change(specOf("fine"), 2); // while the check of the first text runs
+  change(buildSpec("fine"), 2); // while the check of the first text runs
   gate.set_value();
   EXPECT_EQ(wait(1)["version"], 2);
 }
 
 TEST_F(Server, AnswersWhileACheckRuns) {
   start();
-  open(specOf("slow"));
+  open(buildSpec("slow"));
   started.get_future().wait();
   tell("textDocument/didClose");
   EXPECT_EQ(wait(1)["diagnostics"], json::array());
@@ -187,36 +187,36 @@ TEST_F(Server, AnswersWhileACheckRuns) {
 
 TEST_F(Server, SavingDoesNotWait) {
   start(60000);
-  open(specOf("fine"));
+  open(buildSpec("fine"));
   wait(1);
-  change(specOf("leak"), 2);
+  change(buildSpec("leak"), 2);
   tell("textDocument/didSave");
   EXPECT_EQ(wait(2)["version"], 2);
 }
 
 TEST_F(Server, AFailingCheckIsADiagnostic) {
   start();
-  open(specOf("throw"));
+  open(buildSpec("throw"));
   std::string message = wait(1)["diagnostics"][0]["message"];
   EXPECT_NE(message.find("out of luck"), std::string::npos) << message;
 }
 
 TEST_F(Server, ANewerTextEndsTheCheckOfTheOlder) {
   start();
-  open(specOf("endless"));
+  open(buildSpec("endless"));
   while (checks == 0) {
     std::this_thread::yield();
   }
-  change(specOf("leak"), 2);
+  change(buildSpec("leak"), 2);
   EXPECT_EQ(wait(1)["version"], 2);
-  change(specOf("endless"), 3);
+  change(buildSpec("endless"), 3);
   server.reset(); // and so does the end
   EXPECT_EQ(published.size(), 1u);
 }
 
 TEST_F(Server, WhatWasNotCheckedSaysSo) {
   start();
-  open(specOf("long"));
+  open(buildSpec("long"));
   json found = wait(1)["diagnostics"];
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0]["message"], "too long");
@@ -225,13 +225,13 @@ TEST_F(Server, WhatWasNotCheckedSaysSo) {
 
 TEST_F(Server, APartIsNoText) {
   start();
-  open(specOf("fine"));
+  open(buildSpec("fine"));
   wait(1);
   say({{"method", "textDocument/didChange"},
        {"params",
         {{"textDocument", {{"uri", uri}, {"version", 2}}},
          {"contentChanges", {{{"text", "x"}, {"range", json::object()}}}}}}});
-  change(specOf("leak"), 3);
+  change(buildSpec("leak"), 3);
   EXPECT_EQ(wait(2)["version"], 3);
 }
 
@@ -257,9 +257,9 @@ TEST(VerdictJson, GoesThereAndBack) {
 }
 
 TEST(FileOf, IsThePath) {
-  EXPECT_EQ(fileOf("file:///a%20b%C3%A9.json"), "/a b\xC3\xA9.json");
-  EXPECT_EQ(fileOf("file:///100%"), "/100%");
-  EXPECT_EQ(fileOf("untitled:1"), "untitled:1");
+  EXPECT_EQ(getFilePath("file:///a%20b%C3%A9.json"), "/a b\xC3\xA9.json");
+  EXPECT_EQ(getFilePath("file:///100%"), "/100%");
+  EXPECT_EQ(getFilePath("untitled:1"), "untitled:1");
 }
 
 } // namespace

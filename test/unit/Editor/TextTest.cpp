@@ -46,12 +46,12 @@ TEST(Text, LinesEndAsTheProtocolHasIt) {
 
 TEST(Text, ReadersPlacesCountBytesAndNewlines) {
   Text text(mixed);
-  EXPECT_EQ(text.offsetOf(1, 4), 3u);
-  EXPECT_EQ(text.offsetOf(2, 1), 5u);
-  EXPECT_EQ(text.offsetOf(1, 99), 4u);
-  EXPECT_EQ(text.offsetOf(0, 0), 0u);
-  EXPECT_EQ(text.offsetOf(9, 1), mixed.size());
-  EXPECT_EQ(Text("a\rb\nc").offsetOf(1, 3), 2u); // a carriage return ends no line there
+  EXPECT_EQ(text.getOffsetAt(1, 4), 3u);
+  EXPECT_EQ(text.getOffsetAt(2, 1), 5u);
+  EXPECT_EQ(text.getOffsetAt(1, 99), 4u);
+  EXPECT_EQ(text.getOffsetAt(0, 0), 0u);
+  EXPECT_EQ(text.getOffsetAt(9, 1), mixed.size());
+  EXPECT_EQ(Text("a\rb\nc").getOffsetAt(1, 3), 2u); // a carriage return ends no line there
 }
 
 TEST(Text, LongLinesCountOnce) {
@@ -69,7 +69,7 @@ TEST(Text, EmptyTextHasOnePlace) {
   Text text("");
   EXPECT_EQ(text.position(0), (Position{0, 0}));
   EXPECT_EQ(text.offset({3, 3}), 0u);
-  EXPECT_EQ(text.offsetOf(1, 1), 0u);
+  EXPECT_EQ(text.getOffsetAt(1, 1), 0u);
 }
 
 } // namespace

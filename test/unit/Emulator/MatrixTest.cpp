@@ -25,12 +25,12 @@ struct Form {
   std::function<uint32_t(float)> encode; ///< the bits of a small integer
 };
 
-uint32_t bitsOf(float x) {
+uint32_t toBits(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
   return bits;
 }
-uint32_t asBf16(float x) { return bitsOf(x) >> 16; }
+uint32_t asBf16(float x) { return toBits(x) >> 16; }
 uint32_t asF16(float x) {
   _Float16 half = static_cast<_Float16>(x);
   uint16_t bits;
@@ -38,7 +38,7 @@ uint32_t asF16(float x) {
   return bits;
 }
 /// With rubbish in the bits that TF32 does not have.
-uint32_t asTf32(float x) { return bitsOf(x) | 0x5a5; }
+uint32_t asTf32(float x) { return toBits(x) | 0x5a5; }
 
 const Place rowK16 = [](int g, int, int i) { return i < 2 || (i >= 4 && i < 6) ? g : g + 8; };
 const Place columnK16 = [](int, int t, int i) { return t * 2 + (i & 1) + (i >= 4 ? 8 : 0); };
@@ -113,7 +113,7 @@ TEST(Matrices, MultiplyByTheTablesOfThePtxIsa) {
       }
       for (int i = 0; i < 4; ++i) {
         float c = smallInteger(i < 2 ? g : g + 8, t * 2 + (i & 1) + 40);
-        registers[(form.aElements + form.bElements) / each + i] = bitsOf(c);
+        registers[(form.aElements + form.bElements) / each + i] = toBits(c);
       }
     }
     Launch launch;

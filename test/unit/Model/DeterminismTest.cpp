@@ -137,16 +137,16 @@ TEST_F(SameBits, ForAPrefix) {
   }
 }
 
-std::string bytesOf(const std::string &path) {
+std::string readFileBytes(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
 TEST_F(SameBits, FromCompilationToCompilation) {
-  std::string first = bytesOf(artifact);
+  std::string first = readFileBytes(artifact);
   ASSERT_FALSE(first.empty());
-  EXPECT_TRUE(first ==
-              bytesOf(compile(*folder, source, target, /*allowLeak=*/false, someGenerationRows)));
+  EXPECT_TRUE(first == readFileBytes(compile(*folder, source, target, /*allowLeak=*/false,
+                                             someGenerationRows)));
 }
 
 /// Places of the arena must not follow from the compiler's own addresses, which allocations between

@@ -20,7 +20,7 @@
 using namespace mlir;
 using namespace sluice;
 
-static Targets targetsOf(const test::RoadRequest &request) {
+static Targets listTargets(const test::RoadRequest &request) {
   Targets targets;
   for (const std::string &name : request.targets) {
     if (name == cpu::Target::avx2().name) {
@@ -64,7 +64,7 @@ std::string test::takeRoad(const RoadRequest &request) {
   if (failed(passes.run(*module))) {
     return "places cannot be separated";
   }
-  Targets targets = targetsOf(request);
+  Targets targets = listTargets(request);
   std::string message;
   FailureOr<KernelSet> kernels = generateKernels(*module, targets, message);
   if (failed(kernels)) {

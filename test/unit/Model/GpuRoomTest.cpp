@@ -29,7 +29,7 @@ struct Model {
   const char *rest; ///< of the spec
 };
 
-std::string specOf(const Folder &folder, const Model &model) {
+std::string buildSpec(const Folder &folder, const Model &model) {
   return folder.write("words.json",
                       R"({"sluice": 1, "vocabulary": 48, "context": )" + std::to_string(context) +
                           R"(, "batch": )" + std::to_string(batch) + R"(, "width": )" +
@@ -107,7 +107,7 @@ class GpuRoom : public ::testing::TestWithParam<Model> {};
 TEST_P(GpuRoom, GrowsAndComputesTheSame) {
   Folder folder;
   auto artifact = Artifact::load(
-      compileForEmulator(folder, specOf(folder, GetParam()), "sm_80", someGenerationRows));
+      compileForEmulator(folder, buildSpec(folder, GetParam()), "sm_80", someGenerationRows));
   const Plan &plan = artifact->plan();
   ASSERT_GE(plan.memoryBuckets.size(), 2);
   Executor grows(sluice::runtime::makeEmulatorDevice(artifact)),
@@ -200,7 +200,7 @@ std::pair<size_t, sluice::runtime::Launch> withLess(const Plan &plan, const std:
 TEST(GpuRoom, AccessesBetweenRunsAreReported) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(
-      folder, specOf(folder, Model{"Groups", 16, groups}), "sm_80", someGenerationRows));
+      folder, buildSpec(folder, Model{"Groups", 16, groups}), "sm_80", someGenerationRows));
   const Plan &plan = artifact->plan();
   std::string entry = sluice::runtime::entryOfBucket("gradient", plan.memoryBuckets[0].rows);
   for (bool isWritten : {true, false}) {
@@ -236,7 +236,7 @@ TEST(GpuRoom, AccessesBetweenRunsAreReported) {
 TEST(GpuRoom, HoldsWhatARouterMakes) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(
-      folder, specOf(folder, Model{"Routed", 16, routed}), "sm_80", someGenerationRows));
+      folder, buildSpec(folder, Model{"Routed", 16, routed}), "sm_80", someGenerationRows));
   const Plan &plan = artifact->plan();
   Executor executor(sluice::runtime::makeEmulatorDevice(artifact));
   begin(executor);

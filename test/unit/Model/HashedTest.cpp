@@ -12,7 +12,7 @@ using namespace sluice::testing;
 namespace {
 
 /// Chunks that a bucket fills many times and that none fills, on two scales.
-std::string specOf(const Folder &folder, const std::string &fine, const std::string &coarse) {
+std::string buildSpec(const Folder &folder, const std::string &fine, const std::string &coarse) {
   return folder.write("hashed.json",
                       R"({"sluice": 1, "vocabulary": 37, "context": 67, "batch": 2, "width": 20,
       "defaults": {"heads": 3, "head_size": 6, "feed_forward": 24},
@@ -24,7 +24,7 @@ std::string specOf(const Folder &folder, const std::string &fine, const std::str
 }
 
 /// Without --verify-each-causality, which no such model has.
-std::string artifactOf(const std::string &spec, const std::string &target) {
+std::string compileSpecText(const std::string &spec, const std::string &target) {
   std::string artifact = spec + "." + target + ".sla";
   sluice::driver::Outcome outcome = sluice::driver::compile(
       {.spec = spec, .output = artifact, .targets = {target}, .emit = "", .generationRows = 0});
@@ -36,12 +36,12 @@ class HashedModel : public ::testing::TestWithParam<std::pair<const char *, cons
 
 TEST_P(HashedModel, EqualsTheReference) {
   Folder folder;
-  std::string spec = specOf(folder, GetParam().first, GetParam().second);
+  std::string spec = buildSpec(folder, GetParam().first, GetParam().second);
   ReferenceModel forward(emit(spec, "model")), gradient(emit(spec, "gradient"));
   Tensors weights = randomWeights(forward.shapes(), 2);
   std::map<std::string, std::string> artifacts;
   for (const std::string &target : sluice::runtime::machineTargets()) {
-    artifacts[target] = artifactOf(spec, target);
+    artifacts[target] = compileSpecText(spec, target);
   }
   for (int64_t length : {67, 33}) {
     Inputs inputs = randomInputs(forward.size("vocabulary"), 2, length, 7);
@@ -66,9 +66,9 @@ TEST_P(HashedModel, EqualsTheReference) {
 TEST(HashedProgram, ChangesNoEarlierRow) {
   Folder folder;
   std::string spec =
-      specOf(folder, R"({"buckets": 4, "chunk": 4})", R"({"buckets": 2, "chunk": 2})");
+      buildSpec(folder, R"({"buckets": 4, "chunk": 4})", R"({"buckets": 2, "chunk": 2})");
   std::string target = sluice::runtime::machineTargets().front();
-  Model model(artifactOf(spec, target), target);
+  Model model(compileSpecText(spec, target), target);
   constexpr int64_t length = 67;
   Inputs inputs = randomInputs(37, 1, length, 7);
   model.setWeights(randomWeights(model.shapes(), 2));

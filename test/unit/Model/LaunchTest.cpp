@@ -30,16 +30,16 @@ int64_t count(const std::string &text, const std::string &word) {
 }
 
 /// An entry of plan IR, which needs no machine code.
-std::string entryOf(const std::string &plan, const std::string &name) {
+std::string getEntryText(const std::string &plan, const std::string &name) {
   size_t begin = plan.find("plan.entry @" + name);
   EXPECT_NE(begin, std::string::npos) << "no entry " << name;
   return plan.substr(begin, plan.find("\n  }", begin) - begin);
 }
 
-Launches launchesOf(const std::string &stages) {
+Launches getLaunches(const std::string &stages) {
   Folder folder;
-  std::string plan = emit(folder.write("model.json", stackOf(stages)), "plan");
-  std::string entry = entryOf(plan, "gradient");
+  std::string plan = emit(folder.write("model.json", buildStack(stages)), "plan");
+  std::string entry = getEntryText(plan, "gradient");
   return {count(entry, "phase \"forward\""), count(entry, "phase \"backward\"")};
 }
 
@@ -52,30 +52,30 @@ const std::string layer = R"({"op": "layer"}, )", norm = R"({"op": "norm"}, )";
 /// Forward: norm, qkv, attention, output, norm, in, out. Backward: two a linear map, one for
 /// attention, two a norm.
 TEST(Launches, OfAPreNormLayer) {
-  EXPECT_EQ(launchesOf(layer + layer + layer) - launchesOf(layer + layer), (Launches{7, 13}));
+  EXPECT_EQ(getLaunches(layer + layer + layer) - getLaunches(layer + layer), (Launches{7, 13}));
 }
 
 /// The norm's backward includes dropout's, so the last layer's needs a norm after it, as every
 /// pre-norm stack has.
 TEST(Launches, DropoutAndActivationsAddNone) {
   EXPECT_EQ(
-      launchesOf(
+      getLaunches(
           R"({"op": "layer", "dropout": 0.1, "attention_dropout": 0.1, "activation": "relu", "rotary": true}, )" +
           norm),
-      launchesOf(layer + norm));
+      getLaunches(layer + norm));
 }
 
 /// An hourglass has the launches of its layers and norms on one scale.
 TEST(Launches, ShiftShortenUpsampleAndSkipAddNone) {
-  Launches flat = launchesOf(layer + norm + layer + layer + norm + layer + norm);
-  EXPECT_EQ(launchesOf(R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1"}, )"), flat);
+  Launches flat = getLaunches(layer + norm + layer + layer + norm + layer + norm);
+  EXPECT_EQ(getLaunches(R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1"}, )"), flat);
 }
 
 /// Two linear maps, and rows side by side, stored: forward what shortening reads, backward the
 /// gradient of what upsampling wrote.
 TEST(Launches, LinearResamplingAddsItsLinearMapsAndFolds) {
-  Launches plain = launchesOf(R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1"}, )");
-  Launches linear = launchesOf(
+  Launches plain = getLaunches(R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1"}, )");
+  Launches linear = getLaunches(
       R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1", "shorten": "linear", "upsample": "linear"}, )");
   EXPECT_EQ(linear - plain, (Launches{3, 5}));
 }
@@ -84,7 +84,7 @@ TEST(Launches, LinearResamplingAddsItsLinearMapsAndFolds) {
 /// inner stack.
 int64_t outsideLayers(const std::string &model, int64_t layers, int64_t innerStacks) {
   std::string plan = emit(std::string(SLUICE_SOURCE_DIR) + "/models/" + model, "plan");
-  std::string step = entryOf(plan, "gradient") + entryOf(plan, "update");
+  std::string step = getEntryText(plan, "gradient") + getEntryText(plan, "update");
   return count(step, "phase \"") - 20 * layers - 3 * innerStacks;
 }
 
@@ -97,8 +97,8 @@ TEST(Launches, OutsideTheLayersAtMostTwelve) {
 /// However many rows a batch has.
 TEST(Launches, HeadAndLossAreTwoInTrainingAndOneInEvaluation) {
   std::string plan = emit(std::string(SLUICE_SOURCE_DIR) + "/models/small/vanilla.json", "plan");
-  EXPECT_EQ(count(entryOf(plan, "gradient"), "@cross_entropy"), 2);
-  EXPECT_EQ(count(entryOf(plan, "evaluate"), "@cross_entropy"), 1);
+  EXPECT_EQ(count(getEntryText(plan, "gradient"), "@cross_entropy"), 2);
+  EXPECT_EQ(count(getEntryText(plan, "evaluate"), "@cross_entropy"), 1);
 }
 
 /// Parameters, their gradients and moments lie in one buffer each; nothing else comes near 134 x

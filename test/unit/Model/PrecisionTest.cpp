@@ -69,7 +69,7 @@ const Mixed families[] = {{"vanilla", "bf16",
              {"op": "layer", "heads": 1, "over": "wide", "mask": "complete"},
              {"op": "project", "with": "fine", "width": 8}, {"op": "layer"}, {"op": "norm"}, {"op": "head"}])"}};
 
-std::string specOf(const Mixed &family) {
+std::string buildSpec(const Mixed &family) {
   return std::string(R"({"sluice": 1, "precision": {"compute": "bf16", "residual": ")") +
          family.residual + "\"}, " + family.body + "}";
 }
@@ -78,7 +78,7 @@ class MixedModel : public ::testing::TestWithParam<Mixed> {};
 
 TEST_P(MixedModel, IsAsCloseToTheReferenceAsRoundingLeavesIt) {
   Folder folder;
-  std::string spec = folder.write("model.json", specOf(GetParam()));
+  std::string spec = folder.write("model.json", buildSpec(GetParam()));
   ReferenceModel forward(emit(spec, "model")), backward(emit(spec, "gradient"));
   Tensors weights = randomWeights(forward.shapes(), 7);
   for (const auto &[target, artifact] : compileForAll(folder, spec)) {
@@ -198,13 +198,13 @@ TEST(MadeAgain, SquaresOfRowsInF32) {
 
 const std::string source = SLUICE_SOURCE_DIR;
 
-std::string textOf(const std::string &path) {
+std::string readFileText(const std::string &path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// Rows of the format's own documentation, one batch a step.
-Inputs batchOf(const std::string &text, uint64_t step) {
+Inputs buildBatch(const std::string &text, uint64_t step) {
   constexpr int64_t rows = 4, length = 64;
   Inputs inputs{.rows = rows, .length = length, .seed = 42, .step = step, .tokens = {}};
   for (int64_t row = 0; row < rows; ++row) {
@@ -216,10 +216,11 @@ Inputs batchOf(const std::string &text, uint64_t step) {
   return inputs;
 }
 
-std::vector<double> curveOf(Model &model, const std::string &text, uint64_t first, uint64_t last) {
+std::vector<double> measureCurve(Model &model, const std::string &text, uint64_t first,
+                                 uint64_t last) {
   std::vector<double> losses;
   for (uint64_t step = first; step <= last; ++step) {
-    losses.push_back(model.train(batchOf(text, step)).loss);
+    losses.push_back(model.train(buildBatch(text, step)).loss);
     EXPECT_EQ(model.executor().scalarI32("finite"), 1);
   }
   return losses;
@@ -233,7 +234,7 @@ void initialize(Model &model) {
 /// From the same initial weights both losses fall by more than a nat, and stay within one rounding
 /// to bf16 of one another: a loss is a mean over rows, whose errors have either sign.
 TEST(MixedTraining, FollowsF32) {
-  std::string text = textOf(source + "/docs/spec.md");
+  std::string text = readFileText(source + "/docs/spec.md");
   std::string target = sluice::runtime::machineTargets().front();
   for (std::string name : {"vanilla", "hourglass"}) {
     Folder folder;
@@ -242,7 +243,7 @@ TEST(MixedTraining, FollowsF32) {
       Model model(compile(folder, source + "/models/tiny/" + name + suffix + ".json", target),
                   target);
       initialize(model);
-      curves.push_back(curveOf(model, text, 1, 50));
+      curves.push_back(measureCurve(model, text, 1, 50));
       EXPECT_LT(curves.back().back(), curves.back().front() - 1) << name << suffix;
     }
     double worst = 0;
@@ -257,7 +258,7 @@ TEST(MixedTraining, FollowsF32) {
   }
 }
 
-std::string bitsOf(Model &model, const std::vector<double> &losses) {
+std::string toBits(Model &model, const std::vector<double> &losses) {
   std::ostringstream text;
   text << std::hexfloat;
   for (double loss : losses) {
@@ -272,7 +273,7 @@ std::string bitsOf(Model &model, const std::vector<double> &losses) {
 }
 
 TEST(MixedTraining, IsTheSameForAnyNumberOfThreads) {
-  std::string text = textOf(source + "/docs/spec.md");
+  std::string text = readFileText(source + "/docs/spec.md");
   std::string target = sluice::runtime::machineTargets().front();
   Folder folder;
   std::string artifact = compile(folder, source + "/models/tiny/hourglass-bf16.json", target);
@@ -280,8 +281,8 @@ TEST(MixedTraining, IsTheSameForAnyNumberOfThreads) {
   for (int threads : {1, 2, 5}) {
     Model model(artifact, target, threads);
     initialize(model);
-    std::vector<double> losses = curveOf(model, text, 1, 8);
-    runs.push_back(bitsOf(model, losses));
+    std::vector<double> losses = measureCurve(model, text, 1, 8);
+    runs.push_back(toBits(model, losses));
   }
   EXPECT_EQ(runs[0].find("nan"), std::string::npos);
   EXPECT_TRUE(runs[0] == runs[1]) << "two threads differ from one";
@@ -290,39 +291,40 @@ TEST(MixedTraining, IsTheSameForAnyNumberOfThreads) {
 
 /// A checkpoint holds masters alone: loading must rebuild the copies.
 TEST(MixedTraining, ResumesExactly) {
-  std::string text = textOf(source + "/docs/spec.md");
+  std::string text = readFileText(source + "/docs/spec.md");
   std::string target = sluice::runtime::machineTargets().front();
   Folder folder;
   std::string artifact = compile(folder, source + "/models/tiny/vanilla-bf16.json", target);
   Model whole(artifact, target);
   initialize(whole);
-  curveOf(whole, text, 1, 5);
+  measureCurve(whole, text, 1, 5);
   sluice::runtime::TrainingState state;
   state.step = 5;
   sluice::runtime::saveCheckpoint(folder.path("run"), whole.executor(), state, 1);
   Model resumed(artifact, target);
   sluice::runtime::loadCheckpoint(folder.path("run"), resumed.executor());
-  Inputs probe = batchOf(text, 99);
+  Inputs probe = buildBatch(text, 99);
   EXPECT_EQ(resumed.evaluate(probe), whole.evaluate(probe));
   Model loaded(artifact, target);
   sluice::runtime::loadWeights(folder.path("run"), loaded.executor());
   EXPECT_EQ(loaded.evaluate(probe), whole.evaluate(probe));
-  std::vector<double> expected = curveOf(whole, text, 6, 10), found = curveOf(resumed, text, 6, 10);
-  EXPECT_TRUE(bitsOf(resumed, found) == bitsOf(whole, expected));
+  std::vector<double> expected = measureCurve(whole, text, 6, 10),
+                      found = measureCurve(resumed, text, 6, 10);
+  EXPECT_TRUE(toBits(resumed, found) == toBits(whole, expected));
 }
 
 /// The optimizer's copies are its masters rounded: making them again from those changes nothing.
 TEST(MixedTraining, CopiesAreTheMastersRounded) {
-  std::string text = textOf(source + "/docs/spec.md");
+  std::string text = readFileText(source + "/docs/spec.md");
   std::string target = sluice::runtime::machineTargets().front();
   Folder folder;
   Model model(compile(folder, source + "/models/tiny/vanilla-bf16.json", target), target);
   initialize(model);
-  Inputs probe = batchOf(text, 99);
+  Inputs probe = buildBatch(text, 99);
   std::vector<double> before = model.evaluate(probe);
   model.executor().prepare();
   EXPECT_EQ(model.evaluate(probe), before) << "initialization";
-  curveOf(model, text, 1, 3);
+  measureCurve(model, text, 1, 3);
   std::vector<double> after = model.evaluate(probe);
   EXPECT_NE(after, before);
   model.executor().prepare();

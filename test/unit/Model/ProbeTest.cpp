@@ -98,12 +98,12 @@ public:
 
   std::vector<std::vector<float>> evaluate(int64_t length) {
     run("evaluate", length);
-    return rowsOf(length);
+    return getValueRows(length);
   }
 
   Outcome gradient(int64_t length) {
     run("gradient", length);
-    Outcome outcome{rowsOf(length), {}};
+    Outcome outcome{getValueRows(length), {}};
     for (const sluice::runtime::Tensor &tensor : model.plan().tensors) {
       if (tensor.name == table) {
         std::span<float> all = model.executor().gradient(tensor);
@@ -127,7 +127,7 @@ private:
     executor.scalarI64("step") = 1;
     executor.run(entry);
   }
-  std::vector<std::vector<float>> rowsOf(int64_t length) {
+  std::vector<std::vector<float>> getValueRows(int64_t length) {
     std::vector<std::vector<float>> rows;
     for (int64_t b = 0; b < batch; ++b) {
       for (int64_t t = 0; t < length; ++t) {

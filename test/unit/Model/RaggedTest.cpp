@@ -52,7 +52,7 @@ Inputs raggedInputs() {
 }
 
 /// The batch in which every text is one of `inputs`.
-Inputs copiesOf(const Inputs &inputs, int64_t text) {
+Inputs repeatText(const Inputs &inputs, int64_t text) {
   Inputs copies = inputs;
   for (size_t i = 0; i < copies.tokens.size(); ++i) {
     copies.tokens[i] = inputs.tokens[size_t(text) * (context + 1) + i % (context + 1)];
@@ -60,7 +60,7 @@ Inputs copiesOf(const Inputs &inputs, int64_t text) {
   return copies;
 }
 
-std::vector<float *> temporariesOf(Model &model) {
+std::vector<float *> listTemporaries(Model &model) {
   std::vector<float *> all;
   for (const runtime::Buffer &buffer : model.plan().buffers) {
     if (buffer.kind == "activation") {
@@ -90,7 +90,7 @@ void expectOwnRows(const std::string &artifact, const std::string &target,
   for (int threads : {1, 2}) {
     Model model(artifact, target, threads);
     model.setWeights(weights);
-    std::vector<float *> temporaries = temporariesOf(model);
+    std::vector<float *> temporaries = listTemporaries(model);
     for (float *number : temporaries) {
       *number = std::numeric_limits<float>::quiet_NaN();
     }
@@ -101,7 +101,7 @@ void expectOwnRows(const std::string &artifact, const std::string &target,
         << "everything was computed";
     std::vector<double> losses = model.evaluate(inputs);
     for (int64_t text = 0; text < texts; ++text) {
-      std::vector<double> alone = model.evaluate(copiesOf(inputs, text));
+      std::vector<double> alone = model.evaluate(repeatText(inputs, text));
       auto first = text * context;
       EXPECT_TRUE(std::equal(losses.begin() + first, losses.begin() + first + context,
                              alone.begin() + first))

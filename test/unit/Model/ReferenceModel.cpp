@@ -148,7 +148,7 @@ static void evaluate(reference::Evaluator<T> &evaluator, func::FuncOp function,
   }
 }
 
-static reference::Setting settingOf(const Inputs &inputs, Precision precision) {
+static reference::Setting buildSetting(const Inputs &inputs, Precision precision) {
   return {.rows = inputs.rows,
           .length = inputs.length,
           .seed = inputs.seed,
@@ -157,7 +157,8 @@ static reference::Setting settingOf(const Inputs &inputs, Precision precision) {
 }
 
 template <typename T>
-static std::vector<double> resultOf(reference::Evaluator<T> &evaluator, func::FuncOp function) {
+static std::vector<double> evaluateResult(reference::Evaluator<T> &evaluator,
+                                          func::FuncOp function) {
   std::vector<T> numbers =
       evaluator.getSequence(function.getBody().front().getTerminator()->getOperand(0));
   return {numbers.begin(), numbers.end()};
@@ -165,8 +166,8 @@ static std::vector<double> resultOf(reference::Evaluator<T> &evaluator, func::Fu
 
 /// The sum of factors times means over the scored rows.
 template <typename T>
-static double objectiveOf(reference::Evaluator<T> &evaluator, func::FuncOp function,
-                          const Inputs &inputs) {
+static double computeObjective(reference::Evaluator<T> &evaluator, func::FuncOp function,
+                               const Inputs &inputs) {
   ObjectiveOp objective = *function.getOps<ObjectiveOp>().begin();
   double result = 0;
   for (auto [number, losses, factor, first] :
@@ -188,12 +189,12 @@ static double objectiveOf(reference::Evaluator<T> &evaluator, func::FuncOp funct
 }
 
 template <typename T>
-static Gradient gradientOf(ModuleOp module, func::FuncOp function, const Inputs &inputs,
-                           const Tensors &weights, Precision precision) {
-  reference::Evaluator<T> evaluator(module, settingOf(inputs, precision));
+static Gradient computeGradient(ModuleOp module, func::FuncOp function, const Inputs &inputs,
+                                const Tensors &weights, Precision precision) {
+  reference::Evaluator<T> evaluator(module, buildSetting(inputs, precision));
   evaluate(evaluator, function, inputs, weights);
-  Gradient result{.losses = resultOf(evaluator, function), .loss = 0, .gradients = {}};
-  result.loss = objectiveOf(evaluator, function, inputs);
+  Gradient result{.losses = evaluateResult(evaluator, function), .loss = 0, .gradients = {}};
+  result.loss = computeObjective(evaluator, function, inputs);
   for (auto &entry : evaluator.getGradients()) {
     unpack(module.lookupSymbol<ParameterOp>(entry.getKey()), entry.getValue(), result.gradients);
   }
@@ -204,33 +205,33 @@ Gradient ReferenceModel::gradient(const Inputs &inputs, const Tensors &weights,
                                   Precision precision) const {
   func::FuncOp function = impl->function("gradient");
   return precision == Precision::F32
-             ? gradientOf<float>(*impl->module, function, inputs, weights, precision)
-             : gradientOf<double>(*impl->module, function, inputs, weights, precision);
+             ? computeGradient<float>(*impl->module, function, inputs, weights, precision)
+             : computeGradient<double>(*impl->module, function, inputs, weights, precision);
 }
 
 double ReferenceModel::loss(const Inputs &inputs, const Tensors &weights) const {
   func::FuncOp function =
       impl->function(impl->module->lookupSymbol("train") ? "train" : "evaluate");
-  reference::Evaluator<double> evaluator(*impl->module, settingOf(inputs, Precision::F64));
+  reference::Evaluator<double> evaluator(*impl->module, buildSetting(inputs, Precision::F64));
   evaluate(evaluator, function, inputs, weights);
-  return objectiveOf(evaluator, function, inputs);
+  return computeObjective(evaluator, function, inputs);
 }
 
 template <typename T>
-static std::vector<double> predictionOf(ModuleOp module, func::FuncOp function,
-                                        const Inputs &inputs, const Tensors &weights,
-                                        Precision precision) {
-  reference::Evaluator<T> evaluator(module, settingOf(inputs, precision));
+static std::vector<double> computePrediction(ModuleOp module, func::FuncOp function,
+                                             const Inputs &inputs, const Tensors &weights,
+                                             Precision precision) {
+  reference::Evaluator<T> evaluator(module, buildSetting(inputs, precision));
   evaluate(evaluator, function, inputs, weights);
-  return resultOf(evaluator, function);
+  return evaluateResult(evaluator, function);
 }
 
 std::vector<double> ReferenceModel::predict(const Inputs &inputs, const Tensors &weights,
                                             Precision precision) const {
   func::FuncOp function = impl->function("predict");
   return precision == Precision::F32
-             ? predictionOf<float>(*impl->module, function, inputs, weights, precision)
-             : predictionOf<double>(*impl->module, function, inputs, weights, precision);
+             ? computePrediction<float>(*impl->module, function, inputs, weights, precision)
+             : computePrediction<double>(*impl->module, function, inputs, weights, precision);
 }
 
 } // namespace sluice::testing

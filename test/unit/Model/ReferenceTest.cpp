@@ -31,7 +31,7 @@ bool vanishes(const Yardstick &yardstick) {
   return yardstick.magnitude == 0 && yardstick.error == 0;
 }
 
-std::string valueOf(std::string name) {
+std::string toValue(std::string name) {
   const std::pair<std::string, std::string> parts[] = {
       {".query.", ".value."},
       {".key.", ".value."},
@@ -56,9 +56,9 @@ struct Expected {
         logits(yardstick(references.forward.predict(inputs, weights, Precision::F64),
                          references.forward.predict(inputs, weights, Precision::F32))) {}
 
-  Yardstick gradientOf(const std::string &name) const {
+  Yardstick getExpectedGradient(const std::string &name) const {
     Yardstick one = yardstick(exact.gradients.at(name), inFloat.gradients.at(name));
-    std::string value = valueOf(name);
+    std::string value = toValue(name);
     if (vanishes(one) && exact.gradients.contains(value)) { // a norm of keys alone only with `over`
       Yardstick other = yardstick(exact.gradients.at(value), inFloat.gradients.at(value));
       one.error = other.error;
@@ -80,7 +80,7 @@ void compare(Comparison &comparison, const Expected &expected, Model &model, con
                     yardstick({expected.exact.loss}, {expected.inFloat.loss}));
   ASSERT_EQ(found.gradients.size(), expected.exact.gradients.size());
   for (const auto &[name, values] : found.gradients) {
-    comparison.expect("gradient of " + name + at, values, expected.gradientOf(name));
+    comparison.expect("gradient of " + name + at, values, expected.getExpectedGradient(name));
   }
   std::vector<float> logits = model.predict(inputs);
   comparison.expect("logits" + at, {logits.begin(), logits.end()}, expected.logits);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t width = 6, heads = 2, size = 4, factor = 2, distances = 3;
 
-std::string specOf(const std::string &relative) {
+std::string buildSpec(const std::string &relative) {
   return R"({"sluice": 1, "vocabulary": 13, "context": 15, "batch": 1, "width": 6,
     "defaults": {"heads": 2, "key_value_heads": 1, "head_size": 4, "feed_forward": 3, "norm": "rms", "relative": )" +
          relative + R"(},
@@ -141,7 +141,7 @@ TEST(ByDistance, IsWhatTheSpecSays) {
   for (bool isXl : {true, false}) {
     Folder folder;
     std::string relative = isXl ? "\"xl\"" : "{\"bias\": " + std::to_string(distances) + "}";
-    ReferenceModel reference(emit(folder.write("relative.json", specOf(relative)), "model"));
+    ReferenceModel reference(emit(folder.write("relative.json", buildSpec(relative)), "model"));
     Tensors weights = randomWeights(reference.shapes(), 5);
     for (const char *name : {"weight", "bias"}) { // leaves attention alone
       std::ranges::fill(weights.at(std::string("stages.3.feed_forward.out.") + name), 0);

@@ -77,7 +77,7 @@ std::string withGates(const std::string &model, int &regions) {
 void expectCompiled(const std::string &stages, std::string (*change)(const std::string &, int &),
                     int expected) {
   Folder folder;
-  std::string spec = folder.write("plain.json", stackOf(stages));
+  std::string spec = folder.write("plain.json", buildStack(stages));
   int regions = 0;
   std::string source = folder.write("changed.mlir", change(emit(spec, "model"), regions));
   ASSERT_EQ(regions, expected) << "in @evaluate and in @predict";

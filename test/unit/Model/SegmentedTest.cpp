@@ -109,7 +109,7 @@ driver::Outcome compileUnchecked(driver::CompileRequest request) {
   return outcome;
 }
 
-std::string artifactOf(const std::string &source, const std::string &target) {
+std::string compileSpecText(const std::string &source, const std::string &target) {
   std::string artifact = source + "." + target + ".sla";
   compileUnchecked({.spec = source, .output = artifact, .targets = {target}, .emit = ""});
   return artifact;
@@ -126,7 +126,7 @@ TEST(Segmented, GradientsEqualTheReference) {
     number *= 10; // logits of either sign, far from 0
   }
   for (const std::string &target : runtime::machineTargets()) {
-    Model model(artifactOf(source, target), target);
+    Model model(compileSpecText(source, target), target);
     model.setWeights(weights);
     for (int64_t length : {24, 17}) {
       Inputs inputs = randomInputs(reference.size("vocabulary"), 3, length, 9);
@@ -246,7 +246,7 @@ TEST(Segmented, MaximaOfEqualRowsAreTheFirst) {
 TEST(Segmented, RowsBehindTheLastSegmentAreNotRead) {
   Folder folder;
   std::string target = runtime::machineTargets().front();
-  std::string artifact = artifactOf(wordsSpec(folder), target);
+  std::string artifact = compileSpecText(wordsSpec(folder), target);
   Inputs inputs = randomInputs(48, 3, 24, 9), spaces = inputs;
   std::ranges::fill(spaces.tokens, ' ');
   Model fresh(artifact, target), used(artifact, target);
@@ -269,7 +269,7 @@ TEST(Segmented, MoreSegmentsThanRowsEndTheRun) {
   Folder folder;
   std::string target = runtime::machineTargets().front();
   auto run = [&](int64_t rows, int64_t spare) -> std::string {
-    Model model(artifactOf(segmented(folder, rows, spare), target), target);
+    Model model(compileSpecText(segmented(folder, rows, spare), target), target);
     Tensors weights = model.weights();
     weights.at("bit.bias") = {100};
     model.setWeights(weights);

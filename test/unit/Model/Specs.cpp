@@ -427,7 +427,7 @@ const std::vector<Family> &families() {
   return all;
 }
 
-std::string stackOf(const std::string &stages) {
+std::string buildStack(const std::string &stages) {
   return R"json({"sluice": 1, "vocabulary": 48, "context": 24, "batch": 2, "width": 32,
     "defaults": {"heads": 2, "feed_forward": 48},
     "stages": [{"op": "embedding"}, )json" +

@@ -25,6 +25,6 @@ const std::vector<Family> &familiesOfSegments();
 const std::vector<Family> &familiesOfRouters();
 
 /// A stack of width 32 on a context of 24: `stages` are between embedding and head.
-std::string stackOf(const std::string &stages);
+std::string buildStack(const std::string &stages);
 
 } // namespace sluice::testing

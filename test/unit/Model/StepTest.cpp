@@ -224,7 +224,8 @@ INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,
 INSTANTIATE_TEST_SUITE_P(Inputs, Stepped, ::testing::Values(Family{"Encoders", encoders}),
                          [](const auto &info) { return std::string(info.param.name); });
 
-std::string textOf(Executor &executor, const std::string &prompt, int64_t count, bool cached) {
+std::string generateText(Executor &executor, const std::string &prompt, int64_t count,
+                         bool cached) {
   std::string text;
   sluice::runtime::generate(executor, prompt, count, {.temperature = 0, .cached = cached},
                             [&](uint8_t byte) {
@@ -251,8 +252,8 @@ TEST(Generation, WritesTheSameTextWithAndWithoutACache) {
     }
     for (int64_t size : {int64_t{1}, int64_t{5}, context - 1, context, context + 3}) {
       std::string begin = prompt.substr(0, static_cast<size_t>(size));
-      EXPECT_EQ(textOf(model.executor(), begin, context + 9, true),
-                textOf(model.executor(), begin, context + 9, false))
+      EXPECT_EQ(generateText(model.executor(), begin, context + 9, true),
+                generateText(model.executor(), begin, context + 9, false))
           << name << " after " << size << " bytes";
     }
   }
@@ -273,8 +274,8 @@ TEST(Generation, WritesTheSameTextOfSegmentsWithAndWithoutACache) {
   std::string prompt = "a  bc def g\nhij kl mn opqrs tu";
   for (int64_t size : {int64_t{1}, int64_t{3}, int64_t{8}, context - 1, context, context + 3}) {
     std::string begin = prompt.substr(0, static_cast<size_t>(size));
-    EXPECT_EQ(textOf(model.executor(), begin, context + 9, true),
-              textOf(model.executor(), begin, context + 9, false))
+    EXPECT_EQ(generateText(model.executor(), begin, context + 9, true),
+              generateText(model.executor(), begin, context + 9, false))
         << "after " << size << " bytes";
   }
 }
@@ -343,15 +344,16 @@ INSTANTIATE_TEST_SUITE_P(Segmented, EmulatedSteps,
 INSTANTIATE_TEST_SUITE_P(Inputs, EmulatedSteps, ::testing::Values(Family{"Encoder", encoder}),
                          [](const auto &info) { return std::string(info.param.name); });
 
-std::vector<uint8_t> bytesOf(const std::string &text) { return {text.begin(), text.end()}; }
+std::vector<uint8_t> countBytes(const std::string &text) { return {text.begin(), text.end()}; }
 
 /// Texts for `prompts`, as many at once as there are rows.
-std::vector<std::string> textsOf(Executor &executor, const std::vector<std::string> &prompts,
-                                 int64_t count, const sluice::runtime::SamplingOptions &options,
-                                 const std::vector<std::string> &stops = {}) {
+std::vector<std::string> generateTexts(Executor &executor, const std::vector<std::string> &prompts,
+                                       int64_t count,
+                                       const sluice::runtime::SamplingOptions &options,
+                                       const std::vector<std::string> &stops = {}) {
   std::vector<sluice::runtime::Text> texts;
   for (const std::string &prompt : prompts) {
-    texts.push_back({bytesOf(prompt)});
+    texts.push_back({countBytes(prompt)});
   }
   std::vector<std::string> found(prompts.size());
   sluice::runtime::Predictor predictor(executor, options.cached);
@@ -390,10 +392,11 @@ TEST(Generation, WritesATextTheSameInEveryBatch) {
   }
   sluice::runtime::SamplingOptions options{.seed = 3};
   std::vector<std::string> stops = {"e", "zz"};
-  std::vector<std::string> together = textsOf(model.executor(), prompts, 50, options, stops);
+  std::vector<std::string> together = generateTexts(model.executor(), prompts, 50, options, stops);
   std::set<size_t> sizes;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    EXPECT_EQ(together[i], textsOf(model.executor(), {prompts[i]}, 50, options, stops).front())
+    EXPECT_EQ(together[i],
+              generateTexts(model.executor(), {prompts[i]}, 50, options, stops).front())
         << i;
     sizes.insert(together[i].size());
   }
@@ -412,7 +415,7 @@ TEST(Generation, GoesOnFromASession) {
     writeTexts(executor, predictor, {&text, 1}, count, options, {}, nowhere);
   };
   for (int64_t first : {1, 6, 7, 8, 9, 60, 90}) {
-    Text whole{bytesOf("ab")}, half = whole;
+    Text whole{countBytes("ab")}, half = whole;
     Predictor straight(model.executor(), true);
     write(model.executor(), straight, whole, first + 20);
     Predictor begun(model.executor(), true);
@@ -433,7 +436,7 @@ TEST(Generation, RefusesASessionThatIsNotItsOwn) {
   Tiny model(1);
   Executor &executor = model.executor();
   Predictor predictor(executor, true);
-  saveSession(folder.path("s"), executor, predictor, {{bytesOf("ab")}, {}});
+  saveSession(folder.path("s"), executor, predictor, {{countBytes("ab")}, {}});
   std::vector<uint8_t> good = readBytes(folder.path("s"), "session");
   auto refusal = [&](const std::vector<uint8_t> &bytes) {
     folder.write("t", {bytes.begin(), bytes.end()});

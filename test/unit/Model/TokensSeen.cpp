@@ -16,7 +16,7 @@ std::vector<std::vector<bool>> sluice::testing::tokensSeen(const std::string &te
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
   ReadGraph graph(module->lookupSymbol<func::FuncOp>("evaluate"));
   RowColumns columns(graph, length);
-  RowSets sets = closureOf(graph, length, columns);
+  RowSets sets = computeClosure(graph, length, columns);
   size_t losses = *graph.find("output 0");
   std::vector<std::vector<bool>> seen;
   for (int64_t row = 0; row < length; ++row) {

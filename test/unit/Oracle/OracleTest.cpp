@@ -237,7 +237,7 @@ TEST_F(Judge, Scatter) {
 }
 
 /// Attention forward, without its terms.
-static Launch launchOf(const AttentionCase &c, const AttentionData &data) {
+static Launch buildLaunch(const AttentionCase &c, const AttentionData &data) {
   return {.operands = {data.qkv, data.qkv, data.qkv},
           .length = c.length,
           .rows = c.rows,
@@ -259,7 +259,7 @@ TEST_F(Judge, AttentionBothWays) {
                   .rotary = true,
                   .dropout = 0.25f};
   AttentionData data = makeAttention(c);
-  Launch launch = launchOf(c, data);
+  Launch launch = buildLaunch(c, data);
   Judged forward(c.forwardText());
   forward.spoilOperand(2, [](float &value) { value = -value; }); // not of V: nothing changes
   expectRight(forward, launch);
@@ -286,7 +286,7 @@ TEST_F(Judge, ProductsByDistanceAsGates) {
                                .score = gated(0.5)},
                               true, 3);
   AttentionData data = makeAttention(c);
-  Launch launch = launchOf(c, data);
+  Launch launch = buildLaunch(c, data);
   llvm::append_range(launch.operands, data.terms);
   Judged forward(c.forwardText());
   forward.spoilOperand(3, [](float &value) { value += 2; });

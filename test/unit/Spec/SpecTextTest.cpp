@@ -32,13 +32,13 @@ std::string edited(const SpecText &, const TextEdits &edits) { return applyEdits
 TEST(SpecText, FindsStagesKeysAndPlaces) {
   SpecText text(source);
   ASSERT_EQ(text.stages().size(), 6U);
-  EXPECT_EQ(text.opOf(text.stages()[3]), "shorten");
+  EXPECT_EQ(text.getOpName(text.stages()[3]), "shorten");
   EXPECT_EQ(text.slice(*text.stages()[1].find("by")), "3");
   EXPECT_EQ(text.contents(*text.root().find("name")), R"(a \"}] b)");
   EXPECT_EQ(text.stages()[1].find("to"), nullptr);
   SourceLocation place = text.locate(text.stages()[2].begin, "a.json");
   EXPECT_EQ(toString(place), "a.json:4:33");
-  EXPECT_EQ(text.offsetOf(place), text.stages()[2].begin);
+  EXPECT_EQ(text.getOffsetAt(place), text.stages()[2].begin);
   EXPECT_EQ(text.stageAt(text.stages()[2].begin + 1), 2);
   EXPECT_EQ(text.stageAt(0), -1);
 }

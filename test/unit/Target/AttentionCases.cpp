@@ -152,10 +152,11 @@ static std::string tensor(int64_t a, int64_t b, int64_t c, bool bf16 = false) {
          (bf16 ? "xbf16>" : "xf32>");
 }
 
-int64_t AttentionCase::columnOf(int64_t part) const {
+int64_t AttentionCase::getFirstColumn(int64_t part) const {
   int64_t column = 0;
   for (int64_t before = 0; before < part; ++before) {
-    column += tensorOf(before) == tensorOf(part) ? (before == 0 ? heads : kvHeads) * head : 0;
+    column +=
+        getTensorIndex(before) == getTensorIndex(part) ? (before == 0 ? heads : kvHeads) * head : 0;
   }
   return column;
 }
@@ -163,7 +164,7 @@ int64_t AttentionCase::columnOf(int64_t part) const {
 int64_t AttentionCase::width(int64_t tensor) const {
   int64_t columns = 0;
   for (int64_t part = 0; part < 3; ++part) {
-    columns += tensorOf(part) == tensor ? (part == 0 ? heads : kvHeads) * head : 0;
+    columns += getTensorIndex(part) == tensor ? (part == 0 ? heads : kvHeads) * head : 0;
   }
   return columns;
 }
@@ -186,10 +187,11 @@ static std::string attributes(const AttentionCase &c) {
          (c.keyPositions > 0 ? ", key_domain = " + domain(c.keyPositions, c.keyFactor) : "") +
          ", heads = " + number(c.heads) + " : i64, kv_heads = " + number(c.kvHeads) +
          " : i64, head_size = " + number(c.head) +
-         " : i64, query_column = 0 : i64, key_column = " + number(c.columnOf(1)) +
-         " : i64, value_column = " + number(c.columnOf(2)) + " : i64, mask = " + c.relation.text +
-         ", dropout = " + std::to_string(c.dropout) + " : f32, random_id = " + number(c.randomId) +
-         " : i64" + (c.biasRows > 0 ? ", distance_bias" : "") + distanceText(c) + "}";
+         " : i64, query_column = 0 : i64, key_column = " + number(c.getFirstColumn(1)) +
+         " : i64, value_column = " + number(c.getFirstColumn(2)) +
+         " : i64, mask = " + c.relation.text + ", dropout = " + std::to_string(c.dropout) +
+         " : f32, random_id = " + number(c.randomId) + " : i64" +
+         (c.biasRows > 0 ? ", distance_bias" : "") + distanceText(c) + "}";
 }
 
 /// A bias is added to the score's result.
@@ -224,18 +226,19 @@ struct Operands {
 
 } // namespace
 
-static Operands operandsOf(const AttentionCase &c) {
+static Operands getOperandRecords(const AttentionCase &c) {
   Operands operands;
   for (int64_t i = 0; i < c.tensors; ++i) {
     operands.arguments += "%x" + std::to_string(i) + ": " +
-                          tensor(c.batch, c.rowsOf(i), c.width(i), c.bf16) +
+                          tensor(c.batch, c.getValueRows(i), c.width(i), c.bf16) +
                           (i + 1 < c.tensors ? ", " : "");
-    operands.gradients.push_back(tensor(c.batch, c.rowsOf(i), c.width(i), c.bf16Results()));
+    operands.gradients.push_back(tensor(c.batch, c.getValueRows(i), c.width(i), c.bf16Results()));
   }
   for (int64_t part = 0; part < 3; ++part) {
-    int64_t of = c.tensorOf(part);
+    int64_t of = c.getTensorIndex(part);
     operands.names += (part > 0 ? ", %x" : "%x") + std::to_string(of);
-    operands.types += (part > 0 ? ", " : "") + tensor(c.batch, c.rowsOf(of), c.width(of), c.bf16);
+    operands.types +=
+        (part > 0 ? ", " : "") + tensor(c.batch, c.getValueRows(of), c.width(of), c.bf16);
   }
   for (int64_t term = 0; term < c.terms(); ++term) {
     bool isTable = c.biasRows > 0 && term + 1 == c.terms();
@@ -259,7 +262,7 @@ static std::string countsType(const AttentionCase &c) {
 }
 
 std::string AttentionCase::forwardText() const {
-  Operands operands = operandsOf(*this);
+  Operands operands = getOperandRecords(*this);
   std::string arguments = operands.arguments + operands.termArguments;
   std::string names = operands.names + operands.termNames;
   std::string types = operands.types + operands.termTypes;
@@ -277,7 +280,7 @@ std::string AttentionCase::forwardText() const {
 }
 
 std::string AttentionCase::backwardText() const {
-  Operands operands = operandsOf(*this);
+  Operands operands = getOperandRecords(*this);
   std::string out = tensor(batch, positions, heads * head, bf16Results()),
               change = tensor(batch, positions, heads * head, bf16), result, values;
   int64_t count = tensors + terms();

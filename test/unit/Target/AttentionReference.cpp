@@ -17,13 +17,14 @@ using namespace sluice::test;
 static constexpr double unit = 0x1p-24;
 static constexpr double bf16Unit = 0x1p-8; ///< half an ulp of 1 of bf16
 
-std::vector<float> sluice::test::countsOf(const AttentionCase &c) {
+std::vector<float> sluice::test::countReads(const AttentionCase &c) {
   return {c.keyCounts.begin(), c.keyCounts.end()};
 }
 
 std::vector<std::vector<float>> sluice::test::sequences(const AttentionCase &c,
                                                         const AttentionData &data) {
-  return {data.tensor(c.tensorOf(0)), data.tensor(c.tensorOf(1)), data.tensor(c.tensorOf(2))};
+  return {data.tensor(c.getTensorIndex(0)), data.tensor(c.getTensorIndex(1)),
+          data.tensor(c.getTensorIndex(2))};
 }
 
 static double toBf16(double value) {
@@ -63,12 +64,12 @@ struct HeadEvaluation {
   int64_t keyHead() const { return h / (c.heads / c.kvHeads); }
   /// The tensor's element at column i of the head's.
   int64_t at(int64_t p, int part, int64_t i) const {
-    int64_t tensor = c.tensorOf(part);
-    int64_t column = c.columnOf(part) + (part == 0 ? h : keyHead()) * c.head;
-    return (b * c.rowsOf(tensor) + p) * c.width(tensor) + column + i;
+    int64_t tensor = c.getTensorIndex(part);
+    int64_t column = c.getFirstColumn(part) + (part == 0 ? h : keyHead()) * c.head;
+    return (b * c.getValueRows(tensor) + p) * c.width(tensor) + column + i;
   }
   double number(int64_t p, int part, int64_t i) const {
-    return data.tensor(c.tensorOf(part))[at(p, part, i)];
+    return data.tensor(c.getTensorIndex(part))[at(p, part, i)];
   }
 
   /// Rotates a row back by its position's angles.
@@ -227,7 +228,7 @@ void HeadEvaluation::add(int64_t p, int part, std::vector<double> row, double bo
     rotateBack(row, p);
   }
   for (int64_t i = 0; i < c.head; ++i) {
-    Expected &gradient = data.gradientOf(c.tensorOf(part));
+    Expected &gradient = data.getExpectedGradient(c.getTensorIndex(part));
     gradient.value[at(p, part, i)] += row[i];
     gradient.bound[at(p, part, i)] += (c.rotary ? 1.5 : 1) * bound + rounding;
   }
@@ -312,13 +313,13 @@ void HeadEvaluation::addGradients(int64_t p, const std::vector<double> &probabil
     double magnitude = probability[j] * 2 * change;
     double ofGradient = relative * magnitude + probability[j] * ofChange + magnitude * 16 * unit +
                         sums * std::abs(g);
-    auto boundOf = [&](double slope) {
+    auto computeTolerance = [&](double slope) {
       double bound = std::abs(slope) * (relative * magnitude + probability[j] * ofChange) +
                      magnitude * (ofScore + 16 * unit) + sums * std::abs(g * slope);
       return bound + factorUnit * (std::abs(g * slope) + bound);
     };
-    double bound = boundOf(slope);
-    addTerms(p, j, g * ofProduct, boundOf(ofProduct), g, ofGradient);
+    double bound = computeTolerance(slope);
+    addTerms(p, j, g * ofProduct, computeTolerance(ofProduct), g, ofGradient);
     add(j, 1, times(q[p], g * slope), bound * largest(q[p]));
     for (int64_t i = 0; i < c.head; ++i) {
       queryRow[i] += g * slope * k[j][i];
@@ -390,7 +391,7 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
     }
   };
   for (int64_t tensor = 0; tensor < c.tensors && c.bf16Results(); ++tensor) {
-    round(data.gradientOf(tensor));
+    round(data.getExpectedGradient(tensor));
   }
   for (int64_t term = 0; term < 2 && c.distances && c.bf16Results(); ++term) {
     round(data.termGradients[term]);

@@ -60,12 +60,12 @@ struct AttentionCase {
                               : valid();
   }
   /// Number of the tensor of Q (part 0), K (1) or V (2).
-  int64_t tensorOf(int64_t part) const {
+  int64_t getTensorIndex(int64_t part) const {
     return part == 0 ? 0 : part == 1 ? tensors > 1 : tensors - 1;
   }
-  int64_t columnOf(int64_t part) const; ///< of its tensor, where part's heads begin
+  int64_t getFirstColumn(int64_t part) const; ///< of its tensor, where part's heads begin
   int64_t width(int64_t tensor = 0) const;
-  int64_t rowsOf(int64_t tensor) const { return tensor == 0 ? positions : keys(); }
+  int64_t getValueRows(int64_t tensor) const { return tensor == 0 ? positions : keys(); }
   int64_t distanceRows() const { return distancePositions > 0 ? distancePositions : positions; }
   int64_t validDistances() const {
     int64_t step = factor / distanceQuery;
@@ -96,7 +96,7 @@ struct AttentionData {
   const std::vector<float> &tensor(int64_t number) const {
     return number == 0 ? qkv : others[number - 1];
   }
-  Expected &gradientOf(int64_t number) {
+  Expected &getExpectedGradient(int64_t number) {
     return number == 0 ? gradient : otherGradients[number - 1];
   }
 };
@@ -105,7 +105,7 @@ struct AttentionData {
 std::vector<std::vector<float>> sequences(const AttentionCase &c, const AttentionData &data);
 
 /// The counts as an operand.
-std::vector<float> countsOf(const AttentionCase &c);
+std::vector<float> countReads(const AttentionCase &c);
 
 /// Draws inputs in [-1, 1] and evaluates. Rows that are not valid hold NaN in every input.
 AttentionData makeAttention(const AttentionCase &c);

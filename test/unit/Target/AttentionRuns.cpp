@@ -22,7 +22,7 @@ CudaRun test::forwardRun(const AttentionCase &c, const AttentionData &data, Sche
               .options = emulator::Options{.seed = 7, .schedule = schedule, .copies = copies}};
   run.operands.insert(run.operands.end(), data.terms.begin(), data.terms.end());
   if (!c.keyCounts.empty()) {
-    run.operands.push_back(countsOf(c));
+    run.operands.push_back(countReads(c));
   }
   return run;
 }
@@ -43,7 +43,7 @@ static bool isValid(const AttentionCase &c, int64_t row, int64_t tensor) {
     return true;
   }
   bool isDistance = tensor == byDistance;
-  int64_t positions = isDistance ? c.distanceRows() : c.rowsOf(tensor);
+  int64_t positions = isDistance ? c.distanceRows() : c.getValueRows(tensor);
   int64_t valid = isDistance    ? c.validDistances()
                   : tensor == 0 ? c.valid()
                                 : c.validKeys(row / positions);

@@ -31,7 +31,7 @@ Launch forwardLaunch(const AttentionCase &c, const AttentionData &data) {
                 .seed = c.seed};
   launch.operands.insert(launch.operands.end(), data.terms.begin(), data.terms.end());
   if (!c.keyCounts.empty()) {
-    launch.operands.push_back(countsOf(c));
+    launch.operands.push_back(countReads(c));
   }
   return launch;
 }
@@ -87,7 +87,7 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
       auto gradients = backward.run(backwardLaunch(c, data));
       for (int64_t i = 0; i < c.tensors; ++i) {
         auto every = [](int64_t) { return true; };
-        compare(gradients[i], data.gradientOf(i), c.width(i), every,
+        compare(gradients[i], data.getExpectedGradient(i), c.width(i), every,
                 "gradient " + std::to_string(i));
       }
       for (int64_t term = 0; term < c.terms(); ++term) {

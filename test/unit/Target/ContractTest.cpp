@@ -32,7 +32,7 @@ struct Case {
   int64_t rotated = 0, head = 2; ///< columns of result 0; the last extra is then the angles
 
   int64_t rows() const { return batch * positions; }
-  std::string rowsOf(int64_t width) const {
+  std::string getValueRows(int64_t width) const {
     return "tensor<" + std::to_string(batch) + "x" + std::to_string(positions) + "x" +
            std::to_string(width) + "xf32>";
   }
@@ -49,8 +49,8 @@ std::string list(const std::vector<std::string> &items) {
 
 std::string Case::text() const {
   int64_t first = byInput ? inner : columns, second = byInput ? columns : inner;
-  std::vector<std::string> types{rowsOf(inner), "tensor<" + std::to_string(first) + "x" +
-                                                    std::to_string(second) + "xf32>"};
+  std::vector<std::string> types{getValueRows(inner), "tensor<" + std::to_string(first) + "x" +
+                                                          std::to_string(second) + "xf32>"};
   std::vector<std::string> names{"%x", "%w"}, accesses, arguments{"%acc: f32"};
   for (size_t i = 0; i < extras.size(); ++i) {
     types.push_back(extras[i].type);
@@ -66,7 +66,7 @@ std::string Case::text() const {
   }
   for (int i = 0; i < results; ++i) {
     resultAccesses.push_back(access("row", factor));
-    resultTypes.push_back(rowsOf(columns));
+    resultTypes.push_back(getValueRows(columns));
     resultNames.push_back("%r#" + std::to_string(i));
   }
   std::string resultList = "(" + list(resultTypes) + ")";
@@ -164,7 +164,7 @@ TEST(Contract, RealNumbersWithinRounding) {
 
 TEST(Contract, BiasAndResidualInPlace) {
   Case c{.batch = 2, .positions = 29, .factor = 1, .inner = 33, .columns = 45};
-  c.extras = {{"vector", "tensor<45xf32>"}, {"row", c.rowsOf(45)}, {"scalar", "tensor<f32>"}};
+  c.extras = {{"vector", "tensor<45xf32>"}, {"row", c.getValueRows(45)}, {"scalar", "tensor<f32>"}};
   c.body = "%a = arith.addf %acc, %e0 : f32\n%s = arith.mulf %a, %e2 : f32\n%b = arith.addf %s, "
            "%e1 : f32\n"
            "dispatch.yield %b, %a : f32, f32";
@@ -193,7 +193,7 @@ TEST(Contract, BiasAndResidualInPlace) {
 }
 
 /// Angles of positions and pairs of columns, [T][D].
-std::vector<float> anglesOf(int64_t positions, int64_t head) {
+std::vector<float> computeAngles(int64_t positions, int64_t head) {
   std::vector<float> table;
   for (int64_t i = 0; i < positions * head; ++i) {
     double angle = double(i / head) / std::pow(100.0, double(i % head / 2) / double(head));
@@ -219,7 +219,7 @@ TEST(Contract, RotatesPairsOfColumnsByPosition) {
       LoadedKernel kernel(c.text(), *target, generate);
       ASSERT_TRUE(kernel.loaded());
       Launch launch{.operands = {numbers(38 * 13, 1), numbers(columns * 13, 2), numbers(columns, 3),
-                                 anglesOf(19, head)},
+                                 computeAngles(19, head)},
                     .length = 19,
                     .rows = 2};
       auto results = kernel.run(launch);

@@ -25,10 +25,10 @@ struct Case {
   bool rowGradient = false;
 
   int64_t rows() const { return batch * positions; }
-  int64_t lengthOf() const { return length ? length : positions; }
-  int64_t rowsOf() const { return validRows ? validRows : batch; }
+  int64_t computeLength() const { return length ? length : positions; }
+  int64_t getValueRows() const { return validRows ? validRows : batch; }
   bool valid(int64_t row) const {
-    return row / positions < rowsOf() && row % positions < lengthOf();
+    return row / positions < getValueRows() && row % positions < computeLength();
   }
   bool scored(int64_t row) const { return valid(row) && row % positions >= first; }
 };
@@ -42,9 +42,9 @@ std::string tensor(std::initializer_list<int64_t> shape, const std::string &elem
 }
 
 /// One op: its operands' types, and results' types as one list.
-std::string textOf(const std::string &op, const std::vector<std::string> &operands,
-                   const std::vector<std::string> &results, const std::string &attributes,
-                   const Case &c) {
+std::string buildKernelText(const std::string &op, const std::vector<std::string> &operands,
+                            const std::vector<std::string> &results, const std::string &attributes,
+                            const Case &c) {
   auto list = [](size_t count, auto &&item) {
     std::string text;
     for (size_t i = 0; i < count; ++i) {
@@ -85,10 +85,10 @@ std::string rowsText(const Case &c, bool training) {
   if (training) {
     results.insert(results.end(), {results[0], operands[0]});
   }
-  return textOf("cross_entropy", operands, results,
-                sizes + (training ? "resultSegmentSizes = array<i32: 1, 1, 1>"
-                                  : "resultSegmentSizes = array<i32: 1, 0, 0>"),
-                c);
+  return buildKernelText("cross_entropy", operands, results,
+                         sizes + (training ? "resultSegmentSizes = array<i32: 1, 1, 1>"
+                                           : "resultSegmentSizes = array<i32: 1, 0, 0>"),
+                         c);
 }
 
 std::string weightsText(const Case &c) {
@@ -111,8 +111,8 @@ std::string weightsText(const Case &c) {
   if (c.bias) {
     results.push_back(bias);
   }
-  return textOf("cross_entropy_weight_gradient", operands, results,
-                "operandSegmentSizes = array<i32: " + sizes + ">", c);
+  return buildKernelText("cross_entropy_weight_gradient", operands, results,
+                         "operandSegmentSizes = array<i32: " + sizes + ">", c);
 }
 
 Floats numbers(int64_t count, unsigned seed, float scale) {
@@ -130,7 +130,7 @@ struct Data {
 };
 
 /// Rows that are not valid hold NaN: results computed from them would show.
-Data dataOf(const Case &c) {
+Data buildData(const Case &c) {
   Data data{numbers(c.rows() * c.width, 1, 2),
             numbers(c.vocabulary * c.width, 2, 2),
             {},
@@ -165,7 +165,7 @@ struct Row {
 };
 
 /// Expected result of a row for token v.
-double wantedOf(const Case &c, int64_t v, int64_t target) {
+double getWantedDistribution(const Case &c, int64_t v, int64_t target) {
   return (v == target ? 1 - double(c.smoothing) : 0) + double(c.smoothing) / double(c.vocabulary);
 }
 
@@ -173,7 +173,7 @@ double wantedOf(const Case &c, int64_t v, int64_t target) {
 // m| + 4 u of itself (emitExp: 2 ulp); the sum of them by 132 + V / 126 + 2 roundings more (blocks
 // of 126 to 132), and the logarithm of it by as much absolutely and 4 u of itself. The sums of m,
 // x[t] and the logarithm round three times.
-Row rowOf(const Case &c, const Data &data, int64_t r) {
+Row computeRow(const Case &c, const Data &data, int64_t r) {
   Row row;
   double error = 0, top = -INFINITY, least = INFINITY;
   for (int64_t v = 0; v < c.vocabulary; ++v) {
@@ -196,7 +196,7 @@ Row rowOf(const Case &c, const Data &data, int64_t r) {
   row.target = p <= c.positions ? int64_t(data.tokens[b * (c.positions + 1) + p]) : 0;
   row.lse = top + std::log(sum);
   for (int64_t v = 0; v < c.vocabulary; ++v) {
-    row.loss += wantedOf(c, v, row.target) * (row.lse - row.logits[v]);
+    row.loss += getWantedDistribution(c, v, row.target) * (row.lse - row.logits[v]);
   }
   double range = top - least;
   row.lossBound = 4 * error + roundoff * (range + 4 + 134 + vocabulary / 126) +
@@ -210,7 +210,7 @@ Row rowOf(const Case &c, const Data &data, int64_t r) {
 
 /// A probability is off by at most twice the loss's bound, of itself; the sums of the gradients are
 /// sequential.
-Expected expectedOf(const Case &c, const Data &data) {
+Expected computeExpected(const Case &c, const Data &data) {
   int64_t d = c.width, vocabulary = c.vocabulary;
   Expected e;
   e.losses.assign(c.rows(), 0);
@@ -232,12 +232,12 @@ Expected expectedOf(const Case &c, const Data &data) {
   };
   e.weightBound = rounded(e.weightGradient);
   e.biasBound = rounded(e.biasGradient);
-  double count = double(std::max<int64_t>(1, c.lengthOf() - c.first) * c.rowsOf());
+  double count = double(std::max<int64_t>(1, c.computeLength() - c.first) * c.getValueRows());
   for (int64_t r = 0; r < c.rows(); ++r) {
     if (!c.valid(r)) {
       continue;
     }
-    Row row = rowOf(c, data, r);
+    Row row = computeRow(c, data, r);
     e.losses[r] = c.scored(r) ? row.loss : 0;
     double share = !c.scored(r)    ? 0
                    : c.rowGradient ? std::abs(double(data.rowGradient[r]))
@@ -246,7 +246,7 @@ Expected expectedOf(const Case &c, const Data &data) {
     e.lse[r] = row.lse;
     e.lossBound[r] = row.lossBound;
     for (int64_t v = 0; v < vocabulary; ++v) {
-      double p = std::exp(row.logits[v] - row.lse), hit = wantedOf(c, v, row.target);
+      double p = std::exp(row.logits[v] - row.lse), hit = getWantedDistribution(c, v, row.target);
       double g = sign * (p - hit) * share, error = 2 * row.lossBound * (p + hit) * share;
       double alongRows = error + (vocabulary + 4) * roundoff * std::abs(g);
       double alongTokens = error + (count + 8) * roundoff * std::abs(g);
@@ -264,8 +264,8 @@ Expected expectedOf(const Case &c, const Data &data) {
   return e;
 }
 
-Launch launchOf(const Case &c) {
-  return {.length = c.lengthOf(), .rows = c.rowsOf(), .shuffle = 7, .threads = 2};
+Launch buildLaunch(const Case &c) {
+  return {.length = c.computeLength(), .rows = c.getValueRows(), .shuffle = 7, .threads = 2};
 }
 
 std::vector<Floats> runRows(const Case &c, const Data &data, const LoadedKernel &kernel,
@@ -313,15 +313,15 @@ void check(const Case &c, const cpu::Target &target) {
   SCOPED_TRACE(target.name.str() + ", vocabulary " + std::to_string(c.vocabulary) + ", rows " +
                std::to_string(c.batch) + " x " + std::to_string(c.positions) + ", width " +
                std::to_string(c.width));
-  Data data = dataOf(c);
-  Expected expected = expectedOf(c, data);
+  Data data = buildData(c);
+  Expected expected = computeExpected(c, data);
   LoadedKernel evaluation(rowsText(c, false), target, cpu::generateKernel);
   LoadedKernel training(rowsText(c, true), target, cpu::generateKernel);
   LoadedKernel weights(weightsText(c), target, cpu::generateKernel);
   ASSERT_TRUE(evaluation.loaded() && training.loaded() && weights.loaded());
-  std::vector<Floats> rows = runRows(c, data, training, launchOf(c));
+  std::vector<Floats> rows = runRows(c, data, training, buildLaunch(c));
   expectNear(rows[0], expected.losses, expected.lossBound, "loss");
-  EXPECT_EQ(runRows(c, data, evaluation, launchOf(c))[0], rows[0]);
+  EXPECT_EQ(runRows(c, data, evaluation, buildLaunch(c))[0], rows[0]);
   for (int64_t r = 0; r < c.rows(); ++r) {
     if (c.valid(r)) {
       ASSERT_NEAR(rows[1][r], expected.lse[r], expected.lossBound[r]) << "lse " << r;
@@ -334,7 +334,7 @@ void check(const Case &c, const cpu::Target &target) {
     rows[1][r] = NAN;
   }
   expectNear(rows[2], expected.inputGradient, expected.inputBound, "gradient of the rows");
-  std::vector<Floats> gradients = runWeights(c, data, rows[1], weights, launchOf(c));
+  std::vector<Floats> gradients = runWeights(c, data, rows[1], weights, buildLaunch(c));
   expectNear(gradients[0], expected.weightGradient, expected.weightBound,
              "gradient of the weights");
   if (c.bias) {
@@ -422,8 +422,8 @@ TEST(CrossEntropy, LogitsFarApart) {
     Case c{.positions = 5, .width = 1, .vocabulary = 3};
     LoadedKernel kernel(rowsText(c, true), *target, cpu::generateKernel);
     Data data{{60, 60, 60, 1e-3f, -200}, {1, 0.8f, -1}, {0, 0, 1, 2, 0, 2}, {}, {}, {}, {}};
-    std::vector<Floats> rows = runRows(c, data, kernel, launchOf(c));
-    Expected expected = expectedOf(c, data);
+    std::vector<Floats> rows = runRows(c, data, kernel, buildLaunch(c));
+    Expected expected = computeExpected(c, data);
     expectNear(rows[0], expected.losses, expected.lossBound, "loss");
     for (float loss : rows[0]) {
       EXPECT_TRUE(std::isfinite(loss) && loss >= 0) << loss;
@@ -439,13 +439,13 @@ TEST(CrossEntropy, OrderOfItemsAndThreadsDoNotMatter) {
          .bias = true,
          .init = true,
          .length = 40};
-  Data data = dataOf(c);
+  Data data = buildData(c);
   for (const cpu::Target *target : targets()) {
     LoadedKernel training(rowsText(c, true), *target, cpu::generateKernel);
     LoadedKernel weights(weightsText(c), *target, cpu::generateKernel);
     ASSERT_GE(training.items(), 5);
     ASSERT_GE(weights.items(), 5);
-    Launch launch = launchOf(c);
+    Launch launch = buildLaunch(c);
     launch.shuffle = 0;
     launch.threads = 1;
     auto rows = runRows(c, data, training, launch);

@@ -23,7 +23,7 @@ bool isBarrier(const llvm::Instruction &instruction) {
 }
 
 /// Barrier, fence, arrival, fence, barrier.
-Instructions chainOf(llvm::Module &module) {
+Instructions collectInstructions(llvm::Module &module) {
   Instructions all, chain;
   for (llvm::Function &function : module) {
     for (llvm::Instruction &instruction : llvm::instructions(function)) {
@@ -42,7 +42,7 @@ Instructions chainOf(llvm::Module &module) {
 }
 
 template <size_t Link> void remove(llvm::Module &module) {
-  Instructions chain = chainOf(module);
+  Instructions chain = collectInstructions(module);
   ASSERT_GT(chain.size(), Link);
   ASSERT_TRUE(chain[Link]->use_empty());
   chain[Link]->eraseFromParent();
@@ -51,7 +51,7 @@ template <size_t Link> void remove(llvm::Module &module) {
 /// Fences and the arrival count for the block alone.
 template <size_t Link> void narrow(llvm::Module &module) {
   llvm::SyncScope::ID block = module.getContext().getOrInsertSyncScopeID("block");
-  Instructions chain = chainOf(module);
+  Instructions chain = collectInstructions(module);
   ASSERT_GT(chain.size(), Link);
   if (auto *fence = llvm::dyn_cast<llvm::FenceInst>(chain[Link])) {
     fence->setSyncScopeID(block);
@@ -62,7 +62,7 @@ template <size_t Link> void narrow(llvm::Module &module) {
 
 /// The counter wraps a block too late, or too early.
 template <int Change> void shift(llvm::Module &module) {
-  Instructions chain = chainOf(module);
+  Instructions chain = collectInstructions(module);
   ASSERT_EQ(chain.size(), 5u);
   auto *arrival = llvm::cast<llvm::AtomicRMWInst>(chain[2]);
   auto *last = llvm::cast<llvm::ConstantInt>(arrival->getValOperand());
@@ -77,12 +77,12 @@ std::string sumText() {
                   {{tensor({2, 24}), Access{.kind = "columns"}}}, "dispatch.yield %a0 : ROW", row);
 }
 
-Launch launchOf() {
+Launch buildLaunch() {
   return {.operands = {randomIntegers(3000 * 24, 1, 9)}, .length = 3000, .rows = 1};
 }
 
 Floats expected() {
-  Floats rows = launchOf().operands[0], sums(48);
+  Floats rows = buildLaunch().operands[0], sums(48);
   for (size_t i = 0; i < rows.size(); ++i) {
     sums[i / (1500 * 24) * 24 + i % 24] += rows[i];
   }
@@ -95,7 +95,7 @@ TEST(CudaArrival, TheLastBlockAddsWhatAllLeft) {
   ASSERT_EQ(cuda.kernel().counters, 2);
   ASSERT_GE(cuda.kernel().stages[0].blocks, 6);
   for (int time = 0; time < 5; ++time) { // each with the blocks in another order
-    EXPECT_EQ(cuda.run(runOf(launchOf()))[0], expected());
+    EXPECT_EQ(cuda.run(getRun(buildLaunch()))[0], expected());
   }
 }
 
@@ -104,7 +104,7 @@ TEST(CudaArrival, EveryLinkIsNeeded) {
        {remove<0>, remove<1>, remove<3>, remove<4>, narrow<1>, narrow<2>, narrow<3>}) {
     EmulatedKernel cuda(sumText(), edit);
     ASSERT_TRUE(cuda.made());
-    cuda.run(runOf(launchOf()));
+    cuda.run(getRun(buildLaunch()));
     EXPECT_TRUE(llvm::any_of(cuda.reports[0].violations, [](const emulator::Violation &violation) {
       return violation.kind == emulator::Kind::BlockConflict;
     })) << cuda.reports[0].str();
@@ -115,7 +115,7 @@ TEST(CudaArrival, CountersThatWrapElsewhereGiveNoSum) {
   for (EmulatedKernel::Edit edit : {shift<-1>, shift<-2>}) {
     EmulatedKernel cuda(sumText(), edit);
     ASSERT_TRUE(cuda.made());
-    EXPECT_NE(cuda.run(runOf(launchOf()))[0], expected());
+    EXPECT_NE(cuda.run(getRun(buildLaunch()))[0], expected());
   }
 }
 

@@ -20,7 +20,7 @@ struct Winners {
   std::vector<int64_t> keys; ///< that have it
 };
 
-Winners winnersOf(const AttentionCase &c, const std::vector<float> &qkv, int64_t h, int64_t p) {
+Winners findWinners(const AttentionCase &c, const std::vector<float> &qkv, int64_t h, int64_t p) {
   Winners winners;
   for (int64_t j = 0; j <= p; ++j) {
     double product = 0;
@@ -71,7 +71,7 @@ void checkExtreme(const Score &score, double factor) {
   int64_t below = 0, above = 0;
   for (int64_t p = 0; p < c.valid(); ++p) {
     for (int64_t h = 0; h < c.heads; ++h) {
-      Winners winners = winnersOf(c, data.qkv, h, p);
+      Winners winners = findWinners(c, data.qkv, h, p);
       auto count = double(winners.keys.size());
       below += winners.most < 0;
       above += winners.most > 0;

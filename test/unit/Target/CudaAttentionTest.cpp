@@ -62,7 +62,7 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
     checkTraffic(c, forward);
     auto gradients = backward.run(backwardRun(c, data, Schedule::WarpAlone, Copies::Late));
     for (int64_t i = 0; i < c.tensors; ++i) {
-      compare(c, gradients[i], data.gradientOf(i), c.width(i), true,
+      compare(c, gradients[i], data.getExpectedGradient(i), c.width(i), true,
               "gradient " + std::to_string(i), i);
     }
     for (int64_t term = 0; term < c.terms(); ++term) {

@@ -48,7 +48,7 @@ struct Case {
 };
 
 /// Operands in the op's order.
-CudaRun numbersOf(const Case &c, unsigned seed, bool integers = false) {
+CudaRun runOnNumbers(const Case &c, unsigned seed, bool integers = false) {
   auto make = [&](int64_t count, unsigned more) {
     return integers ? smallIntegers(count, seed + more, 3) : bf16Numbers(count, seed + more);
   };
@@ -63,7 +63,7 @@ CudaRun numbersOf(const Case &c, unsigned seed, bool integers = false) {
 struct Sum {
   double value = 0, magnitude = 0;
 };
-Sum sumOf(const Case &c, const CudaRun &run, int64_t r, int64_t n) {
+Sum computeSum(const Case &c, const CudaRun &run, int64_t r, int64_t n) {
   Sum sum;
   for (int64_t k = 0; k < c.inner; ++k) {
     double w = run.operands[1][size_t(c.byInput ? k * c.columns + n : n * c.inner + k)];
@@ -87,7 +87,7 @@ void checkBiased(const Case &c, const CudaRun &run, const Floats &y) {
       ASSERT_TRUE(isUntouched(y[size_t(i)])) << "row " << r << " is not valid";
       continue;
     }
-    Sum sum = sumOf(c, run, r, n);
+    Sum sum = computeSum(c, run, r, n);
     double bias = run.operands[2][size_t(n)], expected = sum.value + bias;
     double bound = double(c.inner + 1) * unit32 * (sum.magnitude + std::abs(bias));
     ASSERT_NEAR(y[size_t(i)], expected,
@@ -114,7 +114,7 @@ TEST(CudaContract, IsTheSumOfProductsWithinItsRoundings) {
       c.results = {storage};
       EmulatedKernel kernel(c.text());
       ASSERT_TRUE(kernel.made());
-      CudaRun run = numbersOf(c, ++seed);
+      CudaRun run = runOnNumbers(c, ++seed);
       checkBiased(c, run, kernel.run(run)[0]);
     }
   }
@@ -132,7 +132,7 @@ TEST(CudaContract, RotatesPairsOfColumnsByPosition) {
     c.head = head;
     EmulatedKernel kernel(c.text());
     ASSERT_TRUE(kernel.made());
-    CudaRun run = numbersOf(c, 23);
+    CudaRun run = runOnNumbers(c, 23);
     run.length = 41;
     run.rows = 2;
     run.operands.emplace_back();
@@ -167,7 +167,7 @@ TEST(CudaContract, LargeTilesOverPartialBatches) {
       Case c{.batch = 10, .positions = 110, .inner = 70, .columns = columns, .byInput = byInput};
       EmulatedKernel kernel(c.text());
       ASSERT_TRUE(kernel.made());
-      CudaRun run = numbersOf(c, 5);
+      CudaRun run = runOnNumbers(c, 5);
       run.rows = 2;
       run.length = 90;
       checkBiased(c, run, kernel.run(run)[0]);
@@ -181,7 +181,7 @@ TEST(CudaContract, IntegersAreExactUnderEverySchedule) {
     c.byInput = byInput;
     EmulatedKernel kernel(c.text());
     ASSERT_TRUE(kernel.made());
-    CudaRun run = numbersOf(c, 7, /*integers=*/true);
+    CudaRun run = runOnNumbers(c, 7, /*integers=*/true);
     uint64_t seed = 0;
     for (auto schedule :
          {emulator::Schedule::InOrder, emulator::Schedule::Random, emulator::Schedule::WarpAlone}) {
@@ -193,7 +193,7 @@ TEST(CudaContract, IntegersAreExactUnderEverySchedule) {
         for (int64_t i = 0; i < c.rows() * c.columns; ++i) {
           int64_t r = i / c.columns, n = i % c.columns;
           if (isValid(c, run, r)) {
-            ASSERT_EQ(y[size_t(i)], sumOf(c, run, r, n).value + run.operands[2][size_t(n)]);
+            ASSERT_EQ(y[size_t(i)], computeSum(c, run, r, n).value + run.operands[2][size_t(n)]);
           } else {
             ASSERT_TRUE(isUntouched(y[size_t(i)]));
           }
@@ -222,10 +222,10 @@ TEST(CudaContract, TwoResultsBeforeAndAfterGelu) {
     c.body = geluOfBiased;
     EmulatedKernel kernel(c.text());
     ASSERT_TRUE(kernel.made());
-    CudaRun run = numbersOf(c, 9, true);
+    CudaRun run = runOnNumbers(c, 9, true);
     auto y = kernel.run(run);
     for (int64_t i = 0; i < c.rows() * c.columns; ++i) {
-      double x = sumOf(c, run, i / c.columns, i % c.columns).value +
+      double x = computeSum(c, run, i / c.columns, i % c.columns).value +
                  run.operands[2][size_t(i % c.columns)];
       double gelu = 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
       ASSERT_EQ(y[0][size_t(i)], storages[0] == "bf16" ? roundedToBf16(float(x)) : float(x));
@@ -257,14 +257,14 @@ TEST(CudaContract, ResidualAndDropoutInPlace) {
   dispatch.yield %y : f32)";
       EmulatedKernel kernel(c.text());
       ASSERT_TRUE(kernel.made());
-      CudaRun run = numbersOf(c, 13, true);
+      CudaRun run = runOnNumbers(c, 13, true);
       run.shares = {{0, 3}};
       Floats y = kernel.run(run)[0];
       int64_t dropped = 0;
       for (int64_t i = 0; i < c.rows() * columns; ++i) {
         bool kept = philoxUniform(uint64_t(i), 5, 3, 11) >= 0.25f;
         dropped += !kept;
-        float sum = float(sumOf(c, run, i / columns, i % columns).value) +
+        float sum = float(computeSum(c, run, i / columns, i % columns).value) +
                     run.operands[2][size_t(i % columns)];
         float expected = (kept ? sum : 0) + run.operands[3][size_t(i)];
         ASSERT_EQ(y[size_t(i)], c.residual == "bf16" ? roundedToBf16(expected) : expected) << i;
@@ -291,7 +291,7 @@ TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
                "dispatch.yield %y : f32";
       EmulatedKernel kernel(c.text());
       ASSERT_TRUE(kernel.made());
-      CudaRun run = numbersOf(c, 1);
+      CudaRun run = runOnNumbers(c, 1);
       kernel.run(run);
       ASSERT_EQ(kernel.reports.size(), 1u);
       const emulator::Counters &counted = kernel.reports[0].counters;

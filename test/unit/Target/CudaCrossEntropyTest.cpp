@@ -24,9 +24,9 @@ struct Case {
   int64_t rows() const { return batch * positions; }
 };
 
-std::string textOf(const std::string &op, const std::vector<std::string> &operands,
-                   const std::vector<std::string> &results, const std::string &attributes,
-                   const Case &c) {
+std::string buildKernelText(const std::string &op, const std::vector<std::string> &operands,
+                            const std::vector<std::string> &results, const std::string &attributes,
+                            const Case &c) {
   std::string parameters, names, types, outs;
   for (size_t i = 0; i < operands.size(); ++i) {
     std::string comma = i ? ", " : "", name = "%a" + std::to_string(i);
@@ -71,11 +71,11 @@ std::string rowsText(const Case &c, Wanted wanted) {
     results.push_back(tensor({c.batch, c.positions, c.width}, c.wideGradient ? "f32" : "bf16"));
   }
   const char *sizes[] = {"1, 0, 0", "1, 0, 1", "1, 1, 1"};
-  return textOf("cross_entropy", operands, results,
-                std::string("operandSegmentSizes = array<i32: 1, 1, 1, ") +
-                    (c.bias ? "1, " : "0, ") + (c.rowGradient ? "1" : "0") +
-                    ">, resultSegmentSizes = array<i32: " + sizes[int(wanted)] + ">",
-                c);
+  return buildKernelText("cross_entropy", operands, results,
+                         std::string("operandSegmentSizes = array<i32: 1, 1, 1, ") +
+                             (c.bias ? "1, " : "0, ") + (c.rowGradient ? "1" : "0") +
+                             ">, resultSegmentSizes = array<i32: " + sizes[int(wanted)] + ">",
+                         c);
 }
 
 std::string weightsText(const Case &c) {
@@ -97,8 +97,8 @@ std::string weightsText(const Case &c) {
   if (c.bias) {
     results.push_back(bias);
   }
-  return textOf("cross_entropy_weight_gradient", operands, results,
-                "operandSegmentSizes = array<i32: " + sizes + ">", c);
+  return buildKernelText("cross_entropy_weight_gradient", operands, results,
+                         "operandSegmentSizes = array<i32: " + sizes + ">", c);
 }
 
 /// Everything in float64, with what f32 sums and exponentials may be off.
@@ -136,7 +136,7 @@ struct Reference {
       double worst = *std::max_element(errors.begin(), errors.end());
       lseError[size_t(r)] = worst + double(c.vocabulary + 3 * (c.vocabulary / 128) + 32) * unit32 +
                             4 * unit32 * (std::abs(lse[size_t(r)]) + std::abs(top));
-      int64_t target = targetOf(r);
+      int64_t target = getTargetToken(r);
       double even = double(c.smoothing) / double(c.vocabulary);
       auto wanted = [&](int64_t v) { return even + (v == target ? 1 - double(c.smoothing) : 0); };
       for (int64_t v = 0; scored && v < c.vocabulary; ++v) {
@@ -165,7 +165,7 @@ struct Reference {
     return c.factor == 0 || (row / c.positions < run.rows &&
                              row % c.positions < (run.length + c.factor - 1) / c.factor);
   }
-  int64_t targetOf(int64_t row) const {
+  int64_t getTargetToken(int64_t row) const {
     int64_t at = row % c.positions + c.offset;
     return at < 0 || at > c.positions
                ? 0
@@ -182,7 +182,7 @@ struct Reference {
   std::vector<std::vector<double>> gradient, gradientError; ///< times the divisor
 };
 
-CudaRun numbersOf(const Case &c, unsigned seed) {
+CudaRun runOnNumbers(const Case &c, unsigned seed) {
   std::vector<float> tokens = smallIntegers(c.batch * (c.positions + 1), seed + 3, 1 << 20);
   for (float &token : tokens) {
     token = float(int64_t(std::abs(token)) % c.vocabulary);
@@ -273,7 +273,7 @@ TEST(CudaCrossEntropy, LossesAndRowGradients) {
     for (Wanted wanted : {Wanted::Losses, Wanted::LossesAndGradient, Wanted::All}) {
       EmulatedKernel kernel(rowsText(c, wanted));
       ASSERT_TRUE(kernel.made());
-      CudaRun run = numbersOf(c, seed += 10);
+      CudaRun run = runOnNumbers(c, seed += 10);
       checkRows(c, kernel, run, wanted);
       run.rows = std::max<int64_t>(1, c.batch - 1);
       run.length = std::max<int64_t>(1, run.length / 2);
@@ -289,7 +289,7 @@ TEST(CudaCrossEntropy, RowGradientsOfF32) {
     c.wideGradient = true;
     EmulatedKernel kernel(rowsText(c, Wanted::LossesAndGradient));
     ASSERT_TRUE(kernel.made());
-    CudaRun run = numbersOf(c, seed += 10);
+    CudaRun run = runOnNumbers(c, seed += 10);
     run.options = emulator::Options{.seed = seed, .schedule = emulator::Schedule::WarpAlone};
     checkRows(c, kernel, run, Wanted::LossesAndGradient);
   }
@@ -356,7 +356,7 @@ std::vector<Case> otherScorings() {
 TEST(CudaCrossEntropy, OtherScorings) {
   unsigned seed = 900;
   for (const Case &c : otherScorings()) {
-    CudaRun run = numbersOf(c, seed += 10);
+    CudaRun run = runOnNumbers(c, seed += 10);
     run.length = c.positions - 4;
     for (Wanted wanted : {Wanted::Losses, Wanted::All}) {
       EmulatedKernel kernel(rowsText(c, wanted));
@@ -375,7 +375,7 @@ TEST(CudaCrossEntropy, WeightAndBiasGradients) {
   for (Case c : shapes) {
     EmulatedKernel kernel(weightsText(c));
     ASSERT_TRUE(kernel.made());
-    CudaRun run = numbersOf(c, seed += 10);
+    CudaRun run = runOnNumbers(c, seed += 10);
     checkWeights(c, kernel, run, seed);
     run.rows = std::max<int64_t>(1, c.batch - 1);
     run.length = std::max<int64_t>(1, run.length / 2);
@@ -391,7 +391,7 @@ TEST(CudaCrossEntropy, WeightGradientsOfManyRowsAreSplit) {
   ASSERT_TRUE(kernel.made());
   EXPECT_EQ(kernel.kernel().stages.size(), 1u);
   EXPECT_GT(kernel.kernel().counters, 0);
-  CudaRun run = numbersOf(c, 1);
+  CudaRun run = runOnNumbers(c, 1);
   checkWeights(c, kernel, run, 1);
 }
 
@@ -400,7 +400,7 @@ TEST(CudaCrossEntropy, TrafficIsConflictFree) {
   for (bool rows : {true, false}) {
     EmulatedKernel kernel(rows ? rowsText(c, Wanted::All) : weightsText(c));
     ASSERT_TRUE(kernel.made());
-    CudaRun run = numbersOf(c, 1);
+    CudaRun run = runOnNumbers(c, 1);
     if (!rows) {
       run.operands.insert(run.operands.begin() + 3, Floats(size_t(c.rows()), 5.5f));
     }

@@ -64,7 +64,7 @@ std::unique_ptr<mlir::MLIRContext> makeModelContext() {
 }
 
 /// Calls `visit(op, text)` for the rows and scatter dispatches that `seen` does not hold yet.
-void forDispatchesOf(const std::string &spec, llvm::StringSet<> &seen,
+void forEachDispatch(const std::string &spec, llvm::StringSet<> &seen,
                      llvm::function_ref<void(mlir::Operation *, const std::string &)> visit) {
   driver::CompileRequest request;
   request.spec = spec;
@@ -86,7 +86,7 @@ void forDispatchesOf(const std::string &spec, llvm::StringSet<> &seen,
 }
 
 /// Operands of any type: numbers in [0.5, 1), tokens of the least vocabulary, small counts.
-CudaRun launchOf(mlir::Operation *op, int64_t shortened) {
+CudaRun buildLaunch(mlir::Operation *op, int64_t shortened) {
   auto rows = llvm::dyn_cast<dispatch::RowsOp>(op);
   auto domain = rows ? rows.getDomain() : llvm::cast<dispatch::ScatterRowsOp>(op).getDomain();
   CudaRun launch;
@@ -122,11 +122,11 @@ CudaRun launchOf(mlir::Operation *op, int64_t shortened) {
 TEST(CudaModels, RowsAndScatterOfTinySpecsBreakNoRule) {
   llvm::StringSet<> seen;
   for (const std::string &spec : specsIn("tiny")) {
-    forDispatchesOf(spec, seen, [&](mlir::Operation *op, const std::string &text) {
+    forEachDispatch(spec, seen, [&](mlir::Operation *op, const std::string &text) {
       EmulatedKernel cuda(text);
       ASSERT_TRUE(cuda.made()) << text;
       for (int64_t shortened : {0, 5}) {
-        cuda.run(launchOf(op, shortened));
+        cuda.run(buildLaunch(op, shortened));
         ASSERT_FALSE(testing::Test::HasFailure()) << text;
       }
     });

@@ -119,7 +119,7 @@ TEST(CudaRows, NormOfMeanOfShiftedRowsIsCpus) {
       Launch launch{.operands = {randomIntegers(batch * fine * d, 1, 100), gain, bias},
                     .length = length,
                     .rows = length == 1 ? 1 : 2};
-      auto expected = cpu.run(launch), found = cuda.run(runOf(launch));
+      auto expected = cpu.run(launch), found = cuda.run(getRun(launch));
       EXPECT_EQ(found[0], expected[0]) << "d " << d << " length " << length;
       double relative = double(d + 16) * 2 * unit;
       for (int64_t r = 0; r < batch * coarse; ++r) {
@@ -153,7 +153,7 @@ TEST(CudaRows, NormInBf16RoundsOnce) {
                                rounded(randomFloats(d, 2)), rounded(randomFloats(d, 3))},
                   .length = fine - 5,
                   .rows = 2};
-    auto expected = cpu.run(launch), found = cuda.run(runOf(launch));
+    auto expected = cpu.run(launch), found = cuda.run(getRun(launch));
     double relative = double(d + 16) * 2 * unit;
     for (int64_t i = 0; i < batch * coarse * d; ++i) {
       ASSERT_EQ(found[0][i], roundedToBf16(expected[0][i])) << "d " << d << " element " << i;
@@ -250,7 +250,7 @@ TEST(CudaRows, NormBackwardSumsOverRows) {
                   .length = fine - 3,
                   .rows = 2,
                   .shares = {{0, 4}}};
-    auto expected = cpu.run(launch), found = cuda.run(runOf(launch));
+    auto expected = cpu.run(launch), found = cuda.run(getRun(launch));
     // A mean of d terms: d roundings of sums of at most d / 2, over d; twice, for two kernels.
     double bound = 2 * (double(d) / 2 + 8) * unit * 2 * 2;
     for (int64_t i = 0; i < count; ++i) {
@@ -274,7 +274,7 @@ TEST(CudaRows, SumsOverRowsDoNotDependOnTheOrderOfBlocks) {
                              randomFloats(24, 3), randomFloats(600, 4), randomFloats(600 * 24, 5)},
                 .length = 300,
                 .rows = 2};
-  auto first = cuda.run(runOf(launch)), second = cuda.run(runOf(launch));
+  auto first = cuda.run(getRun(launch)), second = cuda.run(getRun(launch));
   EXPECT_EQ(first, second);
 }
 
@@ -334,7 +334,7 @@ TEST(CudaRows, GroupsOfAnySize) {
     EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     Launch launch{.operands = {randomIntegers(k * d, 1, 50)}, .length = 1, .rows = 1};
-    EXPECT_EQ(cuda.run(runOf(launch)), cpu.run(launch)) << "k " << k << " d " << d;
+    EXPECT_EQ(cuda.run(getRun(launch)), cpu.run(launch)) << "k " << k << " d " << d;
   }
   const int64_t batch = 2, fine = 40;
   for (auto [k, d] : {std::pair{2, 7}, std::pair{9, 40}}) {
@@ -355,7 +355,7 @@ TEST(CudaRows, GroupsOfAnySize) {
     EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     Launch launch{.operands = {randomIntegers(batch * fine * d, 1, 50)}, .length = 30, .rows = 2};
-    EXPECT_EQ(cuda.run(runOf(launch)), cpu.run(launch)) << "k " << k << " d " << d;
+    EXPECT_EQ(cuda.run(getRun(launch)), cpu.run(launch)) << "k " << k << " d " << d;
   }
 }
 
@@ -370,7 +370,7 @@ TEST(CudaRows, CombinersWithoutANameEqualCpu) {
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     Floats x = randomFloats(batch * fine * d, 1, 0.5F, 1.5F);
     Launch launch{.operands = {x, x}, .length = 26, .rows = batch};
-    EXPECT_EQ(cuda.run(runOf(launch)), cpu.run(launch)) << "k " << k << " d " << d;
+    EXPECT_EQ(cuda.run(getRun(launch)), cpu.run(launch)) << "k " << k << " d " << d;
   }
 }
 
@@ -394,7 +394,7 @@ TEST(CudaRows, GreatestOfShiftedGroupsEqualsCpu) {
       }
       Launch launch{
           .operands = {x, randomIntegers(batch * coarse * d, 4, 50)}, .length = length, .rows = 2};
-      EXPECT_EQ(cuda.run(runOf(launch)), cpu.run(launch))
+      EXPECT_EQ(cuda.run(getRun(launch)), cpu.run(launch))
           << "d " << d << " k " << k << " in " << element;
     }
   }
@@ -429,7 +429,7 @@ TEST(CudaRows, GatherWithDropoutEqualsCpu) {
                   .step = 9,
                   .seed = 21};
     Floats expected = cpu.run(launch)[0];
-    EXPECT_EQ(cuda.run(runOf(launch))[0], expected) << "d " << d;
+    EXPECT_EQ(cuda.run(getRun(launch))[0], expected) << "d " << d;
     EXPECT_GT(std::count(expected.begin(), expected.end(), 0.0f), 0) << "nothing was dropped";
     EXPECT_EQ(expected.back(), untouched);
   }
@@ -451,7 +451,7 @@ TEST(CudaRows, FoldedRowsAreUnfolded) {
     EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     Launch launch{.operands = {randomFloats(batch * coarse * k * d, 1)}, .length = 16, .rows = 2};
-    EXPECT_EQ(cuda.run(runOf(launch)), cpu.run(launch)) << "d " << d;
+    EXPECT_EQ(cuda.run(getRun(launch)), cpu.run(launch)) << "d " << d;
   }
 }
 
@@ -491,7 +491,7 @@ TEST(CudaRows, FlatRowsInPlace) {
                 .length = 1,
                 .rows = 1,
                 .shares = {{0, 0}, {1, 2}}};
-  auto expected = cpu.run(launch), found = cuda.run(runOf(launch));
+  auto expected = cpu.run(launch), found = cuda.run(getRun(launch));
   for (int64_t i = 0; i < count * d; ++i) {
     ASSERT_NEAR(found[0][i], expected[0][i], 2 * 12 * 4 * unit) << i;
     ASSERT_NEAR(found[1][i], expected[1][i], 2 * 2 * 2 * unit) << i;
@@ -552,11 +552,11 @@ TEST(CudaRows, RowsInPlaceNeedTheirWarpBarrier) {
   Launch launch{.operands = {x}, .length = positions, .rows = batch, .shares = {{0, 0}}};
   EmulatedKernel right(text), wrong(text, dropWarpBarriers);
   ASSERT_TRUE(right.made() && wrong.made());
-  Floats y = right.run(runOf(launch))[0];
+  Floats y = right.run(getRun(launch))[0];
   for (size_t i = 0; i < y.size(); ++i) {
     ASSERT_EQ(y[i], 2 * x[i]);
   }
-  wrong.run(runOf(launch));
+  wrong.run(getRun(launch));
   ASSERT_FALSE(wrong.reports[0].passed());
   EXPECT_EQ(wrong.reports[0].violations[0].kind, emulator::Kind::Race) << wrong.reports[0].str();
 }

@@ -59,7 +59,7 @@ TEST(CudaScatter, SumsInRowOrder) {
             }
           }
         }
-        ASSERT_EQ(cuda.run(runOf(launch))[0], expected)
+        ASSERT_EQ(cuda.run(getRun(launch))[0], expected)
             << "d " << c.d << " vocabulary " << c.vocabulary << " " << element;
       }
     }
@@ -77,7 +77,7 @@ TEST(CudaScatter, Assembles) {
 SegmentRun emulated(const std::string &text) {
   auto kernel = std::make_shared<EmulatedKernel>(text);
   return kernel->made()
-             ? SegmentRun([kernel](const Launch &launch) { return kernel->run(runOf(launch)); })
+             ? SegmentRun([kernel](const Launch &launch) { return kernel->run(getRun(launch)); })
              : SegmentRun();
 }
 

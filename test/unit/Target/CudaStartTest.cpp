@@ -28,7 +28,7 @@ std::vector<Floats> runOnBoth(const std::string &text, const Launch &launch) {
   std::vector<Floats> results;
   EmulatedKernel cuda(text);
   EXPECT_TRUE(cuda.made());
-  results.push_back(cuda.run(runOf(launch))[0]);
+  results.push_back(cuda.run(getRun(launch))[0]);
   if (!targets().empty()) {
     LoadedKernel cpu = onCpu(text);
     EXPECT_TRUE(cpu.loaded());

@@ -42,7 +42,7 @@ struct Case {
   }
 };
 
-CudaRun numbersOf(const Case &c, unsigned seed, bool integers) {
+CudaRun runOnNumbers(const Case &c, unsigned seed, bool integers) {
   auto make = [&](int64_t count, unsigned more) {
     return integers ? smallIntegers(count, seed + more, 3) : bf16Numbers(count, seed + more);
   };
@@ -133,7 +133,7 @@ TEST(CudaWeightGradient, IsTheSumOverValidRows) {
     EXPECT_EQ(kernel.kernel().stages.size(), 1u);
     EXPECT_EQ(kernel.kernel().counters > 0, c.rows() >= 512); // the rows are split
     for (bool integers : {false, true}) {
-      CudaRun run = numbersOf(c, seed += 10, integers);
+      CudaRun run = runOnNumbers(c, seed += 10, integers);
       check(c, kernel, run, integers);
       run.rows = std::max<int64_t>(1, c.batch - 1);
       run.length = run.length * 2 / 3;
@@ -152,7 +152,7 @@ TEST(CudaWeightGradient, SchedulesAndSharedInits) {
          .initBias = true};
   EmulatedKernel kernel(c.text());
   ASSERT_TRUE(kernel.made());
-  CudaRun run = numbersOf(c, 3, true);
+  CudaRun run = runOnNumbers(c, 3, true);
   run.shares = {{0, 2}, {1, 3}};
   uint64_t seed = 0;
   for (auto schedule :
@@ -168,7 +168,7 @@ TEST(CudaWeightGradient, TrafficIsConflictFreeAndCoalesced) {
   Case c{.batch = 1, .positions = 512, .height = 128, .width = 128, .factor = 0};
   EmulatedKernel kernel(c.text());
   ASSERT_TRUE(kernel.made());
-  kernel.run(numbersOf(c, 1, false));
+  kernel.run(runOnNumbers(c, 1, false));
   for (const emulator::Report &report : kernel.reports) {
     const emulator::Counters &counted = report.counters;
     EXPECT_EQ(counted.bankConflicts(), 0u);
@@ -209,7 +209,8 @@ std::optional<int64_t> residentBlocks(const GeneratedKernel &kernel, const cuda:
     ADD_FAILURE() << llvm::toString(binary.takeError());
     return std::nullopt;
   }
-  return *binary ? std::optional(blocksOf(kernel.kernel().stages[0], (*binary)->usage[0], target))
+  return *binary ? std::optional(
+                       countLaunchBlocks(kernel.kernel().stages[0], (*binary)->usage[0], target))
                  : std::nullopt;
 }
 

@@ -16,7 +16,7 @@ using namespace sluice::test;
 
 static constexpr int64_t guardBytes = 1024, bufferAlignment = 64, arenaAlignment = 1024;
 
-CudaRun test::runOf(const Launch &launch) {
+CudaRun test::getRun(const Launch &launch) {
   return {.operands = launch.operands,
           .length = launch.length,
           .rows = launch.rows,
@@ -51,7 +51,7 @@ void EmulatedKernel::describe() {
 }
 
 /// The module with one kernel alone.
-static std::string bitcodeOf(llvm::Module &module, StringRef name) {
+static std::string printBitcode(llvm::Module &module, StringRef name) {
   std::unique_ptr<llvm::Module> one = llvm::CloneModule(module);
   for (llvm::Function &function : llvm::make_early_inc_range(*one)) {
     if (!function.isDeclaration() && function.getName() != name) {
@@ -76,7 +76,7 @@ void EmulatedKernel::load() {
   }
   for (cuda::Stage &stage : generated.stages) {
     StringRef name = stage.function.getName();
-    auto created = emulator::Emulator::create(bitcodeOf(*lowered, name), name);
+    auto created = emulator::Emulator::create(printBitcode(*lowered, name), name);
     ASSERT_TRUE(bool(created)) << llvm::toString(created.takeError());
     emulators.push_back(std::move(*created));
   }

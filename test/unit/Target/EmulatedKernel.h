@@ -26,7 +26,7 @@ struct CudaRun {
 };
 
 /// The same run as of a CPU's kernel.
-CudaRun runOf(const Launch &launch);
+CudaRun getRun(const Launch &launch);
 
 /// A dispatch op's CUDA kernel, as the module that the backend is fed for sm_80.
 class EmulatedKernel : public GeneratedKernel {

@@ -54,8 +54,8 @@ void GeneratedKernel::generate(const std::string &text, const cuda::Target &targ
   ready = true;
 }
 
-int64_t test::blocksOf(const cuda::Stage &stage, const cuda::Usage &usage,
-                       const cuda::Target &target) {
+int64_t test::countLaunchBlocks(const cuda::Stage &stage, const cuda::Usage &usage,
+                                const cuda::Target &target) {
   int64_t registers = (usage.registers + 7) / 8 * 8;
   int64_t sharedLimit = &target == &cuda::Target::sm80() ? 163 << 10 : 227 << 10;
   int64_t blocks = std::min<int64_t>(65536 / (std::max<int64_t>(registers, 8) * stage.threads),
@@ -70,14 +70,14 @@ static void checkUsage(const cuda::Kernel &kernel, const cuda::Usage &usage,
   const auto *stage = llvm::find_if(
       kernel.stages, [&](cuda::Stage each) { return each.function.getName() == usage.kernel; });
   ASSERT_NE(stage, kernel.stages.end()) << usage.kernel;
-  int64_t blocks = blocksOf(*stage, usage, target);
+  int64_t blocks = countLaunchBlocks(*stage, usage, target);
   EXPECT_GE(blocks, 1) << usage.kernel;
   std::cout << target.name.str() << " " << usage.kernel << ": " << usage.registers << " registers, "
             << stage->threads << " threads, " << stage->sharedBytes << " bytes of shared memory, "
             << blocks << " blocks a multiprocessor\n";
 }
 
-static std::string ptxOf(ModuleOp module, const cuda::Target &target) {
+static std::string compileModuleToPtx(ModuleOp module, const cuda::Target &target) {
   llvm::LLVMContext context;
   auto lowered = cuda::lowerToLLVM(module, context);
   if (!lowered) {
@@ -94,13 +94,13 @@ static std::string ptxOf(ModuleOp module, const cuda::Target &target) {
 
 std::string GeneratedKernel::ptx(const cuda::Target &target) const {
   EXPECT_TRUE(ready);
-  return ready ? ptxOf(*kernels, target) : "";
+  return ready ? compileModuleToPtx(*kernels, target) : "";
 }
 
 void GeneratedKernel::checkAssembly(const std::vector<std::string> &instructions) {
   ASSERT_TRUE(ready);
   for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
-    std::string ptx = ptxOf(*kernels, *target);
+    std::string ptx = compileModuleToPtx(*kernels, *target);
     if (ptx.empty()) {
       return;
     }

@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 //===----------------------------------------------------------------------===//
 
 /// The hash of the one function in `text`, parsed in a context of its own.
-std::string hashOf(const std::string &text) {
+std::string computeTextHash(const std::string &text) {
   MLIRContext context;
   context.loadDialect<arith::ArithDialect, func::FuncDialect>();
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context, "first.mlir");
@@ -59,12 +59,12 @@ std::string replace(std::string text, const std::string &from, const std::string
 }
 
 TEST(KernelKey, HashIgnoresNamesAndPlaces) {
-  std::string hash = hashOf(plain);
+  std::string hash = computeTextHash(plain);
   EXPECT_EQ(hash.size(), 64u);
-  EXPECT_EQ(hash, hashOf(plain));
-  EXPECT_EQ(hash, hashOf(replace(plain, "@kernel", "@other")));
-  EXPECT_EQ(hash, hashOf("\n\n" + replace(plain, "%a = ", "\n %a = ")));
-  EXPECT_EQ(hash, hashOf(replace(replace(plain, "%a =", "%q ="), "%a,", "%q,")));
+  EXPECT_EQ(hash, computeTextHash(plain));
+  EXPECT_EQ(hash, computeTextHash(replace(plain, "@kernel", "@other")));
+  EXPECT_EQ(hash, computeTextHash("\n\n" + replace(plain, "%a = ", "\n %a = ")));
+  EXPECT_EQ(hash, computeTextHash(replace(replace(plain, "%a =", "%q ="), "%a,", "%q,")));
 }
 
 TEST(KernelKey, HashChangesWithWhatTheKernelComputes) {
@@ -81,12 +81,13 @@ TEST(KernelKey, HashChangesWithWhatTheKernelComputes) {
       {"-> f32 {", "-> f32 attributes {hint} {"},
       {"  %is", "  %again = arith.mulf %x, %y : f32\n  %is"},
   };
-  std::set<std::string> hashes{hashOf(plain)};
+  std::set<std::string> hashes{computeTextHash(plain)};
   for (auto [from, to] : changes) {
-    hashes.insert(hashOf(replace(plain, from, to)));
+    hashes.insert(computeTextHash(replace(plain, from, to)));
   }
   EXPECT_EQ(hashes.size(), std::size(changes) + 1);
-  EXPECT_NE(hashOf("func.func @k(%x: f32) { return }"), hashOf("func.func @k(%x: f64) { return }"));
+  EXPECT_NE(computeTextHash("func.func @k(%x: f32) { return }"),
+            computeTextHash("func.func @k(%x: f64) { return }"));
 }
 
 TEST(KernelKey, HashChangesWithBlocks) {
@@ -165,7 +166,9 @@ TEST(KernelKey, IdentityNamesSourcesAndLibraries) {
 // Files
 //===----------------------------------------------------------------------===//
 
-KernelKey keyOf(int number) { return runtime::sha256(runtime::asBytes(std::to_string(number))); }
+KernelKey buildKernelKey(int number) {
+  return runtime::sha256(runtime::asBytes(std::to_string(number)));
+}
 
 class KernelCacheTest : public testing::Test {
 protected:
@@ -177,7 +180,7 @@ protected:
   void TearDown() override { fs::remove_all(folder); }
 
   std::string path(int number) const {
-    return (folder / (runtime::toHex(keyOf(number)) + ".kernel")).string();
+    return (folder / (runtime::toHex(buildKernelKey(number)) + ".kernel")).string();
   }
   std::string read(int number) const {
     std::ifstream file(path(number), std::ios::binary);
@@ -200,13 +203,13 @@ protected:
 
 TEST_F(KernelCacheTest, ReturnsWhatWasStored) {
   KernelCache cache(folder / "new" / "folder");
-  EXPECT_FALSE(cache.load(keyOf(1)));
-  cache.store(keyOf(1), StringRef("an object\0with a zero", 21));
-  cache.store(keyOf(2), "");
-  EXPECT_EQ(cache.load(keyOf(1)), std::string("an object\0with a zero", 21));
-  EXPECT_EQ(cache.load(keyOf(2)), "");
-  EXPECT_FALSE(cache.load(keyOf(3)));
-  EXPECT_EQ(KernelCache(folder / "new" / "folder").load(keyOf(2)), "");
+  EXPECT_FALSE(cache.load(buildKernelKey(1)));
+  cache.store(buildKernelKey(1), StringRef("an object\0with a zero", 21));
+  cache.store(buildKernelKey(2), "");
+  EXPECT_EQ(cache.load(buildKernelKey(1)), std::string("an object\0with a zero", 21));
+  EXPECT_EQ(cache.load(buildKernelKey(2)), "");
+  EXPECT_FALSE(cache.load(buildKernelKey(3)));
+  EXPECT_EQ(KernelCache(folder / "new" / "folder").load(buildKernelKey(2)), "");
   EXPECT_EQ(cache.getHits(), 2);
   EXPECT_EQ(cache.getMisses(), 2);
   EXPECT_EQ(cache.getProblem(), "");
@@ -218,68 +221,70 @@ TEST_F(KernelCacheTest, ReturnsWhatWasStored) {
 TEST_F(KernelCacheTest, ReturnsThePartsThatWereStored) {
   using Parts = std::vector<std::string>;
   KernelCache cache(folder);
-  EXPECT_FALSE(cache.loadParts(keyOf(1), 2));
-  cache.storeParts(keyOf(1), {StringRef("bit\0code", 8), "ptx"});
-  EXPECT_EQ(cache.loadParts(keyOf(1), 2), (Parts{std::string("bit\0code", 8), "ptx"}));
-  EXPECT_FALSE(cache.loadParts(keyOf(1), 1));
-  EXPECT_FALSE(cache.loadParts(keyOf(1), 3));
-  cache.storeParts(keyOf(2), {"", ""});
-  EXPECT_EQ(cache.loadParts(keyOf(2), 2), (Parts{"", ""}));
-  cache.storeParts(keyOf(3), {});
-  EXPECT_EQ(cache.loadParts(keyOf(3), 0), Parts());
+  EXPECT_FALSE(cache.loadParts(buildKernelKey(1), 2));
+  cache.storeParts(buildKernelKey(1), {StringRef("bit\0code", 8), "ptx"});
+  EXPECT_EQ(cache.loadParts(buildKernelKey(1), 2), (Parts{std::string("bit\0code", 8), "ptx"}));
+  EXPECT_FALSE(cache.loadParts(buildKernelKey(1), 1));
+  EXPECT_FALSE(cache.loadParts(buildKernelKey(1), 3));
+  cache.storeParts(buildKernelKey(2), {"", ""});
+  EXPECT_EQ(cache.loadParts(buildKernelKey(2), 2), (Parts{"", ""}));
+  cache.storeParts(buildKernelKey(3), {});
+  EXPECT_EQ(cache.loadParts(buildKernelKey(3), 0), Parts());
   // An entry stored as one part ends in the middle of a length, or has one beyond its end.
   for (const char *object :
        {"objects", "\x09\0\0\0\0\0\0\0object", "\xff\xff\xff\xff\xff\xff\xff\xff"}) {
-    cache.store(keyOf(4), StringRef(object, object[0] == 'o' ? 7 : object[0] == 9 ? 14 : 8));
-    EXPECT_TRUE(cache.load(keyOf(4)));
-    EXPECT_FALSE(cache.loadParts(keyOf(4), 1));
+    cache.store(buildKernelKey(4), StringRef(object, object[0] == 'o' ? 7
+                                                     : object[0] == 9 ? 14
+                                                                      : 8));
+    EXPECT_TRUE(cache.load(buildKernelKey(4)));
+    EXPECT_FALSE(cache.loadParts(buildKernelKey(4), 1));
   }
 }
 
 TEST_F(KernelCacheTest, NoFolderIsNoCache) {
   KernelCache cache;
-  cache.store(keyOf(1), "object");
-  EXPECT_FALSE(cache.load(keyOf(1)));
+  cache.store(buildKernelKey(1), "object");
+  EXPECT_FALSE(cache.load(buildKernelKey(1)));
   EXPECT_EQ(cache.getProblem(), "");
 }
 
 TEST_F(KernelCacheTest, EveryFlippedBitIsFound) {
   KernelCache cache(folder);
-  cache.store(keyOf(1), "the object's bytes");
+  cache.store(buildKernelKey(1), "the object's bytes");
   std::string good = read(1);
   for (size_t i = 0; i < 8 * good.size(); ++i) {
     std::string bad = good;
     bad[i / 8] = static_cast<char>(bad[i / 8] ^ (1 << (i % 8)));
     write(1, bad);
-    EXPECT_FALSE(cache.load(keyOf(1))) << "bit " << i;
+    EXPECT_FALSE(cache.load(buildKernelKey(1))) << "bit " << i;
     EXPECT_FALSE(fs::exists(path(1))) << "bit " << i;
   }
-  cache.store(keyOf(1), "the object's bytes");
+  cache.store(buildKernelKey(1), "the object's bytes");
   EXPECT_EQ(read(1), good);
 }
 
 TEST_F(KernelCacheTest, EveryOtherLengthIsFound) {
   KernelCache cache(folder);
-  cache.store(keyOf(1), "the object's bytes");
+  cache.store(buildKernelKey(1), "the object's bytes");
   std::string good = read(1);
   for (size_t size = 0; size < good.size(); ++size) {
     write(1, good.substr(0, size));
-    EXPECT_FALSE(cache.load(keyOf(1))) << size;
+    EXPECT_FALSE(cache.load(buildKernelKey(1))) << size;
   }
   for (const std::string &more : {std::string(1, '\0'), std::string("x"), good}) {
     write(1, good + more);
-    EXPECT_FALSE(cache.load(keyOf(1)));
+    EXPECT_FALSE(cache.load(buildKernelKey(1)));
   }
   write(1, good);
-  EXPECT_TRUE(cache.load(keyOf(1)));
+  EXPECT_TRUE(cache.load(buildKernelKey(1)));
 }
 
 TEST_F(KernelCacheTest, AnEntryOfAnotherKeyIsFound) {
   KernelCache cache(folder);
-  cache.store(keyOf(1), "one");
+  cache.store(buildKernelKey(1), "one");
   fs::copy_file(path(1), path(2));
-  EXPECT_FALSE(cache.load(keyOf(2)));
-  EXPECT_TRUE(cache.load(keyOf(1)));
+  EXPECT_FALSE(cache.load(buildKernelKey(2)));
+  EXPECT_TRUE(cache.load(buildKernelKey(1)));
 }
 
 TEST_F(KernelCacheTest, WhatIsNoFileIsAbsent) {
@@ -288,7 +293,7 @@ TEST_F(KernelCacheTest, WhatIsNoFileIsAbsent) {
   ASSERT_EQ(::mkfifo(path(2).c_str(), 0600), 0);
   fs::create_symlink(path(3), path(3));
   for (int i : {1, 2, 3}) {
-    EXPECT_FALSE(cache.load(keyOf(i))) << i;
+    EXPECT_FALSE(cache.load(buildKernelKey(i))) << i;
   }
 }
 
@@ -301,9 +306,9 @@ TEST_F(KernelCacheTest, ADirectoryInAnEntrysPlaceIsReplaced) {
   fs::create_symlink(folder / "file", fs::path(path(1)) / "inside" / "link");
   fs::create_directory_symlink(folder / "other", path(2));
   for (int i : {1, 2}) {
-    EXPECT_FALSE(cache.load(keyOf(i))) << i;
-    cache.store(keyOf(i), "object");
-    EXPECT_EQ(cache.load(keyOf(i)), "object") << i;
+    EXPECT_FALSE(cache.load(buildKernelKey(i))) << i;
+    cache.store(buildKernelKey(i), "object");
+    EXPECT_EQ(cache.load(buildKernelKey(i)), "object") << i;
   }
   EXPECT_EQ(cache.getProblem(), "");
   EXPECT_TRUE(fs::exists(folder / "file"));
@@ -314,16 +319,16 @@ TEST_F(KernelCacheTest, RemovesWhatWasUsedLeastRecently) {
   std::string object(1000, 'x');
   KernelCache cache(folder, 10000);
   for (int i = 0; i < 12; ++i) {
-    cache.store(keyOf(i), object);
+    cache.store(buildKernelKey(i), object);
     setUsed(i, i);
   }
-  EXPECT_TRUE(cache.load(keyOf(0))); // the oldest is used again
+  EXPECT_TRUE(cache.load(buildKernelKey(0))); // the oldest is used again
   std::ofstream(folder / "notes.txt") << std::string(20000, 'n');
   cache.trim();
-  EXPECT_TRUE(cache.load(keyOf(0)));
-  EXPECT_FALSE(cache.load(keyOf(1)));
-  EXPECT_FALSE(cache.load(keyOf(4)));
-  EXPECT_TRUE(cache.load(keyOf(11)));
+  EXPECT_TRUE(cache.load(buildKernelKey(0)));
+  EXPECT_FALSE(cache.load(buildKernelKey(1)));
+  EXPECT_FALSE(cache.load(buildKernelKey(4)));
+  EXPECT_TRUE(cache.load(buildKernelKey(11)));
   EXPECT_TRUE(fs::exists(folder / "notes.txt"));
   uint64_t total = 0;
   for (int i = 0; i < 12; ++i) {
@@ -335,7 +340,7 @@ TEST_F(KernelCacheTest, RemovesWhatWasUsedLeastRecently) {
 
 TEST_F(KernelCacheTest, ALimitBelowOneEntryStoresNothing) {
   KernelCache cache(folder, 100);
-  cache.store(keyOf(1), std::string(1000, 'x'));
+  cache.store(buildKernelKey(1), std::string(1000, 'x'));
   cache.trim();
   EXPECT_EQ(count(), 0u);
   EXPECT_EQ(cache.getProblem(), "");
@@ -348,7 +353,7 @@ TEST_F(KernelCacheTest, RemovesLeftoversOfKilledProcesses) {
   std::ofstream{fresh} << "part";
   timespec times[] = {{1000000000, 0}, {1000000000, 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, old.c_str(), times, 0), 0);
-  cache.store(keyOf(2), "object");
+  cache.store(buildKernelKey(2), "object");
   cache.trim();
   EXPECT_FALSE(fs::exists(old));
   EXPECT_TRUE(fs::exists(fresh)) << "another process may be writing it";
@@ -357,10 +362,10 @@ TEST_F(KernelCacheTest, RemovesLeftoversOfKilledProcesses) {
 TEST_F(KernelCacheTest, AFolderThatCannotBeMadeIsAProblemToTell) {
   std::ofstream(folder / "file") << "text";
   KernelCache cache((folder / "file").string());
-  cache.store(keyOf(1), "object");
-  cache.store(keyOf(2), "object");
+  cache.store(buildKernelKey(1), "object");
+  cache.store(buildKernelKey(2), "object");
   cache.trim();
-  EXPECT_FALSE(cache.load(keyOf(1)));
+  EXPECT_FALSE(cache.load(buildKernelKey(1)));
   EXPECT_NE(cache.getProblem().find("cannot store compiled kernels: Not a directory"),
             std::string::npos)
       << cache.getProblem();
@@ -374,7 +379,7 @@ TEST_F(KernelCacheTest, AFullDiskLeavesNoPartOfAnEntry) {
     rlimit limit{500, 500};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     KernelCache cache(folder);
-    cache.store(keyOf(1), std::string(1000, 'x'));
+    cache.store(buildKernelKey(1), std::string(1000, 'x'));
     ::_exit(cache.getProblem().find("File too large") == std::string::npos ? 1 : 0);
   }
   int status = -1;
@@ -386,7 +391,7 @@ TEST_F(KernelCacheTest, AFullDiskLeavesNoPartOfAnEntry) {
 /// Processes that store, load, damage and evict the same entries: the result of a load is right.
 TEST_F(KernelCacheTest, ProcessesShareIt) {
   constexpr int processes = 4, rounds = 300, keys = 7;
-  auto objectOf = [](int key) {
+  auto buildObject = [](int key) {
     return std::string(static_cast<size_t>(500 + key), char('a' + key));
   };
   std::vector<pid_t> children;
@@ -397,10 +402,10 @@ TEST_F(KernelCacheTest, ProcessesShareIt) {
       bool isGood = true;
       for (int round = 0; round < rounds; ++round) {
         int key = (round * (p + 1) + p) % keys;
-        std::optional<std::string> loaded = cache.load(keyOf(key));
-        isGood &= !loaded || *loaded == objectOf(key);
+        std::optional<std::string> loaded = cache.load(buildKernelKey(key));
+        isGood &= !loaded || *loaded == buildObject(key);
         if (!loaded) {
-          cache.store(keyOf(key), objectOf(key));
+          cache.store(buildKernelKey(key), buildObject(key));
         }
         if (round % 16 == p) {
           ::truncate(path(key).c_str(), 100 + round);
@@ -425,8 +430,8 @@ TEST_F(KernelCacheTest, ThreadsShareIt) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 50; ++i) {
-        cache.store(keyOf(i % 10), "object " + std::to_string(i % 10));
-        EXPECT_EQ(cache.load(keyOf(i % 10)), "object " + std::to_string(i % 10));
+        cache.store(buildKernelKey(i % 10), "object " + std::to_string(i % 10));
+        EXPECT_EQ(cache.load(buildKernelKey(i % 10)), "object " + std::to_string(i % 10));
       }
     });
   }

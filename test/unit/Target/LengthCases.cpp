@@ -17,8 +17,8 @@ const std::vector<int64_t> lengths = {13, 1, 40, 32, 33};
 const auto batch = int64_t(lengths.size());
 constexpr int64_t positions = 40;
 
-int64_t rowsOf(int64_t text, int64_t factor) { return (lengths[text] + factor - 1) / factor; }
-int64_t positionsOf(int64_t factor) { return (positions + factor - 1) / factor; }
+int64_t getValueRows(int64_t text, int64_t factor) { return (lengths[text] + factor - 1) / factor; }
+int64_t countPositions(int64_t factor) { return (positions + factor - 1) / factor; }
 
 /// Every domain of a text on an axis.
 std::string onAxis(std::string text) {
@@ -31,17 +31,17 @@ std::string onAxis(std::string text) {
 
 /// The numbers, with `behind` in the rows after a text's own.
 Floats behindRows(Floats numbers, float behind, int64_t factor = 1) {
-  int64_t rows = positionsOf(factor), width = int64_t(numbers.size()) / (batch * rows);
+  int64_t rows = countPositions(factor), width = int64_t(numbers.size()) / (batch * rows);
   for (size_t i = 0; i < numbers.size(); ++i) {
     int64_t row = int64_t(i) / width;
-    numbers[i] = row % rows < rowsOf(row / rows, factor) ? numbers[i] : behind;
+    numbers[i] = row % rows < getValueRows(row / rows, factor) ? numbers[i] : behind;
   }
   return numbers;
 }
 
 /// Numbers that bf16 holds, a row of `width` each; `behind` in the rows after a text's own.
 Floats sequence(int64_t factor, int64_t width, unsigned seed, float behind) {
-  Floats numbers = randomIntegers(batch * positionsOf(factor) * width, seed, 17);
+  Floats numbers = randomIntegers(batch * countPositions(factor) * width, seed, 17);
   for (float &number : numbers) {
     number = (number - 8) / 8;
   }
@@ -60,7 +60,7 @@ struct Result {
 bool isUnwritten(float number) { return std::abs(number) > 1e29; }
 
 /// The bits of `count` numbers.
-std::vector<uint32_t> bitsOf(const Floats &numbers, int64_t first, int64_t count) {
+std::vector<uint32_t> toBits(const Floats &numbers, int64_t first, int64_t count) {
   std::vector<uint32_t> bits(count);
   std::memcpy(bits.data(), numbers.data() + first, size_t(count) * 4);
   return bits;
@@ -87,8 +87,8 @@ std::vector<Floats> expectAlone(const SegmentMake &make, const std::string &text
       for (size_t i = 0; i < results.size(); ++i) {
         const Result &result = results[i];
         int64_t size = int64_t(found[i].size()) / batch;
-        int64_t count = result.factor == 0 ? size : rowsOf(b, result.factor) * result.width;
-        EXPECT_EQ(bitsOf(found[i], b * size, count), bitsOf(expected[i], b * size, count))
+        int64_t count = result.factor == 0 ? size : getValueRows(b, result.factor) * result.width;
+        EXPECT_EQ(toBits(found[i], b * size, count), toBits(expected[i], b * size, count))
             << "result " << i << " of text " << b << " of " << rows << ", " << text;
         auto rest = llvm::ArrayRef(found[i]).slice(b * size, size).drop_front(count);
         EXPECT_TRUE(llvm::all_of(rest,
@@ -117,21 +117,21 @@ void expectSum(const SegmentMake &make, const std::string &text, const Operands 
       whole({.operands = operands(0), .length = positions, .rows = batch});
   for (size_t i = 0; i < expected.size(); ++i) {
     auto count = int64_t(expected[i].size());
-    EXPECT_EQ(bitsOf(found[i], 0, count), bitsOf(expected[i], 0, count))
+    EXPECT_EQ(toBits(found[i], 0, count), toBits(expected[i], 0, count))
         << "result " << i << " of " << text;
   }
 }
 
-std::string domainOf(int64_t factor) {
+std::string getRowDomain(int64_t factor) {
   return "domain = #dispatch.domain<batch = " + std::to_string(batch) +
-         ", positions = " + std::to_string(positionsOf(factor)) +
+         ", positions = " + std::to_string(countPositions(factor)) +
          ", factor = " + std::to_string(factor) + ">";
 }
 
 void checkRows(const SegmentMake &make) {
   constexpr int64_t d = 20;
-  auto rows = [&](int64_t factor) { return tensor({batch, positionsOf(factor), d}); };
-  Domain fine{batch, positions, 1}, coarse{batch, positionsOf(4), 4};
+  auto rows = [&](int64_t factor) { return tensor({batch, countPositions(factor), d}); };
+  Domain fine{batch, positions, 1}, coarse{batch, countPositions(4), 4};
   // A row, the one before and the one after, which a text's last row does not have; zeros after.
   std::vector<Seen> near = {{rows(1), Access{.map = "p - 1"}, tensor({d})},
                             {rows(1), Access{.map = "p + 1"}, tensor({d})}};
@@ -176,13 +176,14 @@ void checkRows(const SegmentMake &make) {
 void checkContraction(const SegmentMake &make, const std::string &element) {
   constexpr int64_t inner = 24, columns = 40;
   for (int64_t factor : {1, 4}) {
-    std::string x = tensor({batch, positionsOf(factor), inner}, element),
+    std::string x = tensor({batch, countPositions(factor), inner}, element),
                 w = tensor({columns, inner}, element),
-                y = tensor({batch, positionsOf(factor), columns}, element);
+                y = tensor({batch, countPositions(factor), columns}, element);
     std::string own = Access{.factor = factor};
     std::string text = "func.func @f(%x: " + x + ", %w: " + w + ", %e: " + y +
-                       ") {\n  %y = dispatch.contract %x, %w, %e attributes {" + domainOf(factor) +
-                       ", accesses = [" + own + "], result_accesses = [" + own +
+                       ") {\n  %y = dispatch.contract %x, %w, %e attributes {" +
+                       getRowDomain(factor) + ", accesses = [" + own + "], result_accesses = [" +
+                       own +
                        "]} {\n^bb0(%acc: f32, %own: f32):\n  %s = arith.addf %acc, %own "
                        ": f32\n  dispatch.yield %s : f32\n} : (" +
                        x + ", " + w + ", " + y + ") -> " + y + "\n  return\n}\n";
@@ -194,11 +195,11 @@ void checkContraction(const SegmentMake &make, const std::string &element) {
                 },
                 {{factor, columns}});
     std::string weight = tensor({inner, columns}), bias = tensor({inner}),
-                y2 = tensor({batch, positionsOf(factor), columns}, element);
+                y2 = tensor({batch, countPositions(factor), columns}, element);
     expectSum(make,
               "func.func @f(%l: " + x + ", %r: " + y2 +
                   ") {\n  %w, %b = dispatch.weight_gradient %l, %r attributes {" +
-                  domainOf(factor) +
+                  getRowDomain(factor) +
                   ", operandSegmentSizes = array<i32: 1, 1, 0, 0>, resultSegmentSizes = "
                   "array<i32: 1, 1>} : (" +
                   x + ", " + y2 + ") -> (" + weight + ", " + bias + ")\n  return\n}\n",
@@ -250,7 +251,7 @@ void checkScan(const SegmentMake &make) {
   std::string bits = tensor({batch, positions});
   expectAlone(make,
               "func.func @f(%x: " + bits + ") {\n  %r:3 = dispatch.segment_scan %x attributes {" +
-                  domainOf(1) + "} : (" + bits + ") -> (" + tensor({batch, positions}, "i32") +
+                  getRowDomain(1) + "} : (" + bits + ") -> (" + tensor({batch, positions}, "i32") +
                   ", " + tensor({batch, 9}, "i32") + ", " + tensor({batch, 2}, "i32") +
                   ")\n  return\n}\n",
               [&](float behind) { return std::vector<Floats>{sequence(1, 1, 6, behind)}; },
@@ -263,8 +264,8 @@ void checkScatter(const SegmentMake &make) {
               table = tensor({entries, d});
   expectSum(make,
             "func.func @f(%i: " + index + ", %v: " + values +
-                ") {\n  %r = dispatch.scatter_rows %i, %v attributes {" + domainOf(1) + "} : (" +
-                index + ", " + values + ") -> " + table + "\n  return\n}\n",
+                ") {\n  %r = dispatch.scatter_rows %i, %v attributes {" + getRowDomain(1) +
+                "} : (" + index + ", " + values + ") -> " + table + "\n  return\n}\n",
             [&](float behind) {
               return std::vector<Floats>{randomIntegers(batch * positions, 7, entries),
                                          sequence(1, d, 8, behind)};

@@ -61,17 +61,17 @@ std::string scanText(const Case &c, bool dense, const std::string &element) {
 }
 
 /// An operand of rows [B, T, d] or [B, M, d], and its access.
-Seen rowsOf(int64_t batch, int64_t rows, int64_t d, const Access &access,
-            const std::string &element = "f32") {
+Seen getValueRows(int64_t batch, int64_t rows, int64_t d, const Access &access,
+                  const std::string &element = "f32") {
   return {tensor({batch, rows, d}, element), access, tensor({d})};
 }
-Seen numbersOf(int64_t batch, int64_t rows, const Access &access,
-               const std::string &element = "i32") {
+Seen runOnNumbers(int64_t batch, int64_t rows, const Access &access,
+                  const std::string &element = "i32") {
   return {tensor({batch, rows}, element), access, element};
 }
 
 /// %share: 1 / (%last - %first), and 0 where %last is no position of T.
-std::string shareOf(const std::string &first, const std::string &last, int64_t positions) {
+std::string buildShareText(const std::string &first, const std::string &last, int64_t positions) {
   return "%n = arith.subi " + last + ", " + first + R"( : i32
   %size = arith.sitofp %n : i32 to f32
   %one = arith.constant 1.0 : f32
@@ -95,11 +95,11 @@ public:
         coarse(smallNumbers(c.batch * c.capacity * c.d, 4)) {}
 
   void checkPool() {
-    std::string body = shareOf("%a0", "%a1", c.positions) +
+    std::string body = buildShareText("%a0", "%a1", c.positions) +
                        "%y = arith.mulf %a2, %shares : ROW\ndispatch.yield %y : ROW";
     Floats found = run(c.capacity, 0,
                        {ends("p - 1"), ends("p"),
-                        rowsOf(c.batch, c.positions, c.d, range("p + 1", 0, 1), element)},
+                        getValueRows(c.batch, c.positions, c.d, range("p + 1", 0, 1), element)},
                        coarseRows(), body, {s.ends, s.ends, fine});
     expectRows(found, c.capacity, [&](int64_t b, int64_t m) {
       std::vector<double> row(c.d);
@@ -111,12 +111,13 @@ public:
   }
 
   void checkPoolBackward() {
-    std::string body = shareOf("%a2", "%a3", c.positions) +
+    std::string body = buildShareText("%a2", "%a3", c.positions) +
                        "%y = arith.mulf %a1, %shares : ROW\ndispatch.yield %y : ROW";
-    Floats found = run(c.positions, 1,
-                       {counts("p - 1"), rowsOf(c.batch, c.capacity, c.d, gather("p", 0), element),
-                        found_("p - 1"), found_("p")},
-                       fineRows(), body, {s.counts, coarse, s.ends, s.ends});
+    Floats found =
+        run(c.positions, 1,
+            {counts("p - 1"), getValueRows(c.batch, c.capacity, c.d, gather("p", 0), element),
+             found_("p - 1"), found_("p")},
+            fineRows(), body, {s.counts, coarse, s.ends, s.ends});
     expectRows(found, c.positions, [&](int64_t b, int64_t t) {
       std::vector<double> row(c.d);
       if (int64_t g = s.count(b, t - 1); s.isClosed(b, g)) {
@@ -128,9 +129,10 @@ public:
 
   void checkSpread(int64_t distance) {
     std::string map = "p - " + std::to_string(distance);
-    Floats found = run(c.positions, 1,
-                       {counts("p"), rowsOf(c.batch, c.capacity, c.d, gather(map, 0), element)},
-                       fineRows(), "dispatch.yield %a1 : ROW", {s.counts, coarse});
+    Floats found =
+        run(c.positions, 1,
+            {counts("p"), getValueRows(c.batch, c.capacity, c.d, gather(map, 0), element)},
+            fineRows(), "dispatch.yield %a1 : ROW", {s.counts, coarse});
     expectRows(found, c.positions, [&](int64_t b, int64_t t) {
       std::vector<double> row(c.d);
       if (int64_t m = s.count(b, t) - distance; m >= 0 && m < c.capacity) {
@@ -143,10 +145,10 @@ public:
   void checkSpreadBackward(int64_t distance) {
     std::string first = "p + " + std::to_string(distance - 1);
     std::string last = "p + " + std::to_string(distance);
-    Floats found =
-        run(c.capacity, 0,
-            {ends(first), ends(last), rowsOf(c.batch, c.positions, c.d, range("p", 0, 1), element)},
-            coarseRows(), "dispatch.yield %a2 : ROW", {s.ends, s.ends, fine});
+    Floats found = run(c.capacity, 0,
+                       {ends(first), ends(last),
+                        getValueRows(c.batch, c.positions, c.d, range("p", 0, 1), element)},
+                       coarseRows(), "dispatch.yield %a2 : ROW", {s.ends, s.ends, fine});
     expectRows(found, c.capacity, [&](int64_t b, int64_t m) {
       std::vector<double> row(c.d);
       for (int64_t t = 0; t < s.length; ++t) {
@@ -160,7 +162,8 @@ public:
 
   void checkSelect() {
     Floats found =
-        run(c.capacity, 0, {ends("p"), rowsOf(c.batch, c.positions, c.d, gather("p", 0), element)},
+        run(c.capacity, 0,
+            {ends("p"), getValueRows(c.batch, c.positions, c.d, gather("p", 0), element)},
             coarseRows(), "dispatch.yield %a1 : ROW", {s.ends, fine});
     expectRows(found, c.capacity, [&](int64_t b, int64_t m) {
       std::vector<double> row(c.d);
@@ -178,7 +181,7 @@ public:
     ofRow.map = "p + 1";
     Floats found =
         run(c.positions, 1,
-            {counts("p - 1"), found_("p"), numbersOf(c.batch, c.positions, ofRow, "f32")},
+            {counts("p - 1"), found_("p"), runOnNumbers(c.batch, c.positions, ofRow, "f32")},
             {tensor({c.batch, c.positions}), Access{}}, "dispatch.yield %a2 : f32",
             {s.counts, s.ends, h});
     for (int64_t b = 0; b < s.rows(); ++b) {
@@ -214,16 +217,16 @@ private:
     return {.kind = "range", .map = map, .index = index, .last = last};
   }
   Seen ends(const std::string &map) const {
-    return numbersOf(c.batch, c.capacity, {.map = map, .factor = 0, .extended = true});
+    return runOnNumbers(c.batch, c.capacity, {.map = map, .factor = 0, .extended = true});
   }
   Seen counts(const std::string &map) const {
-    return numbersOf(c.batch, c.positions, {.map = map, .factor = 0});
+    return runOnNumbers(c.batch, c.positions, {.map = map, .factor = 0});
   }
   /// The end of the segment of operand 0's count.
   Seen found_(const std::string &map) const {
     Access access = gather(map, 0);
     access.extended = true;
-    return numbersOf(c.batch, c.capacity, access);
+    return runOnNumbers(c.batch, c.capacity, access);
   }
   Seen coarseRows() const {
     return {tensor({c.batch, c.capacity, c.d}, element), Access{.factor = 0}};

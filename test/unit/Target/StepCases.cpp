@@ -6,7 +6,7 @@
 using namespace sluice;
 using namespace sluice::test;
 
-static Floats scheduleOf(const std::vector<Due> &runs) {
+static Floats findSchedule(const std::vector<Due> &runs) {
   Floats numbers;
   for (const Due &run : runs) {
     numbers.insert(numbers.end(), {float(run.start), float(run.count), float(run.length)});
@@ -59,7 +59,7 @@ void test::checkGroups(int64_t d, const Make &make) {
   Run run = make(text);
   ASSERT_TRUE(run);
   for (const std::vector<Due> &runs : schedules) {
-    auto results = run({x, angles, residual, scheduleOf(runs)});
+    auto results = run({x, angles, residual, findSchedule(runs)});
     expectUntouchedElsewhere(results[0], result, runs);
     expectUntouchedElsewhere(results[1], {3, 3, 1}, runs);
     for (int64_t b = 0; b < 3; ++b) {
@@ -97,7 +97,7 @@ void test::checkSegmentRings(int64_t d, const Make &make) {
   Run run = make(text);
   ASSERT_TRUE(run);
   for (const std::vector<Due> &runs : schedules) {
-    auto results = run({indices, x, y, ends, scheduleOf(runs)});
+    auto results = run({indices, x, y, ends, findSchedule(runs)});
     expectUntouchedElsewhere(results[0], result, runs);
     for (int64_t b = 0; b < 3; ++b) {
       for (int64_t p = runs[b].start; p < runs[b].start + runs[b].count; ++p) {
@@ -187,7 +187,7 @@ std::string Product::text() const {
          result().text() + "\nreturn\n}\n";
 }
 
-static Floats anglesOf(int64_t positions, int64_t head) {
+static Floats computeAngles(int64_t positions, int64_t head) {
   Floats table;
   for (int64_t i = 0; i < positions * head; ++i) {
     double angle = double(i / head) / std::pow(100.0, double(i % head / 2) / double(head));
@@ -197,7 +197,7 @@ static Floats anglesOf(int64_t positions, int64_t head) {
 }
 
 /// Runs that differ by batch row: none, one, all; `seed` turns them.
-static std::vector<Due> runsOf(int64_t batch, int64_t burst, int64_t seed) {
+static std::vector<Due> getRunList(int64_t batch, int64_t burst, int64_t seed) {
   std::vector<Due> runs;
   for (int64_t b = 0; b < batch; ++b) {
     int64_t count = (b + seed) % 3 == 0   ? burst
@@ -214,15 +214,15 @@ void test::checkProduct(const Product &c, const Make &make) {
   ASSERT_TRUE(run);
   Floats x = randomFloats(c.input().elements(), 1), w = randomFloats(c.columns * c.inner, 2),
          bias = randomFloats(c.columns, 3), residual = randomFloats(c.residual().elements(), 4),
-         angles = anglesOf(Product::positions, c.head);
+         angles = computeAngles(Product::positions, c.head);
   auto stored = [&](float number) { return double(c.half ? toBf16(number) : number); };
   for (int64_t seed : {0, 1, 2}) {
-    std::vector<Due> runs = runsOf(c.batch, c.burst, seed);
+    std::vector<Due> runs = getRunList(c.batch, c.burst, seed);
     std::vector<Floats> operands = {x, w, bias, residual};
     if (c.heads > 0) {
       operands.push_back(angles);
     }
-    operands.push_back(scheduleOf(runs));
+    operands.push_back(findSchedule(runs));
     Floats y = run(operands)[0];
     expectUntouchedElsewhere(y, c.result(), runs);
     for (int64_t b = 0; b < c.batch; ++b) {
@@ -256,7 +256,7 @@ void test::checkProduct(const Product &c, const Make &make) {
       // Alone, a row gets the same bits.
       std::vector<Due> alone(c.batch, Due{0, 0, 0});
       alone[b] = runs[b];
-      operands.back() = scheduleOf(alone);
+      operands.back() = findSchedule(alone);
       Floats own = run(operands)[0];
       for (int64_t i = 0; i < runs[b].count * c.columns; ++i) {
         int64_t at = c.result().at(b, runs[b].start + i / c.columns) + i % c.columns;
@@ -340,7 +340,7 @@ void test::checkDecode(const Decode &c, const Make &make) {
     if (!c.counts.empty()) {
       operands.push_back(c.counts);
     }
-    operands.push_back(scheduleOf(runs));
+    operands.push_back(findSchedule(runs));
     auto results = run(operands);
     expectUntouchedElsewhere(results[0], c.output(), runs);
     expectUntouchedElsewhere(results[1], c.lse(), runs);

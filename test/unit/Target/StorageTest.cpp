@@ -20,7 +20,7 @@ mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module
   return cpu::generateKernel(op, module, name, target);
 }
 
-uint32_t bitsOf(float number) {
+uint32_t toBits(float number) {
   uint32_t bits;
   std::memcpy(&bits, &number, sizeof bits);
   return bits;
@@ -80,7 +80,7 @@ void expectRoundedResults(const std::string &text, const std::vector<std::string
           continue;
         }
         float wanted = isRounded ? toBf16(expected[r][i]) : expected[r][i];
-        ASSERT_EQ(bitsOf(found[r][i]), bitsOf(wanted))
+        ASSERT_EQ(toBits(found[r][i]), toBits(wanted))
             << "result " << r << " element " << i << ": expected " << wanted << ", found "
             << found[r][i] << " in\n"
             << half.dispatch()->getName().getStringRef().str();
@@ -115,7 +115,7 @@ TEST(Storage, ReadsEveryNumber) {
     ASSERT_TRUE(kernel.loaded());
     Floats found = kernel.run({.operands = {all}, .length = 256, .rows = 1})[0];
     for (uint32_t upper = 0; upper < 0x10000; ++upper) {
-      ASSERT_EQ(bitsOf(found[upper]), upper << 16) << target->name.str();
+      ASSERT_EQ(toBits(found[upper]), upper << 16) << target->name.str();
     }
   }
 }
@@ -138,10 +138,10 @@ TEST(Storage, WritesTheNearestAndTiesToEven) {
     Floats found = kernel.run({.operands = {all}, .length = rows, .rows = 1})[0];
     for (size_t i = 0; i < all.size(); ++i) {
       if (std::isnan(all[i])) {
-        ASSERT_TRUE(std::isnan(found[i])) << std::hex << bitsOf(all[i]);
+        ASSERT_TRUE(std::isnan(found[i])) << std::hex << toBits(all[i]);
         ASSERT_EQ(std::signbit(found[i]), std::signbit(all[i]));
       } else {
-        ASSERT_EQ(bitsOf(found[i]), bitsOf(toBf16(all[i])))
+        ASSERT_EQ(toBits(found[i]), toBits(toBf16(all[i])))
             << target->name.str() << ": " << std::hexfloat << all[i] << " became " << found[i];
       }
     }

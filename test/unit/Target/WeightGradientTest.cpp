@@ -77,7 +77,7 @@ std::vector<float> numbers(int64_t count, unsigned seed, bool integers) {
   return result;
 }
 
-Launch launchOf(const Case &c, bool integers = true) {
+Launch buildLaunch(const Case &c, bool integers = true) {
   Launch launch{.operands = {numbers(c.rows() * c.height, 1, integers),
                              numbers(c.rows() * c.width, 2, integers)}};
   if (c.initWeight) {
@@ -130,7 +130,7 @@ void check(const Case &c, const cpu::Target &target, const LoadedKernel &kernel,
 void checkCase(const Case &c, const cpu::Target &target, bool integers = true) {
   LoadedKernel kernel(c.text(), target, generate);
   ASSERT_TRUE(kernel.loaded());
-  check(c, target, kernel, launchOf(c, integers), integers);
+  check(c, target, kernel, buildLaunch(c, integers), integers);
 }
 
 TEST(WeightGradient, ShapesAroundTiles) {
@@ -174,7 +174,7 @@ TEST(WeightGradient, InitsInPlace) {
   Case c{.positions = 300, .height = 30, .width = 70, .initWeight = true, .initBias = true};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
-    Launch launch = launchOf(c);
+    Launch launch = buildLaunch(c);
     launch.shares = {{0, 2}, {1, 3}};
     check(c, *target, kernel, launch, true);
   }
@@ -184,11 +184,11 @@ TEST(WeightGradient, InvalidRowsAddNothing) {
   Case c{.batch = 3, .positions = 100, .factor = 2, .height = 14, .width = 35};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
-    Launch launch = launchOf(c);
+    Launch launch = buildLaunch(c);
     for (int64_t length : {1, 2, 3, 101, 199, 200}) {
       for (int64_t rows : {1, 2, 3}) {
         // Invalid rows hold NaN: a product with it would show.
-        launch = launchOf(c);
+        launch = buildLaunch(c);
         launch.length = length;
         launch.rows = rows;
         for (int64_t r = 0; r < 300; ++r) {
@@ -208,7 +208,7 @@ TEST(WeightGradient, OrderOfItemsDoesNotMatter) {
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
     ASSERT_GE(kernel.items(), 4);
-    Launch launch = launchOf(c, false);
+    Launch launch = buildLaunch(c, false);
     launch.shuffle = 0;
     launch.threads = 1;
     auto expected = kernel.run(launch);

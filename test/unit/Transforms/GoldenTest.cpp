@@ -117,7 +117,7 @@ protected:
     return evaluator;
   }
 
-  Value resultOf(StringRef name) {
+  Value evaluateResult(StringRef name) {
     return module->lookupSymbol<func::FuncOp>(name).getBody().front().getTerminator()->getOperand(
         0);
   }
@@ -145,7 +145,8 @@ protected:
 
 TEST_P(Golden, Losses) {
   std::string name = results.header.contains("evaluated") ? "evaluated" : "losses";
-  compare(name, evaluate("evaluate")->getSequence(resultOf("evaluate")), results.numbers(name));
+  compare(name, evaluate("evaluate")->getSequence(evaluateResult("evaluate")),
+          results.numbers(name));
 }
 
 TEST_P(Golden, LogitsOfTheLastPosition) {
@@ -157,7 +158,7 @@ TEST_P(Golden, LogitsOfTheLastPosition) {
     auto row = all.begin() + (b * n + n - 1) * v;
     last.insert(last.end(), row, row + v);
   }
-  compare("logits", evaluate("predict")->getSequence(resultOf("predict")), last);
+  compare("logits", evaluate("predict")->getSequence(evaluateResult("predict")), last);
 }
 
 TEST_P(Golden, Gradients) {
@@ -166,7 +167,7 @@ TEST_P(Golden, Gradients) {
   passes.addPass(createDifferentiate());
   ASSERT_TRUE(succeeded(passes.run(*module)));
   auto evaluator = evaluate("gradient");
-  compare("losses", evaluator->getSequence(resultOf("gradient")), results.numbers("losses"));
+  compare("losses", evaluator->getSequence(evaluateResult("gradient")), results.numbers("losses"));
   for (auto parameter : module->getOps<ParameterOp>()) {
     if (parameter.getFrozen()) {
       continue;

@@ -14,10 +14,10 @@ using YieldBuilder = llvm::function_ref<void(mlir::OpBuilder &, mlir::Location, 
 void buildCombiner(mlir::OpBuilder &b, mlir::Location loc, mlir::Region &combiner, ReduceKind kind,
                    mlir::Type element, YieldBuilder yield);
 /// What that combiner leaves alone: zero, or the least number.
-mlir::TypedAttr identityOf(ReduceKind kind, mlir::Type element);
+mlir::TypedAttr getIdentityValue(ReduceKind kind, mlir::Type element);
 
 /// The kind whose very ops a combiner has; none of any other.
-std::optional<ReduceKind> kindOf(mlir::Region &combiner);
+std::optional<ReduceKind> getReduceKind(mlir::Region &combiner);
 /// Whether a combiner is the greatest number: that of the kind, or `arith.maximumf`.
 bool isMaximum(mlir::Region &combiner);
 /// Its operations: 1 where it has a kind.

@@ -27,7 +27,7 @@
 
 namespace sluice::dispatch {
 /// KernelInterface::getRowFactor of an operand [B, T, d] of rows of the domain; none for any other.
-std::optional<int64_t> rowFactorOf(mlir::Operation *dispatch, unsigned operand);
+std::optional<int64_t> findRowFactor(mlir::Operation *dispatch, unsigned operand);
 } // namespace sluice::dispatch
 
 #include "sluice/Dialect/Dispatch/DispatchInterfaces.h.inc"
@@ -52,22 +52,22 @@ int64_t paddedWidth(int64_t width);
 bool isStorageType(mlir::Type element);
 
 /// What a body holds of an element that is stored as `element`: f32 for bf16, else the type itself.
-mlir::Type bodyTypeOf(mlir::Type element);
+mlir::Type getBodyType(mlir::Type element);
 
 /// DrawInterface; false of an op without the interface.
 bool drawsNumbers(mlir::Operation *dispatch);
 bool drawsByUpdate(mlir::Operation *dispatch);
 
 /// The device scalar that is a dispatch's length, or of each row of the batch (DomainAttr).
-std::string lengthOf(mlir::Operation *dispatch);
+std::string computeLength(mlir::Operation *dispatch);
 
 /// The schedule of a dispatch, i64 [B, 3] (DomainAttr): its last operand; null where its domain is
 /// not scheduled.
-mlir::Value scheduleOf(mlir::Operation *dispatch);
+mlir::Value findSchedule(mlir::Operation *dispatch);
 
 /// Which of an attention's `gradients` (1, 2 or 3) holds that of operand 0, 1 or 2: query, key,
 /// value.
-inline unsigned gradientOf(unsigned operand, size_t gradients) {
+inline unsigned getGradientIndex(unsigned operand, size_t gradients) {
   return operand == 0 ? 0 : operand == 1 ? gradients > 1 : unsigned(gradients) - 1;
 }
 

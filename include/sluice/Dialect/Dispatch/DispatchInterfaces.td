@@ -67,7 +67,7 @@ def KernelInterface : OpInterface<"KernelInterface"> {
     InterfaceMethod<"The factor of the valid length of an operand that holds rows of sequences; "
                     "none for any other.",
     "std::optional<int64_t>", "getRowFactor", (ins "unsigned":$operand), [{}], [{
-      return ::sluice::dispatch::rowFactorOf($_op, operand);
+      return ::sluice::dispatch::findRowFactor($_op, operand);
     }]>,
     InterfaceMethod<"Whether it finds where segments are, so that data decides which rows other "
                     "dispatches read.",

@@ -6,13 +6,13 @@
 namespace sluice::dispatch {
 
 /// KernelInterface::getResultDomain; null where an op makes it that is no dispatch.
-inline DomainAttr domainOf(mlir::OpResult result) {
+inline DomainAttr getRowDomain(mlir::OpResult result) {
   auto kernel = llvm::dyn_cast<KernelInterface>(result.getOwner());
   return kernel ? kernel.getResultDomain(result.getResultNumber()) : DomainAttr();
 }
 
 /// The axis of segments whose rows a dispatch runs over; null where the tokens' length says.
-inline mlir::StringAttr axisOf(mlir::Operation *dispatch) {
+inline mlir::StringAttr findSequenceAxis(mlir::Operation *dispatch) {
   auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
   return domain ? domain.getAxis() : mlir::StringAttr();
 }

@@ -76,7 +76,7 @@ template <typename T> struct Arithmetic {
   static T ofInteger(int64_t integer, T) { return T(integer); }
 
   static T exact(double number) { return static_cast<T>(number); }
-  static double valueOf(T x) { return x; }
+  static double toValue(T x) { return x; }
   /// What is not sure about the outcome of comparing x with y.
   static T doubt(T, T) { return 0; }
   static bool isSure(T) { return true; }
@@ -98,7 +98,7 @@ inline int64_t wrapped(int64_t integer, mlir::Type type) {
 }
 
 /// The bits of an integer of `type`, to 64 from above.
-inline llvm::APInt bitsOf(int64_t integer, mlir::Type type) {
+inline llvm::APInt toBits(int64_t integer, mlir::Type type) {
   unsigned width = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
   return llvm::APInt(width, uint64_t(integer), /*isSigned=*/true, /*implicitTrunc=*/true);
 }
@@ -144,7 +144,7 @@ inline bool holds(mlir::arith::CmpFPredicate predicate, double x, double y) {
 }
 
 /// The type of a scalar, or of a row's elements.
-inline mlir::Type elementOf(mlir::Value value) {
+inline mlir::Type getTensorElementType(mlir::Value value) {
   return mlir::getElementTypeOrSelf(value.getType());
 }
 
@@ -167,20 +167,21 @@ template <typename T, Elementary function> Scalar<T> elementary(mlir::Operation 
   return {.real = Arithmetic<T>::elementary(function, x[0].real)};
 }
 template <typename T> Scalar<T> converted(mlir::Operation &op, Arguments<T> x) {
-  return {.real = Arithmetic<T>::converted(x[0].real, elementOf(op.getResult(0)))};
+  return {.real = Arithmetic<T>::converted(x[0].real, getTensorElementType(op.getResult(0)))};
 }
 
 template <typename T, int64_t (*function)(int64_t, int64_t)>
 Scalar<T> whole(mlir::Operation &op, Arguments<T> x) {
   int64_t result = function(x[0].integer, x[1].integer);
-  return {Arithmetic<T>::join(x[0].real, x[1].real), wrapped(result, elementOf(op.getResult(0)))};
+  return {Arithmetic<T>::join(x[0].real, x[1].real),
+          wrapped(result, getTensorElementType(op.getResult(0)))};
 }
 /// Bitwise: what one operand decides alone is sure if that one is. `deciding` is a boolean.
 template <typename T, int64_t (*function)(int64_t, int64_t), int64_t deciding>
 Scalar<T> logical(mlir::Operation &op, Arguments<T> x) {
   Scalar<T> result = whole<T, function>(op, x);
   for (const Scalar<T> &operand : x) {
-    if (elementOf(op.getResult(0)).isInteger(1) && operand.integer == deciding &&
+    if (getTensorElementType(op.getResult(0)).isInteger(1) && operand.integer == deciding &&
         Arithmetic<T>::isSure(operand.real)) {
       result.real = {};
     }
@@ -189,11 +190,11 @@ Scalar<T> logical(mlir::Operation &op, Arguments<T> x) {
 }
 /// A whole number as one of another width, or as a float.
 template <typename T, bool isSigned> int64_t extended(mlir::Operation &op, Arguments<T> x) {
-  llvm::APInt bits = bitsOf(x[0].integer, elementOf(op.getOperand(0)));
+  llvm::APInt bits = toBits(x[0].integer, getTensorElementType(op.getOperand(0)));
   return isSigned ? bits.getSExtValue() : int64_t(bits.getZExtValue());
 }
 template <typename T, bool isSigned> Scalar<T> resized(mlir::Operation &op, Arguments<T> x) {
-  return {x[0].real, wrapped(extended<T, isSigned>(op, x), elementOf(op.getResult(0)))};
+  return {x[0].real, wrapped(extended<T, isSigned>(op, x), getTensorElementType(op.getResult(0)))};
 }
 template <typename T, bool isSigned> Scalar<T> toFloat(mlir::Operation &op, Arguments<T> x) {
   return {.real = Arithmetic<T>::ofInteger(extended<T, isSigned>(op, x), x[0].real)};
@@ -203,14 +204,14 @@ template <typename T> Scalar<T> compareFloats(mlir::Operation &op, Arguments<T> 
   using A = Arithmetic<T>;
   auto predicate = mlir::cast<mlir::arith::CmpFOp>(op).getPredicate();
   return {A::doubt(x[0].real, x[1].real),
-          holds(predicate, A::valueOf(x[0].real), A::valueOf(x[1].real))};
+          holds(predicate, A::toValue(x[0].real), A::toValue(x[1].real))};
 }
 template <typename T> Scalar<T> compareIntegers(mlir::Operation &op, Arguments<T> x) {
   auto compare = mlir::cast<mlir::arith::CmpIOp>(op);
-  mlir::Type type = elementOf(compare.getLhs());
+  mlir::Type type = getTensorElementType(compare.getLhs());
   return {Arithmetic<T>::join(x[0].real, x[1].real),
-          mlir::arith::applyCmpPredicate(compare.getPredicate(), bitsOf(x[0].integer, type),
-                                         bitsOf(x[1].integer, type))};
+          mlir::arith::applyCmpPredicate(compare.getPredicate(), toBits(x[0].integer, type),
+                                         toBits(x[1].integer, type))};
 }
 template <typename T> Scalar<T> select(mlir::Operation &, Arguments<T> x) {
   return Arithmetic<T>::select(x[0], x[1], x[2]);
@@ -294,14 +295,14 @@ template <typename T> Rule<T> onIntegers(llvm::StringRef name) {
 } // namespace rules
 
 /// The rule of an op of one result; null where the op is not known.
-template <typename T> Rule<T> ruleOf(mlir::Operation &op) {
+template <typename T> Rule<T> getScalarRule(mlir::Operation &op) {
   llvm::StringRef name = op.getName().getStringRef();
   Rule<T> rule = rules::onFloats<T>(name);
   return rule ? rule : rules::onIntegers<T>(name);
 }
 
 /// An element of a constant.
-template <typename T> Scalar<T> constantOf(mlir::Attribute element) {
+template <typename T> Scalar<T> getConstantValue(mlir::Attribute element) {
   if (auto number = mlir::dyn_cast<mlir::FloatAttr>(element)) {
     return {.real = Arithmetic<T>::exact(number.getValueAsDouble())};
   }

@@ -120,13 +120,13 @@ public:
 
   mlir::Value get(mlir::Value value) const { return value ? tensors.lookup(value) : mlir::Value(); }
   void set(mlir::Value result, mlir::Value tensor) { tensors[result] = tensor; }
-  mlir::RankedTensorType typeOf(mlir::Value sequence) const;
+  mlir::RankedTensorType getTensorType(mlir::Value sequence) const;
   /// The rows of a sequence's scale.
-  dispatch::DomainAttr domainOf(mlir::Value sequence) const;
+  dispatch::DomainAttr getRowDomain(mlir::Value sequence) const;
   /// Rows that are all there, of a dispatch of the same axis.
   dispatch::DomainAttr wholeDomain(int64_t batch, int64_t positions) const;
   /// Of a sequence that the dispatch reads.
-  int64_t factorOf(mlir::Value sequence) const;
+  int64_t getScaleFactor(mlir::Value sequence) const;
   /// A device scalar or constant table by place.
   mlir::Value bind(llvm::StringRef place, mlir::Type type);
   mlir::Operation *getScope() const { return scope; }

@@ -17,7 +17,7 @@ struct ScaleRatio {
   int64_t query = 1, key = 1;
 };
 ScaleRatio scaleRatio(int64_t queryFactor, int64_t keyFactor);
-ScaleRatio scalesOf(AttentionOp op);
+ScaleRatio getScaleRatio(AttentionOp op);
 
 /// b q <= a p: keys that begin where the query does, or before. Of one scale, q <= p.
 mlir::IntegerSet causalMask(mlir::MLIRContext *context, ScaleRatio scales);

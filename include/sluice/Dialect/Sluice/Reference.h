@@ -136,7 +136,7 @@ private:
     int64_t first = 0; ///< position
   };
   /// Positions that are computed: all valid ones, or the window's.
-  std::pair<int64_t, int64_t> rowsOf(mlir::Value sequence) const;
+  std::pair<int64_t, int64_t> getRowRange(mlir::Value sequence) const;
 
   mlir::ModuleOp module;
   Setting setting;

@@ -149,7 +149,7 @@ bool isGiven(mlir::Operation *op, SequenceType type);
 bool isSegmented(mlir::Operation *op, SequenceType type);
 
 /// The name of the axis that a sequence stands on.
-std::string axisNameOf(mlir::Operation *op, SequenceType type);
+std::string getAxisName(mlir::Operation *op, SequenceType type);
 
 /// The factor of a sequence's domain: that of its scale where a dispatch reads lengths of its axis,
 /// `axis`, which is empty for tokens. Elsewhere 0: every position is there.

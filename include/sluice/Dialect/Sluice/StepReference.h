@@ -48,7 +48,7 @@ private:
   bool isGiven(mlir::Value value) const;
   bool passGiven(mlir::Operation *op);
   void store(KeepOp op);
-  std::pair<int64_t, int64_t> rowsOf(mlir::Value value) const;
+  std::pair<int64_t, int64_t> getRowRange(mlir::Value value) const;
   int64_t closedNow(SegmentOp cut) const;
   void note(mlir::Value value, int64_t row, const std::string &what);
 

@@ -10,12 +10,12 @@
 namespace sluice {
 
 /// The value's name; empty where it has none. Block arguments have none.
-llvm::StringRef nameOf(mlir::Value value);
+llvm::StringRef getDisplayName(mlir::Value value);
 /// Names an op's result; an empty name takes none away.
 void setName(mlir::Value result, llvm::StringRef name);
 
 /// Name of the value that this is (a contribution to) the gradient of; empty where not known.
-llvm::StringRef gradientOf(mlir::Value value);
+llvm::StringRef getGradientName(mlir::Value value);
 /// Says so, unless it was said before: a gradient that is passed on unchanged stays what it was.
 void markGradient(mlir::Value gradient, mlir::Value of);
 

@@ -74,7 +74,7 @@ def Spec_ModelOp
     /// The input of this name, or null.
     InputOp findInput(::llvm::StringRef name);
     /// Most tokens of a row of the axis of an input, or, where `input` is empty, of the tokens.
-    int64_t getContextOf(::llvm::StringRef input);
+    int64_t getContextOfInput(::llvm::StringRef input);
     /// Rows of a stream at full length. Of segments it is the most that any capacity gives: one a
     /// token, and one before the first.
     int64_t countRows(StreamType stream);

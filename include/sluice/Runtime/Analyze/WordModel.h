@@ -45,7 +45,7 @@ private:
     std::unordered_map<Gram, Follow> follows; // by history
     double discount = 0;
   };
-  Gram idsOf(const std::vector<std::string> &words) const;
+  Gram getIds(const std::vector<std::string> &words) const;
   double probability(const Gram &history, char32_t word) const;
 
   size_t order;

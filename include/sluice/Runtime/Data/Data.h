@@ -52,7 +52,7 @@ public:
   virtual int64_t write(int64_t index, int64_t row, const BatchInputs &into) const = 0;
   /// Returns the bytes of a text item from the first predicted byte on, including bytes beyond the
   /// context. Empty for items that are not text.
-  virtual std::optional<std::string> textOf(int64_t index) const = 0;
+  virtual std::optional<std::string> getTextAt(int64_t index) const = 0;
   /// Returns the plural noun for items: "lines".
   virtual std::string_view noun() const = 0;
   /// Describes how an item is scored, for people.
@@ -145,7 +145,7 @@ public:
     int64_t start;
     auto operator<=>(const Place &) const = default;
   };
-  Place placeOf(DataPosition position) const;
+  Place findDataPlace(DataPosition position) const;
 
   DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override;
 

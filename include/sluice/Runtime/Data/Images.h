@@ -47,7 +47,7 @@ public:
   std::vector<std::string> notes() const override { return {}; }
   const std::string &hash() const override { return contentHash; }
   int64_t write(int64_t index, int64_t row, const BatchInputs &into) const override;
-  std::optional<std::string> textOf(int64_t) const override { return std::nullopt; }
+  std::optional<std::string> getTextAt(int64_t) const override { return std::nullopt; }
   std::string_view noun() const override { return "images"; }
   std::string_view protocol() const override { return told; }
   /// Returns the bytes of image `index` < rowsPerEpoch().

@@ -90,7 +90,7 @@ public:
 
   /// The tokens of the line are predicted, and the following line end if it fits.
   int64_t write(int64_t index, int64_t row, const BatchInputs &into) const override;
-  std::optional<std::string> textOf(int64_t index) const override;
+  std::optional<std::string> getTextAt(int64_t index) const override;
   std::string_view noun() const override { return "lines"; }
   std::string_view protocol() const override {
     return "each by itself with its inputs; a line's bytes are scored, and the end behind it where "

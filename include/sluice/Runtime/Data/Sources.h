@@ -21,11 +21,11 @@ struct SourceFiles {
 };
 
 /// Returns the names of the labels that kernels of a plan read.
-std::vector<std::string> labelsOf(const Plan &plan);
+std::vector<std::string> getLabelNames(const Plan &plan);
 /// Returns the plan's input that holds the labels `name`.
 std::string labelsInput(const std::string &name);
 /// Returns the names of the numbers that kernels of a plan read.
-std::vector<std::string> numbersOf(const Plan &plan);
+std::vector<std::string> getNumberNames(const Plan &plan);
 /// Returns the plan's input that holds the numbers `name`.
 std::string numbersInput(const std::string &name);
 /// Selects the files of numbers. With `areTrained`, all numbers are required; otherwise only the

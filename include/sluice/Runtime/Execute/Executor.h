@@ -58,7 +58,7 @@ public:
 
   /// Returns the launches that `run` executes for an entry. Throws UserError if the entry does not
   /// exist.
-  const std::vector<Launch> &launchesOf(const std::string &entry) const {
+  const std::vector<Launch> &getLaunches(const std::string &entry) const {
     return find(entry).second;
   }
 
@@ -155,7 +155,7 @@ private:
     int32_t needed, rows;
   };
   /// Returns the totals of the first `rows` rows of the batch.
-  std::vector<Totals> totalsOf(const SegmentFacts &segments, int64_t rows);
+  std::vector<Totals> computeTotals(const SegmentFacts &segments, int64_t rows);
   void countPadding(bool isMore);
   void addWeights(bool isMore);
   void requireRoom(const std::string &entry);

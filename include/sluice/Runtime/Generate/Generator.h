@@ -68,7 +68,7 @@ private:
   void catchUp(const Turn &turn, bool moved);
   void refill(const Turn &turn, std::span<const uint8_t> tokens);
   void step(std::span<const Turn> turns);
-  int32_t closedOf(const SegmentFacts &segments, int64_t row);
+  int32_t getClosedSegments(const SegmentFacts &segments, int64_t row);
 
   Executor &executor;
   const bool cached;

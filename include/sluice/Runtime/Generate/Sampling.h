@@ -39,11 +39,11 @@ int64_t pickToken(std::span<const float> logits, const SamplingOptions &options,
                   std::span<const uint8_t> text = {});
 
 /// Returns -log of the probability of `id`, in nats. Throws JobError if a logit is not finite.
-double surpriseOf(std::span<const float> logits, size_t id);
+double computeSurprise(std::span<const float> logits, size_t id);
 
 /// Returns the random number in [0, 1) for token `token` of sample `sample` of a prompt, a pure
 /// function of the arguments.
-double uniformOf(uint64_t seed, int64_t sample, int64_t token);
+double drawUniform(uint64_t seed, int64_t sample, int64_t token);
 
 /// Finds stop texts in a text byte by byte. Bytes that may start a stop text are held back.
 class StopFilter {

@@ -17,14 +17,14 @@ struct Chip {
 };
 
 /// Returns the chip assumed in estimates for a target: an A100 for sm_80, an H200 for sm_90a.
-const Chip &chipOf(const std::string &target);
+const Chip &getChip(const std::string &target);
 
 /// Returns the chip of this name ("NVIDIA H200"), null if its data sheet is not known.
 const Chip *findChip(const std::string &name);
 
 /// Returns the share of a multiprocessor's 64 warps that blocks of this stage can fill, limited by
 /// registers, shared memory and threads: 0 to 1; -1 if the registers are unknown.
-double occupancyOf(const Stage &stage, const Chip &chip);
+double computeOccupancy(const Stage &stage, const Chip &chip);
 
 /// Returns a lower bound on the time in seconds, from flops and bytes. It is an estimate, not a
 /// measurement.

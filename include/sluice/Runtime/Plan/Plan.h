@@ -18,8 +18,8 @@ namespace sluice::runtime {
 enum class Type { f32, bf16, i32, i64 };
 
 /// Returns the size of one element in bytes.
-int64_t sizeOf(Type type);
-std::string_view nameOf(Type type);
+int64_t getByteSize(Type type);
+std::string_view getTypeName(Type type);
 
 struct ModelFacts {
   std::string name;
@@ -286,7 +286,7 @@ struct Plan {
   /// Returns the number of texts that generate at once; 0 if the model has no decode step.
   int64_t generationRows() const { return generation ? generation->rows : 0; }
   /// Returns the segments whose share the named loss measures; null if there are none.
-  const SegmentFacts *segmentsOf(const std::string &loss) const;
+  const SegmentFacts *findSegmentFacts(const std::string &loss) const;
   /// Returns `factors` in ascending order.
   std::vector<int64_t> sortedFactors() const;
   int64_t tokensOfUpdate() const { return accumulate * model.batch * model.context; }
@@ -304,8 +304,8 @@ struct Plan {
   bool isOfBucket(const std::string &entry) const;
   /// Returns the bytes of the arena that an entry needs: the size of its bucket, the size of the
   /// smallest bucket if all buckets share the entry, or the full size.
-  int64_t arenaOf(const std::string &entry) const;
-  /// Returns the minimum arena size that `arenaOf` yields for any entry and that is at least
+  int64_t getArenaBytes(const std::string &entry) const;
+  /// Returns the minimum arena size that `getArenaBytes` yields for any entry and that is at least
   /// `bytes`.
   int64_t arenaFor(int64_t bytes) const;
   /// Returns the size of the prefix of the arena whose contents persist between entries.

@@ -29,6 +29,6 @@ std::vector<nlohmann::json> readLines(const Path &path, int64_t *damaged = nullp
 
 /// Returns the mean tokens per segment by name of segments: the inverse of the share of tokens that
 /// end a segment, which is in `losses` (means by name). Null if there are no segments.
-nlohmann::json shorteningOf(const Plan &plan, const nlohmann::json &losses);
+nlohmann::json measureShortening(const Plan &plan, const nlohmann::json &losses);
 
 } // namespace sluice::runtime

@@ -35,7 +35,7 @@ struct RunCommand {
   std::vector<CommandFile> files; ///< in the order of each flag
   std::map<std::string, std::vector<std::string>> flags;
 
-  std::vector<const CommandFile *> filesOf(const std::string &flag) const;
+  std::vector<const CommandFile *> getFiles(const std::string &flag) const;
 };
 
 /// The name of the positional argument for the artifact.

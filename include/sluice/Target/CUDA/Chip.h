@@ -14,7 +14,7 @@ void setTarget(mlir::ModuleOp module, const Target &target);
 
 /// Returns the number of multiprocessors of the module's target: 108 for an A100, 132 for an H100
 /// or H200 (SXM). Other chips run the same code, with idle multiprocessors or one more wave.
-int64_t multiprocessorsOf(mlir::ModuleOp module);
+int64_t getMultiprocessorCount(mlir::ModuleOp module);
 
 /// Returns true if the kernel of a dispatch depends on the module's target. Only weight gradients
 /// do: they split rows by the number of multiprocessors.

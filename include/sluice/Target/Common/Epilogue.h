@@ -45,7 +45,9 @@ public:
 private:
   mlir::Value emitRandom(dispatch::RandomOp op, const Place &place);
   mlir::FailureOr<mlir::Operation *> emitElementwise(mlir::Operation *op, mlir::IRMapping &mapping);
-  mlir::VectorType vectorOf(mlir::Type element) { return mlir::VectorType::get({lanes}, element); }
+  mlir::VectorType getVectorType(mlir::Type element) {
+    return mlir::VectorType::get({lanes}, element);
+  }
 
   dispatch::ContractOp op;
   mlir::ImplicitLocOpBuilder &b;

@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace sluice;
 using dispatch::RowRead;
 
-static SequenceType rowsOf(Value value) { return cast<SequenceType>(value.getType()); }
+static SequenceType toSequenceType(Value value) { return cast<SequenceType>(value.getType()); }
 
 using Reads = std::optional<SmallVector<RowRead>>;
 using Relation = std::optional<IntegerSet>;
@@ -20,9 +20,10 @@ using Terms = SmallVector<SegmentTerm, 2>;
 
 /// Rows of whole heads: as many columns as `like`, on `scale`.
 static LogicalResult verifyHeads(Operation *op, ValueRange rows, Value like, int64_t heads) {
-  int64_t width = rowsOf(like).getWidth();
-  bool fits = heads >= 1 && width >= 1 && width % heads == 0 &&
-              llvm::all_of(rows, [&](Value row) { return rowsOf(row).getWidth() == width; });
+  int64_t width = toSequenceType(like).getWidth();
+  bool fits = heads >= 1 && width >= 1 && width % heads == 0 && llvm::all_of(rows, [&](Value row) {
+                return toSequenceType(row).getWidth() == width;
+              });
   if (!fits) {
     return op->emitOpError("S-129: expected queries, keys, values and results of as many columns, "
                            "equally many for each of ")
@@ -36,15 +37,16 @@ LogicalResult AttendSegmentsOp::verify() {
   if (failed(verifyHeads(*this, {getKey(), getValue(), getOutput()}, getQuery(), heads))) {
     return failure();
   }
-  auto fine = rowsOf(getCounts()).getScale(), coarse = rowsOf(getEnds()).getScale();
-  SequenceType lse = rowsOf(getLse());
+  auto fine = toSequenceType(getCounts()).getScale(), coarse = toSequenceType(getEnds()).getScale();
+  SequenceType lse = toSequenceType(getLse());
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(*this, coarse);
   auto axis =
       scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(*this, scale.getAxisAttr()) : AxisOp();
   bool areSegments = axis && axis.getSegmentsAttr() == fine && scale.getFactor() == 1;
-  if (!areSegments || rowsOf(getKey()).getScale() != fine ||
-      rowsOf(getValue()).getScale() != fine || rowsOf(getQuery()).getScale() != coarse ||
-      rowsOf(getOutput()).getScale() != coarse || lse.getScale() != coarse ||
+  if (!areSegments || toSequenceType(getKey()).getScale() != fine ||
+      toSequenceType(getValue()).getScale() != fine ||
+      toSequenceType(getQuery()).getScale() != coarse ||
+      toSequenceType(getOutput()).getScale() != coarse || lse.getScale() != coarse ||
       lse.getWidth() != heads || !lse.getElement().isF32()) {
     return emitOpError("S-147: expected keys and values on the counts' scale ")
            << fine << ", and on the scale of its segments queries, results and sums of f32 a head, "
@@ -59,8 +61,9 @@ LogicalResult AttendPartsOp::verify() {
   SmallVector<Value> rows(getKeys());
   llvm::append_range(rows, getValues());
   rows.push_back(getResult());
-  bool areBeside = llvm::all_of(
-      rows, [&](Value row) { return rowsOf(row).getScale() == rowsOf(getQuery()).getScale(); });
+  bool areBeside = llvm::all_of(rows, [&](Value row) {
+    return toSequenceType(row).getScale() == toSequenceType(getQuery()).getScale();
+  });
   if (getKeys().empty() || getKeys().size() != getValues().size() || !areBeside) {
     return emitOpError("S-148: expected one or more keys on the query's scale, and as many values, "
                        "found ")
@@ -123,12 +126,12 @@ std::string AttendPartsOp::getNeutralName(unsigned) { return "map"; }
 /// Operands on the result's scale: the row itself; any row of the others and of ends and counts
 /// .
 Reads AttendSegmentsBackwardOp::getRowReads(unsigned result) {
-  auto scale = rowsOf(getOperation()->getResult(result)).getScale();
+  auto scale = toSequenceType(getOperation()->getResult(result)).getScale();
   SmallVector<RowRead> reads;
   for (OpOperand &operand : getOperation()->getOpOperands()) {
     unsigned number = operand.getOperandNumber();
-    bool isItself = rowsOf(operand.get()).getScale() == scale && operand.get() != getCounts() &&
-                    operand.get() != getEnds();
+    bool isItself = toSequenceType(operand.get()).getScale() == scale &&
+                    operand.get() != getCounts() && operand.get() != getEnds();
     reads.push_back(isItself ? RowRead::itself(number, getContext()) : RowRead::whole(number));
   }
   return reads;

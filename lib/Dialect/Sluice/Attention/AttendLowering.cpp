@@ -68,28 +68,30 @@ public:
 template <typename Op> struct Scales {
   Scales(Op op, DispatchEmitter &emitter)
       : op(op), emitter(emitter), heads(static_cast<int64_t>(op.getHeads())),
-        columns(widthOf(op.getQuery())), fine(emitter.domainOf(op.getKey())),
-        coarse(emitter.domainOf(op.getQuery())), fineFactor(emitter.factorOf(op.getKey())),
-        coarseFactor(emitter.factorOf(op.getQuery())), isStep(op->hasAttr(stepScheduleName)) {}
+        columns(getSequenceWidth(op.getQuery())), fine(emitter.getRowDomain(op.getKey())),
+        coarse(emitter.getRowDomain(op.getQuery())),
+        fineFactor(emitter.getScaleFactor(op.getKey())),
+        coarseFactor(emitter.getScaleFactor(op.getQuery())), isStep(op->hasAttr(stepScheduleName)) {
+  }
 
   HeadPass pass() const { return {emitter, heads, columns}; }
   /// Rows of a scale, f32.
   RankedTensorType rows(Value like, int64_t width) const {
-    auto type = emitter.typeOf(like);
+    auto type = emitter.getTensorType(like);
     return RankedTensorType::get({type.getDimSize(0), type.getDimSize(1), width},
                                  emitter.b.getF32Type());
   }
   /// For a row of the finer scale: the number of its segment, and whether this is closed.
-  std::pair<Value, Value> segmentOf(RowPass &pass) const {
+  std::pair<Value, Value> getSegmentBounds(RowPass &pass) const {
     Op own = op;
     Value index = pass.count(own.getCounts(), -1), last = pass.end(own.getEnds(), index, 0);
-    return {index, pass.isClosed(last, positionsOf(own.getCounts(), emitter))};
+    return {index, pass.isClosed(last, countPositions(own.getCounts(), emitter))};
   }
   /// For a segment: the ends before and at it, and whether it is closed.
-  std::tuple<Value, Value, Value> endsOf(RowPass &pass) const {
+  std::tuple<Value, Value, Value> getSegmentEnds(RowPass &pass) const {
     Op own = op;
     Value before = pass.end(own.getEnds(), -1), last = pass.end(own.getEnds(), 0);
-    return {before, last, pass.isClosed(last, positionsOf(own.getCounts(), emitter))};
+    return {before, last, pass.isClosed(last, countPositions(own.getCounts(), emitter))};
   }
 
   /// The segment's values for a row of the finer scale, from rows of segments.
@@ -138,7 +140,7 @@ static SmallVector<Value> spread(const Scales<Op> &scales, ArrayRef<Value> tenso
 }
 
 /// Scores [B, T, H]. The query is spread to its segment's rows; of a step, it is copied.
-static Value scoresOf(const Scales<AttendSegmentsOp> &scales) {
+static Value computeScores(const Scales<AttendSegmentsOp> &scales) {
   AttendSegmentsOp op = scales.op;
   DispatchEmitter &emitter = scales.emitter;
   Value query;
@@ -158,7 +160,7 @@ static Value scoresOf(const Scales<AttendSegmentsOp> &scales) {
 /// where a segment is not closed.
 static Value sumExponentials(const Scales<AttendSegmentsOp> &scales, Value scores) {
   HeadPass most = scales.pass();
-  auto [before, last, isClosed] = scales.endsOf(most);
+  auto [before, last, isClosed] = scales.getSegmentEnds(most);
   Value greatest = scales.finishCoarse(
       most, most.over(scores, scales.fineFactor, before, last, 1, /*isGreatest=*/true),
       scales.heads);
@@ -167,7 +169,7 @@ static Value sumExponentials(const Scales<AttendSegmentsOp> &scales, Value score
   Value weights = scales.finishFine(
       weigh, weigh.chance(weigh.row(scores, scales.fineFactor), ofSegment), scales.heads);
   HeadPass add = scales.pass();
-  auto [first, end, isThere] = scales.endsOf(add);
+  auto [first, end, isThere] = scales.getSegmentEnds(add);
   Value sum = add.over(weights, scales.fineFactor, first, end, 1, /*isGreatest=*/false);
   Value lse = add.add(add.row(greatest, scales.coarseFactor), math::LogOp::create(add.b, sum));
   return scales.finishCoarse(add, add.where(isThere, lse), scales.heads);
@@ -175,14 +177,14 @@ static Value sumExponentials(const Scales<AttendSegmentsOp> &scales, Value score
 
 LogicalResult AttendSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   Scales<AttendSegmentsOp> scales(*this, emitter);
-  Value scores = scoresOf(scales), lse = sumExponentials(scales, scores);
+  Value scores = computeScores(scales), lse = sumExponentials(scales, scores);
   HeadPass mix = scales.pass();
   Value ofSegment = scales.ofSegment(mix, lse, scales.heads);
   Value chance = mix.chance(mix.row(scores, scales.fineFactor), ofSegment);
   Value share = mix.mul(mix.every(chance), mix.read(emitter.get(getValue()), scales.fineFactor));
   Value shares = scales.finishFine(mix, share, scales.columns);
   HeadPass add = scales.pass();
-  auto [before, last, isClosed] = scales.endsOf(add);
+  auto [before, last, isClosed] = scales.getSegmentEnds(add);
   Value sum = add.over(shares, scales.fineFactor, before, last, 1, /*isGreatest=*/false);
   emitter.set(getLse(), lse);
   return add.finish(add.where(isClosed, sum), getOutput());
@@ -200,24 +202,24 @@ LogicalResult AttendSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter)
                   scales.rows(getQuery(), scales.heads), scales.coarse);
   SmallVector<Value> here = spread(scales, {emitter.get(getQuery()), emitter.get(getGradient())});
   HeadPass pass = scales.pass();
-  auto [index, isClosed] = scales.segmentOf(pass);
+  auto [index, isClosed] = scales.getSegmentBounds(pass);
   Value lse = pass.gather(emitter.get(getLse()), index, 0), own = pass.gather(means, index, 0);
   Value query = pass.read(here[0], factor), gradient = pass.read(here[1], factor),
         key = pass.read(emitter.get(getKey()), factor),
         value = pass.read(emitter.get(getValue()), factor);
   Value chance = pass.chance(pass.scores(query, key), lse);
   Value score = pass.every(pass.scoreGradient(chance, pass.sum(pass.mul(gradient, value)), own));
-  SmallVector<Value> made =
-      pass.finish({pass.where(isClosed, pass.mul(score, query)),
-                   pass.where(isClosed, pass.mul(pass.every(chance), gradient)),
-                   pass.where(isClosed, pass.mul(score, key))},
-                  {emitter.typeOf(getKeyGradient()), emitter.typeOf(getValueGradient()),
-                   scales.rows(getKey(), scales.columns)},
-                  scales.fine);
+  SmallVector<Value> made = pass.finish(
+      {pass.where(isClosed, pass.mul(score, query)),
+       pass.where(isClosed, pass.mul(pass.every(chance), gradient)),
+       pass.where(isClosed, pass.mul(score, key))},
+      {emitter.getTensorType(getKeyGradient()), emitter.getTensorType(getValueGradient()),
+       scales.rows(getKey(), scales.columns)},
+      scales.fine);
   emitter.set(getKeyGradient(), made[0]);
   emitter.set(getValueGradient(), made[1]);
   HeadPass add = scales.pass();
-  auto [before, last, isThere] = scales.endsOf(add);
+  auto [before, last, isThere] = scales.getSegmentEnds(add);
   Value sum = add.over(made[2], factor, before, last, 1, /*isGreatest=*/false);
   return add.finish(add.where(isThere, sum), getQueryGradient());
 }
@@ -227,7 +229,7 @@ LogicalResult AttendSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter)
 //===----------------------------------------------------------------------===//
 
 /// The chances of a row's keys, a number a head each.
-static SmallVector<Value> chancesOf(HeadPass &pass, Value query, ArrayRef<Value> keys) {
+static SmallVector<Value> computeProbabilities(HeadPass &pass, Value query, ArrayRef<Value> keys) {
   SmallVector<Value> chances;
   Value greatest, sum;
   for (Value key : keys) {
@@ -246,10 +248,12 @@ static SmallVector<Value> chancesOf(HeadPass &pass, Value query, ArrayRef<Value>
 }
 
 LogicalResult AttendPartsOp::emitDispatches(DispatchEmitter &emitter) {
-  HeadPass pass(emitter, static_cast<int64_t>(getHeads()), widthOf(getQuery()));
-  auto read = [&](Value rows) { return pass.read(emitter.get(rows), emitter.factorOf(rows)); };
+  HeadPass pass(emitter, static_cast<int64_t>(getHeads()), getSequenceWidth(getQuery()));
+  auto read = [&](Value rows) {
+    return pass.read(emitter.get(rows), emitter.getScaleFactor(rows));
+  };
   SmallVector<Value> chances =
-      chancesOf(pass, read(getQuery()), llvm::map_to_vector(getKeys(), read));
+      computeProbabilities(pass, read(getQuery()), llvm::map_to_vector(getKeys(), read));
   Value sum;
   for (auto [chance, value] : llvm::zip_equal(chances, getValues())) {
     Value share = pass.mul(pass.every(chance), read(value));
@@ -259,11 +263,13 @@ LogicalResult AttendPartsOp::emitDispatches(DispatchEmitter &emitter) {
 }
 
 LogicalResult AttendPartsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
-  HeadPass pass(emitter, static_cast<int64_t>(getHeads()), widthOf(getQuery()));
-  auto read = [&](Value rows) { return pass.read(emitter.get(rows), emitter.factorOf(rows)); };
+  HeadPass pass(emitter, static_cast<int64_t>(getHeads()), getSequenceWidth(getQuery()));
+  auto read = [&](Value rows) {
+    return pass.read(emitter.get(rows), emitter.getScaleFactor(rows));
+  };
   Value query = read(getQuery()), gradient = read(getGradient());
   SmallVector<Value> keys = llvm::map_to_vector(getKeys(), read);
-  SmallVector<Value> chances = chancesOf(pass, query, keys), ofChances, ofKeys, ofValues;
+  SmallVector<Value> chances = computeProbabilities(pass, query, keys), ofChances, ofKeys, ofValues;
   Value mean, ofQuery;
   for (auto [chance, value] : llvm::zip_equal(chances, getValues())) {
     ofChances.push_back(pass.sum(pass.mul(gradient, read(value))));
@@ -280,9 +286,9 @@ LogicalResult AttendPartsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   SmallVector<Value> all = {ofQuery};
   llvm::append_range(all, ofKeys);
   llvm::append_range(all, ofValues);
-  SmallVector<RankedTensorType> types =
-      llvm::map_to_vector(getGradients(), [&](Value gradient) { return emitter.typeOf(gradient); });
-  SmallVector<Value> made = pass.finish(all, types, emitter.domainOf(getQuery()));
+  SmallVector<RankedTensorType> types = llvm::map_to_vector(
+      getGradients(), [&](Value gradient) { return emitter.getTensorType(gradient); });
+  SmallVector<Value> made = pass.finish(all, types, emitter.getRowDomain(getQuery()));
   for (auto [gradient, tensor] : llvm::zip_equal(getGradients(), made)) {
     emitter.set(gradient, tensor);
   }

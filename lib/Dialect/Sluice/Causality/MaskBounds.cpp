@@ -189,7 +189,7 @@ ScaleRatio sluice::scaleRatio(int64_t queryFactor, int64_t keyFactor) {
   return {queryFactor / common, keyFactor / common};
 }
 
-ScaleRatio sluice::scalesOf(AttentionOp op) {
+ScaleRatio sluice::getScaleRatio(AttentionOp op) {
   return scaleRatio(getFactor(op, op.getQuery().getType()), getFactor(op, op.getKey().getType()));
 }
 

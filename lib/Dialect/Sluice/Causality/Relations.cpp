@@ -128,18 +128,18 @@ AffineExpr ShiftOp::getLatest(unsigned operand) { return shifted(*this); }
 std::optional<int64_t> ShiftOp::getShift() { return static_cast<int64_t>(getBy()); }
 
 static AffineExpr lastOfGroup(Operation *op, int64_t k) { return Names(op).p * k + (k - 1); }
-Relation FoldOp::getRelation(unsigned) { return facts::relationOf(getContext(), getRowGroup()); }
+Relation FoldOp::getRelation(unsigned) { return facts::buildRelation(getContext(), getRowGroup()); }
 AffineExpr FoldOp::getLatest(unsigned operand) { return lastOfGroup(*this, getFactor()); }
 
-static AffineExpr groupOf(Operation *op, int64_t k) { return Names(op).p.floorDiv(k); }
+static AffineExpr getGroupSize(Operation *op, int64_t k) { return Names(op).p.floorDiv(k); }
 Relation UpsampleOp::getRelation(unsigned operand) {
-  return readsOne(*this, operand, groupOf(*this, getFactor()));
+  return readsOne(*this, operand, getGroupSize(*this, getFactor()));
 }
-AffineExpr UpsampleOp::getLatest(unsigned operand) { return groupOf(*this, getFactor()); }
+AffineExpr UpsampleOp::getLatest(unsigned operand) { return getGroupSize(*this, getFactor()); }
 Relation UnfoldOp::getRelation(unsigned operand) {
-  return readsOne(*this, operand, groupOf(*this, getFactor()));
+  return readsOne(*this, operand, getGroupSize(*this, getFactor()));
 }
-AffineExpr UnfoldOp::getLatest(unsigned operand) { return groupOf(*this, getFactor()); }
+AffineExpr UnfoldOp::getLatest(unsigned operand) { return getGroupSize(*this, getFactor()); }
 
 /// The one result position is p = 0.
 Relation LastOp::getRelation(unsigned operand) {
@@ -215,7 +215,7 @@ OpRemedy AttentionOp::getRemedy() {
                         ? "what its mask lets a position read changes as the sequence grows"
                         : "its mask lets a position read later ones";
   return {fault.str() + "; use the mask \"causal\" or a window", "mask",
-          IntegerSetAttr::get(causalMask(getContext(), scalesOf(*this)))};
+          IntegerSetAttr::get(causalMask(getContext(), getScaleRatio(*this)))};
 }
 
 OpRemedy CrossEntropyOp::getRemedy() {

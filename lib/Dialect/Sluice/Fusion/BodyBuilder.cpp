@@ -82,7 +82,7 @@ Value BodyBuilder::loadChain(const AccessChain &chain, int64_t width, FloatAttr 
     return {};
   }
   auto root = cast<SequenceType>(chain.root.getType());
-  Type type = dispatch::bodyTypeOf(root.getElement());
+  Type type = dispatch::getBodyType(root.getElement());
   if (!elementwise && width > 0) {
     type = group > 1 ? RankedTensorType::get({group, width}, type)
                      : RankedTensorType::get({width}, type);
@@ -95,7 +95,7 @@ Value BodyBuilder::loadChain(const AccessChain &chain, int64_t width, FloatAttr 
   return load(tensor, access, type);
 }
 
-static int64_t getSequenceWidth(Value sequence) {
+static int64_t getRowWidth(Value sequence) {
   return cast<SequenceType>(sequence.getType()).getWidth();
 }
 
@@ -103,15 +103,15 @@ Value BodyBuilder::get(Value sequence) {
   if (Value known = values.lookup(sequence)) {
     return known;
   }
-  return values[sequence] = loadChain(resolveAccess(sequence), getSequenceWidth(sequence));
+  return values[sequence] = loadChain(resolveAccess(sequence), getRowWidth(sequence));
 }
 
 Value BodyBuilder::getGroup(Value sequence, RowGroup group, FloatAttr outside) {
-  return loadChain(resolveAccess(sequence, group), getSequenceWidth(sequence), outside);
+  return loadChain(resolveAccess(sequence, group), getRowWidth(sequence), outside);
 }
 
 Value BodyBuilder::getMember(Value sequence, RowGroup group, int64_t member, FloatAttr outside) {
-  return loadChain(resolveMember(sequence, group, member), getSequenceWidth(sequence), outside);
+  return loadChain(resolveMember(sequence, group, member), getRowWidth(sequence), outside);
 }
 
 Value BodyBuilder::getStored(Value sequence, AffineExpr position, AffineExpr column, int64_t group,

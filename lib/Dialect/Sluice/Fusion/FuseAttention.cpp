@@ -76,8 +76,8 @@ AttentionOp sluice::findRotation(Value packed) {
 /// The domain of the keys; null where the queries have the same.
 template <typename Op>
 static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
-  dispatch::DomainAttr keys = emitter.domainOf(op.getKey());
-  return keys == emitter.domainOf(op.getQuery()) ? dispatch::DomainAttr() : keys;
+  dispatch::DomainAttr keys = emitter.getRowDomain(op.getKey());
+  return keys == emitter.getRowDomain(op.getQuery()) ? dispatch::DomainAttr() : keys;
 }
 
 /// The operands of terms, a table of angles (or null), and the counts of given keys.
@@ -96,7 +96,7 @@ static SmallVector<Value> getExtraOperands(Op op, Value rotary, DispatchEmitter 
 static RankedTensorType getGradientType(Value gradient, DispatchEmitter &emitter) {
   auto table = dyn_cast<RankedTensorType>(gradient.getType());
   if (!table) {
-    return emitter.typeOf(gradient);
+    return emitter.getTensorType(gradient);
   }
   return RankedTensorType::get(
       {getBatch(emitter.getScope()), table.getDimSize(0), table.getDimSize(1)},
@@ -122,11 +122,12 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
                      "queries first, of a linear map that this attention alone reads");
   }
   auto op = dispatch::AttentionOp::create(
-      emitter.b, emitter.typeOf(getOutput()), emitter.typeOf(getLse()), emitter.get(getQuery()),
-      emitter.get(getKey()), emitter.get(getValue()), getExtraOperands(*this, Value(), emitter),
-      emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
-      getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
-      getRandomId(), StringAttr(), StringAttr(), getDistanceBias(), getDistanceAttr(),
+      emitter.b, emitter.getTensorType(getOutput()), emitter.getTensorType(getLse()),
+      emitter.get(getQuery()), emitter.get(getKey()), emitter.get(getValue()),
+      getExtraOperands(*this, Value(), emitter), emitter.getRowDomain(getQuery()),
+      keyDomain(*this, emitter), getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(),
+      getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId(), StringAttr(),
+      StringAttr(), getDistanceBias(), getDistanceAttr(),
       /*draws_by_update=*/false);
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
@@ -146,7 +147,7 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   auto op = dispatch::AttentionBackwardOp::create(
       emitter.b, types, emitter.get(getQuery()), emitter.get(getKey()), emitter.get(getValue()),
       emitter.get(getOutput()), emitter.get(getLse()), emitter.get(getOutputGradient()), extras,
-      emitter.domainOf(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
+      emitter.getRowDomain(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
       getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
       getRandomId(), StringAttr(), StringAttr(), getDistanceBias(), getDistanceAttr(),
       /*draws_by_update=*/false);

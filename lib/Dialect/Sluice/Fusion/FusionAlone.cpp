@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace sluice;
 
-RankedTensorType DispatchEmitter::typeOf(Value sequence) const {
+RankedTensorType DispatchEmitter::getTensorType(Value sequence) const {
   RankedTensorType type = getStoredType(scope, cast<SequenceType>(sequence.getType()));
   Operation *op = sequence.getDefiningOp();
   auto rows = op ? op->getAttrOfType<ArrayAttr>(stepRowsName) : ArrayAttr();
@@ -24,16 +24,16 @@ RankedTensorType DispatchEmitter::typeOf(Value sequence) const {
   return RankedTensorType::get(shape, type.getElementType());
 }
 
-dispatch::DomainAttr DispatchEmitter::domainOf(Value sequence) const {
+dispatch::DomainAttr DispatchEmitter::getRowDomain(Value sequence) const {
   auto type = cast<SequenceType>(sequence.getType());
-  return domain(getBatch(scope), getPositions(scope, type), factorOf(sequence));
+  return domain(getBatch(scope), getPositions(scope, type), getScaleFactor(sequence));
 }
 
 dispatch::DomainAttr DispatchEmitter::wholeDomain(int64_t batch, int64_t positions) const {
   return domain(batch, positions, 0);
 }
 
-int64_t DispatchEmitter::factorOf(Value sequence) const {
+int64_t DispatchEmitter::getScaleFactor(Value sequence) const {
   return getDomainFactor(scope, cast<SequenceType>(sequence.getType()), axis);
 }
 
@@ -52,7 +52,7 @@ LogicalResult LinearWeightGradientOp::emitDispatches(DispatchEmitter &emitter) {
   auto op = dispatch::WeightGradientOp::create(
       emitter.b, getWeight().getType(), getBias() ? getBias().getType() : Type(),
       emitter.get(getGradient()), emitter.get(getInput()), emitter.get(getInitWeight()),
-      emitter.get(getInitBias()), emitter.domainOf(getGradient()), StringAttr(), StringAttr());
+      emitter.get(getInitBias()), emitter.getRowDomain(getGradient()), StringAttr(), StringAttr());
   emitter.set(getWeight(), op.getWeight());
   if (getBias()) {
     emitter.set(getBias(), op.getBias());
@@ -63,7 +63,7 @@ LogicalResult LinearWeightGradientOp::emitDispatches(DispatchEmitter &emitter) {
 LogicalResult EmbedBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   Value table = dispatch::ScatterRowsOp::create(
       emitter.b, getTable().getType(), emitter.get(getTokens()), emitter.get(getGradient()),
-      emitter.get(getInit()), emitter.domainOf(getGradient()), StringAttr(), StringAttr());
+      emitter.get(getInit()), emitter.getRowDomain(getGradient()), StringAttr(), StringAttr());
   emitter.set(getTable(), table);
   return success();
 }
@@ -71,7 +71,7 @@ LogicalResult EmbedBackwardOp::emitDispatches(DispatchEmitter &emitter) {
 /// The sum over the batch is a scatter by position: the constant table `positions` holds p at (b,
 /// p).
 LogicalResult PositionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
-  dispatch::DomainAttr domain = emitter.domainOf(getGradient());
+  dispatch::DomainAttr domain = emitter.getRowDomain(getGradient());
   bool given = isGiven(*this, cast<SequenceType>(getGradient().getType()));
   std::string place = "constant:positions";
   if (given) { // as long as its axis, not as the context

@@ -19,21 +19,21 @@ LogicalResult CrossEntropyOp::emitDispatches(DispatchEmitter &emitter) {
            << getTarget() << "\"; run sluice-expand-soft-targets before";
   }
   auto rows = dispatch::CrossEntropyOp::create(
-      emitter.b, emitter.typeOf(getLosses()), Type(), Type(), emitter.get(getInput()),
+      emitter.b, emitter.getTensorType(getLosses()), Type(), Type(), emitter.get(getInput()),
       emitter.get(getWeight()), emitter.get(getTokens()), emitter.get(getBias()), Value(),
-      emitter.domainOf(getInput()), getOffset(), getFirst(), getSmoothing(), llvm::APFloat(1.0F),
-      StringAttr(), StringAttr());
+      emitter.getRowDomain(getInput()), getOffset(), getFirst(), getSmoothing(),
+      llvm::APFloat(1.0F), StringAttr(), StringAttr());
   emitter.set(getLosses(), rows.getLosses());
   return success();
 }
 
 LogicalResult CrossEntropyBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   Value input = emitter.get(getInput());
-  RankedTensorType losses = emitter.typeOf(getLosses());
+  RankedTensorType losses = emitter.getTensorType(getLosses());
   auto rows = dispatch::CrossEntropyOp::create(
       emitter.b, losses, losses, input.getType(), input, emitter.get(getWeight()),
       emitter.get(getTokens()), emitter.get(getBias()), emitter.get(getGradient()),
-      emitter.domainOf(getInput()), getOffset(), getFirst(), getSmoothing(), getFactor(),
+      emitter.getRowDomain(getInput()), getOffset(), getFirst(), getSmoothing(), getFactor(),
       StringAttr(), StringAttr());
   emitter.set(getLosses(), rows.getLosses());
   emitter.set(getInputGradient(), rows.getInputGradient());
@@ -75,7 +75,7 @@ static Value countScored(ImplicitLocOpBuilder &b, Value length, Value rows, int6
 }
 
 /// 1 - `padding`, a number or many.
-static Value weightOf(ImplicitLocOpBuilder &b, Value padding) {
+static Value buildWeight(ImplicitLocOpBuilder &b, Value padding) {
   FloatAttr one = b.getF32FloatAttr(1);
   auto type = dyn_cast<RankedTensorType>(padding.getType());
   TypedAttr ones = type ? TypedAttr(DenseElementsAttr::get(type, one)) : TypedAttr(one);
@@ -138,7 +138,7 @@ struct MeansBody {
     Value terms = flat(tensor);
     if (padded) {
       Value padding = flat(emitter.bind(paddingInput, tensor.getType()));
-      terms = arith::MulFOp::create(b, terms, weightOf(b, padding));
+      terms = arith::MulFOp::create(b, terms, buildWeight(b, padding));
     }
     return dispatch::ReduceOp::create(b, b.getF32Type(), dispatch::ReduceKind::Add, terms);
   }
@@ -152,12 +152,12 @@ struct MeansBody {
 } // namespace
 
 /// The weights of loss i, by name; empty where it has none.
-static StringRef weightsOf(ObjectiveOp op, size_t i) {
+static StringRef getWeightNames(ObjectiveOp op, size_t i) {
   return op.getWeights() ? cast<StringAttr>((*op.getWeights())[i]).getValue() : StringRef();
 }
 
 /// The numbers that losses are against, which may be weighted; empty: tokens.
-static StringRef targetOf(Value losses) {
+static StringRef getTargetToken(Value losses) {
   while (auto map = losses.getDefiningOp<MapOp>()) {
     losses = map.getInputs().front();
   }
@@ -174,7 +174,7 @@ static void recordLosses(ObjectiveOp op) {
     SmallVector<NamedAttribute> facts{b.getNamedAttr("name", name),
                                       b.getNamedAttr("factor", b.getF64FloatAttr(factor)),
                                       b.getNamedAttr("first", b.getI64IntegerAttr(first))};
-    if (StringRef target = targetOf(losses); !target.empty()) {
+    if (StringRef target = getTargetToken(losses); !target.empty()) {
       facts.push_back(b.getNamedAttr("target", b.getStringAttr(target)));
     }
     records.push_back(b.getDictionaryAttr(facts));
@@ -193,7 +193,7 @@ LogicalResult ObjectiveOp::emitDispatches(DispatchEmitter &emitter) {
   }
   Value length = body.scalar("scalar:length"), rows = body.scalar("scalar:rows"), total;
   for (auto [i, sum, factor, first] : llvm::enumerate(sums, getFactors(), getFirst())) {
-    StringRef weights = weightsOf(*this, i);
+    StringRef weights = getWeightNames(*this, i);
     Value count;
     if (weights.empty()) {
       Value padding = getPadded() ? body.scalar(paddingScalar(first)) : Value();
@@ -246,8 +246,8 @@ LogicalResult MeanGradientOp::emitBody(BodyBuilder &body) {
                     : body.getScalar(weightsScalar(getWeights(), getFirst()), b.getF32Type());
   Value gradient = arith::DivFOp::create(b, arith::ConstantOp::create(b, getFactorAttr()), count);
   if (getPadded()) {
-    gradient =
-        arith::MulFOp::create(b, gradient, weightOf(b, body.getInput(paddingInput, getResult())));
+    gradient = arith::MulFOp::create(b, gradient,
+                                     buildWeight(b, body.getInput(paddingInput, getResult())));
   }
   body.set(getResult(), gradient);
   return success();

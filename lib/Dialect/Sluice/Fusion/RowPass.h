@@ -15,7 +15,9 @@ using namespace mlir;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-inline int64_t widthOf(Value sequence) { return cast<SequenceType>(sequence.getType()).getWidth(); }
+inline int64_t getSequenceWidth(Value sequence) {
+  return cast<SequenceType>(sequence.getType()).getWidth();
+}
 
 /// A row pass under construction. Offsets are to the position, or to the index that finds a row.
 class RowPass {
@@ -28,7 +30,9 @@ public:
   }
 
   /// Row p of a sequence on the result's scale.
-  Value row(Value sequence) { return rowOf(sequence, {AccessKind::Row, p, factorOf(sequence)}); }
+  Value row(Value sequence) {
+    return computeRow(sequence, {AccessKind::Row, p, getScaleFactor(sequence)});
+  }
   /// Element p + `offset`: of counts, 0 outside.
   Value count(Value counts, int64_t offset) {
     return element(emitter.get(counts), {AccessKind::Row, p + offset, 0});
@@ -40,35 +44,37 @@ public:
   }
   /// The same at `index` + `offset`.
   Value end(Value ends, Value index, int64_t offset) {
-    return element(
-        emitter.get(ends),
-        {.kind = AccessKind::Gather, .at = p + offset, .index = numberOf(index), .extended = true});
+    return element(emitter.get(ends), {.kind = AccessKind::Gather,
+                                       .at = p + offset,
+                                       .index = getArgumentNumber(index),
+                                       .extended = true});
   }
   /// Row `index` + `offset` of a sequence, zeros where it has none.
   Value gather(Value sequence, Value index, int64_t offset, bool whole) {
-    return rowOf(sequence, {.kind = AccessKind::Gather,
-                            .at = p + offset,
-                            .factor = whole ? 0 : factorOf(sequence),
-                            .index = numberOf(index)});
+    return computeRow(sequence, {.kind = AccessKind::Gather,
+                                 .at = p + offset,
+                                 .factor = whole ? 0 : getScaleFactor(sequence),
+                                 .index = getArgumentNumber(index)});
   }
   /// The sum of the rows [first + offset, last + offset) of a sequence.
   Value sum(Value sequence, Value first, Value last, int64_t offset) {
-    return rowOf(sequence, {.kind = AccessKind::Range,
-                            .at = p + offset,
-                            .factor = factorOf(sequence),
-                            .index = numberOf(first),
-                            .last = numberOf(last)});
+    return computeRow(sequence, {.kind = AccessKind::Range,
+                                 .at = p + offset,
+                                 .factor = getScaleFactor(sequence),
+                                 .index = getArgumentNumber(first),
+                                 .last = getArgumentNumber(last)});
   }
   /// The same of one number a position, [p + offset, last + offset).
   Value sumFromHere(Value tensor, int64_t factor, Value last, int64_t offset) {
-    return element(
-        tensor,
-        {.kind = AccessKind::Range, .at = p + offset, .factor = factor, .last = numberOf(last)});
+    return element(tensor, {.kind = AccessKind::Range,
+                            .at = p + offset,
+                            .factor = factor,
+                            .last = getArgumentNumber(last)});
   }
   /// The sum of all valid rows of a sequence.
   Value total(Value sequence) {
     AffineExpr n = getAffineSymbolExpr(0, b.getContext());
-    return rowOf(sequence, {AccessKind::Range, i * n, factorOf(sequence)});
+    return computeRow(sequence, {AccessKind::Range, i * n, getScaleFactor(sequence)});
   }
   /// Row 0 of a tensor [B, T, d] or [B, T].
   Value first(Value tensor, int64_t width) {
@@ -76,25 +82,26 @@ public:
   }
   /// Row p of a tensor [B, T, d].
   Value row(Value tensor, int64_t factor) {
-    return load(tensor, {AccessKind::Row, p, factor}, columnsOf(tensor));
+    return load(tensor, {AccessKind::Row, p, factor}, countColumns(tensor));
   }
   /// The same as d / H rows of H heads: column i H + h is number i of head h.
   Value heads(Value tensor, int64_t factor, int64_t heads) {
     Access access = {
-        .kind = AccessKind::Row, .at = p, .factor = factor, .group = columnsOf(tensor) / heads};
+        .kind = AccessKind::Row, .at = p, .factor = factor, .group = countColumns(tensor) / heads};
     return load(tensor, access, heads);
   }
   /// The same of row 0 of a tensor [B, 1, d].
   Value firstHeads(Value tensor, int64_t heads) {
     Access access = {.kind = AccessKind::Row,
                      .at = getAffineConstantExpr(0, b.getContext()),
-                     .group = columnsOf(tensor) / heads};
+                     .group = countColumns(tensor) / heads};
     return load(tensor, access, heads);
   }
   /// Row `index` + `offset` of a tensor [B, T, d], all of whose rows are there.
   Value gather(Value tensor, Value index, int64_t offset) {
-    Access access = {.kind = AccessKind::Gather, .at = p + offset, .index = numberOf(index)};
-    return load(tensor, access, columnsOf(tensor));
+    Access access = {
+        .kind = AccessKind::Gather, .at = p + offset, .index = getArgumentNumber(index)};
+    return load(tensor, access, countColumns(tensor));
   }
   /// The sum of rows [first + offset, last + offset) of a tensor, or their greatest numbers.
   Value over(Value tensor, int64_t factor, Value first, Value last, int64_t offset,
@@ -102,10 +109,10 @@ public:
     Access access = {.kind = AccessKind::Range,
                      .at = p + offset,
                      .factor = factor,
-                     .index = numberOf(first),
-                     .last = numberOf(last),
+                     .index = getArgumentNumber(first),
+                     .last = getArgumentNumber(last),
                      .isGreatest = isGreatest};
-    return load(tensor, access, columnsOf(tensor));
+    return load(tensor, access, countColumns(tensor));
   }
   /// The element of a tensor of rank 0.
   Value scalar(Value tensor) { return load(tensor, {AccessKind::Scalar, p}, 0); }
@@ -153,7 +160,8 @@ public:
   }
   /// The same as `result` of the model.
   LogicalResult finish(Value yielded, Value result) {
-    emitter.set(result, finish(yielded, emitter.typeOf(result), emitter.domainOf(result)));
+    emitter.set(result,
+                finish(yielded, emitter.getTensorType(result), emitter.getRowDomain(result)));
     return success();
   }
 
@@ -169,14 +177,16 @@ private:
     bool isGreatest = false;
   };
 
-  static int64_t columnsOf(Value tensor) {
+  static int64_t countColumns(Value tensor) {
     return cast<RankedTensorType>(tensor.getType()).getDimSize(2);
   }
 
-  int64_t factorOf(Value sequence) const { return emitter.factorOf(sequence); }
-  static int64_t numberOf(Value argument) { return cast<BlockArgument>(argument).getArgNumber(); }
-  Value rowOf(Value sequence, const Access &access) {
-    return load(emitter.get(sequence), access, widthOf(sequence));
+  int64_t getScaleFactor(Value sequence) const { return emitter.getScaleFactor(sequence); }
+  static int64_t getArgumentNumber(Value argument) {
+    return cast<BlockArgument>(argument).getArgNumber();
+  }
+  Value computeRow(Value sequence, const Access &access) {
+    return load(emitter.get(sequence), access, getSequenceWidth(sequence));
   }
   Value element(Value tensor, const Access &access) { return load(tensor, access, 0); }
   Value load(Value tensor, const Access &access, int64_t width) {
@@ -186,14 +196,15 @@ private:
                                : AffineMap::get(1, 0, getAffineConstantExpr(0, context));
     FloatAttr outside;
     if (access.isGreatest) {
-      outside = cast<FloatAttr>(dispatch::identityOf(dispatch::ReduceKind::Max, b.getF32Type()));
+      outside =
+          cast<FloatAttr>(dispatch::getIdentityValue(dispatch::ReduceKind::Max, b.getF32Type()));
     }
     operands.push_back(tensor);
     accesses.push_back(AccessAttr::get(context, access.kind,
                                        AffineMapAttr::get(AffineMap::get(2, 1, access.at)),
                                        access.group, access.factor, AffineMapAttr::get(column),
                                        access.index, outside, access.last, access.extended));
-    Type type = dispatch::bodyTypeOf(cast<RankedTensorType>(tensor.getType()).getElementType());
+    Type type = dispatch::getBodyType(cast<RankedTensorType>(tensor.getType()).getElementType());
     SmallVector<int64_t> shape = {width};
     if (access.group > 1) {
       shape.insert(shape.begin(), access.group);
@@ -210,7 +221,7 @@ private:
 };
 
 /// Positions that counts have at full length, where no end is.
-inline int64_t positionsOf(Value counts, DispatchEmitter &emitter) {
+inline int64_t countPositions(Value counts, DispatchEmitter &emitter) {
   return getPositions(emitter.getScope(), cast<SequenceType>(counts.getType()));
 }
 

@@ -29,7 +29,7 @@ template <typename Op> static LogicalResult verifyAxis(Op op, SequenceType rows)
   if (isGiven(op, rows) || isSegmented(op, rows)) {
     return op.emitOpError("S-115: expected rows of the tokens that are predicted for attention by "
                           "hashes, found rows of @")
-           << axisNameOf(op, rows);
+           << getAxisName(op, rows);
   }
   return success();
 }
@@ -143,7 +143,7 @@ std::optional<SmallVector<RowRead>> HashedAttentionBackwardOp::getRowReads(unsig
 }
 
 /// Pairs that a batch's heads score at most: each row has two chunks a hash.
-template <typename Op> static double pairsOf(Op op) {
+template <typename Op> static double countSlotPairs(Op op) {
   return 2.0 * static_cast<double>(getBatch(op)) *
          static_cast<double>(getPositions(op, op.getQuery().getType())) *
          static_cast<double>(int64_t(op.getHeads() * op.getChunk()) * op.getHashes());
@@ -158,12 +158,13 @@ Cost HashedBucketsOp::getCost() {
 /// As attention's, a pair.
 Cost HashedAttentionOp::getCost() {
   double each = 4.0 * static_cast<double>(getHeadSize()) + 3;
-  return facts::cost(*this, each * pairsOf(*this), {getQuery(), getValue(), getOutput(), getLse()});
+  return facts::cost(*this, each * countSlotPairs(*this),
+                     {getQuery(), getValue(), getOutput(), getLse()});
 }
 
 Cost HashedAttentionBackwardOp::getCost() {
   double each = 10.0 * static_cast<double>(getHeadSize()) + 5;
-  return facts::cost(*this, each * pairsOf(*this));
+  return facts::cost(*this, each * countSlotPairs(*this));
 }
 
 //===----------------------------------------------------------------------===//

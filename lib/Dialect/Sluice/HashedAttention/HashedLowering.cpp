@@ -30,7 +30,7 @@ static std::vector<PartOf> attend(HashedAttentionOp op, HashedSlots &all) {
       auto mixed = dispatch::AttentionOp::create(
           b, all.type(all.slots, width, all.f32()), all.type(all.slots, all.heads, all.f32()),
           query, query, value, ValueRange(), all.ofSlots(), dispatch::DomainAttr(), all.heads,
-          all.heads, all.size, 0, 0, 0, all.maskOf(part), llvm::APFloat(0.0F), 0, StringAttr(),
+          all.heads, all.size, 0, 0, 0, all.buildMask(part), llvm::APFloat(0.0F), 0, StringAttr(),
           StringAttr(), false, AffineMapAttr(), false);
       fillScore(mixed.getScore(), all.size, b);
       made.push_back({hash, part, mixed.getOutput(), mixed.getLse()});
@@ -79,7 +79,7 @@ static Value sumLse(HashedAttentionOp op, HashedSlots &all, ArrayRef<PartOf> mad
   Value lse = arith::AddFOp::create(b, most, math::LogOp::create(b, sum));
   Value none = pass.row(pass.real(0), all.heads);
   return pass.finish({arith::SelectOp::create(b, any, lse, none)},
-                     {all.emitter.typeOf(op.getLse())}, all.ofRows())[0];
+                     {all.emitter.getTensorType(op.getLse())}, all.ofRows())[0];
 }
 
 /// A number a head as one a column: the row's numbers one by one.
@@ -132,7 +132,7 @@ static Value sumOutputs(HashedAttentionOp op, HashedSlots &all, ArrayRef<PartOf>
   }
   Value alone = pass.own(all.emitter.get(op.getValue()), width);
   return pass.finish({arith::SelectOp::create(b, isAlone(pass, places), alone, sum)},
-                     {all.emitter.typeOf(op.getOutput())}, all.ofRows())[0];
+                     {all.emitter.getTensorType(op.getOutput())}, all.ofRows())[0];
 }
 
 /// Ops that no lowering takes.
@@ -169,7 +169,7 @@ LogicalResult HashedAttentionOp::emitDispatches(DispatchEmitter &emitter) {
 //===----------------------------------------------------------------------===//
 
 /// Log-sum-exps in slots, of rows that have the part.
-static Value lseOf(HashedAttentionBackwardOp op, HashedSlots &all, int64_t hash, Part part) {
+static Value getLogSum(HashedAttentionBackwardOp op, HashedSlots &all, int64_t hash, Part part) {
   SlotPass pass(all.emitter);
   Value row = pass.own(all.of[hash].rowOf);
   Value has = all.has(pass, part, pass.gather(all.of[hash].rankOf, row));
@@ -190,9 +190,9 @@ static SmallVector<Value> differentiate(HashedAttentionBackwardOp op, HashedSlot
   SmallVector<Value> gradients;
   for (Part part : all.parts()) {
     auto made = dispatch::AttentionBackwardOp::create(
-        all.emitter.b, types, query, query, value, output, lseOf(op, all, hash, part), gradient,
+        all.emitter.b, types, query, query, value, output, getLogSum(op, all, hash, part), gradient,
         ValueRange(), all.ofSlots(), dispatch::DomainAttr(), all.heads, all.heads, all.size, 0, 0,
-        0, all.maskOf(part), llvm::APFloat(0.0F), 0, StringAttr(), StringAttr(), false,
+        0, all.buildMask(part), llvm::APFloat(0.0F), 0, StringAttr(), StringAttr(), false,
         AffineMapAttr(), false);
     fillScore(made.getScore(), all.size, all.emitter.b);
     fillScore(made.getScoreGradient(), all.size, all.emitter.b, /*derivative=*/true);
@@ -225,7 +225,8 @@ LogicalResult HashedAttentionBackwardOp::emitDispatches(DispatchEmitter &emitter
     }
   }
   SmallVector<Value> results = pass.finish(
-      {ofQuery, ofValue}, {emitter.typeOf(getQueryGradient()), emitter.typeOf(getValueGradient())},
+      {ofQuery, ofValue},
+      {emitter.getTensorType(getQueryGradient()), emitter.getTensorType(getValueGradient())},
       all.ofRows());
   emitter.set(getQueryGradient(), results[0]);
   emitter.set(getValueGradient(), results[1]);

@@ -12,7 +12,7 @@ using namespace sluice::hashed;
 // Slots
 //===----------------------------------------------------------------------===//
 
-Value hashed::bucketOf(SlotPass &pass, Value buckets, int64_t hash) {
+Value hashed::computeBucket(SlotPass &pass, Value buckets, int64_t hash) {
   int64_t width = cast<RankedTensorType>(buckets.getType()).getDimSize(0);
   ImplicitLocOpBuilder &b = pass.b;
   Value isOwn =
@@ -26,7 +26,7 @@ Value hashed::bucketOf(SlotPass &pass, Value buckets, int64_t hash) {
 SmallVector<Value> HashedSlots::findPlaces(int64_t hash) {
   SlotPass pass(emitter);
   ImplicitLocOpBuilder &b = pass.b;
-  Value number = bucketOf(pass, pass.own(emitter.get(labels), hashes), hash);
+  Value number = computeBucket(pass, pass.own(emitter.get(labels), hashes), hash);
   // As a whole number: the greatest that is no greater.
   Value column = pass.columns(buckets);
   Value real = arith::SIToFPOp::create(b, RankedTensorType::get({buckets}, b.getF32Type()), column);
@@ -46,7 +46,7 @@ SmallVector<Value> HashedSlots::findPlaces(int64_t hash) {
 Value HashedSlots::setBits(Value labels) {
   auto factor = ofRows().getFactor();
   SlotPass members(emitter);
-  auto isOf = [&](SlotPass &pass, int64_t each) -> Value {
+  auto isKind = [&](SlotPass &pass, int64_t each) -> Value {
     Value label = pass.load(labels, {.at = pass.p % each, .factor = factor});
     Value bucket = arith::DivSIOp::create(pass.b, pass.position(), pass.whole(each));
     Value own = arith::AddIOp::create(pass.b, bucket, pass.whole(1));
@@ -56,7 +56,7 @@ Value HashedSlots::setBits(Value labels) {
     return arith::SelectOp::create(pass.b, isSet, pass.real(1), pass.real(0));
   };
   Value ofRows =
-      members.finish({bit(members, isOf(members, rows))}, {type(buckets * rows, 0, f32())},
+      members.finish({bit(members, isKind(members, rows))}, {type(buckets * rows, 0, f32())},
                      emitter.wholeDomain(batch, buckets * rows))[0];
   SlotPass sums(emitter);
   Value sum = sums.load(ofRows, {.kind = AccessKind::Range, .at = (sums.p + sums.i) * rows});
@@ -64,7 +64,7 @@ Value HashedSlots::setBits(Value labels) {
       sums.finish({sum}, {type(buckets, 0, f32())}, emitter.wholeDomain(batch, buckets))[0];
   SlotPass all(emitter);
   ImplicitLocOpBuilder &b = all.b;
-  Value isMember = isOf(all, region);
+  Value isMember = isKind(all, region);
   Value count = all.load(counts, {.at = all.p.floorDiv(region)});
   Value place = arith::RemSIOp::create(b, all.position(), all.whole(region));
   Value blocks = math::FloorOp::create(
@@ -137,7 +137,7 @@ Value HashedSlots::has(SlotPass &pass, Part part, Value rank) const {
 
 /// Slots of a chunk are a block. Own: those before the row's. Before: the slots of the previous
 /// block.
-IntegerSet HashedSlots::maskOf(Part part) const {
+IntegerSet HashedSlots::buildMask(Part part) const {
   MLIRContext *context = emitter.b.getContext();
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
   AffineExpr begin = p.floorDiv(chunk) * chunk;

@@ -47,7 +47,7 @@ public:
         context, access.kind, AffineMapAttr::get(AffineMap::get(2, 1, access.at)), 1, access.factor,
         AffineMapAttr::get(AffineMap::get(1, 0, getAffineConstantExpr(access.column, context))),
         index, /*outside=*/FloatAttr(), /*last=*/-1, /*extended=*/false));
-    Type type = dispatch::bodyTypeOf(cast<RankedTensorType>(tensor.getType()).getElementType());
+    Type type = dispatch::getBodyType(cast<RankedTensorType>(tensor.getType()).getElementType());
     return block.addArgument(access.width > 0 ? RankedTensorType::get({access.width}, type) : type,
                              b.getLoc());
   }
@@ -110,7 +110,7 @@ private:
 void fillScore(Region &score, int64_t size, ImplicitLocOpBuilder &like, bool derivative = false);
 
 /// A row's bucket for one hash: a whole number as f32.
-Value bucketOf(SlotPass &pass, Value buckets, int64_t hash);
+Value computeBucket(SlotPass &pass, Value buckets, int64_t hash);
 
 /// Dispatches of a step.
 LogicalResult emitHashedStep(HashedAttentionOp op, DispatchEmitter &emitter);
@@ -152,12 +152,12 @@ public:
   ArrayRef<Part> parts() const { return ArrayRef<Part>(bothParts).drop_front(chunk == 1 ? 1 : 0); }
   /// Condition, in a body, that a row of this rank has the part.
   Value has(SlotPass &pass, Part part, Value rank) const;
-  IntegerSet maskOf(Part part) const;
+  IntegerSet buildMask(Part part) const;
   RankedTensorType type(int64_t positions, int64_t width, Type element) const {
     return width > 0 ? RankedTensorType::get({batch, positions, width}, element)
                      : RankedTensorType::get({batch, positions}, element);
   }
-  dispatch::DomainAttr ofRows() const { return emitter.domainOf(query); }
+  dispatch::DomainAttr ofRows() const { return emitter.getRowDomain(query); }
   dispatch::DomainAttr ofSlots() const { return emitter.wholeDomain(batch, slots); }
   Type f32() const { return emitter.b.getF32Type(); }
   Type i32() const { return emitter.b.getI32Type(); }
@@ -173,7 +173,7 @@ public:
 private:
   HashedSlots(DispatchEmitter &emitter, Value query, Value labels)
       : emitter(emitter), query(query), labels(labels), batch(getBatch(emitter.getScope())),
-        rows(emitter.typeOf(query).getDimSize(1)) {}
+        rows(emitter.getTensorType(query).getDimSize(1)) {}
 
   /// Rows and keys that attention kernels compute together.
   static constexpr int64_t blockOfKernels = 64;

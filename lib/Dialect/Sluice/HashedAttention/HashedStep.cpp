@@ -23,7 +23,7 @@ static void markWhole(Operation *dispatch) {
 //===----------------------------------------------------------------------===//
 
 /// The rotations in the type of the rows, which holds their numbers as they are.
-static Value rotationsOf(HashedBucketsOp op, DispatchEmitter &emitter) {
+static Value getRotationTable(HashedBucketsOp op, DispatchEmitter &emitter) {
   Value table = emitter.get(op.getRotations());
   auto type = cast<RankedTensorType>(table.getType());
   Type element = op.getInput().getType().getElement();
@@ -43,7 +43,7 @@ static Value rotationsOf(HashedBucketsOp op, DispatchEmitter &emitter) {
 
 /// Products with all rotations.
 static Value project(HashedBucketsOp op, DispatchEmitter &emitter, int64_t positions) {
-  Value table = rotationsOf(op, emitter);
+  Value table = getRotationTable(op, emitter);
   ImplicitLocOpBuilder &b = emitter.b;
   auto type = RankedTensorType::get({getBatch(emitter.getScope()), positions,
                                      cast<RankedTensorType>(table.getType()).getDimSize(0)},
@@ -51,7 +51,7 @@ static Value project(HashedBucketsOp op, DispatchEmitter &emitter, int64_t posit
   auto result = b.getArrayAttr({AccessAttr::get(b.getContext(), AccessKind::Row)});
   auto contract = dispatch::ContractOp::create(
       b, TypeRange(type), emitter.get(op.getInput()), table, ValueRange(),
-      emitter.domainOf(op.getInput()), UnitAttr(), b.getArrayAttr({}), result, IntegerAttr(),
+      emitter.getRowDomain(op.getInput()), UnitAttr(), b.getArrayAttr({}), result, IntegerAttr(),
       StringAttr(), StringAttr(), UnitAttr());
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&contract.getEpilogue());
@@ -78,7 +78,7 @@ static Value findBucket(SlotPass &pass, Value y, int64_t half) {
 
 LogicalResult HashedBucketsOp::emitDispatches(DispatchEmitter &emitter) {
   bool isStep = getOperation()->hasAttr(stepScheduleName);
-  int64_t positions = isStep ? 1 : emitter.typeOf(getInput()).getDimSize(1);
+  int64_t positions = isStep ? 1 : emitter.getTensorType(getInput()).getDimSize(1);
   Value projected = project(*this, emitter, positions);
   SlotPass pass(emitter);
   int64_t half = getBuckets() / 2, hashes = getHashes();
@@ -90,8 +90,8 @@ LogicalResult HashedBucketsOp::emitDispatches(DispatchEmitter &emitter) {
     Value isOwn = pass.is(arith::CmpIPredicate::eq, number, pass.row(pass.whole(hash), hashes));
     buckets = arith::SelectOp::create(b, isOwn, pass.row(found, hashes), buckets);
   }
-  emitter.set(getResult(), pass.finish({buckets}, {emitter.typeOf(getResult())},
-                                       emitter.domainOf(getInput()))[0]);
+  emitter.set(getResult(), pass.finish({buckets}, {emitter.getTensorType(getResult())},
+                                       emitter.getRowDomain(getInput()))[0]);
   return success();
 }
 
@@ -133,7 +133,7 @@ private:
   struct Keys {
     Value first, count; ///< of the members of the bucket
   };
-  Keys keysOf(SlotPass &pass, int64_t hash) const;
+  Keys loadKeys(SlotPass &pass, int64_t hash) const;
   void findKeys();
   void countKeys();
   void attend();
@@ -156,7 +156,7 @@ void HashedStep::findRow() {
   SmallVector<Value> made = pass.finish(
       {pass.position(), buckets},
       {type(1, i32()), RankedTensorType::get({batch, 1, hashes}, emitter.b.getF32Type())},
-      emitter.domainOf(op.getQuery()));
+      emitter.getRowDomain(op.getQuery()));
   position = made[0];
   own = made[1];
 }
@@ -170,8 +170,9 @@ void HashedStep::listMembers() {
   Value isBefore = pass.is(arith::CmpIPredicate::slt, pass.position(), only(pass, position));
   SmallVector<Value> bits;
   for (int64_t hash = 0; hash < hashes; ++hash) {
-    Value isOf = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, bucketOf(pass, each, hash),
-                                       bucketOf(pass, its, hash));
+    Value isOf =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, computeBucket(pass, each, hash),
+                              computeBucket(pass, its, hash));
     bits.push_back(arith::SelectOp::create(b, arith::AndIOp::create(b, isOf, isBefore),
                                            pass.real(1), pass.real(0)));
   }
@@ -187,7 +188,7 @@ void HashedStep::listMembers() {
 }
 
 /// The row's rank is how many members come before it: of its chunk and the one before.
-HashedStep::Keys HashedStep::keysOf(SlotPass &pass, int64_t hash) const {
+HashedStep::Keys HashedStep::loadKeys(SlotPass &pass, int64_t hash) const {
   ImplicitLocOpBuilder &b = pass.b;
   Value rank = only(pass, totals[hash]);
   Value own = arith::DivSIOp::create(b, rank, pass.whole(chunk));
@@ -203,7 +204,7 @@ void HashedStep::countKeys() {
   ImplicitLocOpBuilder &b = pass.b;
   Value count = pass.whole(0);
   for (int64_t hash = 0; hash < hashes; ++hash) {
-    count = arith::AddIOp::create(b, count, keysOf(pass, hash).count);
+    count = arith::AddIOp::create(b, count, loadKeys(pass, hash).count);
   }
   Value some = arith::MaxSIOp::create(b, count, pass.whole(1));
   Type i64 = b.getI64Type();
@@ -218,7 +219,7 @@ void HashedStep::findKeys() {
   Value begin = places.whole(0);
   SmallVector<Value> indices;
   for (int64_t hash = 0; hash < hashes; ++hash) {
-    auto [first, count] = keysOf(places, hash);
+    auto [first, count] = loadKeys(places, hash);
     Value at = arith::SubIOp::create(b, places.position(), begin);
     Value isIts =
         arith::AndIOp::create(b, places.is(arith::CmpIPredicate::sge, at, places.whole(0)),
@@ -253,11 +254,11 @@ void HashedStep::findKeys() {
 void HashedStep::attend() {
   ImplicitLocOpBuilder &b = emitter.b;
   auto mixed = dispatch::AttentionOp::create(
-      b, emitter.typeOf(op.getOutput()), emitter.typeOf(op.getLse()), emitter.get(op.getQuery()),
-      keys, values, ValueRange{counts}, emitter.domainOf(op.getQuery()),
-      emitter.wholeDomain(batch, slots), op.getHeads(), op.getHeads(), op.getHeadSize(), 0, 0, 0,
-      everyKey(b.getContext()), llvm::APFloat(0.0F), 0, StringAttr(), StringAttr(), false,
-      AffineMapAttr(), false);
+      b, emitter.getTensorType(op.getOutput()), emitter.getTensorType(op.getLse()),
+      emitter.get(op.getQuery()), keys, values, ValueRange{counts},
+      emitter.getRowDomain(op.getQuery()), emitter.wholeDomain(batch, slots), op.getHeads(),
+      op.getHeads(), op.getHeadSize(), 0, 0, 0, everyKey(b.getContext()), llvm::APFloat(0.0F), 0,
+      StringAttr(), StringAttr(), false, AffineMapAttr(), false);
   fillScore(mixed.getScore(), static_cast<int64_t>(op.getHeadSize()), b);
   emitter.set(op.getOutput(), mixed.getOutput());
   emitter.set(op.getLse(), mixed.getLse());

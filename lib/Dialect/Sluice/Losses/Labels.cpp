@@ -64,7 +64,7 @@ template <typename T> static void evaluate(LabelsOp op, Evaluator<T> &evaluator)
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
     if (op.getNumbers()) {
       auto width = static_cast<size_t>(op.getResult().getType().getWidth());
-      return width > 0 ? targetOf<T>(evaluator, op.getTokens(), b, p, width)
+      return width > 0 ? getTargetToken<T>(evaluator, op.getTokens(), b, p, width)
                        : std::vector<T>{weightAt<T>(b, p)};
     }
     int64_t sum = p;

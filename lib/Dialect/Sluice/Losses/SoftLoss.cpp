@@ -91,7 +91,7 @@ struct Softmax {
 };
 } // namespace
 
-static Softmax softmaxOf(BodyBuilder &body, Value row) {
+static Softmax buildSoftmax(BodyBuilder &body, Value row) {
   ImplicitLocOpBuilder &b = body.builder();
   Value greatest = dispatch::ReduceOp::create(b, b.getF32Type(), dispatch::ReduceKind::Max, row);
   Value below = arith::SubFOp::create(b, row, body.splat(greatest, row.getType()));
@@ -107,7 +107,7 @@ LogicalResult SoftLossOp::emitBody(BodyBuilder &body) {
     return failure();
   }
   Value targets = body.getInput((numbersInput + getTarget()).str(), getLogits());
-  Softmax of = softmaxOf(body, row);
+  Softmax of = buildSoftmax(body, row);
   Value nats =
       arith::SubFOp::create(b, body.splat(math::LogOp::create(b, of.sum), row.getType()), of.below);
   Value loss = body.sum(arith::MulFOp::create(b, targets, nats));
@@ -122,7 +122,7 @@ LogicalResult SoftLossBackwardOp::emitBody(BodyBuilder &body) {
     return failure();
   }
   Value targets = body.getInput((numbersInput + getTarget()).str(), getLogits());
-  Softmax of = softmaxOf(body, row);
+  Softmax of = buildSoftmax(body, row);
   Value share = arith::DivFOp::create(b, body.sum(targets), of.sum);
   Value chances = arith::MulFOp::create(b, of.weights, body.splat(share, row.getType()));
   Value scale = fromRow(body, static_cast<int64_t>(getFirst()), gradient);
@@ -137,8 +137,8 @@ LogicalResult SoftLossBackwardOp::emitBody(BodyBuilder &body) {
 
 /// Logarithms of the chances of row (b, p), and its targets.
 template <typename T, typename Op>
-static std::pair<std::vector<T>, std::vector<T>> rowOf(Op op, Evaluator<T> &evaluator, int64_t b,
-                                                       int64_t p) {
+static std::pair<std::vector<T>, std::vector<T>> computeRow(Op op, Evaluator<T> &evaluator,
+                                                            int64_t b, int64_t p) {
   std::vector<T> row = evaluator.rowAt(op.getLogits(), b, p);
   T greatest = *std::max_element(row.begin(), row.end()), sum = 0;
   for (T x : row) {
@@ -147,12 +147,12 @@ static std::pair<std::vector<T>, std::vector<T>> rowOf(Op op, Evaluator<T> &eval
   for (T &x : row) {
     x -= greatest + std::log(sum);
   }
-  return {row, targetOf<T>(evaluator, op.getTokens(), b, p, row.size())};
+  return {row, getTargetToken<T>(evaluator, op.getTokens(), b, p, row.size())};
 }
 
 template <typename T> static void evaluate(SoftLossOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getLosses(), [&](int64_t b, int64_t p) {
-    auto [logs, targets] = rowOf<T>(op, evaluator, b, p);
+    auto [logs, targets] = computeRow<T>(op, evaluator, b, p);
     T loss = 0;
     for (size_t v = 0; p >= static_cast<int64_t>(op.getFirst()) && v < logs.size(); ++v) {
       loss -= targets[v] * logs[v];
@@ -163,7 +163,7 @@ template <typename T> static void evaluate(SoftLossOp op, Evaluator<T> &evaluato
 
 template <typename T> static void evaluate(SoftLossBackwardOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
-    auto [logs, targets] = rowOf<T>(op, evaluator, b, p);
+    auto [logs, targets] = computeRow<T>(op, evaluator, b, p);
     T incoming =
         p >= static_cast<int64_t>(op.getFirst()) ? evaluator.at(op.getGradient(), b, p, 0) : T(0);
     T sum = 0;

@@ -78,7 +78,7 @@ template <typename T> using Rows = std::vector<std::vector<T>>;
 
 /// The positions of a segment; none where it is not closed.
 template <typename T, typename Op>
-std::vector<int64_t> rowsOf(Op op, const Evaluator<T> &evaluator, int64_t b, int64_t m) {
+std::vector<int64_t> getValueRows(Op op, const Evaluator<T> &evaluator, int64_t b, int64_t m) {
   int64_t positions = evaluator.getPositions(op.getCounts());
   auto end = [&](int64_t segment) {
     return segment < 0 ? -1 : static_cast<int64_t>(evaluator.at(op.getEnds(), b, segment, 0));
@@ -105,7 +105,7 @@ Rows<T> rowsAt(Value value, const Evaluator<T> &evaluator, int64_t b,
 template <typename T> static void evaluate(AttendSegmentsOp op, Evaluator<T> &evaluator) {
   auto heads = static_cast<int64_t>(op.getHeads());
   auto mixes = [&](int64_t b, int64_t m, llvm::function_ref<void(const Mix<T> &, Rows<T>)> use) {
-    std::vector<int64_t> rows = rowsOf<T>(op, evaluator, b, m);
+    std::vector<int64_t> rows = getValueRows<T>(op, evaluator, b, m);
     for (int64_t head = 0; head < heads && !rows.empty(); ++head) {
       use(Mix<T>({heads, head}, evaluator.rowAt(op.getQuery(), b, m),
                  rowsAt<T>(op.getKey(), evaluator, b, rows)),
@@ -142,7 +142,7 @@ template <typename T> static void evaluate(AttendSegmentsBackwardOp op, Evaluato
   Gradients dq = zeros(op.getQuery()), dk = zeros(op.getKey()), dv = zeros(op.getValue());
   for (int64_t b = 0; b < evaluator.getRows(); ++b) {
     for (int64_t m = 0; m < evaluator.getPositions(op.getQuery()); ++m) {
-      std::vector<int64_t> rows = rowsOf<T>(op, evaluator, b, m);
+      std::vector<int64_t> rows = getValueRows<T>(op, evaluator, b, m);
       std::vector<T> query = evaluator.rowAt(op.getQuery(), b, m),
                      gradient = evaluator.rowAt(op.getGradient(), b, m);
       Rows<T> keys = rowsAt<T>(op.getKey(), evaluator, b, rows),

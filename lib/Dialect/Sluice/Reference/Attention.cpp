@@ -34,11 +34,11 @@ public:
     return columns(terms.query, b, p, h * size);
   }
   /// The row of R that a pair has.
-  int64_t rowOf(int64_t b, int64_t p, int64_t q) {
+  int64_t computeRow(int64_t b, int64_t p, int64_t q) {
     return terms.distance.row(p, q, evaluator.getCount(terms.rows, b));
   }
   std::vector<T> distanceRow(int64_t b, int64_t p, int64_t q, int64_t h) {
-    return columns(terms.rows, b, rowOf(b, p, q), h * size);
+    return columns(terms.rows, b, computeRow(b, p, q), h * size);
   }
   /// Index of the table's bias of a pair.
   int64_t biasIndex(int64_t p, int64_t q, int64_t h) {
@@ -218,7 +218,8 @@ static void attendRowBackward(
     add(1, q, op.getKeyColumn() + keyHead * size, heads.rotate(query, q, -1), rawGradient);
     if (heads.terms.rows) {
       add(positionQueries, p, h * size, heads.distanceRow(b, p, q, h), derived[1]);
-      add(distanceRows, heads.rowOf(b, p, q), h * size, heads.positionQuery(b, p, h), derived[1]);
+      add(distanceRows, heads.computeRow(b, p, q), h * size, heads.positionQuery(b, p, h),
+          derived[1]);
     }
     if (heads.terms.bias) {
       add(biases, 0, heads.biasIndex(p, q, h), {T(1)}, derived.back());
@@ -238,7 +239,7 @@ template <typename T> static void evaluate(AttentionBackwardOp op, Evaluator<T> 
   unsigned sources = op.getSourceGradients().size();
   auto add = [&](int64_t b, unsigned operand, int64_t position, int64_t column,
                  const std::vector<T> &vector, T factor) {
-    unsigned number = operand < positionQueries ? dispatch::gradientOf(operand, sources)
+    unsigned number = operand < positionQueries ? dispatch::getGradientIndex(operand, sources)
                       : operand == biases       ? gradients.size() - 1
                                                 : sources + operand - positionQueries;
     Value gradient = op.getGradients()[number];

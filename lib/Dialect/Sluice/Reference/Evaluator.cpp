@@ -67,7 +67,7 @@ template <typename T> void Evaluator<T>::setStep(int64_t length, Window rows) {
   positionsOfScale.clear();
 }
 
-template <typename T> std::pair<int64_t, int64_t> Evaluator<T>::rowsOf(Value sequence) const {
+template <typename T> std::pair<int64_t, int64_t> Evaluator<T>::getRowRange(Value sequence) const {
   return window.rows ? window.rows(sequence) : std::pair(int64_t{0}, getPositions(sequence));
 }
 
@@ -143,7 +143,7 @@ int32_t Evaluator<T>::tokenAt(Value value, int64_t row, int64_t position) const 
     llvm::report_fatal_error("reference: a token is read that was not given");
   }
   if (window.missing) {
-    auto [first, end] = rowsOf(value);
+    auto [first, end] = getRowRange(value);
     if (position < first || position >= end) {
       window.missing(value, position);
     }
@@ -154,7 +154,7 @@ int32_t Evaluator<T>::tokenAt(Value value, int64_t row, int64_t position) const 
 template <typename T>
 void Evaluator<T>::forEachPosition(Value sequence,
                                    llvm::function_ref<void(int64_t, int64_t)> visit) const {
-  auto [first, end] = rowsOf(sequence);
+  auto [first, end] = getRowRange(sequence);
   for (int64_t row = 0; row < getRows(); ++row) {
     for (int64_t position = first; position < end; ++position) {
       visit(row, position);
@@ -172,7 +172,7 @@ void Evaluator<T>::define(Value sequence,
            "a row of another width");
     data.insert(data.end(), numbers.begin(), numbers.end());
   });
-  auto [first, end] = rowsOf(sequence);
+  auto [first, end] = getRowRange(sequence);
   sequences[sequence] = {end - first, getColumns(sequence),
                          stored(sequenceType(sequence).getElement(), std::move(data)), first};
 }

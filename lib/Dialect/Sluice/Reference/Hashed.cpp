@@ -11,8 +11,8 @@ using namespace sluice::reference;
 
 /// argmax of [y; -y], the first of equal ones.
 template <typename T>
-static int64_t bucketOf(const std::vector<T> &table, const std::vector<T> &x, int64_t hash,
-                        int64_t half) {
+static int64_t computeBucket(const std::vector<T> &table, const std::vector<T> &x, int64_t hash,
+                             int64_t half) {
   int64_t bucket = 2 * half;
   T greatest = -1;
   for (int64_t i = 0; i < half; ++i) {
@@ -34,7 +34,7 @@ template <typename T> static void evaluate(HashedBucketsOp op, Evaluator<T> &eva
     std::vector<T> x = evaluator.rowAt(op.getInput(), b, p), buckets;
     for (int64_t hash = 0; hash < op.getHashes(); ++hash) {
       buckets.push_back(static_cast<T>(
-          bucketOf(evaluator.getTensor(op.getRotations()), x, hash, op.getBuckets() / 2)));
+          computeBucket(evaluator.getTensor(op.getRotations()), x, hash, op.getBuckets() / 2)));
     }
     return buckets;
   });
@@ -48,7 +48,7 @@ public:
       : op(op), evaluator(evaluator), row(row), rows(evaluator.getPositions(op.getQuery())) {}
 
   /// Those before row p, one entry for each hash that finds one.
-  std::vector<int64_t> keysOf(int64_t p) const {
+  std::vector<int64_t> findKeys(int64_t p) const {
     std::vector<int64_t> found;
     for (int64_t hash = 0; hash < Op(op).getHashes(); ++hash) {
       addKeys(hash, p, found);
@@ -57,18 +57,18 @@ public:
   }
 
 private:
-  int64_t bucketOf(int64_t hash, int64_t p) const {
+  int64_t computeBucket(int64_t hash, int64_t p) const {
     return static_cast<int64_t>(evaluator.at(Op(op).getBuckets(), row, p, hash));
   }
 
   /// Rows are listed by their rank, which counts those before them in their bucket or, sorted, in
   /// the list of all.
   void addKeys(int64_t hash, int64_t p, std::vector<int64_t> &found) const {
-    int64_t own = bucketOf(hash, p), chunk = static_cast<int64_t>(Op(op).getChunk());
+    int64_t own = computeBucket(hash, p), chunk = static_cast<int64_t>(Op(op).getChunk());
     bool isSorted = Op(op).getSorted();
     std::vector<std::pair<int64_t, int64_t>> listed; // bucket, row
     for (int64_t q = 0; q < (isSorted ? rows : p + 1); ++q) {
-      if (int64_t bucket = bucketOf(hash, q); isSorted || bucket == own) {
+      if (int64_t bucket = computeBucket(hash, q); isSorted || bucket == own) {
         listed.push_back({bucket, q});
       }
     }
@@ -101,7 +101,7 @@ template <typename T> static T dot(const T *x, const T *y, int64_t size) {
 }
 
 /// The score of a pair of heads.
-template <typename T> static T scoreOf(const T *query, const T *key, int64_t size) {
+template <typename T> static T computeScore(const T *query, const T *key, int64_t size) {
   return dot(query, key, size) / std::sqrt(static_cast<T>(size));
 }
 
@@ -114,7 +114,7 @@ static T attend(HashedAttentionOp op, const Evaluator<T> &evaluator, int64_t b, 
   std::vector<T> scores;
   for (int64_t q : keys) {
     std::vector<T> key = evaluator.rowAt(op.getKey(), b, q);
-    scores.push_back(scoreOf(&query[first], &key[first], size));
+    scores.push_back(computeScore(&query[first], &key[first], size));
   }
   T maximum = *std::ranges::max_element(scores), sum = 0;
   for (T score : scores) {
@@ -137,7 +137,7 @@ template <typename T> static void evaluate(HashedAttentionOp op, Evaluator<T> &e
   }
   std::vector<std::vector<T>> sums;
   evaluator.define(op.getOutput(), [&](int64_t b, int64_t p) {
-    std::vector<int64_t> keys = hashes[static_cast<size_t>(b)].keysOf(p);
+    std::vector<int64_t> keys = hashes[static_cast<size_t>(b)].findKeys(p);
     std::vector<T> output(heads * size), lse(heads);
     for (int64_t h = 0; !keys.empty() && h < heads; ++h) {
       lse[h] = attend<T>(op, evaluator, b, p, h * size, keys, output);
@@ -162,7 +162,7 @@ static void attendBackward(HashedAttentionBackwardOp op, const Evaluator<T> &eva
   std::vector<T> output = evaluator.rowAt(op.getOutput(), b, p);
   std::vector<T> gradient = evaluator.rowAt(op.getGradient(), b, p);
   for (int64_t first = 0; first < heads * size; first += size) {
-    T score = scoreOf(&query[first], &key[first], size);
+    T score = computeScore(&query[first], &key[first], size);
     T share = std::exp(score - evaluator.at(op.getLse(), b, p, first / size));
     T moved =
         dot(&gradient[first], &value[first], size) - dot(&gradient[first], &output[first], size);
@@ -183,7 +183,7 @@ template <typename T> static void evaluate(HashedAttentionBackwardOp op, Evaluat
     Hashes<T, HashedAttentionBackwardOp> hashes(op, evaluator, b);
     std::vector<std::vector<T>> ofQueries(rows, std::vector<T>(columns)), ofValues = ofQueries;
     for (int64_t p = 0; p < rows; ++p) {
-      std::vector<int64_t> keys = hashes.keysOf(p);
+      std::vector<int64_t> keys = hashes.findKeys(p);
       for (int64_t q : keys) {
         attendBackward<T>(op, evaluator, b, p, q, ofQueries, ofValues);
       }

@@ -34,7 +34,7 @@ static std::vector<T> logProbabilities(const std::vector<T> &x, const std::vecto
 
 /// Log-probabilities of row (b, p) for either op.
 template <typename T, typename Op>
-static std::vector<T> rowOf(Op op, Evaluator<T> &evaluator, int64_t b, int64_t p) {
+static std::vector<T> computeRow(Op op, Evaluator<T> &evaluator, int64_t b, int64_t p) {
   const T *bias = op.getBias() ? evaluator.getTensor(op.getBias()).data() : nullptr;
   return logProbabilities<T>(evaluator.rowAt(op.getInput(), b, p),
                              evaluator.getTensor(op.getWeight()), bias);
@@ -42,12 +42,12 @@ static std::vector<T> rowOf(Op op, Evaluator<T> &evaluator, int64_t b, int64_t p
 
 /// The distribution that row (b, p) should give: y[v] = (1 - s) [v = token[p + offset]] + s / V.
 template <typename T, typename Op>
-static std::vector<T> wantedOf(Op op, Evaluator<T> &evaluator, int64_t b, int64_t p,
-                               size_t vocabulary) {
+static std::vector<T> getWantedDistribution(Op op, Evaluator<T> &evaluator, int64_t b, int64_t p,
+                                            size_t vocabulary) {
   T smoothing = op.getSmoothing().convertToFloat();
   if constexpr (requires { op.getTarget(); }) {
     if (!op.getTarget().empty()) {
-      return targetOf<T>(evaluator, op.getTokens(), b, p, vocabulary);
+      return getTargetToken<T>(evaluator, op.getTokens(), b, p, vocabulary);
     }
   }
   std::vector<T> wanted(vocabulary, smoothing / static_cast<T>(vocabulary));
@@ -60,8 +60,8 @@ template <typename T, typename Op> static void defineLosses(Op op, Evaluator<T> 
   evaluator.define(op.getLosses(), [&](int64_t b, int64_t p) {
     T loss = 0;
     if (p >= static_cast<int64_t>(op.getFirst())) {
-      std::vector<T> logs = rowOf<T>(op, evaluator, b, p);
-      std::vector<T> wanted = wantedOf<T>(op, evaluator, b, p, logs.size());
+      std::vector<T> logs = computeRow<T>(op, evaluator, b, p);
+      std::vector<T> wanted = getWantedDistribution<T>(op, evaluator, b, p, logs.size());
       for (size_t v = 0; v < logs.size(); ++v) {
         loss -= wanted[v] != 0 ? wanted[v] * logs[v] : T(0);
       }
@@ -93,8 +93,8 @@ template <typename T> static void evaluate(CrossEntropyBackwardOp op, Evaluator<
   int64_t scored = std::max<int64_t>(evaluator.getPositions(op.getInput()) - first, 1);
   T count = op.getGradient() ? 1 : static_cast<T>(evaluator.getRows() * scored);
   evaluator.define(op.getInputGradient(), [&](int64_t b, int64_t p) {
-    std::vector<T> g = rowOf<T>(op, evaluator, b, p), dx(width);
-    std::vector<T> wanted = wantedOf<T>(op, evaluator, b, p, g.size());
+    std::vector<T> g = computeRow<T>(op, evaluator, b, p), dx(width);
+    std::vector<T> wanted = getWantedDistribution<T>(op, evaluator, b, p, g.size());
     T incoming = op.getGradient() ? evaluator.at(op.getGradient(), b, p, 0)
                                   : static_cast<T>(op.getFactor().convertToFloat());
     incoming = p < first ? T(0) : incoming;

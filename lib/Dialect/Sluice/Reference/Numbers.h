@@ -12,8 +12,8 @@ template <typename T> T weightAt(int64_t b, int64_t p) { return static_cast<T>((
 
 /// A distribution that every token of row b moves: shares of 1 to 7.
 template <typename T>
-std::vector<T> targetOf(Evaluator<T> &evaluator, mlir::Value tokens, int64_t b, int64_t p,
-                        size_t columns) {
+std::vector<T> getTargetToken(Evaluator<T> &evaluator, mlir::Value tokens, int64_t b, int64_t p,
+                              size_t columns) {
   int64_t start = p;
   for (int64_t q = 0; q < evaluator.getPositions(tokens); ++q) {
     start += evaluator.tokenAt(tokens, b, q);

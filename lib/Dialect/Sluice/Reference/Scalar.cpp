@@ -29,11 +29,12 @@ template <typename T> ScalarProgram<T>::ScalarProgram(Region &region) {
     size_t result = numbers[op.getResult(0)] = values.size();
     values.emplace_back();
     if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
-      values[result] = scalar::constantOf<T>(constant.getValue());
+      values[result] = scalar::getConstantValue<T>(constant.getValue());
       continue;
     }
     bool readsPlace = isa<dispatch::RandomOp, dispatch::PositionOp, dispatch::ColumnOp>(op);
-    Step &step = steps.emplace_back(&op, readsPlace ? nullptr : scalar::ruleOf<T>(op), result);
+    Step &step =
+        steps.emplace_back(&op, readsPlace ? nullptr : scalar::getScalarRule<T>(op), result);
     if (!readsPlace && !step.rule) {
       op.emitError("reference: expected scalar arith or math");
       llvm::report_fatal_error("reference: an op of a scalar region is unknown");

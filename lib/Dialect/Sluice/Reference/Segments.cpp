@@ -25,7 +25,9 @@ template <typename T> struct Segmentation {
     return std::min(static_cast<int64_t>(evaluator.at(ends, row, m, 0)), positions);
   }
   /// The segment of position t; where bits end segments, a bit is in the one that it ends.
-  int64_t segmentOf(int64_t t) const { return starts ? count(t) - 1 : t == 0 ? 0 : count(t - 1); }
+  int64_t getSegmentBounds(int64_t t) const {
+    return starts ? count(t) - 1 : t == 0 ? 0 : count(t - 1);
+  }
   /// Positions [first, last] of segment m.
   int64_t first(int64_t m) const { return starts ? end(m) : end(m - 1) + 1; }
   int64_t last(int64_t m) const { return starts ? end(m + 1) - 1 : end(m); }
@@ -91,7 +93,7 @@ template <typename T> static void evaluate(PoolSegmentsOp op, Evaluator<T> &eval
 template <typename T> static void evaluate(PoolSegmentsBackwardOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t t) {
     Segmentation<T> of(op, evaluator, b, op.getStarts());
-    int64_t m = of.segmentOf(t);
+    int64_t m = of.getSegmentBounds(t);
     if (!of.isClosed(m)) {
       return std::vector<T>(evaluator.getColumns(op.getResult()));
     }
@@ -119,7 +121,7 @@ static T movedBy(PoolSegmentsBitsBackwardOp op, const Evaluator<T> &evaluator,
 template <typename T> static void evaluate(PoolSegmentsBitsBackwardOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t j) {
     Segmentation<T> of(op, evaluator, b, op.getStarts());
-    int64_t m = of.segmentOf(j);
+    int64_t m = of.getSegmentBounds(j);
     T sum = 0;
     for (int64_t t = op.getStarts() ? j : j + 1; of.isClosed(m) && t <= of.last(m); ++t) {
       sum += movedBy(op, evaluator, of, m, t);

@@ -67,12 +67,12 @@ void StepRunner::reset() {
 
 /// By the newest row of counts, which this step may not compute.
 int64_t StepRunner::closedNow(SegmentOp cut) const {
-  auto [first, end] = rowsOf(cut.getCounts());
+  auto [first, end] = getRowRange(cut.getCounts());
   return first == end ? closed.lookup(cut)
                       : static_cast<int64_t>(evaluator.at(cut.getCounts(), 0, end - 1, 0));
 }
 
-std::pair<int64_t, int64_t> StepRunner::rowsOf(Value value) const {
+std::pair<int64_t, int64_t> StepRunner::getRowRange(Value value) const {
   auto found = schedules.find(value);
   if (isGiven(value)) { // all at once, before the first token
     return {0, before == 0 ? evaluator.getCapacity(value) : 0};
@@ -127,7 +127,7 @@ void StepRunner::keep(KeepOp op, bool isPrefill) {
 
 void StepRunner::store(KeepOp op) {
   Ring &ring = rings.find(op.getState())->second;
-  auto [first, end] = rowsOf(op.getValue());
+  auto [first, end] = getRowRange(op.getValue());
   for (int64_t row = std::max(first, end - ring.rows); row < end; ++row) {
     auto slot = static_cast<size_t>(row % ring.rows);
     ring.rowOf[slot] = row;
@@ -137,7 +137,7 @@ void StepRunner::store(KeepOp op) {
 
 std::vector<double> StepRunner::run(bool isPrefill) {
   evaluator.setTokens(function.getArgument(0), tokens);
-  evaluator.setStep(getLength(), {[this](Value value) { return rowsOf(value); },
+  evaluator.setStep(getLength(), {[this](Value value) { return getRowRange(value); },
                                   [this](Value value, int64_t row) {
                                     note(value, row, "is none of the rows that this step computes");
                                   }});
@@ -185,7 +185,7 @@ std::vector<Value> StepRunner::getValues() const {
 }
 
 std::pair<int64_t, std::vector<double>> StepRunner::getRows(Value value) const {
-  auto [first, end] = rowsOf(value);
+  auto [first, end] = getRowRange(value);
   std::vector<double> data;
   for (int64_t row = first; row < end; ++row) {
     std::vector<double> numbers = evaluator.rowAt(value, 0, row);

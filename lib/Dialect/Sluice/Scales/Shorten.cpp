@@ -14,7 +14,7 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
-using dispatch::identityOf;
+using dispatch::getIdentityValue;
 using dispatch::ReduceKind;
 using dispatch::RowRead;
 
@@ -59,7 +59,7 @@ LogicalResult ShortenOp::verify() {
   return success();
 }
 
-bool ShortenOp::isSum() { return dispatch::kindOf(getCombiner()) == ReduceKind::Add; }
+bool ShortenOp::isSum() { return dispatch::getReduceKind(getCombiner()) == ReduceKind::Add; }
 bool ShortenOp::isMax() { return dispatch::isMaximum(getCombiner()); }
 StringRef ShortenOp::getWord() {
   return getMean() ? "average" : isSum() ? "sum" : isMax() ? "max" : "combination";
@@ -70,7 +70,7 @@ static void buildNamed(OpBuilder &b, OperationState &state, ReduceKind kind, Reg
     YieldOp::create(inner, loc, next);
   };
   dispatch::buildCombiner(b, state.location, combiner, kind, b.getF32Type(), yield);
-  auto identity = cast<FloatAttr>(dispatch::identityOf(kind, b.getF32Type()));
+  auto identity = cast<FloatAttr>(dispatch::getIdentityValue(kind, b.getF32Type()));
   state.getOrAddProperties<ShortenOp::Properties>().identity = identity;
 }
 
@@ -141,9 +141,9 @@ void ShortenOp::print(OpAsmPrinter &printer) {
   if (getMask()) {
     printer << " mask " << getMask();
   }
-  std::optional<ReduceKind> kind = dispatch::kindOf(getCombiner());
+  std::optional<ReduceKind> kind = dispatch::getReduceKind(getCombiner());
   SmallVector<StringRef> written{"factor", "window", "identity"};
-  if (kind && getIdentityAttr() == identityOf(*kind, Float32Type::get(getContext()))) {
+  if (kind && getIdentityAttr() == getIdentityValue(*kind, Float32Type::get(getContext()))) {
     written.push_back("mean");
     printer << (getMean() ? "" : *kind == ReduceKind::Add ? " sum" : " max");
   } else {
@@ -158,7 +158,7 @@ void ShortenOp::print(OpAsmPrinter &printer) {
 }
 
 std::optional<IntegerSet> ShortenOp::getRelation(unsigned) {
-  return facts::relationOf(getContext(), getRowGroup());
+  return facts::buildRelation(getContext(), getRowGroup());
 }
 
 AffineExpr ShortenOp::getLatest(unsigned) {
@@ -210,7 +210,7 @@ Cost ShortenMaxBackwardOp::getCost() {
 
 /// g / w. The division is on the coarse side: a map is defined on valid positions alone, and
 /// the adjoint of a shift reads the upsampled gradient past the end of the fine scale.
-static Value shareOf(ShortenOp op, OpBuilder &b, Value gradient) {
+static Value buildGradientShare(ShortenOp op, OpBuilder &b, Value gradient) {
   OpBuilder::InsertionGuard guard(b);
   Location loc = op.getLoc();
   auto scaled = MapOp::create(b, loc, gradient.getType(), ValueRange{gradient});
@@ -240,7 +240,7 @@ static Value gradientOfSum(ShortenOp op, OpBuilder &b, Value gradient) {
   SequenceType type = op.getInput().getType();
   RowGroup group = op.getRowGroup();
   bool isApart = group.window != group.factor;
-  Value coarse = op.getMean() ? shareOf(op, b, gradient) : gradient;
+  Value coarse = op.getMean() ? buildGradientShare(op, b, gradient) : gradient;
   if (group.window % group.factor != 0) {
     return facts::unfoldWindows(b, op.getLoc(), type, coarse, group);
   }
@@ -355,14 +355,14 @@ RowGroup ShortenMaxBackwardOp::getRowGroup() {
 }
 
 /// One row of a group tensor<k x d>.
-static RankedTensorType rowOf(RankedTensorType group) {
+static RankedTensorType computeRow(RankedTensorType group) {
   return RankedTensorType::get({group.getDimSize(1)}, group.getElementType());
 }
 
 static bool isFinite(FloatAttr number) { return number.getValue().isFinite(); }
 
 /// Values in place of rows outside: null where zeros do.
-static FloatAttr outsideOf(ShortenOp op) {
+static FloatAttr getOutsideValue(ShortenOp op) {
   FloatAttr identity = op.getIdentityAttr();
   return identity.getValue().isZero() ? FloatAttr() : identity;
 }
@@ -373,7 +373,8 @@ static Value combineMembers(ShortenOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
   Value soFar;
   for (int64_t i = 0; i < group.window; ++i) {
-    Value row = body.getMember(op.getInput(), group, i, op.getMask() ? FloatAttr() : outsideOf(op));
+    Value row =
+        body.getMember(op.getInput(), group, i, op.getMask() ? FloatAttr() : getOutsideValue(op));
     Value bit = row && op.getMask() ? body.getMember(op.getMask(), group, i) : Value();
     if (!row || (op.getMask() && !bit)) {
       return {};
@@ -395,11 +396,11 @@ static Value combineMembers(ShortenOp op, BodyBuilder &body) {
 /// A group's rows combined, whole; null with a diagnostic.
 static Value combineGroup(ShortenOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
-  Value rows = body.getGroup(op.getInput(), op.getRowGroup(), outsideOf(op));
+  Value rows = body.getGroup(op.getInput(), op.getRowGroup(), getOutsideValue(op));
   if (!rows) {
     return {};
   }
-  RankedTensorType row = rowOf(cast<RankedTensorType>(rows.getType()));
+  RankedTensorType row = computeRow(cast<RankedTensorType>(rows.getType()));
   auto combined = dispatch::ReduceGroupOp::create(b, row, rows, op.getIdentityAttr());
   IRMapping mapping;
   op.getCombiner().cloneInto(&combined.getCombiner(), mapping);
@@ -418,7 +419,7 @@ static Value groupForMax(Operation *op, Value input, RowGroup group, BodyBuilder
     return {};
   }
   Type f32 = body.builder().getF32Type();
-  return body.getGroup(input, group, cast<FloatAttr>(identityOf(ReduceKind::Max, f32)));
+  return body.getGroup(input, group, cast<FloatAttr>(getIdentityValue(ReduceKind::Max, f32)));
 }
 
 static Value combined(ShortenOp op, BodyBuilder &body) {
@@ -464,7 +465,7 @@ static Value firstOfGreatest(ImplicitLocOpBuilder &b, Value rows) {
   };
   auto reachedBy = [&](Value values) {
     auto type = cast<RankedTensorType>(values.getType());
-    Value found = dispatch::ReduceGroupOp::create(b, rowOf(type), ReduceKind::Max, values);
+    Value found = dispatch::ReduceGroupOp::create(b, computeRow(type), ReduceKind::Max, values);
     return dispatch::SpreadOp::create(b, type, found);
   };
   Value isGreatest = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, rows, reachedBy(rows));

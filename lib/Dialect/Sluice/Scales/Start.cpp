@@ -13,16 +13,18 @@ using namespace sluice::reference;
 using dispatch::RowRead;
 
 /// Rows before the input's first.
-template <typename Op> static int64_t rowsOf(Op op) { return static_cast<int64_t>(op.getBy()); }
+template <typename Op> static int64_t countStartRows(Op op) {
+  return static_cast<int64_t>(op.getBy());
+}
 
 //===----------------------------------------------------------------------===//
 // Positions, cost
 //===----------------------------------------------------------------------===//
 
 LogicalResult StartOp::verify() {
-  if (rowsOf(*this) < 1) {
+  if (countStartRows(*this) < 1) {
     return emitOpError("S-083: expected at least 1 row before the input's first, found ")
-           << rowsOf(*this);
+           << countStartRows(*this);
   }
   SequenceType from = getInput().getType(), to = getResult().getType();
   auto null = cast<RankedTensorType>(getNull().getType());
@@ -43,10 +45,10 @@ std::optional<IntegerSet> StartOp::getRelation(unsigned operand) {
 }
 
 AffineExpr StartOp::getLatest(unsigned) {
-  return getAffineDimExpr(0, getContext()) - rowsOf(*this);
+  return getAffineDimExpr(0, getContext()) - countStartRows(*this);
 }
 
-std::optional<int64_t> StartOp::getShift() { return rowsOf(*this); }
+std::optional<int64_t> StartOp::getShift() { return countStartRows(*this); }
 
 Cost StartOp::getCost() { return facts::cost(*this, 0); }
 
@@ -69,7 +71,8 @@ LogicalResult StartOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                      "gradient yet");
   }
   Value gradient = facts::withinLength(b, getLoc(), results[0]);
-  operands[0] = ShiftOp::create(b, getLoc(), getInput().getType(), gradient, -rowsOf(*this));
+  operands[0] =
+      ShiftOp::create(b, getLoc(), getInput().getType(), gradient, -countStartRows(*this));
   operands[1] = StartBackwardOp::create(b, getLoc(), getNull().getType(), gradient, getBy());
   return success();
 }
@@ -81,7 +84,7 @@ LogicalResult StartOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 /// y[p] = x[p - s] for p >= s, null before
 template <typename T> static void evaluate(StartOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
-    int64_t source = p - rowsOf(op);
+    int64_t source = p - countStartRows(op);
     return source < 0 ? evaluator.getTensor(op.getNull())
                       : evaluator.rowAt(op.getInput(), b, source);
   });
@@ -91,7 +94,7 @@ template <typename T> static void evaluate(StartOp op, Evaluator<T> &evaluator) 
 template <typename T> static void evaluate(StartBackwardOp op, Evaluator<T> &evaluator) {
   std::vector<T> sum(evaluator.getColumns(op.getGradient()));
   evaluator.forEachPosition(op.getGradient(), [&](int64_t b, int64_t p) {
-    for (size_t c = 0; p < rowsOf(op) && c < sum.size(); ++c) {
+    for (size_t c = 0; p < countStartRows(op) && c < sum.size(); ++c) {
       sum[c] += evaluator.at(op.getGradient(), b, p, static_cast<int64_t>(c));
     }
   });
@@ -105,7 +108,7 @@ SLUICE_REFERENCE(StartBackwardOp)
 // Lowering
 //===----------------------------------------------------------------------===//
 
-RowGroup StartOp::getRowGroup() { return {1, 1, -rowsOf(*this)}; }
+RowGroup StartOp::getRowGroup() { return {1, 1, -countStartRows(*this)}; }
 
 /// `first` in the first `count` rows of a sequence, `later` from then on.
 static Value choose(BodyBuilder &body, int64_t count, Value first, Value later) {
@@ -121,7 +124,7 @@ LogicalResult StartOp::emitBody(BodyBuilder &body) {
   if (!row) {
     return failure();
   }
-  body.set(getResult(), choose(body, rowsOf(*this), body.getVector(getNull()), row));
+  body.set(getResult(), choose(body, countStartRows(*this), body.getVector(getNull()), row));
   return success();
 }
 
@@ -130,6 +133,6 @@ LogicalResult StartBackwardOp::emitBody(BodyBuilder &body) {
   if (!row) {
     return failure();
   }
-  body.set(getNull(), choose(body, rowsOf(*this), row, body.constant(row.getType(), 0)));
+  body.set(getNull(), choose(body, countStartRows(*this), row, body.constant(row.getType(), 0)));
   return success();
 }

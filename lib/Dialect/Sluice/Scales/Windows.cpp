@@ -23,7 +23,7 @@ LogicalResult facts::verifyWindow(Operation *op, RowGroup group) {
 }
 
 /// factor p + first <= q <= factor p + first + window - 1.
-IntegerSet facts::relationOf(MLIRContext *context, RowGroup group) {
+IntegerSet facts::buildRelation(MLIRContext *context, RowGroup group) {
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
   AffineExpr first = p * group.factor + group.first;
   return IntegerSet::get(2, 1, {q - first, first + (group.window - 1) - q}, {false, false});
@@ -65,7 +65,7 @@ static int64_t countWindows(OverlapAddOp op) {
 }
 
 /// Columns of one position.
-static int64_t columnsOf(OverlapAddOp op) {
+static int64_t countColumns(OverlapAddOp op) {
   return op.getResult().getType().getWidth() / static_cast<int64_t>(op.getFactor());
 }
 
@@ -117,7 +117,7 @@ Cost OverlapAddOp::getCost() {
 
 /// z[m, r d + c] = sum of x[m + j, i d + c], i = r + w - k (j + 1) >= 0
 template <typename T> static void evaluate(OverlapAddOp op, Evaluator<T> &evaluator) {
-  int64_t k = op.getFactor(), w = op.getWindow(), width = columnsOf(op);
+  int64_t k = op.getFactor(), w = op.getWindow(), width = countColumns(op);
   bool isOneRow = evaluator.getColumns(op.getInput()) == width;
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
     std::vector<T> z(evaluator.getColumns(op.getResult()));
@@ -158,7 +158,7 @@ static Value sumOfGroup(ImplicitLocOpBuilder &b, Value rows) {
 /// (w - k (j + 1)) d on.
 static Value sumOfPieces(OverlapAddOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
-  int64_t k = op.getFactor(), w = op.getWindow(), width = columnsOf(op);
+  int64_t k = op.getFactor(), w = op.getWindow(), width = countColumns(op);
   AffineExpr p = b.getAffineDimExpr(0), i = b.getAffineDimExpr(1);
   if (k == 1) {
     AffineExpr column = w > 1 ? ((w - 1) - i) * width : b.getAffineConstantExpr(0);
@@ -181,7 +181,7 @@ static Value sumOfPieces(OverlapAddOp op, BodyBuilder &body) {
 /// the next window, the last w mod k of them do.
 static Value sumOfRows(OverlapAddOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
-  int64_t k = op.getFactor(), w = op.getWindow(), width = columnsOf(op), whole = w / k;
+  int64_t k = op.getFactor(), w = op.getWindow(), width = countColumns(op), whole = w / k;
   AffineExpr p = b.getAffineDimExpr(0), i = b.getAffineDimExpr(1);
   auto load = [&](AffineExpr position, int64_t count) {
     return body.getStored(op.getInput(), position, b.getAffineConstantExpr(0), count, width);
@@ -213,7 +213,7 @@ static Value sumOfRows(OverlapAddOp op, BodyBuilder &body) {
 }
 
 LogicalResult OverlapAddOp::emitBody(BodyBuilder &body) {
-  bool isOneRow = getInput().getType().getWidth() == columnsOf(*this);
+  bool isOneRow = getInput().getType().getWidth() == countColumns(*this);
   Value sum = isOneRow ? sumOfRows(*this, body) : sumOfPieces(*this, body);
   body.set(getResult(), sum);
   return success(sum != nullptr);

@@ -17,19 +17,19 @@ using Terms = SmallVector<SegmentTerm, 2>;
 // Verifiers
 //===----------------------------------------------------------------------===//
 
-static SequenceType typeOf(Value value) { return cast<SequenceType>(value.getType()); }
+static SequenceType getTensorType(Value value) { return cast<SequenceType>(value.getType()); }
 
-static ScaleOp scaleOf(Operation *op, Value sequence) {
-  return SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, typeOf(sequence).getScale());
+static ScaleOp findScale(Operation *op, Value sequence) {
+  return SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, getTensorType(sequence).getScale());
 }
 
-static AxisOp axisOf(Operation *op, Value sequence) {
-  ScaleOp scale = scaleOf(op, sequence);
+static AxisOp findSequenceAxis(Operation *op, Value sequence) {
+  ScaleOp scale = findScale(op, sequence);
   return scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
 }
 
 static LogicalResult verifyWholeNumbers(Operation *op, Value sequence, StringRef what) {
-  SequenceType type = typeOf(sequence);
+  SequenceType type = getTensorType(sequence);
   if (type.getWidth() != 0 || !type.getElement().isInteger(32)) {
     return op->emitOpError("S-061: expected ") << what << " of one i32 a position, found " << type;
   }
@@ -42,12 +42,12 @@ static LogicalResult verifySegmentation(Operation *op, Value counts, Value ends)
       failed(verifyWholeNumbers(op, ends, "ends"))) {
     return failure();
   }
-  AxisOp axis = axisOf(op, ends);
-  if (!axis || axis.getSegmentsAttr() != typeOf(counts).getScale() ||
-      scaleOf(op, ends).getFactor() != 1) {
+  AxisOp axis = findSequenceAxis(op, ends);
+  if (!axis || axis.getSegmentsAttr() != getTensorType(counts).getScale() ||
+      findScale(op, ends).getFactor() != 1) {
     return op->emitOpError(
                "S-060: expected ends on the scale of factor 1 of an axis of segments of ")
-           << typeOf(counts).getScale() << ", found " << typeOf(ends);
+           << getTensorType(counts).getScale() << ", found " << getTensorType(ends);
   }
   return success();
 }
@@ -59,11 +59,11 @@ static LogicalResult verifyRows(Operation *op, Value fine, Value coarse, Value c
   if (failed(verifySegmentation(op, counts, ends))) {
     return failure();
   }
-  if (typeOf(fine).getScale() != typeOf(counts).getScale() ||
-      typeOf(coarse).getScale() != typeOf(ends).getScale() ||
-      typeOf(fine).getWidth() != typeOf(coarse).getWidth()) {
+  if (getTensorType(fine).getScale() != getTensorType(counts).getScale() ||
+      getTensorType(coarse).getScale() != getTensorType(ends).getScale() ||
+      getTensorType(fine).getWidth() != getTensorType(coarse).getWidth()) {
     return op->emitOpError("S-062: expected rows on ")
-           << typeOf(counts).getScale() << " and on " << typeOf(ends).getScale()
+           << getTensorType(counts).getScale() << " and on " << getTensorType(ends).getScale()
            << " of as many columns, found " << fine.getType() << " and " << coarse.getType();
   }
   return success();
@@ -71,11 +71,11 @@ static LogicalResult verifyRows(Operation *op, Value fine, Value coarse, Value c
 
 /// A bit is one number a position, of the scale that is cut.
 static LogicalResult verifyBits(Operation *op, Value bits, Value counts) {
-  SequenceType type = typeOf(bits);
-  if (type.getScale() != typeOf(counts).getScale() || type.getWidth() > 1 ||
+  SequenceType type = getTensorType(bits);
+  if (type.getScale() != getTensorType(counts).getScale() || type.getWidth() > 1 ||
       !type.getElement().isF32()) {
     return op->emitOpError("S-063: expected bits of one f32 a position on ")
-           << typeOf(counts).getScale() << ", found " << type;
+           << getTensorType(counts).getScale() << ", found " << type;
   }
   return success();
 }
@@ -104,7 +104,7 @@ LogicalResult SpreadSegmentsOp::verify() {
 
 /// Sequences of one scale, of `from` and `to` columns a row: 0 and 1 are both one number.
 static LogicalResult verifyColumns(Operation *op, bool fits) {
-  SequenceType from = typeOf(op->getOperand(0)), to = typeOf(op->getResult(0));
+  SequenceType from = getTensorType(op->getOperand(0)), to = getTensorType(op->getResult(0));
   if (from.getScale() != to.getScale() || !fits) {
     return op->emitOpError("S-064: expected sequences of one scale, and columns as the op makes "
                            "them, found ")
@@ -255,11 +255,11 @@ std::string RepeatColumnsOp::getNeutralName(unsigned) { return "map"; }
 
 /// Operands on the result's scale: the row itself; any row of the rest.
 static Reads readsSegments(Operation *op) {
-  auto scale = typeOf(op->getResult(0)).getScale();
+  auto scale = getTensorType(op->getResult(0)).getScale();
   SmallVector<RowRead> reads;
   for (OpOperand &operand : op->getOpOperands()) {
     unsigned number = operand.getOperandNumber();
-    reads.push_back(typeOf(operand.get()).getScale() == scale
+    reads.push_back(getTensorType(operand.get()).getScale() == scale
                         ? RowRead::itself(number, op->getContext())
                         : RowRead::whole(number));
   }

@@ -21,7 +21,7 @@ template <typename Op> struct Within {
   Within(Op op, RowPass &pass, DispatchEmitter &emitter)
       : index(pass.count(op.getCounts(), op.getStarts() ? 0 : -1)), offset(op.getStarts() ? -1 : 0),
         before(pass.end(op.getEnds(), index, -1)), last(pass.end(op.getEnds(), index, 0)),
-        isClosed(pass.isClosed(last, positionsOf(op.getCounts(), emitter))) {}
+        isClosed(pass.isClosed(last, countPositions(op.getCounts(), emitter))) {}
   Value index;
   int64_t offset;
   Value before, last, isClosed;
@@ -83,11 +83,11 @@ static void storeLengths(Value needed, int64_t rows, StringRef axis, bool hasSpa
 }
 
 LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
-  RankedTensorType counts = emitter.typeOf(getCounts());
+  RankedTensorType counts = emitter.getTensorType(getCounts());
   auto totals = RankedTensorType::get({counts.getDimSize(0), 2}, emitter.b.getI32Type());
-  auto scan = dispatch::SegmentScanOp::create(emitter.b, counts, emitter.typeOf(getEnds()), totals,
-                                              emitter.get(getBits()), emitter.domainOf(getCounts()),
-                                              StringAttr(), StringAttr());
+  auto scan = dispatch::SegmentScanOp::create(
+      emitter.b, counts, emitter.getTensorType(getEnds()), totals, emitter.get(getBits()),
+      emitter.getRowDomain(getCounts()), StringAttr(), StringAttr());
   emitter.set(getCounts(), scan.getCounts());
   emitter.set(getEnds(), scan.getEnds());
   auto spare = static_cast<int64_t>(getSpare());
@@ -95,7 +95,7 @@ LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
       emitter.getScope(), cast<SequenceType>(getEnds().getType()).getScale());
   plan::StoreOp::create(emitter.b, "scalar:" + plan::countsName(scale.getAxis()), needed);
-  storeLengths(needed, emitter.typeOf(getEnds()).getDimSize(1), scale.getAxis(), spare > 0,
+  storeLengths(needed, emitter.getTensorType(getEnds()).getDimSize(1), scale.getAxis(), spare > 0,
                emitter);
   return success();
 }
@@ -111,7 +111,7 @@ LogicalResult PoolSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   Value before = pass.end(getEnds(), -behind), last = pass.end(getEnds(), 1 - behind);
   Value sum = pass.sum(getInput(), before, last, behind);
   Value mean = pass.scaled(sum, pass.share(before, last));
-  Value isClosed = pass.isClosed(last, positionsOf(getCounts(), emitter));
+  Value isClosed = pass.isClosed(last, countPositions(getCounts(), emitter));
   return pass.finish(pass.where(isClosed, mean), getResult());
 }
 
@@ -162,18 +162,18 @@ static Value movedBy(PoolSegmentsBitsBackwardOp op, RankedTensorType type,
                                                        dispatch::ReduceKind::Add, product))
                     : product;
   Value share = arith::MulFOp::create(pass.b, moved, pass.share(of.before, of.last));
-  return pass.finish(pass.where(of.isClosed, share), type, emitter.domainOf(op.getResult()));
+  return pass.finish(pass.where(of.isClosed, share), type, emitter.getRowDomain(op.getResult()));
 }
 
 LogicalResult PoolSegmentsBitsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
-  RankedTensorType counts = emitter.typeOf(getCounts());
+  RankedTensorType counts = emitter.getTensorType(getCounts());
   Value moved = movedBy(*this, counts.clone(emitter.b.getF32Type()), emitter);
   RowPass pass(emitter);
   Value index = pass.count(getCounts(), getStarts() ? 0 : -1);
   Value last = pass.end(getEnds(), index, 0);
-  Value sum =
-      pass.sumFromHere(moved, emitter.domainOf(getResult()).getFactor(), last, getStarts() ? 0 : 1);
-  if (int64_t width = widthOf(getResult())) {
+  Value sum = pass.sumFromHere(moved, emitter.getRowDomain(getResult()).getFactor(), last,
+                               getStarts() ? 0 : 1);
+  if (int64_t width = getSequenceWidth(getResult())) {
     sum = tensor::SplatOp::create(pass.b, RankedTensorType::get({width}, sum.getType()), sum);
   }
   return pass.finish(sum, getResult());
@@ -191,7 +191,7 @@ LogicalResult SelectSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter)
 
 /// Once a batch row, then for every row of it.
 LogicalResult TotalOp::emitDispatches(DispatchEmitter &emitter) {
-  RankedTensorType type = emitter.typeOf(getResult());
+  RankedTensorType type = emitter.getTensorType(getResult());
   SmallVector<int64_t> shape(type.getShape());
   shape[1] = 1;
   RowPass sum(emitter);
@@ -199,7 +199,7 @@ LogicalResult TotalOp::emitDispatches(DispatchEmitter &emitter) {
       sum.finish(sum.total(getInput()), RankedTensorType::get(shape, emitter.b.getF32Type()),
                  emitter.wholeDomain(shape[0], 1));
   RowPass every(emitter);
-  return every.finish(every.first(totals, widthOf(getResult())), getResult());
+  return every.finish(every.first(totals, getSequenceWidth(getResult())), getResult());
 }
 
 //===----------------------------------------------------------------------===//

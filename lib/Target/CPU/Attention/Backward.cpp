@@ -50,10 +50,10 @@ private:
   /// Returns true if the derivative reads this argument.
   bool reads(unsigned argument) { return !op.getScoreGradient().getArgument(argument).use_empty(); }
   /// Returns the gradient of operand 0, 1 or 2.
-  Value gradientOf(unsigned operand) {
-    return gradients[dispatch::gradientOf(operand, gradients.size())];
+  Value getOperandGradient(unsigned operand) {
+    return gradients[dispatch::getGradientIndex(operand, gradients.size())];
   }
-  Value columnOf(Value headIndex, int64_t first) {
+  Value getFirstColumn(Value headIndex, int64_t first) {
     return e.add(e.mul(headIndex, shape.head), first);
   }
 
@@ -160,19 +160,19 @@ void BackwardGenerator::emitZeros(Value fromQuery, Value fromKey, bool isWhole) 
   Value keysEnd = op.getDomain().getAxis() ? keyLength : e.index(shape.keys);
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) {
     Value queryHead = e.add(e.mul(keyHead, shape.group), member);
-    emitZeroRows(e, shape, gradientOf(0), queryBase, fromQuery, queries,
-                 columnOf(queryHead, shape.queryColumn));
+    emitZeroRows(e, shape, getOperandGradient(0), queryBase, fromQuery, queries,
+                 getFirstColumn(queryHead, shape.queryColumn));
     terms.storeZeros(batchRow, queryHead, fromQuery, queries, isWhole);
   });
-  emitZeroRows(e, shape, gradientOf(1), keyBase, fromKey, keysEnd,
-               columnOf(keyHead, shape.keyColumn));
-  emitZeroRows(e, shape, gradientOf(2), keyBase, fromKey, keysEnd,
-               columnOf(keyHead, shape.valueColumn));
+  emitZeroRows(e, shape, getOperandGradient(1), keyBase, fromKey, keysEnd,
+               getFirstColumn(keyHead, shape.keyColumn));
+  emitZeroRows(e, shape, getOperandGradient(2), keyBase, fromKey, keysEnd,
+               getFirstColumn(keyHead, shape.valueColumn));
 }
 
 void BackwardGenerator::emitItem() {
-  Value keyColumn = columnOf(keyHead, shape.keyColumn),
-        valueColumn = columnOf(keyHead, shape.valueColumn);
+  Value keyColumn = getFirstColumn(keyHead, shape.keyColumn),
+        valueColumn = getFirstColumn(keyHead, shape.valueColumn);
   RowRange allKeys{keyBase, e.index(0), e.roundUp(keyLength, shape.keyBlock), keyLength};
   emitPack(e, shape, key, allKeys, keyColumn, keys);
   emitPack(e, shape, value, allKeys, valueColumn, values);
@@ -180,15 +180,16 @@ void BackwardGenerator::emitItem() {
   emitFill(e, valueGradients, 0);
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) { emitHead(member); });
   Value zero = e.index(0);
-  emitUnpack(e, shape, keyGradients, zero, zero, keyLength, rotary, gradientOf(1), keyBase,
+  emitUnpack(e, shape, keyGradients, zero, zero, keyLength, rotary, getOperandGradient(1), keyBase,
              keyColumn);
-  emitUnpack(e, shape, valueGradients, zero, zero, keyLength, {}, gradientOf(2), keyBase,
+  emitUnpack(e, shape, valueGradients, zero, zero, keyLength, {}, getOperandGradient(2), keyBase,
              valueColumn);
 }
 
 void BackwardGenerator::emitHead(Value member) {
   head = e.add(e.mul(keyHead, shape.group), member);
-  Value queryColumn = columnOf(head, shape.queryColumn), outputColumn = columnOf(head, 0);
+  Value queryColumn = getFirstColumn(head, shape.queryColumn),
+        outputColumn = getFirstColumn(head, 0);
   RowRange all{queryBase, e.index(0), e.roundUp(queryLength, shape.queryBlock), queryLength};
   emitPack(e, shape, query, all, queryColumn, queryRows);
   emitPack(e, shape, outputGradient, all, outputColumn, outputRows);
@@ -211,7 +212,7 @@ void BackwardGenerator::emitHead(Value member) {
     blockRow = e.mul(block, shape.head);
     emitTransposeBack(e, shape, queryGradients, blockRow, {}, rows);
     Value count = e.min(e.index(shape.queryBlock), e.sub(queryLength, p0));
-    emitUnpack(e, shape, rows, e.index(0), p0, count, rotary, gradientOf(0), queryBase,
+    emitUnpack(e, shape, rows, e.index(0), p0, count, rotary, getOperandGradient(0), queryBase,
                queryColumn);
     terms.storeQueries(p0);
   });
@@ -272,7 +273,8 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value local = e.add(row, i);
         Value q = e.toInteger(e.add(q0, local));
-        Value ofTerms[] = {terms.productOf(local, offset), terms.biasOf(p0, q0, local, offset)};
+        Value ofTerms[] = {terms.computeDotProduct(local, offset),
+                           terms.computeBias(p0, q0, local, offset)};
         Value score =
             e.broadcast(emitRegion(e, op.getScore(), withTerms({line[j], p, q, h}, ofTerms)));
         Value probability = emitExp(e, e.subf(score, logSum));
@@ -328,8 +330,8 @@ void BackwardGenerator::emitScoreGradients(Value q0) {
 /// infinite.
 void BackwardGenerator::emitDerivatives(Value score, Value g, ArrayRef<Value> place,
                                         Value probability, Value q0, Value key, Value offset) {
-  Value product = readsProducts ? terms.productOf(key, offset) : Value();
-  Value bias = readsBiases ? terms.biasOf(p0, q0, key, offset) : Value();
+  Value product = readsProducts ? terms.computeDotProduct(key, offset) : Value();
+  Value bias = readsBiases ? terms.computeBias(p0, q0, key, offset) : Value();
   product = product || !terms.hasRows() ? product : g; // which is unused
   bias = bias || !op.getTerms().bias ? bias : g;
   Emitter::Values derived =

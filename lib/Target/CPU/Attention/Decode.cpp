@@ -112,7 +112,7 @@ Kernel DecodeGenerator::generate() {
     kernel.counters = shape.batch * cut.groups;
   }
   kernel.kind = "attention";
-  double keys = double(extentOf(op.getKey()) * shape.batch);
+  double keys = double(getExtent(op.getKey()) * shape.batch);
   kernel.flops = 4.0 * double(shape.heads * shape.head * shape.queries) * keys;
   kernel.bytes = double(2 * shape.kvHeads * shape.head * shape.elementBytes) * keys;
   return kernel;
@@ -164,19 +164,19 @@ void DecodeGenerator::eachQuery(llvm::function_ref<void(const Query &)> body,
 }
 
 void DecodeGenerator::loadQuery(const Query &of) {
-  Value row = ringRow(e.b, extentOf(op.getQuery()), batch, of.position);
+  Value row = ringRow(e.b, getExtent(op.getQuery()), batch, of.position);
   Value first = e.add(e.mul(of.head, shape.head), shape.queryColumn);
   for (int64_t j = 0; j < shape.headVectors; ++j) {
-    e.store(e.load(query, {row, columnOf(first, j)}, validOf(j)), queries,
+    e.store(e.load(query, {row, getFirstColumn(first, j)}, getValidRows(j)), queries,
             {of.slot, e.index(j * e.lanes)});
     e.store(e.splat(0), accumulator, {of.slot, e.index(j * e.lanes)});
   }
   if (positionQuery) {
-    Value own = ringRow(e.b, extentOf(op.getTerms().query), batch, of.position);
+    Value own = ringRow(e.b, getExtent(op.getTerms().query), batch, of.position);
     Value column = e.mul(of.head, shape.head);
     for (int64_t j = 0; j < shape.headVectors; ++j) {
-      e.store(e.load(positionQuery, {own, columnOf(column, j)}, validOf(j)), positionQueries,
-              {of.slot, e.index(j * e.lanes)});
+      e.store(e.load(positionQuery, {own, getFirstColumn(column, j)}, getValidRows(j)),
+              positionQueries, {of.slot, e.index(j * e.lanes)});
     }
   }
   e.store(e.splat(-infinity), maximum, {of.slot, e.index(0)});
@@ -194,16 +194,17 @@ void DecodeGenerator::addDistances(const Query &of, Value q0, Value at, Emitter:
   Value first = e.mul(of.head, shape.head);
   for (int64_t i = 0; i < e.lanes; ++i) {
     Value distance = distanceRow(of, q0, e.add(at, i), distanceCount);
-    Value row = ringRow(e.b, extentOf(op.getTerms().rows), batch, distance);
+    Value row = ringRow(e.b, getExtent(op.getTerms().rows), batch, distance);
     for (int64_t j = 0; j < shape.headVectors; ++j) {
       Value factor = e.load(positionQueries, {of.slot, e.index(j * e.lanes)});
-      dots[i] = e.fma(factor, e.load(distances, {row, columnOf(first, j)}, validOf(j)), dots[i]);
+      dots[i] = e.fma(factor, e.load(distances, {row, getFirstColumn(first, j)}, getValidRows(j)),
+                      dots[i]);
     }
   }
 }
 
 /// Returns the biases of the table, one per key.
-Value DecodeGenerator::biasesOf(const Query &of, Value q0, Value at) {
+Value DecodeGenerator::computeBiases(const Query &of, Value q0, Value at) {
   int64_t rows = cast<RankedTensorType>(op.getTerms().bias.getType()).getDimSize(0);
   Emitter::Values numbers;
   for (int64_t i = 0; i < e.lanes; ++i) {
@@ -215,13 +216,13 @@ Value DecodeGenerator::biasesOf(const Query &of, Value q0, Value at) {
 
 /// Returns the rows of `ring` that hold the tile of keys from `first`. If `clamped`, later
 /// positions repeat the last valid one; otherwise the ring has whole tiles, so their rows exist.
-Emitter::Values DecodeGenerator::rowsOf(Value ring, Value first, bool clamped) {
+Emitter::Values DecodeGenerator::loadRingRows(Value ring, Value first, bool clamped) {
   Emitter::Values rows;
   Value last = e.add(length, -1);
-  Value row = ringRow(e.b, extentOf(ring), batch, first);
+  Value row = ringRow(e.b, getExtent(ring), batch, first);
   for (int64_t i = 0; i < e.lanes; ++i) {
     if (!isWhole(ring)) {
-      rows.push_back(ringRow(e.b, extentOf(ring), batch, e.min(e.add(first, i), last)));
+      rows.push_back(ringRow(e.b, getExtent(ring), batch, e.min(e.add(first, i), last)));
     } else if (clamped) {
       rows.push_back(e.add(row, e.min(e.sub(last, first), e.index(i))));
     } else {
@@ -244,7 +245,7 @@ void DecodeGenerator::emitKeyBlock(Value q0, Value end) {
 
 /// Computes the scores of a tile. Prefetches the block's values after its last keys.
 void DecodeGenerator::addScores(Value q0, Value at) {
-  Emitter::Values rows = rowsOf(op.getKey(), e.add(q0, at), /*clamped=*/false);
+  Emitter::Values rows = loadRingRows(op.getKey(), e.add(q0, at), /*clamped=*/false);
   Value next = e.add(at, ahead);
   Value hasNext = e.less(next, keys);
   eachQuery(
@@ -272,7 +273,7 @@ void DecodeGenerator::prefetchTile(Value memory, Value ring, Value first, Value 
   if (!isWhole(ring)) {
     return;
   }
-  Value row = ringRow(e.b, extentOf(ring), batch, first);
+  Value row = ringRow(e.b, getExtent(ring), batch, first);
   for (int64_t i = 0; i < e.lanes; ++i) {
     for (int64_t j = 0; j < shape.head; j += lineBytes / shape.elementBytes) {
       memref::PrefetchOp::create(e.b, memory, ValueRange{e.add(row, i), e.add(column, j)},
@@ -288,7 +289,8 @@ Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q
     Value factor = e.load(queries, {of.slot, e.index(j * e.lanes)});
     for (int64_t i = 0; i < e.lanes; ++i) {
       dots[i] =
-          e.fma(factor, e.load(key, {rows[i], columnOf(of.keyColumn, j)}, validOf(j)), dots[i]);
+          e.fma(factor, e.load(key, {rows[i], getFirstColumn(of.keyColumn, j)}, getValidRows(j)),
+                dots[i]);
     }
   }
   // If the region adds the two products of a key, a single sum computes both.
@@ -304,7 +306,7 @@ Value DecodeGenerator::emitScores(const Query &of, ArrayRef<Value> rows, Value q
       arith::ConstantOp::create(e.b, DenseElementsAttr::get(e.integers, ArrayRef(numbers)));
   Value p = e.toInteger(of.position);
   Value q = e.add(e.broadcast(e.toInteger(e.add(q0, at))), lanes);
-  Value bias = biases ? biasesOf(of, q0, at) : Value();
+  Value bias = biases ? computeBiases(of, q0, at) : Value();
   Value raw = e.sumEach(dots), sum = isSum ? raw : Value();
   Value product = products.empty() ? sum : e.sumEach(products);
   Value place[] = {raw, p, q, e.toInteger(of.head)};
@@ -374,7 +376,7 @@ void DecodeGenerator::addValues(Value q0, Value at, Value end) {
         [&] { e.when(goesOn, [&] { prefetchKeys(e.add(q0, next), head); }); });
   };
   auto add = [&](bool clamped) {
-    Emitter::Values rows = rowsOf(op.getValue(), first, clamped);
+    Emitter::Values rows = loadRingRows(op.getValue(), first, clamped);
     eachQuery([&](const Query &query) { addTile(query, rows, at); }, prefetch);
   };
   if (!isWhole(op.getValue())) {
@@ -395,8 +397,8 @@ void DecodeGenerator::addTile(const Query &of, ArrayRef<Value> rows, Value at) {
     for (int64_t i = 0; i < e.lanes; ++i) {
       Value chance = e.broadcast(e.loadScalar(chances, {of.slot, e.add(at, i)}));
       for (int64_t j = 0; j < count; ++j) {
-        Value held =
-            e.load(value, {rows[i], columnOf(of.valueColumn, first + j)}, validOf(first + j));
+        Value held = e.load(value, {rows[i], getFirstColumn(of.valueColumn, first + j)},
+                            getValidRows(first + j));
         sums[j] = e.fma(chance, held, sums[j]);
       }
     }

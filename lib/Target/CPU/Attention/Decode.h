@@ -49,14 +49,14 @@ class DecodeGenerator {
 public:
   DecodeGenerator(dispatch::AttentionOp op, mlir::ModuleOp module, llvm::StringRef name,
                   const Target &target)
-      : op(op), shape(makeShape(op, target)), cut(extentOf(op.getKey()), shape.kvHeads),
+      : op(op), shape(makeShape(op, target)), cut(getExtent(op.getKey()), shape.kvHeads),
         slots(shape.queries * shape.group * cut.heads), frame(op, module, name, target),
         e(frame.builder(), target.lanes) {}
 
   Kernel generate();
 
 private:
-  static int64_t extentOf(mlir::Value value) {
+  static int64_t getExtent(mlir::Value value) {
     return mlir::cast<mlir::RankedTensorType>(value.getType()).getDimSize(1);
   }
   mlir::MemRefType matrix(int64_t columns) {
@@ -82,7 +82,7 @@ private:
                          mlir::Value at);
   mlir::Value distanceRow(const Query &query, mlir::Value q0, mlir::Value key, mlir::Value rows);
   void addDistances(const Query &query, mlir::Value q0, mlir::Value at, Emitter::Values &dots);
-  mlir::Value biasesOf(const Query &query, mlir::Value q0, mlir::Value at);
+  mlir::Value computeBiases(const Query &query, mlir::Value q0, mlir::Value at);
   void addTerms(const Query &query);
   void addValues(mlir::Value q0, mlir::Value at, mlir::Value end);
   void addTile(const Query &query, llvm::ArrayRef<mlir::Value> rows, mlir::Value at);
@@ -96,12 +96,12 @@ private:
   void storeResult(const Query &query);
   mlir::Value isNone(mlir::Value maximum);
   /// Returns true if the rows of a tile are contiguous: tiles start at multiples of their size.
-  bool isWhole(mlir::Value ring) const { return extentOf(ring) % e.lanes == 0; }
-  Emitter::Values rowsOf(mlir::Value ring, mlir::Value first, bool clamped);
+  bool isWhole(mlir::Value ring) const { return getExtent(ring) % e.lanes == 0; }
+  Emitter::Values loadRingRows(mlir::Value ring, mlir::Value first, bool clamped);
   /// Returns the column of vector `j` of a head that starts at column `first`; and the number of
   /// its lanes that belong to the head.
-  mlir::Value columnOf(mlir::Value first, int64_t j) { return e.add(first, j * e.lanes); }
-  int64_t validOf(int64_t j) const { return shape.head - j * e.lanes; }
+  mlir::Value getFirstColumn(mlir::Value first, int64_t j) { return e.add(first, j * e.lanes); }
+  int64_t getValidRows(int64_t j) const { return shape.head - j * e.lanes; }
   mlir::Value greatest(mlir::Value vector);
 
   dispatch::AttentionOp op;

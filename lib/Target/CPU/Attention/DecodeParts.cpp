@@ -31,8 +31,8 @@ void DecodeGenerator::storePartial(const Query &of) {
 
 /// Counts the arrival of the item. The last item that has keys merges the results of all.
 void DecodeGenerator::emitArrival() {
-  auto partsOf = [&](int64_t keys) { return e.floorDiv(e.add(length, keys - 1), keys); };
-  Value live = e.select(isShort, partsOf(cut.shortKeys), partsOf(cut.partKeys));
+  auto countParts = [&](int64_t keys) { return e.floorDiv(e.add(length, keys - 1), keys); };
+  Value live = e.select(isShort, countParts(cut.shortKeys), countParts(cut.partKeys));
   live = e.min(live, e.index(cut.parts));
   Value counter = e.add(e.mul(batch, cut.groups), group);
   Value before = memref::AtomicRMWOp::create(e.b, arith::AtomicRMWKind::addi, e.integer(1),
@@ -79,15 +79,15 @@ void DecodeGenerator::storeResult(const Query &of) {
   Value some = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OGT, total, e.splat(0));
   Value divisor = e.select(some, total, e.splat(1));
   Value share = arith::DivFOp::create(e.b, e.splat(1), divisor);
-  Value row = ringRow(e.b, extentOf(op.getOutput()), batch, of.position);
+  Value row = ringRow(e.b, getExtent(op.getOutput()), batch, of.position);
   Value first = e.mul(of.head, shape.head);
   for (int64_t j = 0; j < shape.headVectors; ++j) {
     Value result = e.mulf(e.load(accumulator, {of.slot, e.index(j * e.lanes)}), share);
-    e.store(result, output, {row, columnOf(first, j)}, validOf(j));
+    e.store(result, output, {row, getFirstColumn(first, j)}, getValidRows(j));
   }
   Value greatestScore = e.load(maximum, {of.slot, e.index(0)});
   Value logarithm = e.addf(greatestScore, math::LogOp::create(e.b, divisor));
   logarithm = e.select(some, logarithm, e.splat(-infinity));
   e.store(vector::ExtractOp::create(e.b, logarithm, int64_t(0)), lse,
-          {ringRow(e.b, extentOf(op.getLse()), batch, of.position), of.head});
+          {ringRow(e.b, getExtent(op.getLse()), batch, of.position), of.head});
 }

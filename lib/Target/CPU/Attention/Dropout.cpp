@@ -34,7 +34,7 @@ struct Wide {
 
 } // namespace
 
-static Value factorOf(Emitter &e, const Shape &shape, Value uniform) {
+static Value computeDropoutFactor(Emitter &e, const Shape &shape, Value uniform) {
   Value kept =
       arith::CmpFOp::create(e.b, arith::CmpFPredicate::OGE, uniform, e.splat(shape.dropout));
   return e.select(kept, e.splat(1.0f / (1.0f - shape.dropout)), e.splat(0));
@@ -59,11 +59,11 @@ void attention::emitKeep(Emitter &e, Frame &frame, const Shape &shape, Value hea
       if (keys == 4) {
         for (auto [i, uniform] : llvm::enumerate(
                  emitUniformBlocks(e.b, elements, shape.randomId, firstStream, step, seed))) {
-          e.store(factorOf(e, shape, uniform), keep, {e.add(q, i), offset});
+          e.store(computeDropoutFactor(e, shape, uniform), keep, {e.add(q, i), offset});
         }
       } else {
         Value uniform = emitUniform(e.b, elements, shape.randomId, firstStream, step, seed);
-        e.store(factorOf(e, shape, uniform), keep, {q, offset});
+        e.store(computeDropoutFactor(e, shape, uniform), keep, {q, offset});
       }
     }
   });

@@ -198,7 +198,8 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value local = e.add(row, i);
         Value q = e.toInteger(e.add(q0, local));
-        Value ofTerms[] = {terms.productOf(local, offset), terms.biasOf(p0, q0, local, offset)};
+        Value ofTerms[] = {terms.computeDotProduct(local, offset),
+                           terms.computeBias(p0, q0, local, offset)};
         Value score =
             e.broadcast(emitRegion(e, op.getScore(), withTerms({line[j], p, q, h}, ofTerms)));
         if (masked) {

@@ -37,17 +37,17 @@ template Shape attention::makeShape(dispatch::AttentionBackwardOp op, const Targ
 
 template <typename Op>
 std::pair<Value, Value> attention::validLengths(Op op, Frame &frame, Value batchRow) {
-  auto lengthOf = [&](dispatch::DomainAttr domain) {
+  auto computeLength = [&](dispatch::DomainAttr domain) {
     return frame.lengths(domain.getFactor(), domain.getPositions()).of(batchRow);
   };
-  Value queries = lengthOf(op.getDomain());
+  Value queries = computeLength(op.getDomain());
   if (Value counts = op.getKeyCounts()) {
     ImplicitLocOpBuilder &b = frame.builder();
     unsigned operand = static_cast<unsigned>(llvm::find(op->getOperands(), counts).getIndex());
     Value count = memref::LoadOp::create(b, frame.buffer(operand), batchRow);
     return {queries, arith::IndexCastOp::create(b, b.getIndexType(), count)};
   }
-  return {queries, op.getKeys() == op.getDomain() ? queries : lengthOf(op.getKeys())};
+  return {queries, op.getKeys() == op.getDomain() ? queries : computeLength(op.getKeys())};
 }
 
 template std::pair<Value, Value> attention::validLengths(dispatch::AttentionOp op, Frame &frame,

@@ -95,9 +95,11 @@ void Terms::packRows() {
       Value at = e.add(column, i);
       Value distance = e.add(e.mul(e.sub(e.index(bands.top), at), b), rowClass);
       Value from = e.add(rowBase, emitDistanceRow(e, distance, rowLength));
-      square.push_back(e.load(rows, {from, e.add(columnOf(head), lane0)}, shape.head - lane0));
+      square.push_back(
+          e.load(rows, {from, e.add(getFirstColumn(head), lane0)}, shape.head - lane0));
       if (packedRows) {
-        e.store(square.back(), packedRows, {e.add(firstRowOf(rowClass), at), e.index(lane0)});
+        e.store(square.back(), packedRows,
+                {e.add(getFirstRowOfClass(rowClass), at), e.index(lane0)});
       }
     }
     e.transpose(square);
@@ -126,7 +128,7 @@ void Terms::packQueries(Value p0) {
       Value p = e.min(e.add(e.add(p0, first), e.mul(i, bands.period)), last);
       Value to = e.add(row0, e.add(e.mul(first, bands.ofClass), i));
       for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
-        Value column = e.add(columnOf(head), lane0);
+        Value column = e.add(getFirstColumn(head), lane0);
         Value value = e.load(query, {e.add(base, p), column}, shape.head - lane0);
         e.store(value, queryRows, {to, e.index(lane0)});
       }
@@ -160,7 +162,7 @@ void Terms::eachBand(Value p0, Value q0, llvm::function_ref<void(const Band &)> 
   });
 }
 
-Terms::Place Terms::placeOf(Value queryOfBlock) {
+Terms::Place Terms::computeQueryPlace(Value queryOfBlock) {
   Value i = e.floorDiv(queryOfBlock, bands.period);
   Value first = e.sub(queryOfBlock, e.mul(i, bands.period));
   Value ofBand = e.sub(i, e.mul(e.floorDiv(i, bands.rows), bands.rows));
@@ -173,7 +175,7 @@ void Terms::eachSquare(Square body) {
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value first) {
     SmallVector<Place> places;
     for (int64_t lane = 0; lane < e.lanes; ++lane) {
-      places.push_back(placeOf(e.add(first, lane)));
+      places.push_back(computeQueryPlace(e.add(first, lane)));
     }
     e.loop(e.index(0), e.index(whole), e.lanes,
            [&](Value key) { body(first, key, e.lanes, places); });
@@ -242,11 +244,11 @@ void Terms::scatter(Value vector, Value memory, ValueRange first, int64_t stride
                             IntegerAttr());
 }
 
-Value Terms::productOf(Value key, Value offset) {
+Value Terms::computeDotProduct(Value key, Value offset) {
   return rows ? e.load(scoreProducts, {key, offset}) : Value();
 }
 
-Value Terms::biasOf(Value p0, Value q0, Value key, Value offset) {
+Value Terms::computeBias(Value p0, Value q0, Value key, Value offset) {
   if (!table) {
     return {};
   }
@@ -279,7 +281,7 @@ void Terms::emitGradients(Value gradients, Value p0, Value q0) {
   });
   eachBand(p0, q0, [&](const Band &band) {
     Value queryRow = e.add(firstQueryRow(p0), band.row);
-    Value firstRow = e.add(firstRowOf(band.rowClass), band.column);
+    Value firstRow = e.add(getFirstRowOfClass(band.rowClass), band.column);
     Matmul product;
     product.rows = bands.rows;
     product.vectors = shape.headVectors;
@@ -301,7 +303,7 @@ void Terms::storeQueries(Value p0) {
   }
   Value count = e.min(e.index(shape.queryBlock), e.sub(length, p0));
   e.loop(e.index(0), count, 1, [&](Value i) {
-    Value row = e.add(firstQueryRow(p0), placeOf(i).row);
+    Value row = e.add(firstQueryRow(p0), computeQueryPlace(i).row);
     copyRow(queryGradients, row, queryGradient, e.add(base, e.add(p0, i)));
   });
 }
@@ -310,14 +312,14 @@ void Terms::storeQueries(Value p0) {
 void Terms::copyRow(Value from, Value fromRow, Value to, Value toRow) {
   for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
     Value value = e.load(from, {fromRow, e.index(lane0)});
-    e.store(value, to, {toRow, e.add(columnOf(head), lane0)}, shape.head - lane0);
+    e.store(value, to, {toRow, e.add(getFirstColumn(head), lane0)}, shape.head - lane0);
   }
 }
 
 Value Terms::packedRow(Value distance) {
   Value number = e.floorDiv(distance, b);
   Value rowClass = e.sub(distance, e.mul(number, b));
-  return e.add(firstRowOf(rowClass), e.sub(e.index(bands.top), number));
+  return e.add(getFirstRowOfClass(rowClass), e.sub(e.index(bands.top), number));
 }
 
 /// Distances beyond the last valid row use that row.
@@ -361,10 +363,10 @@ void Terms::storeHead(Value batchRow) {
 void Terms::storeZeros(Value batchRow, Value headOf, Value from, Value to, bool isWhole) {
   if (rows) {
     emitZeroRows(e, shape, queryGradient, e.mul(batchRow, shape.queries), from, to,
-                 columnOf(headOf));
+                 getFirstColumn(headOf));
     Value fromRow = isWhole ? e.index(0) : frame.lengths(step, rowCount()).of(batchRow);
     emitZeroRows(e, shape, rowGradient, e.mul(batchRow, rowCount()), fromRow, e.index(rowCount()),
-                 columnOf(headOf));
+                 getFirstColumn(headOf));
   }
   if (table && isWhole) {
     Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));

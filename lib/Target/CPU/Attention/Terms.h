@@ -44,13 +44,13 @@ public:
   /// Packs the position queries of the block that starts at p0.
   void packQueries(mlir::Value p0);
 
-  /// Computes the products of a pair of blocks, for `productOf`.
+  /// Computes the products of a pair of blocks, for `computeDotProduct`.
   void emitProducts(mlir::Value p0, mlir::Value q0);
 
   /// Arguments of a score region in addition to the score: product by distance and bias, null if
   /// absent. For key q0 + key and queries p0 + offset + (0, 1, ...).
-  mlir::Value productOf(mlir::Value key, mlir::Value offset);
-  mlir::Value biasOf(mlir::Value p0, mlir::Value q0, mlir::Value key, mlir::Value offset);
+  mlir::Value computeDotProduct(mlir::Value key, mlir::Value offset);
+  mlir::Value computeBias(mlir::Value p0, mlir::Value q0, mlir::Value key, mlir::Value offset);
 
   // Backward
 
@@ -96,12 +96,12 @@ private:
                                          llvm::ArrayRef<Place> places)>;
 
   Bands makeBands() const;
-  Place placeOf(mlir::Value queryOfBlock);
+  Place computeQueryPlace(mlir::Value queryOfBlock);
   void eachBand(mlir::Value p0, mlir::Value q0, llvm::function_ref<void(const Band &)> body);
   /// Runs `body` for each square of a pair of blocks: `lanes` queries and at most `lanes` keys.
   void eachSquare(Square body);
   void packRows();
-  mlir::Value firstRowOf(mlir::Value rowClass) { return e.mul(rowClass, bands.columns); }
+  mlir::Value getFirstRowOfClass(mlir::Value rowClass) { return e.mul(rowClass, bands.columns); }
   /// Returns the index of a distance's row among the packed rows.
   mlir::Value packedRow(mlir::Value distance);
   /// Returns the first packed query of a block.
@@ -115,9 +115,9 @@ private:
   int64_t allQueries() const { return shape.queryBlocks * shape.queryBlock; }
   /// Number of distances of all queries: from 0 to the maximum.
   int64_t allDistances() const { return a * allQueries() + std::max<int64_t>(c, 0); }
-  int64_t biasRows() const { return extentOf(operands.bias, 0); }
-  int64_t rowCount() const { return extentOf(operands.rows, 1); }
-  static int64_t extentOf(mlir::Value tensor, unsigned dimension) {
+  int64_t biasRows() const { return getExtent(operands.bias, 0); }
+  int64_t rowCount() const { return getExtent(operands.rows, 1); }
+  static int64_t getExtent(mlir::Value tensor, unsigned dimension) {
     return llvm::cast<mlir::RankedTensorType>(tensor.getType()).getDimSize(dimension);
   }
   mlir::Value biasIndex(mlir::Value p0, mlir::Value q0, mlir::Value key, mlir::Value offset) {
@@ -129,7 +129,7 @@ private:
   mlir::Value gather(mlir::Value memory, mlir::ValueRange first, int64_t stride);
   void scatter(mlir::Value vector, mlir::Value memory, mlir::ValueRange first, int64_t stride);
   void foldLastRow();
-  mlir::Value columnOf(mlir::Value head) { return e.mul(head, shape.head); }
+  mlir::Value getFirstColumn(mlir::Value head) { return e.mul(head, shape.head); }
 
   const dispatch::DistanceTerms operands;
   const Target &target;

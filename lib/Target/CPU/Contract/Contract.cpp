@@ -78,7 +78,7 @@ private:
   Value rotate(Value vector, Value row, Value column);
   Value loadDense(unsigned buffer, Value column, VectorType type);
   Value index(int64_t value) { return frame.index(value); }
-  static dispatch::AccessKind kindOf(Attribute access) {
+  static dispatch::AccessKind getAccessKind(Attribute access) {
     return cast<dispatch::AccessAttr>(access).getKind();
   }
 
@@ -295,12 +295,12 @@ void ContractEmitter::emitEpilogue(Value first, Value count, Value panel, const 
   SmallVector<Value> shared;
   for (auto [i, access] : llvm::enumerate(op.getAccesses())) {
     Value value;
-    if (kindOf(access) == dispatch::AccessKind::Table) {
+    if (getAccessKind(access) == dispatch::AccessKind::Table) {
       break; // the last extra, the angles, is not an argument
     }
-    if (kindOf(access) == dispatch::AccessKind::Vector) {
+    if (getAccessKind(access) == dispatch::AccessKind::Vector) {
       value = loadDense(i, column, type);
-    } else if (kindOf(access) == dispatch::AccessKind::Scalar) {
+    } else if (getAccessKind(access) == dispatch::AccessKind::Scalar) {
       Value scalar = loadElement(b, extras[i], index(0));
       value = vector::BroadcastOp::create(b, type, scalar);
     }

@@ -64,15 +64,18 @@ public:
   SkinnyGenerator(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target)
       : op(op), domain(op.getDomain()), frame(op, module, name, target),
         e(frame.builder(), target.lanes), epilogue(makeEpilogue(op, frame)),
-        inner(typeOf(op.getInput()).getShape().back()), width(typeOf(op.getWeight()).getDimSize(0)),
+        inner(getRowType(op.getInput()).getShape().back()),
+        width(getRowType(op.getWeight()).getDimSize(0)),
         cut(target, domain.getLaunchRows(), width) {}
 
   FailureOr<Kernel> generate();
 
 private:
   using Values = Emitter::Values;
-  static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-  static int64_t extentOf(Value value) { return typeOf(value).getDimSize(1); }
+  static RankedTensorType getRowType(Value value) {
+    return cast<RankedTensorType>(value.getType());
+  }
+  static int64_t getExtent(Value value) { return getRowType(value).getDimSize(1); }
   Value listDue();
   void emitItem(Value due);
   void emitFor(Value due, int64_t rows);
@@ -175,7 +178,7 @@ Value SkinnyGenerator::listDue() {
       Value position = e.add(run.start, j);
       e.store(number(batch), batches, listed);
       e.store(number(position), positions, listed);
-      e.store(number(ringRow(e.b, extentOf(op.getInput()), batch, position)), inputRows, listed);
+      e.store(number(ringRow(e.b, getExtent(op.getInput()), batch, position)), inputRows, listed);
       return Emitter::Values{e.add(listed.front(), 1)};
     });
   };
@@ -295,7 +298,7 @@ void SkinnyGenerator::emitSums(Value first, int64_t count, const Columns &column
 Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs,
                                           ArrayRef<Value> later) {
   constexpr int64_t lineBytes = 64; // size of a cache line
-  int64_t line = lineBytes * 8 / typeOf(op.getWeight()).getElementTypeBitWidth();
+  int64_t line = lineBytes * 8 / getRowType(op.getWeight()).getElementTypeBitWidth();
   int64_t unroll = std::max<int64_t>(1, line / e.lanes) * e.lanes;
   int64_t whole = inner / unroll * unroll;
   Values dots(outputs.size() * rows.size(), e.splat(0));
@@ -319,7 +322,7 @@ Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> 
 /// its first rows.
 Emitter::Values SkinnyGenerator::laterRows(const Columns &columns) {
   constexpr int64_t bytesAhead = 2048;
-  int64_t rowBytes = inner * typeOf(op.getWeight()).getElementTypeBitWidth() / 8;
+  int64_t rowBytes = inner * getRowType(op.getWeight()).getElementTypeBitWidth() / 8;
   int64_t rowsAhead = std::min<int64_t>(columns.apart, llvm::divideCeil(bytesAhead, rowBytes));
   Value step = e.add(e.sub(columns.first, begin), rowsAhead);
   Value isNext = e.atLeast(step, e.index(columns.apart));
@@ -370,7 +373,7 @@ void SkinnyGenerator::emitEpilogue(Value slot, Value column) {
     } else if (access.getKind() == dispatch::AccessKind::Scalar) {
       arguments.push_back(e.broadcast(e.loadScalar(extras[n], {e.index(0)})));
     } else {
-      Value row = ringRow(e.b, extentOf(extra), batch, position);
+      Value row = ringRow(e.b, getExtent(extra), batch, position);
       arguments.push_back(e.load(extras[n], {row, column}));
     }
   }
@@ -385,7 +388,7 @@ void SkinnyGenerator::emitEpilogue(Value slot, Value column) {
         *op.getRotatedColumns(), e.lanes);
   }
   for (auto [n, result] : llvm::enumerate(op.getOutputs())) {
-    Value row = ringRow(e.b, extentOf(result), batch, position);
+    Value row = ringRow(e.b, getExtent(result), batch, position);
     e.store((*yielded)[n], results[n], {row, column});
   }
 }

@@ -10,7 +10,7 @@ using namespace sluice;
 using namespace sluice::cpu;
 using namespace sluice::cpu::cross_entropy;
 
-static ArrayRef<int64_t> shapeOf(Value tensor) {
+static ArrayRef<int64_t> getTensorShape(Value tensor) {
   return cast<RankedTensorType>(tensor.getType()).getShape();
 }
 
@@ -19,8 +19,8 @@ static ArrayRef<int64_t> shapeOf(Value tensor) {
 // Gflop/s, 5 GB/s). Narrower if that leaves fewer than eight items. 128 streamed rows of scores (24
 // KB) stay in L1 while the second matmul reads them.
 Shape::Shape(Value input, Value weight, int64_t held, const Target &target)
-    : batch(shapeOf(input)[0]), positions(shapeOf(input)[1]), width(shapeOf(input)[2]),
-      vocabulary(shapeOf(weight)[0]) {
+    : batch(getTensorShape(input)[0]), positions(getTensorShape(input)[1]),
+      width(getTensorShape(input)[2]), vocabulary(getTensorShape(weight)[0]) {
   constexpr int64_t wantedItems = 8, widest = 48, narrowest = 16;
   block = widest;
   while (block > narrowest && llvm::divideCeil(held, block) < wantedItems) {
@@ -73,7 +73,7 @@ Value Generator::incoming(Value row) {
                             : e.select(e.atLeast(position, e.index(scoring.first)), given, zero);
 }
 
-Value Generator::targetOf(Value row) {
+Value Generator::getTargetToken(Value row) {
   Value sequence = e.floorDiv(row, shape.positions);
   Value at = e.add(e.sub(row, e.mul(sequence, shape.positions)), scoring.offset);
   int64_t last = cast<MemRefType>(tokens.getType()).getDimSize(1) - 1;
@@ -156,8 +156,9 @@ static void emitPrefetch(Emitter &e, Value memory, Value row, Value column) {
 
 /// Returns a register tile of scores, `rows` rows from `first` + `row`.
 static attention::Matmul
-scoresOf(Emitter &e, const Shape &shape, const attention::Matrix &source, Value held, Value row,
-         int64_t rows, const std::function<void(Value, Value, attention::Accumulators &)> &finish) {
+computeScores(Emitter &e, const Shape &shape, const attention::Matrix &source, Value held,
+              Value row, int64_t rows,
+              const std::function<void(Value, Value, attention::Accumulators &)> &finish) {
   attention::Matmul product;
   product.rows = rows;
   product.vectors = shape.vectors;
@@ -181,7 +182,7 @@ void Generator::emitScores(const Stream &stream, Value count, const Finish &fini
   Value whole = e.mul(e.floorDiv(count, shape.tileRows), shape.tileRows);
   auto run = [&](Value row, int64_t rows) {
     attention::Matrix source{stream.memory, stream.first, {}};
-    attention::emitMatmul(e, target, scoresOf(e, shape, source, held, row, rows, finish));
+    attention::emitMatmul(e, target, computeScores(e, shape, source, held, row, rows, finish));
   };
   e.loop(e.index(0), whole, shape.tileRows, [&](Value row) { run(row, shape.tileRows); });
   e.loop(whole, count, 1, [&](Value row) { run(row, 1); });
@@ -191,7 +192,7 @@ void Generator::emitScores(Value source, int64_t count, const Finish &finish) {
   int64_t rest = count % shape.tileRows, whole = count - rest;
   auto run = [&](Value row, int64_t rows) {
     attention::Matrix all{source, {}, {}};
-    attention::emitMatmul(e, target, scoresOf(e, shape, all, held, row, rows, finish));
+    attention::emitMatmul(e, target, computeScores(e, shape, all, held, row, rows, finish));
   };
   e.loop(e.index(0), e.index(whole), shape.tileRows, [&](Value row) { run(row, shape.tileRows); });
   if (rest != 0) {

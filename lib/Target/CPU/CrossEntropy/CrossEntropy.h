@@ -77,7 +77,7 @@ protected:
   /// f32: the incoming gradient of the valid global row `row`.
   Value incoming(Value row);
   /// index: the target of global row `row`, which is in the batch.
-  Value targetOf(Value row);
+  Value getTargetToken(Value row);
   /// index: element `i` of an i32 memory.
   Value loadIndex(Value memory, Value i);
   /// f32: factor / (number of rows with a loss).

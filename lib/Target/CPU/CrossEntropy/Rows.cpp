@@ -141,7 +141,7 @@ void RowsGenerator::sumLogits() {
 void RowsGenerator::setTargetsAside() {
   Value none = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(-infinity));
   eachRow([&](Value i, Value row) {
-    Value id = targetOf(row);
+    Value id = getTargetToken(row);
     e.store(e.toInteger(id), ids, {i});
     e.store(e.loadScalar(logits, {id, i}), chosen, {i});
     e.store(none, logits, {id, i});

@@ -17,13 +17,13 @@ public:
   WeightsGenerator(dispatch::CrossEntropyWeightGradientOp op, ModuleOp module, StringRef name,
                    const Target &target)
       : Generator(op, op.getInput(), op.getWeight(), op.getTokens(), cross_entropy::Scoring(op),
-                  vocabularyOf(op), module, name, target),
+                  getVocabularySize(op), module, name, target),
         op(op) {}
 
   Kernel generate();
 
 private:
-  static int64_t vocabularyOf(dispatch::CrossEntropyWeightGradientOp op) {
+  static int64_t getVocabularySize(dispatch::CrossEntropyWeightGradientOp op) {
     return cast<RankedTensorType>(op.getWeight().getType()).getDimSize(0);
   }
   void allocate();
@@ -115,7 +115,7 @@ void WeightsGenerator::emitRows(Value row0, Value count) {
     Value row = e.add(row0, i), sequence = e.floorDiv(row, shape.positions);
     Value position = e.sub(row, e.mul(sequence, shape.positions));
     e.store(e.loadScalar(lse, {sequence, position}), logSums, {i});
-    e.store(e.toInteger(targetOf(row)), ids, {i});
+    e.store(e.toInteger(getTargetToken(row)), ids, {i});
     if (incomings) {
       e.store(incoming(row), incomings, {i});
     }

@@ -20,7 +20,7 @@ using dispatch::AccessKind;
 
 /// Returns the number of rows that bounds a mapped position: rows of one sequence, or of the whole
 /// table.
-static int64_t extentOf(RankedTensorType type, AccessAttr access) {
+static int64_t getExtent(RankedTensorType type, AccessAttr access) {
   bool isSequence = access.getKind() == AccessKind::Row || access.getLevel() > 0;
   return type.getDimSize(isSequence ? 1 : 0);
 }
@@ -35,10 +35,10 @@ bool Addresses::mayBeOutside(unsigned i) {
     return true;
   case AccessKind::Flat:
     return access.getGroup() > 1 &&
-           !alwaysInside(op, access, extentOf(getTensorType(op, i), access));
+           !alwaysInside(op, access, getExtent(getTensorType(op, i), access));
   case AccessKind::Row:
   case AccessKind::Table:
-    return !alwaysInside(op, access, extentOf(getTensorType(op, i), access)) ||
+    return !alwaysInside(op, access, getExtent(getTensorType(op, i), access)) ||
            mayPrecedeColumns(op, access);
   default:
     return false;
@@ -73,7 +73,7 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op) : frame(frame), op(op), 
 }
 
 Value Addresses::outsideRow(Type element, FloatAttr number) {
-  Type stored = memoryTypeOf(element);
+  Type stored = getMemoryType(element);
   Value memory = frame.scratch(MemRefType::get({widest}, stored));
   auto type = VectorType::get({16}, stored);
   Value row = number ? emitConstant(b, number, type.clone(element))
@@ -122,7 +122,7 @@ static Value toIndex(ImplicitLocOpBuilder &b, Value integer) {
 std::pair<Value, Value> Addresses::range(unsigned i, const RowPosition &at, Value from,
                                          Value last) {
   AccessAttr access = getTensorAccess(op, i);
-  Value valid = validRows(access, extentOf(getTensorType(op, i), access), at);
+  Value valid = validRows(access, getExtent(getTensorType(op, i), access), at);
   Value first =
       emitMappedPosition(b, access, from ? toIndex(b, from) : at.position, frame.index(0), valid);
   Value end =
@@ -150,17 +150,17 @@ Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Valu
   case AccessKind::Row: {
     RowPosition from = at;
     from.batch = type.getDimSize(0) == 1 ? frame.index(0) : at.batch;
-    return mapped(access, extentOf(type, access), from, member, true);
+    return mapped(access, getExtent(type, access), from, member, true);
   }
   case AccessKind::Table:
-    return mapped(access, extentOf(type, access), at, member, false);
+    return mapped(access, getExtent(type, access), at, member, false);
   case AccessKind::Flat:
-    return access.getGroup() > 1 ? mapped(access, extentOf(type, access), at, member, false)
+    return access.getGroup() > 1 ? mapped(access, getExtent(type, access), at, member, false)
                                  : Place{at.row, nullptr};
   case AccessKind::Gather: {
     Value row = toIndex(b, gathered);
     if (isOfSequence(op, i)) {
-      return mapped(access, extentOf(type, access), at, member, true, row);
+      return mapped(access, getExtent(type, access), at, member, true, row);
     }
     Value inside =
         arith::CmpIOp::create(b, arith::CmpIPredicate::ult, row, frame.index(type.getDimSize(0)));
@@ -184,7 +184,7 @@ Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Va
   // All rows have one type, so that a select can choose between a row and the row outside; loads
   // stay within the true width.
   Value arena = frame.function().getArgument(0);
-  auto view = MemRefType::get({widest}, memoryTypeOf(type.getElementType()));
+  auto view = MemRefType::get({widest}, getMemoryType(type.getElementType()));
   return memref::ViewOp::create(b, view, arena, offset, ValueRange{});
 }
 
@@ -212,7 +212,7 @@ Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Val
 }
 
 Value Addresses::elements(unsigned tensor, RankedTensorType type) {
-  auto view = MemRefType::get({type.getNumElements()}, memoryTypeOf(type.getElementType()));
+  auto view = MemRefType::get({type.getNumElements()}, getMemoryType(type.getElementType()));
   return memref::ViewOp::create(b, view, frame.function().getArgument(0), offsets.lookup(tensor),
                                 ValueRange{});
 }

@@ -20,7 +20,7 @@ Value VectorRowEmitter::zero(Type type) {
 
 /// Returns the first column of a vector, plus `shift` (the first column of a member of a folded
 /// row).
-Value VectorRowEmitter::columnOf(Columns &columns, size_t vector, Value shift) {
+Value VectorRowEmitter::getColumnValue(Columns &columns, size_t vector, Value shift) {
   Value first = columns.first;
   if (vector != 0) {
     first = arith::AddIOp::create(b, first, frame.index(int64_t(vector) * lanes));
@@ -35,7 +35,7 @@ Value VectorRowEmitter::mask(const Columns &columns, int64_t vector) {
   }
   SmallVector<bool> bits(lanes, false);
   std::fill(bits.begin(), bits.begin() + columns.tail, true);
-  auto attribute = DenseElementsAttr::get(vectorOf(b.getI1Type()), bits);
+  auto attribute = DenseElementsAttr::get(getVectorType(b.getI1Type()), bits);
   return arith::ConstantOp::create(b, attribute);
 }
 
@@ -44,7 +44,7 @@ BodyValues VectorRowEmitter::loadAll(Value memory, Columns &columns, bool padded
   Values values;
   for (int64_t i = 0; i < columns.count; ++i) {
     Value lanesUsed = padded ? Value() : mask(columns, i);
-    values.push_back(loadVector(b, lanes, memory, columnOf(columns, i, nullptr), lanesUsed));
+    values.push_back(loadVector(b, lanes, memory, getColumnValue(columns, i, nullptr), lanesUsed));
   }
   return values;
 }
@@ -53,20 +53,20 @@ void VectorRowEmitter::storeAll(Value memory, Columns &columns, ValueRange value
                                 Value shift) {
   for (auto [i, value] : llvm::enumerate(values)) {
     Value lanesUsed = padded ? Value() : mask(columns, i);
-    storeVector(b, value, memory, columnOf(columns, i, shift), lanesUsed);
+    storeVector(b, value, memory, getColumnValue(columns, i, shift), lanesUsed);
   }
 }
 
 /// Returns the row of a group argument that a member reads.
 Value VectorRowEmitter::memberRow(unsigned argument, Value member) {
   auto access = cast<dispatch::AccessAttr>(op.getAccesses()[argument]);
-  return addresses.operandRow(argument, at, member, indexOf(access.getIndex()));
+  return addresses.operandRow(argument, at, member, getRowIndex(access.getIndex()));
 }
 
 BodyValues VectorRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
   Type i64 = b.getI64Type();
   Value width = arith::ConstantIntOp::create(b, random.getWidth(), 64);
-  Value first = arith::IndexCastOp::create(b, i64, columnOf(columns, 0, shift));
+  Value first = arith::IndexCastOp::create(b, i64, getColumnValue(columns, 0, shift));
   Value row = emitDrawnRow(b, at.row, firstRow, op.getDomain().getPositions());
   Value before = arith::MulIOp::create(b, arith::IndexCastOp::create(b, i64, row), width);
   first = arith::AddIOp::create(b, before, first);
@@ -117,7 +117,7 @@ BodyValues VectorRowEmitter::keptValues(Value value, Columns &columns) {
 BodyValues VectorRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value group,
                                           Columns &columns) {
   int64_t members = getGroupSize(group);
-  VectorType type = vectorOf(getElementTypeOrSelf(group.getType()));
+  VectorType type = getVectorType(getElementTypeOrSelf(group.getType()));
   if (members <= unrolledGroup) {
     Values sums;
     forEachMember(members, columns, [&](Member &member) {

@@ -13,21 +13,22 @@ using namespace sluice::cpu::rows;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-Value VectorRowEmitter::indexOf(int64_t argument) {
+Value VectorRowEmitter::getRowIndex(int64_t argument) {
   return argument < 0 ? Value() : known(op.getBody().getArgument(unsigned(argument)));
 }
 
-Value VectorRowEmitter::elementOf(BlockArgument argument) {
+Value VectorRowEmitter::getElementIndex(BlockArgument argument) {
   unsigned number = argument.getArgNumber();
   auto access = cast<AccessAttr>(op.getAccesses()[number]);
   return access.getKind() == AccessKind::Range
              ? rangeElement(number)
-             : addresses.operandElement(number, at, indexOf(access.getIndex()));
+             : addresses.operandElement(number, at, getRowIndex(access.getIndex()));
 }
 
-std::pair<Value, Value> VectorRowEmitter::rangeOf(unsigned argument) {
+std::pair<Value, Value> VectorRowEmitter::computeRange(unsigned argument) {
   auto access = cast<AccessAttr>(op.getAccesses()[argument]);
-  return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
+  return addresses.range(argument, at, getRowIndex(access.getIndex()),
+                         getRowIndex(access.getLast()));
 }
 
 /// Carries `sums` over a range of rows: `add` returns the sums after row q.
@@ -44,7 +45,7 @@ static BodyValues overRange(Frame &frame, std::pair<Value, Value> range, ValueRa
 Value VectorRowEmitter::rangeElement(unsigned argument) {
   dispatch::ReduceKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getRangeKind();
   Value none = emitIdentity(b, kind, op.getBody().getArgument(argument).getType());
-  return overRange(frame, rangeOf(argument), none,
+  return overRange(frame, computeRange(argument), none,
                    [&](Value q, ValueRange sums) -> Values {
                      Value element = addresses.rangeElement(argument, at, q);
                      return {combineRows(b, kind, sums.front(), element)};
@@ -54,8 +55,8 @@ Value VectorRowEmitter::rangeElement(unsigned argument) {
 
 BodyValues VectorRowEmitter::rangeValues(unsigned argument, Columns &columns) {
   dispatch::ReduceKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getRangeKind();
-  Values none(columns.count, emitIdentity(b, kind, vectorOf(b.getF32Type())));
-  return overRange(frame, rangeOf(argument), none, [&](Value q, ValueRange sums) {
+  Values none(columns.count, emitIdentity(b, kind, getVectorType(b.getF32Type())));
+  return overRange(frame, computeRange(argument), none, [&](Value q, ValueRange sums) {
     Values next = loadAll(addresses.rangeRow(argument, at, q), columns, false);
     for (auto [value, sum] : llvm::zip_equal(next, sums)) {
       value = combineRows(b, kind, sum, value);

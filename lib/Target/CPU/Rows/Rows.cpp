@@ -59,7 +59,7 @@ static LogicalResult checkOperand(dispatch::RowsOp op, unsigned i) {
   if (access.getKind() == AccessKind::Vector) {
     width = type.getNumElements();
   }
-  if (getElementTypeOrSelf(argument.getType()) != dispatch::bodyTypeOf(type.getElementType()) ||
+  if (getElementTypeOrSelf(argument.getType()) != dispatch::getBodyType(type.getElementType()) ||
       (isRow(argument) && getRowWidth(argument) > width)) {
     return op.emitOpError("R-008: expected body argument ")
            << i << " to be at most " << width << " columns of " << type.getElementType()
@@ -81,7 +81,7 @@ static LogicalResult check(dispatch::RowsOp op) {
     int64_t width = row ? row.getNumElements() : 0;
     int64_t expected = row && type.getRank() > 0 ? type.getShape().back() : 0;
     if (width != expected ||
-        getElementTypeOrSelf(value.getType()) != dispatch::bodyTypeOf(type.getElementType())) {
+        getElementTypeOrSelf(value.getType()) != dispatch::getBodyType(type.getElementType())) {
       return op.emitOpError("R-009: expected a row or element of ")
              << type << " yielded, found " << value.getType();
     }

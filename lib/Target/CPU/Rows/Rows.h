@@ -102,9 +102,9 @@ public:
 
 private:
   void emitElements();
-  mlir::Value elementOf(mlir::BlockArgument argument);
-  mlir::Value indexOf(int64_t argument); ///< null if there is none
-  std::pair<mlir::Value, mlir::Value> rangeOf(unsigned argument);
+  mlir::Value getElementIndex(mlir::BlockArgument argument);
+  mlir::Value getRowIndex(int64_t argument); ///< null if there is none
+  std::pair<mlir::Value, mlir::Value> computeRange(unsigned argument);
   mlir::Value rangeElement(unsigned argument);
   Values rangeValues(unsigned argument, Columns &columns);
   void emitScalars(int64_t depth);
@@ -116,8 +116,10 @@ private:
   mlir::Value finishReduction(dispatch::ReduceOp reduce, mlir::ValueRange sums);
   mlir::Value combine(dispatch::ReduceOp reduce, mlir::Value left, mlir::Value right);
 
-  size_t countOf(const Columns &columns) const override { return size_t(columns.count); }
-  mlir::Value columnOf(Columns &columns, size_t vector, mlir::Value shift) override;
+  size_t getColumnVectorCount(const Columns &columns) const override {
+    return size_t(columns.count);
+  }
+  mlir::Value getColumnValue(Columns &columns, size_t vector, mlir::Value shift) override;
   Values argumentValues(unsigned argument, Columns &columns) override;
   Values argumentValues(unsigned argument, Columns &columns, Member &member) override;
   Values keptValues(mlir::Value value, Columns &columns) override;

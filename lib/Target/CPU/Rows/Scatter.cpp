@@ -57,7 +57,7 @@ private:
     body();
   }
 
-  VectorType vectorOf(Type element) { return VectorType::get({lanes}, element); }
+  VectorType getVectorType(Type element) { return VectorType::get({lanes}, element); }
 
   /// Runs `body` over the columns of a row: whole vectors, then the remainder under a mask.
   void overColumns(llvm::function_ref<void(Value column, Value mask)> body) {
@@ -70,12 +70,14 @@ private:
       SmallVector<bool> bits(lanes, false);
       std::fill(bits.begin(), bits.begin() + (width - full), true);
       Value mask =
-          arith::ConstantOp::create(b, DenseElementsAttr::get(vectorOf(b.getI1Type()), bits));
+          arith::ConstantOp::create(b, DenseElementsAttr::get(getVectorType(b.getI1Type()), bits));
       body(frame.index(full), mask);
     }
   }
 
-  Value zeros() { return arith::ConstantOp::create(b, b.getZeroAttr(vectorOf(b.getF32Type()))); }
+  Value zeros() {
+    return arith::ConstantOp::create(b, b.getZeroAttr(getVectorType(b.getF32Type())));
+  }
 
   Value load(Value memory, Value row, Value column, Value mask) {
     return loadVector(b, lanes, memory, {row, column}, mask);
@@ -100,7 +102,7 @@ private:
   void emitBatchRow(Value batch, Value length) {
     Value whole =
         arith::SubIOp::create(b, length, arith::RemUIOp::create(b, length, frame.index(lanes)));
-    VectorType type = vectorOf(b.getI32Type());
+    VectorType type = getVectorType(b.getI32Type());
     Value low =
         vector::BroadcastOp::create(b, type, arith::IndexCastOp::create(b, b.getI32Type(), first));
     Value size =

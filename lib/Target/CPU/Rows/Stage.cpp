@@ -19,7 +19,7 @@ static AccessKind resultKind(dispatch::RowsOp op, unsigned i) {
   return cast<dispatch::AccessAttr>(op.getResultAccesses()[i]).getKind();
 }
 
-static dispatch::YieldOp yieldOf(dispatch::RowsOp op) {
+static dispatch::YieldOp getYield(dispatch::RowsOp op) {
   return cast<dispatch::YieldOp>(op.getBody().front().getTerminator());
 }
 
@@ -40,7 +40,7 @@ VectorRowEmitter::VectorRowEmitter(Frame &frame, dispatch::RowsOp op, const Sche
       kept[value] = row(stage.width, getElementTypeOrSelf(value.getType()));
     }
   }
-  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+  for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
     if (resultKind(op, i) == AccessKind::Columns) {
       sumRows[i] = row(getRowWidth(value), getElementTypeOrSelf(value.getType()));
     }
@@ -72,7 +72,7 @@ void VectorRowEmitter::emitRow(const RowPosition &position) {
     emitStage(i);
   }
   emitScalars(std::numeric_limits<int64_t>::max());
-  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+  for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
     if (!isRow(value)) {
       addresses.storeElement(i, at, known(value));
     }
@@ -86,7 +86,7 @@ void VectorRowEmitter::emitElements() {
   for (BlockArgument argument : body.getArguments()) {
     bool isFound = getTensorAccess(op, argument.getArgNumber()).getLevel() > 0;
     if (!isRow(argument) && !isFound && !argument.use_empty()) {
-      scalars[argument] = elementOf(argument);
+      scalars[argument] = getElementIndex(argument);
     }
   }
   // Elements that only serve as indices: their arguments have no use in the body.
@@ -94,14 +94,14 @@ void VectorRowEmitter::emitElements() {
     for (unsigned index : getTensorAccess(op, i).getIndices()) {
       BlockArgument argument = body.getArgument(index);
       if (getTensorAccess(op, index).getLevel() == 0 && !scalars.count(argument)) {
-        scalars[argument] = elementOf(argument);
+        scalars[argument] = getElementIndex(argument);
       }
     }
   }
   for (unsigned level : {1, 2}) {
     for (BlockArgument argument : body.getArguments()) {
       if (!isRow(argument) && getTensorAccess(op, argument.getArgNumber()).getLevel() == level) {
-        scalars[argument] = elementOf(argument);
+        scalars[argument] = getElementIndex(argument);
       }
     }
   }
@@ -117,7 +117,7 @@ void VectorRowEmitter::emitScalars(int64_t depth) {
       continue;
     }
     if (auto splat = dyn_cast<tensor::SplatOp>(operation)) {
-      VectorType type = vectorOf(splat.getInput().getType());
+      VectorType type = getVectorType(splat.getInput().getType());
       scalars[result] = vector::BroadcastOp::create(b, type, known(splat.getInput()));
     } else if (isa<dispatch::PositionOp>(operation)) {
       scalars[result] = arith::IndexCastOp::create(b, b.getI32Type(), at.position);
@@ -152,8 +152,9 @@ void VectorRowEmitter::emitStage(unsigned number) {
   int64_t full = stage.width / step * step;
   Values sums;
   for (dispatch::ReduceOp reduce : stage.reductions) {
-    sums.append(together, emitIdentity(b, reduce.getKind(),
-                                       vectorOf(getElementTypeOrSelf(reduce.getRow().getType()))));
+    sums.append(together,
+                emitIdentity(b, reduce.getKind(),
+                             getVectorType(getElementTypeOrSelf(reduce.getRow().getType()))));
   }
   if (full > 0) {
     auto loop = scf::ForOp::create(b, frame.index(0), frame.index(full), frame.index(step), sums);
@@ -203,7 +204,7 @@ BodyValues VectorRowEmitter::emitColumns(const RowStage &stage, Columns &columns
 }
 
 void VectorRowEmitter::storeResults(const RowStage &stage, Columns &columns) {
-  auto yield = yieldOf(op);
+  auto yield = getYield(op);
   for (unsigned i : stage.stores) {
     Value value = yield.getValues()[i];
     if (!getGroupSize(value)) {
@@ -284,7 +285,7 @@ Value VectorRowEmitter::finishReduction(dispatch::ReduceOp reduce, ValueRange su
 
 void VectorRowEmitter::emitZeros(const RowPosition &position) {
   at = position;
-  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+  for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
     if (resultKind(op, i) == AccessKind::Columns) {
       continue;
     }
@@ -294,7 +295,7 @@ void VectorRowEmitter::emitZeros(const RowPosition &position) {
     }
     int64_t width = getRowWidth(value) * std::max<int64_t>(getGroupSize(value), 1);
     Value memory = addresses.resultRow(i, at);
-    Value zeros = zero(vectorOf(getElementTypeOrSelf(value.getType())));
+    Value zeros = zero(getVectorType(getElementTypeOrSelf(value.getType())));
     int64_t full = width / lanes * lanes;
     if (full > 0) {
       auto loop = scf::ForOp::create(b, frame.index(0), frame.index(full), frame.index(lanes));
@@ -310,14 +311,14 @@ void VectorRowEmitter::emitZeros(const RowPosition &position) {
 }
 
 void VectorRowEmitter::clearSums() {
-  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+  for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
     if (Value memory = sumRows.lookup(i)) {
       auto type = cast<MemRefType>(memory.getType());
       auto loop = scf::ForOp::create(b, frame.index(0), frame.index(type.getDimSize(0)),
                                      frame.index(lanes));
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(loop.getBody());
-      vector::StoreOp::create(b, zero(vectorOf(type.getElementType())), memory,
+      vector::StoreOp::create(b, zero(getVectorType(type.getElementType())), memory,
                               loop.getInductionVar());
     }
   }
@@ -325,7 +326,7 @@ void VectorRowEmitter::clearSums() {
 
 void VectorRowEmitter::storeSums() {
   RowPosition part{frame.item(), frame.index(0), frame.item()};
-  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+  for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
     Value sums = sumRows.lookup(i);
     if (!sums) {
       continue;

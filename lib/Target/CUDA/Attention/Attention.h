@@ -159,8 +159,8 @@ struct Fixed {
 /// Position in the accumulators of a warp, [fragment][8 columns][4] in the layout of mma.sync.
 struct Place {
   int64_t fragment, column, part;
-  int64_t row() const { return 2 * fragment + part / 2; }    ///< among the thread's rows
-  int64_t columnOf() const { return 2 * column + part % 2; } ///< among the thread's columns
+  int64_t row() const { return 2 * fragment + part / 2; }          ///< among the thread's rows
+  int64_t getFirstColumn() const { return 2 * column + part % 2; } ///< among the thread's columns
 };
 
 /// Treatment of result rows that exist but are invalid: not written, written as zeros, or written
@@ -182,7 +182,7 @@ public:
   std::pair<mlir::Value, mlir::Value> split(mlir::Value number, int64_t divisor);
 
   /// Returns the first position of tile `tile`, for tiles of `rows` rows that are `step` apart.
-  mlir::Value firstOf(mlir::Value tile, int64_t rows, int64_t step);
+  mlir::Value getFirstRow(mlir::Value tile, int64_t rows, int64_t step);
 
   /// Starts an asynchronous copy of rows first, first + step, ... of the sequence to `tile` plus
   /// `offset` bytes; invalid rows become zeros. Each thread copies its own chunks.
@@ -241,7 +241,7 @@ public:
   /// Flips the sign of nonnegative values that dropout drops, so one register holds both the value
   /// and the decision.
   Values marked(Values values, int64_t columns, Keys keys,
-                llvm::function_ref<mlir::Value(const Place &)> elementOf);
+                llvm::function_ref<mlir::Value(const Place &)> computeElement);
   Values positive(Values values); ///< zeros for dropped values
   /// i64: ((b heads + h) T + p) T' + q, of i32 positions, T queries and T' keys.
   mlir::Value elementNumber(mlir::Value head, mlir::Value p, mlir::Value q);
@@ -287,12 +287,13 @@ public:
   mlir::Value part;      ///< index: first column of the head that the block sums
 
 private:
-  Side sideOf(int64_t positions, int64_t factor);
+  Side buildSide(int64_t positions, int64_t factor);
   /// Distributes the lines and chunks of a tile over the threads of the block. Unrolled for whole
   /// chunks; a loop for element-wise loads, for which registers do not suffice otherwise.
   void eachChunk(const Tile &tile, const Source &source,
                  llvm::function_ref<void(mlir::Value line, mlir::Value chunk)>);
-  mlir::Value placeOf(const Tile &tile, mlir::Value offset, mlir::Value line, mlir::Value chunk);
+  mlir::Value computeTileAddress(const Tile &tile, mlir::Value offset, mlir::Value line,
+                                 mlir::Value chunk);
   void loadElements(const Source &source, mlir::Value to, mlir::Value position, mlir::Value chunk);
   /// Dropout decisions for the four scores of a fragment; requires rows whose length is a multiple
   /// of 4. All lanes of the warp must call it.

@@ -23,9 +23,9 @@ Source BackwardStage::source(unsigned operand, Value headIndex, int64_t column) 
           e.add(e.mul(headIndex, shape.head), column), e.index(shape.head), aligned};
 }
 
-Source BackwardStage::gradientOf(unsigned operand, Value headIndex, int64_t column) {
+Source BackwardStage::getOperandGradient(unsigned operand, Value headIndex, int64_t column) {
   Source target = source(operand, headIndex, column);
-  unsigned number = dispatch::gradientOf(operand, op.getSourceGradients().size());
+  unsigned number = dispatch::getGradientIndex(operand, op.getSourceGradients().size());
   target.memory = f.frame.buffer(op->getNumOperands() + number);
   unsigned rotary = shape.firstTerm + unsigned(op.getTerms().count());
   target.rotary = operand != ValueRows && op.getRotary() ? f.frame.buffer(rotary) : Value();
@@ -56,7 +56,7 @@ Value BackwardStage::statisticsRow(int64_t which, Value head) {
   return e.add(row, which * shape.batch * shape.heads);
 }
 
-Value BackwardStage::slotOf(Value position) {
+Value BackwardStage::computeSlot(Value position) {
   int64_t step = f.queries.step;
   if (step == 1) {
     return position;
@@ -70,7 +70,7 @@ Stage BackwardStage::finish(int64_t blocks, int64_t sharedBytes) {
 }
 
 // Twice an extreme log-sum-exp is larger than log2(e) times any other one.
-Value BackwardStage::statisticOf(Value logSum) {
+Value BackwardStage::loadStatistic(Value logSum) {
   return e.select(f.isLarger(logSum, largestExponent), e.mulf(logSum, f.f32(2)),
                   e.mulf(logSum, f.f32(log2e)));
 }
@@ -171,7 +171,7 @@ void StreamedQueries::loadStatistics(Value offset, Value head, Value p0) {
   e.when(e.less(f.thread, e.index(2 * chunks)), [&] {
     auto [which, chunk] = f.split(f.thread, chunks);
     Value row = e.add(statisticsRow(0, head), e.mul(which, shape.batch * shape.heads));
-    Value from = f.core.global(statistics(), {row, e.add(slotOf(p0), e.mul(chunk, 4))});
+    Value from = f.core.global(statistics(), {row, e.add(computeSlot(p0), e.mul(chunk, 4))});
     f.core.copy(f.core.shared(e.add(offset, e.mul(f.thread, chunkBytes)), numbersByte), from);
   });
 }
@@ -242,7 +242,7 @@ FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp 
   kernel.bytes = queries + keys + 2 * terms + rotary + bytes(op.getOutput(), shape->heads) +
                  double(shape->batch * shape->queries * shape->heads * 4);
   for (unsigned operand : {Query, Key, ValueRows}) {
-    unsigned number = dispatch::gradientOf(operand, op.getSourceGradients().size());
+    unsigned number = dispatch::getGradientIndex(operand, op.getSourceGradients().size());
     Value gradient = op.getGradients()[number];
     kernel.bytes += bytes(gradient, operand == Query ? shape->heads : shape->kvHeads);
   }

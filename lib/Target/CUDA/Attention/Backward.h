@@ -28,7 +28,7 @@ protected:
   /// Returns the columns of one head of an operand whose heads start at `column`.
   Source source(unsigned operand, mlir::Value headIndex, int64_t column);
   /// Returns the gradient of query, key or value; rows of the first two are rotated back.
-  Source gradientOf(unsigned operand, mlir::Value headIndex, int64_t column);
+  Source getOperandGradient(unsigned operand, mlir::Value headIndex, int64_t column);
   /// Returns the gradient of term `term`, in the columns of its head.
   Source gradientOfTerm(unsigned term, mlir::Value headIndex);
   mlir::Value biasTable() { return f.frame.buffer(shape.firstTerm + (shape.hasRows ? 2 : 0)); }
@@ -38,9 +38,9 @@ protected:
   /// distances.
   mlir::Value statistics();
   mlir::Value statisticsRow(int64_t which, mlir::Value head);
-  mlir::Value slotOf(mlir::Value position);     ///< column of a query there: class by class
-  mlir::Value statisticOf(mlir::Value logSum);  ///< log-sum-exp in the form described above
-  mlir::Value isExtreme(mlir::Value statistic); ///< i1
+  mlir::Value computeSlot(mlir::Value position); ///< column of a query there: class by class
+  mlir::Value loadStatistic(mlir::Value logSum); ///< log-sum-exp in the form described above
+  mlir::Value isExtreme(mlir::Value statistic);  ///< i1
   /// Computes P from raw scores at the given positions. `extreme`: a statistic of the tile may be
   /// extreme. Invalid keys get zeros if `bounded` or if the mask excludes them; invalid queries
   /// always get zeros.

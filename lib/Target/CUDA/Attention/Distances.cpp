@@ -27,8 +27,8 @@ private:
   BlockClass classify(Value p0);
   void loadBiases();
   Value queryClass();
-  Value keyOf(Value p0);
-  Values keysOf(Value p0, const Values &columns);
+  Value computeFirstKey(Value p0);
+  Values computeKeys(Value p0, const Values &columns);
   Values emitTile(Value p0, Value offset, ValueRange carried);
   Values addFarther(Values sums);
   void storeBiases(const Values &sums, Value tile);
@@ -46,7 +46,7 @@ private:
 } // namespace
 
 /// Returns the key of query `p0` at distance `d0`.
-Value DistanceStage::keyOf(Value p0) {
+Value DistanceStage::computeFirstKey(Value p0) {
   if (shape.distance == dispatch::Distance()) {
     return e.sub(p0, d0);
   }
@@ -128,7 +128,7 @@ void DistanceStage::load(Value p0, Value offset) {
   }
   f.load(queryTile, offset, source(Query, head, shape.queryColumn), p0);
   f.load(gradientTile, offset, source(OutputGradient, head, 0), p0);
-  Value q0 = e.add(keyOf(p0), -band.linesBefore() * f.keys.step);
+  Value q0 = e.add(computeFirstKey(p0), -band.linesBefore() * f.keys.step);
   f.load(keyBand, offset, bandSource(Key, shape.keyColumn), q0);
   f.load(valueBand, offset, bandSource(ValueRows, shape.valueColumn), q0);
   loadStatistics(offset, head, p0);
@@ -140,7 +140,7 @@ BlockClass DistanceStage::classify(Value p0) {
     result = classifyBlock(e, byDistance, p0, queries, d0, fixedRows,
                            {f.queries.length, f.queries.length});
   } else {
-    Value q0 = e.add(keyOf(p0), -band.linesBefore() * f.keys.step);
+    Value q0 = e.add(computeFirstKey(p0), -band.linesBefore() * f.keys.step);
     int64_t keys = (queries - 1 + band.linesBefore()) * f.keys.step + 1;
     result = classifyBlock(e, shape.mask, p0, (queries - 1) * f.queries.step + 1, q0, keys,
                            {f.queries.length, f.keys.length});
@@ -158,8 +158,8 @@ void DistanceStage::loadBiases() {
 }
 
 /// Returns the keys of the thread's scores at its distances, element by element.
-Values DistanceStage::keysOf(Value p0, const Values &columns) {
-  Values keys, firsts = f.columnNumbers(keyOf(p0), queries, f.keys.step),
+Values DistanceStage::computeKeys(Value p0, const Values &columns) {
+  Values keys, firsts = f.columnNumbers(computeFirstKey(p0), queries, f.keys.step),
                further = f.rowNumbers(e.index(0), 1, f.keys.step);
   for (auto [i, column] : llvm::enumerate(columns)) {
     for (auto [row, distance] : llvm::zip_equal(rows, further)) {
@@ -174,19 +174,20 @@ Values DistanceStage::keysOf(Value p0, const Values &columns) {
 Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   Value h = e.toInteger(head);
   Values columns = f.columnNumbers(p0, queries, f.queries.step),
-         logSums = readStatistics(0, offset), keys = keysOf(p0, columns);
+         logSums = readStatistics(0, offset), keys = computeKeys(p0, columns);
   auto positions = [&](const Place &at) {
-    return std::pair<Value, Value>(columns[at.columnOf()], keys[2 * at.columnOf() + at.row()]);
+    return std::pair<Value, Value>(columns[at.getFirstColumn()],
+                                   keys[2 * at.getFirstColumn() + at.row()]);
   };
   Values raw = band.multiplyStreamed(keyBand, queryTile, offset), byDistance;
   if (shape.hasRows) {
     byDistance = f.multiplyRows(distances, 1, positionTile, offset);
   }
-  Products products = productsOf(f, raw, byDistance);
+  Products products = computeProducts(f, raw, byDistance);
   auto bias = [&](const Place &at) { return biases[at.row()]; };
   Values probability = probabilities(
       products, queries, h, classify(p0).full, anyExtreme(offset), /*bounded=*/!shape.boundsKeys,
-      positions, [&](const Place &at) { return logSums[at.columnOf()]; }, bias);
+      positions, [&](const Place &at) { return logSums[at.getFirstColumn()]; }, bias);
   if (shape.dropout > 0) {
     probability =
         f.marked(probability, queries, AttentionFrame::Keys::Neither, [&](const Place &at) {
@@ -198,7 +199,7 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   Values deltas = readStatistics(1, offset);
   Gradients gradient = scoreGradients(
       products, probability, change, queries, h, positions,
-      [&](const Place &at) { return deltas[at.columnOf()]; }, bias);
+      [&](const Place &at) { return deltas[at.getFirstColumn()]; }, bias);
   Values sums(carried);
   if (shape.hasRows) {
     sums =
@@ -231,7 +232,7 @@ Values DistanceStage::addFarther(Values sums) {
   auto add = [&](Value p, ValueRange so) {
     Values result(so);
     Value share =
-        e.loadScalar(statistics(), {statisticsRow(2 + (shape.biasRows > 0), head), slotOf(p)});
+        e.loadScalar(statistics(), {statisticsRow(2 + (shape.biasRows > 0), head), computeSlot(p)});
     for (auto [i, sum] : llvm::enumerate(result)) {
       Value column = e.add(e.add(f.part, e.mul(f.quad, 2)),
                            int64_t(i) / sumsPerFragment * fragmentColumns + int64_t(i) % 2);
@@ -276,7 +277,7 @@ Stage DistanceStage::generate() {
   auto [headOf, tile] = f.place(shape.heads, tiles);
   head = headOf;
   keyHead = e.floorDiv(head, shape.group);
-  d0 = f.firstOf(tile, fixedRows, shape.stride());
+  d0 = f.getFirstRow(tile, fixedRows, shape.stride());
   rows = f.rowNumbers(d0, 1, shape.stride());
   if (shape.hasRows) {
     f.load(rowTile, nullptr, sourceOfTerm(f, 1, head), d0);
@@ -292,7 +293,7 @@ Stage DistanceStage::generate() {
   AttentionFrame::Stream stream;
   stream.count = e.index(queryTiles / f.queries.step);
   stream.bytes = bytes;
-  stream.buffers = buffersOf(shape);
+  stream.buffers = getBuffers(shape);
   stream.some = [&](Value number) { return classify(first(number)).some; };
   stream.load = [&](Value number, Value offset) { load(first(number), offset); };
   stream.body = [&](Value number, Value offset, ValueRange carried) {

@@ -98,16 +98,16 @@ Kernel Forward::generate() {
   auto [headOf, fromEnd] = f.place(shape.heads, tiles);
   head = headOf;
   // Under a causal mask the last queries have the most keys, so they start first.
-  p0 = f.firstOf(e.sub(e.index(tiles - 1), fromEnd), queries, f.queries.step);
+  p0 = f.getFirstRow(e.sub(e.index(tiles - 1), fromEnd), queries, f.queries.step);
   Value keyHead = e.floorDiv(head, shape.group);
   Source query = source(0, head, shape.queryColumn), key = source(1, keyHead, shape.keyColumn),
          value = source(2, keyHead, shape.valueColumn);
   value.column = e.add(value.column, f.part);
   value.columns = e.sub(value.columns, f.part);
-  auto first = [&](Value number) { return f.firstOf(number, keysPerTile, f.keys.step); };
+  auto first = [&](Value number) { return f.getFirstRow(number, keysPerTile, f.keys.step); };
   AttentionFrame::Stream keys;
   keys.count = e.index(shape.keyTiles(keysPerTile));
-  keys.buffers = buffersOf(shape);
+  keys.buffers = getBuffers(shape);
   keys.bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - keyTile.byte;
   keys.some = [&](Value number) {
     return f.classify(p0, queries, first(number), keysPerTile).some;
@@ -166,22 +166,22 @@ void Forward::loadTerms(Value offset, Value q0) {
 }
 
 Values Forward::maskedScores(Value number, Value offset) {
-  Value q0 = f.firstOf(number, keysPerTile, f.keys.step), h = e.toInteger(head);
+  Value q0 = f.getFirstRow(number, keysPerTile, f.keys.step), h = e.toInteger(head);
   Values columns = f.columnNumbers(q0, keysPerTile, f.keys.step);
   Values raw = f.multiplyRows(fixed, fragments, keyTile, offset), byDistance;
   if (shape.hasRows) {
     byDistance = band->multiplyFixed(positions, bandTile, offset);
   }
-  Products products = productsOf(f, raw, byDistance);
+  Products products = computeProducts(f, raw, byDistance);
   size_t i = 0;
   Values scores = f.each(products.raw, keysPerTile, [&](Value score, const Place &at) {
     Value bias = shape.biasRows > 0 ? band->bias(biasByte, offset, at) : Value();
-    Value place[] = {score, rows[at.row()], columns[at.columnOf()], h};
+    Value place[] = {score, rows[at.row()], columns[at.getFirstColumn()], h};
     return f.score(op.getScore(), withTerms(place, {products.at(i++), bias}));
   });
   Value full = f.classify(p0, queries, q0, keysPerTile).full;
   return f.masked(scores, keysPerTile, full, -infinity, [&](const Place &at) {
-    return f.holds(rows[at.row()], columns[at.columnOf()], /*bounded=*/!shape.boundsKeys);
+    return f.holds(rows[at.row()], columns[at.getFirstColumn()], /*bounded=*/!shape.boundsKeys);
   });
 }
 
@@ -243,7 +243,7 @@ Values Forward::rescale(Values &scores, const Values &before, const Values &maxi
 /// the tile's contribution.
 Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
   int64_t step = f.keys.step;
-  Values columns = f.columnNumbers(f.firstOf(number, keysPerTile, step), keysPerTile, step);
+  Values columns = f.columnNumbers(f.getFirstRow(number, keysPerTile, step), keysPerTile, step);
   Values scores = maskedScores(number, offset);
   Values before = part(carried, 0), maxima = largest(scores, before), factors;
   Values totals = part(carried, 1), outputs = part(carried, 2);
@@ -259,7 +259,7 @@ Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
   if (shape.dropout > 0) {
     terms = f.positive(
         f.marked(terms, keysPerTile, AttentionFrame::Keys::Columns, [&](const Place &at) {
-          return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
+          return f.elementNumber(head, rows[at.row()], columns[at.getFirstColumn()]);
         }));
   }
   outputs = f.each(outputs, shape.partWidth, [&](Value output, const Place &at) {

@@ -49,7 +49,7 @@ KeyStage::KeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleO
 
 std::pair<Value, Value> KeyStage::locate(Value number) {
   auto [member, tile] = f.split(number, queryTiles);
-  return {e.add(e.mul(keyHead, shape.group), member), f.firstOf(tile, queries, f.queries.step)};
+  return {e.add(e.mul(keyHead, shape.group), member), f.getFirstRow(tile, queries, f.queries.step)};
 }
 
 void KeyStage::load(Value number, Value offset) {
@@ -72,24 +72,25 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   Values columns = f.columnNumbers(p0, queries, f.queries.step);
   Values logSums = readStatistics(0, offset);
   auto positions = [&](const Place &at) {
-    return std::pair<Value, Value>(columns[at.columnOf()], rows[at.row()]);
+    return std::pair<Value, Value>(columns[at.getFirstColumn()], rows[at.row()]);
   };
   Values raw = f.multiplyRows(keys, 1, queryTile, offset), byDistance;
   if (shape.hasRows) {
     byDistance = band->multiplyStreamed(bandTile, positionTile, offset);
   }
-  Products products = productsOf(f, raw, byDistance);
+  Products products = computeProducts(f, raw, byDistance);
   auto bias = [&](const Place &at) { return band->bias(biasByte, offset, at); };
   // Sums of invalid keys only affect their own rows, which are replaced by zeros at the end.
   Values probability = probabilities(
       products, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
-      /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.columnOf()]; }, bias);
+      /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.getFirstColumn()]; },
+      bias);
   Values dropped = probability;
   if (shape.dropout > 0) {
-    probability = f.marked(probability, queries, AttentionFrame::Keys::Rows,
-                           [&, h = headIndex](const Place &at) {
-                             return f.elementNumber(h, columns[at.columnOf()], rows[at.row()]);
-                           });
+    probability = f.marked(
+        probability, queries, AttentionFrame::Keys::Rows, [&, h = headIndex](const Place &at) {
+          return f.elementNumber(h, columns[at.getFirstColumn()], rows[at.row()]);
+        });
     dropped = f.positive(probability);
   }
   size_t half = carried.size() / 2;
@@ -99,7 +100,7 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   Values deltas = readStatistics(1, offset);
   Values gradient = scoreGradients(
                         products, probability, change, queries, head, positions,
-                        [&](const Place &at) { return deltas[at.columnOf()]; }, bias)
+                        [&](const Place &at) { return deltas[at.getFirstColumn()]; }, bias)
                         .scores;
   Values sums = f.multiplyWeights(gradient, 1, queryTile, partOffset, shape.partWidth,
                                   Values(carried.take_front(half)));
@@ -111,7 +112,7 @@ Stage KeyStage::generate() {
   int64_t tiles = shape.keyTiles(fixedRows);
   auto [head, tile] = f.place(shape.kvHeads, tiles);
   keyHead = head;
-  q0 = f.firstOf(tile, fixedRows, f.keys.step);
+  q0 = f.getFirstRow(tile, fixedRows, f.keys.step);
   Source key = source(Key, keyHead, shape.keyColumn),
          value = source(ValueRows, keyHead, shape.valueColumn);
   f.load(keyTile, nullptr, key, q0);
@@ -121,7 +122,7 @@ Stage KeyStage::generate() {
   AttentionFrame::Stream stream;
   stream.count = e.index(shape.group * queryTiles);
   stream.bytes = bytes;
-  stream.buffers = buffersOf(shape);
+  stream.buffers = getBuffers(shape);
   stream.some = [&](Value number) {
     return f.classify(locate(number).second, queries, q0, fixedRows).some;
   };
@@ -141,9 +142,9 @@ Stage KeyStage::generate() {
          valueScale = scale(1 / (1 - shape.dropout));
   Padding padding = shape.boundsKeys ? Padding::Summed : Padding::Zeros;
   f.store(Values(ArrayRef<Value>(sums).take_front(count)), keyScale,
-          gradientOf(Key, keyHead, shape.keyColumn), q0, 1, padding);
+          getOperandGradient(Key, keyHead, shape.keyColumn), q0, 1, padding);
   f.store(Values(ArrayRef<Value>(sums).drop_front(count)), valueScale,
-          gradientOf(ValueRows, keyHead, shape.valueColumn), q0, 1, padding);
+          getOperandGradient(ValueRows, keyHead, shape.valueColumn), q0, 1, padding);
   return finish(shape.batch * shape.kvHeads * tiles * shape.parts,
                 queryTile.byte + stream.buffers * bytes);
 }

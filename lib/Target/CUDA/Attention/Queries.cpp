@@ -114,12 +114,12 @@ void QueryStage::formStatistics() {
     Value logSum = e.loadScalar(f.frame.buffer(Lse), {at, head});
     Value empty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, logSum, f.f32(-infinity));
     Value none = e.select(isValid, empty, arith::ConstantIntOp::create(b, b.getI1Type(), 1));
-    logSums.push_back(e.select(none, f.f32(infinity), statisticOf(logSum)));
+    logSums.push_back(e.select(none, f.f32(infinity), loadStatistic(logSum)));
     Value partial = shape.head % chunkElements == 0 ? addChunks(at) : addColumns(at);
     Value delta = f.acrossQuad(partial, [&](Value x, Value y) { return e.addf(x, y); });
     deltas.push_back(e.select(isValid, delta, f.f32(0)));
     e.when(e.both(isZero(f.quad), isZero(f.part)), [&] {
-      Value slot = slotOf(position);
+      Value slot = computeSlot(position);
       e.store(logSums.back(), statistics(), {statisticsRow(0, head), slot});
       e.store(deltas.back(), statistics(), {statisticsRow(1, head), slot});
     });
@@ -128,16 +128,16 @@ void QueryStage::formStatistics() {
 }
 
 Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
-  Value q0 = f.firstOf(number, keys, f.keys.step), h = e.toInteger(head);
+  Value q0 = f.getFirstRow(number, keys, f.keys.step), h = e.toInteger(head);
   Values columns = f.columnNumbers(q0, keys, f.keys.step);
   auto positions = [&](const Place &at) {
-    return std::pair<Value, Value>(rows[at.row()], columns[at.columnOf()]);
+    return std::pair<Value, Value>(rows[at.row()], columns[at.getFirstColumn()]);
   };
   Values raw = f.multiplyRows(queries, 1, keyTile, offset), byDistance;
   if (shape.hasRows) {
     byDistance = band->multiplyFixed(positionQueries, bandTile, offset);
   }
-  Products products = productsOf(f, raw, byDistance);
+  Products products = computeProducts(f, raw, byDistance);
   auto bias = [&](const Place &at) { return band->bias(biasByte, offset, at); };
   Values probability = probabilities(
       products, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme,
@@ -145,7 +145,7 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
       bias);
   if (shape.dropout > 0) {
     probability = f.marked(probability, keys, AttentionFrame::Keys::Columns, [&](const Place &at) {
-      return f.elementNumber(head, rows[at.row()], columns[at.columnOf()]);
+      return f.elementNumber(head, rows[at.row()], columns[at.getFirstColumn()]);
     });
   }
   Values change = f.multiplyRows(gradients, 1, valueTile, offset);
@@ -177,7 +177,7 @@ Values QueryStage::addShares(const Values &gradients, const Values &columns, Val
                              ValueRange before) {
   Values sums(before);
   f.each(gradients, keys, [&](Value gradient, const Place &at) {
-    Value distance = emitDistance(e, shape.distance, rows[at.row()], columns[at.columnOf()]);
+    Value distance = emitDistance(e, shape.distance, rows[at.row()], columns[at.getFirstColumn()]);
     Value isFar = e.atLeast(distance, from);
     return sums[at.row()] = e.addf(sums[at.row()], e.select(isFar, gradient, f.f32(0)));
   });
@@ -191,7 +191,7 @@ void QueryStage::storeShares(ArrayRef<Value> sums) {
   Value isMine = e.both(isZero(f.quad), isZero(f.part));
   for (auto [i, partial] : llvm::enumerate(sums)) {
     Value sum = f.acrossQuad(partial, [&](Value x, Value y) { return e.addf(x, y); });
-    Value slot = slotOf(arith::IndexCastOp::create(b, b.getIndexType(), rows[i % 2]));
+    Value slot = computeSlot(arith::IndexCastOp::create(b, b.getIndexType(), rows[i % 2]));
     e.when(isMine, [&, which = int64_t(2 + i / 2)] {
       e.store(sum, statistics(), {statisticsRow(which, head), slot});
     });
@@ -211,7 +211,7 @@ Stage QueryStage::generate() {
   int64_t tiles = shape.queryTiles(fixedRows);
   auto [headOf, fromEnd] = f.place(shape.heads, tiles);
   head = headOf;
-  p0 = f.firstOf(e.sub(e.index(tiles - 1), fromEnd), fixedRows, f.queries.step);
+  p0 = f.getFirstRow(e.sub(e.index(tiles - 1), fromEnd), fixedRows, f.queries.step);
   Value keyHead = e.floorDiv(head, shape.group);
   Source query = source(Query, head, shape.queryColumn), gradient = source(OutputGradient, head, 0),
          key = source(Key, keyHead, shape.keyColumn),
@@ -225,9 +225,9 @@ Stage QueryStage::generate() {
   rows = f.rowNumbers(p0, 1, f.queries.step);
   AttentionFrame::Stream stream;
   stream.count = e.index(shape.keyTiles(keys));
-  stream.buffers = buffersOf(shape);
+  stream.buffers = getBuffers(shape);
   stream.bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - keyTile.byte;
-  auto first = [&](Value number) { return f.firstOf(number, keys, f.keys.step); };
+  auto first = [&](Value number) { return f.getFirstRow(number, keys, f.keys.step); };
   stream.some = [&](Value number) { return f.classify(p0, fixedRows, first(number), keys).some; };
   stream.load = [&](Value number, Value offset) {
     f.load(keyTile, offset, key, first(number));
@@ -253,7 +253,7 @@ Stage QueryStage::generate() {
   // The sums of invalid queries are zeros.
   Values factor = scale(shape.gradientFactor.value_or(1));
   f.store(Values(ArrayRef<Value>(sums).take_front(count)), factor,
-          gradientOf(Query, head, shape.queryColumn), p0, 1, Padding::Summed);
+          getOperandGradient(Query, head, shape.queryColumn), p0, 1, Padding::Summed);
   if (shape.hasRows) {
     f.store(Values(ArrayRef<Value>(sums).slice(count, count)), shape.addsRows ? factor : Values(),
             gradientOfTerm(0, head), p0, 1, Padding::Summed);

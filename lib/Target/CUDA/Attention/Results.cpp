@@ -11,7 +11,7 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::attention;
 
-static Type elementOf(const Source &target) {
+static Type getTensorElementType(const Source &target) {
   return cast<MemRefType>(target.memory.getType()).getElementType();
 }
 
@@ -53,7 +53,7 @@ Values AttentionFrame::exchangePairs(ArrayRef<Value> results) {
 
 /// Stores pairs that start at even columns, whatever their alignment in memory.
 void AttentionFrame::storePairs(ArrayRef<Value> results, const Source &target, Value position) {
-  Type element = elementOf(target);
+  Type element = getTensorElementType(target);
   Value first = e.add(part, e.mul(quad, 2));
   for (size_t i = 0; i < results.size(); i += 2) {
     Value column = e.add(first, int64_t(i / 2) * fragmentColumns);
@@ -115,7 +115,7 @@ void AttentionFrame::store(const Values &sums, ArrayRef<Value> scale, const Sour
     if (target.rotary) {
       rotateBack(results, target, position);
     }
-    bool exchanged = target.together == 4 && elementOf(target).isBF16();
+    bool exchanged = target.together == 4 && getTensorElementType(target).isBF16();
     Values fours = exchanged ? exchangePairs(results) : Values();
     bool leaves = padding == Padding::Left || target.rows.isPartial;
     Value stored = leaves ? isValid : e.less(position, e.index(target.rows.positions));

@@ -197,13 +197,13 @@ std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool
 }
 
 Values AttentionFrame::marked(Values values, int64_t columns, Keys keys,
-                              llvm::function_ref<Value(const Place &)> elementOf) {
+                              llvm::function_ref<Value(const Place &)> computeElement) {
   keys = this->keys.step == 1 ? keys : Keys::Neither;
   bool adjacent = keys == Keys::Columns;
   for (size_t i = 0; i < values.size(); i += sumsPerFragment) {
     std::array<Value, 4> elements, kept;
     for (size_t j = 0; j < 4; ++j) {
-      elements[j] = elementOf(placeAt(i + j, columns));
+      elements[j] = computeElement(placeAt(i + j, columns));
     }
     if (shape.keys % 4 == 0 && keys != Keys::Neither) {
       kept = keptTogether(elements, adjacent);

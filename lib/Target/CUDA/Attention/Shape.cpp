@@ -15,7 +15,7 @@ using namespace sluice::cuda::attention;
 
 static constexpr int64_t widestPart = 128, widestHead = 256;
 
-static Type elementOf(Value value) {
+static Type getTensorElementType(Value value) {
   return cast<RankedTensorType>(value.getType()).getElementType();
 }
 
@@ -57,20 +57,20 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
     }
   }
   for (Value factor : factors) {
-    if (!elementOf(factor).isBF16()) {
+    if (!getTensorElementType(factor).isBF16()) {
       return op.emitError("expected queries, keys, values, output gradients and rows by distance "
                           "of bf16 on a GPU, found ")
              << factor.getType() << R"(; say "precision": {"compute": "bf16"} in the spec)";
     }
   }
   for (Value result : results) {
-    if (!elementOf(result).isBF16() && !elementOf(result).isF32()) {
+    if (!getTensorElementType(result).isBF16() && !getTensorElementType(result).isF32()) {
       return op.emitError("expected outputs and gradients of bf16 or f32, found ")
              << result.getType();
     }
   }
   for (Value number : numbers) {
-    if (!elementOf(number).isF32()) {
+    if (!getTensorElementType(number).isF32()) {
       return op.emitError("expected log-sum-exps, biases and angles of f32, found ")
              << number.getType();
     }
@@ -129,7 +129,7 @@ static bool isLong(Region &region) {
 }
 
 /// Returns c if the region yields `argument` times a constant c > 0.
-static std::optional<float> factorOf(Region &region, Value argument) {
+static std::optional<float> findConstantFactor(Region &region, Value argument) {
   Value result = region.front().getTerminator()->getOperand(0);
   if (result == argument) {
     return 1.0f;
@@ -148,21 +148,21 @@ static std::optional<float> factorOf(Region &region, Value argument) {
 }
 
 /// Returns the factor of the score, or of the sum of score and product by distance.
-static std::optional<float> scoreFactorOf(Region &region, const dispatch::DistanceTerms &terms) {
+static std::optional<float> getScoreFactor(Region &region, const dispatch::DistanceTerms &terms) {
   if (terms.bias) { // the bias is not scaled
     return std::nullopt;
   }
   Operation *sum = terms.rows ? sumOfProducts(region) : nullptr;
   return terms.rows && !sum
              ? std::nullopt
-             : factorOf(region, sum ? sum->getResult(0) : Value(region.getArgument(0)));
+             : findConstantFactor(region, sum ? sum->getResult(0) : Value(region.getArgument(0)));
 }
 
 /// Sets the properties of `s` that depend on the derivative of the score region.
 static void readDerivative(Region &derivative, const dispatch::DistanceTerms &terms, Shape &s) {
   Value g = derivative.getArguments().back();
   auto yielded = derivative.front().getTerminator()->getOperands();
-  s.gradientFactor = factorOf(derivative, g);
+  s.gradientFactor = findConstantFactor(derivative, g);
   s.addsRows = terms.rows && yielded[1] == yielded[0];
   s.addsBiases = terms.bias && yielded.back() == g;
   bool readsProducts =
@@ -189,7 +189,7 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   s.distances = terms.rows ? cast<RankedTensorType>(terms.rows.getType()).getDimSize(1) : 0;
   s.distanceFactor = distanceStep(op);
   s.firstTerm = op->getNumOperands() - unsigned(op.getExtras().size());
-  s.scoreFactor = scoreFactorOf(op.getScore(), terms);
+  s.scoreFactor = getScoreFactor(op.getScore(), terms);
   if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {
     if (failed(checkRegion(op.getScoreGradient()))) {
       return failure();

@@ -23,7 +23,7 @@ constexpr int64_t threads = 256;
 constexpr int64_t keysAtOnce = 4; ///< keys of a team whose loads overlap
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+RankedTensorType getRowType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 class StepAttention {
 public:
@@ -40,9 +40,9 @@ private:
   Values loadOwnColumns(Value memory, Value row, int64_t first);
   Value distanceRow(Value key, Value rows);
   /// Adds the lane's contribution to the dot product with a row to `dot`.
-  Value productOf(const Values &factor, const Values &columns, Value dot);
-  std::pair<Value, Value> productsOf(Value memory, Value key);
-  Value biasOf(Value key); ///< null if there are no biases
+  Value computeDotProduct(const Values &factor, const Values &columns, Value dot);
+  std::pair<Value, Value> computeProducts(Value memory, Value key);
+  Value computeBias(Value key); ///< null if there are no biases
   State addKeys(Value q0, ValueRange before);
   /// Returns number `i` of part `part`.
   using LoadPart = llvm::function_ref<Value(Value part, Value i)>;
@@ -60,7 +60,7 @@ private:
     Row row;
     row.batch = batch;
     row.position = position;
-    return frame.memoryRow(typeOf(tensor).getDimSize(1), row);
+    return frame.memoryRow(getRowType(tensor).getDimSize(1), row);
   }
   /// Address in shared memory of number `i` of the state of team `team`.
   Value partAt(Value team, Value i) {
@@ -92,21 +92,21 @@ private:
 };
 
 int64_t vectorOfHeads(dispatch::AttentionOp op) {
-  return getVectorElements(typeOf(op.getKey()).getElementType(),
+  return getVectorElements(getRowType(op.getKey()).getElementType(),
                            {int64_t(op.getHeadSize()), int64_t(op.getQueryColumn()),
                             int64_t(op.getKeyColumn()), int64_t(op.getValueColumn())});
 }
 
-int64_t lanesOf(int64_t vectors) {
+int64_t getLaneCount(int64_t vectors) {
   return std::min<int64_t>(threadsPerWarp, int64_t(llvm::PowerOf2Ceil(uint64_t(vectors))));
 }
 
 /// Returns the number of blocks that share the keys of a query: enough for the multiprocessors of a
 /// large GPU, as long as each has at least two iterations over the ring.
-int64_t splitsOf(dispatch::AttentionOp op, int64_t turn) {
+int64_t countSplits(dispatch::AttentionOp op, int64_t turn) {
   constexpr int64_t wanted = 132;
   int64_t queries = op.getDomain().getLaunchRows() * int64_t(op.getHeads());
-  int64_t turns = llvm::divideCeil(typeOf(op.getKey()).getDimSize(1), turn);
+  int64_t turns = llvm::divideCeil(getRowType(op.getKey()).getDimSize(1), turn);
   return std::max<int64_t>(std::min<int64_t>(wanted / queries, turns / 2), 1);
 }
 
@@ -116,9 +116,9 @@ StepAttention::StepAttention(dispatch::AttentionOp op, ModuleOp module, StringRe
     : op(op), domain(op.getDomain()), terms(op.getTerms()),
       frame(op, domain, module, name, threads), e(frame.e), head(op.getHeadSize()),
       heads(op.getHeads()), kvHeads(op.getKvHeads()), vector(vectorOfHeads(op)),
-      team(lanesOf(head / vector)), chunks(llvm::divideCeil(head / vector, team)),
-      teams(threads / team), partNumbers((head + 2) | 1), splits(splitsOf(op, teams * keysAtOnce)) {
-}
+      team(getLaneCount(head / vector)), chunks(llvm::divideCeil(head / vector, team)),
+      teams(threads / team), partNumbers((head + 2) | 1),
+      splits(countSplits(op, teams * keysAtOnce)) {}
 
 /// Loads this lane's columns of a head's row; columns past the last repeat it.
 Values StepAttention::loadColumns(Value memory, Value row, int64_t first, Value number) {
@@ -150,7 +150,7 @@ Value StepAttention::distanceRow(Value key, Value rows) {
   return emitDistanceRow(e, emitDistance(e, terms.distance, position, key), rows);
 }
 
-Value StepAttention::productOf(const Values &factor, const Values &columns, Value dot) {
+Value StepAttention::computeDotProduct(const Values &factor, const Values &columns, Value dot) {
   for (auto [x, y] : llvm::zip_equal(factor, columns)) {
     dot = e.fma(x, y, dot);
   }
@@ -160,28 +160,28 @@ Value StepAttention::productOf(const Values &factor, const Values &columns, Valu
 /// Returns the arguments of the score region for `key`: the product with its row, and the product
 /// with the row of its distance (null without such rows). Both are the sum if the region adds the
 /// two.
-std::pair<Value, Value> StepAttention::productsOf(Value memory, Value key) {
+std::pair<Value, Value> StepAttention::computeProducts(Value memory, Value key) {
   Values columns =
       loadColumns(memory, ringRow(op.getKey(), key), int64_t(op.getKeyColumn()), keyHead);
-  Value raw = productOf(query, columns, f32(0));
+  Value raw = computeDotProduct(query, columns, f32(0));
   if (!terms.rows) {
     return {sumOfLanes(frame, raw, team), Value()};
   }
   Value row = ringRow(terms.rows, distanceRow(key, distances));
   columns = loadColumns(frame.buffer(4), row, 0, headNumber);
   if (sumOfProducts(op.getScore())) {
-    Value sum = sumOfLanes(frame, productOf(positionQuery, columns, raw), team);
+    Value sum = sumOfLanes(frame, computeDotProduct(positionQuery, columns, raw), team);
     return {sum, sum};
   }
-  Value byDistance = productOf(positionQuery, columns, f32(0));
+  Value byDistance = computeDotProduct(positionQuery, columns, f32(0));
   return {sumOfLanes(frame, raw, team), sumOfLanes(frame, byDistance, team)};
 }
 
-Value StepAttention::biasOf(Value key) {
+Value StepAttention::computeBias(Value key) {
   if (!terms.bias) {
     return {};
   }
-  Value row = distanceRow(key, e.index(typeOf(terms.bias).getDimSize(0)));
+  Value row = distanceRow(key, e.index(getRowType(terms.bias).getDimSize(0)));
   Value table = frame.buffer(terms.rows ? 5 : 3);
   return e.loadScalar(table, {row, headNumber});
 }
@@ -195,10 +195,10 @@ StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
   for (int64_t u = 0; u < keysAtOnce; ++u) {
     Value q = e.add(q0, e.add(teamOfBlock, u * teams));
     numbers.push_back(e.min(q, e.add(length, -1)));
-    auto [raw, byDistance] = productsOf(key, numbers.back());
+    auto [raw, byDistance] = computeProducts(key, numbers.back());
     seen.push_back(emitRelation(e, op.getMask(), p, e.toInteger(q), n));
     Value place[] = {raw, p, e.toInteger(q), e.toInteger(headNumber)};
-    Value given[] = {byDistance, biasOf(numbers.back())};
+    Value given[] = {byDistance, computeBias(numbers.back())};
     Value sum = raw == byDistance ? raw : Value();
     Value score = emitAll(e, op.getScore(), withTerms(place, given), sum).front();
     scores.push_back(e.select(seen.back(), score, f32(-infinity)));
@@ -367,19 +367,19 @@ FailureOr<Kernel> StepAttention::generate() {
   distances = arith::CeilDivUIOp::create(b, row.length, e.index(distanceStep(op)));
   e.when(row.valid, [&] { emitQuery(); });
   int64_t rows = domain.getLaunchRows();
-  double keys = double(typeOf(op.getKey()).getDimSize(1) * domain.getBatch());
+  double keys = double(getRowType(op.getKey()).getDimSize(1) * domain.getBatch());
   Kernel kernel =
       frame.kernel(rows * heads * splits, "attention",
                    (terms.rows ? 6.0 : 4.0) * double(heads * head * domain.getPositions()) * keys,
                    (teams * partNumbers + 1) * 4);
   kernel.workspaceBytes = splits > 1 ? rows * heads * splits * (head + 2) * 4 : 0;
   kernel.counters = splits > 1 ? rows * heads : 0;
-  double bytes = typeOf(op.getKey()).getElementTypeBitWidth() / 8;
-  kernel.bytes =
-      2 * double(kvHeads * head) * bytes * keys + 2 * double(kernel.workspaceBytes) +
-      double(rows * heads * head) * (bytes + typeOf(op.getOutput()).getElementTypeBitWidth() / 8) +
-      (terms.rows ? double(heads * head) * bytes * (keys + double(rows)) : 0) +
-      (terms.bias ? double(typeOf(terms.bias).getNumElements()) * sizeof(float) : 0);
+  double bytes = getRowType(op.getKey()).getElementTypeBitWidth() / 8;
+  kernel.bytes = 2 * double(kvHeads * head) * bytes * keys + 2 * double(kernel.workspaceBytes) +
+                 double(rows * heads * head) *
+                     (bytes + getRowType(op.getOutput()).getElementTypeBitWidth() / 8) +
+                 (terms.rows ? double(heads * head) * bytes * (keys + double(rows)) : 0) +
+                 (terms.bias ? double(getRowType(terms.bias).getNumElements()) * sizeof(float) : 0);
   return kernel;
 }
 

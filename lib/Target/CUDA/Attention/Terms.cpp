@@ -146,7 +146,7 @@ Value Band::bias(int64_t byte, Value offset, const Place &at) {
   return f.core.load(b.getF32Type(), f.core.shared(place, byte), 4);
 }
 
-Products attention::productsOf(AttentionFrame &f, Values raw, Values byDistance) {
+Products attention::computeProducts(AttentionFrame &f, Values raw, Values byDistance) {
   if (!f.shape.scoreFactor || byDistance.empty()) {
     return {std::move(raw), std::move(byDistance)};
   }

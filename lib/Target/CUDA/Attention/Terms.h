@@ -71,12 +71,14 @@ struct Products {
   mlir::Value at(size_t i) const { return byDistance.empty() ? mlir::Value() : byDistance[i]; }
 };
 /// `byDistance` is empty without rows by distance.
-Products productsOf(AttentionFrame &f, Values raw, Values byDistance);
+Products computeProducts(AttentionFrame &f, Values raw, Values byDistance);
 
 /// Returns the columns of one head of Qv (term 0) or R (term 1).
 Source sourceOfTerm(AttentionFrame &f, unsigned term, mlir::Value headIndex);
 
 /// Number of buffers of streamed tiles: bands of heads in two parts leave room for one.
-inline int64_t buffersOf(const Shape &shape) { return shape.hasTerms() && shape.parts > 1 ? 1 : 2; }
+inline int64_t getBuffers(const Shape &shape) {
+  return shape.hasTerms() && shape.parts > 1 ? 1 : 2;
+}
 
 } // namespace sluice::cuda::attention

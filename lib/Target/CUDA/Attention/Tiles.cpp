@@ -34,7 +34,7 @@ std::pair<Value, Value> AttentionFrame::place(int64_t heads, int64_t tiles) {
   return {head, tile};
 }
 
-Side AttentionFrame::sideOf(int64_t positions, int64_t factor) {
+Side AttentionFrame::buildSide(int64_t positions, int64_t factor) {
   Side side{positions, e.mul(batchRow, positions), e.index(positions)};
   if (factor > 0) {
     Value inside = e.min(frame.validLength(factor, positions, batchRow), side.length);
@@ -45,13 +45,13 @@ Side AttentionFrame::sideOf(int64_t positions, int64_t factor) {
 
 void AttentionFrame::enterRow(Value row) {
   batchRow = row;
-  queries = sideOf(shape.queries, shape.queryFactor);
-  keys = shape.isOneDomain() ? queries : sideOf(shape.keys, shape.keyFactor);
+  queries = buildSide(shape.queries, shape.queryFactor);
+  keys = shape.isOneDomain() ? queries : buildSide(shape.keys, shape.keyFactor);
   queries.step = shape.distance.key;
   keys.step = shape.distance.query;
   queries.isPartial = keys.isPartial = isPartial;
   if (shape.hasRows) {
-    distances = sideOf(shape.distances, shape.distanceFactor);
+    distances = buildSide(shape.distances, shape.distanceFactor);
     distances.step = shape.stride();
   }
   if (shape.keyCounts) {
@@ -65,7 +65,7 @@ Value AttentionFrame::scaled(Value line, int64_t step) {
   return step == 1 ? line : e.mul(line, step);
 }
 
-Value AttentionFrame::firstOf(Value tile, int64_t rows, int64_t step) {
+Value AttentionFrame::getFirstRow(Value tile, int64_t rows, int64_t step) {
   if (step == 1) {
     return e.mul(tile, rows);
   }
@@ -100,7 +100,7 @@ void AttentionFrame::eachChunk(const Tile &tile, const Source &source,
   }
 }
 
-Value AttentionFrame::placeOf(const Tile &tile, Value offset, Value line, Value chunk) {
+Value AttentionFrame::computeTileAddress(const Tile &tile, Value offset, Value line, Value chunk) {
   Value byte = tile.swizzled() ? core.swizzled(line, chunk, tile.lineBytes())
                                : e.add(e.mul(line, tile.lineBytes()), e.mul(chunk, chunkBytes));
   return core.shared(offset ? e.add(offset, byte) : byte, tile.byte);
@@ -108,7 +108,7 @@ Value AttentionFrame::placeOf(const Tile &tile, Value offset, Value line, Value 
 
 void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, Value first) {
   eachChunk(tile, source, [&](Value line, Value chunk) {
-    Value to = placeOf(tile, offset, line, chunk);
+    Value to = computeTileAddress(tile, offset, line, chunk);
     Value position = e.add(first, scaled(line, source.rows.step));
     if (source.repeatsLast) {
       position = e.min(position, e.add(source.rows.length, -1));

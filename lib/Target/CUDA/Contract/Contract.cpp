@@ -122,7 +122,7 @@ LogicalResult Contraction::emitBlock() {
   int64_t steps = llvm::divideCeil(inner, innerStep);
   pipeline.fill(origin, e.index(steps));
   Values sums = pipeline.run(origin, e.index(steps), core->zeros(grid.sums()));
-  if (pipeline.firstByteOf(steps - 1) < tile.bytes()) {
+  if (pipeline.getFirstByte(steps - 1) < tile.bytes()) {
     core->barrier(); // a warp may still be reading the memory where sums are stored
   }
   tile.store(sums, pipeline.warpRow(), pipeline.warpColumn());

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t mostRows = 4; ///< rows whose sums a thread has in registers
 constexpr int64_t warps = threadsPerBlock / threadsPerWarp;
 
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+RankedTensorType getRowType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// Returns the number of rows of W that a warp reads at once: fewer if some multiprocessors of a
 /// large GPU would have no block.
@@ -36,8 +36,9 @@ class StepContraction {
 public:
   StepContraction(dispatch::ContractOp op, ModuleOp module, StringRef name)
       : op(op), domain(op.getDomain()), frame(op, domain, module, name), e(frame.e),
-        inner(typeOf(op.getWeight()).getDimSize(1)), width(typeOf(op.getWeight()).getDimSize(0)),
-        vector(getVectorElements(typeOf(op.getWeight()).getElementType(), {inner})),
+        inner(getRowType(op.getWeight()).getDimSize(1)),
+        width(getRowType(op.getWeight()).getDimSize(0)),
+        vector(getVectorElements(getRowType(op.getWeight()).getElementType(), {inner})),
         warpColumns(columnsOfWarp(width)), blockColumns(warps * warpColumns) {}
 
   FailureOr<Kernel> generate();
@@ -143,7 +144,7 @@ void StepContraction::emitRows(Value first, Value due, int64_t count) {
          [&] { locate(e.min(e.add(first, thread), e.add(due, -1)), thread); });
   core->barrier();
   Values lines;
-  int64_t extent = typeOf(op.getInput()).getDimSize(1);
+  int64_t extent = getRowType(op.getInput()).getDimSize(1);
   for (int64_t r = 0; r < count; ++r) {
     Row row;
     row.batch = loadPlace(e.index(r), 0);
@@ -209,13 +210,16 @@ FailureOr<Kernel> StepContraction::generate() {
   double launchRows = double(domain.getLaunchRows());
   Kernel kernel = frame.kernel(blocks, "matmul", 2 * launchRows * double(inner) * double(width),
                                mostRows * (blockColumns * 4 + 8));
-  auto bytesOf = [](Value value) { return double(typeOf(value).getElementTypeBitWidth() / 8); };
-  kernel.bytes = double(inner) * (double(width) + launchRows) * bytesOf(op.getWeight());
+  auto countBytes = [](Value value) {
+    return double(getRowType(value).getElementTypeBitWidth() / 8);
+  };
+  kernel.bytes = double(inner) * (double(width) + launchRows) * countBytes(op.getWeight());
   for (Value tensor : llvm::concat<Value>(llvm::to_vector(op.getExtras()),
                                           llvm::to_vector_of<Value>(op->getResults()))) {
-    bool isRows = typeOf(tensor).getRank() == 3;
-    double elements = isRows ? launchRows * double(width) : double(typeOf(tensor).getNumElements());
-    kernel.bytes += elements * bytesOf(tensor);
+    bool isRows = getRowType(tensor).getRank() == 3;
+    double elements =
+        isRows ? launchRows * double(width) : double(getRowType(tensor).getNumElements());
+    kernel.bytes += elements * countBytes(tensor);
   }
   return kernel;
 }

@@ -8,9 +8,11 @@ using namespace sluice;
 using namespace sluice::cuda;
 using dispatch::AccessKind;
 
-static AccessKind kindOf(Attribute access) { return cast<dispatch::AccessAttr>(access).getKind(); }
+static AccessKind getAccessKind(Attribute access) {
+  return cast<dispatch::AccessAttr>(access).getKind();
+}
 
-static int64_t extentOf(Value tensor) {
+static int64_t getExtent(Value tensor) {
   auto type = cast<RankedTensorType>(tensor.getType());
   return type.getRank() == 3 ? type.getDimSize(1) : 0;
 }
@@ -31,13 +33,13 @@ void SumRows::setColumn(Value first) {
   column = first;
   shared.clear();
   for (auto [memory, access] : llvm::zip(extras, op.getAccesses())) {
-    if (kindOf(access) == AccessKind::Table) {
+    if (getAccessKind(access) == AccessKind::Table) {
       return; // the last extra, the angles, is not an argument
     }
     Value value;
-    if (kindOf(access) == AccessKind::Vector) {
+    if (getAccessKind(access) == AccessKind::Vector) {
       value = loadColumns(core, e, memory, {column});
-    } else if (kindOf(access) == AccessKind::Scalar) {
+    } else if (getAccessKind(access) == AccessKind::Scalar) {
       value = broadcastColumns(e, memory);
     }
     shared.push_back(value);
@@ -68,8 +70,8 @@ Value SumRows::loadRow(Value memory, int64_t extent, const Row &row) {
 Values SumRows::loadExtras(const Row &row) {
   Values values;
   for (auto [memory, tensor, access] : llvm::zip_equal(extras, op.getExtras(), op.getAccesses())) {
-    bool isRow = kindOf(access) == AccessKind::Row;
-    values.push_back(isRow ? loadRow(memory, extentOf(tensor), row) : Value());
+    bool isRow = getAccessKind(access) == AccessKind::Row;
+    values.push_back(isRow ? loadRow(memory, getExtent(tensor), row) : Value());
   }
   if (op.getRotary()) {
     values.back() = loadAngles(row);
@@ -129,7 +131,7 @@ LogicalResult SumRows::emit(Value sums, const Row &row, ArrayRef<Value> loaded) 
   }
   e.when(row.valid, [&] {
     for (auto [value, memory, tensor] : llvm::zip_equal(*yielded, results, op.getOutputs())) {
-      storeColumns(core, e, value, memory, {frame.memoryRow(extentOf(tensor), row), column});
+      storeColumns(core, e, value, memory, {frame.memoryRow(getExtent(tensor), row), column});
     }
   });
   return success();

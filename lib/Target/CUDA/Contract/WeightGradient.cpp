@@ -85,7 +85,7 @@ WeightGradient::WeightGradient(dispatch::WeightGradientOp op, ModuleOp module, S
       rowBlocks(llvm::divideCeil(height, grid.blockRows())),
       columnBlocks(std::max<int64_t>(1, llvm::divideCeil(width, grid.blockColumns()))),
       totalSteps(llvm::divideCeil(rows, innerStep)) {
-  int64_t slots = multiprocessorsOf(module) * residentBlocks;
+  int64_t slots = getMultiprocessorCount(module) * residentBlocks;
   parts = {chooseSplits(rowBlocks * columnBlocks, totalSteps, slots), height, width};
   int next = 2;
   targets.initMatrix = op.getInitWeight() ? next++ : -1;

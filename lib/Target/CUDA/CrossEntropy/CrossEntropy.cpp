@@ -18,7 +18,7 @@ Rows::Rows(Frame &frame, const Head &head)
       biases(head.bias >= 0 ? frame.buffer(unsigned(head.bias)) : Value()),
       gradients(head.rowGradient >= 0 ? frame.buffer(unsigned(head.rowGradient)) : Value()) {}
 
-Value Rows::targetOf(const Row &row) {
+Value Rows::getTargetToken(const Row &row) {
   Value at = e.add(row.position, head.offset);
   int64_t last = cast<MemRefType>(tokens.getType()).getDimSize(1) - 1;
   Value clamped = e.max(e.index(0), e.min(at, e.index(last)));
@@ -67,7 +67,7 @@ Value Rows::bias(Value token) {
   return biases ? e.loadScalar(biases, {e.min(token, e.index(head.vocabulary - 1))}) : Value();
 }
 
-template <typename Op> static Head headOf(Op op, ModuleOp module) {
+template <typename Op> static Head findHead(Op op, ModuleOp module) {
   auto weight = cast<RankedTensorType>(op.getWeight().getType());
   return {op,
           module,
@@ -93,7 +93,7 @@ static LogicalResult checkF32(Operation *op, ValueRange tensors) {
   return success();
 }
 
-static Kernel kernelOf(const Head &head, int64_t products, ArrayRef<Stage> stages) {
+static Kernel buildKernel(const Head &head, int64_t products, ArrayRef<Stage> stages) {
   Kernel kernel;
   kernel.stages.append(stages.begin(), stages.end());
   kernel.kind = "matmul";
@@ -118,7 +118,7 @@ FailureOr<Kernel> cuda::generateCrossEntropy(dispatch::CrossEntropyOp op, Module
       failed(checkF32(op, {op.getBias(), op.getLosses(), op.getLse(), op.getRowGradient()}))) {
     return failure();
   }
-  Head head = headOf(op, module);
+  Head head = findHead(op, module);
   int next = 3;
   head.bias = op.getBias() ? next++ : -1;
   head.rowGradient = op.getRowGradient() ? next++ : -1;
@@ -129,7 +129,7 @@ FailureOr<Kernel> cuda::generateCrossEntropy(dispatch::CrossEntropyOp op, Module
   if (head.inputGradient >= 0) {
     stages.push_back(emitGradient(head, name.str() + "_gradient", /*holdsRows=*/true, {}));
   }
-  Kernel kernel = kernelOf(head, head.inputGradient >= 0 ? 2 : 1, stages);
+  Kernel kernel = buildKernel(head, head.inputGradient >= 0 ? 2 : 1, stages);
   if (head.inputGradient >= 0) { // the second launch recomputes the logits
     for (Value factor : {op.getInput(), op.getWeight()}) {
       auto type = cast<RankedTensorType>(factor.getType());
@@ -149,7 +149,7 @@ cuda::generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp 
                            op.getInitBias(), op.getWeightGradient(), op.getBiasGradient()}))) {
     return failure();
   }
-  Head head = headOf(op, module);
+  Head head = findHead(op, module);
   int next = 3;
   head.lse = next++;
   head.bias = op.getBias() ? next++ : -1;
@@ -164,7 +164,7 @@ cuda::generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp 
   int64_t splits = std::min(std::max<int64_t>(1, streamed / leastBlocks), wanted);
   splits = llvm::divideCeil(streamed, llvm::divideCeil(streamed, splits));
   PartialSums parts{splits, head.vocabulary, head.width};
-  Kernel kernel = kernelOf(head, 2, {emitGradient(head, name, /*holdsRows=*/false, parts)});
+  Kernel kernel = buildKernel(head, 2, {emitGradient(head, name, /*holdsRows=*/false, parts)});
   kernel.counters = splits > 1 ? gradientBlocks(head, false) : 0;
   kernel.workspaceBytes = splits > 1 ? parts.bytes() : 0;
   return kernel;

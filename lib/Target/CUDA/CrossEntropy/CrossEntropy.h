@@ -47,8 +47,8 @@ public:
 
   Rows(Frame &frame, const Head &head);
 
-  Value targetOf(const Row &row); ///< i32
-  Value share();                  ///< f32: factor / (number of rows with a loss)
+  Value getTargetToken(const Row &row); ///< i32
+  Value share();                        ///< f32: factor / (number of rows with a loss)
   Value isScored(const Row &row); ///< i1: the row is valid and not before the first row with a loss
   Value incoming(const Row &row); ///< f32: incoming gradient of the row, 0 for rows without a loss
   /// e^x of one f32 that is at most about 0.

@@ -27,11 +27,11 @@ constexpr int64_t heldPerThread = 2 * logitGrid.rowFragments();
 constexpr int64_t numberOffset = streamedLines * wordBytes, scaleOffset = 2 * numberOffset;
 
 /// Returns the offset of a thread's i-th row from its first, in fragment order.
-constexpr int64_t downOf(int64_t i) { return i / 2 * fragmentRows + i % 2 * 8; }
+constexpr int64_t getDownIndex(int64_t i) { return i / 2 * fragmentRows + i % 2 * 8; }
 
 /// Returns the number of gradient columns that a block sums. Lines of odd width are copied one
 /// element at a time through registers, which leaves fewer registers for sums.
-int64_t chunkOf(int64_t width) {
+int64_t getChunkSize(int64_t width) {
   if (width <= 128 || width % 2 != 0) {
     return 128;
   }
@@ -103,7 +103,7 @@ private:
 } // namespace
 
 Gradient::Gradient(const Head &head, StringRef name, bool holdsRows, const PartialSums &parts)
-    : head(head), holdsRows(holdsRows), parts(parts), chunk(chunkOf(head.width)),
+    : head(head), holdsRows(holdsRows), parts(parts), chunk(getChunkSize(head.width)),
       chunks(llvm::divideCeil(head.width, chunk)), productGrid{1, warps, heldLines, chunk / warps},
       frame(head.op, head.domain, head.module, name, warps * threadsPerWarp), e(frame.e),
       core(frame), rows(frame, head) {}
@@ -136,7 +136,7 @@ void Gradient::place() {
 
 Gradient::Line Gradient::rowLine(Value number) {
   Row row = frame.row(number);
-  return {rows.targetOf(row), e.loadScalar(rows.lse(), {row.batch, row.position}),
+  return {rows.getTargetToken(row), e.loadScalar(rows.lse(), {row.batch, row.position}),
           head.differsByRow() ? rows.incoming(row) : Value(), row.valid};
 }
 
@@ -202,7 +202,7 @@ Value Gradient::gradient(Value logit, const Line &held, const Line &streamed) {
 
 /// Stores g of the thread's held line i and its columns j, as bf16.
 void Gradient::storePair(int64_t i, int64_t j, Value first, Value second) {
-  Value line = e.add(e.add(logits->warpRow(), divide(frame.lane, 4)), downOf(i));
+  Value line = e.add(e.add(logits->warpRow(), divide(frame.lane, 4)), getDownIndex(i));
   Value chunkAt = e.add(divide(logits->warpColumn(), chunkElements), j);
   Value byte = core.swizzled(line, chunkAt, streamedLines * 2);
   byte = e.add(e.add(byte, e.mul(rest(frame.lane, 4), wordBytes)), gradientByte);
@@ -214,7 +214,7 @@ void Gradient::storeGradients(const Values &sums) {
   Value column = e.add(logits->warpColumn(), e.mul(rest(frame.lane, 4), 2));
   SmallVector<Line> held;
   for (int64_t i = 0; i < heldPerThread; ++i) {
-    held.push_back(find(e.add(line, downOf(i)), heldByte, holdsRows));
+    held.push_back(find(e.add(line, getDownIndex(i)), heldByte, holdsRows));
   }
   Values biasSums(heldPerThread);
   for (int64_t j = 0; j < logitGrid.columnFragments(); ++j) {
@@ -430,7 +430,7 @@ Stage Gradient::generate() {
 
 int64_t cross_entropy::gradientBlocks(const Head &head, bool holdsRows) {
   int64_t held = holdsRows ? head.rows : head.vocabulary;
-  return llvm::divideCeil(held, heldLines) * llvm::divideCeil(head.width, chunkOf(head.width));
+  return llvm::divideCeil(held, heldLines) * llvm::divideCeil(head.width, getChunkSize(head.width));
 }
 
 int64_t cross_entropy::streamedBlocks(const Head &head, bool holdsRows) {

@@ -152,7 +152,7 @@ void Losses::emitBlock() {
   Values lines, start;
   for (int64_t i = 0; i < rowsPerThread(); ++i) {
     lines.push_back(e.add(e.add(warpRow, group), i / 2 * fragmentRows + i % 2 * 8));
-    targets.push_back(rows.targetOf(frame.row(e.add(firstRow, lines.back()))));
+    targets.push_back(rows.getTargetToken(frame.row(e.add(firstRow, lines.back()))));
     start.push_back(number(std::numeric_limits<float>::lowest()));
     start.append(numbersPerRow - 1, number(0));
   }

@@ -93,7 +93,7 @@ Value Frame::scalars(int64_t which, int64_t count) {
 
 Value Frame::scalar(int64_t which) { return e.loadScalar(scalars(which, 1), e.index(0)); }
 
-Value Frame::lengthOf(Value batch) {
+Value Frame::computeLength(Value batch) {
   if (length) {
     return length;
   }
@@ -121,7 +121,7 @@ Value Frame::buffer(unsigned i) {
 
 Value Frame::validLength(int64_t factor, int64_t positions, Value batch) {
   return factor == 0 ? e.index(positions)
-                     : Value(arith::CeilDivUIOp::create(b, lengthOf(batch), e.index(factor)));
+                     : Value(arith::CeilDivUIOp::create(b, computeLength(batch), e.index(factor)));
 }
 
 Row Frame::row(Value number) {
@@ -132,7 +132,7 @@ Row Frame::row(Value number) {
   row.batch = arith::DivUIOp::create(b, row.global, e.index(domain.getPositions()));
   row.position = arith::RemUIOp::create(b, row.global, e.index(domain.getPositions()));
   row.valid = row.exists;
-  row.length = lengthOf(row.batch);
+  row.length = computeLength(row.batch);
   if (domain.getScheduled()) {
     Run due = run(row.batch);
     row.valid = e.both(row.valid, e.less(row.position, due.count));

@@ -44,7 +44,7 @@ public:
   mlir::Value validLength(int64_t factor, int64_t positions, mlir::Value batch);
   /// Returns an index: number of valid tokens of a row of the batch (index or i32), or of its rows
   /// on the domain's axis of segments. Numbers outside the batch are clamped to the last row.
-  mlir::Value lengthOf(mlir::Value batch);
+  mlir::Value computeLength(mlir::Value batch);
   Row row(mlir::Value number);
   /// Returns the schedule of a row of the batch; for scheduled domains.
   Run run(mlir::Value batch);

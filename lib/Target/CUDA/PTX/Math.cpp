@@ -177,8 +177,8 @@ struct UniformComparison : OpRewritePattern<arith::CmpFOp> {
   LogicalResult matchAndRewrite(arith::CmpFOp op, PatternRewriter &rewriter) const override {
     auto product = op.getLhs().getDefiningOp<arith::MulFOp>();
     auto integer = product ? product.getLhs().getDefiningOp<arith::SIToFPOp>() : nullptr;
-    std::optional<float> scale = constantOf(product ? product.getRhs() : Value());
-    std::optional<float> bound = constantOf(op.getRhs());
+    std::optional<float> scale = getConstantValue(product ? product.getRhs() : Value());
+    std::optional<float> bound = getConstantValue(op.getRhs());
     bool isExact = bound && std::abs(*bound) > 0x1p-100f && std::abs(*bound) < 1;
     if (!integer || scale != 0x1p-24f || !isExact) {
       return rewriter.notifyMatchFailure(op, "no uniform number compared with a constant");
@@ -190,7 +190,7 @@ struct UniformComparison : OpRewritePattern<arith::CmpFOp> {
   }
 
   /// Returns the constant value of a scalar, or of all elements of a vector.
-  static std::optional<float> constantOf(Value value) {
+  static std::optional<float> getConstantValue(Value value) {
     FloatAttr number;
     DenseElementsAttr numbers;
     if (value && matchPattern(value, m_Constant(&number)) && number.getType().isF32()) {

@@ -10,7 +10,7 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 
-Value TeamRowEmitter::columnOf(Columns &columns, size_t vector, Value shift) {
+Value TeamRowEmitter::getColumnValue(Columns &columns, size_t vector, Value shift) {
   Value first = columns.first[vector];
   return shift ? e.add(first, shift) : first;
 }
@@ -70,7 +70,7 @@ Values TeamRowEmitter::argumentValues(unsigned argument, Columns &columns, Membe
 
 /// Returns the row of an argument that a member of its group reads.
 Source TeamRowEmitter::memberRow(unsigned argument, Value member) {
-  Value gathered = indexOf(getTensorAccess(op, argument).getIndex());
+  Value gathered = getRowIndex(getTensorAccess(op, argument).getIndex());
   return addresses.operandRow(argument, at, member, gathered);
 }
 
@@ -105,7 +105,7 @@ Values TeamRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value grou
   };
   prepareSpreads(group, columns);
   int64_t full = members / unrolledGroup * unrolledGroup;
-  Values start(countOf(columns), emitIdentity(b, combiner, vectorOf(element)));
+  Values start(getColumnVectorCount(columns), emitIdentity(b, combiner, getVectorType(element)));
   Values sums =
       e.loop(e.index(0), e.index(full), unrolledGroup, start, [&](Value first, ValueRange carried) {
         return combineAll(Values(carried), together(first, unrolledGroup));

@@ -34,7 +34,7 @@ Value TeamRowEmitter::mask(const Columns &columns, size_t j) {
   if (columns.width % plan.vector == 0) {
     return e.less(columns.first[j], e.index(columns.width));
   }
-  VectorType type = vectorOf(b.getI32Type());
+  VectorType type = getVectorType(b.getI32Type());
   SmallVector<int32_t> numbers(plan.vector);
   std::iota(numbers.begin(), numbers.end(), 0);
   Value steps = arith::ConstantOp::create(b, DenseElementsAttr::get(type, ArrayRef(numbers)));
@@ -45,7 +45,7 @@ Value TeamRowEmitter::mask(const Columns &columns, size_t j) {
 }
 
 /// Accesses are at most 16 bytes wide, and external memory may only be aligned to that.
-static llvm::MaybeAlign alignmentOf(VectorType type) {
+static llvm::MaybeAlign getVectorAlignment(VectorType type) {
   uint64_t bytes = uint64_t(type.getDimSize(0)) * type.getElementTypeBitWidth() / 8;
   return llvm::Align(std::min<uint64_t>(bytes, 16));
 }
@@ -57,13 +57,14 @@ static bool holdsWholeVectors(const Source &source, int64_t vector) {
 
 /// Columns past the end repeat the last vector or element of the row; stores and sums skip them.
 Value TeamRowEmitter::load(const Source &source, const Columns &columns, size_t j) {
-  VectorType type = vectorOf(cast<MemRefType>(source.memory.getType()).getElementType());
+  VectorType type = getVectorType(cast<MemRefType>(source.memory.getType()).getElementType());
   Value first = columns.first[j], loaded;
   bool ragged = columns.ragged[j];
   if (source.aligned && (!ragged || holdsWholeVectors(source, plan.vector))) {
     int64_t last = (source.width - 1) / plan.vector * plan.vector;
     Value column = ragged ? e.min(first, e.index(last)) : first;
-    loaded = vector::LoadOp::create(b, type, source.memory, column, false, alignmentOf(type));
+    loaded =
+        vector::LoadOp::create(b, type, source.memory, column, false, getVectorAlignment(type));
   } else {
     Values elements;
     for (int64_t i = 0; i < plan.vector; ++i) {
@@ -91,7 +92,7 @@ void TeamRowEmitter::store(Value value, const Source &source, const Columns &col
   };
   if (source.aligned && (!columns.ragged[j] || holdsWholeVectors(source, plan.vector))) {
     when(first, [&] {
-      vector::StoreOp::create(b, value, source.memory, first, false, alignmentOf(type));
+      vector::StoreOp::create(b, value, source.memory, first, false, getVectorAlignment(type));
     });
     return;
   }
@@ -107,9 +108,9 @@ Values TeamRowEmitter::loadArgument(unsigned argument, const Source &source, Col
   bool guarded = computesInvalid(op, plan) &&
                  getTensorAccess(op, argument).getKind() != dispatch::AccessKind::Vector;
   Values values;
-  for (size_t j = 0; j < countOf(columns); ++j) {
+  for (size_t j = 0; j < getColumnVectorCount(columns); ++j) {
     auto read = [&] { return converted(load(source, columns, j), element); };
-    values.push_back(guarded ? readWhere(frame, at.valid, vectorOf(element), read) : read());
+    values.push_back(guarded ? readWhere(frame, at.valid, getVectorType(element), read) : read());
   }
   return values;
 }

@@ -28,7 +28,7 @@ static constexpr int64_t fewRows = 64;
 /// would get no block.
 static constexpr int64_t rowsPerShare = 24, mostMultiprocessors = 132;
 
-dispatch::YieldOp rows::yieldOf(dispatch::RowsOp op) {
+dispatch::YieldOp rows::getYield(dispatch::RowsOp op) {
   return cast<dispatch::YieldOp>(op.getBody().front().getTerminator());
 }
 
@@ -38,25 +38,25 @@ bool rows::isShared(dispatch::RowsOp op, unsigned operand) {
          !argument.use_empty();
 }
 
-int64_t Plan::chunksOf(int64_t width) const {
+int64_t Plan::countChunks(int64_t width) const {
   return std::min<int64_t>(chunks, llvm::divideCeil(width, vector * team));
 }
 
 /// Returns the value of the body for a tensor: an argument or a yielded value.
-static Value seenOf(dispatch::RowsOp op, unsigned tensor) {
+static Value getSeenTensor(dispatch::RowsOp op, unsigned tensor) {
   unsigned operands = op.getInputs().size();
   return tensor < operands ? Value(op.getBody().getArgument(tensor))
-                           : yieldOf(op).getValues()[tensor - operands];
+                           : getYield(op).getValues()[tensor - operands];
 }
 
-static int64_t bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 8; }
+static int64_t countBytes(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
 //===----------------------------------------------------------------------===//
 // Unsupported dispatches
 //===----------------------------------------------------------------------===//
 
 static LogicalResult checkTensor(dispatch::RowsOp op, unsigned i) {
-  Value seen = seenOf(op, i);
+  Value seen = getSeenTensor(op, i);
   Type stored = getTensorType(op, i).getElementType(), body = getElementTypeOrSelf(seen.getType());
   if (body.isBF16() || (stored != body && !(stored.isBF16() && body.isF32()))) {
     return op.emitOpError("expected the body to see ")
@@ -103,11 +103,11 @@ static LogicalResult check(dispatch::RowsOp op) {
 /// the vector width. Operands that all rows share and sums over rows do not.
 static bool isRowLike(dispatch::RowsOp op, unsigned i) {
   AccessKind kind = getTensorAccess(op, i).getKind();
-  return isRow(seenOf(op, i)) && kind != AccessKind::Vector && kind != AccessKind::Columns;
+  return isRow(getSeenTensor(op, i)) && kind != AccessKind::Vector && kind != AccessKind::Columns;
 }
 
 /// Returns the columns per access: 16 bytes of the widest type, if rows are aligned to that.
-static int64_t vectorOf(dispatch::RowsOp op) {
+static int64_t getVectorWidth(dispatch::RowsOp op) {
   int64_t vector = 8;
   bool any = false;
   for (unsigned i = 0; i < op.getInputs().size() + op.getOutputs().size(); ++i) {
@@ -119,7 +119,7 @@ static int64_t vectorOf(dispatch::RowsOp op) {
     auto limit = [&](uint64_t multiple) {
       vector = std::min<int64_t>(vector, multiple & (~multiple + 1));
     };
-    limit(16 / bytesOf(type.getElementType()));
+    limit(16 / countBytes(type.getElementType()));
     uint64_t column =
         getTensorAccess(op, i).getColumn().getValue().getResult(0).getLargestKnownDivisor();
     if (column != 0 && column < 8) {
@@ -127,8 +127,8 @@ static int64_t vectorOf(dispatch::RowsOp op) {
     }
     if (type.getRank() != 3) {
       limit(type.getShape().back());
-    } else if (i >= op.getInputs().size() && getGroupSize(seenOf(op, i))) {
-      limit(getRowWidth(seenOf(op, i)));
+    } else if (i >= op.getInputs().size() && getGroupSize(getSeenTensor(op, i))) {
+      limit(getRowWidth(getSeenTensor(op, i)));
     }
   }
   return any ? vector : 4;
@@ -181,12 +181,12 @@ static int64_t mostLive(dispatch::RowsOp op) {
 }
 
 /// Returns the widths of the rows that stages iterate over.
-static llvm::SmallSetVector<int64_t, 4> widthsOf(dispatch::RowsOp op) {
+static llvm::SmallSetVector<int64_t, 4> getRowWidths(dispatch::RowsOp op) {
   llvm::SmallSetVector<int64_t, 4> widths;
   for (auto reduce : op.getBody().front().getOps<dispatch::ReduceOp>()) {
     widths.insert(getRowWidth(reduce.getRow()));
   }
-  for (Value value : yieldOf(op).getValues()) {
+  for (Value value : getYield(op).getValues()) {
     if (isRow(value)) {
       widths.insert(getRowWidth(value));
     }
@@ -197,7 +197,7 @@ static llvm::SmallSetVector<int64_t, 4> widthsOf(dispatch::RowsOp op) {
 /// Without reductions and scalars per row, columns are independent of one another.
 static bool areColumnsApart(dispatch::RowsOp op, size_t widths) {
   return widths == 1 && op.getBody().front().getOps<dispatch::ReduceOp>().empty() &&
-         llvm::all_of(yieldOf(op).getValues(), isRow) &&
+         llvm::all_of(getYield(op).getValues(), isRow) &&
          llvm::none_of(op.getResultAccesses(), [](Attribute access) {
            return cast<AccessAttr>(access).getKind() == AccessKind::Columns;
          });
@@ -205,11 +205,11 @@ static bool areColumnsApart(dispatch::RowsOp op, size_t widths) {
 
 /// Chooses vectors, teams and slices.
 static void divideColumns(dispatch::RowsOp op, Plan &plan) {
-  auto widths = widthsOf(op);
+  auto widths = getRowWidths(op);
   int64_t width = widths.empty() ? 1 : *llvm::max_element(widths);
   int64_t live = mostLive(op);
   bool few = op.getDomain().getLaunchRows() <= fewRows;
-  plan.vector = vectorOf(op);
+  plan.vector = getVectorWidth(op);
   int64_t vectors = llvm::divideCeil(width, plan.vector);
   int64_t mostChunks = std::max<int64_t>(columnRegisters / (live * plan.vector), 1);
   auto power = [](int64_t count) { return int64_t(llvm::PowerOf2Ceil(uint64_t(count))); };
@@ -269,7 +269,7 @@ static void divideRows(dispatch::RowsOp op, Plan &plan) {
 
 SmallVector<int64_t> rows::sumOffsets(dispatch::RowsOp op, const Plan &plan) {
   SmallVector<int64_t> offsets{0};
-  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+  for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
     bool sums = plan.staged() &&
                 getTensorAccess(op, op.getInputs().size() + i).getKind() == AccessKind::Columns;
     int64_t bytes = sums ? plan.blocks * Addresses::workspaceStride(getRowWidth(value)) * 4 : 0;
@@ -286,11 +286,11 @@ static double leastBytes(dispatch::RowsOp op, unsigned i) {
   double elements = double(type.getNumElements());
   AccessKind kind = access.getKind();
   if (kind == AccessKind::Row || kind == AccessKind::Table || kind == AccessKind::Gather) {
-    Value seen = seenOf(op, i);
+    Value seen = getSeenTensor(op, i);
     double each = isRow(seen) ? double(cast<RankedTensorType>(seen.getType()).getNumElements()) : 1;
     elements = std::min(elements, double(op.getDomain().getLaunchRows()) * each);
   }
-  return elements * double(bytesOf(type.getElementType()));
+  return elements * double(countBytes(type.getElementType()));
 }
 
 FailureOr<Plan> rows::makePlan(dispatch::RowsOp op) {

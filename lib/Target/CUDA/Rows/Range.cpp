@@ -15,31 +15,32 @@ void TeamRowEmitter::emitElements() {
   for (unsigned level : {0, 1, 2}) {
     for (BlockArgument argument : op.getBody().getArguments()) {
       if (!isRow(argument) && getTensorAccess(op, argument.getArgNumber()).getLevel() == level) {
-        scalars[argument] = elementOf(argument);
+        scalars[argument] = getElementIndex(argument);
       }
     }
   }
 }
 
-Value TeamRowEmitter::indexOf(int64_t argument) {
+Value TeamRowEmitter::getRowIndex(int64_t argument) {
   return argument < 0 ? Value() : known(op.getBody().getArgument(unsigned(argument)));
 }
 
-Value TeamRowEmitter::elementOf(BlockArgument argument) {
+Value TeamRowEmitter::getElementIndex(BlockArgument argument) {
   unsigned number = argument.getArgNumber();
   dispatch::AccessAttr access = getTensorAccess(op, number);
   return access.getKind() == AccessKind::Range
              ? rangeElement(number)
-             : addresses.operandElement(number, at, indexOf(access.getIndex()));
+             : addresses.operandElement(number, at, getRowIndex(access.getIndex()));
 }
 
-std::pair<Value, Value> TeamRowEmitter::rangeOf(unsigned argument) {
+std::pair<Value, Value> TeamRowEmitter::computeRange(unsigned argument) {
   dispatch::AccessAttr access = getTensorAccess(op, argument);
-  return addresses.range(argument, at, indexOf(access.getIndex()), indexOf(access.getLast()));
+  return addresses.range(argument, at, getRowIndex(access.getIndex()),
+                         getRowIndex(access.getLast()));
 }
 
 Value TeamRowEmitter::rangeElement(unsigned argument) {
-  auto [first, end] = rangeOf(argument);
+  auto [first, end] = computeRange(argument);
   Type type = op.getBody().getArgument(argument).getType();
   dispatch::ReduceKind kind = getTensorAccess(op, argument).getRangeKind();
   return e
@@ -52,13 +53,13 @@ Value TeamRowEmitter::rangeElement(unsigned argument) {
 }
 
 Values TeamRowEmitter::rangeValues(unsigned argument, Columns &columns) {
-  auto [first, end] = rangeOf(argument);
+  auto [first, end] = computeRange(argument);
   dispatch::ReduceKind kind = getTensorAccess(op, argument).getRangeKind();
-  Values none(countOf(columns), emitIdentity(b, kind, vectorOf(b.getF32Type())));
+  Values none(getColumnVectorCount(columns), emitIdentity(b, kind, getVectorType(b.getF32Type())));
   return e.loop(first, end, 1, none, [&](Value q, ValueRange sums) {
     Source row = addresses.rangeRow(argument, at, q);
     Values next;
-    for (size_t j = 0; j < countOf(columns); ++j) {
+    for (size_t j = 0; j < getColumnVectorCount(columns); ++j) {
       Value value = converted(load(row, columns, j), b.getF32Type());
       next.push_back(combineRows(b, kind, sums[j], value));
     }

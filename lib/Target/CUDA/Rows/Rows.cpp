@@ -40,7 +40,7 @@ private:
   /// Smaller teams compute invalid rows on zeros.
   bool skips() const { return plan.team >= threadsPerWarp; }
 
-  Row rowOf(Value number, Value exists) {
+  Row computeRow(Value number, Value exists) {
     Row row = frame.row(number);
     if (exists) {
       row.exists = exists;
@@ -56,7 +56,7 @@ private:
         *index = e.select(row.valid, *index, e.index(0));
       }
       if (op.getDomain().getAxis()) {
-        row.length = frame.lengthOf(row.batch);
+        row.length = frame.computeLength(row.batch);
       }
     }
     return row;
@@ -79,8 +79,8 @@ private:
       slice = arith::RemUIOp::create(frame.b, item, e.index(plan.slices));
       item = arith::DivUIOp::create(frame.b, item, e.index(plan.slices));
     }
-    Row row = rowOf(item, nullptr);
-    Value stores = storesOf(row);
+    Row row = computeRow(item, nullptr);
+    Value stores = getStoreCondition(row);
     if (!skips()) {
       emitter.emitRow(readFor(row), row, stores, slice, {});
       return;
@@ -88,7 +88,7 @@ private:
     e.when(stores, [&] { emitter.emitRow(readFor(row), row, nullptr, slice, {}); });
   }
 
-  Value storesOf(const Row &row) { return op.getZeroInvalid() ? row.exists : row.valid; }
+  Value getStoreCondition(const Row &row) { return op.getZeroInvalid() ? row.exists : row.valid; }
 
   void emitSummedRows() {
     int64_t rows = op.getDomain().getLaunchRows(), teams = plan.teams();
@@ -101,8 +101,8 @@ private:
     emitter.clearSums();
     Values sums = e.loop(first, end, teams, emitter.zeroSums(), [&](Value base, ValueRange so) {
       Value number = e.add(base, emitter.teamOfBlock);
-      Row row = rowOf(number, e.less(number, end));
-      Value stores = storesOf(row);
+      Row row = computeRow(number, e.less(number, end));
+      Value stores = getStoreCondition(row);
       return skips() ? emitWhere(stores, row, so)
                      : emitter.emitRow(readFor(row), row, stores, nullptr, so);
     });

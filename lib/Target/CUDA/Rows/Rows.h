@@ -43,14 +43,14 @@ struct Plan {
 
   int64_t teams() const { return threads / team; }        ///< per block
   int64_t step() const { return vector * team * chunks; } ///< columns in registers per team
-  int64_t chunksOf(int64_t width) const;                  ///< vectors of a row per thread
+  int64_t countChunks(int64_t width) const;               ///< vectors of a row per thread
   bool staged() const { return parts > 0 && (partBlocks > 1 || !whole); } ///< uses the workspace
 };
 
 /// Fails with a diagnostic if no row kernel supports the dispatch.
 mlir::FailureOr<Plan> makePlan(dispatch::RowsOp op);
 
-dispatch::YieldOp yieldOf(dispatch::RowsOp op);
+dispatch::YieldOp getYield(dispatch::RowsOp op);
 bool isShared(dispatch::RowsOp op, unsigned operand); ///< all rows read the same row of the operand
 
 /// A row in memory, from its first column. Reads past the last column repeat the last readable
@@ -140,8 +140,10 @@ public:
 
 private:
   // Body.cpp: values.
-  size_t countOf(const Columns &columns) const override { return columns.first.size(); }
-  mlir::Value columnOf(Columns &columns, size_t vector, mlir::Value shift) override;
+  size_t getColumnVectorCount(const Columns &columns) const override {
+    return columns.first.size();
+  }
+  mlir::Value getColumnValue(Columns &columns, size_t vector, mlir::Value shift) override;
   Values argumentValues(unsigned argument, Columns &columns) override;
   Values argumentValues(unsigned argument, Columns &columns, Member &member) override;
   Values uniform(dispatch::RandomOp random, Columns &columns, mlir::Value shift) override;
@@ -151,9 +153,9 @@ private:
 
   // Range.cpp: gathered operands and ranges.
   void emitElements();
-  mlir::Value elementOf(mlir::BlockArgument argument);
-  mlir::Value indexOf(int64_t argument); ///< null if there is none
-  std::pair<mlir::Value, mlir::Value> rangeOf(unsigned argument);
+  mlir::Value getElementIndex(mlir::BlockArgument argument);
+  mlir::Value getRowIndex(int64_t argument); ///< null if there is none
+  std::pair<mlir::Value, mlir::Value> computeRange(unsigned argument);
   mlir::Value rangeElement(unsigned argument);
   Values rangeValues(unsigned argument, Columns &columns);
 

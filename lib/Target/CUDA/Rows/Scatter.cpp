@@ -26,7 +26,7 @@ struct Tiles {
   int64_t vector, threads, slices, tokens, blocks;
 };
 
-Tiles tilesOf(RankedTensorType table) {
+Tiles getTiles(RankedTensorType table) {
   Tiles tiles;
   int64_t rows = table.getDimSize(0), width = table.getDimSize(1);
   tiles.vector = width % 4 == 0 ? 4 : width % 2 == 0 ? 2 : 1;
@@ -86,45 +86,46 @@ private:
   llvm::MaybeAlign alignment(Type element) {
     return llvm::Align(uint64_t(tiles.vector) * element.getIntOrFloatBitWidth() / 8);
   }
-  VectorType vectorOf(Type element) { return VectorType::get({tiles.vector}, element); }
+  VectorType getVectorType(Type element) { return VectorType::get({tiles.vector}, element); }
 
   Value converted(Value value, Type element) {
     auto type = cast<VectorType>(value.getType());
     if (type.getElementType() == element) {
       return value;
     }
-    return element.isF32() ? Value(arith::ExtFOp::create(b, vectorOf(element), value))
-                           : Value(arith::TruncFOp::create(b, vectorOf(element), value));
+    return element.isF32() ? Value(arith::ExtFOp::create(b, getVectorType(element), value))
+                           : Value(arith::TruncFOp::create(b, getVectorType(element), value));
   }
 
   /// Loads this thread's columns of a row; columns past the last repeat the last vector.
   Value loadRow(Value memory, Value row) {
     Type element = cast<MemRefType>(memory.getType()).getElementType();
     Value within = e.min(column, e.index(width - tiles.vector));
-    Value loaded = vector::LoadOp::create(b, vectorOf(element), memory, ValueRange{row, within},
-                                          false, alignment(element));
+    Value loaded = vector::LoadOp::create(b, getVectorType(element), memory,
+                                          ValueRange{row, within}, false, alignment(element));
     return converted(loaded, b.getF32Type());
   }
 
-  Value placeOf(Value token) { return e.add(e.mul(token, perToken), own); }
+  Value computeTileAddress(Value token) { return e.add(e.mul(token, perToken), own); }
   Value loadSum(Value token) {
-    return vector::LoadOp::create(b, vectorOf(b.getF32Type()), sums, ValueRange{placeOf(token)},
-                                  false, alignment(b.getF32Type()));
+    return vector::LoadOp::create(b, getVectorType(b.getF32Type()), sums,
+                                  ValueRange{computeTileAddress(token)}, false,
+                                  alignment(b.getF32Type()));
   }
   void storeSum(Value sum, Value token) {
-    vector::StoreOp::create(b, sum, sums, ValueRange{placeOf(token)}, false,
+    vector::StoreOp::create(b, sum, sums, ValueRange{computeTileAddress(token)}, false,
                             alignment(b.getF32Type()));
   }
 
   void emitInits(Value init) {
     e.loop(e.index(0), count, 1, [&](Value token) {
-      TypedAttr none = b.getZeroAttr(vectorOf(b.getF32Type()));
+      TypedAttr none = b.getZeroAttr(getVectorType(b.getF32Type()));
       storeSum(init ? loadRow(init, e.add(first, token)) : arith::ConstantOp::create(b, none),
                token);
     });
   }
 
-  Value bitsOf(Value mask) { return math::CtPopOp::create(b, mask); }
+  Value getMaskBits(Value mask) { return math::CtPopOp::create(b, mask); }
 
   Value shuffled(Value value, Value lane) {
     return NVVM::ShflOp::create(b, b.getI32Type(), e.integer(-1), value, lane,
@@ -162,7 +163,7 @@ private:
       turn.votes = NVVM::VoteSyncOp::create(b, b.getI32Type(), e.integer(-1), turn.mine,
                                             NVVM::VoteSyncKind::ballot);
       Value word = e.add(frame.warp, int64_t(k) * warps);
-      e.when(leads, [&, &turn = turn] { e.store(bitsOf(turn.votes), counts, word); });
+      e.when(leads, [&, &turn = turn] { e.store(getMaskBits(turn.votes), counts, word); });
     }
     NVVM::BarrierOp::create(b);
     Value through = scanned(e.loadScalar(counts, frame.lane));
@@ -170,8 +171,8 @@ private:
         b, arith::ShLIOp::create(b, e.integer(1), e.toInteger(frame.lane)), e.integer(1));
     for (auto [k, turn] : llvm::enumerate(all)) {
       Value word = e.toInteger(e.add(frame.warp, int64_t(k) * warps));
-      Value before = e.sub(shuffled(through, word), bitsOf(turn.votes));
-      Value place = e.add(before, bitsOf(arith::AndIOp::create(b, turn.votes, below)));
+      Value before = e.sub(shuffled(through, word), getMaskBits(turn.votes));
+      Value place = e.add(before, getMaskBits(arith::AndIOp::create(b, turn.votes, below)));
       place = arith::IndexCastOp::create(b, b.getIndexType(), place);
       e.when(turn.mine, [&, &turn = turn] {
         e.store(e.toInteger(turn.row), listedRows, place);
@@ -228,7 +229,7 @@ FailureOr<Kernel> cuda::generateScatterRows(dispatch::ScatterRowsOp op, ModuleOp
            << table.getDimSize(1) << " columns of f32 or bf16 and inits like the table, found "
            << values;
   }
-  Tiles tiles = tilesOf(table);
+  Tiles tiles = getTiles(table);
   Frame frame(op, op.getDomain(), module, name, tiles.threads);
   ScatterKernel(frame, op, tiles).emit();
   func::ReturnOp::create(frame.b);

@@ -66,7 +66,7 @@ void TeamRowEmitter::emitShared() {
     return;
   }
   for (const RowStage &stage : schedule.stages()) {
-    inHand[stage.width] = columnsFrom(stage.width, nullptr, plan.chunksOf(stage.width), false);
+    inHand[stage.width] = columnsFrom(stage.width, nullptr, plan.countChunks(stage.width), false);
   }
   SmallVector<std::pair<unsigned, Source>> sources;
   for (BlockArgument argument : op.getBody().getArguments()) {
@@ -133,10 +133,10 @@ Values TeamRowEmitter::emitRow(const Row &read, const Row &row, Value storesRow,
   }
   ValueRange rest = carried;
   sums.clear();
-  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+  for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
     bool summed = getTensorAccess(op, op.getInputs().size() + i).getKind() == AccessKind::Columns;
     if (summed && plan.whole) {
-      size_t count = plan.chunksOf(getRowWidth(value));
+      size_t count = plan.countChunks(getRowWidth(value));
       sums[i] = Values(rest.take_front(count));
       rest = rest.drop_front(count);
     }
@@ -146,7 +146,7 @@ Values TeamRowEmitter::emitRow(const Row &read, const Row &row, Value storesRow,
     emitStage(stage);
   }
   emitScalars(std::numeric_limits<int64_t>::max());
-  bool elements = !llvm::all_of(yieldOf(op).getValues(), isRow);
+  bool elements = !llvm::all_of(getYield(op).getValues(), isRow);
   // A block that sums rows reuses the reduction slots for the next row.
   bool again = plan.parts > 0 && !slots.empty() && !met;
   if (again || takesPlace([](Value value) { return !isRow(value); })) {
@@ -155,7 +155,7 @@ Values TeamRowEmitter::emitRow(const Row &read, const Row &row, Value storesRow,
   if (elements) {
     Value first = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, laneOfTeam, e.index(0));
     e.when(stores ? e.both(stores, first) : first, [&] {
-      for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+      for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
         if (!isRow(value)) {
           Value stored = known(value);
           stored = op.getZeroInvalid() ? e.select(at.valid, stored, zero(value.getType())) : stored;
@@ -165,7 +165,7 @@ Values TeamRowEmitter::emitRow(const Row &read, const Row &row, Value storesRow,
     });
   }
   Values after;
-  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+  for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
     llvm::append_range(after, sums.lookup(i));
   }
   return after;
@@ -187,7 +187,7 @@ void TeamRowEmitter::emitScalars(int64_t depth) {
 void TeamRowEmitter::emitScalar(Operation &operation) {
   Value result = operation.getResult(0);
   if (auto splat = dyn_cast<tensor::SplatOp>(operation)) {
-    VectorType type = vectorOf(splat.getInput().getType());
+    VectorType type = getVectorType(splat.getInput().getType());
     scalars[result] = vector::BroadcastOp::create(b, type, known(splat.getInput()));
   } else if (isRow(result)) {
     return;
@@ -209,7 +209,7 @@ void TeamRowEmitter::emitStage(const RowStage &stage) {
   Values start;
   for (dispatch::ReduceOp reduce : stage.reductions) {
     start.push_back(emitIdentity(b, reduce.getKind(),
-                                 vectorOf(getElementTypeOrSelf(reduce.getRow().getType()))));
+                                 getVectorType(getElementTypeOrSelf(reduce.getRow().getType()))));
   }
   if (plan.whole) {
     if (plan.slices > 1) {
@@ -250,7 +250,7 @@ void TeamRowEmitter::emitStage(const RowStage &stage) {
 /// Returns true if one of these results may alias an operand, which is the case for an operand of
 /// the same storage.
 bool TeamRowEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
-  auto yielded = yieldOf(op).getValues();
+  auto yielded = getYield(op).getValues();
   return llvm::any_of(llvm::enumerate(op.getOutputs()), [&](auto output) {
     return which(yielded[output.index()]) &&
            llvm::is_contained(op.getInputs().getTypes(), output.value().getType());
@@ -259,7 +259,7 @@ bool TeamRowEmitter::takesPlace(llvm::function_ref<bool(Value)> which) {
 
 /// All loads precede the stores, because a result may alias an operand.
 void TeamRowEmitter::storeStage(const RowStage &stage, Columns &columns) {
-  auto yielded = yieldOf(op).getValues();
+  auto yielded = getYield(op).getValues();
   bool any = false;
   for (unsigned i : stage.stores) {
     int64_t members = getGroupSize(yielded[i]);
@@ -293,7 +293,7 @@ void TeamRowEmitter::storeStage(const RowStage &stage, Columns &columns) {
 }
 
 void TeamRowEmitter::storeResult(unsigned result, Columns &columns) {
-  Value value = yieldOf(op).getValues()[result];
+  Value value = getYield(op).getValues()[result];
   int64_t members = getGroupSize(value);
   auto storeRow = [&](const Source &row, const Values &values) {
     for (auto [j, vector] : llvm::enumerate(values)) {

@@ -16,7 +16,7 @@ using dispatch::AccessKind;
 static constexpr int64_t sumsTogether = 8; ///< rows of partial sums read at a time
 
 void TeamRowEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t width)> body) {
-  for (auto [i, value] : llvm::enumerate(yieldOf(op).getValues())) {
+  for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
     if (getTensorAccess(op, op.getInputs().size() + i).getKind() == AccessKind::Columns) {
       body(i, getRowWidth(value));
     }
@@ -25,7 +25,7 @@ void TeamRowEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t wi
 
 /// Returns the destination of the sums of a block.
 Source TeamRowEmitter::sumRow(unsigned result) {
-  int64_t width = getRowWidth(yieldOf(op).getValues()[result]);
+  int64_t width = getRowWidth(getYield(op).getValues()[result]);
   return plan.staged()
              ? addresses.workspaceRow(e.index(sumOffsets(op, plan)[result]), frame.block, width)
              : addresses.resultRow(result, at, width, nullptr, frame.block);
@@ -34,7 +34,7 @@ Source TeamRowEmitter::sumRow(unsigned result) {
 Values TeamRowEmitter::zeroSums() {
   Values zeros;
   forSums([&](unsigned, int64_t width) {
-    zeros.append(plan.whole ? plan.chunksOf(width) : 0, zero(vectorOf(b.getF32Type())));
+    zeros.append(plan.whole ? plan.countChunks(width) : 0, zero(getVectorType(b.getF32Type())));
   });
   return zeros;
 }
@@ -49,8 +49,8 @@ void TeamRowEmitter::clearSums() {
     e.loop(e.index(0), e.index(llvm::alignTo(uint64_t(width), uint64_t(step))), step,
            [&](Value base) {
              Columns columns = columnsFrom(width, base, plan.chunks, true);
-             for (size_t j = 0; j < countOf(columns); ++j) {
-               store(zero(vectorOf(b.getF32Type())), row, columns, j, nullptr);
+             for (size_t j = 0; j < getColumnVectorCount(columns); ++j) {
+               store(zero(getVectorType(b.getF32Type())), row, columns, j, nullptr);
              }
            });
   });
@@ -59,7 +59,7 @@ void TeamRowEmitter::clearSums() {
 /// The columns of a thread are private, in registers and in memory; no other thread reads them
 /// before the end.
 void TeamRowEmitter::addToSums(unsigned result, Columns &columns) {
-  Values added = rowValues(yieldOf(op).getValues()[result], columns);
+  Values added = rowValues(getYield(op).getValues()[result], columns);
   for (Value &value : added) {
     value = e.select(at.valid, value, zero(value.getType()));
   }
@@ -91,7 +91,7 @@ void TeamRowEmitter::storeSums(ValueRange rest) {
       NVVM::BarrierOp::create(b);
     }
     first = false;
-    size_t count = plan.chunksOf(width);
+    size_t count = plan.countChunks(width);
     storeSum(result, width, rest.take_front(count));
     rest = rest.drop_front(count);
   });
@@ -106,7 +106,7 @@ void TeamRowEmitter::storeSum(unsigned result, int64_t width, ValueRange sumsOfT
     }
     return;
   }
-  VectorType type = vectorOf(b.getF32Type());
+  VectorType type = getVectorType(b.getF32Type());
   auto aligned = llvm::MaybeAlign(std::min<uint64_t>(plan.vector * 4, 16));
   Value start = e.mul(teamOfBlock, plan.step());
   for (auto [j, sum] : llvm::enumerate(sumsOfTeam)) {
@@ -147,8 +147,8 @@ void TeamRowEmitter::emitSumOfParts(const Plan &summed, Value part) {
         return sum;
       };
       int64_t full = summed.partBlocks / sumsTogether * sumsTogether;
-      Value sum = e.loop(e.index(0), e.index(full), sumsTogether, {zero(vectorOf(b.getF32Type()))},
-                         [&](Value block, ValueRange so) {
+      Value sum = e.loop(e.index(0), e.index(full), sumsTogether,
+                         {zero(getVectorType(b.getF32Type()))}, [&](Value block, ValueRange so) {
                            return Values{add(so[0], e.add(first, block), sumsTogether)};
                          })[0];
       sum = add(sum, e.add(first, full), summed.partBlocks - full);

@@ -7,12 +7,12 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
 
-static MemRefType typeOf(Value memory) { return cast<MemRefType>(memory.getType()); }
+static MemRefType getRowType(Value memory) { return cast<MemRefType>(memory.getType()); }
 static bool isWhole(Value memory) {
-  return typeOf(memory).getShape().back() % columnsPerThread == 0;
+  return getRowType(memory).getShape().back() % columnsPerThread == 0;
 }
 static VectorType four(Type element) { return VectorType::get({columnsPerThread}, element); }
-static int64_t bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 8; }
+static int64_t countBytes(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
 static Value toF32(Emitter &e, Value value) {
   Type element = getElementTypeOrSelf(value.getType());
@@ -25,35 +25,35 @@ static Value toF32(Emitter &e, Value value) {
 }
 
 Value cuda::loadColumns(TensorCore &core, Emitter &e, Value memory, ValueRange indices) {
-  Type element = typeOf(memory).getElementType();
+  Type element = getRowType(memory).getElementType();
   if (isWhole(memory)) {
     return toF32(e, core.load(four(element), core.global(memory, indices),
-                              columnsPerThread * bytesOf(element)));
+                              columnsPerThread * countBytes(element)));
   }
-  Value last = e.index(typeOf(memory).getShape().back() - 1);
+  Value last = e.index(getRowType(memory).getShape().back() - 1);
   SmallVector<Value> at(indices), values;
   for (int64_t i = 0; i < columnsPerThread; ++i) {
     at.back() = e.min(e.add(indices.back(), i), last);
-    values.push_back(core.load(element, core.global(memory, at), bytesOf(element)));
+    values.push_back(core.load(element, core.global(memory, at), countBytes(element)));
   }
   return toF32(e, vector::FromElementsOp::create(e.b, four(element), values));
 }
 
 void cuda::storeColumns(TensorCore &core, Emitter &e, Value value, Value memory,
                         ValueRange indices) {
-  Type element = typeOf(memory).getElementType();
+  Type element = getRowType(memory).getElementType();
   if (!element.isF32()) {
     value = arith::TruncFOp::create(e.b, four(element), value);
   }
   if (isWhole(memory)) {
-    return core.store(value, core.global(memory, indices), columnsPerThread * bytesOf(element));
+    return core.store(value, core.global(memory, indices), columnsPerThread * countBytes(element));
   }
   SmallVector<Value> at(indices);
   for (int64_t i = 0; i < columnsPerThread; ++i) {
     at.back() = e.add(indices.back(), i);
     Value one = vector::ExtractOp::create(e.b, value, ArrayRef<int64_t>{i});
-    e.when(e.less(at.back(), e.index(typeOf(memory).getShape().back())),
-           [&] { core.store(one, core.global(memory, at), bytesOf(element)); });
+    e.when(e.less(at.back(), e.index(getRowType(memory).getShape().back())),
+           [&] { core.store(one, core.global(memory, at), countBytes(element)); });
   }
 }
 
@@ -75,13 +75,13 @@ Value cuda::anyValid(Frame &frame, dispatch::DomainAttr domain, Value first, int
   return arith::OrIOp::create(e.b, row.valid, reaches);
 }
 
-static Type elementOf(Value tensor) {
+static Type getTensorElementType(Value tensor) {
   return cast<RankedTensorType>(tensor.getType()).getElementType();
 }
 
 LogicalResult cuda::checkFactors(Operation *op, ValueRange factors) {
   for (Value factor : factors) {
-    if (!elementOf(factor).isBF16()) {
+    if (!getTensorElementType(factor).isBF16()) {
       return op->emitOpError("expected factors of bf16, found ")
              << factor.getType() << "; set \"precision\": {\"compute\": \"bf16\"} in the spec";
     }
@@ -91,7 +91,7 @@ LogicalResult cuda::checkFactors(Operation *op, ValueRange factors) {
 
 LogicalResult cuda::checkStorage(Operation *op, ValueRange tensors) {
   for (Value tensor : tensors) {
-    if (!elementOf(tensor).isF32() && !elementOf(tensor).isBF16()) {
+    if (!getTensorElementType(tensor).isF32() && !getTensorElementType(tensor).isBF16()) {
       return op->emitOpError("expected tensors of f32 or bf16, found ") << tensor.getType();
     }
   }

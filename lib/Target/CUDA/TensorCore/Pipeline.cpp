@@ -85,8 +85,8 @@ void Tile::copyPiece(const Share &share, const Target &target, int64_t first) {
   Value &inner = factor.linesAreInner ? sourceLine : sourceElement;
   inner = e.add(inner, target.ahead);
   if (grain == 1) {
-    return copyElement(e.add(target.to, placeOf(line, element)), sourceLine, sourceElement,
-                       target.validEnd);
+    return copyElement(e.add(target.to, computeTileAddress(line, element)), sourceLine,
+                       sourceElement, target.validEnd);
   }
   int64_t stride = cast<MemRefType>(factor.memory.getType()).getDimSize(1);
   Value from = core.behind(share.from,
@@ -94,9 +94,9 @@ void Tile::copyPiece(const Share &share, const Target &target, int64_t first) {
                            (lines * stride + elements) * elementBytes);
   // Lines whose distance is a multiple of the swizzle period swizzle their chunks in the same way.
   Value place = lines % TensorCore::swizzlePeriod == 0
-                    ? core.shared(e.add(target.to, placeOf(share.line, share.element)),
+                    ? core.shared(e.add(target.to, computeTileAddress(share.line, share.element)),
                                   lines * lineBytes + elements * elementBytes)
-                    : core.shared(e.add(target.to, placeOf(line, element)));
+                    : core.shared(e.add(target.to, computeTileAddress(line, element)));
   Value counts;
   if (target.validEnd) {
     // Relative to the thread's first line, so that each piece compares with a constant.
@@ -109,7 +109,7 @@ void Tile::copyPiece(const Share &share, const Target &target, int64_t first) {
 }
 
 /// Returns the byte of an element within the tile.
-Value Tile::placeOf(Value line, Value element) {
+Value Tile::computeTileAddress(Value line, Value element) {
   Value chunk = arith::DivUIOp::create(e.b, element, e.index(chunkElements));
   Value within = arith::RemUIOp::create(e.b, element, e.index(chunkElements));
   return e.add(core.swizzled(line, chunk, lineBytes), e.mul(within, elementBytes));
@@ -129,7 +129,7 @@ void Tile::copyElements(const Share &share, const Target &target) {
       Value piece = e.add(e.add(first, share.thread), i * frame.threads);
       Value line = arith::DivUIOp::create(e.b, piece, e.index(lineElements));
       Value element = arith::RemUIOp::create(e.b, piece, e.index(lineElements));
-      copyElement(e.add(target.to, placeOf(line, element)), e.add(sourceLine, line),
+      copyElement(e.add(target.to, computeTileAddress(line, element)), e.add(sourceLine, line),
                   e.add(sourceElement, element), target.validEnd);
     }
   });
@@ -240,7 +240,7 @@ Pipeline::Pipeline(Frame &frame, TensorCore &core, WarpGrid grid, Factor left, F
   firstColumn = e.mul(column, grid.tileColumns);
 }
 
-Value Pipeline::stageOf(Value number) {
+Value Pipeline::getStageId(Value number) {
   Value stage = arith::RemUIOp::create(e.b, number, e.index(stages));
   return e.add(e.mul(stage, stageBytes()), firstByte);
 }
@@ -249,7 +249,7 @@ Value Pipeline::stageAt(int64_t stage) {
   return e.index(stage % stages * stageBytes() + firstByte);
 }
 
-Pipeline::Shares Pipeline::sharesOf(const Origin &origin) {
+Pipeline::Shares Pipeline::computeShares(const Origin &origin) {
   return {left.share(origin.row, origin.inner),
           hasRight ? right.share(origin.column, origin.inner) : Share()};
 }
@@ -262,9 +262,9 @@ void Pipeline::copyStage(const Shares &shares, Value number, Value stage) {
 }
 
 void Pipeline::fill(const Origin &origin, Value steps, bool commits) {
-  Shares shares = sharesOf(origin);
+  Shares shares = computeShares(origin);
   e.loop(e.index(0), e.index(stages - 1), 1, [&](Value number) {
-    e.when(e.less(number, steps), [&] { copyStage(shares, number, stageOf(number)); });
+    e.when(e.less(number, steps), [&] { copyStage(shares, number, getStageId(number)); });
     if (commits) {
       core.commit();
     }
@@ -298,7 +298,7 @@ Values Pipeline::emitStep(const Run &run, const Step &at, ValueRange carried) {
 }
 
 Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each each) {
-  Run run{sharesOf(origin), steps, each};
+  Run run{computeShares(origin), steps, each};
   Values next(sums);
   Value done = e.index(0);
   if (unrolls) {
@@ -311,8 +311,8 @@ Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each ea
   }
   next = e.loop(done, steps, 1, next, [&](Value number, ValueRange carried) {
     // After the unrolled rounds, fewer steps remain than the copies run ahead.
-    Value ahead = unrolls ? Value() : stageOf(e.add(number, stages - 1));
-    return emitStep(run, {number, stageOf(number), ahead}, carried);
+    Value ahead = unrolls ? Value() : getStageId(e.add(number, stages - 1));
+    return emitStep(run, {number, getStageId(number), ahead}, carried);
   });
   keepRolled(e.b);
   return next;

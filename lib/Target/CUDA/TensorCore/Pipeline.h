@@ -68,7 +68,7 @@ private:
   void copyPiece(const Share &share, const Target &target, int64_t first);
   void copyElements(const Share &share, const Target &target);
   void copyElement(Value to, Value line, Value element, Value validEnd);
-  Value placeOf(Value line, Value element);
+  Value computeTileAddress(Value line, Value element);
   Value lineCounts(Value line, Value validEnd);
   Value sourceBytes(Value element, Value lineCounts);
   int64_t piecesOfLine() const { return lineElements / grain; }
@@ -116,7 +116,7 @@ public:
   int64_t sharedBytes() const { return stages * stageBytes(); }
   /// Returns the first byte of the stage of step `step`. For the last step: of the memory that
   /// warps may still be reading after `run`.
-  int64_t firstByteOf(int64_t step) const { return firstByte + step % stages * stageBytes(); }
+  int64_t getFirstByte(int64_t step) const { return firstByte + step % stages * stageBytes(); }
   /// Starts the first copies of `steps` (index) steps. The stages must be unused. Without `commits`
   /// the copies join the next group that this thread commits; as many groups as there are stages
   /// must end before `run`.
@@ -137,12 +137,12 @@ public:
 
 private:
   int64_t stageBytes() const { return left.bytes() + (hasRight ? right.bytes() : 0); }
-  Value stageOf(Value number);
+  Value getStageId(Value number);
   Value stageAt(int64_t stage);
   struct Shares {
     Share left, right;
   };
-  Shares sharesOf(const Origin &origin);
+  Shares computeShares(const Origin &origin);
   struct Run {
     Shares shares;
     Value steps;

@@ -74,7 +74,7 @@ void TensorCore::wait(int64_t pending) {
 }
 void TensorCore::barrier() { NVVM::Barrier0Op::create(b); }
 
-static Values fieldsOf(ImplicitLocOpBuilder &b, Value aggregate) {
+static Values getFields(ImplicitLocOpBuilder &b, Value aggregate) {
   Values fields;
   auto type = cast<LLVM::LLVMStructType>(aggregate.getType());
   for (size_t i = 0; i < type.getBody().size(); ++i) {
@@ -90,7 +90,7 @@ Values TensorCore::loadMatrices(Value from, bool transposed) {
   Value all = NVVM::LdMatrixOp::create(b, type, from, 4,
                                        transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
                                        shape, NVVM::LdStMatrixEltType::B16);
-  return fieldsOf(b, all);
+  return getFields(b, all);
 }
 
 Values TensorCore::multiply(ValueRange a, ValueRange c, ValueRange sums) {
@@ -100,7 +100,7 @@ Values TensorCore::multiply(ValueRange a, ValueRange c, ValueRange sums) {
       b, type, a, c, sums, {fragmentRows, fragmentColumns, fragmentInner}, std::nullopt,
       std::nullopt, std::array{NVVM::MMATypes::bf16, NVVM::MMATypes::bf16},
       std::array{NVVM::MMALayout::row, NVVM::MMALayout::col});
-  return fieldsOf(b, product);
+  return getFields(b, product);
 }
 
 /// One instruction: cvt.rn.bf16x2.

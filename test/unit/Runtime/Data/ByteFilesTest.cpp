@@ -40,7 +40,7 @@ protected:
     return file;
   }
 
-  static std::string textOf(const ByteFile &file) {
+  static std::string readFileText(const ByteFile &file) {
     std::vector<uint8_t> bytes = file.bytes.readAll();
     return {bytes.begin(), bytes.end()};
   }
@@ -53,13 +53,13 @@ TEST_F(ByteFiles, CompressedTextIsTextAndRawIsNot) {
   writeGzip("text.gz", text);
   ByteFile file = open("text.gz");
   EXPECT_TRUE(file.isDecompressed);
-  EXPECT_EQ(textOf(file), text);
+  EXPECT_EQ(readFileText(file), text);
   EXPECT_EQ(file.bytes.sha256Hex(), sha256Hex(text)); // the same as for the text's own file
   ASSERT_EQ(file.notes.size(), 1u);
   EXPECT_NE(file.notes[0].find("text.gz: read as gzip data, 100000 bytes in "), std::string::npos);
   ByteFile raw = open("text.gz", {/*isRaw=*/true});
   EXPECT_FALSE(raw.isDecompressed);
-  EXPECT_EQ(textOf(raw), readFile(folder / "text.gz"));
+  EXPECT_EQ(readFileText(raw), readFile(folder / "text.gz"));
   EXPECT_TRUE(raw.notes.empty());
 }
 
@@ -73,7 +73,7 @@ TEST_F(ByteFiles, OtherFormatsAreRefusedAlsoInsideOfCompressedData) {
                    "--raw"),
       std::string::npos)
       << message;
-  EXPECT_EQ(textOf(open("program", {true})), library);
+  EXPECT_EQ(readFileText(open("program", {true})), library);
   writeGzip("program.gz", library);
   EXPECT_NE(userError([&] { open("program.gz"); }).find("(ELF) inside of compressed data"),
             std::string::npos);
@@ -89,10 +89,10 @@ TEST_F(ByteFiles, OtherFormatsAreRefusedAlsoInsideOfCompressedData) {
 
 TEST_F(ByteFiles, APipeIsReadOnceAndLeavesNothing) {
   std::string text = easyText(300'000);
-  EXPECT_EQ(textOf(openPipe(text)), text);
-  EXPECT_EQ(textOf(openPipe("")), "");
+  EXPECT_EQ(readFileText(openPipe(text)), text);
+  EXPECT_EQ(readFileText(openPipe("")), "");
   writeGzip("text.gz", text);
-  EXPECT_EQ(textOf(openPipe(readFile(folder / "text.gz"))), text);
+  EXPECT_EQ(readFileText(openPipe(readFile(folder / "text.gz"))), text);
   EXPECT_TRUE(openPipe(text).copy.empty());
 }
 
@@ -100,13 +100,13 @@ TEST_F(ByteFiles, APipeIsReadOnceAndLeavesNothing) {
 TEST_F(ByteFiles, FilesOfTheKernelAndOfThisProcessAreStreams) {
   auto copies = std::make_shared<StreamCopies>(folder / "run", "data-", folder.path, false);
   ByteFile file = openByteFile("/proc/version", "data file", {false, copies});
-  EXPECT_EQ(textOf(file).substr(0, 5), "Linux");
+  EXPECT_EQ(readFileText(file).substr(0, 5), "Linux");
   EXPECT_EQ(file.source(), folder / "run/data-1");
   writeFile(folder / "text", easyText(100));
   int fd = ::open((folder / "text").c_str(), O_RDONLY | O_CLOEXEC);
   file = openByteFile("/dev/fd/" + std::to_string(fd), "data file", {false, copies});
   ::close(fd);
-  EXPECT_EQ(textOf(file), easyText(100));
+  EXPECT_EQ(readFileText(file), easyText(100));
   EXPECT_EQ(file.source(), folder / "run/data-2");
 }
 
@@ -134,7 +134,7 @@ TEST_F(ByteFiles, CopiesOfStreamsAreReadInTheirPlace) {
   EXPECT_EQ(readFile(folder / "run/data-2"), "two");
   auto again = copies(true);
   ByteFile reread = open("pipe", {false, again}); // no process writes to it
-  EXPECT_EQ(textOf(reread), text);
+  EXPECT_EQ(readFileText(reread), text);
   EXPECT_FALSE(again->hasRead());
   ASSERT_EQ(reread.notes.size(), 1u);
   EXPECT_NE(reread.notes[0].find("the run's own copy is read instead"), std::string::npos);

@@ -59,7 +59,7 @@ TEST(Data, AnEpochDrawsEachRowOnceFromEveryFile) {
     for (int64_t i = 0; i < data.rowsPerEpoch(); ++i) {
       auto row = data.row({epoch, i});
       ASSERT_EQ(row.size(), 17u);
-      starts.insert(data.placeOf({epoch, i}));
+      starts.insert(data.findDataPlace({epoch, i}));
       fromB += row[0] == 'X' && row[16] == 'X' ? 1 : 0;
     }
     EXPECT_EQ(starts.size(), static_cast<size_t>(data.rowsPerEpoch()));
@@ -81,7 +81,7 @@ TEST(Data, CyclicFilesHaveNoEnd) {
     std::set<int> predicted;
     for (int64_t i = 0; i < data.rowsPerEpoch(); ++i) {
       std::vector<uint8_t> row = data.row({epoch, i});
-      TrainingData::Place place = data.placeOf({epoch, i});
+      TrainingData::Place place = data.findDataPlace({epoch, i});
       int64_t size = place.file == 0 ? 100 : 17;
       for (int64_t t = 0; t <= 16; ++t) {
         ASSERT_EQ(row[static_cast<size_t>(t)], (place.start + t) % size + 1);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t large = 300'000; // more than is held in memory
 
-std::string textOf(const std::vector<uint8_t> &bytes) { return {bytes.begin(), bytes.end()}; }
+std::string readFileText(const std::vector<uint8_t> &bytes) { return {bytes.begin(), bytes.end()}; }
 
 std::string dataError(const std::function<void()> &action) {
   try {
@@ -50,10 +50,10 @@ TEST_F(Contents, SmallAndLargeFilesReadAlike) {
     std::string text = easyText(size);
     FileContents contents = open(text);
     EXPECT_EQ(contents.size(), size);
-    EXPECT_EQ(textOf(contents.readAll()), text);
+    EXPECT_EQ(readFileText(contents.readAll()), text);
     EXPECT_EQ(contents.sha256Hex(), sha256Hex(text));
-    EXPECT_EQ(textOf(contents.read(size / 2, 10)), text.substr(size / 2, 10));
-    EXPECT_EQ(textOf(contents.read(size, 10)), "");
+    EXPECT_EQ(readFileText(contents.read(size / 2, 10)), text.substr(size / 2, 10));
+    EXPECT_EQ(readFileText(contents.read(size, 10)), "");
     std::string pieces;
     contents.forEachPiece(
         [&](size_t start, std::span<const uint8_t> some) {
@@ -122,14 +122,14 @@ TEST_F(Contents, WhatIsAppendedIsNotRead) {
   contents.sha256Hex();
   writeFile(folder / "data", text + "more");
   makeOlder();
-  EXPECT_EQ(textOf(contents.read(large - 3, 100)), text.substr(large - 3));
+  EXPECT_EQ(readFileText(contents.read(large - 3, 100)), text.substr(large - 3));
 }
 
 TEST_F(Contents, AReplacedFileIsReadAsItWas) {
   std::string text = easyText(large);
   FileContents contents = open(text);
   replaceFile(folder / "data", asBytes("other"));
-  EXPECT_EQ(textOf(contents.readAll()), text);
+  EXPECT_EQ(readFileText(contents.readAll()), text);
 }
 
 TEST_F(Contents, ManyLargeFilesAreOpenAtOnce) {
@@ -146,7 +146,7 @@ TEST_F(Contents, ManyLargeFilesAreOpenAtOnce) {
   for (int i = 0; i < 60; ++i) {
     all.push_back(FileContents::open(path(i), "data file"));
   }
-  EXPECT_EQ(textOf(all[7].readAll()), easyText(70'000, 7));
+  EXPECT_EQ(readFileText(all[7].readAll()), easyText(70'000, 7));
   all.clear();
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
@@ -159,7 +159,7 @@ TEST_F(Contents, TemporaryFilesHaveNoNameUntilTheyAreSaved) {
     file.write(asBytes(text.substr(size / 2)));
     FileContents contents = file.finish("standard input");
     EXPECT_TRUE(listFolder(folder.path).empty());
-    EXPECT_EQ(textOf(contents.readAll()), text);
+    EXPECT_EQ(readFileText(contents.readAll()), text);
     contents.saveAs(folder / "copy");
     contents.saveAs(folder / "copy"); // in the first one's place
     EXPECT_EQ(readFile(folder / "copy"), text);

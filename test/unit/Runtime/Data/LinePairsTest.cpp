@@ -32,7 +32,7 @@ struct Batch {
 
 class LinePairsTest : public ::testing::Test {
 protected:
-  LinePairs pairsOf(const std::string &text, const std::string &source, uint64_t seed = 0) {
+  LinePairs buildLinePairs(const std::string &text, const std::string &source, uint64_t seed = 0) {
     writeFile(folder / "text", text);
     writeFile(folder / "source", source);
     return LinePairs({folder / "text"}, {{"source", {folder / "source"}}}, plan, seed);
@@ -42,15 +42,15 @@ protected:
 };
 
 TEST_F(LinePairsTest, ALinesTextIsWholeAndHasItsEnd) {
-  LinePairs pairs = pairsOf("ab\nabcdefg\n\nabcd", "x\nx\nx\nx\n");
-  EXPECT_EQ(pairs.textOf(0), "ab\n");
-  EXPECT_EQ(pairs.textOf(1), "abcdefg\n");
-  EXPECT_EQ(pairs.textOf(2), "\n");
-  EXPECT_EQ(pairs.textOf(3), "abcd\n");
+  LinePairs pairs = buildLinePairs("ab\nabcdefg\n\nabcd", "x\nx\nx\nx\n");
+  EXPECT_EQ(pairs.getTextAt(0), "ab\n");
+  EXPECT_EQ(pairs.getTextAt(1), "abcdefg\n");
+  EXPECT_EQ(pairs.getTextAt(2), "\n");
+  EXPECT_EQ(pairs.getTextAt(3), "abcd\n");
 }
 
 TEST_F(LinePairsTest, ARowIsALineBetweenLineEnds) {
-  LinePairs pairs = pairsOf("ab\nabcdefg\n\nabcd", "xyz\nx\n\nwxyz\n");
+  LinePairs pairs = buildLinePairs("ab\nabcdefg\n\nabcd", "xyz\nx\n\nwxyz\n");
   ASSERT_EQ(pairs.rowsPerEpoch(), 4);
   Batch batch;
   EXPECT_EQ(pairs.write(0, 1, batch.inputs()), 3); // a, b and the end
@@ -76,7 +76,7 @@ TEST_F(LinePairsTest, AnEpochHasEachLineOnceWithItsOwnInput) {
     text += std::string(1, c) + "\n";
     source += std::string(2, c) + "\n";
   }
-  LinePairs pairs = pairsOf(text, source, 5);
+  LinePairs pairs = buildLinePairs(text, source, 5);
   std::string seen;
   DataPosition position;
   for (int i = 0; i < 11; ++i) {
@@ -92,16 +92,16 @@ TEST_F(LinePairsTest, AnEpochHasEachLineOnceWithItsOwnInput) {
 }
 
 TEST_F(LinePairsTest, RefusesWhatDoesNotFit) {
-  EXPECT_NE(userError([&] { pairsOf("a\nb\n", "x\n"); }).find("has, 2, found 1"),
+  EXPECT_NE(userError([&] { buildLinePairs("a\nb\n", "x\n"); }).find("has, 2, found 1"),
             std::string::npos);
   plan.given["source"].vocabulary = 'y';
   EXPECT_NE(userError([&] {
-              pairsOf("a\n", "xyz\n");
+              buildLinePairs("a\n", "xyz\n");
             }).find("source: byte 1: expected token ids below the vocabulary of 121, found 121"),
             std::string::npos);
   plan.given["source"].vocabulary = 2; // below the line end, which is no token of it
   EXPECT_NE(userError([&] {
-              pairsOf("a\n", "\1\5\n");
+              buildLinePairs("a\n", "\1\5\n");
             }).find("source: expected token ids below the vocabulary of 2, found 5"),
             std::string::npos);
 }

@@ -19,7 +19,7 @@ struct Tensors {
 };
 
 /// A file of one tensor with this header and `dataBytes` zero bytes.
-std::vector<uint8_t> fileOf(const std::string &header, size_t dataBytes) {
+std::vector<uint8_t> buildFile(const std::string &header, size_t dataBytes) {
   uint64_t length = header.size();
   std::vector<uint8_t> file(8);
   std::memcpy(file.data(), &length, 8);
@@ -117,8 +117,8 @@ TEST(Safetensors, AnotherContextAndAnotherTypeHaveMessagesOfTheirOwn) {
             std::string::npos)
       << message;
   message = userError([&] {
-    decodeSafetensors(fileOf(R"({"x":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", 8), "w",
-                      std::vector<NamedTensor>{{"x", {1}, std::span(shorter).first(1)}});
+    decodeSafetensors(buildFile(R"({"x":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", 8),
+                      "w", std::vector<NamedTensor>{{"x", {1}, std::span(shorter).first(1)}});
   });
   EXPECT_NE(message.find("expected dtype F32, F16 or BF16, found \"F64\"; convert it"),
             std::string::npos)
@@ -137,7 +137,7 @@ TEST(Safetensors, ReadsMetadataOfOtherWriters) {
   std::vector<float> x(2, 9);
   std::vector<NamedTensor> into = {{"x", {2}, x}};
   bool checked = decodeSafetensors(
-      fileOf(
+      buildFile(
           R"({"__metadata__":{"format":"pt"},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
           8),
       "w", into);
@@ -179,9 +179,9 @@ TEST(Safetensors, DamagedDataIsSaidToBeDamaged) {
 /// Reads one tensor "x" of `values` from data of another type.
 std::vector<float> readAs(const std::string &type, const std::vector<uint16_t> &values) {
   std::string bytes = std::to_string(2 * values.size()), count = std::to_string(values.size());
-  std::vector<uint8_t> file = fileOf(R"({"x":{"dtype":")" + type + R"(","shape":[)" + count +
-                                         R"(],"data_offsets":[0,)" + bytes + "]}}",
-                                     2 * values.size());
+  std::vector<uint8_t> file = buildFile(R"({"x":{"dtype":")" + type + R"(","shape":[)" + count +
+                                            R"(],"data_offsets":[0,)" + bytes + "]}}",
+                                        2 * values.size());
   std::memcpy(file.data() + file.size() - 2 * values.size(), values.data(), 2 * values.size());
   std::vector<float> x(values.size());
   decodeSafetensors(file, "w",
@@ -244,7 +244,7 @@ TEST(Safetensors, RefusesWrongHeaders) {
   std::vector<float> x(2);
   auto refused = [&](const std::string &header, const std::string &expected) {
     std::string message = userError([&] {
-      decodeSafetensors(fileOf(header, 8), "w", std::vector<NamedTensor>{{"x", {2}, x}});
+      decodeSafetensors(buildFile(header, 8), "w", std::vector<NamedTensor>{{"x", {2}, x}});
     });
     EXPECT_NE(message.find(expected), std::string::npos) << message;
   };

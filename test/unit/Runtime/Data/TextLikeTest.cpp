@@ -11,7 +11,7 @@ using namespace sluice::runtime;
 namespace {
 
 /// Share of each id among many drawn.
-std::vector<double> sharesOf(int64_t vocabulary, int64_t count) {
+std::vector<double> countShares(int64_t vocabulary, int64_t count) {
   std::vector<int32_t> tokens(static_cast<size_t>(count), -1);
   fillTextLike(tokens, vocabulary);
   std::vector<double> shares(static_cast<size_t>(vocabulary), 0);
@@ -23,7 +23,7 @@ std::vector<double> sharesOf(int64_t vocabulary, int64_t count) {
 
 // Four standard deviations of a share p of 100,000 draws are at most 4 sqrt(p / 100,000).
 TEST(TextLike, BytesComeAsInAnEnglishDictionary) {
-  std::vector<double> shares = sharesOf(256, 100000);
+  std::vector<double> shares = countShares(256, 100000);
   EXPECT_NEAR(shares[' '], 0.238, 4 * std::sqrt(0.238e-5));
   EXPECT_NEAR(shares['e'], 0.0748, 4 * std::sqrt(0.0748e-5));
   EXPECT_NEAR(shares['z'], 0.0007, 4 * std::sqrt(0.0007e-5));
@@ -37,7 +37,7 @@ TEST(TextLike, OtherVocabulariesFollowZipf) {
     for (int64_t i = 0; i < vocabulary; ++i) {
       sum += 1 / (static_cast<double>(i) + 1);
     }
-    std::vector<double> shares = sharesOf(vocabulary, 100000);
+    std::vector<double> shares = countShares(vocabulary, 100000);
     for (int64_t i = 0; i < std::min<int64_t>(vocabulary, 10); ++i) {
       double expected = 1 / (static_cast<double>(i) + 1) / sum;
       EXPECT_NEAR(shares[static_cast<size_t>(i)], expected, 4 * std::sqrt(expected * 1e-5));

@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-std::vector<float> floatsOf(const std::vector<uint8_t> &bytes) {
+std::vector<float> toFloats(const std::vector<uint8_t> &bytes) {
   std::vector<float> numbers(bytes.size() / sizeof(float));
   std::memcpy(numbers.data(), bytes.data(), bytes.size());
   return numbers;
@@ -39,20 +39,20 @@ Recording recordOnCpu(const std::shared_ptr<const Artifact> &artifact) {
   std::copy(text.begin(), text.end(), tokens);
   const Launch &planned = plan.entries.at("gradient")[0];
   const std::vector<Operand> &operands = plan.kernels[1].operands;
-  auto bytesOf = [&](size_t i) {
+  auto countBytes = [&](size_t i) {
     const uint8_t *from = cpu->host() + planned.arguments[i];
     return std::vector<uint8_t>(from, from + operands[i].bytes);
   };
   for (size_t i = 0; i < 3; ++i) {
-    launch.operands.push_back(bytesOf(i));
+    launch.operands.push_back(countBytes(i));
   }
   cpu->launch(planned);
   for (size_t i : {3, 4}) {
     RecordedResult result;
     result.rows = i == 3 ? 4 : 64;
     result.stride = i == 3 ? 16 : 128;
-    result.found = bytesOf(i);
-    result.values = floatsOf(result.found);
+    result.found = countBytes(i);
+    result.values = toFloats(result.found);
     size_t valid = result.values.size() / 4 * 3;
     result.bounds.assign(result.values.size(), -1);
     std::fill_n(result.bounds.begin(), valid, 0.0f);
@@ -123,7 +123,7 @@ TEST_F(RecordedLaunches, TheSameNumbersPass) {
   EXPECT_EQ(result.checked, 3 * 16 + 3 * 16 * 128);
   EXPECT_EQ(result.wrong, 0) << result.first;
   EXPECT_EQ(result.differing, 0);
-  EXPECT_EQ(floatsOf(goldens.results[0].found)[7], recording.launches[0].results[0].values[7]);
+  EXPECT_EQ(toFloats(goldens.results[0].found)[7], recording.launches[0].results[0].values[7]);
 }
 
 TEST_F(RecordedLaunches, ASpoiledResultIsRefused) {

@@ -135,7 +135,7 @@ TEST(Evaluator, GivesEveryLossInTheOrderOfTheText) {
   writeFile(folder / "a", easyText(50));
   writeFile(folder / "b", easyText(21, 5));
   auto files = readByteFiles({folder / "a", folder / "b"}, 128, 2, "");
-  auto lossesOf = [&](EvaluationOptions options) {
+  auto measureLosses = [&](EvaluationOptions options) {
     std::vector<float> all;
     double nats = evaluate(executor, files, options, {}, [&](std::span<const float> losses) {
                     all.insert(all.end(), losses.begin(), losses.end());
@@ -148,11 +148,11 @@ TEST(Evaluator, GivesEveryLossInTheOrderOfTheText) {
     EXPECT_NEAR(sum, nats, 1e-12 * nats); // batches are summed first: another order
     return all;
   };
-  std::vector<float> losses = lossesOf({});
+  std::vector<float> losses = measureLosses({});
   EXPECT_EQ(losses.size(), 49u + 20u);
-  EXPECT_EQ(losses, lossesOf({5, 2, 0})); // a bigram's loss does not depend on the windows
+  EXPECT_EQ(losses, measureLosses({5, 2, 0})); // a bigram's loss does not depend on the windows
   losses.resize(52);
-  EXPECT_EQ(losses, lossesOf({0, 0, 52}));
+  EXPECT_EQ(losses, measureLosses({0, 0, 52}));
   auto table = executor.tensor(executor.plan().tensors[0]);
   std::vector<uint8_t> second = files[1].bytes.readAll();
   size_t at = second[2], next = second[3];

@@ -99,11 +99,11 @@ TEST(Generator, StopTextsAreHeldBack) {
 }
 
 TEST(Generator, SamplesHaveNumbersOfTheirOwn) {
-  EXPECT_EQ(uniformOf(1, 2, 3), uniformOf(1, 2, 3));
+  EXPECT_EQ(drawUniform(1, 2, 3), drawUniform(1, 2, 3));
   std::set<double> all;
   for (int64_t sample = 0; sample < 10; ++sample) {
     for (int64_t token = 0; token < 10; ++token) {
-      double uniform = uniformOf(1, sample, token);
+      double uniform = drawUniform(1, sample, token);
       EXPECT_TRUE(uniform >= 0 && uniform < 1);
       all.insert(uniform);
     }

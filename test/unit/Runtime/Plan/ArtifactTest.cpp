@@ -8,11 +8,11 @@ using namespace sluice::test;
 
 namespace {
 
-std::span<const uint8_t> bytesOf(const std::string &text) { return asBytes(text); }
+std::span<const uint8_t> countBytes(const std::string &text) { return asBytes(text); }
 
 TEST(Artifact, TrailerIsTheFormatsOwn) {
   std::string elf = bigramLibrary(), sealed = withTrailer(elf);
-  auto trailer = makeTrailer(bytesOf(elf));
+  auto trailer = makeTrailer(countBytes(elf));
   EXPECT_EQ(sealed.substr(elf.size()), std::string(trailer.begin(), trailer.end()));
 }
 
@@ -52,7 +52,7 @@ TEST(Artifact, RefusesEveryDamagedByte) {
   auto refused = [&](size_t at, int flip) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ flip);
-    EXPECT_THROW(checkTrailer(bytesOf(damaged), "x"), UserError) << "byte " << at;
+    EXPECT_THROW(checkTrailer(countBytes(damaged), "x"), UserError) << "byte " << at;
   };
   for (size_t at = 0; at < whole.size(); at += 97) {
     refused(at, 1 << (at % 8));
@@ -66,20 +66,21 @@ TEST(Artifact, RefusesEveryTruncation) {
   std::string whole = withTrailer(bigramLibrary());
   for (size_t length = 0; length < whole.size();
        length += (length < 200 || length + 200 > whole.size() ? 1 : 89)) {
-    EXPECT_THROW(checkTrailer(bytesOf(whole).first(length), "x"), UserError) << length << " bytes";
+    EXPECT_THROW(checkTrailer(countBytes(whole).first(length), "x"), UserError)
+        << length << " bytes";
   }
-  EXPECT_THROW(checkTrailer(bytesOf(whole + " "), "x"), UserError);
+  EXPECT_THROW(checkTrailer(countBytes(whole + " "), "x"), UserError);
 }
 
 TEST(Artifact, RefusesAnotherFormatVersion) {
   std::string elf = bigramLibrary();
-  auto trailer = makeTrailer(bytesOf(elf));
+  auto trailer = makeTrailer(countBytes(elf));
   trailer[8] = 1;
   // The trailer's own checksum must fit, else it is rejected.
   std::string head(trailer.begin(), trailer.begin() + 56);
   std::string sealed = withTrailer(head); // hashes are of `head`, at 24 of its trailer
   std::string own = sealed.substr(head.size() + 24, 8);
-  std::string message = userError([&] { checkTrailer(bytesOf(elf + head + own), "x"); });
+  std::string message = userError([&] { checkTrailer(countBytes(elf + head + own), "x"); });
   EXPECT_NE(message.find("found format 1"), std::string::npos) << message;
 }
 

@@ -17,16 +17,17 @@ Stage stage(int64_t threads, int64_t registers, int64_t sharedBytes) {
 
 // Worked out by hand from CUDA's tables of compute capabilities 8.0 and 9.0.
 TEST(Ledger, OccupancyFollowsTheScarcestResource) {
-  const Chip &a100 = chipOf("sm_80"), &h200 = chipOf("sm_90a");
-  EXPECT_EQ(occupancyOf(stage(128, 32, 0), a100), 1);     // 16 blocks of 4 warps
-  EXPECT_EQ(occupancyOf(stage(32, 32, 0), a100), 0.5);    // 32 blocks at most
-  EXPECT_EQ(occupancyOf(stage(128, 128, 0), a100), 0.25); // 4096 registers a warp: 16 warps
-  EXPECT_EQ(occupancyOf(stage(128, 97, 0), a100), 0.25);  // 3328 a warp: 4 warps a part
-  EXPECT_EQ(occupancyOf(stage(32, 97, 0), a100), 0.25);   // not 19 warps
-  EXPECT_EQ(occupancyOf(stage(128, 255, 0), a100), 0.125);
-  EXPECT_EQ(occupancyOf(stage(128, 32, 48 << 10), a100), 12 / 64.0); // 49 KB of 164 KB: 3 blocks
-  EXPECT_EQ(occupancyOf(stage(128, 32, 48 << 10), h200), 16 / 64.0); // of 228 KB: 4
-  EXPECT_EQ(occupancyOf(stage(128, -1, 0), a100), -1);
+  const Chip &a100 = getChip("sm_80"), &h200 = getChip("sm_90a");
+  EXPECT_EQ(computeOccupancy(stage(128, 32, 0), a100), 1);     // 16 blocks of 4 warps
+  EXPECT_EQ(computeOccupancy(stage(32, 32, 0), a100), 0.5);    // 32 blocks at most
+  EXPECT_EQ(computeOccupancy(stage(128, 128, 0), a100), 0.25); // 4096 registers a warp: 16 warps
+  EXPECT_EQ(computeOccupancy(stage(128, 97, 0), a100), 0.25);  // 3328 a warp: 4 warps a part
+  EXPECT_EQ(computeOccupancy(stage(32, 97, 0), a100), 0.25);   // not 19 warps
+  EXPECT_EQ(computeOccupancy(stage(128, 255, 0), a100), 0.125);
+  EXPECT_EQ(computeOccupancy(stage(128, 32, 48 << 10), a100),
+            12 / 64.0); // 49 KB of 164 KB: 3 blocks
+  EXPECT_EQ(computeOccupancy(stage(128, 32, 48 << 10), h200), 16 / 64.0); // of 228 KB: 4
+  EXPECT_EQ(computeOccupancy(stage(128, -1, 0), a100), -1);
 }
 
 TEST(Ledger, RooflineIsTheSlowerOfArithmeticAndMemory) {
@@ -34,12 +35,12 @@ TEST(Ledger, RooflineIsTheSlowerOfArithmeticAndMemory) {
   kernel.kind = "matmul";
   kernel.flops = 312'000'000'000;
   kernel.bytes = 1;
-  EXPECT_NEAR(rooflineSeconds(kernel, chipOf("sm_80")), 1e-3, 1e-9);
+  EXPECT_NEAR(rooflineSeconds(kernel, getChip("sm_80")), 1e-3, 1e-9);
   kernel.kind = "row"; // no tensor cores
-  EXPECT_NEAR(rooflineSeconds(kernel, chipOf("sm_80")), 16e-3, 1e-9);
+  EXPECT_NEAR(rooflineSeconds(kernel, getChip("sm_80")), 16e-3, 1e-9);
   kernel.flops = 0;
   kernel.bytes = 4'800'000'000;
-  EXPECT_NEAR(rooflineSeconds(kernel, chipOf("sm_90a")), 1e-3, 1e-9);
+  EXPECT_NEAR(rooflineSeconds(kernel, getChip("sm_90a")), 1e-3, 1e-9);
 }
 
 TEST(Ledger, KnowsChipsByTheDriversNames) {

@@ -16,7 +16,7 @@ struct WrongPlan {
 };
 
 /// The generation part of a plan, without states.
-Json generationOf(int64_t rows, int64_t period) {
+Json buildGeneration(int64_t rows, int64_t period) {
   return {{"rows", rows},
           {"period", period},
           {"states", Json::object()},
@@ -25,7 +25,7 @@ Json generationOf(int64_t rows, int64_t period) {
 }
 
 /// A bucket of `bytes` with the launches of the entry `evaluate`, the first with these runs.
-Json bucketsOf(const Json &plan, int64_t bytes, const std::vector<std::vector<int64_t>> &runs) {
+Json withBuckets(const Json &plan, int64_t bytes, const std::vector<std::vector<int64_t>> &runs) {
   Json launches = Json::array();
   for (const Json &node : plan["entries"]["evaluate"]) {
     launches.push_back({{"arguments", node["arguments"]}, {"after", Json::array()}});
@@ -170,7 +170,7 @@ TEST(Plan, ReadsBuckets) {
   Json text = planOfSegments();
   text["scalars"]["room"] = {{"offset", 128}, {"type", "i64"}};
   int64_t all = text["memory"]["arena_bytes"];
-  text["buckets"] = bucketsOf(text, all - 64, {{3, 4, 64, 16}});
+  text["buckets"] = withBuckets(text, all - 64, {{3, 4, 64, 16}});
   text["buckets"][0]["entries"]["evaluate"][0]["arguments"][4] = 267520; // 64 bytes lower
   Plan plan = parsePlan(text.dump(), "x");
   const Launch &first = plan.entries.at(entryOfBucket("evaluate", 4)).at(0);
@@ -182,9 +182,9 @@ TEST(Plan, ReadsBuckets) {
   EXPECT_TRUE(plan.entries.at("evaluate").at(0).runs.empty());
   EXPECT_TRUE(plan.isOfBucket("evaluate@4"));
   EXPECT_FALSE(plan.isOfBucket("evaluate"));
-  EXPECT_EQ(plan.arenaOf("evaluate@4"), all - 64);
-  EXPECT_EQ(plan.arenaOf("evaluate"), all);
-  EXPECT_EQ(plan.arenaOf("update"), all - 64); // the same in all
+  EXPECT_EQ(plan.getArenaBytes("evaluate@4"), all - 64);
+  EXPECT_EQ(plan.getArenaBytes("evaluate"), all);
+  EXPECT_EQ(plan.getArenaBytes("update"), all - 64); // the same in all
   EXPECT_EQ(plan.arenaFor(0), all - 64);
   EXPECT_EQ(plan.arenaFor(all), all);
   EXPECT_EQ(plan.lastingBytes(), plan.buffers.at(0).offset); // the first temporary's
@@ -298,7 +298,7 @@ const WrongPlan wrongPlans[] = {
     {"ClosedSegmentsOfNoState",
      [](Json &p) {
        p["segments"][0]["closed"] = "closed.x";
-       p["generation"] = generationOf(2, 1);
+       p["generation"] = buildGeneration(2, 1);
      },
      "plan.generation.states"},
     {"LaunchOverNoSegments", [](Json &p) { p["entries"]["predict"][0]["axis"] = "x"; },
@@ -316,15 +316,17 @@ const WrongPlan wrongPlans[] = {
                                         {"entries", {{"evaluate", launches}}}}});
      },
      "as many launches as the plan's entry \"evaluate\" has"},
-    {"BucketOfLessThanItsLaunchesTouch", [](Json &p) { p["buckets"] = bucketsOf(p, 64, {}); },
+    {"BucketOfLessThanItsLaunchesTouch", [](Json &p) { p["buckets"] = withBuckets(p, 64, {}); },
      "operands in the 64 bytes of the bucket's arena"},
     {"RunsOutsideTheirOperand",
-     [](Json &p) { p["buckets"] = bucketsOf(p, p["memory"]["arena_bytes"], {{0, 2, 1 << 20, 4}}); },
+     [](Json &p) {
+       p["buckets"] = withBuckets(p, p["memory"]["arena_bytes"], {{0, 2, 1 << 20, 4}});
+     },
      "plan.buckets[0].entries.evaluate[0].runs[0]: expected [operand, runs, bytes from one to the "
      "next, bytes of one], rising operands, runs within them, found [0,2,1048576,4]"},
     {"RunsThatDoNotRise",
      [](Json &p) {
-       p["buckets"] = bucketsOf(p, p["memory"]["arena_bytes"], {{0, 1, 4, 4}, {0, 1, 4, 4}});
+       p["buckets"] = withBuckets(p, p["memory"]["arena_bytes"], {{0, 1, 4, 4}, {0, 1, 4, 4}});
      },
      "plan.buckets[0].entries.evaluate[0].runs[1]: expected [operand"},
     {"Format", [](Json &p) { p["format"] = "other"; }, "plan.format"},
@@ -347,20 +349,20 @@ const WrongPlan wrongPlans[] = {
        variant["counters"] = 1;
      },
      "a workspace"},
-    {"GenerationWithoutItsEntries", [](Json &p) { p["generation"] = generationOf(1, 1); },
+    {"GenerationWithoutItsEntries", [](Json &p) { p["generation"] = buildGeneration(1, 1); },
      "prefill"},
-    {"GenerationOfNoPeriod", [](Json &p) { p["generation"] = generationOf(1, 0); },
+    {"GenerationOfNoPeriod", [](Json &p) { p["generation"] = buildGeneration(1, 0); },
      "plan.generation.period"},
     {"StateOfOtherRows",
      [](Json &p) {
-       p["generation"] = generationOf(2, 1);
+       p["generation"] = buildGeneration(2, 1);
        p["generation"]["states"]["done"] = {
            {"offset", 0}, {"type", "i64"}, {"shape", {3}}, {"scale", 0}};
      },
      "a shape of 2 rows"},
     {"StateOutsideTheArena",
      [](Json &p) {
-       p["generation"] = generationOf(2, 1);
+       p["generation"] = buildGeneration(2, 1);
        p["generation"]["states"]["done"] = {
            {"offset", 300352}, {"type", "i64"}, {"shape", {2}}, {"scale", 0}};
      },

@@ -26,7 +26,7 @@ std::string findAttribute(const std::string &tag, const std::string &name) {
                                                                                  : "";
 }
 
-double numberOf(const std::string &text) { return text.empty() ? 0 : std::stod(text); }
+double parseNumber(const std::string &text) { return text.empty() ? 0 : std::stod(text); }
 
 /// Characters of UTF-8.
 size_t countCharacters(const std::string &text) {
@@ -54,9 +54,9 @@ std::vector<Box> findTexts(const std::string &svg, double font) {
     } else {
       std::string open = tag.substr(0, tag.find('>') + 1), text = (*at)[1];
       double width = 0.6 * font * static_cast<double>(countCharacters(text));
-      double x = moves.back().first + numberOf(findAttribute(open, "x"));
-      double baseline = moves.back().second + numberOf(findAttribute(open, "y")) +
-                        font * numberOf(findAttribute(open, "dy")); // in em
+      double x = moves.back().first + parseNumber(findAttribute(open, "x"));
+      double baseline = moves.back().second + parseNumber(findAttribute(open, "y")) +
+                        font * parseNumber(findAttribute(open, "dy")); // in em
       std::string anchor = findAttribute(open, "text-anchor");
       double left = anchor == "end" ? x - width : anchor == "middle" ? x - width / 2 : x;
       boxes.push_back({text, left, left + width, baseline - 0.75 * font, baseline + 0.25 * font});

@@ -92,7 +92,7 @@ protected:
     return said;
   }
 
-  std::string noticeOf(const std::string &name) {
+  std::string getNotice(const std::string &name) {
     Executor executor(artifact, 1);
     std::string said;
     loadWeights(folder / name, executor, [&](const std::string &text) { said += text; });
@@ -124,10 +124,10 @@ TEST_F(RunLossesTest, WarnsContinuesAndKeepsTheLastGoodCheckpoint) {
   std::vector<Json> lines = metrics("run");
   EXPECT_FALSE(lines[59].contains("diverged")); // step 60
   EXPECT_EQ(lines[89]["diverged"], true);
-  std::string notice = noticeOf("run");
+  std::string notice = getNotice("run");
   EXPECT_SAYS(notice, "the latest checkpoint, that of step 90 (loss ");
   EXPECT_SAYS(notice, "is far worse than that of step 40 (loss ");
-  EXPECT_EQ(noticeOf("run/checkpoints/90"), "");
+  EXPECT_EQ(getNotice("run/checkpoints/90"), "");
 }
 
 TEST_F(RunLossesTest, StopsOnDivergenceAfterACheckpoint) {
@@ -184,7 +184,7 @@ TEST_F(RunLossesTest, NeverRecommendsADivergedCheckpoint) {
   said = run(flags, 2, 40, 7);
   EXPECT_SAYS(said, "no checkpoint is good: the last one is that of step 4 (loss ");
   EXPECT_EQ(count(said, "--from"), 0u) << said;
-  EXPECT_SAYS(noticeOf("early"), "has diverged, and no checkpoint is good: the loss was 4.");
+  EXPECT_SAYS(getNotice("early"), "has diverged, and no checkpoint is good: the loss was 4.");
 }
 
 // A run that continues from the newest checkpoint computes the same numbers, at any rate.
@@ -306,7 +306,7 @@ TEST_F(RunLossesTest, TheBestIsSavedWhereItIsEvaluated) {
     if (keepBest) {
       TrainingState best = readTrainingState(flags.run, 70);
       EXPECT_EQ(best.losses->heldOut.last->nats, lines[69]["eval_loss"]);
-      EXPECT_SAYS(noticeOf("kept"), "is far worse than that of step 70: held-out text had ");
+      EXPECT_SAYS(getNotice("kept"), "is far worse than that of step 70: held-out text had ");
     }
   }
 }

@@ -172,13 +172,14 @@ TEST_F(CudaDevice, CheckpointsAndWeightsGoThroughTheHost) {
 size_t countGradientPairs(const Plan &plan) {
   const std::vector<Launch> &launches = plan.entries.at("gradient");
   std::vector<std::set<size_t>> before =
-      orderOf(cuda::assignLanes(plan, "sm_80", launches, 0, launches.size(), true));
-  auto isOf = [&](size_t launch, const char *kind) {
+      getLaneOrder(cuda::assignLanes(plan, "sm_80", launches, 0, launches.size(), true));
+  auto isKind = [&](size_t launch, const char *kind) {
     return plan.kernels[static_cast<size_t>(launches[launch].kernel)].name.starts_with(kind);
   };
   size_t pairs = 0;
   for (size_t i = 1; i < launches.size(); ++i) {
-    pairs += isOf(i - 1, "weight_gradient_") && isOf(i, "contract_") && !before[i].contains(i - 1);
+    pairs +=
+        isKind(i - 1, "weight_gradient_") && isKind(i, "contract_") && !before[i].contains(i - 1);
   }
   return pairs;
 }
@@ -251,13 +252,13 @@ TEST_F(CudaDevice, LanesShareAWorkspaceOnlyInTurn) {
   auto own = cuda::assignLanes(plan, "sm_80", launches, 0, 4, true),
        shared = cuda::assignLanes(plan, "sm_80", launches, 0, 4, false);
   EXPECT_TRUE(own[1].side);
-  EXPECT_FALSE(orderOf(own)[2].contains(1));
-  EXPECT_TRUE(orderOf(shared)[2].contains(1));
+  EXPECT_FALSE(getLaneOrder(own)[2].contains(1));
+  EXPECT_TRUE(getLaneOrder(shared)[2].contains(1));
   for (size_t kernel : {2, 3}) { // counters alone are shared too
     plan.kernels[kernel].deviceVariants.at("sm_80").workspaceBytes = 0;
   }
   shared = cuda::assignLanes(plan, "sm_80", launches, 0, 4, false);
-  EXPECT_TRUE(orderOf(shared)[2].contains(1));
+  EXPECT_TRUE(getLaneOrder(shared)[2].contains(1));
 }
 
 TEST_F(CudaDevice, AnyThreadMayCall) {

@@ -56,7 +56,7 @@ protected:
 };
 
 /// For each launch, those that surely end before it begins.
-inline std::vector<std::set<size_t>> orderOf(const std::vector<cuda::Lane> &lanes) {
+inline std::vector<std::set<size_t>> getLaneOrder(const std::vector<cuda::Lane> &lanes) {
   std::vector<std::set<size_t>> before(lanes.size());
   for (size_t i = 0; i < lanes.size(); ++i) {
     auto add = [&](size_t other) {
@@ -81,7 +81,7 @@ inline size_t countUnordered(const Plan &plan, const std::string &entry) {
   const std::vector<Launch> &launches = plan.entries.at(entry);
   // The plan's dependences count the one workspace, as lanes that share it do.
   std::vector<std::set<size_t>> before =
-      orderOf(cuda::assignLanes(plan, "sm_80", launches, 0, launches.size(), false));
+      getLaneOrder(cuda::assignLanes(plan, "sm_80", launches, 0, launches.size(), false));
   size_t unordered = 0;
   for (size_t b = 0; b < launches.size(); ++b) {
     for (int64_t a : launches[b].after) {

@@ -157,7 +157,7 @@ TEST_F(CudaSegments, LanesKeepTheOrder) {
       size_t launches = of.entries.at(name).size();
       auto lanes = cuda::assignLanes(of, "sm_80", of.entries.at(name), 0, launches, true);
       size_t ordered = 0;
-      for (const std::set<size_t> &before : orderOf(lanes)) {
+      for (const std::set<size_t> &before : getLaneOrder(lanes)) {
         ordered += before.size();
       }
       return ordered;

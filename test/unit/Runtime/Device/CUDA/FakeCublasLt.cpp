@@ -59,7 +59,7 @@ int note(const std::string &call) {
   return failing && call.substr(0, call.find(' ')) == failing ? executionFailed : 0;
 }
 
-size_t workspaceOf(uint64_t algorithm) {
+size_t getWorkspace(uint64_t algorithm) {
   return algorithm == 2 ? setting("FAKE_CUBLASLT_WORKSPACE", 4096) : 0;
 }
 
@@ -116,7 +116,7 @@ bool isDevice(const void *memory, uint64_t alignment) {
   return (address & deviceBit) && (address & ~deviceBit) % alignment == 0;
 }
 
-template <typename T> T *hostOf(const void *memory) {
+template <typename T> T *toHost(const void *memory) {
   return reinterpret_cast<T *>(reinterpret_cast<uint64_t>(memory) & ~deviceBit);
 }
 
@@ -225,9 +225,9 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, Desc *desc, Layout *a, Layout 
   }
   for (uint64_t number : {3, 1, 2}) {
     bool allowed =
-        (number != 3 || preference->scheme != 0) && workspaceOf(number) <= preference->workspace;
+        (number != 3 || preference->scheme != 0) && getWorkspace(number) <= preference->workspace;
     if (allowed && *found < wanted) {
-      results[(*found)++] = {{{number, preference->alignment}}, workspaceOf(number), 0, 1, {}};
+      results[(*found)++] = {{{number, preference->alignment}}, getWorkspace(number), 0, 1, {}};
     }
   }
   return 0;
@@ -239,7 +239,7 @@ EXPORT int cublasLtMatmulAlgoCheck(void *, Desc *desc, Layout *a, Layout *b, Lay
   if (algorithm->data[0] != 1 && algorithm->data[0] != 2) {
     return notSupported;
   }
-  result->workspaceBytes = workspaceOf(algorithm->data[0]); // the algorithm itself is not told
+  result->workspaceBytes = getWorkspace(algorithm->data[0]); // the algorithm itself is not told
   return fits(desc, a, b, c, d) ? 0 : invalidValue;
 }
 
@@ -252,7 +252,7 @@ EXPORT int cublasLtMatmul(void *, Desc *desc, const float *alpha, const uint16_t
   NOTE("cublasLtMatmul " + std::to_string(layoutD->rows) + " x " +
        std::to_string(layoutD->columns) + " x " + std::to_string(layoutB->rows) + " algorithm " +
        std::to_string(algorithm->data[0]) + " workspace " + address)
-  size_t needed = workspaceOf(algorithm->data[0]);
+  size_t needed = getWorkspace(algorithm->data[0]);
   uint64_t alignment = algorithm->data[1];
   bool isRight = *alpha == 1 && *beta == 0 && c == d && alignment > 0 && isDevice(a, alignment) &&
                  isDevice(b, alignment) && isDevice(d, alignment) && workspaceBytes >= needed &&
@@ -266,18 +266,18 @@ EXPORT int cublasLtMatmul(void *, Desc *desc, const float *alpha, const uint16_t
   Product product{m,
                   n,
                   k,
-                  hostOf<const uint16_t>(a),
-                  hostOf<const uint16_t>(b),
+                  toHost<const uint16_t>(a),
+                  toHost<const uint16_t>(b),
                   layoutA->leading,
                   layoutB->leading,
                   layoutD->leading,
                   desc->transposeA != 0,
                   layoutD->type == realF32,
-                  hostOf<uint8_t>(d)};
+                  toHost<uint8_t>(d)};
   // The second algorithm is the faster one; a launch of the fake takes half a millisecond.
   double milliseconds = algorithm->data[0] == 2 ? 0.25 : 0.3;
   milliseconds *= layoutB->rows == setting("FAKE_CUBLASLT_SLOW", 0) ? 4 : 1;
-  auto *scratch = hostOf<uint8_t>(workspace);
+  auto *scratch = toHost<uint8_t>(workspace);
   fakeCudaEnqueue(
       stream,
       [=] {

@@ -99,7 +99,7 @@ int note(const std::string &call) {
   return failing && call.substr(0, call.find(' ')) == failing ? invalid : 0;
 }
 
-uint8_t *hostOf(uint64_t address) { return reinterpret_cast<uint8_t *>(address & ~deviceBit); }
+uint8_t *toHost(uint64_t address) { return reinterpret_cast<uint8_t *>(address & ~deviceBit); }
 
 bool isPinned(const void *memory) {
   return std::any_of(pinned.begin(), pinned.end(), [&](const auto &range) {
@@ -290,7 +290,7 @@ EXPORT int cuMemAlloc_v2(unsigned long long *address, size_t bytes) {
 }
 EXPORT int cuMemFree_v2(unsigned long long address) {
   drain(0); // freeing waits for the device
-  std::free(hostOf(address));
+  std::free(toHost(address));
   --allocated;
   return note("cuMemFree_v2");
 }
@@ -323,7 +323,7 @@ static std::vector<uint8_t> readIfThere(const void *from, size_t bytes) {
 /// counted.
 EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *) {
   NOTE("cuMemcpyHtoDAsync_v2 " + std::to_string(bytes) + (isPinned(from) ? " pinned" : ""))
-  uint8_t *target = hostOf(to);
+  uint8_t *target = toHost(to);
   if (isPinned(from)) {
     stream.push_back({[=] { std::memcpy(target, from, bytes); }});
   } else {
@@ -337,18 +337,18 @@ EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t 
 }
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *) {
   NOTE("cuMemcpyDtoHAsync_v2 " + std::to_string(bytes))
-  stream.push_back({[=] { std::memcpy(to, hostOf(from), bytes); }});
+  stream.push_back({[=] { std::memcpy(to, toHost(from), bytes); }});
   return 0;
 }
 EXPORT int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes,
                                 void *) {
   NOTE("cuMemcpyDtoDAsync_v2 " + std::to_string(bytes))
-  stream.push_back({[=] { std::memcpy(hostOf(to), hostOf(from), bytes); }});
+  stream.push_back({[=] { std::memcpy(toHost(to), toHost(from), bytes); }});
   return 0;
 }
 EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void *) {
   NOTE("cuMemsetD8Async")
-  stream.push_back({[=] { std::memset(hostOf(to), value, bytes); }});
+  stream.push_back({[=] { std::memset(toHost(to), value, bytes); }});
   return 0;
 }
 
@@ -464,9 +464,9 @@ EXPORT int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY, unsign
   if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1) {
     return invalid;
   }
-  uint8_t *arena = hostOf(*static_cast<uint64_t *>(parameters[0]));
+  uint8_t *arena = toHost(*static_cast<uint64_t *>(parameters[0]));
   const auto *arguments =
-      reinterpret_cast<const int64_t *>(hostOf(*static_cast<uint64_t *>(parameters[1])));
+      reinterpret_cast<const int64_t *>(toHost(*static_cast<uint64_t *>(parameters[1])));
   const auto &kernel = *static_cast<const FakeKernel *>(function);
   int64_t items = kernel.items >= 0 ? kernel.items : gridX;
   int64_t scratchBytes = kernel.items >= 0 ? kernel.scratchBytes : sharedBytes;

@@ -165,7 +165,7 @@ public:
   /// Returns true if element (r, n) of the result's memory did not change; n may lie in the
   /// padding.
   bool isUntouched(int64_t r, int64_t n) const {
-    auto bytes = static_cast<size_t>(sizeOf(product.type));
+    auto bytes = static_cast<size_t>(getByteSize(product.type));
     const std::vector<uint8_t> nan(bytes, 0xff);
     return std::memcmp(at(r, n), nan.data(), bytes) == 0;
   }
@@ -209,7 +209,7 @@ private:
   }
   const uint8_t *at(int64_t r, int64_t n) const {
     return device.host() + launch.arguments[2] +
-           (r * product.resultStride + n) * sizeOf(product.type);
+           (r * product.resultStride + n) * getByteSize(product.type);
   }
 
   Device &device;
