@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a user hears of --memory-budget, and memory for batches of few segments.
+// Messages about --memory-budget, and memory for batches of few segments.
 #pragma once
 
 #include "sluice/Target/Artifact.h"
@@ -10,7 +10,7 @@ namespace sluice::driver {
 /// A budget that cannot be met, with the least that can.
 std::string explainBudget(const Recomputation &made, int64_t budgetBytes);
 
-/// What a budget that is met takes; operations are compared with those of the training step that
+/// Describes the cost of a budget that is met; operations are compared with the training step that
 /// `module` had before, whose kernels `kernels` holds.
 std::string describeRecomputation(const Recomputation &made, mlir::ModuleOp module,
                                   const KernelSet &kernels);

@@ -45,7 +45,7 @@ static std::vector<ImportedVariant> readModel(MLIRContext &context, const CheckR
   return importVariants(*spec);
 }
 
-/// What makes the outputs that are asked for impossible; empty where nothing does.
+/// Returns why the requested outputs are impossible; empty if they are possible.
 static std::string findOutputMistake(const CheckRequest &request) {
   if (!request.certificate.empty() && isModelIR(request.spec)) {
     return request.spec + ": expected a spec for --certificate, found model IR; a certificate is "
@@ -66,7 +66,8 @@ static std::string findOutputMistake(const CheckRequest &request) {
   return "";
 }
 
-/// Writes what was asked for: obligations whether or not they hold, a certificate of a proof only.
+/// Writes the requested outputs: obligations whether or not they hold, a certificate of a proof
+/// only.
 static void writeOutputs(const CheckRequest &request, const std::vector<ImportedVariant> &variants,
                          StringRef text, bool proved) {
   if (!request.smt.empty()) {
@@ -84,8 +85,8 @@ static void writeOutputs(const CheckRequest &request, const std::vector<Imported
   }
 }
 
-/// What pictures and advice are of: what was refused, else the coarsest, which needs the largest
-/// shift.
+/// Returns the variant of pictures and advice: the refused one, else the coarsest, which needs the
+/// largest shift.
 static const ImportedVariant &selectVariant(const std::vector<ImportedVariant> &variants,
                                             const CausalVerdict &verdict) {
   auto refused = llvm::find_if(variants, [&](const ImportedVariant &variant) {
@@ -169,7 +170,7 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   for (auto function : module.getOps<func::FuncOp>()) {
     result.ops = std::max<int64_t>(result.ops, llvm::range_size(function.getOps()));
   }
-  // Of the factor that is compiled for generation where a hierarchy draws one.
+  // For the factor that is compiled for generation where a hierarchy draws one.
   ModuleOp generated = *variants.front().module;
   auto predict = generated.lookupSymbol<func::FuncOp>("predict");
   if (request.step && verdict.isProved() && predict && generated->hasAttr("sluice.context")) {

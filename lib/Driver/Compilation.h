@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a compile holds between its stages.
+// State of a compilation between its stages.
 #pragma once
 
 #include "sluice/Analysis/LoweredCausality.h"
@@ -24,7 +24,7 @@ public:
   Outcome run();
   /// Where the budget cannot be met: the least arena that can.
   std::optional<int64_t> leastArena() const { return least; }
-  /// Whether anything of the module is stored as bf16.
+  /// Returns true if anything of the module is stored as bf16.
   bool hasBf16();
 
 private:
@@ -50,7 +50,7 @@ private:
   std::optional<Outcome> keepToBudget(KernelSet &kernels, std::optional<MemoryBudget> &budget);
   Outcome generate();
   Outcome internalError(const std::string &what = "the compiler failed on a valid spec");
-  /// Tells the caller what is done from now on.
+  /// Reports the next activity to the caller.
   void report(const std::string &what, double share = 0) const {
     if (request.report) {
       request.report(what, share);
@@ -75,7 +75,7 @@ private:
   Targets targets;
   ProofRecord proof;
   std::optional<LoweringWatch> watch;
-  bool isOther = false; ///< what is lowered has another factor than generation
+  bool isOther = false; ///< the lowered variant has another factor than generation
 };
 
 } // namespace sluice::driver

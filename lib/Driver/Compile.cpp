@@ -103,7 +103,7 @@ std::optional<Outcome> Compilation::checkCausal() {
   return std::nullopt;
 }
 
-/// What is wanted is the program that a leaky spec makes, with targets out of its way.
+/// Prepares the program of a leaky spec, scored against targets that it does not read.
 void Compilation::prepareReplay() {
   OpBuilder b(&context);
   ModuleOp only = *variants.front().module;
@@ -129,7 +129,7 @@ Outcome Compilation::internalError(const std::string &what) {
   return {3, "", "internal error: " + what + "; this is a defect of sluice, " + where};
 }
 
-/// What an op of model IR refuses, a numbered message, with its place; empty where none does.
+/// Returns the numbered message of an op of model IR, with its place; empty if there is none.
 static std::string findRefusal(StringRef diagnostics) {
   static const llvm::Regex place("^loc\\(\"(.*)\":([0-9]+):([0-9]+)\\): (S-[0-9]+: .*)$");
   for (StringRef line : llvm::split(diagnostics, '\n')) {
@@ -152,7 +152,7 @@ std::optional<Outcome> Compilation::runPass(std::unique_ptr<Pass> pass) {
   return watchPass(name);
 }
 
-/// What a pass added to the dependences is a defect of it.
+/// A dependence that a pass adds is a defect of the pass.
 std::optional<Outcome> Compilation::watchPass(const std::string &name) {
   if (watch) {
     if (std::optional<std::string> added = watch->find(*module, name)) {
@@ -180,8 +180,8 @@ static bool readsComputeCopies(ModuleOp module) {
       .wasInterrupted();
 }
 
-/// Whether every dispatch of a step would run over rows that some value's schedule says: a lazy
-/// value that a contraction or attention reads has none.
+/// Returns true if every dispatch of a step would run over rows that some value's schedule says: a
+/// lazy value that a contraction or attention reads has none.
 static bool hasScheduledReads(func::FuncOp predict) {
   WalkResult result = predict.walk([](FusionInterface op) {
     FusionRole role = op.getFusionRole();
@@ -204,7 +204,7 @@ std::optional<Outcome> Compilation::addStep() {
       !deriveStep(predict, refusal, request.operations)) {
     return std::nullopt;
   }
-  // The watch compares whole sequences; what a step reads, it proves itself.
+  // The watch compares whole sequences; reads of a step are proved by the step.
   std::optional<LoweringWatch> paused;
   std::swap(paused, watch);
   auto failure = runPass(createDeriveStep({request.operations}));
@@ -475,7 +475,7 @@ Outcome Compilation::generate() {
   std::string plan;
   llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory,
                                                {text, trainsOnTokens, facts}, proof, targets);
-  // What compiles must load.
+  // A compiled plan must load.
   if (std::string mistake = runtime::findPlanMistake(plan); !mistake.empty()) {
     return internalError("the runtime would refuse the plan" + mistake);
   }

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a compile reads: a spec and its precision, or model IR.
+// Inputs of a compilation: a spec and its precision, or model IR.
 #include "Compilation.h"
 #include "Factors.h"
 #include "Limits.h"

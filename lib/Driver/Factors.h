@@ -8,7 +8,7 @@
 
 namespace sluice::driver {
 
-/// What a request asks of a model's factors that it cannot have; empty: nothing.
+/// Returns why a request for a model's factors is impossible; empty if it is possible.
 std::string findFactorMistake(const ParsedSpec &spec, const CompileRequest &request);
 
 /// The variants to compile, that of generation first: of a replay, and of logits, it alone.

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What ends a job from below: files, memory, and LLVM's own idea of an error.
+// Failures that end a job: files, memory, and errors of LLVM.
 #pragma once
 
 #include "sluice/Driver/Driver.h"

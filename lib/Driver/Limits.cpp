@@ -249,7 +249,7 @@ spec::SourceLocation driver::getPlace(const CompileRefusal &refusal, const Parse
 }
 
 //===----------------------------------------------------------------------===//
-// What was generated
+// Generated programs
 //===----------------------------------------------------------------------===//
 
 /// "expected AT MOST ..., found ..." for the first number beyond its limit; empty where none is.

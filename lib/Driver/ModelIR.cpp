@@ -37,7 +37,7 @@ static std::string findAttributeMistake(ModuleOp module) {
   return "";
 }
 
-/// What a verifier says of `module`, with its place where that is an op's.
+/// Returns a verifier's message about `module`, with its place if an op has one.
 static std::string findMistake(ModuleOp module) {
   std::string mistake;
   ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {

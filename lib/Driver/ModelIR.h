@@ -9,7 +9,7 @@
 
 namespace sluice::driver {
 
-/// Whether the file holds model IR instead of a spec: its name ends in .mlir.
+/// Returns true if the file holds model IR instead of a spec: its name ends in .mlir.
 bool isModelIR(llvm::StringRef path);
 
 /// Reads and validates; null where the file cannot be read or is not a model, with a message for
@@ -17,8 +17,8 @@ bool isModelIR(llvm::StringRef path);
 mlir::OwningOpRef<mlir::ModuleOp> readModelIR(mlir::MLIRContext &context, const std::string &path,
                                               std::string &text, std::string &mistake);
 
-/// Whether attention and contractions would read a sequence that no memory holds: one that is
-/// shifted or upsampled. The last row and windows are stored where these read them.
+/// Returns true if attention and contractions would read a sequence that no memory holds: one that
+/// is shifted or upsampled. The last row and windows are stored where these read them.
 bool isStoredNowhere(mlir::Value sequence);
 
 /// Why a valid model cannot be compiled; empty where it can.

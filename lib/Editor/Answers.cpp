@@ -82,7 +82,7 @@ std::string stageText(const Document &document, int stage, const std::string &fi
   return text;
 }
 
-/// Whether the key stands for the whole model: its verdict shows there.
+/// Returns true if the key stands for the whole model: its verdict shows there.
 bool isAboutModel(const Outline &outline, const Node &node) {
   std::string_view key = outline.key(node);
   return node.parent == 0 && (key == "sluice" || key == "name" || key == "stages");
@@ -135,7 +135,7 @@ public:
   Items(const Document &document, size_t begin, size_t end)
       : range(computeRange(document, begin, end)) {}
 
-  /// `text` is what is written, quotes included; editors match what was typed against it.
+  /// `text` is the written text, quotes included; editors match typed text against it.
   void add(std::string_view label, const std::string &text, CompletionKind kind,
            std::string_view detail, const std::string &documentation = "") {
     json item = {{"label", label},

@@ -38,7 +38,7 @@ size_t computeTextNesting(std::string_view text) {
   return most;
 }
 
-/// What a message puts into a document, or null.
+/// The text that a message puts into a document, or null.
 const json *findText(const json &message) {
   const json *params =
       message.is_object() && message.contains("params") ? &message["params"] : nullptr;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a causal model can do better: shifts that delay for nothing, tokens that no row sees, stages
+// Improvements of a causal model: shifts that delay for nothing, tokens that no row sees, stages
 // that no loss reads. Remedies are tried before they are named.
 #include "Advice.h"
 #include "sluice/Conversion/ReadSpec.h"
@@ -125,15 +125,15 @@ static Operation *windowAtFault(const ParsedSpec &spec, const Clock &clock) {
   return nullptr;
 }
 
-/// Whether a causal layer in front of the head would leave no hole: row t then sees all that the
-/// rows before it see.
+/// Returns true if a causal layer in front of the head would leave no hole: row t then sees all
+/// that the rows before it see.
 static bool layerMends(const BlindPattern &pattern) {
   int64_t period = pattern.period;
   for (int64_t row = 0; row < period; ++row) {
     for (auto [first, last] : pattern.rows[static_cast<size_t>(row)].holes) {
       for (int64_t token = first; token <= last; ++token) {
         bool seen = false;
-        // Of the rows from the token on; holes of earlier periods are the same, moved.
+        // For the rows from the token on; holes of earlier periods are the same, moved.
         for (int64_t other = row; !seen && other >= token; --other) {
           int64_t residue = ((other % period) + period) % period;
           int64_t offset = token - (other - residue);
@@ -305,7 +305,7 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
   Clock clock(request.operations);
   warnOfDeadStages(function, verdict);
   Shifts shifts(module);
-  // The quicker part first. Losses that only train may see less than what is sampled.
+  // The quicker part first. Losses of training alone may see less than sampled rows.
   // A model of groups alone sees no newer tokens than those of whole groups, as it should.
   SmallVector<BlindPattern> patterns;
   if (!module->hasAttr("sluice.group")) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the parts of advice share: their budget, and the shifts of a model, which may be lowered.
+// Shared parts of advice: their budget, and the shifts of a model, which may be lowered.
 #pragma once
 
 #include "Revision.h"

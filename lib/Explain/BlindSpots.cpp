@@ -124,7 +124,7 @@ static bool operator==(const BlindPattern::Row &x, const BlindPattern::Row &y) {
   return std::tie(x.holes, x.oldest, x.farHoles) == std::tie(y.holes, y.oldest, y.farHoles);
 }
 
-/// What one row shows; `latest` is the last token that it may see. A far residue is a hole where
+/// The holes of one row; `latest` is the last token that it may see. A far residue is a hole where
 /// none of its tokens is seen; one that is seen at some distances only makes no pattern, which the
 /// comparison of periods then finds.
 BlindPattern::Row Enumeration::getPattern(int64_t row, int64_t latest) const {
@@ -161,7 +161,7 @@ BlindPattern::Row Enumeration::getPattern(int64_t row, int64_t latest) const {
   return pattern;
 }
 
-/// Whether rows `shorter` apart see the same, moved.
+/// Returns true if rows `shorter` apart see the same, moved.
 static bool repeatsAfter(const BlindPattern &pattern, int64_t shorter) {
   for (int64_t row = shorter; row < pattern.period; ++row) {
     const BlindPattern::Row &of = pattern.rows[static_cast<size_t>(row)];

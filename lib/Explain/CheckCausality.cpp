@@ -51,7 +51,7 @@ static bool proves(const ModeProof &proof, ObligationDecider &decider, int64_t l
   return false;
 }
 
-/// Proves one mode. What is not proved is searched for a leak, so a proof takes half of the
+/// Proves one mode. A mode that is not proved is searched for a leak, so a proof takes half of the
 /// operations that are left.
 static bool provesMode(func::FuncOp function, StringRef mode, ObligationDecider &decider,
                        bool replay, CausalVerdict &verdict) {
@@ -105,7 +105,7 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
       verdict.losses.push_back({mode, getOpLocation(loss), static_cast<int64_t>(loss.getOffset())});
     }
   }
-  // Without dropout, what is trained is what is evaluated.
+  // Without dropout, training computes the same as evaluation.
   if (verdict.modes == std::vector<std::string>{"eval"} && !module.lookupSymbol("train")) {
     verdict.modes.push_back("train");
   }

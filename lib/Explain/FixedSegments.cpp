@@ -81,7 +81,7 @@ FixedSegments::FixedSegments(func::FuncOp function, Boundaries given)
   }
 }
 
-/// Of a value on segments, the cut that makes them.
+/// For a value on segments, the cut that makes them.
 std::optional<size_t> FixedSegments::findSegmentOp(Value value) const {
   for (size_t i = 0; i < cuts.size(); ++i) {
     SegmentOp cut = cuts[i];

@@ -57,7 +57,7 @@ std::optional<FoundLeak> sluice::findLeakAt(const ReadPlan &plan, int64_t length
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What walks at all lengths share. Chains of maps are read through, however long they are.
+/// Data that walks at all lengths share. Chains of maps are read through, however long they are.
 struct LatestPlan {
   explicit LatestPlan(const ReadPlan &plan) : plan(plan), losses(getLossOps(plan.function)) {
     llvm::copy_if(plan.ops, std::back_inserter(followed),
@@ -111,7 +111,7 @@ void LatestWalk::want(Value value, int64_t position) {
   }
 }
 
-/// What a position of a value is read from: through maps, at a position that is there.
+/// Resolves a position of a value through maps to a position that exists.
 static std::optional<std::pair<Value, int64_t>> resolve(const ReadPlan &plan, int64_t length,
                                                         Value value, int64_t q) {
   if (const LazyMap *map = plan.getLazyMap(value)) {
@@ -122,7 +122,7 @@ static std::optional<std::pair<Value, int64_t>> resolve(const ReadPlan &plan, in
   return isThere ? std::optional(std::pair(value, q)) : std::nullopt;
 }
 
-/// Of a stored operand a position that is there.
+/// For a stored operand a position that is there.
 std::optional<int64_t> LatestWalk::findLatestRead(const ReadPlan::Read &read, int64_t p) const {
   constexpr int tries = 16; // a mask may leave out some
   int64_t n = plan.computeLength(read.operand, length);

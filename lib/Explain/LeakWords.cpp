@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The words of messages about a leak: ops as a spec calls them, and what a witness shows.
+// The words of messages about a leak: ops as a spec calls them, and descriptions of witnesses.
 #include "Refusal.h"
 #include "Remedy.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
@@ -45,8 +45,8 @@ static std::string describeValue(Value value, int64_t position) {
          spec::toString(getOpLocation(op));
 }
 
-/// What the path goes through that neither the token nor the row makes exist; empty where all of it
-/// stands as soon as these do.
+/// Describes positions of the path that exist later than both the token and the row; empty if there
+/// are none.
 static std::string longerSequence(const FoundLeak &leak) {
   const CausalWitness &witness = leak.witness;
   int64_t most = std::max(witness.token, witness.row);

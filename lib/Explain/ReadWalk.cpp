@@ -148,7 +148,7 @@ ReadWalk::Reach ReadWalk::at(Value value, int64_t position) const {
   return {plan.scales.getScaleFactor(value) * position, {}, 0};
 }
 
-/// Whether row p reads others of the first n positions once there are n + 1.
+/// Returns true if row p reads others of the first n positions once there are n + 1.
 static bool changesWithLength(IntegerSet relation, int64_t p, int64_t n) {
   for (int64_t q = 0; q < n; ++q) {
     if (reference::contains(relation, p, q, n) != reference::contains(relation, p, q, n + 1)) {
@@ -158,8 +158,8 @@ static bool changesWithLength(IntegerSet relation, int64_t p, int64_t n) {
   return false;
 }
 
-/// Of the positions of a stored value from 0 up to `last`, which it has, the first that reaches the
-/// latest token.
+/// For the positions of a stored value from 0 up to `last`, which it has, the first that reaches
+/// the latest token.
 int64_t ReadWalk::latestUpTo(Value value, int64_t last) const {
   return isa<BlockArgument>(value) ? last : latest.at(value)[static_cast<size_t>(last)];
 }
@@ -191,7 +191,7 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
       best = std::max(best, {plan.scales.getScaleFactor(operand) * n, operand, n},
                       [](const Reach &x, const Reach &y) { return x.token < y.token; });
     }
-    // Of positions that are not there, the last one says most, and without `missing` none matters.
+    // For positions that are not there, the last one says most, and without `missing` none matters.
     const LazyMap *map = plan.getLazyMap(operand);
     int64_t end = isLazy(operand.getDefiningOp()) && !map ? last : n - 1;
     if (map) { // a position that reads nothing may still have to exist
@@ -232,7 +232,7 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
   return best;
 }
 
-/// Whether a read of a lazy operand counts for the token that makes its position exist.
+/// Returns true if a read of a lazy operand counts for the token that makes its position exist.
 static bool countsByExisting(const ReadPlan &plan, const ReadWalk &walk, Operation *op,
                              const ReadWalk::Reach &next) {
   return llvm::any_of(plan.getOpReads(op), [&](const ReadPlan::Read &read) {
@@ -262,7 +262,7 @@ std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t p
     if (missing && !plan.getLazyMap(value) &&
         countsByExisting(plan, *this, value.getDefiningOp(), next)) {
       path.emplace_back(next.operand, next.position);
-      return path; // what it reads is of no matter
+      return path; // its reads do not matter
     }
     value = next.operand;
     position = next.position;

@@ -42,7 +42,7 @@ static std::optional<FoundLeak> findLeakPath(const ReadPlan &plan, const BoundVi
   if (violation.decided && !violation.unbounded) {
     leak = findLeak(plan, violation.token + 1, violation.row, search);
   }
-  // That row may read a null where its bound is too large; a later one then leaks.
+  // A row with a bound that is too large may read a null; a later one then leaks.
   return leak ? leak : findLeak(plan, longestLength(plan.function), violation.row, search);
 }
 

@@ -30,7 +30,7 @@ std::vector<CausalStep> getSteps(FoundLeak &leak);
 
 /// Refuses where one head is trained against another token than it is evaluated against.
 bool trainsWhatIsEvaluated(mlir::ModuleOp module, CausalVerdict &verdict);
-/// Proves generation by what was proved of @evaluate; refuses where it samples anything else.
+/// Proves generation by the proof of @evaluate; refuses where it samples anything else.
 bool provesGeneration(mlir::ModuleOp module, CausalVerdict &verdict);
 
 } // namespace sluice

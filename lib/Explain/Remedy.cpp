@@ -36,14 +36,14 @@ struct ShiftChain {
 };
 } // namespace
 
-/// Whether a stage maps rows before it lays them side by side ("concatenate"), so that no shift
-/// stands right before.
+/// Returns true if a stage maps rows before it lays them side by side ("concatenate"), so that no
+/// shift stands right before.
 static bool isOfParts(Operation *fold) {
   auto linear = fold->getOperand(0).getDefiningOp<LinearOp>();
   return linear && getOriginStage(linear) == getOriginStage(fold);
 }
 
-/// Whether some row of an attention may see a later one.
+/// Returns true if some row of an attention may see a later one.
 static bool looksAhead(AttentionOp op) {
   AffineExpr latest = op.getLatest(1),
              own = solveMask(causalMask(op.getContext(), getScaleRatio(op))).upper.front();
@@ -94,7 +94,7 @@ std::vector<Change> sluice::changesAmongSegments(const FoundLeak &leak) {
 }
 
 Operation *sluice::opAtFault(FoundLeak &leak) {
-  for (size_t i = leak.path.size() - 1; i-- > 0;) { // the last is what is read, not a reader
+  for (size_t i = leak.path.size() - 1; i-- > 0;) { // the last is read, and no reader
     auto [value, position] = leak.path[i];
     Operation *op = value.getDefiningOp();
     int64_t factor = getFactor(op, cast<SequenceType>(value.getType()));

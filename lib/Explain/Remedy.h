@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What to change about a leak, done to the module so that it can be asked again.
+// Changes that remove a leak, applied to the module so that it can be checked again.
 #pragma once
 
 #include "sluice/Explain/LeakSearch.h"
@@ -61,7 +61,7 @@ public:
       });
     });
   }
-  /// Each gets what its own remedy says.
+  /// Each gets the shift of its own remedy.
   void remedy(mlir::Operation *like) {
     change(like, [](mlir::Operation *op) { return findOpRemedy(op); });
   }
@@ -130,7 +130,7 @@ struct Change {
 /// later rows, and tokens that read an earlier segment.
 std::vector<Change> changesAmongSegments(const FoundLeak &leak);
 
-/// What to change about an op at fault, and the place to change it at. Does it to the module.
+/// Applies a change of an op at fault to the module. Returns the change and its place.
 std::string remedyFor(mlir::Operation *fault, spec::SourceLocation &place, Mending &mending);
 
 } // namespace sluice

@@ -34,7 +34,7 @@ void setParameters(ModuleOp module, reference::Evaluator<double> &evaluator) {
     for (double &number : data) {
       number = static_cast<double>(generator() >> 11) * 0x1p-53 - 0.5;
     }
-    if (parameter.getInitial() == "members") { // a rule stays what it is
+    if (parameter.getInitial() == "members") { // a rule keeps its members
       std::ranges::fill(data, 0);
       for (int64_t row : parameter.getMembers().value_or(ArrayRef<int64_t>())) {
         data[static_cast<size_t>(row)] = 1;

@@ -29,7 +29,7 @@ public:
   /// `tokens` it adds the embedding's stream first.
   void addLayerAfter(llvm::StringRef path, bool tokens);
 
-  /// Whether every mode is proved causal, by bounds that are found and decided anew.
+  /// Returns true if every mode is proved causal, by bounds that are found and decided anew.
   bool isProved();
   /// The same, and no row has a blind spot.
   bool seesAll();

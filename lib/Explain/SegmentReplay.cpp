@@ -50,7 +50,7 @@ static bool readDocumentEnds(Value bits, BoundaryRules::Source &source) {
   return members.has_value();
 }
 
-/// What a map of two does to bits, its first operand: nothing where it is none of these.
+/// Reads the effect of a map of two operands on bits, its first operand; nothing for other maps.
 static bool readMap(MapOp map, BoundaryRules::Source &source) {
   Value other = map.getInputs().back();
   if (auto position = other.getDefiningOp<PositionOp>()) {
@@ -68,8 +68,8 @@ static bool readMap(MapOp map, BoundaryRules::Source &source) {
   return other.getDefiningOp<SelectSegmentsOp>() != nullptr; // of closed segments
 }
 
-/// What a rule gives the first row, whatever it reads: a map yields this constant where a table of
-/// positions, its last operand, is 1. None of any other map.
+/// The bit that a rule gives the first row, whatever the rule reads: a map yields this constant
+/// where a table of positions, its last operand, is 1. None of any other map.
 static std::optional<bool> findFirstBit(MapOp map) {
   auto position = map.getInputs().back().getDefiningOp<PositionOp>();
   auto members = position ? findMembers(position.getTable()) : std::nullopt;
@@ -162,7 +162,7 @@ std::optional<std::vector<int64_t>> BoundaryRules::findRegular(size_t cut, int64
   return ends;
 }
 
-/// Of a change, no two bits stand side by side, but for those of the first two rows. More segments
+/// For a change, no two bits stand side by side, but for those of the first two rows. More segments
 /// than an axis has rows end a run.
 bool BoundaryRules::canBe(const std::vector<int64_t> &ends, size_t cut, int64_t places) const {
   const Source &source = sources[cut];
@@ -190,7 +190,7 @@ bool BoundaryRules::canAllBe(const Boundaries &boundaries, int64_t length) const
   return true;
 }
 
-/// Whether a document's end forces a bit at a place.
+/// Returns true if a document's end forces a bit at a place.
 bool BoundaryRules::endsDocument(const Boundaries &boundaries, size_t cut, int64_t place,
                                  ArrayRef<int32_t> tokens) const {
   for (SegmentOp by : sources[cut].toDocument) {
@@ -202,7 +202,7 @@ bool BoundaryRules::endsDocument(const Boundaries &boundaries, size_t cut, int64
   return sources[cut].documentEnds.contains(tokens[static_cast<size_t>(place)]);
 }
 
-/// Of a change, tokens are members where there is a bit; a first bit that is forced wants none.
+/// For a change, tokens are members where there is a bit; a first bit that is forced wants none.
 BoundaryRules::Wishes BoundaryRules::computeWishes(const Boundaries &boundaries,
                                                    int64_t length) const {
   Wishes wishes(static_cast<size_t>(length));
@@ -345,7 +345,7 @@ ForcedBits BoundaryRules::findBits(const Boundaries &boundaries) const {
   return forced;
 }
 
-/// Of later cuts, boundaries of the segments that still stand.
+/// For later cuts, boundaries of the segments that still stand.
 Boundaries BoundaryRules::turnedAt(Boundaries boundaries, size_t cut, int64_t position,
                                    int64_t length) const {
   std::vector<int64_t> &ends = boundaries[cut];

@@ -61,7 +61,7 @@ private:
 
 } // namespace
 
-/// Of an axis of segments, as many as the sequence may have, and the next.
+/// For an axis of segments, as many as the sequence may have, and the next.
 int64_t SegmentWalk::countSegmentRows(Value value) const {
   int64_t factor = scales.getScaleFactor(value),
           count = length + (scales.isSegmented(value) ? 1 : 0);

@@ -157,7 +157,7 @@ void Collector::collectMask(const TextNode &mask) {
   }
 }
 
-/// Of an object and all in it: masks, windows of two numbers, and `"causal": false`.
+/// For an object and all in it: masks, windows of two numbers, and `"causal": false`.
 void Collector::collectMasks(const TextNode &object) {
   for (const TextNode &child : object.children) {
     if (child.key == "mask") {

@@ -23,7 +23,7 @@ enum class EditKind {
 /// One edit. Where it has a number to choose, rows read less for larger numbers.
 struct SpecEdit {
   EditKind kind;
-  size_t offset = 0;           ///< a byte of what is edited
+  size_t offset = 0;           ///< a byte of the edited text
   int64_t least = 0, most = 0; ///< numbers to choose from; equal where there is one edit
   int64_t distance = 0;        ///< stages that a move passes
   std::function<spec::TextEdits(int64_t number)> apply = {};

@@ -45,7 +45,7 @@ struct Refused {
   llvm::DenseSet<int64_t> path; ///< stages, and those right before and after one
 };
 
-/// What orders mended specs: less is better, in this order.
+/// Order of mended specs: less is better, field by field.
 struct FixScore {
   int tier = 0;
   double hidden = 0; ///< tokens that a row never sees, on average
@@ -72,7 +72,7 @@ struct Mended {
   bool isMeasured = false; ///< `score.hidden` is known
 };
 
-/// One search: its context, its budget and what it knows of texts.
+/// One search: its context, its budget and known texts.
 class FixSearch {
 public:
   FixSearch(const ParsedSpec &refused, const CausalVerdict &verdict, int64_t operations);
@@ -115,7 +115,7 @@ private:
   void tryPairsAfter(const SpecEdit &first);
   void tryPair(const SpecEdit &first, std::shared_ptr<const Refused> rest, size_t second,
                bool isStrict);
-  /// The best of what was mended since the last call, proved.
+  /// The best of the specs that were mended since the last call, proved.
   std::optional<Mended> takeBest();
   size_t chooseBest();
 
@@ -484,7 +484,7 @@ void FixSearch::tryPairs() {
   }
 }
 
-/// What rows see is looked at of the few that are best in all else, until one
+/// Hidden tokens are computed for the few that are best in all else, until one
 /// hides no token.
 size_t FixSearch::chooseBest() {
   constexpr size_t most = 8;

@@ -61,7 +61,7 @@ static std::vector<std::string> buildLines(const std::vector<CausalStep> &path) 
   return lines;
 }
 
-/// Of a path of thousands of reads its ends are shown.
+/// For a path of thousands of reads its ends are shown.
 static std::string formatPath(const std::vector<CausalStep> &path) {
   constexpr size_t shown = 16;
   std::vector<std::string> lines = buildLines(path);

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Whether generation samples what training scored: @predict and @evaluate are compared op by op.
+// Checks that generation samples from the scored computation: @predict and @evaluate are compared
+// op by op.
 #include "sluice/Proof/Alignment.h"
 #include "mlir/IR/OperationSupport.h"
 #include "sluice/Proof/Losses.h"
@@ -99,7 +100,7 @@ Alignment sluice::checkAlignment(func::FuncOp evaluate, func::FuncOp predict) {
     if (!scores(loss, *head, evaluate, predict)) {
       continue;
     }
-    // Generation continues the first argument, whatever else stands beside it.
+    // Generation continues the first argument, whatever the others are.
     if (loss.getTokens() != evaluate.getArgument(0)) {
       return {Alignment::OtherPrediction, loss, 0};
     }

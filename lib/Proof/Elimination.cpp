@@ -35,7 +35,7 @@ public:
   }
   /// Finds a contradiction, a row.
   bool run();
-  /// Appends what the contradiction needs.
+  /// Appends the rows that the contradiction needs.
   void take(std::vector<Linear> &out, std::vector<Step> &outSteps, size_t given) const;
 
 private:
@@ -55,8 +55,8 @@ private:
 
 } // namespace
 
-/// Row `index` counts from here on, unless a tighter one does. Divides out what its coefficients
-/// share, which rounds the constant.
+/// Row `index` counts from here on, unless a tighter one does. Divides by the greatest common
+/// divisor of its coefficients, which rounds the constant.
 void Elimination::offer(size_t index) {
   int64_t common = 0;
   isTooLarge |= !rows[index].isExact;
@@ -106,7 +106,7 @@ void Elimination::combine(size_t x, int64_t byX, size_t y, int64_t byY) {
   offer(rows.size() - 1);
 }
 
-/// Rows that say x >= s and x <= s of a variable of coefficient 1, if there are.
+/// Rows x >= s and x <= s of a variable of coefficient 1, if there are.
 std::optional<std::pair<size_t, size_t>> Elimination::findEquality(size_t variable) const {
   for (const auto &[coefficients, index] : active) {
     if (coefficients[variable] != 1) {
@@ -181,7 +181,7 @@ bool Elimination::run() {
 }
 
 void Elimination::take(std::vector<Linear> &out, std::vector<Step> &outSteps, size_t given) const {
-  if (*contradiction < given) { // said again, so that it stands last
+  if (*contradiction < given) { // repeated, so that it is the last
     outSteps.push_back({});
     outSteps.back().parts = {{*contradiction, 1}};
     outSteps.back().row = rows[*contradiction];

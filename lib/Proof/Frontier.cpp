@@ -3,10 +3,11 @@
 // Frontiers: bounds compose, relations do not, so the work is linear in the graph.
 //
 // A position p >= 0 of a stored sequence on a scale of factor f exists from f p + 1 tokens on, so
-// its frontier is at least f p: it then bounds the tokens that must be there for the position to be
-// what it is at every greater length. A row t whose frontier is at most t thus reads no later token
-// (no leak) and is the same for every length that contains it (prefix invariance). Positions before
-// 0 are null and need nothing; candidates are negative there or merely too large, which is safe.
+// its frontier is at least f p: it then bounds the tokens that must be there for the position to
+// stay the same at every greater length. A row t whose frontier is at most t thus reads no later
+// token (no leak) and is the same for every length that contains it (prefix invariance). Positions
+// before 0 are null and need nothing; candidates are negative there or merely too large, which is
+// safe.
 #include "sluice/Proof/Frontier.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Proof/Frontier.h"
@@ -48,7 +49,7 @@ static void addCandidate(Frontier &frontier, AffineExpr candidate) {
   frontier.candidates.push_back(candidate);
 }
 
-/// Whether every constant in it is small enough to compose with.
+/// Returns true if every constant in it is small enough to compose with.
 static bool isTame(AffineExpr expression) {
   bool tame = true;
   expression.walk([&](AffineExpr part) {
@@ -67,8 +68,8 @@ bool sluice::endsLazySource(IntegerSet relation, Value source, const Scales &sca
                       [](AffineExpr constraint) { return constraint.isFunctionOfSymbol(0); });
 }
 
-/// What has fallen further than any sequence is long needs no larger number to say so. Larger is
-/// looser, and a bound still.
+/// Replaces a constant below the negative length of any sequence by a larger one, which keeps the
+/// number small and the bound valid.
 static AffineExpr raised(AffineExpr candidate) {
   auto sum = dyn_cast<AffineBinaryOpExpr>(candidate);
   auto constant = sum && sum.getKind() == AffineExprKind::Add
@@ -78,9 +79,9 @@ static AffineExpr raised(AffineExpr candidate) {
                                                                : candidate;
 }
 
-/// Composed through a deep model, a candidate nests as deep; its period stays that of the scales.
-/// Spelled by the steps of one period it is the same function. Where these are too many, a line
-/// above it takes its place: still a bound, though a looser one.
+/// Composed through a deep model, a candidate nests as deep; its period stays the period of the
+/// scales. Spelled by the steps of one period it is the same function. Where these are too many, a
+/// line above it takes its place: still a bound, though a looser one.
 static std::optional<AffineExpr> compacted(AffineExpr candidate) {
   size_t floors = countFloors(candidate);
   if (floors <= fewFloors) {
@@ -126,7 +127,7 @@ static void mergeCandidates(Frontier &frontier) {
   }
 }
 
-/// Whether an expression of d0 never falls: as it is written, or over one period.
+/// Returns true if an expression of d0 never falls: as it is written, or over one period.
 static bool neverFalls(AffineExpr expression) {
   if (isNonDecreasing(expression)) {
     return true;
@@ -135,7 +136,7 @@ static bool neverFalls(AffineExpr expression) {
   return table && table->isNonDecreasing();
 }
 
-/// What result positions need through one operand.
+/// Adds the needs of result positions through one operand.
 static void addOperand(Operation *op, const PositionReads &reads, const Frontier &source,
                        Frontier &result) {
   if (source.unbounded || source.needsNothing()) { // no token reaches it: all of it may be read
@@ -199,7 +200,7 @@ static Frontier computeFrontier(OpResult value, const Scales &scales,
       reads.latest = getAffineDimExpr(0, op->getContext());
     }
     if (mentionsLength(*reads.relation) && !ObligationDecider().isSteady(*reads.relation)) {
-      result.unbounded = op; // what a row reads changes as the sequence grows
+      result.unbounded = op; // the rows that are read change as the sequence grows
       return result;
     }
     Frontier source = known.at(operand.get());

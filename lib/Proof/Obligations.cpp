@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Obligations: collected op by op, decided each by itself. What is decided is the negation: a set
+// Obligations: collected op by op, decided each by itself. Decided is the negation: a set
 // of points (p, q, n) that must be empty. max(-1, ...) and the maximum over candidates are split
 // into cases: u_source(q) > u_value(p) iff some candidate of the source is >= 0 and above every
 // candidate of the value.
@@ -65,7 +65,7 @@ static void collectConclusions(CrossEntropyOp loss, std::vector<Obligation> &obl
   obligations.push_back({ObligationKind::PrefixInvariance, loss, 0, {}, row, {}, 0, {}});
 }
 
-/// What reaches no prediction needs no bound, and may have none.
+/// Values that reach no prediction need no bound, and may have none.
 DenseSet<Value> sluice::collectLive(func::FuncOp function) {
   DenseSet<Value> live;
   for (CrossEntropyOp loss : getLossOps(function)) {
@@ -277,7 +277,7 @@ static IntegerSet buildExactRead(AffineExpr latest) {
   return IntegerSet::get(2, 1, {q - latest}, {true});
 }
 
-/// Whether no q of row p is beyond latest(p), for all p and n.
+/// Returns true if no q of row p is beyond latest(p), for all p and n.
 bool ObligationDecider::readsUpTo(const Obligation &obligation, AffineExpr latest) {
   AffineExpr q = getAffineDimExpr(1, latest.getContext());
   if (obligation.relation == buildExactRead(latest)) {
@@ -374,7 +374,7 @@ Decision ObligationDecider::decideBySets(const ModeProof &proof, const Obligatio
   return {};
 }
 
-/// Whether an obligation's question has values that data decides.
+/// Returns true if an obligation's question has values that data decides.
 static bool hasEnds(const ModeProof &proof, const Obligation &obligation) {
   return !obligation.terms.empty() ||
          llvm::any_of(ArrayRef{obligation.value, obligation.source}, [&](Value value) {

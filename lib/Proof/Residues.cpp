@@ -59,12 +59,12 @@ struct Floor {
 struct Line {
   Wide slope = 0, offset = 0;
 };
-/// What a function deviates from its line at most, in units of 2^-fraction.
+/// Bounds of the distance of a function from its line, in units of 2^-fraction.
 struct Range {
   Wide low = 0, high = 0;
 };
 
-/// Integers t from `first` to `last`, which may be beyond what a search reaches.
+/// Integers t from `first` to `last`, which may be out of reach of the search.
 struct Interval {
   explicit Interval(bool everywhere = false) : first(everywhere ? -unlimited : 0) {}
   /// Keeps t with slope t + offset >= 0, slope not 0.
@@ -242,7 +242,7 @@ Ratio ResidueSearch::computeSlope(const Sum &sum) const {
   return total;
 }
 
-/// Slopes of atoms and of what is demanded, and which atoms count.
+/// Computes slopes of atoms and of demanded sums, and the atoms that are used.
 void ResidueSearch::measure() {
   slopes = {{1, 1}};
   for (const auto &[inner, divisor] : floors) {

@@ -8,7 +8,7 @@ using namespace sluice;
 Scales::Scales(func::FuncOp function) {
   auto module = function->getParentOfType<ModuleOp>();
   DenseMap<StringAttr, FlatSymbolRefAttr> axisOfScale,
-      cutScale; // a scale's axis; what an axis cuts
+      cutScale; // a scale's axis; the scale that an axis cuts
   for (auto scale : module.getOps<ScaleOp>()) {
     axisOfScale[scale.getSymNameAttr()] = scale.getAxisAttr();
   }

@@ -32,7 +32,7 @@ std::optional<CutTerm> sluice::resolveTerm(const SegmentTerm &term) {
   return CutTerm{term.kind, cut, simplifyAffineExpr(at, 1, 0)};
 }
 
-/// Every map of the one is nowhere below that of the other, for all p >= 0.
+/// Returns true if no map of `larger` is below its counterpart in `smaller`, for all p >= 0.
 static bool covers(const EndBound &larger, const EndBound &smaller) {
   return larger.cuts == smaller.cuts &&
          llvm::all_of(llvm::zip_equal(larger.maps, smaller.maps), [](auto maps) {
@@ -140,7 +140,7 @@ bool sluice::addThroughTerms(const PositionReads &reads, const Frontier &source,
     addThroughEnd(*cut, place, source, result);
     return true;
   }
-  return false; // no term ends what is read
+  return false; // no term ends the rows that are read
 }
 
 void sluice::addOwnEnd(Value ends, int64_t factor, Frontier &result) {

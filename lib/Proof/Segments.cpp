@@ -117,7 +117,7 @@ namespace {
 
 constexpr int mostCases = 4000, deepest = 40;
 
-/// What a case must say before a condition of some term can be added.
+/// Rows that a case must have before a condition of some term can be added.
 struct Demand {
   std::vector<Linear> because; ///< all >= 0
   Step step;
@@ -161,7 +161,7 @@ void CaseSearch::add(Step step, Refutation &why) {
   why.steps.push_back(std::move(step));
 }
 
-/// A row that says this, or more.
+/// A row that implies this one.
 std::optional<size_t> CaseSearch::findRow(const Linear &nonNegative) const {
   Linear wanted = nonNegative;
   wanted.coefficients.resize(formula.variables);

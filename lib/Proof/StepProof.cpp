@@ -53,9 +53,9 @@ static StepSchedule atLatest(StepSchedule schedule) {
   return schedule;
 }
 
-/// The reads at a step where `step`, a candidate of the reader, says when its row p is due. The
-/// length is that step's or any later one, as what is read must not depend on it; what runs at
-/// every step reads at its own length.
+/// The reads at a step where `step`, a candidate of the reader, is the step at which its row p is
+/// due. The length is that step's or any later one, as what is read must not depend on it; what
+/// runs at every step reads at its own length.
 static StepQuestion readsAt(const StepSchedule &reader, AffineExpr step, const StepRead &read) {
   StepQuestion question(step.getContext());
   question.requireAtMost(reader.due, question.p, step);

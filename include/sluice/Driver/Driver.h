@@ -58,10 +58,10 @@ struct CompileRequest {
   /// Rows that generate at once, 1 to mostGenerationRows; 0 compiles no incremental step, which is
   /// half of the code, and generation recomputes.
   int64_t generationRows = 16;
-  /// Of a model whose steps draw their factor, the one of generation, logits and replays; none
+  /// For a model whose steps draw their factor, the one of generation, logits and replays; none
   /// takes the least.
   std::optional<int64_t> factor = std::nullopt;
-  /// To replay a leak or to probe what was compiled: the spec is not checked.
+  /// For a replay of a leak or a probe of the program: the spec is not checked.
   struct Replay {
     int64_t targetOffset = 1; ///< row t is scored against token t + this: one that it does not read
     int64_t batch = 1;        ///< rows of a batch
@@ -118,8 +118,8 @@ struct CheckRequest {
 struct CheckOutcome {
   /// Status 0 proved, 1 not; with a message 2 bad input, 1 the machine failed.
   Outcome outcome;
-  /// Whether there is a verdict. Where an output could not be written, there are both a verdict and
-  /// a message.
+  /// Returns true if there is a verdict. Where an output could not be written, there are both a
+  /// verdict and a message.
   bool isDecided = false;
   CausalVerdict verdict;
   std::string text; ///< the spec that was checked, with its settings
@@ -130,7 +130,7 @@ struct CheckOutcome {
   std::string pictureError; ///< why there is none though it was asked for
 };
 
-/// What `sluice check` does.
+/// Runs `sluice check`.
 CheckOutcome check(const CheckRequest &request);
 
 /// Names for CompileRequest::emit, in the order of the road.
@@ -140,8 +140,8 @@ const std::vector<std::string> &emitStages();
 /// succeeds.
 Outcome compile(const CompileRequest &request);
 
-/// What LLVM ends a process for, a lack of memory or of threads and its own defects, goes to `end`,
-/// which is to end it: with what a user reads, and the exit status 1 or 3. Once a process.
+/// Errors for which LLVM ends a process, a lack of memory or of threads and its own defects, go to
+/// `end`, which is to end it: with what a user reads, and the exit status 1 or 3. Once a process.
 void setFailureHandler(void (*end)(const char *message, int status));
 
 } // namespace sluice::driver

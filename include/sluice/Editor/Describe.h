@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What hovering shows, as Markdown.
+// Texts of hovers, as Markdown.
 #pragma once
 
 #include "sluice/Conversion/ReadSpec.h"

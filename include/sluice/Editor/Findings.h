@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What is wrong with a spec, as the protocol's diagnostics.
+// Mistakes of a spec, as the protocol's diagnostics.
 #pragma once
 
 #include "sluice/Editor/Document.h"
@@ -18,7 +18,7 @@ struct ParsedSpec;
 
 namespace sluice::editor {
 
-/// What a check throws that was stopped.
+/// Thrown by a check that was stopped.
 struct NotChecked {
   std::string why;
 };
@@ -40,7 +40,7 @@ struct Findings {
 Findings examine(const std::string &text, const std::string &file, const Check &check,
                  const std::atomic<bool> &cancelled);
 
-/// What a place of the reader's points at: a token, a word of a string, a stage on one line, or the
+/// The range at a place of the reader: a token, a word of a string, a stage on one line, or the
 /// bracket that opens a longer one. Never empty unless the text is.
 Range rangeAt(const Document &document, const spec::SourceLocation &place);
 

@@ -46,7 +46,7 @@ public:
   /// The keys that an object may have; null where it is no object of a spec.
   const std::vector<spec::KeyInfo> *getKeyList(int object) const;
 
-  /// What stands at an offset; an end counts as within for strings and words, not for brackets.
+  /// The node at an offset; an end counts as within for strings and words, not for brackets.
   struct Spot {
     int node = -1;      ///< the innermost value or member there; -1: outside of everything
     bool onKey = false; ///< on its key

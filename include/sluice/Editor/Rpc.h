@@ -26,13 +26,13 @@ enum class RpcError : int {
   ServerNotInitialized = -32002
 };
 
-/// What a handler throws to refuse a request.
+/// Thrown by a handler to refuse a request.
 struct RpcFailure {
   RpcError code;
   std::string message;
 };
 
-/// What came in: a body, or why there is none.
+/// A received message: a body, or why there is none.
 struct Incoming {
   std::string body;
   std::optional<RpcFailure> failure;

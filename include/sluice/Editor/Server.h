@@ -48,7 +48,7 @@ private:
   Examiner::Duration rest;
   std::string version;
   Dispatcher dispatcher;
-  Examiner examiner; // last: its thread ends before what it uses
+  Examiner examiner; // last: its thread ends before the members that it uses
 };
 
 } // namespace sluice::editor

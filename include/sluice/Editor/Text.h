@@ -30,7 +30,7 @@ public:
   Position position(size_t offset) const;
   Range range(size_t begin, size_t end) const { return {position(begin), position(end)}; }
   size_t offset(Position position) const;
-  /// Of a place that the spec reader names: both from 1, columns in bytes, lines end at "\n" only.
+  /// For a place that the spec reader names: both from 1, columns in bytes, lines end at "\n" only.
   size_t getOffsetAt(unsigned line, unsigned column) const;
 
 private:

@@ -20,7 +20,7 @@ struct Dim3 {
   bool operator==(const Dim3 &) const = default;
 };
 
-/// What a launch may write of a buffer, byte by byte.
+/// Bytes of a buffer that a launch may write.
 enum class Writes {
   None, ///< an input
   Any,
@@ -90,12 +90,12 @@ struct Violation {
   std::string instruction; ///< LLVM IR; empty where the launch is to blame
   std::string location;    ///< of the source, where the module has debug locations
   std::string address;     ///< buffer and byte offset, empty where none
-  std::string message;     ///< what was expected and what was found
+  std::string message;     ///< the expected and the found value
 
   std::string str() const;
 };
 
-/// Accesses of one instruction, warp by warp: what a profiler would call requests.
+/// Accesses of one instruction, warp by warp (a profiler calls them requests).
 struct SiteTraffic {
   std::string instruction;
   uint64_t requests = 0, bytes = 0;
@@ -126,7 +126,7 @@ struct Counters {
   uint64_t globalRequests = 0, globalSectors = 0, leastSectors = 0;
   uint64_t sharedRequests = 0, sharedPasses = 0, leastPasses = 0;
   uint64_t bankConflicts() const { return sharedPasses - leastPasses; }
-  /// Of the instructions that warps issue, in [0, 1].
+  /// For the instructions that warps issue, in [0, 1].
   double tensorShare() const {
     return instructions ? 32.0 * double(tensorInstructions) / double(instructions) : 0;
   }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a row can see, exactly: the ops' relations composed at one length. Bounds cannot tell this,
-// for a hole does not show in an upper bound.
+// The exact set of tokens that a row can see: the ops' relations composed at one length. Bounds do
+// not show it, for a hole does not show in an upper bound.
 #pragma once
 
 #include "sluice/Dialect/Sluice/MaskBounds.h"
@@ -29,10 +29,10 @@ public:
              std::optional<Boundaries> boundaries = std::nullopt);
 
   int64_t getLength(mlir::Value value) const { return getNodeInfo(value).length; }
-  /// Of a value on segments, the first token of a row; none of another value.
+  /// For a value on segments, the first token of a row; none of another value.
   std::optional<int64_t> getFirstToken(mlir::Value value, int64_t row) const;
-  /// What `position` of `value` reads, `value` included. Maps that are not stored are read through,
-  /// past the end of their scale too, as the compiled program does.
+  /// The reads of `position` of `value`, `value` included. Maps that are not stored are read
+  /// through, past the end of their scale too, as the compiled program does.
   ReachSets sees(mlir::Value value, int64_t position) const;
   /// The same for several positions together.
   ReachSets sees(mlir::Value value, const llvm::BitVector &positions) const;

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// What decides the bits of a function's cuts, in order: predictors, or rules of a spec.
+/// Sources of the bits of a function's cuts, in order: predictors, or rules of a spec.
 class BoundaryRules {
 public:
   enum Kind { Predicted, ByPosition, ByToken };
@@ -37,7 +37,7 @@ public:
   /// do.
   std::optional<std::vector<int32_t>> findTokens(const Boundaries &boundaries,
                                                  int64_t length) const;
-  /// Whether the bits of a cut begin segments: the first row has one.
+  /// Returns true if the bits of a cut begin segments: the first row has one.
   bool begins(size_t cut) const {
     const Source &source = sources[cut];
     return source.hasFirst || (source.kind == ByPosition && source.members.contains(0));
@@ -49,7 +49,7 @@ public:
   /// there; none where there is a predictor and no mark, or the length is not that of the tokens.
   std::optional<Boundaries> replayBoundaries(llvm::ArrayRef<int32_t> tokens,
                                              llvm::ArrayRef<int64_t> marks) const;
-  /// What to run for a leak: first as the witness says, then what is compared with that: the token
+  /// Runs that show a leak: first the witness, then the runs to compare with it: the token
   /// changed, under the same boundaries or with one that follows from it. Empty where no tokens
   /// give the boundaries.
   std::vector<SegmentRun> findRuns(const FoundLeak &leak, const Boundaries &boundaries) const;
@@ -68,7 +68,7 @@ private:
   ForcedBits findBits(const Boundaries &boundaries) const;
   Boundaries turnedAt(Boundaries boundaries, size_t cut, int64_t position, int64_t length) const;
   std::optional<size_t> findCut(mlir::Value bits) const;
-  /// What row p that a cut reads stands for: its first and last token, the token that rules ask,
+  /// The tokens of row p that a cut reads: its first and last token, the token that rules ask,
   /// and the levels up to there.
   struct Row {
     int64_t first, last, asked, level = 1;

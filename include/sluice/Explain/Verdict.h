@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the causality check found, in plain C++: programs without MLIR read it too.
+// Results of the causality check, in plain C++: programs without MLIR read it too.
 #pragma once
 
 #include "sluice/Spec/Diagnostic.h"
@@ -21,7 +21,7 @@ struct CausalStep {
   int64_t to = 0;
 };
 
-/// Whether a program, run on the witness, shows the row to change.
+/// Result of running the program on a witness.
 enum class Replay { NotRun, Changed, Unchanged };
 
 /// Which program: the float64 reference, whose change is in what the head reads, or the compiled
@@ -35,7 +35,7 @@ using ForcedBits = std::vector<std::vector<float>>;
 /// Name of the parameter that holds the forced bits of a segmentation.
 std::string forcedName(size_t cut);
 
-/// What a witness under given boundaries is run on.
+/// Inputs of a witness under given boundaries.
 struct SegmentRun {
   std::vector<int32_t> tokens;
   ForcedBits bits;
@@ -54,7 +54,7 @@ struct CausalWitness {
   double change = 0; ///< largest difference in the row that predicts, where the replay was run
   ReplayProgram program = ReplayProgram::Reference;
   std::string whyNotRun = {}; ///< "--no-replay"; empty where no replay was asked for
-  /// Of segments: what the first run reads, then those that are compared with it. Without, tokens
+  /// For segments: what the first run reads, then those that are compared with it. Without, tokens
   /// are any.
   std::vector<SegmentRun> runs = {};
   size_t shown = 0; ///< of `runs`: the one whose row changed
@@ -67,7 +67,7 @@ struct ProvedLoss {
   int64_t offset = 1;
 };
 
-/// What a causal model could do better, or a fact about it that is no defect.
+/// A possible improvement of a causal model, or a fact about it that is no defect.
 struct CausalWarning {
   enum class Kind {
     BlindSpot,      ///< tokens before the target that a row can never see
@@ -75,7 +75,7 @@ struct CausalWarning {
     DeadStage,      ///< a stage that no loss reads
     BoundedContext, ///< a fact: rows see a limited number of tokens back
     NotEnumerated,  ///< a fact: blind spots were not looked for
-    Unfinished      ///< a fact: the time for advice was over; what was not looked at
+    Unfinished      ///< a fact: the time for advice was over; the parts that were not searched
   };
   Kind kind = Kind::BlindSpot;
   spec::SourceLocation place;
@@ -114,7 +114,7 @@ struct CausalVerdict {
   int64_t refusedFactor = 0;      ///< with which it was not; 0: none is drawn
   std::string refusedMode;        ///< the mode that was not, if any
   spec::SourceLocation place;     ///< of the stage at fault
-  std::string message;            ///< what is wrong and what to change; empty where proved
+  std::string message;            ///< the mistake and its remedy; empty where proved
   std::string remedy; ///< how `message` ends: a change of the module that was not done to a spec
   std::optional<SpecFix> fix;
   std::string noFix; ///< why a search found none; empty where none was looked for

@@ -15,7 +15,8 @@
 
 namespace sluice::oracle {
 
-/// What an element of a result should hold, or, where `row` is -1, all rows of a column together.
+/// The expected value of an element of a result, or, where `row` is -1, all rows of a column
+/// together.
 struct Expectation {
   unsigned result = 0;
   int64_t row = 0, column = 0; ///< of the stored tensor, seen as rows
@@ -27,7 +28,7 @@ struct Expectation {
 struct Launch {
   std::vector<const void *> operands, results;
   int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
-  /// Of a domain on an axis of segments, in place of `length`: one a row of the batch.
+  /// For a domain on an axis of segments, in place of `length`: one a row of the batch.
   const int64_t *lengths = nullptr;
   int64_t firstRow = 0; ///< of the batch in its update, where the dispatch draws by that
   /// Partial sums that a kernel may add to one another at the end of a long sum.
@@ -43,7 +44,7 @@ struct Mismatch {
   double found = 0, expected = 0, bound = 0;
 };
 
-/// What became of one result.
+/// The judgement of one result.
 struct ResultJudgement {
   int64_t checked = 0;    ///< elements
   int64_t mismatches = 0; ///< of them

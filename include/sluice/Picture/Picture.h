@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What one row of a model reads, as a picture: the model's streams as bands over the tokens. In
+// The reads of one row of a model, as a picture: the model's streams as bands over the tokens. In
 // plain C++: programs without MLIR draw it too. Reach.h makes it from a module.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The causality proof as data: what is claimed of every value, and the local obligations that make
+// The causality proof as data: a bound for every value, and the local obligations that make
 // the claims an induction. Deciding them is apart from finding the bounds, so a wrong bound is
 // refused and never believed.
 #pragma once
@@ -17,7 +17,7 @@ namespace sluice {
 enum class ObligationKind {
   Token,  ///< `value` is the tokens themselves: p <= u_value(p)
   Read,   ///< (p, q) in `relation`: u_source(q) <= u_value(p)
-  Steady, ///< `relation` mentions n: its pairs with 0 <= q < n are those of length n + 1 too
+  Steady, ///< `relation` mentions n: its pairs with 0 <= q < n are the same at length n + 1
   Exist,  ///< `value` is stored on a scale of factor f: f p <= u_value(p)
   NoLeak, ///< row p of `value` is scored against tokens from p + o on: u_value(p) < p + o
   PrefixInvariance ///< row p of `value` exists from p + 1 tokens on: u_value(p) <= p
@@ -38,7 +38,7 @@ struct Obligation {
   llvm::SmallVector<SegmentTerm, 2> terms;
 };
 
-/// What is claimed of one mode, and why. Not yet decided.
+/// Bounds and obligations of one mode, not yet decided.
 struct ModeProof {
   std::string mode; ///< "eval", "train", "generate"
   mlir::func::FuncOp function;
@@ -68,7 +68,8 @@ struct Decision {
 /// point at all is Vacuous: its emptiness would prove nothing. Equal questions are asked once.
 class ObligationDecider {
 public:
-  /// Whether a position's reads among the operand's first n positions change as n grows by one.
+  /// Returns true if no position's reads among the operand's first n positions change as n grows by
+  /// one.
   bool isSteady(mlir::IntegerSet relation);
   Decision decide(const ModeProof &proof, const Obligation &obligation);
   /// The two ways, one by one: for tests, which compare them.

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Linear integer arithmetic with unknown increasing functions: what a question about data-dependent
-// segments is asked in. No IR here.
+// Linear integer arithmetic with unknown increasing functions: the language of questions about
+// data-dependent segments. No IR here.
 //
 // A segmentation is an unknown e: Z -> Z, the position at which segment m ends. e(m) = m below 0,
 // and for m < l: e(l) - e(m) >= l - m; from 0 on also >= least (l - m), where boundaries keep that
@@ -38,7 +38,7 @@ struct Term {
   size_t value; ///< a variable
 };
 
-/// A conjunction: each row is at least 0, each term is what its function says.
+/// A conjunction: each row is at least 0, each term is the value of its function.
 class Formula {
 public:
   /// An unknown e; see above. Returns its number.
@@ -61,16 +61,16 @@ public:
 };
 
 /// Why a conjunction has no solution. No certificate holds this: tests add it up, so that a wrong
-/// elimination is seen. Rows are numbered: those of the formula first, then in the
-/// order in which the way from the root derives them. A row may use any that stands before it.
+/// elimination is seen. Rows are numbered: rows of the formula first, then in the
+/// order in which the way from the root derives them. A row may use any earlier one.
 struct Refutation {
   /// One more row.
   struct Step {
     enum Kind {
       Sum,      ///< sum of multiples of rows, divided by `divisor`, the constant rounded down
       AtLeast,  ///< e(x) - x >= 0, of term `first`
-      Negative, ///< x - e(x) >= 0, where a row says that -1 - x >= 0
-      Apart,    ///< e(x) - least x >= 0, where a row says that x >= 0
+      Negative, ///< x - e(x) >= 0, where a row has -1 - x >= 0
+      Apart,    ///< e(x) - least x >= 0, where a row has x >= 0
       Order     ///< e(y) - e(x) - g (y - x) >= 0, of terms `second` and `first`, where a row says
                 ///< that y - x >= 0; g is 1, or `least` where another row says that x >= 0
     } kind = Sum;
@@ -93,7 +93,7 @@ struct Answer {
   std::vector<int64_t> point; ///< Found: the variables
 };
 
-/// Whether a conjunction has a solution. Undecided where numbers or cases grow too large.
+/// Searches a solution of a conjunction. Undecided where numbers or cases grow too large.
 Answer solve(const Formula &formula);
 
 /// Positions e(0), e(1), ... up to the largest argument of function `function` at `point`, a

@@ -21,7 +21,7 @@ struct Repeat {
   int64_t period = 1, rise = 0;
 };
 Repeat multiplied(Repeat x, int64_t factor);
-/// Of floor(x / c), c > 0.
+/// Returns the period and rise of floor(x / c), c > 0.
 Repeat divided(Repeat x, int64_t c);
 Repeat added(Repeat x, Repeat y);
 

@@ -18,7 +18,7 @@ struct Setting {
   std::string value;             ///< JSON, on one line
 };
 
-/// The setting that `--set KEY=VALUE` means. VALUE is JSON; what is no JSON is a string, unless it
+/// The setting that `--set KEY=VALUE` means. VALUE is JSON; other text is a string, unless it
 /// begins like an object, an array or a string. Returns nothing and sets `mistake` where it is not
 /// of this form.
 std::optional<Setting> parseSetting(const std::string &written, std::string &mistake);

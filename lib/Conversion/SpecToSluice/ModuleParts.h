@@ -8,7 +8,7 @@
 
 namespace sluice::spec_to_sluice {
 
-/// Sets what the module knows of the model as a whole: sizes, name and settings of training.
+/// Sets facts of the model as a whole on the module: sizes, name and settings of training.
 void setModuleAttributes(mlir::Operation *module, spec::ModelOp model);
 /// Adds axes of tokens, inputs and segments, and the scales on them.
 void addScales(mlir::ImplicitLocOpBuilder &builder, spec::ModelOp model);

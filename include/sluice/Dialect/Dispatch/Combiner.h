@@ -13,17 +13,19 @@ using YieldBuilder = llvm::function_ref<void(mlir::OpBuilder &, mlir::Location, 
 /// Fills an empty region with the combiner of a kind, for numbers of `element`.
 void buildCombiner(mlir::OpBuilder &b, mlir::Location loc, mlir::Region &combiner, ReduceKind kind,
                    mlir::Type element, YieldBuilder yield);
-/// What that combiner leaves alone: zero, or the least number.
+/// The neutral element of that combiner: zero, or the least number.
 mlir::TypedAttr getIdentityValue(ReduceKind kind, mlir::Type element);
 
 /// The kind whose very ops a combiner has; none of any other.
 std::optional<ReduceKind> getReduceKind(mlir::Region &combiner);
-/// Whether a combiner is the greatest number: that of the kind, or `arith.maximumf`.
+/// Returns true if a combiner is the greatest number: the combiner of the kind, or
+/// `arith.maximumf`.
 bool isMaximum(mlir::Region &combiner);
 /// Its operations: 1 where it has a kind.
 int64_t countOperations(mlir::Region &combiner);
 
-/// What makes a combiner of numbers of `element`, or its identity, unfit: "expected ..., found
+/// Returns the reason why a combiner of numbers of `element`, or its identity, is unfit: "expected
+/// ..., found
 /// ..."; empty where nothing does.
 std::string findFault(mlir::Region &combiner, mlir::Type element, mlir::TypedAttr identity);
 

@@ -48,10 +48,11 @@ namespace sluice::dispatch {
 /// evict one another.
 int64_t paddedWidth(int64_t width);
 
-/// Whether numbers may be stored so: f32 or bf16.
+/// Returns true if numbers may be stored so: f32 or bf16.
 bool isStorageType(mlir::Type element);
 
-/// What a body holds of an element that is stored as `element`: f32 for bf16, else the type itself.
+/// The type in a body of an element that is stored as `element`: f32 for bf16, else the type
+/// itself.
 mlir::Type getBodyType(mlir::Type element);
 
 /// DrawInterface; false of an op without the interface.

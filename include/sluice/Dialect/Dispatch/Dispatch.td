@@ -259,7 +259,7 @@ def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
     }
     AccessAttr getAccess(unsigned operand);
     bool staysWithinAxis(unsigned) { return true; }
-    /// Of rows, all but a table of angles.
+    /// Rows: all but a table of angles.
     bool readsOwnRows(unsigned operand);
     int64_t getTileRows(int64_t blocks);
   }];

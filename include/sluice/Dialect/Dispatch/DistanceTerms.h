@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a score of attention has by the distance of query and key.
+// Terms of an attention score that depend on the distance of query and key.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -16,10 +16,10 @@ namespace sluice::dispatch {
 struct Distance {
   int64_t query = 1, key = 1, offset = 0;
 
-  /// That of an attribute `distance`: p - q where it is absent. None where it has another form, or
-  /// a or b is below 1.
+  /// The distance of an attribute `distance`: p - q where it is absent. None where it has another
+  /// form, or a or b is below 1.
   static std::optional<Distance> of(std::optional<mlir::AffineMap> map);
-  /// That attribute; null for p - q.
+  /// The attribute `distance`; null for p - q.
   mlir::AffineMapAttr attribute(mlir::MLIRContext *context) const;
 
   bool operator==(const Distance &) const = default;
@@ -53,7 +53,7 @@ struct DistanceTerms {
 
   size_t count() const { return (rows ? 2 : 0) + (bias ? 1 : 0); }
 
-  /// What they are to the score region, arguments behind (score, p, q, head): the product of Qv's
+  /// Their values in the score region, as arguments after (score, p, q, head): the product of Qv's
   /// row and R's, then the table's number. The derivative yields those by them behind that by the
   /// score.
   static constexpr unsigned firstArgument = 4;

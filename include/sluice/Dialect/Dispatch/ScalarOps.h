@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the scalar ops of bodies mean: the one table of arith and math ops that every interpreter
+// Semantics of the scalar ops of bodies: the one table of arith and math ops that every interpreter
 // reads. The kind of number is a parameter: float64 for the reference, float32 for the yardstick of
 // rounding, numbers with error bounds for the judge of launches.
 #pragma once
@@ -77,7 +77,7 @@ template <typename T> struct Arithmetic {
 
   static T exact(double number) { return static_cast<T>(number); }
   static double toValue(T x) { return x; }
-  /// What is not sure about the outcome of comparing x with y.
+  /// The uncertainty of the outcome of comparing x with y.
   static T doubt(T, T) { return 0; }
   static bool isSure(T) { return true; }
   /// Both doubts.

@@ -22,21 +22,21 @@ namespace sluice::plan {
 /// Name of the module's attribute with the bytes of the arena, i64.
 constexpr llvm::StringLiteral arenaBytesName = "plan.arena_bytes";
 
-/// Of a kernel's variant, i64: the bytes of a launch's workspace, and the i32 counters right in
+/// For a kernel's variant, i64: the bytes of a launch's workspace, and the i32 counters right in
 /// front of it. None stands for 0.
 constexpr llvm::StringLiteral workspaceBytesName = "workspace_bytes", countersName = "counters";
 constexpr int64_t counterBytes = 4;
-/// What a workspace's place is a multiple of: a cache line, which vectors and the counters' lines
+/// Alignment of a workspace: a cache line, which vectors and the counters' lines
 /// take for granted.
 constexpr int64_t workspaceAlignment = 64;
 
-/// Whether a guard allows to leave a launch out, which would write nothing: `due.N`, 1 where some
-/// row of the batch computes rows by the step's schedule N. Any other forbids the launch
+/// Returns true if a guard allows to leave a launch out, which would write nothing: `due.N`, 1
+/// where some row of the batch computes rows by the step's schedule N. Any other forbids the launch
 /// (DispatchDialect).
 inline bool isPermission(llvm::StringRef guard) { return guard.starts_with("due."); }
 
-/// What `plan.bind` reads and `plan.store` writes. Two places may overlap (flat:parameters holds
-/// every parameter:NAME), so it is one resource.
+/// The resource that `plan.bind` reads and `plan.store` writes. Two places may overlap
+/// (flat:parameters holds every parameter:NAME), so it is one resource.
 struct NamedMemory : public mlir::SideEffects::Resource::Base<NamedMemory> {
   llvm::StringRef getName() final { return "plan.named_memory"; }
 };

@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-/// Whether every column of the sequences of an attention (or of its backward) is one of queries,
-/// keys or values, and of one alone. Kernels write each gradient's columns once, and no others.
+/// Returns true if every column of the sequences of an attention (or of its backward) is one of
+/// queries, keys or values, and of one alone. Kernels write each gradient's columns once, and no
+/// others.
 template <typename Op> bool fillsSequences(Op op) {
   struct Part {
     mlir::Value sequence;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What ops say when dispatches are formed: how a consumer reads through them, or what they compute
+// Interfaces of ops for forming dispatches: how a consumer reads through them, or their computation
 // for one row.
 #pragma once
 
@@ -32,9 +32,9 @@ AccessChain resolveMember(mlir::Value value, RowGroup group, int64_t member);
 /// and each needs an access of its own.
 bool readsWholeGroups(mlir::Value sequence, RowGroup group);
 
-/// Whether the linear map that makes an attention's queries and keys may rotate them for it: they
-/// are the first columns of its rows, queries first, and only this attention, forward and backward,
-/// reads those.
+/// Returns true if the linear map that makes an attention's queries and keys may rotate them for
+/// it: they are the first columns of its rows, queries first, and only this attention, forward and
+/// backward, reads those.
 bool canRotateWhereMade(AttentionOp op);
 /// The attention whose queries and keys the linear map that makes `packed` rotates as it stores
 /// them; null where there is none.
@@ -88,7 +88,7 @@ public:
   mlir::Value constant(mlir::Type type, double value);
   /// Sum of a row over its columns: f32.
   mlir::Value sum(mlir::Value row);
-  /// Clones a scalar region on values of one row or one element; returns what it yields.
+  /// Clones a scalar region on values of one row or one element; returns the values that it yields.
   mlir::Value cloneScalar(mlir::Block &region, mlir::ValueRange arguments);
 
   llvm::ArrayRef<mlir::Value> operands() const { return operandTensors; }
@@ -125,7 +125,7 @@ public:
   dispatch::DomainAttr getRowDomain(mlir::Value sequence) const;
   /// Rows that are all there, of a dispatch of the same axis.
   dispatch::DomainAttr wholeDomain(int64_t batch, int64_t positions) const;
-  /// Of a sequence that the dispatch reads.
+  /// For a sequence that the dispatch reads.
   int64_t getScaleFactor(mlir::Value sequence) const;
   /// A device scalar or constant table by place.
   mlir::Value bind(llvm::StringRef place, mlir::Type type);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What data say beside the tokens, how sure a model is, how far training has come.
+// Labels of the data, the entropy of a model's predictions, and the progress of training.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What data say beside the tokens, how sure a model is, how far training has come. Apart from
-// Sluice.td, as few programs need them.
+// Labels of the data, the entropy of a model's predictions, and the progress of training. Apart
+// from Sluice.td, as few programs need them.
 
 #ifndef SLUICE_LABELS_TD
 #define SLUICE_LABELS_TD

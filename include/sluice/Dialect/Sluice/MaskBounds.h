@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// What a relation over (p, q) says of the q's of one row p.
+// Bounds, by a relation over (p, q), of the q's of one row p.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"
@@ -30,16 +30,16 @@ mlir::IntegerSet windowMask(mlir::MLIRContext *context, ScaleRatio scales, int64
 /// query's, counted in common tokens.
 mlir::IntegerSet tokenMask(mlir::MLIRContext *context, ScaleRatio scales, int64_t begin,
                            int64_t end);
-/// Of one scale: q <= p in the block of p. Blocks have `rows` rows, and one starts at row `start`.
+/// For one scale: q <= p in the block of p. Blocks have `rows` rows, and one starts at row `start`.
 mlir::IntegerSet blockMask(mlir::MLIRContext *context, int64_t start, int64_t rows);
 mlir::IntegerSet everyKey(mlir::MLIRContext *context);
 /// The keys of `mask` from row `first` on; `mask` itself where that is 0.
 mlir::IntegerSet withFirstKey(mlir::IntegerSet mask, int64_t first);
-/// What withFirstKey made a mask of; 0 where it did not.
+/// Inverse of withFirstKey; 0 for other masks.
 std::pair<mlir::IntegerSet, int64_t> splitFirstKey(mlir::IntegerSet mask);
 /// The keys p - begin - stride j of a mask on one scale; `mask` itself where that is 1.
 mlir::IntegerSet withStride(mlir::IntegerSet mask, int64_t begin, int64_t stride);
-/// What withStride made a mask of; 1 where it did not.
+/// Inverse of withStride; 1 for other masks.
 std::pair<mlir::IntegerSet, int64_t> splitStride(mlir::IntegerSet mask);
 
 /// A mask in a spec's words. A window in tokens that is one in keys is called that.
@@ -68,13 +68,14 @@ struct MaskBounds {
 /// mod, are left out.
 MaskBounds solveMask(mlir::IntegerSet mask);
 
-/// Whether a relation mentions its operand's length, other than to end there (n - 1 - q >= 0).
+/// Returns true if a relation mentions its operand's length, other than to end there (n - 1 - q >=
+/// 0).
 bool mentionsLength(mlir::IntegerSet relation);
 
 /// Pairs (p, q) of `mask` with p in [0, rows) and q in [0, n).
 int64_t countMask(mlir::IntegerSet mask, int64_t rows, int64_t n);
 
-/// Whether `expression` never falls as d0 grows: a sum of rising terms, without symbols.
+/// Returns true if `expression` never falls as d0 grows: a sum of rising terms, without symbols.
 /// (Sufficient, not necessary.)
 bool isNonDecreasing(mlir::AffineExpr expression);
 

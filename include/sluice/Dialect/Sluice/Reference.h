@@ -16,7 +16,7 @@
 
 namespace sluice::reference {
 
-/// What is known only at run time.
+/// Values that are known only at run time.
 struct Setting {
   int64_t rows = 1;   ///< valid rows of the batch
   int64_t length = 1; ///< valid tokens a row
@@ -48,7 +48,7 @@ public:
   /// `module` gives scales and capacities.
   Evaluator(mlir::ModuleOp module, Setting setting) : module(module), setting(setting) {}
 
-  /// What one step of generation computes, and what it must not read (StepReference.h).
+  /// Rows that one step of generation computes, and rows that it must not read (StepReference.h).
   struct Window {
     /// First row computed of a value, and one past the last.
     std::function<std::pair<int64_t, int64_t>(mlir::Value)> rows;
@@ -91,7 +91,7 @@ public:
   std::vector<T> getSequence(mlir::Value value) const;
   /// A tensor's elements.
   const std::vector<T> &getTensor(mlir::Value value) const;
-  /// What sluice.store_gradient left, by symbol.
+  /// Gradients that sluice.store_gradient stored, by symbol.
   const llvm::StringMap<std::vector<T>> &getGradients() const { return gradients; }
 
   //===-- What the evaluation of an op uses
@@ -165,15 +165,15 @@ struct ScalarPlace {
 
 using scalar::Scalar;
 
-/// Runs a straight-line region of arith, math and dispatch ops; returns what it yields. An op that
-/// it does not know ends the program, because a wrong oracle is worse than none.
+/// Runs a straight-line region of arith, math and dispatch ops; returns the values that it yields.
+/// An op that it does not know ends the program, because a wrong oracle is worse than none.
 template <typename T>
 llvm::SmallVector<Scalar<T>>
 evaluateScalar(mlir::Region &region, llvm::ArrayRef<Scalar<T>> arguments, const ScalarPlace &place);
 
 /// Value of `expression` at dims (p, q) and symbol n.
 int64_t evaluateAffine(mlir::AffineExpr expression, int64_t p, int64_t q, int64_t n);
-/// Whether (p, q) with symbol n is in `set`.
+/// Returns true if (p, q) with symbol n is in `set`.
 bool contains(mlir::IntegerSet set, int64_t p, int64_t q, int64_t n);
 
 } // namespace sluice::reference

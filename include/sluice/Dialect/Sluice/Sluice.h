@@ -27,7 +27,7 @@ struct Cost {
   double savedBytes = 0; ///< bytes kept for backward
 };
 
-/// What an op may become part of when dispatches are formed.
+/// The kinds of dispatches that an op may become part of.
 enum class FusionRole {
   Elementwise, ///< a row body or the epilogue of a contraction
   Rows,        ///< a row body only
@@ -52,7 +52,7 @@ template <FusionRole Role, bool MultipliesByInput = false> struct FusesAs {
 struct RowGroup {
   int64_t factor = 1, window = 1, first = 0;
 
-  /// Of groups of `factor`, windows that end where the groups do; 0 rows stands for `factor`.
+  /// For groups of `factor`, windows that end where the groups do; 0 rows stands for `factor`.
   static RowGroup endingWithGroup(int64_t factor, int64_t window) {
     window = window == 0 ? factor : window;
     return {factor, window, factor - window};
@@ -69,14 +69,14 @@ struct SegmentTerm {
   mlir::AffineExpr at; ///< of d0 = p, the result's position
 };
 
-/// What one result reads of one operand: all that CausalFlowInterface says of it.
+/// The reads of one operand by one result, as CausalFlowInterface has them.
 struct PositionReads {
   std::optional<mlir::IntegerSet> relation;
   mlir::AffineExpr latest;
   llvm::SmallVector<SegmentTerm, 2> terms;
 };
 
-/// What to change in a spec about an op that reads what is not there yet.
+/// A change of a spec for an op that reads a row before it exists.
 struct OpRemedy {
   std::string words;         ///< behind which the op's place stands
   llvm::StringRef attribute; ///< of the op, which changes with it; empty where another op changes
@@ -120,8 +120,8 @@ inline bool isLazy(mlir::Value value) { return isLazy(value.getDefiningOp()); }
 /// (`sluice.last`).
 int64_t getFactor(mlir::Operation *op, SequenceType type);
 
-/// What every pass over model IR needs beyond the ops' verifiers: capacities, and that scales and
-/// parameters are defined as they are used. Fails with a diagnostic at the op.
+/// Checks that every pass over model IR relies on, beyond the ops' verifiers: capacities, and that
+/// scales and parameters are defined as they are used. Fails with a diagnostic at the op.
 llvm::LogicalResult verifyModel(mlir::ModuleOp module);
 
 /// The module attribute `sluice.training`, which sluice-build-entries reads. Fails with a
@@ -142,10 +142,10 @@ mlir::Value convertSequence(mlir::OpBuilder &b, mlir::Location loc, mlir::Value 
 /// The type that a linear map, or head, multiplies in: the element type that its weight is read in.
 mlir::Type getComputeType(mlir::Value weight);
 
-/// Whether a sequence stands on a given axis (`sluice.axis`), looked up from `op`'s module.
+/// Returns true if a sequence stands on a given axis (`sluice.axis`), looked up from `op`'s module.
 bool isGiven(mlir::Operation *op, SequenceType type);
 
-/// Whether a sequence stands on an axis of segments.
+/// Returns true if a sequence stands on an axis of segments.
 bool isSegmented(mlir::Operation *op, SequenceType type);
 
 /// The name of the axis that a sequence stands on.

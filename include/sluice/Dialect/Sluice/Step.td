@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the incremental step adds to the model dialect: when rows are computed, and which are kept
+// Ops of the incremental step in the model dialect: when rows are computed, and which are kept
 // (docs/generation.md). Apart from Sluice.td, as few programs need it.
 
 #ifndef SLUICE_STEP_TD

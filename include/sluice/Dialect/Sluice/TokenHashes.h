@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-/// Whether an embedding may read `tokens` as the rows of its table: those of its function, or a map
-/// of them that ends in (x and c) mod n, c >= 0 and n <= `rows`, so that every number has a row.
+/// Returns true if an embedding may read `tokens` as the rows of its table: those of its function,
+/// or a map of them that ends in (x and c) mod n, c >= 0 and n <= `rows`, so that every number has
+/// a row.
 bool isOfTokens(mlir::Value tokens, int64_t rows);
 
 } // namespace sluice

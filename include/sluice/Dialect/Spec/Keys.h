@@ -79,7 +79,7 @@ struct ObjectInfo {
   std::string_view definition; ///< "Spec_LayerOp", "MaskSection"
   std::string_view word;       ///< "layer": the op's name without its dialect; empty for a section
   std::string_view what;       ///< in messages: "a layer stage"
-  std::string_view sentence;   ///< what a stage computes
+  std::string_view sentence;   ///< the computation of a stage
   bool isStage = false;
   bool inherits = false;     ///< keys of `defaults` hold where it has none
   bool hasLayerKeys = false; ///< it has the settings of layers
