@@ -180,8 +180,8 @@ static bool readsComputeCopies(ModuleOp module) {
       .wasInterrupted();
 }
 
-/// Returns true if every dispatch of a step would run over rows that some value's schedule says: a
-/// lazy value that a contraction or attention reads has none.
+/// Returns true if every dispatch of a step would run over rows of some value's schedule: a lazy
+/// value that a contraction or attention reads has no schedule.
 static bool hasScheduledReads(func::FuncOp predict) {
   WalkResult result = predict.walk([](FusionInterface op) {
     FusionRole role = op.getFusionRole();

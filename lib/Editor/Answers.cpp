@@ -82,7 +82,7 @@ std::string stageText(const Document &document, int stage, const std::string &fi
   return text;
 }
 
-/// Returns true if the key stands for the whole model: its verdict shows there.
+/// Returns true if the verdict of the whole model is shown at this key.
 bool isAboutModel(const Outline &outline, const Node &node) {
   std::string_view key = outline.key(node);
   return node.parent == 0 && (key == "sluice" || key == "name" || key == "stages");

@@ -191,7 +191,7 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
       best = std::max(best, {plan.scales.getScaleFactor(operand) * n, operand, n},
                       [](const Reach &x, const Reach &y) { return x.token < y.token; });
     }
-    // For positions that are not there, the last one says most, and without `missing` none matters.
+    // The last missing position bounds all others; without `missing` they are ignored.
     const LazyMap *map = plan.getLazyMap(operand);
     int64_t end = isLazy(operand.getDefiningOp()) && !map ? last : n - 1;
     if (map) { // a position that reads nothing may still have to exist

@@ -37,7 +37,7 @@ struct ShiftChain {
 } // namespace
 
 /// Returns true if a stage maps rows before it lays them side by side ("concatenate"), so that no
-/// shift stands right before.
+/// shift comes right before.
 static bool isOfParts(Operation *fold) {
   auto linear = fold->getOperand(0).getDefiningOp<LinearOp>();
   return linear && getOriginStage(linear) == getOriginStage(fold);

@@ -162,7 +162,7 @@ std::optional<std::vector<int64_t>> BoundaryRules::findRegular(size_t cut, int64
   return ends;
 }
 
-/// For a change, no two bits stand side by side, but for those of the first two rows. More segments
+/// For a change, no two bits are adjacent, except at the first two rows. More segments
 /// than an axis has rows end a run.
 bool BoundaryRules::canBe(const std::vector<int64_t> &ends, size_t cut, int64_t places) const {
   const Source &source = sources[cut];

@@ -52,7 +52,7 @@ template <FusionRole Role, bool MultipliesByInput = false> struct FusesAs {
 struct RowGroup {
   int64_t factor = 1, window = 1, first = 0;
 
-  /// For groups of `factor`, windows that end where the groups do; 0 rows stands for `factor`.
+  /// For groups of `factor`, windows that end where the groups do; 0 rows means `factor`.
   static RowGroup endingWithGroup(int64_t factor, int64_t window) {
     window = window == 0 ? factor : window;
     return {factor, window, factor - window};
@@ -142,10 +142,10 @@ mlir::Value convertSequence(mlir::OpBuilder &b, mlir::Location loc, mlir::Value 
 /// The type that a linear map, or head, multiplies in: the element type that its weight is read in.
 mlir::Type getComputeType(mlir::Value weight);
 
-/// Returns true if a sequence stands on a given axis (`sluice.axis`), looked up from `op`'s module.
+/// Returns true if a sequence is on a given axis (`sluice.axis`), looked up from `op`'s module.
 bool isGiven(mlir::Operation *op, SequenceType type);
 
-/// Returns true if a sequence stands on an axis of segments.
+/// Returns true if a sequence is on an axis of segments.
 bool isSegmented(mlir::Operation *op, SequenceType type);
 
 /// The name of the axis that a sequence stands on.

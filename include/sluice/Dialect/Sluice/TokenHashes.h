@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-/// Returns true if an embedding may read `tokens` as the rows of its table: those of its function,
+/// Returns true if an embedding may read `tokens` as the rows of its table: tokens of its function,
 /// or a map of them that ends in (x and c) mod n, c >= 0 and n <= `rows`, so that every number has
 /// a row.
 bool isOfTokens(mlir::Value tokens, int64_t rows);
