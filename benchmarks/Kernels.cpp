@@ -27,7 +27,7 @@ using namespace sluice;
 namespace {
 
 /// One matrix product of a training step; `count` is how often a step runs it.
-struct Shape {
+struct KernelShape {
   StringRef form; ///< forward (also _gelu, _dropout_residual), by_input, weight_gradient
   int64_t rows, inner, columns, count;
 };
@@ -42,7 +42,7 @@ double now() {
 
 /// Bias alone; bias and GELU (tanh form), keeping the pre-activation; or bias, dropout and the
 /// residual.
-std::string buildEpilogue(const Shape &shape) {
+std::string buildEpilogue(const KernelShape &shape) {
   if (shape.form == "forward_gelu") {
     return R"(^bb0(%a: f32, %c: f32):
       %s = arith.addf %a, %c : f32
@@ -79,7 +79,7 @@ std::string buildEpilogue(const Shape &shape) {
   return "^bb0(%a: f32, %c: f32):\n%s = arith.addf %a, %c : f32\ndispatch.yield %s : f32\n";
 }
 
-std::string buildKernelText(const Shape &shape) {
+std::string buildKernelText(const KernelShape &shape) {
   const char *accessText = "#dispatch.access<{0}>";
   std::string vector = llvm::formatv(accessText, "vector"), row = llvm::formatv(accessText, "row");
   std::string domain =
@@ -129,10 +129,10 @@ std::string buildKernelText(const Shape &shape) {
   std::exit(1);
 }
 
-using Function = void (*)(uint8_t *, const int64_t *, int64_t, uint8_t *);
+using BenchFunction = void (*)(uint8_t *, const int64_t *, int64_t, uint8_t *);
 
 /// Loads an object for the life of the process.
-Function load(const std::string &object) {
+BenchFunction load(const std::string &object) {
   llvm::Expected<std::string> bytes = cpu::linkSharedObject({object});
   if (!bytes) {
     fail(llvm::toString(bytes.takeError()));
@@ -145,7 +145,7 @@ Function load(const std::string &object) {
   llvm::raw_fd_ostream(file, /*shouldClose=*/true) << *bytes;
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   llvm::sys::fs::remove(path);
-  auto function = library ? reinterpret_cast<Function>(dlsym(library, "kernel")) : nullptr;
+  auto function = library ? reinterpret_cast<BenchFunction>(dlsym(library, "kernel")) : nullptr;
   if (!function) {
     fail(dlerror());
   }
@@ -153,7 +153,7 @@ Function load(const std::string &object) {
 }
 
 /// Best time of one run of every item, seconds.
-double measure(Operation *op, const cpu::Kernel &kernel, Function function) {
+double measure(Operation *op, const cpu::Kernel &kernel, BenchFunction function) {
   std::vector<int64_t> arguments;
   int64_t used = 0;
   auto reserve = [&](Type type) {
@@ -188,12 +188,12 @@ double measure(Operation *op, const cpu::Kernel &kernel, Function function) {
   return best;
 }
 
-struct Result {
+struct KernelResult {
   double seconds, flops;
   int64_t items;
 };
 
-Result runShape(MLIRContext &context, const Shape &shape, const cpu::Target &target) {
+KernelResult runShape(MLIRContext &context, const KernelShape &shape, const cpu::Target &target) {
   OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(buildKernelText(shape), &context);
   if (!source) {
     fail("the text of " + shape.form + " does not parse");
@@ -213,8 +213,8 @@ Result runShape(MLIRContext &context, const Shape &shape, const cpu::Target &tar
 
 /// The linear layers of models/small/hourglass.json: qkv, output, feed-forward in and out of width
 /// 256, four layers on 4096 rows and four on 1024.
-static std::vector<Shape> hourglassShapes() {
-  std::vector<Shape> shapes;
+static std::vector<KernelShape> hourglassShapes() {
+  std::vector<KernelShape> shapes;
   for (int64_t rows : {4096, 1024}) {
     const int64_t layers[][2] = {{256, 768}, {256, 256}, {256, 1024}, {1024, 256}};
     for (auto [inner, columns] : layers) {
@@ -244,9 +244,9 @@ int main(int argc, char **argv) {
   // The clock may change under load: the peak is taken before, between and after, and the best
   // counts.
   double peak = narrow ? fmaPeakAvx2() : fmaPeakAvx512(), seconds = 0, flops = 0;
-  std::vector<std::pair<Shape, Result>> results;
-  for (const Shape &shape : hourglassShapes()) {
-    Result result = runShape(context, shape, target);
+  std::vector<std::pair<KernelShape, KernelResult>> results;
+  for (const KernelShape &shape : hourglassShapes()) {
+    KernelResult result = runShape(context, shape, target);
     peak = std::max(peak, narrow ? fmaPeakAvx2() : fmaPeakAvx512());
     results.emplace_back(shape, result);
     seconds += shape.count * result.seconds;

@@ -71,7 +71,7 @@ std::string text(int64_t head, int64_t positions, bool forward) {
 }
 
 /// A kernel with memory of its own: random operands, results after them.
-struct Loaded {
+struct BenchKernel {
   cpu::Kernel kernel;
   double compileSeconds = 0;
   void (*function)(uint8_t *, const int64_t *, int64_t, uint8_t *) = nullptr;
@@ -94,7 +94,7 @@ uint8_t *allocate(int64_t bytes) {
   return static_cast<uint8_t *>(std::aligned_alloc(64, (bytes + 64) / 64 * 64));
 }
 
-void lay(Loaded &loaded, Operation *op, int64_t positions) {
+void lay(BenchKernel &loaded, Operation *op, int64_t positions) {
   int64_t used = 0;
   auto reserve = [&](int64_t bytes) {
     loaded.arguments.push_back(used);
@@ -122,9 +122,9 @@ void lay(Loaded &loaded, Operation *op, int64_t positions) {
   }
 }
 
-Loaded load(MLIRContext &context, const cpu::Target &target, int64_t head, int64_t positions,
-            bool forward) {
-  Loaded loaded;
+BenchKernel load(MLIRContext &context, const cpu::Target &target, int64_t head, int64_t positions,
+                 bool forward) {
+  BenchKernel loaded;
   auto source = parseSourceString<ModuleOp>(text(head, positions, forward), &context);
   if (!source) {
     fail("the kernel's source does not parse");
@@ -169,7 +169,7 @@ Loaded load(MLIRContext &context, const cpu::Target &target, int64_t head, int64
 /// neighbours.
 void measure(MLIRContext &context, const cpu::Target &target, int64_t head, int64_t positions,
              bool forward, bool first) {
-  Loaded loaded = load(context, target, head, positions, forward);
+  BenchKernel loaded = load(context, target, head, positions, forward);
   double n = static_cast<double>(positions);
   double flops = (forward ? 4.0 : 10.0) / 2 * static_cast<double>(batch * heads * head) * n * n;
   double best = 0, peak = 0, start = now();

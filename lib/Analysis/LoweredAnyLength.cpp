@@ -216,13 +216,13 @@ public:
   PathCheck(const ReadGraph &after, const ReadGraph::Value &value, const Paths &before)
       : after(after), value(value), before(before) {}
 
-  enum class Answer { Contained, Added, Undecided };
-  Answer decide(const Path &path) {
+  enum class LengthAnswer { Contained, Added, Undecided };
+  LengthAnswer decide(const Path &path) {
     bool hasWhole = llvm::any_of(before.all, [&](const Path &other) {
       return other.isWhole && other.source == path.source && isWithin(path, other);
     });
     if (hasWhole || path.isWhole) {
-      return hasWhole ? Answer::Contained : Answer::Undecided;
+      return hasWhole ? LengthAnswer::Contained : LengthAnswer::Undecided;
     }
     return path.isRelation() ? decideRelation(path) : decideMap(path);
   }
@@ -235,33 +235,33 @@ private:
       return llvm::is_contained(path.conditions, condition);
     });
   }
-  Answer decideMap(const Path &path);
-  Answer decideRelation(const Path &path);
-  Answer found(const Path &path, int64_t p, int64_t q, int64_t n);
+  LengthAnswer decideMap(const Path &path);
+  LengthAnswer decideRelation(const Path &path);
+  LengthAnswer found(const Path &path, int64_t p, int64_t q, int64_t n);
 
   const ReadGraph &after;
   const ReadGraph::Value &value;
   const Paths &before;
 };
 
-PathCheck::Answer PathCheck::found(const Path &path, int64_t p, int64_t q, int64_t n) {
+PathCheck::LengthAnswer PathCheck::found(const Path &path, int64_t p, int64_t q, int64_t n) {
   int64_t factor = std::max<int64_t>(1, after.getValues()[*after.find(path.source)].factor);
   row = p;
   read = q;
   length =
       std::max({p * std::max<int64_t>(1, value.factor) + 1, q * factor + 1, (n - 1) * factor + 1});
-  return Answer::Added;
+  return LengthAnswer::Added;
 }
 
-PathCheck::Answer PathCheck::decideMap(const Path &path) {
+PathCheck::LengthAnswer PathCheck::decideMap(const Path &path) {
   for (const Path &other : before.all) {
     if (other.isMap() && other.source == path.source && isWithin(path, other) &&
         agree(path.position, other.position)) {
-      return Answer::Contained;
+      return LengthAnswer::Contained;
     }
   }
   if (path.position.isFunctionOfSymbol(0) || !before.isComplete) {
-    return Answer::Undecided;
+    return LengthAnswer::Undecided;
   }
   int64_t rows = value.factor == 0 ? 1 : mostPositions;
   for (int64_t p = 0; p < rows; ++p) {
@@ -271,10 +271,10 @@ PathCheck::Answer PathCheck::decideMap(const Path &path) {
       return found(path, p, q, q + 1);
     }
   }
-  return Answer::Undecided;
+  return LengthAnswer::Undecided;
 }
 
-PathCheck::Answer PathCheck::decideRelation(const Path &path) {
+PathCheck::LengthAnswer PathCheck::decideRelation(const Path &path) {
   IntegerPoint outside;
   bool compared = false;
   for (const Path &other : before.all) {
@@ -285,7 +285,7 @@ PathCheck::Answer PathCheck::decideRelation(const Path &path) {
                                ? IntegerPoint{IntegerPoint::None, {}}
                                : findOutside(path.relation, other.relation, isOneScale);
       if (point.kind == IntegerPoint::None) {
-        return Answer::Contained;
+        return LengthAnswer::Contained;
       }
       outside = compared ? outside : point;
       compared = true;
@@ -293,7 +293,7 @@ PathCheck::Answer PathCheck::decideRelation(const Path &path) {
   }
   if (outside.kind != IntegerPoint::Found || !before.isComplete ||
       reads(before, path.source, outside.at[0], outside.at[1], outside.at[2])) {
-    return Answer::Undecided;
+    return LengthAnswer::Undecided;
   }
   return found(path, outside.at[0], outside.at[1], outside.at[2]);
 }
@@ -336,11 +336,11 @@ std::optional<AddedRead> sluice::findAddedAtAnyLength(const ReadGraph &before,
       ++*undecided;
     }
     for (const Path &path : now.all) {
-      PathCheck::Answer answer = check.decide(path);
-      if (answer == PathCheck::Answer::Undecided && undecided) {
+      PathCheck::LengthAnswer answer = check.decide(path);
+      if (answer == PathCheck::LengthAnswer::Undecided && undecided) {
         ++*undecided;
       }
-      if (answer == PathCheck::Answer::Added) {
+      if (answer == PathCheck::LengthAnswer::Added) {
         const ReadGraph::Value &source = values[*after.find(path.source)];
         return AddedRead{AddedRead::Kind::Row, "",           value.op,  source.op, value.place,
                          source.place,         check.length, check.row, check.read};

@@ -34,9 +34,9 @@ static SmallVector<int64_t> lengthsUpTo(int64_t longest, bool hasSegments) {
 namespace {
 
 /// Two graphs side by side, `before` giving the columns.
-class Comparison {
+class ReadComparison {
 public:
-  Comparison(const ReadGraph &before, const ReadGraph &after)
+  ReadComparison(const ReadGraph &before, const ReadGraph &after)
       : before(before), after(after),
         longest(std::max(before.lengthsToWalk(longestWalk), after.lengthsToWalk(longestWalk))),
         columns(before, longest) {}
@@ -57,7 +57,7 @@ private:
   RowSets beforeSets, afterSets;
 };
 
-AddedRead Comparison::describe(size_t index, int64_t p, size_t column) const {
+AddedRead ReadComparison::describe(size_t index, int64_t p, size_t column) const {
   const ReadGraph::Value &value = after.getValues()[index];
   auto [source, q] = columns.at(column);
   AddedRead added{AddedRead::Kind::Row, "", value.op, "", value.place, value.place, length, p, q};
@@ -75,7 +75,7 @@ AddedRead Comparison::describe(size_t index, int64_t p, size_t column) const {
 }
 
 /// A token that the first output's rows now depend on and did not.
-std::optional<std::pair<int64_t, int64_t>> Comparison::addedToken() const {
+std::optional<std::pair<int64_t, int64_t>> ReadComparison::addedToken() const {
   auto old = before.find("output 0"), now = after.find("output 0");
   if (!old || !now) {
     return std::nullopt;
@@ -96,7 +96,7 @@ std::optional<std::pair<int64_t, int64_t>> Comparison::addedToken() const {
 
 /// True if it is a row of another result of an op, as a log-sum-exp is of attention's, whose same
 /// row of some result was read before: nothing comes with it that did not come with that.
-bool Comparison::isOfSameOp(size_t promised, int64_t p, unsigned column) const {
+bool ReadComparison::isOfSameOp(size_t promised, int64_t p, unsigned column) const {
   auto [source, q] = columns.at(column);
   const std::vector<ReadGraph::Value> &values = before.getValues();
   const ReadGraph::Value &read = values[source];
@@ -120,7 +120,7 @@ bool Comparison::isOfSameOp(size_t promised, int64_t p, unsigned column) const {
   return false;
 }
 
-std::optional<AddedRead> Comparison::compareRow(size_t index, size_t promised, int64_t p) {
+std::optional<AddedRead> ReadComparison::compareRow(size_t index, size_t promised, int64_t p) {
   const llvm::BitVector &now = afterSets[index][static_cast<size_t>(p)];
   const llvm::BitVector &old = beforeSets[promised][static_cast<size_t>(p)];
   llvm::BitVector difference = now;
@@ -138,7 +138,7 @@ std::optional<AddedRead> Comparison::compareRow(size_t index, size_t promised, i
   return std::nullopt;
 }
 
-std::optional<AddedRead> Comparison::runAt(int64_t at) {
+std::optional<AddedRead> ReadComparison::runAt(int64_t at) {
   length = at;
   beforeSetting = before.at(length);
   afterSetting = after.at(length);
@@ -162,7 +162,7 @@ std::optional<AddedRead> Comparison::runAt(int64_t at) {
   return std::nullopt;
 }
 
-std::optional<AddedRead> Comparison::run() {
+std::optional<AddedRead> ReadComparison::run() {
   for (int64_t at : lengthsUpTo(longest, before.hasSegments())) {
     if (auto added = runAt(at)) {
       return added;
@@ -215,7 +215,7 @@ static std::optional<AddedRead> findNull(const ReadGraph &after) {
 }
 
 std::optional<AddedRead> sluice::findAddedRead(const ReadGraph &before, const ReadGraph &after) {
-  if (auto added = Comparison(before, after).run()) {
+  if (auto added = ReadComparison(before, after).run()) {
     return added;
   }
   if (auto added = findNull(after)) {

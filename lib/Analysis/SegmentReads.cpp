@@ -12,8 +12,8 @@ using dispatch::AccessAttr;
 using dispatch::AccessKind;
 using dispatch::RowRead;
 
-using Reads = SmallVector<SegmentRead>;
-using Terms = SmallVector<SegmentRead::Term, 2>;
+using SegmentReadList = SmallVector<SegmentRead>;
+using TermList = SmallVector<SegmentRead::Term, 2>;
 
 static IntegerSet buildRelation(ArrayRef<AffineExpr> constraints, size_t terms) {
   return IntegerSet::get(2, static_cast<unsigned>(1 + terms), constraints,
@@ -30,7 +30,7 @@ static SegmentRead countsBehind(CausalFlowInterface op, unsigned result, unsigne
   for (unsigned operand = 0; operand < op->getNumOperands(); ++operand) {
     PositionReads moved = op.getReads(result, operand);
     if (!moved.terms.empty()) {
-      Terms terms;
+      TermList terms;
       for (const SegmentTerm &term : moved.terms) {
         terms.push_back({term.of, term.at});
       }
@@ -42,8 +42,9 @@ static SegmentRead countsBehind(CausalFlowInterface op, unsigned result, unsigne
   return {RowRead::whole(counts)};
 }
 
-static Reads readsOfModel(CausalFlowInterface op, SegmentsInterface segments, unsigned result) {
-  Reads reads;
+static SegmentReadList readsOfModel(CausalFlowInterface op, SegmentsInterface segments,
+                                    unsigned result) {
+  SegmentReadList reads;
   for (OpOperand &operand : op->getOpOperands()) {
     unsigned number = operand.getOperandNumber();
     PositionReads of = op.getReads(result, number);
@@ -79,7 +80,7 @@ public:
 
   void itself(Value value) { add(value, p, p, {}); }
   /// first <= q <= last.
-  void add(Value value, AffineExpr first, AffineExpr last, Terms terms) {
+  void add(Value value, AffineExpr first, AffineExpr last, TermList terms) {
     for (OpOperand &operand : op->getOpOperands()) {
       if (operand.get() == value) {
         IntegerSet relation = buildRelation({q - first, last - q}, terms.size());
@@ -100,7 +101,7 @@ public:
   }
 
   AffineExpr p;
-  Reads reads;
+  SegmentReadList reads;
 
 private:
   Operation *op;
@@ -110,7 +111,7 @@ private:
 
 } // namespace
 
-static Reads collectOpReads(PoolSegmentsBackwardOp op) {
+static SegmentReadList collectOpReads(PoolSegmentsBackwardOp op) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr at = of.p - (op.getStarts() ? 0 : 1), row = of.term(0) - (op.getStarts() ? 1 : 0);
   of.segmentAt(at);
@@ -119,10 +120,10 @@ static Reads collectOpReads(PoolSegmentsBackwardOp op) {
 }
 
 /// A sum over later rows of the segment, each of which reads the segment's row.
-static Reads collectOpReads(PoolSegmentsBitsBackwardOp op) {
+static SegmentReadList collectOpReads(PoolSegmentsBitsBackwardOp op) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr at = of.p - (op.getStarts() ? 0 : 1), row = of.term(0) - (op.getStarts() ? 1 : 0);
-  Terms terms = {of.count(at), of.end(of.term(0))};
+  TermList terms = {of.count(at), of.end(of.term(0))};
   of.add(op.getInput(), of.p, of.term(1), terms);
   of.add(op.getPooled(), row, row, {of.count(at)});
   of.add(op.getGradient(), row, row, {of.count(at)});
@@ -133,13 +134,13 @@ static Reads collectOpReads(PoolSegmentsBitsBackwardOp op) {
 
 /// Row e(m) alone has a gradient, the gradient of row m. Every row reads the row of the last bit to
 /// see if it is that row.
-static Reads collectOpReads(SelectSegmentsBackwardOp op, bool exact) {
+static SegmentReadList collectOpReads(SelectSegmentsBackwardOp op, bool exact) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr row = of.term(0) - 1;
   of.add(op.getCounts(), of.p, of.p, {});
   of.add(op.getEnds(), row, row, {of.count(of.p)});
   // q <= row - (p - e(row)): none but where p is that end.
-  Terms terms = {of.count(of.p)};
+  TermList terms = {of.count(of.p)};
   if (exact) {
     terms.push_back(of.end(row));
   }
@@ -148,7 +149,7 @@ static Reads collectOpReads(SelectSegmentsBackwardOp op, bool exact) {
 }
 
 /// Rows t with c(t) - by = m.
-static Reads collectOpReads(SpreadSegmentsBackwardOp op) {
+static SegmentReadList collectOpReads(SpreadSegmentsBackwardOp op) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr last = of.p + static_cast<int64_t>(op.getBy());
   of.segmentBehind(last - 1);
@@ -156,7 +157,7 @@ static Reads collectOpReads(SpreadSegmentsBackwardOp op) {
   return of.reads;
 }
 
-static Reads collectOpReads(AttendSegmentsBackwardOp op, unsigned result) {
+static SegmentReadList collectOpReads(AttendSegmentsBackwardOp op, unsigned result) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   bool isOfQueries = result == 0;
   if (isOfQueries) {
@@ -205,7 +206,7 @@ public:
     terms.push_back({op.getInputs()[static_cast<unsigned>(argument)], at});
     return getAffineSymbolExpr(static_cast<unsigned>(terms.size()), op.getContext());
   }
-  Terms terms;
+  TermList terms;
 
 private:
   dispatch::RowsOp op;
@@ -246,17 +247,17 @@ static SegmentRead foundRead(dispatch::RowsOp op, const RowRead &read) {
 }
 
 /// Counts follow any dispatch; ends read the bits up to theirs.
-static std::optional<Reads> collectOpReads(dispatch::SegmentScanOp op, unsigned result) {
+static std::optional<SegmentReadList> collectOpReads(dispatch::SegmentScanOp op, unsigned result) {
   if (result != 1) {
     return std::nullopt;
   }
   AffineExpr q = getAffineDimExpr(1, op.getContext()),
              end = getAffineSymbolExpr(1, op.getContext());
-  return Reads{{RowRead::related(0, buildRelation({q, end - q}, 1)),
-                {{op.getEnds(), getAffineDimExpr(0, op.getContext())}}}};
+  return SegmentReadList{{RowRead::related(0, buildRelation({q, end - q}, 1)),
+                          {{op.getEnds(), getAffineDimExpr(0, op.getContext())}}}};
 }
 
-static std::optional<Reads> collectOpReads(dispatch::RowsOp op, unsigned result) {
+static std::optional<SegmentReadList> collectOpReads(dispatch::RowsOp op, unsigned result) {
   auto all = op.getRowReads(result);
   if (!all) {
     return std::nullopt;
@@ -264,23 +265,24 @@ static std::optional<Reads> collectOpReads(dispatch::RowsOp op, unsigned result)
   return llvm::map_to_vector(*all, [&](const RowRead &read) { return foundRead(op, read); });
 }
 
-std::optional<Reads> sluice::collectSegmentReads(Operation *op, unsigned result, bool exact) {
+std::optional<SegmentReadList> sluice::collectSegmentReads(Operation *op, unsigned result,
+                                                           bool exact) {
   auto flow = dyn_cast<CausalFlowInterface>(op);
   auto segments = dyn_cast<SegmentsInterface>(op);
   if (flow && segments) {
     return readsOfModel(flow, segments, result);
   }
-  using Answer = std::optional<Reads>;
-  return TypeSwitch<Operation *, Answer>(op)
+  using ReadAnswer = std::optional<SegmentReadList>;
+  return TypeSwitch<Operation *, ReadAnswer>(op)
       .Case<PoolSegmentsBackwardOp, PoolSegmentsBitsBackwardOp, SpreadSegmentsBackwardOp>(
-          [](auto backward) { return Answer(collectOpReads(backward)); })
+          [](auto backward) { return ReadAnswer(collectOpReads(backward)); })
       .Case([&](SelectSegmentsBackwardOp backward) {
-        return Answer(collectOpReads(backward, exact));
+        return ReadAnswer(collectOpReads(backward, exact));
       })
       .Case([&](AttendSegmentsBackwardOp backward) {
-        return Answer(collectOpReads(backward, result));
+        return ReadAnswer(collectOpReads(backward, result));
       })
       .Case<dispatch::RowsOp, dispatch::SegmentScanOp>(
           [&](auto dispatch) { return collectOpReads(dispatch, result); })
-      .Default([](Operation *) { return Answer(); });
+      .Default([](Operation *) { return ReadAnswer(); });
 }

@@ -4,7 +4,7 @@
 // the sets that lib/Proof/Obligations.cpp decides: max(-1, ...) stays a maximum.
 #include "sluice/Certificate/Certificate.h"
 #include "sluice/Dialect/Sluice/Origin.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Proof/Frontier.h"
 #include "sluice/Proof/Obligations.h"
 #include "sluice/Proof/SegmentBounds.h"

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "Blame.h"
 #include "Failures.h"
+#include "FlagBlame.h"
 #include "ModelIR.h"
 #include "sluice/Certificate/Certificate.h"
 #include "sluice/Conversion/ImportSpec.h"
@@ -9,7 +9,7 @@
 #include "sluice/Driver/Driver.h"
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/FindAdvice.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/SpecFix.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Picture/MakePicture.h"

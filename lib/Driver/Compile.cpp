@@ -1,14 +1,14 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The road from a spec to an artifact.
-#include "Blame.h"
 #include "Budget.h"
 #include "Compilation.h"
-#include "EveryRow.h"
 #include "Factors.h"
 #include "Failures.h"
+#include "FlagBlame.h"
 #include "Limits.h"
 #include "ModelIR.h"
+#include "RowLogits.h"
 #include "SpecFacts.h"
 #include "sluice/Certificate/Certificate.h"
 #include "sluice/Conversion/ReadSpec.h"
@@ -17,7 +17,7 @@
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Explain/CheckCausality.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/SegmentReplay.h"
 #include "sluice/Explain/SpecFix.h"
 #include "sluice/Explain/Verdict.h"

@@ -7,7 +7,7 @@
 #include "ModelIR.h"
 #include "SpecFacts.h"
 #include "sluice/Conversion/ReadSpec.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Spec/Override.h"
 #include "sluice/Support/Text.h"
 

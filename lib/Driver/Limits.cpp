@@ -3,7 +3,7 @@
 #include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Origin.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Support/Format.h"
 #include "sluice/Support/Limits.h"
 

@@ -14,7 +14,7 @@ void EarlierBlocks::addTouched(Region &region, uint64_t offset, uint64_t bytes) 
 }
 
 void EarlierBlocks::addBlock(const Histories &histories) {
-  for (const Run &run : touched) {
+  for (const ByteRun &run : touched) {
     uint32_t *past = run.region->past.get() + run.offset;
     const uint32_t *history = run.region->history.get() + run.offset;
     for (uint64_t i = 0; i < run.bytes;) {

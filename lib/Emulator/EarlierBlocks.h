@@ -30,7 +30,7 @@ public:
   void check(Region &region, unsigned thread, const Touch &touch, uint64_t offset);
 
 private:
-  struct Run {
+  struct ByteRun {
     Region *region;
     uint64_t offset, bytes;
   };
@@ -38,7 +38,7 @@ private:
   const Program &program;
   const Complaint &complain;
   Blocks blocks;
-  std::vector<Run> touched; ///< bytes of global memory that this block has touched
+  std::vector<ByteRun> touched; ///< bytes of global memory that this block has touched
   uint32_t block = 0;
 };
 

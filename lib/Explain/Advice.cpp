@@ -10,7 +10,7 @@
 #include "sluice/Explain/BlindSpots.h"
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/FindAdvice.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/Losses.h"
 #include "llvm/ADT/StringSet.h"

@@ -5,7 +5,7 @@
 #include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/FindAdvice.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/Losses.h"
 #include "sluice/Proof/ProveModel.h"

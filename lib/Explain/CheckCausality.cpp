@@ -7,7 +7,7 @@
 #include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/FindAdvice.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/Reach.h"
 #include "sluice/Explain/SpecFix.h"
 #include "sluice/Explain/Verdict.h"

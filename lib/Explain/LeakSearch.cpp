@@ -79,7 +79,7 @@ public:
   void addPath(FoundLeak &leak);
 
 private:
-  struct Step {
+  struct LeakStep {
     int64_t position = 0, token = -1;
     Value operand; ///< read next on the way
     int64_t from = 0;
@@ -91,7 +91,8 @@ private:
   const ReadPlan &plan;
   CrossEntropyOp loss;
   int64_t length, row;
-  DenseMap<Value, SmallVector<Step, 2>> steps; ///< wanted of results, by the first result of an op
+  DenseMap<Value, SmallVector<LeakStep, 2>>
+      steps; ///< wanted of results, by the first result of an op
 };
 } // namespace
 
@@ -104,8 +105,9 @@ static Value firstResult(Value value) {
 constexpr size_t mostPositions = 8;
 
 void LatestWalk::want(Value value, int64_t position) {
-  SmallVector<Step, 2> &list = steps[firstResult(value)];
-  bool isKnown = llvm::any_of(list, [&](const Step &step) { return step.position == position; });
+  SmallVector<LeakStep, 2> &list = steps[firstResult(value)];
+  bool isKnown =
+      llvm::any_of(list, [&](const LeakStep &step) { return step.position == position; });
   if (!isKnown && list.size() < mostPositions) {
     list.push_back({position, -1, {}, 0});
   }
@@ -156,7 +158,7 @@ int64_t LatestWalk::tokenAt(Value value, int64_t position) const {
   }
   auto found = steps.find(firstResult(value));
   if (found != steps.end()) {
-    for (const Step &step : found->second) {
+    for (const LeakStep &step : found->second) {
       if (step.position == position) {
         return step.token;
       }
@@ -175,8 +177,8 @@ LatestWalk::LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t le
     if (wanted == steps.end()) {
       continue;
     }
-    SmallVector<Step, 2> list = wanted->second; // `steps` grows meanwhile
-    for (const Step &step : list) {
+    SmallVector<LeakStep, 2> list = wanted->second; // `steps` grows meanwhile
+    for (const LeakStep &step : list) {
       for (const ReadPlan::Read &read : plan.getOpReads(op)) {
         std::optional<int64_t> q = findLatestRead(read, step.position);
         auto source = q ? resolve(plan, length, read.operand, *q) : std::nullopt;
@@ -191,7 +193,7 @@ LatestWalk::LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t le
     if (wanted == steps.end()) {
       continue;
     }
-    for (Step &step : wanted->second) {
+    for (LeakStep &step : wanted->second) {
       for (const ReadPlan::Read &read : plan.getOpReads(op)) {
         std::optional<int64_t> q = findLatestRead(read, step.position);
         auto source = q ? resolve(plan, length, read.operand, *q) : std::nullopt;
@@ -230,8 +232,9 @@ void LatestWalk::addPath(FoundLeak &leak) {
       leak.path.emplace_back(value, position);
       continue;
     }
-    const Step *at = llvm::find_if(steps.find(firstResult(value))->second,
-                                   [&](const Step &step) { return step.position == position; });
+    const LeakStep *at =
+        llvm::find_if(steps.find(firstResult(value))->second,
+                      [&](const LeakStep &step) { return step.position == position; });
     value = at->operand;
     position = at->from;
     leak.path.emplace_back(value, position);

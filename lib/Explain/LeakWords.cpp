@@ -6,7 +6,7 @@
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Explain/LeakSearch.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/Reach.h"
 #include "sluice/Explain/Verdict.h"
 

@@ -2,7 +2,7 @@
 //
 // Messages about training or generation of another token than the one that is evaluated.
 #include "Refusal.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/Alignment.h"
 

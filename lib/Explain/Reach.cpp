@@ -13,7 +13,7 @@
 
 using namespace mlir;
 using namespace sluice;
-using Interval = std::pair<int64_t, int64_t>;
+using RowInterval = std::pair<int64_t, int64_t>;
 
 static bool isIdentity(IntegerSet relation) {
   AffineExpr p = getAffineDimExpr(0, relation.getContext()),
@@ -65,7 +65,7 @@ const ReachGraph::Info &ReachGraph::getNodeInfo(Value value) const {
 
 /// Around the relation's positions q of row p where its bounds are not exact. Without an upper
 /// bound, all of the operand.
-Interval ReachGraph::computeRange(const Read &read, int64_t p) const {
+RowInterval ReachGraph::computeRange(const Read &read, int64_t p) const {
   int64_t n = getLength(read.source);
   auto value = [&](AffineExpr e) { return reference::evaluateAffine(e, p, 0, n); };
   if (!llvm::all_of(read.bounds.conditions, [&](AffineExpr e) { return value(e) >= 0; })) {
@@ -139,7 +139,7 @@ ReachGraph::Node ReachGraph::makeNode(Operation *op) {
   return node;
 }
 
-Interval ReachGraph::readRange(Operation *op, unsigned operand, int64_t p) const {
+RowInterval ReachGraph::readRange(Operation *op, unsigned operand, int64_t p) const {
   for (const Read &read : nodes[indexOf.lookup(op)].reads) {
     if (read.operand == operand) {
       bool isKnown = read.ranges && p >= 0 && p < static_cast<int64_t>(read.ranges->size());
@@ -232,7 +232,7 @@ static std::vector<int64_t> getList(const llvm::BitVector &set) {
 
 /// All positions of the ranges of `wanted`, below `limit`. Neighbours of an attention read nearly
 /// the same, so runs of ranges that meet are set at once.
-static llvm::BitVector join(ArrayRef<Interval> ranges, const llvm::BitVector &wanted,
+static llvm::BitVector join(ArrayRef<RowInterval> ranges, const llvm::BitVector &wanted,
                             int64_t limit) {
   llvm::BitVector joined;
   int64_t low = 0, high = -1;

@@ -4,7 +4,7 @@
 #include "Refusal.h"
 #include "Remedy.h"
 #include "sluice/Explain/LeakSearch.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/ReadWalk.h"
 #include "sluice/Explain/Replay.h"
 #include "sluice/Explain/SegmentWalk.h"

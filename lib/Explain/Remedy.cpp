@@ -2,7 +2,7 @@
 #include "Remedy.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Explain/LeakSearch.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Proof/QuasiAffine.h"
 
 using namespace mlir;

@@ -27,7 +27,7 @@ static std::optional<DenseSet<int64_t>> findMembers(Value table) {
 }
 
 /// Notes what forces a bit where a document ends: tokens, by way of shifts and of ends of segments.
-static bool readDocumentEnds(Value bits, BoundaryRules::Source &source) {
+static bool readDocumentEnds(Value bits, BoundaryRules::BoundarySource &source) {
   SmallVector<SegmentOp> path;
   while (!bits.getDefiningOp<EmbedOp>()) {
     auto shift = bits.getDefiningOp<ShiftOp>();
@@ -51,7 +51,7 @@ static bool readDocumentEnds(Value bits, BoundaryRules::Source &source) {
 }
 
 /// Reads the effect of a map of two operands on bits, its first operand; nothing for other maps.
-static bool readMap(MapOp map, BoundaryRules::Source &source) {
+static bool readMap(MapOp map, BoundaryRules::BoundarySource &source) {
   Value other = map.getInputs().back();
   if (auto position = other.getDefiningOp<PositionOp>()) {
     source.hasFirst = true;
@@ -83,8 +83,8 @@ static std::optional<bool> findFirstBit(MapOp map) {
   return !first.isZero();
 }
 
-static BoundaryRules::Source findSource(Value bits) {
-  BoundaryRules::Source source;
+static BoundaryRules::BoundarySource findSource(Value bits) {
+  BoundaryRules::BoundarySource source;
   for (Operation *op = bits.getDefiningOp(); op; op = bits.getDefiningOp()) {
     auto select = dyn_cast<SelectSegmentsOp>(op);
     auto map = dyn_cast<MapOp>(op);
@@ -165,7 +165,7 @@ std::optional<std::vector<int64_t>> BoundaryRules::findRegular(size_t cut, int64
 /// For a change, no two bits are adjacent, except at the first two rows. More segments
 /// than an axis has rows end a run.
 bool BoundaryRules::canBe(const std::vector<int64_t> &ends, size_t cut, int64_t places) const {
-  const Source &source = sources[cut];
+  const BoundarySource &source = sources[cut];
   if (static_cast<int64_t>(ends.size()) > source.capacity ||
       (source.isNeverFirst && !source.hasFirst && !ends.empty() && ends.front() == 0)) {
     return false;
@@ -230,8 +230,8 @@ std::optional<int32_t> BoundaryRules::findToken(const Wishes &wishes, int64_t t,
   auto vocabulary = module->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
   for (int64_t i = 0; i < vocabulary; ++i) {
     auto token = static_cast<int32_t>((i + t) % vocabulary); // others side by side
-    bool isEnd =
-        llvm::any_of(sources, [&](const Source &of) { return of.documentEnds.contains(token); });
+    bool isEnd = llvm::any_of(
+        sources, [&](const BoundarySource &of) { return of.documentEnds.contains(token); });
     if (but != token && !isEnd && llvm::all_of(wishes[static_cast<size_t>(t)], [&](auto wish) {
           return sources[wish.first].members.contains(token) == (wish.second != turned);
         })) {
@@ -252,7 +252,7 @@ std::optional<std::vector<int32_t>> BoundaryRules::findTokens(const Boundaries &
     std::optional<int32_t> token = findToken(wishes, t, /*turned=*/false, std::nullopt);
     if (!token) { // a member after a member has no bit, nor has the next
       for (auto &[cut, isMember] : wishes[static_cast<size_t>(t)]) {
-        const Source &source = sources[cut];
+        const BoundarySource &source = sources[cut];
         isMember |= source.isChange && source.selected.empty() &&
                     !llvm::is_contained(boundaries[cut], t + 1) &&
                     (t > 0 ? source.members.contains(tokens.back()) : source.hasFirst);
@@ -305,7 +305,7 @@ std::optional<Boundaries> BoundaryRules::replayBoundaries(ArrayRef<int32_t> toke
   bool isMarked = llvm::any_of(marks, [](int64_t levels) { return levels > 0; });
   Boundaries boundaries;
   for (size_t i = 0; i < cuts.size(); ++i) {
-    const Source &source = sources[i];
+    const BoundarySource &source = sources[i];
     if (source.kind == Predicted && !isMarked) {
       return std::nullopt;
     }

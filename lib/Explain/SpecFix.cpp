@@ -14,7 +14,7 @@
 #include "sluice/Explain/BlindSpots.h"
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/LeakSearch.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/ReadWalk.h"
 #include "sluice/Explain/SegmentWalk.h"
 #include "sluice/Explain/Verdict.h"

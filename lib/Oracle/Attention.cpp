@@ -12,7 +12,7 @@ using namespace sluice::oracle;
 
 namespace {
 
-using Lines = std::vector<Numbers>; ///< [positions][head size]
+using NumberLines = std::vector<Numbers>; ///< [positions][head size]
 
 /// Common to both directions: one row of the batch and one query head.
 template <typename Op> class Head {
@@ -166,8 +166,8 @@ public:
   int64_t queries, keys, keyHead;                     ///< valid queries and keys; number of the
                                                       ///< key/value head
   bool isBf16 = false;
-  Lines q, k, v;
-  Lines positionQueries, distances; ///< empty without rows by distance
+  NumberLines q, k, v;
+  NumberLines positionQueries, distances; ///< empty without rows by distance
   Numbers biases;
 };
 
@@ -188,8 +188,8 @@ LogicalResult eachHead(Op op, const Launch &launch, function_ref<LogicalResult(H
   return success();
 }
 
-LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Comparison &output,
-                              Comparison &lse) {
+LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, ValueComparison &output,
+                              ValueComparison &lse) {
   std::vector<int64_t> keys = head.seen(p);
   Numbers scores;
   double most = -INFINITY;
@@ -231,9 +231,9 @@ LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Comp
 
 /// Gradients of one row of the batch. Gradients of keys and values are summed over their query
 /// heads.
-class Gradients {
+class AttentionGradients {
 public:
-  Gradients(dispatch::AttentionBackwardOp op, const Launch &launch)
+  AttentionGradients(dispatch::AttentionBackwardOp op, const Launch &launch)
       : op(op), launch(launch), scoreGradient(op.getScoreGradient().front(), launch),
         output(op.getOutput(), launch.operands[3]), lse(op.getLse(), launch.operands[4]),
         outputGradient(op.getOutputGradient(), launch.operands[5]) {
@@ -251,7 +251,8 @@ public:
   void judge(Judgement &judgement);
 
 private:
-  LogicalResult addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk, Lines &dv);
+  LogicalResult addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, NumberLines &dk,
+                       NumberLines &dv);
   void addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j,
                 ArrayRef<Number> gradients);
   bool isNobodys(unsigned result, int64_t row, int64_t positions);
@@ -275,8 +276,8 @@ private:
   std::vector<std::vector<ProductSum>> sums; ///< sums by gradient: [rows][width], over heads
 };
 
-void Gradients::put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand, int64_t p,
-                    int64_t column, const Numbers &line) {
+void AttentionGradients::put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand, int64_t p,
+                             int64_t column, const Numbers &line) {
   RankedTensorType type = getOperandType(operand);
   int64_t row = head.batch * type.getDimSize(1) + p;
   for (int64_t c = 0; c < head.size; ++c) {
@@ -285,7 +286,7 @@ void Gradients::put(Head<dispatch::AttentionBackwardOp> &head, unsigned operand,
 }
 
 /// Rotates pairs (2i, 2i + 1) back by the row's angle.
-Numbers Gradients::rotatedBack(Numbers line, int64_t p) const {
+Numbers AttentionGradients::rotatedBack(Numbers line, int64_t p) const {
   for (size_t i = 0; rotary && i < line.size(); i += 2) {
     Number cosine = rotary->at(p, int64_t(i)), sine = rotary->at(p, int64_t(i) + 1);
     Number x = line[i], y = line[i + 1];
@@ -297,8 +298,8 @@ Numbers Gradients::rotatedBack(Numbers line, int64_t p) const {
 
 /// With r the row of p and j, and `gradients` of the region's arguments, dt of the product by
 /// distance and then db of the bias: dQv[p] += dt R[r], dR[r] += dt Qv[p], db[r] += db.
-void Gradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j,
-                         ArrayRef<Number> gradients) {
+void AttentionGradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j,
+                                  ArrayRef<Number> gradients) {
   constexpr unsigned positionQuery = 3, distanceRow = 4;
   Number ofProduct = head.distances.empty() ? Number() : head.factor(gradients.front());
   auto addLine = [&](unsigned operand, int64_t row, const Numbers &line) {
@@ -321,8 +322,8 @@ void Gradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, i
   }
 }
 
-LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p, Lines &dk,
-                                Lines &dv) {
+LogicalResult AttentionGradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64_t p,
+                                         NumberLines &dk, NumberLines &dv) {
   int64_t column = head.head * head.size;
   Numbers o = head.line(op.getOutput(), output, column, p),
           g = head.line(op.getOutputGradient(), outputGradient, column, p);
@@ -358,8 +359,8 @@ LogicalResult Gradients::addRow(Head<dispatch::AttentionBackwardOp> &head, int64
   return success();
 }
 
-LogicalResult Gradients::add(Head<dispatch::AttentionBackwardOp> &head) {
-  Lines dk(head.keys, Numbers(head.size)), dv = dk;
+LogicalResult AttentionGradients::add(Head<dispatch::AttentionBackwardOp> &head) {
+  NumberLines dk(head.keys, Numbers(head.size)), dv = dk;
   for (int64_t p = 0; p < head.queries; ++p) {
     if (failed(addRow(head, p, dk, dv))) {
       return failure();
@@ -373,7 +374,7 @@ LogicalResult Gradients::add(Head<dispatch::AttentionBackwardOp> &head) {
 }
 
 /// On an axis of segments, rows after the rows of a text are unused.
-bool Gradients::isNobodys(unsigned result, int64_t row, int64_t positions) {
+bool AttentionGradients::isNobodys(unsigned result, int64_t row, int64_t positions) {
   dispatch::DomainAttr domain = op.getResultDomain(result);
   int64_t batch = row / positions, factor = domain ? domain.getFactor() : 0;
   bool isThere =
@@ -381,9 +382,9 @@ bool Gradients::isNobodys(unsigned result, int64_t row, int64_t positions) {
   return op.getDomain().getAxis() && factor != 0 && !isThere;
 }
 
-void Gradients::judge(Judgement &judgement) {
+void AttentionGradients::judge(Judgement &judgement) {
   auto judgeColumns = [&](unsigned operand, int64_t first, int64_t count) {
-    Comparison result(op, launch, getLineNumber(operand), judgement);
+    ValueComparison result(op, launch, getLineNumber(operand), judgement);
     RankedTensorType type = getOperandType(operand);
     for (int64_t row = 0; row < type.getDimSize(0) * type.getDimSize(1); ++row) {
       if (isNobodys(getLineNumber(operand), row, type.getDimSize(1))) {
@@ -408,7 +409,7 @@ void Gradients::judge(Judgement &judgement) {
 
 LogicalResult sluice::oracle::judgeAttention(dispatch::AttentionOp op, const Launch &launch,
                                              Judgement &judgement) {
-  Comparison output(op, launch, 0, judgement), lse(op, launch, 1, judgement);
+  ValueComparison output(op, launch, 0, judgement), lse(op, launch, 1, judgement);
   return eachHead<dispatch::AttentionOp>(op, launch, [&](Head<dispatch::AttentionOp> &head) {
     auto [first, last] = head.run();
     for (int64_t p = first; p < last; ++p) {
@@ -422,7 +423,7 @@ LogicalResult sluice::oracle::judgeAttention(dispatch::AttentionOp op, const Lau
 
 LogicalResult sluice::oracle::judgeAttentionBackward(dispatch::AttentionBackwardOp op,
                                                      const Launch &launch, Judgement &judgement) {
-  Gradients gradients(op, launch);
+  AttentionGradients gradients(op, launch);
   if (failed(eachHead<dispatch::AttentionBackwardOp>(
           op, launch,
           [&](Head<dispatch::AttentionBackwardOp> &head) { return gradients.add(head); }))) {

@@ -181,7 +181,7 @@ void Body::addStep(Operation &op, llvm::DenseMap<Value, size_t> &numbers) {
     values[number] = getConstantValue(constant);
     return;
   }
-  Step &step = steps.emplace_back();
+  BodyStep &step = steps.emplace_back();
   step.op = &op;
   step.result = number;
   step.elements = size_t(elements(result));
@@ -200,7 +200,7 @@ void Body::addStep(Operation &op, llvm::DenseMap<Value, size_t> &numbers) {
   }
 }
 
-LogicalResult Body::compute(Step &step) {
+LogicalResult Body::compute(BodyStep &step) {
   Operation &op = *step.op;
   if (isa<dispatch::PositionOp, dispatch::ColumnOp, dispatch::RandomOp>(op)) {
     values[step.result] = ofPlace(op);
@@ -230,7 +230,7 @@ LogicalResult Body::compute(Step &step) {
 }
 
 /// Reduces by the kind's rule, or else row by row.
-LogicalResult Body::combine(Step &step) {
+LogicalResult Body::combine(BodyStep &step) {
   const Numbers &rows = values[step.operands[0]];
   size_t columns = step.elements;
   if (step.kind) {
@@ -250,7 +250,7 @@ LogicalResult Body::combine(Step &step) {
 }
 
 /// Computes element by element; broadcasts scalar operands.
-LogicalResult Body::computeElements(Step &step) {
+LogicalResult Body::computeElements(BodyStep &step) {
   if (!step.rule) {
     return step.op->emitOpError("expected an op whose value the oracle knows");
   }
@@ -268,7 +268,7 @@ LogicalResult Body::computeElements(Step &step) {
 }
 
 LogicalResult Body::run() {
-  for (Step &step : steps) {
+  for (BodyStep &step : steps) {
     if (failed(compute(step))) {
       return failure();
     }
@@ -277,7 +277,7 @@ LogicalResult Body::run() {
 }
 
 FailureOr<SmallVector<Number>>
-sluice::oracle::evaluateScalar(Body &region, ArrayRef<Number> arguments, Place place) {
+sluice::oracle::evaluateScalar(Body &region, ArrayRef<Number> arguments, BodyPlace place) {
   region.start(place);
   for (auto [i, number] : llvm::enumerate(arguments)) {
     region.setArgument(unsigned(i), {number});
@@ -294,7 +294,8 @@ sluice::oracle::evaluateScalar(Body &region, ArrayRef<Number> arguments, Place p
 
 FailureOr<SmallVector<Number>> sluice::oracle::evaluateScalar(Region &region,
                                                               ArrayRef<Number> arguments,
-                                                              const Launch &launch, Place place) {
+                                                              const Launch &launch,
+                                                              BodyPlace place) {
   Body body(region.front(), launch);
   return evaluateScalar(body, arguments, place);
 }

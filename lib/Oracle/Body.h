@@ -12,7 +12,7 @@
 namespace sluice::oracle {
 
 /// Position at which a region runs: the results of ops that read positions.
-struct Place {
+struct BodyPlace {
   int64_t row = 0, position = 0;
   int64_t column = 0; ///< only for scalar regions
 };
@@ -25,7 +25,7 @@ public:
   Body(mlir::Block &block, const Launch &launch);
 
   /// Starts a run; its arguments must be set next.
-  void start(Place at) { place = at; }
+  void start(BodyPlace at) { place = at; }
   void setArgument(unsigned i, Numbers numbers) { values[i] = std::move(numbers); }
   const Numbers &getArgument(unsigned i) const { return values[i]; }
   /// Fails with a diagnostic on an unknown op.
@@ -36,7 +36,7 @@ public:
 
 private:
   /// An op. Values are numbered, arguments first.
-  struct Step {
+  struct BodyStep {
     mlir::Operation *op = nullptr;
     scalar::Rule<Number> rule = nullptr; ///< set for elementwise ops
     size_t result = 0, elements = 0;
@@ -47,26 +47,26 @@ private:
     std::unique_ptr<Body> combiner = nullptr;                ///< set for reductions without a kind
   };
   void addStep(mlir::Operation &op, llvm::DenseMap<mlir::Value, size_t> &numbers);
-  llvm::LogicalResult compute(Step &step);
-  llvm::LogicalResult combine(Step &step);
-  llvm::LogicalResult computeElements(Step &step);
+  llvm::LogicalResult compute(BodyStep &step);
+  llvm::LogicalResult combine(BodyStep &step);
+  llvm::LogicalResult computeElements(BodyStep &step);
   Numbers ofPlace(mlir::Operation &op) const;
 
   mlir::Block &block;
   const Launch &launch;
-  Place place;
-  std::vector<Step> steps;
+  BodyPlace place;
+  std::vector<BodyStep> steps;
   std::vector<Numbers> values;
   llvm::SmallVector<size_t> yields;
 };
 
 /// Runs a scalar region again; fails as `Body` does.
 llvm::FailureOr<llvm::SmallVector<Number>>
-evaluateScalar(Body &region, llvm::ArrayRef<Number> arguments, Place place);
+evaluateScalar(Body &region, llvm::ArrayRef<Number> arguments, BodyPlace place);
 /// Runs a scalar region once.
 llvm::FailureOr<llvm::SmallVector<Number>> evaluateScalar(mlir::Region &region,
                                                           llvm::ArrayRef<Number> arguments,
-                                                          const Launch &launch, Place place);
+                                                          const Launch &launch, BodyPlace place);
 
 /// Returns true if element `element` of random stream `id` (plus the launch's first) is below
 /// `rate`.

@@ -53,9 +53,9 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launc
                                             Judgement &judgement) {
   Stored input(op.getInput(), launch.operands[0]), weight(op.getWeight(), launch.operands[1]);
   std::vector<Stored> extras = storedAll(op.getExtras(), launch, 2);
-  std::vector<std::unique_ptr<Comparison>> results;
+  std::vector<std::unique_ptr<ValueComparison>> results;
   for (unsigned i = 0; i < op->getNumResults(); ++i) {
-    results.push_back(std::make_unique<Comparison>(op, launch, i, judgement));
+    results.push_back(std::make_unique<ValueComparison>(op, launch, i, judgement));
   }
   Body epilogue(op.getEpilogue().front(), launch);
   bool byInput = op.getByInput();
@@ -78,7 +78,7 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launc
         int64_t own = getRowLine(op.getExtras()[i], rows, row);
         arguments.push_back(extraAt(extras[i], kind, own, column));
       }
-      auto yielded = evaluateScalar(epilogue, arguments, Place{row, position, column});
+      auto yielded = evaluateScalar(epilogue, arguments, BodyPlace{row, position, column});
       if (failed(yielded)) {
         return failure();
       }
@@ -110,7 +110,7 @@ LogicalResult sluice::oracle::judgeWeightGradient(dispatch::WeightGradientOp op,
   }
   Rows rows(op, launch);
   auto judge = [&](unsigned number, bool isBias, const std::optional<Stored> &init) {
-    Comparison result(op, launch, number, judgement);
+    ValueComparison result(op, launch, number, judgement);
     for (int64_t m = 0; m < left.width(); ++m) {
       for (int64_t k = 0; k < (isBias ? 1 : right.width()); ++k) {
         ProductSum sum;
@@ -138,7 +138,7 @@ LogicalResult sluice::oracle::judgeWeightGradient(dispatch::WeightGradientOp op,
 LogicalResult sluice::oracle::judgeScatter(dispatch::ScatterRowsOp op, const Launch &launch,
                                            Judgement &judgement) {
   Stored index(op.getIndex(), launch.operands[0]), values(op.getValues(), launch.operands[1]);
-  Comparison result(op, launch, 0, judgement);
+  ValueComparison result(op, launch, 0, judgement);
   Rows rows(op, launch);
   int64_t width = result.stored().width();
   std::vector<ProductSum> sums(result.stored().rows() * width);

@@ -11,8 +11,8 @@ using namespace sluice::oracle;
 namespace {
 
 /// Operands that both ops have.
-template <typename Op> struct Head {
-  Head(Op op, const Launch &launch)
+template <typename Op> struct LossHead {
+  LossHead(Op op, const Launch &launch)
       : launch(launch), rows(op, launch), input(op.getInput(), launch.operands[0]),
         weight(op.getWeight(), launch.operands[1]), tokens(op.getTokens(), launch.operands[2]),
         offset(int64_t(op.getOffset())), first(int64_t(op.getFirst())),
@@ -110,7 +110,7 @@ Number logSumExp(const std::vector<Number> &logits) {
 
 LogicalResult sluice::oracle::judgeCrossEntropy(dispatch::CrossEntropyOp op, const Launch &launch,
                                                 Judgement &judgement) {
-  Head<dispatch::CrossEntropyOp> head(op, launch);
+  LossHead<dispatch::CrossEntropyOp> head(op, launch);
   size_t operand = 3;
   if (op.getBias()) {
     head.bias.emplace(op.getBias(), launch.operands[operand++]);
@@ -118,8 +118,8 @@ LogicalResult sluice::oracle::judgeCrossEntropy(dispatch::CrossEntropyOp op, con
   if (op.getRowGradient()) {
     head.rowGradient.emplace(op.getRowGradient(), launch.operands[operand]);
   }
-  Comparison losses(op, launch, 0, judgement);
-  std::optional<Comparison> lses, gradients;
+  ValueComparison losses(op, launch, 0, judgement);
+  std::optional<ValueComparison> lses, gradients;
   unsigned next = 1;
   if (op.getLse()) {
     lses.emplace(op, launch, next++, judgement);
@@ -157,7 +157,7 @@ LogicalResult sluice::oracle::judgeCrossEntropy(dispatch::CrossEntropyOp op, con
 LogicalResult
 sluice::oracle::judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
                                                 const Launch &launch, Judgement &judgement) {
-  Head<dispatch::CrossEntropyWeightGradientOp> head(op, launch);
+  LossHead<dispatch::CrossEntropyWeightGradientOp> head(op, launch);
   Stored lse(op.getLse(), launch.operands[3]);
   size_t next = 4;
   auto optional = [&](Value operand) {
@@ -186,14 +186,14 @@ sluice::oracle::judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGrad
       }
     }
   }
-  Comparison weights(op, launch, 0, judgement);
+  ValueComparison weights(op, launch, 0, judgement);
   for (int64_t i = 0; i < tokens * width; ++i) {
     Number total = sums[i].total(launch.splits);
     weights.check(i / width, i % width,
                   initWeight ? add(initWeight->at(i / width, i % width), total) : total);
   }
   if (op.getBiasGradient()) {
-    Comparison biases(op, launch, 1, judgement);
+    ValueComparison biases(op, launch, 1, judgement);
     for (int64_t v = 0; v < tokens; ++v) {
       Number total = biasSums[v].total(launch.splits);
       biases.check(0, v, initBias ? add(initBias->at(0, v), total) : total);

@@ -13,8 +13,8 @@ namespace {
 
 /// Layout of a stored tensor: rank 3 [B, T, d] is B T padded rows of d; rank 2 [B, T] is one number
 /// per row if `isNumberARow`.
-struct Layout {
-  explicit Layout(Value value) : type(cast<RankedTensorType>(value.getType())) {
+struct FootprintLayout {
+  explicit FootprintLayout(Value value) : type(cast<RankedTensorType>(value.getType())) {
     element = type.getElementTypeBitWidth() / 8;
     width = type.getRank() == 3 ? type.getDimSize(2) : 1;
     stride = type.getRank() == 3 ? dispatch::paddedWidth(width) : 1;
@@ -47,7 +47,8 @@ bool isValid(const Extent &extent, int64_t factor, int64_t positions, int64_t ro
 }
 
 /// Returns the rows of a ring that the schedule makes due.
-std::vector<int64_t> dueRows(Operation *dispatch, const Layout &layout, const Extent &extent) {
+std::vector<int64_t> dueRows(Operation *dispatch, const FootprintLayout &layout,
+                             const Extent &extent) {
   std::vector<int64_t> rows;
   for (int64_t b = 0; b < getRowDomain(dispatch).getBatch(); ++b) {
     const int64_t *run = extent.schedule + 3 * b;
@@ -59,7 +60,7 @@ std::vector<int64_t> dueRows(Operation *dispatch, const Layout &layout, const Ex
 }
 
 /// Returns the valid positions of each valid sequence, or all positions.
-std::vector<Bytes> validLines(const Layout &layout, int64_t factor, const Extent &extent) {
+std::vector<Bytes> validLines(const FootprintLayout &layout, int64_t factor, const Extent &extent) {
   std::vector<Bytes> lines;
   int64_t sequences = factor == 0 ? layout.sequences() : std::min(layout.sequences(), extent.rows);
   for (int64_t b = 0; b < sequences; ++b) {
@@ -79,7 +80,7 @@ int64_t getScaleFactor(Operation *dispatch, unsigned operand) {
 
 std::vector<Bytes> sluice::oracle::readBytes(Operation *dispatch, unsigned operand,
                                              const Extent &extent, int64_t blocks) {
-  Layout layout(dispatch->getOperand(operand));
+  FootprintLayout layout(dispatch->getOperand(operand));
   auto kernel = cast<dispatch::KernelInterface>(dispatch);
   bool isJudged = kernel.skipsInvalid(operand) && !dispatch::findSchedule(dispatch);
   int64_t factor = layout.type.getRank() == 3 ? getScaleFactor(dispatch, operand) : 0;
@@ -103,7 +104,7 @@ std::vector<Bytes> sluice::oracle::readBytes(Operation *dispatch, unsigned opera
 
 std::vector<Bytes> sluice::oracle::writtenBytes(Operation *dispatch, unsigned result,
                                                 const Extent &extent) {
-  Layout layout(dispatch->getResult(result));
+  FootprintLayout layout(dispatch->getResult(result));
   auto kernel = cast<dispatch::KernelInterface>(dispatch);
   if (!kernel.followsDomain(result)) {
     return {{0, layout.allBytes()}};
@@ -124,7 +125,7 @@ std::vector<Bytes> sluice::oracle::writtenBytes(Operation *dispatch, unsigned re
 
 std::vector<Bytes> sluice::oracle::ignoredBytes(Operation *dispatch, unsigned operand,
                                                 const Extent &extent) {
-  Layout layout(dispatch->getOperand(operand));
+  FootprintLayout layout(dispatch->getOperand(operand));
   std::vector<Bytes> ignored;
   if (!isa<FloatType>(layout.type.getElementType()) || layout.type.getRank() < 2) {
     return ignored;

@@ -48,8 +48,8 @@ Stored::Stored(Value tensor, const void *data) {
   }
 }
 
-Comparison::Comparison(Operation *dispatch, const Launch &launch, unsigned result,
-                       Judgement &judgement)
+ValueComparison::ValueComparison(Operation *dispatch, const Launch &launch, unsigned result,
+                                 Judgement &judgement)
     : launch(launch), result(result), judgement(judgement),
       memory(dispatch->getResult(result), launch.results[result]) {
   if (judgement.results.size() <= result) {
@@ -57,14 +57,14 @@ Comparison::Comparison(Operation *dispatch, const Launch &launch, unsigned resul
   }
 }
 
-Comparison::~Comparison() {
+ValueComparison::~ValueComparison() {
   ResultJudgement &own = judgement.results[result];
   own.meanSignedUlps = own.rounded ? signedUlps / double(own.rounded) : 0;
 }
 
 /// Counts the sign of the last rounding, only if that is the entire error; otherwise other errors
 /// determine the signs.
-void Comparison::count(double found, Number expected) {
+void ValueComparison::count(double found, Number expected) {
   double ulp = std::exp2(std::floor(std::log2(std::abs(expected.value))) - 7);
   bool isLast = std::isfinite(ulp) && ulp > 0 && expected.error < ulp / 64;
   // Equal values round alike (equal rows, biases after their first step), so each rounded number
@@ -77,14 +77,14 @@ void Comparison::count(double found, Number expected) {
 
 constexpr double leastBound = 0x1p-126; // below it numbers lose digits, or are flushed to zero
 
-void Comparison::check(int64_t row, int64_t column, Number expected) {
+void ValueComparison::check(int64_t row, int64_t column, Number expected) {
   Number stored = memory.isBf16() ? roundedToBf16(expected) : expected;
   double found = memory.at(row, column).value;
   count(found, expected);
   judge(row, column, stored, found, stored.error + leastBound);
 }
 
-void Comparison::checkSum(int64_t column, Number expected) {
+void ValueComparison::checkSum(int64_t column, Number expected) {
   double found = 0;
   for (int64_t row = 0; row < memory.rows(); ++row) {
     found += memory.at(row, column).value;
@@ -92,7 +92,8 @@ void Comparison::checkSum(int64_t column, Number expected) {
   judge(-1, column, expected, found, expected.error + leastBound);
 }
 
-void Comparison::judge(int64_t row, int64_t column, Number stored, double found, double bound) {
+void ValueComparison::judge(int64_t row, int64_t column, Number stored, double found,
+                            double bound) {
   constexpr int64_t most = 4;
   ResultJudgement &own = judgement.results[result];
   if (launch.observe) {

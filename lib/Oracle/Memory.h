@@ -32,11 +32,11 @@ private:
 };
 
 /// Compares a result's elements.
-class Comparison {
+class ValueComparison {
 public:
-  Comparison(mlir::Operation *dispatch, const Launch &launch, unsigned result,
-             Judgement &judgement);
-  ~Comparison();
+  ValueComparison(mlir::Operation *dispatch, const Launch &launch, unsigned result,
+                  Judgement &judgement);
+  ~ValueComparison();
 
   const Stored &stored() const { return memory; }
   /// Element (row, column) should be `expected`, with one rounding to bf16 if it is stored as bf16.

@@ -47,7 +47,7 @@ private:
   const Launch &launch;
   Rows rows;
   std::vector<Stored> operands;
-  std::vector<std::unique_ptr<Comparison>> results;
+  std::vector<std::unique_ptr<ValueComparison>> results;
   std::vector<std::vector<ProductSum>> columnSums; ///< sums of results with access `columns`
 };
 
@@ -59,7 +59,7 @@ RowPass::RowPass(dispatch::RowsOp op, const Launch &launch, Judgement &judgement
     operands.emplace_back(operand, data);
   }
   for (unsigned i = 0; i < op->getNumResults(); ++i) {
-    results.push_back(std::make_unique<Comparison>(op, launch, i, judgement));
+    results.push_back(std::make_unique<ValueComparison>(op, launch, i, judgement));
   }
 }
 
@@ -180,7 +180,7 @@ Numbers RowPass::read(unsigned operand, int64_t row, const Body &body) {
 
 void RowPass::judgeRow(unsigned result, int64_t row, const Numbers &yielded, bool valid) {
   using dispatch::AccessKind;
-  Comparison &comparison = *results[result];
+  ValueComparison &comparison = *results[result];
   auto type = cast<RankedTensorType>(op->getResult(result).getType());
   AccessKind kind = getTensorAccess(op.getResultAccesses(), result).getKind();
   int64_t line = kind == AccessKind::Row ? rows.inMemory(type.getDimSize(1), row) : row;

@@ -10,7 +10,7 @@ using namespace sluice::oracle;
 LogicalResult sluice::oracle::judgeSegmentScan(dispatch::SegmentScanOp op, const Launch &launch,
                                                Judgement &judgement) {
   Stored bits(op.getBits(), launch.operands[0]);
-  Comparison counts(op, launch, 0, judgement), ends(op, launch, 1, judgement),
+  ValueComparison counts(op, launch, 0, judgement), ends(op, launch, 1, judgement),
       totals(op, launch, 2, judgement);
   Rows rows(op, launch);
   bool isDense = cast<RankedTensorType>(op.getBits().getType()).getRank() == 2;

@@ -100,12 +100,12 @@ private:
   bool has(const char *mark) const {
     return out.find("class=\"" + std::string(mark) + "\"") != std::string::npos;
   }
-  struct Entry {
+  struct PictureEntry {
     enum { Box, Dashed, Line, DashedLine, Arrow, Shape, Bold } mark;
     const char *fill, *stroke;
     std::string words;
   };
-  std::vector<Entry> legend() const;
+  std::vector<PictureEntry> legend() const;
   double drawLegend();
   double drawAdvice(double y);
 
@@ -211,7 +211,7 @@ void Drawing::assignLanes() {
 /// are the rows of an upsampling.
 std::vector<Drawing::Joined> Drawing::join(const PictureEdge &edge) const {
   std::vector<Joined> joined;
-  for (const PictureEdge::Read &read : edge.reads) {
+  for (const PictureEdge::PictureRead &read : edge.reads) {
     bool marked = isSeen(edge.above, read.position);
     if (!joined.empty() && joined.back().marked == marked && joined.back().first == read.first &&
         joined.back().last == read.last) {
@@ -258,8 +258,8 @@ void Drawing::drawReads(const PictureEdge &edge) {
 
 /// The latest position's reads as a shaded fan; with a window, the earliest's too.
 void Drawing::drawAttention(const PictureEdge &edge) {
-  std::vector<PictureEdge::Read> reads;
-  for (const PictureEdge::Read &read : edge.reads) {
+  std::vector<PictureEdge::PictureRead> reads;
+  for (const PictureEdge::PictureRead &read : edge.reads) {
     if (isSeen(edge.above, read.position)) {
       reads.push_back(read);
     }
@@ -393,43 +393,43 @@ std::string Drawing::drawHead(double total) {
 }
 
 /// For the marks of this picture.
-std::vector<Drawing::Entry> Drawing::legend() const {
-  std::vector<Entry> entries = {{Entry::Box, seen, seen, "read by the row"},
-                                {Entry::Box, empty, line, "not read"}};
-  auto add = [&](bool there, Entry entry) {
+std::vector<Drawing::PictureEntry> Drawing::legend() const {
+  std::vector<PictureEntry> entries = {{PictureEntry::Box, seen, seen, "read by the row"},
+                                       {PictureEntry::Box, empty, line, "not read"}};
+  auto add = [&](bool there, PictureEntry entry) {
     if (there) {
       entries.push_back(std::move(entry));
     }
   };
   bool many = picture.leaks.size() > 1;
   add(picture.leak && picture.leakByGrowing && !many,
-      {Entry::Box, leak, leak, "a token whose coming changes the row"});
+      {PictureEntry::Box, leak, leak, "a token whose coming changes the row"});
   add(picture.leak && picture.leakByGrowing && many,
-      {Entry::Box, leak, leak, "tokens whose coming changes the row"});
+      {PictureEntry::Box, leak, leak, "tokens whose coming changes the row"});
   add(picture.leak && !picture.leakByGrowing,
-      {Entry::Box, leak, leak,
+      {PictureEntry::Box, leak, leak,
        many ? "tokens that the row reads and must not see"
             : "a token that the row reads and must not see"});
-  add(has("leak-path"), {Entry::Line, leak, leak, "the way from that token to the row"});
+  add(has("leak-path"), {PictureEntry::Line, leak, leak, "the way from that token to the row"});
   add(has("leak-path") && picture.leakByGrowing,
-      {Entry::DashedLine, leak, leak, "it exists once that token is there"});
+      {PictureEntry::DashedLine, leak, leak, "it exists once that token is there"});
   add(has("box blind"),
-      {Entry::Box, blind, blindLine, "a token that it cannot see, though older ones"});
+      {PictureEntry::Box, blind, blindLine, "a token that it cannot see, though older ones"});
   add(out.find("stroke-dasharray=\"2 2\"") != std::string::npos,
-      {Entry::Dashed, paper, line, "later than the row"});
-  add(has("group"), {Entry::Shape, fan, seen, "a group that makes one position"});
-  add(has("spread"), {Entry::Shape, fan, seen, "one position handed to several"});
+      {PictureEntry::Dashed, paper, line, "later than the row"});
+  add(has("group"), {PictureEntry::Shape, fan, seen, "a group that makes one position"});
+  add(has("spread"), {PictureEntry::Shape, fan, seen, "one position handed to several"});
   bool isScanned = std::any_of(picture.edges.begin(), picture.edges.end(), [](const auto &edge) {
     return edge.kind == PictureEdge::Kind::Scan;
   });
   add(has("fan"),
-      {Entry::Shape, fan, fan,
+      {PictureEntry::Shape, fan, fan,
        isScanned ? "what attention, an average or maxima read, the latest and the first position"
                  : "what attention reads, the latest and the first position"});
-  add(has("shift"), {Entry::Arrow, seen, seen, "read through a shift"});
-  add(has("own"), {Entry::Line, seen, seen, "its own position"});
-  add(has("skip"), {Entry::Line, quiet, quiet, "a stream that is read further up"});
-  add(true, {Entry::Bold, ink, ink, "the row's own token"});
+  add(has("shift"), {PictureEntry::Arrow, seen, seen, "read through a shift"});
+  add(has("own"), {PictureEntry::Line, seen, seen, "its own position"});
+  add(has("skip"), {PictureEntry::Line, quiet, quiet, "a stream that is read further up"});
+  add(true, {PictureEntry::Bold, ink, ink, "the row's own token"});
   return entries;
 }
 
@@ -437,7 +437,7 @@ std::vector<Drawing::Entry> Drawing::legend() const {
 double Drawing::drawLegend() {
   constexpr double lineHeight = 19;
   double y = height - 24, at = left;
-  for (const Entry &entry : legend()) {
+  for (const PictureEntry &entry : legend()) {
     double room = 40 + 6.2 * static_cast<double>(entry.words.size());
     if (at > left && at + room > width) {
       at = left;
@@ -448,24 +448,24 @@ double Drawing::drawLegend() {
                       "\" stroke=\"" + entry.stroke + "\"";
     Point from{at, y - 3.5}, to{at + 13, y - 3.5};
     switch (entry.mark) {
-    case Entry::Box:
+    case PictureEntry::Box:
       out += "<rect " + box + "/>\n";
       break;
-    case Entry::Dashed:
+    case PictureEntry::Dashed:
       out += "<rect " + box + " stroke-dasharray=\"2 2\"/>\n";
       break;
-    case Entry::Line:
-    case Entry::DashedLine:
-      segment("key", from, to, entry.stroke, 2, entry.mark == Entry::DashedLine);
+    case PictureEntry::Line:
+    case PictureEntry::DashedLine:
+      segment("key", from, to, entry.stroke, 2, entry.mark == PictureEntry::DashedLine);
       break;
-    case Entry::Arrow:
+    case PictureEntry::Arrow:
       arrow("key", {at + 6.5, y + 3}, {at + 6.5, y - 11}, entry.stroke);
       break;
-    case Entry::Shape:
+    case PictureEntry::Shape:
       polygon("key", {{at + 4, y - 10}, {at + 9, y - 10}, {at + 13, y + 3}, {at, y + 3}},
               entry.fill, 0.5, entry.stroke);
       break;
-    case Entry::Bold:
+    case PictureEntry::Bold:
       text({at, y + 1}, std::to_string(picture.row), ink, 10.5, "start", true);
       break;
     }

@@ -5,7 +5,7 @@
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Explain/FixedSegments.h"
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/Reach.h"
 #include "sluice/Explain/SegmentReplay.h"
 #include "sluice/Picture/Picture.h"

@@ -9,7 +9,7 @@
 #include <numeric>
 
 using namespace sluice::segments;
-using Step = Refutation::Step;
+using RefutationStep = Refutation::RefutationStep;
 
 namespace {
 
@@ -36,7 +36,7 @@ public:
   /// Finds a contradiction, a row.
   bool run();
   /// Appends the rows that the contradiction needs.
-  void take(std::vector<Linear> &out, std::vector<Step> &outSteps, size_t given) const;
+  void take(std::vector<Linear> &out, std::vector<RefutationStep> &outSteps, size_t given) const;
 
 private:
   void offer(size_t index);
@@ -46,7 +46,7 @@ private:
   bool isDone() const { return contradiction || active.size() > mostRows || isTooLarge; }
 
   std::vector<Linear> rows;
-  std::vector<Step> steps;
+  std::vector<RefutationStep> steps;
   std::map<std::vector<int64_t>, size_t> active; ///< of equal coefficients the tightest
   size_t variables = 0;
   std::optional<size_t> contradiction;
@@ -77,7 +77,7 @@ void Elimination::offer(size_t index) {
   if (common > 1 && !steps[index].parts.empty()) {
     steps[index].divisor = common;
   } else if (common > 1) { // a given row: its quotient is another
-    Step step;
+    RefutationStep step;
     step.parts = {{index, 1}};
     step.divisor = common;
     rows.push_back(rows[index]);
@@ -98,7 +98,7 @@ void Elimination::offer(size_t index) {
 
 void Elimination::combine(size_t x, int64_t byX, size_t y, int64_t byY) {
   isTooLarge |= !sluice::spendWork(static_cast<int64_t>(variables));
-  Step step;
+  RefutationStep step;
   step.parts = {{x, byX}, {y, byY}};
   rows.push_back(rows[x] * byX + rows[y] * byY);
   rows.back().coefficients.resize(variables);
@@ -180,7 +180,8 @@ bool Elimination::run() {
   return contradiction.has_value();
 }
 
-void Elimination::take(std::vector<Linear> &out, std::vector<Step> &outSteps, size_t given) const {
+void Elimination::take(std::vector<Linear> &out, std::vector<RefutationStep> &outSteps,
+                       size_t given) const {
   if (*contradiction < given) { // repeated, so that it is the last
     outSteps.push_back({});
     outSteps.back().parts = {{*contradiction, 1}};
@@ -202,7 +203,7 @@ void Elimination::take(std::vector<Linear> &out, std::vector<Step> &outSteps, si
       continue;
     }
     numbers[i] = out.size();
-    Step step = steps[i];
+    RefutationStep step = steps[i];
     for (auto &[part, by] : step.parts) {
       part = numbers[part];
     }
@@ -212,7 +213,7 @@ void Elimination::take(std::vector<Linear> &out, std::vector<Step> &outSteps, si
   }
 }
 
-bool sluice::segments::refute(std::vector<Linear> &rows, std::vector<Step> &steps) {
+bool sluice::segments::refute(std::vector<Linear> &rows, std::vector<RefutationStep> &steps) {
   Elimination elimination(rows);
   if (!elimination.run()) {
     return false;

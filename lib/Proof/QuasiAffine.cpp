@@ -23,12 +23,12 @@ constexpr int64_t quickSteps = int64_t{1} << 10;
 constexpr int64_t largestFraction = int64_t{1} << 60;
 
 /// slope p + low <= e(p) <= slope p + high, and e(p + period) = e(p) + rise.
-struct Shape {
+struct AffineShape {
   Fraction slope = 0, low = 0, high = 0;
   Repeat repeat;
 };
 
-Shape scaled(Shape x, int64_t factor) {
+AffineShape scaled(AffineShape x, int64_t factor) {
   Fraction f(factor, 1);
   if (factor < 0) {
     std::swap(x.low, x.high);
@@ -37,31 +37,31 @@ Shape scaled(Shape x, int64_t factor) {
 }
 
 /// floor(e / c), which is within ((c - 1) / c, 0] of e / c.
-Shape floored(const Shape &x, int64_t c) {
+AffineShape floored(const AffineShape &x, int64_t c) {
   Fraction inverse(1, c);
   return {x.slope * inverse, (x.low - Fraction(c - 1, 1)) * inverse, x.high * inverse,
           divided(x.repeat, c)};
 }
 
-Shape sum(const Shape &x, const Shape &y) {
+AffineShape sum(const AffineShape &x, const AffineShape &y) {
   return {x.slope + y.slope, x.low + y.low, x.high + y.high, added(x.repeat, y.repeat)};
 }
 
-std::optional<Shape> findShape(AffineExpr expression) {
+std::optional<AffineShape> findShape(AffineExpr expression) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
     Fraction value(constant.getValue(), 1);
-    return Shape{0, value, value, {1, 0}};
+    return AffineShape{0, value, value, {1, 0}};
   }
   if (auto dim = dyn_cast<AffineDimExpr>(expression)) {
-    return dim.getPosition() == 0 ? std::optional(Shape{1, 0, 0, {1, 1}}) : std::nullopt;
+    return dim.getPosition() == 0 ? std::optional(AffineShape{1, 0, 0, {1, 1}}) : std::nullopt;
   }
   auto binary = dyn_cast<AffineBinaryOpExpr>(expression);
   if (!binary) {
     return std::nullopt;
   }
-  std::optional<Shape> x = findShape(binary.getLHS());
+  std::optional<AffineShape> x = findShape(binary.getLHS());
   if (x && binary.getKind() == AffineExprKind::Add) {
-    std::optional<Shape> y = findShape(binary.getRHS());
+    std::optional<AffineShape> y = findShape(binary.getRHS());
     return y ? std::optional(sum(*x, *y)) : std::nullopt;
   }
   auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS());
@@ -81,7 +81,7 @@ std::optional<Shape> findShape(AffineExpr expression) {
   case AffineExprKind::CeilDiv: // -floor(-e / c)
     return scaled(floored(scaled(*x, -1), c), -1);
   case AffineExprKind::Mod:
-    return Shape{0, 0, Fraction(c - 1, 1), {divided(x->repeat, c).period, 0}};
+    return AffineShape{0, 0, Fraction(c - 1, 1), {divided(x->repeat, c).period, 0}};
   default:
     return std::nullopt;
   }
@@ -117,7 +117,7 @@ static CommonPoint findPositive(AffineExpr expression) {
 /// With a falling slope only the p below high / -slope can be positive; with none, one period
 /// decides; with a rising one, some p at or below -low / slope + 1 is.
 SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
-  std::optional<Shape> shape = findShape(expression);
+  std::optional<AffineShape> shape = findShape(expression);
   if (!shape || !isSmall(shape->slope) || !isSmall(shape->low) || !isSmall(shape->high)) {
     return {};
   }
@@ -159,7 +159,7 @@ SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
 }
 
 std::optional<AffineExpr> sluice::linearBound(AffineExpr expression) {
-  std::optional<Shape> shape = findShape(expression);
+  std::optional<AffineShape> shape = findShape(expression);
   constexpr int64_t most = int64_t{1} << 40;
   auto isTame = [&](const presburger::Fraction &x) {
     return x.num <= most && x.num >= -most && x.den <= most;

@@ -56,17 +56,17 @@ struct Floor {
 };
 
 /// slope t + offset on a class.
-struct Line {
+struct ResidueLine {
   Wide slope = 0, offset = 0;
 };
 /// Bounds of the distance of a function from its line, in units of 2^-fraction.
-struct Range {
+struct ResidueRange {
   Wide low = 0, high = 0;
 };
 
 /// Integers t from `first` to `last`, which may be out of reach of the search.
-struct Interval {
-  explicit Interval(bool everywhere = false) : first(everywhere ? -unlimited : 0) {}
+struct ResidueInterval {
+  explicit ResidueInterval(bool everywhere = false) : first(everywhere ? -unlimited : 0) {}
   /// Keeps t with slope t + offset >= 0, slope not 0.
   void keep(Wide slope, Wide offset) {
     if (slope > 0) {
@@ -100,12 +100,12 @@ private:
   bool spend(size_t operations);
   void measure();
   Ratio computeSlope(const Sum &sum) const;
-  Line toLine(const Sum &sum) const;
+  ResidueLine toLine(const Sum &sum) const;
   bool isExcluded(size_t known);
   bool tryPoint(Wide x);
   void visit(size_t known);
   void visitLines();
-  void visitClass(size_t known, int64_t k, int64_t classes, const Line &inner);
+  void visitClass(size_t known, int64_t k, int64_t classes, const ResidueLine &inner);
 
   bool everywhere;
   std::vector<Floor> floors; ///< inner ones first
@@ -113,12 +113,12 @@ private:
   std::vector<Sum> demanded; ///< each to be at least 0
   std::vector<Ratio> slopes; ///< of all atoms, in the integer itself
   std::vector<Ratio> demandedSlopes;
-  std::vector<bool> isUsed;          ///< of all atoms: it is part of a demanded sum
-  llvm::SmallVector<Line, 16> lines; ///< of the atoms that are lines on the class
-  std::vector<Range> ranges;         ///< of all atoms, computed for each class
+  std::vector<bool> isUsed;                 ///< of all atoms: it is part of a demanded sum
+  llvm::SmallVector<ResidueLine, 16> lines; ///< of the atoms that are lines on the class
+  std::vector<ResidueRange> ranges;         ///< of all atoms, computed for each class
   int64_t operations = 0;
   bool isGivenUp = false;
-  Interval interval; ///< of the class that is visited: the t that may be points
+  ResidueInterval interval; ///< of the class that is visited: the t that may be points
   std::optional<int64_t> found;
 };
 
@@ -274,8 +274,8 @@ bool ResidueSearch::spend(size_t count) {
   return !isGivenUp;
 }
 
-Line ResidueSearch::toLine(const Sum &sum) const {
-  Line line{0, sum.constant};
+ResidueLine ResidueSearch::toLine(const Sum &sum) const {
+  ResidueLine line{0, sum.constant};
   for (auto [atom, factor] : sum.terms) {
     line.slope += lines[atom].slope * factor;
     line.offset += lines[atom].offset * factor;
@@ -287,7 +287,7 @@ Line ResidueSearch::toLine(const Sum &sum) const {
 /// sum at least 0, or if the search is given up. Else `interval` has the points that may.
 bool ResidueSearch::isExcluded(size_t known) {
   auto computeRange = [&](const Sum &sum) {
-    Range range{Wide{sum.constant} << fraction, Wide{sum.constant} << fraction};
+    ResidueRange range{Wide{sum.constant} << fraction, Wide{sum.constant} << fraction};
     auto add = [&](Wide &number, Wide bound, int64_t factor) {
       Wide product;
       isGivenUp |= __builtin_mul_overflow(bound, factor, &product) ||
@@ -309,7 +309,7 @@ bool ResidueSearch::isExcluded(size_t known) {
       continue;
     }
     const auto &[inner, divisor] = floors[atom - 1];
-    Range range = computeRange(inner);
+    ResidueRange range = computeRange(inner);
     ranges[atom] = {floorDivided(range.low - (Wide{divisor - 1} << fraction), divisor),
                     ceilDivided(range.high, divisor)};
     if (isLarge(ranges[atom].low >> fraction) || isLarge(ranges[atom].high >> fraction)) {
@@ -321,7 +321,7 @@ bool ResidueSearch::isExcluded(size_t known) {
   if (!spend(terms)) {
     return true;
   }
-  interval = Interval(everywhere);
+  interval = ResidueInterval(everywhere);
   for (size_t i = 0; i < demanded.size(); ++i) {
     Wide high = computeRange(demanded[i]).high, scaled, slope;
     const Ratio &ratio = demandedSlopes[i];
@@ -374,9 +374,9 @@ bool ResidueSearch::tryPoint(Wide x) {
 
 /// Every function is a line: the points are an interval.
 void ResidueSearch::visitLines() {
-  interval = Interval(everywhere);
+  interval = ResidueInterval(everywhere);
   for (const Sum &sum : demanded) {
-    Line line = toLine(sum);
+    ResidueLine line = toLine(sum);
     if (line.slope != 0) {
       interval.keep(line.slope, line.offset);
     } else if (line.offset < 0) {
@@ -396,9 +396,9 @@ void ResidueSearch::visitLines() {
 }
 
 /// The k-th of the classes that floor `known` splits a class into.
-void ResidueSearch::visitClass(size_t known, int64_t k, int64_t classes, const Line &inner) {
-  llvm::SmallVector<Line, 16> before = lines;
-  for (Line &line : lines) {
+void ResidueSearch::visitClass(size_t known, int64_t k, int64_t classes, const ResidueLine &inner) {
+  llvm::SmallVector<ResidueLine, 16> before = lines;
+  for (ResidueLine &line : lines) {
     line = {line.slope * classes, line.offset + line.slope * k};
     isGivenUp |= isLarge(line.slope) || isLarge(line.offset);
   }
@@ -420,7 +420,7 @@ void ResidueSearch::visit(size_t known) {
       continue;
     }
     const auto &[sum, divisor] = floors[known];
-    Line inner = toLine(sum);
+    ResidueLine inner = toLine(sum);
     if (isLarge(inner.slope) || isLarge(inner.offset) || !spend(sum.terms.size())) {
       isGivenUp = true;
       return;
@@ -434,8 +434,8 @@ void ResidueSearch::visit(size_t known) {
     int64_t classes = divisor / common;
     // A falling function leaves a few.
     if (interval.last - interval.first < std::max(classes, fewPoints)) {
-      const Line own = lines[0];
-      const Interval few = interval;
+      const ResidueLine own = lines[0];
+      const ResidueInterval few = interval;
       for (Wide t = few.first; t <= few.last && !found && !isGivenUp; ++t) {
         isGivenUp |= isLarge(t) || !tryPoint(own.slope * t + own.offset);
       }

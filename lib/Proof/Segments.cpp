@@ -14,7 +14,7 @@
 using namespace sluice::segments;
 using mlir::presburger::IntegerRelation;
 using mlir::presburger::PresburgerSpace;
-using Step = Refutation::Step;
+using RefutationStep = Refutation::RefutationStep;
 
 //===----------------------------------------------------------------------===//
 // Linear forms
@@ -99,7 +99,7 @@ Linear Formula::buildFloor(const Linear &x, int64_t divisor) {
 }
 
 Linear Formula::getSegmentEnd(size_t function, const Linear &argument) {
-  for (const Term &term : terms) {
+  for (const LinearTerm &term : terms) {
     if (term.function == function && isEqual(term.argument, argument)) {
       return Linear::variable(term.value);
     }
@@ -120,7 +120,7 @@ constexpr int mostCases = 4000, deepest = 40;
 /// Rows that a case must have before a condition of some term can be added.
 struct Demand {
   std::vector<Linear> because; ///< all >= 0
-  Step step;
+  RefutationStep step;
 };
 
 class CaseSearch {
@@ -136,14 +136,14 @@ private:
   /// False where it found a point, or nothing.
   bool refuteCase(Refutation &why, int depth);
   bool split(const Linear &on, Refutation &why, int depth);
-  void add(Step step, Refutation &why);
+  void add(RefutationStep step, Refutation &why);
   std::optional<size_t> findRow(const Linear &nonNegative) const;
   IntegerRelation asRelation() const;
   std::optional<Demand> findViolation(const std::vector<int64_t> &point) const;
-  std::optional<Demand> findViolatedTerm(const Term &x, size_t i,
+  std::optional<Demand> findViolatedTerm(const LinearTerm &x, size_t i,
                                          const std::vector<int64_t> &point) const;
-  std::optional<Demand> findViolatedOrder(const Term &x, size_t i, const Term &y, size_t j,
-                                          const std::vector<int64_t> &point) const;
+  std::optional<Demand> findViolatedOrder(const LinearTerm &x, size_t i, const LinearTerm &y,
+                                          size_t j, const std::vector<int64_t> &point) const;
   std::optional<Linear> findOpenFloor() const;
   std::optional<Linear> findFraction() const;
 
@@ -155,7 +155,7 @@ private:
 
 } // namespace
 
-void CaseSearch::add(Step step, Refutation &why) {
+void CaseSearch::add(RefutationStep step, Refutation &why) {
   step.row.coefficients.resize(formula.variables);
   rows.push_back(step.row);
   why.steps.push_back(std::move(step));
@@ -184,8 +184,8 @@ IntegerRelation CaseSearch::asRelation() const {
 }
 
 /// x's argument is at most y's: the values must be as far apart.
-std::optional<Demand> CaseSearch::findViolatedOrder(const Term &x, size_t i, const Term &y,
-                                                    size_t j,
+std::optional<Demand> CaseSearch::findViolatedOrder(const LinearTerm &x, size_t i,
+                                                    const LinearTerm &y, size_t j,
                                                     const std::vector<int64_t> &point) const {
   int64_t between = y.argument.at(point) - x.argument.at(point);
   int64_t rise = point[y.value] - point[x.value];
@@ -199,7 +199,7 @@ std::optional<Demand> CaseSearch::findViolatedOrder(const Term &x, size_t i, con
   if (isFar) {
     demand.because.push_back(x.argument);
   }
-  demand.step.kind = Step::Order;
+  demand.step.kind = RefutationStep::Order;
   demand.step.first = i;
   demand.step.second = j;
   demand.step.row = Linear::variable(y.value) - Linear::variable(x.value) -
@@ -208,7 +208,7 @@ std::optional<Demand> CaseSearch::findViolatedOrder(const Term &x, size_t i, con
 }
 
 /// The conditions of one term by itself.
-std::optional<Demand> CaseSearch::findViolatedTerm(const Term &x, size_t i,
+std::optional<Demand> CaseSearch::findViolatedTerm(const LinearTerm &x, size_t i,
                                                    const std::vector<int64_t> &point) const {
   int64_t argument = x.argument.at(point), distance = formula.least[x.function];
   Linear value = Linear::variable(x.value);
@@ -218,7 +218,7 @@ std::optional<Demand> CaseSearch::findViolatedTerm(const Term &x, size_t i,
   }
   Demand demand;
   demand.because = {isNegative ? Linear::number(-1) - x.argument : x.argument};
-  demand.step.kind = isNegative ? Step::Negative : Step::Apart;
+  demand.step.kind = isNegative ? RefutationStep::Negative : RefutationStep::Apart;
   demand.step.first = i;
   demand.step.row = isNegative ? x.argument - value : value - x.argument * distance;
   return demand;
@@ -226,7 +226,7 @@ std::optional<Demand> CaseSearch::findViolatedTerm(const Term &x, size_t i,
 
 std::optional<Demand> CaseSearch::findViolation(const std::vector<int64_t> &point) const {
   for (size_t i = 0; i < formula.terms.size(); ++i) {
-    const Term &x = formula.terms[i];
+    const LinearTerm &x = formula.terms[i];
     if (auto demand = findViolatedTerm(x, i, point)) {
       return demand;
     }
@@ -319,8 +319,8 @@ bool CaseSearch::refuteCase(Refutation &why, int depth) {
 Answer CaseSearch::run() {
   Answer answer;
   for (size_t i = 0; i < formula.terms.size(); ++i) {
-    Step step;
-    step.kind = Step::AtLeast;
+    RefutationStep step;
+    step.kind = RefutationStep::AtLeast;
     step.first = i;
     step.row = Linear::variable(formula.terms[i].value) - formula.terms[i].argument;
     add(step, answer.why);
@@ -335,9 +335,9 @@ Answer CaseSearch::run() {
 }
 
 Answer sluice::segments::solve(const Formula &formula) {
-  bool isExact =
-      std::ranges::all_of(formula.rows, [](const Linear &row) { return row.isExact; }) &&
-      std::ranges::all_of(formula.terms, [](const Term &term) { return term.argument.isExact; });
+  bool isExact = std::ranges::all_of(formula.rows, [](const Linear &row) { return row.isExact; }) &&
+                 std::ranges::all_of(formula.terms,
+                                     [](const LinearTerm &term) { return term.argument.isExact; });
   return isExact ? CaseSearch(formula).run() : Answer();
 }
 
@@ -348,7 +348,7 @@ Answer sluice::segments::solve(const Formula &formula) {
 std::vector<int64_t> sluice::segments::getSegmentEnds(const Formula &formula, size_t function,
                                                       const std::vector<int64_t> &point) {
   std::map<int64_t, int64_t> known;
-  for (const Term &term : formula.terms) {
+  for (const LinearTerm &term : formula.terms) {
     if (term.function == function && term.argument.at(point) >= 0) {
       known[term.argument.at(point)] = point[term.value];
     }

@@ -46,7 +46,7 @@ size_t valueBytes(const std::string &text, size_t at) {
 }
 
 /// The node of a path, as far as the spec has it.
-struct Target {
+struct OverrideTarget {
   const JsonValue *value; ///< of the last step that was found
   Position start;         ///< of its key, or of the value itself in an array
   size_t found;           ///< steps of the path
@@ -83,8 +83,8 @@ const JsonValue *follow(const JsonValue &value, const Setting &setting, size_t s
   return &value.items[index];
 }
 
-Target resolve(const JsonValue &root, const Setting &setting, const std::string &file) {
-  Target target{&root, root.position, 0};
+OverrideTarget resolve(const JsonValue &root, const Setting &setting, const std::string &file) {
+  OverrideTarget target{&root, root.position, 0};
   while (target.found < setting.path.size()) {
     const JsonValue *next = follow(*target.value, setting, target.found, file, target.start);
     if (!next) {
@@ -102,7 +102,7 @@ std::string apply(std::string text, const Setting &setting, const std::string &f
   if (root.kind != JsonKind::Object) {
     return text; // the reader reports it
   }
-  Target target = resolve(root, setting, file);
+  OverrideTarget target = resolve(root, setting, file);
   size_t at = getOffsetAt(text, target.value->position);
   if (target.found == setting.path.size()) {
     return text.replace(at, valueBytes(text, at), setting.value);
@@ -123,7 +123,7 @@ bool wrote(const std::string &text, const Setting &setting, const SourceLocation
   if (root.kind != JsonKind::Object) {
     return false;
   }
-  Target target = resolve(root, setting, place.file);
+  OverrideTarget target = resolve(root, setting, place.file);
   size_t at = getOffsetAt(text, target.value->position),
          last = at + valueBytes(text, at), // values of flags are on one line
       found = getOffsetAt(text, {place.line, place.column});

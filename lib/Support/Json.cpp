@@ -79,7 +79,7 @@ public:
   std::optional<JsonError> error;
 
 private:
-  enum class Event : uint8_t { None, Opened, Key, Value };
+  enum class JsonEvent : uint8_t { None, Opened, Key, Value };
 
   /// Where the token of the present event starts. Only well-formed separators can precede it.
   size_t tokenStart() const { return text.skipSeparators(cursor); }
@@ -109,7 +109,7 @@ private:
   JsonHandler &handler;
   const JsonNouns &nouns;
   size_t cursor; ///< end of the token of the last event
-  Event last = Event::None;
+  JsonEvent last = JsonEvent::None;
   size_t bytesRead = 0; ///< up to a syntax error
   std::string lastKey;  ///< key of the present value
   struct Level {
@@ -130,7 +130,7 @@ void Reader::expectEnd() {
 bool Reader::add(nlohmann::json value, size_t end) {
   handler.addScalar(std::move(value), tokenStart(), end);
   cursor = end;
-  last = Event::Value;
+  last = JsonEvent::Value;
   return true;
 }
 
@@ -145,7 +145,7 @@ bool Reader::open(bool isObject) {
   levels.push_back({isObject, {}});
   handler.open(isObject, start);
   cursor = consumed;
-  last = Event::Opened;
+  last = JsonEvent::Opened;
   return true;
 }
 
@@ -153,7 +153,7 @@ bool Reader::close() {
   levels.pop_back();
   handler.close();
   cursor = consumed;
-  last = Event::Value;
+  last = JsonEvent::Value;
   return true;
 }
 
@@ -171,7 +171,7 @@ bool Reader::key(string_t &value) {
   lastKey = value;
   handler.addKey(std::move(value), start);
   cursor = consumed;
-  last = Event::Key;
+  last = JsonEvent::Key;
   return true;
 }
 
@@ -187,7 +187,7 @@ std::string Reader::remedy(size_t at, bool key) const {
   if (c == '\'') {
     return "; JSON quotes with \"";
   }
-  if ((c == '}' || c == ']') && last == Event::Value) {
+  if ((c == '}' || c == ']') && last == JsonEvent::Value) {
     return "; remove the comma before it";
   }
   if (key && isJsonWord(c)) {
@@ -237,27 +237,27 @@ bool Reader::parse_error(size_t read, const std::string &,
   }
   size_t at = text.skipSpace(cursor);
   bool inObject = !levels.empty() && levels.back().isObject;
-  if (last == Event::Key) {
+  if (last == JsonEvent::Key) {
     if (!text.has(at, ':')) {
       return failSyntax(at, "expected ':' after the key " + quote(lastKey) + ", found " +
                                 text.found(at));
     }
     return badToken(text.skipSpace(at + 1), "a value for the key " + quote(lastKey), false);
   }
-  if (last == Event::Value && levels.empty()) {
+  if (last == JsonEvent::Value && levels.empty()) {
     expectEnd();
     if (error) {
       return false;
     }
   }
-  if (last == Event::Value) {
+  if (last == JsonEvent::Value) {
     if (!text.has(at, ',')) {
       return badSeparator(at, inObject);
     }
     return badToken(text.skipSpace(at + 1), inObject ? "a key after ','" : "a value after ','",
                     inObject);
   }
-  if (last == Event::Opened) {
+  if (last == JsonEvent::Opened) {
     return badToken(at, inObject ? "a key or '}'" : "a value or ']'", inObject);
   }
   if (at >= text.size()) {

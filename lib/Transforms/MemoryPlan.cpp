@@ -16,14 +16,14 @@ namespace {
 constexpr int64_t pageBytes = 4096;
 
 /// Named regions in address order; the places of a class are adjacent.
-class Layout {
+class ArenaLayout {
 public:
-  Layout(ModuleOp module, MemoryPlan &plan)
+  ArenaLayout(ModuleOp module, MemoryPlan &plan)
       : parameters(module), plan(plan), hasSums(batchesOfUpdate(module) > 1) {}
 
   void run() {
     for (StringRef scalar : {"length", "rows", "step", "seed"}) {
-      Place &place = plan.places[("scalar:" + scalar).str()];
+      MemoryPlace &place = plan.places[("scalar:" + scalar).str()];
       place.bytes = lineBytes;
     }
     if (hasSums) {
@@ -232,7 +232,7 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
       return failure();
     }
   }
-  Layout layout(module, plan);
+  ArenaLayout layout(module, plan);
   layout.run();
   plan.workspaceBytes = workspaceBytes;
   plan.counterBytes = alignTo(counterBytes, lineBytes);

@@ -264,7 +264,7 @@ LogicalResult Storage::run() {
           plan.offsets[result] = storage.offset;
         } else {
           names[result] = storage.place;
-          Place &place = plan.places[storage.place];
+          MemoryPlace &place = plan.places[storage.place];
           if (!isa<plan::ViewOp>(op)) {
             place.type = result.getType();
           }

@@ -26,7 +26,7 @@ public:
 
 private:
   /// A set of dropped values, and its cost.
-  struct State {
+  struct RecomputeState {
     ValueSet dropped;
     int64_t bytes = 0;
     double operations = 0;
@@ -38,16 +38,16 @@ private:
     size_t number = 0; ///< number in its function, the last first
   };
 
-  LogicalResult measure(State &state);
-  bool fits(const State &state) const { return state.bytes <= limit; }
+  LogicalResult measure(RecomputeState &state);
+  bool fits(const RecomputeState &state) const { return state.bytes <= limit; }
   void findUnits();
   std::vector<size_t> findCuts(bool areEqualsCuts) const;
-  State startFrom(ArrayRef<size_t> cuts, int64_t spacing) const;
+  RecomputeState startFrom(ArrayRef<size_t> cuts, int64_t spacing) const;
   LogicalResult findStarts();
-  static State without(const State &state, ArrayRef<Unit> units);
-  LogicalResult takeBack(State &state);
-  FailureOr<const State *> findBest();
-  LogicalResult takeBackOneByOne(State &state, ArrayRef<Unit> rest);
+  static RecomputeState without(const RecomputeState &state, ArrayRef<Unit> units);
+  LogicalResult takeBack(RecomputeState &state);
+  FailureOr<const RecomputeState *> findBest();
+  LogicalResult takeBackOneByOne(RecomputeState &state, ArrayRef<Unit> rest);
 
   /// Maximum number of single dispatches tried from one starting point: planning takes
   /// milliseconds.
@@ -58,10 +58,10 @@ private:
   int64_t limit; ///< the budget, or the size of the leanest starting point
   RepeatedDispatches dispatches;
   std::vector<Unit> units;
-  std::vector<State> starts;
+  std::vector<RecomputeState> starts;
 };
 
-LogicalResult Search::measure(State &state) {
+LogicalResult Search::measure(RecomputeState &state) {
   dispatches.repeat(state.dropped);
   FailureOr<MemoryPlan> plan = planMemory(module, request.workspaceBytes, request.counterBytes);
   state.operations = 0;
@@ -111,8 +111,8 @@ std::vector<size_t> Search::findCuts(bool areEqualsCuts) const {
 
 /// Stores the values that are live across cuts; skips cuts such that at least `spacing` bytes are
 /// computed between consecutive ones.
-Search::State Search::startFrom(ArrayRef<size_t> cuts, int64_t spacing) const {
-  State state;
+Search::RecomputeState Search::startFrom(ArrayRef<size_t> cuts, int64_t spacing) const {
+  RecomputeState state;
   SmallVector<Value> kept;
   int64_t between = 0;
   for (auto [i, op] : llvm::enumerate(dispatches.forward())) {
@@ -144,7 +144,7 @@ LogicalResult Search::findStarts() {
   for (int64_t spacing = mean + 1; spacing < all; spacing *= 2) {
     starts.push_back(startFrom(cuts, spacing));
   }
-  for (State &start : starts) {
+  for (RecomputeState &start : starts) {
     if (failed(measure(start))) {
       return failure();
     }
@@ -152,8 +152,8 @@ LogicalResult Search::findStarts() {
   return success();
 }
 
-Search::State Search::without(const State &state, ArrayRef<Unit> units) {
-  State smaller = state;
+Search::RecomputeState Search::without(const RecomputeState &state, ArrayRef<Unit> units) {
+  RecomputeState smaller = state;
   for (const Unit &unit : units) {
     for (Value result : unit.op->getResults()) {
       smaller.dropped.erase(result);
@@ -164,10 +164,10 @@ Search::State Search::without(const State &state, ArrayRef<Unit> units) {
 
 /// Dispatches that do not fit may be followed by smaller ones that do. A dispatch that is not
 /// repeated anyway costs nothing.
-LogicalResult Search::takeBackOneByOne(State &state, ArrayRef<Unit> rest) {
+LogicalResult Search::takeBackOneByOne(RecomputeState &state, ArrayRef<Unit> rest) {
   int tries = 0;
   for (const Unit &unit : rest) {
-    State next = without(state, unit);
+    RecomputeState next = without(state, unit);
     if (next.dropped.size() == state.dropped.size()) {
       continue;
     }
@@ -185,12 +185,12 @@ LogicalResult Search::takeBackOneByOne(State &state, ArrayRef<Unit> rest) {
 }
 
 /// Stores as many of the first units as fit, by bisection, then tries others one by one.
-LogicalResult Search::takeBack(State &state) {
-  State best = state;
+LogicalResult Search::takeBack(RecomputeState &state) {
+  RecomputeState best = state;
   size_t least = 0, most = units.size();
   while (least < most) {
     size_t middle = (least + most + 1) / 2;
-    State next = without(state, ArrayRef(units).take_front(middle));
+    RecomputeState next = without(state, ArrayRef(units).take_front(middle));
     if (failed(measure(next))) {
       return failure();
     }
@@ -206,29 +206,33 @@ LogicalResult Search::takeBack(State &state) {
 }
 
 /// Returns the state with the fewest operations that fits the budget; else the leanest one found.
-FailureOr<const Search::State *> Search::findBest() {
-  auto isLeaner = [](const State &a, const State &b) { return a.bytes < b.bytes; };
-  State &leanest = *std::min_element(starts.begin(), starts.end(), isLeaner);
+FailureOr<const Search::RecomputeState *> Search::findBest() {
+  auto isLeaner = [](const RecomputeState &a, const RecomputeState &b) {
+    return a.bytes < b.bytes;
+  };
+  RecomputeState &leanest = *std::min_element(starts.begin(), starts.end(), isLeaner);
   if (!fits(leanest)) { // a stored result may need less memory than the operands of its copy
     limit = leanest.bytes;
-    return failed(takeBack(leanest)) ? FailureOr<const State *>() : &leanest;
+    return failed(takeBack(leanest)) ? FailureOr<const RecomputeState *>() : &leanest;
   }
-  const State *best = nullptr;
-  for (State &start : starts) {
+  const RecomputeState *best = nullptr;
+  for (RecomputeState &start : starts) {
     if (!fits(start)) {
       continue;
     }
     if (failed(takeBack(start))) {
       return failure();
     }
-    auto price = [](const State &state) { return std::pair(state.operations, state.bytes); };
+    auto price = [](const RecomputeState &state) {
+      return std::pair(state.operations, state.bytes);
+    };
     best = !best || price(start) < price(*best) ? &start : best;
   }
   return best;
 }
 
 FailureOr<Recomputation> Search::run() {
-  State full;
+  RecomputeState full;
   if (failed(measure(full))) {
     return failure();
   }
@@ -241,7 +245,7 @@ FailureOr<Recomputation> Search::run() {
   if (failed(findStarts())) {
     return failure();
   }
-  FailureOr<const State *> best = findBest();
+  FailureOr<const RecomputeState *> best = findBest();
   if (failed(best)) {
     return failure();
   }

@@ -190,7 +190,7 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
     clocks[cuts[i].axis] = closedIn(each, counts, i, take);
   }
   for (const MakeRun &make : runs) {
-    Run run = make(each.body, take, done);
+    RowRun run = make(each.body, take, done);
     each.result(packRow(each, run.start, run.count, run.length), AccessKind::Flat, type);
   }
   each.result(next(each.body, take, done), AccessKind::Flat, perRow(), /*alias=*/0);
@@ -255,7 +255,7 @@ void StepEntries::beginStep(func::FuncOp step) {
       Value before = arith::SubIOp::create(b, done, constant(b, 1));
       Value start = emitRowCount(b, op, before);
       Value count = arith::SubIOp::create(b, emitRowCount(b, op, done), start);
-      return Run{start, arith::MulIOp::create(b, count, take), append(b, take, done)};
+      return RowRun{start, arith::MulIOp::create(b, count, take), append(b, take, done)};
     });
   }
   numberMembers(step);
@@ -263,13 +263,13 @@ void StepEntries::beginStep(func::FuncOp step) {
   known.append({bursts.size(), bursts.size() + 1});
   bursts.push_back(1);
   runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
-    return Run{constant(b, 0), take, append(b, take, done)};
+    return RowRun{constant(b, 0), take, append(b, take, done)};
   });
   // Schedule of a lazy value that is stored for the prediction, which reads its last row: only that
   // row.
   bursts.push_back(1);
   runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
-    return Run{done, take, append(b, take, done)};
+    return RowRun{done, take, append(b, take, done)};
   });
   b.setInsertionPoint(step.getBody().front().getTerminator());
   schedules.resize(bursts.size());
@@ -456,7 +456,7 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
       runs.push_back([ring](ImplicitLocOpBuilder &b, Value take, Value) {
         Value zero = constant(b, 0), all = constant(b, ring);
         Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, take, zero);
-        return Run{zero, arith::SelectOp::create(b, some, all, zero), all};
+        return RowRun{zero, arith::SelectOp::create(b, some, all, zero), all};
       });
       continue;
     }
@@ -469,7 +469,7 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
       // Rows of segments may be ahead of the tokens.
       Value length =
           clock ? arith::MulIOp::create(b, computed, constant(b, factors.lookup(schedule))) : take;
-      return Run{arith::SubIOp::create(b, computed, count), count, length};
+      return RowRun{arith::SubIOp::create(b, computed, count), count, length};
     });
   }
   auto next = [](ImplicitLocOpBuilder &b, Value take, Value done) -> Value {
@@ -514,7 +514,7 @@ void StepEntries::buildReset() {
   for (int64_t ring : rings) {
     runs.push_back([ring](ImplicitLocOpBuilder &b, Value take, Value) {
       Value zero = constant(b, 0);
-      return Run{zero, arith::MulIOp::create(b, take, constant(b, ring)), zero};
+      return RowRun{zero, arith::MulIOp::create(b, take, constant(b, ring)), zero};
     });
   }
   auto next = [](ImplicitLocOpBuilder &b, Value take, Value done) -> Value {

@@ -61,11 +61,11 @@ public:
 
 private:
   /// Schedule of a row of the batch, computed from its `take` and `done`; all i64.
-  struct Run {
+  struct RowRun {
     mlir::Value start, count, length;
   };
   using MakeRun =
-      std::function<Run(mlir::ImplicitLocOpBuilder &b, mlir::Value take, mlir::Value done)>;
+      std::function<RowRun(mlir::ImplicitLocOpBuilder &b, mlir::Value take, mlir::Value done)>;
 
   llvm::SmallVector<mlir::Value>
   buildSchedules(llvm::ArrayRef<MakeRun> runs,

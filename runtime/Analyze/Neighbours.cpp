@@ -15,7 +15,7 @@ namespace {
 using Group = NeighbourResult::Group;
 
 /// Complete groups of files, and their rows normalized to length 1.
-struct Table {
+struct NeighbourTable {
   std::vector<Group> groups;
   std::vector<float> rows;
   size_t width = 0;
@@ -25,7 +25,7 @@ struct Table {
   }
 };
 
-void appendRow(Table &table, std::span<const float> row) {
+void appendRow(NeighbourTable &table, std::span<const float> row) {
   double squares = std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
   double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
   for (float x : row) {
@@ -34,7 +34,7 @@ void appendRow(Table &table, std::span<const float> row) {
   table.width = row.size();
 }
 
-void appendFile(Table &table, Executor &executor, const ByteFile &file, int64_t factor,
+void appendFile(NeighbourTable &table, Executor &executor, const ByteFile &file, int64_t factor,
                 const std::function<void(double)> &progress) {
   int64_t context = executor.plan().model.context,
           rowsOfWindow = countRows(context, context, factor);
@@ -55,7 +55,7 @@ void appendFile(Table &table, Executor &executor, const ByteFile &file, int64_t 
       progress);
 }
 
-std::vector<Group> findNearest(const Table &table, size_t query, int64_t count) {
+std::vector<Group> findNearest(const NeighbourTable &table, size_t query, int64_t count) {
   std::vector<std::pair<double, size_t>> found; // by distance, then by position
   for (size_t group = 0; group < table.groups.size(); ++group) {
     if (group != query) {
@@ -77,7 +77,7 @@ std::vector<Group> findNearest(const Table &table, size_t query, int64_t count) 
 NeighbourResult measureNeighbours(Executor &executor, const std::vector<ByteFile> &files,
                                   int64_t factor, const NeighbourOptions &options,
                                   const std::function<void(double)> &progress) {
-  Table table;
+  NeighbourTable table;
   for (size_t i = 0; i < files.size(); ++i) {
     appendFile(table, executor, files[i], factor, [&](double share) {
       if (progress) {

@@ -58,7 +58,7 @@ void WordModel::train(const Words &words) {
       ++orders[n - 1].counts[gram.substr(1)];
     }
   }
-  for (Order &one : orders) {
+  for (GramOrder &one : orders) {
     double once = 0, twice = 0;
     for (const auto &[gram, count] : one.counts) {
       Follow &follow = one.follows[gram.substr(0, gram.size() - 1)];
@@ -83,7 +83,7 @@ WordModel::Gram WordModel::getIds(const Words &words) const {
 double WordModel::probability(const Gram &history, char32_t word) const {
   double p = 1 / (static_cast<double>(ids.size()) + 1);
   for (size_t n = 1; n <= std::min(order, history.size() + 1); ++n) {
-    const Order &one = orders[n - 1];
+    const GramOrder &one = orders[n - 1];
     Gram before = history.substr(history.size() - (n - 1));
     auto follow = one.follows.find(before);
     if (follow == one.follows.end()) {

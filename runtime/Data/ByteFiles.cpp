@@ -52,9 +52,9 @@ std::string showName(const Path &path) {
 }
 
 /// An open stream.
-class Stream {
+class FileStream {
 public:
-  explicit Stream(const Path &path) : path(path) {
+  explicit FileStream(const Path &path) : path(path) {
     if (path == standardInput) {
       static bool isTaken = false;
       if (std::exchange(isTaken, true)) {
@@ -70,9 +70,9 @@ public:
       }
     }
   }
-  Stream(const Stream &) = delete;
-  Stream &operator=(const Stream &) = delete;
-  ~Stream() {
+  FileStream(const FileStream &) = delete;
+  FileStream &operator=(const FileStream &) = delete;
+  ~FileStream() {
     if (fd > STDIN_FILENO) {
       ::close(fd);
     }
@@ -136,7 +136,7 @@ ByteFile openBytes(const Path &path, std::string_view what, const ReadingOptions
     return file;
   }
   TemporaryFile spool(getTemporaryFolder(reading));
-  Stream(path).copyTo(spool);
+  FileStream(path).copyTo(spool);
   return {path, spool.finish(showName(path)), copy ? copy->path : Path()};
 }
 

@@ -13,7 +13,7 @@ namespace sluice::runtime {
 namespace {
 
 /// The result of one call of a decompressor.
-struct Step {
+struct InflateStep {
   size_t taken = 0, given = 0; ///< bytes of the input and of the output
   bool isEnd = false;          ///< end of a member or a frame
   std::string error = {};      ///< empty: none
@@ -26,7 +26,7 @@ public:
   Decompressor(const Decompressor &) = delete;
   Decompressor &operator=(const Decompressor &) = delete;
   virtual ~Decompressor() = default;
-  virtual Step run(std::span<const uint8_t> from, std::span<uint8_t> into) = 0;
+  virtual InflateStep run(std::span<const uint8_t> from, std::span<uint8_t> into) = 0;
   /// Prepares for the next member.
   virtual void restart() = 0;
 };
@@ -40,14 +40,14 @@ public:
     }
   }
   ~Gzip() override { inflateEnd(&stream); }
-  Step run(std::span<const uint8_t> from, std::span<uint8_t> into) override {
+  InflateStep run(std::span<const uint8_t> from, std::span<uint8_t> into) override {
     stream.next_in = const_cast<uint8_t *>(from.data()); // zlib does not write to its input
     stream.avail_in = static_cast<unsigned>(from.size());
     stream.next_out = into.data();
     stream.avail_out = static_cast<unsigned>(into.size());
     int result = inflate(&stream, Z_NO_FLUSH);
-    Step step{from.size() - stream.avail_in, into.size() - stream.avail_out,
-              result == Z_STREAM_END};
+    InflateStep step{from.size() - stream.avail_in, into.size() - stream.avail_out,
+                     result == Z_STREAM_END};
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) {
       step.error = stream.msg ? stream.msg : "the data are not valid";
     }
@@ -67,11 +67,11 @@ public:
     }
   }
   ~Zstd() override { ZSTD_freeDStream(stream); }
-  Step run(std::span<const uint8_t> from, std::span<uint8_t> into) override {
+  InflateStep run(std::span<const uint8_t> from, std::span<uint8_t> into) override {
     ZSTD_inBuffer in{from.data(), from.size(), 0};
     ZSTD_outBuffer out{into.data(), into.size(), 0};
     size_t result = ZSTD_decompressStream(stream, &out, &in);
-    Step step{in.pos, out.pos, result == 0};
+    InflateStep step{in.pos, out.pos, result == 0};
     if (ZSTD_isError(result)) {
       step.error = ZSTD_getErrorName(result);
       if (ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge) {
@@ -167,7 +167,7 @@ public:
         }
         startMember(start + taken);
       }
-      Step step = decompressor->run(some.subspan(taken), text);
+      InflateStep step = decompressor->run(some.subspan(taken), text);
       if (!step.error.empty()) {
         fail(step.remedy.empty()
                  ? "found damage near byte " + std::to_string(start + taken + step.taken) + " (" +

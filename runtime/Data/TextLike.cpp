@@ -9,13 +9,13 @@
 namespace sluice::runtime {
 namespace {
 
-struct Share {
+struct TokenShare {
   int32_t byte, count;
 };
 
 /// Frequencies per 10,000 of the bytes of the GNU Collaborative International Dictionary of English
 /// (Debian's dict-gcide, 40 MB, the training data of the demo). Rarer bytes are omitted.
-constexpr Share dictionary[] = {
+constexpr TokenShare dictionary[] = {
     // clang-format off
     {10, 301}, {32, 2380}, {34, 37}, {38, 4}, {39, 6}, {40, 26}, {41, 26}, {42, 30}, {43, 5},
     {44, 127}, {45, 62}, {46, 255}, {48, 1}, {49, 118}, {50, 8}, {51, 57}, {52, 2}, {53, 4},
@@ -34,7 +34,7 @@ constexpr Share dictionary[] = {
 std::vector<double> sumShares(int64_t vocabulary) {
   std::vector<double> sums(static_cast<size_t>(vocabulary), 0);
   if (vocabulary == 256) {
-    for (const Share &share : dictionary) {
+    for (const TokenShare &share : dictionary) {
       sums[static_cast<size_t>(share.byte)] = share.count;
     }
   } else {

@@ -268,7 +268,7 @@ void Executor::addWeights(bool isMore) {
 
 /// Uploads the data that the host wrote since the last run.
 void Executor::sendInputs(const std::string &entry) {
-  for (const Range &range : edited) {
+  for (const MemoryRange &range : edited) {
     device->upload(range);
   }
   edited.clear();
@@ -437,9 +437,9 @@ std::span<const float> Executor::outputRow(const std::string &name, int64_t row)
   return {start, static_cast<size_t>(width)};
 }
 
-std::span<uint8_t> Executor::bytes(Range range, Access access) {
+std::span<uint8_t> Executor::bytes(MemoryRange range, Access access) {
   if (!device->sharesMemory()) {
-    auto sameStart = [&](const Range &other) { return other.offset == range.offset; };
+    auto sameStart = [&](const MemoryRange &other) { return other.offset == range.offset; };
     // Otherwise the download would overwrite the edit.
     if (std::none_of(edited.begin(), edited.end(), sameStart)) {
       device->download(range);

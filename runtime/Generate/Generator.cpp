@@ -41,7 +41,7 @@ std::span<const float> Predictor::predict(std::span<const Turn> turns) {
   int64_t period = plan.generation ? plan.generation->period : 1;
   logits.clear();
   for (const Turn &turn : turns) {
-    Window &window = windows.at(static_cast<size_t>(turn.row));
+    GenerationWindow &window = windows.at(static_cast<size_t>(turn.row));
     int64_t from = windowStart(static_cast<int64_t>(turn.text.size()), window.start,
                                plan.model.context, period, plan.model.first + 1);
     bool moved = std::exchange(window.start, from) != from;
@@ -76,7 +76,7 @@ std::span<const float> Predictor::recompute(const Turn &turn, int64_t from) {
 
 /// Brings the states of a row to the window without its newest token, which the next step reads.
 void Predictor::catchUp(const Turn &turn, bool moved) {
-  Window &window = windows[static_cast<size_t>(turn.row)];
+  GenerationWindow &window = windows[static_cast<size_t>(turn.row)];
   auto size = static_cast<int64_t>(turn.text.size()) - window.start, last = size - 1;
   // A step reads all weights for one token; a prefill reads them once for all tokens.
   constexpr int64_t fewSteps = 8;
@@ -135,7 +135,7 @@ void Predictor::step(std::span<const Turn> turns) {
   std::span<int64_t> take = executor.take();
   std::ranges::fill(take, 0);
   for (const Turn &turn : turns) {
-    Window &window = windows[static_cast<size_t>(turn.row)];
+    GenerationWindow &window = windows[static_cast<size_t>(turn.row)];
     int64_t at = turn.row * (executor.plan().model.context + 1) + window.seen++;
     executor.text()[static_cast<size_t>(at)] = turn.text.back();
     take[static_cast<size_t>(turn.row)] = 1;

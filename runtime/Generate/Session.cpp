@@ -119,7 +119,7 @@ void requireOwners(const StrictJson &json, Executor &executor, const std::string
 void saveSession(const Path &path, Executor &executor, const Predictor &predictor,
                  const Session &session) {
   const auto &states = executor.plan().generation->states;
-  Predictor::Window window = predictor.window(0);
+  Predictor::GenerationWindow window = predictor.window(0);
   std::vector<StateRow> rows;
   rows.reserve(states.size()); // tensors point into it
   std::vector<NamedTensor> tensors;
@@ -153,7 +153,7 @@ Session loadSession(const Path &path, Executor &executor, Predictor &predictor) 
   StrictJson json(description, origin + ": " + sessionKey, remedy);
   requireSession(json);
   requireOwners(json, executor, origin);
-  Predictor::Window window;
+  Predictor::GenerationWindow window;
   Session session = parseSession(json, executor.plan(), window);
   const auto &states = executor.plan().generation->states;
   std::vector<StateRow> rows;

@@ -73,7 +73,8 @@ GivenLines parseInputs(const StrictJson &json, const Plan &plan) {
 
 } // namespace
 
-Session parseSession(const StrictJson &json, const Plan &plan, Predictor::Window &window) {
+Session parseSession(const StrictJson &json, const Plan &plan,
+                     Predictor::GenerationWindow &window) {
   Session session;
   for (const StrictJson &token : json.at("text").array()) {
     session.text.bytes.push_back(

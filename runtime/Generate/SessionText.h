@@ -17,6 +17,6 @@ void requireSession(const StrictJson &json);
 
 /// Reads the text, its sampling options, and the window that the states have seen. Throws UserError
 /// if they are impossible for `plan`. Does not check the owner of the states.
-Session parseSession(const StrictJson &json, const Plan &plan, Predictor::Window &window);
+Session parseSession(const StrictJson &json, const Plan &plan, Predictor::GenerationWindow &window);
 
 } // namespace sluice::runtime

@@ -222,7 +222,7 @@ void Chart::fit() {
     all = {std::min(all.low, range.low), std::max(all.high, range.high)};
   }
   double span = all.high - all.low;
-  for (const Level &level : levels) { // a far level would flatten the curves
+  for (const ChartLevel &level : levels) { // a far level would flatten the curves
     if (level.value > all.low - span && level.value < all.high + span) {
       all = {std::min(all.low, level.value), std::max(all.high, level.value)};
     }

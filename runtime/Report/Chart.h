@@ -67,7 +67,7 @@ private:
     std::string color, label;
   };
 
-  struct Level {
+  struct ChartLevel {
     double value;
     std::string label;
   };
@@ -91,7 +91,7 @@ private:
 
   std::string title, counted;
   std::vector<Curve> curves;
-  std::vector<Level> levels;
+  std::vector<ChartLevel> levels;
   std::vector<Mark> marks;
   Point low{}, high{};
   double left = 0, height = 0;

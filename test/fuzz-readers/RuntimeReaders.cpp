@@ -212,7 +212,7 @@ void readSession(std::string_view input) {
     nlohmann::json parsed = runtime::readJson(input, "file", "JSON", sessionRemedy);
     StrictJson json(parsed, "file", sessionRemedy);
     requireSession(json);
-    Predictor::Window window;
+    Predictor::GenerationWindow window;
     parseSession(json, getPlan(), window);
   });
 }

@@ -12,7 +12,7 @@ using namespace sluice::fuzz;
 namespace {
 
 /// Changes an op; false where the mutation does not fit it.
-using Edit = bool (*)(Operation *op);
+using IrEdit = bool (*)(Operation *op);
 
 int64_t getShiftAmount(ShiftOp shift) { return static_cast<int64_t>(shift.getBy()); }
 
@@ -205,7 +205,7 @@ bool addOffset(Operation *op, int64_t change) {
 bool targetOneEarly(Operation *op) { return addOffset(op, -1); }
 bool targetOneLate(Operation *op) { return addOffset(op, 1); }
 
-constexpr std::pair<const char *, Edit> edits[] = {
+constexpr std::pair<const char *, IrEdit> edits[] = {
     {"shift one less", shiftOneLess},
     {"shift negated", shiftNegated},
     {"shift dropped", shiftDropped},
@@ -236,7 +236,7 @@ SmallVector<Operation *> collectOps(ModuleOp module, StringRef function) {
 }
 
 /// Ops of one kind correspond across functions by their order.
-SmallVector<Operation *> fitting(ModuleOp module, StringRef function, Edit edit) {
+SmallVector<Operation *> fitting(ModuleOp module, StringRef function, IrEdit edit) {
   SmallVector<Operation *> found;
   OwningOpRef<ModuleOp> trial = module.clone();
   SmallVector<Operation *> real = collectOps(module, function),

@@ -15,9 +15,9 @@ namespace {
 
 /// The stream that a boundaries stage cuts: groups, and segments of groups, have no byte of their
 /// own.
-enum class Place { Tokens, Groups, Segments };
+enum class CutPlace { Tokens, Groups, Segments };
 
-Place inside(Place cut) { return cut == Place::Tokens ? Place::Segments : cut; }
+CutPlace inside(CutPlace cut) { return cut == CutPlace::Tokens ? CutPlace::Segments : cut; }
 
 /// Sources of the bits of a stage other than a rule.
 struct Makers {
@@ -50,16 +50,16 @@ private:
   void shift();
   void smallModel();
   void group(const std::function<void()> &inside);
-  Json bits(Place place, bool begins, Makers makers, const Json *below);
-  void addRule(Json &made, Place place, bool begins);
+  Json bits(CutPlace place, bool begins, Makers makers, const Json *below);
+  void addRule(Json &made, CutPlace place, bool begins);
   std::string chooseMethod(const Json &made, const std::string &otherwise);
-  void cut(int level, Place place, const Json *below);
-  void onSegments(int level, Place place, const Json &made);
+  void cut(int level, CutPlace place, const Json *below);
+  void onSegments(int level, CutPlace place, const Json &made);
 
-  void composite(Place place);
-  void patches(const std::string &op, Place place);
-  Json cutInside(const std::string &op, Json &stage, Place place);
-  Json chunksInside(Json &stage, Place place);
+  void composite(CutPlace place);
+  void patches(const std::string &op, CutPlace place);
+  Json cutInside(const std::string &op, Json &stage, CutPlace place);
+  Json chunksInside(Json &stage, CutPlace place);
   Json settings();
   Json count() { return number(0, 1); }
   void readAgain(const std::string &whole, const std::string &segments, const Json &made);
@@ -119,7 +119,7 @@ void Generator::group(const std::function<void()> &inside) {
   emit({{"op", "add"}, {"with", fine}});
 }
 
-void Generator::onSegments(int level, Place place, const Json &made) {
+void Generator::onSegments(int level, CutPlace place, const Json &made) {
   if (chance(0.4)) {
     layer();
   }
@@ -137,20 +137,20 @@ void Generator::onSegments(int level, Place place, const Json &made) {
 
 /// The source of the bits: a rule, a predictor or a router. `below` are the settings of the
 /// segments that are cut, which end where documents do if these are to.
-Json Generator::bits(Place place, bool begins, Makers makers, const Json *below) {
+Json Generator::bits(CutPlace place, bool begins, Makers makers, const Json *below) {
   Json made = Json::object();
   if (begins) {
     made["at"] = "start";
   }
   if (begins && makers.routes && chance(0.5)) {
     made["ratio"] = 3;
-  } else if (makers.draws && chance(place == Place::Tokens ? 0.4 : 0.6)) {
+  } else if (makers.draws && chance(place == CutPlace::Tokens ? 0.4 : 0.6)) {
     made["predictor"] = 2;
     made["prior"] = 0.3;
   } else {
     addRule(made, place, begins);
   }
-  bool mayEnd = place == Place::Tokens ||
+  bool mayEnd = place == CutPlace::Tokens ||
                 (below && below->contains("document_end") && (begins || !below->contains("at")));
   if (mayEnd && chance(0.25)) {
     made["document_end"] = 7;
@@ -160,17 +160,17 @@ Json Generator::bits(Place place, bool begins, Makers makers, const Json *below)
 
 /// A rule, whose bits a predictor may learn. As printed, coding rates are the rates of the whole
 /// text.
-void Generator::addRule(Json &made, Place place, bool begins) {
-  if (place == Place::Groups || chance(0.3)) {
+void Generator::addRule(Json &made, CutPlace place, bool begins) {
+  if (place == CutPlace::Groups || chance(0.3)) {
     made["rule"] = "coding_rate";
     made["window"] = number(1, 3);
     made[mistake() ? "top" : "threshold"] = 0.5;
-  } else if (place == Place::Tokens && hasLoss && chance(0.6)) {
+  } else if (place == CutPlace::Tokens && hasLoss && chance(0.6)) {
     made["rule"] = "entropy";
     made["loss"] = "small";
     made[chance(0.5) ? "rise" : "threshold"] = 0.5;
   } else {
-    made["rule"] = place == Place::Tokens && begins && chance(0.5) ? "space_like" : "whitespace";
+    made["rule"] = place == CutPlace::Tokens && begins && chance(0.5) ? "space_like" : "whitespace";
   }
   if (chance(0.3)) {
     made["predictor"] = 2;
@@ -189,7 +189,7 @@ std::string Generator::chooseMethod(const Json &made, const std::string &otherwi
 
 /// Segments, moved by one at either end or at neither: causal where it is at one at least. Rows
 /// that were moved are not those that a router's chances belong to, so they leak where smoothed.
-void Generator::cut(int level, Place place, const Json *below) {
+void Generator::cut(int level, CutPlace place, const Json *below) {
   std::string name = "cut" + std::to_string(level), fine = nameNorm();
   if (mistake()) {
     emit({{"op", "layer"}, {"mask", "bidirectional"}}); // of what bits read
@@ -235,8 +235,8 @@ Json Generator::settings() {
 
 /// Blocks of two to four, whose columns are as many at least. Two whole blocks lie within the
 /// lengths that are enumerated.
-void Generator::patches(const std::string &op, Place place) {
-  int64_t size = place == Place::Groups || levels > 1 ? 2 : number(2, 4);
+void Generator::patches(const std::string &op, CutPlace place) {
+  int64_t size = place == CutPlace::Groups || levels > 1 ? 2 : number(2, 4);
   Json stage = {{"op", op}, {op == "megabyte" ? "patch" : "block", size}};
   stage["layers"] = {count(), count()};
   if (size > 2 || chance(0.3)) {
@@ -247,7 +247,7 @@ void Generator::patches(const std::string &op, Place place) {
 }
 
 /// An H-Net of one level, or of two. Returns what makes the outer segments.
-Json Generator::chunksInside(Json &stage, Place place) {
+Json Generator::chunksInside(Json &stage, CutPlace place) {
   Json outer = bits(place, true, {.draws = false}, nullptr);
   stage["layers"] = {count(), count(), count()};
   stage["boundaries"] = outer;
@@ -262,7 +262,7 @@ Json Generator::chunksInside(Json &stage, Place place) {
 }
 
 /// Returns what makes the segments.
-Json Generator::cutInside(const std::string &op, Json &stage, Place place) {
+Json Generator::cutInside(const std::string &op, Json &stage, CutPlace place) {
   if (op == "hnet") {
     return chunksInside(stage, place);
   }
@@ -271,7 +271,7 @@ Json Generator::cutInside(const std::string &op, Json &stage, Place place) {
     stage["width"] = 4;
   }
   if (op == "spacebyte") {
-    Json made = place == Place::Tokens && chance(0.5)
+    Json made = place == CutPlace::Tokens && chance(0.5)
                     ? Json{{"rule", "space_like"}, {"at", "start"}}
                     : bits(place, true, {.draws = false}, nullptr);
     stage["boundaries"] = made;
@@ -313,7 +313,7 @@ void Generator::readAgain(const std::string &whole, const std::string &segments,
 }
 
 /// A whole model in one stage. The stream that it reads may be added to its result.
-void Generator::composite(Place place) {
+void Generator::composite(CutPlace place) {
   std::string whole = nameNorm();
   if (mistake()) {
     layer(); // which may look ahead
@@ -345,11 +345,11 @@ std::string Generator::spec() {
   if (chance(0.2)) {
     smallModel();
   }
-  auto body = [&](Place place) { chance(0.4) ? composite(place) : cut(1, place, nullptr); };
+  auto body = [&](CutPlace place) { chance(0.4) ? composite(place) : cut(1, place, nullptr); };
   if (chance(0.25)) {
-    group([&] { body(Place::Groups); });
+    group([&] { body(CutPlace::Groups); });
   } else {
-    body(Place::Tokens);
+    body(CutPlace::Tokens);
   }
   if (chance(0.3)) {
     layer();

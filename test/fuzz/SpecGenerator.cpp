@@ -20,7 +20,7 @@ public:
   std::string spec();
 
 private:
-  struct Stream {
+  struct StreamDraft {
     std::string name;
     int64_t factor;
   };
@@ -64,7 +64,7 @@ private:
   bool replaces; ///< rows of one stream by another's, in place of some sums
   int64_t width = 2, factor = 1;
   std::vector<Json> stages;
-  std::vector<Stream> streams; ///< that have a name
+  std::vector<StreamDraft> streams; ///< that have a name
   int losses = 0;
 };
 
@@ -350,7 +350,7 @@ void Generator::detour(int depth) {
 /// Adds an earlier stream of the same scale, if there is one, or takes every k-th row from it.
 void Generator::skip() {
   std::vector<std::string> names;
-  for (const Stream &stream : streams) {
+  for (const StreamDraft &stream : streams) {
     if (stream.factor == factor && stages.back().value("to", "") != stream.name) {
       names.push_back(stream.name);
     }

@@ -25,9 +25,9 @@ struct Flags {
   std::string programs;
 };
 
-class Run {
+class FuzzRun {
 public:
-  explicit Run(const Flags &flags) : flags(flags) {}
+  explicit FuzzRun(const Flags &flags) : flags(flags) {}
 
   void tryOne(uint64_t seed);
   void print() const;
@@ -45,12 +45,12 @@ private:
   uint64_t failures = 0;
 };
 
-void Run::fail(uint64_t seed, const std::string &text, const std::string &what) {
+void FuzzRun::fail(uint64_t seed, const std::string &text, const std::string &what) {
   ++failures;
   std::cout << "seed " << seed << ": " << what << "\n" << text << std::endl;
 }
 
-void Run::check(uint64_t seed, const std::string &text) {
+void FuzzRun::check(uint64_t seed, const std::string &text) {
   Judgement judgement = tryCheck(text);
   const CausalVerdict &verdict = judgement.verdict;
   const char *kinds[] = {"proved", "leak", "not proved", "misaligned"};
@@ -71,7 +71,7 @@ void Run::check(uint64_t seed, const std::string &text) {
   certify(seed, text, verdict.isProved());
 }
 
-void Run::certify(uint64_t seed, const std::string &text, bool isProved) {
+void FuzzRun::certify(uint64_t seed, const std::string &text, bool isProved) {
   if (flags.certifyEvery == 0 || seed % flags.certifyEvery != 0) {
     return;
   }
@@ -84,7 +84,7 @@ void Run::certify(uint64_t seed, const std::string &text, bool isProved) {
 }
 
 /// Texts of 7 tokens with two levels have as many boundaries as texts of 10 tokens with one.
-void Run::checkSegments(uint64_t seed) {
+void FuzzRun::checkSegments(uint64_t seed) {
   std::string text = generateSegmentedSpec(seed, flags.segments);
   SegmentJudgement judgement = judgeSegments(text, flags.segments == 1 ? 10 : 7);
   bool isProved = judgement.verdict.isProved();
@@ -101,7 +101,7 @@ void Run::checkSegments(uint64_t seed) {
 }
 
 /// Counts true witnesses, and prints each one that no number shows.
-void Run::checkWitness(uint64_t seed) {
+void FuzzRun::checkWitness(uint64_t seed) {
   std::string text = generateSpec(seed, flags.replaces);
   JudgedWitness judged = judgeWitness(text);
   ++counts[judged.exists ? "witness" : "no witness"];
@@ -115,7 +115,7 @@ void Run::checkWitness(uint64_t seed) {
   }
 }
 
-void Run::tryOne(uint64_t seed) {
+void FuzzRun::tryOne(uint64_t seed) {
   if (flags.segments > 0) {
     ++counts["specs"];
     checkSegments(seed);
@@ -139,7 +139,7 @@ void Run::tryOne(uint64_t seed) {
   }
 }
 
-void Run::print() const {
+void FuzzRun::print() const {
   for (const auto &[name, count] : counts) {
     std::cout << name << ": " << count << "\n";
   }
@@ -172,7 +172,7 @@ int main(int argc, char **argv) {
   bool print = false;
   program.add_flag("--print", print, "Print the specs and do nothing");
   CLI11_PARSE(program, argc, argv);
-  Run run(flags);
+  FuzzRun run(flags);
   for (uint64_t seed = flags.seed; seed < flags.seed + flags.count; ++seed) {
     if (print) {
       std::cout << (flags.segments > 0 ? generateSegmentedSpec(seed, flags.segments)

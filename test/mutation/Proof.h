@@ -4,8 +4,8 @@
 // fault and without.
 #pragma once
 
-#include "Both.h"
 #include "Equivalence.h"
+#include "PairedValue.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Analysis/AssumptionCache.h"
@@ -91,12 +91,12 @@ private:
   std::vector<Variable> variables;
   std::vector<int64_t> point;
   /// A value, computed from the variables of a set alone: it stays until one of them changes.
-  struct Known {
+  struct KnownValue {
     uint64_t stamp = 0, variables = 0;
     Both value;
   };
-  bool isCurrent(const Known &known) const;
-  llvm::DenseMap<const llvm::Value *, Known> memo;
+  bool isCurrent(const KnownValue &known) const;
+  llvm::DenseMap<const llvm::Value *, KnownValue> memo;
   uint64_t stamp = 0, used = 0;  ///< now; variables that the value being computed has been made of
   std::vector<uint64_t> changed; ///< when each variable did
   uint64_t begun = 0;            ///< when these variables were taken

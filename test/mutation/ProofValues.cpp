@@ -24,7 +24,7 @@ Both Proof::number(Variable::Kind kind, const void *of) {
   return Both::unknown(true);
 }
 
-bool Proof::isCurrent(const Known &known) const {
+bool Proof::isCurrent(const KnownValue &known) const {
   uint64_t rest = known.variables;
   for (size_t i = 0; rest != 0; ++i, rest >>= 1) {
     if ((rest & 1) != 0 && changed[i] > known.stamp) {
@@ -43,7 +43,7 @@ Both Proof::get(const Value *value) {
   if (!instruction) {
     return Both::unknown(true);
   }
-  Known &known = memo[value];
+  KnownValue &known = memo[value];
   if (!isCurrent(known)) {
     uint64_t outer = std::exchange(used, 0);
     Both computed = instruction == &site ? computeSite(instruction) : compute(instruction);

@@ -16,7 +16,7 @@ using namespace sluice;
 using namespace sluice::mutation;
 
 /// The dispatch of a kernel, for the oracle.
-class Step::Dispatch {
+class MutationStep::Dispatch {
 public:
   Dispatch(const runtime::Artifact &artifact, int64_t kernel) {
     context
@@ -66,7 +66,7 @@ std::vector<Occasion> sluice::mutation::listOccasions(const runtime::Plan &plan)
   return occasions;
 }
 
-Step::Step(const runtime::Artifact &artifact, std::string target)
+MutationStep::MutationStep(const runtime::Artifact &artifact, std::string target)
     : artifact(artifact), plan(artifact.plan()), target(std::move(target)),
       occasions(listOccasions(plan)),
       arena(static_cast<uint8_t *>(
@@ -85,20 +85,20 @@ Step::Step(const runtime::Artifact &artifact, std::string target)
   }
 }
 
-Step::~Step() = default;
+MutationStep::~MutationStep() = default;
 
-int64_t &Step::scalar(const std::string &name) {
+int64_t &MutationStep::scalar(const std::string &name) {
   return *reinterpret_cast<int64_t *>(arena.get() + plan.scalars.at(name).offset);
 }
 
-void Step::setScalars(const Occasion &occasion) {
+void MutationStep::setScalars(const Occasion &occasion) {
   scalar("length") = occasion.extent.length;
   scalar("rows") = occasion.extent.rows;
   scalar("step") = occasion.step;
   scalar("seed") = 7;
 }
 
-Step::Dispatch &Step::getDispatch(int64_t kernel) {
+MutationStep::Dispatch &MutationStep::getDispatch(int64_t kernel) {
   std::unique_ptr<Dispatch> &dispatch = dispatches[kernel];
   if (!dispatch) {
     dispatch = std::make_unique<Dispatch>(artifact, kernel);
@@ -108,8 +108,8 @@ Step::Dispatch &Step::getDispatch(int64_t kernel) {
 
 /// Bytes of a result that the launch may write: its valid rows, each byte once, where it is the
 /// kernel's only stage; else once at most a stage, for stages share results out.
-void Step::addResult(const Visit &visit, size_t operand, unsigned result, bool later,
-                     std::vector<emulator::Buffer> &buffers) {
+void MutationStep::addResult(const Visit &visit, size_t operand, unsigned result, bool later,
+                             std::vector<emulator::Buffer> &buffers) {
   using emulator::Writes;
   uint8_t *data = arena.get() + (*visit.arguments)[operand];
   std::string name = "buffer " + std::to_string(operand);
@@ -123,7 +123,8 @@ void Step::addResult(const Visit &visit, size_t operand, unsigned result, bool l
 }
 
 /// Bytes of an operand that the launch may read: elsewhere it counts as unwritten.
-void Step::addOperand(const Visit &visit, size_t operand, std::vector<emulator::Buffer> &buffers) {
+void MutationStep::addOperand(const Visit &visit, size_t operand,
+                              std::vector<emulator::Buffer> &buffers) {
   uint8_t *data = arena.get() + (*visit.arguments)[operand];
   std::string name = "buffer " + std::to_string(operand);
   int64_t blocks = visit.kernel.deviceVariants.at(target).stages.front().blocks;
@@ -136,7 +137,8 @@ void Step::addOperand(const Visit &visit, size_t operand, std::vector<emulator::
   }
 }
 
-void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buffer> &buffers) {
+void MutationStep::addBuffers(const Visit &visit, bool later,
+                              std::vector<emulator::Buffer> &buffers) {
   const std::vector<int64_t> &arguments = *visit.arguments;
   const auto &operands = visit.kernel.operands;
   unsigned results = 0;
@@ -165,7 +167,7 @@ void Step::addBuffers(const Visit &visit, bool later, std::vector<emulator::Buff
 /// Bytes that no result may depend on hold NaN: results, unless they lie where operands do,
 /// padding, and rows that are not valid. Zeros that should be written and are zeros already hide
 /// nothing then.
-void Step::poison(const Visit &visit) {
+void MutationStep::poison(const Visit &visit) {
   const auto &operands = visit.kernel.operands;
   const std::vector<int64_t> &arguments = *visit.arguments;
   auto isOperand = [&](size_t i) {
@@ -188,7 +190,7 @@ void Step::poison(const Visit &visit) {
 
 /// All rows become the first, and every line of the head's weights that with its sign changed:
 /// logits are its square, negative. e^(0 - lse) of a token that does not exist is then infinite.
-void Step::lowerLogits(const Visit &visit) {
+void MutationStep::lowerLogits(const Visit &visit) {
   auto head = llvm::cast<dispatch::CrossEntropyOp>(visit.op);
   auto weight = llvm::cast<mlir::RankedTensorType>(head.getWeight().getType());
   auto *row = reinterpret_cast<uint16_t *>(arena.get() + (*visit.arguments)[0]);
@@ -204,13 +206,14 @@ void Step::lowerLogits(const Visit &visit) {
 }
 
 /// Counters of blocks that arrive, which are zero again after each launch; with their bytes.
-std::pair<const uint8_t *, uint64_t> Step::getCounters(const Visit &visit) const {
+std::pair<const uint8_t *, uint64_t> MutationStep::getCounters(const Visit &visit) const {
   int64_t count = visit.kernel.deviceVariants.at(target).counters;
   int64_t bytes = count * int64_t(sizeof(int32_t));
   return {arena.get() + visit.arguments->back() - bytes, uint64_t(bytes)};
 }
 
-std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_t>> &before) {
+std::string MutationStep::judge(const Visit &visit,
+                                const std::vector<std::vector<uint8_t>> &before) {
   auto [counters, counterBytes] = getCounters(visit);
   if (std::any_of(counters, counters + counterBytes, [](uint8_t byte) { return byte != 0; })) {
     return "expected counters of blocks that are zero after the launch, found others";
@@ -238,7 +241,8 @@ std::string Step::judge(const Visit &visit, const std::vector<std::vector<uint8_
 
 /// In place, each result shares the memory of the first operand of its type that no other has
 /// taken.
-Step::Visit Step::getVisit(const runtime::Launch &launch, const Occasion &occasion) {
+MutationStep::Visit MutationStep::getVisit(const runtime::Launch &launch,
+                                           const Occasion &occasion) {
   Visit visit{occasion, plan.kernels[size_t(launch.kernel)], getDispatch(launch.kernel).op, {}};
   std::vector<int64_t> arguments = launch.arguments;
   auto rows = llvm::dyn_cast<dispatch::RowsOp>(visit.op);
@@ -258,7 +262,7 @@ Step::Visit Step::getVisit(const runtime::Launch &launch, const Occasion &occasi
   return visit;
 }
 
-Subject Step::getSubject(const Visit &visit) {
+Subject MutationStep::getSubject(const Visit &visit) {
   const runtime::Kernel &kernel = visit.kernel;
   const runtime::DeviceVariant &variant = kernel.deviceVariants.at(target);
   auto bitcode = artifact.blob(variant.module + "_bitcode");
@@ -306,7 +310,7 @@ Subject Step::getSubject(const Visit &visit) {
 /// Where no row depends on lengths, only the number of the step can make a difference. Where they
 /// do, there are lengths and batches of which the last row is right before the first of a block
 /// of 64: the block has nothing to do, and one row more would make it begin.
-std::vector<Occasion> Step::occasionsFor(const runtime::Launch &launch) {
+std::vector<Occasion> MutationStep::occasionsFor(const runtime::Launch &launch) {
   auto domain = getDispatch(launch.kernel).op->getAttrOfType<dispatch::DomainAttr>("domain");
   std::vector<Occasion> result;
   for (const Occasion &occasion : occasions) {
@@ -332,7 +336,7 @@ std::vector<Occasion> Step::occasionsFor(const runtime::Launch &launch) {
   return result;
 }
 
-void Step::run(const std::function<void(const Occasion &, const Subject &)> &visit) {
+void MutationStep::run(const std::function<void(const Occasion &, const Subject &)> &visit) {
   std::set<int64_t> seen;
   for (const char *entry : {"initialize", "prepare", "evaluate", "predict", "gradient", "update"}) {
     auto found = plan.entries.find(entry);

@@ -28,10 +28,10 @@ std::vector<Occasion> listOccasions(const runtime::Plan &plan);
 
 /// One training step of a full batch. Results of the earlier kernels are in memory when a kernel is
 /// visited.
-class Step {
+class MutationStep {
 public:
-  Step(const runtime::Artifact &artifact, std::string target);
-  ~Step();
+  MutationStep(const runtime::Artifact &artifact, std::string target);
+  ~MutationStep();
 
   /// Calls `visit` with every kernel's first launch on every occasion, and then runs it. Throws
   /// std::runtime_error where a kernel breaks a rule.

@@ -80,9 +80,9 @@ struct Counts {
 };
 
 /// The faults that are tried, by kernel; each step tries those that none before has caught.
-class Run {
+class MutationRun {
 public:
-  Run();
+  MutationRun();
   void tryKernel(const Subject &subject, const std::string &occasion);
   bool report() const;         ///< whether as many are caught as should be
   bool reportCoverage() const; ///< whether all blocks ran that should
@@ -125,12 +125,13 @@ static int64_t processorSeconds() {
 }
 
 /// `code` names the function that the instructions' numbers refer to.
-std::string Run::getMutationKey(const std::string &occasion, const Mutation &mutation) const {
+std::string MutationRun::getMutationKey(const std::string &occasion,
+                                        const Mutation &mutation) const {
   return occasion + "/" + code + "/" + mutation.function + "/" + name(mutation.op).str() + "/" +
          std::to_string(mutation.instruction) + "/" + std::to_string(mutation.variant);
 }
 
-Run::Run() {
+MutationRun::MutationRun() {
   if (!log.empty() && resume) {
     auto file = llvm::MemoryBuffer::getFile(log, /*IsText=*/true);
     for (llvm::StringRef line : llvm::split(file ? (*file)->getBuffer() : "", '\n')) {
@@ -151,7 +152,7 @@ Run::Run() {
 }
 
 /// One in so many of each kind, beginning elsewhere in each kernel.
-void Run::choose(const std::string &kernel, const std::vector<Mutation> &all) {
+void MutationRun::choose(const std::string &kernel, const std::vector<Mutation> &all) {
   std::map<Operator, unsigned> seen;
   auto phase = static_cast<unsigned>(faults.size());
   std::vector<Tried> &chosen = faults[kernel];
@@ -168,8 +169,8 @@ void Run::choose(const std::string &kernel, const std::vector<Mutation> &all) {
 }
 
 /// Counts of the functions of a kernel, one after the other.
-void Run::addCoverage(const std::string &kernel,
-                      const std::map<std::string, std::vector<uint64_t>> &coverage) {
+void MutationRun::addCoverage(const std::string &kernel,
+                              const std::map<std::string, std::vector<uint64_t>> &coverage) {
   std::vector<uint64_t> all;
   for (const auto &[function, counts] : coverage) {
     llvm::append_range(all, counts);
@@ -182,12 +183,12 @@ void Run::addCoverage(const std::string &kernel,
 }
 
 /// No fault is left to be tried, no basic block to be reached.
-bool Run::isDone(const std::string &kernel) {
+bool MutationRun::isDone(const std::string &kernel) {
   return llvm::all_of(faults[kernel], [](const Tried &tried) { return tried.isDone(); }) &&
          !llvm::is_contained(entered[kernel], 0);
 }
 
-void Run::tryKernel(const Subject &subject, const std::string &occasion) {
+void MutationRun::tryKernel(const Subject &subject, const std::string &occasion) {
   if (!llvm::Regex(only).match(subject.name)) {
     return;
   }
@@ -224,8 +225,8 @@ void Run::tryKernel(const Subject &subject, const std::string &occasion) {
 
 /// A fault is caught by numbers only where they are right without it: results are written once that
 /// is known.
-void Run::tryFaults(const Subject &subject, const std::string &occasion,
-                    const std::vector<size_t> &open) {
+void MutationRun::tryFaults(const Subject &subject, const std::string &occasion,
+                            const std::vector<size_t> &open) {
   Trials kernel(subject, /*judges=*/false);
   addCoverage(subject.name, kernel.coverage());
   bool byNumbers = false;
@@ -247,7 +248,7 @@ void Run::tryFaults(const Subject &subject, const std::string &occasion,
 }
 
 /// For the visited kernel: all chosen ones.
-const Faults &Run::plantedIn(const Subject &subject) {
+const Faults &MutationRun::plantedIn(const Subject &subject) {
   if (plantedKernel != subject.name) {
     std::vector<Mutation> mutations;
     for (const Tried &tried : faults[subject.name]) {
@@ -261,7 +262,7 @@ const Faults &Run::plantedIn(const Subject &subject) {
 
 /// The survivors of the first step may be none; a fault that is caught must not be proved to be
 /// none.
-void Run::proveRest(const Subject &subject, const std::string &occasion) {
+void MutationRun::proveRest(const Subject &subject, const std::string &occasion) {
   std::vector<Mutation> mutations;
   std::vector<Tried *> asked;
   for (Tried &tried : faults[subject.name]) {
@@ -284,8 +285,8 @@ void Run::proveRest(const Subject &subject, const std::string &occasion) {
   }
 }
 
-void Run::write(const std::string &kernel, const std::string &occasion, const Mutation &mutation,
-                const Outcome &outcome) {
+void MutationRun::write(const std::string &kernel, const std::string &occasion,
+                        const Mutation &mutation, const Outcome &outcome) {
   if (!lines.is_open()) {
     return;
   }
@@ -302,7 +303,7 @@ void Run::write(const std::string &kernel, const std::string &occasion, const Mu
   lines << line << std::endl;
 }
 
-bool Run::report() const {
+bool MutationRun::report() const {
   Counts all;
   std::map<Operator, Counts> kinds;
   for (const auto &[kernel, tried] : faults) {
@@ -329,7 +330,7 @@ bool Run::report() const {
 
 /// Kernels whose blocks did not all run, with how many did not: "name 5", names without the number
 /// that they end in.
-bool Run::reportCoverage() const {
+bool MutationRun::reportCoverage() const {
   size_t blocks = 0, missed = 0;
   std::set<std::string> found, expected;
   for (const auto &[kernel, counts] : entered) {
@@ -363,8 +364,8 @@ int main(int argc, char **argv) {
       argc, argv, "Plants faults in an artifact's GPU kernels; who finds them?\n");
   try {
     auto artifact = runtime::Artifact::load(artifactPath.getValue());
-    Run run;
-    Step(*artifact, target).run([&](const Occasion &occasion, const Subject &subject) {
+    MutationRun run;
+    MutationStep(*artifact, target).run([&](const Occasion &occasion, const Subject &subject) {
       run.tryKernel(subject, occasion.name);
     });
     bool enough = run.report();

@@ -33,40 +33,40 @@ int64_t times(int64_t x, int64_t y) { return plus(0, x, y); }
 }
 
 /// c(p + period) = c(p) + rise; a period of 0 where it is longer than the longest.
-struct Shape {
+struct BoundShape {
   int64_t period = 1, rise = 0;
 };
 
-Shape stretched(const Shape &shape, int64_t repeats) {
+BoundShape stretched(const BoundShape &shape, int64_t repeats) {
   bool isLong = shape.period == 0 || shape.period > longestPeriod / repeats;
-  return isLong ? Shape{0, 0} : Shape{shape.period * repeats, times(shape.rise, repeats)};
+  return isLong ? BoundShape{0, 0} : BoundShape{shape.period * repeats, times(shape.rise, repeats)};
 }
 
 /// x over a period of both.
-Shape aligned(const Shape &x, const Shape &y) {
+BoundShape aligned(const BoundShape &x, const BoundShape &y) {
   return y.period == 0 ? y : stretched(x, y.period / std::gcd(x.period, y.period));
 }
 
 const std::string longPeriod = "a limit of this checker: a period of more than " +
                                std::to_string(longestPeriod) + " positions is not enumerated";
 
-Shape findShape(const Expression &expression) {
+BoundShape findShape(const Expression &expression) {
   switch (expression.kind) {
   case Expression::Constant:
     return {1, 0};
   case Expression::Variable:
     return {1, 1};
   case Expression::Sum: {
-    Shape x = findShape(expression.parts[0]), y = findShape(expression.parts[1]);
-    Shape sum = aligned(x, y);
+    BoundShape x = findShape(expression.parts[0]), y = findShape(expression.parts[1]);
+    BoundShape sum = aligned(x, y);
     return {sum.period, plus(sum.rise, aligned(y, x).rise)};
   }
   case Expression::Multiple: {
-    Shape x = findShape(expression.parts[0]);
+    BoundShape x = findShape(expression.parts[0]);
     return {x.period, times(x.rise, expression.number)};
   }
   case Expression::Floor: {
-    Shape x = findShape(expression.parts[0]);
+    BoundShape x = findShape(expression.parts[0]);
     x = stretched(x, expression.number / std::gcd(expression.number, x.rise));
     return {x.period, x.rise / expression.number};
   }
@@ -267,7 +267,7 @@ bool certify::hasEnds(const std::vector<Expression> &parts) {
 }
 
 int64_t certify::computePeriod(const Expression &function) {
-  Shape shape = findShape(function);
+  BoundShape shape = findShape(function);
   demand(shape.period > 0, longPeriod);
   return shape.period;
 }
@@ -333,7 +333,7 @@ static std::vector<Expression> getConditions(const Expression &x, const Bound &r
 
 /// A period of all of some functions; 0 where it is too long to enumerate.
 static int64_t commonPeriod(const std::vector<Expression> &functions) {
-  Shape all;
+  BoundShape all;
   for (const Expression &function : functions) {
     all = aligned(all, findShape(function));
   }

@@ -23,9 +23,9 @@ std::string sha256(const std::string &text) {
 }
 
 /// Reads one mode's graph and its bounds, and decides the theorem about it without the spec.
-class ModeReader : public Part {
+class ModeReader : public LinePart {
 public:
-  ModeReader(Lines &lines, Judge &judge) : Part{graph, lines, judge} {}
+  ModeReader(Lines &lines, Judge &judge) : LinePart{graph, lines, judge} {}
 
   void read(const std::string &mode) {
     lines.expect("mode " + mode);
@@ -226,7 +226,7 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
     bool isNone = lines.accept("mode step is none");
     hasStep &= !isNone;
     if (!isNone) {
-      Step step = readStep(graph, lines, judge);
+      LineStep step = readStep(graph, lines, judge);
       obligations += step.obligations;
       if (walks) {
         walkStep(graph, step, longest);
@@ -244,7 +244,8 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
 
 } // namespace
 
-Answer certify::certify(const Source &spec, const Source &certificate, bool enumerate) {
+Answer certify::certify(const CertificateSource &spec, const CertificateSource &certificate,
+                        bool enumerate) {
   Lines lines(certificate.text);
   try {
     return {0, spec.name +

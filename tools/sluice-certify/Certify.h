@@ -33,12 +33,12 @@ struct Answer {
 };
 
 /// A file's name and its bytes.
-struct Source {
+struct CertificateSource {
   std::string name, text;
 };
 
 /// Checks that `certificate` is a proof about `spec`. With `enumerate`, all paths at all small
 /// lengths are walked as well and compared with the proof. Throws nothing.
-Answer certify(const Source &spec, const Source &certificate, bool enumerate);
+Answer certify(const CertificateSource &spec, const CertificateSource &certificate, bool enumerate);
 
 } // namespace certify

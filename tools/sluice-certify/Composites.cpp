@@ -10,9 +10,10 @@ using namespace certify;
 
 namespace {
 
-class Writer {
+class CompositeWriter {
 public:
-  Writer(const Fields &fields, const json &defaults) : fields(fields), defaults(defaults) {}
+  CompositeWriter(const Fields &fields, const json &defaults)
+      : fields(fields), defaults(defaults) {}
 
   json write(const std::string &op) {
     (this->*table().at(op).write)();
@@ -23,10 +24,10 @@ public:
   /// out.
   struct Row {
     std::string keys;
-    void (Writer::*write)();
+    void (CompositeWriter::*write)();
   };
   static const std::map<std::string, Row> &table() {
-    using W = Writer;
+    using W = CompositeWriter;
     static const std::map<std::string, Row> rows = {
         {"dynamic", {"layers boundaries method width local global from to", &W::dynamic}},
         {"megabyte", {"layers patch width local global from to", &W::megabyte}},
@@ -212,14 +213,14 @@ private:
 
 std::map<std::string, std::string> certify::listStages() {
   std::map<std::string, std::string> keys;
-  for (const auto &[name, row] : Writer::table()) {
+  for (const auto &[name, row] : CompositeWriter::table()) {
     keys[name] = row.keys;
   }
   return keys;
 }
 
 size_t Deriver::composite(const Fields &fields, const std::string &path, size_t x) {
-  json list = Writer(fields, getDefaults(spec)).write(fields.text("op"));
+  json list = CompositeWriter(fields, getDefaults(spec)).write(fields.text("op"));
   auto outside = std::exchange(streams, {{"input", x}});
   for (size_t i = 0; i < list.size(); ++i) {
     x = stage(list[i], path + ".inside." + std::to_string(i), x);

@@ -32,7 +32,7 @@ size_t Deriver::product(const std::string &name, size_t x, size_t y) {
 
 /// Bits where a token ends a document, or after it; of segments, at their last or first token.
 size_t Deriver::documentBits(const std::string &name, std::optional<size_t> outer, bool begins) {
-  const Cut *cut = outer ? &cutsAt[*outer] : nullptr;
+  const SegmentCut *cut = outer ? &cutsAt[*outer] : nullptr;
   size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
                     : make("embed", name, {0});
   bits = cut ? atEnds(name, stored(name + ".rows", bits), *outer) : bits;
@@ -143,7 +143,8 @@ size_t Deriver::atEnds(const std::string &name, size_t x, size_t outer) {
 }
 
 /// Returns rows on the scale that segments cut: each is the row of the segment `by` before its own.
-size_t Deriver::spread(const std::string &name, const Fields &fields, size_t x, const Cut &cut) {
+size_t Deriver::spread(const std::string &name, const Fields &fields, size_t x,
+                       const SegmentCut &cut) {
   int64_t by = fields.integer("by", 0, 1);
   return convertToScale(cut.bits, make("spread_segments", name, {x, cut.counts, cut.ends}, "", by));
 }
@@ -155,7 +156,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   bool isPool = op == "shorten";
   fields.need(found != cuts.end() && !fields.find("factor") && !fields.find("window"),
               "the name of earlier segments, and no groups beside them");
-  Cut cut = found->second;
+  SegmentCut cut = found->second;
   const Value &on = graph.values[isPool ? cut.bits : cut.ends];
   fields.need(graph.values[x].isOnScale(on),
               "a stream of tokens to pool, or of these segments to spread");
@@ -192,7 +193,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
 size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t x) {
   auto found = cuts.find(fields.text("segments"));
   fields.need(found != cuts.end(), "the name of earlier segments");
-  const Cut &cut = found->second;
+  const SegmentCut &cut = found->second;
   size_t y = stream(fields.text("over"), fields);
   auto isOn = [&](size_t value, size_t as) {
     return graph.values[value].isOnScale(graph.values[as]);
@@ -236,7 +237,7 @@ size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t 
 }
 
 /// Moving averages of rows of segments.
-size_t Deriver::smoothed(const std::string &path, size_t x, const Cut &cut) {
+size_t Deriver::smoothed(const std::string &path, size_t x, const SegmentCut &cut) {
   size_t left = make("map", path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
   left = make("map", path + ".left", {left});
   x = make("map", path + ".own", {x, make("map", path + ".left.wide", {left})});

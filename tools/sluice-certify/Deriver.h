@@ -43,7 +43,7 @@ public:
     Aside = 4     ///< the next stage reads what this one reads
   };
   using Expand = size_t(const Fields &fields, const std::string &path, size_t x);
-  struct Stage {
+  struct DerivedStage {
     std::string keys;
     Expand Deriver::*expand;
     unsigned traits = 0;
@@ -55,7 +55,7 @@ private:
   Expand embedding, layers, singleLayer, normStage, shiftStage, shortenStage, upsampleStage, join,
       replace, projectStage, dropoutStage, loss, head, hourglass, topDown, bottomUp, boundaries,
       attendCut, composite;
-  static const std::map<std::string, Stage> &table();
+  static const std::map<std::string, DerivedStage> &table();
 
   /// A stage after one that computed `previous`. Returns the input of the next one.
   size_t stage(const json &stage, const std::string &path, size_t previous);
@@ -91,7 +91,7 @@ private:
   size_t partner(const Fields &fields, size_t x) const;
 
   /// Inputs of stages between tokens and segments.
-  struct Cut {
+  struct SegmentCut {
     size_t bits, counts, ends;
     bool begins;
     size_t chances; ///< of a router
@@ -102,12 +102,12 @@ private:
   size_t withFirst(const std::string &path, size_t bits);
   size_t doubled(const std::string &name, size_t x, size_t left);
   size_t product(const std::string &name, size_t x, size_t y);
-  size_t smoothed(const std::string &path, size_t x, const Cut &cut);
+  size_t smoothed(const std::string &path, size_t x, const SegmentCut &cut);
   size_t chancesOfRouter(const std::string &path, size_t x);
   size_t bitsOfEntropy(const Fields &fields, const std::string &path);
   size_t bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x);
   size_t bitsOfPredictor(const Fields &fields, const std::string &path, size_t x);
-  size_t spread(const std::string &name, const Fields &fields, size_t x, const Cut &cut);
+  size_t spread(const std::string &name, const Fields &fields, size_t x, const SegmentCut &cut);
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 
   /// Appends a value, on its first operand's scale unless it changes that.
@@ -175,8 +175,8 @@ private:
   } graph;
   std::string axis; ///< of values without operands
   std::map<std::string, size_t> streams, inputs;
-  std::map<std::string, Cut> cuts; ///< by the name of the segments
-  std::map<size_t, Cut> cutsAt;    ///< by the value of their ends
+  std::map<std::string, SegmentCut> cuts; ///< by the name of the segments
+  std::map<size_t, SegmentCut> cutsAt;    ///< by the value of their ends
   std::map<std::string, size_t> lossRows;
 };
 

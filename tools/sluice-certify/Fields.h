@@ -60,7 +60,7 @@ inline const json shortenMethods = {"average", "linear", "max", "convolution"};
 /// Also of "attention_linear", the sixth.
 inline bool isLinear(size_t method) { return method % 2 == 1; }
 
-struct Level {
+struct FieldLevel {
   int64_t layers, factor;
 };
 
@@ -223,21 +223,22 @@ inline Layer readLayer(const Fields &fields) {
 }
 
 /// From both ends, around one level in the middle.
-inline bool readsTheSame(const std::vector<Level> &levels) {
-  auto isAlike = [](const Level &a, const Level &b) { return a.factor == b.factor; };
+inline bool readsTheSame(const std::vector<FieldLevel> &levels) {
+  auto isAlike = [](const FieldLevel &a, const FieldLevel &b) { return a.factor == b.factor; };
   return levels.size() % 2 == 1 &&
          std::equal(levels.begin(), levels.end(), levels.rbegin(), isAlike);
 }
 
 /// "2@1 8@4 2@1": LAYERS@FACTOR, each factor a multiple of the next finer one.
-inline std::vector<Level> readLevels(const Fields &fields) {
+inline std::vector<FieldLevel> readLevels(const Fields &fields) {
   static const std::regex pattern("([0-9]{1,5})@([0-9]{1,10})");
-  std::vector<Level> levels;
+  std::vector<FieldLevel> levels;
   std::istringstream words(fields.text("hierarchy"));
   for (std::string word; words >> word;) {
     std::smatch parts;
     bool isLevel = std::regex_match(word, parts, pattern) && levels.size() < 63;
-    levels.push_back(isLevel ? Level{std::stoll(parts[1]), std::stoll(parts[2])} : Level{0, 0});
+    levels.push_back(isLevel ? FieldLevel{std::stoll(parts[1]), std::stoll(parts[2])}
+                             : FieldLevel{0, 0});
     int64_t a = levels.back().factor, b = levels.rbegin()[levels.size() > 1 ? 1 : 0].factor;
     fields.need(levels.back().layers <= 10000 && a >= 1 && a <= largestNumber &&
                     std::max(a, b) % std::min(a, b) == 0,

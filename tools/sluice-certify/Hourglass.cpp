@@ -48,7 +48,7 @@ public:
     x = at + 1 == bottom ? make.stack(settings, levels[bottom].layers, next, x)
                          : descend(at + 1, next(), x);
     while (up < levels.size() && levels[up].factor >= levels[at].factor) {
-      Level level = levels[up++];
+      FieldLevel level = levels[up++];
       bool returns = level.factor == levels[at].factor;
       x = goUp(factor / level.factor, next, x, returns ? std::optional(left) : std::nullopt);
       factor = level.factor;
@@ -105,7 +105,7 @@ private:
 
   const Fields &fields;
   Deriver &make;
-  std::vector<Level> levels = readLevels(fields);
+  std::vector<FieldLevel> levels = readLevels(fields);
   Layer settings = readLayer(fields);
   size_t bottom = 0, up = 0; ///< the coarsest level; the next one on the way up
   int64_t factor = 1;        ///< reached
@@ -124,7 +124,7 @@ size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t 
 /// Coarse scales, a layer over all of them, fine layers.
 size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x) {
   bool folds = isLinear(fields.choice("shorten", shortenMethods));
-  std::vector<Level> levels = readLevels(fields);
+  std::vector<FieldLevel> levels = readLevels(fields);
   Layer settings = readLayer(fields), gathers = settings;
   gathers.isXl = false;
   bool repooled = fields.choice("pooling", {"cascaded", "repooled"}) == 1;
@@ -145,7 +145,7 @@ size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x
 /// Scales from the coarsest down: groups of the stage's own input, and next to them the output
 /// of the scale above for the last group that ended.
 size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
-  std::vector<Level> levels = readLevels(fields);
+  std::vector<FieldLevel> levels = readLevels(fields);
   Layer settings = readLayer(fields);
   bool folds = isLinear(fields.choice("shorten", shortenMethods));
   bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
@@ -153,7 +153,7 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
   Names next{path};
   int64_t before = 0;
   size_t above = input;
-  for (const Level &level : levels) {
+  for (const FieldLevel &level : levels) {
     bool joins = before > 0;
     int64_t ratio = joins ? before / level.factor : 1;
     if (joins) {

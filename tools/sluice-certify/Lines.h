@@ -76,7 +76,7 @@ inline std::string nameBehind(int64_t rows) {
 }
 
 /// A part of a certificate, as it is read.
-struct Part {
+struct LinePart {
   const Graph &graph;
   Lines &lines;
   Judge &judge;
@@ -93,7 +93,7 @@ struct Part {
 };
 
 /// The incremental step of a graph: when each stored value's rows are computed, and kept.
-struct Step {
+struct LineStep {
   struct Value {
     Bound schedule;   ///< row m is computed at step schedule(m)
     int64_t ring = 0; ///< newest rows that are kept; 0: the lines of one step; -1: all
@@ -104,9 +104,9 @@ struct Step {
 };
 
 /// Reads and decides "mode step". Throws Refusal where the step would read a row that is not there.
-Step readStep(const Graph &graph, Lines &lines, Judge &judge);
+LineStep readStep(const Graph &graph, Lines &lines, Judge &judge);
 
 /// The same by brute force: steps of `length` tokens, every read of every row. Throws Refusal.
-void walkStep(const Graph &graph, const Step &step, int64_t length);
+void walkStep(const Graph &graph, const LineStep &step, int64_t length);
 
 } // namespace certify

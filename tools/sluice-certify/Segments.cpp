@@ -34,10 +34,10 @@ void tighten(Form &row) {
 }
 
 /// The tightest of rows with the same numbers.
-using Rows = std::map<std::map<size_t, int64_t>, int64_t>;
+using SolutionRows = std::map<std::map<size_t, int64_t>, int64_t>;
 
 /// False where the row implies that -1 >= 0.
-bool add(Rows &rows, Form row) {
+bool add(SolutionRows &rows, Form row) {
   tighten(row);
   if (row.numbers.empty()) {
     return row.constant >= 0;
@@ -48,7 +48,7 @@ bool add(Rows &rows, Form row) {
 }
 
 /// The variable that makes fewest rows.
-size_t choose(const Rows &rows) {
+size_t choose(const SolutionRows &rows) {
   std::map<size_t, std::pair<int64_t, int64_t>> signs;
   for (const auto &[numbers, constant] : rows) {
     for (auto [variable, number] : numbers) {
@@ -61,7 +61,7 @@ size_t choose(const Rows &rows) {
 
 /// True if rows contradict one another by sums. May miss it.
 bool contradict(const std::vector<Form> &given) {
-  Rows rows;
+  SolutionRows rows;
   for (const Form &row : given) {
     if (!add(rows, row)) {
       return true;
@@ -112,7 +112,7 @@ void Question::requireEqual(const Form &x, const Form &y) {
 }
 
 Form Question::end(size_t ends, const Form &argument) {
-  for (const Term &term : terms) {
+  for (const SegmentBoundTerm &term : terms) {
     if (term.ends == ends && term.argument == argument) {
       return term.value;
     }
@@ -167,7 +167,7 @@ bool Question::isEmpty(size_t settled, int &cases) const {
   if (settled == terms.size() || ++cases > mostCases) {
     return false;
   }
-  const Term &term = terms[settled];
+  const SegmentBoundTerm &term = terms[settled];
   // Its sign, then its order to each earlier term of the same ends: before it, at it or after it.
   std::vector<Question> open;
   for (bool isNegative : {true, false}) {
@@ -179,7 +179,7 @@ bool Question::isEmpty(size_t settled, int &cases) const {
     open.push_back(std::move(next));
   }
   for (size_t i = 0; i < settled; ++i) {
-    const Term &other = terms[i];
+    const SegmentBoundTerm &other = terms[i];
     if (other.ends != term.ends) {
       continue;
     }

@@ -37,7 +37,7 @@ public:
   bool isNeverAbove(const Bound &left, const Form &x, const Bound &right, const Form &p) const;
 
 private:
-  struct Term {
+  struct SegmentBoundTerm {
     size_t ends;
     Form argument, value;
   };
@@ -51,7 +51,7 @@ private:
 
   size_t variables = 0;
   std::vector<Form> rows;
-  std::vector<Term> terms;
+  std::vector<SegmentBoundTerm> terms;
   std::vector<Quotient> quotients; ///< of floors; equal floors are one integer
 };
 

@@ -87,7 +87,7 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
   std::string op = own.text("op");
   auto known = table().find(op);
   own.need(known != table().end(), "the kind of a stage");
-  const Stage &row = known->second;
+  const DerivedStage &row = known->second;
   bool isLayered = row.traits & Layered;
   own.needKeys("op frozen " + row.keys + (isLayered ? " " + layerKeys : ""));
   Fields fields(stage, isLayered ? &getDefaults(spec) : nullptr, path);

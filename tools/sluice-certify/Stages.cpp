@@ -6,11 +6,11 @@
 
 using namespace certify;
 
-const std::map<std::string, Deriver::Stage> &Deriver::table() {
+const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
   using D = Deriver;
-  static const std::map<std::string, Stage> stages = [] {
+  static const std::map<std::string, DerivedStage> stages = [] {
     // clang-format off
-    std::map<std::string, Stage> rows = {
+    std::map<std::string, DerivedStage> rows = {
       {"embedding", {"input positions dropout ngrams ngram_rows document_end to", &D::embedding}},
       {"layer", {"over attention_norm first from to", &D::singleLayer, Layered}},
       {"layers", {"count first from to", &D::layers, Layered}},

@@ -41,11 +41,11 @@ Bound plusOne(Bound bound) {
   return bound;
 }
 
-class StepReader : Part {
+class StepReader : LinePart {
 public:
-  StepReader(const Graph &graph, Lines &lines, Judge &judge) : Part{graph, lines, judge} {}
+  StepReader(const Graph &graph, Lines &lines, Judge &judge) : LinePart{graph, lines, judge} {}
 
-  Step read();
+  LineStep read();
 
 private:
   void value(size_t index);
@@ -54,7 +54,7 @@ private:
   void demandKnown(Expression known, std::optional<size_t> segments);
   int64_t number(const std::string &start, bool orAll);
 
-  Step step;
+  LineStep step;
 };
 
 } // namespace
@@ -70,7 +70,7 @@ int64_t StepReader::number(const std::string &start, bool orAll) {
 /// s_source(last read) <= s_reader(p), and s_reader(p) < s_source(first read + ring): the row that
 /// takes the place of the oldest one is computed later. Rows before 0 are null and not read.
 void StepReader::demandRead(const std::string &name, const Bound &reader, const StoredRead &read) {
-  const Step::Value &source = step.values[read.source];
+  const LineStep::Value &source = step.values[read.source];
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
   std::vector<int64_t> from(read.rows.size());
@@ -101,7 +101,7 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
 /// The same for all boundaries.
 void StepReader::demandThroughEnds(const std::string &name, const Bound &reader,
                                    const EndsRead &read) {
-  const Step::Value &source = step.values[read.source];
+  const LineStep::Value &source = step.values[read.source];
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
   demandOfEnds(read.isNeverAbove(source.schedule, reader));
@@ -133,7 +133,7 @@ void StepReader::demandKnown(Expression known, std::optional<size_t> segments) {
 void StepReader::value(size_t index) {
   const Value &value = graph.values[index];
   std::string number = std::to_string(index);
-  Step::Value &mine = step.values[index];
+  LineStep::Value &mine = step.values[index];
   if (value.isGiven) {
     mine.ring = this->number("keep " + number + " ", /*orAll=*/true);
     return;
@@ -173,7 +173,7 @@ void StepReader::value(size_t index) {
   }
 }
 
-Step StepReader::read() {
+LineStep StepReader::read() {
   step.values.resize(graph.values.size());
   lines.expect("mode step");
   size_t count = 0;
@@ -191,7 +191,7 @@ Step StepReader::read() {
   return step;
 }
 
-Step certify::readStep(const Graph &graph, Lines &lines, Judge &judge) {
+LineStep certify::readStep(const Graph &graph, Lines &lines, Judge &judge) {
   return StepReader(graph, lines, judge).read();
 }
 
@@ -200,7 +200,7 @@ namespace {
 /// Steps, token after token. Row q is in slot q mod ring, so a ring has the newest rows.
 class StepWalk {
 public:
-  StepWalk(const Graph &graph, const Step &step)
+  StepWalk(const Graph &graph, const LineStep &step)
       : graph(graph), step(step), before(graph.values.size()), computed(before) {}
 
   void run(int64_t t) {
@@ -241,13 +241,13 @@ private:
   }
 
   const Graph &graph;
-  const Step &step;
+  const LineStep &step;
   std::vector<int64_t> before, computed; ///< rows of each value: at the step's begin, and so far
 };
 
 } // namespace
 
-void certify::walkStep(const Graph &graph, const Step &step, int64_t length) {
+void certify::walkStep(const Graph &graph, const LineStep &step, int64_t length) {
   StepWalk walk(graph, step);
   for (int64_t t = 0; t < length; ++t) {
     walk.run(t);

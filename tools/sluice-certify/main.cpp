@@ -9,7 +9,7 @@
 
 using namespace certify;
 
-static Source readSource(const std::string &name) {
+static CertificateSource readSource(const std::string &name) {
   std::error_code code;
   auto refuse = [&](const char *found) {
     throw BadInput(name + ": expected a file that can be read, found " + found);

@@ -8,11 +8,11 @@ namespace sluice::gpucheck {
 namespace {
 
 /// Kernels of a timed artifact whose names match, added up; seconds 0 where there is none.
-struct Sum {
+struct TableSum {
   double seconds = 0, flops = 0, bytes = 0, launches = 0;
 };
-Sum sumKernels(const Json &ours, const std::string &label, const std::string &pattern) {
-  Sum sum;
+TableSum sumKernels(const Json &ours, const std::string &label, const std::string &pattern) {
+  TableSum sum;
   std::regex expression(pattern);
   for (const Json &timed : ours.value("timed", Json::array())) {
     for (const Json &kernel :
@@ -73,7 +73,7 @@ std::string productLines(const Json &bundle, const Json &ours, const Json &torch
       format("%-42s %8s %8s %6s %15s\n", "TFLOP/s", "sluice", "PyTorch", "ratio", "good/excellent");
   for (const Json &row : bundle.value("rows", Json::array())) {
     std::string label = row["label"];
-    Sum sum = sumKernels(ours, row["timed"], row["kernel"]);
+    TableSum sum = sumKernels(ours, row["timed"], row["kernel"]);
     if (sum.seconds <= 0) {
       text += format("%-42s %8s\n", label.c_str(), "none");
       continue;
@@ -94,7 +94,7 @@ std::string streamLines(const Json &bundle, const Json &ours) {
                             copy);
   for (const Json &row : bundle.value("streams", Json::array())) {
     std::string label = row["label"];
-    Sum sum = sumKernels(ours, row["timed"], row["kernel"]);
+    TableSum sum = sumKernels(ours, row["timed"], row["kernel"]);
     text += sum.seconds > 0 && copy > 0
                 ? format("%-42s %7.0f%%\n", label.c_str(), sum.bytes / sum.seconds / 1e7 / copy)
                 : format("%-42s %8s\n", label.c_str(), "none");

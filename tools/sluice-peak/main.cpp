@@ -130,14 +130,14 @@ double measureReading(int threads, size_t bytes) {
   return static_cast<double>(cycles * words * sizeof(uint64_t)) * threads / seconds / 1e9;
 }
 
-struct Arguments {
+struct PeakArguments {
   int threads = 1;
   long long read = 0; ///< bytes to read again and again; 0: measure arithmetic and copying
   bool right = true;
 };
 
-Arguments parse(int argc, char **argv) {
-  Arguments arguments;
+PeakArguments parse(int argc, char **argv) {
+  PeakArguments arguments;
   for (int i = 1; i < argc; i += 2) {
     std::string flag = argv[i];
     if (i + 1 < argc && flag == "--threads") {

@@ -64,7 +64,7 @@ void Printer::open() {
 }
 
 void Printer::close() {
-  const Part &part = parts[current];
+  const PrintPart &part = parts[current];
   if (asJson) {
     printLine(part);
   } else if (std::cout.good() && (echoes || parts.size() > 1)) {
@@ -72,7 +72,7 @@ void Printer::close() {
   }
 }
 
-void Printer::printLine(const Part &part) {
+void Printer::printLine(const PrintPart &part) {
   nlohmann::ordered_json json = {{"prompt", prompts[current]},
                                  {"sample", texts[current].sample},
                                  {"seed", seed},

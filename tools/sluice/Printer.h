@@ -32,7 +32,7 @@ public:
   }
 
 private:
-  struct Part {
+  struct PrintPart {
     std::string text;
     std::optional<runtime::StopReason> end;
   };
@@ -42,14 +42,14 @@ private:
   /// The heading before a text's bytes, and the bytes so far.
   void open();
   void close();
-  void printLine(const Part &part);
+  void printLine(const PrintPart &part);
 
   const std::vector<std::string> &prompts;
   const std::vector<runtime::Text> &texts;
   const uint64_t seed; ///< of the sampling
   const bool echoes, asJson;
   const int64_t drawnBefore; ///< of the one text of a session
-  std::vector<Part> parts;
+  std::vector<PrintPart> parts;
   size_t current = 0;
 };
 

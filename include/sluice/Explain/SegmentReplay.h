@@ -13,7 +13,7 @@ namespace sluice {
 class BoundaryRules {
 public:
   enum Kind { Predicted, ByPosition, ByToken };
-  struct Source {
+  struct BoundarySource {
     Kind kind = Predicted;
     int64_t factor = 1;                    ///< of the scale that is cut
     llvm::DenseSet<int64_t> members;       ///< of the rule's table
@@ -39,7 +39,7 @@ public:
                                                  int64_t length) const;
   /// Returns true if the bits of a cut begin segments: the first row has one.
   bool begins(size_t cut) const {
-    const Source &source = sources[cut];
+    const BoundarySource &source = sources[cut];
     return source.hasFirst || (source.kind == ByPosition && source.members.contains(0));
   }
   bool begins(SegmentOp cut) const {
@@ -77,7 +77,7 @@ private:
 
   mlir::func::FuncOp function;
   llvm::SmallVector<SegmentOp> cuts;
-  llvm::SmallVector<Source> sources;
+  llvm::SmallVector<BoundarySource> sources;
 };
 
 /// Every function reads the bits of the cuts that `bits` has from a parameter, row by row.

@@ -27,14 +27,14 @@ struct PictureEdge {
     Attention, ///< many
     Scan       ///< many, one position after the other
   };
-  struct Read {
+  struct PictureRead {
     int64_t position, first, last; ///< of the band above; of the band below
   };
   Kind kind = Kind::Same;
   size_t below = 0, above = 0; ///< indices of bands
   std::string label;           ///< "shift 3"; empty where there is nothing to say
   bool shifts = false;
-  std::vector<Read> reads;
+  std::vector<PictureRead> reads;
 };
 
 struct Picture {

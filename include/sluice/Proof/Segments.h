@@ -32,7 +32,7 @@ Linear operator-(const Linear &x, const Linear &y);
 Linear operator*(const Linear &x, int64_t factor);
 
 /// value = e(argument), of one of the functions.
-struct Term {
+struct LinearTerm {
   size_t function;
   Linear argument;
   size_t value; ///< a variable
@@ -55,7 +55,7 @@ public:
   size_t variables = 0;
   std::vector<int64_t> least; ///< of each function
   std::vector<Linear> rows;
-  std::vector<Term> terms;
+  std::vector<LinearTerm> terms;
   /// (x - divisor floor(x / divisor), divisor) of each floor.
   std::vector<std::pair<Linear, int64_t>> remainders;
 };
@@ -65,7 +65,7 @@ public:
 /// order in which the way from the root derives them. A row may use any earlier one.
 struct Refutation {
   /// One more row.
-  struct Step {
+  struct RefutationStep {
     enum Kind {
       Sum,      ///< sum of multiples of rows, divided by `divisor`, the constant rounded down
       AtLeast,  ///< e(x) - x >= 0, of term `first`
@@ -80,7 +80,7 @@ struct Refutation {
     std::vector<size_t> because;  ///< rows
     Linear row;
   };
-  std::vector<Step> steps;
+  std::vector<RefutationStep> steps;
   /// Empty where the last row reads -1 >= 0 or worse. Else two: with one more row, split >= 0,
   /// and with -1 - split >= 0.
   Linear split;
@@ -105,6 +105,6 @@ std::vector<int64_t> getSegmentEnds(const Formula &formula, size_t function,
 /// units of any row may be combined, and what all coefficients share is divided out. Sound; may
 /// miss one. Rows that it needed are appended to `rows` with their steps, in order, the last one
 /// being the contradiction.
-bool refute(std::vector<Linear> &rows, std::vector<Refutation::Step> &steps);
+bool refute(std::vector<Linear> &rows, std::vector<Refutation::RefutationStep> &steps);
 
 } // namespace sluice::segments

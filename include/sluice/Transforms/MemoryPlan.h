@@ -19,7 +19,7 @@ enum class TemporaryKind { Kept, Recomputed, Gradient, Transient };
 llvm::StringRef toString(TemporaryKind kind);
 
 /// A named range of the arena that outlives an entry point.
-struct Place {
+struct MemoryPlace {
   int64_t offset = 0;
   int64_t bytes = 0;
   mlir::Type type; ///< bound tensor type, null for flat regions
@@ -68,7 +68,7 @@ struct MemoryBudget {
 /// Scalars, constants, inputs, outputs, flat regions (parameters, gradients, moments, and bf16
 /// copies of parameters if kernels read them), then temporaries, which entries share.
 struct MemoryPlan {
-  std::map<std::string, Place> places; ///< named places, by `class:name`
+  std::map<std::string, MemoryPlace> places; ///< named places, by `class:name`
   std::vector<Temporary> temporaries;
   llvm::DenseMap<mlir::Value, int64_t> offsets; ///< offset of every tensor value of every entry
   int64_t constantsOffset = 0, constantsBytes = 0;

@@ -64,7 +64,7 @@ private:
       keys = getNestedKeys(op, "boundaries");
     }
     std::string name = depth > 0 ? "hnet_" + std::to_string(depth + 1) : "hnet";
-    SmallVector<Setting> settings = {{"name", StringRef(name)}, {"at", "start"}};
+    SmallVector<StageSetting> settings = {{"name", StringRef(name)}, {"at", "start"}};
     if (!own || !own.get("rule")) {
       Builder b(op.getContext());
       settings.push_back(

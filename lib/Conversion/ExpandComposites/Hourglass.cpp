@@ -44,8 +44,8 @@ public:
   }
 
 private:
-  Value add(StringRef word, ValueRange operands, ArrayRef<Setting> settings, InsidePaths &inside,
-            const NamedAttrList &own = {}) {
+  Value add(StringRef word, ValueRange operands, ArrayRef<StageSetting> settings,
+            InsidePaths &inside, const NamedAttrList &own = {}) {
     return appender.add(word, {place, inside.next()}, operands, settings, own);
   }
   Value norm(Value x, InsidePaths &inside) { return add("norm", x, {}, inside, normSettings); }

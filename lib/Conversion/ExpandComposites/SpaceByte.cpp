@@ -13,7 +13,7 @@ Value spec::expandSpaceByte(SpaceByteOp op, StageAppender &appender) {
   list.addLayers(getCount(op.getLayers(), 0), "local");
   Value local = list.getLast();
   DictionaryAttr own = op.getBoundaries().value_or(DictionaryAttr());
-  SmallVector<Setting> settings = {{"name", "spacebyte"}, {"at", "start"}};
+  SmallVector<StageSetting> settings = {{"name", "spacebyte"}, {"at", "start"}};
   if (!own || !own.get("ratio")) {
     settings.push_back({"rule", "space_like"});
   }

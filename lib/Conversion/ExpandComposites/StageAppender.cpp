@@ -13,7 +13,7 @@ std::string InsidePaths::next() {
   return prefix.empty() ? "" : prefix + ".inside." + std::to_string(count++);
 }
 
-bool Setting::isAbsent() const {
+bool StageSetting::isAbsent() const {
   const auto *attribute = std::get_if<Attribute>(&value);
   const auto *number = std::get_if<int64_t>(&value);
   return (attribute && !*attribute) || (number && *number == 0 && key == "width");
@@ -61,7 +61,7 @@ LogicalResult spec::verifyRoom(Location location, int64_t stages) {
 }
 
 /// The attribute of a value of a key.
-static Attribute getAttribute(Builder b, const KeyInfo &key, const Setting &setting) {
+static Attribute getAttribute(Builder b, const KeyInfo &key, const StageSetting &setting) {
   if (const auto *number = std::get_if<int64_t>(&setting.value)) {
     return b.getI64IntegerAttr(*number);
   }
@@ -77,10 +77,10 @@ static Attribute getAttribute(Builder b, const KeyInfo &key, const Setting &sett
 }
 
 Operation *StageAppender::create(StringRef word, const StageSite &site, ValueRange operands,
-                                 ArrayRef<Setting> settings, const NamedAttrList &own) {
+                                 ArrayRef<StageSetting> settings, const NamedAttrList &own) {
   const ObjectInfo &stage = *findStage(word);
   NamedAttrList attributes = own;
-  for (const Setting &setting : settings) {
+  for (const StageSetting &setting : settings) {
     if (!setting.isAbsent()) {
       const KeyInfo &key = *stage.find(setting.key);
       attributes.set(StringRef(key.attribute), getAttribute(rewriter, key, setting));
@@ -96,7 +96,7 @@ Operation *StageAppender::create(StringRef word, const StageSite &site, ValueRan
 }
 
 Value StageAppender::add(StringRef word, const StageSite &site, ValueRange operands,
-                         ArrayRef<Setting> settings, const NamedAttrList &own) {
+                         ArrayRef<StageSetting> settings, const NamedAttrList &own) {
   isFailed = isFailed || failed(verifyRoom(site.location, stages++));
   Operation *made = isFailed ? nullptr : create(word, site, operands, settings, own);
   isFailed = !made;
@@ -104,7 +104,7 @@ Value StageAppender::add(StringRef word, const StageSite &site, ValueRange opera
 }
 
 void StageAppender::verify(StringRef word, const StageSite &site, ValueRange operands,
-                           ArrayRef<Setting> settings, const NamedAttrList &own) {
+                           ArrayRef<StageSetting> settings, const NamedAttrList &own) {
   Operation *made = isFailed ? nullptr : create(word, site, operands, settings, own);
   isFailed = !made;
   if (made) {

@@ -25,7 +25,7 @@ private:
 
 /// A key of a new stage and its value. A word of an enumeration is a string; a null attribute, or a
 /// width of 0, leaves the key out.
-struct Setting {
+struct StageSetting {
   llvm::StringRef key;
   std::variant<int64_t, bool, llvm::StringRef, mlir::Attribute> value;
 
@@ -62,10 +62,10 @@ public:
   /// stage is frozen where the composite one is. Returns its result, or its first operand where it
   /// has none.
   mlir::Value add(llvm::StringRef word, const StageSite &site, mlir::ValueRange operands,
-                  llvm::ArrayRef<Setting> settings, const mlir::NamedAttrList &own = {});
+                  llvm::ArrayRef<StageSetting> settings, const mlir::NamedAttrList &own = {});
   /// Verifies such a stage without adding it.
   void verify(llvm::StringRef word, const StageSite &site, mlir::ValueRange operands,
-              llvm::ArrayRef<Setting> settings, const mlir::NamedAttrList &own);
+              llvm::ArrayRef<StageSetting> settings, const mlir::NamedAttrList &own);
   /// Replaces the composite stage by `result`. Fails after an error.
   mlir::LogicalResult replaceBy(mlir::Value result);
 
@@ -74,7 +74,7 @@ public:
 
 private:
   mlir::Operation *create(llvm::StringRef word, const StageSite &site, mlir::ValueRange operands,
-                          llvm::ArrayRef<Setting> settings, const mlir::NamedAttrList &own);
+                          llvm::ArrayRef<StageSetting> settings, const mlir::NamedAttrList &own);
 
   mlir::Operation *composite;
   mlir::RewriterBase &rewriter;

@@ -22,7 +22,7 @@ StageList::StageList(Operation *composite, StageAppender &appender)
 
 /// The brace of the composite stage, with the places of the keys of one inside it: the brace for
 /// those that the composite writes.
-Location StageList::getLoc(ArrayRef<Setting> settings, DictionaryAttr ownKeys, bool inherits) {
+Location StageList::getLoc(ArrayRef<StageSetting> settings, DictionaryAttr ownKeys, bool inherits) {
   Location brace = getKeyLoc(composite, "");
   NamedAttrList keys;
   if (inherits) {
@@ -34,7 +34,7 @@ Location StageList::getLoc(ArrayRef<Setting> settings, DictionaryAttr ownKeys, b
   for (NamedAttribute key : ownKeys ? ownKeys.getValue() : ArrayRef<NamedAttribute>()) {
     keys.set(key.getName(), key.getValue());
   }
-  for (const Setting &setting : settings) {
+  for (const StageSetting &setting : settings) {
     if (!setting.isAbsent()) {
       keys.set(setting.key, LocationAttr(brace));
     }
@@ -42,7 +42,7 @@ Location StageList::getLoc(ArrayRef<Setting> settings, DictionaryAttr ownKeys, b
   return getStageLoc(brace, keys.getDictionary(composite->getContext()));
 }
 
-Value StageList::add(StringRef word, ValueRange operands, ArrayRef<Setting> settings) {
+Value StageList::add(StringRef word, ValueRange operands, ArrayRef<StageSetting> settings) {
   return last = appender.add(word, {getLoc(settings, {}, false), paths.next()}, operands, settings);
 }
 
@@ -106,7 +106,7 @@ void StageList::addLayers(int64_t count, StringRef side, MaskAttr mask) {
   for (const KeyInfo &key : getObject("DefaultsSection").keys) {
     names.push_back(StringRef(key.attribute));
   }
-  SmallVector<Setting> settings = {{"mask", mask}, {"count", std::max<int64_t>(1, count)}};
+  SmallVector<StageSetting> settings = {{"mask", mask}, {"count", std::max<int64_t>(1, count)}};
   Location place = getLoc(settings, getNestedKeys(composite, side), true);
   NamedAttrList own = getSide(side, names);
   if (failed(dropUncountedDistances(side, own))) {
@@ -134,17 +134,17 @@ void StageList::addNorm(StringRef side) {
 }
 
 Value StageList::addBoundaries(Value input, DictionaryAttr own, DictionaryAttr ownKeys,
-                               ArrayRef<Setting> settings) {
-  SmallVector<Setting> others;
+                               ArrayRef<StageSetting> settings) {
+  SmallVector<StageSetting> others;
   llvm::copy_if(settings, std::back_inserter(others),
-                [&](const Setting &setting) { return !own || !own.get(setting.key); });
+                [&](const StageSetting &setting) { return !own || !own.get(setting.key); });
   NamedAttrList attributes(own ? own.getValue() : ArrayRef<NamedAttribute>());
   return appender.add("boundaries", {getLoc(others, ownKeys, false), paths.next()}, input, others,
                       attributes);
 }
 
 void StageList::addAttend(Value input, Value over, Value segments, int64_t parts) {
-  SmallVector<Setting> settings = {{"parts", parts}};
+  SmallVector<StageSetting> settings = {{"parts", parts}};
   Location place = getLoc(settings, getNestedKeys(composite, "local"), true);
   last = appender.add("attend", {place, paths.next()}, {input, over, segments}, settings,
                       getSide("local", {"heads", "head_size", "norm", "epsilon", "bias"}));

@@ -14,12 +14,12 @@ public:
   StageList(mlir::Operation *composite, StageAppender &appender);
 
   /// Creates a stage of the result of the stage before it.
-  mlir::Value add(llvm::StringRef word, llvm::ArrayRef<Setting> settings = {}) {
+  mlir::Value add(llvm::StringRef word, llvm::ArrayRef<StageSetting> settings = {}) {
     return add(word, last, settings);
   }
   /// Creates a stage of these operands. Its result is the operand of the next one.
   mlir::Value add(llvm::StringRef word, mlir::ValueRange operands,
-                  llvm::ArrayRef<Setting> settings);
+                  llvm::ArrayRef<StageSetting> settings);
 
   /// Creates a stack of layers with the settings of the key `side`, "local" or "global". With a
   /// count of 0, the settings are verified where they are written.
@@ -32,7 +32,7 @@ public:
   /// Creates boundaries of `input` by the keys `own` with places `ownKeys`, which may be null, and
   /// by `settings` where these have no value. Returns the segmentation.
   mlir::Value addBoundaries(mlir::Value input, mlir::DictionaryAttr own,
-                            mlir::DictionaryAttr ownKeys, llvm::ArrayRef<Setting> settings);
+                            mlir::DictionaryAttr ownKeys, llvm::ArrayRef<StageSetting> settings);
   /// Creates attention from `input` over `over`, between a scale and its segments, with the heads
   /// and norms of local layers.
   void addAttend(mlir::Value input, mlir::Value over, mlir::Value segments, int64_t parts);
@@ -43,7 +43,7 @@ public:
   mlir::Value getLast() const { return last; }
 
 private:
-  mlir::Location getLoc(llvm::ArrayRef<Setting> settings, mlir::DictionaryAttr ownKeys,
+  mlir::Location getLoc(llvm::ArrayRef<StageSetting> settings, mlir::DictionaryAttr ownKeys,
                         bool inherits);
   mlir::NamedAttrList getSide(llvm::StringRef side, llvm::ArrayRef<llvm::StringRef> keys) const;
   llvm::LogicalResult verifyDefaultHeads(llvm::StringRef side) const;

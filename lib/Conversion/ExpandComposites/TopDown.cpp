@@ -32,7 +32,7 @@ public:
   }
 
 private:
-  Value add(StringRef word, ValueRange operands, ArrayRef<Setting> settings,
+  Value add(StringRef word, ValueRange operands, ArrayRef<StageSetting> settings,
             const NamedAttrList &own = {}) {
     return appender.add(word, {place, paths.next()}, operands, settings, own);
   }

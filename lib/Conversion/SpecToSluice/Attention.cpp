@@ -162,8 +162,8 @@ static void createScore(StageContext &c, spec::LayerOp op, Region &region) {
   Block *body = b.createBlock(&region);
   Type i32 = b.getI32Type();
   body->addArguments({b.getF32Type(), i32, i32, i32}, SmallVector<Location>(4, b.getLoc()));
-  auto addTerm = [&] { return Scalar(b, body->addArgument(b.getF32Type(), b.getLoc())); };
-  Scalar score = {b, body->getArgument(0)};
+  auto addTerm = [&] { return ScalarValue(b, body->addArgument(b.getF32Type(), b.getLoc())); };
+  ScalarValue score = {b, body->getArgument(0)};
   if (op.isXl()) { // the position query's product with the row by distance
     score = score + addTerm();
   }

@@ -28,7 +28,7 @@ Value spec_to_sluice::createTokenNumbers(StageContext &c, Value x) {
     const Segmentation &of = c.segmentations.at(segments);
     Value all = SpreadSegmentsOp::create(c.b, of.bits.getType(), x, of.counts, of.ends, 1);
     x = c.createMap({all, of.bits},
-                    [](ArrayRef<Scalar> v) { // bits have no gradient here
+                    [](ArrayRef<ScalarValue> v) { // bits have no gradient here
                       return v[0] * selectAbove(v[1], 0.5, 1, 0);
                     });
     segments = of.outer;
@@ -39,8 +39,8 @@ Value spec_to_sluice::createTokenNumbers(StageContext &c, Value x) {
   }
   SequenceType type = c.getTokenSequence(cast<SequenceType>(x.getType()).getWidth());
   x = UpsampleOp::create(c.b, type, x, factor);
-  return c.createMap(x,
-                     [&](ArrayRef<Scalar> v) { return v[0] * (1 / static_cast<double>(factor)); });
+  return c.createMap(
+      x, [&](ArrayRef<ScalarValue> v) { return v[0] * (1 / static_cast<double>(factor)); });
 }
 
 /// Reports also have the share of tokens that end a segment, which nothing

@@ -10,17 +10,17 @@ using namespace sluice::spec_to_sluice;
 /// The last pivot of I + scale G in the factorization L D L^T, G the products
 /// of n rows, the first row first: the ratio of its determinant to that without
 /// the last row. `product(i, j)` has j <= i.
-static Scalar createLastPivot(int64_t n, Scalar scale,
-                              function_ref<Scalar(int64_t, int64_t)> product) {
-  Scalar one = scale.get(1);
-  SmallVector<Scalar> pivots;
-  SmallVector<SmallVector<Scalar>> scaled; // rows of L D
-  SmallVector<SmallVector<Scalar>> lower;  // rows of L
+static ScalarValue createLastPivot(int64_t n, ScalarValue scale,
+                                   function_ref<ScalarValue(int64_t, int64_t)> product) {
+  ScalarValue one = scale.get(1);
+  SmallVector<ScalarValue> pivots;
+  SmallVector<SmallVector<ScalarValue>> scaled; // rows of L D
+  SmallVector<SmallVector<ScalarValue>> lower;  // rows of L
   for (int64_t i = 0; i < n; ++i) {
     auto &own = scaled.emplace_back();
     auto &unit = lower.emplace_back();
     for (int64_t j = 0; j <= i; ++j) {
-      Scalar entry = scale * product(i, j);
+      ScalarValue entry = scale * product(i, j);
       entry = i == j ? entry + one : entry;
       for (int64_t k = 0; k < j; ++k) {
         entry = entry - own[k] * lower[j][k];
@@ -41,12 +41,12 @@ static Scalar createLastPivot(int64_t n, Scalar scale,
 static Value createGreatestBits(StageContext &c, Value rates, double share) {
   constexpr int bisections = 20;
   auto createTotal = [&](Value x) -> Value { return TotalOp::create(c.b, x.getType(), x); };
-  auto setAbove = [](Scalar x, Scalar threshold) {
-    Scalar one = x.get(1);
+  auto setAbove = [](ScalarValue x, ScalarValue threshold) {
+    ScalarValue one = x.get(1);
     return selectAbove(x, threshold, one, x.get(0));
   };
   c.setName("rule.part");
-  Value parts = c.createMap(rates, [](ArrayRef<Scalar> v) { return v[0] / (v[0] + 1); });
+  Value parts = c.createMap(rates, [](ArrayRef<ScalarValue> v) { return v[0] / (v[0] + 1); });
   c.setName("rule.ones");
   Value ones = c.createConstants(rates, 1);
   c.setName("rule.all");
@@ -58,18 +58,18 @@ static Value createGreatestBits(StageContext &c, Value rates, double share) {
     std::string pass = "rule." + std::to_string(i);
     c.setName(pass + ".above");
     Value above = c.createMap({parts, least},
-                              [&](ArrayRef<Scalar> v) { return setAbove(v[0], v[1] + half); });
+                              [&](ArrayRef<ScalarValue> v) { return setAbove(v[0], v[1] + half); });
     c.setName(pass + ".count");
     Value count = createTotal(above);
     c.setName(pass);
-    least = c.createMap({least, count, all}, [&](ArrayRef<Scalar> v) {
-      Scalar wanted = v[2] * share;
-      Scalar isEnough = isAtLeast(v[1], wanted);
+    least = c.createMap({least, count, all}, [&](ArrayRef<ScalarValue> v) {
+      ScalarValue wanted = v[2] * share;
+      ScalarValue isEnough = isAtLeast(v[1], wanted);
       return select(isEnough, v[0] + half, v[0]);
     });
   }
   c.setName("rule.top");
-  return c.createMap({parts, least}, [&](ArrayRef<Scalar> v) { return setAbove(v[0], v[1]); });
+  return c.createMap({parts, least}, [&](ArrayRef<ScalarValue> v) { return setAbove(v[0], v[1]); });
 }
 
 /// Products of each row with the rows up to `window` before it, and these products as earlier rows
@@ -100,15 +100,15 @@ Value spec_to_sluice::createCodingRateBits(StageContext &c, spec::BoundariesOp o
   auto own = cast<SequenceType>(rows.getType());
   auto type = SequenceType::get(c.b.getContext(), own.getScale(), own.getWidth(), c.b.getF32Type());
   c.setName("rate.rows"); // no storage rounds their products
-  Value x = c.createMap(type, rows, [](ArrayRef<Scalar> v) { return v[0]; });
+  Value x = c.createMap(type, rows, [](ArrayRef<ScalarValue> v) { return v[0]; });
   SmallVector<Value> products = createProducts(c, x, window);
   auto getFirst = [&](int64_t lag) { return lag * (window + 1) - lag * (lag - 1) / 2; };
   c.setName("rate");
-  Value rates = c.createMap(products, [&](ArrayRef<Scalar> v) {
+  Value rates = c.createMap(products, [&](ArrayRef<ScalarValue> v) {
     auto getProduct = [&](int64_t i, int64_t j) { return v[getFirst(i - j) + window - i]; };
-    Scalar scale = c.createNumber(1 / (epsilon * epsilon));
-    Scalar pivot = createLastPivot(window + 1, scale, getProduct);
-    Scalar half = c.createNumber(0.5), rate = half * log(pivot);
+    ScalarValue scale = c.createNumber(1 / (epsilon * epsilon));
+    ScalarValue pivot = createLastPivot(window + 1, scale, getProduct);
+    ScalarValue half = c.createNumber(0.5), rate = half * log(pivot);
     return op.getTop() ? rate : selectAbove(rate, *op.getThreshold(), 1, 0);
   });
   c.setName("rule");

@@ -11,8 +11,8 @@ using namespace sluice::spec_to_sluice;
 /// Bits, and 1 where another value is. Such a bit has no gradient.
 static Value forceWhere(StageContext &c, StringRef part, Value bits, Value where) {
   c.setName(part);
-  return c.createMap({bits, where}, [](ArrayRef<Scalar> v) {
-    Scalar isForced = isAbove(v[1], v[1].get(0.5));
+  return c.createMap({bits, where}, [](ArrayRef<ScalarValue> v) {
+    ScalarValue isForced = isAbove(v[1], v[1].get(0.5));
     return select(isForced, v[0].get(1), v[0]);
   });
 }

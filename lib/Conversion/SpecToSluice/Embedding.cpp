@@ -18,7 +18,7 @@ static Value createInteger(StageContext &c, int64_t value) {
 
 /// The last tokens, newest first, with zeros for the token that ended the
 /// document before and all before that.
-static SmallVector<Value> clearOtherDocument(StageContext &c, ArrayRef<Scalar> last,
+static SmallVector<Value> clearOtherDocument(StageContext &c, ArrayRef<ScalarValue> last,
                                              std::optional<int64_t> end) {
   SmallVector<Value> own(last);
   Value isBefore;
@@ -33,7 +33,7 @@ static SmallVector<Value> clearOtherDocument(StageContext &c, ArrayRef<Scalar> l
 
 /// The polynomial of the last tokens, oldest first, mod 2^31 and then mod the
 /// rows of a table. Tokens before the first are 0.
-static Value createHash(StageContext &c, spec::EmbeddingOp op, ArrayRef<Scalar> last) {
+static Value createHash(StageContext &c, spec::EmbeddingOp op, ArrayRef<ScalarValue> last) {
   constexpr uint32_t prime = 2654435761;
   SmallVector<Value> own = clearOtherDocument(c, last, op.getDocumentEnd());
   Value sum = own.back();
@@ -56,7 +56,7 @@ static void appendNgrams(StageContext &c, spec::EmbeddingOp op, SmallVectorImpl<
     }
     std::string part = "ngram." + std::to_string(size);
     c.setName(part + ".hash");
-    Value hash = c.createMap(last, [&](ArrayRef<Scalar> v) { return createHash(c, op, v); });
+    Value hash = c.createMap(last, [&](ArrayRef<ScalarValue> v) { return createHash(c, op, v); });
     c.setName(part);
     terms.push_back(EmbedOp::create(c.b, c.getSequence(1, c.getWidth(), c.residualType), hash,
                                     c.readOwn(part + ".weight")));
@@ -92,13 +92,13 @@ static Value convertEmbedding(StageContext &c, spec::EmbeddingOp op) {
     return terms[0];
   }
   c.setName("sum");
-  return c.createMap(terms, [&](ArrayRef<Scalar> v) {
+  return c.createMap(terms, [&](ArrayRef<ScalarValue> v) {
     auto rest = v.begin() + averaged;
-    Scalar sum = std::accumulate(v.begin() + 1, rest, v[0], std::plus<Scalar>());
+    ScalarValue sum = std::accumulate(v.begin() + 1, rest, v[0], std::plus<ScalarValue>());
     if (averaged > 1) {
       sum = sum * (1.0 / static_cast<double>(averaged));
     }
-    sum = std::accumulate(rest, v.end(), sum, std::plus<Scalar>());
+    sum = std::accumulate(rest, v.end(), sum, std::plus<ScalarValue>());
     return c.createDropout(sum, op.getDropout(), c.getWidth());
   });
 }

@@ -9,8 +9,8 @@ using namespace sluice;
 using namespace sluice::spec_to_sluice;
 
 /// silu(gate) * in.
-static Scalar gate(Scalar gate, Scalar in) {
-  Scalar decay = exp(-gate);
+static ScalarValue gate(ScalarValue gate, ScalarValue in) {
+  ScalarValue decay = exp(-gate);
   return gate / (decay + 1) * in;
 }
 
@@ -21,7 +21,7 @@ static Value convertFeedForward(StageContext &c, spec::LayerOp op, Value x) {
   }
   maps.push_back(c.createLinear("feed_forward.in", x, c.computeType));
   c.setName("feed_forward.activation");
-  Value hidden = c.createMap(maps, [&](ArrayRef<Scalar> v) {
+  Value hidden = c.createMap(maps, [&](ArrayRef<ScalarValue> v) {
     return v.size() == 2 ? gate(v[0], v[1]) : applyActivation(op.getActivation(), v[0]);
   });
   return c.createLinear("feed_forward.out", hidden, c.residualType);
@@ -38,7 +38,7 @@ static Value createResidual(StageContext &c, spec::LayerOp op, StringRef block, 
   };
   Value branch = inner(isPre && hasNorm ? normalize(x) : x);
   c.setName((block + ".sum").str());
-  Value sum = c.createMap({x, branch}, [&](ArrayRef<Scalar> v) {
+  Value sum = c.createMap({x, branch}, [&](ArrayRef<ScalarValue> v) {
     return v[0] + c.createDropout(v[1], op.getDropout(), c.getWidth());
   });
   return isPre ? sum : normalize(sum);

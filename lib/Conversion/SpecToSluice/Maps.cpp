@@ -23,7 +23,7 @@ static Value convertReplace(StageContext &c, spec::ReplaceOp op) {
     return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(value)));
   };
   SmallVector<Value> inputs = {c.getValue(op.getWith()), c.getValue(op.getInput())};
-  return c.createMap(inputs, [&](ArrayRef<Scalar> v) {
+  return c.createMap(inputs, [&](ArrayRef<ScalarValue> v) {
     Value row = dispatch::PositionOp::create(b, b.getI32Type());
     row = arith::AddIOp::create(b, row, createInteger(missing));
     row = arith::RemSIOp::create(b, row, createInteger(block));
@@ -44,7 +44,7 @@ static Value convertProject(StageContext &c, spec::ProjectOp op) {
     return terms.front();
   }
   c.setName("project");
-  return c.createMap(terms, [&](ArrayRef<Scalar> v) {
+  return c.createMap(terms, [&](ArrayRef<ScalarValue> v) {
     return applyActivation(op.getActivation(), v.size() == 1 ? v[0] : v[0] + v[1]);
   });
 }
@@ -54,8 +54,9 @@ static Value convertDropout(StageContext &c, spec::DropoutOp op) {
   if (c.purpose != Purpose::Train || op.getRate() == 0) {
     return x;
   }
-  return c.createMap(
-      x, [&](ArrayRef<Scalar> v) { return c.createDropout(v[0], op.getRate(), c.getWidth()); });
+  return c.createMap(x, [&](ArrayRef<ScalarValue> v) {
+    return c.createDropout(v[0], op.getRate(), c.getWidth());
+  });
 }
 
 void spec_to_sluice::populateMapConversions(StageConversions &conversions) {

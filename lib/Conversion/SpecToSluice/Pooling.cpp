@@ -12,7 +12,7 @@ using namespace sluice::spec_to_sluice;
 // Scans
 //===----------------------------------------------------------------------===//
 
-using Join = function_ref<Scalar(Scalar row, Scalar part, Scalar before)>;
+using Join = function_ref<ScalarValue(ScalarValue row, ScalarValue part, ScalarValue before)>;
 
 /// Scans by doubling: after a pass, row t is `join` over the 2 s rows up to it, and `left`, one
 /// number per row, the product of theirs. Rows before the first add nothing.
@@ -25,7 +25,8 @@ static Value createScan(StageContext &c, StringRef what, Value x, Value left, Jo
     c.setName(pass + ".before");
     Value before = c.createShift(x, step);
     c.setName(pass);
-    x = c.createMap({x, wide, before}, [&](ArrayRef<Scalar> v) { return join(v[0], v[1], v[2]); });
+    x = c.createMap({x, wide, before},
+                    [&](ArrayRef<ScalarValue> v) { return join(v[0], v[1], v[2]); });
     if (2 * step >= context) {
       break; // no pass reads another product
     }
@@ -49,16 +50,17 @@ static Value createSmoothed(StageContext &c, Value x, const Segmentation &of) {
   c.setName("number");
   left = c.createColumnSum(left);
   c.setName("left");
-  left = c.createMap(left, [](ArrayRef<Scalar> v) {
-    Scalar part = min(max(v[0], least), 1 - least);
+  left = c.createMap(left, [](ArrayRef<ScalarValue> v) {
+    ScalarValue part = min(max(v[0], least), 1 - least);
     return 1 - part;
   });
   c.setName("left.wide");
   Value wide = c.createRepeated(left, x);
   c.setName("own");
-  x = c.createMap({x, wide}, [](ArrayRef<Scalar> v) { return v[0] * (1 - v[1]); });
-  return createScan(c, "smooth", x, left,
-                    [](Scalar row, Scalar part, Scalar before) { return row + part * before; });
+  x = c.createMap({x, wide}, [](ArrayRef<ScalarValue> v) { return v[0] * (1 - v[1]); });
+  return createScan(
+      c, "smooth", x, left,
+      [](ScalarValue row, ScalarValue part, ScalarValue before) { return row + part * before; });
 }
 
 /// Row t: the maximum, column by column, of the rows of its segment up to t. Its last row has the
@@ -66,16 +68,17 @@ static Value createSmoothed(StageContext &c, Value x, const Segmentation &of) {
 static Value createMaxima(StageContext &c, Value x, const Segmentation &of) {
   c.setName("unset");
   Value unset =
-      c.createMap(of.bits, [](ArrayRef<Scalar> v) { return selectAbove(v[0], 0.5, 0, 1); });
+      c.createMap(of.bits, [](ArrayRef<ScalarValue> v) { return selectAbove(v[0], 0.5, 0, 1); });
   c.setName("open"); // a row continues the segment of the row before, unless
                      // that has a bit
   Value open = c.createShift(unset, 1);
   c.setName("left");
   Value left = c.createColumnSum(open);
-  return createScan(c, "greatest", x, left, [](Scalar row, Scalar part, Scalar before) {
-    Scalar greater = max(row, before); // ties count as the second
-    return selectAbove(part, part.get(0.5), greater, row);
-  });
+  return createScan(c, "greatest", x, left,
+                    [](ScalarValue row, ScalarValue part, ScalarValue before) {
+                      ScalarValue greater = max(row, before); // ties count as the second
+                      return selectAbove(part, part.get(0.5), greater, row);
+                    });
 }
 
 //===----------------------------------------------------------------------===//
@@ -109,22 +112,22 @@ Value spec_to_sluice::poolSegments(StageContext &c, spec::ShortenOp op) {
 
 /// A gate that is 1 everywhere, with the derivative of how sure the router was:
 /// of p at a bit, of 1 - p elsewhere (Hwang et al. 2025, equations 6 to 9).
-static Scalar createSureGate(StageContext &c, Scalar chance) {
-  Scalar one = c.createNumber(1), half = c.createNumber(0.5);
-  Scalar isSet = isAtLeast(chance, half), sure = select(isSet, chance, one - chance);
+static ScalarValue createSureGate(StageContext &c, ScalarValue chance) {
+  ScalarValue one = c.createNumber(1), half = c.createNumber(0.5);
+  ScalarValue isSet = isAtLeast(chance, half), sure = select(isSet, chance, one - chance);
   return {c.b, dispatch::StraightThroughOp::create(c.b, c.b.getF32Type(), one, sure)};
 }
 
 /// A gate that is 1 at bits and 0 elsewhere, without a gradient.
-static Scalar createBitGate(StageContext &c, Scalar bit) {
-  Scalar one = c.createNumber(1), half = c.createNumber(0.5);
+static ScalarValue createBitGate(StageContext &c, ScalarValue bit) {
+  ScalarValue one = c.createNumber(1), half = c.createNumber(0.5);
   return selectAbove(bit, half, one, c.createNumber(0));
 }
 
 /// Rows times a gate.
 static Value createGatedRows(StageContext &c, Value x, const Segmentation &of, bool scatters) {
   c.setName("gate");
-  Value gate = c.createMap(scatters ? of.bits : of.chances, [&](ArrayRef<Scalar> v) {
+  Value gate = c.createMap(scatters ? of.bits : of.chances, [&](ArrayRef<ScalarValue> v) {
     return scatters ? createBitGate(c, v[0]) : createSureGate(c, v[0]);
   });
   c.setName("gate.number");

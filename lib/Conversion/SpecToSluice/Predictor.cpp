@@ -11,25 +11,25 @@ using namespace sluice::spec_to_sluice;
 static Value createBoundaryLogits(StageContext &c, Value x) {
   Value hidden = c.createLinear("in", x, c.computeType);
   c.setName("activation");
-  hidden = c.createMap(hidden, [](ArrayRef<Scalar> v) {
+  hidden = c.createMap(hidden, [](ArrayRef<ScalarValue> v) {
     return applyActivation(spec::ActivationFunction::gelu, v[0]);
   });
   return c.createLinear("out", hidden, c.b.getF32Type());
 }
 
 /// A draw of the Gumbel-sigmoid, rounded, with its own derivative (equation 4).
-static Scalar createDraw(StageContext &c, spec::BoundariesOp op, Scalar logit, Scalar zero,
-                         Scalar one) {
+static ScalarValue createDraw(StageContext &c, spec::BoundariesOp op, ScalarValue logit,
+                              ScalarValue zero, ScalarValue one) {
   constexpr double least = 1e-6; // distance of a draw from 0 and 1
-  Scalar draw = {c.b, dispatch::RandomOp::create(c.b, c.b.getF32Type(), c.nextRandom++, 1)};
+  ScalarValue draw = {c.b, dispatch::RandomOp::create(c.b, c.b.getF32Type(), c.nextRandom++, 1)};
   draw = min(max(draw, least), 1 - least);
-  Scalar odds = draw / (one - draw);
+  ScalarValue odds = draw / (one - draw);
   if (op.getPriorLogit().value_or(false)) {
     logit = logit + op.computeLogitShift();
   }
-  Scalar moved = logit + log(odds);
-  Scalar soft = sigmoid(moved * c.createNumber(1 / *op.getTemperature()), one);
-  Scalar hard = selectAbove(soft, c.createNumber(0.5), one, zero);
+  ScalarValue moved = logit + log(odds);
+  ScalarValue soft = sigmoid(moved * c.createNumber(1 / *op.getTemperature()), one);
+  ScalarValue hard = selectAbove(soft, c.createNumber(0.5), one, zero);
   return {c.b, dispatch::StraightThroughOp::create(c.b, c.b.getF32Type(), hard, soft)};
 }
 
@@ -39,8 +39,8 @@ static Value createLogitBits(StageContext &c, spec::BoundariesOp op, Value logit
   bool isDrawn = (c.purpose == Purpose::Train || op.followsCode()) && !op.getRule();
   double shift = op.computeLogitShift();
   c.setName("bits");
-  return c.createMap(logits, [&](ArrayRef<Scalar> v) {
-    Scalar zero = c.createNumber(0), one = c.createNumber(1);
+  return c.createMap(logits, [&](ArrayRef<ScalarValue> v) {
+    ScalarValue zero = c.createNumber(0), one = c.createNumber(1);
     return isDrawn ? createDraw(c, op, v[0], zero, one)
                    : selectAbove(v[0], c.createNumber(-shift), one, zero);
   });
@@ -51,13 +51,13 @@ static Value createLogitBits(StageContext &c, spec::BoundariesOp op, Value logit
 static Value createSupervision(StageContext &c, spec::BoundariesOp op, Value logits, Value labels) {
   if (op.followsCode()) {
     c.setName("probability");
-    logits =
-        c.createMap(logits, [&](ArrayRef<Scalar> v) { return sigmoid(v[0], c.createNumber(1)); });
+    logits = c.createMap(logits,
+                         [&](ArrayRef<ScalarValue> v) { return sigmoid(v[0], c.createNumber(1)); });
   }
   c.setName("supervision");
-  Value losses = c.createMap({logits, labels}, [&](ArrayRef<Scalar> v) {
-    Scalar zero = c.createNumber(0), least = min(v[0], -v[0]); // -|l|
-    Scalar rest = log1p(exp(least));
+  Value losses = c.createMap({logits, labels}, [&](ArrayRef<ScalarValue> v) {
+    ScalarValue zero = c.createNumber(0), least = min(v[0], -v[0]); // -|l|
+    ScalarValue rest = log1p(exp(least));
     return max(v[0], zero) - v[0] * v[1] + rest;
   });
   return c.createColumnSum(createTokenNumbers(c, losses));
@@ -70,14 +70,14 @@ static Value createPriorLoss(StageContext &c, spec::BoundariesOp op, Value bits)
   bits = createTokenNumbers(c, bits);
   Value count = c.createColumnSum(TotalOp::create(c.b, bits.getType(), bits));
   Value all = c.createColumnSum(TotalOp::create(c.b, bits.getType(), ones));
-  return c.createMap(addUpdate(c, op, {count, all}), [&](ArrayRef<Scalar> v) {
-    Scalar one = c.createNumber(1), others = v[1] - v[0];
-    auto logFactorial = [&](Scalar n) { return logGamma(n + one); };
-    Scalar ways = logFactorial(v[0]) + logFactorial(others) - logFactorial(v[1]);
+  return c.createMap(addUpdate(c, op, {count, all}), [&](ArrayRef<ScalarValue> v) {
+    ScalarValue one = c.createNumber(1), others = v[1] - v[0];
+    auto logFactorial = [&](ScalarValue n) { return logGamma(n + one); };
+    ScalarValue ways = logFactorial(v[0]) + logFactorial(others) - logFactorial(v[1]);
     auto [set, unset] = createBitCosts(c, op, v.drop_front(2));
-    Scalar rate = v[0] * set + others * unset;
+    ScalarValue rate = v[0] * set + others * unset;
     // A row of segments has no tokens where nothing ends an outer one.
-    Scalar tokens = max(v[1], one);
+    ScalarValue tokens = max(v[1], one);
     return (ways + rate) / tokens;
   });
 }

@@ -25,10 +25,10 @@ static Value createDistanceBefore(StageContext &c, Value x) {
   Value queries = createInnerProduct(c, "own.square", query, query);
   Value keys = createInnerProduct(c, "previous.square", key, key);
   c.setName("distance");
-  Value distance = c.createMap({both, queries, keys}, [](ArrayRef<Scalar> v) {
+  Value distance = c.createMap({both, queries, keys}, [](ArrayRef<ScalarValue> v) {
     constexpr double least = 1e-12; // of a square
-    Scalar size = sqrt(max(v[1], least) * max(v[2], least));
-    Scalar one = v[0].get(1);
+    ScalarValue size = sqrt(max(v[1], least) * max(v[2], least));
+    ScalarValue one = v[0].get(1);
     return (one - v[0] / size) * 0.5;
   });
   c.setName("column");
@@ -46,11 +46,11 @@ static Value createRatioLoss(StageContext &c, spec::BoundariesOp op, Value bits,
   Value count = createTotal(createTokenNumbers(c, bits));
   Value sum = createTotal(createTokenNumbers(c, createClosedBits(c, chances)));
   Value all = createTotal(ones);
-  return c.createMap(addUpdate(c, op, {count, sum, all}), [&](ArrayRef<Scalar> v) {
+  return c.createMap(addUpdate(c, op, {count, sum, all}), [&](ArrayRef<ScalarValue> v) {
     auto [ratio, less] = createRatio(c, op, v.drop_front(3));
-    Scalar one = c.createNumber(1), rows = max(v[2], one);
-    Scalar share = v[0] / rows, mean = v[1] / rows;
-    Scalar set = less * (share * mean), unset = (one - share) * (one - mean);
+    ScalarValue one = c.createNumber(1), rows = max(v[2], one);
+    ScalarValue share = v[0] / rows, mean = v[1] / rows;
+    ScalarValue set = less * (share * mean), unset = (one - share) * (one - mean);
     return ratio * (set + unset);
   });
 }
@@ -60,8 +60,8 @@ Value spec_to_sluice::createRoutedBits(StageContext &c, spec::BoundariesOp op) {
   Value rows = c.materialize("rows", c.getValue(op.getInput()));
   Value chances = createForcedBits(c, op, createDistanceBefore(c, rows));
   c.setName("bits");
-  Value rounded = c.createMap(chances, [&](ArrayRef<Scalar> v) {
-    Scalar isSet = isAtLeast(v[0], v[0].get(0.5)), one = c.createNumber(1);
+  Value rounded = c.createMap(chances, [&](ArrayRef<ScalarValue> v) {
+    ScalarValue isSet = isAtLeast(v[0], v[0].get(0.5)), one = c.createNumber(1);
     return select(isSet, one, c.createNumber(0));
   });
   Value bits = createClosedBits(c, rounded);

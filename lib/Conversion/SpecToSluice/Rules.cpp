@@ -34,9 +34,9 @@ static Value createSpikes(StageContext &c, spec::BoundariesOp op, Value entropie
   rows.push_back(
       PositionOp::create(c.b, entropies.getType(), c.read(getFirstRowName(c.model, op))));
   c.setName("rule");
-  Value bits = c.createMap(rows, [&](ArrayRef<Scalar> v) {
-    Scalar one = c.createNumber(1), zero = c.createNumber(0), bit = one;
-    for (Scalar before : v.drop_front().drop_back()) {
+  Value bits = c.createMap(rows, [&](ArrayRef<ScalarValue> v) {
+    ScalarValue one = c.createNumber(1), zero = c.createNumber(0), bit = one;
+    for (ScalarValue before : v.drop_front().drop_back()) {
       bit = selectAbove(v[0], before, bit, zero);
     }
     return selectAbove(v.back(), c.createNumber(0.5), op.followsCode() ? one : zero, bit);
@@ -68,7 +68,7 @@ static Value createEntropyBits(StageContext &c, spec::BoundariesOp op) {
   std::optional<double> rise = op.getRise();
   SmallVector<Value> compared = createDelayed(c, entropies, rise ? 1 : 0);
   c.setName("rule");
-  return c.createMap(compared, [&](ArrayRef<Scalar> v) {
+  return c.createMap(compared, [&](ArrayRef<ScalarValue> v) {
     return selectAbove(rise ? v[0] - v[1] : v[0], rise ? *rise : *op.getThreshold(), 1, 0);
   });
 }
@@ -93,7 +93,7 @@ static Value createBitsOfTokens(StageContext &c, spec::BoundariesOp op) {
   c.setName("before");
   Value before = c.createShift(like, 1);
   c.setName("change");
-  return c.createMap({like, before}, [](ArrayRef<Scalar> v) { return v[0] * (1 - v[1]); });
+  return c.createMap({like, before}, [](ArrayRef<ScalarValue> v) { return v[0] * (1 - v[1]); });
 }
 
 /// Bits of the rows of `segments`, or of tokens: a segment's is that of the token that ends it.

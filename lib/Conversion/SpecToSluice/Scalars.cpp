@@ -11,25 +11,25 @@ using namespace sluice::spec_to_sluice;
 
 /// x Phi(x), with the error function or with its approximation by tanh
 /// (Hendrycks and Gimpel, section 2).
-static Scalar gelu(Scalar x, bool byTanh) {
-  Scalar inner = x;
+static ScalarValue gelu(ScalarValue x, bool byTanh) {
+  ScalarValue inner = x;
   if (byTanh) {
-    Scalar cube = x * x * x;
+    ScalarValue cube = x * x * x;
     inner = tanh((x + cube * 0.044715) * std::sqrt(2 / std::numbers::pi));
   } else {
     inner = erf(x * (std::numbers::sqrt2 / 2));
   }
-  Scalar half = x * 0.5;
+  ScalarValue half = x * 0.5;
   return half * (inner + 1);
 }
 
-Scalar spec_to_sluice::applyActivation(spec::ActivationFunction activation, Scalar x) {
+ScalarValue spec_to_sluice::applyActivation(spec::ActivationFunction activation, ScalarValue x) {
   using spec::ActivationFunction;
   switch (activation) {
   case ActivationFunction::relu:
     return max(x, 0);
   case ActivationFunction::relu_squared: {
-    Scalar kept = max(x, 0);
+    ScalarValue kept = max(x, 0);
     return kept * kept;
   }
   case ActivationFunction::gelu:
@@ -42,23 +42,23 @@ Scalar spec_to_sluice::applyActivation(spec::ActivationFunction activation, Scal
   llvm_unreachable("unknown activation");
 }
 
-Scalar spec_to_sluice::sigmoid(Scalar x, Scalar one) {
-  Scalar decay = exp(-x);
+ScalarValue spec_to_sluice::sigmoid(ScalarValue x, ScalarValue one) {
+  ScalarValue decay = exp(-x);
   return one / (one + decay);
 }
 
-Scalar spec_to_sluice::logGamma(Scalar x) {
+ScalarValue spec_to_sluice::logGamma(ScalarValue x) {
   constexpr int steps = 4;
-  Scalar product = x, z = x + steps;
+  ScalarValue product = x, z = x + steps;
   for (int i = 1; i < steps; ++i) {
     product = product * (x + i);
   }
-  Scalar inverse = 1 / z, square = inverse * inverse;
-  Scalar last = x.get(-1.0 / 360);
-  Scalar series = last + square * (1.0 / 1260);
-  Scalar first = x.get(1.0 / 12);
+  ScalarValue inverse = 1 / z, square = inverse * inverse;
+  ScalarValue last = x.get(-1.0 / 360);
+  ScalarValue series = last + square * (1.0 / 1260);
+  ScalarValue first = x.get(1.0 / 12);
   series = inverse * (first + square * series);
-  Scalar main = z - 0.5;
+  ScalarValue main = z - 0.5;
   main = main * log(z) - z + 0.5 * std::log(2 * std::numbers::pi);
   return main + series - log(product);
 }

@@ -12,18 +12,18 @@ namespace sluice::spec_to_sluice {
 
 /// An f32, an argument that is an i32, or a condition. An operand that is a C++ number becomes a
 /// constant right before the op; `get` creates a constant earlier.
-class Scalar {
+class ScalarValue {
 public:
-  Scalar(mlir::ImplicitLocOpBuilder &builder, mlir::Value value) : b(&builder), value(value) {}
-  Scalar(mlir::ImplicitLocOpBuilder &builder, double number)
+  ScalarValue(mlir::ImplicitLocOpBuilder &builder, mlir::Value value) : b(&builder), value(value) {}
+  ScalarValue(mlir::ImplicitLocOpBuilder &builder, double number)
       : b(&builder), value(mlir::arith::ConstantOp::create(
                          builder, builder.getF32FloatAttr(static_cast<float>(number)))) {}
 
   operator mlir::Value() const { return value; }
   /// A constant next to this number.
-  Scalar get(double number) const { return {*b, number}; }
+  ScalarValue get(double number) const { return {*b, number}; }
   /// The result of an op of these operands.
-  template <typename Op, typename... Operands> Scalar create(Operands... operands) const {
+  template <typename Op, typename... Operands> ScalarValue create(Operands... operands) const {
     return {*b, mlir::Value(Op::create(*b, operands...))};
   }
 
@@ -32,55 +32,68 @@ private:
   mlir::Value value;
 };
 
-inline Scalar operator+(Scalar x, Scalar y) { return x.create<mlir::arith::AddFOp>(x, y); }
-inline Scalar operator-(Scalar x, Scalar y) { return x.create<mlir::arith::SubFOp>(x, y); }
-inline Scalar operator*(Scalar x, Scalar y) { return x.create<mlir::arith::MulFOp>(x, y); }
-inline Scalar operator/(Scalar x, Scalar y) { return x.create<mlir::arith::DivFOp>(x, y); }
-inline Scalar operator+(Scalar x, double y) { return x + x.get(y); }
-inline Scalar operator-(Scalar x, double y) { return x - x.get(y); }
-inline Scalar operator*(Scalar x, double y) { return x * x.get(y); }
-inline Scalar operator/(Scalar x, double y) { return x / x.get(y); }
-inline Scalar operator-(double x, Scalar y) { return y.get(x) - y; }
-inline Scalar operator/(double x, Scalar y) { return y.get(x) / y; }
-inline Scalar operator-(Scalar x) { return x.create<mlir::arith::NegFOp>(x); }
+inline ScalarValue operator+(ScalarValue x, ScalarValue y) {
+  return x.create<mlir::arith::AddFOp>(x, y);
+}
+inline ScalarValue operator-(ScalarValue x, ScalarValue y) {
+  return x.create<mlir::arith::SubFOp>(x, y);
+}
+inline ScalarValue operator*(ScalarValue x, ScalarValue y) {
+  return x.create<mlir::arith::MulFOp>(x, y);
+}
+inline ScalarValue operator/(ScalarValue x, ScalarValue y) {
+  return x.create<mlir::arith::DivFOp>(x, y);
+}
+inline ScalarValue operator+(ScalarValue x, double y) { return x + x.get(y); }
+inline ScalarValue operator-(ScalarValue x, double y) { return x - x.get(y); }
+inline ScalarValue operator*(ScalarValue x, double y) { return x * x.get(y); }
+inline ScalarValue operator/(ScalarValue x, double y) { return x / x.get(y); }
+inline ScalarValue operator-(double x, ScalarValue y) { return y.get(x) - y; }
+inline ScalarValue operator/(double x, ScalarValue y) { return y.get(x) / y; }
+inline ScalarValue operator-(ScalarValue x) { return x.create<mlir::arith::NegFOp>(x); }
 
-inline Scalar max(Scalar x, Scalar y) { return x.create<mlir::arith::MaximumFOp>(x, y); }
-inline Scalar min(Scalar x, Scalar y) { return x.create<mlir::arith::MinimumFOp>(x, y); }
-inline Scalar max(Scalar x, double y) { return max(x, x.get(y)); }
-inline Scalar min(Scalar x, double y) { return min(x, x.get(y)); }
-inline Scalar exp(Scalar x) { return x.create<mlir::math::ExpOp>(x); }
-inline Scalar log(Scalar x) { return x.create<mlir::math::LogOp>(x); }
-inline Scalar log1p(Scalar x) { return x.create<mlir::math::Log1pOp>(x); }
-inline Scalar sqrt(Scalar x) { return x.create<mlir::math::SqrtOp>(x); }
-inline Scalar tanh(Scalar x) { return x.create<mlir::math::TanhOp>(x); }
-inline Scalar erf(Scalar x) { return x.create<mlir::math::ErfOp>(x); }
-inline Scalar floor(Scalar x) { return x.create<mlir::math::FloorOp>(x); }
+inline ScalarValue max(ScalarValue x, ScalarValue y) {
+  return x.create<mlir::arith::MaximumFOp>(x, y);
+}
+inline ScalarValue min(ScalarValue x, ScalarValue y) {
+  return x.create<mlir::arith::MinimumFOp>(x, y);
+}
+inline ScalarValue max(ScalarValue x, double y) { return max(x, x.get(y)); }
+inline ScalarValue min(ScalarValue x, double y) { return min(x, x.get(y)); }
+inline ScalarValue exp(ScalarValue x) { return x.create<mlir::math::ExpOp>(x); }
+inline ScalarValue log(ScalarValue x) { return x.create<mlir::math::LogOp>(x); }
+inline ScalarValue log1p(ScalarValue x) { return x.create<mlir::math::Log1pOp>(x); }
+inline ScalarValue sqrt(ScalarValue x) { return x.create<mlir::math::SqrtOp>(x); }
+inline ScalarValue tanh(ScalarValue x) { return x.create<mlir::math::TanhOp>(x); }
+inline ScalarValue erf(ScalarValue x) { return x.create<mlir::math::ErfOp>(x); }
+inline ScalarValue floor(ScalarValue x) { return x.create<mlir::math::FloorOp>(x); }
 
-inline Scalar isAbove(Scalar x, Scalar y) {
+inline ScalarValue isAbove(ScalarValue x, ScalarValue y) {
   return x.create<mlir::arith::CmpFOp>(mlir::arith::CmpFPredicate::OGT, x, y);
 }
-inline Scalar isAtLeast(Scalar x, Scalar y) {
+inline ScalarValue isAtLeast(ScalarValue x, ScalarValue y) {
   return x.create<mlir::arith::CmpFOp>(mlir::arith::CmpFPredicate::OGE, x, y);
 }
-inline Scalar select(Scalar condition, Scalar yes, Scalar no) {
+inline ScalarValue select(ScalarValue condition, ScalarValue yes, ScalarValue no) {
   return yes.create<mlir::arith::SelectOp>(condition, yes, no);
 }
 /// `yes` where x > threshold, else `no`.
-inline Scalar selectAbove(Scalar x, Scalar threshold, Scalar yes, Scalar no) {
+inline ScalarValue selectAbove(ScalarValue x, ScalarValue threshold, ScalarValue yes,
+                               ScalarValue no) {
   return select(isAbove(x, threshold), yes, no);
 }
 /// The same with constants, 1 and 0 for example.
-inline Scalar selectAbove(Scalar x, double threshold, double yes, double no) {
-  Scalar limit = x.get(threshold), one = x.get(yes);
+inline ScalarValue selectAbove(ScalarValue x, double threshold, double yes, double no) {
+  ScalarValue limit = x.get(threshold), one = x.get(yes);
   return selectAbove(x, limit, one, x.get(no));
 }
 
 /// x itself for `none`; swiglu, of two numbers, is none of these.
-Scalar applyActivation(spec::ActivationFunction activation, Scalar x);
+ScalarValue applyActivation(spec::ActivationFunction activation, ScalarValue x);
 /// one / (1 + exp(-x)).
-Scalar sigmoid(Scalar x, Scalar one);
+ScalarValue sigmoid(ScalarValue x, ScalarValue one);
 /// The logarithm of the gamma function of x >= 1: Stirling's series at x + 4,
 /// less the logarithm of x (x + 1) (x + 2) (x + 3). Its derivative is digamma.
-Scalar logGamma(Scalar x);
+ScalarValue logGamma(ScalarValue x);
 
 } // namespace sluice::spec_to_sluice

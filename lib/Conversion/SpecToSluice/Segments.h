@@ -37,11 +37,11 @@ mlir::Value createInnerProduct(StageContext &context, llvm::StringRef part, mlir
 llvm::SmallVector<mlir::Value> addUpdate(StageContext &context, spec::BoundariesOp op,
                                          llvm::SmallVector<mlir::Value> numbers);
 /// -log a and -log(1 - a) of the prior's share a.
-std::pair<Scalar, Scalar> createBitCosts(StageContext &context, spec::BoundariesOp op,
-                                         llvm::ArrayRef<Scalar> update);
+std::pair<ScalarValue, ScalarValue> createBitCosts(StageContext &context, spec::BoundariesOp op,
+                                                   llvm::ArrayRef<ScalarValue> update);
 /// N / (N - 1) and N - 1 of the rows N of a segment that a router aims at.
-std::pair<Scalar, Scalar> createRatio(StageContext &context, spec::BoundariesOp op,
-                                      llvm::ArrayRef<Scalar> update);
+std::pair<ScalarValue, ScalarValue> createRatio(StageContext &context, spec::BoundariesOp op,
+                                                llvm::ArrayRef<ScalarValue> update);
 
 /// Rows of segments from rows of the stream (Pooling.cpp), and rows of the
 /// stream from rows of segments.

@@ -111,7 +111,7 @@ static Value convertStages(StageContext &c, const StageConversions &conversions)
       c.streams[stage->getResult(0)] = last;
     }
     if (stage->hasAttr("frozen") && !isa<spec::HeadOp>(stage)) {
-      for (Term &term : llvm::drop_begin(c.terms, firstTerm)) {
+      for (LossTerm &term : llvm::drop_begin(c.terms, firstTerm)) {
         term.factor = 0; // reported, and minimized by nothing
       }
     }
@@ -126,14 +126,15 @@ static SmallVector<Value> createObjective(StageContext &c) {
   SmallVector<Attribute> names, weights;
   SmallVector<double> factors;
   SmallVector<int64_t> first;
-  for (const Term &term : c.terms) {
+  for (const LossTerm &term : c.terms) {
     losses.push_back(term.losses);
     names.push_back(c.b.getStringAttr(term.name));
     weights.push_back(c.b.getStringAttr(term.weights));
     factors.push_back(term.factor);
     first.push_back(term.first);
   }
-  bool isWeighted = llvm::any_of(c.terms, [](const Term &term) { return !term.weights.empty(); });
+  bool isWeighted =
+      llvm::any_of(c.terms, [](const LossTerm &term) { return !term.weights.empty(); });
   bool hasInputs = llvm::any_of(c.model.getBody().getOps<spec::InputOp>(),
                                 [](spec::InputOp input) { return !input.isNumbers(); });
   c.setName("objective");

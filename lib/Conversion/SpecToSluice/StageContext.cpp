@@ -119,7 +119,7 @@ Value StageContext::createMap(SequenceType result, ValueRange inputs, Code code)
   auto op = MapOp::create(b, result, inputs);
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&op.getBody());
-  SmallVector<Scalar> arguments;
+  SmallVector<ScalarValue> arguments;
   for (Value input : inputs) {
     bool isInteger = cast<SequenceType>(input.getType()).getElement().isInteger();
     Type type = isInteger ? Type(b.getI32Type()) : b.getF32Type();
@@ -130,25 +130,25 @@ Value StageContext::createMap(SequenceType result, ValueRange inputs, Code code)
 }
 
 Value StageContext::createProduct(Value x, Value y) {
-  return createMap({x, y}, [](ArrayRef<Scalar> v) { return v[0] * v[1]; });
+  return createMap({x, y}, [](ArrayRef<ScalarValue> v) { return v[0] * v[1]; });
 }
 
 Value StageContext::createSum(ValueRange terms) {
-  return createMap(terms, [](ArrayRef<Scalar> v) {
-    return std::accumulate(v.begin() + 1, v.end(), v[0], std::plus<Scalar>());
+  return createMap(terms, [](ArrayRef<ScalarValue> v) {
+    return std::accumulate(v.begin() + 1, v.end(), v[0], std::plus<ScalarValue>());
   });
 }
 
 Value StageContext::createConstants(Value like, double number) {
-  return createMap(like, [&](ArrayRef<Scalar>) { return createNumber(number); });
+  return createMap(like, [&](ArrayRef<ScalarValue>) { return createNumber(number); });
 }
 
-Scalar StageContext::createDropout(Scalar x, double rate, int64_t width) {
+ScalarValue StageContext::createDropout(ScalarValue x, double rate, int64_t width) {
   if (purpose != Purpose::Train || rate == 0) {
     return x;
   }
-  Scalar draw = {b, dispatch::RandomOp::create(b, b.getF32Type(), nextRandom++, width)};
-  Scalar isKept = isAtLeast(draw, createNumber(rate)), scale = createNumber(1 / (1 - rate));
+  ScalarValue draw = {b, dispatch::RandomOp::create(b, b.getF32Type(), nextRandom++, width)};
+  ScalarValue isKept = isAtLeast(draw, createNumber(rate)), scale = createNumber(1 / (1 - rate));
   return x * select(isKept, scale, createNumber(0));
 }
 
@@ -202,5 +202,5 @@ Value StageContext::materialize(StringRef part, Value x) {
     return x;
   }
   setName(part);
-  return createMap(x, [](ArrayRef<Scalar> v) { return v[0]; });
+  return createMap(x, [](ArrayRef<ScalarValue> v) { return v[0]; });
 }

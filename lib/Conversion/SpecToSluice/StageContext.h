@@ -53,7 +53,7 @@ struct WaitingPredictor {
 };
 
 /// A term of the objective.
-struct Term {
+struct LossTerm {
   mlir::Value losses;
   std::string name;
   double factor;
@@ -63,7 +63,7 @@ struct Term {
 
 /// A function under construction. Parameters are found by symbol in the module and read once.
 struct StageContext {
-  using Code = llvm::function_ref<mlir::Value(llvm::ArrayRef<Scalar>)>;
+  using Code = llvm::function_ref<mlir::Value(llvm::ArrayRef<ScalarValue>)>;
 
   StageContext(spec::ModelOp model, mlir::func::FuncOp function, Purpose purpose);
 
@@ -93,7 +93,7 @@ struct StageContext {
   /// Reads a parameter of the stage as f32; null where it has none of this name.
   mlir::Value readOwn(llvm::StringRef part) { return read(getSymbol(part)); }
 
-  Scalar createNumber(double value) { return {b, value}; }
+  ScalarValue createNumber(double value) { return {b, value}; }
   /// Creates a map whose region is `code` over one scalar per input, to the
   /// type of the first or to another.
   mlir::Value createMap(mlir::ValueRange inputs, Code code);
@@ -104,7 +104,7 @@ struct StageContext {
   /// Creates a map of the first input to constants.
   mlir::Value createConstants(mlir::Value like, double number);
   /// Drops x or scales it up; returns x itself where nothing is dropped.
-  Scalar createDropout(Scalar x, double rate, int64_t width);
+  ScalarValue createDropout(ScalarValue x, double rate, int64_t width);
   /// Creates the norm of x, stored as `element`; `block` precedes ".norm" in its name.
   mlir::Value createNorm(llvm::StringRef block, spec::NormFunction norm, double epsilon,
                          mlir::Value x, mlir::Type element);
@@ -132,7 +132,7 @@ struct StageContext {
   std::map<llvm::StringRef, Segmentation> segmentations;        ///< by name
   std::map<std::string, ScoredRows> scored;                     ///< by the loss's name
   std::map<std::string, std::vector<WaitingPredictor>> waiting; ///< by the name of their loss
-  std::vector<Term> terms;
+  std::vector<LossTerm> terms;
   int64_t nextRandom = 2; ///< streams 0 and 1 draw initial weights
 
 private:

@@ -30,43 +30,44 @@ SmallVector<Value> spec_to_sluice::addUpdate(StageContext &c, spec::BoundariesOp
 }
 
 /// from + (last - from) min((n - 1) / steps, 1) at update n, the quotient rounded down to jumps.
-static Scalar createTarget(StageContext &c, spec::BoundariesOp op, Scalar update) {
+static ScalarValue createTarget(StageContext &c, spec::BoundariesOp op, ScalarValue update) {
   spec::TargetAttr target = getTarget(op);
   double from = target.getFrom().getValueAsDouble();
   auto steps = static_cast<double>(target.getSteps()),
        jumps = static_cast<double>(target.getJumps());
-  Scalar done = min(update - 1, steps);
+  ScalarValue done = min(update - 1, steps);
   // Products of integers that f32 holds, and one division: so a jump is not late.
   if (jumps > 0) {
     done = done * jumps;
   }
-  Scalar share = done / steps;
+  ScalarValue share = done / steps;
   if (jumps > 0) {
     share = floor(share) / jumps;
   }
-  Scalar way = share * (getLastTarget(op) - from);
+  ScalarValue way = share * (getLastTarget(op) - from);
   return c.createNumber(from) + way;
 }
 
-std::pair<Scalar, Scalar> spec_to_sluice::createBitCosts(StageContext &c, spec::BoundariesOp op,
-                                                         ArrayRef<Scalar> update) {
+std::pair<ScalarValue, ScalarValue> spec_to_sluice::createBitCosts(StageContext &c,
+                                                                   spec::BoundariesOp op,
+                                                                   ArrayRef<ScalarValue> update) {
   if (update.empty()) {
     double share = getLastTarget(op);
-    Scalar set = c.createNumber(-std::log(share));
+    ScalarValue set = c.createNumber(-std::log(share));
     return {set, c.createNumber(-std::log1p(-share))};
   }
-  Scalar share = createTarget(c, op, update[0]);
-  Scalar rest = log1p(-share), set = -log(share);
+  ScalarValue share = createTarget(c, op, update[0]);
+  ScalarValue rest = log1p(-share), set = -log(share);
   return {set, -rest};
 }
 
-std::pair<Scalar, Scalar> spec_to_sluice::createRatio(StageContext &c, spec::BoundariesOp op,
-                                                      ArrayRef<Scalar> update) {
+std::pair<ScalarValue, ScalarValue>
+spec_to_sluice::createRatio(StageContext &c, spec::BoundariesOp op, ArrayRef<ScalarValue> update) {
   if (update.empty()) {
     double ratio = getLastTarget(op);
-    Scalar whole = c.createNumber(ratio / (ratio - 1));
+    ScalarValue whole = c.createNumber(ratio / (ratio - 1));
     return {whole, c.createNumber(ratio - 1)};
   }
-  Scalar ratio = createTarget(c, op, update[0]), less = ratio - 1;
+  ScalarValue ratio = createTarget(c, op, update[0]), less = ratio - 1;
   return {ratio / less, less};
 }

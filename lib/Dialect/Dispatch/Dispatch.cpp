@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The dispatch dialect's attributes, verifiers and storage rules.
-#include "Found.h"
+#include "IndexOperands.h"
 #include "Terms.h"
 
 #include "sluice/Dialect/Dispatch/Combiner.h"

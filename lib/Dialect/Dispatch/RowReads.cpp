@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace sluice::dispatch;
 
-using Reads = SmallVector<RowRead>;
+using RowReadList = SmallVector<RowRead>;
 
 static RowRead buildRead(AccessAttr access, unsigned operand) {
   switch (access.getKind()) {
@@ -30,7 +30,7 @@ static bool isRowOfPosition(Attribute access) {
 /// Adds the operand of body argument `argument`, where `first` is the operand of argument 0, to
 /// rows `rows`: with it the elements that find it.
 static void addArgument(ArrayAttr accesses, unsigned argument, unsigned first, IntegerSet rows,
-                        Reads &reads) {
+                        RowReadList &reads) {
   auto access = cast<AccessAttr>(accesses[argument]);
   reads.push_back(buildRead(access, first + argument));
   reads.back().relation = rows;
@@ -39,11 +39,11 @@ static void addArgument(ArrayAttr accesses, unsigned argument, unsigned first, I
   }
 }
 
-std::optional<Reads> RowsOp::getRowReads(unsigned result) {
+std::optional<RowReadList> RowsOp::getRowReads(unsigned result) {
   if (!isRowOfPosition(getResultAccesses()[result])) {
     return std::nullopt;
   }
-  Reads reads;
+  RowReadList reads;
   Operation *yield = getBody().front().getTerminator();
   for (const ArgumentUse &use : findArgumentUses(yield->getOperand(result))) {
     addArgument(getAccesses(), use.argument, 0, use.rows, reads);
@@ -51,12 +51,12 @@ std::optional<Reads> RowsOp::getRowReads(unsigned result) {
   return reads;
 }
 
-std::optional<Reads> ContractOp::getRowReads(unsigned result) {
+std::optional<RowReadList> ContractOp::getRowReads(unsigned result) {
   if (!isRowOfPosition(getResultAccesses()[result])) {
     return std::nullopt;
   }
   constexpr unsigned firstExtra = 2; // input and weight, which the accumulator stands for
-  Reads reads;
+  RowReadList reads;
   Operation *yield = getEpilogue().front().getTerminator();
   for (const ArgumentUse &use : findArgumentUses(yield->getOperand(result))) {
     if (use.argument == 0) {
@@ -75,11 +75,11 @@ std::optional<Reads> ContractOp::getRowReads(unsigned result) {
 
 /// A row of the input and its target, all of W and the bias. Rows of `tokens` are read wherever
 /// they lie.
-std::optional<Reads> CrossEntropyOp::getRowReads(unsigned) {
+std::optional<RowReadList> CrossEntropyOp::getRowReads(unsigned) {
   constexpr unsigned input = 0, weight = 1, tokens = 2;
   AffineExpr target = getAffineDimExpr(0, getContext()) + static_cast<int64_t>(getOffset());
-  Reads reads{RowRead::itself(input, getContext()), RowRead::whole(weight),
-              RowRead::through(tokens, AffineMap::get(2, 1, target))};
+  RowReadList reads{RowRead::itself(input, getContext()), RowRead::whole(weight),
+                    RowRead::through(tokens, AffineMap::get(2, 1, target))};
   reads.back().factor = 0;
   if (getBias()) {
     reads.push_back(RowRead::whole(getBiasMutable().begin()->getOperandNumber()));
@@ -91,17 +91,19 @@ std::optional<Reads> CrossEntropyOp::getRowReads(unsigned) {
   return reads;
 }
 
-std::optional<Reads> CrossEntropyWeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
-std::optional<Reads> WeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
-std::optional<Reads> ScatterRowsOp::getRowReads(unsigned) { return std::nullopt; }
+std::optional<RowReadList> CrossEntropyWeightGradientOp::getRowReads(unsigned) {
+  return std::nullopt;
+}
+std::optional<RowReadList> WeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
+std::optional<RowReadList> ScatterRowsOp::getRowReads(unsigned) { return std::nullopt; }
 
 /// A count reads the bits so far; ends and totals are of no row of the domain.
-std::optional<Reads> SegmentScanOp::getRowReads(unsigned result) {
+std::optional<RowReadList> SegmentScanOp::getRowReads(unsigned result) {
   if (result != 0) {
     return std::nullopt;
   }
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
-  return Reads{RowRead::related(0, IntegerSet::get(2, 1, {p - q, q}, {false, false}))};
+  return RowReadList{RowRead::related(0, IntegerSet::get(2, 1, {p - q, q}, {false, false}))};
 }
 
 //===----------------------------------------------------------------------===//
@@ -136,12 +138,12 @@ static IntegerSet buildDistanceSet(MLIRContext *context, const Distance &distanc
   return withinLength(IntegerSet::get(2, 1, {every ? d : distance.greatest(p) - d}, {false}));
 }
 
-Reads sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands,
-                                       const DistanceTerms &terms) {
+RowReadList sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands,
+                                             const DistanceTerms &terms) {
   constexpr unsigned firstTerm = 3;
   IntegerSet relation = withinLength(mask);
-  Reads reads{RowRead::itself(0, mask.getContext()), RowRead::related(1, relation),
-              RowRead::related(2, relation)};
+  RowReadList reads{RowRead::itself(0, mask.getContext()), RowRead::related(1, relation),
+                    RowRead::related(2, relation)};
   if (terms.rows) {
     reads.push_back(RowRead::itself(firstTerm, mask.getContext()));
     reads.push_back(RowRead::related(firstTerm + 1,
@@ -169,9 +171,9 @@ static RowRead readApart(IntegerSet mask, unsigned operand, bool isOfKeys, bool 
                         : RowRead::related(operand, withinLength(transposed(mask)));
 }
 
-std::optional<Reads> sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operands,
-                                                              unsigned result, size_t gradients,
-                                                              const DistanceTerms &terms) {
+std::optional<RowReadList>
+sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operands, unsigned result,
+                                         size_t gradients, const DistanceTerms &terms) {
   constexpr unsigned key = 1, value = 2, firstTerm = 6;
   bool isOfTerm = result >= gradients,
        isOfPositions = isOfTerm && terms.rows && result == gradients;
@@ -180,7 +182,7 @@ std::optional<Reads> sluice::dispatch::attentionBackwardReads(IntegerSet mask, u
   }
   IntegerSet seenBy = withinLength(transposed(mask));
   bool givesKeys = result > 0 && !isOfTerm;
-  Reads reads;
+  RowReadList reads;
   for (unsigned operand = 0; operand < operands; ++operand) {
     bool isOfKeys = operand == key || operand == value;
     bool isRows = terms.rows && operand == firstTerm + 1;
@@ -200,12 +202,12 @@ std::optional<Reads> sluice::dispatch::attentionBackwardReads(IntegerSet mask, u
   return reads;
 }
 
-std::optional<Reads> AttentionOp::getRowReads(unsigned) {
+std::optional<RowReadList> AttentionOp::getRowReads(unsigned) {
   DistanceTerms terms = getTerms();
   return attentionReads(getMask(), 3 + terms.count(), terms);
 }
 
-std::optional<Reads> AttentionBackwardOp::getRowReads(unsigned result) {
+std::optional<RowReadList> AttentionBackwardOp::getRowReads(unsigned result) {
   unsigned operands = getNumOperands() - (getKeyCounts() ? 1 : 0); // which hold no rows
   return attentionBackwardReads(getMask(), operands, result, getSourceGradients().size(),
                                 getTerms());

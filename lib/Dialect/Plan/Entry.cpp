@@ -14,28 +14,30 @@ using namespace sluice::plan;
 
 namespace {
 
-struct Range {
+struct EntryRange {
   int64_t begin, end;
   bool written = false, isWorkspace = false;
 
-  bool meets(const Range &other) const { return begin < other.end && other.begin < end; }
-  bool isWithin(const Range &other) const { return other.begin <= begin && end <= other.end; }
+  bool meets(const EntryRange &other) const { return begin < other.end && other.begin < end; }
+  bool isWithin(const EntryRange &other) const { return other.begin <= begin && end <= other.end; }
 };
 
 /// A launch with what of the arena it touches.
-struct Launch {
+struct EntryLaunch {
   LaunchOp op;
   KernelOp kernel;
-  SmallVector<Range> ranges; ///< of operands and results, and of its length and workspace
+  SmallVector<EntryRange> ranges; ///< of operands and results, and of its length and workspace
 
   bool isForbidden() { return op.getGuard() && !isPermission(*op.getGuard()); }
-  bool writes(const Range &range) const {
-    return llvm::any_of(ranges, [&](const Range &own) { return own.written && own.meets(range); });
+  bool writes(const EntryRange &range) const {
+    return llvm::any_of(ranges,
+                        [&](const EntryRange &own) { return own.written && own.meets(range); });
   }
-  bool conflictsWith(const Launch &other) const {
-    return llvm::any_of(ranges, [&](const Range &a) {
-      return llvm::any_of(other.ranges,
-                          [&](const Range &b) { return (a.written || b.written) && a.meets(b); });
+  bool conflictsWith(const EntryLaunch &other) const {
+    return llvm::any_of(ranges, [&](const EntryRange &a) {
+      return llvm::any_of(other.ranges, [&](const EntryRange &b) {
+        return (a.written || b.written) && a.meets(b);
+      });
     });
   }
 };
@@ -59,25 +61,25 @@ public:
 private:
   LogicalResult collectBuffers();
   LogicalResult collect(LaunchOp op);
-  LogicalResult verifyArguments(Launch &launch);
-  LogicalResult verifyScalars(Launch &launch, ArrayRef<int64_t> offsets);
-  LogicalResult verifyWorkspace(Launch &launch, int64_t arenaBytes);
+  LogicalResult verifyArguments(EntryLaunch &launch);
+  LogicalResult verifyScalars(EntryLaunch &launch, ArrayRef<int64_t> offsets);
+  LogicalResult verifyWorkspace(EntryLaunch &launch, int64_t arenaBytes);
   LogicalResult verifyOrder(size_t index);
   LogicalResult verifyGuard(size_t index);
-  LogicalResult verifyProtected(Launch &launch);
-  LogicalResult addRuns(Launch &launch, size_t firstWritten);
+  LogicalResult verifyProtected(EntryLaunch &launch);
+  LogicalResult addRuns(EntryLaunch &launch, size_t firstWritten);
 
   EntryOp entry;
   ModuleOp module;
   SymbolTableCollection &symbols;
-  llvm::StringMap<Range> buffers;
-  std::vector<Launch> launches;
+  llvm::StringMap<EntryRange> buffers;
+  std::vector<EntryLaunch> launches;
   std::vector<llvm::SmallBitVector> ancestors;
 };
 
 /// The kernel ABI (docs/plan-and-artifact.md): operands and results, scalars, the first stream, the
 /// workspace.
-LogicalResult EntryVerifier::verifyArguments(Launch &launch) {
+LogicalResult EntryVerifier::verifyArguments(EntryLaunch &launch) {
   ArrayRef<int64_t> arguments = launch.op.getArguments();
   ArrayRef<int64_t> bytes = launch.kernel.getOperandBytes();
   size_t scalars = launch.kernel.getDrawsByUpdate() ? 5 : 4;
@@ -108,12 +110,12 @@ LogicalResult EntryVerifier::verifyArguments(Launch &launch) {
 }
 
 /// For operands that are runs of bytes, these alone.
-LogicalResult EntryVerifier::addRuns(Launch &launch, size_t firstWritten) {
+LogicalResult EntryVerifier::addRuns(EntryLaunch &launch, size_t firstWritten) {
   ArrayRef<int64_t> bytes = launch.kernel.getOperandBytes();
   ArrayRef<int64_t> runs = launch.op.getRuns().value_or(ArrayRef<int64_t>());
   int64_t next = 0; // of the operands that may be told of
   bool fits = runs.size() % 4 == 0;
-  SmallVector<Range> ranges = std::move(launch.ranges);
+  SmallVector<EntryRange> ranges = std::move(launch.ranges);
   launch.ranges.clear();
   for (; fits && !runs.empty(); runs = runs.drop_front(4)) {
     int64_t operand = runs[0], count = runs[1], stride = runs[2], size = runs[3];
@@ -138,7 +140,7 @@ LogicalResult EntryVerifier::addRuns(Launch &launch, size_t firstWritten) {
 }
 
 /// The workspace, the last argument, and the counters right before it.
-LogicalResult EntryVerifier::verifyWorkspace(Launch &launch, int64_t arenaBytes) {
+LogicalResult EntryVerifier::verifyWorkspace(EntryLaunch &launch, int64_t arenaBytes) {
   int64_t size = getMaximum(launch.kernel, workspaceBytesName);
   int64_t counters = getMaximum(launch.kernel, countersName), before = counters * counterBytes;
   int64_t offset = launch.op.getArguments().back();
@@ -156,7 +158,7 @@ LogicalResult EntryVerifier::verifyWorkspace(Launch &launch, int64_t arenaBytes)
   return success();
 }
 
-LogicalResult EntryVerifier::verifyScalars(Launch &launch, ArrayRef<int64_t> offsets) {
+LogicalResult EntryVerifier::verifyScalars(EntryLaunch &launch, ArrayRef<int64_t> offsets) {
   std::string length = launch.op.getAxis() ? lengthName(*launch.op.getAxis()) : "length";
   StringRef names[] = {length, "rows", "step", "seed", "first_row"};
   for (auto [offset, name] : llvm::zip(offsets, names)) {
@@ -167,7 +169,7 @@ LogicalResult EntryVerifier::verifyScalars(Launch &launch, ArrayRef<int64_t> off
                                      : error << buffer->second.begin << ", found " << offset;
     }
   }
-  Range read = buffers.find("scalar:" + length)->second;
+  EntryRange read = buffers.find("scalar:" + length)->second;
   launch.ranges.push_back(
       {read.begin, launch.op.getAxis() ? read.end : read.begin + int64_t(sizeof(int64_t))});
   return success();
@@ -176,7 +178,7 @@ LogicalResult EntryVerifier::verifyScalars(Launch &launch, ArrayRef<int64_t> off
 LogicalResult EntryVerifier::collectBuffers() {
   for (auto buffer : module.getOps<BufferOp>()) {
     auto begin = static_cast<int64_t>(buffer.getOffset());
-    Range range{begin, begin + static_cast<int64_t>(buffer.getBytes())};
+    EntryRange range{begin, begin + static_cast<int64_t>(buffer.getBytes())};
     if (!buffers.try_emplace(buffer.getPlace(), range).second) {
       return buffer.emitOpError("P-018: expected one buffer for each place, found two for ")
              << buffer.getPlace();
@@ -225,7 +227,7 @@ LogicalResult EntryVerifier::verifyOrder(size_t index) {
 
 /// A guard's scalar is written before, by a launch that is not guarded itself.
 LogicalResult EntryVerifier::verifyGuard(size_t index) {
-  Launch &launch = launches[index];
+  EntryLaunch &launch = launches[index];
   if (!launch.op.getGuard()) {
     return success();
   }
@@ -256,7 +258,7 @@ LogicalResult EntryVerifier::verifyGuard(size_t index) {
 
 /// Weights change where they begin, and else only where a guard lets them. What such a launch
 /// leaves alone must be there before.
-LogicalResult EntryVerifier::verifyProtected(Launch &launch) {
+LogicalResult EntryVerifier::verifyProtected(EntryLaunch &launch) {
   StringRef name = entry.getSymName().take_until([](char c) { return c == '.'; });
   bool begins = name == "initialize" || name == "prepare";
   for (StringRef place : {"flat:parameters", "flat:adam.m", "flat:adam.v", "flat:compute"}) {
@@ -269,7 +271,7 @@ LogicalResult EntryVerifier::verifyProtected(Launch &launch) {
              << (launch.op.getGuard() ? *launch.op.getGuard() : StringRef("none"));
     }
   }
-  for (const Range &range : launch.isForbidden() ? launch.ranges : SmallVector<Range>()) {
+  for (const EntryRange &range : launch.isForbidden() ? launch.ranges : SmallVector<EntryRange>()) {
     auto isNamed = [&](const auto &buffer) { return range.isWithin(buffer.second); };
     bool isResult = range.written && !range.isWorkspace;
     if (isResult && llvm::none_of(buffers, isNamed)) {

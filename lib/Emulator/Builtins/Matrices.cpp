@@ -39,7 +39,7 @@ struct Tf32 {
   static double read(uint32_t bits, unsigned) { return llvm::bit_cast<float>(bits & ~0x1fffu); }
 };
 
-template <typename Element, unsigned Inner> struct Product {
+template <typename Element, unsigned Inner> struct MatrixProduct {
   static constexpr unsigned aRegisters = rows * Inner / lanes / Element::perRegister;
   static constexpr unsigned bRegisters = Inner * columns / lanes / Element::perRegister;
   uint32_t a[aRegisters], b[bRegisters];
@@ -52,7 +52,7 @@ template <typename Element, unsigned Inner> struct Product {
     double a[rows][Inner], b[Inner][columns];
     constexpr unsigned each = Element::perRegister;
     for (unsigned lane = 0; lane < lanes; ++lane) {
-      const auto &mine = *static_cast<Product *>(brought[lane]);
+      const auto &mine = *static_cast<MatrixProduct *>(brought[lane]);
       unsigned g = lane / 4, q = lane % 4;
       for (unsigned e = 0; e < each; ++e) {
         for (unsigned i = 0; i < aRegisters; ++i) {
@@ -72,7 +72,7 @@ template <typename Element, unsigned Inner> struct Product {
       }
     }
     for (unsigned lane = 0; lane < lanes; ++lane) {
-      auto &mine = *static_cast<Product *>(brought[lane]);
+      auto &mine = *static_cast<MatrixProduct *>(brought[lane]);
       for (unsigned i = 0; i < 4; ++i) {
         mine.d[i] = float(sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] + mine.c[i]);
       }
@@ -93,13 +93,13 @@ template <typename Element, unsigned Inner>
 static void multiply42(uint32_t site, float *out, uint32_t a0, uint32_t a1, uint32_t a2,
                        uint32_t a3, uint32_t b0, uint32_t b1, float c0, float c1, float c2,
                        float c3) {
-  Product<Element, Inner>{{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}, {}}.run(site, out);
+  MatrixProduct<Element, Inner>{{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}, {}}.run(site, out);
 }
 
 template <typename Element, unsigned Inner>
 static void multiply21(uint32_t site, float *out, uint32_t a0, uint32_t a1, uint32_t b0, float c0,
                        float c1, float c2, float c3) {
-  Product<Element, Inner>{{a0, a1}, {b0}, {c0, c1, c2, c3}, {}}.run(site, out);
+  MatrixProduct<Element, Inner>{{a0, a1}, {b0}, {c0, c1, c2, c3}, {}}.run(site, out);
 }
 
 namespace {

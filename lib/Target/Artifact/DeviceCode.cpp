@@ -20,7 +20,7 @@ using namespace sluice;
 namespace {
 
 /// A variant of a kernel and the code of its module.
-struct Job {
+struct DeviceJob {
   KernelRecord::DeviceVariant *variant;
   KernelKey key = {}; ///< key of bitcode and PTX
   bool isCached = false;
@@ -39,7 +39,7 @@ static std::string writeBitcode(const llvm::Module &module) {
 }
 
 /// Loads bitcode and PTX of a module with this hash from the cache.
-static void load(Job &job, const runtime::Sha256 &hash, KernelCache &cache) {
+static void load(DeviceJob &job, const runtime::Sha256 &hash, KernelCache &cache) {
   const cuda::Target &target = *job.variant->target;
   job.key =
       computeModuleKey(hash, llvm::join_items(' ', target.name, target.chip, target.features));
@@ -51,7 +51,7 @@ static void load(Job &job, const runtime::Sha256 &hash, KernelCache &cache) {
 }
 
 /// Optimizes `source`, bitcode of a lowered module, and prints it as PTX.
-static llvm::Error print(StringRef source, Job &job, KernelCache &cache) {
+static llvm::Error print(StringRef source, DeviceJob &job, KernelCache &cache) {
   const cuda::Target &target = *job.variant->target;
   llvm::LLVMContext context;
   auto module = llvm::parseBitcodeFile(llvm::MemoryBufferRef(source, "kernels"), context);
@@ -71,8 +71,8 @@ static llvm::Error print(StringRef source, Job &job, KernelCache &cache) {
   return llvm::Error::success();
 }
 
-static llvm::Error compile(StringRef source, const std::optional<cuda::Ptxas> &ptxas, Job &job,
-                           KernelCache &cache) {
+static llvm::Error compile(StringRef source, const std::optional<cuda::Ptxas> &ptxas,
+                           DeviceJob &job, KernelCache &cache) {
   if (!job.isCached) {
     if (llvm::Error error = print(source, job, cache)) {
       return error;
@@ -89,7 +89,7 @@ static llvm::Error compile(StringRef source, const std::optional<cuda::Ptxas> &p
   return llvm::Error::success();
 }
 
-static void record(Job &job, std::vector<Blob> &blobs) {
+static void record(DeviceJob &job, std::vector<Blob> &blobs) {
   KernelRecord::DeviceVariant &variant = *job.variant;
   blobs.push_back({variant.module + "_bitcode", std::move(job.bitcode)});
   blobs.push_back({variant.module + "_ptx", std::move(job.ptx)});
@@ -108,10 +108,10 @@ static void record(Job &job, std::vector<Blob> &blobs) {
 
 /// Lowers the modules of jobs without cached code to bitcode before LLVM's optimizations, by module
 /// number. Sequential, because MLIR's passes may add to the context.
-static LogicalResult lower(KernelSet &kernels, ArrayRef<Job> jobs,
+static LogicalResult lower(KernelSet &kernels, ArrayRef<DeviceJob> jobs,
                            std::vector<std::string> &sources) {
   sources.resize(kernels.deviceModules.size());
-  for (const Job &job : jobs) {
+  for (const DeviceJob &job : jobs) {
     std::string &source = sources[job.variant->source];
     if (job.isCached || !source.empty()) {
       continue;
@@ -128,7 +128,7 @@ static LogicalResult lower(KernelSet &kernels, ArrayRef<Job> jobs,
 }
 
 FailureOr<std::vector<Blob>> sluice::lowerDeviceKernels(KernelSet &kernels, KernelCache &cache) {
-  std::vector<Job> jobs;
+  std::vector<DeviceJob> jobs;
   for (KernelRecord &record : kernels.records) {
     for (KernelRecord::DeviceVariant &variant : record.deviceVariants) {
       jobs.push_back({&variant});
@@ -142,7 +142,7 @@ FailureOr<std::vector<Blob>> sluice::lowerDeviceKernels(KernelSet &kernels, Kern
   for (OwningOpRef<ModuleOp> &module : kernels.deviceModules) {
     hashes.push_back(hashModule(*module));
   }
-  for (Job &job : jobs) {
+  for (DeviceJob &job : jobs) {
     load(job, hashes[job.variant->source], cache);
   }
   std::vector<std::string> sources;
@@ -153,11 +153,11 @@ FailureOr<std::vector<Blob>> sluice::lowerDeviceKernels(KernelSet &kernels, Kern
   std::optional<cuda::Ptxas> ptxas = cuda::findPtxas();
   MLIRContext *context = kernels.deviceModules.front()->getContext();
   parallelFor(context, 0, jobs.size(), [&](size_t i) {
-    Job &job = jobs[i];
+    DeviceJob &job = jobs[i];
     job.error = llvm::toString(compile(sources[job.variant->source], ptxas, job, cache));
   });
   cache.trim();
-  for (Job &job : jobs) {
+  for (DeviceJob &job : jobs) {
     if (!job.error.empty()) {
       kernels.deviceModules[job.variant->source]->emitError(job.variant->module + ": " + job.error);
       return failure();

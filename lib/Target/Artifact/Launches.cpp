@@ -14,15 +14,15 @@ namespace {
 
 /// Ranges of the arena that a launch touches.
 struct Footprint {
-  struct Range {
+  struct LaunchRange {
     int64_t begin, end;
     bool written;
   };
-  SmallVector<Range> ranges;
+  SmallVector<LaunchRange> ranges;
 
   bool conflictsWith(const Footprint &other) const {
-    return llvm::any_of(ranges, [&](const Range &a) {
-      return llvm::any_of(other.ranges, [&](const Range &b) {
+    return llvm::any_of(ranges, [&](const LaunchRange &a) {
+      return llvm::any_of(other.ranges, [&](const LaunchRange &b) {
         return (a.written || b.written) && a.begin < b.end && b.begin < a.end;
       });
     });

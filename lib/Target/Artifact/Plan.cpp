@@ -484,7 +484,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   for (const cuda::Target *target : targets.gpus) {
     targetNames.push_back(target->chip.str());
   }
-  const Place &gradients = memory.places.at("flat:gradients");
+  const MemoryPlace &gradients = memory.places.at("flat:gradients");
   json::Object given = givenToJson(module, memory);
   json::Object plan{{"format", "sluice-plan"},
                     {"version", 4},

@@ -51,7 +51,7 @@ Value Frame::buffer(unsigned i) {
   return memref::ViewOp::create(b, memory, arena, offset, ValueRange{});
 }
 
-Value Frame::loadScalar(Scalar scalar, Type type, Value batch) {
+Value Frame::loadScalar(AbiScalar scalar, Type type, Value batch) {
   int64_t position =
       dispatch_->getNumOperands() + dispatch_->getNumResults() + static_cast<int64_t>(scalar);
   Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(position));
@@ -64,23 +64,24 @@ Value Frame::loadScalar(Scalar scalar, Type type, Value batch) {
 Value Frame::length(Value batch) {
   bool isOwn = bool(dispatch::findSequenceAxis(dispatch_));
   return arith::IndexCastOp::create(
-      b, b.getIndexType(), loadScalar(Scalar::Length, b.getI64Type(), isOwn ? batch : Value()));
+      b, b.getIndexType(), loadScalar(AbiScalar::Length, b.getI64Type(), isOwn ? batch : Value()));
 }
 
 Value Frame::rows() {
-  return arith::IndexCastOp::create(b, b.getIndexType(), loadScalar(Scalar::Rows, b.getI64Type()));
+  return arith::IndexCastOp::create(b, b.getIndexType(),
+                                    loadScalar(AbiScalar::Rows, b.getI64Type()));
 }
 
-Value Frame::step() { return loadScalar(Scalar::Step, b.getI64Type()); }
+Value Frame::step() { return loadScalar(AbiScalar::Step, b.getI64Type()); }
 
-Value Frame::seed() { return loadScalar(Scalar::Seed, b.getI64Type()); }
+Value Frame::seed() { return loadScalar(AbiScalar::Seed, b.getI64Type()); }
 
 Value Frame::firstStream() { return argument(argumentCount(dispatch_) - 1); }
 
 Value Frame::firstRow() {
   return dispatch::drawsByUpdate(dispatch_)
              ? arith::IndexCastOp::create(b, b.getIndexType(),
-                                          loadScalar(Scalar::FirstRow, b.getI64Type()))
+                                          loadScalar(AbiScalar::FirstRow, b.getI64Type()))
              : Value();
 }
 

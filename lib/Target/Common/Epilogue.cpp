@@ -31,7 +31,7 @@ Value target::emitRotation(ImplicitLocOpBuilder &b, Value vector, Value angles, 
   return math::FmaOp::create(b, vector, shuffled(angles, even), other);
 }
 
-Value Epilogue::emitRandom(dispatch::RandomOp random, const Place &place) {
+Value Epilogue::emitRandom(dispatch::RandomOp random, const EpiloguePlace &place) {
   Value number = emitDrawnRow(b, place.row, draw.firstRow, op.getDomain().getPositions());
   Value row = arith::IndexCastOp::create(b, b.getI64Type(), number);
   Value column = arith::IndexCastOp::create(b, b.getI64Type(), place.column);
@@ -70,7 +70,7 @@ FailureOr<Operation *> Epilogue::emitElementwise(Operation *source, IRMapping &m
   return copy;
 }
 
-FailureOr<SmallVector<Value>> Epilogue::emit(ValueRange arguments, const Place &place) {
+FailureOr<SmallVector<Value>> Epilogue::emit(ValueRange arguments, const EpiloguePlace &place) {
   Block &block = op.getEpilogue().front();
   lanes = cast<VectorType>(arguments[0].getType()).getDimSize(0);
   IRMapping mapping;

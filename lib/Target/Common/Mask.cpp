@@ -10,7 +10,7 @@ using namespace sluice::target;
 namespace {
 
 /// Lower and upper bound, not necessarily reached.
-struct Interval {
+struct MaskInterval {
   Value low, high;
 };
 
@@ -18,10 +18,10 @@ struct Interval {
 /// dimensions 0 and 1 and of the symbol.
 class RangeBuilder {
 public:
-  RangeBuilder(Emitter &e, Interval p, Interval q, Value length)
+  RangeBuilder(Emitter &e, MaskInterval p, MaskInterval q, Value length)
       : e(e), dims{p, q}, length(length) {}
 
-  Interval of(AffineExpr expr) {
+  MaskInterval of(AffineExpr expr) {
     if (auto constant = dyn_cast<AffineConstantExpr>(expr)) {
       Value value = e.index(constant.getValue());
       return {value, value};
@@ -36,17 +36,17 @@ public:
   }
 
 private:
-  Interval ofBinary(AffineBinaryOpExpr expr) {
-    Interval a = of(expr.getLHS());
+  MaskInterval ofBinary(AffineBinaryOpExpr expr) {
+    MaskInterval a = of(expr.getLHS());
     if (expr.getKind() == AffineExprKind::Add) {
-      Interval c = of(expr.getRHS());
+      MaskInterval c = of(expr.getRHS());
       return {e.add(a.low, c.low), e.add(a.high, c.high)};
     }
     int64_t factor = cast<AffineConstantExpr>(expr.getRHS()).getValue();
     switch (expr.getKind()) {
     case AffineExprKind::Mul:
-      return factor < 0 ? Interval{e.mul(a.high, factor), e.mul(a.low, factor)}
-                        : Interval{e.mul(a.low, factor), e.mul(a.high, factor)};
+      return factor < 0 ? MaskInterval{e.mul(a.high, factor), e.mul(a.low, factor)}
+                        : MaskInterval{e.mul(a.low, factor), e.mul(a.high, factor)};
     case AffineExprKind::FloorDiv:
       return {e.floorDiv(a.low, factor), e.floorDiv(a.high, factor)};
     case AffineExprKind::CeilDiv:
@@ -58,7 +58,7 @@ private:
   }
 
   Emitter &e;
-  Interval dims[2];
+  MaskInterval dims[2];
   Value length;
 };
 
@@ -69,12 +69,12 @@ BlockClass target::classifyBlock(Emitter &e, IntegerSet mask, Value p0, int64_t 
   Value lastKey = e.add(lengths.keys, -1);
   Value lastQuery = lengths.queries == lengths.keys ? lastKey : e.add(lengths.queries, -1);
   Value zero = e.index(0);
-  Interval p{p0, e.min(e.add(p0, queries - 1), lastQuery)};
-  Interval q{q0, e.min(e.add(q0, keys - 1), lastKey)};
+  MaskInterval p{p0, e.min(e.add(p0, queries - 1), lastQuery)};
+  MaskInterval q{q0, e.min(e.add(q0, keys - 1), lastKey)};
   RangeBuilder ranges(e, p, q, lengths.keys);
   BlockClass result{e.less(q0, lengths.keys), e.atLeast(lengths.keys, e.add(q0, keys))};
   for (auto [expr, equality] : llvm::zip(mask.getConstraints(), mask.getEqFlags())) {
-    Interval range = ranges.of(expr);
+    MaskInterval range = ranges.of(expr);
     result.some = e.both(result.some, e.atLeast(range.high, zero));
     result.full = e.both(result.full, e.atLeast(range.low, zero));
     if (equality) {

@@ -12,7 +12,7 @@ using namespace sluice;
 
 namespace {
 
-using Words = std::array<Value, 4>;
+using RandomWords = std::array<Value, 4>;
 
 struct Philox {
   ImplicitLocOpBuilder &b;
@@ -68,10 +68,10 @@ struct Philox {
   }
 
   /// Returns the words of block `block` (element / 4).
-  Words philox(Value block, int64_t id, Value firstStream, Value step, Value seed) {
+  RandomWords philox(Value block, int64_t id, Value firstStream, Value step, Value seed) {
     Value stream =
         arith::AddIOp::create(b, firstStream, arith::ConstantIntOp::create(b, b.getI64Type(), id));
-    Words c{low(block), high(block), low(splat(stream)), low(splat(step))};
+    RandomWords c{low(block), high(block), low(splat(stream)), low(splat(step))};
     Value key0 = low(splat(seed)), key1 = high(splat(seed));
     for (int round = 0; round < 10; ++round) {
       if (round > 0) {
@@ -128,7 +128,7 @@ Value target::emitDrawnRow(ImplicitLocOpBuilder &b, Value row, Value firstRow, i
 Value target::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value firstStream,
                           Value step, Value seed, PhiloxWord word) {
   Philox emitter{b, elements.getType(), word};
-  Words words = emitter.philox(emitter.shiftRight(elements, 2), id, firstStream, step, seed);
+  RandomWords words = emitter.philox(emitter.shiftRight(elements, 2), id, firstStream, step, seed);
   Value which = arith::AndIOp::create(b, elements, emitter.constant(3));
   Value chosen = words[0];
   for (uint64_t i = 1; i < 4; ++i) {
@@ -158,8 +158,8 @@ Value target::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count
   std::iota(offsets.begin(), offsets.end(), 0);
   Value ramp = arith::ConstantOp::create(b, b.getI64VectorAttr(offsets));
   Value block = arith::AddIOp::create(b, emitter.shiftRight(emitter.splat(first), 2), ramp);
-  Words words = emitter.philox(block, id, firstStream, step, seed);
-  auto inOrder = [&](const Words &four) {
+  RandomWords words = emitter.philox(block, id, firstStream, step, seed);
+  auto inOrder = [&](const RandomWords &four) {
     return interleave(b, interleave(b, four[0], four[2]), interleave(b, four[1], four[3]));
   };
   if (word == PhiloxWord::Narrow) { // a comparison then sees the integer

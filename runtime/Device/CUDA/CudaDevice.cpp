@@ -56,7 +56,7 @@ public:
   bool sharesMemory() const override { return false; }
   uint8_t *host() override { return mirror.get(); }
 
-  void upload(Range range) override {
+  void upload(MemoryRange range) override {
     if (range.bytes == 0) {
       return;
     }
@@ -68,14 +68,14 @@ public:
       driver.copyAndWait(at(range.offset), from, bytes, stream.get(), "upload");
       return;
     }
-    Slot &slot = slots[nextSlot++ % slots.size()];
+    DeviceSlot &slot = slots[nextSlot++ % slots.size()];
     driver.check(driver.eventSynchronize(slot.free.get()), "wait for an upload");
     std::memcpy(slot.memory, from, bytes);
     driver.check(driver.copyToDevice(at(range.offset), slot.memory, bytes, stream.get()), "upload");
     driver.check(driver.eventRecord(slot.free.get(), stream.get()), "record an event");
   }
 
-  void download(Range range) override {
+  void download(MemoryRange range) override {
     if (isScalar(range)) {
       fetchScalars();
       return;
@@ -122,7 +122,7 @@ public:
 
 private:
   /// Pinned memory for one upload in flight.
-  struct Slot {
+  struct DeviceSlot {
     uint8_t *memory = nullptr;
     Owned<Event> free;
   };
@@ -275,7 +275,7 @@ private:
     driver.check(driver.hostAllocate(&memory, static_cast<size_t>(bytes)), "pin memory");
     pinned = {memory, driver.hostFree};
     auto *next = static_cast<uint8_t *>(memory);
-    for (Slot &slot : slots) {
+    for (DeviceSlot &slot : slots) {
       slot = {next, makeEvent(eventDisableTiming)};
       next += slotBytes;
     }
@@ -288,7 +288,7 @@ private:
     return {event, driver.eventDestroy};
   }
 
-  bool isScalar(Range range) const {
+  bool isScalar(MemoryRange range) const {
     return std::any_of(plan().scalars.begin(), plan().scalars.end(), [&](const auto &named) {
       return named.second.offset == range.offset && getByteSize(named.second.type) == range.bytes;
     });
@@ -376,7 +376,7 @@ private:
   std::string said; // message to show to the user once
   std::map<const Launch *, Address> argumentsOf;
   std::map<std::string, std::vector<Segment>> segments; // by entry
-  std::array<Slot, 8> slots;
+  std::array<DeviceSlot, 8> slots;
   size_t nextSlot = 0;
   SideMemory sideNeeds;
   bool sideHasOwn = false;

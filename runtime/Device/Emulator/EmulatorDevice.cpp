@@ -93,8 +93,8 @@ public:
   std::string describe() const override { return "emulated"; }
   bool sharesMemory() const override { return true; }
   uint8_t *host() override { return arena.get(); }
-  void upload(Range) override {}
-  void download(Range) override {}
+  void upload(MemoryRange) override {}
+  void download(MemoryRange) override {}
 
   void runPart(const std::string &, const std::vector<Launch> &launches, size_t first,
                size_t last) override {

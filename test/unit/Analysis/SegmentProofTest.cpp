@@ -43,7 +43,7 @@ std::string sequence(const std::string &scale, const std::string &rest = "4, f32
 }
 
 /// Text of a model, op by op. Every method returns the name of its result.
-class Text {
+class ProofText {
 public:
   std::string op(const std::string &what, const std::string &operands, const std::string &result) {
     std::string name = "%v" + std::to_string(count++);
@@ -147,7 +147,7 @@ struct Choice {
 };
 
 std::string Choice::text() const {
-  Text text;
+  ProofText text;
   std::string bits = text.bits("%x", bitsBy, "s1");
   auto [counts, ends] = text.segment(bits, "s1", "w1");
   std::string rows =

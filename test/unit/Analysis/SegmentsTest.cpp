@@ -8,7 +8,7 @@
 #include <random>
 
 using namespace sluice::segments;
-using Step = Refutation::Step;
+using RefutationStep = Refutation::RefutationStep;
 
 namespace {
 
@@ -33,11 +33,12 @@ bool says(const Linear &row, const Linear &claim) {
   return isNothing(more) && slack >= 0;
 }
 
-Linear derived(const Formula &formula, const std::vector<Linear> &rows, const Step &step) {
+Linear derived(const Formula &formula, const std::vector<Linear> &rows,
+               const RefutationStep &step) {
   auto value = [&](size_t term) { return Linear::variable(formula.terms[term].value); };
   auto argument = [&](size_t term) { return formula.terms[term].argument; };
   switch (step.kind) {
-  case Step::Sum: {
+  case RefutationStep::Sum: {
     Linear sum;
     for (auto [row, by] : step.parts) {
       EXPECT_GT(by, 0);
@@ -51,16 +52,16 @@ Linear derived(const Formula &formula, const std::vector<Linear> &rows, const St
     sum.constant = (sum.constant - rest) / step.divisor;
     return sum;
   }
-  case Step::AtLeast:
+  case RefutationStep::AtLeast:
     return value(step.first) - argument(step.first);
-  case Step::Negative:
+  case RefutationStep::Negative:
     EXPECT_TRUE(says(rows.at(step.because.at(0)), Linear::number(-1) - argument(step.first)));
     return argument(step.first) - value(step.first);
-  case Step::Apart:
+  case RefutationStep::Apart:
     EXPECT_TRUE(says(rows.at(step.because.at(0)), argument(step.first)));
     return value(step.first) -
            argument(step.first) * formula.least[formula.terms[step.first].function];
-  case Step::Order: {
+  case RefutationStep::Order: {
     EXPECT_EQ(formula.terms[step.first].function, formula.terms[step.second].function);
     Linear between = argument(step.second) - argument(step.first);
     EXPECT_TRUE(says(rows.at(step.because.at(0)), between));
@@ -74,7 +75,7 @@ Linear derived(const Formula &formula, const std::vector<Linear> &rows, const St
 }
 
 bool addsUp(const Formula &formula, std::vector<Linear> rows, const Refutation &why) {
-  for (const Step &step : why.steps) {
+  for (const RefutationStep &step : why.steps) {
     Linear row = derived(formula, rows, step);
     if (!isNothing(row - step.row)) {
       return false;

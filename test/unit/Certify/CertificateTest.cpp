@@ -12,7 +12,7 @@ using namespace sluice::test;
 namespace {
 
 /// The three judges agree; returns their verdict. Enumeration may decline what would take too long.
-bool judge(const Case &subject) {
+bool judge(const CorpusCase &subject) {
   certify::Answer answer = subject.check();
   EXPECT_EQ(answer.status, subject.proved ? 0 : 1) << subject.spec.name << answer.message;
   certify::Answer walked = enumerateSpec(subject.spec);
@@ -142,7 +142,8 @@ TEST(Certificate, RandomSpecsOfTheFuzzerAgree) {
 }
 
 TEST(Certificate, DeepSpecsAreCertified) {
-  Case deep = makeCase("deep.json", R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
+  CorpusCase deep =
+      makeCase("deep.json", R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
   "width": 2, "stages": [{"op": "embedding"}, {"op": "hourglass", "heads": 1, "feed_forward": 2,
   "hierarchy": "24@1 48@4 24@1", "dropout": 0.1}, {"op": "head"}]})");
   EXPECT_EQ(deep.check().status, 0) << deep.check().message;
@@ -155,7 +156,7 @@ TEST(Certificate, GroupsOfFourLargeCoprimeFactorsAreCertified) {
     stages += R"({"op": "shorten", "factor": )" + std::string(factor) +
               R"(}, {"op": "layer"}, {"op": "upsample", "factor": )" + factor + "}, ";
   }
-  Case groups =
+  CorpusCase groups =
       makeCase("groups.json",
                R"({"sluice": 1, "vocabulary": 7, "context": 512, "batch": 1,
   "width": 4, "defaults": {"heads": 2, "feed_forward": 4}, "stages": [{"op": "embedding"}, )" +
@@ -164,7 +165,8 @@ TEST(Certificate, GroupsOfFourLargeCoprimeFactorsAreCertified) {
 }
 
 TEST(Certificate, PeriodsTooLongToEnumerateAreRefusedAndSaidSo) {
-  Case huge = makeCase("huge.json", R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
+  CorpusCase huge =
+      makeCase("huge.json", R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
   "width": 2, "stages": [{"op": "embedding"}, {"op": "hourglass", "heads": 1, "feed_forward": 2,
   "hierarchy": "1@1 1@100000007 1@1"}, {"op": "head"}]})");
   certify::Answer answer = huge.check();

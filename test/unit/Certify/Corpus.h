@@ -34,8 +34,8 @@ inline std::vector<std::string> specsUnder(const std::string &folder) {
 }
 
 /// A spec, the prover's verdict, and the certificate that claims a proof, true or not.
-struct Case {
-  certify::Source spec, certificate;
+struct CorpusCase {
+  certify::CertificateSource spec, certificate;
   bool proved = false;
 
   certify::Answer check(bool enumerate = false) const {
@@ -46,7 +46,7 @@ struct Case {
   }
 };
 
-inline Case makeCase(const std::string &name, const std::string &text) {
+inline CorpusCase makeCase(const std::string &name, const std::string &text) {
   spec::Diagnostic error;
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   std::optional<ParsedSpec> spec = parseSpec(context, text, name, error);
@@ -54,15 +54,15 @@ inline Case makeCase(const std::string &name, const std::string &text) {
     llvm::report_fatal_error(llvm::Twine(error.format()));
   }
   std::vector<ImportedVariant> variants = importVariants(*spec);
-  Case result = {{name, text}, {"certificate", formatCertificate(variants, text)}};
+  CorpusCase result = {{name, text}, {"certificate", formatCertificate(variants, text)}};
   result.proved = checkCausality(variants, /*replay=*/false).isProved();
   return result;
 }
 
-inline Case readCase(const std::string &path) { return makeCase(path, readText(path)); }
+inline CorpusCase readCase(const std::string &path) { return makeCase(path, readText(path)); }
 
 /// The checker's enumeration of all paths, without any certificate: status 1 for a leak.
-inline certify::Answer enumerateSpec(const certify::Source &spec) {
+inline certify::Answer enumerateSpec(const certify::CertificateSource &spec) {
   try {
     for (const certify::Model &model : certify::deriveModels(spec.text)) {
       certify::enumerate(model.evaluate, {});

@@ -23,12 +23,12 @@ const std::vector<std::string> families = {"models/tiny/nested.json",
                                            "test/causality/segments/attend.json",
                                            "test/golden/lsh-causal.json"};
 
-using Lines = std::vector<std::string>;
+using TextLines = std::vector<std::string>;
 
 /// Every text that one of the replacements makes of the line.
-Lines rewrite(const std::string &line,
-              const std::vector<std::pair<std::string, std::string>> &replacements) {
-  Lines made;
+TextLines rewrite(const std::string &line,
+                  const std::vector<std::pair<std::string, std::string>> &replacements) {
+  TextLines made;
   for (const auto &[from, to] : replacements) {
     std::string text = std::regex_replace(line, std::regex(from), to);
     if (text != line) {
@@ -39,7 +39,7 @@ Lines rewrite(const std::string &line,
 }
 
 /// Relations, wrong by a row, a factor, a window or a word.
-Lines forgeRead(const std::string &line) {
+TextLines forgeRead(const std::string &line) {
   return rewrite(line, {{" at p$", " at p + 1"},
                         {" at p$", " at p - 1"},
                         {" at p$", " at 2*p"},
@@ -68,7 +68,7 @@ Lines forgeRead(const std::string &line) {
 }
 
 /// Ops, operands, scales, axes and storage.
-Lines forgeValue(const std::string &line) {
+TextLines forgeValue(const std::string &line) {
   return rewrite(line, {{" map of", " linear of"},
                         {" linear of", " map of"},
                         {" norm of", " shift of"},
@@ -117,7 +117,7 @@ std::string renumber(const std::string &line, const std::function<size_t(size_t)
 }
 
 /// The part of evaluation: its values' lines, in the order of `order`, those not in it left out.
-std::string arrange(const Lines &lines, const std::vector<size_t> &order,
+std::string arrange(const TextLines &lines, const std::vector<size_t> &order,
                     const std::function<size_t(size_t)> &number) {
   std::vector<std::string> blocks;
   std::string head, tail;
@@ -158,7 +158,7 @@ std::vector<size_t> countTo(size_t n) {
 
 /// True if the checker rejects a text; counts which half of it did.
 struct Judge {
-  Case original;
+  CorpusCase original;
   int byTable = 0, byStages = 0;
 
   void refuses(const std::string &text, const std::string &what) {
@@ -169,8 +169,8 @@ struct Judge {
   }
 };
 
-Case readFamily(const std::string &path) {
-  Case original = readCase(std::string(SLUICE_SOURCE_DIR) + "/" + path);
+CorpusCase readFamily(const std::string &path) {
+  CorpusCase original = readCase(std::string(SLUICE_SOURCE_DIR) + "/" + path);
   EXPECT_EQ(original.check().status, 0) << original.check().message;
   return original;
 }
@@ -188,13 +188,13 @@ TEST(Forgery, OfAnOpOrARelationIsRefused) {
   std::set<std::string> tried; // alike: one of each
   for (const std::string &path : families) {
     Judge judge{readFamily(path)};
-    Lines lines = splitLines(judge.original.certificate.text);
+    TextLines lines = splitLines(judge.original.certificate.text);
     for (size_t i = 0; i < lines.size(); ++i) {
       std::string line = bare(lines[i]);
       bool isValue = line.starts_with("value "), isRead = line.starts_with("read ");
       for (const std::string &forged : isValue  ? forgeValue(line)
                                        : isRead ? forgeRead(line)
-                                                : Lines()) {
+                                                : TextLines()) {
         std::string kind = std::regex_replace(line + forged, std::regex("[0-9]+|stages[^ ]*"), "");
         if (tried.insert(kind).second) {
           judge.refuses(with(lines, i, forged + "\n"), line + " -> " + forged);
@@ -216,7 +216,7 @@ TEST(Forgery, OfAnOperandIsRefused) {
   int count = 0;
   for (const std::string &path : families) {
     Judge judge{readFamily(path)};
-    Lines lines = splitLines(judge.original.certificate.text);
+    TextLines lines = splitLines(judge.original.certificate.text);
     size_t end = std::find(lines.begin(), lines.end(), "mode generate\n") - lines.begin();
     for (size_t i = 0; i < end; i += 40) {
       std::smatch found;
@@ -247,7 +247,7 @@ TEST(Forgery, OfAMissingValueOrTheOrderIsRefused) {
   int missing = 0, swapped = 0;
   for (const std::string &path : families) {
     Judge judge{readFamily(path)};
-    Lines lines = splitLines(judge.original.certificate.text);
+    TextLines lines = splitLines(judge.original.certificate.text);
     certify::Graph graph = certify::deriveModels(judge.original.spec.text).front().evaluate;
     std::vector<size_t> all = countTo(graph.values.size());
     EXPECT_EQ(judge.original.checkText(arrange(lines, all, [](size_t n) { return n; })).status, 0);
@@ -285,7 +285,7 @@ TEST(Forgery, OfAMissingValueOrTheOrderIsRefused) {
 
 TEST(Forgery, InOtherWordsIsTheSameGraph) {
   for (const std::string &path : families) {
-    Case original = readFamily(path);
+    CorpusCase original = readFamily(path);
     std::string text = original.certificate.text;
     for (const auto &[from, to] : std::vector<std::pair<std::string, std::string>>{
              {" at p\n", " at 1*p\n"},
@@ -301,7 +301,7 @@ TEST(Forgery, InOtherWordsIsTheSameGraph) {
 }
 
 TEST(Forgery, AnEarlierVersionIsRefusedWithItsRemedy) {
-  Case original = readFamily("models/tiny/vanilla.json");
+  CorpusCase original = readFamily("models/tiny/vanilla.json");
   std::string text = original.certificate.text;
   text.replace(text.find(" 3\n"), 2, " 2");
   certify::Answer answer = original.checkText(text);

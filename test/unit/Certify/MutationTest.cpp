@@ -20,7 +20,7 @@ const std::vector<std::string> subjects = {
     "test/causality/causal/windows.json",
 };
 
-Case subject(const std::string &path) {
+CorpusCase subject(const std::string &path) {
   return readCase(std::string(SLUICE_SOURCE_DIR) + "/" + path);
 }
 
@@ -28,7 +28,7 @@ Case subject(const std::string &path) {
 
 TEST(Mutation, ADeletedLineIsRefused) {
   for (const std::string &path : subjects) {
-    Case original = subject(path);
+    CorpusCase original = subject(path);
     ASSERT_EQ(original.check().status, 0) << original.check().message;
     std::vector<std::string> lines = splitLines(original.certificate.text);
     for (size_t i = 0; i < lines.size(); ++i) {
@@ -38,7 +38,7 @@ TEST(Mutation, ADeletedLineIsRefused) {
 }
 
 TEST(Mutation, ARepeatedOrSwappedOrAddedLineIsRefused) {
-  Case original = subject("models/tiny/hourglass.json");
+  CorpusCase original = subject("models/tiny/hourglass.json");
   std::vector<std::string> lines = splitLines(original.certificate.text);
   for (size_t i = 0; i < lines.size(); ++i) {
     EXPECT_EQ(original.checkText(with(lines, i, lines[i] + lines[i])).status, 1) << lines[i];
@@ -50,7 +50,7 @@ TEST(Mutation, ARepeatedOrSwappedOrAddedLineIsRefused) {
 }
 
 TEST(Mutation, ACutCertificateIsRefused) {
-  Case original = subject("models/tiny/vanilla.json");
+  CorpusCase original = subject("models/tiny/vanilla.json");
   const std::string &text = original.certificate.text;
   for (size_t length = 0; length < text.size(); ++length) {
     EXPECT_EQ(original.checkText(text.substr(0, length)).status, 1) << length;
@@ -60,7 +60,7 @@ TEST(Mutation, ACutCertificateIsRefused) {
 TEST(Mutation, AChangedNumberIsRefusedOrABoundThatHolds) {
   int refused = 0, looser = 0;
   for (const std::string &path : subjects) {
-    Case original = subject(path);
+    CorpusCase original = subject(path);
     std::vector<std::string> lines = splitLines(original.certificate.text);
     for (size_t i = 0; i < lines.size(); ++i) {
       for (const std::string &mutant : numberMutants(lines[i])) {
@@ -89,7 +89,7 @@ TEST(Mutation, AChangedNumberIsRefusedOrABoundThatHolds) {
 TEST(Mutation, RingsBurstsAndSchedulesAreTheLeast) {
   int count = 0;
   for (const std::string &path : subjects) {
-    Case original = subject(path);
+    CorpusCase original = subject(path);
     std::vector<std::string> lines = splitLines(original.certificate.text);
     for (size_t i = 0; i < lines.size(); ++i) {
       std::istringstream words(lines[i]);
@@ -114,14 +114,14 @@ TEST(Mutation, RingsBurstsAndSchedulesAreTheLeast) {
 // No hash of the certificate's text is involved: with the other spec's hash in its place, a
 // rejection is due to the text itself.
 TEST(Mutation, ACertificateOfAnotherSpecIsRefused) {
-  std::vector<Case> leaky;
+  std::vector<CorpusCase> leaky;
   for (const std::string &path : specsUnder("test/causality/leaky")) {
     leaky.push_back(readCase(path));
   }
   int tried = 0;
   for (const std::string &path : specsUnder("test/causality/causal")) {
     std::vector<std::string> lines = splitLines(readCase(path).certificate.text);
-    for (const Case &other : leaky) {
+    for (const CorpusCase &other : leaky) {
       EXPECT_EQ(other.checkText(join(lines)).status, 1) << path << " for " << other.spec.name;
       std::string hash = splitLines(other.certificate.text)[1];
       EXPECT_EQ(other.checkText(with(lines, 1, hash)).status, 1)
@@ -135,8 +135,8 @@ TEST(Mutation, ACertificateOfAnotherSpecIsRefused) {
 // A space or a comment more in the spec is another spec: the certificate names the bytes that it
 // is about.
 TEST(Mutation, AChangedSpecIsRefused) {
-  Case original = subject("models/tiny/vanilla.json");
-  Case changed = original;
+  CorpusCase original = subject("models/tiny/vanilla.json");
+  CorpusCase changed = original;
   changed.spec.text += "\n";
   certify::Answer answer = changed.check();
   EXPECT_EQ(answer.status, 1);

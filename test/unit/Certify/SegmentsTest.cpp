@@ -13,13 +13,13 @@ using namespace certify;
 
 namespace {
 
-using Ends = std::vector<int64_t>;
+using EndList = std::vector<int64_t>;
 
 /// Every increasing e of positions before `length`.
-std::vector<Ends> everyString(size_t length) {
-  std::vector<Ends> all;
+std::vector<EndList> everyString(size_t length) {
+  std::vector<EndList> all;
   for (size_t bits = 0; bits < (size_t{1} << length); ++bits) {
-    Ends ends;
+    EndList ends;
     for (size_t i = 0; i < length; ++i) {
       if (bits >> i & 1) {
         ends.push_back(static_cast<int64_t>(i));
@@ -31,7 +31,7 @@ std::vector<Ends> everyString(size_t length) {
 }
 
 /// At p; none where a segment does not end.
-std::optional<int64_t> at(const Expression &e, const Ends &ends, int64_t p) {
+std::optional<int64_t> at(const Expression &e, const EndList &ends, int64_t p) {
   if (e.parts.empty()) {
     return e.kind == Expression::Constant ? e.number : p;
   }
@@ -55,7 +55,7 @@ std::optional<int64_t> at(const Expression &e, const Ends &ends, int64_t p) {
 }
 
 /// max(-1, ...)
-std::optional<int64_t> at(const Bound &bound, const Ends &ends, int64_t p) {
+std::optional<int64_t> at(const Bound &bound, const EndList &ends, int64_t p) {
   int64_t most = -1;
   for (const Expression &candidate : bound.candidates) {
     std::optional<int64_t> value = at(candidate, ends, p);
@@ -79,7 +79,7 @@ std::string randomCandidate(std::mt19937_64 &generator) {
 
 TEST(SegmentBounds, AreComparedLikeUnderAllBoundaries) {
   std::mt19937_64 generator(3);
-  std::vector<Ends> strings = everyString(9);
+  std::vector<EndList> strings = everyString(9);
   int holding = 0, failing = 0, unseen = 0;
   for (int trial = 0; trial < 400; ++trial) {
     std::string more = generator() % 2 == 0 ? ", " + randomCandidate(generator) : "";
@@ -124,7 +124,7 @@ TEST(SegmentBounds, ARowReadsSegmentsThatAreClosed) {
 TEST(SegmentSpecs, AreCertifiedWhereTheyAreProved) {
   int proved = 0;
   for (const std::string &path : sluice::test::specsUnder("test/causality/segments")) {
-    sluice::test::Case subject = sluice::test::readCase(path);
+    sluice::test::CorpusCase subject = sluice::test::readCase(path);
     certify::Answer answer = subject.check();
     auto has = [&](const char *word) { return path.find(word) != std::string::npos; };
     // No stage reads what cuts that look ahead make.
@@ -139,7 +139,7 @@ TEST(SegmentSpecs, AreCertifiedWhereTheyAreProved) {
 /// A row that needs the end of a segment does not exist at the previous end.
 TEST(SegmentSpecs, ABoundBeforeItsSegmentsEndIsRefused) {
   std::string root = std::string(SLUICE_SOURCE_DIR) + "/test/causality/segments/";
-  sluice::test::Case subject = sluice::test::readCase(root + "words.json");
+  sluice::test::CorpusCase subject = sluice::test::readCase(root + "words.json");
   ASSERT_TRUE(subject.proved);
   const std::regex bound("bound [0-9]+ max\\(-1.*(e[0-9]+)\\(p\\)");
   auto at = subject.certificate.text.cbegin(), end = subject.certificate.text.cend();
@@ -179,7 +179,7 @@ TEST(SegmentSpecs, ProverAndCheckerAgreeAboutRandomOnes) {
                        R"(}, {"op": "shorten", "segments": "words")" + method + "}," + inside +
                        R"({"op": "upsample", "segments": "words", "by": )" + pick("0", "1", "2") +
                        R"(}, {"op": "add", "with": "x"}, {"op": "head"}]})";
-    sluice::test::Case subject = sluice::test::makeCase("random", text);
+    sluice::test::CorpusCase subject = sluice::test::makeCase("random", text);
     certify::Answer answer = subject.check();
     EXPECT_EQ(answer.status, subject.proved ? 0 : 1) << text << answer.message;
     ++(subject.proved ? proved : refused);

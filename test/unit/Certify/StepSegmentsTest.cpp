@@ -141,7 +141,7 @@ private:
   bool good = true;
 };
 
-bool runsUnderAllBits(const Case &subject, const std::string &text) {
+bool runsUnderAllBits(const CorpusCase &subject, const std::string &text) {
   Graph graph = deriveModels(subject.spec.text).front().evaluate;
   Claims claims(text);
   for (unsigned bits = 0; bits < 1U << length; ++bits) {
@@ -153,7 +153,7 @@ bool runsUnderAllBits(const Case &subject, const std::string &text) {
 }
 
 /// Rows of segments after shifts, in groups and windows; two segmentations of one sequence.
-Case makeMixed() {
+CorpusCase makeMixed() {
   return makeCase("mixed", R"({"sluice": 1, "vocabulary": 40, "context": 16, "batch": 1, "width": 4,
     "defaults": {"heads": 1, "feed_forward": 2}, "stages": [{"op": "embedding", "to": "x"},
     {"op": "boundaries", "name": "words", "rule": "whitespace"},
@@ -169,7 +169,7 @@ Case makeMixed() {
 
 /// Every number of the step, one more and one less: accepted steps run under all bits.
 TEST(StepSegments, AChangedNumberIsRefusedOrAStepThatRuns) {
-  Case original = makeMixed();
+  CorpusCase original = makeMixed();
   Answer whole = original.check();
   ASSERT_EQ(whole.status, 0) << whole.message;
   EXPECT_NE(whole.message.find("step by step"), std::string::npos) << whole.message;

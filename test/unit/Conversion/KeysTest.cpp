@@ -18,14 +18,14 @@ using namespace sluice::spec;
 
 namespace {
 
-using Set = std::set<std::string>;
+using KeySet = std::set<std::string>;
 
 /// Far from every name, so that the reader lists its keys instead of guessing.
 const std::string nonsense = "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqq";
 
 /// Every word in double quotes.
-Set quoted(const std::string &text) {
-  Set words;
+KeySet quoted(const std::string &text) {
+  KeySet words;
   for (size_t at = text.find('"'); at != std::string::npos; at = text.find('"', at)) {
     size_t end = text.find('"', at + 1);
     words.insert(text.substr(at + 1, end - at - 1));
@@ -37,7 +37,7 @@ Set quoted(const std::string &text) {
 using Needs = std::vector<std::pair<std::string, std::string>>;
 
 /// An object of a spec: the text around its members, and values for the keys that it needs.
-struct Place {
+struct KeyPlace {
   std::string before, after;
   Needs needs;
   const std::vector<KeyInfo> *keys;
@@ -73,7 +73,7 @@ Needs getNeeds(const std::string &word) {
   return found == needs.end() ? Needs() : found->second;
 }
 
-Place getPlace(const ObjectInfo &stage) {
+KeyPlace getPlace(const ObjectInfo &stage) {
   std::string word(stage.word);
   Needs needs = getNeeds(word);
   needs.emplace(needs.begin(), "op", '"' + word + '"');
@@ -90,7 +90,7 @@ Place getPlace(const ObjectInfo &stage) {
           "}" + (word == "head" ? "" : after) + "]}", needs, &stage.keys};
 }
 
-std::vector<Place> getSections() {
+std::vector<KeyPlace> getSections() {
   const std::string stages = R"(, "stages": [{"op": "embedding"}, {"op": "head"}]})";
   auto keys = [](std::string_view definition) { return &getObject(definition).keys; };
   return {
@@ -134,8 +134,8 @@ std::vector<Place> getSections() {
        keys("SourceSection")}};
 }
 
-std::vector<Place> getAllPlaces() {
-  std::vector<Place> places = getSections();
+std::vector<KeyPlace> getAllPlaces() {
+  std::vector<KeyPlace> places = getSections();
   for (const ObjectInfo &object : getObjects()) {
     if (object.isStage) {
       places.push_back(getPlace(object));
@@ -145,7 +145,7 @@ std::vector<Place> getAllPlaces() {
 }
 
 /// The reader's message for an object with its required keys and `key`; empty where it is valid.
-std::string messageFor(const Place &place, const std::string &key, const std::string &value) {
+std::string messageFor(const KeyPlace &place, const std::string &key, const std::string &value) {
   std::string members;
   for (const auto &[name, needed] : place.needs) {
     if (name != key) {
@@ -164,17 +164,17 @@ std::string messageFor(const Place &place, const std::string &key, const std::st
 }
 
 TEST(Keys, BelongToValidObjects) {
-  for (const Place &place : getAllPlaces()) {
+  for (const KeyPlace &place : getAllPlaces()) {
     EXPECT_EQ(messageFor(place, "", ""), "") << place.before;
   }
 }
 
 TEST(Keys, AreKnownToTheReader) {
-  for (const Place &place : getAllPlaces()) {
+  for (const KeyPlace &place : getAllPlaces()) {
     std::string message = messageFor(place, nonsense, "1");
     size_t at = message.find("known keys: ");
     ASSERT_NE(at, std::string::npos) << message;
-    Set known;
+    KeySet known;
     for (const KeyInfo &key : *place.keys) {
       known.insert(std::string(key.name));
     }
@@ -183,11 +183,11 @@ TEST(Keys, AreKnownToTheReader) {
 }
 
 TEST(Keys, HaveTheWordsOfTheReader) {
-  for (const Place &place : getAllPlaces()) {
+  for (const KeyPlace &place : getAllPlaces()) {
     for (const KeyInfo &key : *place.keys) {
       std::string name(key.name), message = messageFor(place, name, '"' + nonsense + '"');
       size_t end = message.find(" for \"" + name + '"'), kinds = message.find("known kinds: ");
-      Set expected = end == std::string::npos ? Set() : quoted(message.substr(0, end));
+      KeySet expected = end == std::string::npos ? KeySet() : quoted(message.substr(0, end));
       if (kinds != std::string::npos) { // of the key "op"
         expected = quoted(message.substr(kinds));
       }
@@ -196,7 +196,7 @@ TEST(Keys, HaveTheWordsOfTheReader) {
           expected.erase(inside); // masks, rotations and hashes may be objects too
         }
       }
-      EXPECT_EQ(Set(key.words.begin(), key.words.end()), expected) << message;
+      EXPECT_EQ(KeySet(key.words.begin(), key.words.end()), expected) << message;
     }
   }
 }
@@ -209,7 +209,7 @@ bool isLiteral(const KeyInfo &key) {
 }
 
 TEST(Keys, HaveValidDefaults) {
-  for (const Place &place : getAllPlaces()) {
+  for (const KeyPlace &place : getAllPlaces()) {
     for (const KeyInfo &key : *place.keys) {
       if (key.otherwise.starts_with("required") || !isLiteral(key)) {
         continue;
@@ -223,9 +223,9 @@ TEST(Keys, HaveValidDefaults) {
 }
 
 TEST(Keys, AreRequiredByTheReader) {
-  for (const Place &place : getAllPlaces()) {
+  for (const KeyPlace &place : getAllPlaces()) {
     for (const KeyInfo &key : *place.keys) {
-      Place without = place;
+      KeyPlace without = place;
       std::erase_if(without.needs, [&](const auto &need) { return need.first == key.name; });
       bool missing = messageFor(without, "", "").find(", found none; add it") != std::string::npos;
       bool inStage = place.before.find("\"stages\": [") != std::string::npos;
@@ -244,7 +244,7 @@ TEST(Keys, AreDocumented) {
       rows.push_back(line);
     }
   }
-  for (const Place &place : getAllPlaces()) {
+  for (const KeyPlace &place : getAllPlaces()) {
     for (const KeyInfo &key : *place.keys) {
       std::string name = '`' + std::string(key.name) + '`';
       bool described = false, withDefault = !isLiteral(key) || key.otherwise == "required";

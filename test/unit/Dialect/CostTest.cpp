@@ -68,7 +68,7 @@ TEST(Mask, NonDecreasing) {
 
 /// Cost of the last op of @f that has one. The module's batch is 3, its context 16.
 Cost estimateCost(const std::string &function) {
-  Model model(function);
+  DialectModel model(function);
   CostInterface found;
   for (Operation &op : model.getFunction().getBody().front()) {
     found = isa<CostInterface>(op) ? cast<CostInterface>(op) : found;

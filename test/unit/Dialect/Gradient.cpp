@@ -72,7 +72,7 @@ static void walkBack(OpBuilder &builder, Operation *op, Contributions &gradients
   }
 }
 
-std::vector<unsigned> addGradient(Model &model) {
+std::vector<unsigned> addGradient(DialectModel &model) {
   func::FuncOp forward = model.getFunction();
   func::FuncOp function = forward.clone();
   function.setName("gradient");
@@ -108,7 +108,7 @@ std::vector<unsigned> addGradient(Model &model) {
   return indices;
 }
 
-static double weightedSum(Model &model, const Arguments &arguments,
+static double weightedSum(DialectModel &model, const Arguments &arguments,
                           const std::vector<Numbers> &weights, reference::Setting setting) {
   func::FuncOp function = model.getFunction();
   std::vector<Numbers> results = evaluate<double>(function, arguments, setting);
@@ -121,7 +121,7 @@ static double weightedSum(Model &model, const Arguments &arguments,
   return sum;
 }
 
-Numbers finiteDifference(Model &model, const Arguments &arguments, unsigned index,
+Numbers finiteDifference(DialectModel &model, const Arguments &arguments, unsigned index,
                          const std::vector<Numbers> &weights, reference::Setting setting) {
   constexpr double h = 1e-3; // the rule's error is about h^4 / 30 times the fifth derivative
   Numbers gradient(arguments.values[index].size());

@@ -10,11 +10,11 @@ namespace sluice::testing {
 /// Adds function @gradient to the model. Arguments: the arguments of @f, then one gradient a result
 /// of @f. Results: the gradient of each argument of @f that has one. Returns which arguments those
 /// are.
-std::vector<unsigned> addGradient(Model &model);
+std::vector<unsigned> addGradient(DialectModel &model);
 
 /// Gradient of sum over results r of <weights[r], r> with respect to argument `index`, by
 /// fourth-order central differences in float64.
-Numbers finiteDifference(Model &model, const Arguments &arguments, unsigned index,
+Numbers finiteDifference(DialectModel &model, const Arguments &arguments, unsigned index,
                          const std::vector<Numbers> &weights, reference::Setting setting);
 
 } // namespace sluice::testing

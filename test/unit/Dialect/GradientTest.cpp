@@ -31,7 +31,7 @@ class Gradient : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Gradient, IsTheLimitOfDifferences) {
   constexpr int64_t vocabulary = 5;
-  Model model(GetParam().function);
+  DialectModel model(GetParam().function);
   std::vector<unsigned> indices = addGradient(model);
   ASSERT_FALSE(indices.empty());
   Generator generator(11);

@@ -94,7 +94,7 @@ Numbers byDefinition(const Numbers &x, const Numbers &v, const Numbers &r, int64
 TEST(Hashed, IsItsDefinition) {
   Generator generator(3);
   for (auto [hashes, buckets, chunk] : {std::array<int64_t, 3>{1, 2, 2}, {2, 4, 1}, {3, 6, 4}}) {
-    Model model(hashed(hashes, buckets, chunk));
+    DialectModel model(hashed(hashes, buckets, chunk));
     for (int64_t length : {1, 2, 7, 16}) {
       Setting setting{.rows = 1, .length = length};
       Arguments arguments = randomArguments(generator, model.getFunction(), setting, 2);
@@ -116,7 +116,7 @@ TEST(Hashed, OneBucketIsAttentionOverEarlierRows) {
   Generator generator(4);
   Setting setting{.rows = 1, .length = 16};
   for (bool sorted : {false, true}) {
-    Model model(hashed(2, 4, 16, sorted));
+    DialectModel model(hashed(2, 4, 16, sorted));
     Arguments arguments = randomArguments(generator, model.getFunction(), setting, 2);
     std::ranges::fill(arguments.values[2], 0);
     Numbers found = evaluate<double>(model.getFunction(), arguments, setting)[0];
@@ -134,7 +134,7 @@ TEST(Hashed, OneBucketIsAttentionOverEarlierRows) {
 }
 
 /// True if some row before the one that changes, or before the end that moves, changes.
-bool dependsOnLaterRows(Model &model, Generator &generator) {
+bool dependsOnLaterRows(DialectModel &model, Generator &generator) {
   Setting setting{.rows = 1, .length = 16}, shorter{.rows = 1, .length = 12};
   bool depends = false;
   for (int trial = 0; trial < 20; ++trial) {
@@ -159,7 +159,7 @@ bool dependsOnLaterRows(Model &model, Generator &generator) {
 
 TEST(Hashed, OnlySortedRowsDependOnLaterOnes) {
   Generator generator(5);
-  Model causal(hashed(2, 4, 2)), sorted(hashed(2, 4, 2, /*sorted=*/true));
+  DialectModel causal(hashed(2, 4, 2)), sorted(hashed(2, 4, 2, /*sorted=*/true));
   EXPECT_FALSE(dependsOnLaterRows(causal, generator));
   EXPECT_TRUE(dependsOnLaterRows(sorted, generator));
 }
@@ -168,7 +168,7 @@ TEST(Hashed, OnlySortedRowsDependOnLaterOnes) {
 TEST(Hashed, GradientIsTheLimitOfDifferences) {
   Generator generator(6);
   for (bool sorted : {false, true}) {
-    Model model(hashed(2, 4, 2, sorted));
+    DialectModel model(hashed(2, 4, 2, sorted));
     std::vector<unsigned> indices = addGradient(model);
     ASSERT_EQ(indices, (std::vector<unsigned>{0, 1}));
     for (int64_t length : {1, 3, 11}) {

@@ -26,7 +26,7 @@ module attributes {sluice.batch = 3 : i64, sluice.context = 16 : i64} {
   sluice.scale @w1 on @segments factor 1
   func.func @f)mlir";
 
-Model::Model(const std::string &function) {
+DialectModel::DialectModel(const std::string &function) {
   context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
                       arith::ArithDialect, math::MathDialect>();
   module = parseSourceString<ModuleOp>(header + function + "\n}\n", &context);

@@ -14,11 +14,11 @@ namespace sluice::testing {
 
 /// A module of batch 3 and context 16 with scales @s1, @s2, @s3, @s4, @s6 and @s8 of those factors,
 /// @one of one position, @w1 of at most 17 segments of @s1, and function @f.
-class Model {
+class DialectModel {
 public:
   /// `function` is the text of @f: `(%x: ...) -> ... { ... }`. Ends the program where the text is
   /// wrong.
-  explicit Model(const std::string &function);
+  explicit DialectModel(const std::string &function);
 
   mlir::ModuleOp getModule() { return *module; }
   mlir::func::FuncOp getFunction(llvm::StringRef name = "f") {

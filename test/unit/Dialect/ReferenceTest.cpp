@@ -35,7 +35,7 @@ TEST(Philox, UniformTakesWordsInTurn) {
 
 /// Results of a function of one result on arguments given as numbers.
 Numbers run(const std::string &function, std::vector<Numbers> arguments, Setting setting) {
-  Model model(function);
+  DialectModel model(function);
   return evaluate<double>(model.getFunction(), Arguments{std::move(arguments)}, setting).front();
 }
 
@@ -141,7 +141,7 @@ TEST(Norm, LayerNormByHand) {
                   ") { %y, %m, %r = sluice.norm %x, %g, %b {epsilon = 3.0 : f64} : (" + s + ", " +
                   v + ", " + v + ") -> (" + s + ", " + n + ", " + n + ") return %y, %m, %r : " + s +
                   ", " + n + ", " + n + " }";
-  Model model(f);
+  DialectModel model(f);
   auto results = evaluate<double>(model.getFunction(), Arguments{{{1, 3}, {10, 20}, {100, 200}}},
                                   {.rows = 1, .length = 1});
   EXPECT_EQ(results[0], (Numbers{95, 210}));
@@ -187,7 +187,7 @@ std::string attention(const std::string &mask, const std::string &more = "", boo
 }
 
 TEST(Attention, ZeroQueriesAverageTheValues) {
-  Model model(attention("p - q >= 0"));
+  DialectModel model(attention("p - q >= 0"));
   Arguments arguments{{Numbers(6, 0), {1, 2, 3, 4, 5, 6}, {2, 10, 4, 20, 6, 60}}};
   auto results = evaluate<double>(model.getFunction(), arguments, {.rows = 1, .length = 3});
   Numbers expected = {2, 10, 3, 15, 4, 30};
@@ -200,7 +200,7 @@ TEST(Attention, ZeroQueriesAverageTheValues) {
 }
 
 TEST(Attention, RowsThatSeeNothingAreZero) {
-  Model model(attention("p - q - 1 >= 0"));
+  DialectModel model(attention("p - q - 1 >= 0"));
   Generator generator(1);
   Setting setting{.rows = 1, .length = 2};
   auto results = evaluate<double>(
@@ -212,7 +212,7 @@ TEST(Attention, RowsThatSeeNothingAreZero) {
 }
 
 TEST(Attention, RotaryScoresDependOnTheDistanceAlone) {
-  Model model(attention("p - q >= 0, q - p + 1 >= 0", "", true));
+  DialectModel model(attention("p - q >= 0, q - p + 1 >= 0", "", true));
   Numbers table;
   for (int p = 0; p < 16; ++p) {
     table.insert(table.end(), {std::cos(0.3 * p), std::sin(0.3 * p)});
@@ -234,7 +234,7 @@ TEST(Attention, RotaryScoresDependOnTheDistanceAlone) {
 }
 
 TEST(Attention, DropoutScalesWhatItKeeps) {
-  Model model(attention("p - q == 0", ", dropout = 0.25 : f32, random_id = 4 : i64"));
+  DialectModel model(attention("p - q == 0", ", dropout = 0.25 : f32, random_id = 4 : i64"));
   Setting setting{.rows = 3, .length = 16, .seed = 99, .step = 2};
   auto results = evaluate<double>(model.getFunction(),
                                   Arguments{{Numbers(96), Numbers(96), Numbers(96, 3)}}, setting);
@@ -251,7 +251,7 @@ TEST(Attention, DropoutScalesWhatItKeeps) {
 }
 
 TEST(Float, StaysCloseToDouble) {
-  Model model(attention("p - q >= 0"));
+  DialectModel model(attention("p - q >= 0"));
   Generator generator(3);
   Setting setting{.rows = 2, .length = 16};
   Arguments arguments = randomArguments(generator, model.getFunction(), setting, 2);

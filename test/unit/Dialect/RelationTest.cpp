@@ -14,12 +14,12 @@ using reference::Setting;
 
 namespace {
 
-struct Case {
+struct RelationCase {
   const char *name;
   const char *function; ///< one op of the forward pass over the function's arguments
 };
 
-void PrintTo(const Case &one, std::ostream *out) { *out << one.name; }
+void PrintTo(const RelationCase &one, std::ostream *out) { *out << one.name; }
 
 constexpr int64_t vocabulary = 7;
 constexpr int64_t rows = 2;
@@ -82,7 +82,7 @@ bool readsNothing(Operation *op, unsigned operand, int64_t p,
                        [&](int64_t q) { return reference::contains(mask, p, q, n); });
 }
 
-class Relation : public ::testing::TestWithParam<Case> {
+class Relation : public ::testing::TestWithParam<RelationCase> {
 protected:
   Relation() : model(GetParam().function), function(model.getFunction()) {
     for (Operation &candidate : function.getBody().front()) {
@@ -106,7 +106,7 @@ protected:
 
   void check(unsigned operand, Setting setting, Generator &generator);
 
-  Model model;
+  DialectModel model;
   func::FuncOp function;
   Operation *op = nullptr;
 };
@@ -238,7 +238,7 @@ constexpr const char *attentionByDistanceBetweenScales =
   return %o : !sluice.seq<@s4, 2, f32>
 })";
 
-const Case cases[] = {
+const RelationCase cases[] = {
     {"embed", "(%t: " TOKENS ", %w: tensor<7x3xf32>) -> " SEQ(
                   "s1", 3) " { %y = sluice.embed %t, %w : (" TOKENS
                            ", tensor<7x3xf32>) -> " SEQ("s1", 3) " return %y : " SEQ("s1", 3) " }"},
@@ -374,13 +374,13 @@ const Case cases[] = {
 
 TEST(Relations, EveryOpHasACase) {
   std::set<std::string> tested, all;
-  for (const Case &one : cases) {
-    Model model(one.function);
+  for (const RelationCase &one : cases) {
+    DialectModel model(one.function);
     for (Operation &op : model.getFunction().getBody().front()) {
       tested.insert(op.getName().getStringRef().str());
     }
   }
-  Model any(cases[0].function);
+  DialectModel any(cases[0].function);
   for (RegisteredOperationName name :
        any.getContext()->getRegisteredOperationsByDialect("sluice")) {
     bool isOfSegments = name.getStringRef().contains("segment") || // SegmentsTest.cpp
@@ -397,9 +397,9 @@ TEST(Relations, EveryOpHasACase) {
 
 /// The reference's rule: one token that grows by one turns every label.
 TEST(Relations, EveryLabelFollowsFromEveryToken) {
-  Model model("(%t: " TOKENS
-              ") -> " SEQ("s1", 0) " { %y = sluice.labels \"words\" of %t : (" TOKENS
-                                   ") -> " SEQ("s1", 0) " return %y : " SEQ("s1", 0) " }");
+  DialectModel model("(%t: " TOKENS
+                     ") -> " SEQ("s1", 0) " { %y = sluice.labels \"words\" of %t : (" TOKENS
+                                          ") -> " SEQ("s1", 0) " return %y : " SEQ("s1", 0) " }");
   func::FuncOp function = model.getFunction();
   auto op = cast<CausalFlowInterface>(&function.getBody().front().front());
   for (int64_t n = 1; n <= 16; ++n) {

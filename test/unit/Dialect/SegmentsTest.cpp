@@ -170,7 +170,7 @@ protected:
   /// the values of one evaluation.
   void forAllBits(const std::string &function, int64_t longest,
                   llvm::function_ref<void(Operation *, const Bits &, Evaluator<double> &)> test) {
-    Model model(function);
+    DialectModel model(function);
     func::FuncOp f = model.getFunction();
     Operation *op = f.getBody().front().getTerminator()->getOperand(0).getDefiningOp();
     Generator generator(3);
@@ -293,7 +293,7 @@ double relaxed(const Numbers &bits, const Numbers &moved, const Numbers &x, cons
 TEST(SegmentGradients, PoolsMatchTheRelaxationWithFrozenSupport) {
   for (const char *attributes : {"", "{starts}"}) {
     bool starts = StringRef(attributes).contains("starts");
-    Model model(pooled(attributes));
+    DialectModel model(pooled(attributes));
     std::vector<unsigned> indices = addGradient(model);
     ASSERT_EQ(indices, (std::vector<unsigned>{0, 1}));
     Generator generator(5);
@@ -322,7 +322,7 @@ TEST(SegmentGradients, PoolsMatchTheRelaxationWithFrozenSupport) {
 /// Gradients of all operands but bits, against differences of the float64 reference.
 void expectDifferences(const std::string &function, size_t gradients, uint64_t seed,
                        std::initializer_list<int64_t> lengths, double bound) {
-  Model model(function);
+  DialectModel model(function);
   std::vector<unsigned> indices = addGradient(model);
   ASSERT_EQ(indices.size(), gradients);
   Generator generator(seed);

@@ -2,7 +2,7 @@
 //
 // A planted fault for each clause of the judge table (docs/emulator.md) that has none in the other
 // tests.
-#include "Planted.h"
+#include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
 

@@ -23,7 +23,7 @@ struct Past {
 };
 
 /// Events, and the threads that know of them.
-class Model {
+class ClockModel {
 public:
   bool add(const Past &event) {
     bool conflict = false;
@@ -73,7 +73,7 @@ TEST_P(Histories, FindWhatCompleteKnowledgeFinds) {
   uint32_t state[cells] = {};
   Knowledge published[flags];
   Time group[threads] = {1, 1, 1, 1, 1};
-  Model model;
+  ClockModel model;
   unsigned conflicts = 0, accesses = 0;
   for (unsigned step = 0; step < 400; ++step) {
     unsigned thread = draw(threads), choice = draw(20), flag = draw(flags);

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Valid launches, allowed instructions of a kernel, and counters.
-#include "Planted.h"
+#include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
 

@@ -2,7 +2,7 @@
 //
 // Fragment layouts of mma, ldmatrix and stmatrix, element by element as the PTX ISA states them
 // ("Matrix Fragments for mma.m16n8k..."). Small integers, so that every number is exact.
-#include "Planted.h"
+#include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
 #include <cstring>
@@ -15,13 +15,13 @@ using namespace sluice::emulator;
 namespace {
 
 /// The place of element i of a lane's fragment; group = lane / 4, inGroup = lane mod 4.
-using Place = std::function<int(int group, int inGroup, int i)>;
+using PlaceFunction = std::function<int(int group, int inGroup, int i)>;
 
 struct Form {
   const char *intrinsic;
   int inner, aElements, bElements, elementsPerRegister;
   const char *registerType;
-  Place aRow, aColumn, bRow;
+  PlaceFunction aRow, aColumn, bRow;
   std::function<uint32_t(float)> encode; ///< the bits of a small integer
 };
 
@@ -40,18 +40,22 @@ uint32_t asF16(float x) {
 /// With rubbish in the bits that TF32 does not have.
 uint32_t asTf32(float x) { return toBits(x) | 0x5a5; }
 
-const Place rowK16 = [](int g, int, int i) { return i < 2 || (i >= 4 && i < 6) ? g : g + 8; };
-const Place columnK16 = [](int, int t, int i) { return t * 2 + (i & 1) + (i >= 4 ? 8 : 0); };
-const Place bRowK16 = [](int, int t, int i) { return t * 2 + (i & 1) + (i >= 2 ? 8 : 0); };
-const Place rowK8 = [](int g, int, int i) { return i < 2 ? g : g + 8; };
-const Place columnK8 = [](int, int t, int i) { return t * 2 + (i & 1); };
+const PlaceFunction rowK16 = [](int g, int, int i) {
+  return i < 2 || (i >= 4 && i < 6) ? g : g + 8;
+};
+const PlaceFunction columnK16 = [](int, int t, int i) {
+  return t * 2 + (i & 1) + (i >= 4 ? 8 : 0);
+};
+const PlaceFunction bRowK16 = [](int, int t, int i) { return t * 2 + (i & 1) + (i >= 2 ? 8 : 0); };
+const PlaceFunction rowK8 = [](int g, int, int i) { return i < 2 ? g : g + 8; };
+const PlaceFunction columnK8 = [](int, int t, int i) { return t * 2 + (i & 1); };
 
 std::vector<Form> forms() {
-  Place rowTf32K8 = [](int g, int, int i) { return i == 0 || i == 2 ? g : g + 8; };
-  Place columnTf32K8 = [](int, int t, int i) { return i < 2 ? t : t + 4; };
-  Place bRowTf32K8 = [](int, int t, int i) { return i == 0 ? t : t + 4; };
-  Place rowTf32K4 = [](int g, int, int i) { return i == 0 ? g : g + 8; };
-  Place justInGroup = [](int, int t, int) { return t; };
+  PlaceFunction rowTf32K8 = [](int g, int, int i) { return i == 0 || i == 2 ? g : g + 8; };
+  PlaceFunction columnTf32K8 = [](int, int t, int i) { return i < 2 ? t : t + 4; };
+  PlaceFunction bRowTf32K8 = [](int, int t, int i) { return i == 0 ? t : t + 4; };
+  PlaceFunction rowTf32K4 = [](int g, int, int i) { return i == 0 ? g : g + 8; };
+  PlaceFunction justInGroup = [](int, int t, int) { return t; };
   return {
       {"mma.m16n8k16.row.col.bf16", 16, 8, 4, 2, "i32", rowK16, columnK16, bRowK16, asBf16},
       {"mma.m16n8k8.row.col.bf16", 8, 4, 2, 2, "i32", rowK8, columnK8, columnK8, asBf16},

@@ -17,7 +17,7 @@ constexpr unsigned threads = 3, blocks = 5, cells = 12, flags = 2;
 using Set = std::set<size_t>;
 
 /// Every access, and every thread's knowledge of each.
-struct Model {
+struct OrderModel {
   struct Past {
     unsigned block, cell;
     bool writes, atomic, strong;
@@ -107,7 +107,7 @@ Answers playByChance(unsigned seed) {
   emulator::Order order(clocks);
   Histories histories(clocks);
   Blocks past(order);
-  Model model;
+  OrderModel model;
   uint32_t before[cells] = {};
   Answers answers;
   order.startLaunch();

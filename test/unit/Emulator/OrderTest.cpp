@@ -2,7 +2,7 @@
 //
 // Blocks that hand data to one another: the last one to arrive sums what all have left. Every way
 // to lose the order is planted.
-#include "Planted.h"
+#include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
 

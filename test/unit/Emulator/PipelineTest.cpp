@@ -3,7 +3,7 @@
 // A whole matmul as a GPU wants it: three stages of shared memory filled by cp.async, swizzled,
 // read by ldmatrix, multiplied by mma. The planted faults are faults that such kernels really have
 // , and most of them leave the numbers right.
-#include "Planted.h"
+#include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
 #include <cstring>
@@ -28,9 +28,9 @@ enum class Fault {
 
 /// At least stages - 1 steps: out[64, 64] = a[64, inner] b[64, inner]^T of bf16; a block of 4
 /// warps, each 32 x 32.
-class Matmul {
+class PipelineMatmul {
 public:
-  Matmul(int inner, Fault fault) : inner(inner), fault(fault) {}
+  PipelineMatmul(int inner, Fault fault) : inner(inner), fault(fault) {}
 
   std::string text() {
     head();
@@ -287,7 +287,7 @@ const Options ways[] = {
 
 TEST(Pipeline, RightEveryWay) {
   for (int inner : {64, 96, 256}) {
-    auto emulator = compileKernel(Matmul(inner, Fault::None).text());
+    auto emulator = compileKernel(PipelineMatmul(inner, Fault::None).text());
     ASSERT_TRUE(emulator);
     for (const Options &options : ways) {
       auto [report, right] = run(*emulator, inner, options);
@@ -307,7 +307,7 @@ TEST(Pipeline, RightEveryWay) {
 }
 
 TEST(Pipeline, EndWithoutItsLastWait) {
-  auto emulator = compileKernel(Matmul(64, Fault::NoFinalWait).text());
+  auto emulator = compileKernel(PipelineMatmul(64, Fault::NoFinalWait).text());
   ASSERT_TRUE(emulator);
   // The groups that are left pending are empty: no bytes are on their way.
   EXPECT_TRUE(run(*emulator, 64, ways[1]).first.passed());
@@ -319,7 +319,7 @@ TEST(Pipeline, FaultsThatItReallyHas) {
                                            {Fault::NoBarrier, Kind::UnwaitedCopy},
                                            {Fault::CopyTooEarly, Kind::UnwaitedCopy}};
   for (auto [fault, kind] : faults) {
-    auto emulator = compileKernel(Matmul(256, fault).text());
+    auto emulator = compileKernel(PipelineMatmul(256, fault).text());
     ASSERT_TRUE(emulator);
     for (Options options : ways) {
       options.mostViolations = 1000;
@@ -335,7 +335,7 @@ TEST(Pipeline, FaultsThatItReallyHas) {
 }
 
 TEST(Pipeline, RowsThatAreNotSwizzledMeetInTheirBanks) {
-  auto emulator = compileKernel(Matmul(64, Fault::NoSwizzle).text());
+  auto emulator = compileKernel(PipelineMatmul(64, Fault::NoSwizzle).text());
   ASSERT_TRUE(emulator);
   auto [report, right] = run(*emulator, 64, ways[0]);
   EXPECT_TRUE(report.passed() && right) << report.str();

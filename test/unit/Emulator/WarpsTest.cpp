@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Barriers and warp-wide operations: their effects, and planted faults.
-#include "Planted.h"
+#include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
 #include <cstring>
@@ -175,7 +175,7 @@ TEST(Warps, ShufflesAndVotes) {
   for (Schedule schedule : {Schedule::InOrder, Schedule::Random}) {
     Options options;
     options.schedule = schedule;
-    Outcome outcome = runKernel(*emulator, planted, options);
+    PlantedOutcome outcome = runKernel(*emulator, planted, options);
     ASSERT_TRUE(outcome.report.passed()) << outcome.report.str();
     for (int thread = 0; thread < 64; ++thread) {
       int lane = thread % 32, warp = thread - lane;
@@ -193,14 +193,15 @@ TEST(Warps, ShufflesAndVotes) {
 }
 
 TEST(Warps, Reductions) {
-  struct Form {
+  struct WarpForm {
     const char *name;
     int32_t expected;
   };
   // Lanes 1, 3 and 4, with the values -1, 5 and 12.
   for (auto [name, expected] :
-       {Form{"add", 16}, Form{"min", -1}, Form{"max", 12}, Form{"umin", 5}, Form{"umax", -1},
-        Form{"and", 4}, Form{"or", -1}, Form{"xor", int32_t(0xffffffffu ^ 5 ^ 12)}}) {
+       {WarpForm{"add", 16}, WarpForm{"min", -1}, WarpForm{"max", 12}, WarpForm{"umin", 5},
+        WarpForm{"umax", -1}, WarpForm{"and", 4}, WarpForm{"or", -1},
+        WarpForm{"xor", int32_t(0xffffffffu ^ 5 ^ 12)}}) {
     std::string intrinsic = std::string("@llvm.nvvm.redux.sync.") + name + "(i32";
     Planted planted{R"(
   %bit = shl i32 1, %tid32
@@ -222,7 +223,7 @@ end:)",
     planted.block = {32, 1, 1};
     auto emulator = compileKernel(kernelText(planted, false));
     ASSERT_TRUE(emulator);
-    Outcome outcome = runKernel(*emulator, planted);
+    PlantedOutcome outcome = runKernel(*emulator, planted);
     ASSERT_TRUE(outcome.report.passed()) << outcome.report.str();
     for (size_t lane : {1, 3, 4}) {
       int32_t found;

@@ -23,13 +23,13 @@ namespace {
 constexpr int64_t context = 24, batch = 2;
 
 /// A model with segments, of which there may be as many as tokens.
-struct Model {
+struct RoomModel {
   const char *name;
   int64_t width;
   const char *rest; ///< of the spec
 };
 
-std::string buildSpec(const Folder &folder, const Model &model) {
+std::string buildSpec(const Folder &folder, const RoomModel &model) {
   return folder.write("words.json",
                       R"({"sluice": 1, "vocabulary": 48, "context": )" + std::to_string(context) +
                           R"(, "batch": )" + std::to_string(batch) + R"(, "width": )" +
@@ -102,7 +102,7 @@ int64_t roomFor(const Plan &plan, int64_t step, int64_t length) {
   return 0;
 }
 
-class GpuRoom : public ::testing::TestWithParam<Model> {};
+class GpuRoom : public ::testing::TestWithParam<RoomModel> {};
 
 TEST_P(GpuRoom, GrowsAndComputesTheSame) {
   Folder folder;
@@ -173,10 +173,10 @@ constexpr const char *routed = R"("defaults": {"heads": 2, "feed_forward": 16},
     {"op": "head"}])";
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuRoom,
-                         ::testing::Values(Model{"Distances", 32, distances},
-                                           Model{"OddHeads", 25, oddHeads},
-                                           Model{"Groups", 16, groups},
-                                           Model{"Attends", 16, attends}),
+                         ::testing::Values(RoomModel{"Distances", 32, distances},
+                                           RoomModel{"OddHeads", 25, oddHeads},
+                                           RoomModel{"Groups", 16, groups},
+                                           RoomModel{"Attends", 16, attends}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 /// The first launch of an entry that has runs of such an operand, with these alone cut short.
@@ -200,7 +200,7 @@ std::pair<size_t, sluice::runtime::Launch> withLess(const Plan &plan, const std:
 TEST(GpuRoom, AccessesBetweenRunsAreReported) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(
-      folder, buildSpec(folder, Model{"Groups", 16, groups}), "sm_80", someGenerationRows));
+      folder, buildSpec(folder, RoomModel{"Groups", 16, groups}), "sm_80", someGenerationRows));
   const Plan &plan = artifact->plan();
   std::string entry = sluice::runtime::entryOfBucket("gradient", plan.memoryBuckets[0].rows);
   for (bool isWritten : {true, false}) {
@@ -236,7 +236,7 @@ TEST(GpuRoom, AccessesBetweenRunsAreReported) {
 TEST(GpuRoom, HoldsWhatARouterMakes) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(
-      folder, buildSpec(folder, Model{"Routed", 16, routed}), "sm_80", someGenerationRows));
+      folder, buildSpec(folder, RoomModel{"Routed", 16, routed}), "sm_80", someGenerationRows));
   const Plan &plan = artifact->plan();
   Executor executor(sluice::runtime::makeEmulatorDevice(artifact));
   begin(executor);

@@ -160,11 +160,11 @@ Tensors Model::weights() {
 
 /// Matrices of deviation 1/sqrt(columns), embeddings 1/2, vectors 1/5 around 1 for gains and 0 for
 /// biases: no gradient is then small for lack of a signal.
-Tensors randomWeights(const std::vector<Shape> &shapes, uint64_t seed) {
+Tensors randomWeights(const std::vector<ReferenceShape> &shapes, uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::normal_distribution<float> normal;
   Tensors weights;
-  for (const Shape &tensor : shapes) {
+  for (const ReferenceShape &tensor : shapes) {
     bool isVector = tensor.sizes.size() == 1;
     bool isGain = isVector && tensor.name.ends_with("weight");
     double deviation = isVector       ? 0.2
@@ -214,8 +214,8 @@ Inputs randomInputs(int64_t vocabulary, int64_t rows, int64_t length, uint64_t s
   return inputs;
 }
 
-std::vector<Shape> Model::shapes() const {
-  std::vector<Shape> result;
+std::vector<ReferenceShape> Model::shapes() const {
+  std::vector<ReferenceShape> result;
   for (const runtime::Tensor &tensor : plan().tensors) {
     result.push_back({tensor.name, tensor.shape, tensor.decay});
   }

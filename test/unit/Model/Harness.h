@@ -49,7 +49,7 @@ std::map<std::string, std::string> compileForProbe(const Folder &folder, const s
 std::string emit(const std::string &source, const std::string &stage, bool allowLeak = false);
 
 /// Random weights of the size that training would give them, the same for the same shapes and seed.
-Tensors randomWeights(const std::vector<Shape> &shapes, uint64_t seed);
+Tensors randomWeights(const std::vector<ReferenceShape> &shapes, uint64_t seed);
 /// Random tokens for the named inputs of a model of `rows` rows: the first row is full, the next
 /// has none, others have some.
 std::map<std::string, GivenTokens>
@@ -81,7 +81,7 @@ public:
   Gradient train(const Inputs &inputs);
 
   runtime::Executor &executor() { return running; }
-  std::vector<Shape> shapes() const;
+  std::vector<ReferenceShape> shapes() const;
   const runtime::Plan &plan() const { return running.plan(); }
 
 private:

@@ -34,7 +34,7 @@ bool differ(std::span<const float> x, std::span<const float> y) {
 }
 
 /// Losses of a batch and the gradient of each position's embedding.
-struct Outcome {
+struct ProbeOutcome {
   std::vector<std::vector<float>> rows;      ///< [batch * length]: one number
   std::vector<std::vector<float>> positions; ///< [batch * length]: one row of the table
 };
@@ -101,9 +101,9 @@ public:
     return getValueRows(length);
   }
 
-  Outcome gradient(int64_t length) {
+  ProbeOutcome gradient(int64_t length) {
     run("gradient", length);
-    Outcome outcome{getValueRows(length), {}};
+    ProbeOutcome outcome{getValueRows(length), {}};
     for (const sluice::runtime::Tensor &tensor : model.plan().tensors) {
       if (tensor.name == table) {
         std::span<float> all = model.executor().gradient(tensor);
@@ -182,11 +182,11 @@ void probeInputs(Program &program, const std::vector<std::vector<bool>> &seen, i
 /// may not change.
 void probeTargets(Program &program, const std::vector<std::vector<bool>> &seen, int64_t length,
                   Findings &findings) {
-  Outcome before = program.gradient(length);
+  ProbeOutcome before = program.gradient(length);
   for (int64_t t = 0; t < length; ++t) {
     int32_t &target = program.token(0, t + ahead);
     int32_t kept = std::exchange(target, (target + 1) % static_cast<int32_t>(vocabulary));
-    Outcome after = program.gradient(length);
+    ProbeOutcome after = program.gradient(length);
     target = kept;
     bool noticed = false, isSeen = false;
     for (int64_t q = 0; q < length; ++q) {

@@ -42,12 +42,12 @@ ReferenceModel::ReferenceModel(const std::string &text) : impl(std::make_unique<
 
 ReferenceModel::~ReferenceModel() = default;
 
-int64_t Shape::elements() const {
+int64_t ReferenceShape::elements() const {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
 }
 
-std::vector<Shape> ReferenceModel::shapes() const {
-  std::vector<Shape> result;
+std::vector<ReferenceShape> ReferenceModel::shapes() const {
+  std::vector<ReferenceShape> result;
   for (auto parameter : impl->module->getOps<ParameterOp>()) {
     if (parameter.getFrozen()) {
       continue;

@@ -39,7 +39,7 @@ struct Gradient {
 };
 
 /// A trained tensor as files know it.
-struct Shape {
+struct ReferenceShape {
   std::string name;
   std::vector<int64_t> sizes;
   bool decay = false; ///< a matrix, not an embedding
@@ -61,7 +61,7 @@ public:
   ReferenceModel &operator=(const ReferenceModel &) = delete;
 
   /// Every trained tensor, in spec order.
-  std::vector<Shape> shapes() const;
+  std::vector<ReferenceShape> shapes() const;
   /// Capacity and vocabulary of each named input.
   std::map<std::string, std::pair<int64_t, int64_t>> given() const;
   /// `vocabulary`, `context` or `batch`.

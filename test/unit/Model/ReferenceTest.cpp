@@ -49,8 +49,8 @@ std::string toValue(std::string name) {
 }
 
 /// Results of the reference for one input.
-struct Expected {
-  Expected(const References &references, const Inputs &inputs, const Tensors &weights)
+struct ExpectedResult {
+  ExpectedResult(const References &references, const Inputs &inputs, const Tensors &weights)
       : exact(references.gradient.gradient(inputs, weights, Precision::F64)),
         inFloat(references.gradient.gradient(inputs, weights, Precision::F32)),
         logits(yardstick(references.forward.predict(inputs, weights, Precision::F64),
@@ -71,7 +71,8 @@ struct Expected {
   Yardstick logits;
 };
 
-void compare(Comparison &comparison, const Expected &expected, Model &model, const Inputs &inputs) {
+void compare(Comparison &comparison, const ExpectedResult &expected, Model &model,
+             const Inputs &inputs) {
   std::string at = " at " + std::to_string(inputs.rows) + " x " + std::to_string(inputs.length);
   Gradient found = model.gradient(inputs);
   comparison.expect("losses" + at, found.losses,
@@ -116,7 +117,7 @@ TEST_P(CompiledModel, ComputesWhatTheReferenceComputes) {
   References references(spec);
   Tensors weights = randomWeights(references.forward.shapes(), 7);
   std::vector<Inputs> inputs = someInputs(references.forward);
-  std::vector<Expected> expected;
+  std::vector<ExpectedResult> expected;
   for (const Inputs &one : inputs) {
     expected.emplace_back(references, one, weights);
   }

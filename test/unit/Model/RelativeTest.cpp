@@ -22,7 +22,7 @@ std::string buildSpec(const std::string &relative) {
                {"op": "add", "with": "fine"}, {"op": "head"}]})";
 }
 
-using Row = std::vector<double>;
+using RowValues = std::vector<double>;
 
 double dot(const double *a, const double *b, int64_t count) {
   double sum = 0;
@@ -39,67 +39,67 @@ struct Layer {
     return weights.at("stages.3.attention." + name);
   }
   /// W x, W [out, in] of that name.
-  Row times(const std::string &name, const Row &x) const {
+  RowValues times(const std::string &name, const RowValues &x) const {
     const std::vector<double> &matrix = at(name);
-    Row result;
+    RowValues result;
     for (size_t first = 0; first < matrix.size(); first += x.size()) {
       result.push_back(dot(matrix.data() + first, x.data(), int64_t(x.size())));
     }
     return result;
   }
-  Row plus(Row x, const std::string &name) const {
+  RowValues plus(RowValues x, const std::string &name) const {
     for (size_t i = 0; i < x.size(); ++i) {
       x[i] += at(name)[i];
     }
     return x;
   }
-  Row normed(const Row &x) const {
+  RowValues normed(const RowValues &x) const {
     double rstd = 1 / std::sqrt(dot(x.data(), x.data(), width) / width + 1e-5);
-    Row result;
+    RowValues result;
     for (int64_t c = 0; c < width; ++c) {
       result.push_back(x[c] * rstd * at("norm.weight")[c]);
     }
     return result;
   }
   /// Row `distance` of W_r s: sinusoids of the distance in tokens, which models store as f32.
-  Row distanceRow(int64_t distance) const {
-    Row sinusoids;
+  RowValues distanceRow(int64_t distance) const {
+    RowValues sinusoids;
     for (int64_t c = 0; c < width; ++c) {
       double angle = double(factor * distance) / std::pow(10000, double(c / 2 * 2) / double(width));
       sinusoids.push_back(float(c % 2 == 0 ? std::sin(angle) : std::cos(angle)));
     }
     return times("relative.weight", sinusoids);
   }
-  double xlScore(const Row &x, const Row &key, int64_t distance, int64_t h) const {
-    Row query = times("query.weight", x), row = distanceRow(distance);
-    Row content = plus(query, "relative.content.bias"),
-        position = plus(query, "relative.position.bias");
+  double xlScore(const RowValues &x, const RowValues &key, int64_t distance, int64_t h) const {
+    RowValues query = times("query.weight", x), row = distanceRow(distance);
+    RowValues content = plus(query, "relative.content.bias"),
+              position = plus(query, "relative.position.bias");
     return (dot(content.data() + h * size, key.data(), size) +
             dot(position.data() + h * size, row.data() + h * size, size)) /
            std::sqrt(double(size));
   }
-  double biasedScore(const Row &x, const Row &key, int64_t distance, int64_t h) const {
-    Row query = plus(times("query.weight", x), "query.bias");
+  double biasedScore(const RowValues &x, const RowValues &key, int64_t distance, int64_t h) const {
+    RowValues query = plus(times("query.weight", x), "query.bias");
     return dot(query.data() + h * size, key.data(), size) / std::sqrt(double(size)) +
            at("relative.table")[std::min(distance, distances - 1) * heads + h];
   }
   /// x + Wo attention(norm(x)), row by row.
-  std::vector<Row> run(const std::vector<Row> &x, bool isXl) const {
-    std::vector<Row> result;
+  std::vector<RowValues> run(const std::vector<RowValues> &x, bool isXl) const {
+    std::vector<RowValues> result;
     for (size_t p = 0; p < x.size(); ++p) {
-      Row mixed(heads * size);
+      RowValues mixed(heads * size);
       for (int64_t h = 0; h < heads; ++h) {
-        Row terms;
+        RowValues terms;
         double sum = 0;
         for (size_t q = 0; q <= p; ++q) {
-          Row key = plus(times("key.weight", normed(x[q])), "key.bias");
+          RowValues key = plus(times("key.weight", normed(x[q])), "key.bias");
           auto distance = int64_t(p - q);
           terms.push_back(std::exp(isXl ? xlScore(normed(x[p]), key, distance, h)
                                         : biasedScore(normed(x[p]), key, distance, h)));
           sum += terms.back();
         }
         for (size_t q = 0; q <= p; ++q) {
-          Row value = plus(times("value.weight", normed(x[q])), "value.bias");
+          RowValues value = plus(times("value.weight", normed(x[q])), "value.bias");
           for (int64_t c = 0; c < size; ++c) {
             mixed[h * size + c] += terms[q] / sum * value[c];
           }
@@ -115,18 +115,19 @@ struct Layer {
 };
 
 /// Logits of the last token's row.
-Row predict(const Tensors &weights, const std::vector<int32_t> &tokens, int64_t length, bool isXl) {
+RowValues predict(const Tensors &weights, const std::vector<int32_t> &tokens, int64_t length,
+                  bool isXl) {
   auto embedded = [&](int64_t t, int64_t c) {
     return t < 0 ? 0 : weights.at("stages.0.token.weight")[tokens[t] * width + c];
   };
-  std::vector<Row> groups;
+  std::vector<RowValues> groups;
   for (int64_t m = 0; factor * m < length; ++m) {
     groups.emplace_back();
     for (int64_t c = 0; c < width; ++c) {
       groups[m].push_back((embedded(factor * m - 1, c) + embedded(factor * m, c)) / factor);
     }
   }
-  Row last = Layer{weights}.run(groups, isXl)[(length - 1) / factor], logits;
+  RowValues last = Layer{weights}.run(groups, isXl)[(length - 1) / factor], logits;
   for (int64_t c = 0; c < width; ++c) {
     last[c] += embedded(length - 1, c);
   }
@@ -148,7 +149,8 @@ TEST(ByDistance, IsWhatTheSpecSays) {
     }
     for (int64_t length : {1, 2, 8, 15}) {
       Inputs inputs = randomInputs(reference.size("vocabulary"), 1, length, 3);
-      Row expected = predict(weights, {inputs.tokens.begin(), inputs.tokens.end()}, length, isXl);
+      RowValues expected =
+          predict(weights, {inputs.tokens.begin(), inputs.tokens.end()}, length, isXl);
       std::vector<double> found = reference.predict(inputs, weights, Precision::F64);
       ASSERT_EQ(found.size(), expected.size());
       for (size_t i = 0; i < found.size(); ++i) {

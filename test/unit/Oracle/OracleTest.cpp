@@ -19,9 +19,9 @@ mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module
 }
 
 /// Runs the kernel of a dispatch and judges it.
-class Judged {
+class JudgedLaunch {
 public:
-  explicit Judged(const std::string &text) : kernel(text, cpu::Target::avx2(), generate) {}
+  explicit JudgedLaunch(const std::string &text) : kernel(text, cpu::Target::avx2(), generate) {}
 
   oracle::Judgement run(const Launch &launch) {
     oracle::Judgement judgement;
@@ -68,7 +68,7 @@ private:
 /// Makes kernels whose every run is judged to be right.
 Make judgedSteps() {
   return [](const std::string &text) -> Run {
-    auto judged = std::make_shared<Judged>(text);
+    auto judged = std::make_shared<JudgedLaunch>(text);
     if (!judged->kernel.loaded()) {
       return nullptr;
     }
@@ -81,7 +81,7 @@ Make judgedSteps() {
   };
 }
 
-void expectRight(Judged &judged, const Launch &launch) {
+void expectRight(JudgedLaunch &judged, const Launch &launch) {
   oracle::Judgement judgement = judged.run(launch);
   EXPECT_TRUE(judgement.passed()) << judgement.str();
   ASSERT_FALSE(judgement.results.empty());
@@ -115,7 +115,7 @@ const char *const gelu = R"(%b = arith.addf %acc, %bias : f32
 std::string contractText(bool byInput, const std::string &type = "f32") {
   std::string x = tensor({2, 9, 21}, type), y = tensor({2, 9, 19}, type), bias = tensor({19}),
               w = byInput ? tensor({21, 19}, type) : tensor({19, 21}, type);
-  std::string row = Access{.factor = 2}, vector = Access{.kind = "vector"};
+  std::string row = TextAccess{.factor = 2}, vector = TextAccess{.kind = "vector"};
   return "func.func @f(%a0: " + x + ", %a1: " + w + ", %a2: " + bias + ", %a3: " + y +
          ") {\n%made:2 = dispatch.contract %a0, %a1, %a2, %a3 attributes {domain = "
          "#dispatch.domain<batch "
@@ -149,7 +149,7 @@ protected:
 
 TEST_F(Judge, ContractionWithEpilogue) {
   for (bool byInput : {false, true}) {
-    Judged judged(contractText(byInput));
+    JudgedLaunch judged(contractText(byInput));
     judged.spoilOperand(0, [](float &value) { value += 0.01f; });
     expectRight(judged, contractLaunch());
     EXPECT_GE(judged.ofSpoiled.results[0].mismatches, 18); // the row's 19 columns, all but chance
@@ -161,7 +161,7 @@ TEST_F(Judge, ContractionWithEpilogue) {
 
 /// A step of K left out, and a neighbour's row.
 TEST_F(Judge, LostTermIsFound) {
-  Judged judged(contractText(false));
+  JudgedLaunch judged(contractText(false));
   judged.spoilOperand(0, [](float &value) { value = 0; });
   expectRight(judged, contractLaunch());
   EXPECT_GE(judged.ofSpoiled.results[0].mismatches, 18);
@@ -170,13 +170,13 @@ TEST_F(Judge, LostTermIsFound) {
 TEST_F(Judge, WeightGradient) {
   std::string left = tensor({2, 9, 13}), right = tensor({2, 9, 7}), weight = tensor({13, 7}),
               bias = tensor({13});
-  Judged judged("func.func @f(%l: " + left + ", %r: " + right + ", %w: " + weight +
-                ", %b: " + bias +
-                ") {\n%y:2 = dispatch.weight_gradient %l, %r, %w, %b attributes {domain = "
-                "#dispatch.domain<batch = 2, positions = 9, factor = 2>, operandSegmentSizes = "
-                "array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (" +
-                left + ", " + right + ", " + weight + ", " + bias + ") -> (" + weight + ", " +
-                bias + ")\nreturn\n}");
+  JudgedLaunch judged(
+      "func.func @f(%l: " + left + ", %r: " + right + ", %w: " + weight + ", %b: " + bias +
+      ") {\n%y:2 = dispatch.weight_gradient %l, %r, %w, %b attributes {domain = "
+      "#dispatch.domain<batch = 2, positions = 9, factor = 2>, operandSegmentSizes = "
+      "array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (" +
+      left + ", " + right + ", " + weight + ", " + bias + ") -> (" + weight + ", " + bias +
+      ")\nreturn\n}");
   judged.spoilOperand(1, [](float &value) { value += 0.01f; });
   expectRight(judged, {.operands = {randomFloats(18 * 13, 1), randomFloats(18 * 7, 2),
                                     randomFloats(13 * 7, 3), randomFloats(13, 4)},
@@ -190,15 +190,16 @@ TEST_F(Judge, WeightGradient) {
 /// A mean of shifted rows, a norm of it, and its statistic.
 TEST_F(Judge, RowsOfAShorteningAndANorm) {
   std::string row = tensor({24}), group = tensor({4, 24});
-  Access own{.factor = 4}, vector{.kind = "vector"};
-  Judged judged(rowsText({2, 5, 4},
-                         {{tensor({2, 18, 24}), Access{.map = "4 * p + i - 3", .group = 4}, group},
-                          {tensor({24}), vector, row}},
-                         {{tensor({2, 5, 24}), own},
-                          {tensor({2, 5, 24}), own},
-                          {tensor({2, 5}), own},
-                          {tensor({3, 24}), Access{.kind = "columns"}}},
-                         R"(%sum = dispatch.reduce_group add %a0 : tensor<4x24xf32> -> ROW
+  TextAccess own{.factor = 4}, vector{.kind = "vector"};
+  JudgedLaunch judged(
+      rowsText({2, 5, 4},
+               {{tensor({2, 18, 24}), TextAccess{.map = "4 * p + i - 3", .group = 4}, group},
+                {tensor({24}), vector, row}},
+               {{tensor({2, 5, 24}), own},
+                {tensor({2, 5, 24}), own},
+                {tensor({2, 5}), own},
+                {tensor({3, 24}), TextAccess{.kind = "columns"}}},
+               R"(%sum = dispatch.reduce_group add %a0 : tensor<4x24xf32> -> ROW
   %share = arith.constant dense<0.25> : ROW
   %h = arith.mulf %sum, %share : ROW
   %squares = arith.mulf %h, %h : ROW
@@ -212,7 +213,7 @@ TEST_F(Judge, RowsOfAShorteningAndANorm) {
   %normalized = arith.divf %h, %roots : ROW
   %y = arith.mulf %normalized, %a1 : ROW
   dispatch.yield %h, %y, %root, %y : ROW, ROW, f32, ROW)",
-                         row, /*zeroInvalid=*/true));
+               row, /*zeroInvalid=*/true));
   judged.spoilOperand(0, [](float &value) { value += 1; });
   expectRight(
       judged,
@@ -223,10 +224,10 @@ TEST_F(Judge, RowsOfAShorteningAndANorm) {
 
 TEST_F(Judge, Scatter) {
   std::string index = tensor({2, 10}, "i32"), values = tensor({2, 9, 6}), table = tensor({5, 6});
-  Judged judged("func.func @f(%i: " + index + ", %v: " + values + ", %t: " + table +
-                ") {\n%y = dispatch.scatter_rows %i, %v, %t attributes {domain = "
-                "#dispatch.domain<batch = 2, positions = 9, factor = 1>} : (" +
-                index + ", " + values + ", " + table + ") -> " + table + "\nreturn\n}");
+  JudgedLaunch judged("func.func @f(%i: " + index + ", %v: " + values + ", %t: " + table +
+                      ") {\n%y = dispatch.scatter_rows %i, %v, %t attributes {domain = "
+                      "#dispatch.domain<batch = 2, positions = 9, factor = 1>} : (" +
+                      index + ", " + values + ", " + table + ") -> " + table + "\nreturn\n}");
   judged.spoilOperand(1, [](float &value) { value += 0.01f; });
   expectRight(judged,
               {.operands = {randomIntegers(20, 1, 5), randomFloats(108, 2), randomFloats(30, 3)},
@@ -260,11 +261,11 @@ TEST_F(Judge, AttentionBothWays) {
                   .dropout = 0.25f};
   AttentionData data = makeAttention(c);
   Launch launch = buildLaunch(c, data);
-  Judged forward(c.forwardText());
+  JudgedLaunch forward(c.forwardText());
   forward.spoilOperand(2, [](float &value) { value = -value; }); // not of V: nothing changes
   expectRight(forward, launch);
   EXPECT_TRUE(forward.ofSpoiled.passed());
-  Judged backward(c.backwardText());
+  JudgedLaunch backward(c.backwardText());
   backward.spoilOperand(3, [](float &value) { value += 2; }); // row 0's dO * O
   launch.operands = {data.qkv,   data.qkv, data.qkv, data.outputIn, data.lseIn, data.outputGradient,
                      data.rotary};
@@ -288,11 +289,11 @@ TEST_F(Judge, ProductsByDistanceAsGates) {
   AttentionData data = makeAttention(c);
   Launch launch = buildLaunch(c, data);
   llvm::append_range(launch.operands, data.terms);
-  Judged forward(c.forwardText());
+  JudgedLaunch forward(c.forwardText());
   forward.spoilOperand(3, [](float &value) { value += 2; });
   expectRight(forward, launch);
   EXPECT_EQ(forward.ofSpoiled.results[1].mismatches, 1); // the first log-sum-exp
-  Judged backward(c.backwardText());
+  JudgedLaunch backward(c.backwardText());
   backward.spoilOperand(7, [](float &value) { value += 2; }); // the row of distance 0
   launch.operands = {data.qkv, data.qkv, data.qkv, data.outputIn, data.lseIn, data.outputGradient};
   llvm::append_range(launch.operands, data.terms);
@@ -312,11 +313,11 @@ TEST_F(Judge, HeadAndCrossEntropy) {
     std::string types = x + ", " + w + ", " + t + ", ", name = other ? ", %g" : "";
     std::string extra = other ? ", " + one : "", count = other ? "1" : "0";
     std::string parameters = "func.func @f(%x: " + x + ", %w: " + w + ", %t: " + t;
-    Judged rows(parameters + ", %b: " + b + ", %g: " + one +
-                ") {\n%y:3 = dispatch.cross_entropy %x, %w, %t, %b" + name + attributes +
-                "operandSegmentSizes = array<i32: 1, 1, 1, 1, " + count +
-                ">, resultSegmentSizes = array<i32: 1, 1, 1>} : (" + types + b + extra + ") -> (" +
-                one + ", " + one + ", " + x + ")\nreturn\n}");
+    JudgedLaunch rows(parameters + ", %b: " + b + ", %g: " + one +
+                      ") {\n%y:3 = dispatch.cross_entropy %x, %w, %t, %b" + name + attributes +
+                      "operandSegmentSizes = array<i32: 1, 1, 1, 1, " + count +
+                      ">, resultSegmentSizes = array<i32: 1, 1, 1>} : (" + types + b + extra +
+                      ") -> (" + one + ", " + one + ", " + x + ")\nreturn\n}");
     rows.spoilOperand(0, [](float &value) { value += 0.5f; });
     Floats byRow = randomFloats(18, 5);
     Launch launch{.operands = {randomFloats(18 * 12, 1), randomFloats(17 * 12, 2),
@@ -329,11 +330,11 @@ TEST_F(Judge, HeadAndCrossEntropy) {
     expectRight(rows, launch);
     EXPECT_EQ(rows.ofSpoiled.results[0].mismatches, other ? 0 : 1); // row 0 has no loss there
     std::vector<Floats> made = rows.kernel.run(launch);
-    Judged weights(parameters + ", %l: " + one + ", %b: " + b + ", %g: " + one +
-                   ") {\n%y:2 = dispatch.cross_entropy_weight_gradient %x, %w, %t, %l, %b" + name +
-                   attributes + "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, " + count +
-                   ", 0, 0>} : (" + types + one + ", " + b + extra + ") -> (" + w + ", " + b +
-                   ")\nreturn\n}");
+    JudgedLaunch weights(parameters + ", %l: " + one + ", %b: " + b + ", %g: " + one +
+                         ") {\n%y:2 = dispatch.cross_entropy_weight_gradient %x, %w, %t, %l, %b" +
+                         name + attributes + "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, " +
+                         count + ", 0, 0>} : (" + types + one + ", " + b + extra + ") -> (" + w +
+                         ", " + b + ")\nreturn\n}");
     weights.spoilOperand(0, [](float &value) { value += 0.5f; });
     launch.operands.insert(launch.operands.begin() + 3, made[1]);
     expectRight(weights, launch);
@@ -353,7 +354,7 @@ TEST_F(Judge, ScheduledRows) {
 
 /// Kernels whose every run is judged to be right.
 SegmentRun judgedSegments(const std::string &text) {
-  auto judged = std::make_shared<Judged>(text);
+  auto judged = std::make_shared<JudgedLaunch>(text);
   return judged->kernel.loaded() ? SegmentRun([judged](const Launch &launch) {
     oracle::Judgement judgement = judged->run(launch);
     EXPECT_TRUE(judgement.passed()) << judgement.str();
@@ -372,22 +373,23 @@ TEST_F(Judge, TextsOfTheirOwnLengths) { checkOwnLengths(judgedSegments, "f32"); 
 /// The first bit, and the end of the first segment, are read.
 TEST_F(Judge, SeesOtherSegments) {
   std::string domain = "domain = #dispatch.domain<batch = 1, positions = 4, factor = 1>";
-  Judged scan("func.func @f(%x: tensor<1x4xf32>) {\n%r:3 = dispatch.segment_scan %x attributes {" +
-              domain +
-              "} : (tensor<1x4xf32>) -> (tensor<1x4xi32>, tensor<1x3xi32>, "
-              "tensor<1x2xi32>)\nreturn\n}");
+  JudgedLaunch scan(
+      "func.func @f(%x: tensor<1x4xf32>) {\n%r:3 = dispatch.segment_scan %x attributes {" + domain +
+      "} : (tensor<1x4xf32>) -> (tensor<1x4xi32>, tensor<1x3xi32>, "
+      "tensor<1x2xi32>)\nreturn\n}");
   scan.spoilOperand(0, [](float &bit) { bit = 1; });
   expectRight(scan, {.operands = {{0, 1, 0, 1}}, .length = 4, .rows = 1});
   for (const oracle::ResultJudgement &result : scan.ofSpoiled.results) {
     EXPECT_GT(result.mismatches, 0);
   }
-  Access ends{.factor = 0, .extended = true},
+  TextAccess ends{.factor = 0, .extended = true},
       range{.kind = "range", .map = "p", .index = 0, .last = 1};
-  Judged sum(rowsText({1, 3, 0},
-                      {{tensor({1, 3}, "i32"), ends, "i32"},
-                       {tensor({1, 3}, "i32"), ends, "i32"},
-                       {tensor({1, 4}), range, "f32"}},
-                      {{tensor({1, 3}), Access{.factor = 0}}}, "dispatch.yield %a2 : f32"));
+  JudgedLaunch sum(rowsText({1, 3, 0},
+                            {{tensor({1, 3}, "i32"), ends, "i32"},
+                             {tensor({1, 3}, "i32"), ends, "i32"},
+                             {tensor({1, 4}), range, "f32"}},
+                            {{tensor({1, 3}), TextAccess{.factor = 0}}},
+                            "dispatch.yield %a2 : f32"));
   sum.spoilOperand(0, [](float &first) { first = 0; });
   expectRight(sum, {.operands = {{1, 2, 4}, {3, 4, 4}, {1, 2, 4, 8}}, .length = 4, .rows = 1});
   // An end of 0 has the bits of 0.0: one term more in row 0 alone.
@@ -396,12 +398,12 @@ TEST_F(Judge, SeesOtherSegments) {
 
 /// A run that starts, counts or ends elsewhere than the kernel was told.
 TEST_F(Judge, SeesRowsOfAnotherStep) {
-  Product product{2, 1, 24, 16};
+  StepProduct product{2, 1, 24, 16};
   Decode decode{2, 1, 2, 2, 8, 16, 1, causal(), scaled(1), false, {}};
   Floats runs = {5, 1, 6, 9, 1, 10};
   auto judge = [&](const std::string &text, std::vector<Floats> operands, unsigned schedule,
                    int64_t at, int64_t value) {
-    Judged judged(text);
+    JudgedLaunch judged(text);
     operands.push_back(runs);
     oracle::Judgement judgement;
     judged.kernel.observe([&](std::vector<const void *> before, std::vector<const void *> after) {

@@ -52,12 +52,12 @@ std::string booleans(const std::string &lines) {
 } // namespace
 
 TEST_F(Scalars, MeanWhatTheirDialectsSay) {
-  struct Case {
+  struct ScalarCase {
     std::string lines;
     double expected;
   };
   const double x = 0.75, y = -1.5;
-  const Case cases[] = {
+  const ScalarCase cases[] = {
       {"%z = arith.divf %x, %y : f32", -0.5},
       {"%z = math.copysign %x, %y : f32", -0.75},
       {"%two = arith.constant 2.0 : f32\n%z = math.powf %x, %two : f32", 0.5625},
@@ -77,7 +77,7 @@ TEST_F(Scalars, MeanWhatTheirDialectsSay) {
       {booleans("%n = arith.xori %less, %true : i1\n%z = arith.uitofp %n : i1 to f32"), 1},
       {booleans("%n = arith.extui %true : i1 to i32\n%z = arith.sitofp %n : i32 to f32"), 1},
   };
-  for (const Case &one : cases) {
+  for (const ScalarCase &one : cases) {
     EXPECT_NEAR(reference(one.lines, x, y), one.expected, 1e-12) << one.lines;
     oracle::Number number = judged(one.lines, {x, 0}, {y, 0});
     EXPECT_LE(std::abs(number.value - one.expected), number.error + 1e-12) << one.lines;

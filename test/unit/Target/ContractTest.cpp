@@ -23,7 +23,7 @@ struct Extra {
 };
 
 /// One contraction; `body` is its epilogue's text over %acc, %e0, %e1, ...
-struct Case {
+struct ContractCase {
   int64_t batch = 1, positions = 1, factor = 0, inner = 1, columns = 1;
   bool byInput = false;
   std::vector<Extra> extras = {};
@@ -47,7 +47,7 @@ std::string list(const std::vector<std::string> &items) {
   return result;
 }
 
-std::string Case::text() const {
+std::string ContractCase::text() const {
   int64_t first = byInput ? inner : columns, second = byInput ? columns : inner;
   std::vector<std::string> types{getValueRows(inner), "tensor<" + std::to_string(first) + "x" +
                                                           std::to_string(second) + "xf32>"};
@@ -99,7 +99,7 @@ std::vector<float> numbers(int64_t count, unsigned seed, bool integers = false) 
 
 /// sum over k of x[r, k] W(k, n), and the sum of the terms' magnitudes, which scales the rounding
 /// error.
-std::pair<double, double> product(const Case &c, const std::vector<float> &x,
+std::pair<double, double> product(const ContractCase &c, const std::vector<float> &x,
                                   const std::vector<float> &w, int64_t row, int64_t n) {
   double sum = 0, magnitude = 0;
   for (int64_t k = 0; k < c.inner; ++k) {
@@ -114,7 +114,7 @@ std::pair<double, double> product(const Case &c, const std::vector<float> &x,
 /// `magnitude`.
 double bound(int64_t terms, double magnitude) { return (terms + 1) * magnitude * 0x1p-24 + 1e-30; }
 
-void checkPlain(const Case &c, const cpu::Target &target, bool integers) {
+void checkPlain(const ContractCase &c, const cpu::Target &target, bool integers) {
   LoadedKernel kernel(c.text(), target, generate);
   ASSERT_TRUE(kernel.loaded());
   Launch launch{.operands = {numbers(c.rows() * c.inner, 1, integers),
@@ -143,7 +143,7 @@ TEST(Contract, ShapesAroundTiles) {
   for (const cpu::Target *target : targets()) {
     for (auto [rows, inner, columns] : shapes) {
       for (bool byInput : {false, true}) {
-        Case c{
+        ContractCase c{
             .batch = 1, .positions = rows, .inner = inner, .columns = columns, .byInput = byInput};
         checkPlain(c, *target, true);
         if (testing::Test::HasFatalFailure()) {
@@ -163,7 +163,7 @@ TEST(Contract, RealNumbersWithinRounding) {
 }
 
 TEST(Contract, BiasAndResidualInPlace) {
-  Case c{.batch = 2, .positions = 29, .factor = 1, .inner = 33, .columns = 45};
+  ContractCase c{.batch = 2, .positions = 29, .factor = 1, .inner = 33, .columns = 45};
   c.extras = {{"vector", "tensor<45xf32>"}, {"row", c.getValueRows(45)}, {"scalar", "tensor<f32>"}};
   c.body = "%a = arith.addf %acc, %e0 : f32\n%s = arith.mulf %a, %e2 : f32\n%b = arith.addf %s, "
            "%e1 : f32\n"
@@ -208,7 +208,7 @@ TEST(Contract, RotatesPairsOfColumnsByPosition) {
   const int64_t sizes[][3] = {{2, 3, 8},    {6, 5, 41},   {10, 7, 71},  {16, 4, 128}, {22, 3, 88},
                               {32, 3, 128}, {40, 2, 120}, {64, 3, 256}, {200, 1, 401}};
   for (auto [head, heads, columns] : sizes) {
-    Case c{.batch = 2, .positions = 19, .factor = 1, .inner = 13, .columns = columns};
+    ContractCase c{.batch = 2, .positions = 19, .factor = 1, .inner = 13, .columns = columns};
     c.rotated = head * heads;
     c.head = head;
     c.extras = {{"vector", "tensor<" + std::to_string(columns) + "xf32>"},
@@ -240,7 +240,7 @@ TEST(Contract, RotatesPairsOfColumnsByPosition) {
 }
 
 TEST(Contract, GeluEpilogue) {
-  Case c{.positions = 26, .inner = 20, .columns = 40};
+  ContractCase c{.positions = 26, .inner = 20, .columns = 40};
   c.body = R"(%half = arith.constant 0.5 : f32
     %one = arith.constant 1.0 : f32
     %root = arith.constant 0.70710678 : f32
@@ -265,7 +265,7 @@ TEST(Contract, GeluEpilogue) {
 
 /// Validity: rows past the length may be anything, rows before it are right whatever the length.
 TEST(Contract, PartialLengthsAndRows) {
-  Case c{.batch = 4, .positions = 10, .factor = 4, .inner = 9, .columns = 18};
+  ContractCase c{.batch = 4, .positions = 10, .factor = 4, .inner = 9, .columns = 18};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
     for (int64_t length : {1, 4, 5, 17, 39, 40}) {
@@ -297,7 +297,7 @@ TEST(Contract, RandomNumbersFollowPhilox) {
   for (const cpu::Target *target : targets()) {
     for (int64_t columns : {36, 37}) {
       for (bool fixedStep : {false, true}) {
-        Case c{.batch = 2, .positions = 13, .inner = 3, .columns = columns};
+        ContractCase c{.batch = 2, .positions = 13, .inner = 3, .columns = columns};
         c.body = "%u = dispatch.random {id = 77 : i64, width = " + std::to_string(columns) +
                  " : i64" + (fixedStep ? ", fixed_step" : "") + "} : f32\ndispatch.yield %u : f32";
         LoadedKernel kernel(c.text(), *target, generate);
@@ -315,7 +315,7 @@ TEST(Contract, RandomNumbersFollowPhilox) {
 }
 
 TEST(Contract, ColumnAndPosition) {
-  Case c{.batch = 2, .positions = 9, .inner = 1, .columns = 50};
+  ContractCase c{.batch = 2, .positions = 9, .inner = 1, .columns = 50};
   c.body = "%c = dispatch.column : i32\n%p = dispatch.position\n%h = arith.constant 100 : i32\n"
            "%m = arith.muli %p, %h : i32\n%s = arith.addi %m, %c : i32\n%f = arith.sitofp %s : i32 "
            "to f32\n"
@@ -331,7 +331,7 @@ TEST(Contract, ColumnAndPosition) {
 }
 
 TEST(Contract, OrderOfItemsDoesNotMatter) {
-  Case c{.positions = 1100, .inner = 50, .columns = 200};
+  ContractCase c{.positions = 1100, .inner = 50, .columns = 200};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
     ASSERT_GE(kernel.items(), 8);

@@ -15,7 +15,7 @@ namespace {
 using Floats = std::vector<float>;
 constexpr double roundoff = 0x1p-24;
 
-struct Case {
+struct CrossEntropyCase {
   int64_t batch = 1, positions = 1, width = 8, vocabulary = 2;
   bool bias = false, init = false;
   int64_t length = 0, validRows = 0; ///< 0: all
@@ -44,7 +44,7 @@ std::string tensor(std::initializer_list<int64_t> shape, const std::string &elem
 /// One op: its operands' types, and results' types as one list.
 std::string buildKernelText(const std::string &op, const std::vector<std::string> &operands,
                             const std::vector<std::string> &results, const std::string &attributes,
-                            const Case &c) {
+                            const CrossEntropyCase &c) {
   auto list = [](size_t count, auto &&item) {
     std::string text;
     for (size_t i = 0; i < count; ++i) {
@@ -67,7 +67,7 @@ std::string buildKernelText(const std::string &op, const std::vector<std::string
          ")\n  return\n}";
 }
 
-std::string rowsText(const Case &c, bool training) {
+std::string rowsText(const CrossEntropyCase &c, bool training) {
   std::vector<std::string> operands{tensor({c.batch, c.positions, c.width}),
                                     tensor({c.vocabulary, c.width}),
                                     tensor({c.batch, c.positions + 1}, "i32")};
@@ -91,7 +91,7 @@ std::string rowsText(const Case &c, bool training) {
                          c);
 }
 
-std::string weightsText(const Case &c) {
+std::string weightsText(const CrossEntropyCase &c) {
   std::string weight = tensor({c.vocabulary, c.width}), bias = tensor({c.vocabulary});
   std::vector<std::string> operands{tensor({c.batch, c.positions, c.width}), weight,
                                     tensor({c.batch, c.positions + 1}, "i32"),
@@ -130,7 +130,7 @@ struct Data {
 };
 
 /// Rows that are not valid hold NaN: results computed from them would show.
-Data buildData(const Case &c) {
+Data buildData(const CrossEntropyCase &c) {
   Data data{numbers(c.rows() * c.width, 1, 2),
             numbers(c.vocabulary * c.width, 2, 2),
             {},
@@ -152,20 +152,20 @@ Data buildData(const Case &c) {
 }
 
 /// Results in float64, each with a bound on what float32 may differ.
-struct Expected {
+struct ExpectedLoss {
   std::vector<double> losses, lse, inputGradient, weightGradient, biasGradient;
   std::vector<double> lossBound, inputBound, weightBound, biasBound;
 };
 
 /// One row's logits, their rounding (d products and a bias, each sum rounded) and its loss.
-struct Row {
+struct ExpectedRow {
   std::vector<double> logits;
   double lse = 0, loss = 0, lossBound = 0;
   int64_t target = 0;
 };
 
 /// Expected result of a row for token v.
-double getWantedDistribution(const Case &c, int64_t v, int64_t target) {
+double getWantedDistribution(const CrossEntropyCase &c, int64_t v, int64_t target) {
   return (v == target ? 1 - double(c.smoothing) : 0) + double(c.smoothing) / double(c.vocabulary);
 }
 
@@ -173,8 +173,8 @@ double getWantedDistribution(const Case &c, int64_t v, int64_t target) {
 // m| + 4 u of itself (emitExp: 2 ulp); the sum of them by 132 + V / 126 + 2 roundings more (blocks
 // of 126 to 132), and the logarithm of it by as much absolutely and 4 u of itself. The sums of m,
 // x[t] and the logarithm round three times.
-Row computeRow(const Case &c, const Data &data, int64_t r) {
-  Row row;
+ExpectedRow computeRow(const CrossEntropyCase &c, const Data &data, int64_t r) {
+  ExpectedRow row;
   double error = 0, top = -INFINITY, least = INFINITY;
   for (int64_t v = 0; v < c.vocabulary; ++v) {
     double x = c.bias ? data.bias[v] : 0, magnitude = std::abs(x);
@@ -210,9 +210,9 @@ Row computeRow(const Case &c, const Data &data, int64_t r) {
 
 /// A probability is off by at most twice the loss's bound, of itself; the sums of the gradients are
 /// sequential.
-Expected computeExpected(const Case &c, const Data &data) {
+ExpectedLoss computeExpected(const CrossEntropyCase &c, const Data &data) {
   int64_t d = c.width, vocabulary = c.vocabulary;
-  Expected e;
+  ExpectedLoss e;
   e.losses.assign(c.rows(), 0);
   e.lossBound = e.lse = e.losses;
   e.inputGradient.assign(c.rows() * d, 0);
@@ -237,7 +237,7 @@ Expected computeExpected(const Case &c, const Data &data) {
     if (!c.valid(r)) {
       continue;
     }
-    Row row = computeRow(c, data, r);
+    ExpectedRow row = computeRow(c, data, r);
     e.losses[r] = c.scored(r) ? row.loss : 0;
     double share = !c.scored(r)    ? 0
                    : c.rowGradient ? std::abs(double(data.rowGradient[r]))
@@ -264,11 +264,11 @@ Expected computeExpected(const Case &c, const Data &data) {
   return e;
 }
 
-Launch buildLaunch(const Case &c) {
+Launch buildLaunch(const CrossEntropyCase &c) {
   return {.length = c.computeLength(), .rows = c.getValueRows(), .shuffle = 7, .threads = 2};
 }
 
-std::vector<Floats> runRows(const Case &c, const Data &data, const LoadedKernel &kernel,
+std::vector<Floats> runRows(const CrossEntropyCase &c, const Data &data, const LoadedKernel &kernel,
                             Launch launch) {
   launch.operands = {data.input, data.weight, data.tokens};
   if (c.bias) {
@@ -280,7 +280,7 @@ std::vector<Floats> runRows(const Case &c, const Data &data, const LoadedKernel 
   return kernel.run(launch);
 }
 
-std::vector<Floats> runWeights(const Case &c, const Data &data, const Floats &lse,
+std::vector<Floats> runWeights(const CrossEntropyCase &c, const Data &data, const Floats &lse,
                                const LoadedKernel &kernel, Launch launch) {
   launch.operands = {data.input, data.weight, data.tokens, lse};
   if (c.bias) {
@@ -309,12 +309,12 @@ void expectNear(const Floats &found, const std::vector<double> &expected,
 }
 
 /// Losses in evaluation and training, and all gradients.
-void check(const Case &c, const cpu::Target &target) {
+void check(const CrossEntropyCase &c, const cpu::Target &target) {
   SCOPED_TRACE(target.name.str() + ", vocabulary " + std::to_string(c.vocabulary) + ", rows " +
                std::to_string(c.batch) + " x " + std::to_string(c.positions) + ", width " +
                std::to_string(c.width));
   Data data = buildData(c);
-  Expected expected = computeExpected(c, data);
+  ExpectedLoss expected = computeExpected(c, data);
   LoadedKernel evaluation(rowsText(c, false), target, cpu::generateKernel);
   LoadedKernel training(rowsText(c, true), target, cpu::generateKernel);
   LoadedKernel weights(weightsText(c), target, cpu::generateKernel);
@@ -342,9 +342,9 @@ void check(const Case &c, const cpu::Target &target) {
   }
 }
 
-void checkAll(const std::vector<Case> &cases) {
+void checkAll(const std::vector<CrossEntropyCase> &cases) {
   for (const cpu::Target *target : targets()) {
-    for (const Case &c : cases) {
+    for (const CrossEntropyCase &c : cases) {
       check(c, *target);
       if (testing::Test::HasFatalFailure()) {
         return;
@@ -376,8 +376,8 @@ TEST(CrossEntropy, InitsInPlace) {
 }
 
 TEST(CrossEntropy, RowsThatAreNotValidAddNothing) {
-  Case c{.batch = 3, .positions = 43, .width = 17, .vocabulary = 100, .bias = true};
-  std::vector<Case> cases;
+  CrossEntropyCase c{.batch = 3, .positions = 43, .width = 17, .vocabulary = 100, .bias = true};
+  std::vector<CrossEntropyCase> cases;
   for (auto [length, rows] : {std::pair(1, 1), {1, 3}, {20, 2}, {42, 3}, {43, 1}}) {
     cases.push_back(c);
     cases.back().length = length;
@@ -394,22 +394,23 @@ TEST(CrossEntropy, NoFactorAndOtherOffsets) {
 
 /// Rows from the first scored one on, a mean that counts less, and smoothed labels.
 TEST(CrossEntropy, FirstRowsFactorsAndSmoothedLabels) {
-  Case c{.batch = 3, .positions = 43, .width = 17, .vocabulary = 135, .bias = true, .init = true};
+  CrossEntropyCase c{
+      .batch = 3, .positions = 43, .width = 17, .vocabulary = 135, .bias = true, .init = true};
   c.length = 40;
-  Case late = c, light = c, smooth = c, all = c;
+  CrossEntropyCase late = c, light = c, smooth = c, all = c;
   late.first = all.first = 7;
   light.counts = all.counts = 0.25F;
   smooth.smoothing = all.smoothing = 0.125F;
-  Case none = late;
+  CrossEntropyCase none = late;
   none.first = 43; // nothing is scored: all gradients are zeros
   checkAll({late, light, smooth, all, none});
 }
 
 /// Every row's gradient is what comes in for it, whatever the mean would be.
 TEST(CrossEntropy, GradientsThatComeInByRow) {
-  Case c{.batch = 2, .positions = 29, .width = 24, .vocabulary = 257, .length = 27};
+  CrossEntropyCase c{.batch = 2, .positions = 29, .width = 24, .vocabulary = 257, .length = 27};
   c.rowGradient = true;
-  Case all = c;
+  CrossEntropyCase all = c;
   all.bias = all.init = true;
   all.first = 3;
   all.smoothing = 0.25F;
@@ -419,11 +420,11 @@ TEST(CrossEntropy, GradientsThatComeInByRow) {
 /// A row that is nearly certain of its target: the loss is far below the logits.
 TEST(CrossEntropy, LogitsFarApart) {
   for (const cpu::Target *target : targets()) {
-    Case c{.positions = 5, .width = 1, .vocabulary = 3};
+    CrossEntropyCase c{.positions = 5, .width = 1, .vocabulary = 3};
     LoadedKernel kernel(rowsText(c, true), *target, cpu::generateKernel);
     Data data{{60, 60, 60, 1e-3f, -200}, {1, 0.8f, -1}, {0, 0, 1, 2, 0, 2}, {}, {}, {}, {}};
     std::vector<Floats> rows = runRows(c, data, kernel, buildLaunch(c));
-    Expected expected = computeExpected(c, data);
+    ExpectedLoss expected = computeExpected(c, data);
     expectNear(rows[0], expected.losses, expected.lossBound, "loss");
     for (float loss : rows[0]) {
       EXPECT_TRUE(std::isfinite(loss) && loss >= 0) << loss;
@@ -432,13 +433,13 @@ TEST(CrossEntropy, LogitsFarApart) {
 }
 
 TEST(CrossEntropy, OrderOfItemsAndThreadsDoNotMatter) {
-  Case c{.batch = 3,
-         .positions = 43,
-         .width = 33,
-         .vocabulary = 257,
-         .bias = true,
-         .init = true,
-         .length = 40};
+  CrossEntropyCase c{.batch = 3,
+                     .positions = 43,
+                     .width = 33,
+                     .vocabulary = 257,
+                     .bias = true,
+                     .init = true,
+                     .length = 40};
   Data data = buildData(c);
   for (const cpu::Target *target : targets()) {
     LoadedKernel training(rowsText(c, true), *target, cpu::generateKernel);
@@ -462,10 +463,10 @@ TEST(CrossEntropy, OrderOfItemsAndThreadsDoNotMatter) {
 /// The scratch of a kernel holds the logits of at most 48 rows, whatever the number of rows.
 TEST(CrossEntropy, ScratchDoesNotGrowWithRows) {
   for (const cpu::Target *target : targets()) {
-    Case few{.positions = 400, .width = 16, .vocabulary = 1000};
-    Case many{.batch = 100, .positions = 400, .width = 16, .vocabulary = 1000};
-    for (auto text : {+[](const Case &c) { return rowsText(c, true); },
-                      +[](const Case &c) { return weightsText(c); }}) {
+    CrossEntropyCase few{.positions = 400, .width = 16, .vocabulary = 1000};
+    CrossEntropyCase many{.batch = 100, .positions = 400, .width = 16, .vocabulary = 1000};
+    for (auto text : {+[](const CrossEntropyCase &c) { return rowsText(c, true); },
+                      +[](const CrossEntropyCase &c) { return weightsText(c); }}) {
       LoadedKernel small(text(few), *target, cpu::generateKernel);
       LoadedKernel large(text(many), *target, cpu::generateKernel);
       EXPECT_EQ(large.kernel().scratchBytes, small.kernel().scratchBytes);

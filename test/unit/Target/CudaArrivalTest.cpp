@@ -73,8 +73,9 @@ template <int Change> void shift(llvm::Module &module) {
 /// Sums over 3000 rows of 24 columns, in two parts of several blocks each.
 std::string sumText() {
   std::string row = tensor({24});
-  return rowsText({1, 3000, 0}, {{tensor({1, 3000, 24}), Access{}, row}},
-                  {{tensor({2, 24}), Access{.kind = "columns"}}}, "dispatch.yield %a0 : ROW", row);
+  return rowsText({1, 3000, 0}, {{tensor({1, 3000, 24}), TextAccess{}, row}},
+                  {{tensor({2, 24}), TextAccess{.kind = "columns"}}}, "dispatch.yield %a0 : ROW",
+                  row);
 }
 
 Launch buildLaunch() {

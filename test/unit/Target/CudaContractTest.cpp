@@ -12,7 +12,7 @@ namespace {
 
 constexpr double unit32 = 0x1p-23, unit16 = 0x1p-8;
 
-struct Case {
+struct CudaContractCase {
   int64_t batch = 1, positions = 1, inner = 1, columns = 1;
   bool byInput = false;
   int64_t factor = 1;
@@ -27,7 +27,7 @@ struct Case {
                 w = byInput ? tensor({inner, columns}, "bf16") : tensor({columns, inner}, "bf16"),
                 b = tensor({columns}), r = tensor({batch, positions, columns}, residual),
                 t = tensor({positions, head}), outs, accesses, values;
-    std::string row = test::Access{.factor = factor};
+    std::string row = test::TextAccess{.factor = factor};
     for (size_t i = 0; i < results.size(); ++i) {
       outs += (i ? ", " : "") + tensor({batch, positions, columns}, results[i]);
       accesses += (i ? ", " : "") + row;
@@ -38,8 +38,8 @@ struct Case {
            " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
            ", positions = " + std::to_string(positions) + ", factor = " + std::to_string(factor) +
            ">" + (byInput ? ", by_input" : "") + ", accesses = [" +
-           std::string(test::Access{.kind = "vector", .factor = 0}) + ", " + row +
-           (rotated ? ", " + std::string(test::Access{.kind = "table", .factor = 0}) : "") +
+           std::string(test::TextAccess{.kind = "vector", .factor = 0}) + ", " + row +
+           (rotated ? ", " + std::string(test::TextAccess{.kind = "table", .factor = 0}) : "") +
            "], result_accesses = [" + accesses + "]" +
            (rotated ? ", rotated_columns = " + std::to_string(rotated) + " : i64" : "") +
            "} {\n^bb0(%acc: f32, %bias: f32, %residual: f32):\n" + body + "\n} : (" + x + ", " + w +
@@ -48,7 +48,7 @@ struct Case {
 };
 
 /// Operands in the op's order.
-CudaRun runOnNumbers(const Case &c, unsigned seed, bool integers = false) {
+CudaRun runOnNumbers(const CudaContractCase &c, unsigned seed, bool integers = false) {
   auto make = [&](int64_t count, unsigned more) {
     return integers ? smallIntegers(count, seed + more, 3) : bf16Numbers(count, seed + more);
   };
@@ -63,7 +63,7 @@ CudaRun runOnNumbers(const Case &c, unsigned seed, bool integers = false) {
 struct Sum {
   double value = 0, magnitude = 0;
 };
-Sum computeSum(const Case &c, const CudaRun &run, int64_t r, int64_t n) {
+Sum computeSum(const CudaContractCase &c, const CudaRun &run, int64_t r, int64_t n) {
   Sum sum;
   for (int64_t k = 0; k < c.inner; ++k) {
     double w = run.operands[1][size_t(c.byInput ? k * c.columns + n : n * c.inner + k)];
@@ -74,13 +74,13 @@ Sum computeSum(const Case &c, const CudaRun &run, int64_t r, int64_t n) {
   return sum;
 }
 
-bool isValid(const Case &c, const CudaRun &run, int64_t row) {
+bool isValid(const CudaContractCase &c, const CudaRun &run, int64_t row) {
   return c.factor == 0 || (row / c.positions < run.rows &&
                            row % c.positions < (run.length + c.factor - 1) / c.factor);
 }
 
 /// acc + bias: K roundings of the sum, one of the addition.
-void checkBiased(const Case &c, const CudaRun &run, const Floats &y) {
+void checkBiased(const CudaContractCase &c, const CudaRun &run, const Floats &y) {
   for (int64_t i = 0; i < c.rows() * c.columns; ++i) {
     int64_t r = i / c.columns, n = i % c.columns;
     if (!isValid(c, run, r)) {
@@ -97,7 +97,7 @@ void checkBiased(const Case &c, const CudaRun &run, const Floats &y) {
 }
 
 /// Tiles of every kind, ragged everywhere; K of more steps than twice the stages, and of one.
-const Case shapes[] = {
+const CudaContractCase shapes[] = {
     {.batch = 3, .positions = 47, .inner = 300, .columns = 139},
     {.batch = 3, .positions = 47, .inner = 300, .columns = 139, .byInput = true},
     {.batch = 2, .positions = 40, .inner = 289, .columns = 84},
@@ -109,7 +109,7 @@ const Case shapes[] = {
 
 TEST(CudaContract, IsTheSumOfProductsWithinItsRoundings) {
   unsigned seed = 0;
-  for (Case c : shapes) {
+  for (CudaContractCase c : shapes) {
     for (const char *storage : {"f32", "bf16"}) {
       c.results = {storage};
       EmulatedKernel kernel(c.text());
@@ -125,7 +125,7 @@ TEST(CudaContract, IsTheSumOfProductsWithinItsRoundings) {
 TEST(CudaContract, RotatesPairsOfColumnsByPosition) {
   const int64_t sizes[][3] = {{2, 3, 8}, {6, 5, 41}, {22, 3, 90}, {32, 4, 192}, {40, 3, 200}};
   for (auto [head, heads, columns] : sizes) {
-    Case c{
+    CudaContractCase c{
         .batch = 3, .positions = 47, .inner = 70, .columns = columns, .results = {"bf16", "f32"}};
     c.body = "%y = arith.addf %acc, %bias : f32\ndispatch.yield %y, %y : f32, f32";
     c.rotated = head * heads;
@@ -164,7 +164,8 @@ TEST(CudaContract, RotatesPairsOfColumnsByPosition) {
 TEST(CudaContract, LargeTilesOverPartialBatches) {
   for (bool byInput : {false, true}) {
     for (int64_t columns : {2060, 1100}) {
-      Case c{.batch = 10, .positions = 110, .inner = 70, .columns = columns, .byInput = byInput};
+      CudaContractCase c{
+          .batch = 10, .positions = 110, .inner = 70, .columns = columns, .byInput = byInput};
       EmulatedKernel kernel(c.text());
       ASSERT_TRUE(kernel.made());
       CudaRun run = runOnNumbers(c, 5);
@@ -176,7 +177,7 @@ TEST(CudaContract, LargeTilesOverPartialBatches) {
 }
 
 TEST(CudaContract, IntegersAreExactUnderEverySchedule) {
-  Case c{.batch = 2, .positions = 45, .inner = 330, .columns = 70, .factor = 2};
+  CudaContractCase c{.batch = 2, .positions = 45, .inner = 330, .columns = 70, .factor = 2};
   for (bool byInput : {false, true}) {
     c.byInput = byInput;
     EmulatedKernel kernel(c.text());
@@ -218,7 +219,8 @@ const char *geluOfBiased = R"(  %biased = arith.addf %acc, %bias : f32
 /// one more where the result is bf16.
 TEST(CudaContract, TwoResultsBeforeAndAfterGelu) {
   for (auto storages : {std::vector<std::string>{"bf16", "bf16"}, {"f32", "bf16"}}) {
-    Case c{.batch = 2, .positions = 37, .inner = 50, .columns = 90, .results = storages};
+    CudaContractCase c{
+        .batch = 2, .positions = 37, .inner = 50, .columns = 90, .results = storages};
     c.body = geluOfBiased;
     EmulatedKernel kernel(c.text());
     ASSERT_TRUE(kernel.made());
@@ -240,12 +242,12 @@ TEST(CudaContract, TwoResultsBeforeAndAfterGelu) {
 TEST(CudaContract, ResidualAndDropoutInPlace) {
   for (int64_t columns : {72, 75}) {
     for (const char *storage : {"f32", "bf16"}) {
-      Case c{.batch = 2,
-             .positions = 37,
-             .inner = 50,
-             .columns = columns,
-             .residual = storage,
-             .results = {storage}};
+      CudaContractCase c{.batch = 2,
+                         .positions = 37,
+                         .inner = 50,
+                         .columns = columns,
+                         .residual = storage,
+                         .results = {storage}};
       c.body = "%u = dispatch.random {id = 5 : i64, width = " + std::to_string(columns) +
                R"( : i64} : f32
   %biased = arith.addf %acc, %bias : f32
@@ -279,14 +281,14 @@ TEST(CudaContract, ResidualAndDropoutInPlace) {
 TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
   for (bool byInput : {false, true}) {
     for (const char *storage : {"f32", "bf16"}) {
-      Case c{.batch = 1,
-             .positions = 128,
-             .inner = 512,
-             .columns = 128,
-             .byInput = byInput,
-             .factor = 0,
-             .residual = storage,
-             .results = {storage}};
+      CudaContractCase c{.batch = 1,
+                         .positions = 128,
+                         .inner = 512,
+                         .columns = 128,
+                         .byInput = byInput,
+                         .factor = 0,
+                         .residual = storage,
+                         .results = {storage}};
       c.body = "%s = arith.addf %acc, %bias : f32\n%y = arith.addf %s, %residual : f32\n"
                "dispatch.yield %y : f32";
       EmulatedKernel kernel(c.text());
@@ -312,7 +314,8 @@ TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
 /// A division would be a subroutine's or eight instructions; Philox's products are of 32 bits, and
 /// the drawn integer is compared with the rate directly.
 TEST(CudaContract, EpiloguesDivideNothingAndDrawIn32Bits) {
-  Case c{.batch = 2, .positions = 64, .inner = 64, .columns = 64, .results = {"bf16", "bf16"}};
+  CudaContractCase c{
+      .batch = 2, .positions = 64, .inner = 64, .columns = 64, .results = {"bf16", "bf16"}};
   c.body = geluOfBiased;
   GeneratedKernel gelu(c.text());
   ASSERT_TRUE(gelu.made());
@@ -337,12 +340,14 @@ TEST(CudaContract, EpiloguesDivideNothingAndDrawIn32Bits) {
 
 TEST(CudaContract, AssemblesWithoutSpills) {
   const char *mma = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32";
-  for (Case c :
-       {Case{.batch = 16, .positions = 1024, .inner = 512, .columns = 1536},
-        Case{.batch = 16, .positions = 1024, .inner = 2048, .columns = 512, .byInput = true},
-        Case{.batch = 3, .positions = 1000, .inner = 300, .columns = 500},
-        Case{.batch = 3, .positions = 100, .inner = 301, .columns = 75, .byInput = true},
-        Case{.batch = 1, .positions = 1024, .inner = 512, .columns = 512}}) {
+  for (CudaContractCase c :
+       {CudaContractCase{.batch = 16, .positions = 1024, .inner = 512, .columns = 1536},
+        CudaContractCase{
+            .batch = 16, .positions = 1024, .inner = 2048, .columns = 512, .byInput = true},
+        CudaContractCase{.batch = 3, .positions = 1000, .inner = 300, .columns = 500},
+        CudaContractCase{
+            .batch = 3, .positions = 100, .inner = 301, .columns = 75, .byInput = true},
+        CudaContractCase{.batch = 1, .positions = 1024, .inner = 512, .columns = 512}}) {
     GeneratedKernel(c.text()).checkAssembly({mma});
     c.results = {"bf16", "bf16"};
     c.body = geluOfBiased;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double unit32 = 0x1p-23, unit16 = 0x1p-8;
 
-struct Case {
+struct CudaLossCase {
   int64_t batch = 1, positions = 1, width = 8, vocabulary = 2;
   bool bias = false, init = false;
   int64_t factor = 1, offset = 1;
@@ -26,7 +26,7 @@ struct Case {
 
 std::string buildKernelText(const std::string &op, const std::vector<std::string> &operands,
                             const std::vector<std::string> &results, const std::string &attributes,
-                            const Case &c) {
+                            const CudaLossCase &c) {
   std::string parameters, names, types, outs;
   for (size_t i = 0; i < operands.size(); ++i) {
     std::string comma = i ? ", " : "", name = "%a" + std::to_string(i);
@@ -47,14 +47,14 @@ std::string buildKernelText(const std::string &op, const std::vector<std::string
          types + ") -> (" + outs + ")\n  return\n}";
 }
 
-std::vector<std::string> commonOperands(const Case &c) {
+std::vector<std::string> commonOperands(const CudaLossCase &c) {
   return {tensor({c.batch, c.positions, c.width}, "bf16"), tensor({c.vocabulary, c.width}, "bf16"),
           tensor({c.batch, c.positions + 1}, "i32")};
 }
 
 enum class Wanted { Losses, LossesAndGradient, All };
 
-std::string rowsText(const Case &c, Wanted wanted) {
+std::string rowsText(const CudaLossCase &c, Wanted wanted) {
   auto operands = commonOperands(c);
   if (c.bias) {
     operands.push_back(tensor({c.vocabulary}));
@@ -78,7 +78,7 @@ std::string rowsText(const Case &c, Wanted wanted) {
                          c);
 }
 
-std::string weightsText(const Case &c) {
+std::string weightsText(const CudaLossCase &c) {
   std::string weight = tensor({c.vocabulary, c.width}), bias = tensor({c.vocabulary});
   auto operands = commonOperands(c);
   operands.push_back(tensor({c.batch, c.positions}));
@@ -103,7 +103,7 @@ std::string weightsText(const Case &c) {
 
 /// Everything in float64, with what f32 sums and exponentials may be off.
 struct Reference {
-  Reference(const Case &c, const CudaRun &run) : c(c), run(run) {
+  Reference(const CudaLossCase &c, const CudaRun &run) : c(c), run(run) {
     const Floats &x = run.operands[0], &w = run.operands[1];
     for (int64_t r = 0; r < c.rows(); ++r) {
       lse.push_back(0);
@@ -171,7 +171,7 @@ struct Reference {
                ? 0
                : int64_t(run.operands[2][size_t(row / c.positions * (c.positions + 1) + at)]);
   }
-  const Case &c;
+  const CudaLossCase &c;
   const CudaRun &run;
   size_t biasAt = 3;
   int64_t valid = 0;
@@ -182,7 +182,7 @@ struct Reference {
   std::vector<std::vector<double>> gradient, gradientError; ///< times the divisor
 };
 
-CudaRun runOnNumbers(const Case &c, unsigned seed) {
+CudaRun runOnNumbers(const CudaLossCase &c, unsigned seed) {
   std::vector<float> tokens = smallIntegers(c.batch * (c.positions + 1), seed + 3, 1 << 20);
   for (float &token : tokens) {
     token = float(int64_t(std::abs(token)) % c.vocabulary);
@@ -205,7 +205,7 @@ CudaRun runOnNumbers(const Case &c, unsigned seed) {
 
 /// Rows that are not valid hold NaN, and do not matter.
 CudaRun poisoned(const Reference &reference, CudaRun run) {
-  const Case &c = reference.c;
+  const CudaLossCase &c = reference.c;
   for (int64_t i = 0; i < c.rows() * c.width; ++i) {
     if (!reference.isValid(i / c.width)) {
       run.operands[0][size_t(i)] = NAN;
@@ -214,7 +214,7 @@ CudaRun poisoned(const Reference &reference, CudaRun run) {
   return run;
 }
 
-void checkRows(const Case &c, EmulatedKernel &kernel, const CudaRun &run, Wanted wanted) {
+void checkRows(const CudaLossCase &c, EmulatedKernel &kernel, const CudaRun &run, Wanted wanted) {
   Reference reference(c, run);
   auto results = kernel.run(poisoned(reference, run));
   ASSERT_EQ(results.size(), size_t(wanted) + 1);
@@ -258,7 +258,7 @@ void checkRows(const Case &c, EmulatedKernel &kernel, const CudaRun &run, Wanted
   }
 }
 
-const Case shapes[] = {
+const CudaLossCase shapes[] = {
     {.batch = 2, .positions = 45, .width = 70, .vocabulary = 300, .bias = true, .init = true},
     {.batch = 3, .positions = 50, .width = 139, .vocabulary = 129},
     {.batch = 1, .positions = 20, .width = 301, .vocabulary = 40},
@@ -269,7 +269,7 @@ const Case shapes[] = {
 
 TEST(CudaCrossEntropy, LossesAndRowGradients) {
   unsigned seed = 0;
-  for (const Case &c : shapes) {
+  for (const CudaLossCase &c : shapes) {
     for (Wanted wanted : {Wanted::Losses, Wanted::LossesAndGradient, Wanted::All}) {
       EmulatedKernel kernel(rowsText(c, wanted));
       ASSERT_TRUE(kernel.made());
@@ -285,7 +285,7 @@ TEST(CudaCrossEntropy, LossesAndRowGradients) {
 
 TEST(CudaCrossEntropy, RowGradientsOfF32) {
   unsigned seed = 500;
-  for (Case c : shapes) {
+  for (CudaLossCase c : shapes) {
     c.wideGradient = true;
     EmulatedKernel kernel(rowsText(c, Wanted::LossesAndGradient));
     ASSERT_TRUE(kernel.made());
@@ -295,7 +295,7 @@ TEST(CudaCrossEntropy, RowGradientsOfF32) {
   }
 }
 
-void checkWeights(const Case &c, EmulatedKernel &kernel, CudaRun run, unsigned seed) {
+void checkWeights(const CudaLossCase &c, EmulatedKernel &kernel, CudaRun run, unsigned seed) {
   Reference reference(c, run);
   CudaRun given = poisoned(reference, run);
   Floats lse, initWeight, initBias;
@@ -342,10 +342,10 @@ void checkWeights(const Case &c, EmulatedKernel &kernel, CudaRun run, unsigned s
 }
 
 /// First rows that are not scored, factors, smoothed labels, and gradients that come in by row.
-std::vector<Case> otherScorings() {
-  Case late{
+std::vector<CudaLossCase> otherScorings() {
+  CudaLossCase late{
       .batch = 2, .positions = 20, .width = 70, .vocabulary = 300, .bias = true, .init = true};
-  Case all{.batch = 1, .positions = 30, .width = 139, .vocabulary = 129};
+  CudaLossCase all{.batch = 1, .positions = 30, .width = 139, .vocabulary = 129};
   late.first = all.first = 7;
   late.counts = 0.25F;
   all.smoothing = 0.125F;
@@ -355,7 +355,7 @@ std::vector<Case> otherScorings() {
 
 TEST(CudaCrossEntropy, OtherScorings) {
   unsigned seed = 900;
-  for (const Case &c : otherScorings()) {
+  for (const CudaLossCase &c : otherScorings()) {
     CudaRun run = runOnNumbers(c, seed += 10);
     run.length = c.positions - 4;
     for (Wanted wanted : {Wanted::Losses, Wanted::All}) {
@@ -372,7 +372,7 @@ TEST(CudaCrossEntropy, OtherScorings) {
 /// Few tokens, so that rows are split among blocks in all but the smallest.
 TEST(CudaCrossEntropy, WeightAndBiasGradients) {
   unsigned seed = 100;
-  for (Case c : shapes) {
+  for (CudaLossCase c : shapes) {
     EmulatedKernel kernel(weightsText(c));
     ASSERT_TRUE(kernel.made());
     CudaRun run = runOnNumbers(c, seed += 10);
@@ -386,7 +386,8 @@ TEST(CudaCrossEntropy, WeightAndBiasGradients) {
 }
 
 TEST(CudaCrossEntropy, WeightGradientsOfManyRowsAreSplit) {
-  Case c{.batch = 9, .positions = 130, .width = 40, .vocabulary = 70, .bias = true, .init = true};
+  CudaLossCase c{
+      .batch = 9, .positions = 130, .width = 40, .vocabulary = 70, .bias = true, .init = true};
   EmulatedKernel kernel(weightsText(c));
   ASSERT_TRUE(kernel.made());
   EXPECT_EQ(kernel.kernel().stages.size(), 1u);
@@ -396,7 +397,7 @@ TEST(CudaCrossEntropy, WeightGradientsOfManyRowsAreSplit) {
 }
 
 TEST(CudaCrossEntropy, TrafficIsConflictFree) {
-  Case c{.batch = 1, .positions = 128, .width = 256, .vocabulary = 256, .factor = 0};
+  CudaLossCase c{.batch = 1, .positions = 128, .width = 256, .vocabulary = 256, .factor = 0};
   for (bool rows : {true, false}) {
     EmulatedKernel kernel(rows ? rowsText(c, Wanted::All) : weightsText(c));
     ASSERT_TRUE(kernel.made());
@@ -416,29 +417,30 @@ TEST(CudaCrossEntropy, TrafficIsConflictFree) {
 
 TEST(CudaCrossEntropy, AssemblesWithoutSpills) {
   const char *mma = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32";
-  for (Case c : {Case{.batch = 16,
-                      .positions = 1024,
-                      .width = 512,
-                      .vocabulary = 32000,
-                      .bias = true,
-                      .init = true},
-                 Case{.batch = 16, .positions = 1024, .width = 256, .vocabulary = 256},
-                 Case{.batch = 3,
-                      .positions = 100,
-                      .width = 500,
-                      .vocabulary = 300,
-                      .bias = true,
-                      .init = true},
-                 Case{.batch = 3, .positions = 100, .width = 501, .vocabulary = 301, .bias = true},
-                 Case{.batch = 2, .positions = 45, .width = 75, .vocabulary = 300},
-                 Case{.batch = 16,
-                      .positions = 1024,
-                      .width = 512,
-                      .vocabulary = 32000,
-                      .bias = true,
-                      .init = true,
-                      .first = 3,
-                      .smoothing = 0.125F}}) {
+  for (CudaLossCase c :
+       {CudaLossCase{.batch = 16,
+                     .positions = 1024,
+                     .width = 512,
+                     .vocabulary = 32000,
+                     .bias = true,
+                     .init = true},
+        CudaLossCase{.batch = 16, .positions = 1024, .width = 256, .vocabulary = 256},
+        CudaLossCase{.batch = 3,
+                     .positions = 100,
+                     .width = 500,
+                     .vocabulary = 300,
+                     .bias = true,
+                     .init = true},
+        CudaLossCase{.batch = 3, .positions = 100, .width = 501, .vocabulary = 301, .bias = true},
+        CudaLossCase{.batch = 2, .positions = 45, .width = 75, .vocabulary = 300},
+        CudaLossCase{.batch = 16,
+                     .positions = 1024,
+                     .width = 512,
+                     .vocabulary = 32000,
+                     .bias = true,
+                     .init = true,
+                     .first = 3,
+                     .smoothing = 0.125F}}) {
     GeneratedKernel(rowsText(c, Wanted::All)).checkAssembly({mma});
     GeneratedKernel(weightsText(c)).checkAssembly({mma});
   }

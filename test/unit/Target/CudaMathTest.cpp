@@ -19,8 +19,8 @@ constexpr double ulp = 0x1p-23; ///< of 1, the most that an ulp is of a number
 /// `body` makes %y of %a0 and, where `operands` is 2, %a1.
 std::string bodyText(const std::string &body, size_t operands, int64_t count) {
   std::string row = tensor({64}), sequence = tensor({1, count / 64, 64});
-  std::vector<Seen> seen(operands, {sequence, Access{}, row});
-  return rowsText({1, count / 64, 1}, seen, {{sequence, Access{}}},
+  std::vector<Seen> seen(operands, {sequence, TextAccess{}, row});
+  return rowsText({1, count / 64, 1}, seen, {{sequence, TextAccess{}}},
                   body + "\ndispatch.yield %y : ROW", row);
 }
 

@@ -19,7 +19,7 @@ using namespace sluice::test;
 namespace {
 
 /// Three sequences of 22 tokens, at a scale of 4: 18 rows of 40 times 40 x 24.
-struct Case {
+struct ProductCase {
   int64_t batch = 3, positions = 6, factor = 4;
   bool byInput = false, bias = false;
   std::string type = "bf16", result = "bf16", results = "";
@@ -29,8 +29,8 @@ struct Case {
     std::string x = test::tensor({batch, positions, 40}, type),
                 w = byInput ? test::tensor({40, 24}, type) : test::tensor({24, 40}, type),
                 b = test::tensor({24}), y = test::tensor({batch, positions, 24}, result);
-    std::string row = test::Access{.factor = factor},
-                vector = test::Access{.kind = "vector", .factor = 0};
+    std::string row = test::TextAccess{.factor = factor},
+                vector = test::TextAccess{.kind = "vector", .factor = 0};
     return "func.func @f(%x: " + x + ", %w: " + w + ", %b: " + b + ") {\n  %y" +
            (results.empty() ? "" : ":2") + " = dispatch.contract %x, %w" + (bias ? ", %b" : "") +
            " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
@@ -61,7 +61,7 @@ struct Case {
 TEST(CudaProduct, IsASumThatIsStoredAsItIs) {
   for (bool byInput : {false, true}) {
     for (const char *result : {"bf16", "f32"}) {
-      Case c;
+      ProductCase c;
       c.byInput = byInput;
       c.result = result;
       std::optional<cuda::Product> product = c.find();
@@ -79,23 +79,26 @@ TEST(CudaProduct, IsASumThatIsStoredAsItIs) {
 }
 
 TEST(CudaProduct, HasNoEpilogue) {
-  EXPECT_FALSE((Case{.body = "%y = arith.addf %acc, %acc : f32\ndispatch.yield %y : f32"}.find()));
-  EXPECT_FALSE((Case{.body = "%y = arith.constant 1.0 : f32\ndispatch.yield %y : f32"}.find()));
-  EXPECT_FALSE((Case{.bias = true}.find())); // though it is not read
   EXPECT_FALSE(
-      (Case{.bias = true, .body = "%y = arith.addf %acc, %bias : f32\ndispatch.yield %y : f32"}
-           .find()));
-  EXPECT_FALSE((Case{.results = "two", .body = "dispatch.yield %acc, %acc : f32, f32"}.find()));
+      (ProductCase{.body = "%y = arith.addf %acc, %acc : f32\ndispatch.yield %y : f32"}.find()));
+  EXPECT_FALSE(
+      (ProductCase{.body = "%y = arith.constant 1.0 : f32\ndispatch.yield %y : f32"}.find()));
+  EXPECT_FALSE((ProductCase{.bias = true}.find())); // though it is not read
+  EXPECT_FALSE((ProductCase{.bias = true,
+                            .body = "%y = arith.addf %acc, %bias : f32\ndispatch.yield %y : f32"}
+                    .find()));
+  EXPECT_FALSE(
+      (ProductCase{.results = "two", .body = "dispatch.yield %acc, %acc : f32, f32"}.find()));
 }
 
-TEST(CudaProduct, MultipliesBf16) { EXPECT_FALSE((Case{.type = "f32"}.find())); }
+TEST(CudaProduct, MultipliesBf16) { EXPECT_FALSE((ProductCase{.type = "f32"}.find())); }
 
 // Where rows are not all valid at full length and batch, a product would write too many.
 TEST(CudaProduct, HasRowsThatAreAllValid) {
-  EXPECT_TRUE(Case{}.find(24)); // all six groups of four
-  EXPECT_FALSE(Case{}.find(20));
-  EXPECT_FALSE(Case{}.find(22, 2));
-  EXPECT_TRUE((Case{.factor = 0}.find(1, 1)));
+  EXPECT_TRUE(ProductCase{}.find(24)); // all six groups of four
+  EXPECT_FALSE(ProductCase{}.find(20));
+  EXPECT_FALSE(ProductCase{}.find(22, 2));
+  EXPECT_TRUE((ProductCase{.factor = 0}.find(1, 1)));
 }
 
 } // namespace

@@ -81,10 +81,10 @@ std::string normText(int64_t batch, int64_t fine, int64_t d, int64_t k, int64_t 
   %y = arith.addf %scaled, %a2 : ROW
   dispatch.yield %h, %y, %rstd : ROW, ROW, f32)";
   int64_t coarse = (fine + k - 1) / k;
-  Access own{.factor = k}, vector{.kind = "vector"};
+  TextAccess own{.factor = k}, vector{.kind = "vector"};
   std::string map = std::to_string(k) + " * p + i - " + std::to_string(shift);
   return rowsText({batch, coarse, k},
-                  {{tensor({batch, fine, d}, element), Access{.map = map, .group = k}, group},
+                  {{tensor({batch, fine, d}, element), TextAccess{.map = map, .group = k}, group},
                    {tensor({d}, element), vector, row},
                    {tensor({d}, element), vector, row}},
                   {{tensor({batch, coarse, d}, element), own},
@@ -171,8 +171,8 @@ TEST(CudaRows, Bf16AndF32Together) {
   std::string sequence = tensor({batch, positions, d}),
               half = tensor({batch, positions, d}, "bf16"), row = tensor({d});
   EmulatedKernel cuda(
-      rowsText({batch, positions, 1}, {{sequence, Access{}, row}, {half, Access{}, row}},
-               {{sequence, Access{}}, {half, Access{}}},
+      rowsText({batch, positions, 1}, {{sequence, TextAccess{}, row}, {half, TextAccess{}, row}},
+               {{sequence, TextAccess{}}, {half, TextAccess{}}},
                "%y = arith.addf %a0, %a1 : ROW\ndispatch.yield %y, %y : ROW, ROW", row));
   ASSERT_TRUE(cuda.made());
   Floats x = randomFloats(batch * positions * d, 1), z = randomFloats(batch * positions * d, 2);
@@ -211,16 +211,17 @@ std::string normBackwardText(int64_t batch, int64_t fine, int64_t d, int64_t k, 
   std::string adjoint = "(p + " + std::to_string(shift) + ") floordiv " + std::to_string(k);
   std::string sequence = tensor({batch, fine, d});
   int64_t coarse = (fine + k - 1) / k;
-  return rowsText({batch, fine, 1},
-                  {{tensor({batch, coarse, d}, element), Access{.map = adjoint, .factor = k}, row},
-                   {tensor({batch, fine, d}, element), Access{}, row},
-                   {tensor({d}), Access{.kind = "vector"}, row},
-                   {tensor({batch, fine}), Access{}, "f32"},
-                   {sequence, Access{}, row}},
-                  {{sequence, Access{}},
-                   {tensor({parts, d}), Access{.kind = "columns"}},
-                   {tensor({parts, d}), Access{.kind = "columns"}}},
-                  body, row);
+  return rowsText(
+      {batch, fine, 1},
+      {{tensor({batch, coarse, d}, element), TextAccess{.map = adjoint, .factor = k}, row},
+       {tensor({batch, fine, d}, element), TextAccess{}, row},
+       {tensor({d}), TextAccess{.kind = "vector"}, row},
+       {tensor({batch, fine}), TextAccess{}, "f32"},
+       {sequence, TextAccess{}, row}},
+      {{sequence, TextAccess{}},
+       {tensor({parts, d}), TextAccess{.kind = "columns"}},
+       {tensor({parts, d}), TextAccess{.kind = "columns"}}},
+      body, row);
 }
 
 struct BackwardCase {
@@ -284,9 +285,10 @@ TEST(CudaRows, WideRowsAreSummedExactly) {
   for (int64_t d : {37, 6342, 50001}) {
     EmulatedKernel cuda(rowsText(
         {},
-        {{tensor({d}), Access{.kind = "vector"}, tensor({d})},
-         {"tensor<i64>", Access{.kind = "scalar"}, "i64"}},
-        {{"tensor<f32>", Access{.kind = "scalar"}}, {"tensor<f32>", Access{.kind = "scalar"}}},
+        {{tensor({d}), TextAccess{.kind = "vector"}, tensor({d})},
+         {"tensor<i64>", TextAccess{.kind = "scalar"}, "i64"}},
+        {{"tensor<f32>", TextAccess{.kind = "scalar"}},
+         {"tensor<f32>", TextAccess{.kind = "scalar"}}},
         "%s = dispatch.reduce add %a0 : ROW -> f32\n%m = dispatch.reduce max %a0 : ROW -> f32\n"
         "%f = arith.sitofp %a1 : i64 to f32\n%y = arith.mulf %s, %f : f32\n"
         "dispatch.yield %y, %m : f32, f32",
@@ -305,7 +307,7 @@ TEST(CudaRows, RowsBeyondRegistersPassTwice) {
   const int64_t batch = 1, positions = 3, d = 50002;
   std::string sequence = tensor({batch, positions, d}), row = tensor({d});
   EmulatedKernel cuda(
-      rowsText({batch, positions, 1}, {{sequence, Access{}, row}}, {{sequence, Access{}}},
+      rowsText({batch, positions, 1}, {{sequence, TextAccess{}, row}}, {{sequence, TextAccess{}}},
                "%s = dispatch.reduce add %a0 : ROW -> f32\n%t = tensor.splat %s : ROW\n"
                "%y = arith.subf %a0, %t : ROW\ndispatch.yield %y : ROW",
                row));
@@ -327,8 +329,9 @@ TEST(CudaRows, GroupsOfAnySize) {
   for (auto [k, d] : {std::pair{32, 256}, std::pair{13, 37}, std::pair{3, 70}}) {
     std::string row = tensor({d}), group = tensor({k, d});
     std::string text = rowsText(
-        {}, {{tensor({k, d}), Access{.kind = "table", .map = "i", .group = k, .factor = 0}, group}},
-        {{tensor({d}), Access{.kind = "vector"}}},
+        {},
+        {{tensor({k, d}), TextAccess{.kind = "table", .map = "i", .group = k, .factor = 0}, group}},
+        {{tensor({d}), TextAccess{.kind = "vector"}}},
         "%y = dispatch.reduce_group add %a0 : " + group + " -> ROW\ndispatch.yield %y : ROW", row);
     LoadedKernel cpu = cpuKernel(text);
     EmulatedKernel cuda(text);
@@ -342,11 +345,11 @@ TEST(CudaRows, GroupsOfAnySize) {
     std::string row = tensor({d}), group = tensor({k, d});
     std::string text = rowsText(
         {batch, coarse, k},
-        {{tensor({batch, fine, d}), Access{.map = std::to_string(k) + " * p + i", .group = k},
+        {{tensor({batch, fine, d}), TextAccess{.map = std::to_string(k) + " * p + i", .group = k},
           group}},
-        {{tensor({batch, coarse, d}), Access{.factor = k}},
-         {tensor({batch, coarse, k * d}), Access{.factor = k}},
-         {tensor({batch, coarse}), Access{.factor = k}}},
+        {{tensor({batch, coarse, d}), TextAccess{.factor = k}},
+         {tensor({batch, coarse, k * d}), TextAccess{.factor = k}},
+         {tensor({batch, coarse}), TextAccess{.factor = k}}},
         "%t = arith.addf %a0, %a0 : " + group + "\n%s = dispatch.reduce_group add %t : " + group +
             " -> ROW\n%all = dispatch.reduce add %a0 : " + group +
             " -> f32\ndispatch.yield %s, %t, %all : ROW, " + group + ", f32",
@@ -415,10 +418,10 @@ TEST(CudaRows, GatherWithDropoutEqualsCpu) {
         std::to_string(d) + "xi1>, ROW\n" + "dispatch.yield %y : ROW";
     std::string text =
         rowsText({batch, positions, 1},
-                 {{tensor({batch, positions + 1}, "i32"), Access{}, "i32"},
-                  {tensor({vocabulary, d}), Access{.kind = "gather", .index = 0}, tensor({d})},
-                  {tensor({positions, d}), Access{.kind = "table", .factor = 0}, tensor({d})}},
-                 {{tensor({batch, positions, d}), Access{}}}, body, tensor({d}));
+                 {{tensor({batch, positions + 1}, "i32"), TextAccess{}, "i32"},
+                  {tensor({vocabulary, d}), TextAccess{.kind = "gather", .index = 0}, tensor({d})},
+                  {tensor({positions, d}), TextAccess{.kind = "table", .factor = 0}, tensor({d})}},
+                 {{tensor({batch, positions, d}), TextAccess{}}}, body, tensor({d}));
     LoadedKernel cpu = cpuKernel(text);
     EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
@@ -443,9 +446,10 @@ TEST(CudaRows, FoldedRowsAreUnfolded) {
     std::string text = rowsText(
         {batch, k * coarse, 1},
         {{tensor({batch, coarse, k * d}),
-          Access{.map = "p floordiv 3", .factor = k, .column = "(p mod 3) * " + std::to_string(d)},
+          TextAccess{
+              .map = "p floordiv 3", .factor = k, .column = "(p mod 3) * " + std::to_string(d)},
           tensor({d})}},
-        {{tensor({batch, k * coarse, d}), Access{}}},
+        {{tensor({batch, k * coarse, d}), TextAccess{}}},
         "%y = arith.addf %a0, %a0 : ROW\ndispatch.yield %y : ROW", tensor({d}));
     LoadedKernel cpu = cpuKernel(text);
     EmulatedKernel cuda(text);
@@ -460,7 +464,7 @@ TEST(CudaRows, FlatRowsInPlace) {
   SKIP_WITHOUT_CPU();
   const int64_t count = 70, d = 1024;
   std::string flat = tensor({count, d}), row = tensor({d});
-  Access rows{.kind = "flat"}, scalar{.kind = "scalar"};
+  TextAccess rows{.kind = "flat"}, scalar{.kind = "scalar"};
   std::string text = rowsText({1, count, 0},
                               {{flat, rows, row},
                                {flat, rows, row},
@@ -546,7 +550,7 @@ TEST(CudaRows, RowsInPlaceNeedTheirWarpBarrier) {
   const int64_t batch = 2, positions = 9, d = 33;
   std::string row = tensor({d}), sequence = tensor({batch, positions, d});
   std::string text =
-      rowsText({batch, positions, 1}, {{sequence, Access{}, row}}, {{sequence, Access{}}},
+      rowsText({batch, positions, 1}, {{sequence, TextAccess{}, row}}, {{sequence, TextAccess{}}},
                "%y = arith.addf %a0, %a0 : ROW\ndispatch.yield %y : ROW", row);
   Floats x = randomFloats(batch * positions * d, 1);
   Launch launch{.operands = {x}, .length = positions, .rows = batch, .shares = {{0, 0}}};

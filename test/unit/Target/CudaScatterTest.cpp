@@ -10,11 +10,11 @@ using namespace sluice::test;
 
 namespace {
 
-struct Case {
+struct ScatterCase {
   int64_t batch, positions, d, vocabulary;
 };
 
-std::string scatterText(const Case &c, bool init, const std::string &element) {
+std::string scatterText(const ScatterCase &c, bool init, const std::string &element) {
   std::string index = tensor({c.batch, c.positions + 1}, "i32"),
               values = tensor({c.batch, c.positions, c.d}, element),
               table = tensor({c.vocabulary, c.d});
@@ -30,8 +30,8 @@ std::string scatterText(const Case &c, bool init, const std::string &element) {
 /// contents
 /// .
 TEST(CudaScatter, SumsInRowOrder) {
-  for (Case c :
-       {Case{3, 37, 7, 5}, Case{2, 700, 40, 64}, Case{1, 50, 258, 1601}, Case{2, 60, 1100, 9}}) {
+  for (ScatterCase c : {ScatterCase{3, 37, 7, 5}, ScatterCase{2, 700, 40, 64},
+                        ScatterCase{1, 50, 258, 1601}, ScatterCase{2, 60, 1100, 9}}) {
     Floats index = randomIntegers(c.batch * (c.positions + 1), 1, int(c.vocabulary));
     for (size_t i = 0; i < index.size(); i += 3) {
       index[i] = 2;
@@ -67,7 +67,8 @@ TEST(CudaScatter, SumsInRowOrder) {
 }
 
 TEST(CudaScatter, Assembles) {
-  for (Case c : {Case{4, 1024, 512, 50257}, Case{4, 1024, 256, 256}, Case{4, 64, 31, 256}}) {
+  for (ScatterCase c : {ScatterCase{4, 1024, 512, 50257}, ScatterCase{4, 1024, 256, 256},
+                        ScatterCase{4, 64, 31, 256}}) {
     GeneratedKernel cuda(scatterText(c, true, "bf16"));
     ASSERT_TRUE(cuda.made());
     cuda.checkAssembly();

@@ -41,11 +41,11 @@ std::vector<Floats> runOnBoth(const std::string &text, const Launch &launch) {
 
 TEST(CudaStart, FirstRowsAreTheLearnedOne) {
   for (int64_t d : {7, 64}) {
-    std::string text =
-        rowsText({batch, positions, 1},
-                 {{tensor({batch, positions, d}), Access{.map = "p - 3"}, tensor({d})},
-                  {tensor({d}), Access{.kind = "vector"}, tensor({d})}},
-                 {{tensor({batch, positions, d}), Access{}}}, choose("%a1", "%a0"), tensor({d}));
+    std::string text = rowsText(
+        {batch, positions, 1},
+        {{tensor({batch, positions, d}), TextAccess{.map = "p - 3"}, tensor({d})},
+         {tensor({d}), TextAccess{.kind = "vector"}, tensor({d})}},
+        {{tensor({batch, positions, d}), TextAccess{}}}, choose("%a1", "%a0"), tensor({d}));
     Floats x = randomFloats(batch * positions * d, 1), null = randomFloats(d, 2);
     Launch launch{.operands = {x, null}, .length = length, .rows = batch};
     for (const Floats &y : runOnBoth(text, launch)) {
@@ -63,8 +63,8 @@ TEST(CudaStart, FirstRowsAreTheLearnedOne) {
 TEST(CudaStart, GradientIsTheSumOverFirstRows) {
   constexpr int64_t d = 40, parts = 3;
   std::string text =
-      rowsText({batch, positions, 1}, {{tensor({batch, positions, d}), Access{}, tensor({d})}},
-               {{tensor({parts, d}), Access{.kind = "columns"}}},
+      rowsText({batch, positions, 1}, {{tensor({batch, positions, d}), TextAccess{}, tensor({d})}},
+               {{tensor({parts, d}), TextAccess{.kind = "columns"}}},
                "%zero = arith.constant dense<0.0> : ROW\n" + choose("%a0", "%zero"), tensor({d}));
   Floats dy = randomIntegers(batch * positions * d, 5, 100); // whose sums are exact
   Launch launch{

@@ -21,7 +21,7 @@ Run emulated(const std::string &text) {
 /// Weights and keys go 16 bytes at a time.
 TEST(CudaStep, AssembledWithoutSpills) {
   const char *wide = "ld.global.v4";
-  for (Product c : {Product{1, 1, 512, 512}, Product{8, 4, 512, 2048}}) {
+  for (StepProduct c : {StepProduct{1, 1, 512, 512}, StepProduct{8, 4, 512, 2048}}) {
     c.half = true;
     c.heads = 2;
     GeneratedKernel(c.text()).checkAssembly({wide});
@@ -46,7 +46,7 @@ void expectLeastTraffic(const std::string &text, const std::vector<Floats> &oper
 }
 
 TEST(CudaStep, ReadsInWholeSectors) {
-  Product c{1, 1, 512, 512};
+  StepProduct c{1, 1, 512, 512};
   c.half = true;
   expectLeastTraffic(c.text(), {randomFloats(c.input().elements(), 1),
                                 randomFloats(512 * 512, 2),
@@ -73,9 +73,10 @@ TEST(CudaStepRows, SegmentsInRings) {
 TEST(CudaStepRows, WholeNumbers) { checkIntegers(emulated); }
 
 TEST(CudaStepContract, ShapesAroundVectorsAndBlocks) {
-  for (Product c :
-       {Product{1, 1, 1, 1}, Product{1, 1, 32, 48}, Product{2, 1, 17, 15}, Product{3, 2, 36, 40},
-        Product{8, 1, 264, 530}, Product{4, 4, 40, 31}, Product{1, 5, 512, 2200}}) {
+  for (StepProduct c :
+       {StepProduct{1, 1, 1, 1}, StepProduct{1, 1, 32, 48}, StepProduct{2, 1, 17, 15},
+        StepProduct{3, 2, 36, 40}, StepProduct{8, 1, 264, 530}, StepProduct{4, 4, 40, 31},
+        StepProduct{1, 5, 512, 2200}}) {
     c.half = true;
     checkProduct(c, emulated);
   }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double unit32 = 0x1p-23;
 
-struct Case {
+struct CudaWeightCase {
   int64_t batch = 1, positions = 1, height = 1, width = 1;
   int64_t factor = 1;
   bool initWeight = false, initBias = false, weight = true, bias = true;
@@ -42,7 +42,7 @@ struct Case {
   }
 };
 
-CudaRun runOnNumbers(const Case &c, unsigned seed, bool integers) {
+CudaRun runOnNumbers(const CudaWeightCase &c, unsigned seed, bool integers) {
   auto make = [&](int64_t count, unsigned more) {
     return integers ? smallIntegers(count, seed + more, 3) : bf16Numbers(count, seed + more);
   };
@@ -60,7 +60,7 @@ CudaRun runOnNumbers(const Case &c, unsigned seed, bool integers) {
 
 /// One rounding an addition: rows, splits and the init. Small integers are exact. Rows that are not
 /// valid hold NaN.
-void check(const Case &c, EmulatedKernel &kernel, CudaRun run, bool integers) {
+void check(const CudaWeightCase &c, EmulatedKernel &kernel, CudaRun run, bool integers) {
   auto isValid = [&](int64_t row) {
     return c.factor == 0 || (row / c.positions < run.rows &&
                              row % c.positions < (run.length + c.factor - 1) / c.factor);
@@ -109,25 +109,26 @@ void check(const Case &c, EmulatedKernel &kernel, CudaRun run, bool integers) {
 /// Without and with a split (more than sixteen steps of 32 rows), ragged everywhere.
 TEST(CudaWeightGradient, IsTheSumOverValidRows) {
   unsigned seed = 0;
-  for (Case c :
-       {Case{.batch = 2, .positions = 57, .height = 70, .width = 90},
-        Case{.batch = 3,
-             .positions = 190,
-             .height = 130,
-             .width = 75,
-             .factor = 2,
-             .initWeight = true,
-             .initBias = true},
-        Case{.batch = 3,
-             .positions = 190,
-             .height = 33,
-             .width = 50,
-             .factor = 1,
-             .initWeight = true},
-        Case{.batch = 1, .positions = 600, .height = 66, .width = 34, .factor = 0, .bias = false},
-        Case{.batch = 2, .positions = 300, .height = 75, .width = 20, .weight = false},
-        Case{.batch = 2, .positions = 30, .height = 1, .width = 1, .initBias = true},
-        Case{.batch = 1, .positions = 1, .height = 129, .width = 129}}) {
+  for (CudaWeightCase c :
+       {CudaWeightCase{.batch = 2, .positions = 57, .height = 70, .width = 90},
+        CudaWeightCase{.batch = 3,
+                       .positions = 190,
+                       .height = 130,
+                       .width = 75,
+                       .factor = 2,
+                       .initWeight = true,
+                       .initBias = true},
+        CudaWeightCase{.batch = 3,
+                       .positions = 190,
+                       .height = 33,
+                       .width = 50,
+                       .factor = 1,
+                       .initWeight = true},
+        CudaWeightCase{
+            .batch = 1, .positions = 600, .height = 66, .width = 34, .factor = 0, .bias = false},
+        CudaWeightCase{.batch = 2, .positions = 300, .height = 75, .width = 20, .weight = false},
+        CudaWeightCase{.batch = 2, .positions = 30, .height = 1, .width = 1, .initBias = true},
+        CudaWeightCase{.batch = 1, .positions = 1, .height = 129, .width = 129}}) {
     EmulatedKernel kernel(c.text());
     ASSERT_TRUE(kernel.made());
     EXPECT_EQ(kernel.kernel().stages.size(), 1u);
@@ -144,12 +145,12 @@ TEST(CudaWeightGradient, IsTheSumOverValidRows) {
 }
 
 TEST(CudaWeightGradient, SchedulesAndSharedInits) {
-  Case c{.batch = 2,
-         .positions = 300,
-         .height = 70,
-         .width = 72,
-         .initWeight = true,
-         .initBias = true};
+  CudaWeightCase c{.batch = 2,
+                   .positions = 300,
+                   .height = 70,
+                   .width = 72,
+                   .initWeight = true,
+                   .initBias = true};
   EmulatedKernel kernel(c.text());
   ASSERT_TRUE(kernel.made());
   CudaRun run = runOnNumbers(c, 3, true);
@@ -165,7 +166,7 @@ TEST(CudaWeightGradient, SchedulesAndSharedInits) {
 }
 
 TEST(CudaWeightGradient, TrafficIsConflictFreeAndCoalesced) {
-  Case c{.batch = 1, .positions = 512, .height = 128, .width = 128, .factor = 0};
+  CudaWeightCase c{.batch = 1, .positions = 512, .height = 128, .width = 128, .factor = 0};
   EmulatedKernel kernel(c.text());
   ASSERT_TRUE(kernel.made());
   kernel.run(runOnNumbers(c, 1, false));
@@ -180,7 +181,7 @@ TEST(CudaWeightGradient, TrafficIsConflictFreeAndCoalesced) {
 
 /// NVPTX gives atom no order: without the fences the last block might read stale cached data.
 TEST(CudaWeightGradient, LastBlocksArrivalIsOrderedByFences) {
-  Case c{.batch = 2, .positions = 300, .height = 70, .width = 72};
+  CudaWeightCase c{.batch = 2, .positions = 300, .height = 70, .width = 72};
   EmulatedKernel kernel(c.text());
   ASSERT_TRUE(kernel.made());
   for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
@@ -221,7 +222,8 @@ TEST(CudaWeightGradient, BlocksFillWholeWavesOfTheirTarget) {
                   Waves{512, 512, 16384, 208, 256}, Waves{1536, 512, 16384, 192, 240},
                   Waves{64, 512, 16384, 152, 152}, Waves{64, 64, 1024, 4, 4}}) {
     for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
-      Case shape{.positions = c.rows, .height = c.height, .width = c.width, .bias = false};
+      CudaWeightCase shape{
+          .positions = c.rows, .height = c.height, .width = c.width, .bias = false};
       GeneratedKernel kernel(shape.text(), *target);
       ASSERT_TRUE(kernel.made());
       int64_t blocks = kernel.kernel().stages[0].blocks,
@@ -233,20 +235,21 @@ TEST(CudaWeightGradient, BlocksFillWholeWavesOfTheirTarget) {
 }
 
 TEST(CudaWeightGradient, AssemblesWithoutSpills) {
-  for (Case c : {Case{.batch = 16, .positions = 1024, .height = 2048, .width = 512},
-                 Case{.batch = 16,
-                      .positions = 1024,
-                      .height = 512,
-                      .width = 512,
-                      .initWeight = true,
-                      .initBias = true},
-                 Case{.batch = 3,
-                      .positions = 190,
-                      .height = 130,
-                      .width = 75,
-                      .factor = 2,
-                      .initWeight = true},
-                 Case{.batch = 3, .positions = 190, .height = 60, .width = 50}}) {
+  for (CudaWeightCase c :
+       {CudaWeightCase{.batch = 16, .positions = 1024, .height = 2048, .width = 512},
+        CudaWeightCase{.batch = 16,
+                       .positions = 1024,
+                       .height = 512,
+                       .width = 512,
+                       .initWeight = true,
+                       .initBias = true},
+        CudaWeightCase{.batch = 3,
+                       .positions = 190,
+                       .height = 130,
+                       .width = 75,
+                       .factor = 2,
+                       .initWeight = true},
+        CudaWeightCase{.batch = 3, .positions = 190, .height = 60, .width = 50}}) {
     GeneratedKernel(c.text()).checkAssembly(
         {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"});
   }

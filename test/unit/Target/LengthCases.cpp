@@ -50,7 +50,7 @@ Floats sequence(int64_t factor, int64_t width, unsigned seed, float behind) {
 const float poison = std::numeric_limits<float>::quiet_NaN();
 
 /// A tensor of rows at `factor`, or, where that is 0, of one share a text.
-struct Result {
+struct LengthResult {
   int64_t factor, width;
   /// Contents of the rows after a text's own.
   enum { Nothing, Zeros, Anything } behind = Nothing;
@@ -72,7 +72,8 @@ using Operands = std::function<std::vector<Floats>(float behind)>;
 /// Runs the kernel of `text` on the axis, and for each text without it; gives the results of the
 /// first.
 std::vector<Floats> expectAlone(const SegmentMake &make, const std::string &text,
-                                const Operands &operands, const std::vector<Result> &results) {
+                                const Operands &operands,
+                                const std::vector<LengthResult> &results) {
   SegmentRun own = make(onAxis(text)), alone = make(text);
   if (!own || !alone) {
     ADD_FAILURE() << "no kernel of " << text;
@@ -85,18 +86,18 @@ std::vector<Floats> expectAlone(const SegmentMake &make, const std::string &text
       std::vector<Floats> expected =
           alone({.operands = operands(0.5F), .length = lengths[b], .rows = rows});
       for (size_t i = 0; i < results.size(); ++i) {
-        const Result &result = results[i];
+        const LengthResult &result = results[i];
         int64_t size = int64_t(found[i].size()) / batch;
         int64_t count = result.factor == 0 ? size : getValueRows(b, result.factor) * result.width;
         EXPECT_EQ(toBits(found[i], b * size, count), toBits(expected[i], b * size, count))
             << "result " << i << " of text " << b << " of " << rows << ", " << text;
         auto rest = llvm::ArrayRef(found[i]).slice(b * size, size).drop_front(count);
-        EXPECT_TRUE(llvm::all_of(rest,
-                                 [&](float number) {
-                                   return result.behind == Result::Anything ||
-                                          (result.behind == Result::Zeros ? number == 0
-                                                                          : isUnwritten(number));
-                                 }))
+        EXPECT_TRUE(llvm::all_of(
+            rest,
+            [&](float number) {
+              return result.behind == LengthResult::Anything ||
+                     (result.behind == LengthResult::Zeros ? number == 0 : isUnwritten(number));
+            }))
             << "behind the rows of text " << b << " of result " << i << ", " << text;
       }
     }
@@ -133,25 +134,27 @@ void checkRows(const SegmentMake &make) {
   auto rows = [&](int64_t factor) { return tensor({batch, countPositions(factor), d}); };
   Domain fine{batch, positions, 1}, coarse{batch, countPositions(4), 4};
   // A row, the one before and the one after, which a text's last row does not have; zeros after.
-  std::vector<Seen> near = {{rows(1), Access{.map = "p - 1"}, tensor({d})},
-                            {rows(1), Access{.map = "p + 1"}, tensor({d})}};
+  std::vector<Seen> near = {{rows(1), TextAccess{.map = "p - 1"}, tensor({d})},
+                            {rows(1), TextAccess{.map = "p + 1"}, tensor({d})}};
   std::string sum = "%y = arith.addf %a0, %a1 : ROW\ndispatch.yield %y : ROW";
   auto x = [](float behind) { return sequence(1, d, 1, behind); };
   Operands one = [&](float behind) { return std::vector<Floats>{x(behind)}; };
   for (bool zeroInvalid : {false, true}) {
-    expectAlone(make, rowsText(fine, near, {{rows(1), Access{}}}, sum, tensor({d}), zeroInvalid),
+    expectAlone(make,
+                rowsText(fine, near, {{rows(1), TextAccess{}}}, sum, tensor({d}), zeroInvalid),
                 [&](float behind) { return std::vector<Floats>{x(behind), x(behind)}; },
-                {{1, d, zeroInvalid ? Result::Zeros : Result::Nothing}});
+                {{1, d, zeroInvalid ? LengthResult::Zeros : LengthResult::Nothing}});
   }
   // Groups of four, of which the last may not be full; and all rows that a text has.
-  Seen group{rows(1), Access{.map = "4 * p + i", .group = 4}, tensor({4, d})};
+  Seen group{rows(1), TextAccess{.map = "4 * p + i", .group = 4}, tensor({4, d})};
   std::string mean =
       "%y = dispatch.reduce_group add %a0 : " + tensor({4, d}) + " -> ROW\ndispatch.yield %y : ROW";
-  expectAlone(make, rowsText(coarse, {group}, {{rows(4), Access{.factor = 4}}}, mean, tensor({d})),
-              one, {{4, d}});
-  Seen all{rows(1), Access{.kind = "range", .map = "i * n"}, tensor({d})};
   expectAlone(make,
-              rowsText({batch, 1, 0}, {all}, {{tensor({batch, 1, d}), Access{.factor = 0}}},
+              rowsText(coarse, {group}, {{rows(4), TextAccess{.factor = 4}}}, mean, tensor({d})),
+              one, {{4, d}});
+  Seen all{rows(1), TextAccess{.kind = "range", .map = "i * n"}, tensor({d})};
+  expectAlone(make,
+              rowsText({batch, 1, 0}, {all}, {{tensor({batch, 1, d}), TextAccess{.factor = 0}}},
                        "dispatch.yield %a0 : ROW", tensor({d})),
               one, {{0, d}});
   // A gather past the last row of a text finds zeros.
@@ -161,14 +164,14 @@ void checkRows(const SegmentMake &make) {
   }
   expectAlone(make,
               rowsText(fine,
-                       {{tensor({batch, positions}, "i32"), Access{.factor = 0}, "i32"},
-                        {rows(1), Access{.kind = "gather", .index = 0}, tensor({d})}},
-                       {{rows(1), Access{}}}, "dispatch.yield %a1 : ROW", tensor({d})),
+                       {{tensor({batch, positions}, "i32"), TextAccess{.factor = 0}, "i32"},
+                        {rows(1), TextAccess{.kind = "gather", .index = 0}, tensor({d})}},
+                       {{rows(1), TextAccess{}}}, "dispatch.yield %a1 : ROW", tensor({d})),
               [&](float behind) { return std::vector<Floats>{index, x(behind)}; }, {{1, d}});
   // Sums of squares in three parts, the rows of each in their order.
   expectSum(make,
-            rowsText(fine, {{rows(1), Access{}, tensor({d})}},
-                     {{tensor({3, d}), Access{.kind = "columns"}}},
+            rowsText(fine, {{rows(1), TextAccess{}, tensor({d})}},
+                     {{tensor({3, d}), TextAccess{.kind = "columns"}}},
                      "%y = arith.mulf %a0, %a0 : ROW\ndispatch.yield %y : ROW", tensor({d})),
             one);
 }
@@ -179,7 +182,7 @@ void checkContraction(const SegmentMake &make, const std::string &element) {
     std::string x = tensor({batch, countPositions(factor), inner}, element),
                 w = tensor({columns, inner}, element),
                 y = tensor({batch, countPositions(factor), columns}, element);
-    std::string own = Access{.factor = factor};
+    std::string own = TextAccess{.factor = factor};
     std::string text = "func.func @f(%x: " + x + ", %w: " + w + ", %e: " + y +
                        ") {\n  %y = dispatch.contract %x, %w, %e attributes {" +
                        getRowDomain(factor) + ", accesses = [" + own + "], result_accesses = [" +
@@ -238,9 +241,9 @@ void checkAttention(const SegmentMake &make, const std::string &element) {
       return all;
     };
     // Which rows of gradients are zeros is a target's affair.
-    std::vector<Result> results = {{1, width, Result::Anything}};
+    std::vector<LengthResult> results = {{1, width, LengthResult::Anything}};
     if (hasTerms) {
-      Result term{1, outputs, Result::Anything};
+      LengthResult term{1, outputs, LengthResult::Anything};
       results.insert(results.end(), {term, term, {0, c.heads}});
     }
     expectAlone(make, c.backwardText(), backward, results);

@@ -78,17 +78,17 @@ TEST(Rows, NormOfMeanOfShiftedGroups) {
         "%scaled = arith.mulf %normalized, %a1 : ROW\n%y = arith.addf %scaled, %a2 : ROW\n" +
         "dispatch.yield %h, %y, %mean, %rstd : ROW, ROW, f32, f32";
     body = "%zeros = arith.constant dense<0.0> : ROW\n" + body;
-    Access own{.factor = k}, vector{.kind = "vector"};
-    std::string text =
-        rowsText({batch, coarse, k},
-                 {{tensor({batch, fine, d}), Access{.map = map, .group = k}, k == 1 ? row : group},
-                  {tensor({d}), vector, row},
-                  {tensor({d}), vector, row}},
-                 {{tensor({batch, coarse, d}), own},
-                  {tensor({batch, coarse, d}), own},
-                  {tensor({batch, coarse}), own},
-                  {tensor({batch, coarse}), own}},
-                 body, row);
+    TextAccess own{.factor = k}, vector{.kind = "vector"};
+    std::string text = rowsText(
+        {batch, coarse, k},
+        {{tensor({batch, fine, d}), TextAccess{.map = map, .group = k}, k == 1 ? row : group},
+         {tensor({d}), vector, row},
+         {tensor({d}), vector, row}},
+        {{tensor({batch, coarse, d}), own},
+         {tensor({batch, coarse, d}), own},
+         {tensor({batch, coarse}), own},
+         {tensor({batch, coarse}), own}},
+        body, row);
     Floats x = randomFloats(batch * fine * d, 1), gain = randomFloats(d, 2),
            bias = randomFloats(d, 3);
     for (const cpu::Target *target : targets()) {
@@ -148,11 +148,12 @@ TEST(Rows, RepeatAddAndRootMeanSquareNormInPlace) {
       dispatch.yield %h, %y : ROW, ROW)";
     std::string text = rowsText(
         {batch, fine, 1},
-        {{tensor({batch, fine, d}), Access{}, row},
-         {tensor({batch, coarse, d}), Access{.map = "p floordiv " + std::to_string(k), .factor = k},
-          row},
-         {tensor({d}), Access{.kind = "vector"}, row}},
-        {{tensor({batch, fine, d}), Access{}}, {tensor({batch, fine, d}), Access{}}}, body, row);
+        {{tensor({batch, fine, d}), TextAccess{}, row},
+         {tensor({batch, coarse, d}),
+          TextAccess{.map = "p floordiv " + std::to_string(k), .factor = k}, row},
+         {tensor({d}), TextAccess{.kind = "vector"}, row}},
+        {{tensor({batch, fine, d}), TextAccess{}}, {tensor({batch, fine, d}), TextAccess{}}}, body,
+        row);
     Floats x = randomFloats(batch * fine * d, 1), up = randomFloats(batch * coarse * d, 2),
            gain = randomFloats(d, 3);
     for (const cpu::Target *target : targets()) {
@@ -187,13 +188,14 @@ TEST(Rows, TwoGathersAndNorm) {
     std::string row = tensor({d});
     std::string body = "%h = arith.addf %a1, %a2 : ROW\n" + layerNorm(d) +
                        "dispatch.yield %h, %normalized : ROW, ROW";
-    std::string text = rowsText(
-        {batch, positions, 1},
-        {{tensor({batch, positions + 1}, "i32"), Access{}, "i32"},
-         {tensor({vocabulary, d}), Access{.kind = "gather", .index = 0}, row},
-         {tensor({positions, d}), Access{.kind = "table", .factor = 0}, row}},
-        {{tensor({batch, positions, d}), Access{}}, {tensor({batch, positions, d}), Access{}}},
-        body, row);
+    std::string text =
+        rowsText({batch, positions, 1},
+                 {{tensor({batch, positions + 1}, "i32"), TextAccess{}, "i32"},
+                  {tensor({vocabulary, d}), TextAccess{.kind = "gather", .index = 0}, row},
+                  {tensor({positions, d}), TextAccess{.kind = "table", .factor = 0}, row}},
+                 {{tensor({batch, positions, d}), TextAccess{}},
+                  {tensor({batch, positions, d}), TextAccess{}}},
+                 body, row);
     Floats tokens = randomIntegers(batch * (positions + 1), 4, vocabulary);
     Floats table = randomFloats(vocabulary * d, 5), places = randomFloats(positions * d, 6);
     for (const cpu::Target *target : targets()) {
@@ -251,14 +253,14 @@ TEST(Rows, NormBackwardThroughAdjointMaps) {
     std::string sequence = tensor({batch, fine, d});
     std::string text =
         rowsText({batch, fine, 1},
-                 {{tensor({batch, coarse, d}), Access{.map = adjoint, .factor = k}, row},
-                  {sequence, Access{}, row},
-                  {tensor({d}), Access{.kind = "vector"}, row},
-                  {tensor({batch, fine}), Access{}, "f32"},
-                  {sequence, Access{}, row}},
-                 {{sequence, Access{}},
-                  {tensor({parts, d}), Access{.kind = "columns"}},
-                  {tensor({parts, d}), Access{.kind = "columns"}}},
+                 {{tensor({batch, coarse, d}), TextAccess{.map = adjoint, .factor = k}, row},
+                  {sequence, TextAccess{}, row},
+                  {tensor({d}), TextAccess{.kind = "vector"}, row},
+                  {tensor({batch, fine}), TextAccess{}, "f32"},
+                  {sequence, TextAccess{}, row}},
+                 {{sequence, TextAccess{}},
+                  {tensor({parts, d}), TextAccess{.kind = "columns"}},
+                  {tensor({parts, d}), TextAccess{.kind = "columns"}}},
                  body, row);
     Floats dy = randomFloats(batch * coarse * d, 1), xhat = randomFloats(batch * fine * d, 2),
            gain = randomFloats(d, 3), rstd = randomFloats(batch * fine, 4, 0.5f, 2.0f),
@@ -347,9 +349,9 @@ TEST(Rows, GroupSumAdjointOfRepeat) {
     std::string text =
         rowsText({batch, coarse, k},
                  {{tensor({batch, fine, d}),
-                   Access{.map = std::to_string(k) + " * p + i", .group = k}, group}},
-                 {{tensor({batch, coarse, d}), Access{.factor = k}},
-                  {tensor({batch, coarse}), Access{.factor = k}}},
+                   TextAccess{.map = std::to_string(k) + " * p + i", .group = k}, group}},
+                 {{tensor({batch, coarse, d}), TextAccess{.factor = k}},
+                  {tensor({batch, coarse}), TextAccess{.factor = k}}},
                  body, row, true);
     Floats x = randomFloats(batch * fine * d, 1);
     for (const cpu::Target *target : targets()) {
@@ -456,8 +458,8 @@ TEST(Rows, TwoWidthsAndThreeReductionsInARow) {
     }
     std::string wide = tensor({batch, positions, d}), narrow = tensor({batch, positions, heads});
     std::string text =
-        rowsText({batch, positions, 1}, {{wide, Access{}, row}, {narrow, Access{}, few}},
-                 {{wide, Access{}}, {narrow, Access{}}}, body, row);
+        rowsText({batch, positions, 1}, {{wide, TextAccess{}, row}, {narrow, TextAccess{}, few}},
+                 {{wide, TextAccess{}}, {narrow, TextAccess{}}}, body, row);
     Floats x = randomFloats(batch * positions * d, 1),
            h = randomFloats(batch * positions * heads, 2);
     for (const cpu::Target *target : targets()) {
@@ -495,16 +497,17 @@ TEST(Rows, FoldAndUnfold) {
                 group = tensor({k, d});
     std::string fold = rowsText(
         {batch, coarse, k},
-        {{tensor({batch, fine, d}), Access{.map = K + " * p + i - " + S, .group = k}, group}},
-        {{tensor({batch, coarse, k * d}), Access{.factor = k}}}, "dispatch.yield %a0 : " + group);
+        {{tensor({batch, fine, d}), TextAccess{.map = K + " * p + i - " + S, .group = k}, group}},
+        {{tensor({batch, coarse, k * d}), TextAccess{.factor = k}}},
+        "dispatch.yield %a0 : " + group);
     std::string unfold =
         rowsText({batch, fine, 1},
                  {{tensor({batch, coarse, k * d}),
-                   Access{.map = "(p + " + S + ") floordiv " + K,
-                          .factor = k,
-                          .column = "((p + " + S + ") mod " + K + ") * " + D},
+                   TextAccess{.map = "(p + " + S + ") floordiv " + K,
+                              .factor = k,
+                              .column = "((p + " + S + ") mod " + K + ") * " + D},
                    tensor({d})}},
-                 {{tensor({batch, fine, d}), Access{}}}, "dispatch.yield %a0 : " + tensor({d}));
+                 {{tensor({batch, fine, d}), TextAccess{}}}, "dispatch.yield %a0 : " + tensor({d}));
     Floats x = randomFloats(batch * fine * d, 1);
     for (const cpu::Target *target : targets()) {
       LoadedKernel folder(fold, *target, rows()), unfolder(unfold, *target, rows());

@@ -25,7 +25,7 @@ struct Seen {
   std::string argument = "";
 };
 
-struct Access {
+struct TextAccess {
   std::string kind = "row", map = "p";
   int64_t group = 1, factor = 1;
   std::string column = "0";
@@ -132,7 +132,7 @@ inline std::string maxText(int64_t batch, int64_t fine, int64_t d, int64_t k, in
     }
   }
   std::string map = std::to_string(k) + " * p + i - " + std::to_string(shift);
-  Access own{.factor = k}, rows{.map = map, .group = k, .outside = "0xFF800000"};
+  TextAccess own{.factor = k}, rows{.map = map, .group = k, .outside = "0xFF800000"};
   return rowsText(
       {batch, coarse, k},
       {{tensor({batch, fine, d}, element), rows, group},
@@ -152,7 +152,7 @@ inline std::string combinersText(int64_t batch, int64_t fine, int64_t d, int64_t
            " %s, %l : f32\ndispatch.yield %n : f32\n} : " + group + " -> " + row + "\n";
   };
   std::string map = std::to_string(k) + " * p + i - " + std::to_string(shift);
-  Access own{.factor = k}, ones{.map = map, .group = k, .outside = "1.0"},
+  TextAccess own{.factor = k}, ones{.map = map, .group = k, .outside = "1.0"},
       most{.map = map, .group = k, .outside = "0x7F800000"};
   return rowsText(
       {batch, coarse, k},

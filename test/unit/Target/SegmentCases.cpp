@@ -7,18 +7,18 @@ using namespace sluice::test;
 namespace {
 
 /// B rows of T positions with at most M segments of rows of d columns.
-struct Case {
+struct SegmentCase {
   int64_t batch, positions, capacity, d;
 };
 
 /// Segments by their definition: missing rows follow the definition of the ops.
-struct Segments {
-  const Case c;
+struct SegmentTables {
+  const SegmentCase c;
   const int64_t length;
   Floats bits, counts, ends, totals;
 
   /// One of `oneIn` bits is set, none of the last batch row.
-  Segments(const Case &c, int64_t length, int oneIn, unsigned seed)
+  SegmentTables(const SegmentCase &c, int64_t length, int oneIn, unsigned seed)
       : c(c), length(length), bits(randomIntegers(c.batch * c.positions, seed, oneIn)),
         counts(c.batch * c.positions), ends(c.batch * c.capacity, float(c.positions)),
         totals(c.batch * 2, float(c.capacity)) {
@@ -49,7 +49,7 @@ struct Segments {
   }
 };
 
-std::string scanText(const Case &c, bool dense, const std::string &element) {
+std::string scanText(const SegmentCase &c, bool dense, const std::string &element) {
   std::string bits =
       dense ? tensor({c.batch, c.positions}, element) : tensor({c.batch, c.positions, 1}, element);
   return "func.func @f(%x: " + bits +
@@ -61,11 +61,11 @@ std::string scanText(const Case &c, bool dense, const std::string &element) {
 }
 
 /// An operand of rows [B, T, d] or [B, M, d], and its access.
-Seen getValueRows(int64_t batch, int64_t rows, int64_t d, const Access &access,
+Seen getValueRows(int64_t batch, int64_t rows, int64_t d, const TextAccess &access,
                   const std::string &element = "f32") {
   return {tensor({batch, rows, d}, element), access, tensor({d})};
 }
-Seen runOnNumbers(int64_t batch, int64_t rows, const Access &access,
+Seen runOnNumbers(int64_t batch, int64_t rows, const TextAccess &access,
                   const std::string &element = "i32") {
   return {tensor({batch, rows}, element), access, element};
 }
@@ -88,7 +88,7 @@ std::string buildShareText(const std::string &first, const std::string &last, in
 
 class RowCases {
 public:
-  RowCases(const SegmentMake &make, const Case &c, const Segments &segments,
+  RowCases(const SegmentMake &make, const SegmentCase &c, const SegmentTables &segments,
            const std::string &element)
       : make(make), c(c), s(segments), element(element),
         fine(smallNumbers(c.batch * c.positions * c.d, 3)),
@@ -177,12 +177,12 @@ public:
   /// For each position: the sum of what follows it in its segment.
   void checkSuffix() {
     Floats h = smallNumbers(c.batch * c.positions, 5);
-    Access ofRow = range("p + 1", -1, 1);
+    TextAccess ofRow = range("p + 1", -1, 1);
     ofRow.map = "p + 1";
     Floats found =
         run(c.positions, 1,
             {counts("p - 1"), found_("p"), runOnNumbers(c.batch, c.positions, ofRow, "f32")},
-            {tensor({c.batch, c.positions}), Access{}}, "dispatch.yield %a2 : f32",
+            {tensor({c.batch, c.positions}), TextAccess{}}, "dispatch.yield %a2 : f32",
             {s.counts, s.ends, h});
     for (int64_t b = 0; b < s.rows(); ++b) {
       for (int64_t t = 0; t < s.length; ++t) {
@@ -210,10 +210,10 @@ private:
     }
   }
 
-  static Access gather(const std::string &map, int64_t index) {
+  static TextAccess gather(const std::string &map, int64_t index) {
     return {.kind = "gather", .map = map, .factor = 0, .index = index};
   }
-  static Access range(const std::string &map, int64_t index, int64_t last) {
+  static TextAccess range(const std::string &map, int64_t index, int64_t last) {
     return {.kind = "range", .map = map, .index = index, .last = last};
   }
   Seen ends(const std::string &map) const {
@@ -224,14 +224,14 @@ private:
   }
   /// The end of the segment of operand 0's count.
   Seen found_(const std::string &map) const {
-    Access access = gather(map, 0);
+    TextAccess access = gather(map, 0);
     access.extended = true;
     return runOnNumbers(c.batch, c.capacity, access);
   }
   Seen coarseRows() const {
-    return {tensor({c.batch, c.capacity, c.d}, element), Access{.factor = 0}};
+    return {tensor({c.batch, c.capacity, c.d}, element), TextAccess{.factor = 0}};
   }
-  Seen fineRows() const { return {tensor({c.batch, c.positions, c.d}, element), Access{}}; }
+  Seen fineRows() const { return {tensor({c.batch, c.positions, c.d}, element), TextAccess{}}; }
 
   Floats run(int64_t positions, int64_t factor, const std::vector<Seen> &operands,
              const Seen &result, const std::string &body, std::vector<Floats> values) {
@@ -262,8 +262,8 @@ private:
   }
 
   const SegmentMake &make;
-  const Case c;
-  const Segments &s;
+  const SegmentCase c;
+  const SegmentTables &s;
   const std::string element;
   Floats fine, coarse;
 };
@@ -271,13 +271,14 @@ private:
 } // namespace
 
 void sluice::test::checkSegmentScans(const SegmentMake &make) {
-  for (Case c : {Case{3, 37, 12, 1}, Case{2, 300, 300, 1}, Case{4, 1, 1, 1}}) {
+  for (SegmentCase c :
+       {SegmentCase{3, 37, 12, 1}, SegmentCase{2, 300, 300, 1}, SegmentCase{4, 1, 1, 1}}) {
     for (const char *element : {"f32", "bf16"}) {
       bool dense = element[0] == 'f';
       SegmentRun kernel = make(scanText(c, dense, element));
       ASSERT_TRUE(kernel);
       for (int oneIn : {1, 2, 40}) {
-        Segments s(c, std::max<int64_t>(c.positions - 4, 1), oneIn, 2);
+        SegmentTables s(c, std::max<int64_t>(c.positions - 4, 1), oneIn, 2);
         std::vector<Floats> found =
             kernel({.operands = {s.bits}, .length = s.length, .rows = s.rows()});
         ASSERT_EQ(found[0], s.counts) << "positions " << c.positions << " one in " << oneIn;
@@ -290,9 +291,10 @@ void sluice::test::checkSegmentScans(const SegmentMake &make) {
 
 void sluice::test::checkSegmentRows(const SegmentMake &make) {
   // Some segments and a tail; rows of 40 columns in bf16; every bit set, and as many ends.
-  for (Case c : {Case{3, 37, 16, 7}, Case{2, 19, 12, 40}, Case{2, 5, 5, 3}}) {
+  for (SegmentCase c :
+       {SegmentCase{3, 37, 16, 7}, SegmentCase{2, 19, 12, 40}, SegmentCase{2, 5, 5, 3}}) {
     bool wide = c.d == 40, full = c.d == 3;
-    Segments segments(c, c.positions - (full ? 0 : 4), full ? 1 : 5, 6);
+    SegmentTables segments(c, c.positions - (full ? 0 : 4), full ? 1 : 5, 6);
     RowCases rows(make, c, segments, wide ? "bf16" : "f32");
     rows.checkPool();
     rows.checkPoolBackward();

@@ -43,17 +43,17 @@ void test::checkGroups(int64_t d, const Make &make) {
   };
   Ring fine{3, 7, d}, own{3, 2, d}, result{3, 3, d};
   std::string row = tensor({d});
-  std::string text =
-      rowsText({3, 2, 2, true},
-               {{fine.text(), Access{.map = "2 * p + i - 3", .group = 2}, tensor({2, d})},
-                {tensor({table, d}), Access{.kind = "table", .factor = 0}, row},
-                {own.text(), Access{.factor = 2}, row}},
-               {{result.text(), Access{.factor = 2}}, {tensor({3, 3}), Access{.factor = 2}}},
-               "%sum = dispatch.reduce_group add %a0 : " + tensor({2, d}) + " -> ROW\n" +
-                   "%x = arith.addf %sum, %a1 : ROW\n%y = arith.addf %x, %a2 : ROW\n" +
-                   "%p = dispatch.position\n%f = arith.sitofp %p : i32 to f32\n" +
-                   "dispatch.yield %y, %f : ROW, f32",
-               row);
+  std::string text = rowsText(
+      {3, 2, 2, true},
+      {{fine.text(), TextAccess{.map = "2 * p + i - 3", .group = 2}, tensor({2, d})},
+       {tensor({table, d}), TextAccess{.kind = "table", .factor = 0}, row},
+       {own.text(), TextAccess{.factor = 2}, row}},
+      {{result.text(), TextAccess{.factor = 2}}, {tensor({3, 3}), TextAccess{.factor = 2}}},
+      "%sum = dispatch.reduce_group add %a0 : " + tensor({2, d}) + " -> ROW\n" +
+          "%x = arith.addf %sum, %a1 : ROW\n%y = arith.addf %x, %a2 : ROW\n" +
+          "%p = dispatch.position\n%f = arith.sitofp %p : i32 to f32\n" +
+          "dispatch.yield %y, %f : ROW, f32",
+      row);
   Floats x = randomFloats(fine.elements(), 1), angles = randomFloats(table * d, 2),
          residual = randomFloats(own.elements(), 3);
   Run run = make(text);
@@ -86,11 +86,11 @@ void test::checkSegmentRings(int64_t d, const Make &make) {
   std::string row = tensor({d}), numbers = tensor({3, 4}, "i32");
   std::string text = rowsText(
       {3, 2, 1, true},
-      {{numbers, Access{.map = "p - 1", .factor = 0}, "i32"},
-       {found.text(), Access{.kind = "gather", .map = "p - 2", .factor = 0, .index = 0}, row},
-       {before.text(), Access{.map = "p - 4", .factor = 0}, row},
-       {numbers, Access{.map = "p - 3", .factor = 0, .extended = true}, "i32"}},
-      {{result.text(), Access{.factor = 0}}, {tensor({3, 2}, "i32"), Access{.factor = 0}}},
+      {{numbers, TextAccess{.map = "p - 1", .factor = 0}, "i32"},
+       {found.text(), TextAccess{.kind = "gather", .map = "p - 2", .factor = 0, .index = 0}, row},
+       {before.text(), TextAccess{.map = "p - 4", .factor = 0}, row},
+       {numbers, TextAccess{.map = "p - 3", .factor = 0, .extended = true}, "i32"}},
+      {{result.text(), TextAccess{.factor = 0}}, {tensor({3, 2}, "i32"), TextAccess{.factor = 0}}},
       "%sum = arith.addf %a1, %a2 : ROW\ndispatch.yield %sum, %a3 : ROW, i32", row);
   Floats indices = randomIntegers(3 * 4, 1, 40), x = randomFloats(found.elements(), 2),
          y = randomFloats(before.elements(), 3), ends = randomIntegers(3 * 4, 4, 100);
@@ -134,7 +134,7 @@ void test::checkIntegers(const Make &make) {
     %rest = arith.select %isCount, %counts, %lengths : tensor<3xi1>, tensor<3xi64>
     %all = arith.select %isStart, %starts, %rest : tensor<3xi1>, tensor<3xi64>
     dispatch.yield %all : tensor<3xi64>)";
-  Access flat{.kind = "flat", .factor = 0};
+  TextAccess flat{.kind = "flat", .factor = 0};
   std::string text =
       rowsText({5, 1, 0}, {{tensor({5}, "i64"), flat, "i64"}, {tensor({5}, "i64"), flat, "i64"}},
                {{tensor({5, 3}, "i64"), flat}}, body);
@@ -144,8 +144,8 @@ void test::checkIntegers(const Make &make) {
             (Floats{0, 0, 1, 0, 1, 4, 1, 0, 7, 1, 1, 8, 1, 0, 8}));
   std::string numbers = tensor({40}, "i64");
   Run greatest = make(
-      rowsText({1, 1, 0}, {{numbers, Access{.kind = "vector", .factor = 0}, numbers}},
-               {{"tensor<i64>", Access{.kind = "scalar", .factor = 0}}},
+      rowsText({1, 1, 0}, {{numbers, TextAccess{.kind = "vector", .factor = 0}, numbers}},
+               {{"tensor<i64>", TextAccess{.kind = "scalar", .factor = 0}}},
                "%m = dispatch.reduce max %a0 : " + numbers + " -> i64\ndispatch.yield %m : i64"));
   ASSERT_TRUE(greatest);
   Floats sizes(40, -1e12f);
@@ -158,15 +158,16 @@ void test::checkIntegers(const Make &make) {
 // Contractions
 //===----------------------------------------------------------------------===//
 
-std::string Product::text() const {
+std::string StepProduct::text() const {
   std::string element = half ? "bf16" : "f32", weight = tensor({columns, inner}, element),
               bias = tensor({columns}), angles = tensor({positions, head}),
               runs = tensor({batch, 3}, "i64");
   std::vector<std::string> types{input().text(element), weight, bias, residual().text()};
-  std::string accesses = std::string(Access{.kind = "vector"}) + ", " + std::string(Access{});
+  std::string accesses =
+      std::string(TextAccess{.kind = "vector"}) + ", " + std::string(TextAccess{});
   if (heads > 0) {
     types.push_back(angles);
-    accesses += ", " + std::string(Access{.kind = "table", .factor = 0});
+    accesses += ", " + std::string(TextAccess{.kind = "table", .factor = 0});
   }
   types.push_back(runs);
   std::string parameters, names, list;
@@ -180,7 +181,7 @@ std::string Product::text() const {
          " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
          ", positions = " + std::to_string(burst) +
          ", factor = 1, scheduled = true>, accesses = [" + accesses + "], result_accesses = [" +
-         std::string(Access{}) + "]" +
+         std::string(TextAccess{}) + "]" +
          (heads ? ", rotated_columns = " + std::to_string(heads * head) + " : i64" : "") +
          "} {\n^bb0(%acc: f32, %b: f32, %r: f32):\n%s = arith.addf %acc, %b : f32\n" +
          "%t = arith.addf %s, %r : f32\ndispatch.yield %t : f32\n} : (" + list + ") -> " +
@@ -203,18 +204,18 @@ static std::vector<Due> getRunList(int64_t batch, int64_t burst, int64_t seed) {
     int64_t count = (b + seed) % 3 == 0   ? burst
                     : (b + seed) % 3 == 1 ? 0
                                           : std::min<int64_t>(1, burst);
-    int64_t start = (7 * b + 5 * seed) % (Product::positions - burst);
+    int64_t start = (7 * b + 5 * seed) % (StepProduct::positions - burst);
     runs.push_back({start, count, start + count});
   }
   return runs;
 }
 
-void test::checkProduct(const Product &c, const Make &make) {
+void test::checkProduct(const StepProduct &c, const Make &make) {
   Run run = make(c.text());
   ASSERT_TRUE(run);
   Floats x = randomFloats(c.input().elements(), 1), w = randomFloats(c.columns * c.inner, 2),
          bias = randomFloats(c.columns, 3), residual = randomFloats(c.residual().elements(), 4),
-         angles = computeAngles(Product::positions, c.head);
+         angles = computeAngles(StepProduct::positions, c.head);
   auto stored = [&](float number) { return double(c.half ? toBf16(number) : number); };
   for (int64_t seed : {0, 1, 2}) {
     std::vector<Due> runs = getRunList(c.batch, c.burst, seed);

@@ -40,7 +40,7 @@ void checkSegmentRings(int64_t width, const Make &make);
 void checkIntegers(const Make &make);
 
 /// A contraction with a bias and a residual.
-struct Product {
+struct StepProduct {
   int64_t batch, burst, inner, columns;
   int64_t heads = 0, head = 8; ///< rotated
   bool half = false;
@@ -52,7 +52,7 @@ struct Product {
   std::string text() const;
 };
 
-void checkProduct(const Product &c, const Make &make);
+void checkProduct(const StepProduct &c, const Make &make);
 
 /// Attention of queries that are due.
 struct Decode {

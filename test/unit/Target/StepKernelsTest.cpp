@@ -50,9 +50,10 @@ TEST(StepRows, WholeNumbers) {
 
 TEST(StepContract, ShapesAroundVectorsAndTiles) {
   for (const cpu::Target *target : targets()) {
-    for (Product c : {Product{1, 1, 1, 1}, Product{1, 1, 32, 48}, Product{2, 1, 17, 15},
-                      Product{3, 2, 33, 40}, Product{8, 1, 64, 530}, Product{4, 4, 40, 31},
-                      Product{16, 1, 15, 33}, Product{5, 4, 48, 16}}) {
+    for (StepProduct c :
+         {StepProduct{1, 1, 1, 1}, StepProduct{1, 1, 32, 48}, StepProduct{2, 1, 17, 15},
+          StepProduct{3, 2, 33, 40}, StepProduct{8, 1, 64, 530}, StepProduct{4, 4, 40, 31},
+          StepProduct{16, 1, 15, 33}, StepProduct{5, 4, 48, 16}}) {
       checkProduct(c, on(*target));
       c.half = true;
       checkProduct(c, on(*target));

@@ -97,8 +97,8 @@ void expectRoundedResults(const std::string &text, const std::vector<std::string
 
 std::string copyText(int64_t rows, int64_t width, const std::string &from, const std::string &to) {
   return rowsText({1, rows, 0},
-                  {{tensor({1, rows, width}, from), Access{.factor = 0}, tensor({width})}},
-                  {{tensor({1, rows, width}, to), Access{.factor = 0}}},
+                  {{tensor({1, rows, width}, from), TextAccess{.factor = 0}, tensor({width})}},
+                  {{tensor({1, rows, width}, to), TextAccess{.factor = 0}}},
                   "dispatch.yield %a0 : " + tensor({width}));
 }
 
@@ -168,20 +168,20 @@ TEST(Storage, Rows) {
     const int64_t batch = 2, positions = 19, coarse = 5;
     std::string fine = tensor({batch, positions, d}), group = tensor({batch, coarse, d});
     std::string row = tensor({d});
-    std::string text =
-        rowsText({batch, coarse, 4},
-                 {{fine, Access{.map = "p * 4 + i - 3", .group = 4, .factor = 1}, tensor({4, d})},
-                  {group, Access{.factor = 4}, row},
-                  {tensor({9, d}), Access{.kind = "gather", .factor = 0, .index = 3}, row},
-                  {tensor({batch, coarse}, "i32"), Access{.factor = 4}, "i32"}},
-                 {{group, Access{.factor = 4}},
-                  {tensor({batch, coarse}), Access{.factor = 4}},
-                  {tensor({2, d}), Access{.kind = "columns", .factor = 0}}},
-                 "%g = dispatch.reduce_group add %a0 : " + tensor({4, d}) + " -> ROW\n" +
-                     "%x = arith.addf %g, %a1 : ROW\n%y = arith.mulf %x, %a2 : ROW\n" +
-                     "%s = dispatch.reduce add %y : ROW -> f32\n%t = tensor.splat %s : ROW\n" +
-                     "%z = arith.subf %y, %t : ROW\n" + "dispatch.yield %z, %s, %y : ROW, f32, ROW",
-                 row);
+    std::string text = rowsText(
+        {batch, coarse, 4},
+        {{fine, TextAccess{.map = "p * 4 + i - 3", .group = 4, .factor = 1}, tensor({4, d})},
+         {group, TextAccess{.factor = 4}, row},
+         {tensor({9, d}), TextAccess{.kind = "gather", .factor = 0, .index = 3}, row},
+         {tensor({batch, coarse}, "i32"), TextAccess{.factor = 4}, "i32"}},
+        {{group, TextAccess{.factor = 4}},
+         {tensor({batch, coarse}), TextAccess{.factor = 4}},
+         {tensor({2, d}), TextAccess{.kind = "columns", .factor = 0}}},
+        "%g = dispatch.reduce_group add %a0 : " + tensor({4, d}) + " -> ROW\n" +
+            "%x = arith.addf %g, %a1 : ROW\n%y = arith.mulf %x, %a2 : ROW\n" +
+            "%s = dispatch.reduce add %y : ROW -> f32\n%t = tensor.splat %s : ROW\n" +
+            "%z = arith.subf %y, %t : ROW\n" + "dispatch.yield %z, %s, %y : ROW, f32, ROW",
+        row);
     for (int64_t length : {19, 6}) {
       Launch launch{.operands = {randomFloats(batch * positions * d, 1),
                                  randomFloats(batch * coarse * d, 2), randomFloats(9 * d, 3),
@@ -201,7 +201,7 @@ struct Contraction {
 /// A bias, a residual and two results, one of them of f32 (the residual stream may be either).
 std::string contractText(const Contraction &c) {
   auto access = [](const std::string &kind) {
-    return std::string(Access{.kind = kind, .factor = 1});
+    return std::string(TextAccess{.kind = kind, .factor = 1});
   };
   std::string x = tensor({2, c.rows, c.inner}), y = tensor({2, c.rows, c.columns});
   std::string w = c.byInput ? tensor({c.inner, c.columns}) : tensor({c.columns, c.inner});

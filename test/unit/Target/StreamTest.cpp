@@ -13,7 +13,7 @@ namespace {
 
 Generator rows() { return cpu::generateKernel; }
 
-const Access flat{.kind = "flat"}, scalar{.kind = "scalar"}, vector{.kind = "vector"};
+const TextAccess flat{.kind = "flat"}, scalar{.kind = "scalar"}, vector{.kind = "vector"};
 
 TEST(Stream, AdamWOverFlatArenasInPlace) {
   const int64_t count = 37;
@@ -153,8 +153,8 @@ TEST(Stream, MatrixAsOneRowAndLastRows) {
       rowsText({1, 1, 0}, {{tensor({batch, positions}), vector, all}}, {{"tensor<f32>", scalar}},
                "%t = dispatch.reduce add %a0 : ROW -> f32\ndispatch.yield %t : f32", all);
   std::string last =
-      rowsText({batch, 1, 0}, {{tensor({batch, positions, d}), Access{.map = "n - 1"}, row}},
-               {{tensor({batch, 1, d}), Access{.factor = 0}}}, "dispatch.yield %a0 : ROW", row);
+      rowsText({batch, 1, 0}, {{tensor({batch, positions, d}), TextAccess{.map = "n - 1"}, row}},
+               {{tensor({batch, 1, d}), TextAccess{.factor = 0}}}, "dispatch.yield %a0 : ROW", row);
   Floats losses = randomIntegers(batch * positions, 1, 100),
          x = randomFloats(batch * positions * d, 2);
   for (const cpu::Target *target : targets()) {
@@ -179,14 +179,14 @@ TEST(Stream, SecondStageSumsParts) {
     for (int64_t parts : {3, 8, 50}) {
       std::string row = tensor({d}), group = tensor({parts, d});
       for (const char *kind : {"flat", "table"}) {
-        std::string text =
-            rowsText({1, 1, 0},
-                     {{group, Access{.kind = kind, .map = "i", .group = parts, .factor = 0}, group},
-                      {row, vector, row}},
-                     {{row, vector}},
-                     "%s = dispatch.reduce_group add %a0 : " + group + " -> ROW\n" +
-                         "%y = arith.addf %s, %a1 : ROW\ndispatch.yield %y : ROW",
-                     row);
+        std::string text = rowsText(
+            {1, 1, 0},
+            {{group, TextAccess{.kind = kind, .map = "i", .group = parts, .factor = 0}, group},
+             {row, vector, row}},
+            {{row, vector}},
+            "%s = dispatch.reduce_group add %a0 : " + group + " -> ROW\n" +
+                "%y = arith.addf %s, %a1 : ROW\ndispatch.yield %y : ROW",
+            row);
         Floats x = randomFloats(parts * d, 1), start = randomFloats(d, 2);
         for (const cpu::Target *target : targets()) {
           LoadedKernel kernel(text, *target, rows());
@@ -324,8 +324,8 @@ TEST(Stream, DropoutInRows) {
       %y = arith.addf %both, %share : ROW
       dispatch.yield %y, %total : ROW, f32)";
     std::string text =
-        rowsText({batch, positions, 1}, {{sequence, Access{}, row}},
-                 {{sequence, Access{}}, {tensor({batch, positions}), Access{}}}, body, row);
+        rowsText({batch, positions, 1}, {{sequence, TextAccess{}, row}},
+                 {{sequence, TextAccess{}}, {tensor({batch, positions}), TextAccess{}}}, body, row);
     Floats x = randomFloats(batch * positions * d, 1);
     for (const cpu::Target *target : targets()) {
       LoadedKernel kernel(text, *target, rows());

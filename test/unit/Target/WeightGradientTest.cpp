@@ -13,7 +13,7 @@ using namespace sluice::test;
 
 namespace {
 
-struct Case {
+struct WeightCase {
   int64_t batch = 1, positions = 1, factor = 0, height = 1, width = 1;
   bool initWeight = false, initBias = false, weight = true, bias = true;
 
@@ -33,7 +33,7 @@ std::string tensor(std::initializer_list<int64_t> shape) {
   return result + "f32>";
 }
 
-std::string Case::text() const {
+std::string WeightCase::text() const {
   std::string left = tensor({batch, positions, height});
   std::string names = "%l, %r", types = left + ", " + tensor({batch, positions, width});
   std::string parameters = "%l: " + left + ", %r: " + tensor({batch, positions, width});
@@ -77,7 +77,7 @@ std::vector<float> numbers(int64_t count, unsigned seed, bool integers) {
   return result;
 }
 
-Launch buildLaunch(const Case &c, bool integers = true) {
+Launch buildLaunch(const WeightCase &c, bool integers = true) {
   Launch launch{.operands = {numbers(c.rows() * c.height, 1, integers),
                              numbers(c.rows() * c.width, 2, integers)}};
   if (c.initWeight) {
@@ -94,7 +94,7 @@ Launch buildLaunch(const Case &c, bool integers = true) {
 }
 
 /// Compares with sums in f64; the bound is the bound of a sum in sequence, zero for integers.
-void check(const Case &c, const cpu::Target &target, const LoadedKernel &kernel,
+void check(const WeightCase &c, const cpu::Target &target, const LoadedKernel &kernel,
            const Launch &launch, bool integers) {
   auto results = kernel.run(launch);
   const std::vector<float> &left = launch.operands[0], &right = launch.operands[1];
@@ -127,7 +127,7 @@ void check(const Case &c, const cpu::Target &target, const LoadedKernel &kernel,
   }
 }
 
-void checkCase(const Case &c, const cpu::Target &target, bool integers = true) {
+void checkCase(const WeightCase &c, const cpu::Target &target, bool integers = true) {
   LoadedKernel kernel(c.text(), target, generate);
   ASSERT_TRUE(kernel.loaded());
   check(c, target, kernel, buildLaunch(c, integers), integers);
@@ -171,7 +171,7 @@ TEST(WeightGradient, AbsentResultsAndInits) {
 }
 
 TEST(WeightGradient, InitsInPlace) {
-  Case c{.positions = 300, .height = 30, .width = 70, .initWeight = true, .initBias = true};
+  WeightCase c{.positions = 300, .height = 30, .width = 70, .initWeight = true, .initBias = true};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
     Launch launch = buildLaunch(c);
@@ -181,7 +181,7 @@ TEST(WeightGradient, InitsInPlace) {
 }
 
 TEST(WeightGradient, InvalidRowsAddNothing) {
-  Case c{.batch = 3, .positions = 100, .factor = 2, .height = 14, .width = 35};
+  WeightCase c{.batch = 3, .positions = 100, .factor = 2, .height = 14, .width = 35};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
     Launch launch = buildLaunch(c);
@@ -204,7 +204,7 @@ TEST(WeightGradient, InvalidRowsAddNothing) {
 }
 
 TEST(WeightGradient, OrderOfItemsDoesNotMatter) {
-  Case c{.positions = 700, .height = 64, .width = 256};
+  WeightCase c{.positions = 700, .height = 64, .width = 256};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
     ASSERT_GE(kernel.items(), 4);

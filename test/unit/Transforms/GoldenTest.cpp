@@ -29,8 +29,8 @@ std::string readBytes(const std::string &path) {
 }
 
 /// A safetensors file's numbers by name; integers as they are.
-struct Tensors {
-  explicit Tensors(const std::string &path) : bytes(readBytes(path)) {
+struct GoldenTensors {
+  explicit GoldenTensors(const std::string &path) : bytes(readBytes(path)) {
     uint64_t length = 0;
     std::memcpy(&length, bytes.data(), 8);
     header = nlohmann::json::parse(bytes.substr(8, length));
@@ -133,7 +133,7 @@ protected:
     EXPECT_LE(largest, bound) << name;
   }
 
-  Tensors weights, results;
+  GoldenTensors weights, results;
   nlohmann::json errors;
   MLIRContext context;
   ParsedSpec spec;

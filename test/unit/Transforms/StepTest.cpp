@@ -203,11 +203,11 @@ DenseMap<Value, Value> matchValues(func::FuncOp step, func::FuncOp predict) {
   return pairs;
 }
 
-class Comparison {
+class StepComparison {
 public:
   /// Each text has at most `mostGiven` tokens of each named input. With `steps`, it is so long that
   /// as many follow the longest prompt of `runLong`.
-  explicit Comparison(Subject &subject, int64_t mostGiven = 1 << 20, int64_t steps = 0)
+  explicit StepComparison(Subject &subject, int64_t mostGiven = 1 << 20, int64_t steps = 0)
       : step(subject.function("step")), predict(subject.function("predict")),
         weights(randomWeights(*subject.module)), pairs(matchValues(step, predict)),
         givens(makeGivens(predict, mostGiven)) {
@@ -355,13 +355,13 @@ TEST_P(DerivedStep, EqualsTheForwardPassAtEveryPosition) {
   ASSERT_TRUE(subject.module);
   subject.derive();
   ASSERT_FALSE(HasFatalFailure());
-  Comparison comparison(subject);
+  StepComparison comparison(subject);
   comparison.runSteps();
   comparison.runPrefills();
   EXPECT_GT(comparison.compared, comparison.length);
   if (subject.function("step").getNumArguments() > 1) { // inputs of few tokens, and of none
     for (int64_t most : {2, 0}) {
-      Comparison shorter(subject, most);
+      StepComparison shorter(subject, most);
       shorter.runSteps();
       EXPECT_GT(shorter.compared, 0);
     }
@@ -402,7 +402,7 @@ TEST_P(LongSteps, EqualTheForwardPass) {
     subject.importText(text, "test.json", factor);
     subject.derive();
     ASSERT_FALSE(HasFatalFailure());
-    Comparison comparison(subject, 1 << 20, steps);
+    StepComparison comparison(subject, 1 << 20, steps);
     EXPECT_GE(steps, 2 * comparison.period);
     comparison.runLong(steps);
     EXPECT_GT(comparison.compared, 3 * steps);
@@ -453,7 +453,7 @@ TEST(DerivedStepFaults, ARingOneTooSmallIsSeen) {
       continue;
     }
     changed.setRing(ring - 1);
-    EXPECT_TRUE(Comparison(subject).findsFault()) << state.getSymName().str();
+    EXPECT_TRUE(StepComparison(subject).findsFault()) << state.getSymName().str();
     ++count;
   }
   EXPECT_GT(count, 1);
@@ -471,7 +471,7 @@ TEST(DerivedStepFaults, AnInputThatIsNotKeptWholeIsSeen) {
     }
   }
   EXPECT_EQ(count, 1);
-  EXPECT_TRUE(Comparison(subject).findsFault());
+  EXPECT_TRUE(StepComparison(subject).findsFault());
 }
 
 TEST(DerivedStepFaults, AScheduleOneEarlyIsSeen) {
@@ -482,5 +482,5 @@ TEST(DerivedStepFaults, AScheduleOneEarlyIsSeen) {
   ScheduleOp coarse = schedules.back();
   AffineExpr t = getAffineDimExpr(0, &subject.context);
   coarse.setCount(coarse.getCount().replace(t, t + 1, 1, 0));
-  EXPECT_TRUE(Comparison(subject).findsFault());
+  EXPECT_TRUE(StepComparison(subject).findsFault());
 }

@@ -40,7 +40,7 @@ private:
   struct Follow {
     double total = 0, kinds = 0;
   };
-  struct Order {
+  struct GramOrder {
     std::unordered_map<Gram, double> counts;
     std::unordered_map<Gram, Follow> follows; // by history
     double discount = 0;
@@ -50,7 +50,7 @@ private:
 
   size_t order;
   std::unordered_map<std::string, char32_t> ids; // from 1; 0: an unknown word
-  std::vector<Order> orders;                     // [n - 1]: grams of n words
+  std::vector<GramOrder> orders;                 // [n - 1]: grams of n words
 };
 
 /// BLEU of a corpus (Papineni et al. 2002), without smoothing: the geometric mean of the clipped

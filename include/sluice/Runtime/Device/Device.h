@@ -30,7 +30,7 @@ struct KernelTime {
 };
 
 /// A byte range of the arena.
-struct Range {
+struct MemoryRange {
   int64_t offset = 0, bytes = 0;
 };
 
@@ -60,9 +60,9 @@ public:
   virtual uint8_t *host() = 0;
   /// Copies a range from `host` to the device before any later launch. The caller may overwrite the
   /// range immediately.
-  virtual void upload(Range range) = 0;
+  virtual void upload(MemoryRange range) = 0;
   /// Copies a range from the device to `host` after all earlier launches.
-  virtual void download(Range range) = 0;
+  virtual void download(MemoryRange range) = 0;
 
   /// Runs the launches of an entry in order, except those whose guard fails. May return before they
   /// finish.

@@ -147,7 +147,7 @@ private:
   std::span<int32_t> tokensIn(const std::string &name, int64_t rows);
   std::map<std::string, BatchInputs::Given> givenIn(const std::string &prefix, int64_t rows);
   std::span<int64_t> countsIn(const std::string &name, int64_t rows);
-  std::span<uint8_t> bytes(Range range, Access access);
+  std::span<uint8_t> bytes(MemoryRange range, Access access);
   std::span<float> floats(int64_t offset, int64_t count, Access access);
   void sendInputs(const std::string &entry);
   /// Rows that the segments of a batch row need, and the rows that are available.
@@ -166,8 +166,8 @@ private:
 
   std::unique_ptr<Device> device;
   int64_t chosenFactor = 0;
-  size_t bucket = 0;         ///< index in the plan's buckets; their number: the full capacity
-  std::vector<Range> edited; ///< ranges to upload before the next run
+  size_t bucket = 0;               ///< index in the plan's buckets; their number: the full capacity
+  std::vector<MemoryRange> edited; ///< ranges to upload before the next run
   std::map<std::string, double> weightSums; ///< sums over the batches of an update, by scalar
   std::map<std::string, int64_t> sent;      ///< values of host scalars on the device
   std::set<std::string> fetched;            ///< outputs that were downloaded since the last run

@@ -46,11 +46,11 @@ public:
   std::span<const float> predict(std::span<const Turn> turns);
 
   /// The window of a row's text, and the part of it that the row's states represent.
-  struct Window {
+  struct GenerationWindow {
     int64_t start = 0;
     int64_t seen = -1; ///< tokens from `start` on; -1: the states belong to another text
   };
-  const Window &window(int64_t row) const { return windows.at(static_cast<size_t>(row)); }
+  const GenerationWindow &window(int64_t row) const { return windows.at(static_cast<size_t>(row)); }
   /// The effect of a row's newest token on each segmentation of the model. Empty if each call
   /// recomputes the window.
   struct Segments {
@@ -61,7 +61,9 @@ public:
   std::vector<Segments> segments(int64_t row);
 
   /// Assigns row `row` to a text with the window `window`; {} for a new text.
-  void begin(int64_t row, const Window &window) { windows.at(static_cast<size_t>(row)) = window; }
+  void begin(int64_t row, const GenerationWindow &window) {
+    windows.at(static_cast<size_t>(row)) = window;
+  }
 
 private:
   std::span<const float> recompute(const Turn &turn, int64_t from);
@@ -72,7 +74,7 @@ private:
 
   Executor &executor;
   const bool cached;
-  std::vector<Window> windows; ///< by row
+  std::vector<GenerationWindow> windows; ///< by row
   std::vector<float> logits;
   std::map<const SegmentFacts *, std::vector<int32_t>>
       closedBefore; ///< by segments and row, before the last step

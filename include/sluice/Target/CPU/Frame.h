@@ -77,7 +77,7 @@ public:
 private:
   mlir::Value argument(int64_t position); ///< i64
   /// Loads a scalar argument. If there is one per row of the batch, loads the one of row `batch`.
-  mlir::Value loadScalar(Scalar scalar, mlir::Type type, mlir::Value batch = {});
+  mlir::Value loadScalar(AbiScalar scalar, mlir::Type type, mlir::Value batch = {});
   mlir::Value workspaceView(mlir::MemRefType type, int64_t byte);
 
   mlir::Operation *dispatch_;

@@ -12,7 +12,7 @@ namespace sluice::target {
 /// that draw by the rows of an update (dispatch::drawsByUpdate). The last argument is an integer:
 /// the first random stream of the launch, which the kernel adds to every stream id, so that layers
 /// with different ids share a kernel.
-enum class Scalar { Length, Rows, Step, Seed, FirstRow };
+enum class AbiScalar { Length, Rows, Step, Seed, FirstRow };
 inline int64_t scalarCount(mlir::Operation *dispatch) {
   return dispatch::drawsByUpdate(dispatch) ? 5 : 4;
 }

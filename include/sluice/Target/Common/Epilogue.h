@@ -12,7 +12,7 @@
 namespace sluice::target {
 
 /// Position of a run of elements of a row.
-struct Place {
+struct EpiloguePlace {
   mlir::Value row;           ///< index: global row b * positions + p
   mlir::Value column;        ///< index: first column, a multiple of 4
   mlir::Value position = {}; ///< index: position of the row in its sequence; null: row mod
@@ -40,10 +40,10 @@ public:
   /// Emits the region for vector arguments of the same, arbitrary length; returns the yielded
   /// vectors. Fails with a diagnostic on an op that is not elementwise.
   mlir::FailureOr<llvm::SmallVector<mlir::Value>> emit(mlir::ValueRange arguments,
-                                                       const Place &place);
+                                                       const EpiloguePlace &place);
 
 private:
-  mlir::Value emitRandom(dispatch::RandomOp op, const Place &place);
+  mlir::Value emitRandom(dispatch::RandomOp op, const EpiloguePlace &place);
   mlir::FailureOr<mlir::Operation *> emitElementwise(mlir::Operation *op, mlir::IRMapping &mapping);
   mlir::VectorType getVectorType(mlir::Type element) {
     return mlir::VectorType::get({lanes}, element);

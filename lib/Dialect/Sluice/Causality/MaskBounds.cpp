@@ -14,18 +14,18 @@ using namespace sluice;
 
 namespace {
 /// coefficient * atom, atom a dim, symbol, floordiv, ceildiv or mod.
-struct Term {
+struct MaskTerm {
   int64_t coefficient;
   AffineExpr atom;
 };
 /// Sum of terms and a constant.
-struct Sum {
-  SmallVector<Term> terms;
+struct MaskSum {
+  SmallVector<MaskTerm> terms;
   int64_t constant = 0;
 };
 } // namespace
 
-static void addTerms(AffineExpr expression, int64_t coefficient, Sum &sum) {
+static void addTerms(AffineExpr expression, int64_t coefficient, MaskSum &sum) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
     sum.constant += coefficient * constant.getValue();
     return;
@@ -42,7 +42,7 @@ static void addTerms(AffineExpr expression, int64_t coefficient, Sum &sum) {
       return;
     }
   }
-  auto same = llvm::find_if(sum.terms, [&](Term &term) { return term.atom == expression; });
+  auto same = llvm::find_if(sum.terms, [&](MaskTerm &term) { return term.atom == expression; });
   if (same == sum.terms.end()) {
     sum.terms.push_back({coefficient, expression});
   } else {
@@ -51,19 +51,19 @@ static void addTerms(AffineExpr expression, int64_t coefficient, Sum &sum) {
 }
 
 /// Terms that cancel are gone.
-static Sum toSum(AffineExpr expression) {
-  Sum sum;
+static MaskSum toSum(AffineExpr expression) {
+  MaskSum sum;
   addTerms(expression, 1, sum);
-  llvm::erase_if(sum.terms, [](Term &term) { return term.coefficient == 0; });
+  llvm::erase_if(sum.terms, [](MaskTerm &term) { return term.coefficient == 0; });
   return sum;
 }
 
 /// Solves `expression` <= `bound` for q, `bound` free of q. Returns false where it cannot.
 static bool solve(AffineExpr expression, AffineExpr bound, MaskBounds &bounds) {
-  Sum sum = toSum(expression);
+  MaskSum sum = toSum(expression);
   AffineExpr rest = getAffineConstantExpr(sum.constant, expression.getContext());
-  const Term *unknown = nullptr;
-  for (const Term &term : sum.terms) {
+  const MaskTerm *unknown = nullptr;
+  for (const MaskTerm &term : sum.terms) {
     if (!term.atom.isFunctionOfDim(1)) {
       rest = rest + term.atom * term.coefficient;
     } else if (unknown) {
@@ -163,8 +163,8 @@ int64_t sluice::countMask(IntegerSet mask, int64_t rows, int64_t n) {
 }
 
 bool sluice::isNonDecreasing(AffineExpr expression) {
-  Sum sum = toSum(expression);
-  return llvm::all_of(sum.terms, [](const Term &term) {
+  MaskSum sum = toSum(expression);
+  return llvm::all_of(sum.terms, [](const MaskTerm &term) {
     if (term.coefficient < 0 || isa<AffineSymbolExpr>(term.atom)) {
       return false;
     }

@@ -15,8 +15,8 @@ using Relation = std::optional<IntegerSet>;
 
 namespace {
 /// p, q and n of a relation.
-struct Names {
-  explicit Names(Operation *op)
+struct RelationNames {
+  explicit RelationNames(Operation *op)
       : p(getAffineDimExpr(0, op->getContext())), q(getAffineDimExpr(1, op->getContext())),
         n(getAffineSymbolExpr(0, op->getContext())) {}
   AffineExpr p, q, n;
@@ -32,7 +32,7 @@ static Relation readsOne(Operation *op, unsigned operand, AffineExpr source) {
   if (!isSequence(op, operand)) {
     return std::nullopt;
   }
-  return IntegerSet::get(2, 1, {Names(op).q - source}, {true});
+  return IntegerSet::get(2, 1, {RelationNames(op).q - source}, {true});
 }
 
 //===----------------------------------------------------------------------===//
@@ -40,8 +40,10 @@ static Relation readsOne(Operation *op, unsigned operand, AffineExpr source) {
 //===----------------------------------------------------------------------===//
 
 #define READS_ITS_POSITION(OP)                                                                     \
-  Relation OP::getRelation(unsigned operand) { return readsOne(*this, operand, Names(*this).p); }  \
-  AffineExpr OP::getLatest(unsigned operand) { return Names(*this).p; }
+  Relation OP::getRelation(unsigned operand) {                                                     \
+    return readsOne(*this, operand, RelationNames(*this).p);                                       \
+  }                                                                                                \
+  AffineExpr OP::getLatest(unsigned operand) { return RelationNames(*this).p; }
 
 READS_ITS_POSITION(EmbedOp)
 READS_ITS_POSITION(PositionOp)
@@ -71,7 +73,7 @@ static std::optional<RowChoice> findRowChoice(MapOp map) {
 }
 
 Relation MapOp::getRelation(unsigned operand) {
-  Names of(*this);
+  RelationNames of(*this);
   std::optional<RowChoice> choice = findRowChoice(*this);
   bool isOn = choice && operand == choice->on, isOff = choice && operand == choice->off;
   if (!isSequence(*this, operand) || (!isOn && !isOff)) {
@@ -84,7 +86,7 @@ Relation MapOp::getRelation(unsigned operand) {
 
 /// The last row up to p that reads the operand.
 AffineExpr MapOp::getLatest(unsigned operand) {
-  AffineExpr p = Names(*this).p;
+  AffineExpr p = RelationNames(*this).p;
   std::optional<RowChoice> choice = findRowChoice(*this);
   if (!choice || (operand != choice->on && operand != choice->off)) {
     return p;
@@ -102,16 +104,16 @@ AffineExpr MapOp::getLatest(unsigned operand) {
 
 /// Targets look ahead by design.
 Relation CrossEntropyOp::getRelation(unsigned operand) {
-  return operand == 0 ? readsOne(*this, operand, Names(*this).p) : std::nullopt;
+  return operand == 0 ? readsOne(*this, operand, RelationNames(*this).p) : std::nullopt;
 }
-AffineExpr CrossEntropyOp::getLatest(unsigned operand) { return Names(*this).p; }
+AffineExpr CrossEntropyOp::getLatest(unsigned operand) { return RelationNames(*this).p; }
 
 /// Rows of `tokens` are read wherever they lie.
 SmallVector<dispatch::RowRead> CrossEntropyOp::getTargetReads() {
   if (!getTarget().empty()) { // a distribution may follow from any token
     return {dispatch::RowRead::whole(getTokensMutable().getOperandNumber())};
   }
-  AffineExpr target = Names(*this).p + static_cast<int64_t>(getOffset());
+  AffineExpr target = RelationNames(*this).p + static_cast<int64_t>(getOffset());
   auto read = dispatch::RowRead::through(getTokensMutable().getOperandNumber(),
                                          AffineMap::get(2, 1, target));
   read.factor = 0;
@@ -122,16 +124,20 @@ SmallVector<dispatch::RowRead> CrossEntropyOp::getTargetReads() {
 // Scales
 //===----------------------------------------------------------------------===//
 
-static AffineExpr shifted(ShiftOp op) { return Names(op).p - static_cast<int64_t>(op.getBy()); }
+static AffineExpr shifted(ShiftOp op) {
+  return RelationNames(op).p - static_cast<int64_t>(op.getBy());
+}
 Relation ShiftOp::getRelation(unsigned operand) { return readsOne(*this, operand, shifted(*this)); }
 AffineExpr ShiftOp::getLatest(unsigned operand) { return shifted(*this); }
 std::optional<int64_t> ShiftOp::getShift() { return static_cast<int64_t>(getBy()); }
 
-static AffineExpr lastOfGroup(Operation *op, int64_t k) { return Names(op).p * k + (k - 1); }
+static AffineExpr lastOfGroup(Operation *op, int64_t k) {
+  return RelationNames(op).p * k + (k - 1);
+}
 Relation FoldOp::getRelation(unsigned) { return facts::buildRelation(getContext(), getRowGroup()); }
 AffineExpr FoldOp::getLatest(unsigned operand) { return lastOfGroup(*this, getFactor()); }
 
-static AffineExpr getGroupSize(Operation *op, int64_t k) { return Names(op).p.floorDiv(k); }
+static AffineExpr getGroupSize(Operation *op, int64_t k) { return RelationNames(op).p.floorDiv(k); }
 Relation UpsampleOp::getRelation(unsigned operand) {
   return readsOne(*this, operand, getGroupSize(*this, getFactor()));
 }
@@ -143,7 +149,7 @@ AffineExpr UnfoldOp::getLatest(unsigned operand) { return getGroupSize(*this, ge
 
 /// The one result position is p = 0.
 Relation LastOp::getRelation(unsigned operand) {
-  Names of(*this);
+  RelationNames of(*this);
   return IntegerSet::get(2, 1, {of.p, of.q - of.n + 1}, {true, true});
 }
 AffineExpr LastOp::getLatest(unsigned operand) { return AffineExpr(); }
@@ -168,7 +174,7 @@ constexpr unsigned positionQuery = 3, distanceRows = 4;
 /// Queries: their own row. Keys and values: the mask, 0 <= q < n. Rows by distance: up to the
 /// greatest that p has.
 Relation AttentionOp::getRelation(unsigned operand) {
-  Names of(*this);
+  RelationNames of(*this);
   if (operand == 0 || operand == positionQuery || !isSequence(*this, operand)) {
     return readsOne(*this, operand, of.p);
   }
@@ -187,7 +193,7 @@ Relation AttentionOp::getRelation(unsigned operand) {
 /// itself; which is tightest is judged far from the origin, where slopes decide.
 AffineExpr AttentionOp::getLatest(unsigned operand) {
   if (operand == 0 || operand >= positionQuery) {
-    AffineExpr p = Names(*this).p;
+    AffineExpr p = RelationNames(*this).p;
     return operand == distanceRows ? getTerms().distance.greatest(p) : p;
   }
   constexpr int64_t far = int64_t{1} << 20;

@@ -86,32 +86,32 @@ public:
   }
   /// The same as d / H rows of H heads: column i H + h is number i of head h.
   Value heads(Value tensor, int64_t factor, int64_t heads) {
-    Access access = {
+    RowPassAccess access = {
         .kind = AccessKind::Row, .at = p, .factor = factor, .group = countColumns(tensor) / heads};
     return load(tensor, access, heads);
   }
   /// The same of row 0 of a tensor [B, 1, d].
   Value firstHeads(Value tensor, int64_t heads) {
-    Access access = {.kind = AccessKind::Row,
-                     .at = getAffineConstantExpr(0, b.getContext()),
-                     .group = countColumns(tensor) / heads};
+    RowPassAccess access = {.kind = AccessKind::Row,
+                            .at = getAffineConstantExpr(0, b.getContext()),
+                            .group = countColumns(tensor) / heads};
     return load(tensor, access, heads);
   }
   /// Row `index` + `offset` of a tensor [B, T, d], all of whose rows are there.
   Value gather(Value tensor, Value index, int64_t offset) {
-    Access access = {
+    RowPassAccess access = {
         .kind = AccessKind::Gather, .at = p + offset, .index = getArgumentNumber(index)};
     return load(tensor, access, countColumns(tensor));
   }
   /// The sum of rows [first + offset, last + offset) of a tensor, or their greatest numbers.
   Value over(Value tensor, int64_t factor, Value first, Value last, int64_t offset,
              bool isGreatest) {
-    Access access = {.kind = AccessKind::Range,
-                     .at = p + offset,
-                     .factor = factor,
-                     .index = getArgumentNumber(first),
-                     .last = getArgumentNumber(last),
-                     .isGreatest = isGreatest};
+    RowPassAccess access = {.kind = AccessKind::Range,
+                            .at = p + offset,
+                            .factor = factor,
+                            .index = getArgumentNumber(first),
+                            .last = getArgumentNumber(last),
+                            .isGreatest = isGreatest};
     return load(tensor, access, countColumns(tensor));
   }
   /// The element of a tensor of rank 0.
@@ -168,7 +168,7 @@ public:
   ImplicitLocOpBuilder b;
 
 private:
-  struct Access {
+  struct RowPassAccess {
     AccessKind kind;
     AffineExpr at;
     int64_t factor = 0, index = -1, last = -1;
@@ -185,11 +185,11 @@ private:
   static int64_t getArgumentNumber(Value argument) {
     return cast<BlockArgument>(argument).getArgNumber();
   }
-  Value computeRow(Value sequence, const Access &access) {
+  Value computeRow(Value sequence, const RowPassAccess &access) {
     return load(emitter.get(sequence), access, getSequenceWidth(sequence));
   }
-  Value element(Value tensor, const Access &access) { return load(tensor, access, 0); }
-  Value load(Value tensor, const Access &access, int64_t width) {
+  Value element(Value tensor, const RowPassAccess &access) { return load(tensor, access, 0); }
+  Value load(Value tensor, const RowPassAccess &access, int64_t width) {
     MLIRContext *context = b.getContext();
     bool isGroup = access.group > 1 && width > 0;
     AffineMap column = isGroup ? AffineMap::get(2, 0, i * width)

@@ -10,7 +10,7 @@ using namespace sluice::reference;
 
 namespace {
 /// Numbers of one head: column i heads + head of a row is number i.
-template <typename T> struct Head {
+template <typename T> struct AttendHead {
   int64_t heads, head;
 
   std::vector<T> of(const std::vector<T> &row) const {
@@ -39,7 +39,7 @@ template <typename T> struct Head {
 
 /// One query over some keys: chances, and what their derivatives are.
 template <typename T> struct Mix {
-  Mix(Head<T> head, const std::vector<T> &query, const std::vector<std::vector<T>> &keys)
+  Mix(AttendHead<T> head, const std::vector<T> &query, const std::vector<std::vector<T>> &keys)
       : head(head), scale(1 / std::sqrt(static_cast<T>(query.size() / head.heads))) {
     T greatest = -std::numeric_limits<T>::infinity(), sum = 0;
     for (const std::vector<T> &key : keys) {
@@ -69,12 +69,12 @@ template <typename T> struct Mix {
     }
     return ofChances;
   }
-  Head<T> head;
+  AttendHead<T> head;
   T scale, lse = 0;
   std::vector<T> chances;
 };
 
-template <typename T> using Rows = std::vector<std::vector<T>>;
+template <typename T> using RowTables = std::vector<std::vector<T>>;
 
 /// The positions of a segment; none where it is not closed.
 template <typename T, typename Op>
@@ -92,9 +92,9 @@ std::vector<int64_t> getValueRows(Op op, const Evaluator<T> &evaluator, int64_t 
 }
 
 template <typename T>
-Rows<T> rowsAt(Value value, const Evaluator<T> &evaluator, int64_t b,
-               const std::vector<int64_t> &positions) {
-  Rows<T> rows;
+RowTables<T> rowsAt(Value value, const Evaluator<T> &evaluator, int64_t b,
+                    const std::vector<int64_t> &positions) {
+  RowTables<T> rows;
   for (int64_t t : positions) {
     rows.push_back(evaluator.rowAt(value, b, t));
   }
@@ -104,7 +104,8 @@ Rows<T> rowsAt(Value value, const Evaluator<T> &evaluator, int64_t b,
 
 template <typename T> static void evaluate(AttendSegmentsOp op, Evaluator<T> &evaluator) {
   auto heads = static_cast<int64_t>(op.getHeads());
-  auto mixes = [&](int64_t b, int64_t m, llvm::function_ref<void(const Mix<T> &, Rows<T>)> use) {
+  auto mixes = [&](int64_t b, int64_t m,
+                   llvm::function_ref<void(const Mix<T> &, RowTables<T>)> use) {
     std::vector<int64_t> rows = getValueRows<T>(op, evaluator, b, m);
     for (int64_t head = 0; head < heads && !rows.empty(); ++head) {
       use(Mix<T>({heads, head}, evaluator.rowAt(op.getQuery(), b, m),
@@ -114,7 +115,7 @@ template <typename T> static void evaluate(AttendSegmentsOp op, Evaluator<T> &ev
   };
   evaluator.define(op.getOutput(), [&](int64_t b, int64_t m) {
     std::vector<T> y(evaluator.getColumns(op.getOutput()));
-    mixes(b, m, [&](const Mix<T> &mix, const Rows<T> &values) {
+    mixes(b, m, [&](const Mix<T> &mix, const RowTables<T> &values) {
       for (auto [chance, value] : llvm::zip_equal(mix.chances, values)) {
         mix.head.add(y, chance, value);
       }
@@ -123,7 +124,7 @@ template <typename T> static void evaluate(AttendSegmentsOp op, Evaluator<T> &ev
   });
   evaluator.define(op.getLse(), [&](int64_t b, int64_t m) {
     std::vector<T> y(static_cast<size_t>(heads));
-    mixes(b, m, [&](const Mix<T> &mix, const Rows<T> &) {
+    mixes(b, m, [&](const Mix<T> &mix, const RowTables<T> &) {
       y[static_cast<size_t>(mix.head.head)] = mix.lse;
     });
     return y;
@@ -134,10 +135,10 @@ template <typename T> static void evaluate(AttendSegmentsOp op, Evaluator<T> &ev
 template <typename T> static void evaluate(AttendSegmentsBackwardOp op, Evaluator<T> &evaluator) {
   auto heads = static_cast<int64_t>(op.getHeads());
   auto columns = static_cast<size_t>(evaluator.getColumns(op.getQuery()));
-  using Gradients = std::vector<Rows<T>>;
+  using Gradients = std::vector<RowTables<T>>;
   auto zeros = [&](Value like) {
     auto positions = static_cast<size_t>(evaluator.getPositions(like));
-    return Gradients(evaluator.getRows(), Rows<T>(positions, std::vector<T>(columns)));
+    return Gradients(evaluator.getRows(), RowTables<T>(positions, std::vector<T>(columns)));
   };
   Gradients dq = zeros(op.getQuery()), dk = zeros(op.getKey()), dv = zeros(op.getValue());
   for (int64_t b = 0; b < evaluator.getRows(); ++b) {
@@ -145,8 +146,8 @@ template <typename T> static void evaluate(AttendSegmentsBackwardOp op, Evaluato
       std::vector<int64_t> rows = getValueRows<T>(op, evaluator, b, m);
       std::vector<T> query = evaluator.rowAt(op.getQuery(), b, m),
                      gradient = evaluator.rowAt(op.getGradient(), b, m);
-      Rows<T> keys = rowsAt<T>(op.getKey(), evaluator, b, rows),
-              values = rowsAt<T>(op.getValue(), evaluator, b, rows);
+      RowTables<T> keys = rowsAt<T>(op.getKey(), evaluator, b, rows),
+                   values = rowsAt<T>(op.getValue(), evaluator, b, rows);
       for (int64_t head = 0; head < heads && !rows.empty(); ++head) {
         Mix<T> mix({heads, head}, query, keys);
         std::vector<T> scores = mix.scoreGradients(gradient, values);
@@ -164,8 +165,9 @@ template <typename T> static void evaluate(AttendSegmentsBackwardOp op, Evaluato
 }
 
 template <typename T>
-static Rows<T> besides(ValueRange values, const Evaluator<T> &evaluator, int64_t b, int64_t t) {
-  Rows<T> rows;
+static RowTables<T> besides(ValueRange values, const Evaluator<T> &evaluator, int64_t b,
+                            int64_t t) {
+  RowTables<T> rows;
   for (Value value : values) {
     rows.push_back(evaluator.rowAt(value, b, t));
   }
@@ -176,7 +178,7 @@ template <typename T> static void evaluate(AttendPartsOp op, Evaluator<T> &evalu
   auto heads = static_cast<int64_t>(op.getHeads());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t t) {
     std::vector<T> y(evaluator.getColumns(op.getResult()));
-    Rows<T> values = besides<T>(op.getValues(), evaluator, b, t);
+    RowTables<T> values = besides<T>(op.getValues(), evaluator, b, t);
     for (int64_t head = 0; head < heads; ++head) {
       Mix<T> mix({heads, head}, evaluator.rowAt(op.getQuery(), b, t),
                  besides<T>(op.getKeys(), evaluator, b, t));
@@ -197,7 +199,7 @@ template <typename T> static void evaluate(AttendPartsBackwardOp op, Evaluator<T
       std::vector<T> made(evaluator.getColumns(op.getQuery()));
       std::vector<T> query = evaluator.rowAt(op.getQuery(), b, t),
                      gradient = evaluator.rowAt(op.getGradient(), b, t);
-      Rows<T> keys = besides<T>(op.getKeys(), evaluator, b, t);
+      RowTables<T> keys = besides<T>(op.getKeys(), evaluator, b, t);
       for (int64_t head = 0; head < heads; ++head) {
         Mix<T> mix({heads, head}, query, keys);
         std::vector<T> scores =

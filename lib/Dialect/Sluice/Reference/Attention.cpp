@@ -47,14 +47,15 @@ public:
   }
   /// The products that a pair's score region is given: the product of queries and keys, and the
   /// one by distance where there are rows.
-  struct Products {
+  struct ReferenceProducts {
     T raw, byDistance;
   };
-  Products products(const std::vector<T> &query, int64_t b, int64_t p, int64_t q, int64_t h) {
+  ReferenceProducts products(const std::vector<T> &query, int64_t b, int64_t p, int64_t q,
+                             int64_t h) {
     T byDistance = terms.rows ? dot(positionQuery(b, p, h), distanceRow(b, p, q, h)) : 0;
     return {dot(query, key(b, q, h)), byDistance};
   }
-  T score(const Products &products, int64_t p, int64_t q, int64_t h) {
+  T score(const ReferenceProducts &products, int64_t p, int64_t q, int64_t h) {
     return region(op.getScore(), products, p, q, h).front();
   }
   std::vector<T> columns(Value sequence, int64_t b, int64_t p, int64_t first) {
@@ -102,8 +103,8 @@ public:
 
   /// Result of the score region for a pair's products and its bias; with `gradient`, the result
   /// of its derivative for these and `gradient`.
-  std::vector<T> region(Region &code, const Products &products, int64_t p, int64_t q, int64_t h,
-                        const T *gradient = nullptr) {
+  std::vector<T> region(Region &code, const ReferenceProducts &products, int64_t p, int64_t q,
+                        int64_t h, const T *gradient = nullptr) {
     SmallVector<Scalar<T>> arguments = {
         {.real = products.raw}, {.integer = p}, {.integer = q}, {.integer = h}};
     if (terms.rows) {

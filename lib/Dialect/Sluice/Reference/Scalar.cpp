@@ -33,7 +33,7 @@ template <typename T> ScalarProgram<T>::ScalarProgram(Region &region) {
       continue;
     }
     bool readsPlace = isa<dispatch::RandomOp, dispatch::PositionOp, dispatch::ColumnOp>(op);
-    Step &step =
+    ScalarStep &step =
         steps.emplace_back(&op, readsPlace ? nullptr : scalar::getScalarRule<T>(op), result);
     if (!readsPlace && !step.rule) {
       op.emitError("reference: expected scalar arith or math");
@@ -52,7 +52,7 @@ template <typename T>
 SmallVector<Scalar<T>> ScalarProgram<T>::run(ArrayRef<Scalar<T>> arguments,
                                              const ScalarPlace &place) {
   llvm::copy(arguments, values.begin());
-  for (const Step &step : steps) {
+  for (const ScalarStep &step : steps) {
     if (!step.rule) {
       values[step.result] = readPlace<T>(*step.op, place);
       continue;

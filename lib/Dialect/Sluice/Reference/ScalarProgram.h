@@ -20,14 +20,14 @@ public:
 
 private:
   /// An op. Values are numbered, arguments first.
-  struct Step {
+  struct ScalarStep {
     mlir::Operation *op;
     scalar::Rule<T> rule; ///< null where the op reads its place
     size_t result;
     llvm::SmallVector<size_t, 4> operands = {};
   };
 
-  std::vector<Step> steps;
+  std::vector<ScalarStep> steps;
   std::vector<Scalar<T>> values;
   llvm::SmallVector<size_t> yields;
 };

@@ -9,10 +9,10 @@ using namespace sluice::reference;
 
 namespace {
 /// Counts and ends of one row of the batch.
-template <typename T> struct Segmentation {
+template <typename T> struct ReferenceSegmentation {
   /// For a function's `op`, which has `getCounts` and `getEnds`.
   template <typename Op>
-  Segmentation(Op op, const Evaluator<T> &evaluator, int64_t row, bool starts = false)
+  ReferenceSegmentation(Op op, const Evaluator<T> &evaluator, int64_t row, bool starts = false)
       : counts(op.getCounts()), ends(op.getEnds()), evaluator(evaluator), row(row), starts(starts),
         positions(evaluator.getPositions(counts)) {}
 
@@ -72,7 +72,7 @@ template <typename T> static void evaluate(SegmentOp op, Evaluator<T> &evaluator
 /// y[m] = mean of x over segment m
 template <typename T> static void evaluate(PoolSegmentsOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
-    Segmentation<T> of(op, evaluator, b, op.getStarts());
+    ReferenceSegmentation<T> of(op, evaluator, b, op.getStarts());
     std::vector<T> y(evaluator.getColumns(op.getResult()));
     if (!of.isClosed(m)) {
       return y;
@@ -92,7 +92,7 @@ template <typename T> static void evaluate(PoolSegmentsOp op, Evaluator<T> &eval
 /// dx[t] = dy[m] / rows(m)
 template <typename T> static void evaluate(PoolSegmentsBackwardOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t t) {
-    Segmentation<T> of(op, evaluator, b, op.getStarts());
+    ReferenceSegmentation<T> of(op, evaluator, b, op.getStarts());
     int64_t m = of.getSegmentBounds(t);
     if (!of.isClosed(m)) {
       return std::vector<T>(evaluator.getColumns(op.getResult()));
@@ -108,7 +108,7 @@ template <typename T> static void evaluate(PoolSegmentsBackwardOp op, Evaluator<
 /// h[t] = <dy[m], x[t] - y[m]> / rows(m)
 template <typename T>
 static T movedBy(PoolSegmentsBitsBackwardOp op, const Evaluator<T> &evaluator,
-                 const Segmentation<T> &of, int64_t m, int64_t t) {
+                 const ReferenceSegmentation<T> &of, int64_t m, int64_t t) {
   T h = 0;
   for (int64_t c = 0; c < evaluator.getColumns(op.getInput()); ++c) {
     h += evaluator.at(op.getGradient(), of.row, m, c) *
@@ -120,7 +120,7 @@ static T movedBy(PoolSegmentsBitsBackwardOp op, const Evaluator<T> &evaluator,
 /// db[j] = sum of h[t], t > j in j's segment
 template <typename T> static void evaluate(PoolSegmentsBitsBackwardOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t j) {
-    Segmentation<T> of(op, evaluator, b, op.getStarts());
+    ReferenceSegmentation<T> of(op, evaluator, b, op.getStarts());
     int64_t m = of.getSegmentBounds(j);
     T sum = 0;
     for (int64_t t = op.getStarts() ? j : j + 1; of.isClosed(m) && t <= of.last(m); ++t) {
@@ -133,14 +133,14 @@ template <typename T> static void evaluate(PoolSegmentsBitsBackwardOp op, Evalua
 /// y[m] = x[e(m)]
 template <typename T> static void evaluate(SelectSegmentsOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
-    return evaluator.rowAt(op.getInput(), b, Segmentation<T>(op, evaluator, b).end(m));
+    return evaluator.rowAt(op.getInput(), b, ReferenceSegmentation<T>(op, evaluator, b).end(m));
   });
 }
 
 /// dx[e(m)] = dy[m]
 template <typename T> static void evaluate(SelectSegmentsBackwardOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t t) {
-    Segmentation<T> of(op, evaluator, b);
+    ReferenceSegmentation<T> of(op, evaluator, b);
     int64_t m = of.count(t) - 1;
     return m >= 0 && of.end(m) == t ? evaluator.rowAt(op.getGradient(), b, m)
                                     : std::vector<T>(evaluator.getColumns(op.getResult()));
@@ -150,7 +150,8 @@ template <typename T> static void evaluate(SelectSegmentsBackwardOp op, Evaluato
 /// z[t] = y[c(t) - by]
 template <typename T> static void evaluate(SpreadSegmentsOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t t) {
-    int64_t m = Segmentation<T>(op, evaluator, b).count(t) - static_cast<int64_t>(op.getBy());
+    int64_t m =
+        ReferenceSegmentation<T>(op, evaluator, b).count(t) - static_cast<int64_t>(op.getBy());
     return evaluator.rowAt(op.getInput(), b, m);
   });
 }
@@ -158,7 +159,7 @@ template <typename T> static void evaluate(SpreadSegmentsOp op, Evaluator<T> &ev
 /// dy[m] = sum of dz[t] over c(t) - by = m
 template <typename T> static void evaluate(SpreadSegmentsBackwardOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
-    Segmentation<T> of(op, evaluator, b);
+    ReferenceSegmentation<T> of(op, evaluator, b);
     std::vector<T> dy(evaluator.getColumns(op.getResult()));
     for (int64_t t = 0; t < of.positions; ++t) {
       for (size_t c = 0; of.count(t) - static_cast<int64_t>(op.getBy()) == m && c < dy.size();

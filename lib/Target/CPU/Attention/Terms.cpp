@@ -162,7 +162,7 @@ void Terms::eachBand(Value p0, Value q0, llvm::function_ref<void(const Band &)> 
   });
 }
 
-Terms::Place Terms::computeQueryPlace(Value queryOfBlock) {
+Terms::QueryPlace Terms::computeQueryPlace(Value queryOfBlock) {
   Value i = e.floorDiv(queryOfBlock, bands.period);
   Value first = e.sub(queryOfBlock, e.mul(i, bands.period));
   Value ofBand = e.sub(i, e.mul(e.floorDiv(i, bands.rows), bands.rows));
@@ -173,7 +173,7 @@ Terms::Place Terms::computeQueryPlace(Value queryOfBlock) {
 void Terms::eachSquare(Square body) {
   int64_t whole = shape.keyBlock / e.lanes * e.lanes, rest = shape.keyBlock - whole;
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value first) {
-    SmallVector<Place> places;
+    SmallVector<QueryPlace> places;
     for (int64_t lane = 0; lane < e.lanes; ++lane) {
       places.push_back(computeQueryPlace(e.add(first, lane)));
     }
@@ -206,9 +206,9 @@ void Terms::emitProducts(Value p0, Value q0) {
     };
     emitMatmul(e, target, product);
   });
-  eachSquare([&](Value first, Value key, int64_t keys, ArrayRef<Place> places) {
+  eachSquare([&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
     Emitter::Values square;
-    for (const Place &place : places) {
+    for (const QueryPlace &place : places) {
       square.push_back(e.load(products, {place.row, e.add(place.column, key)}));
     }
     e.transpose(square);
@@ -269,7 +269,7 @@ void Terms::emitGradients(Value gradients, Value p0, Value q0) {
   if (!rows) {
     return;
   }
-  eachSquare([&](Value first, Value key, int64_t keys, ArrayRef<Place> places) {
+  eachSquare([&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
     Emitter::Values square(e.lanes, e.splat(0));
     for (int64_t i = 0; i < keys; ++i) {
       square[i] = e.load(gradients, {e.add(key, i), first});

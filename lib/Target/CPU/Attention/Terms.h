@@ -89,14 +89,14 @@ private:
     mlir::Value row, rowClass, column;
   };
   /// Row of a query in its block, and the column of its product with key q0.
-  struct Place {
+  struct QueryPlace {
     mlir::Value row, column;
   };
   using Square = llvm::function_ref<void(mlir::Value query, mlir::Value key, int64_t keys,
-                                         llvm::ArrayRef<Place> places)>;
+                                         llvm::ArrayRef<QueryPlace> places)>;
 
   Bands makeBands() const;
-  Place computeQueryPlace(mlir::Value queryOfBlock);
+  QueryPlace computeQueryPlace(mlir::Value queryOfBlock);
   void eachBand(mlir::Value p0, mlir::Value q0, llvm::function_ref<void(const Band &)> body);
   /// Runs `body` for each square of a pair of blocks: `lanes` queries and at most `lanes` keys.
   void eachSquare(Square body);

@@ -20,8 +20,8 @@ using namespace sluice::cpu;
 namespace {
 
 /// Division of a contraction into items.
-struct Schedule {
-  Tile tile;
+struct ContractSchedule {
+  RegisterTile tile;
   int64_t inner;       ///< K
   int64_t columns;     ///< N
   int64_t rows;        ///< rows of the launch
@@ -34,13 +34,14 @@ struct Schedule {
   int64_t columnBlocks() const { return llvm::divideCeil(panels(), blockPanels); }
   int64_t items() const { return rowBlocks() * columnBlocks(); }
 
-  Schedule(const Target &target, int64_t rows, int64_t inner, int64_t columns);
+  ContractSchedule(const Target &target, int64_t rows, int64_t inner, int64_t columns);
 };
 
 /// Packing an element of W costs about as much as 4 tile rows of work on it, so blocks of rows stay
 /// tall; columns are split first to get eight items.
-Schedule::Schedule(const Target &target, int64_t rows, int64_t inner, int64_t columns)
-    : tile(Tile::of(target)), inner(inner), columns(columns), rows(rows) {
+ContractSchedule::ContractSchedule(const Target &target, int64_t rows, int64_t inner,
+                                   int64_t columns)
+    : tile(RegisterTile::of(target)), inner(inner), columns(columns), rows(rows) {
   tile.rows = std::min(tile.rows, rows);
   constexpr int64_t wantedItems = 8, tallBlock = 516, shortBlock = 132;
   int64_t panelBytes = inner * tile.columns() * 4;
@@ -58,7 +59,7 @@ Schedule::Schedule(const Target &target, int64_t rows, int64_t inner, int64_t co
 class ContractEmitter {
 public:
   ContractEmitter(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target,
-                  const Schedule &schedule)
+                  const ContractSchedule &schedule)
       : op(op), domain(op.getDomain()), s(schedule), frame(op, module, name, target),
         b(frame.builder()), epilogue(makeEpilogue(op, frame)) {}
 
@@ -68,13 +69,13 @@ public:
 
 private:
   void emitItem();
-  void packPanel(Value panel, Value slot, const Tile &tile);
+  void packPanel(Value panel, Value slot, const RegisterTile &tile);
   void packTransposed(Value slot, Value first, Value at, Value k, bool tail);
   void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
   void extendRows(Value first, bool mayBePartial);
   Value lastRowOr(Value row);
-  void emitSums(Value first, Value slot, const Tile &tile, bool partialRows);
-  void emitEpilogue(Value first, Value count, Value panel, const Tile &tile);
+  void emitSums(Value first, Value slot, const RegisterTile &tile, bool partialRows);
+  void emitEpilogue(Value first, Value count, Value panel, const RegisterTile &tile);
   Value rotate(Value vector, Value row, Value column);
   Value loadDense(unsigned buffer, Value column, VectorType type);
   Value index(int64_t value) { return frame.index(value); }
@@ -84,11 +85,11 @@ private:
 
   dispatch::ContractOp op;
   dispatch::DomainAttr domain;
-  const Schedule &s;
+  const ContractSchedule &s;
   Frame frame;
   ImplicitLocOpBuilder &b;
   Epilogue epilogue;
-  Tile tail{};
+  RegisterTile tail{};
   SmallVector<Value> extras, results;
   Value input, weight, packed, extended, sums, rowEnd, validRows;
   Lengths lengths;
@@ -169,7 +170,7 @@ void ContractEmitter::emitRows(Value first, Value panelBegin, Value fullEnd, Val
     extendRows(first, !alwaysWhole);
     alwaysWhole = true; // repeats the last row for missing ones
   }
-  auto emitPanel = [&](Value panel, const Tile &tile) {
+  auto emitPanel = [&](Value panel, const RegisterTile &tile) {
     Value slot = arith::SubIOp::create(b, panel, panelBegin);
     if (alwaysWhole) {
       emitSums(first, slot, tile, false);
@@ -206,7 +207,7 @@ void ContractEmitter::extendRows(Value first, bool mayBePartial) {
 }
 
 /// Packs the columns of W in `panel`, all of K, to slot `slot` of the packed block.
-void ContractEmitter::packPanel(Value panel, Value slot, const Tile &tile) {
+void ContractEmitter::packPanel(Value panel, Value slot, const RegisterTile &tile) {
   Value column = mulIndex(b, panel, s.tile.columns());
   int64_t lanes = tile.lanes, whole = s.inner / lanes * lanes;
   if (op.getByInput()) {
@@ -248,7 +249,8 @@ void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k,
 }
 
 /// Stores the sums of one tile to scratch. A panel with fewer rows repeats its last one.
-void ContractEmitter::emitSums(Value first, Value slot, const Tile &tile, bool partialRows) {
+void ContractEmitter::emitSums(Value first, Value slot, const RegisterTile &tile,
+                               bool partialRows) {
   SmallVector<Value> rows;
   for (int64_t i = 0; i < tile.rows; ++i) {
     Value row = extended ? index(i) : addIndex(b, first, index(i));
@@ -289,7 +291,8 @@ Value ContractEmitter::rotate(Value vector, Value row, Value column) {
 /// Processes one row of the tile at a time, from scratch in L1: the region's code is emitted once,
 /// on vectors as wide as the tile, for any number of rows. Rows are padded to whole vectors, so
 /// stores need no mask.
-void ContractEmitter::emitEpilogue(Value first, Value count, Value panel, const Tile &tile) {
+void ContractEmitter::emitEpilogue(Value first, Value count, Value panel,
+                                   const RegisterTile &tile) {
   auto type = VectorType::get({tile.columns()}, b.getF32Type());
   Value column = mulIndex(b, panel, s.tile.columns());
   SmallVector<Value> shared;
@@ -375,7 +378,7 @@ FailureOr<Kernel> cpu::generateContract(dispatch::ContractOp op, ModuleOp module
   ArrayRef<int64_t> weight = cast<RankedTensorType>(op.getWeight().getType()).getShape();
   int64_t inner = weight[op.getByInput() ? 0 : 1], columns = weight[op.getByInput() ? 1 : 0];
   int64_t rows = op.getDomain().getLaunchRows();
-  Schedule schedule(target, rows, inner, columns);
+  ContractSchedule schedule(target, rows, inner, columns);
   ContractEmitter emitter(op, module, name, target, schedule);
   if (failed(emitter.emit())) {
     return failure();

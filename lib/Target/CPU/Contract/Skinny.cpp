@@ -86,14 +86,14 @@ private:
   }
   void turnSums(Value due, int64_t rows, int64_t columns);
   /// `count` output columns, each `apart` after the previous one.
-  struct Columns {
+  struct SkinnyColumns {
     Value first;
     int64_t count, apart;
   };
-  void emitGroup(Value first, Value due, int64_t rows, const Columns &columns);
-  void emitSums(Value first, int64_t count, const Columns &columns);
+  void emitGroup(Value first, Value due, int64_t rows, const SkinnyColumns &columns);
+  void emitSums(Value first, int64_t count, const SkinnyColumns &columns);
   Values emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, ArrayRef<Value> later);
-  Values laterRows(const Columns &columns);
+  Values laterRows(const SkinnyColumns &columns);
   void prefetchWeights(ArrayRef<Value> later, Value k);
   Values stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k, int64_t valid,
                   ValueRange dots);
@@ -211,7 +211,7 @@ void SkinnyGenerator::emitFor(Value due, int64_t rows) {
 /// Columns outside every stream come last.
 void SkinnyGenerator::emitColumns(Value due, int64_t rows, int64_t columns) {
   int64_t run = cut.itemColumns() / columns, rest = cut.itemColumns() % columns;
-  auto eachGroup = [&](const Columns &of) {
+  auto eachGroup = [&](const SkinnyColumns &of) {
     e.loop(e.index(0), due, rows, [&](Value first) {
       if (rows < cut.rows) { // either all rows are due, or none
         emitSums(first, rows, of);
@@ -231,7 +231,8 @@ void SkinnyGenerator::emitColumns(Value due, int64_t rows, int64_t columns) {
 }
 
 /// Sums of the due rows from `first`, `rows` of them; half as many, or one, if these are all.
-void SkinnyGenerator::emitGroup(Value first, Value due, int64_t rows, const Columns &columns) {
+void SkinnyGenerator::emitGroup(Value first, Value due, int64_t rows,
+                                const SkinnyColumns &columns) {
   auto these = [&] { emitSums(first, rows, columns); };
   if (rows == 1) {
     return these();
@@ -263,7 +264,7 @@ void SkinnyGenerator::turnSums(Value due, int64_t rows, int64_t columns) {
 }
 
 /// Computes sums of due rows [first, first + count).
-void SkinnyGenerator::emitSums(Value first, int64_t count, const Columns &columns) {
+void SkinnyGenerator::emitSums(Value first, int64_t count, const SkinnyColumns &columns) {
   Values rows, outputs;
   for (int64_t i = 0; i < count; ++i) {
     rows.push_back(listed(inputRows, e.add(first, i)));
@@ -320,7 +321,7 @@ Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> 
 /// rows, the multiply-adds leave too few loads in flight. After the end of a stream comes the same
 /// stream of the next item, which mostly the same thread takes; otherwise each item would wait for
 /// its first rows.
-Emitter::Values SkinnyGenerator::laterRows(const Columns &columns) {
+Emitter::Values SkinnyGenerator::laterRows(const SkinnyColumns &columns) {
   constexpr int64_t bytesAhead = 2048;
   int64_t rowBytes = inner * getRowType(op.getWeight()).getElementTypeBitWidth() / 8;
   int64_t rowsAhead = std::min<int64_t>(columns.apart, llvm::divideCeil(bytesAhead, rowBytes));

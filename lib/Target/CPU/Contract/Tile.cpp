@@ -12,7 +12,7 @@ using namespace sluice;
 using namespace sluice::cpu;
 
 /// Computes sums += left(k, row) * right(k, vector), one step of K.
-static void addStep(ImplicitLocOpBuilder &b, const Tile &tile, Value k, LoadLeft left,
+static void addStep(ImplicitLocOpBuilder &b, const RegisterTile &tile, Value k, LoadLeft left,
                     LoadRight right, SmallVector<Value> &sums) {
   SmallVector<Value> rights;
   for (int64_t v = 0; v < tile.vectors; ++v) {
@@ -29,7 +29,7 @@ static void addStep(ImplicitLocOpBuilder &b, const Tile &tile, Value k, LoadLeft
 
 /// Emits steps first, first + 1, ... below last, `unroll` of them per iteration; their number is a
 /// multiple of `unroll`.
-static SmallVector<Value> addSteps(ImplicitLocOpBuilder &b, const Tile &tile, Value first,
+static SmallVector<Value> addSteps(ImplicitLocOpBuilder &b, const RegisterTile &tile, Value first,
                                    Value last, int64_t unroll, LoadLeft left, LoadRight right,
                                    ValueRange initial) {
   Value stride = arith::ConstantIndexOp::create(b, unroll);
@@ -45,8 +45,9 @@ static SmallVector<Value> addSteps(ImplicitLocOpBuilder &b, const Tile &tile, Va
   return SmallVector<Value>(loop.getResults());
 }
 
-SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Tile &tile, Value steps,
-                                          LoadLeft left, LoadRight right, ArrayRef<Value> initial) {
+SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const RegisterTile &tile,
+                                          Value steps, LoadLeft left, LoadRight right,
+                                          ArrayRef<Value> initial) {
   SmallVector<Value> sums(initial);
   if (sums.empty()) {
     sums.assign(tile.rows * tile.vectors,

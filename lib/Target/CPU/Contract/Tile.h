@@ -11,7 +11,7 @@
 namespace sluice::cpu {
 
 /// A register tile of `rows` by `vectors * lanes` accumulators.
-struct Tile {
+struct RegisterTile {
   int64_t rows, vectors, lanes;
   int64_t columns() const { return vectors * lanes; }
   mlir::VectorType type(mlir::Builder &b) const {
@@ -21,7 +21,7 @@ struct Tile {
   /// Returns the tile that fills the register file except for the operands of one step: 12 x 32
   /// with AVX-512, 6 x 16 with AVX2. Two vectors by `rows` have more independent chains than FMA
   /// latency times ports, and need less than one load per port and step.
-  static Tile of(const Target &target) {
+  static RegisterTile of(const Target &target) {
     return {(target.registers - target.registers / 8 - 4) / 2, 2, target.lanes};
   }
 };
@@ -31,8 +31,9 @@ using LoadRight = llvm::function_ref<mlir::Value(mlir::Value k, int64_t vector)>
 
 /// Computes the sum over k in [0, steps) of left(k, row) * right(k, vector), for each row and
 /// vector of `tile`, row by row. Accumulators start at zero, or at `initial`.
-llvm::SmallVector<mlir::Value> emitOuterProducts(mlir::ImplicitLocOpBuilder &b, const Tile &tile,
-                                                 mlir::Value steps, LoadLeft left, LoadRight right,
+llvm::SmallVector<mlir::Value> emitOuterProducts(mlir::ImplicitLocOpBuilder &b,
+                                                 const RegisterTile &tile, mlir::Value steps,
+                                                 LoadLeft left, LoadRight right,
                                                  llvm::ArrayRef<mlir::Value> initial = {});
 
 /// Transposes n vectors of n lanes in registers, n = 4, 8 or 16.

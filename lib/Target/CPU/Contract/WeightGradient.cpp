@@ -18,8 +18,8 @@ using namespace sluice::cpu;
 namespace {
 
 /// Division of a weight gradient [M, N] into items.
-struct Schedule {
-  Tile tile;
+struct WeightSchedule {
+  RegisterTile tile;
   int64_t height, width;     ///< M, N; N is 0 if only the bias is computed
   int64_t blockRowPanels;    ///< panels of tile rows per item
   int64_t blockColumnPanels; ///< panels of tile columns per item
@@ -40,14 +40,14 @@ struct Schedule {
     return llvm::divideCeil(blockSteps * tile.rows + tile.lanes, 16) * 16;
   }
 
-  Schedule(const Target &target, int64_t height, int64_t width);
+  WeightSchedule(const Target &target, int64_t height, int64_t width);
 };
 
 /// Copying costs (1 / height + 1 / width) of a block's work, so blocks are large and as square as
 /// eight items allow, or four if eight would be smaller than 64 by 64; packed factors and sums
 /// together stay within L2.
-Schedule::Schedule(const Target &target, int64_t height, int64_t width)
-    : tile(Tile::of(target)), height(height), width(width) {
+WeightSchedule::WeightSchedule(const Target &target, int64_t height, int64_t width)
+    : tile(RegisterTile::of(target)), height(height), width(width) {
   assert(tile.rows <= tile.lanes && "a packed step of a panel is one vector");
   constexpr int64_t tallest = 132;
   const int64_t wantedItems = height * width < 8 * 64 * 64 ? 4 : 8;
@@ -71,7 +71,7 @@ Schedule::Schedule(const Target &target, int64_t height, int64_t width)
 class WeightEmitter {
 public:
   WeightEmitter(dispatch::WeightGradientOp op, ModuleOp module, StringRef name,
-                const Target &target, const Schedule &schedule)
+                const Target &target, const WeightSchedule &schedule)
       : op(op), domain(op.getDomain()), s(schedule), frame(op, module, name, target),
         b(frame.builder()), type(schedule.tile.type(b)) {}
 
@@ -93,7 +93,7 @@ private:
   Value loadLeft(Value row, Value column);
   Value leftAt(Value panel, Value k);
   void addProducts(Value count, Value next, Value last);
-  void addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead);
+  void addTile(Value m, Value n, const RegisterTile &tile, Value count, const Ahead *ahead);
   void prefetch(Value k, const Ahead &ahead);
   void addBias(Value count);
   void storeWeight();
@@ -108,7 +108,7 @@ private:
 
   dispatch::WeightGradientOp op;
   dispatch::DomainAttr domain;
-  const Schedule &s;
+  const WeightSchedule &s;
   Frame frame;
   ImplicitLocOpBuilder &b;
   VectorType type;
@@ -272,14 +272,14 @@ Value WeightEmitter::leftAt(Value panel, Value k) {
 /// A right panel stays in L1 while the left panels are streamed. `next` is the first row of the
 /// next block, `last` the end of all rows.
 void WeightEmitter::addProducts(Value count, Value next, Value last) {
-  Tile tail = s.tile;
+  RegisterTile tail = s.tile;
   tail.rows = s.height % s.tile.rows;
   Value fullPanels = arith::SubIOp::create(b, index(s.height / s.tile.rows), panelRow0);
   fullPanels = minIndex(b, rowPanels, fullPanels);
   // Tiles beyond the number of lines have nothing to prefetch, which makes their loops leaner.
   int64_t lines = std::max(s.blockHeight(), s.blockColumnPanels * s.tile.columns()) / 16 + 1;
   emitLoop(b, index(0), columnPanels, index(1), [&](Value n) {
-    auto add = [&](Value m, const Tile &tile) {
+    auto add = [&](Value m, const RegisterTile &tile) {
       Ahead ahead{addIndex(b, mulIndex(b, n, s.blockRowPanels), m), next, last};
       auto branch = scf::IfOp::create(b, below(ahead.tile, index(lines)), /*withElseRegion=*/true);
       OpBuilder::InsertionGuard guard(b);
@@ -313,7 +313,8 @@ void WeightEmitter::prefetch(Value k, const Ahead &ahead) {
 }
 
 /// Computes sums[m, n] += packed left panel m, transposed, times packed right panel n.
-void WeightEmitter::addTile(Value m, Value n, const Tile &tile, Value count, const Ahead *ahead) {
+void WeightEmitter::addTile(Value m, Value n, const RegisterTile &tile, Value count,
+                            const Ahead *ahead) {
   SmallVector<Value> initial;
   auto at = [&](int64_t i) {
     return SmallVector<Value>{m, n, index(i / tile.vectors), index(i % tile.vectors * tile.lanes)};
@@ -371,7 +372,7 @@ void WeightEmitter::storeSum(Value sum, Value init, Value result, ValueRange ind
 }
 
 void WeightEmitter::storeWeight() {
-  const Tile &tile = s.tile;
+  const RegisterTile &tile = s.tile;
   emitLoop(b, index(0), rowPanels, index(1), [&](Value m) {
     emitLoop(b, index(0), index(tile.rows), index(1), [&](Value i) {
       Value row = addIndex(b, addIndex(b, height0, mulIndex(b, m, tile.rows)), i);
@@ -409,7 +410,7 @@ FailureOr<Kernel> cpu::generateWeightGradient(dispatch::WeightGradientOp op, Mod
   auto left = cast<RankedTensorType>(op.getLeft().getType());
   int64_t height = left.getShape().back();
   int64_t width = cast<RankedTensorType>(op.getRight().getType()).getShape().back();
-  Schedule schedule(target, height, op.getWeight() ? width : 0);
+  WeightSchedule schedule(target, height, op.getWeight() ? width : 0);
   WeightEmitter emitter(op, module, name, target, schedule);
   emitter.emit();
   double rows = op.getDomain().getLaunchRows();

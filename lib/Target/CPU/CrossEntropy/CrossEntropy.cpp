@@ -32,8 +32,9 @@ Shape::Shape(Value input, Value weight, int64_t held, const Target &target)
   factorBytes = cast<RankedTensorType>(weight.getType()).getElementTypeBitWidth() / 8;
 }
 
-Generator::Generator(Operation *op, Value input, Value weight, Value tokens, const Scoring &scoring,
-                     int64_t held, ModuleOp module, StringRef name, const Target &target)
+LossGenerator::LossGenerator(Operation *op, Value input, Value weight, Value tokens,
+                             const Scoring &scoring, int64_t held, ModuleOp module, StringRef name,
+                             const Target &target)
     : target(target), shape(input, weight, held, target), scoring(scoring),
       frame(op, module, name, target), e(frame.builder(), target.lanes), input(frame.buffer(0)),
       weight(frame.buffer(1)), tokens(frame.buffer(2)) {
@@ -49,13 +50,13 @@ Generator::Generator(Operation *op, Value input, Value weight, Value tokens, con
   validRows = scoring.domain.getFactor() == 0 ? e.index(shape.batch) : frame.rows();
 }
 
-Value Generator::isValid(Value row) {
+Value LossGenerator::isValid(Value row) {
   Value sequence = e.floorDiv(row, shape.positions);
   Value position = e.sub(row, e.mul(sequence, shape.positions));
   return e.both(e.less(sequence, validRows), e.less(position, validLength));
 }
 
-Value Generator::isScored(Value row) {
+Value LossGenerator::isScored(Value row) {
   Value valid = isValid(row);
   if (scoring.first == 0) {
     return valid;
@@ -64,7 +65,7 @@ Value Generator::isScored(Value row) {
   return e.both(valid, e.atLeast(position, e.index(scoring.first)));
 }
 
-Value Generator::incoming(Value row) {
+Value LossGenerator::incoming(Value row) {
   Value sequence = e.floorDiv(row, shape.positions);
   Value position = e.sub(row, e.mul(sequence, shape.positions));
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
@@ -73,7 +74,7 @@ Value Generator::incoming(Value row) {
                             : e.select(e.atLeast(position, e.index(scoring.first)), given, zero);
 }
 
-Value Generator::getTargetToken(Value row) {
+Value LossGenerator::getTargetToken(Value row) {
   Value sequence = e.floorDiv(row, shape.positions);
   Value at = e.add(e.sub(row, e.mul(sequence, shape.positions)), scoring.offset);
   int64_t last = cast<MemRefType>(tokens.getType()).getDimSize(1) - 1;
@@ -86,11 +87,11 @@ Value Generator::getTargetToken(Value row) {
   return e.select(inside, clamp(token, shape.vocabulary - 1), e.index(0));
 }
 
-Value Generator::loadIndex(Value memory, Value i) {
+Value LossGenerator::loadIndex(Value memory, Value i) {
   return arith::IndexCastOp::create(e.b, e.b.getIndexType(), e.loadScalar(memory, {i}));
 }
 
-Value Generator::share() {
+Value LossGenerator::share() {
   Value length = validLength;
   if (scoring.first > 0) {
     length = e.max(e.sub(length, e.index(scoring.first)), e.index(1));
@@ -100,16 +101,16 @@ Value Generator::share() {
   return arith::DivFOp::create(e.b, factor, arith::SIToFPOp::create(e.b, e.b.getF32Type(), count));
 }
 
-Value Generator::loadBelow(Value memory, ValueRange indices, Value column, Value limit) {
+Value LossGenerator::loadBelow(Value memory, ValueRange indices, Value column, Value limit) {
   return loadVector(e.b, e.lanes, memory, indices, emitColumnMask(e.b, e.lanes, column, limit));
 }
 
-void Generator::storeBelow(Value value, Value memory, ValueRange indices, Value column,
-                           Value limit) {
+void LossGenerator::storeBelow(Value value, Value memory, ValueRange indices, Value column,
+                               Value limit) {
   storeVector(e.b, value, memory, indices, emitColumnMask(e.b, e.lanes, column, limit));
 }
 
-void Generator::packHeld(Value source, bool isPadded, function_ref<Value(Value)> row) {
+void LossGenerator::packHeld(Value source, bool isPadded, function_ref<Value(Value)> row) {
   bool whole = isPadded || shape.width % e.lanes == 0;
   e.loop(e.index(0), e.index(shape.block), e.lanes, [&](Value i) {
     Emitter::Values rows;
@@ -131,7 +132,8 @@ void Generator::packHeld(Value source, bool isPadded, function_ref<Value(Value)>
   });
 }
 
-Generator::Stream Generator::stream(Value source, bool isPadded, Value first, Value count) {
+LossGenerator::RowStream LossGenerator::stream(Value source, bool isPadded, Value first,
+                                               Value count) {
   if (!streamed) {
     return {source, first};
   }
@@ -178,7 +180,7 @@ computeScores(Emitter &e, const Shape &shape, const attention::Matrix &source, V
 
 // Rows after the last whole tile are processed one by one: `count` is a multiple of the tile except
 // for the last rows of a sequence.
-void Generator::emitScores(const Stream &stream, Value count, const Finish &finish) {
+void LossGenerator::emitScores(const RowStream &stream, Value count, const Finish &finish) {
   Value whole = e.mul(e.floorDiv(count, shape.tileRows), shape.tileRows);
   auto run = [&](Value row, int64_t rows) {
     attention::Matrix source{stream.memory, stream.first, {}};
@@ -188,7 +190,7 @@ void Generator::emitScores(const Stream &stream, Value count, const Finish &fini
   e.loop(whole, count, 1, [&](Value row) { run(row, 1); });
 }
 
-void Generator::emitScores(Value source, int64_t count, const Finish &finish) {
+void LossGenerator::emitScores(Value source, int64_t count, const Finish &finish) {
   int64_t rest = count % shape.tileRows, whole = count - rest;
   auto run = [&](Value row, int64_t rows) {
     attention::Matrix all{source, {}, {}};
@@ -200,7 +202,7 @@ void Generator::emitScores(Value source, int64_t count, const Finish &finish) {
   }
 }
 
-void Generator::emitProducts(const Stream &rows, Value count, Value scores, Value scoreRow) {
+void LossGenerator::emitProducts(const RowStream &rows, Value count, Value scores, Value scoreRow) {
   attention::Matmul product;
   product.rows = shape.width;
   product.vectors = shape.vectors;
@@ -215,7 +217,7 @@ void Generator::emitProducts(const Stream &rows, Value count, Value scores, Valu
 }
 
 // Rows of `sums` from d on are undefined; they become columns that are unused.
-void Generator::unpackSums(function_ref<Value(Value)> scale) {
+void LossGenerator::unpackSums(function_ref<Value(Value)> scale) {
   e.loop(e.index(0), e.index(shape.block), e.lanes, [&](Value i) {
     Value factor = scale(i);
     eachColumn([&](Value column) {

@@ -58,11 +58,11 @@ struct Scoring {
 };
 
 /// Buffers and steps common to both kernels.
-class Generator {
+class LossGenerator {
 public:
-  Generator(mlir::Operation *op, mlir::Value input, mlir::Value weight, mlir::Value tokens,
-            const Scoring &scoring, int64_t held, mlir::ModuleOp module, llvm::StringRef name,
-            const Target &target);
+  LossGenerator(mlir::Operation *op, mlir::Value input, mlir::Value weight, mlir::Value tokens,
+                const Scoring &scoring, int64_t held, mlir::ModuleOp module, llvm::StringRef name,
+                const Target &target);
 
 protected:
   using Value = mlir::Value;
@@ -87,20 +87,20 @@ protected:
   /// without padding are masked.
   void packHeld(Value source, bool isPadded, llvm::function_ref<Value(Value)> row);
   /// Rows of the streamed factor as f32: a memory, and the index of the first row in it.
-  struct Stream {
+  struct RowStream {
     Value memory, first;
   };
   /// Returns rows [first, first + count) of `source`, count <= steps: in place or, for bf16,
   /// extended to scratch that the next call overwrites. Sources without padding are read with a
   /// mask.
-  Stream stream(Value source, bool isPadded, Value first, Value count);
+  RowStream stream(Value source, bool isPadded, Value first, Value count);
   /// Computes the scores of `count` streamed rows with the held block. `finish` gets the row within
   /// the stream, the first column and the tile.
   using Finish = std::function<void(Value row, Value column, attention::Accumulators &tile)>;
-  void emitScores(const Stream &rows, Value count, const Finish &finish);
+  void emitScores(const RowStream &rows, Value count, const Finish &finish);
   void emitScores(Value source, int64_t count, const Finish &finish);
   /// Computes sums[c][i] += sum over k < count of rows[k][c] * scores[scoreRow + k][i].
-  void emitProducts(const Stream &rows, Value count, Value scores, Value scoreRow);
+  void emitProducts(const RowStream &rows, Value count, Value scores, Value scoreRow);
   /// Computes staging[i][c] = sums[c][i] * scale(first lane)[i], the block's gradient as rows.
   void unpackSums(llvm::function_ref<Value(Value)> scale);
   /// Runs `body` for each vector of the block.

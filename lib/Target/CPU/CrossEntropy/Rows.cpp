@@ -17,11 +17,11 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-class RowsGenerator : cross_entropy::Generator {
+class RowsGenerator : cross_entropy::LossGenerator {
 public:
   RowsGenerator(dispatch::CrossEntropyOp op, ModuleOp module, StringRef name, const Target &target)
-      : Generator(op, op.getInput(), op.getWeight(), op.getTokens(), cross_entropy::Scoring(op),
-                  op.getDomain().getLaunchRows(), module, name, target),
+      : LossGenerator(op, op.getInput(), op.getWeight(), op.getTokens(), cross_entropy::Scoring(op),
+                      op.getDomain().getLaunchRows(), module, name, target),
         op(op) {}
 
   Kernel generate();
@@ -225,7 +225,7 @@ void RowsGenerator::emitTerms() {
 /// Computes sums += logits times rows [token0, end) of W.
 void RowsGenerator::addProducts(Value token0, Value end) {
   Value tokensHere = e.sub(end, token0);
-  Stream rows = stream(weight, /*isPadded=*/false, token0, tokensHere);
+  RowStream rows = stream(weight, /*isPadded=*/false, token0, tokensHere);
   emitProducts(rows, tokensHere, logits, token0);
 }
 

@@ -12,12 +12,12 @@ using namespace sluice::cpu;
 
 namespace {
 
-class WeightsGenerator : cross_entropy::Generator {
+class WeightsGenerator : cross_entropy::LossGenerator {
 public:
   WeightsGenerator(dispatch::CrossEntropyWeightGradientOp op, ModuleOp module, StringRef name,
                    const Target &target)
-      : Generator(op, op.getInput(), op.getWeight(), op.getTokens(), cross_entropy::Scoring(op),
-                  getVocabularySize(op), module, name, target),
+      : LossGenerator(op, op.getInput(), op.getWeight(), op.getTokens(), cross_entropy::Scoring(op),
+                      getVocabularySize(op), module, name, target),
         op(op) {}
 
   Kernel generate();
@@ -29,7 +29,7 @@ private:
   void allocate();
   void emitStart();
   void emitRows(Value row0, Value count);
-  void emitGradient(const Stream &rows, Value count);
+  void emitGradient(const RowStream &rows, Value count);
   Value finalScale();
   void addBias(Value count);
   void storeWeight();
@@ -120,7 +120,7 @@ void WeightsGenerator::emitRows(Value row0, Value count) {
       e.store(incoming(row), incomings, {i});
     }
   });
-  Stream rows = stream(input, /*isPadded=*/true, row0, count);
+  RowStream rows = stream(input, /*isPadded=*/true, row0, count);
   emitGradient(rows, count);
   if (biasGradient) {
     addBias(count);
@@ -129,7 +129,7 @@ void WeightsGenerator::emitRows(Value row0, Value count) {
 }
 
 /// Computes gradient[i][v] = e^(x - lse) - y[v], times the row's incoming gradient if these differ.
-void WeightsGenerator::emitGradient(const Stream &rows, Value count) {
+void WeightsGenerator::emitGradient(const RowStream &rows, Value count) {
   Value even =
       scoring.smoothing > 0 ? e.splat(scoring.smoothing / float(shape.vocabulary)) : Value();
   emitScores(rows, count, [&](Value row, Value column, attention::Accumulators &tile) {

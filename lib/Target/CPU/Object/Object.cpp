@@ -126,7 +126,7 @@ namespace {
 
 /// A kernel that becomes an object, or several kernels with a shared body. Its bytes depend neither
 /// on the cache's entries for other kernels nor on the number of threads.
-struct Job {
+struct ObjectJob {
   SmallVector<func::FuncOp> functions{};
   const Target *target = nullptr;
   KernelKey key{};
@@ -142,7 +142,7 @@ static std::string describe(const Target &target) {
                           std::to_string(target.lanes));
 }
 
-static KernelKey computeKey(const Job &job) {
+static KernelKey computeKey(const ObjectJob &job) {
   std::string keys;
   for (func::FuncOp function : job.functions) {
     keys += runtime::toHex(computeKernelKey(function, describe(*job.target)));
@@ -152,9 +152,9 @@ static KernelKey computeKey(const Job &job) {
 
 /// Reads objects from the cache. Returns the jobs that are not cached, the longest first, because
 /// the last to start should be short.
-static std::vector<Job *> readCached(std::vector<Job> &jobs, KernelCache &cache) {
-  std::vector<Job *> missing;
-  for (Job &job : jobs) {
+static std::vector<ObjectJob *> readCached(std::vector<ObjectJob> &jobs, KernelCache &cache) {
+  std::vector<ObjectJob *> missing;
+  for (ObjectJob &job : jobs) {
     job.key = computeKey(job);
     if (std::optional<std::string> cached = cache.load(job.key)) {
       job.object = std::move(*cached);
@@ -165,18 +165,18 @@ static std::vector<Job *> readCached(std::vector<Job> &jobs, KernelCache &cache)
     }
     missing.push_back(&job);
   }
-  llvm::sort(missing, [](Job *a, Job *b) {
+  llvm::sort(missing, [](ObjectJob *a, ObjectJob *b) {
     return std::pair(-a->operations, a) < std::pair(-b->operations, b); // jobs are in one vector
   });
   return missing;
 }
 
 /// Appends a module's functions as jobs; functions that call a shared body are in one job with it.
-static void addJobs(ModuleOp module, const Target *target, std::vector<Job> &jobs) {
-  llvm::MapVector<StringRef, Job> units;
+static void addJobs(ModuleOp module, const Target *target, std::vector<ObjectJob> &jobs) {
+  llvm::MapVector<StringRef, ObjectJob> units;
   for (auto function : module.getOps<func::FuncOp>()) {
     auto calls = function.getOps<func::CallOp>();
-    Job &job = units[calls.empty() ? function.getName() : (*calls.begin()).getCallee()];
+    ObjectJob &job = units[calls.empty() ? function.getName() : (*calls.begin()).getCallee()];
     job.functions.push_back(function);
     job.target = target;
   }
@@ -189,13 +189,13 @@ LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
                                   std::vector<std::string> &objects, KernelCache &cache,
                                   llvm::function_ref<void(size_t, size_t)> report) {
   std::vector<OwningOpRef<ModuleOp>> modules;
-  std::vector<Job> jobs;
+  std::vector<ObjectJob> jobs;
   for (const ObjectRequest &request : requests) {
     modules.emplace_back(ModuleOp(request.module).clone());
     shareBodies(*modules.back());
     addJobs(*modules.back(), request.target, jobs);
   }
-  std::vector<Job *> missing = readCached(jobs, cache);
+  std::vector<ObjectJob *> missing = readCached(jobs, cache);
   if (!missing.empty()) {
     MLIRContext *context = modules.front()->getContext();
     loadLoweringDialects(*context);
@@ -204,7 +204,7 @@ LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
     NoLoopStrengthReduction scope;
     std::mutex mutex; // protects `report`
     size_t done = 0;
-    auto lower = [&](Job *job) {
+    auto lower = [&](ObjectJob *job) {
       OwningOpRef<ModuleOp> module(ModuleOp::create(job->functions.front().getLoc()));
       for (func::FuncOp function : job->functions) {
         module->push_back(function.clone());
@@ -224,7 +224,7 @@ LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
     }
     cache.trim();
   }
-  for (Job &job : jobs) {
+  for (ObjectJob &job : jobs) {
     objects.push_back(std::move(job.object));
   }
   return success();

@@ -119,7 +119,7 @@ static int64_t getConstant(const OpOperand *operand) {
 namespace {
 
 /// Kernels with the same skeleton.
-using Group = SmallVector<Skeleton *>;
+using SkeletonGroup = SmallVector<Skeleton *>;
 
 /// The constants that differ within a group.
 struct Parameters {
@@ -129,7 +129,7 @@ struct Parameters {
 
 } // namespace
 
-static Parameters findParameters(const Group &group) {
+static Parameters findParameters(const SkeletonGroup &group) {
   Parameters parameters;
   for (size_t place = 0; place < group.front()->constants().size(); ++place) {
     std::vector<int64_t> values;
@@ -145,7 +145,7 @@ static Parameters findParameters(const Group &group) {
 
 /// Moves the code of the group's first kernel to a private function with an additional argument per
 /// parameter.
-static func::FuncOp makeBody(const Group &group, const Parameters &parameters) {
+static func::FuncOp makeBody(const SkeletonGroup &group, const Parameters &parameters) {
   func::FuncOp first = group.front()->kernel();
   OpBuilder b(first);
   SmallVector<Type> types(first.getArgumentTypes());
@@ -180,7 +180,7 @@ static void callBody(func::FuncOp kernel, size_t member, func::FuncOp body,
 int64_t cpu::shareBodies(ModuleOp module) {
   module.getContext()->loadDialect<LLVM::LLVMDialect>();
   std::deque<Skeleton> skeletons;
-  llvm::MapVector<ArrayRef<const void *>, Group> groups;
+  llvm::MapVector<ArrayRef<const void *>, SkeletonGroup> groups;
   for (auto kernel : module.getOps<func::FuncOp>()) {
     Skeleton &skeleton = skeletons.emplace_back(kernel);
     groups[skeleton.code()].push_back(&skeleton);

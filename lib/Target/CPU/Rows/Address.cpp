@@ -99,8 +99,9 @@ Value Addresses::validRows(AccessAttr access, int64_t extent, const RowPosition 
 }
 
 /// Applies the map to the position of the row, or to the gathered index.
-Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const RowPosition &at,
-                                   Value member, bool sequence, Value gathered) {
+Addresses::VectorRowPlace Addresses::mapped(AccessAttr access, int64_t extent,
+                                            const RowPosition &at, Value member, bool sequence,
+                                            Value gathered) {
   Value valid = sequence && isEndless(op, access) ? frame.index(std::numeric_limits<int64_t>::max())
                                                   : validRows(access, extent, at);
   Value position = emitMappedPosition(b, access, gathered ? gathered : at.position, member, valid);
@@ -142,8 +143,8 @@ Value Addresses::rangeElement(unsigned i, const RowPosition &at, Value q) {
   return loadElement(b, elements(i, type), place);
 }
 
-Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Value member,
-                                         Value gathered) {
+Addresses::VectorRowPlace Addresses::operandPlace(unsigned i, const RowPosition &at, Value member,
+                                                  Value gathered) {
   RankedTensorType type = getTensorType(op, i);
   AccessAttr access = getTensorAccess(op, i);
   switch (access.getKind()) {
@@ -156,7 +157,7 @@ Addresses::Place Addresses::operandPlace(unsigned i, const RowPosition &at, Valu
     return mapped(access, getExtent(type, access), at, member, false);
   case AccessKind::Flat:
     return access.getGroup() > 1 ? mapped(access, getExtent(type, access), at, member, false)
-                                 : Place{at.row, nullptr};
+                                 : VectorRowPlace{at.row, nullptr};
   case AccessKind::Gather: {
     Value row = toIndex(b, gathered);
     if (isOfSequence(op, i)) {
@@ -191,7 +192,7 @@ Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Va
 Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Value gathered) {
   RankedTensorType type = getTensorType(op, i);
   AccessAttr access = getTensorAccess(op, i);
-  Place place = operandPlace(i, at, member, gathered);
+  VectorRowPlace place = operandPlace(i, at, member, gathered);
   AffineMap columnMap = access.getColumn().getValue();
   Value column;
   if (!columnMap.isSingleConstant() || columnMap.getSingleConstantResult() != 0) {
@@ -219,7 +220,7 @@ Value Addresses::elements(unsigned tensor, RankedTensorType type) {
 
 Value Addresses::operandElement(unsigned i, const RowPosition &at, Value gathered) {
   RankedTensorType type = getTensorType(op, i);
-  Place place = operandPlace(i, at, frame.index(0), gathered);
+  VectorRowPlace place = operandPlace(i, at, frame.index(0), gathered);
   Value memory = elements(i, type);
   if (!place.inside) {
     return loadElement(b, memory, place.row);

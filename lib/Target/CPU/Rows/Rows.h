@@ -54,14 +54,15 @@ public:
   void storeElement(unsigned i, const RowPosition &at, mlir::Value value);
 
 private:
-  struct Place {
+  struct VectorRowPlace {
     mlir::Value row;           ///< row of the tensor's memory
     mlir::Value inside;        ///< i1; null if every row is inside
     mlir::Value position = {}; ///< position in the sequence
   };
-  Place operandPlace(unsigned i, const RowPosition &at, mlir::Value member, mlir::Value gathered);
-  Place mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at,
-               mlir::Value member, bool sequence, mlir::Value gathered = {});
+  VectorRowPlace operandPlace(unsigned i, const RowPosition &at, mlir::Value member,
+                              mlir::Value gathered);
+  VectorRowPlace mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at,
+                        mlir::Value member, bool sequence, mlir::Value gathered = {});
   mlir::Value validRows(dispatch::AccessAttr access, int64_t extent, const RowPosition &at);
   bool mayBeOutside(unsigned i);
   mlir::Value resultIndex(unsigned i, const RowPosition &at);

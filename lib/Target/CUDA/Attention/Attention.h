@@ -121,7 +121,7 @@ struct Tile {
 };
 
 /// The rows of queries or of keys in one row of the batch.
-struct Side {
+struct AttentionSide {
   int64_t positions = 0;
   mlir::Value base, length; ///< index: the first row in memory; number of valid rows
   int64_t step = 1;         ///< between the rows of consecutive lines
@@ -130,7 +130,7 @@ struct Side {
 
 /// The columns of one head in the rows of one sequence.
 struct Source {
-  Side rows;
+  AttentionSide rows;
   mlir::Value memory;  ///< [B * T][padded width]
   mlir::Value column;  ///< index: first column of the head
   mlir::Value columns; ///< index: number of columns; later ones read as zeros
@@ -157,7 +157,7 @@ struct Fixed {
 };
 
 /// Position in the accumulators of a warp, [fragment][8 columns][4] in the layout of mma.sync.
-struct Place {
+struct ElementPlace {
   int64_t fragment, column, part;
   int64_t row() const { return 2 * fragment + part / 2; }          ///< among the thread's rows
   int64_t getFirstColumn() const { return 2 * column + part % 2; } ///< among the thread's columns
@@ -209,7 +209,7 @@ public:
                          mlir::Value offset, int64_t columns, Values sums);
 
   /// Loop over tiles 0 ... count - 1 except for the ones that `some` excludes.
-  struct Stream {
+  struct TileStream {
     mlir::Value count;
     int64_t bytes;   ///< bytes per buffer
     int64_t buffers; ///< two, or one if shared memory has no room for two
@@ -219,17 +219,17 @@ public:
   };
   /// Runs the loop. `prepare` runs once, while the first tile is being copied, and returns the
   /// initial loop-carried values.
-  Values stream(const Stream &stream, llvm::function_ref<Values()> prepare);
+  Values stream(const TileStream &stream, llvm::function_ref<Values()> prepare);
 
   /// Returns `count` f32 values from one of two branches.
   Values either(mlir::Value condition, size_t count, llvm::function_ref<Values()> where,
                 llvm::function_ref<Values()> elsewhere);
   /// Applies f to every element of the scores of a warp.
   Values each(const Values &scores, int64_t columns,
-              llvm::function_ref<mlir::Value(mlir::Value, const Place &)> f);
+              llvm::function_ref<mlir::Value(mlir::Value, const ElementPlace &)> f);
   /// Replaces elements outside the mask by `otherwise`. Tests nothing if `full` holds.
   Values masked(const Values &scores, int64_t columns, mlir::Value full, float otherwise,
-                llvm::function_ref<mlir::Value(const Place &)> holds);
+                llvm::function_ref<mlir::Value(const ElementPlace &)> holds);
   /// i1, from i32 positions: the mask holds and, if `bounded`, the key is valid. Undefined for
   /// invalid queries.
   mlir::Value holds(mlir::Value p, mlir::Value q, bool bounded);
@@ -241,7 +241,7 @@ public:
   /// Flips the sign of nonnegative values that dropout drops, so one register holds both the value
   /// and the decision.
   Values marked(Values values, int64_t columns, Keys keys,
-                llvm::function_ref<mlir::Value(const Place &)> computeElement);
+                llvm::function_ref<mlir::Value(const ElementPlace &)> computeElement);
   Values positive(Values values); ///< zeros for dropped values
   /// i64: ((b heads + h) T + p) T' + q, of i32 positions, T queries and T' keys.
   mlir::Value elementNumber(mlir::Value head, mlir::Value p, mlir::Value q);
@@ -272,7 +272,7 @@ public:
              mlir::Value first, int64_t fragments, Padding padding);
 
   /// Returns `position` as an index, or a readable row if the position is out of range.
-  mlir::Value existingRow(const Side &rows, mlir::Value position);
+  mlir::Value existingRow(const AttentionSide &rows, mlir::Value position);
 
   Frame frame;
   Emitter &e;
@@ -282,12 +282,12 @@ public:
   const bool isPartial; ///< domain with an axis: a tensor may have no memory for invalid rows
   mlir::Value thread, group, quad; ///< index; lane = 4 group + quad
   mlir::Value batchRow;            ///< index
-  Side queries, keys, distances;
+  AttentionSide queries, keys, distances;
   mlir::Value validKeys; ///< i32: length of the keys
   mlir::Value part;      ///< index: first column of the head that the block sums
 
 private:
-  Side buildSide(int64_t positions, int64_t factor);
+  AttentionSide buildSide(int64_t positions, int64_t factor);
   /// Distributes the lines and chunks of a tile over the threads of the block. Unrolled for whole
   /// chunks; a loop for element-wise loads, for which registers do not suffice otherwise.
   void eachChunk(const Tile &tile, const Source &source,

@@ -87,16 +87,16 @@ Values BackwardStage::probabilities(const Products &products, int64_t columns, V
                                     Value full, Value extreme, bool bounded, Positions positions,
                                     Numbers logSum, Numbers bias) {
   size_t i = 0;
-  Values scores = f.each(products.raw, columns, [&](Value score, const Place &at) {
+  Values scores = f.each(products.raw, columns, [&](Value score, const ElementPlace &at) {
     auto [p, q] = positions(at);
     Value own = shape.biasRows > 0 ? bias(at) : Value();
     return f.score(op.getScore(), withTerms({score, p, q, head}, {products.at(i++), own}));
   });
-  auto exponent = [&](Value score, const Place &at) -> Value {
+  auto exponent = [&](Value score, const ElementPlace &at) -> Value {
     Value negative = arith::NegFOp::create(b, logSum(at));
     return e.fma(score, f.f32(f.exponentFactor()), negative);
   };
-  auto difference = [&](Value score, const Place &at) -> Value {
+  auto difference = [&](Value score, const ElementPlace &at) -> Value {
     Value half = e.mulf(logSum(at), f.f32(0.5));
     Value exact = e.mulf(e.subf(f.exactScore(score), half), f.f32(log2e));
     exact = arith::MinNumFOp::create(b, exact, f.f32(0));
@@ -105,8 +105,8 @@ Values BackwardStage::probabilities(const Products &products, int64_t columns, V
   Values result = f.either(
       extreme, scores.size(), [&] { return f.each(scores, columns, difference); },
       [&] { return f.each(scores, columns, exponent); });
-  result = f.each(result, columns, [&](Value x, const Place &) { return f.exp2(x); });
-  return f.masked(result, columns, full, 0, [&](const Place &at) {
+  result = f.each(result, columns, [&](Value x, const ElementPlace &) { return f.exp2(x); });
+  return f.masked(result, columns, full, 0, [&](const ElementPlace &at) {
     auto [p, q] = positions(at);
     return f.holds(p, q, bounded);
   });
@@ -130,7 +130,7 @@ BackwardStage::Gradients BackwardStage::scoreGradients(const Products &products,
       hasBiases && !op.getScoreGradient().getArgument(op.getTerms().biasArgument()).use_empty();
   Gradients result;
   size_t i = 0;
-  result.scores = f.each(products.raw, columns, [&](Value score, const Place &at) -> Value {
+  result.scores = f.each(products.raw, columns, [&](Value score, const ElementPlace &at) -> Value {
     auto [p, q] = positions(at);
     Value moved = change[i], some = probability[i], none = f.f32(0), byDistance = products.at(i);
     if (shape.dropout > 0) {

@@ -16,7 +16,7 @@ namespace sluice::cuda::attention {
 
 constexpr int64_t widestKept = 64; ///< widest head whose fixed factors stay in registers
 
-enum Operand : unsigned { Query, Key, ValueRows, Output, Lse, OutputGradient };
+enum GradientOperand : unsigned { Query, Key, ValueRows, Output, Lse, OutputGradient };
 
 /// Base of the launches.
 class BackwardStage {
@@ -44,8 +44,8 @@ protected:
   /// Computes P from raw scores at the given positions. `extreme`: a statistic of the tile may be
   /// extreme. Invalid keys get zeros if `bounded` or if the mask excludes them; invalid queries
   /// always get zeros.
-  using Positions = llvm::function_ref<std::pair<mlir::Value, mlir::Value>(const Place &)>;
-  using Numbers = llvm::function_ref<mlir::Value(const Place &)>;
+  using Positions = llvm::function_ref<std::pair<mlir::Value, mlir::Value>(const ElementPlace &)>;
+  using Numbers = llvm::function_ref<mlir::Value(const ElementPlace &)>;
   Values probabilities(const Products &products, int64_t columns, mlir::Value head,
                        mlir::Value full, mlir::Value extreme, bool bounded, Positions positions,
                        Numbers logSum, Numbers bias);

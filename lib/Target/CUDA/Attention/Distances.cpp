@@ -175,7 +175,7 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   Value h = e.toInteger(head);
   Values columns = f.columnNumbers(p0, queries, f.queries.step),
          logSums = readStatistics(0, offset), keys = computeKeys(p0, columns);
-  auto positions = [&](const Place &at) {
+  auto positions = [&](const ElementPlace &at) {
     return std::pair<Value, Value>(columns[at.getFirstColumn()],
                                    keys[2 * at.getFirstColumn() + at.row()]);
   };
@@ -184,13 +184,13 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
     byDistance = f.multiplyRows(distances, 1, positionTile, offset);
   }
   Products products = computeProducts(f, raw, byDistance);
-  auto bias = [&](const Place &at) { return biases[at.row()]; };
+  auto bias = [&](const ElementPlace &at) { return biases[at.row()]; };
   Values probability = probabilities(
       products, queries, h, classify(p0).full, anyExtreme(offset), /*bounded=*/!shape.boundsKeys,
-      positions, [&](const Place &at) { return logSums[at.getFirstColumn()]; }, bias);
+      positions, [&](const ElementPlace &at) { return logSums[at.getFirstColumn()]; }, bias);
   if (shape.dropout > 0) {
     probability =
-        f.marked(probability, queries, AttentionFrame::Keys::Neither, [&](const Place &at) {
+        f.marked(probability, queries, AttentionFrame::Keys::Neither, [&](const ElementPlace &at) {
           auto [p, q] = positions(at);
           return f.elementNumber(head, p, q);
         });
@@ -199,7 +199,7 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   Values deltas = readStatistics(1, offset);
   Gradients gradient = scoreGradients(
       products, probability, change, queries, h, positions,
-      [&](const Place &at) { return deltas[at.getFirstColumn()]; }, bias);
+      [&](const ElementPlace &at) { return deltas[at.getFirstColumn()]; }, bias);
   Values sums(carried);
   if (shape.hasRows) {
     sums =
@@ -208,7 +208,7 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   }
   if (shape.biasRows > 0) {
     Values two(carried.take_back(2));
-    f.each(gradient.biases, queries, [&](Value more, const Place &at) {
+    f.each(gradient.biases, queries, [&](Value more, const ElementPlace &at) {
       return two[at.row()] = e.addf(two[at.row()], more);
     });
     sums.truncate(carried.size() - 2);
@@ -290,7 +290,7 @@ Stage DistanceStage::generate() {
   auto first = [&](Value number) {
     return e.add(f.scaled(e.mul(number, queries), f.queries.step), ofClass);
   };
-  AttentionFrame::Stream stream;
+  AttentionFrame::TileStream stream;
   stream.count = e.index(queryTiles / f.queries.step);
   stream.bytes = bytes;
   stream.buffers = getBuffers(shape);

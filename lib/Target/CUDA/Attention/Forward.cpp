@@ -105,7 +105,7 @@ Kernel Forward::generate() {
   value.column = e.add(value.column, f.part);
   value.columns = e.sub(value.columns, f.part);
   auto first = [&](Value number) { return f.getFirstRow(number, keysPerTile, f.keys.step); };
-  AttentionFrame::Stream keys;
+  AttentionFrame::TileStream keys;
   keys.count = e.index(shape.keyTiles(keysPerTile));
   keys.buffers = getBuffers(shape);
   keys.bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - keyTile.byte;
@@ -174,13 +174,13 @@ Values Forward::maskedScores(Value number, Value offset) {
   }
   Products products = computeProducts(f, raw, byDistance);
   size_t i = 0;
-  Values scores = f.each(products.raw, keysPerTile, [&](Value score, const Place &at) {
+  Values scores = f.each(products.raw, keysPerTile, [&](Value score, const ElementPlace &at) {
     Value bias = shape.biasRows > 0 ? band->bias(biasByte, offset, at) : Value();
     Value place[] = {score, rows[at.row()], columns[at.getFirstColumn()], h};
     return f.score(op.getScore(), withTerms(place, {products.at(i++), bias}));
   });
   Value full = f.classify(p0, queries, q0, keysPerTile).full;
-  return f.masked(scores, keysPerTile, full, -infinity, [&](const Place &at) {
+  return f.masked(scores, keysPerTile, full, -infinity, [&](const ElementPlace &at) {
     return f.holds(rows[at.row()], columns[at.getFirstColumn()], /*bounded=*/!shape.boundsKeys);
   });
 }
@@ -188,7 +188,7 @@ Values Forward::maskedScores(Value number, Value offset) {
 Values Forward::largest(const Values &scores, Values maxima) {
   auto larger = [&](Value x, Value y) { return f.larger(x, y); };
   Values best(maxima.size());
-  f.each(scores, keysPerTile, [&](Value score, const Place &at) {
+  f.each(scores, keysPerTile, [&](Value score, const ElementPlace &at) {
     Value &most = best[at.row()];
     return most = most ? larger(most, score) : score;
   });
@@ -214,7 +214,7 @@ Values Forward::rescale(Values &scores, const Values &before, const Values &maxi
     some = some ? Value(arith::OrIOp::create(b, some, extreme[row])) : extreme[row];
   }
   auto differences = [&] {
-    Values results = f.each(scores, keysPerTile, [&](Value score, const Place &at) {
+    Values results = f.each(scores, keysPerTile, [&](Value score, const ElementPlace &at) {
       return e.select(extreme[at.row()], e.subf(score, references[at.row()]), score);
     });
     for (auto [row, shift] : llvm::enumerate(shifts)) {
@@ -232,7 +232,7 @@ Values Forward::rescale(Values &scores, const Values &before, const Values &maxi
   Values settled = f.either(some, asTheyAre.size(), differences, [&] { return asTheyAre; });
   Values rest(ArrayRef<Value>(settled).drop_front(scores.size()));
   settled.truncate(scores.size());
-  scores = f.each(settled, keysPerTile, [&](Value score, const Place &at) {
+  scores = f.each(settled, keysPerTile, [&](Value score, const ElementPlace &at) {
     Value negative = arith::NegFOp::create(b, rest[at.row()]);
     return e.fma(score, exponent, negative);
   });
@@ -251,18 +251,18 @@ Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
     factors.push_back(f.exp2(change));
     totals[row] = e.mulf(totals[row], factors[row]);
   }
-  Values terms =
-      f.each(scores, keysPerTile, [&](Value exponent, const Place &) { return f.exp2(exponent); });
-  f.each(terms, keysPerTile, [&](Value term, const Place &at) {
+  Values terms = f.each(scores, keysPerTile,
+                        [&](Value exponent, const ElementPlace &) { return f.exp2(exponent); });
+  f.each(terms, keysPerTile, [&](Value term, const ElementPlace &at) {
     return totals[at.row()] = e.addf(totals[at.row()], term);
   });
   if (shape.dropout > 0) {
     terms = f.positive(
-        f.marked(terms, keysPerTile, AttentionFrame::Keys::Columns, [&](const Place &at) {
+        f.marked(terms, keysPerTile, AttentionFrame::Keys::Columns, [&](const ElementPlace &at) {
           return f.elementNumber(head, rows[at.row()], columns[at.getFirstColumn()]);
         }));
   }
-  outputs = f.each(outputs, shape.partWidth, [&](Value output, const Place &at) {
+  outputs = f.each(outputs, shape.partWidth, [&](Value output, const ElementPlace &at) {
     return e.mulf(output, factors[at.row()]);
   });
   outputs = f.multiplyWeights(terms, fragments, valueTile, offset, shape.partWidth, outputs);

@@ -71,7 +71,7 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   Value head = e.toInteger(headIndex), partOffset = e.add(offset, e.mul(f.part, 2));
   Values columns = f.columnNumbers(p0, queries, f.queries.step);
   Values logSums = readStatistics(0, offset);
-  auto positions = [&](const Place &at) {
+  auto positions = [&](const ElementPlace &at) {
     return std::pair<Value, Value>(columns[at.getFirstColumn()], rows[at.row()]);
   };
   Values raw = f.multiplyRows(keys, 1, queryTile, offset), byDistance;
@@ -79,18 +79,19 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
     byDistance = band->multiplyStreamed(bandTile, positionTile, offset);
   }
   Products products = computeProducts(f, raw, byDistance);
-  auto bias = [&](const Place &at) { return band->bias(biasByte, offset, at); };
+  auto bias = [&](const ElementPlace &at) { return band->bias(biasByte, offset, at); };
   // Sums of invalid keys only affect their own rows, which are replaced by zeros at the end.
   Values probability = probabilities(
       products, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
-      /*bounded=*/false, positions, [&](const Place &at) { return logSums[at.getFirstColumn()]; },
-      bias);
+      /*bounded=*/false, positions,
+      [&](const ElementPlace &at) { return logSums[at.getFirstColumn()]; }, bias);
   Values dropped = probability;
   if (shape.dropout > 0) {
-    probability = f.marked(
-        probability, queries, AttentionFrame::Keys::Rows, [&, h = headIndex](const Place &at) {
-          return f.elementNumber(h, columns[at.getFirstColumn()], rows[at.row()]);
-        });
+    probability =
+        f.marked(probability, queries, AttentionFrame::Keys::Rows,
+                 [&, h = headIndex](const ElementPlace &at) {
+                   return f.elementNumber(h, columns[at.getFirstColumn()], rows[at.row()]);
+                 });
     dropped = f.positive(probability);
   }
   size_t half = carried.size() / 2;
@@ -100,7 +101,7 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   Values deltas = readStatistics(1, offset);
   Values gradient = scoreGradients(
                         products, probability, change, queries, head, positions,
-                        [&](const Place &at) { return deltas[at.getFirstColumn()]; }, bias)
+                        [&](const ElementPlace &at) { return deltas[at.getFirstColumn()]; }, bias)
                         .scores;
   Values sums = f.multiplyWeights(gradient, 1, queryTile, partOffset, shape.partWidth,
                                   Values(carried.take_front(half)));
@@ -119,7 +120,7 @@ Stage KeyStage::generate() {
   f.load(valueTile, nullptr, value, q0);
   f.core.commit();
   rows = f.rowNumbers(q0, 1, f.keys.step);
-  AttentionFrame::Stream stream;
+  AttentionFrame::TileStream stream;
   stream.count = e.index(shape.group * queryTiles);
   stream.bytes = bytes;
   stream.buffers = getBuffers(shape);

@@ -130,7 +130,7 @@ void QueryStage::formStatistics() {
 Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
   Value q0 = f.getFirstRow(number, keys, f.keys.step), h = e.toInteger(head);
   Values columns = f.columnNumbers(q0, keys, f.keys.step);
-  auto positions = [&](const Place &at) {
+  auto positions = [&](const ElementPlace &at) {
     return std::pair<Value, Value>(rows[at.row()], columns[at.getFirstColumn()]);
   };
   Values raw = f.multiplyRows(queries, 1, keyTile, offset), byDistance;
@@ -138,20 +138,21 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
     byDistance = band->multiplyFixed(positionQueries, bandTile, offset);
   }
   Products products = computeProducts(f, raw, byDistance);
-  auto bias = [&](const Place &at) { return band->bias(biasByte, offset, at); };
+  auto bias = [&](const ElementPlace &at) { return band->bias(biasByte, offset, at); };
   Values probability = probabilities(
       products, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme,
-      /*bounded=*/!shape.boundsKeys, positions, [&](const Place &at) { return logSums[at.row()]; },
-      bias);
+      /*bounded=*/!shape.boundsKeys, positions,
+      [&](const ElementPlace &at) { return logSums[at.row()]; }, bias);
   if (shape.dropout > 0) {
-    probability = f.marked(probability, keys, AttentionFrame::Keys::Columns, [&](const Place &at) {
-      return f.elementNumber(head, rows[at.row()], columns[at.getFirstColumn()]);
-    });
+    probability =
+        f.marked(probability, keys, AttentionFrame::Keys::Columns, [&](const ElementPlace &at) {
+          return f.elementNumber(head, rows[at.row()], columns[at.getFirstColumn()]);
+        });
   }
   Values change = f.multiplyRows(gradients, 1, valueTile, offset);
   Gradients of = scoreGradients(
       products, probability, change, keys, h, positions,
-      [&](const Place &at) { return deltas[at.row()]; }, bias);
+      [&](const ElementPlace &at) { return deltas[at.row()]; }, bias);
   size_t count = size_t(shape.partWidth / 2);
   Values sums = f.multiplyWeights(of.scores, 1, keyTile, e.add(offset, e.mul(f.part, 2)),
                                   shape.partWidth, Values(carried.take_front(count)));
@@ -176,7 +177,7 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
 Values QueryStage::addShares(const Values &gradients, const Values &columns, Value from,
                              ValueRange before) {
   Values sums(before);
-  f.each(gradients, keys, [&](Value gradient, const Place &at) {
+  f.each(gradients, keys, [&](Value gradient, const ElementPlace &at) {
     Value distance = emitDistance(e, shape.distance, rows[at.row()], columns[at.getFirstColumn()]);
     Value isFar = e.atLeast(distance, from);
     return sums[at.row()] = e.addf(sums[at.row()], e.select(isFar, gradient, f.f32(0)));
@@ -223,7 +224,7 @@ Stage QueryStage::generate() {
   }
   f.core.commit();
   rows = f.rowNumbers(p0, 1, f.queries.step);
-  AttentionFrame::Stream stream;
+  AttentionFrame::TileStream stream;
   stream.count = e.index(shape.keyTiles(keys));
   stream.buffers = getBuffers(shape);
   stream.bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - keyTile.byte;

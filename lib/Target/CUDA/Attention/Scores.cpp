@@ -69,13 +69,13 @@ Values AttentionFrame::columnNumbers(Value first, int64_t columns, int64_t step)
   return numbers;
 }
 
-static Place placeAt(size_t i, int64_t columns) {
+static ElementPlace placeAt(size_t i, int64_t columns) {
   int64_t number = int64_t(i), perFragment = columns / fragmentColumns * sumsPerFragment;
   return {number / perFragment, number % perFragment / sumsPerFragment, number % sumsPerFragment};
 }
 
 Values AttentionFrame::each(const Values &scores, int64_t columns,
-                            llvm::function_ref<Value(Value, const Place &)> f) {
+                            llvm::function_ref<Value(Value, const ElementPlace &)> f) {
   Values results;
   for (auto [i, score] : llvm::enumerate(scores)) {
     results.push_back(f(score, placeAt(i, columns)));
@@ -96,12 +96,12 @@ Values AttentionFrame::either(Value condition, size_t count, llvm::function_ref<
 }
 
 Values AttentionFrame::masked(const Values &scores, int64_t columns, Value full, float otherwise,
-                              llvm::function_ref<Value(const Place &)> holds) {
+                              llvm::function_ref<Value(const ElementPlace &)> holds) {
   Value absent = f32(otherwise);
   return either(
       full, scores.size(), [&] { return scores; },
       [&] {
-        return each(scores, columns, [&](Value score, const Place &place) {
+        return each(scores, columns, [&](Value score, const ElementPlace &place) {
           return e.select(holds(place), score, absent);
         });
       });
@@ -197,7 +197,7 @@ std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool
 }
 
 Values AttentionFrame::marked(Values values, int64_t columns, Keys keys,
-                              llvm::function_ref<Value(const Place &)> computeElement) {
+                              llvm::function_ref<Value(const ElementPlace &)> computeElement) {
   keys = this->keys.step == 1 ? keys : Keys::Neither;
   bool adjacent = keys == Keys::Columns;
   for (size_t i = 0; i < values.size(); i += sumsPerFragment) {

@@ -33,7 +33,7 @@ public:
 
 private:
   /// Maximum, sum and output columns of a team, in the order of loop-carried values.
-  using State = Values;
+  using StepState = Values;
   Value countKeys(const Row &row);
   void emitQuery();
   Values loadColumns(Value memory, Value row, int64_t first, Value head);
@@ -43,14 +43,14 @@ private:
   Value computeDotProduct(const Values &factor, const Values &columns, Value dot);
   std::pair<Value, Value> computeProducts(Value memory, Value key);
   Value computeBias(Value key); ///< null if there are no biases
-  State addKeys(Value q0, ValueRange before);
+  StepState addKeys(Value q0, ValueRange before);
   /// Returns number `i` of part `part`.
   using LoadPart = llvm::function_ref<Value(Value part, Value i)>;
-  void storeTeam(const State &state);
+  void storeTeam(const StepState &state);
   void merge(int64_t parts, LoadPart load,
-             llvm::function_ref<void(Value column, const State &)> body);
-  void storeResult(Value column, const State &found);
-  void emitMerge(const State &state);
+             llvm::function_ref<void(Value column, const StepState &)> body);
+  void storeResult(Value column, const StepState &found);
+  void emitMerge(const StepState &state);
   Value exponential(Value x) { return math::ExpOp::create(e.b, x); }
   Value f32(float value) { return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value)); }
   Value isEqual(Value x, float value) {
@@ -188,7 +188,7 @@ Value StepAttention::computeBias(Value key) {
 
 /// Processes the keys from `q0` that the teams take in one iteration. A masked key counts with
 /// e^-inf, and its value as zero, whatever the ring holds there.
-StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
+StepAttention::StepState StepAttention::addKeys(Value q0, ValueRange before) {
   Value key = frame.buffer(1), value = frame.buffer(2);
   Value p = e.toInteger(position), n = e.toInteger(length);
   Values scores, seen, numbers;
@@ -211,7 +211,7 @@ StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
   // 0.
   Value shift = e.select(isEqual(most, -infinity), f32(0), most);
   Value factor = exponential(e.subf(before[0], shift));
-  State after{most, e.mulf(before[1], factor)};
+  StepState after{most, e.mulf(before[1], factor)};
   for (Value column : before.drop_front(2)) {
     after.push_back(e.mulf(column, factor));
   }
@@ -229,7 +229,7 @@ StepAttention::State StepAttention::addKeys(Value q0, ValueRange before) {
 }
 
 /// Stores the state of this team in shared memory.
-void StepAttention::storeTeam(const State &state) {
+void StepAttention::storeTeam(const StepState &state) {
   e.when(isZero(laneOfTeam), [&] {
     core->store(state[0], partAt(teamOfBlock, e.index(0)), 4);
     core->store(state[1], partAt(teamOfBlock, e.index(1)), 4);
@@ -247,7 +247,7 @@ void StepAttention::storeTeam(const State &state) {
 /// Merges parts in order, one column of the head per thread at a time. `body` gets the maximum
 /// score, the sum and the sum of the column.
 void StepAttention::merge(int64_t parts, LoadPart load,
-                          llvm::function_ref<void(Value column, const State &)> body) {
+                          llvm::function_ref<void(Value column, const StepState &)> body) {
   auto most = [&](Value part, ValueRange so) {
     return Values{LLVM::MaxNumOp::create(e.b, so[0], load(part, e.index(0)))};
   };
@@ -264,7 +264,7 @@ void StepAttention::merge(int64_t parts, LoadPart load,
   });
 }
 
-void StepAttention::storeResult(Value column, const State &found) {
+void StepAttention::storeResult(Value column, const StepState &found) {
   Value output = frame.buffer(op->getNumOperands()), lse = frame.buffer(op->getNumOperands() + 1);
   Value isNone = isEqual(found[1], 0);
   Value divisor = e.select(isNone, f32(1), found[1]);
@@ -284,13 +284,13 @@ void StepAttention::storeResult(Value column, const State &found) {
 }
 
 /// Merges the states of teams to the result, through the workspace if several blocks share a query.
-void StepAttention::emitMerge(const State &state) {
+void StepAttention::emitMerge(const StepState &state) {
   storeTeam(state);
   core->barrier();
   auto ofTeam = [&](Value part, Value i) -> Value {
     return core->load(e.b.getF32Type(), partAt(part, i), 4);
   };
-  auto storeAll = [&](Value column, const State &found) { storeResult(column, found); };
+  auto storeAll = [&](Value column, const StepState &found) { storeResult(column, found); };
   if (splits == 1) {
     merge(teams, ofTeam, storeAll);
     return;
@@ -299,7 +299,7 @@ void StepAttention::emitMerge(const State &state) {
       MemRefType::get({domain.getLaunchRows() * heads * splits, head + 2}, e.b.getF32Type());
   Value parts = frame.workspaceView(type);
   Value first = e.mul(queryNumber, splits), own = e.add(first, split);
-  merge(teams, ofTeam, [&](Value column, const State &found) {
+  merge(teams, ofTeam, [&](Value column, const StepState &found) {
     e.store(found[2], parts, {own, e.add(column, 2)});
     e.when(isZero(column), [&] {
       e.store(found[0], parts, {own, e.index(0)});
@@ -331,7 +331,7 @@ void StepAttention::emitQuery() {
   if (terms.rows) {
     positionQuery = loadOwnColumns(frame.buffer(3), ringRow(terms.query, position), 0);
   }
-  State state(2 + chunks * vector, f32(0));
+  StepState state(2 + chunks * vector, f32(0));
   state[0] = f32(-infinity);
   int64_t turn = teams * keysAtOnce;
   state =

@@ -136,7 +136,7 @@ void Band::loadBiases(int64_t byte, Value offset, Value table, Value head, Value
   }
 }
 
-Value Band::bias(int64_t byte, Value offset, const Place &at) {
+Value Band::bias(int64_t byte, Value offset, const ElementPlace &at) {
   bool behind = slope == Slope::FixedMinusStreamed;
   Value row = e.add(e.mul(f.frame.warp, fragmentRows), f.group), column = e.mul(f.quad, 2);
   Value line = behind ? e.sub(row, column) : e.sub(column, row);

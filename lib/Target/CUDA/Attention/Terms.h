@@ -44,7 +44,7 @@ public:
   /// Starts copying one head's biases of the lines from `first` to byte `byte` + `offset`.
   void loadBiases(int64_t byte, mlir::Value offset, mlir::Value table, mlir::Value head,
                   mlir::Value first);
-  mlir::Value bias(int64_t byte, mlir::Value offset, const Place &at);
+  mlir::Value bias(int64_t byte, mlir::Value offset, const ElementPlace &at);
   int64_t biasBytes() const { return lines() * 4; }
 
 private:

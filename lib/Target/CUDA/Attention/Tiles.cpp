@@ -34,8 +34,8 @@ std::pair<Value, Value> AttentionFrame::place(int64_t heads, int64_t tiles) {
   return {head, tile};
 }
 
-Side AttentionFrame::buildSide(int64_t positions, int64_t factor) {
-  Side side{positions, e.mul(batchRow, positions), e.index(positions)};
+AttentionSide AttentionFrame::buildSide(int64_t positions, int64_t factor) {
+  AttentionSide side{positions, e.mul(batchRow, positions), e.index(positions)};
   if (factor > 0) {
     Value inside = e.min(frame.validLength(factor, positions, batchRow), side.length);
     side.length = e.select(e.less(batchRow, frame.rows), inside, e.index(0));
@@ -129,7 +129,7 @@ void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, 
 
 /// Returns the last row (the last valid one for a domain with an axis), or the first if there is
 /// none.
-Value AttentionFrame::existingRow(const Side &rows, Value position) {
+Value AttentionFrame::existingRow(const AttentionSide &rows, Value position) {
   Value last = e.index(rows.positions - 1);
   return e.min(position, isPartial ? e.max(e.add(rows.length, -1), e.index(0)) : last);
 }
@@ -275,7 +275,7 @@ Values AttentionFrame::multiplyWeights(const Values &weights, int64_t fragments,
 // One barrier per tile: after it the tile has arrived for all threads, and no thread reads the
 // other buffer any more, so the next tile is copied there while this one is processed. A single
 // buffer needs another barrier after its last read, and its copies are not overlapped.
-Values AttentionFrame::stream(const Stream &stream, llvm::function_ref<Values()> prepare) {
+Values AttentionFrame::stream(const TileStream &stream, llvm::function_ref<Values()> prepare) {
   auto from = [&](Value number) -> Value {
     auto loop = scf::WhileOp::create(
         b, TypeRange(b.getIndexType()), ValueRange(number),

@@ -13,12 +13,12 @@ using namespace sluice::cuda::cross_entropy;
 static constexpr int64_t wantedBlocks = 264; ///< two per multiprocessor of a large GPU
 static constexpr int64_t leastBlocks = 4;    ///< minimum row blocks that a split streams
 
-Rows::Rows(Frame &frame, const Head &head)
+LossRows::LossRows(Frame &frame, const Head &head)
     : frame(frame), e(frame.e), head(head), tokens(frame.buffer(2)),
       biases(head.bias >= 0 ? frame.buffer(unsigned(head.bias)) : Value()),
       gradients(head.rowGradient >= 0 ? frame.buffer(unsigned(head.rowGradient)) : Value()) {}
 
-Value Rows::getTargetToken(const Row &row) {
+Value LossRows::getTargetToken(const Row &row) {
   Value at = e.add(row.position, head.offset);
   int64_t last = cast<MemRefType>(tokens.getType()).getDimSize(1) - 1;
   Value clamped = e.max(e.index(0), e.min(at, e.index(last)));
@@ -26,7 +26,7 @@ Value Rows::getTargetToken(const Row &row) {
   return e.select(inside, e.loadScalar(tokens, {row.batch, clamped}), e.integer(0));
 }
 
-Value Rows::share() {
+Value LossRows::share() {
   int64_t positions = head.domain.getPositions();
   bool all = head.domain.getFactor() == 0;
   Value length = frame.validLength(head.domain.getFactor(), positions, {});
@@ -39,23 +39,23 @@ Value Rows::share() {
   return arith::DivFOp::create(e.b, factor, arith::SIToFPOp::create(e.b, e.b.getF32Type(), count));
 }
 
-Value Rows::isScored(const Row &row) {
+Value LossRows::isScored(const Row &row) {
   return head.first == 0 ? row.valid
                          : e.both(row.valid, e.atLeast(row.position, e.index(head.first)));
 }
 
-Value Rows::incoming(const Row &row) {
+Value LossRows::incoming(const Row &row) {
   Value given = gradients ? e.loadScalar(gradients, {row.batch, row.position}) : share();
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
   return e.select(isScored(row), given, zero);
 }
 
-Value Rows::exp(Value x) {
+Value LossRows::exp(Value x) {
   Value result = emitExp(e, e.broadcast(x));
   return vector::ExtractOp::create(e.b, result, ArrayRef<int64_t>{0});
 }
 
-Value Rows::lse() {
+Value LossRows::lse() {
   if (head.lse >= 0) {
     return frame.buffer(unsigned(head.lse));
   }
@@ -63,7 +63,7 @@ Value Rows::lse() {
   return frame.workspaceView(MemRefType::get({head.rows / positions, positions}, e.b.getF32Type()));
 }
 
-Value Rows::bias(Value token) {
+Value LossRows::bias(Value token) {
   return biases ? e.loadScalar(biases, {e.min(token, e.index(head.vocabulary - 1))}) : Value();
 }
 

@@ -41,11 +41,11 @@ struct Head {
 };
 
 /// Rows and their targets in one kernel.
-class Rows {
+class LossRows {
 public:
   using Value = mlir::Value;
 
-  Rows(Frame &frame, const Head &head);
+  LossRows(Frame &frame, const Head &head);
 
   Value getTargetToken(const Row &row); ///< i32
   Value share();                        ///< f32: factor / (number of rows with a loss)

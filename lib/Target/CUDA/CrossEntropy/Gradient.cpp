@@ -45,7 +45,7 @@ public:
 
 private:
   /// Data of a row or a token whose logits a thread holds.
-  struct Line {
+  struct TileLine {
     Value token;  ///< i32: the token itself, or the target of the row
     Value number; ///< f32: log-sum-exp of a row; bias of a token, null if there is none
     Value scale;  ///< f32: incoming gradient of a row if it differs by row, else null
@@ -59,13 +59,13 @@ private:
   void layOut();
   Values withThreadReadAnew(llvm::function_ref<Values()> body);
   void emitBlock();
-  void leave(const Line &line, Value number, int64_t byte);
-  Line find(Value number, int64_t byte, bool isRow);
+  void leave(const TileLine &line, Value number, int64_t byte);
+  TileLine find(Value number, int64_t byte, bool isRow);
   void readHeld();
   void readStreamed(Value first);
   void storeGradients(const Values &logits);
   void storePair(int64_t i, int64_t j, Value first, Value second);
-  Value gradient(Value logit, const Line &held, const Line &streamed);
+  Value gradient(Value logit, const TileLine &held, const TileLine &streamed);
   Values addProducts(Value number, Value tile, ValueRange sums);
   void storeMatrix(const Values &sums);
   void clearBias();
@@ -81,8 +81,8 @@ private:
   Value divide(Value a, int64_t c) { return arith::DivUIOp::create(e.b, a, e.index(c)); }
   Value rest(Value a, int64_t c) { return arith::RemUIOp::create(e.b, a, e.index(c)); }
 
-  Line rowLine(Value row);
-  Line tokenLine(Value token);
+  TileLine rowLine(Value row);
+  TileLine tokenLine(Value token);
 
   const Head &head;
   const bool holdsRows;
@@ -92,7 +92,7 @@ private:
   Frame frame;
   Emitter &e;
   TensorCore core;
-  Rows rows;
+  LossRows rows;
   std::unique_ptr<Pipeline> logits, products;
   std::unique_ptr<Tile> gradients; ///< g in shared memory, 64 held by 128 streamed lines
   int64_t gradientByte = 0, heldByte = 0, streamedByte = 0, threadByte = 0, biasByte = 0;
@@ -134,13 +134,13 @@ void Gradient::place() {
                               : rows.share();
 }
 
-Gradient::Line Gradient::rowLine(Value number) {
+Gradient::TileLine Gradient::rowLine(Value number) {
   Row row = frame.row(number);
   return {rows.getTargetToken(row), e.loadScalar(rows.lse(), {row.batch, row.position}),
           head.differsByRow() ? rows.incoming(row) : Value(), row.valid};
 }
 
-Gradient::Line Gradient::tokenLine(Value token) {
+Gradient::TileLine Gradient::tokenLine(Value token) {
   bool whole = head.vocabulary % streamedLines == 0;
   return {e.toInteger(token), rows.bias(token), Value(),
           whole ? Value() : e.less(token, e.index(head.vocabulary))};
@@ -148,7 +148,7 @@ Gradient::Line Gradient::tokenLine(Value token) {
 
 // Stores line data in shared memory, because registers are scarce. The token of an excluded line is
 // -1.
-void Gradient::leave(const Line &line, Value number, int64_t byte) {
+void Gradient::leave(const TileLine &line, Value number, int64_t byte) {
   Value token = line.counts ? e.select(line.counts, line.token, e.integer(-1)) : line.token;
   Value at = e.add(e.mul(number, wordBytes), byte);
   core.store(token, core.shared(at), wordBytes);
@@ -160,7 +160,7 @@ void Gradient::leave(const Line &line, Value number, int64_t byte) {
   }
 }
 
-Gradient::Line Gradient::find(Value number, int64_t byte, bool isRow) {
+Gradient::TileLine Gradient::find(Value number, int64_t byte, bool isRow) {
   Value at = e.add(e.mul(number, wordBytes), byte);
   Value token = core.load(e.b.getI32Type(), core.shared(at), wordBytes);
   auto read = [&](bool has, int64_t offset) {
@@ -186,8 +186,8 @@ void Gradient::readStreamed(Value first) {
 
 /// Computes e^(x - lse) - y, times the row's incoming gradient if it differs by row; zero if the
 /// streamed line is excluded.
-Value Gradient::gradient(Value logit, const Line &held, const Line &streamed) {
-  const Line &row = holdsRows ? held : streamed, &token = holdsRows ? streamed : held;
+Value Gradient::gradient(Value logit, const TileLine &held, const TileLine &streamed) {
+  const TileLine &row = holdsRows ? held : streamed, &token = holdsRows ? streamed : held;
   Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1 - head.smoothing));
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
   Value x = token.number ? e.addf(logit, token.number) : logit;
@@ -212,13 +212,13 @@ void Gradient::storePair(int64_t i, int64_t j, Value first, Value second) {
 void Gradient::storeGradients(const Values &sums) {
   Value line = e.add(logits->warpRow(), divide(frame.lane, 4));
   Value column = e.add(logits->warpColumn(), e.mul(rest(frame.lane, 4), 2));
-  SmallVector<Line> held;
+  SmallVector<TileLine> held;
   for (int64_t i = 0; i < heldPerThread; ++i) {
     held.push_back(find(e.add(line, getDownIndex(i)), heldByte, holdsRows));
   }
   Values biasSums(heldPerThread);
   for (int64_t j = 0; j < logitGrid.columnFragments(); ++j) {
-    Line streamed[2];
+    TileLine streamed[2];
     for (int64_t p = 0; p < 2; ++p) {
       streamed[p] = find(e.add(column, j * fragmentColumns + p), streamedByte, !holdsRows);
     }

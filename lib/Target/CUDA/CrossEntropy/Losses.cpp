@@ -66,7 +66,7 @@ private:
   Frame frame;
   Emitter &e;
   TensorCore core;
-  Rows rows;
+  LossRows rows;
   const int64_t numbersPerRow; ///< number of values in `Statistics`
   Value thread, firstRow, warpRow, warpColumn;
   Values targets; ///< i32: targets of this thread's rows

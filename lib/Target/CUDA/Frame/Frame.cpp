@@ -38,18 +38,18 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
   Value thread = toIndex(NVVM::ThreadIdXOp::create(b, b.getI32Type()));
   warp = arith::DivUIOp::create(b, thread, e.index(threadsPerWarp));
   lane = arith::RemUIOp::create(b, thread, e.index(threadsPerWarp));
-  constexpr auto lengthAt = static_cast<int64_t>(target::Scalar::Length);
+  constexpr auto lengthAt = static_cast<int64_t>(target::AbiScalar::Length);
   if (domain.getAxis()) {
     lengths = scalars(lengthAt, domain.getBatch());
   } else {
     length = toIndex(scalar(lengthAt));
   }
-  rows = toIndex(scalar(static_cast<int64_t>(target::Scalar::Rows)));
-  step = scalar(static_cast<int64_t>(target::Scalar::Step));
-  seed = scalar(static_cast<int64_t>(target::Scalar::Seed));
+  rows = toIndex(scalar(static_cast<int64_t>(target::AbiScalar::Rows)));
+  step = scalar(static_cast<int64_t>(target::AbiScalar::Step));
+  seed = scalar(static_cast<int64_t>(target::AbiScalar::Seed));
   firstStream = argument(argumentCount(dispatch) - 2);
   if (dispatch::drawsByUpdate(dispatch)) {
-    firstRow = toIndex(scalar(static_cast<int64_t>(target::Scalar::FirstRow)));
+    firstRow = toIndex(scalar(static_cast<int64_t>(target::AbiScalar::FirstRow)));
   }
 }
 

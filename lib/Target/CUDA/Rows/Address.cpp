@@ -39,8 +39,8 @@ Value Addresses::toIndex(Value integer) {
 }
 
 /// Applies the map to the position of the row, or to the gathered index.
-Addresses::Place Addresses::mapped(AccessAttr access, int64_t extent, const Row &at, Value member,
-                                   bool sequence, Value gathered) {
+Addresses::TeamRowPlace Addresses::mapped(AccessAttr access, int64_t extent, const Row &at,
+                                          Value member, bool sequence, Value gathered) {
   Value valid = sequence && isEndless(op, access) ? e.index(std::numeric_limits<int64_t>::max())
                                                   : validRows(access, extent, at);
   Value position = emitMappedPosition(b, access, gathered ? gathered : at.position, member, valid);
@@ -78,7 +78,8 @@ Value Addresses::rangeElement(unsigned i, const Row &at, Value q) {
   return e.loadScalar(elements(i), place);
 }
 
-Addresses::Place Addresses::operandPlace(unsigned i, const Row &at, Value member, Value gathered) {
+Addresses::TeamRowPlace Addresses::operandPlace(unsigned i, const Row &at, Value member,
+                                                Value gathered) {
   RankedTensorType type = getTensorType(op, i);
   AccessAttr access = getTensorAccess(op, i);
   switch (access.getKind()) {
@@ -91,7 +92,7 @@ Addresses::Place Addresses::operandPlace(unsigned i, const Row &at, Value member
     return mapped(access, type.getDimSize(0), at, member, false);
   case AccessKind::Flat:
     return access.getGroup() > 1 ? mapped(access, type.getDimSize(0), at, member, false)
-                                 : Place{at.global, nullptr};
+                                 : TeamRowPlace{at.global, nullptr};
   case AccessKind::Gather: {
     Value row = toIndex(gathered);
     if (isOfSequence(op, i)) {
@@ -118,7 +119,7 @@ Source Addresses::operandRow(unsigned i, const Row &at, Value member, Value gath
   return sourceAt(i, operandPlace(i, at, member, gathered), at, member);
 }
 
-Source Addresses::sourceAt(unsigned i, Place place, const Row &at, Value member) {
+Source Addresses::sourceAt(unsigned i, TeamRowPlace place, const Row &at, Value member) {
   RankedTensorType type = getTensorType(op, i);
   AccessAttr access = getTensorAccess(op, i);
   AffineMap columnMap = access.getColumn().getValue();
@@ -170,7 +171,7 @@ bool rows::computesInvalid(dispatch::RowsOp op, const Plan &plan) {
 }
 
 Value Addresses::operandElement(unsigned i, const Row &at, Value gathered) {
-  Place place = operandPlace(i, at, e.index(0), gathered);
+  TeamRowPlace place = operandPlace(i, at, e.index(0), gathered);
   Value memory = elements(i);
   auto read = [&] { return e.loadScalar(memory, place.row); };
   bool alike = getTensorAccess(op, i).getKind() == AccessKind::Scalar;

@@ -90,16 +90,16 @@ public:
   static int64_t workspaceStride(int64_t width) { return (width + 15) / 16 * 16; }
 
 private:
-  struct Place {
+  struct TeamRowPlace {
     mlir::Value row, inside;
     mlir::Value position = {}; ///< position in the sequence
   };
-  Place operandPlace(unsigned i, const Row &at, mlir::Value member, mlir::Value gathered);
-  Place mapped(dispatch::AccessAttr access, int64_t extent, const Row &at, mlir::Value member,
-               bool sequence, mlir::Value gathered = {});
+  TeamRowPlace operandPlace(unsigned i, const Row &at, mlir::Value member, mlir::Value gathered);
+  TeamRowPlace mapped(dispatch::AccessAttr access, int64_t extent, const Row &at,
+                      mlir::Value member, bool sequence, mlir::Value gathered = {});
   mlir::Value validRows(dispatch::AccessAttr access, int64_t extent, const Row &at);
   mlir::Value toIndex(mlir::Value integer);
-  Source sourceAt(unsigned i, Place place, const Row &at, mlir::Value member);
+  Source sourceAt(unsigned i, TeamRowPlace place, const Row &at, mlir::Value member);
   mlir::Value elements(unsigned tensor);
   mlir::Value view(mlir::Value byteOffset, int64_t size, mlir::Type element);
 

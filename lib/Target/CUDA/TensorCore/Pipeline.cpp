@@ -61,7 +61,7 @@ Share Tile::share(Value outer, Value inner) {
 
 void Tile::copy(const Share &share, Value to, Value number, int64_t step) {
   int64_t pieces = tileLines * piecesOfLine();
-  Target target{to, e.mul(number, step), nullptr};
+  CopyTarget target{to, e.mul(number, step), nullptr};
   if (factor.validEnd) {
     target.validEnd = factor.validEnd(e.add(share.inner, target.ahead));
   }
@@ -77,7 +77,7 @@ void Tile::copy(const Share &share, Value to, Value number, int64_t step) {
 }
 
 /// Copies the piece that is `first` pieces after the first one of the thread.
-void Tile::copyPiece(const Share &share, const Target &target, int64_t first) {
+void Tile::copyPiece(const Share &share, const CopyTarget &target, int64_t first) {
   int64_t lines = first / piecesOfLine(), elements = first % piecesOfLine() * grain;
   Value line = e.add(share.line, lines), element = e.add(share.element, elements);
   Value sourceLine = e.add(share.sourceLine, lines);
@@ -116,7 +116,7 @@ Value Tile::computeTileAddress(Value line, Value element) {
 }
 
 /// Copies through registers, in a loop that limits the number of loads in flight.
-void Tile::copyElements(const Share &share, const Target &target) {
+void Tile::copyElements(const Share &share, const CopyTarget &target) {
   constexpr int64_t atOnce = 4;
   int64_t pieces = tileLines * lineElements;
   Value sourceLine = e.sub(share.sourceLine, share.line);
@@ -274,7 +274,7 @@ void Pipeline::fill(const Origin &origin, Value steps, bool commits) {
 // The barrier of step s has two purposes. The data of the step has arrived, because every thread
 // waited for its own copies; and all threads have finished step s - 1, whose stage the copies of
 // step s + stages - 1 overwrite.
-Values Pipeline::emitStep(const Run &run, const Step &at, ValueRange carried) {
+Values Pipeline::emitStep(const Run &run, const PipelineStep &at, ValueRange carried) {
   size_t count = hasRight ? static_cast<size_t>(grid.sums()) : 0;
   core.wait(stages - 2);
   core.barrier();

@@ -62,11 +62,11 @@ public:
 private:
   Values load(Value tile, Value outer, Value inner);
   /// Tile of a step: destination, inner distance from step 0, and its validEnd or null.
-  struct Target {
+  struct CopyTarget {
     Value to, ahead, validEnd;
   };
-  void copyPiece(const Share &share, const Target &target, int64_t first);
-  void copyElements(const Share &share, const Target &target);
+  void copyPiece(const Share &share, const CopyTarget &target, int64_t first);
+  void copyElements(const Share &share, const CopyTarget &target);
   void copyElement(Value to, Value line, Value element, Value validEnd);
   Value computeTileAddress(Value line, Value element);
   Value lineCounts(Value line, Value validEnd);
@@ -148,14 +148,14 @@ private:
     Value steps;
     Each each;
   };
-  struct Step {
+  struct PipelineStep {
     /// Index; bytes of the stages to read and to fill. The latter is null if nothing is left to
     /// copy.
     Value number, stage, stageAhead;
   };
   void copyStage(const Shares &shares, Value number, Value stage);
   Values emitRound(const Run &run, Value first, mlir::ValueRange carried);
-  Values emitStep(const Run &run, const Step &at, mlir::ValueRange carried);
+  Values emitStep(const Run &run, const PipelineStep &at, mlir::ValueRange carried);
   Values multiply(Value stage, Value inner, mlir::ValueRange sums,
                   llvm::SmallVectorImpl<Values> &left);
 

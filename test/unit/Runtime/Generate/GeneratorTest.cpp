@@ -83,14 +83,14 @@ std::pair<std::string, bool> filtered(const std::vector<std::string> &stops,
 }
 
 TEST(Generator, StopTextsAreHeldBack) {
-  using Result = std::pair<std::string, bool>;
-  EXPECT_EQ(filtered({}, "abc"), Result("abc", false));
-  EXPECT_EQ(filtered({"cd"}, "abcde"), Result("ab", true));
-  EXPECT_EQ(filtered({"cd"}, "abcc"), Result("abcc", false));
-  EXPECT_EQ(filtered({"aab"}, "aaaab"), Result("aa", true));
-  EXPECT_EQ(filtered({"ababc"}, "abababc"), Result("ab", true));
-  EXPECT_EQ(filtered({"b", "ab"}, "xab"), Result("x", true)); // the longer of two that end here
-  EXPECT_EQ(filtered({"abcd", "bx"}, "abx"), Result("a", true));
+  using StopResult = std::pair<std::string, bool>;
+  EXPECT_EQ(filtered({}, "abc"), StopResult("abc", false));
+  EXPECT_EQ(filtered({"cd"}, "abcde"), StopResult("ab", true));
+  EXPECT_EQ(filtered({"cd"}, "abcc"), StopResult("abcc", false));
+  EXPECT_EQ(filtered({"aab"}, "aaaab"), StopResult("aa", true));
+  EXPECT_EQ(filtered({"ababc"}, "abababc"), StopResult("ab", true));
+  EXPECT_EQ(filtered({"b", "ab"}, "xab"), StopResult("x", true)); // the longer of two that end here
+  EXPECT_EQ(filtered({"abcd", "bx"}, "abx"), StopResult("a", true));
   std::vector<std::string> stops = {"cd"};
   StopFilter filter(stops);
   EXPECT_EQ(filter.push('b'), "b");

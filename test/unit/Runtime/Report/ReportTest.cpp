@@ -261,13 +261,13 @@ TEST(SegmentedText, CountsAndMarks) {
     cut.finish();
     return cut;
   };
-  using Lengths = std::map<int64_t, int64_t>;
+  using LengthCounts = std::map<int64_t, int64_t>;
   SegmentedText ended = cut("to be or", false);
   EXPECT_EQ(ended.marked(), "to |be |");
-  EXPECT_EQ(ended.lengths, (Lengths{{3, 2}})) << "what no boundary ends is no segment";
+  EXPECT_EQ(ended.lengths, (LengthCounts{{3, 2}})) << "what no boundary ends is no segment";
   SegmentedText begun = cut("to be or", true);
   EXPECT_EQ(begun.marked(), "to| be| ");
-  EXPECT_EQ(begun.lengths, (Lengths{{2, 1}, {3, 2}}));
+  EXPECT_EQ(begun.lengths, (LengthCounts{{2, 1}, {3, 2}}));
   EXPECT_EQ(cut(" a", true).marked(), " a") << "no segment stands before the first";
 }
 

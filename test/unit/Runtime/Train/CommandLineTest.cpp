@@ -10,7 +10,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-struct Outcome {
+struct CommandOutcome {
   int status;
   std::string out, err;
 };
@@ -24,7 +24,7 @@ protected:
   }
 
   /// Runs `sluice WORDS` in the test's folder.
-  Outcome sluice(const std::string &words) {
+  CommandOutcome sluice(const std::string &words) {
     std::string command = "cd " + folder.path.string() + " && " + SLUICE_PROGRAM + " " + words +
                           " >out.txt 2>err.txt </dev/null";
     int status = std::system(command.c_str());
@@ -33,7 +33,7 @@ protected:
   }
 
   void refuses(const std::string &words, const std::string &piece) {
-    Outcome outcome = sluice(words);
+    CommandOutcome outcome = sluice(words);
     EXPECT_EQ(outcome.status, 2) << words;
     EXPECT_NE(outcome.err.find(piece), std::string::npos) << words << "\n" << outcome.err;
     EXPECT_EQ(outcome.err.find("internal"), std::string::npos) << outcome.err;
@@ -50,23 +50,23 @@ TEST_F(CommandLine, CommandsReadDataAlike) {
     std::string command = "cd " + folder.path.string() + " && " + SLUICE_PROGRAM + " " + words +
                           " >out.txt 2>err.txt <text";
     int status = std::system(command.c_str());
-    return Outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, readFile(folder / "out.txt"),
-                   readFile(folder / "err.txt")};
+    return CommandOutcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+                          readFile(folder / "out.txt"), readFile(folder / "err.txt")};
   };
   std::string prepare = "cd " + folder.path.string() + " && gzip -k text && cp bigram.slc bytes";
   ASSERT_EQ(std::system(prepare.c_str()), 0);
-  Outcome trained = withInput("train bigram.slc --data - -o run -n 3");
+  CommandOutcome trained = withInput("train bigram.slc --data - -o run -n 3");
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_EQ(readFile(folder / "run/data/data-1"), readFile(folder / "text"));
-  Outcome resumed = sluice("train bigram.slc --data - -o run -n 5 --resume");
+  CommandOutcome resumed = sluice("train bigram.slc --data - -o run -n 5 --resume");
   EXPECT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_NE(resumed.err.find("standard input: the run's own copy is read instead, run/data/data-1"),
             std::string::npos)
       << resumed.err;
   std::string expected =
       Json::parse(sluice("eval bigram.slc -w run --data text --json").out).at("nats").dump();
-  for (const Outcome &outcome : {withInput("eval bigram.slc -w run --data - --json"),
-                                 sluice("eval bigram.slc -w run --data text.gz --json")}) {
+  for (const CommandOutcome &outcome : {withInput("eval bigram.slc -w run --data - --json"),
+                                        sluice("eval bigram.slc -w run --data text.gz --json")}) {
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_EQ(Json::parse(outcome.out).at("nats").dump(), expected);
   }
@@ -80,23 +80,23 @@ TEST_F(CommandLine, CommandsReadDataAlike) {
   }
   EXPECT_FALSE(isThere(folder / "new"));
   refuses("eval bigram.slc -w run --data bytes --raw", "bytes: byte ");
-  Outcome twice = withInput("train bigram.slc -o new --data - --eval-data -");
+  CommandOutcome twice = withInput("train bigram.slc -o new --data - --eval-data -");
   EXPECT_EQ(twice.status, 2);
   EXPECT_NE(twice.err.find("found it twice"), std::string::npos) << twice.err;
 }
 
 TEST_F(CommandLine, TheWholeRoad) {
-  Outcome trained = sluice(
+  CommandOutcome trained = sluice(
       "train bigram.slc --data text --eval-data heldout -o run -n 60 -j 2 --sample-prompt ab");
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_NE(trained.err.find("step 60/60"), std::string::npos);
   EXPECT_EQ(trained.err.find('\r'), std::string::npos); // plain lines in a pipe
-  Outcome scored = sluice("eval bigram.slc -w run --data heldout --json");
+  CommandOutcome scored = sluice("eval bigram.slc -w run --data heldout --json");
   ASSERT_EQ(scored.status, 0) << scored.err;
   Json score = Json::parse(scored.out);
   EXPECT_EQ(score["tokens"], 499);
   EXPECT_LT(score["bits_per_byte"], 6);
-  Outcome text = sluice("generate bigram.slc -w run -p hello -n 20 --seed 3 --top-k 5");
+  CommandOutcome text = sluice("generate bigram.slc -w run -p hello -n 20 --seed 3 --top-k 5");
   ASSERT_EQ(text.status, 0) << text.err;
   EXPECT_EQ(text.out.substr(0, 5), "hello");
   EXPECT_EQ(text.out.size(), 26u);
@@ -113,7 +113,7 @@ TEST_F(CommandLine, AFlagMayTakeAnArgumentButOnlyWhereThereIsOne) {
 }
 
 TEST_F(CommandLine, InspectAndNgramPrintTheContractsFields) {
-  Outcome inspected = sluice("inspect bigram.slc --json --memory --extract parts");
+  CommandOutcome inspected = sluice("inspect bigram.slc --json --memory --extract parts");
   ASSERT_EQ(inspected.status, 0) << inspected.err;
   Json json = Json::parse(inspected.out);
   EXPECT_EQ(json["parameters"], 128 * 128 + 128);
@@ -130,7 +130,7 @@ TEST_F(CommandLine, InspectAndNgramPrintTheContractsFields) {
 }
 
 TEST_F(CommandLine, BenchPrintsTheContractsFields) {
-  Outcome outcome = sluice("bench bigram.slc -n 2 -j 1 --kernels --generate --json");
+  CommandOutcome outcome = sluice("bench bigram.slc -n 2 -j 1 --kernels --generate --json");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   Json json = Json::parse(outcome.out);
   for (const char *key : {"step_ms", "tokens_per_s", "fraction_of_peak", "peak_gflops",
@@ -319,18 +319,18 @@ TEST_F(CommandLine, AMixUpSaysWhatWasGivenAndWhatToDo) {
 }
 
 TEST_F(CommandLine, ASeedMayBeDrawnAndEscapesAreNoted) {
-  Outcome drawn = sluice("train bigram.slc --data text -o run -n 1 --seed random");
+  CommandOutcome drawn = sluice("train bigram.slc --data text -o run -n 1 --seed random");
   ASSERT_EQ(drawn.status, 0) << drawn.err;
   size_t at = drawn.err.find("--seed random: --seed ");
   ASSERT_NE(at, std::string::npos) << drawn.err;
   int64_t seed = std::atoll(drawn.err.c_str() + at + 22);
   std::string state = readFile(folder / "run/checkpoints/1/state.json");
   EXPECT_EQ(Json::parse(state)["seed"], seed);
-  Outcome again =
+  CommandOutcome again =
       sluice("train bigram.slc --data text -o again -n 1 --seed " + std::to_string(seed));
   EXPECT_EQ(readFile(folder / "again/checkpoints/1/weights.safetensors"),
             readFile(folder / "run/checkpoints/1/weights.safetensors"));
-  Outcome noted = sluice("generate bigram.slc -w run -p ab -n 3 --stop '\\n' --seed random");
+  CommandOutcome noted = sluice("generate bigram.slc -w run -p ab -n 3 --stop '\\n' --seed random");
   EXPECT_EQ(noted.status, 0);
   EXPECT_NE(noted.err.find("note: --stop: \\n is taken as two characters"), std::string::npos)
       << noted.err;
@@ -344,7 +344,7 @@ TEST_F(CommandLine, ASeedMayBeDrawnAndEscapesAreNoted) {
 
 TEST_F(CommandLine, EvalOfSeveralFilesHasALineEach) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
-  Outcome people = sluice("eval bigram.slc -w run --data heldout text");
+  CommandOutcome people = sluice("eval bigram.slc -w run --data heldout text");
   EXPECT_NE(people.out.find("  heldout\n"), std::string::npos) << people.out;
   EXPECT_NE(people.out.find("  text\nall 2 files:\nbits per token"), std::string::npos)
       << people.out;

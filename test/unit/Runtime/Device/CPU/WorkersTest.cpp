@@ -9,15 +9,15 @@ using namespace sluice::runtime;
 namespace {
 
 /// A job that lives as long as its run: how often each item ran, and on which threads.
-struct Job {
-  explicit Job(int64_t items) : runs(static_cast<size_t>(items)) {}
+struct TestJob {
+  explicit TestJob(int64_t items) : runs(static_cast<size_t>(items)) {}
   std::vector<std::atomic<int>> runs;
   std::atomic<int> threads = 0; ///< bits
   int64_t most = 0;             ///< items of a piece
   std::atomic<bool> tooLong = false;
 
   static void run(void *context, int64_t first, int64_t last, int thread) {
-    Job &job = *static_cast<Job *>(context);
+    TestJob &job = *static_cast<TestJob *>(context);
     job.threads |= 1 << thread;
     job.tooLong = job.tooLong || last - first > job.most;
     for (int64_t item = first; item < last; ++item) {
@@ -27,9 +27,9 @@ struct Job {
 };
 
 void expectOnce(Workers &workers, int64_t items, int64_t grain) {
-  Job job(items);
+  TestJob job(items);
   job.most = grain;
-  workers.run(Job::run, &job, items, grain);
+  workers.run(TestJob::run, &job, items, grain);
   for (const std::atomic<int> &runs : job.runs) {
     ASSERT_EQ(runs, 1) << items << " items by " << grain;
   }

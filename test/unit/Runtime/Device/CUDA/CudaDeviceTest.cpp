@@ -318,7 +318,7 @@ TEST_F(CudaDevice, SaysOnceThatTheCubinsWereRefused) {
 // Larger than the pinned memory: the range may be written again as soon as `upload` returns.
 TEST_F(CudaDevice, LargeUploadsMayBeOverwrittenAtOnce) {
   std::unique_ptr<Device> device = makeCudaDevice(artifact);
-  Range range{0, cuda::stagingBytes(artifact->plan()) + 64};
+  MemoryRange range{0, cuda::stagingBytes(artifact->plan()) + 64};
   std::fill_n(device->host(), range.bytes, uint8_t(1));
   device->upload(range);
   std::fill_n(device->host(), range.bytes, uint8_t(2));

@@ -76,7 +76,7 @@ uint16_t rounded(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-struct Product {
+struct FakeProduct {
   int64_t m, n, k;
   const uint16_t *a, *b;
   int64_t strideA, strideB, strideD;
@@ -85,7 +85,7 @@ struct Product {
 };
 
 /// The last addend first.
-void multiply(const Product &p) {
+void multiply(const FakeProduct &p) {
   for (int64_t j = 0; j < p.n; ++j) {
     for (int64_t i = 0; i < p.m; ++i) {
       float sum = 0;
@@ -263,17 +263,17 @@ EXPORT int cublasLtMatmul(void *, Desc *desc, const float *alpha, const uint16_t
   }
   auto m = static_cast<int64_t>(layoutD->rows), n = static_cast<int64_t>(layoutD->columns),
        k = static_cast<int64_t>(layoutB->rows);
-  Product product{m,
-                  n,
-                  k,
-                  toHost<const uint16_t>(a),
-                  toHost<const uint16_t>(b),
-                  layoutA->leading,
-                  layoutB->leading,
-                  layoutD->leading,
-                  desc->transposeA != 0,
-                  layoutD->type == realF32,
-                  toHost<uint8_t>(d)};
+  FakeProduct product{m,
+                      n,
+                      k,
+                      toHost<const uint16_t>(a),
+                      toHost<const uint16_t>(b),
+                      layoutA->leading,
+                      layoutB->leading,
+                      layoutD->leading,
+                      desc->transposeA != 0,
+                      layoutD->type == realF32,
+                      toHost<uint8_t>(d)};
   // The second algorithm is the faster one; a launch of the fake takes half a millisecond.
   double milliseconds = algorithm->data[0] == 2 ? 0.25 : 0.3;
   milliseconds *= layoutB->rows == setting("FAKE_CUBLASLT_SLOW", 0) ? 4 : 1;

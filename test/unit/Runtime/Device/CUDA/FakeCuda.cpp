@@ -43,13 +43,13 @@ struct Operation {
   std::function<void()> run;
   uint64_t event = 0; // a mark, not work
 };
-struct Node {
+struct FakeNode {
   std::function<void()> run;
   std::set<size_t> after; // nodes
   int priority = 0;
 };
 struct Graph {
-  std::vector<Node> nodes;
+  std::vector<FakeNode> nodes;
 };
 struct Stream {
   bool captures = false;

@@ -30,7 +30,7 @@ constexpr int64_t fullLength = 22, fullRows = 3;
 /// A feed-forward's product, for which the fake is made slow.
 constexpr int64_t slowDepth = 160;
 
-struct Outcome {
+struct LibraryOutcome {
   int status;
   std::string out, err;
 };
@@ -44,11 +44,11 @@ protected:
     writeFile(*folder / "text", easyText(3000));
     const char *compile = "compile spec.json --target cpu-avx2,sm_80 -o ";
     ASSERT_EQ(sluice(compile + std::string("plain.sla")).status, 0);
-    Outcome tuned = sluice("bench plain.sla --device cuda --tune tuning.json",
-                           "FAKE_CUDA_CLOCK=1 FAKE_CUBLASLT_SLOW=160");
+    LibraryOutcome tuned = sluice("bench plain.sla --device cuda --tune tuning.json",
+                                  "FAKE_CUDA_CLOCK=1 FAKE_CUBLASLT_SLOW=160");
     ASSERT_EQ(tuned.status, 0) << tuned.err;
     tuneTable = tuned.out;
-    Outcome compiled = sluice(compile + std::string("tuned.sla --tuning tuning.json"));
+    LibraryOutcome compiled = sluice(compile + std::string("tuned.sla --tuning tuning.json"));
     ASSERT_EQ(compiled.status, 0) << compiled.err;
     ::setenv("SLUICE_CUDA_DRIVER", FAKE_CUDA, 1);
     ::setenv("SLUICE_CUBLASLT", FAKE_CUBLASLT, 1);
@@ -69,7 +69,7 @@ protected:
   }
 
   /// Runs `sluice WORDS` in the folder with the fakes; `settings` come last.
-  static Outcome sluice(const std::string &words, const std::string &settings = "") {
+  static LibraryOutcome sluice(const std::string &words, const std::string &settings = "") {
     std::string command = "cd " + folder->path.string() +
                           " && SLUICE_CUDA_DRIVER=" FAKE_CUDA " SLUICE_CUBLASLT=" FAKE_CUBLASLT
                           " FAKE_CUDA_KERNELS=./plain.sla " +
@@ -245,8 +245,8 @@ TEST_F(LibraryProducts, TuningTimesEveryProductOnce) {
 }
 
 TEST_F(LibraryProducts, AProductThatTheLibraryDoesNotDoStaysGenerated) {
-  Outcome outcome = sluice("bench plain.sla --device cuda --tune refused.json --json",
-                           "FAKE_CUDA_CLOCK=1 FAKE_CUBLASLT_REFUSE=40");
+  LibraryOutcome outcome = sluice("bench plain.sla --device cuda --tune refused.json --json",
+                                  "FAKE_CUDA_CLOCK=1 FAKE_CUBLASLT_REFUSE=40");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   Json tuning = Json::parse(outcome.out);
   EXPECT_EQ(tuning, Json::parse(readFile(*folder / "refused.json")));
@@ -504,7 +504,7 @@ TEST_F(LibraryProducts, WithoutTheLibraryTheKernelsRunAndOneLineSaysSo) {
   const char *words = ".sla --data text -n 3 --device cuda -o ";
   const char *missing = "SLUICE_CUBLASLT=/nowhere/libcublasLt.so.13";
   ASSERT_EQ(sluice("train plain" + (words + std::string("run-plain"))).status, 0);
-  Outcome outcome = sluice("train tuned" + (words + std::string("run-missing")), missing);
+  LibraryOutcome outcome = sluice("train tuned" + (words + std::string("run-missing")), missing);
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   size_t at = outcome.err.find("tuned.sla: expected cuBLASLt (libcublasLt.so.13 or .12)");
   ASSERT_NE(at, std::string::npos) << outcome.err;
@@ -541,7 +541,7 @@ TEST_F(LibraryProducts, TheCpuKnowsNoLibrary) {
 TEST_F(LibraryProducts, WrongCommandsAreStatusTwo) {
   auto refuses = [&](const std::string &words, const std::string &piece,
                      const std::string &settings = "") {
-    Outcome outcome = sluice(words, settings);
+    LibraryOutcome outcome = sluice(words, settings);
     EXPECT_EQ(outcome.status, 2) << words;
     EXPECT_NE(outcome.err.find(piece), std::string::npos) << outcome.err;
     EXPECT_FALSE(std::filesystem::exists(*folder / "no.sla"));

@@ -37,12 +37,12 @@ void expectCaught(const Planted &planted);
 std::string kernelText(const Planted &planted, bool faulty);
 
 /// A run of one kernel: its report and what `%out` holds.
-struct Outcome {
+struct PlantedOutcome {
   emulator::Report report;
   std::vector<float> out;
 };
-Outcome runKernel(emulator::Emulator &emulator, const Planted &planted,
-                  const emulator::Options &options = {});
+PlantedOutcome runKernel(emulator::Emulator &emulator, const Planted &planted,
+                         const emulator::Options &options = {});
 
 /// Null with a test failure where the text is refused.
 std::unique_ptr<emulator::Emulator> compileKernel(const std::string &text);

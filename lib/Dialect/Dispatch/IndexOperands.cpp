@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Verifiers of operands that indices find, and of the scan that makes the indices.
-#include "Found.h"
+#include "IndexOperands.h"
 
 using namespace mlir;
 using namespace sluice::dispatch;

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sluice/Explain/Place.h"
+#include "sluice/Explain/OpLocation.h"
 #include "mlir/IR/Location.h"
 #include "sluice/Conversion/ReadSpec.h"
 

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "Blame.h"
+#include "FlagBlame.h"
 #include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Explain/CheckCausality.h"

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Planted faults, run every way.
-#include "Planted.h"
+#include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
 #include <numeric>
@@ -73,11 +73,11 @@ std::unique_ptr<Emulator> test::compileKernel(const std::string &text) {
   return std::move(*emulator);
 }
 
-Outcome test::runKernel(Emulator &emulator, const Planted &planted, const Options &options) {
+PlantedOutcome test::runKernel(Emulator &emulator, const Planted &planted, const Options &options) {
   size_t count = 64 * planted.words;
   std::vector<float> in(count);
   std::iota(in.begin(), in.end(), 1.0f);
-  Outcome outcome{{}, std::vector<float>(count, -1.0f)};
+  PlantedOutcome outcome{{}, std::vector<float>(count, -1.0f)};
   Launch launch;
   launch.grid = planted.grid;
   launch.block = planted.block;
@@ -115,13 +115,13 @@ void test::expectCaught(const Planted &planted) {
       options.seed = uint64_t(schedule) * 3 + uint64_t(copies);
       options.schedule = schedule;
       options.copies = copies;
-      Outcome good = runKernel(*right, planted, options);
+      PlantedOutcome good = runKernel(*right, planted, options);
       EXPECT_TRUE(good.report.passed()) << "seed " << options.seed << "\n" << good.report.str();
       if (expected.empty()) {
         expected = good.out;
       }
       EXPECT_EQ(good.out, expected) << "seed " << options.seed;
-      Outcome bad = runKernel(*faulty, planted, options);
+      PlantedOutcome bad = runKernel(*faulty, planted, options);
       const Violation *found = find(bad.report, planted.kind);
       ASSERT_TRUE(found) << "seed " << options.seed << ": not caught; found\n" << bad.report.str();
       EXPECT_EQ(found->kernel, "k");

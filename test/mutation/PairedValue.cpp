@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "Both.h"
+#include "PairedValue.h"
 
 #include "llvm/IR/Instructions.h"
 
