@@ -48,7 +48,7 @@ private:
   static bool sameOp(Value left, Value right) {
     Operation *x = left.getDefiningOp(), *y = right.getDefiningOp();
     constexpr auto flags = OperationEquivalence::IgnoreLocations;
-    // Operands are compared by match(), values of a body here.
+    // Compares values of a body; match() compares operands.
     return x && y &&
            cast<OpResult>(left).getResultNumber() == cast<OpResult>(right).getResultNumber() &&
            OperationEquivalence::isEquivalentTo(x, y, OperationEquivalence::ignoreValueEquivalence,

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Refuting a conjunction of linear inequalities over the integers, with the sums that show it.
+// Refutes a conjunction of linear inequalities over the integers, and records the sums that show
+// it.
 #include "sluice/Proof/Segments.h"
 #include "sluice/Proof/WorkBudget.h"
 #include <algorithm>
@@ -13,7 +13,7 @@ using RefutationStep = Refutation::RefutationStep;
 
 namespace {
 
-/// Beyond these an elimination is given up: milliseconds.
+/// Limits beyond which an elimination is abandoned; it takes milliseconds up to them.
 constexpr size_t mostRows = 1500;
 constexpr int64_t largestCoefficientOfRow = int64_t{1} << 40;
 
@@ -21,7 +21,8 @@ bool isLarge(int64_t x) { return x > largestCoefficientOfRow || x < -largestCoef
 
 int64_t floorDivided(int64_t x, int64_t y) { return x / y - (x % y != 0 && x < 0 ? 1 : 0); }
 
-/// One elimination. Rows are never changed, only added; `active` are those that still count.
+/// One elimination. Rows are never changed, only added; `active` has the rows that are not
+/// superseded.
 class Elimination {
 public:
   explicit Elimination(const std::vector<Linear> &given) : rows(given), steps(given.size()) {
@@ -33,7 +34,7 @@ public:
       offer(i);
     }
   }
-  /// Finds a contradiction, a row.
+  /// Finds a row that is a contradiction; returns true if there is one.
   bool run();
   /// Appends the rows that the contradiction needs.
   void take(std::vector<Linear> &out, std::vector<RefutationStep> &outSteps, size_t given) const;
@@ -47,7 +48,8 @@ private:
 
   std::vector<Linear> rows;
   std::vector<RefutationStep> steps;
-  std::map<std::vector<int64_t>, size_t> active; ///< of equal coefficients the tightest
+  std::map<std::vector<int64_t>, size_t> active; ///< the tightest row for each vector of
+                                                 ///< coefficients
   size_t variables = 0;
   std::optional<size_t> contradiction;
   bool isTooLarge = false;
@@ -55,8 +57,8 @@ private:
 
 } // namespace
 
-/// Row `index` counts from here on, unless a tighter one does. Divides by the greatest common
-/// divisor of its coefficients, which rounds the constant.
+/// Makes row `index` active unless a tighter one is. First divides by the greatest common divisor
+/// of its coefficients, which rounds the constant.
 void Elimination::offer(size_t index) {
   int64_t common = 0;
   isTooLarge |= !rows[index].isExact;
@@ -76,7 +78,7 @@ void Elimination::offer(size_t index) {
   }
   if (common > 1 && !steps[index].parts.empty()) {
     steps[index].divisor = common;
-  } else if (common > 1) { // a given row: its quotient is another
+  } else if (common > 1) { // a given row is kept: its quotient is a new row
     RefutationStep step;
     step.parts = {{index, 1}};
     step.divisor = common;
@@ -106,7 +108,7 @@ void Elimination::combine(size_t x, int64_t byX, size_t y, int64_t byY) {
   offer(rows.size() - 1);
 }
 
-/// Rows x >= s and x <= s of a variable of coefficient 1, if there are.
+/// Returns rows x >= s and x <= s of a variable with coefficient 1, if they exist.
 std::optional<std::pair<size_t, size_t>> Elimination::findEquality(size_t variable) const {
   for (const auto &[coefficients, index] : active) {
     if (coefficients[variable] != 1) {
@@ -124,7 +126,7 @@ std::optional<std::pair<size_t, size_t>> Elimination::findEquality(size_t variab
   return std::nullopt;
 }
 
-/// The variable whose elimination makes fewest rows; `variables` where none is left.
+/// Returns the variable whose elimination creates the fewest rows; `variables` if none is left.
 size_t Elimination::choose() const {
   size_t best = variables;
   int64_t least = std::numeric_limits<int64_t>::max();

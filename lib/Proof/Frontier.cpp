@@ -1,13 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Frontiers: bounds compose, relations do not, so the work is linear in the graph.
+// Computes frontiers by composing bounds instead of relations, so the work is linear in the graph.
 //
 // A position p >= 0 of a stored sequence on a scale of factor f exists from f p + 1 tokens on, so
-// its frontier is at least f p: it then bounds the tokens that must be there for the position to
-// stay the same at every greater length. A row t whose frontier is at most t thus reads no later
+// its frontier is at least f p: it then bounds the tokens that must exist for the position to
+// remain the same at every greater length. So a row t whose frontier is at most t reads no later
 // token (no leak) and is the same for every length that contains it (prefix invariance). Positions
-// before 0 are null and need nothing; candidates are negative there or merely too large, which is
-// safe.
+// before 0 are null and need nothing; candidates are negative there or too large, which is safe.
 #include "sluice/Proof/Frontier.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Proof/Frontier.h"
@@ -25,13 +23,15 @@ using namespace mlir;
 using namespace sluice;
 
 namespace {
-/// One or two candidates are usual. More are merged, and more than the second are given up.
+/// Up to `fewCandidates` are kept as they are, and more are merged; a value with more than
+/// `mostCandidates` after merging has no bound.
 constexpr size_t fewCandidates = 3, mostCandidates = 8;
 /// Sums beyond this could overflow.
 constexpr int64_t largestCoefficient = int64_t{1} << 40;
-/// A candidate of more divisions is spelled anew by its steps, at most so many of them.
+/// A candidate with more than `fewFloors` divisions is rewritten as a sum of at most `mostFloors`
+/// floors.
 constexpr size_t fewFloors = 3, mostFloors = 32;
-/// Periods up to here are tabulated: microseconds.
+/// Maximum period that is tabulated, which takes microseconds.
 constexpr int64_t longestTable = 4096;
 } // namespace
 
@@ -49,7 +49,7 @@ static void addCandidate(Frontier &frontier, AffineExpr candidate) {
   frontier.candidates.push_back(candidate);
 }
 
-/// Returns true if every constant in it is small enough to compose with.
+/// Returns true if every constant in `expression` is small enough to compose with.
 static bool isTame(AffineExpr expression) {
   bool tame = true;
   expression.walk([&](AffineExpr part) {
@@ -59,8 +59,8 @@ static bool isTame(AffineExpr expression) {
   return tame;
 }
 
-/// Attention sees only positions before n, also of a lazy operand, which does not end there by
-/// itself: whether position q is seen then depends on the length, so that q must exist for p.
+/// Attention sees only positions before n. A lazy operand does not end at n, so whether position q
+/// is seen depends on the length, and q must exist for p.
 bool sluice::endsLazySource(IntegerSet relation, Value source, const Scales &scales) {
   return isLazy(source.getDefiningOp()) && scales.isOnTargetAxis(source) &&
          !scales.isSegmented(source) &&
@@ -79,9 +79,9 @@ static AffineExpr raised(AffineExpr candidate) {
                                                                : candidate;
 }
 
-/// Composed through a deep model, a candidate nests as deep; its period stays the period of the
-/// scales. Spelled by the steps of one period it is the same function. Where these are too many, a
-/// line above it takes its place: still a bound, though a looser one.
+/// Rewrites a candidate with many divisions. Composition through a deep model nests a candidate as
+/// deep, but its period remains the period of the scales: the sum of the steps of one period is the
+/// same function. If there are too many steps, returns a line above it, which is a looser bound.
 static std::optional<AffineExpr> compacted(AffineExpr candidate) {
   size_t floors = countFloors(candidate);
   if (floors <= fewFloors) {
@@ -97,7 +97,7 @@ static std::optional<AffineExpr> compacted(AffineExpr candidate) {
   return floors <= mostFloors ? candidate : linearBound(candidate);
 }
 
-/// Candidates that rise alike are replaced by the larger of them at each position.
+/// Replaces candidates of the same slope by the larger of them at each position.
 static void mergeCandidates(Frontier &frontier) {
   std::vector<std::pair<AffineExpr, std::optional<Staircase>>> merged;
   for (AffineExpr candidate : frontier.candidates) {
@@ -127,7 +127,7 @@ static void mergeCandidates(Frontier &frontier) {
   }
 }
 
-/// Returns true if an expression of d0 never falls: as it is written, or over one period.
+/// Returns true if an expression of d0 never falls, by its form or over one period.
 static bool neverFalls(AffineExpr expression) {
   if (isNonDecreasing(expression)) {
     return true;
@@ -136,7 +136,7 @@ static bool neverFalls(AffineExpr expression) {
   return table && table->isNonDecreasing();
 }
 
-/// Adds the needs of result positions through one operand.
+/// Adds the tokens that result positions need through one operand.
 static void addOperand(Operation *op, const PositionReads &reads, const Frontier &source,
                        Frontier &result) {
   if (source.unbounded || source.needsNothing()) { // no token reaches it: all of it may be read
@@ -172,8 +172,8 @@ static void addOperand(Operation *op, const PositionReads &reads, const Frontier
   }
 }
 
-/// Frontier of one result of an op. Unless `isExact`, a map counts as reading every operand at its
-/// own row.
+/// Computes the frontier of one result of an op. Unless `isExact`, a map counts as reading every
+/// operand at its own row.
 static Frontier computeFrontier(OpResult value, const Scales &scales,
                                 const DenseMap<Value, Frontier> &known, bool isExact) {
   constexpr int64_t cost = 50; // of an operand at least
@@ -272,8 +272,8 @@ static bool isLate(func::FuncOp function, const Scales &scales,
   });
 }
 
-/// Bounds by the rows that a choice takes have more divisions, which fewer steps can invert. They
-/// are composed only where those by all rows show a row too late.
+/// Bounds that follow a choice between rows have more divisions, and fewer steps can be inverted.
+/// So they are computed only if the bounds over all rows show a row that needs later tokens.
 DenseMap<Value, Frontier> sluice::computeFrontiers(func::FuncOp function) {
   Scales scales(function);
   DenseMap<Value, Frontier> frontiers = composeFrontiers(function, scales, /*isExact=*/false);

@@ -9,12 +9,13 @@ using namespace sluice;
 using presburger::IntegerRelation;
 
 namespace {
-/// Sizes of a set: bits of the largest coefficient of each row, added up. Of random sets with
-/// chains of divisions, those of up to 64 bits took at most 22 ms, those of 100 up to 0.1 s, and
-/// some of 144 did not end within 3 s. Few variables cost little, however large the coefficients.
+/// Limits on the size of a set: the sum over its rows of the bits of the largest coefficient. Among
+/// random sets with chains of divisions, sets of up to 64 bits took at most 22 ms, sets of 100 bits
+/// up to 0.1 s, and some of 144 bits did not end within 3 s. Sets of few variables cost little,
+/// however large the coefficients.
 constexpr double mostBits = 64, mostBitsOfFew = 160, manyBits = 40;
 constexpr unsigned fewVariables = 5;
-/// Operations that a set is charged for, by its variables squared, and for many bits.
+/// Operations charged for a set: per pair of variables, and for many bits.
 constexpr int64_t costOfPair = 50, costOfBits = 500'000;
 } // namespace
 

@@ -1,9 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Obligations: collected op by op, decided each by itself. Decided is the negation: a set
-// of points (p, q, n) that must be empty. max(-1, ...) and the maximum over candidates are split
-// into cases: u_source(q) > u_value(p) iff some candidate of the source is >= 0 and above every
-// candidate of the value.
+// Collects obligations op by op, and decides each one independently. An obligation is decided by
+// its negation: a set of points (p, q, n) that must be empty. max(-1, ...) and the maximum over
+// candidates are split into cases: u_source(q) > u_value(p) exactly if some candidate of the source
+// is >= 0 and above every candidate of the value.
 #include "sluice/Proof/Obligations.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Proof/Frontier.h"
@@ -41,8 +40,8 @@ static void collectReads(Operation &op, OpResult value, const Scales &scales,
   }
 }
 
-/// A stored value exists as its tokens do. Rows of segments are there at every length; but where
-/// one ends is a position that must exist.
+/// Collects that a stored value exists as its tokens do. Rows of segments exist at every length,
+/// but the position where one ends must exist.
 static void collectExistence(OpResult value, const Scales &scales,
                              std::vector<Obligation> &obligations) {
   Operation *op = value.getOwner();
@@ -129,7 +128,7 @@ struct SetQuestion {
     constraints.push_back(nonNegative);
     equalities.push_back(equality);
   }
-  /// `number` is above -1 and above every candidate of the bound at p.
+  /// Requires that `number` is above -1 and above every candidate of the bound at p.
   void requireAbove(AffineExpr number, const Frontier &bound) {
     require(number);
     for (AffineExpr candidate : bound.candidates) {
@@ -158,7 +157,8 @@ const IntegerPoint &ObligationDecider::findPoint(IntegerSet set) {
   return entry->second;
 }
 
-/// (p, q) at one length, and not at another: one constraint there must fail.
+/// Returns true if every (p, q) of the relation at `length` is in it at `other` too: its pairs at
+/// `length` that fail a constraint at `other` form an empty set.
 static bool holdsAtBoth(function_ref<bool(IntegerSet)> isEmpty, IntegerSet relation,
                         AffineExpr length, AffineExpr other) {
   SetQuestion question(relation.getContext());
@@ -195,7 +195,7 @@ bool ObligationDecider::isSteady(IntegerSet relation) {
   return holdsAtBoth(isEmpty, relation, n, n + 1) && holdsAtBoth(isEmpty, relation, n + 1, n);
 }
 
-/// The points that an obligation's question starts from.
+/// Returns the points for which an obligation makes a claim.
 static SetQuestion buildDomain(const Obligation &obligation) {
   SetQuestion question(obligation.op->getContext());
   question.require(question.n - 1);
@@ -213,7 +213,7 @@ static SetQuestion buildDomain(const Obligation &obligation) {
   return question;
 }
 
-/// The sets that must all be empty.
+/// Returns sets whose union is the negation of an obligation: all of them must be empty.
 static SmallVector<IntegerSet> negate(const ModeProof &proof, const Obligation &obligation) {
   SmallVector<IntegerSet> sets;
   const Frontier &bound = proof.bounds.find(obligation.value)->second;
@@ -234,7 +234,7 @@ static SmallVector<IntegerSet> negate(const ModeProof &proof, const Obligation &
     }
     return sets;
   }
-  // u(p) above `allowed`, the last token that row p may need; -1 is below every row's first token.
+  // The row may need tokens up to p + last: a candidate above that, and at least 0, violates it.
   int64_t last = obligation.kind == ObligationKind::NoLeak ? obligation.bound - 1 : 0;
   for (AffineExpr candidate : bound.candidates) {
     SetQuestion question = domain;
@@ -250,15 +250,15 @@ static SmallVector<IntegerSet> negate(const ModeProof &proof, const Obligation &
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Questions that are asked of the Presburger library before others are decided by periods: some
-/// 20 ms. Sets of more divisions can take it minutes.
+/// Number of questions that the Presburger library decides before periods decide others: some 20
+/// ms. Sets with more than `manyFloors` divisions can take it minutes.
 constexpr size_t mostAsked = 400, manyFloors = 6;
-/// Where periods decide nothing, sets of up to so many divisions are still asked for.
+/// Maximum number of divisions of a set that the library decides if periods cannot.
 constexpr size_t mostFloorsAsked = 24;
 constexpr int64_t longestPeriod = int64_t{1} << 14;
 } // namespace
 
-/// Divisions in a question about an obligation.
+/// Counts the divisions in the question of an obligation.
 static size_t countObligationFloors(const ModeProof &proof, const Obligation &obligation) {
   size_t count = 0;
   for (Value value : {obligation.value, obligation.source}) {
@@ -271,7 +271,7 @@ static size_t countObligationFloors(const ModeProof &proof, const Obligation &ob
   return count;
 }
 
-/// The relation q = latest(p).
+/// Returns the relation q = latest(p).
 static IntegerSet buildExactRead(AffineExpr latest) {
   AffineExpr q = getAffineDimExpr(1, latest.getContext());
   return IntegerSet::get(2, 1, {q - latest}, {true});
@@ -288,8 +288,8 @@ bool ObligationDecider::readsUpTo(const Obligation &obligation, AffineExpr lates
   return findPoint(question.get()).kind == IntegerPoint::None;
 }
 
-/// Holds where the relation has a point, Vacuous where it has none. A point found by trial spares
-/// the search for one.
+/// Holds if the relation has a point, Vacuous if it has none. Tries a few points before it
+/// searches.
 Decision::Kind ObligationDecider::decideVacuity(const Obligation &obligation) {
   AffineExpr latest = cast<CausalFlowInterface>(obligation.op).getLatest(obligation.operand);
   for (int64_t p = 0; latest && p < (int64_t{1} << 34); p = 4 * p + 1) {
@@ -308,13 +308,14 @@ Decision::Kind ObligationDecider::decideVacuity(const Obligation &obligation) {
   }
 }
 
-/// q is eliminated to the latest position that is read, which takes an operand's bound that never
-/// falls; what remains is about one integer p.
+/// Replaces q by the latest position that is read, which is exact if the operand's bound never
+/// falls; the remaining question is about one integer p.
 Decision ObligationDecider::decideByPeriod(const ModeProof &proof, const Obligation &obligation) {
   const Frontier &bound = proof.bounds.find(obligation.value)->second;
   AffineExpr p = getAffineDimExpr(0, obligation.op->getContext()), latest = p;
   bool everywhere = isLazy(obligation.value);
-  SmallVector<AffineExpr> larger, always; // one of `larger` above the bound, where all others >= 0
+  SmallVector<AffineExpr> larger, always; // fails if one of `larger` is above the bound where all
+                                          // of `always` are >= 0
   if (obligation.kind == ObligationKind::Read) {
     latest = cast<CausalFlowInterface>(obligation.op).getLatest(obligation.operand);
     if (!latest || !readsUpTo(obligation, latest)) {
@@ -374,7 +375,7 @@ Decision ObligationDecider::decideBySets(const ModeProof &proof, const Obligatio
   return {};
 }
 
-/// Returns true if an obligation's question has values that data decides.
+/// Returns true if the question of an obligation contains values that depend on data.
 static bool hasEnds(const ModeProof &proof, const Obligation &obligation) {
   return !obligation.terms.empty() ||
          llvm::any_of(ArrayRef{obligation.value, obligation.source}, [&](Value value) {

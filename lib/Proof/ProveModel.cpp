@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Row p may need tokens up to p, and not the target p + offset.
+/// Row p may need tokens up to p, but not the target p + offset.
 std::optional<BoundViolation> sluice::findViolation(func::FuncOp function,
                                                     const DenseMap<Value, Frontier> &frontiers) {
   AffineExpr p = getAffineDimExpr(0, function.getContext());

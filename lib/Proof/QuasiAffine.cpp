@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Deciding the sign of a quasi-affine function of one variable for every p >= 0.
+// Decides the sign of a quasi-affine function of one variable for every p >= 0.
 #include "sluice/Proof/QuasiAffine.h"
 #include "mlir/Analysis/Presburger/Fraction.h"
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -15,14 +14,14 @@ using presburger::Fraction;
 
 namespace {
 
-/// Most evaluations that a decision may cost: 0.2 s.
+/// Maximum number of evaluations of a decision: 0.2 s.
 constexpr int64_t mostSteps = longestRepeat;
-/// Up to here a period is enumerated at once: microseconds.
+/// Maximum period that is enumerated without another test: microseconds.
 constexpr int64_t quickSteps = int64_t{1} << 10;
-/// Larger numbers could overflow where an expression is evaluated.
+/// Bound beyond which evaluating an expression could overflow.
 constexpr int64_t largestFraction = int64_t{1} << 60;
 
-/// slope p + low <= e(p) <= slope p + high, and e(p + period) = e(p) + rise.
+/// Bounds slope p + low <= e(p) <= slope p + high, and the repetition e(p + period) = e(p) + rise.
 struct AffineShape {
   Fraction slope = 0, low = 0, high = 0;
   Repeat repeat;
@@ -36,7 +35,7 @@ AffineShape scaled(AffineShape x, int64_t factor) {
   return {x.slope * f, x.low * f, x.high * f, multiplied(x.repeat, factor)};
 }
 
-/// floor(e / c), which is within ((c - 1) / c, 0] of e / c.
+/// Returns the shape of floor(e / c), which is within ((c - 1) / c, 0] of e / c.
 AffineShape floored(const AffineShape &x, int64_t c) {
   Fraction inverse(1, c);
   return {x.slope * inverse, (x.low - Fraction(c - 1, 1)) * inverse, x.high * inverse,
@@ -93,8 +92,8 @@ bool isSmall(const Fraction &x) {
 
 } // namespace
 
-/// Some p >= 0 with e(p) > 0. Divisions by large numbers that bounds do not decide are left to the
-/// Presburger library.
+/// Searches for p >= 0 with e(p) > 0. Divisions by large numbers that bounds do not decide are left
+/// to the Presburger library.
 static CommonPoint findPositive(AffineExpr expression) {
   constexpr size_t fewFloors = 4;
   CommonPoint point = findCommonPoint({expression - 1}, /*everywhere=*/false);
@@ -114,8 +113,8 @@ static CommonPoint findPositive(AffineExpr expression) {
   }
 }
 
-/// With a falling slope only the p below high / -slope can be positive; with none, one period
-/// decides; with a rising one, some p at or below -low / slope + 1 is.
+/// With a falling slope, e(p) can be positive only for p below high / -slope; with slope 0, one
+/// period decides; with a rising slope, e(p) is positive for some p up to -low / slope + 1.
 SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
   std::optional<AffineShape> shape = findShape(expression);
   if (!shape || !isSmall(shape->slope) || !isSmall(shape->low) || !isSmall(shape->high)) {
@@ -130,7 +129,7 @@ SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
   } else if (shape->slope > Fraction(0, 1)) {
     steps = Fraction(2, 1) - shape->low / shape->slope;
   }
-  // A long period is searched by its remainders; only where it fails first is enumerated.
+  // Searches a long period by remainders, and enumerates only to find the first failure.
   std::optional<int64_t> somewhere;
   if (shape->repeat.period == 0 || steps > Fraction(quickSteps, 1)) {
     CommonPoint point = findPositive(expression);

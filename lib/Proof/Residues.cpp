@@ -1,13 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Searches for a point at which quasi-affine functions of one integer are all at least 0.
 //
-// A point at which quasi-affine functions of one integer are all at least 0, or none.
-//
-// The integers are split into classes r + m t. A division by c is a line in t on a class whose
-// slope is a multiple of c; else the class is split into c / gcd(c, slope) classes. Divisions are
-// made lines one after the other, the inner ones first. A class is left out as soon as bounds of
-// the divisions that are no lines yet exclude it. Of divisions by coprime numbers every combination
-// of remainders occurs, so these bounds are attained and few classes are split, however long the
-// common period is. One class is open a level, so memory grows with the number of divisions alone.
+// The integers are split into classes r + m t. On a class whose slope is a multiple of c, a
+// division by c is a line in t; else the class is split into c / gcd(c, slope) classes. Divisions
+// become lines one after the other, the inner ones first. A class is dropped as soon as bounds of
+// the remaining divisions exclude it. For divisions by coprime numbers every combination of
+// remainders occurs, so these bounds are attained and few classes are split, however long the
+// common period is. One class per level is open, so memory grows only with the number of divisions.
 #include "sluice/Proof/Residues.h"
 #include "sluice/Proof/Staircase.h"
 #include "sluice/Proof/WorkBudget.h"
@@ -25,14 +24,14 @@ namespace {
 
 using Wide = __int128;
 
-/// Operations of one search: some ten milliseconds.
+/// Maximum number of operations of one search: some ten milliseconds.
 constexpr int64_t mostOperations = 2'000'000;
-/// Numbers beyond this are given up.
+/// Bound beyond which the search is abandoned.
 constexpr Wide largestSum = Wide{1} << 50;
-/// Classes that a division splits into; of more only some are tried.
+/// Maximum number of classes into which a division splits another; of more, only some are tried.
 constexpr int64_t mostClasses = int64_t{1} << 16;
 constexpr size_t mostFloors = 400;
-/// Points of a class that are tried one by one.
+/// Maximum number of points of a class that are tried one by one.
 constexpr int64_t fewPoints = 64;
 /// Bounds are multiples of 2^-fraction, rounded outward.
 constexpr int fraction = 20;
@@ -42,7 +41,7 @@ bool isLarge(Wide x) { return x > largestSum || x < -largestSum; }
 Wide floorDivided(Wide x, Wide by) { return x / by - (x % by != 0 && (x < 0) != (by < 0) ? 1 : 0); }
 Wide ceilDivided(Wide x, Wide by) { return -floorDivided(-x, by); }
 
-/// Sum of multiples of atoms and a constant. Atom 0 is the integer itself, atom i + 1 floor i.
+/// A sum of multiples of atoms and a constant. Atom 0 is the integer itself, atom i + 1 is floor i.
 struct Sum {
   std::map<size_t, int64_t> terms;
   int64_t constant = 0;
@@ -55,7 +54,7 @@ struct Floor {
   auto operator<=>(const Floor &) const = default;
 };
 
-/// slope t + offset on a class.
+/// The line slope t + offset on a class.
 struct ResidueLine {
   Wide slope = 0, offset = 0;
 };
@@ -64,10 +63,10 @@ struct ResidueRange {
   Wide low = 0, high = 0;
 };
 
-/// Integers t from `first` to `last`, which may be out of reach of the search.
+/// Integers t from `first` to `last`, which may be beyond the search's range.
 struct ResidueInterval {
   explicit ResidueInterval(bool everywhere = false) : first(everywhere ? -unlimited : 0) {}
-  /// Keeps t with slope t + offset >= 0, slope not 0.
+  /// Restricts the interval to t with slope t + offset >= 0, for a slope other than 0.
   void keep(Wide slope, Wide offset) {
     if (slope > 0) {
       first = std::max(first, ceilDivided(-offset, slope));
@@ -82,7 +81,7 @@ struct ResidueInterval {
   Wide first, last = unlimited;
 };
 
-/// num / den; den 0 where it is not known.
+/// The fraction num / den; den is 0 if it is not known.
 struct Ratio {
   Wide num = 0, den = 1;
 };
@@ -90,7 +89,7 @@ struct Ratio {
 class ResidueSearch {
 public:
   explicit ResidueSearch(bool everywhere) : everywhere(everywhere) {}
-  /// False where an expression is of another form or its numbers are too large.
+  /// Returns false if an expression has another form or its numbers are too large.
   bool add(AffineExpr expression);
   CommonPoint run();
 
@@ -111,21 +110,21 @@ private:
   std::vector<Floor> floors; ///< inner ones first
   std::map<Floor, size_t> numbers;
   std::vector<Sum> demanded; ///< each to be at least 0
-  std::vector<Ratio> slopes; ///< of all atoms, in the integer itself
+  std::vector<Ratio> slopes; ///< slopes of all atoms, as functions of the integer itself
   std::vector<Ratio> demandedSlopes;
-  std::vector<bool> isUsed;                 ///< of all atoms: it is part of a demanded sum
-  llvm::SmallVector<ResidueLine, 16> lines; ///< of the atoms that are lines on the class
-  std::vector<ResidueRange> ranges;         ///< of all atoms, computed for each class
+  std::vector<bool> isUsed;                 ///< for all atoms: is part of a demanded sum
+  llvm::SmallVector<ResidueLine, 16> lines; ///< lines of the atoms that are lines on the class
+  std::vector<ResidueRange> ranges;         ///< bounds of all atoms, computed for each class
   int64_t operations = 0;
   bool isGivenUp = false;
-  ResidueInterval interval; ///< of the class that is visited: the t that may be points
+  ResidueInterval interval; ///< for the current class: the t that may be points
   std::optional<int64_t> found;
 };
 
 } // namespace
 
 bool ResidueSearch::addFloor(Sum inner, int64_t divisor, int64_t factor, Sum &sum) {
-  // Multiples of the divisor leave the division: floor((c x + y) / c) = x + floor(y / c).
+  // Moves multiples of the divisor out of the division: floor((c x + y) / c) = x + floor(y / c).
   auto take = [&](int64_t &number) {
     int64_t quotient = static_cast<int64_t>(floorDivided(number, divisor));
     number -= quotient * divisor;
@@ -148,7 +147,8 @@ bool ResidueSearch::addFloor(Sum inner, int64_t divisor, int64_t factor, Sum &su
   if (inner.terms.empty()) {
     return true; // 0 <= constant < divisor
   }
-  // floor((floor(x / a) + b) / c) = floor((x + a b) / (a c)), where nothing else is in the sum.
+  // Merges nested divisions if the sum has no other term: floor((floor(x / a) + b) / c) = floor((x
+  // + a b) / (a c)).
   if (auto only = inner.terms.begin();
       inner.terms.size() == 1 && only->second == 1 && only->first > 0) {
     Floor nested = floors[only->first - 1];
@@ -284,7 +284,7 @@ ResidueLine ResidueSearch::toLine(const Sum &sum) const {
 }
 
 /// Returns true if no point of the class, on which the first `known` floors are lines, makes every
-/// sum at least 0, or if the search is given up. Else `interval` has the points that may.
+/// sum at least 0, or if the search is abandoned. Else `interval` has the points that may.
 bool ResidueSearch::isExcluded(size_t known) {
   auto computeRange = [&](const Sum &sum) {
     ResidueRange range{Wide{sum.constant} << fraction, Wide{sum.constant} << fraction};
@@ -345,7 +345,7 @@ bool ResidueSearch::isExcluded(size_t known) {
   return isGivenUp || interval.isEmpty();
 }
 
-/// Sets `found` if x is a point. Returns false if its numbers are too large to know.
+/// Sets `found` if x is a point. Returns false if its numbers are too large.
 bool ResidueSearch::tryPoint(Wide x) {
   llvm::SmallVector<Wide, 32> values{x};
   auto toValue = [&](const Sum &sum) {
@@ -372,7 +372,7 @@ bool ResidueSearch::tryPoint(Wide x) {
   return true;
 }
 
-/// Every function is a line: the points are an interval.
+/// Handles a class on which every function is a line: its points are an interval.
 void ResidueSearch::visitLines() {
   interval = ResidueInterval(everywhere);
   for (const Sum &sum : demanded) {
@@ -395,7 +395,7 @@ void ResidueSearch::visitLines() {
   }
 }
 
-/// The k-th of the classes that floor `known` splits a class into.
+/// Visits the k-th of the classes into which floor `known` splits a class.
 void ResidueSearch::visitClass(size_t known, int64_t k, int64_t classes, const ResidueLine &inner) {
   llvm::SmallVector<ResidueLine, 16> before = lines;
   for (ResidueLine &line : lines) {
@@ -432,7 +432,7 @@ void ResidueSearch::visit(size_t known) {
     }
     auto common = std::gcd(static_cast<int64_t>(slope < 0 ? -slope : slope), divisor);
     int64_t classes = divisor / common;
-    // A falling function leaves a few.
+    // A falling function leaves few points.
     if (interval.last - interval.first < std::max(classes, fewPoints)) {
       const ResidueLine own = lines[0];
       const ResidueInterval few = interval;
@@ -462,7 +462,7 @@ CommonPoint ResidueSearch::run() {
   measure();
   lines = {{1, 0}};
   ranges.resize(floors.size() + 1);
-  // Most questions that have a point have one near 0, or far out where a slope decides.
+  // Most questions with a point have one near 0, or far out where a slope decides.
   constexpr Wide near = 32, far = Wide{1} << 40;
   bool isEmpty = isExcluded(0);
   for (Wide x = 0; !isEmpty && !found && x < far; x = x < near ? x + 1 : 4 * x) {

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Bounds through ends of segments: composed, and simplified where a row reads a segment that is
-// closed. Not trusted: every obligation is decided by itself.
+// Composes bounds through ends of segments, and simplifies them where a row reads a closed segment.
+// These bounds are not trusted: every obligation is decided independently.
 #include "sluice/Proof/SegmentBounds.h"
 #include "sluice/Proof/Frontier.h"
 #include "sluice/Proof/QuasiAffine.h"
@@ -67,7 +66,7 @@ void sluice::addEndBounds(const Frontier &source, AffineExpr at, Frontier &resul
   }
 }
 
-/// Position e(at(p)) + distance of the operand is read; `place` is d0 + distance.
+/// Adds bounds for a read of position e(at(p)) + distance of the operand; `place` is d0 + distance.
 static void addThroughEnd(const CutTerm &term, AffineExpr place, const Frontier &source,
                           Frontier &result) {
   for (AffineExpr candidate : source.candidates) {
@@ -81,8 +80,8 @@ static void addThroughEnd(const CutTerm &term, AffineExpr place, const Frontier 
   }
 }
 
-/// By how much g(M) stays below M - 1, the segment that a row knows to be closed. None where it is
-/// not below.
+/// Returns the distance of g(M) below M - 1, the last segment that a row knows to be closed; none
+/// if g(M) is not below it.
 static std::optional<int64_t> computeSlack(AffineExpr closed, AffineExpr read) {
   AffineExpr ahead = simplifyAffineExpr(read - closed, 1, 0);
   if (auto constant = dyn_cast<AffineConstantExpr>(ahead)) {
@@ -92,8 +91,8 @@ static std::optional<int64_t> computeSlack(AffineExpr closed, AffineExpr read) {
   return isBelow ? std::optional<int64_t>(0) : std::nullopt;
 }
 
-/// Position M + distance of the operand is read, where M = c(t): e(M - 1) <= t < e(M). So
-/// M <= t + 1, and e(g(M + distance)) <= t - s where g(M + distance) <= M - 1 - s.
+/// Adds bounds for a read of position M + distance of the operand, where M = c(t): e(M - 1) <= t <
+/// e(M). So M <= t + 1, and e(g(M + distance)) <= t - s if g(M + distance) <= M - 1 - s.
 static bool addThroughCount(const CutTerm &term, AffineExpr place, const Frontier &source,
                             Frontier &result) {
   AffineExpr count = getAffineDimExpr(0, place.getContext());

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Obligations with ends of segments as formulas over integers and unknown increasing functions.
+// States obligations with ends of segments as formulas over integers and unknown increasing
+// functions.
 #include "sluice/Proof/SegmentProof.h"
 #include "sluice/Proof/Frontier.h"
 #include "sluice/Proof/Obligations.h"
@@ -19,19 +19,19 @@ class FormulaBuilder {
 public:
   FormulaBuilder() : p(formula.addVariable()), q(formula.addVariable()), n(formula.addVariable()) {}
 
-  /// Numbers of the relation's terms. Of a count M = c(t): e(M - 1) <= t < e(M), or where `before`,
-  /// t < 0 and M = 0. False where a term is of no segmentation.
+  /// Adds the relation's terms as numbers. For a count M = c(t): e(M - 1) <= t < e(M), or with
+  /// `before`, t < 0 and M = 0. Returns false if a term has no segmentation.
   bool addTerms(ArrayRef<SegmentTerm> terms, bool before);
-  /// An expression of d0 as `d0`, d1 as q, s0 as n and the terms.
+  /// Returns an expression as a linear form, with `d0` for d0, q for d1, n for s0 and the terms.
   Linear of(AffineExpr expression, const Linear &d0);
   Linear of(const EndBound &bound, const Linear &at);
-  /// `number` is above max(-1, bound at `at`).
+  /// Requires that `number` is above max(-1, bound at `at`).
   void requireAbove(const Linear &number, const Frontier &bound, const Linear &at);
 
   Formula formula;
   Linear p, q, n;
-  SmallVector<Linear, 2> numbers; ///< of terms
-  SmallVector<SegmentOp> cuts;    ///< of functions
+  SmallVector<Linear, 2> numbers; ///< numbers of the relation's terms
+  SmallVector<SegmentOp> cuts;    ///< segmentations of the formula's functions
 
 private:
   size_t getFunctionIndex(SegmentOp cut);
@@ -39,7 +39,8 @@ private:
 
 } // namespace
 
-/// Boundaries that are only declared to lie further apart are not taken to.
+/// Assumes a distance of at least 1 between boundaries: a larger one is only declared, and not
+/// relied on.
 size_t FormulaBuilder::getFunctionIndex(SegmentOp cut) {
   auto known = llvm::find(cuts, cut);
   if (known == cuts.end()) {
@@ -124,7 +125,7 @@ void FormulaBuilder::requireAbove(const Linear &number, const Frontier &bound, c
 // Formulas of an obligation
 //===----------------------------------------------------------------------===//
 
-/// The points that an obligation speaks of; none where a term is of no segmentation.
+/// Returns the points for which an obligation makes a claim; none if a term has no segmentation.
 static std::optional<FormulaBuilder> buildSegmentDomain(const Obligation &obligation, bool before) {
   FormulaBuilder question;
   if (!question.addTerms(obligation.terms, before)) {
@@ -150,7 +151,8 @@ static std::optional<FormulaBuilder> buildSegmentDomain(const Obligation &obliga
   return question;
 }
 
-/// Some candidate of `larger` at `from` is above all of the bound: one formula a candidate.
+/// States that some candidate of `larger` at `from` is above all of the bound: one formula per
+/// candidate.
 static void negateBounds(const FormulaBuilder &domain, const Frontier &larger, const Linear &from,
                          const Frontier &bound, SegmentQuestions &questions) {
   auto add = [&](auto candidate) {
@@ -187,14 +189,14 @@ static void addQuestions(const ModeProof &proof, const Obligation &obligation,
     negateBounds(domain, bound, domain.p, tokens, questions);
     return;
   }
-  default: // tokens have no segments, and relations of fixed length no terms
+  default: // tokens have no segments, and relations of fixed length have no terms
     questions.isComplete = false;
   }
 }
 
 SegmentQuestions sluice::askBySegments(const ModeProof &proof, const Obligation &obligation) {
   SegmentQuestions questions;
-  // Counts of two positions, one of them before 0, would need domains of their own.
+  // Counts of two positions, one of them before 0, would need further domains.
   questions.isComplete = llvm::count_if(obligation.terms, [](const SegmentTerm &term) {
                            return term.kind == SegmentTerm::Count;
                          }) <= 1;

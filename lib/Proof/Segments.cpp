@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Deciding by cases. Each case is a conjunction of linear inequalities: refuted by elimination, or
-// sampled by MLIR's Presburger library. A sample that is no increasing function somewhere says
-// which order to split on next.
+// Decides formulas by cases. A case is a conjunction of linear inequalities: elimination refutes
+// it, or MLIR's Presburger library returns a sample point. If the sample's values do not extend to
+// increasing functions, the violated condition gives the next row or the next split.
 #include "sluice/Proof/Segments.h"
 #include "mlir/Analysis/Presburger/Simplex.h"
 #include "sluice/Proof/IntegerPoint.h"
@@ -35,7 +34,7 @@ int64_t Linear::at(const std::vector<int64_t> &point) const {
   return sum;
 }
 
-/// x + factor y
+/// Returns x + factor * y.
 static Linear addLinear(const Linear &x, const Linear &y, int64_t factor) {
   Linear sum = x;
   sum.coefficients.resize(std::max(x.coefficients.size(), y.coefficients.size()));
@@ -117,9 +116,9 @@ namespace {
 
 constexpr int mostCases = 4000, deepest = 40;
 
-/// Rows that a case must have before a condition of some term can be added.
+/// A condition on terms that a sample violates. A case derives its row from the rows in `because`.
 struct Demand {
-  std::vector<Linear> because; ///< all >= 0
+  std::vector<Linear> because; ///< all must be >= 0
   RefutationStep step;
 };
 
@@ -133,7 +132,7 @@ public:
   Answer run();
 
 private:
-  /// False where it found a point, or nothing.
+  /// Returns true if it refutes the case; false if it found a solution (`found`) or gave up.
   bool refuteCase(Refutation &why, int depth);
   bool split(const Linear &on, Refutation &why, int depth);
   void add(RefutationStep step, Refutation &why);
@@ -161,7 +160,7 @@ void CaseSearch::add(RefutationStep step, Refutation &why) {
   why.steps.push_back(std::move(step));
 }
 
-/// A row that implies this one.
+/// Returns a row that implies `nonNegative` >= 0.
 std::optional<size_t> CaseSearch::findRow(const Linear &nonNegative) const {
   Linear wanted = nonNegative;
   wanted.coefficients.resize(formula.variables);
@@ -183,7 +182,8 @@ IntegerRelation CaseSearch::asRelation() const {
   return relation;
 }
 
-/// x's argument is at most y's: the values must be as far apart.
+/// Compares the values of two terms: if x's argument is at most y's, their difference is at least
+/// the difference of the arguments, times `least` if x's argument is not negative.
 std::optional<Demand> CaseSearch::findViolatedOrder(const LinearTerm &x, size_t i,
                                                     const LinearTerm &y, size_t j,
                                                     const std::vector<int64_t> &point) const {
@@ -207,7 +207,7 @@ std::optional<Demand> CaseSearch::findViolatedOrder(const LinearTerm &x, size_t 
   return demand;
 }
 
-/// The conditions of one term by itself.
+/// Compares a term with its own argument: e(x) <= x if x < 0, else e(x) >= least x.
 std::optional<Demand> CaseSearch::findViolatedTerm(const LinearTerm &x, size_t i,
                                                    const std::vector<int64_t> &point) const {
   int64_t argument = x.argument.at(point), distance = formula.least[x.function];
@@ -241,7 +241,7 @@ std::optional<Demand> CaseSearch::findViolation(const std::vector<int64_t> &poin
   return std::nullopt;
 }
 
-/// A remainder that is not one number yet, and could be.
+/// Returns a bound that splits a remainder whose value the rows do not determine yet.
 std::optional<Linear> CaseSearch::findOpenFloor() const {
   for (const auto &[remainder, divisor] : formula.remainders) {
     for (int64_t r = 1; r < divisor && divisor <= 64; ++r) {
@@ -254,7 +254,7 @@ std::optional<Linear> CaseSearch::findOpenFloor() const {
   return std::nullopt;
 }
 
-/// A variable that is between two integers in some rational solution.
+/// Returns a bound that splits a variable with a fractional value in a rational solution.
 std::optional<Linear> CaseSearch::findFraction() const {
   auto point = mlir::presburger::Simplex(asRelation()).getRationalSample();
   for (size_t i = 0; point && i < point->size(); ++i) {

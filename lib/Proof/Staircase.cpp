@@ -16,7 +16,7 @@ constexpr double largestStair = 0x1p60;
 // Periods
 //===----------------------------------------------------------------------===//
 
-/// A period and its rise, `times` as long.
+/// Returns a period and its rise, both multiplied by `times`.
 static Repeat stretched(Repeat x, int64_t times) {
   int64_t period, rise;
   if (x.period == 0 || __builtin_mul_overflow(x.period, times, &period) || period > longestRepeat ||
@@ -54,7 +54,7 @@ Repeat sluice::added(Repeat x, Repeat y) {
 }
 
 namespace {
-/// The period, and |e(p)| <= slope |p| + constant.
+/// The period, and a bound |e(p)| <= slope |p| + constant.
 struct Measure {
   Repeat repeat;
   double slope = 0, constant = 0;
@@ -151,7 +151,8 @@ void Staircase::shorten() {
   }
 }
 
-/// floor((p + period - t) / period) rises by one at every t modulo the period, t from 1 on.
+/// Uses floor((p + period - t) / period), which rises by one at every t modulo the period, t from 1
+/// on.
 std::optional<AffineExpr> Staircase::toExpression(MLIRContext *context, size_t mostFloors) const {
   AffineExpr p = getAffineDimExpr(0, context);
   if (repeat.period == 1) {

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Obligations of the incremental step: the negation of each is a union of sets of integer points
-// that must all be empty. A maximum on the greater side is a conjunction; on the smaller side, one
-// set for each candidate. Rows exist from token 0 on, so the -1 of bounds never decides.
+// Decides the obligations of the incremental step: the negation of each is a union of sets of
+// integer points that must all be empty. A maximum on the greater side is a conjunction; on the
+// smaller side, one set for each candidate. Rows exist from token 0 on, so the -1 of bounds never
+// matters.
 #include "sluice/Proof/StepProof.h"
 #include "sluice/Proof/IntegerPoint.h"
 #include "sluice/Proof/Residues.h"
@@ -25,7 +25,7 @@ struct StepQuestion {
     equalities.push_back(equality);
     return *this;
   }
-  /// Every candidate at `row` is at most `most`.
+  /// Requires that every candidate at `row` is at most `most`.
   StepQuestion &requireAtMost(ArrayRef<AffineExpr> candidates, AffineExpr row, AffineExpr most) {
     for (AffineExpr candidate : candidates) {
       require(most - candidate.replaceDims({row}));
@@ -44,8 +44,8 @@ struct StepQuestion {
 };
 } // namespace
 
-/// Counts 0 and 1 of closed segments may fall on one step, the first: by when a row is there at the
-/// latest.
+/// Returns the latest step at which rows are due: closed-segment counts 0 and 1 may both be reached
+/// at the first step.
 static StepSchedule atLatest(StepSchedule schedule) {
   if (schedule.cut) {
     schedule.due.push_back(getAffineConstantExpr(1, schedule.due.front().getContext()));
@@ -53,9 +53,9 @@ static StepSchedule atLatest(StepSchedule schedule) {
   return schedule;
 }
 
-/// The reads at a step where `step`, a candidate of the reader, is the step at which its row p is
-/// due. The length is that step's or any later one, as what is read must not depend on it; what
-/// runs at every step reads at its own length.
+/// Returns the reads at `step`, a candidate of the reader: the step at which its row p is due. The
+/// length is the length at that step or any later one, because the rows that are read must not
+/// depend on it; an op that runs at every step reads at its own length.
 static StepQuestion readsAt(const StepSchedule &reader, AffineExpr step, const StepRead &read) {
   StepQuestion question(step.getContext());
   question.requireAtMost(reader.due, question.p, step);
@@ -71,8 +71,8 @@ static StepQuestion readsAt(const StepSchedule &reader, AffineExpr step, const S
   return question.require(read.position);
 }
 
-/// None where the set is empty. A set that is not decided counts as one with a point, so that a
-/// step is refused and never believed.
+/// Returns none if the set is empty. An undecided set counts as one with a point, so that the step
+/// is rejected.
 StepDecider::Point StepDecider::findPoint(IntegerSet set, ArrayRef<AffineExpr> ofRow) {
   auto [entry, isNew] = known.try_emplace(set);
   if (!isNew) {
@@ -119,12 +119,12 @@ StepDecider::Point StepDecider::findBurst(const StepSchedule &of, int64_t burst)
   return std::nullopt;
 }
 
-/// p stands for a row, x for a step.
+/// Compares counts with due steps; p is a row, x a step.
 StepDecider::Point StepDecider::findMiscount(const StepSchedule &schedule) {
   StepQuestion domain(schedule.due.front().getContext());
   domain.require(domain.x + 1);
   auto counted = [&](AffineExpr count) { return count.replaceDims({domain.x}) - 1 - domain.p; };
-  for (AffineExpr due : schedule.due) { // counted, and not due yet
+  for (AffineExpr due : schedule.due) { // counted before it is due
     StepQuestion question = domain;
     question.require(due - domain.x - 1);
     llvm::for_each(schedule.counts, [&](AffineExpr count) { question.require(counted(count)); });
@@ -132,7 +132,7 @@ StepDecider::Point StepDecider::findMiscount(const StepSchedule &schedule) {
       return point;
     }
   }
-  for (AffineExpr count : schedule.counts) { // due, and not counted
+  for (AffineExpr count : schedule.counts) { // due, but not counted
     StepQuestion question = domain;
     question.requireAtMost(schedule.due, domain.p, domain.x).require(-counted(count) - 1);
     if (Point point = findPoint(question.get())) {
@@ -150,7 +150,7 @@ StepDecider::Point StepDecider::findNotDue(const StepSchedule &reader, const Ste
     for (AffineExpr due : source.due) {
       needed.push_back(due.replaceDims({read.position}));
     }
-    if (read.endsLazy) { // a position that is seen at a later length only
+    if (read.endsLazy) { // a position that is seen only at a later length
       needed.push_back(domain.x * read.operandFactor);
     }
     for (AffineExpr later : needed) {
@@ -201,7 +201,7 @@ StepDecider::Point StepDecider::findFailure(const StepPlan &plan,
     return source.isGiven ? std::nullopt
                           : findNotDue(schedule, plan.schedules[source.schedule], *obligation.read);
   }
-  if (source.keepsAll || source.isGiven) { // nothing is lost while the context lasts
+  if (source.keepsAll || source.isGiven) { // no row is lost before the context ends
     return source.ring == source.capacity ? std::nullopt : Point(std::pair(0, 0));
   }
   return findNotKept(schedule, plan.schedules[source.schedule], *obligation.read, source.ring);

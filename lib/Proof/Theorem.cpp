@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The scope of the theorem. Model IR is more general than specs: a graph that hides reads from the
-// relations is refused here, before anything is concluded about it.
+// Checks the scope of the theorem. Model IR is more general than specs: a graph that hides reads
+// from the relations is rejected before anything is concluded about it.
 #include "sluice/Proof/Theorem.h"
 #include "sluice/Dialect/Sluice/TokenHashes.h"
 #include "sluice/Proof/Obligations.h"
@@ -11,7 +10,8 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Ops whose result is on the scale of their first operand: they read it at a distance.
+/// Returns true for ops whose result is on the scale of their first operand, which they read at a
+/// distance.
 static bool keepsScale(OpResult result) {
   Operation *op = result.getOwner();
   auto flow = dyn_cast<CausalFlowInterface>(op);
@@ -44,7 +44,7 @@ static bool readsComputedTensor(Operation *op) {
   });
 }
 
-/// Data decides the reads of an op only by counts and ends that the op reads as rows too.
+/// Data decides the reads of an op only through counts and ends that are also its operands.
 static std::string findHiddenCut(CausalFlowInterface op) {
   for (OpResult result : op->getResults()) {
     for (OpOperand &operand : op->getOpOperands()) {

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Agreement of training, evaluation and generation about the token that a row predicts.
+// Checks that training, evaluation and generation agree about the token that a row predicts.
 #pragma once
 
 #include "sluice/Proof/Losses.h"
@@ -18,14 +17,14 @@ struct Alignment {
   mlir::Operation *op; ///< the loss, or the op of @predict at fault
   int64_t offset;
 };
-/// Row t of @evaluate and the last row of @predict at length t + 1 must be the same computation:
-/// the proof about the one then holds for the other.
+/// Checks that row t of @evaluate and the last row of @predict at length t + 1 are the same
+/// computation, so that a proof about @evaluate holds for @predict.
 Alignment checkAlignment(mlir::func::FuncOp evaluate, mlir::func::FuncOp predict);
 
 /// A loss of training that evaluation does not score.
 struct OtherTraining {
   CrossEntropyOp loss;
-  /// The offset of the token that the same head is evaluated against; none where no loss of
+  /// The offset of the token against which evaluation scores the same head; none if no loss of
   /// training has the weights that are evaluated.
   std::optional<int64_t> evaluated;
 };

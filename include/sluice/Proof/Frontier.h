@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-/// maps[0](e_0(maps[1](e_1(... maps[k](p) ...)))), where e_i(m) is the position at which segment m
-/// of cuts[i] ends. Each map is an expression of d0, non-decreasing.
+/// The bound maps[0](e_0(maps[1](e_1(... maps[k](p) ...)))), where e_i(m) is the position at which
+/// segment m of cuts[i] ends. Each map is a non-decreasing expression of d0.
 struct EndBound {
   llvm::SmallVector<mlir::AffineExpr, 2> maps;
   llvm::SmallVector<SegmentOp, 1> cuts; ///< one less than maps, outermost first
@@ -17,12 +17,13 @@ struct EndBound {
   bool operator==(const EndBound &other) const { return maps == other.maps && cuts == other.cuts; }
 };
 
-/// Position p of a value needs no token beyond max(-1, candidates(p), ends(p)), neither to read it
-/// nor for a position that it reads to exist. Each candidate is non-decreasing.
+/// The tokens that position p of a value needs: none beyond max(-1, candidates(p), ends(p)),
+/// neither to compute it nor for the existence of a position that it reads. Each candidate is
+/// non-decreasing.
 struct Frontier {
   llvm::SmallVector<mlir::AffineExpr, 2> candidates;
   mlir::Operation *unbounded = nullptr; ///< the op that has no bound; candidates are then invalid
-  llvm::SmallVector<EndBound, 1> ends;  ///< more candidates, through ends of segments
+  llvm::SmallVector<EndBound, 1> ends;  ///< further candidates, which depend on ends of segments
 
   bool needsNothing() const { return candidates.empty() && ends.empty() && !unbounded; }
 };
@@ -30,7 +31,7 @@ struct Frontier {
 /// Returns true if a relation ends a lazy source at n; see Obligation::bound.
 bool endsLazySource(mlir::IntegerSet relation, mlir::Value source, const Scales &scales);
 
-/// Frontier of every sequence of a function.
+/// Computes the frontier of every sequence of a function.
 llvm::DenseMap<mlir::Value, Frontier> computeFrontiers(mlir::func::FuncOp function);
 
 } // namespace sluice

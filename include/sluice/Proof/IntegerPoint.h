@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The one way in which this folder asks MLIR's Presburger library for an integer point.
+// Finds integer points with MLIR's Presburger library. The proof calls the library only here.
 #pragma once
 
 #include "mlir/Analysis/Presburger/IntegerRelation.h"
@@ -10,14 +9,15 @@
 
 namespace sluice {
 
-/// An integer point of a set, by the library's exact search.
+/// Result of the library's exact search for an integer point of a set.
 struct IntegerPoint {
   enum Kind { None, Found, Unknown } kind = Unknown;
   std::vector<int64_t> at; ///< Found: dims, then symbols, then the divisions of the set
 };
-/// The search cannot be stopped once it runs, and its numbers can grow without end where many
-/// divisors are coprime. So only sets within limits are asked for, whose search takes
-/// milliseconds; the current WorkBudget is charged for their size. Unknown for other sets.
+/// Returns an integer point of `set`. The library's search cannot be interrupted, and its numbers
+/// can grow without bound where many divisors are coprime. So only sets within limits are searched,
+/// which takes milliseconds; other sets are Unknown. The current WorkBudget is charged for the size
+/// of a set.
 IntegerPoint findIntegerPoint(mlir::IntegerSet set);
 IntegerPoint findIntegerPoint(const mlir::presburger::IntegerRelation &relation);
 

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Losses of a function.
+// Finds the losses of a function.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -8,10 +7,10 @@
 
 namespace sluice {
 
-/// The losses of a function.
+/// Returns the losses of a function.
 llvm::SmallVector<CrossEntropyOp> getLossOps(mlir::func::FuncOp function);
-/// Returns the loss whose prediction is sampled, which is returned first; others only train. The
-/// function must have a loss.
+/// Returns the loss of the prediction that generation samples: the first one that the function
+/// returns. Other losses only train. The function must have a loss.
 CrossEntropyOp getMainLoss(mlir::func::FuncOp function);
 
 /// Returns the maximum k such that row p of a loss may depend on tokens up to p + k: never its

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The causality proof as data: a bound for every value, and the local obligations that make
-// the claims an induction. Deciding them is apart from finding the bounds, so a wrong bound is
-// refused and never believed.
+// The causality proof as data: a bound for every value, and the local obligations that make the
+// bounds an induction. Obligations are decided independently of how bounds were found, so a wrong
+// bound is rejected.
 #pragma once
 
 #include "sluice/Proof/Frontier.h"
@@ -11,13 +10,13 @@
 
 namespace sluice {
 
-/// One thing to be shown for every length and every position p: p >= 0 of a stored value, any p of
-/// a lazy one (which others may read through at positions before 0). Likewise only q >= 0 of a
-/// stored operand counts: before 0 it is null. With u_v(p) = max(-1, candidates of v at p):
+/// A claim for every length and every position p: p >= 0 of a stored value, any p of a lazy one,
+/// which others may read through at positions before 0. Likewise only q >= 0 of a stored operand
+/// counts: before 0 it is null. With u_v(p) = max(-1, candidates of v at p):
 enum class ObligationKind {
   Token,  ///< `value` is the tokens themselves: p <= u_value(p)
   Read,   ///< (p, q) in `relation`: u_source(q) <= u_value(p)
-  Steady, ///< `relation` mentions n: its pairs with 0 <= q < n are the same at length n + 1
+  Steady, ///< `relation` depends on n: its pairs with 0 <= q < n are the same at length n + 1
   Exist,  ///< `value` is stored on a scale of factor f: f p <= u_value(p)
   NoLeak, ///< row p of `value` is scored against tokens from p + o on: u_value(p) < p + o
   PrefixInvariance ///< row p of `value` exists from p + 1 tokens on: u_value(p) <= p
@@ -25,7 +24,8 @@ enum class ObligationKind {
 
 struct Obligation {
   ObligationKind kind;
-  mlir::Operation *op; ///< that reads (Read), defines (Exist) or scores (NoLeak, PrefixInvariance);
+  mlir::Operation *op; ///< the op that reads (Read), defines (Exist) or scores (NoLeak,
+                       ///< PrefixInvariance);
                        ///< the function (Token)
   unsigned operand = 0;
   mlir::Value source;        ///< Read, Steady: the operand
@@ -38,44 +38,46 @@ struct Obligation {
   llvm::SmallVector<SegmentTerm, 2> terms;
 };
 
-/// Bounds and obligations of one mode, not yet decided.
+/// Bounds and undecided obligations of one mode.
 struct ModeProof {
   std::string mode; ///< "eval", "train", "generate"
   mlir::func::FuncOp function;
-  /// Every sequence that a prediction is computed from, in order of definition. Those that no token
-  /// of the target's axis reaches have no candidates.
+  /// Bounds of every sequence from which a prediction is computed, in order of definition.
+  /// Sequences that no token of the target's axis reaches have no candidates.
   llvm::MapVector<mlir::Value, Frontier> bounds;
   std::vector<Obligation> obligations; ///< in order of their ops; conclusions last
 };
 
-/// States bounds and obligations of a function about the axis of the tokens that its losses score.
+/// Collects the bounds and obligations of a function, for the axis of the tokens that its losses
+/// score.
 ModeProof collectProof(mlir::func::FuncOp function, llvm::StringRef mode);
 ModeProof collectProof(mlir::func::FuncOp function, llvm::StringRef mode,
                        const llvm::DenseMap<mlir::Value, Frontier> &frontiers);
 
-/// Sequences, and tensors, that a prediction is computed from.
+/// Returns the sequences and tensors from which a prediction is computed.
 llvm::DenseSet<mlir::Value> collectLive(mlir::func::FuncOp function);
 
-/// How an obligation was decided.
+/// Result of deciding an obligation.
 struct Decision {
   enum Kind { Holds, Fails, Vacuous, Undecided } kind = Holds;
-  int64_t p = 0, q = 0, n = 0; ///< Fails: where
+  int64_t p = 0, q = 0, n = 0; ///< Fails: a point at which the obligation fails
 };
-/// Decides obligations. A model's first some hundred different questions are asked of MLIR's
-/// Presburger library, by integer-exact emptiness only. Further ones, and those with many
-/// divisions, are decided as functions of one position over one period, which does not grow with
-/// what a bound nests; where that cannot be, the library is asked. A Read whose relation has no
-/// point at all is Vacuous: its emptiness would prove nothing. Equal questions are asked once.
+/// Decides obligations. The first few hundred different questions of a model are decided by MLIR's
+/// Presburger library, as integer-exact emptiness. Further questions, and questions with many
+/// divisions, are decided as functions of one position over one period, at a cost that does not
+/// grow with the nesting of a bound; where this is impossible, the library decides them. A Read
+/// whose relation has no point is Vacuous: its emptiness would prove nothing. Equal questions are
+/// decided once.
 class ObligationDecider {
 public:
   /// Returns true if no position's reads among the operand's first n positions change as n grows by
   /// one.
   bool isSteady(mlir::IntegerSet relation);
   Decision decide(const ModeProof &proof, const Obligation &obligation);
-  /// The two ways, one by one: for tests, which compare them.
+  /// Decide an obligation in one of the two ways, so that tests can compare them.
   Decision decideBySets(const ModeProof &proof, const Obligation &obligation);
   Decision decideByPeriod(const ModeProof &proof, const Obligation &obligation);
-  /// Obligations with ends of segments, by cases on their order (Segments.h).
+  /// Decides an obligation with ends of segments, by cases on their order (Segments.h).
   Decision decideBySegments(const ModeProof &proof, const Obligation &obligation);
 
 private:

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Proves modes of a module: bounds, then every obligation.
+// Proves modes of a module: computes bounds, then decides every obligation.
 #pragma once
 
 #include "sluice/Proof/Frontier.h"
@@ -17,10 +16,10 @@ struct BoundViolation {
   int64_t token = 0; ///< the frontier there
 };
 
-/// The first violation of the bounds of a function's losses.
+/// Returns the first violation among the bounds of a function's losses.
 std::optional<BoundViolation> findViolation(mlir::func::FuncOp function,
                                             const llvm::DenseMap<mlir::Value, Frontier> &frontiers);
-/// Returns true where the bounds of a function show it causal. Searches for no witness.
+/// Returns true if the bounds of a function show that it is causal. Searches for no witness.
 bool isCausal(mlir::func::FuncOp function);
 
 /// The first obligation of a mode that was not decided to hold.
@@ -29,13 +28,13 @@ struct OpenObligation {
   Decision decision;
 };
 /// Decides the obligations of a mode in their order, up to the first one that does not hold, and
-/// adds the number of those that hold to `held`. Obligations that the current WorkBudget has no
-/// operations left for are undecided. Bounds are found by composition, so this is a second judge of
-/// every step.
+/// adds the number of those that hold to `held`. Obligations are undecided once the current
+/// WorkBudget is exhausted. Bounds are found by composition and obligations are decided without it,
+/// so each step of a proof is checked twice.
 std::optional<OpenObligation> findOpenObligation(const ModeProof &proof, ObligationDecider &decider,
                                                  int64_t &held);
 
-/// Returns true where bounds and obligations prove every mode that has a loss. Searches for no
+/// Returns true if bounds and obligations prove every mode that has a loss. Searches for no
 /// witness, and does not check that generation agrees.
 bool isProvedAsItIs(mlir::ModuleOp module);
 

@@ -13,14 +13,14 @@ namespace sluice {
 /// mod by positive constants.
 struct SignAnswer {
   enum Kind { Always, Fails, Unknown } kind = Unknown;
-  int64_t at = 0; ///< where it first fails; where it fails at all if that is beyond 2^22
+  int64_t at = 0; ///< the first p at which it fails; any such p if the first is beyond 2^22
 };
-/// Exact. Unknown where the expression is of another form or its numbers are near 2^60. Without
-/// `wantFirst`, `at` may be any point where it fails, which is quicker found.
+/// Decides exactly; Unknown if the expression has another form or its numbers are near 2^60.
+/// Without `wantFirst`, `at` may be any point where it fails, which is faster.
 SignAnswer isNeverPositive(mlir::AffineExpr expression, bool wantFirst = true);
 
-/// floor((a p + b) / c) that is nowhere below a quasi-affine expression of d0 and rises with it;
-/// nothing where its numbers are too large.
+/// Returns a function floor((a p + b) / c) that is nowhere below a quasi-affine expression of d0
+/// and has its slope; nothing if its numbers are too large.
 std::optional<mlir::AffineExpr> linearBound(mlir::AffineExpr expression);
 
 } // namespace sluice

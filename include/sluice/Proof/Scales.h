@@ -12,7 +12,7 @@ namespace sluice {
 class Scales {
 public:
   explicit Scales(mlir::func::FuncOp function);
-  /// 0: one position.
+  /// Returns the factor of a value's scale; 0 for the scale of one position.
   int64_t getScaleFactor(mlir::Value value) const { return findScale(value).factor; }
   mlir::FlatSymbolRefAttr findSequenceAxis(mlir::Value value) const {
     return findScale(value).axis;
@@ -33,8 +33,8 @@ private:
   struct Scale {
     mlir::FlatSymbolRefAttr axis;
     int64_t factor = 1;
-    mlir::FlatSymbolRefAttr
-        tokens; ///< the axis itself, or the one whose segments' segments these are
+    mlir::FlatSymbolRefAttr tokens; ///< the axis of the target's tokens; for an axis of segments,
+                                    ///< the axis that they cut
   };
   const Scale &findScale(mlir::Value value) const;
 

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Bounds through ends and counts of segments.
+// Computes bounds that depend on ends and counts of segments.
 #pragma once
 
 #include "sluice/Proof/Frontier.h"
@@ -16,10 +15,10 @@ struct CutTerm {
 /// Returns nothing if the term has no counts or ends of a sluice.segment.
 std::optional<CutTerm> resolveTerm(const SegmentTerm &term);
 
-/// Adds the needs of position p that reads an operand up to a term plus a constant. Returns false
-/// if there is no bound.
+/// Adds the tokens that position p needs if it reads an operand up to a term plus a constant.
+/// Returns false if there is no bound.
 bool addThroughTerms(const PositionReads &reads, const Frontier &source, Frontier &result);
-/// Adds the needs of position `at`(p) of `source`.
+/// Adds the tokens that position `at`(p) of `source` needs.
 void addEndBounds(const Frontier &source, mlir::AffineExpr at, Frontier &result);
 /// Returns true if a scale of the module depends on data.
 bool hasSegments(mlir::ModuleOp module);

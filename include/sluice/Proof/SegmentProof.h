@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Obligations with ends of segments, as questions to the engine of Segments.h.
+// States obligations with ends of segments as questions to the solver in Segments.h.
 #pragma once
 
 #include "sluice/Proof/Obligations.h"
@@ -8,17 +7,19 @@
 
 namespace sluice {
 
-/// A formula, of variables p, q, n and others, and the segmentation of each function.
+/// A formula over p, q, n and further variables, and the segmentation that each of its functions
+/// stands for.
 struct SegmentQuestion {
   segments::Formula formula;
   llvm::SmallVector<SegmentOp> cuts;
 };
 
-/// An obligation holds if no formula has a solution.
+/// Formulas of an obligation, which holds if none of them has a solution.
 struct SegmentQuestions {
   std::vector<SegmentQuestion> formulas;
-  SegmentQuestion domain; ///< the points that it speaks of: some, else it is vacuous
-  bool isComplete = true; ///< false where it cannot be asked
+  SegmentQuestion domain; ///< the points that the obligation covers: it is vacuous if there are
+                          ///< none
+  bool isComplete = true; ///< false if the obligation cannot be stated as formulas
 };
 SegmentQuestions askBySegments(const ModeProof &proof, const Obligation &obligation);
 

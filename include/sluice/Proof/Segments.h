@@ -1,13 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Solves conjunctions of linear integer inequalities with unknown increasing functions, which state
+// questions about data-dependent segments. Independent of any IR.
 //
-// Linear integer arithmetic with unknown increasing functions: the language of questions about
-// data-dependent segments. No IR here.
-//
-// A segmentation is an unknown e: Z -> Z, the position at which segment m ends. e(m) = m below 0,
-// and for m < l: e(l) - e(m) >= l - m; from 0 on also >= least (l - m), where boundaries keep that
-// distance. A finite partial map extends to such an e exactly if all its points and pairs satisfy
-// these conditions. So a conjunction of linear inequalities over integers and values e(.) is
-// decided by cases on the order of the arguments. They are split lazily, on what a sample violates.
+// A segmentation is an unknown function e: Z -> Z; e(m) is the position at which segment m ends.
+// Its conditions are e(m) = m below 0, and e(l) - e(m) >= l - m for m < l. From 0 on, also e(l) -
+// e(m) >= least (l - m), where boundaries keep a least distance. A finite partial map extends to
+// such a function exactly if all its points and pairs satisfy these conditions. So a conjunction of
+// linear inequalities over integers and values e(.) is decided by cases on the order of the
+// arguments. Cases are split lazily, on the condition that a sample violates.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace sluice::segments {
 
-/// coefficients . variables + constant. Trailing coefficients of 0 may be left out.
+/// A linear form, coefficients . variables + constant. Trailing zero coefficients may be omitted.
 struct Linear {
   std::vector<int64_t> coefficients;
   int64_t constant = 0;
-  bool isExact = true; ///< false where a number did not fit into 64 bits: nothing is known of it
+  bool isExact = true; ///< false if a number overflowed 64 bits; the form is then meaningless
 
   static Linear variable(size_t index);
   static Linear number(int64_t value) { return {{}, value, true}; }
@@ -31,80 +31,82 @@ Linear operator+(const Linear &x, const Linear &y);
 Linear operator-(const Linear &x, const Linear &y);
 Linear operator*(const Linear &x, int64_t factor);
 
-/// value = e(argument), of one of the functions.
+/// States value = e(argument) for one of the functions e.
 struct LinearTerm {
   size_t function;
   Linear argument;
-  size_t value; ///< a variable
+  size_t value; ///< index of a variable
 };
 
-/// A conjunction: each row is at least 0, each term is the value of its function.
+/// A conjunction: each row is at least 0, and each term's variable is the value of its function.
 class Formula {
 public:
-  /// An unknown e; see above. Returns its number.
+  /// Adds an unknown function e with this least distance of boundaries; returns its number.
   size_t addFunction(int64_t least);
-  /// A fresh integer.
+  /// Adds an integer variable.
   Linear addVariable();
   void require(Linear nonNegative);
   void requireEqual(const Linear &x, const Linear &y);
-  /// floor(x / divisor), divisor >= 1.
+  /// Returns floor(x / divisor), divisor >= 1, as a new variable with its two inequalities.
   Linear buildFloor(const Linear &x, int64_t divisor);
-  /// e(argument); equal arguments share one variable.
+  /// Returns e(argument) as a variable; equal arguments share one variable.
   Linear getSegmentEnd(size_t function, const Linear &argument);
 
   size_t variables = 0;
-  std::vector<int64_t> least; ///< of each function
+  std::vector<int64_t> least; ///< least distance of boundaries of each function
   std::vector<Linear> rows;
   std::vector<LinearTerm> terms;
-  /// (x - divisor floor(x / divisor), divisor) of each floor.
+  /// The remainder x - divisor floor(x / divisor) and the divisor of each floor.
   std::vector<std::pair<Linear, int64_t>> remainders;
 };
 
-/// Why a conjunction has no solution. No certificate holds this: tests add it up, so that a wrong
-/// elimination is seen. Rows are numbered: rows of the formula first, then in the
-/// order in which the way from the root derives them. A row may use any earlier one.
+/// A derivation that a conjunction has no solution. No certificate contains it; tests check it, so
+/// that a wrong elimination is noticed. Rows are numbered: first the rows of the formula, then the
+/// derived rows in order, from the root of the case tree to the current case. A row may use any
+/// earlier one.
 struct Refutation {
-  /// One more row.
+  /// Derives one row.
   struct RefutationStep {
     enum Kind {
       Sum,      ///< sum of multiples of rows, divided by `divisor`, the constant rounded down
-      AtLeast,  ///< e(x) - x >= 0, of term `first`
-      Negative, ///< x - e(x) >= 0, where a row has -1 - x >= 0
-      Apart,    ///< e(x) - least x >= 0, where a row has x >= 0
-      Order     ///< e(y) - e(x) - g (y - x) >= 0, of terms `second` and `first`, where a row says
-                ///< that y - x >= 0; g is 1, or `least` where another row says that x >= 0
+      AtLeast,  ///< e(x) - x >= 0 for term `first`
+      Negative, ///< x - e(x) >= 0, because a row is -1 - x >= 0
+      Apart,    ///< e(x) - least x >= 0, because a row is x >= 0
+      Order     ///< e(y) - e(x) - g (y - x) >= 0 for terms `second` and `first`, because a row
+                ///< is y - x >= 0; g is 1, or `least` if another row is x >= 0
     } kind = Sum;
-    std::vector<std::pair<size_t, int64_t>> parts; ///< Sum: rows and multipliers, which are > 0
+    std::vector<std::pair<size_t, int64_t>> parts; ///< Sum: rows and their multipliers, which are >
+                                                   ///< 0
     int64_t divisor = 1;
-    size_t first = 0, second = 0; ///< terms
-    std::vector<size_t> because;  ///< rows
+    size_t first = 0, second = 0; ///< indices of terms
+    std::vector<size_t> because;  ///< indices of the rows that imply this one
     Linear row;
   };
   std::vector<RefutationStep> steps;
-  /// Empty where the last row reads -1 >= 0 or worse. Else two: with one more row, split >= 0,
-  /// and with -1 - split >= 0.
+  /// Empty if the last row is a contradiction, -1 >= 0 or less. Else the two cases: one adds the
+  /// row split >= 0, the other -1 - split >= 0.
   Linear split;
   std::vector<Refutation> cases;
 };
 
 struct Answer {
   enum Kind { None, Found, Undecided } kind = Undecided;
-  Refutation why;             ///< None
-  std::vector<int64_t> point; ///< Found: the variables
+  Refutation why;             ///< None: the derivation
+  std::vector<int64_t> point; ///< Found: the values of the variables
 };
 
-/// Searches a solution of a conjunction. Undecided where numbers or cases grow too large.
+/// Searches for a solution of a conjunction. Undecided if numbers or cases grow too large.
 Answer solve(const Formula &formula);
 
-/// Positions e(0), e(1), ... up to the largest argument of function `function` at `point`, a
-/// solution: the least ends that agree with it.
+/// Returns the positions e(0), e(1), ... up to the largest argument of function `function` at
+/// `point`, a solution: the smallest ends that agree with it.
 std::vector<int64_t> getSegmentEnds(const Formula &formula, size_t function,
                                     const std::vector<int64_t> &point);
 
-/// Reduces rows to a contradiction by Fourier-Motzkin elimination with integer rounding: whole
-/// units of any row may be combined, and what all coefficients share is divided out. Sound; may
-/// miss one. Rows that it needed are appended to `rows` with their steps, in order, the last one
-/// being the contradiction.
+/// Reduces rows to a contradiction by Fourier-Motzkin elimination with integer rounding: adds
+/// positive integer multiples of rows, and divides a row by the common divisor of its coefficients.
+/// Sound but incomplete. Appends the rows that the contradiction needs to `rows`, in order, with
+/// their steps in `steps`; the last one is the contradiction.
 bool refute(std::vector<Linear> &rows, std::vector<Refutation::RefutationStep> &steps);
 
 } // namespace sluice::segments

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The incremental step as data: rows of every value that a step computes, and rows that are stored
-// for later steps (docs/generation.md). Step t appends token t, from 0.
+// The incremental step as data: the rows of every value that a step computes, and the rows that are
+// stored for later steps (docs/generation.md). Step t appends token t, from 0.
 #pragma once
 
 #include "sluice/Proof/Scales.h"
@@ -9,20 +8,21 @@
 
 namespace sluice {
 
-/// When the rows of a value are computed. Row m is due at step s(m) = max(due(m)). On an axis of
-/// segments, counts of closed segments take the place of steps: row m is due at the first step
-/// after which max(due(m)) segments of `cut` are closed, 0 at the first of all.
+/// The step at which each row of a value is computed. Row m is due at step s(m) = max(due(m)). On
+/// an axis of segments, counts of closed segments take the place of steps: row m is due at the
+/// first step after which max(due(m)) segments of `cut` are closed; a row with 0 is due at the
+/// first step.
 struct StepSchedule {
-  SegmentOp cut;                              ///< null: steps
-  llvm::SmallVector<mlir::AffineExpr, 2> due; ///< of d0 = m >= 0; none falls
+  SegmentOp cut;                              ///< null: rows are due at steps
+  llvm::SmallVector<mlir::AffineExpr, 2> due; ///< non-decreasing expressions of d0 = m >= 0
 
-  /// Rows computed once step t is done: N(t) = max(0, min(counts(t))), counts of d0 = t. Step t
-  /// computes rows N(t - 1) up to N(t), and nothing where these are equal.
+  /// Rows computed by the end of step t: N(t) = max(0, min(counts(t))), with counts of d0 = t. Step
+  /// t computes rows N(t - 1) up to N(t), and nothing if these are equal.
   llvm::SmallVector<mlir::AffineExpr, 2> counts;
   int64_t first = 0;  ///< the first step that computes a row
   int64_t period = 1; ///< N(t + period) = N(t) + rise, for all t from `first` on
   int64_t rise = 1;
-  int64_t burst = 1; ///< most rows that one step computes
+  int64_t burst = 1; ///< maximum number of rows that one step computes
 
   int64_t getCount(int64_t t) const;
   int64_t getDue(int64_t m) const;
@@ -31,24 +31,24 @@ struct StepSchedule {
 /// How a read crosses between tokens and their segments.
 enum class StepCrossing {
   None,
-  Count, ///< p of the relation is the number of segments that are closed, the reader's step
+  Count, ///< p of the relation is the number of closed segments, the reader's step
          ///< included
   Ends   ///< its terms are ends of segments; the proof of causality shows that the rows exist
 };
 
-/// One read of a stored value, possibly through lazy values: row p of the reader
-/// reads row `position`(x) of `source`, for every (p, x) in `relation` where that is >= 0.
+/// One read of a stored value, possibly through lazy values: row p of the reader reads row
+/// `position`(x) of `source`, for every (p, x) in `relation` with `position`(x) >= 0.
 struct StepRead {
   mlir::Operation *reader = nullptr;
   unsigned operand = 0;
   mlir::Value source; ///< stored, or the function's tokens
   /// Dims p, x, where x is a position of the reader's operand; symbol n, the operand's valid
-  /// length. Of an op of the scale of one position, p is the step.
+  /// length. For an op on the scale of one position, p is the step.
   mlir::IntegerSet relation;
-  mlir::AffineExpr position; ///< of d1 = x
+  mlir::AffineExpr position; ///< expression of d1 = x
   int64_t operandFactor = 1; ///< of the operand's scale: at step t, n = floor(t / factor) + 1
   bool endsLazy = false;     ///< the operand is lazy, and no position from n on is read
-  bool isOfStep = false;     ///< reads rows alone that the same step computes
+  bool isOfStep = false;     ///< reads only rows that the same step computes
   StepCrossing crossing = StepCrossing::None;
 };
 
@@ -57,21 +57,21 @@ struct StepValue {
   mlir::Value value; ///< a result, or the function's tokens
   size_t schedule = 0;
   int64_t factor = 1;
-  int64_t capacity = 1; ///< rows at the full context
-  /// Rows stored, the newest included; row q is in slot q mod ring. 0: no row outlives its step.
+  int64_t capacity = 1; ///< number of rows at the full context
+  /// Rows stored, including the newest; row q is in slot q mod ring. 0 if no row outlives its step.
   int64_t ring = 0;
-  bool keepsAll = false; ///< some read reaches back without limit: ring is the capacity
+  bool keepsAll = false; ///< some read reaches back without limit: the ring has the capacity
   /// The rows exist before the first token, as the rows of a named input do: the value has no
   /// schedule and no reads. It is stored whole if a value with a schedule reads it.
   bool isGiven = false;
-  std::vector<StepRead> reads{}; ///< by the op that makes it, in order of operands
+  std::vector<StepRead> reads{}; ///< reads by the op that defines the value, in order of operands
 };
 
-/// The step of a function: @predict, or @evaluate with its losses in the place of the prediction.
+/// The step of a function: @predict, or @evaluate with its losses in place of the prediction.
 struct StepPlan {
   mlir::func::FuncOp function;
-  std::vector<StepSchedule> schedules; ///< each once, in order of first use
-  /// Stored values that the prediction is computed from, in order of definition; others are not
+  std::vector<StepSchedule> schedules; ///< without duplicates, in order of first use
+  /// Stored values from which the prediction is computed, in order of definition; others are not
   /// computed. Lazy values have no entry: their readers read through them.
   llvm::MapVector<mlir::Value, StepValue> values;
   /// Reads of ops that run at every step on one row: losses, and ops on the scale of one position.

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Ops that the theorem of causality covers.
+// Checks that the theorem of causality covers a function's ops.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -9,7 +8,7 @@
 
 namespace sluice {
 
-/// An op that the theorem does not cover, as it could hide a read, with a remedy.
+/// An op that the theorem does not cover, because it could hide a read; and a remedy.
 struct BeyondTheorem {
   mlir::Operation *op;
   std::string message;

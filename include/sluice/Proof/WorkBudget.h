@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The work that a causality check may take, counted in operations. Equal inputs take equal numbers
-// of operations on every machine, so a budget never makes a verdict depend on the machine's speed.
+// Limits the work of a causality check, counted in operations. Equal inputs take equal numbers of
+// operations on every machine, so a budget never makes a verdict depend on the machine's speed.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +12,29 @@ namespace sluice {
 /// changes a number of a linear system: tens of nanoseconds.
 class WorkBudget {
 public:
-  /// Seconds of one core.
+  /// Takes a few seconds on one core.
   static constexpr int64_t defaultOperations = 200'000'000;
 
   explicit WorkBudget(int64_t operations = defaultOperations)
       : limit(operations), left(operations), exhausted(operations <= 0) {}
   WorkBudget(const WorkBudget &) = delete;
 
-  /// Counts `operations`. Returns false where the budget does not have them; it is then exhausted.
+  /// Counts `operations`. Returns false if they exceed the budget, which is then exhausted.
   bool spend(int64_t operations);
   bool isExhausted() const { return exhausted; }
   int64_t getLimit() const { return limit; }
   int64_t getLeft() const { return left; }
-  /// "200 million operations"
+  /// Formats a number of operations, for example "200 million operations".
   static std::string describe(int64_t operations);
 
-  /// The budget of the innermost scope of this thread; null outside of every scope, where work is
-  /// bounded by the limits of single questions alone.
+  /// Returns the budget of the innermost scope of this thread; null outside of every scope, where
+  /// only the limits of single questions bound the work.
   static WorkBudget *getCurrent();
 
 private:
   int64_t limit, left;
   bool exhausted;
-  WorkBudget *outer = nullptr; ///< of an enclosing scope, which pays too
+  WorkBudget *outer = nullptr; ///< budget of the enclosing scope, which is charged too
   friend class WorkScope;
 };
 
@@ -51,7 +50,7 @@ private:
   WorkBudget *before;
 };
 
-/// Charges the current budget; true where there is none.
+/// Charges the current budget. Returns false if it is exhausted; true without a budget.
 bool spendWork(int64_t operations);
 /// Returns true if the current budget is exhausted.
 bool isWorkExhausted();
