@@ -10,7 +10,7 @@ Operation *sluice::createStage(OpBuilder &builder, Location location, StringRef 
                                ValueRange operands, ArrayRef<NamedAttribute> attributes) {
   OperationState state(location, ("spec." + word).str(), operands, TypeRange(), attributes);
   bool hasResult = word != "head" && word != "loss";
-  if (hasResult) { // any type, until the operands give the right one
+  if (hasResult) { // any type; computeResultType() replaces it
     state.addTypes(builder.getNoneType());
   }
   if (!operands.empty()) {

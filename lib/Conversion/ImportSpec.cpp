@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// From a spec to the model dialect: the passes of the front end, in their order.
+// Runs the passes of the front end, which convert a spec to the model dialect.
 #include "sluice/Conversion/ImportSpec.h"
 
 #include "sluice/Conversion/Passes.h"

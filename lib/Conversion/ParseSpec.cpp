@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Specs from files and memory, with settings of the command line applied.
+// Reads specs from files and memory, and applies settings of the command line.
 #include "sluice/Conversion/Passes.h"
 #include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Spec/Hierarchy.h"
@@ -16,7 +15,7 @@
 using namespace mlir;
 using namespace sluice;
 
-/// A spec of more bytes is refused: descriptions of models are small.
+/// Maximum size of a spec in bytes: descriptions of models are small.
 constexpr size_t largestFile = size_t(16) << 20;
 
 spec::SourceLocation sluice::getSourceLocation(Location location) {

@@ -35,7 +35,7 @@ private:
   struct Unit {
     Operation *op = nullptr;
     double operationsByByte = 0;
-    size_t number = 0; ///< number in its function, the last first
+    size_t number = 0; ///< position in the forward pass, counted from its end
   };
 
   LogicalResult measure(RecomputeState &state);
@@ -95,7 +95,7 @@ void Search::findUnits() {
 }
 
 /// Returns the local minima of live bytes. In a run of equal minima, returns all points or, without
-/// `areEqualsCuts`, the last point of a run that follows more bytes.
+/// `areEqualsCuts`, only the last point, if more bytes are live before the run.
 std::vector<size_t> Search::findCuts(bool areEqualsCuts) const {
   std::vector<int64_t> bytes = dispatches.bytesBetween();
   std::vector<size_t> cuts;
@@ -162,8 +162,9 @@ Search::RecomputeState Search::without(const RecomputeState &state, ArrayRef<Uni
   return smaller;
 }
 
-/// Dispatches that do not fit may be followed by smaller ones that do. A dispatch that is not
-/// repeated anyway costs nothing.
+/// Tries to store further dispatches one by one: one that does not fit may be followed by a smaller
+/// one that does. Skips dispatches that are stored already, and does not store one whose result is
+/// not recomputed anyway.
 LogicalResult Search::takeBackOneByOne(RecomputeState &state, ArrayRef<Unit> rest) {
   int tries = 0;
   for (const Unit &unit : rest) {

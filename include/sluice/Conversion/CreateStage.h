@@ -8,8 +8,8 @@
 namespace sluice {
 
 /// Creates the stage `word`, for example "shorten", with these attributes: infers its result, sets
-/// defaults that are derived from others, and verifies it. Reports an error and returns null where
-/// a key does not fit.
+/// defaults that are derived from others, and verifies it. Reports an error and returns null if a
+/// key does not fit.
 mlir::Operation *createStage(mlir::OpBuilder &builder, mlir::Location location,
                              llvm::StringRef word, mlir::ValueRange operands,
                              llvm::ArrayRef<mlir::NamedAttribute> attributes);

@@ -44,7 +44,7 @@ static LogicalResult shareBiases(ModelOp model) {
   return success();
 }
 
-/// Tied heads and losses read the table of the last embedding of the tokens before them.
+/// Makes tied heads and losses share the table of the last embedding of the tokens before them.
 static void shareTables(ModelOp model) {
   StringAttr table;
   for (Operation &stage : model.getBody().getOps()) {
@@ -61,10 +61,10 @@ static void shareTables(ModelOp model) {
 // Weights
 //===----------------------------------------------------------------------===//
 
-/// Path of the stage as it was written: "stages.3" for "stages.3.inside.1".
+/// Returns the path of the stage in the spec file: "stages.3" for "stages.3.inside.1".
 static StringRef getWrittenPath(StringRef path) { return path.take_front(path.find(".inside.")); }
 
-/// Fails where a frozen stage has no weights to keep, or no stage has others to train.
+/// Fails if a frozen stage has no weights, or if no other stage has weights to train.
 static LogicalResult checkFrozen(ModelOp model) {
   llvm::StringSet<> owners;
   bool isTrained = false;
@@ -119,7 +119,7 @@ LogicalResult sluice::assignWeights(ModelOp model) {
   return failure(failed(checkFrozen(model)) || failed(checkParameters(model)));
 }
 
-/// Fails for a model that is not expanded, or has weights.
+/// Fails for a model that is not expanded, or that has weights already.
 static LogicalResult verifyUnassigned(ModelOp model) {
   for (auto weight : model.getBody().getOps<WeightOp>()) {
     return weight.emitError() << "expected a model without weights, found some";

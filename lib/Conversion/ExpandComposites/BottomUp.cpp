@@ -47,8 +47,8 @@ private:
                : x;
   }
 
-  /// Adds a layer whose queries are the first stream, and whose groups of heads read one of the
-  /// coarse ones each.
+  /// Adds a layer whose queries are the first stream; each group of heads reads one of the coarse
+  /// streams.
   Value addGathering(ArrayRef<Value> streams) {
     NamedAttrList settings = layer;
     for (StringRef key : {"rotary", "lsh", "relative", "distances"}) {

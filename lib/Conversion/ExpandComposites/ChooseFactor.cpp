@@ -51,7 +51,7 @@ private:
     return success();
   }
 
-  /// Gives the levels that draw the factor of the option.
+  /// Sets the factor of the levels that draw one to the option's value.
   LogicalResult setFactor(HourglassOp stage, Hierarchy hierarchy) {
     int64_t chosen = factor == 0 ? hierarchy.drawn.front() : factor;
     if (!llvm::is_contained(hierarchy.drawn, chosen)) {

@@ -14,7 +14,7 @@ using namespace sluice;
 using namespace sluice::spec;
 
 /// Adds the stages that replace a composite stage, and returns the value that replaces its result;
-/// none where the stage is primitive.
+/// none if the stage is primitive.
 static std::optional<Value> expandStage(Operation *stage, StageAppender &appender) {
 #define SPEC_COMPOSITE(Name)                                                                       \
   if (auto op = dyn_cast<Name##Op>(stage)) {                                                       \
@@ -25,12 +25,12 @@ static std::optional<Value> expandStage(Operation *stage, StageAppender &appende
   return std::nullopt;
 }
 
-/// Replaces stages in the order of the model, so that the first error is of the first stage that
-/// has one. Stages that replace another are visited next.
+/// Replaces stages in the order of the model, so that the first error is the error of the first
+/// invalid stage. Stages that replace another are visited next.
 static LogicalResult expandModel(ModelOp model) {
   IRRewriter rewriter(model.getContext());
   Block &body = model.getBody().front();
-  int64_t stages = 0; // before the stage that is visited
+  int64_t stages = 0; // number of stages before the visited one
   for (Block::iterator at = body.begin(); at != body.end();) {
     Operation *stage = &*at, *before = stage->getPrevNode();
     rewriter.setInsertionPoint(stage);

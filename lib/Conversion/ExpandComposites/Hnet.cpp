@@ -10,7 +10,8 @@ using namespace sluice::spec;
 
 namespace {
 
-/// A level is an encoder, a router, the layers on chunks, or another level, and a decoder.
+/// Expands levels: a level is an encoder, a router, the layers on chunks or another level, and a
+/// decoder.
 class HnetExpander {
 public:
   HnetExpander(HnetOp op, StageAppender &appender)
@@ -50,7 +51,7 @@ private:
     list.addNorm("local");
   }
 
-  /// The settings of a level's boundaries; null where it has none.
+  /// Returns the settings of a level's boundaries; null if it has none.
   DictionaryAttr getCut(size_t depth) {
     return op.getBoundaries() && depth < op.getBoundaries()->size()
                ? cast<DictionaryAttr>((*op.getBoundaries())[depth])
@@ -58,7 +59,7 @@ private:
   }
 
   Value addBoundaries(Value encoded, DictionaryAttr own, size_t depth) {
-    // A stage of one level may have an object in place of a list.
+    // A stage with one level may have an object instead of a list.
     DictionaryAttr keys = getNestedKeys(op, "boundaries." + std::to_string(depth));
     if (keys.empty()) {
       keys = getNestedKeys(op, "boundaries");
@@ -75,7 +76,7 @@ private:
 
   HnetOp op;
   StageList list;
-  SmallVector<int64_t> widths; ///< of the stream, then of the levels' coarse scales
+  SmallVector<int64_t> widths; ///< width of the stream, then widths of the levels' coarse scales
 };
 
 } // namespace

@@ -20,11 +20,12 @@ public:
         isPre(op.getPlacement() == NormPlacement::pre), layer(getLayerSettings(op)),
         normSettings(getNormSettings(op)) {}
 
-  /// Adds a level on the way down and all that is inside it. Returns the result on its own scale.
+  /// Adds a level on the way down and everything inside it. Returns the result on the level's own
+  /// scale.
   Value addLevel(size_t depth, const std::string &prefix, Value x) {
     InsidePaths inside(prefix);
     x = addStack(levels[depth].layers, x, inside);
-    if (depth == coarsest) { // a plain stack; the level around a deeper one adds its layers
+    if (depth == coarsest) { // only layers here; the enclosing call adds the layers on the way up
       return x;
     }
     Value skip = x;
@@ -58,7 +59,8 @@ private:
     return layers > 0 ? normIfPre(x, inside) : x;
   }
 
-  /// Adds a layer over another scale. A pre-norm stack has normed both of its streams.
+  /// Adds a layer whose keys are on another scale. In a pre-norm stack both streams are normed
+  /// before.
   Value addResampler(MaskAttr mask, Value queries, Value keys, InsidePaths &inside) {
     return add("layer", {queries, keys}, {{"attention_norm", !isPre}, {"mask", mask}}, inside,
                layer);
@@ -69,7 +71,7 @@ private:
                : MaskAttr::get(op.getContext(), MaskShape::causal, 0, 0);
   }
 
-  /// Delays rows of a scale next to which is one that is k times coarser.
+  /// Shifts rows of a scale, so that a scale that is k times coarser reads only earlier groups.
   Value shift(int64_t k, Value x, InsidePaths &inside) {
     int64_t by = op.getShift() ? *op.getShift() : k - 1;
     StartRows start = by > 0 ? op.getStart() : StartRows::zeros;
@@ -95,8 +97,8 @@ private:
     return addResampler(getGroupMask(k), normIfPre(pooled, inside), keys, inside);
   }
 
-  /// Adds the stream that was shortened, `skip`, where there is one; attention has it as queries
-  /// too.
+  /// Upsamples by k, and adds the stream that was shortened, `skip`, if there is one; attention
+  /// also reads it as queries.
   Value upsample(int64_t k, Value x, Value skip, InsidePaths &inside) {
     auto interpolate = [&](Value coarse, UpsampleMethod method) {
       return add("upsample", coarse, {{"factor", k}, {"method", stringifyUpsampleMethod(method)}},

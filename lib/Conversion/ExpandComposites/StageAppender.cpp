@@ -60,7 +60,7 @@ LogicalResult spec::verifyRoom(Location location, int64_t stages) {
          << " stages once expanded, found more; use fewer layers";
 }
 
-/// The attribute of a value of a key.
+/// Returns the attribute for the value of a key.
 static Attribute getAttribute(Builder b, const KeyInfo &key, const StageSetting &setting) {
   if (const auto *number = std::get_if<int64_t>(&setting.value)) {
     return b.getI64IntegerAttr(*number);

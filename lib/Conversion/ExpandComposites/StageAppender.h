@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Creates the stages that replace a composite one.
+// Creates the stages that replace a composite stage.
 #pragma once
 
 #include "sluice/Dialect/Spec/Spec.h"
@@ -32,25 +31,25 @@ struct StageSetting {
   bool isAbsent() const;
 };
 
-/// Place of a new stage in the file, and prefix of its weights' names.
+/// Place of a new stage in the file, and prefix of the names of its weights.
 struct StageSite {
   mlir::Location location;
   std::string path;
 };
 
-/// The path of a stage; empty where it has none.
+/// Returns the path of a stage; empty if it has none.
 std::string getPath(mlir::Operation *stage);
-/// The location of a stage inside `composite`: the place of a key, with all keys of `composite`.
+/// Returns the location of a stage inside `composite`: the place of a key, with all keys of
+/// `composite`.
 mlir::Location getInsideLoc(mlir::Operation *composite, llvm::StringRef key);
-/// Attributes of layer settings that a stage has.
+/// Returns a stage's attributes that are settings of layers.
 mlir::NamedAttrList getLayerSettings(mlir::Operation *stage);
-/// Attributes "norm" and "epsilon" that a stage has.
+/// Returns a stage's attributes "norm" and "epsilon".
 mlir::NamedAttrList getNormSettings(mlir::Operation *stage);
-/// Fails with an error where the model has so many stages before `location` that no other may
-/// follow.
+/// Fails with an error at `location` if the model has the maximum number of stages already.
 mlir::LogicalResult verifyRoom(mlir::Location location, int64_t stages);
 
-/// Creates stages before a composite one, which the last of them replaces. After an error it
+/// Creates stages before a composite stage, and replaces it by the last of them. After an error it
 /// creates no more: `add` returns its first operand.
 class StageAppender {
 public:
@@ -59,8 +58,8 @@ public:
       : composite(composite), rewriter(rewriter), stages(stages) {}
 
   /// Creates a stage with the attributes `own` and the keys `settings`, which take precedence. The
-  /// stage is frozen where the composite one is. Returns its result, or its first operand where it
-  /// has none.
+  /// stage is frozen if the composite one is. Returns its result, or its first operand if it has
+  /// none.
   mlir::Value add(llvm::StringRef word, const StageSite &site, mlir::ValueRange operands,
                   llvm::ArrayRef<StageSetting> settings, const mlir::NamedAttrList &own = {});
   /// Verifies such a stage without adding it.
@@ -78,7 +77,7 @@ private:
 
   mlir::Operation *composite;
   mlir::RewriterBase &rewriter;
-  int64_t stages; ///< before the next one
+  int64_t stages; ///< number of stages before the next one
   bool isFailed = false;
 };
 

@@ -20,8 +20,8 @@ StageList::StageList(Operation *composite, StageAppender &appender)
     : composite(composite), appender(appender), paths(getPath(composite)),
       width(getWidth(composite->getOperand(0))), last(composite->getOperand(0)) {}
 
-/// The brace of the composite stage, with the places of the keys of one inside it: the brace for
-/// those that the composite writes.
+/// Returns the brace of the composite stage as the place of a stage inside it, with the places of
+/// the stage's own keys. Keys that the composite sets have the brace as place.
 Location StageList::getLoc(ArrayRef<StageSetting> settings, DictionaryAttr ownKeys, bool inherits) {
   Location brace = getKeyLoc(composite, "");
   NamedAttrList keys;
@@ -46,7 +46,7 @@ Value StageList::add(StringRef word, ValueRange operands, ArrayRef<StageSetting>
   return last = appender.add(word, {getLoc(settings, {}, false), paths.next()}, operands, settings);
 }
 
-/// The values of `keys` in "local" or "global".
+/// Returns the values of `keys` in "local" or "global".
 NamedAttrList StageList::getSide(StringRef side, ArrayRef<StringRef> keys) const {
   NamedAttrList settings;
   auto object = composite->getAttrOfType<DictionaryAttr>(side);
@@ -58,7 +58,7 @@ NamedAttrList StageList::getSide(StringRef side, ArrayRef<StringRef> keys) const
   return settings;
 }
 
-/// Fails where heads of `defaults` do not divide a width that the composite stage gives.
+/// Fails if the heads of `defaults` do not divide a width that the composite stage sets.
 LogicalResult StageList::verifyDefaultHeads(StringRef side) const {
   NamedAttrList settings = getSide(side, {"heads", "head_size"});
   auto heads = dyn_cast_or_null<IntegerAttr>(settings.get("heads"));
@@ -75,8 +75,8 @@ LogicalResult StageList::verifyDefaultHeads(StringRef side) const {
          << heads.getInt() << ", or give \"heads\" or \"head_size\" in \"global\"";
 }
 
-/// Distances in rows hold where layers count any: `defaults` may have them for others. Fails where
-/// "local" or "global" has them for layers that count none.
+/// Drops "distances" if its layers count none, as `defaults` may set it for other layers. Fails if
+/// "local" or "global" itself sets it for such layers.
 LogicalResult StageList::dropUncountedDistances(StringRef side, NamedAttrList &settings) const {
   auto distances = dyn_cast_or_null<DistanceUnitAttr>(settings.get("distances"));
   auto relative = dyn_cast_or_null<RelativeAttr>(settings.get("relative"));

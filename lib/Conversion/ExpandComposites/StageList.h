@@ -1,36 +1,35 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A composite stage that is a list of others: each reads the result of the one before it.
+// Builds composite stages that are a list of other stages: each reads the result of the one before
+// it.
 #pragma once
 
 #include "StageAppender.h"
 
 namespace sluice::spec {
 
-/// Creates the stages of a list. Those inside the composite stage have its brace as place; keys of
-/// "local", "global" and "boundaries" have their own places.
+/// Creates the stages of a list. Their place is the brace of the composite stage; keys of "local",
+/// "global" and "boundaries" have their own places.
 class StageList {
 public:
   StageList(mlir::Operation *composite, StageAppender &appender);
 
-  /// Creates a stage of the result of the stage before it.
+  /// Creates a stage that reads the result of the stage before it.
   mlir::Value add(llvm::StringRef word, llvm::ArrayRef<StageSetting> settings = {}) {
     return add(word, last, settings);
   }
-  /// Creates a stage of these operands. Its result is the operand of the next one.
+  /// Creates a stage with these operands. The next stage reads its result.
   mlir::Value add(llvm::StringRef word, mlir::ValueRange operands,
                   llvm::ArrayRef<StageSetting> settings);
 
-  /// Creates a stack of layers with the settings of the key `side`, "local" or "global". With a
-  /// count of 0, the settings are verified where they are written.
+  /// Creates a stack of layers with the settings of the key `side`, "local" or "global". If `count`
+  /// is 0, only verifies the settings.
   void addLayers(int64_t count, llvm::StringRef side, MaskAttr mask = {});
-  /// Creates layers of rows that read their own block of `size` rows; a block starts at row size
-  /// - 1.
+  /// Creates layers whose rows read their own block of `size` rows; a block starts at row size - 1.
   void addBlocks(int64_t count, int64_t size);
   /// Creates the norm after a pre-norm stack.
   void addNorm(llvm::StringRef side);
-  /// Creates boundaries of `input` by the keys `own` with places `ownKeys`, which may be null, and
-  /// by `settings` where these have no value. Returns the segmentation.
+  /// Creates boundaries of `input` from the keys `own` with places `ownKeys`, which may be null,
+  /// and from `settings` for keys without a value. Returns the segmentation.
   mlir::Value addBoundaries(mlir::Value input, mlir::DictionaryAttr own,
                             mlir::DictionaryAttr ownKeys, llvm::ArrayRef<StageSetting> settings);
   /// Creates attention from `input` over `over`, between a scale and its segments, with the heads
@@ -39,7 +38,7 @@ public:
   /// Creates a linear map of rows to `width` columns, unless that is 0.
   void resize(int64_t width);
 
-  /// The result of the stage before, or the composite's input.
+  /// Returns the result of the stage before, or the composite's input.
   mlir::Value getLast() const { return last; }
 
 private:
@@ -53,14 +52,14 @@ private:
   mlir::Operation *composite;
   StageAppender &appender;
   InsidePaths paths;
-  const int64_t width; ///< of the composite's input
+  const int64_t width; ///< width of the composite's input
   mlir::Value last;
 };
 
-/// The number `i` of layers in the key "layers".
+/// Returns the i-th number of layers in the key "layers".
 int64_t getCount(mlir::ArrayAttr layers, size_t i);
-/// Width of the stream where `inner`, the width of the coarse scale, is given; else 0: no map
-/// between the two.
+/// Returns the width of the stream if `inner`, the width of the coarse scale, is given; else 0: no
+/// map between the two.
 int64_t getOuterWidth(mlir::Operation *composite, std::optional<int64_t> inner);
 
 } // namespace sluice::spec

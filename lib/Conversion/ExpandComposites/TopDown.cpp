@@ -37,7 +37,7 @@ private:
     return appender.add(word, {place, paths.next()}, operands, settings, own);
   }
 
-  /// Row g reads the last group of the coarser scale that ends at it or before.
+  /// Makes row g read the last group of the coarser scale that ends at it or before.
   Value alignAbove(Value above, int64_t ratio) {
     Value fine = add("upsample", above,
                      {{"factor", ratio}, {"method", stringifyUpsampleMethod(op.getUpsample())}});
@@ -45,7 +45,7 @@ private:
     return add("shift", fine, {{"by", ratio - 1}, {"start", stringifyStartRows(start)}});
   }
 
-  /// Adds one scale; `above` is the result of the coarser one before it, null of the coarsest.
+  /// Adds one scale; `above` is the result of the next coarser one, null for the coarsest.
   Value addLevel(const Level &level, Value above, int64_t factorAbove) {
     int64_t k = level.factor;
     Value aligned = above ? alignAbove(above, factorAbove / k) : Value();
@@ -77,7 +77,7 @@ private:
   /// Adds a loss of groups against the tokens that follow them.
   void addBag(int64_t k, Value x) {
     std::string name = "bag_" + std::to_string(k);
-    // A trained row takes the place of a group that is not there yet: every row is scored then.
+    // A trained row takes the place of a group that does not exist yet, so every row is scored.
     Builder b(op.getContext());
     IntegerAttr first = isLearned ? IntegerAttr() : b.getI64IntegerAttr(op.getTokensBefore());
     NamedAttrList own;

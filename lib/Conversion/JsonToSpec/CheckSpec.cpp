@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Checks of a whole spec: its expansion at every factor that it draws.
+// Checks a whole spec by expanding it at every factor that it draws.
 #include "CheckSpec.h"
 
 #include "sluice/Conversion/Passes.h"
@@ -12,7 +11,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec;
 
-/// The module of the model at a factor, with its weights; null where an error was reported.
+/// Returns the module of the model at a factor, with its weights; null if an error was reported.
 static OwningOpRef<ModuleOp> expandAt(ModelOp model, int64_t factor) {
   OwningOpRef<ModuleOp> module = ModuleOp::create(model.getLoc());
   module->push_back(model->clone());
@@ -23,7 +22,7 @@ static OwningOpRef<ModuleOp> expandAt(ModelOp model, int64_t factor) {
   return failed(manager.run(*module)) ? OwningOpRef<ModuleOp>() : std::move(module);
 }
 
-/// "stages.1.weight of [4, 8]", or that there is none.
+/// Describes a weight, for example "stages.1.weight of [4, 8]", or its absence.
 static std::string describeWeight(WeightOp weight) {
   if (!weight) {
     return "no more weights";
@@ -48,7 +47,7 @@ static std::string describeRemedy(WeightOp one, WeightOp other) {
   return otherMethods.str();
 }
 
-/// Weights are shared, so they are the same at each factor.
+/// Verifies that the weights are the same at each factor, because all factors share them.
 static LogicalResult verifySameWeights(HourglassOp stage, ModuleOp first, ModuleOp other,
                                        ArrayRef<int64_t> factors) {
   auto list = [](ModuleOp module) {

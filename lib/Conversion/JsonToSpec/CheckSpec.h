@@ -5,7 +5,7 @@
 
 namespace sluice::spec {
 
-/// Expands a copy of a model at every factor that it draws, and checks it: losses, sizes, weights.
+/// Expands a copy of a model at every factor that it draws, and checks losses, sizes and weights.
 /// Reports the first error.
 llvm::LogicalResult checkSpec(ModelOp model);
 

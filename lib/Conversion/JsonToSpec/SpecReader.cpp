@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A spec's objects and stages as ops.
+// Reads the objects and stages of a spec into ops of the spec dialect.
 #include "SpecReader.h"
 #include "CheckSpec.h"
 
@@ -36,7 +35,7 @@ public:
           return success();
         }) {}
 
-  /// Throws where an error was reported.
+  /// Throws the Failure if an error was reported.
   void check() {
     if (failure) {
       throw Failure(std::move(*failure));
@@ -58,7 +57,7 @@ public:
 private:
   struct NamedStream {
     Value value;
-    SourceLocation location; ///< of the "to" that named it
+    SourceLocation location; ///< location of the "to" that named it
   };
 
   void checkVersion(const Fields &top) const;
@@ -76,8 +75,8 @@ private:
   Value findStream(const Fields &fields, std::string_view name, Position position) const;
   Value findSegments(const Fields &fields) const;
   void define(const Fields &fields, Operation *stage);
-  /// Creates an object that is no stage from its key of `parent`, with defaults where the key is
-  /// absent.
+  /// Creates the op of an object that is not a stage from the value of `key` in `parent`; uses
+  /// defaults if the key is absent.
   void readObject(const Fields *parent, std::string_view key, StringRef definition);
   Operation *createObject(const Fields *fields, const ObjectInfo &object, const Places &places,
                           NamedAttrList attributes);
@@ -137,7 +136,7 @@ void SpecReader::readObject(const Fields *parent, std::string_view key, StringRe
   }
 }
 
-/// Tokens on an axis of their own, or numbers of each token.
+/// Reads an input: tokens on an axis of their own, or numbers for each token.
 InputOp SpecReader::readInput(const Fields &fields, const std::string &name, Position position) {
   const ObjectInfo &object = getObject("Spec_InputOp");
   fields.allowOnly(getKeyNames(object));
@@ -192,7 +191,7 @@ void SpecReader::readInputs(const Fields &top) {
                               member.key, member.position);
     (input.isNumbers() ? numbers : inputs)[member.key] = input;
   }
-  Operation *last = nullptr; // in the order of their names, tokens first
+  Operation *last = nullptr; // sorts inputs by name, tokens first
   for (auto *group : {&inputs, &numbers}) {
     for (auto &[name, input] : *group) {
       if (last) {
@@ -240,7 +239,7 @@ const ObjectInfo &SpecReader::findKind(const JsonValue &value) const {
                                          quote(word) + "; " + suggestion(word, op.words, "kinds"));
 }
 
-/// An embedding of the tokens comes first, the head last.
+/// Fails unless an embedding of the tokens is the first stage and the head the last one.
 void SpecReader::checkOrder(const ObjectInfo &stage, const Fields &fields, size_t index,
                             size_t count) const {
   bool isFirst = index == 0, isLast = index + 1 == count;
@@ -279,7 +278,7 @@ Value SpecReader::findSegments(const Fields &fields) const {
                   quote(name) + "; give such a stage that name");
 }
 
-/// Fails where an embedding names no input.
+/// Fails if an embedding names no input.
 void SpecReader::checkInputName(const Fields &fields) const {
   std::string name = fields.text("input");
   if (model.findInput(name)) {
@@ -298,7 +297,7 @@ void SpecReader::checkInputName(const Fields &fields) const {
                                  : suggestion(name, known, "inputs")));
 }
 
-/// The stream that a stage reads, then those that its keys name.
+/// Returns the stream that a stage reads, then the streams and segments that its keys name.
 SmallVector<Value> SpecReader::readOperands(const Fields &fields, const ObjectInfo &stage) const {
   SmallVector<Value> operands;
   if (stage.find("from")) {
@@ -325,7 +324,8 @@ SmallVector<Value> SpecReader::readOperands(const Fields &fields, const ObjectIn
   return operands;
 }
 
-/// Distances in rows hold where a layer counts any: `defaults` may say so of layers that do not.
+/// Drops "distances" if the layer counts no distances, as `defaults` may set it for other layers.
+/// Fails if the layer's own keys set it.
 void SpecReader::dropUncountedDistances(const Fields &fields, NamedAttrList &attributes) const {
   auto distances = dyn_cast_or_null<DistanceUnitAttr>(attributes.get("distances"));
   auto relative = dyn_cast_or_null<RelativeAttr>(attributes.get("relative"));
@@ -454,7 +454,7 @@ void SpecReader::readStages(const Fields &top) {
 // The model
 //===----------------------------------------------------------------------===//
 
-/// True where some stage reads the input.
+/// Returns true if some stage reads the input.
 static bool isRead(ModelOp model, InputOp input) {
   StringRef name = input.getSymName();
   bool isFound = false;
@@ -471,7 +471,7 @@ static bool isRead(ModelOp model, InputOp input) {
   return isFound;
 }
 
-/// An input that no stage reads, and distances in rows that no layer counts, are slips.
+/// Fails for an input that no stage reads, and for distances in rows that no layer counts.
 void SpecReader::checkReads(const Fields &top) {
   const JsonValue *distances = defaults ? defaults->find("distances") : nullptr;
   bool areCounted = false;

@@ -1,7 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The generic reader: it walks the keys that the spec dialect declares. All functions throw
-// Failure.
+// Reads a spec by the declarations of keys in the spec dialect. All functions throw Failure.
 #pragma once
 
 #include "../../Spec/Fields.h"
@@ -10,7 +8,7 @@
 
 namespace sluice::spec {
 
-/// The places of keys that were read, by dotted names. A later place of a key replaces an earlier
+/// Places of the keys that were read, by dotted names. A later place of a key replaces an earlier
 /// one.
 class Places {
 public:
@@ -35,11 +33,11 @@ public:
   ValueReader(mlir::MLIRContext *context, const std::string &file) : builder(context), file(file) {}
   void setDefaults(const Fields *fields) { defaults = fields; }
 
-  /// The attributes of an object's keys. Places get names below `prefix`, "local." for example.
-  /// Where `isPartial`, no key is required.
+  /// Returns the attributes of an object's keys. Names of places begin with `prefix`, "local." for
+  /// example. If `isPartial`, no key is required.
   mlir::NamedAttrList readKeys(const Fields &fields, const ObjectInfo &object, Places &places,
                                const std::string &prefix = "", bool isPartial = false);
-  /// Throws where a key is missing that the declaration requires.
+  /// Throws if a key is missing that the declaration requires.
   static void requireKey(const Fields &fields, const KeyInfo &key);
 
 private:
@@ -78,7 +76,7 @@ private:
   const Fields *defaults = nullptr;
 };
 
-/// The names of an object's keys.
+/// Returns the names of an object's keys.
 std::vector<std::string_view> getKeyNames(const ObjectInfo &object);
 
 } // namespace sluice::spec

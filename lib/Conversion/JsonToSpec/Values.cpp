@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Values of keys as attributes.
+// Reads values of keys into attributes.
 #include "SpecReader.h"
 
 using namespace mlir;
@@ -127,7 +126,7 @@ Attribute ValueReader::readSpecial(const Fields &fields, const KeyInfo &key, con
   return readNumbers(fields, key, value, places, path);
 }
 
-/// Lists of numbers: sizes of n-grams, widths by level, decays of moments.
+/// Reads a list of numbers: sizes of n-grams, widths by level, decays of moments.
 Attribute ValueReader::readNumbers(const Fields &fields, const KeyInfo &key, const JsonValue &value,
                                    Places &places, const std::string &path) const {
   if (key.name == "betas") {
@@ -137,7 +136,7 @@ Attribute ValueReader::readNumbers(const Fields &fields, const KeyInfo &key, con
                                          fields.numberAt(items[1], key.name, probability)});
   }
   SmallVector<int64_t> numbers;
-  if (key.name == "width") { // one for a stage of one level
+  if (key.name == "width") { // one number for a stage of one level
     for (const JsonValue &item :
          value.kind == JsonKind::Array ? value.items : std::vector<JsonValue>{value}) {
       numbers.push_back(fields.integerAt(item, key.name, {}));
@@ -158,7 +157,7 @@ Attribute ValueReader::readNumbers(const Fields &fields, const KeyInfo &key, con
 // Layer settings
 //===----------------------------------------------------------------------===//
 
-/// The value of "window" or "tokens": [a, b] with 0 <= a < b.
+/// Reads the value of "window" or "tokens": [a, b] with 0 <= a < b.
 MaskAttr ValueReader::readEnds(const Fields &fields, StringRef key, MaskShape shape) const {
   constexpr std::string_view type = "two integers [a, b] with 0 <= a < b";
   const std::vector<JsonValue> &items = fields.itemsAt(fields.need(key, type), key, 2, type);
@@ -283,7 +282,7 @@ Attribute ValueReader::readLsh(const Fields &fields, const JsonValue &value) con
   return LshAttr::get(builder.getContext(), buckets, chunk, hashes, causal);
 }
 
-/// Scales that groups of heads read; none where the list is empty.
+/// Reads the scales that groups of heads read; null if the list is empty.
 Attribute ValueReader::readScales(const Fields &fields, const JsonValue &value, Places &places,
                                   const std::string &path) const {
   if (value.kind != JsonKind::Array) {
@@ -304,8 +303,8 @@ Attribute ValueReader::readScales(const Fields &fields, const JsonValue &value, 
   return scales.empty() ? ArrayAttr() : builder.getArrayAttr(scales);
 }
 
-/// Masks of the sources of a layer whose "over" is a list: a source without one has the layer's.
-/// The streams become operands.
+/// Reads the masks of the sources of a layer whose "over" is a list: a source without a mask has
+/// the layer's. The streams become operands.
 Attribute ValueReader::readSources(const Fields &fields, const JsonValue &value, Places &places,
                                    const std::string &path) const {
   if (value.kind != JsonKind::Array) {
@@ -341,7 +340,7 @@ Attribute ValueReader::readSources(const Fields &fields, const JsonValue &value,
 // Other stages
 //===----------------------------------------------------------------------===//
 
-/// A number, or one that moves.
+/// Reads a number, or an object that describes how it moves during training.
 Attribute ValueReader::readMoving(const Fields &fields, const KeyInfo &key,
                                   const JsonValue &value) const {
   auto number = [&](double x) { return builder.getF64FloatAttr(x); };
@@ -355,15 +354,15 @@ Attribute ValueReader::readMoving(const Fields &fields, const KeyInfo &key,
   target.allowOnly(getKeyNames(section));
   int64_t mostSteps = section.find("steps")->range.largest,
           steps = target.integer("steps", section.find("steps")->range);
-  int64_t mostJumps = std::min(steps, mostSteps / steps); // their product is counted in f32 too
+  int64_t mostJumps = std::min(steps, mostSteps / steps); // f32 also counts their product
   double from = target.number("from", key.interval);
   int64_t jumps = target.find("jumps") ? target.integer("jumps", {1, mostJumps}) : 0;
   return TargetAttr::get(builder.getContext(), number(target.number("to", key.interval)),
                          number(from), steps, jumps);
 }
 
-/// Levels of an array as a string: of strings, or of pairs of layers and factor. Empty where it has
-/// other items.
+/// Returns the levels of an array, strings or pairs of layers and factor, as one string. Empty if
+/// the array has other items.
 static std::string joinLevels(const JsonValue &array) {
   std::string levels;
   for (const JsonValue &item : array.items) {
@@ -397,7 +396,7 @@ Attribute ValueReader::readHierarchy(const Fields &fields, const KeyInfo &key,
   return builder.getStringAttr(value.text);
 }
 
-/// Numbers of layers; a level of an hnet has another level in place of its second.
+/// Reads numbers of layers. A level of an hnet has another level as its second item.
 Attribute ValueReader::readCounts(const Fields &fields, const KeyInfo &key, const JsonValue &value,
                                   Places &places, const std::string &path, int level) const {
   if (level > mostNestedLevels) {
@@ -418,7 +417,7 @@ Attribute ValueReader::readCounts(const Fields &fields, const KeyInfo &key, cons
   return builder.getArrayAttr(counts);
 }
 
-/// Settings of boundaries stages: an object, or of an hnet a list of them by level.
+/// Reads settings of boundaries stages: an object, or for an hnet a list of them by level.
 Attribute ValueReader::readBoundaries(const Fields &fields, const JsonValue &value, Places &places,
                                       const std::string &path) {
   const ObjectInfo &stage = *findStage("boundaries");
@@ -445,7 +444,7 @@ Attribute ValueReader::readBoundaries(const Fields &fields, const JsonValue &val
   return builder.getArrayAttr(levels);
 }
 
-/// Layer settings of a part of a composite stage, including `defaults`.
+/// Reads the layer settings of a part of a composite stage, including `defaults`.
 Attribute ValueReader::readLayerObject(const Fields &fields, const KeyInfo &key,
                                        const JsonValue &value, Places &places,
                                        const std::string &path) {

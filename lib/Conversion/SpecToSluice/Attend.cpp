@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Attention between a scale and its segments (Pagnoni et al. 2024, sections 3.2.2 and 3.3.1).
+// Converts attention between a scale and its segments (Pagnoni et al. 2024, sections 3.2.2 and
+// 3.3.1).
 #include "StageConversions.h"
 
 using namespace mlir;
@@ -11,8 +11,8 @@ static std::string getPart(const char *name, int64_t part) {
   return std::string(name) + "." + std::to_string(part);
 }
 
-/// Keys or values of the rows of segments. Where bits begin segments, these are
-/// the rows from e(m - 1) on, before e(m), as in a mean.
+/// Returns keys or values of the rows of segments. If bits begin segments, these are the rows from
+/// e(m - 1) to before e(m), as in a mean.
 static Value createRowMap(StageContext &c, std::string part, Value over, bool begins) {
   Value rows = c.createLinear(part, over, c.computeType);
   if (!begins) {

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Attention of a layer: sources of queries, keys and values, masks and scores.
+// Converts the attention of a layer: sources of queries, keys and values, masks and scores.
 #include "Attention.h"
 
 #include "Tables.h"
@@ -44,8 +43,9 @@ static spec::RelativeTerms getRelativeTerms(spec::LayerOp op) {
   return op.getRelative() ? op.getRelative()->getTerms() : spec::RelativeTerms::none;
 }
 
-/// Distances between beginnings, or with a complete mask, whose keys end where the query does,
-/// between ends; in steps of the finest scale that both are whole numbers of.
+/// Returns the distance between a query and a key: between their first tokens or, for a complete
+/// mask, whose keys end where the query does, between their last tokens. Its step is the finest
+/// scale of which both factors are multiples.
 static dispatch::Distance getDistance(spec::LayerOp op, ScaleRatio scales) {
   if (getRelativeTerms(op) == spec::RelativeTerms::none) {
     return {};
@@ -58,7 +58,8 @@ static dispatch::Distance getDistance(spec::LayerOp op, ScaleRatio scales) {
 // Queries, keys and values
 //===----------------------------------------------------------------------===//
 
-/// The stream of keys and values: the queries' own, or another, normed where the layer norms.
+/// Returns the stream of keys and values: the stream of the queries or another one, normed if the
+/// layer norms.
 static Value createKeyStream(StageContext &c, spec::LayerOp op, Value x) {
   if (!op.readsOther()) {
     return x;
@@ -69,8 +70,9 @@ static Value createKeyStream(StageContext &c, spec::LayerOp op, Value x) {
              : over;
 }
 
-/// Transformer-XL (Dai et al. 2019, section 3.3): queries q + u and q + v, q = Wq x, and rows W_r s
-/// of the sinusoids s of distances, one row per step of distance.
+/// Creates the inputs of Transformer-XL's attention (Dai et al. 2019, section 3.3): queries q + u
+/// and q + v with q = Wq x, and rows W_r s of the sinusoids s of distances, one row per step of
+/// distance.
 static AttentionInputs createXlInputs(StageContext &c, spec::LayerOp op, Value x) {
   int64_t queries = *op.getHeads() * *op.getHeadSize();
   std::string owner = (op.getBiasesFrom() ? *op.getBiasesFrom() : *op.getPath()).str();
@@ -93,8 +95,8 @@ static AttentionInputs createXlInputs(StageContext &c, spec::LayerOp op, Value x
   return {content, packed, 0, *op.getKeyValueHeads() * *op.getHeadSize(), {position, rows}};
 }
 
-/// Queries, keys and values: one linear map, or one of the stream itself and
-/// one of keys and values of another.
+/// Creates queries, keys and values: by one linear map, or by one map of the stream itself and one
+/// of another stream for keys and values.
 static AttentionInputs createInputs(StageContext &c, spec::LayerOp op, Value x) {
   if (op.isXl()) {
     return createXlInputs(c, op, x);
@@ -155,7 +157,7 @@ Value spec_to_sluice::convertAttention(StageContext &c, spec::LayerOp op, Value 
   return c.createLinear("attention.output", mixed, c.residualType);
 }
 
-/// The score of a query and a key: its product, terms by distance, and the scale.
+/// Creates the score of a query and a key: their product, terms by distance, and the scale.
 static void createScore(StageContext &c, spec::LayerOp op, Region &region) {
   auto &b = c.b;
   OpBuilder::InsertionGuard guard(b);
@@ -164,11 +166,12 @@ static void createScore(StageContext &c, spec::LayerOp op, Region &region) {
   body->addArguments({b.getF32Type(), i32, i32, i32}, SmallVector<Location>(4, b.getLoc()));
   auto addTerm = [&] { return ScalarValue(b, body->addArgument(b.getF32Type(), b.getLoc())); };
   ScalarValue score = {b, body->getArgument(0)};
-  if (op.isXl()) { // the position query's product with the row by distance
+  if (op.isXl()) { // product of the position query and the row for the distance
     score = score + addTerm();
   }
   score = score * (1 / std::sqrt(static_cast<double>(*op.getHeadSize())));
-  if (getRelativeTerms(op) == spec::RelativeTerms::bias) { // the table's row by distance, by head
+  if (getRelativeTerms(op) == spec::RelativeTerms::bias) { // the table's number for the distance
+                                                           // and head
     score = score + addTerm();
   }
   YieldOp::create(b, ValueRange{score});

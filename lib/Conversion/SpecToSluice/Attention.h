@@ -7,7 +7,7 @@
 
 namespace sluice::spec_to_sluice {
 
-/// Queries, and keys and values with their columns in one sequence; then the
+/// Operands of attention: queries, and keys and values with their columns in one sequence; then the
 /// terms by distance, and a table of angles.
 struct AttentionInputs {
   mlir::Value query, keys;
@@ -22,11 +22,11 @@ struct HeadSettings {
   int64_t first = 0, stride = 1;
 };
 
-/// Attention of the layer, `x` its input, normed where the layer norms it.
+/// Creates the attention of the layer; `x` is its input, normed if the layer norms it.
 mlir::Value convertAttention(StageContext &context, spec::LayerOp op, mlir::Value x);
-/// Attention of groups of heads, each with keys, values and a mask of its own.
+/// Creates the attention of groups of heads, each with its own keys, values and mask.
 mlir::Value convertGroupedAttention(StageContext &context, spec::LayerOp op, mlir::Value x);
-/// Scores and mixes, as BLOCK.mix, whose mask is at `place`.
+/// Creates scores and mixes, named BLOCK.mix; the mask is at `place`.
 mlir::Value createMix(StageContext &context, spec::LayerOp op, const std::string &block,
                       const HeadSettings &heads, const AttentionInputs &inputs,
                       mlir::Location place);

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Boundaries: bits of a stage, and the segments that they cut (Nawrot et al. 2023).
+// Converts boundaries: the bits of a stage, and the segments that they cut (Nawrot et al. 2023).
 #include "Segments.h"
 #include "StageConversions.h"
 
@@ -43,8 +42,8 @@ Value spec_to_sluice::createTokenNumbers(StageContext &c, Value x) {
       x, [&](ArrayRef<ScalarValue> v) { return v[0] * (1 / static_cast<double>(factor)); });
 }
 
-/// Reports also have the share of tokens that end a segment, which nothing
-/// minimizes. Its inverse is the shortening factor.
+/// Also reports the share of tokens that end a segment, which no loss minimizes. Its inverse is the
+/// shortening factor.
 static Value convertBoundaries(StageContext &c, spec::BoundariesOp op) {
   std::string name = op.getName().str();
   Value bits = op.getRatio()       ? createRoutedBits(c, op)

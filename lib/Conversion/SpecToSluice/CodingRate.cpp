@@ -1,15 +1,14 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Bits where a row adds much to the coding rate of the rows before it (Deng et al. 2026).
+// Creates bits where a row adds much to the coding rate of the rows before it (Deng et al. 2026).
 #include "Segments.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec_to_sluice;
 
-/// The last pivot of I + scale G in the factorization L D L^T, G the products
-/// of n rows, the first row first: the ratio of its determinant to that without
-/// the last row. `product(i, j)` has j <= i.
+/// Returns the last pivot of I + scale G in the factorization L D L^T, where G has the products of
+/// n rows, the first row first. The pivot is the ratio of the determinant to the determinant
+/// without the last row. `product(i, j)` is called with j <= i.
 static ScalarValue createLastPivot(int64_t n, ScalarValue scale,
                                    function_ref<ScalarValue(int64_t, int64_t)> product) {
   ScalarValue one = scale.get(1);
@@ -36,8 +35,8 @@ static ScalarValue createLastPivot(int64_t n, ScalarValue scale,
   return pivots.back();
 }
 
-/// 1 where a number is among the greatest `share` of all rows, or equals one of them. The minimum
-/// of these is found by bisection, of the numbers as x / (1 + x), parts of one.
+/// Returns 1 where a number is among the largest `share` of all rows, or equals one of them. Finds
+/// the smallest of these by bisection of x / (1 + x), which is between 0 and 1.
 static Value createGreatestBits(StageContext &c, Value rates, double share) {
   constexpr int bisections = 20;
   auto createTotal = [&](Value x) -> Value { return TotalOp::create(c.b, x.getType(), x); };
@@ -72,8 +71,8 @@ static Value createGreatestBits(StageContext &c, Value rates, double share) {
   return c.createMap({parts, least}, [&](ArrayRef<ScalarValue> v) { return setAbove(v[0], v[1]); });
 }
 
-/// Products of each row with the rows up to `window` before it, and these products as earlier rows
-/// have them: for each lag its products, then the products of 1, 2, ... rows before.
+/// Returns the products of each row with the rows up to `window` before it, and the same products
+/// for earlier rows: for each lag its products, then the products of 1, 2, ... rows before.
 static SmallVector<Value> createProducts(StageContext &c, Value x, int64_t window) {
   SmallVector<Value> products;
   for (int64_t lag = 0; lag <= window; ++lag) {
@@ -90,16 +89,17 @@ static SmallVector<Value> createProducts(StageContext &c, Value x, int64_t windo
   return products;
 }
 
-/// 1 where R(x[t - w] .. x[t]) - R(x[t - w] .. x[t - 1]) is above the threshold, R of rows x being
-/// log det(I + X^T X / epsilon^2) / 2, in nats. Rows before the first are zeros, which add nothing.
-/// Or where that is among the greatest of the text, as printed, which leaks.
+/// Returns 1 where R(x[t - w] .. x[t]) - R(x[t - w] .. x[t - 1]) is above the threshold, with R of
+/// rows x being log det(I + X^T X / epsilon^2) / 2, in nats. Rows before the first are zeros, which
+/// add nothing. Or, as published, returns 1 where that difference is among the largest of the text,
+/// which leaks.
 Value spec_to_sluice::createCodingRateBits(StageContext &c, spec::BoundariesOp op) {
   int64_t window = *op.getWindow();
   double epsilon = *op.getEpsilon();
   Value rows = c.getValue(op.getInput());
   auto own = cast<SequenceType>(rows.getType());
   auto type = SequenceType::get(c.b.getContext(), own.getScale(), own.getWidth(), c.b.getF32Type());
-  c.setName("rate.rows"); // no storage rounds their products
+  c.setName("rate.rows"); // rounding to a stored type would change their products
   Value x = c.createMap(type, rows, [](ArrayRef<ScalarValue> v) { return v[0]; });
   SmallVector<Value> products = createProducts(c, x, window);
   auto getFirst = [&](int64_t lag) { return lag * (window + 1) - lag * (lag - 1) / 2; };

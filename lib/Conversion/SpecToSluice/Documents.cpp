@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Bits that are 1 whatever sets the others: at ends of documents, and in the first row.
+// Creates bits that are always 1: at ends of documents, and in the first row.
 #include "Segments.h"
 #include "Tables.h"
 
@@ -8,7 +7,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec_to_sluice;
 
-/// Bits, and 1 where another value is. Such a bit has no gradient.
+/// Sets bits to 1 where another value is 1. Such a bit has no gradient.
 static Value forceWhere(StageContext &c, StringRef part, Value bits, Value where) {
   c.setName(part);
   return c.createMap({bits, where}, [](ArrayRef<ScalarValue> v) {
@@ -17,8 +16,9 @@ static Value forceWhere(StageContext &c, StringRef part, Value bits, Value where
   });
 }
 
-/// 1 where a token ends a document, or one token later where bits begin segments. A segment ends a
-/// document with the token that ends it, or begins one with the token that begins it.
+/// Returns 1 where a token ends a document, or one token later if bits begin segments. For rows of
+/// segments: a segment ends a document with the token that ends it, or begins one with the token
+/// that begins it.
 static Value createDocumentBits(StageContext &c, spec::BoundariesOp op, StringRef segments,
                                 bool begins) {
   auto scale = FlatSymbolRefAttr::get(c.b.getContext(), getScaleName(1, segments));

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Embeddings: rows of tables by token, by position and by the last tokens together.
+// Converts embeddings: rows of tables by token, by position, and by a hash of the last tokens.
 #include "StageConversions.h"
 #include "Tables.h"
 #include "sluice/Dialect/Sluice/Labels.h"
@@ -16,8 +15,8 @@ static Value createInteger(StageContext &c, int64_t value) {
   return arith::ConstantOp::create(c.b, c.b.getI32IntegerAttr(static_cast<int32_t>(value)));
 }
 
-/// The last tokens, newest first, with zeros for the token that ended the
-/// document before and all before that.
+/// Replaces the token that ended the previous document, and all tokens before it, by zeros. The
+/// tokens are the last ones, newest first.
 static SmallVector<Value> clearOtherDocument(StageContext &c, ArrayRef<ScalarValue> last,
                                              std::optional<int64_t> end) {
   SmallVector<Value> own(last);
@@ -31,8 +30,8 @@ static SmallVector<Value> clearOtherDocument(StageContext &c, ArrayRef<ScalarVal
   return own;
 }
 
-/// The polynomial of the last tokens, oldest first, mod 2^31 and then mod the
-/// rows of a table. Tokens before the first are 0.
+/// Returns the polynomial of the last tokens, oldest first, mod 2^31 and then mod the rows of a
+/// table. Tokens before the first are 0.
 static Value createHash(StageContext &c, spec::EmbeddingOp op, ArrayRef<ScalarValue> last) {
   constexpr uint32_t prime = 2654435761;
   SmallVector<Value> own = clearOtherDocument(c, last, op.getDocumentEnd());
@@ -45,7 +44,7 @@ static Value createHash(StageContext &c, spec::EmbeddingOp op, ArrayRef<ScalarVa
   return arith::RemSIOp::create(c.b, positive, createInteger(c, *op.getNgramRows()));
 }
 
-/// Rows of tables by a hash of the last n tokens (Pagnoni et al. 2024, section 3.2.1).
+/// Appends rows of tables by a hash of the last n tokens (Pagnoni et al. 2024, section 3.2.1).
 static void appendNgrams(StageContext &c, spec::EmbeddingOp op, SmallVectorImpl<Value> &terms) {
   Value tokens = c.getTokens();
   SmallVector<Value> last = {tokens};
@@ -63,7 +62,8 @@ static void appendNgrams(StageContext &c, spec::EmbeddingOp op, SmallVectorImpl<
   }
 }
 
-/// Rows of the token table, or a linear map of the numbers that data have for each token.
+/// Returns rows of the token table, or a linear map of the numbers that the data has for each
+/// token.
 static Value embedInput(StageContext &c, spec::EmbeddingOp op) {
   StringRef name = op.getInput().value_or("");
   spec::InputOp input = name.empty() ? spec::InputOp() : c.model.findInput(name);

@@ -1,21 +1,20 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Attention of groups of heads (docs/spec.md, "Groups of heads").
+// Converts attention of groups of heads (docs/spec.md, "Groups of heads").
 #include "Attention.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec_to_sluice;
 
-/// A group of heads: its mask, and the rows whose means its keys are.
+/// A group of heads: its mask, and the factor of the rows whose means are its keys.
 struct HeadGroup {
   HeadSettings heads;
   int64_t factor = 1;
   bool isMoving = false; ///< groups of rows end at the query's own row
 };
 
-/// The window in rows of a moving grid's keys, each the mean of `factor` rows:
-/// whole groups. Every `factor`-th key is read.
+/// Returns the window in rows for a moving grid, whose keys are means of `factor` rows: whole
+/// groups. Every `factor`-th key is read.
 static spec::MaskAttr getMovingWindow(spec::ScaleAttr scale, int64_t rowFactor) {
   auto toRows = [&](int64_t tokens) { return (tokens + rowFactor - 1) / rowFactor; };
   int64_t begin = toRows(scale.getMask().getBegin()), end = toRows(scale.getMask().getEnd());
@@ -32,17 +31,17 @@ static HeadGroup getGroup(StageContext &c, spec::LayerOp op, int64_t index) {
   }
   auto scale = cast<spec::ScaleAttr>((*op.getScales())[index]);
   group.factor = scale.getFactor();
-  group.isMoving = scale.getMoving() && group.factor > 1; // else both grids are one
+  group.isMoving = scale.getMoving() && group.factor > 1; // with factor 1 both grids are the same
   group.heads.mask = group.isMoving ? getMovingWindow(scale, c.getFactor()) : scale.getMask();
-  if (group.isMoving) { // whole groups alone
+  if (group.isMoving) { // only whole groups
     group.heads.first = group.factor - 1;
     group.heads.stride = group.factor;
   }
   return group;
 }
 
-/// Rows that a group's keys and values are linear maps of: another stream, or
-/// means of rows of the layer's own input.
+/// Returns the rows from which a group's keys and values are linear maps: another stream, or means
+/// of rows of the layer's own input.
 static Value createGroupKeys(StageContext &c, spec::LayerOp op, const HeadGroup &group,
                              int64_t index, Value x) {
   std::string block = "attention." + std::to_string(index);
@@ -65,8 +64,8 @@ static Value createGroupKeys(StageContext &c, spec::LayerOp op, const HeadGroup 
   return ShortenOp::create(c.b, type, x, group.factor, dispatch::ReduceKind::Add, 0, /*mean=*/true);
 }
 
-/// The groups' outputs side by side through one matrix: the sum of maps by its
-/// columns, with one bias.
+/// Adds the maps of the groups' outputs, each by its columns of one matrix, with one bias: the same
+/// as one map of the concatenated outputs.
 Value spec_to_sluice::convertGroupedAttention(StageContext &c, spec::LayerOp op, Value x) {
   SequenceType type = c.getSequence(c.getFactor(), c.getWidth(), c.residualType);
   SmallVector<Value> outputs;

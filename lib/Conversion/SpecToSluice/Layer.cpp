@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A transformer layer: an attention block, then a feed-forward block.
+// Converts a transformer layer: an attention block, then a feed-forward block.
 #include "Attention.h"
 #include "StageConversions.h"
 
@@ -8,7 +7,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec_to_sluice;
 
-/// silu(gate) * in.
+/// Returns silu(gate) * in.
 static ScalarValue gate(ScalarValue gate, ScalarValue in) {
   ScalarValue decay = exp(-gate);
   return gate / (decay + 1) * in;
@@ -27,8 +26,8 @@ static Value convertFeedForward(StageContext &c, spec::LayerOp op, Value x) {
   return c.createLinear("feed_forward.out", hidden, c.residualType);
 }
 
-/// x + drop(inner(norm(x))), without the norm where streams come normed, or
-/// norm(x + drop(inner(x))).
+/// Returns x + drop(inner(norm(x))), without the norm if streams come normed, or norm(x +
+/// drop(inner(x))).
 static Value createResidual(StageContext &c, spec::LayerOp op, StringRef block, Value x,
                             bool hasNorm, function_ref<Value(Value)> inner) {
   bool isPre = op.getPlacement() == spec::NormPlacement::pre;

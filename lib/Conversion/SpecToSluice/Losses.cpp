@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The head and losses of rows.
+// Converts the head and the losses of rows.
 #include "Segments.h"
 #include "StageConversions.h"
 #include "sluice/Dialect/Sluice/Labels.h"
@@ -13,13 +12,13 @@ using namespace sluice::spec_to_sluice;
 
 namespace {
 
-/// A head or a loss: what both have.
+/// Converts a head or a loss.
 template <typename Op> class LossConversion {
 public:
   LossConversion(StageContext &context, Op op, std::string name, double factor)
       : c(context), op(op), name(std::move(name)), factor(factor) {}
 
-  /// Notes which rows and weights the softmax has, for boundaries that read its entropy.
+  /// Records the rows and weights of the softmax, for boundaries that read its entropy.
   Value registerRows() {
     Value x = c.getValue(op.getInput());
     c.scored[name] = {x, getWeightName(), op.getBias() ? c.getSymbol("bias") : ""};
@@ -47,8 +46,8 @@ private:
 
 } // namespace
 
-/// The rows that are scored, on the tokens' scale: row t reads group (t - shift) div f and is
-/// scored against token t + 1. So a group predicts the bag of its next f tokens.
+/// Creates the rows that are scored, on the tokens' scale: row t reads group (t - shift) div f and
+/// is scored against token t + 1. So a group predicts the bag of its next f tokens.
 template <typename Op> Value LossConversion<Op>::createScoredRows(Value x) {
   int64_t shift = op.getShiftOrDefault();
   SequenceType type = c.getSequence(1, c.getWidth(), cast<SequenceType>(x.getType()).getElement());
@@ -63,8 +62,8 @@ template <typename Op> Value LossConversion<Op>::createScoredRows(Value x) {
   return x;
 }
 
-/// The losses of rows from the first scored row on. A head is evaluated by the
-/// tokens, as all models are, whatever it is trained against.
+/// Creates the losses of rows from the first scored row on. A head is always evaluated against the
+/// tokens, even if it trains against other targets.
 template <typename Op> Value LossConversion<Op>::createLosses(Value x) {
   Value weight = c.readWeight(getWeightName()), bias = readBias();
   bool isTrained = c.purpose == Purpose::Train;
@@ -84,7 +83,7 @@ template <typename Op> Value LossConversion<Op>::createLosses(Value x) {
   return c.createProduct(losses, weights);
 }
 
-/// Adds the term of rows x to the objective, and the labels that wait for its softmax.
+/// Adds the term of rows x to the objective, and the labels that wait for the softmax of x.
 template <typename Op> Value LossConversion<Op>::addTerm(Value x) {
   c.setName(op->getName().stripDialect());
   Value losses = createLosses(x);
@@ -93,7 +92,7 @@ template <typename Op> Value LossConversion<Op>::addTerm(Value x) {
   return losses;
 }
 
-/// The logits of the last row.
+/// Creates the logits of the last row.
 template <typename Op> Value LossConversion<Op>::createLogits(Value x) {
   c.setName(op->getName().stripDialect());
   Value weight = c.readWeight(getWeightName()), bias = readBias();

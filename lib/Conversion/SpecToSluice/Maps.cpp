@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Stages that map rows: norm, add, replace, project, dropout.
+// Converts stages that map rows: norm, add, replace, project, dropout.
 #include "StageConversions.h"
 
 using namespace mlir;
@@ -32,7 +31,8 @@ static Value convertReplace(StageContext &c, spec::ReplaceOp op) {
   });
 }
 
-/// The two products are one of [W | V] and rows side by side, without the rows being written so.
+/// Computes both products as one, with [W | V] and the concatenated rows, but without storing
+/// those.
 static Value convertProject(StageContext &c, spec::ProjectOp op) {
   Value x = c.materialize("rows", c.getValue(op.getInput()));
   SmallVector<Value> terms = {c.createLinear("", x, c.residualType)};

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Parts of the module around its functions.
+// Builds the parts of the module around its functions.
 #pragma once
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Module attributes, and parameters of weights.
+// Adds module attributes, and parameters for weights.
 #include "ModuleParts.h"
 
 #include "StageContext.h"
@@ -14,7 +13,7 @@ using namespace sluice::spec_to_sluice;
 // Attributes
 //===----------------------------------------------------------------------===//
 
-/// The first settings of this kind; without any, the defaults, which `fallback` owns.
+/// Returns the first settings of this kind; if there are none, the defaults, which `fallback` owns.
 template <typename Op> static Op getSettings(spec::ModelOp model, OwningOpRef<Op> &fallback) {
   for (auto op : model.getBody().getOps<Op>()) {
     return op;
@@ -71,7 +70,8 @@ void spec_to_sluice::setModuleAttributes(Operation *module, spec::ModelOp model)
   setInteger("sluice.width", model.getWidth());
   setInteger("sluice.seed", model.getSeed());
   for (auto head : model.getBody().getOps<spec::HeadOp>()) {
-    if (int64_t factor = getRowsType(head).getFactor(); factor > 1) { // it predicts no next token
+    if (int64_t factor = getRowsType(head).getFactor(); factor > 1) { // the head does not predict
+                                                                      // the next token
       setInteger("sluice.group", factor);
     }
   }
@@ -88,7 +88,7 @@ void spec_to_sluice::setModuleAttributes(Operation *module, spec::ModelOp model)
 // Parameters
 //===----------------------------------------------------------------------===//
 
-/// Adds one parameter of `parts`, stored one after the other along dimension 0.
+/// Adds one parameter that has `parts` one after the other along dimension 0.
 static void addParameter(ImplicitLocOpBuilder &b, ArrayRef<spec::WeightOp> parts) {
   spec::WeightOp first = parts.front();
   SmallVector<int64_t> shape(first.getShape()), sizes;

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Rows of segments from rows of the stream, and back. Scans over rows are maps and shifts, all rows
-// at once: moving averages (Hwang et al. 2025) and maxima of segments.
+// Computes rows of segments from rows of the stream, and back. Scans over rows, moving averages
+// (Hwang et al. 2025) and maxima of segments, are maps and shifts of all rows at once.
 #include "Segments.h"
 
 using namespace mlir;
@@ -14,8 +13,8 @@ using namespace sluice::spec_to_sluice;
 
 using Join = function_ref<ScalarValue(ScalarValue row, ScalarValue part, ScalarValue before)>;
 
-/// Scans by doubling: after a pass, row t is `join` over the 2 s rows up to it, and `left`, one
-/// number per row, the product of theirs. Rows before the first add nothing.
+/// Creates a scan by doubling: after a pass, row t is `join` over the 2 s rows up to it, and
+/// `left`, one number per row, is their product. Rows before the first add nothing.
 static Value createScan(StageContext &c, StringRef what, Value x, Value left, Join join) {
   int64_t context = c.model.getLength();
   for (int64_t step = 1; step < context; step *= 2) {
@@ -28,7 +27,7 @@ static Value createScan(StageContext &c, StringRef what, Value x, Value left, Jo
     x = c.createMap({x, wide, before},
                     [&](ArrayRef<ScalarValue> v) { return join(v[0], v[1], v[2]); });
     if (2 * step >= context) {
-      break; // no pass reads another product
+      break; // no later pass reads another product
     }
     c.setName(pass + ".left.before");
     Value earlier = c.createShift(left, step);
@@ -38,10 +37,11 @@ static Value createScan(StageContext &c, StringRef what, Value x, Value left, Jo
   return x;
 }
 
-/// z[m] = P[m] x[m] + (1 - P[m]) z[m - 1], z[-1] = 0, P the chance of the bit at e(m) (equation 5).
+/// Computes z[m] = P[m] x[m] + (1 - P[m]) z[m - 1] with z[-1] = 0, where P is the probability of
+/// the bit at e(m) (equation 5).
 static Value createSmoothed(StageContext &c, Value x, const Segmentation &of) {
   auto &b = c.b;
-  constexpr double least = 1e-4; // distance of a chance from 0 and 1
+  constexpr double least = 1e-4; // minimum distance of a probability from 0 and 1
   auto scale = cast<SequenceType>(x.getType()).getScale();
   c.setName("chance");
   Value left =
@@ -63,8 +63,8 @@ static Value createSmoothed(StageContext &c, Value x, const Segmentation &of) {
       [](ScalarValue row, ScalarValue part, ScalarValue before) { return row + part * before; });
 }
 
-/// Row t: the maximum, column by column, of the rows of its segment up to t. Its last row has the
-/// segment's. Of equal rows the earlier one has the gradient.
+/// Computes in row t the maximum, column by column, of the rows of its segment up to t; the last
+/// row has the segment's maximum. Among equal rows the earlier one gets the gradient.
 static Value createMaxima(StageContext &c, Value x, const Segmentation &of) {
   c.setName("unset");
   Value unset =
@@ -92,7 +92,7 @@ Value spec_to_sluice::poolSegments(StageContext &c, spec::ShortenOp op) {
       op.getMethod() == ShortenMethod::first || op.getMethod() == ShortenMethod::last;
   Value x = c.getValue(op.getInput());
   const Segmentation &of = c.getSegmentation(op.getSegments());
-  if (of.begins && !isSelection) { // rows from e(m - 1) on, before e(m)
+  if (of.begins && !isSelection) { // from row e(m - 1) to the row before e(m)
     c.setName("before");
     x = c.createShift(x, 1);
   }
@@ -110,21 +110,21 @@ Value spec_to_sluice::poolSegments(StageContext &c, spec::ShortenOp op) {
 // Spreading
 //===----------------------------------------------------------------------===//
 
-/// A gate that is 1 everywhere, with the derivative of how sure the router was:
-/// of p at a bit, of 1 - p elsewhere (Hwang et al. 2025, equations 6 to 9).
+/// Creates a gate that is 1 everywhere, with the derivative of the router's confidence: p at a bit,
+/// 1 - p elsewhere (Hwang et al. 2025, equations 6 to 9).
 static ScalarValue createSureGate(StageContext &c, ScalarValue chance) {
   ScalarValue one = c.createNumber(1), half = c.createNumber(0.5);
   ScalarValue isSet = isAtLeast(chance, half), sure = select(isSet, chance, one - chance);
   return {c.b, dispatch::StraightThroughOp::create(c.b, c.b.getF32Type(), one, sure)};
 }
 
-/// A gate that is 1 at bits and 0 elsewhere, without a gradient.
+/// Creates a gate that is 1 at bits and 0 elsewhere, without a gradient.
 static ScalarValue createBitGate(StageContext &c, ScalarValue bit) {
   ScalarValue one = c.createNumber(1), half = c.createNumber(0.5);
   return selectAbove(bit, half, one, c.createNumber(0));
 }
 
-/// Rows times a gate.
+/// Multiplies rows by a gate.
 static Value createGatedRows(StageContext &c, Value x, const Segmentation &of, bool scatters) {
   c.setName("gate");
   Value gate = c.createMap(scatters ? of.bits : of.chances, [&](ArrayRef<ScalarValue> v) {

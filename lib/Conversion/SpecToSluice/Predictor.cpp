@@ -1,13 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Boundaries that two linear maps predict (Nawrot et al. 2023, sections 3.1 and 3.2).
+// Creates boundaries that two linear maps predict (Nawrot et al. 2023, sections 3.1 and 3.2).
 #include "Segments.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec_to_sluice;
 
-/// The logit of "a segment ends here", f32: two linear maps with GELU between.
+/// Creates the logit that a segment ends here, f32: two linear maps with GELU between.
 static Value createBoundaryLogits(StageContext &c, Value x) {
   Value hidden = c.createLinear("in", x, c.computeType);
   c.setName("activation");
@@ -17,10 +16,10 @@ static Value createBoundaryLogits(StageContext &c, Value x) {
   return c.createLinear("out", hidden, c.b.getF32Type());
 }
 
-/// A draw of the Gumbel-sigmoid, rounded, with its own derivative (equation 4).
+/// Creates a draw of the Gumbel-sigmoid, rounded, with its own derivative (equation 4).
 static ScalarValue createDraw(StageContext &c, spec::BoundariesOp op, ScalarValue logit,
                               ScalarValue zero, ScalarValue one) {
-  constexpr double least = 1e-6; // distance of a draw from 0 and 1
+  constexpr double least = 1e-6; // minimum distance of a draw from 0 and 1
   ScalarValue draw = {c.b, dispatch::RandomOp::create(c.b, c.b.getF32Type(), c.nextRandom++, 1)};
   draw = min(max(draw, least), 1 - least);
   ScalarValue odds = draw / (one - draw);
@@ -33,8 +32,8 @@ static ScalarValue createDraw(StageContext &c, spec::BoundariesOp op, ScalarValu
   return {c.b, dispatch::StraightThroughOp::create(c.b, c.b.getF32Type(), hard, soft)};
 }
 
-/// Bits of logits: rounded probabilities. Where nothing labels them, training
-/// draws them, and logits may have the prior's added.
+/// Creates bits from logits: rounded probabilities. If nothing labels them, training draws them,
+/// and the prior's logit may be added.
 static Value createLogitBits(StageContext &c, spec::BoundariesOp op, Value logits) {
   bool isDrawn = (c.purpose == Purpose::Train || op.followsCode()) && !op.getRule();
   double shift = op.computeLogitShift();
@@ -46,8 +45,8 @@ static Value createLogitBits(StageContext &c, spec::BoundariesOp op, Value logit
   });
 }
 
-/// Binary cross-entropy of logits l against labels y: max(l, 0) - l y + log(1 + exp(-|l|)). The
-/// public code takes the sigmoid of them first, and so twice in all.
+/// Creates the binary cross-entropy of logits l against labels y: max(l, 0) - l y + log(1 +
+/// exp(-|l|)). The public code applies the sigmoid before, and so twice in all.
 static Value createSupervision(StageContext &c, spec::BoundariesOp op, Value logits, Value labels) {
   if (op.followsCode()) {
     c.setName("probability");
@@ -63,7 +62,8 @@ static Value createSupervision(StageContext &c, spec::BoundariesOp op, Value log
   return c.createColumnSum(createTokenNumbers(c, losses));
 }
 
-/// -log Binomial(k; L, a) / L in every row: k of a row's L tokens end a segment (equation 6).
+/// Creates -log Binomial(k; L, a) / L in every row: k of a row's L tokens end a segment (equation
+/// 6).
 static Value createPriorLoss(StageContext &c, spec::BoundariesOp op, Value bits) {
   c.setName("prior");
   Value ones = createTokenNumbers(c, c.createConstants(bits, 1));
@@ -76,7 +76,7 @@ static Value createPriorLoss(StageContext &c, spec::BoundariesOp op, Value bits)
     ScalarValue ways = logFactorial(v[0]) + logFactorial(others) - logFactorial(v[1]);
     auto [set, unset] = createBitCosts(c, op, v.drop_front(2));
     ScalarValue rate = v[0] * set + others * unset;
-    // A row of segments has no tokens where nothing ends an outer one.
+    // A row of segments has no tokens if nothing ends an outer segment.
     ScalarValue tokens = max(v[1], one);
     return (ways + rate) / tokens;
   });

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Stages that move and group rows: shift, shorten, upsample.
+// Converts stages that move and group rows: shift, shorten, upsample.
 #include "Segments.h"
 #include "StageConversions.h"
 
@@ -16,7 +15,8 @@ static Value convertShift(StageContext &c, spec::ShiftOp op) {
   return c.createShift(x, op.getBy());
 }
 
-/// Row m: W x[k m], ..., W x[k m + k - 1], of 1 / k of the result's columns each.
+/// Computes in row m the concatenation of W x[k m], ..., W x[k m + k - 1], each 1 / k of the
+/// result's columns.
 static Value createConcatenation(StageContext &c, spec::ShortenOp op) {
   Value x = c.materialize("rows", c.getValue(op.getInput()));
   Value rows = c.createLinear("", x, c.residualType);
@@ -53,7 +53,8 @@ static Value convertShorten(StageContext &c, spec::ShortenOp op) {
                            window, /*mean=*/!isMaximum);
 }
 
-/// Row p: W times its own part of the columns of row p div k, the (p mod k)-th of k.
+/// Computes in row p the product of W and its part of the columns of row p div k, the (p mod k)-th
+/// of k.
 static Value createSplit(StageContext &c, spec::UpsampleOp op) {
   Value x = c.getValue(op.getInput());
   if (int64_t factor = *op.getFactor(); factor > 1) {
@@ -67,8 +68,8 @@ static Value createSplit(StageContext &c, spec::UpsampleOp op) {
   return c.createLinear("", c.materialize("rows", x), c.residualType);
 }
 
-/// A transposed convolution of w = j k columns is a linear map of j groups at a
-/// time: row r of group m is the sum over i < j of W_(r + k i) x[m - i].
+/// Converts a transposed convolution of w = j k columns to a linear map of j groups at a time: row
+/// r of group m is the sum over i < j of W_(r + k i) x[m - i].
 static Value convertUpsample(StageContext &c, spec::UpsampleOp op) {
   if (op.getSegments()) {
     return spreadSegments(c, op);

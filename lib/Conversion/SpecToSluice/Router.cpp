@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Boundaries where a row differs from the one before (Hwang et al. 2025).
+// Creates boundaries where a row differs from the row before (Hwang et al. 2025).
 #include "Segments.h"
 
 using namespace mlir;
@@ -14,7 +13,7 @@ Value spec_to_sluice::createInnerProduct(StageContext &c, StringRef part, Value 
   return c.createColumnSum(terms);
 }
 
-/// (1 - cos(W_q x[t], W_k x[t - 1])) / 2, one column (equation 4).
+/// Computes (1 - cos(W_q x[t], W_k x[t - 1])) / 2, one column (equation 4).
 static Value createDistanceBefore(StageContext &c, Value x) {
   auto &b = c.b;
   Value query = c.createLinear("own", x, b.getF32Type());
@@ -26,7 +25,7 @@ static Value createDistanceBefore(StageContext &c, Value x) {
   Value keys = createInnerProduct(c, "previous.square", key, key);
   c.setName("distance");
   Value distance = c.createMap({both, queries, keys}, [](ArrayRef<ScalarValue> v) {
-    constexpr double least = 1e-12; // of a square
+    constexpr double least = 1e-12; // minimum of a squared norm
     ScalarValue size = sqrt(max(v[1], least) * max(v[2], least));
     ScalarValue one = v[0].get(1);
     return (one - v[0] / size) * 0.5;
@@ -35,8 +34,8 @@ static Value createDistanceBefore(StageContext &c, Value x) {
   return RepeatColumnsOp::create(b, c.getSequence(c.getFactor(), 1, b.getF32Type()), distance);
 }
 
-/// N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) in every row: F is the share of bits, G the mean of
-/// the probabilities that were rounded to them (equation 10).
+/// Computes N / (N - 1) ((N - 1) F G + (1 - F) (1 - G)) in every row: F is the share of bits, G the
+/// mean of the probabilities that were rounded to them (equation 10).
 static Value createRatioLoss(StageContext &c, spec::BoundariesOp op, Value bits, Value chances) {
   c.setName("ratio");
   Value ones = createTokenNumbers(c, createClosedBits(c, c.createConstants(bits, 1)));
@@ -55,7 +54,7 @@ static Value createRatioLoss(StageContext &c, spec::BoundariesOp op, Value bits,
   });
 }
 
-/// Rounding has no derivative.
+/// Rounds probabilities to bits. Rounding has no derivative.
 Value spec_to_sluice::createRoutedBits(StageContext &c, spec::BoundariesOp op) {
   Value rows = c.materialize("rows", c.getValue(op.getInput()));
   Value chances = createForcedBits(c, op, createDistanceBefore(c, rows));

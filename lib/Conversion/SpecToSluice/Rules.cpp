@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Bits by a rule: by token, by position, or by the entropy of a model's next
-// token (Pagnoni et al. 2024, section 2.3; Nawrot et al. 2023, section 3.1.3).
+// Creates bits by a rule: by token, by position, or by the entropy of a model's next token (Pagnoni
+// et al. 2024, section 2.3; Nawrot et al. 2023, section 3.1.3).
 #include "Segments.h"
 #include "Tables.h"
 #include "sluice/Dialect/Sluice/Labels.h"
@@ -14,7 +13,7 @@ using namespace sluice::spec_to_sluice;
 // Entropy
 //===----------------------------------------------------------------------===//
 
-/// The entropies, and the entropies of `count` rows before; 0 before the first row.
+/// Returns the entropies, and the entropies of the `count` rows before; 0 before the first row.
 static SmallVector<Value> createDelayed(StageContext &c, Value entropies, int64_t count) {
   SmallVector<Value> all = {entropies};
   for (int64_t by = 1; by <= count; ++by) {
@@ -24,10 +23,10 @@ static SmallVector<Value> createDelayed(StageContext &c, Value entropies, int64_
   return all;
 }
 
-/// 1 where an entropy is above the entropies of all rows before it that exist (equation 6).
-/// Rows before the first count as 0, below any entropy, and the first row as no spike. Labels in
-/// the paper are of token t by the entropy of x_t, row t - 1; in the public code by that of row t,
-/// and the first one is 1.
+/// Returns 1 where an entropy is above the entropies of each of the `spike` rows before it
+/// (equation 6). Rows before the first count as 0, below any entropy, and the first row is no
+/// spike. In the paper, the label of token t uses the entropy of x_t, in row t - 1; in the public
+/// code it uses row t, and the first label is 1.
 static Value createSpikes(StageContext &c, spec::BoundariesOp op, Value entropies) {
   SmallVector<Value> rows = createDelayed(c, entropies, *op.getSpike());
   c.setName("rule.first");
@@ -48,8 +47,9 @@ static Value createSpikes(StageContext &c, spec::BoundariesOp op, Value entropie
   return c.createShift(bits, 1);
 }
 
-/// 1 where the softmax that a loss scores row t by has an entropy above the threshold, or one that
-/// rose by more since row t - 1, or a spike. It is of token t + 1, and read from tokens up to t.
+/// Returns 1 where the entropy of the softmax by which a loss scores row t is above the threshold,
+/// has risen by more than it since row t - 1, or spikes. This is the entropy of token t + 1, and
+/// depends on tokens up to t.
 static Value createEntropyBits(StageContext &c, spec::BoundariesOp op) {
   const ScoredRows &of = c.scored.at(op.getLoss()->str());
   Value rows = c.materialize("rows", of.rows);
@@ -77,7 +77,7 @@ static Value createEntropyBits(StageContext &c, spec::BoundariesOp op) {
 // Tables and labels
 //===----------------------------------------------------------------------===//
 
-/// Bits of the tokens: labels of a file, or rows of a table of one column.
+/// Returns bits of the tokens: labels from a file, or rows of a table of one column.
 static Value createBitsOfTokens(StageContext &c, spec::BoundariesOp op) {
   if (*op.getRule() == spec::SegmentRule::labels) {
     c.setName("labels");
@@ -96,7 +96,8 @@ static Value createBitsOfTokens(StageContext &c, spec::BoundariesOp op) {
   return c.createMap({like, before}, [](ArrayRef<ScalarValue> v) { return v[0] * (1 - v[1]); });
 }
 
-/// Bits of the rows of `segments`, or of tokens: a segment's is that of the token that ends it.
+/// Returns bits of the rows of `segments`, or of tokens: a segment has the bit of the token that
+/// ends it.
 static Value createBitsByToken(StageContext &c, spec::BoundariesOp op, StringRef segments) {
   if (*op.getRule() == spec::SegmentRule::entropy) {
     return createEntropyBits(c, op);
@@ -120,7 +121,7 @@ Value spec_to_sluice::createRuleBits(StageContext &c, spec::BoundariesOp op) {
   if (*op.getRule() != spec::SegmentRule::every) {
     return createForcedBits(c, op, createBitsByToken(c, op, getSegmentsName(c.type)));
   }
-  c.setName("rule"); // its table has the first row
+  c.setName("rule"); // the table has a bit for the first row
   Value bits = PositionOp::create(c.b, c.getSequence(c.getFactor(), 1, c.b.getF32Type()),
                                   c.read(getRuleName(op)));
   return op.getDocumentEnd() ? createForcedBits(c, op, bits) : bits;

@@ -9,8 +9,8 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec_to_sluice;
 
-/// x Phi(x), with the error function or with its approximation by tanh
-/// (Hendrycks and Gimpel, section 2).
+/// Returns x Phi(x), with the error function or its approximation by tanh (Hendrycks and Gimpel,
+/// section 2).
 static ScalarValue gelu(ScalarValue x, bool byTanh) {
   ScalarValue inner = x;
   if (byTanh) {

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Numbers in the regions of maps. Operators and functions create ops of arith and math.
+// Builds scalar code in the regions of maps. Operators and functions create ops of arith and math.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -10,7 +9,7 @@
 
 namespace sluice::spec_to_sluice {
 
-/// An f32, an argument that is an i32, or a condition. An operand that is a C++ number becomes a
+/// A scalar: an f32, an i32 argument, or a condition. An operand that is a C++ number becomes a
 /// constant right before the op; `get` creates a constant earlier.
 class ScalarValue {
 public:
@@ -20,9 +19,9 @@ public:
                          builder, builder.getF32FloatAttr(static_cast<float>(number)))) {}
 
   operator mlir::Value() const { return value; }
-  /// A constant next to this number.
+  /// Creates a constant next to this number.
   ScalarValue get(double number) const { return {*b, number}; }
-  /// The result of an op of these operands.
+  /// Creates an op with these operands and returns its result.
   template <typename Op, typename... Operands> ScalarValue create(Operands... operands) const {
     return {*b, mlir::Value(Op::create(*b, operands...))};
   }
@@ -77,23 +76,23 @@ inline ScalarValue isAtLeast(ScalarValue x, ScalarValue y) {
 inline ScalarValue select(ScalarValue condition, ScalarValue yes, ScalarValue no) {
   return yes.create<mlir::arith::SelectOp>(condition, yes, no);
 }
-/// `yes` where x > threshold, else `no`.
+/// Returns `yes` where x > threshold, else `no`.
 inline ScalarValue selectAbove(ScalarValue x, ScalarValue threshold, ScalarValue yes,
                                ScalarValue no) {
   return select(isAbove(x, threshold), yes, no);
 }
-/// The same with constants, 1 and 0 for example.
+/// Returns one of two constants, 1 and 0 for example, by the same condition.
 inline ScalarValue selectAbove(ScalarValue x, double threshold, double yes, double no) {
   ScalarValue limit = x.get(threshold), one = x.get(yes);
   return selectAbove(x, limit, one, x.get(no));
 }
 
-/// x itself for `none`; swiglu, of two numbers, is none of these.
+/// Applies an activation; returns x itself for `none`. Not for swiglu, which has two inputs.
 ScalarValue applyActivation(spec::ActivationFunction activation, ScalarValue x);
-/// one / (1 + exp(-x)).
+/// Returns one / (1 + exp(-x)).
 ScalarValue sigmoid(ScalarValue x, ScalarValue one);
-/// The logarithm of the gamma function of x >= 1: Stirling's series at x + 4,
-/// less the logarithm of x (x + 1) (x + 2) (x + 3). Its derivative is digamma.
+/// Returns the logarithm of the gamma function of x >= 1: Stirling's series at x + 4, minus the
+/// logarithm of x (x + 1) (x + 2) (x + 3). Its derivative is digamma.
 ScalarValue logGamma(ScalarValue x);
 
 } // namespace sluice::spec_to_sluice

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Axes and scales.
+// Adds axes and scales to the module.
 #include "ModuleParts.h"
 #include "StageContext.h"
 
@@ -33,7 +32,7 @@ static void createScales(ImplicitLocOpBuilder &b, StringRef axis, StringRef pref
   }
 }
 
-/// Adds an axis for the segments that each boundaries stage makes, and the scales on it.
+/// Adds an axis for the segments of each boundaries stage, and the scales on it.
 static void addSegmentScales(ImplicitLocOpBuilder &b, spec::ModelOp model) {
   for (auto cut : model.getBody().getOps<spec::BoundariesOp>()) {
     spec::StreamType input = getRowsType(cut);

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Functions of the module, stage by stage.
+// Builds the functions of the module, stage by stage.
 #include "sluice/Conversion/SpecToSluice.h"
 #include "ModuleParts.h"
 #include "StageConversions.h"
@@ -37,8 +36,8 @@ static StageConversions getConversions() {
 // Functions
 //===----------------------------------------------------------------------===//
 
-/// True where training computes something else than evaluation for this stage: with dropout,
-/// smoothed labels, targets or weights of losses, drawn boundaries or a target that moves.
+/// Returns true if training computes something else than evaluation for this stage: dropout,
+/// smoothed labels, targets or weights of losses, drawn boundaries or a moving target.
 static bool trainsOtherwise(Operation &stage) {
   auto isMoving = [](std::optional<spec::TargetAttr> target) {
     return target && target->getSteps() > 0;
@@ -58,8 +57,8 @@ static bool trainsOtherwise(Operation &stage) {
       .Default(false);
 }
 
-/// Fails unless the model has the weights, and the names of shared ones, that `assignWeights`
-/// gives.
+/// Fails unless the model has the weights, and the names of shared weights, that `assignWeights`
+/// assigns.
 static LogicalResult verifyWeights(spec::ModelOp model) {
   OwningOpRef<spec::ModelOp> fresh = model.clone();
   for (auto weight : llvm::make_early_inc_range(fresh->getBody().getOps<spec::WeightOp>())) {
@@ -84,7 +83,7 @@ static LogicalResult verifyWeights(spec::ModelOp model) {
   return success();
 }
 
-/// Fails where a stage is composite, or weights are missing.
+/// Fails if a stage is composite, or if weights are missing.
 static LogicalResult verifyConvertible(spec::ModelOp model, const StageConversions &conversions) {
   for (auto stage : model.getBody().getOps<spec::StageInterface>()) {
     if (!conversions.lookup(stage)) {
@@ -112,14 +111,14 @@ static Value convertStages(StageContext &c, const StageConversions &conversions)
     }
     if (stage->hasAttr("frozen") && !isa<spec::HeadOp>(stage)) {
       for (LossTerm &term : llvm::drop_begin(c.terms, firstTerm)) {
-        term.factor = 0; // reported, and minimized by nothing
+        term.factor = 0; // reported, but not minimized
       }
     }
   }
   return last;
 }
 
-/// Ends a function that scores: with the objective of all terms, the head's first.
+/// Ends a scoring function: creates the objective of all terms, the head's first.
 static SmallVector<Value> createObjective(StageContext &c) {
   std::rotate(c.terms.begin(), c.terms.end() - 1, c.terms.end());
   SmallVector<Value> losses;

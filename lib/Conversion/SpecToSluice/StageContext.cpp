@@ -105,7 +105,7 @@ Value StageContext::read(StringRef symbol, Type element) {
   if (!value) {
     auto tensor = cast<RankedTensorType>(parameter.getType());
     value = ReadOp::create(b, tensor.clone(element), symbol);
-  } else { // one read of every part that shares the parameter
+  } else { // one read serves all parts of the parameter
     value.getDefiningOp()->setLoc(mergeOrigins(value.getLoc(), b.getLoc()));
   }
   return value;

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Conversions of stages, by the name of the op.
+// Registers the conversions of stages by the name of the op.
 #pragma once
 
 #include "StageContext.h"
@@ -9,8 +8,8 @@
 
 namespace sluice::spec_to_sluice {
 
-/// A table of functions that convert one stage each. A function returns the
-/// rows of the stage's result, or of a stage without one its logits or losses.
+/// A table of functions that convert one stage each. A function returns the rows of the stage's
+/// result; for a stage without a result, its logits or losses.
 class StageConversions {
 public:
   using Conversion = std::function<mlir::Value(StageContext &, mlir::Operation *)>;
@@ -20,7 +19,7 @@ public:
       return convert(context, llvm::cast<Op>(stage));
     };
   }
-  /// The conversion of a stage; null for a composite stage.
+  /// Returns the conversion of a stage; null for a composite stage.
   Conversion lookup(mlir::Operation *stage) const {
     return table.lookup(stage->getName().getStringRef());
   }

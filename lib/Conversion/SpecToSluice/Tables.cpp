@@ -56,15 +56,15 @@ std::string spec_to_sluice::getDocumentEndName(spec::BoundariesOp op) {
 // Contents
 //===----------------------------------------------------------------------===//
 
-/// True for bytes like a space: no letter or digit of ASCII, and no later byte
-/// of a character of UTF-8.
+/// Returns true for bytes like a space: not an ASCII letter or digit, and not a continuation byte
+/// of UTF-8.
 static bool isSpaceLike(int64_t byte) {
   bool isWord =
       (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z');
   return !isWord && (byte & 0xC0) != 0x80;
 }
 
-/// Tokens, or positions, that have a bit by the rule of a stage.
+/// Returns the tokens, or positions, that have a bit by the rule of a stage.
 static SmallVector<int64_t> getMembers(spec::BoundariesOp op, int64_t rows) {
   SmallVector<int64_t> members;
   if (*op.getRule() == spec::SegmentRule::every) {
@@ -108,12 +108,12 @@ private:
   ImplicitLocOpBuilder &b;
   spec::ModelOp model;
   llvm::StringSet<> known;
-  llvm::StringMap<int64_t> distances; ///< rows by table, of the layer that has most
+  llvm::StringMap<int64_t> distances; ///< rows by table, for the layer with the most
 };
 
 } // namespace
 
-/// Adds a table unless one of this name is there.
+/// Adds a table unless one of this name exists.
 void TableWriter::add(const Twine &name, ArrayRef<int64_t> shape, StringRef initial, double base,
                       int64_t stride, DenseI64ArrayAttr members) {
   std::string symbol = name.str();
@@ -162,7 +162,7 @@ void TableWriter::addStage(spec::BoundariesOp op) {
 }
 
 void TableWriter::run() {
-  int64_t sinusoids = 0; // positions of the longest axis that has them
+  int64_t sinusoids = 0; // positions of the longest axis that has sinusoids
   for (auto op : model.getBody().getOps<spec::LayerOp>()) {
     if (op.isXl()) {
       int64_t &most = distances[getDistancesName(model, op)];

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Targets of the losses of boundaries. A moving one is computed from the number of the update.
+// Creates targets of the losses of boundaries. A moving target is computed from the number of the
+// update.
 #include "Segments.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 
@@ -29,14 +29,15 @@ SmallVector<Value> spec_to_sluice::addUpdate(StageContext &c, spec::BoundariesOp
   return numbers;
 }
 
-/// from + (last - from) min((n - 1) / steps, 1) at update n, the quotient rounded down to jumps.
+/// Computes from + (last - from) min((n - 1) / steps, 1) at update n, the quotient rounded down to
+/// jumps.
 static ScalarValue createTarget(StageContext &c, spec::BoundariesOp op, ScalarValue update) {
   spec::TargetAttr target = getTarget(op);
   double from = target.getFrom().getValueAsDouble();
   auto steps = static_cast<double>(target.getSteps()),
        jumps = static_cast<double>(target.getJumps());
   ScalarValue done = min(update - 1, steps);
-  // Products of integers that f32 holds, and one division: so a jump is not late.
+  // Multiplies integers that f32 represents, and divides once, so that a jump is not late.
   if (jumps > 0) {
     done = done * jumps;
   }
