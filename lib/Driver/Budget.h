@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Messages about --memory-budget, and memory for batches of few segments.
+// Messages about --memory-budget.
 #pragma once
 
 #include "sluice/Target/Artifact.h"
@@ -14,8 +14,5 @@ std::string explainBudget(const Recomputation &made, int64_t budgetBytes);
 /// `module` had before, whose kernels `kernels` holds.
 std::string describeRecomputation(const Recomputation &made, mlir::ModuleOp module,
                                   const KernelSet &kernels);
-
-/// Names the rows of segments that memory is also to be planned for: parts of the capacity.
-void nameBuckets(mlir::ModuleOp module);
 
 } // namespace sluice::driver

@@ -8,7 +8,7 @@
 #include "sluice/Driver/Driver.h"
 #include "sluice/Target/Artifact.h"
 
-#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/AnalysisManager.h"
 
 namespace sluice::driver {
 
@@ -37,18 +37,16 @@ private:
   std::string noticeOfPrecision(const ParsedSpec &spec) const;
   std::optional<Outcome> checkCausal();
   void prepareReplay();
-  std::optional<Outcome> runPass(std::unique_ptr<mlir::Pass> pass);
-  std::optional<Outcome> watchPass(const std::string &name);
-  std::optional<Outcome> addStep();
-  std::optional<Outcome> lowerModel();
-  std::optional<Outcome> lowerVariants();
-  std::optional<Outcome> finishDispatches();
-  Outcome emitStep();
-  std::optional<Outcome> lowerKernels(KernelSet &kernels, std::vector<std::string> &objects,
-                                      std::vector<Blob> &blobs);
-  void chooseLibraries(KernelSet &kernels) const;
-  std::optional<Outcome> keepToBudget(KernelSet &kernels, std::optional<MemoryBudget> &budget);
-  Outcome generate();
+  std::optional<Outcome> lowerModels();
+  std::optional<Outcome> runPipeline(mlir::ModuleOp lowered);
+  std::optional<Outcome> finishPass(llvm::StringRef pass, mlir::ModuleOp lowered,
+                                    mlir::AnalysisManager analyses);
+  std::optional<Outcome> watchPass(llvm::StringRef pass, mlir::ModuleOp lowered);
+  std::optional<Outcome> keepToBudget(const KernelSet &generated, const Recomputation &made);
+  void chooseLibraries(KernelSet &generated) const;
+  Outcome printStage() const;
+  std::optional<Outcome> lowerKernels(std::vector<std::string> &objects, std::vector<Blob> &blobs);
+  Outcome writeArtifact();
   Outcome internalError(const std::string &what = "the compiler failed on a valid spec");
   /// Reports the next activity to the caller.
   void report(const std::string &what, double share = 0) const {
@@ -67,15 +65,19 @@ private:
   std::optional<llvm::json::Object> facts;  ///< of the spec, for the plan
   bool trainsOnTokens = true;               ///< of the head, for the plan
   std::string sizesPlace;                   ///< where the spec says its sizes
-  std::vector<ImportedVariant> variants;    ///< the one of generation first
-  mlir::OwningOpRef<mlir::ModuleOp> module; ///< the one that is lowered, then all together
+  std::vector<ImportedVariant> variants;    ///< the one of generation first; its module moves to
+                                            ///< `module` to be lowered
+  mlir::OwningOpRef<mlir::ModuleOp> module; ///< of the first variant, then of all
   std::string imported;                     ///< the modules as imported, for the reproducer
   std::string notice;                       ///< what to tell the user of a compile that succeeds
   std::string diagnostics;
+  std::string rejection; ///< message of a pass about the input, for the user
   Targets targets;
   ProofRecord proof;
   std::optional<LoweringWatch> watch;
-  bool isOther = false; ///< the lowered variant has another factor than generation
+  std::optional<MemoryBudget> budget;
+  std::optional<KernelSet> kernels; ///< with `memory`, results of the pipeline for the artifact
+  std::optional<MemoryPlan> memory;
 };
 
 } // namespace sluice::driver

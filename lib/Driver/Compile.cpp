@@ -23,17 +23,14 @@
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/WorkBudget.h"
 #include "sluice/Runtime/Plan/Plan.h"
-#include "sluice/Step/DeriveStep.h"
 #include "sluice/Support/Outputs.h"
 #include "sluice/Support/Text.h"
+#include "sluice/Target/Artifact/Pipeline.h"
 #include "sluice/Target/CPU/Object/Object.h"
-#include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
-#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/Passes.h"
 #include "llvm/Support/Regex.h"
 
 using namespace mlir;
@@ -129,9 +126,11 @@ Outcome Compilation::internalError(const std::string &what) {
   return {3, "", "internal error: " + what + "; this is a defect of sluice, " + where};
 }
 
-/// Returns the numbered message of an op of model IR, with its place; empty if there is none.
-static std::string findRefusal(StringRef diagnostics) {
-  static const llvm::Regex place("^loc\\(\"(.*)\":([0-9]+):([0-9]+)\\): (S-[0-9]+: .*)$");
+/// Returns the message of an op that rejects the model, with its place: a numbered one, or the one
+/// of a model that has no step. Empty if there is none.
+static std::string findRejection(StringRef diagnostics) {
+  static const llvm::Regex place("^loc\\(\"(.*)\":([0-9]+):([0-9]+)\\): "
+                                 "(S-[0-9]+: .*|expected a model that a step can .*)$");
   for (StringRef line : llvm::split(diagnostics, '\n')) {
     SmallVector<StringRef> parts;
     if (place.match(line, &parts)) {
@@ -141,27 +140,6 @@ static std::string findRefusal(StringRef diagnostics) {
   return "";
 }
 
-std::optional<Outcome> Compilation::runPass(std::unique_ptr<Pass> pass) {
-  PassManager manager(&context);
-  std::string name = pass->getArgument().str();
-  manager.addPass(std::move(pass));
-  if (failed(manager.run(*module))) {
-    std::string refusal = isModelIR(request.spec) ? findRefusal(diagnostics) : "";
-    return refusal.empty() ? internalError() : badInput(refusal);
-  }
-  return watchPass(name);
-}
-
-/// A dependence that a pass adds is a defect of the pass.
-std::optional<Outcome> Compilation::watchPass(const std::string &name) {
-  if (watch) {
-    if (std::optional<std::string> added = watch->find(*module, name)) {
-      return internalError(*added);
-    }
-  }
-  return std::nullopt;
-}
-
 std::string Compilation::print(Operation *op) const {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -169,69 +147,6 @@ std::string Compilation::print(Operation *op) const {
   op->print(stream, request.emitLocations ? flags.enableDebugInfo().useLocalScope() : flags);
   stream << "\n";
   return text;
-}
-
-static bool readsComputeCopies(ModuleOp module) {
-  return module
-      .walk([](ReadOp read) {
-        return getComputeType(read.getValue()).isBF16() ? WalkResult::interrupt()
-                                                        : WalkResult::advance();
-      })
-      .wasInterrupted();
-}
-
-/// Returns true if every dispatch of a step would run over rows of some value's schedule: a lazy
-/// value that a contraction or attention reads has no schedule.
-static bool hasScheduledReads(func::FuncOp predict) {
-  WalkResult result = predict.walk([](FusionInterface op) {
-    FusionRole role = op.getFusionRole();
-    bool readsStored = role == FusionRole::Contraction || role == FusionRole::Alone;
-    return readsStored && llvm::any_of(op->getOperands(), isStoredNowhere) ? WalkResult::interrupt()
-                                                                           : WalkResult::advance();
-  });
-  return !result.wasInterrupted();
-}
-
-/// The incremental step, where there is one: else generation recomputes.
-std::optional<Outcome> Compilation::addStep() {
-  auto predict = module->lookupSymbol<func::FuncOp>("predict");
-  StepRefusal refusal;
-  if (isOther || request.generationRows == 0) {
-    return std::nullopt; // one step an artifact
-  }
-  bool isOfGroups = module->getOperation()->hasAttr("sluice.group"); // nothing is generated
-  if (proof.verdict != "proved" || !predict || isOfGroups || !hasScheduledReads(predict) ||
-      !deriveStep(predict, refusal, request.operations)) {
-    return std::nullopt;
-  }
-  // The watch compares whole sequences; reads of a step are proved by the step.
-  std::optional<LoweringWatch> paused;
-  std::swap(paused, watch);
-  auto failure = runPass(createDeriveStep({request.operations}));
-  std::swap(paused, watch);
-  if (!failure) {
-    eraseNames(module->lookupSymbol("step"));
-  }
-  return failure;
-}
-
-/// The derived step, without the functions that it was derived from.
-Outcome Compilation::emitStep() {
-  StepRefusal refusal;
-  if (!deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal, request.operations)) {
-    return badInput(spec::toString(getOpLocation(refusal.op)) +
-                    ": expected a model that a step can be derived of, found that " +
-                    refusal.message);
-  }
-  if (auto failure = runPass(createDeriveStep({request.operations}))) {
-    return *failure;
-  }
-  for (auto function : llvm::to_vector(module->getOps<func::FuncOp>())) {
-    if (function.getSymName() != "step") {
-      function.erase();
-    }
-  }
-  return {0, print(*module), ""};
 }
 
 /// Attention by hashes: any, or one whose rows are sorted by them.
@@ -250,141 +165,188 @@ static LabelsOp findReadLabels(ModuleOp module) {
   return found;
 }
 
-static bool hasSoftTargets(ModuleOp module) {
-  bool found = false;
-  module.walk([&](CrossEntropyOp op) { found |= !op.getTarget().empty(); });
-  return found;
+/// Returns the message for a model that is checked but not compiled; empty if it can be compiled.
+static std::string findUncompiled(ModuleOp model) {
+  if (HashedAttentionOp sorted = findHashed(model, /*isSorted=*/true)) {
+    return spec::toString(getOpLocation(sorted)) +
+           ": expected hashes whose ranks count earlier rows, found rows sorted by hashes, "
+           "which are not compiled, as a row then reads what later rows decide; leave out "
+           "\"causal\": false";
+  }
+  LabelsOp read = findReadLabels(model);
+  if (read && read.getNumbers()) {
+    return spec::toString(getOpLocation(read)) +
+           ": expected numbers that a loss alone reads, found an embedding of the input \"" +
+           read.getLabel().str() +
+           "\", which is not compiled, as generation has none; give it the role \"target\" "
+           "or \"weight\"";
+  }
+  if (read) {
+    return spec::toString(getOpLocation(read)) +
+           ": expected labels that a loss alone reads, found boundaries by labels, which "
+           "are not compiled, as evaluation and generation have none; give them a "
+           "\"predictor\" that learns the labels";
+  }
+  return "";
 }
 
-/// Model IR to dispatches, stopping where a stage is asked for.
-std::optional<Outcome> Compilation::lowerModel() {
-  if (emits("model")) {
-    return Outcome{0, print(*module), ""};
-  }
-  if (auto hashed = findHashed(*module); request.verifyEachCausality && hashed) {
-    return badInput(spec::toString(getOpLocation(hashed)) +
-                    ": --verify-each-causality: expected rows that masks or shifts find, found "
-                    "attention by hashes, whose reads no pass can be compared by; leave it out");
-  }
-  if (request.verifyEachCausality) {
-    watch.emplace(*module);
-  }
-  if (hasSoftTargets(*module)) {
-    if (auto failure = runPass(createExpandSoftTargets())) {
-      return failure;
-    }
-  }
-  // Nothing to convert where every weight is read as f32.
-  if (readsComputeCopies(*module)) {
-    if (auto failure = runPass(createConvertFactors())) {
-      return failure;
-    }
-  }
-  if (emits("step")) {
-    return emitStep();
-  }
-  if (auto failure = runPass(createDifferentiate())) {
-    return failure;
-  }
-  if (emits("gradient")) {
-    LoweringWatch::finish(*module);
-    return Outcome{0, print(*module), ""};
-  }
-  if (HashedAttentionOp sorted = findHashed(*module, /*isSorted=*/true)) {
-    return badInput(
-        spec::toString(getOpLocation(sorted)) +
-        ": expected hashes whose ranks count earlier rows, found rows sorted by hashes, "
-        "which are not compiled, as a row then reads what later rows decide; leave out "
-        "\"causal\": false");
-  }
-  if (LabelsOp read = findReadLabels(*module); read && read.getNumbers()) {
-    return badInput(
-        spec::toString(getOpLocation(read)) +
-        ": expected numbers that a loss alone reads, found an embedding of the input \"" +
-        read.getLabel().str() +
-        "\", which is not compiled, as generation has none; give it the role \"target\" "
-        "or \"weight\"");
-  } else if (read) {
-    return badInput(spec::toString(getOpLocation(read)) +
-                    ": expected labels that a loss alone reads, found boundaries by labels, which "
-                    "are not compiled, as evaluation and generation have none; give them a "
-                    "\"predictor\" that learns the labels");
-  }
-  if (auto failure = addStep()) {
-    return failure;
-  }
-  if (auto failure =
-          runPass(createFormDispatches({request.generationRows, /*keysApart=*/targets.gpus.empty(),
-                                        targets.mostSumParts(), keepMaps}))) {
-    return failure;
-  }
-  if (auto failure = runPass(createBuildEntries())) {
-    return failure;
-  }
-  if (auto failure = runPass(createSeparatePlaces())) {
-    return failure;
-  }
-  // With a budget, kernels come first: dispatches are repeated by what these cost and need.
-  return request.memoryBudget ? std::nullopt : finishDispatches();
-}
-
-/// Every variant down to dispatches, then one module of all.
-std::optional<Outcome> Compilation::lowerVariants() {
-  std::string printed;
-  for (ImportedVariant &variant : variants) {
-    isOther = &variant != &variants.front();
-    module = std::move(variant.module);
-    if (auto outcome = lowerModel()) {
-      if (outcome->status != 0) {
-        return outcome;
-      }
-      printed += (isOther ? "// -----\n" : "") + outcome->output;
-    }
-    variant.module = std::move(module);
-  }
-  if (!printed.empty()) {
-    return Outcome{0, printed, ""};
-  }
-  module = mergeVariants(variants);
-  return module ? std::nullopt : std::optional(internalError("factors do not share their memory"));
-}
-
-std::optional<Outcome> Compilation::finishDispatches() {
-  LoweringWatch::finish(*module);
-  return emits("dispatches") ? std::optional(Outcome{0, print(*module), ""}) : std::nullopt;
-}
-
-/// Dispatches that run again, for the budget.
-std::optional<Outcome> Compilation::keepToBudget(KernelSet &kernels,
-                                                 std::optional<MemoryBudget> &budget) {
-  if (!request.memoryBudget) {
+/// Compares dependences after a pass with the ones before the first; `pass` is empty before that.
+std::optional<Outcome> Compilation::watchPass(StringRef pass, ModuleOp lowered) {
+  if (!request.verifyEachCausality) {
     return std::nullopt;
   }
-  FailureOr<Recomputation> made = recomputeWithin(*module, kernels, *request.memoryBudget);
-  if (failed(made)) {
-    return internalError();
+  if (pass.empty()) {
+    watch.emplace(lowered);
+    return std::nullopt;
   }
-  if (made->arenaBytes > *request.memoryBudget) {
-    least = made->arenaBytes;
-    return badInput(sizesPlace + ": " + explainBudget(*made, *request.memoryBudget));
+  if (!watch) {
+    return std::nullopt;
   }
-  if (!made->copies.empty()) {
-    notice += (notice.empty() ? "" : "\n") + describeRecomputation(*made, *module, kernels);
+  // The watch compares whole sequences. The derivation of the step proves its reads.
+  if (pass == "sluice-derive-step") {
+    if (Operation *step = lowered.lookupSymbol("step")) {
+      eraseNames(step);
+    }
+  } else if (std::optional<std::string> added = watch->find(lowered, pass)) {
+    return internalError(*added);
   }
-  budget = {*request.memoryBudget, made->fullBytes, made->launches, made->operations};
-  if (auto failure = watchPass("sluice-recompute")) {
+  StringRef last = emits("step")                                ? "sluice-derive-step"
+                   : emits("gradient")                          ? "sluice-differentiate"
+                   : request.memoryBudget && lowered == *module ? "sluice-recompute"
+                                                                : "sluice-separate-places";
+  if (pass == last) {
+    LoweringWatch::finish(lowered);
+    watch.reset();
+  }
+  return std::nullopt;
+}
+
+/// Continues after each pass: compares dependences, merges factors, and compares what kernels and
+/// memory need with the limits.
+std::optional<Outcome> Compilation::finishPass(StringRef pass, ModuleOp lowered,
+                                               AnalysisManager analyses) {
+  if (auto failure = watchPass(pass, lowered)) {
     return failure;
   }
-  return finishDispatches();
+  if (lowered != *module) {
+    return std::nullopt; // another factor
+  }
+  if (pass == "sluice-separate-places") {
+    if (failed(mergeVariants(lowered, variants))) {
+      return internalError("factors do not share their memory");
+    }
+    report(emits("dispatches") && !request.memoryBudget ? "lowering the model"
+                                                        : "generating kernels");
+  } else if (pass == "sluice-generate-kernels") {
+    KernelSet &generated = *analyses.getAnalysis<KernelAnalysis>().set;
+    if (std::string excess = findExcess(lowered, generated); !excess.empty()) {
+      return badInput(excess);
+    }
+    chooseLibraries(generated);
+  } else if (pass == "sluice-recompute") {
+    auto &shared = analyses.getAnalysis<KernelAnalysis>();
+    return keepToBudget(*shared.set, *shared.recomputation);
+  } else if (pass == "sluice-plan-memory") {
+    const MemoryPlan &plan = *analyses.getAnalysis<MemoryAnalysis>().plan;
+    if (std::string excess = findExcess(plan); !excess.empty()) {
+      return badInput(sizesPlace + ": " + excess);
+    }
+  } else if (pass == "sluice-emit-plan") {
+    kernels = std::move(analyses.getAnalysis<KernelAnalysis>().set);
+    memory = std::move(analyses.getAnalysis<MemoryAnalysis>().plan);
+    memory->budget = budget;
+  }
+  return std::nullopt;
+}
+
+/// Runs the pipeline, up to the stage to print. `lowered` is the module of generation or, for
+/// dispatches alone, the module of another factor.
+std::optional<Outcome> Compilation::runPipeline(ModuleOp lowered) {
+  PipelineOptions options;
+  options.emit = getStage(request.emit).value_or(Stage::Plan);
+  options.targets = request.targets;
+  // An artifact has one step.
+  options.hasStep = proof.verdict == "proved" && request.generationRows > 0 && lowered == *module;
+  options.operations = request.operations;
+  options.generationRows = request.generationRows;
+  options.keepMaps = keepMaps;
+  options.memoryBudget = request.memoryBudget.value_or(0);
+  options.keepFunctions = request.emit.empty();
+  std::optional<Outcome> stopped;
+  auto callback = [&](StringRef pass, ModuleOp at, AnalysisManager analyses) -> LogicalResult {
+    stopped = finishPass(pass, at, analyses);
+    return failure(stopped.has_value());
+  };
+  PassManager manager(&context);
+  lowered == *module ? buildCompilePipeline(manager, options, callback)
+                     : buildDispatchPipeline(manager, options, callback);
+  if (succeeded(manager.run(lowered))) {
+    return std::nullopt;
+  }
+  if (stopped) {
+    return stopped;
+  }
+  if (rejection.empty() && (isModelIR(request.spec) || emits("step"))) {
+    rejection = findRejection(diagnostics);
+  }
+  return rejection.empty() ? internalError() : badInput(rejection);
+}
+
+/// Lowers every factor: the others to dispatches, which become part of the module of generation.
+std::optional<Outcome> Compilation::lowerModels() {
+  bool isCompiled = !emits("model") && !emits("step") && !emits("gradient");
+  module = std::move(variants.front().module);
+  for (const ImportedVariant &variant : variants) {
+    ModuleOp model = variant.module ? *variant.module : *module;
+    auto hashed = findHashed(model);
+    if (request.verifyEachCausality && hashed && !emits("model")) {
+      return badInput(spec::toString(getOpLocation(hashed)) +
+                      ": --verify-each-causality: expected rows that masks or shifts find, found "
+                      "attention by hashes, whose reads no pass can be compared by; leave it out");
+    }
+    if (std::string why = isCompiled ? findUncompiled(model) : ""; !why.empty()) {
+      return badInput(why);
+    }
+  }
+  for (ImportedVariant &variant : llvm::drop_begin(variants)) {
+    if (auto outcome = runPipeline(*variant.module)) {
+      return outcome;
+    }
+  }
+  return runPipeline(*module);
+}
+
+/// Prints the last stage, and for stages before dispatches the modules of all factors.
+Outcome Compilation::printStage() const {
+  std::string printed = print(*module);
+  if (emits("model") || emits("step") || emits("gradient")) {
+    for (const ImportedVariant &variant : llvm::drop_begin(variants)) {
+      printed += "// -----\n" + print(*variant.module);
+    }
+  }
+  return {0, printed, ""};
+}
+
+/// Reports the recomputation that the budget required, or that the budget cannot be met.
+std::optional<Outcome> Compilation::keepToBudget(const KernelSet &generated,
+                                                 const Recomputation &made) {
+  if (made.arenaBytes > *request.memoryBudget) {
+    least = made.arenaBytes;
+    return badInput(sizesPlace + ": " + explainBudget(made, *request.memoryBudget));
+  }
+  if (!made.copies.empty()) {
+    notice += (notice.empty() ? "" : "\n") + describeRecomputation(made, *module, generated);
+  }
+  budget = {*request.memoryBudget, made.fullBytes, made.launches, made.operations};
+  return std::nullopt;
 }
 
 /// CPU objects, and what GPUs get.
-std::optional<Outcome> Compilation::lowerKernels(KernelSet &kernels,
-                                                 std::vector<std::string> &objects,
+std::optional<Outcome> Compilation::lowerKernels(std::vector<std::string> &objects,
                                                  std::vector<Blob> &blobs) {
   SmallVector<cpu::ObjectRequest> requests;
   for (size_t i = 0; i < targets.cpus.size(); ++i) {
-    requests.push_back({*kernels.modules[i], targets.cpus[i]});
+    requests.push_back({*kernels->modules[i], targets.cpus[i]});
   }
   llvm::Expected<KernelCacheSetting> setting = findKernelCache(request.kernelCache);
   if (!setting) {
@@ -396,7 +358,7 @@ std::optional<Outcome> Compilation::lowerKernels(KernelSet &kernels,
            double(done) / double(count));
   };
   report(targets.gpus.empty() ? "compiling kernels" : "compiling kernels for GPUs");
-  FailureOr<std::vector<Blob>> code = lowerDeviceKernels(kernels, cache);
+  FailureOr<std::vector<Blob>> code = lowerDeviceKernels(*kernels, cache);
   if (failed(code) || failed(cpu::lowerToObjects(requests, objects, cache, reportKernels))) {
     return internalError();
   }
@@ -408,8 +370,8 @@ std::optional<Outcome> Compilation::lowerKernels(KernelSet &kernels,
 }
 
 /// A product that was measured to be faster in the library is named so; its kernel stays.
-void Compilation::chooseLibraries(KernelSet &kernels) const {
-  for (KernelRecord &record : kernels.records) {
+void Compilation::chooseLibraries(KernelSet &generated) const {
+  for (KernelRecord &record : generated.records) {
     for (KernelRecord::DeviceVariant &variant : record.deviceVariants) {
       for (const LibraryProduct &tuned : request.libraryProducts) {
         cuda::Product product{tuned.rows, tuned.columns, tuned.depth, tuned.byInput, tuned.isF32};
@@ -422,54 +384,11 @@ void Compilation::chooseLibraries(KernelSet &kernels) const {
   }
 }
 
-Outcome Compilation::generate() {
-  report("generating kernels");
-  std::string unsupported;
-  FailureOr<KernelSet> kernels = generateKernels(*module, targets, unsupported);
-  if (failed(kernels)) {
-    return unsupported.empty() ? internalError() : badInput(unsupported);
-  }
-  if (std::string excess = findExcess(*module, *kernels); !excess.empty()) {
-    return badInput(excess);
-  }
-  chooseLibraries(*kernels);
-  std::optional<MemoryBudget> budget;
-  if (auto outcome = keepToBudget(*kernels, budget)) {
-    return *outcome;
-  }
-  if (emits("kernels")) {
-    std::string text;
-    for (auto &generated : kernels->modules) {
-      text += print(*generated);
-    }
-    for (auto &generated : kernels->deviceModules) {
-      text += print(*generated);
-    }
-    return {0, text, ""};
-  }
-  nameBuckets(*module);
-  FailureOr<MemoryPlan> memory =
-      planMemory(*module, kernels->workspaceBytes(), kernels->counterBytes());
-  if (failed(memory)) {
-    return internalError();
-  }
-  memory->budget = budget;
-  if (std::string excess = findExcess(*memory); !excess.empty()) {
-    return badInput(sizesPlace + ": " + excess);
-  }
-  emitPlan(*module, *kernels, *memory);
-  if (failed(verify(*module))) {
-    return internalError();
-  }
-  if (emits("plan")) {
-    for (auto func : llvm::to_vector(module->getOps<func::FuncOp>())) {
-      func.erase();
-    }
-    return {0, print(*module), ""};
-  }
+/// Compiles the kernels and links them with the plan.
+Outcome Compilation::writeArtifact() {
   std::vector<std::string> objects;
   std::vector<Blob> blobs;
-  if (auto outcome = lowerKernels(*kernels, objects, blobs)) {
+  if (auto outcome = lowerKernels(objects, blobs)) {
     return *outcome;
   }
   std::string plan;
@@ -504,6 +423,9 @@ Outcome Compilation::run() {
     auto place = diagnostic.getLocation()->findInstanceOf<FileLineColLoc>();
     llvm::raw_string_ostream(diagnostics)
         << (place ? Location(place) : diagnostic.getLocation()) << ": " << diagnostic << "\n";
+    if (!diagnostic.getMetadata().empty()) {
+      rejection = diagnostic.getMetadata().front().getAsString();
+    }
     return success();
   });
   report("reading the spec");
@@ -531,10 +453,10 @@ Outcome Compilation::run() {
     return *outcome;
   }
   report("lowering the model");
-  if (auto outcome = lowerVariants()) {
+  if (auto outcome = lowerModels()) {
     return *outcome;
   }
-  return generate();
+  return request.emit.empty() ? writeArtifact() : printStage();
 }
 
 const std::vector<std::string> &driver::emitStages() {

@@ -58,29 +58,28 @@ static bool mergeSymbols(ModuleOp from, ModuleOp to) {
   return from->getAttr("plan.losses") == to->getAttr("plan.losses");
 }
 
-OwningOpRef<ModuleOp> driver::mergeVariants(std::vector<ImportedVariant> &variants) {
-  OwningOpRef<ModuleOp> merged = std::move(variants.front().module);
+LogicalResult driver::mergeVariants(ModuleOp merged, std::vector<ImportedVariant> &variants) {
   SmallVector<int64_t> factors;
   for (ImportedVariant &variant : variants) {
     factors.push_back(variant.factor);
     if (!variant.module) {
-      continue; // the first
+      continue; // `merged`
     }
-    if (!mergeSymbols(*variant.module, *merged)) {
-      return {};
+    if (!mergeSymbols(*variant.module, merged)) {
+      return failure();
     }
     for (StringRef name : {"gradient", "evaluate", "predict"}) {
       if (auto entry = variant.module->lookupSymbol<func::FuncOp>(name)) {
-        entry->moveBefore(merged->getBody(), merged->getBody()->end());
+        entry->moveBefore(merged.getBody(), merged.getBody()->end());
         entry.setSymName((name + "." + Twine(variant.factor)).str());
-        Builder b(merged->getContext());
+        Builder b(merged.getContext());
         entry->setAttr("plan.of", b.getStringAttr(name));
         entry->setAttr("plan.factor", b.getI64IntegerAttr(variant.factor));
       }
     }
   }
   if (factors.size() > 1) {
-    (*merged)->setAttr("plan.factors", DenseI64ArrayAttr::get(merged->getContext(), factors));
+    merged->setAttr("plan.factors", DenseI64ArrayAttr::get(merged.getContext(), factors));
   }
-  return merged;
+  return success();
 }

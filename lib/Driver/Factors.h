@@ -14,8 +14,9 @@ std::string findFactorMistake(const ParsedSpec &spec, const CompileRequest &requ
 /// The variants to compile, that of generation first: of a replay, and of logits, it alone.
 std::vector<ImportedVariant> importVariants(const ParsedSpec &spec, const CompileRequest &request);
 
-/// One module of dispatches of all variants: that of the first, and of each other the entries that
-/// depend on the factor, named NAME.FACTOR. Null where weights or tables of one name differ.
-mlir::OwningOpRef<mlir::ModuleOp> mergeVariants(std::vector<ImportedVariant> &variants);
+/// Adds to `merged`, the module of dispatches of the first variant, the entries of the other
+/// variants that depend on the factor, named NAME.FACTOR. Fails where weights or tables of one name
+/// differ.
+mlir::LogicalResult mergeVariants(mlir::ModuleOp merged, std::vector<ImportedVariant> &variants);
 
 } // namespace sluice::driver

@@ -188,10 +188,45 @@ void StepWriter::write() {
   }
 }
 
+/// Returns true if no contraction or attention reads a lazy value: the rows of such an op have no
+/// schedule in a step.
+static bool hasScheduledReads(func::FuncOp predict) {
+  auto isLazyValue = [](Value value) {
+    return isa_and_nonnull<ShiftOp, UpsampleOp>(value.getDefiningOp());
+  };
+  WalkResult result = predict.walk([&](FusionInterface op) {
+    FusionRole role = op.getFusionRole();
+    bool readsStored = role == FusionRole::Contraction || role == FusionRole::Alone;
+    return readsStored && llvm::any_of(op->getOperands(), isLazyValue) ? WalkResult::interrupt()
+                                                                       : WalkResult::advance();
+  });
+  return !result.wasInterrupted();
+}
+
+/// Returns true if a step can be derived of a module that need not have one.
+static bool hasStep(ModuleOp module, int64_t operations) {
+  auto predict = module.lookupSymbol<func::FuncOp>("predict");
+  StepRefusal refusal;
+  bool generates = predict && !module->hasAttr("sluice.group");
+  return generates && hasScheduledReads(predict) && deriveStep(predict, refusal, operations);
+}
+
+static void eraseOthers(ModuleOp module, StringRef name) {
+  for (auto function : llvm::to_vector(module.getOps<func::FuncOp>())) {
+    if (function.getSymName() != name) {
+      function.erase();
+    }
+  }
+}
+
 namespace {
 struct DeriveStepPass : sluice::impl::DeriveStepBase<DeriveStepPass> {
   using DeriveStepBase::DeriveStepBase;
+
   void runOnOperation() override {
+    if (isOptional && !hasStep(getOperation(), operations)) {
+      return markAllAnalysesPreserved();
+    }
     if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
       return signalPassFailure();
     }
@@ -207,10 +242,14 @@ struct DeriveStepPass : sluice::impl::DeriveStepBase<DeriveStepPass> {
     StepRefusal refusal;
     std::optional<StepPlan> plan = deriveStep(predict, refusal, operations);
     if (!plan) {
-      refusal.op->emitError("no step is derived: ") << refusal.message;
+      refusal.op->emitError("expected a model that a step can be derived of, found that ")
+          << refusal.message;
       return signalPassFailure();
     }
     StepWriter(*plan, predict).write();
+    if (isOnly) {
+      eraseOthers(getOperation(), "step");
+    }
   }
 };
 } // namespace

@@ -44,9 +44,15 @@ struct SeparatePlacesPass : sluice::impl::SeparatePlacesBase<SeparatePlacesPass>
 };
 
 struct PlanMemoryPass : sluice::impl::PlanMemoryBase<PlanMemoryPass> {
+  using PlanMemoryBase::PlanMemoryBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    FailureOr<MemoryPlan> memory = planMemory(module);
+    auto &shared = getAnalysis<MemoryAnalysis>();
+    if (hasBuckets) {
+      nameBuckets(module);
+    }
+    FailureOr<MemoryPlan> memory = planMemory(module, shared.workspaceBytes, shared.counterBytes);
     if (failed(memory)) {
       return signalPassFailure();
     }
@@ -61,6 +67,8 @@ struct PlanMemoryPass : sluice::impl::PlanMemoryBase<PlanMemoryPass> {
       }
       op->setAttr("plan.offsets", DenseI64ArrayAttr::get(module.getContext(), offsets));
     });
+    shared.plan = std::move(*memory);
+    markAllAnalysesPreserved();
   }
 };
 

@@ -3,7 +3,7 @@
 // RUN: sluice-opt %s --sluice-derive-step | FileCheck %s
 // RUN: sluice-opt %s --sluice-derive-step | sluice-opt | FileCheck %s
 // RUN: not sluice-opt %s --sluice-derive-step=operations=10 2>&1 | FileCheck %s --check-prefix=SPENT
-// SPENT: error: no step is derived: not proved: 10 operations were spent
+// SPENT: error: expected a model that a step can be derived of, found that not proved: 10 operations were spent
 
 module attributes {sluice.batch = 1 : i64, sluice.context = 16 : i64} {
   sluice.axis @target

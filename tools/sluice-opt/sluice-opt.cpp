@@ -13,6 +13,7 @@
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Dialect/Spec/Spec.h"
 #include "sluice/Editor/IrMessages.h"
+#include "sluice/Target/Artifact/Pipeline.h"
 #include "sluice/Target/Passes.h"
 #include "sluice/Transforms/Passes.h"
 #include "llvm/Support/InitLLVM.h"
@@ -37,6 +38,7 @@ struct WatchPass : PassWrapper<WatchPass, OperationPass<ModuleOp>> {
       : watch(std::move(watch)), after(std::move(after)), isLast(isLast) {}
 
   void runOnOperation() override {
+    markAllAnalysesPreserved(); // a plan depends on cached kernels and memory
     if (after.empty()) {
       watch->emplace(getOperation());
       return;
@@ -114,6 +116,7 @@ int main(int argc, char **argv) {
   sluice::registerSluiceConversionPasses();
   sluice::registerSluiceTransformsPasses();
   sluice::registerSluiceTargetPasses();
+  sluice::registerSluicePipelines();
   registry.insert<sluice::SluiceDialect, sluice::dispatch::DispatchDialect,
                   sluice::plan::PlanDialect, sluice::spec::SpecDialect>();
   llvm::InitLLVM init(argc, argv);

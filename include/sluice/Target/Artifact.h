@@ -111,6 +111,19 @@ mlir::FailureOr<KernelSet> generateKernels(mlir::ModuleOp module, const Targets 
 mlir::FailureOr<Recomputation> recomputeWithin(mlir::ModuleOp module, KernelSet &kernels,
                                                int64_t budgetBytes);
 
+/// Analysis that passes of one pipeline share: the kernels that `sluice-generate-kernels`
+/// generated, and what `sluice-recompute` did. Cached until a pass does not preserve it.
+struct KernelAnalysis {
+  explicit KernelAnalysis(mlir::Operation *) {}
+  std::optional<KernelSet> set;
+  std::optional<Recomputation> recomputation;
+};
+
+/// Emits an error about an input that this compiler does not accept. `forUser`, which must outlive
+/// the diagnostic, is the metadata of it: the message to a user of `sluice compile`.
+mlir::InFlightDiagnostic emitRejection(mlir::ModuleOp module, const llvm::Twine &message,
+                                       llvm::StringRef forUser);
+
 /// A named byte range of an artifact, in addition to plan, constants and CPU code.
 struct Blob {
   std::string symbol, bytes;

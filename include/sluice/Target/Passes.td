@@ -8,8 +8,9 @@
 include "mlir/Pass/PassBase.td"
 
 class TargetPass<string argument, list<Option> more = []> : Pass<argument, "::mlir::ModuleOp"> {
-  let options = [Option<"target", "target", "std::string", /*default=*/"\"cpu-avx2\"",
-                        "cpu-avx512, cpu-avx2, sm_80 or sm_90a">] # more;
+  let options = [ListOption<"targets", "target", "std::string",
+                            "cpu-avx512, cpu-avx2, sm_80 or sm_90a; cpu-avx2 where none is given">]
+                # more;
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::affine::AffineDialect",
                            "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
@@ -19,31 +20,44 @@ class TargetPass<string argument, list<Option> more = []> : Pass<argument, "::ml
                            "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
 }
 
-def GenerateKernels : TargetPass<"sluice-generate-kernels"> {
+def GenerateKernels : TargetPass<"sluice-generate-kernels",
+                                 [Option<"keepDispatches", "keep-dispatches", "bool", "false",
+                                         "Cache the kernels for the next passes only">]> {
   let summary = "Generates a kernel for every distinct dispatch";
   let description = [{
     Before: functions of dispatches. After: only the functions of their kernels, with the kernel ABI
     (docs/plan-and-artifact.md). Dispatches that only differ in the values of their operands share a
-    kernel. Rejects a dispatch without a kernel for the target, and a function with other ops than
+    kernel. Rejects a dispatch without a kernel for a target, and a function with other ops than
     dispatches and named memory.
+
+    With `keep-dispatches` the module is unchanged. The kernels are cached as an analysis that
+    `sluice-recompute`, `sluice-plan-memory` and `sluice-emit-plan` use and preserve.
   }];
 }
 
-def EmitPlan : TargetPass<"sluice-emit-plan"> {
+def EmitPlan : TargetPass<"sluice-emit-plan",
+                          [Option<"keepFunctions", "keep-functions", "bool", "false",
+                                  "Keep the functions of dispatches, which the JSON form of the "
+                                  "plan is also computed from">]> {
   let summary = "Emits the launches of every entry point";
   let description = [{
     Before: functions of dispatches, after `sluice-build-entries`. After: `plan.buffer`,
-    `plan.kernel` and, for each function, a `plan.entry` of launches. The pass plans memory itself,
-    because it needs the kernels' workspaces. A launch names the earlier launches that touch the
-    same bytes. The result is verified against the dispatches: arguments, order, and the effects of
-    guards. Rejects everything that `sluice-generate-kernels` and `sluice-plan-memory` reject.
+    `plan.kernel` and, for each function, a `plan.entry` of launches. Kernels and memory are the
+    cached ones of `sluice-generate-kernels` and `sluice-plan-memory`; without these, the pass
+    generates the kernels and plans memory with their workspaces. A launch names the earlier
+    launches that touch the same bytes. The result is verified against the dispatches: arguments,
+    order, and the effects of guards. Rejects everything that `sluice-generate-kernels` and
+    `sluice-plan-memory` reject.
   }];
 }
 
 def Recompute : TargetPass<"sluice-recompute",
                            [Option<"memoryBudget", "memory-budget", "int64_t", /*default=*/"0",
                                    "Maximum bytes of the arena, including the kernels' "
-                                   "workspaces">]> {
+                                   "workspaces">,
+                            Option<"allowExcess", "allow-excess", "bool", "false",
+                                   "Leave a module unchanged whose budget cannot be met, instead "
+                                   "of failing">]> {
   let summary = "Rematerializes forward results in the backward pass, for a smaller arena";
   let description = [{
     Before: functions of dispatches, after `sluice-separate-places`. After: the arena, as memory is

@@ -103,6 +103,18 @@ struct MemoryPlan {
 mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module, int64_t workspaceBytes = 0,
                                        int64_t counterBytes = 0);
 
+/// Analysis that passes of one pipeline share: the workspaces that kernel generation needs, then
+/// the plan that `sluice-plan-memory` computes. Cached until a pass does not preserve it.
+struct MemoryAnalysis {
+  explicit MemoryAnalysis(mlir::Operation *) {}
+  int64_t workspaceBytes = 0, counterBytes = 0;
+  std::optional<MemoryPlan> plan;
+};
+
+/// Sets the module's attribute with the rows of buckets: a quarter, a third and half of the maximum
+/// rows of an axis of segments, as multiples of its groups. Sets nothing if there are no such axes.
+void nameBuckets(mlir::ModuleOp module);
+
 /// Returns the bytes of a tensor in the arena, including the padding of its rows and at its end.
 int64_t storedBytes(mlir::Value tensor);
 

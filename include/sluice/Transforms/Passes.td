@@ -74,6 +74,10 @@ def DeriveStep : Pass<"sluice-derive-step", "::mlir::ModuleOp"> {
     dropped. Rejects, at the op, a value without a bound and a value on another axis.
     docs/generation.md has the formulas.
 
+    With `optional`, a module is unchanged if it has no @predict, draws groups, has no step, or if a
+    contraction or attention of @predict reads a lazy value, which has no schedule. With `only`,
+    the other functions are erased.
+
     ```mlir
     %x = sluice.embed %tokens, %table : ...
     %y = sluice.shift %x by 3 : ...
@@ -88,7 +92,10 @@ def DeriveStep : Pass<"sluice-derive-step", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [Option<"operations", "operations", "int64_t", "200000000",
-                        "Maximum work of the derivation, counted as in docs/causality.md">];
+                        "Maximum work of the derivation, counted as in docs/causality.md">,
+                 Option<"isOptional", "optional", "bool", "false",
+                        "Leave a module unchanged that has no step">,
+                 Option<"isOnly", "only", "bool", "false", "Erase the functions except @step">];
   let dependentDialects = ["::sluice::SluiceDialect", "::mlir::func::FuncDialect"];
 }
 
@@ -195,12 +202,15 @@ def PlanMemory : Pass<"sluice-plan-memory", "::mlir::ModuleOp"> {
     entry point, comes first. The temporaries of all entry points share the memory after it, packed
     by size and live range. After: a `plan.buffer` for every named place, the byte offsets of a
     dispatch's results as its attribute `plan.offsets`, the arena's size as the module's
-    `plan.arena_bytes`. The compiler runs the same planning with the kernels' workspaces after the
-    temporaries. Rejects a function in which a dispatch would read memory that another one has
-    overwritten, and a function with arguments or results. Also rejects a guard that no earlier
-    dispatch stores, a guard of a temporary, and a write of parameters without a guard outside
-    @initialize and @prepare.
+    `plan.arena_bytes`. If `sluice-generate-kernels` has cached kernels, their workspaces follow the
+    temporaries. The plan is cached for `sluice-emit-plan`. With `buckets`, temporaries are also
+    packed for batches of few segments. Rejects a function in which a dispatch would read memory
+    that another one has overwritten, and a function with arguments or results. Also rejects a guard
+    that no earlier dispatch stores, a guard of a temporary, and a write of parameters without a
+    guard outside @initialize and @prepare.
   }];
+  let options = [Option<"hasBuckets", "buckets", "bool", "false",
+                        "Also plan for a quarter, a third and half of the rows of segments">];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect"];
 }
 

@@ -25,15 +25,28 @@ namespace sluice {
 using namespace mlir;
 using namespace sluice;
 
-/// Generates the kernels of a module for the target of that name; fails with a diagnostic.
-static FailureOr<KernelSet> kernelsFor(ModuleOp module, StringRef name) {
+static FailureOr<Targets> getTargets(ModuleOp module, ArrayRef<std::string> names) {
   Targets targets;
-  if (!addTarget(name, targets)) {
-    return module.emitError() << "expected a target (" << targetNames << "), found '" << name
-                              << "'";
+  if (names.empty()) {
+    addTarget("cpu-avx2", targets);
+  }
+  for (const std::string &name : names) {
+    if (!addTarget(name, targets)) {
+      return module.emitError() << "expected a target (" << targetNames << "), found '" << name
+                                << "'";
+    }
+  }
+  return targets;
+}
+
+/// Generates the kernels of a module; fails with a diagnostic.
+static FailureOr<KernelSet> generate(ModuleOp module, ArrayRef<std::string> names) {
+  FailureOr<Targets> targets = getTargets(module, names);
+  if (failed(targets)) {
+    return failure();
   }
   for (StringRef size : {"sluice.context", "sluice.batch"}) {
-    if (!targets.gpus.empty() && !module->getAttrOfType<IntegerAttr>(size)) {
+    if (!targets->gpus.empty() && !module->getAttrOfType<IntegerAttr>(size)) {
       return module.emitError() << "expected the module attribute " << size
                                 << ", an i64 that a GPU's products are known by, found none";
     }
@@ -42,11 +55,33 @@ static FailureOr<KernelSet> kernelsFor(ModuleOp module, StringRef name) {
     return failure();
   }
   std::string unsupported;
-  FailureOr<KernelSet> kernels = generateKernels(module, targets, unsupported);
+  FailureOr<KernelSet> kernels = generateKernels(module, *targets, unsupported);
   if (failed(kernels) && !unsupported.empty()) {
-    return module.emitError() << unsupported;
+    return emitRejection(module, unsupported, unsupported);
   }
   return kernels;
+}
+
+/// Returns the kernels that an earlier pass has cached, or generates them; null with a diagnostic.
+static KernelSet *getKernels(KernelAnalysis &kernels, MemoryAnalysis &memory, ModuleOp module,
+                             ArrayRef<std::string> names) {
+  if (!kernels.set) {
+    FailureOr<KernelSet> generated = generate(module, names);
+    if (failed(generated)) {
+      return nullptr;
+    }
+    kernels.set = std::move(*generated);
+    memory.workspaceBytes = kernels.set->workspaceBytes();
+    memory.counterBytes = kernels.set->counterBytes();
+    memory.plan.reset(); // planned without workspaces
+  }
+  return &*kernels.set;
+}
+
+InFlightDiagnostic sluice::emitRejection(ModuleOp module, const Twine &message, StringRef forUser) {
+  InFlightDiagnostic error = module.emitError(message);
+  error.getUnderlyingDiagnostic()->getMetadata().emplace_back(forUser);
+  return error;
 }
 
 static void eraseFunctions(ModuleOp module) {
@@ -62,15 +97,32 @@ struct GenerateKernelsPass : sluice::impl::GenerateKernelsBase<GenerateKernelsPa
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    FailureOr<KernelSet> kernels = kernelsFor(module, target);
-    if (failed(kernels)) {
+    KernelSet *kernels =
+        getKernels(getAnalysis<KernelAnalysis>(), getAnalysis<MemoryAnalysis>(), module, *targets);
+    if (!kernels) {
       return signalPassFailure();
+    }
+    if (keepDispatches) {
+      return markAllAnalysesPreserved();
     }
     eraseFunctions(module);
     for (auto *made : {&kernels->modules, &kernels->deviceModules}) {
       for (OwningOpRef<ModuleOp> &generated : *made) {
-        Block *body = generated->getBody();
-        module.getBody()->getOperations().splice(module.getBody()->end(), body->getOperations());
+        append(*generated, module);
+      }
+    }
+  }
+
+private:
+  /// Moves the ops of `from` to the end of `to`. Names of kernels are hashes of their contents, so
+  /// an op whose name is known is the same.
+  static void append(ModuleOp from, ModuleOp to) {
+    for (Operation &op : llvm::make_early_inc_range(*from.getBody())) {
+      auto name = op.getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
+      if (name && to.lookupSymbol(name)) {
+        op.erase();
+      } else {
+        op.moveBefore(to.getBody(), to.getBody()->end());
       }
     }
   }
@@ -81,17 +133,23 @@ struct EmitPlanPass : sluice::impl::EmitPlanBase<EmitPlanPass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    FailureOr<KernelSet> kernels = kernelsFor(module, target);
-    if (failed(kernels)) {
+    auto &memory = getAnalysis<MemoryAnalysis>();
+    KernelSet *kernels = getKernels(getAnalysis<KernelAnalysis>(), memory, module, *targets);
+    if (!kernels) {
       return signalPassFailure();
     }
-    FailureOr<MemoryPlan> memory =
-        planMemory(module, kernels->workspaceBytes(), kernels->counterBytes());
-    if (failed(memory)) {
-      return signalPassFailure();
+    if (!memory.plan) {
+      FailureOr<MemoryPlan> plan = planMemory(module, memory.workspaceBytes, memory.counterBytes);
+      if (failed(plan)) {
+        return signalPassFailure();
+      }
+      memory.plan = std::move(*plan);
     }
-    emitPlan(module, *kernels, *memory);
-    eraseFunctions(module);
+    emitPlan(module, *kernels, *memory.plan);
+    if (!keepFunctions) {
+      eraseFunctions(module);
+    }
+    markAllAnalysesPreserved();
   }
 };
 
@@ -100,19 +158,22 @@ struct RecomputePass : sluice::impl::RecomputeBase<RecomputePass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    FailureOr<KernelSet> kernels = kernelsFor(module, target);
-    if (failed(kernels)) {
+    auto &analysis = getAnalysis<KernelAnalysis>();
+    KernelSet *kernels = getKernels(analysis, getAnalysis<MemoryAnalysis>(), module, *targets);
+    if (!kernels) {
       return signalPassFailure();
     }
     FailureOr<Recomputation> made = recomputeWithin(module, *kernels, memoryBudget);
     if (failed(made)) {
       return signalPassFailure();
     }
-    if (made->arenaBytes > memoryBudget) {
+    if (made->arenaBytes > memoryBudget && !allowExcess) {
       module.emitError() << "expected a memory-budget of at least " << made->arenaBytes
                          << " bytes, found " << int64_t(memoryBudget);
-      signalPassFailure();
+      return signalPassFailure();
     }
+    analysis.recomputation = std::move(*made);
+    markAllAnalysesPreserved();
   }
 };
 
