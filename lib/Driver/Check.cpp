@@ -173,7 +173,8 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   // For the factor that is compiled for generation where a hierarchy draws one.
   ModuleOp generated = *variants.front().module;
   auto predict = generated.lookupSymbol<func::FuncOp>("predict");
-  if (request.step && verdict.isProved() && predict && generated->hasAttr("sluice.context")) {
+  if (request.step && verdict.isProved() && predict &&
+      hasFact<SluiceDialect::ContextAttrHelper>(generated)) {
     result.step = summarizeStep(predict, request.operations);
   }
   if (verdict.isProved() && request.advice) {

@@ -104,7 +104,7 @@ std::optional<Outcome> Compilation::checkCausal() {
 void Compilation::prepareReplay() {
   OpBuilder b(&context);
   ModuleOp only = *variants.front().module;
-  only->setAttr("sluice.batch", b.getI64IntegerAttr(request.replay->batch));
+  setFact<SluiceDialect::BatchAttrHelper>(only, b.getI64IntegerAttr(request.replay->batch));
   only.walk([&](CrossEntropyOp loss) { loss.setOffset(request.replay->targetOffset); });
   forceBits(only, request.replay->bits);
   proof = {"leak-allowed", {}};

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Factors.h"
+#include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -55,7 +56,8 @@ static bool mergeSymbols(ModuleOp from, ModuleOp to) {
       return false;
     }
   }
-  return from->getAttr("plan.losses") == to->getAttr("plan.losses");
+  return getFact<plan::PlanDialect::LossesAttrHelper>(from) ==
+         getFact<plan::PlanDialect::LossesAttrHelper>(to);
 }
 
 LogicalResult driver::mergeVariants(ModuleOp merged, std::vector<ImportedVariant> &variants) {
@@ -73,13 +75,14 @@ LogicalResult driver::mergeVariants(ModuleOp merged, std::vector<ImportedVariant
         entry->moveBefore(merged.getBody(), merged.getBody()->end());
         entry.setSymName((name + "." + Twine(variant.factor)).str());
         Builder b(merged.getContext());
-        entry->setAttr("plan.of", b.getStringAttr(name));
-        entry->setAttr("plan.factor", b.getI64IntegerAttr(variant.factor));
+        setFact<plan::PlanDialect::OfAttrHelper>(entry, b.getStringAttr(name));
+        setFact<plan::PlanDialect::FactorAttrHelper>(entry, b.getI64IntegerAttr(variant.factor));
       }
     }
   }
   if (factors.size() > 1) {
-    merged->setAttr("plan.factors", DenseI64ArrayAttr::get(merged.getContext(), factors));
+    setFact<plan::PlanDialect::FactorsAttrHelper>(
+        merged, DenseI64ArrayAttr::get(merged.getContext(), factors));
   }
   return success();
 }

@@ -241,7 +241,7 @@ spec::SourceLocation driver::getPlace(const CompileRefusal &refusal, const Parse
   OriginAttr origin = getOrigin(refusal.op);
   ParsedSpec expanded = spec.expand(factor);
   for (auto stage : expanded.getModel().getBody().getOps<spec::StageInterface>()) {
-    if (origin && origin.isWithin(stage->getAttrOfType<StringAttr>("path"))) {
+    if (origin && origin.isWithin(stage.getPathAttr())) {
       return getKeyPlace(stage, refusal.key);
     }
   }

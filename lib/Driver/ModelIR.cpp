@@ -20,7 +20,8 @@ using namespace sluice;
 /// `verifyModel` and `verifyTraining` check.
 static std::string findAttributeMistake(ModuleOp module) {
   for (StringRef name : {"sluice.vocabulary", "sluice.width", "sluice.seed"}) {
-    auto attribute = module->getAttrOfType<IntegerAttr>(name);
+    Attribute found = module->getAttr(name);
+    auto attribute = dyn_cast_or_null<IntegerAttr>(found);
     bool isSeed = name == "sluice.seed";
     int64_t least = isSeed ? 0 : name == "sluice.vocabulary" ? 2 : 1;
     bool fits =
@@ -28,10 +29,10 @@ static std::string findAttributeMistake(ModuleOp module) {
     if (!fits || (!isSeed && attribute.getInt() > mostSize)) {
       return "expected the module attribute " + name.str() + ", an i64 of at least " +
              std::to_string(least) + (isSeed ? "" : " and below 2^31") + ", found " +
-             (module->hasAttr(name) ? "another value" : "none");
+             (found ? "another value" : "none");
     }
   }
-  if (!module->getAttrOfType<StringAttr>("sluice.name")) {
+  if (!getFact<SluiceDialect::NameAttrHelper>(module)) {
     return "expected the module attribute sluice.name, a string, found none";
   }
   return "";

@@ -58,7 +58,7 @@ static void keepLogits(func::FuncOp predict) {
 
 LogicalResult driver::keepEveryRow(ModuleOp module, StringRef stage) {
   OpBuilder b(module.getContext());
-  module->setAttr("sluice.batch", b.getI64IntegerAttr(1));
+  setFact<SluiceDialect::BatchAttrHelper>(module, b.getI64IntegerAttr(1));
   auto predict = module.lookupSymbol<func::FuncOp>("predict");
   Operation *terminator = predict.getBody().front().getTerminator();
   if (stage.empty()) {

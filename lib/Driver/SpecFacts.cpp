@@ -39,14 +39,14 @@ static json::Object getSchedule(spec::ModelOp model) {
 }
 
 static StringRef getPath(Operation *stage) {
-  return stage->getAttrOfType<StringAttr>("path").getValue();
+  return cast<spec::StageInterface>(stage).getPathAttr().getValue();
 }
 
 static json::Array getNames(spec::ModelOp model) {
   json::Array names;
-  for (Operation &stage : model.getBody().getOps()) {
-    if (auto name = stage.getAttrOfType<StringAttr>("to")) {
-      names.push_back(json::Object{{"name", name.getValue()}, {"stage", getPath(&stage)}});
+  for (auto stage : model.getBody().getOps<spec::StageInterface>()) {
+    if (StringAttr name = stage.getToAttr()) {
+      names.push_back(json::Object{{"name", name.getValue()}, {"stage", getPath(stage)}});
     }
   }
   return names;

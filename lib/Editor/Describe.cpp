@@ -45,7 +45,10 @@ std::vector<Operation *> listStages(spec::ModelOp model) {
   return stages;
 }
 
-StringRef getPath(Operation *op) { return op->getAttrOfType<StringAttr>("path").getValue(); }
+StringRef getPath(Operation *op) {
+  auto weight = dyn_cast<spec::WeightOp>(op);
+  return weight ? weight.getPath() : cast<spec::StageInterface>(op).getPathAttr().getValue();
+}
 
 /// True for a stage or a weight that is of the stage of this path, or of one inside it.
 bool isPartOfStage(Operation *op, StringRef stage) {

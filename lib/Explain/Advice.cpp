@@ -308,7 +308,7 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
   // The quicker part first. Losses of training alone may see less than sampled rows.
   // A model of groups alone sees no newer tokens than those of whole groups, as it should.
   SmallVector<BlindPattern> patterns;
-  if (!module->hasAttr("sluice.group")) {
+  if (!hasFact<SluiceDialect::GroupAttrHelper>(module)) {
     patterns.push_back(findBlindSpots(getMainLoss(function)));
   }
   bool wastes = lowerShifts(shifts, module, request, clock, verdict);

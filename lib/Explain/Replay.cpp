@@ -137,7 +137,7 @@ static void replayOnce(func::FuncOp function, FoundLeak &leak) {
   if (!witness.whyNotRun.empty()) {
     return;
   }
-  auto vocabulary = module->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
+  auto vocabulary = getFact<SluiceDialect::VocabularyAttrHelper>(module).getInt();
   int64_t targets = 1;
   for (CrossEntropyOp loss : getLossOps(function)) {
     auto offset = static_cast<int64_t>(loss.getOffset());

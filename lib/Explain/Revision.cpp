@@ -8,6 +8,8 @@
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Proof/Losses.h"
 
+#include "llvm/ADT/TypeSwitch.h"
+
 using namespace mlir;
 using namespace sluice;
 
@@ -28,11 +30,18 @@ bool Revision::setShift(const spec::SourceLocation &place, int64_t by) {
     if (!isAt(&stage, key, place)) {
       continue;
     }
-    if (isa<spec::ShiftOp, spec::HeadOp, spec::LossOp, spec::HourglassOp>(stage)) {
-      stage.setAttr(isa<spec::ShiftOp>(stage) ? "by" : "shift",
-                    Builder(getContext()).getI64IntegerAttr(by));
+    IntegerAttr rows = Builder(getContext()).getI64IntegerAttr(by);
+    auto set = [&](auto op) {
+      if constexpr (std::is_same_v<decltype(op), spec::ShiftOp>) {
+        op.setByAttr(rows);
+      } else {
+        op.setShiftAttr(rows);
+      }
       found = true;
-    }
+    };
+    llvm::TypeSwitch<Operation *>(&stage)
+        .Case<spec::ShiftOp, spec::HeadOp, spec::LossOp, spec::HourglassOp>(set)
+        .Default([](Operation *) {});
   }
   return found;
 }
@@ -41,14 +50,15 @@ void Revision::beginWindowsAtZero(const spec::SourceLocation &place) {
   for (auto layer : spec.getModel().getBody().getOps<spec::LayerSettingsInterface>()) {
     spec::MaskAttr mask = layer.getMask();
     if (mask.getShape() == spec::MaskShape::window && isAt(layer, "mask", place)) {
-      layer->setAttr("mask", spec::MaskAttr::get(getContext(), mask.getShape(), 0, mask.getEnd()));
+      layer.setMaskAttr(spec::MaskAttr::get(getContext(), mask.getShape(), 0, mask.getEnd()));
     }
   }
 }
 
 /// Returns the path of a stage; empty of an op that is none.
 static StringRef getPath(Operation &op) {
-  auto path = op.getAttrOfType<StringAttr>("path");
+  auto stage = dyn_cast<spec::StageInterface>(op);
+  StringAttr path = stage ? stage.getPathAttr() : StringAttr();
   return path ? path.getValue() : "";
 }
 

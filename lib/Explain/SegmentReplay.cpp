@@ -227,7 +227,7 @@ BoundaryRules::Wishes BoundaryRules::computeWishes(const Boundaries &boundaries,
 std::optional<int32_t> BoundaryRules::findToken(const Wishes &wishes, int64_t t, bool turned,
                                                 std::optional<int32_t> but) const {
   auto module = function->getParentOfType<ModuleOp>();
-  auto vocabulary = module->getAttrOfType<IntegerAttr>("sluice.vocabulary").getInt();
+  auto vocabulary = getFact<SluiceDialect::VocabularyAttrHelper>(module).getInt();
   for (int64_t i = 0; i < vocabulary; ++i) {
     auto token = static_cast<int32_t>((i + t) % vocabulary); // others side by side
     bool isEnd = llvm::any_of(

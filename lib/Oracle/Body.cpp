@@ -116,7 +116,7 @@ Numbers Body::ofPlace(Operation &op) const {
     if (auto random = dyn_cast<dispatch::RandomOp>(op)) {
       int64_t row = place.row;
       if (launch.firstRow > 0) {
-        auto domain = block.getParentOp()->getAttrOfType<dispatch::DomainAttr>("domain");
+        auto domain = cast<dispatch::KernelInterface>(block.getParentOp()).getDomain();
         row += launch.firstRow * int64_t(domain.getPositions());
       }
       uint64_t element = uint64_t(row) * random.getWidth() + uint64_t(column);

@@ -32,7 +32,7 @@ struct FootprintLayout {
 };
 
 dispatch::DomainAttr getRowDomain(Operation *dispatch) {
-  return dispatch->getAttrOfType<dispatch::DomainAttr>("domain");
+  return cast<dispatch::KernelInterface>(dispatch).getDomain();
 }
 
 int64_t computeLength(const Extent &extent, int64_t batch, int64_t factor, int64_t all) {

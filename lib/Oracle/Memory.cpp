@@ -122,7 +122,7 @@ int64_t sluice::oracle::validLength(const Launch &launch, int64_t batch, int64_t
 }
 
 Rows::Rows(Operation *dispatch, const Launch &launch)
-    : domain(dispatch->getAttrOfType<dispatch::DomainAttr>("domain")),
+    : domain(cast<dispatch::KernelInterface>(dispatch).getDomain()),
       positionCount(domain.getPositions()), domainFactor(domain.getFactor()), launch(launch) {
   if (domain.getScheduled()) {
     schedule = static_cast<const int64_t *>(launch.operands[dispatch->getNumOperands() - 1]);

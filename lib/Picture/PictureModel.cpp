@@ -116,7 +116,7 @@ static std::optional<Picture> pictureOfText(CrossEntropyOp loss, std::optional<i
   MarkedText text(given);
   auto length = static_cast<int64_t>(text.tokens.size());
   auto vocabulary =
-      function->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>("sluice.vocabulary");
+      getFact<SluiceDialect::VocabularyAttrHelper>(function->getParentOfType<ModuleOp>());
   if (length == 0 || length > widest) {
     error = "expected a text of 1 to " + std::to_string(widest) + " bytes, found " +
             std::to_string(length);
@@ -237,7 +237,7 @@ std::optional<Picture> sluice::makePicture(ModuleOp module, const CausalVerdict 
       : !verdict.witness ? pictureOfRow(getMainLoss(function), row, error)
       : isOfSegments     ? pictureOfSegmentLeak(function, *verdict.witness, error)
                          : pictureOfLeak(function, *verdict.witness, error);
-  auto name = module->getAttrOfType<StringAttr>("sluice.name");
+  auto name = getFact<SluiceDialect::NameAttrHelper>(module);
   if (picture && name) {
     picture->name = name.str();
   }

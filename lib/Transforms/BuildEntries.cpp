@@ -28,7 +28,7 @@ namespace {
 /// Constants of Adam and of the schedule, from the module attribute `sluice.training`.
 struct Training {
   explicit Training(ModuleOp module)
-      : attributes(module->getAttrOfType<DictionaryAttr>("sluice.training")) {}
+      : attributes(getFact<SluiceDialect::TrainingAttrHelper>(module)) {}
   double number(StringRef name) const {
     return attributes.getAs<FloatAttr>(name).getValueAsDouble();
   }
@@ -61,8 +61,8 @@ public:
 private:
   static bool readsCopies(ModuleOp module);
 
-  func::FuncOp makeEntry(StringRef name, StringRef phase);
-  void markPhase(func::FuncOp func, StringRef phase);
+  /// Creates the function of an entry, where the next ops are inserted.
+  void beginEntry(StringRef name);
   Value bind(StringRef place, Type type) { return plan::BindOp::create(b, loc, type, place); }
   void store(StringRef place, Value value) { plan::StoreOp::create(b, loc, place, value); }
   Value buildMeans(RowsBuilder &rows, Value mean);
@@ -105,20 +105,11 @@ void EntryBuilder::closePredict(func::FuncOp func) {
   func.setType(b.getFunctionType({}, {}));
 }
 
-func::FuncOp EntryBuilder::makeEntry(StringRef name, StringRef phase) {
+void EntryBuilder::beginEntry(StringRef name) {
   b.setInsertionPointToEnd(module.getBody());
   auto func = func::FuncOp::create(b, loc, name, b.getFunctionType({}, {}));
   b.setInsertionPointToStart(func.addEntryBlock());
   b.setInsertionPoint(func::ReturnOp::create(b, loc));
-  return func;
-}
-
-void EntryBuilder::markPhase(func::FuncOp func, StringRef phase) {
-  for (Operation &op : func.getBody().front()) {
-    if (isa<dispatch::KernelInterface>(op)) {
-      op.setAttr("plan.phase", b.getStringAttr(phase));
-    }
-  }
 }
 
 /// Half a cosine wave: `from` until step `begin`, `to` from `length` steps later.
@@ -259,7 +250,7 @@ void EntryBuilder::storeParameters(dispatch::RowsOp op) {
 /// sums between two launches, so that no launch reads a place that it writes.
 void EntryBuilder::accumulateLosses() {
   SmallVector<std::string> names{"loss"};
-  auto losses = module->getAttrOfType<ArrayAttr>("plan.losses");
+  auto losses = getFact<plan::PlanDialect::LossesAttrHelper>(module);
   for (size_t i = 0; losses && losses.size() > 1 && i < losses.size(); ++i) {
     names.push_back(
         plan::meanName(cast<DictionaryAttr>(losses[i]).getAs<StringAttr>("name").getValue()));
@@ -290,7 +281,7 @@ void EntryBuilder::buildAccumulate() {
   if (batchesOfUpdate(module) == 1) {
     return;
   }
-  func::FuncOp func = makeEntry("accumulate", "update");
+  beginEntry("accumulate");
   RowsBuilder rows(b, loc, flatDomain);
   Value g = rows.operand(bind("flat:gradients", flat), AccessKind::Flat, row);
   Value sums = rows.operand(bind(gradients, flat), AccessKind::Flat, row);
@@ -303,7 +294,6 @@ void EntryBuilder::buildAccumulate() {
   rows.result(sum, AccessKind::Flat, flat, 1);
   store(gradients, rows.finish("sums of gradients").getResult(0));
   accumulateLosses();
-  markPhase(func, "update");
 }
 
 /// Random numbers of a batch are indexed by its rows in the update.
@@ -312,7 +302,7 @@ static void drawByUpdate(func::FuncOp gradient) {
 }
 
 void EntryBuilder::buildUpdate() {
-  func::FuncOp func = makeEntry("update", "update");
+  beginEntry("update");
   RowsBuilder rows(b, loc, flatDomain);
   Value g = rows.operand(bind(gradients, flat), AccessKind::Flat, row);
   Value square =
@@ -320,7 +310,6 @@ void EntryBuilder::buildUpdate() {
   rows.result(square, AccessKind::Flat, RankedTensorType::get({layout.rows}, f32));
   buildScalars(rows.finish("gradient norm").getResult(0));
   buildAdam();
-  markPhase(func, "update");
 }
 
 /// Returns the means of a flat row's numbers: the parameter's mean at every `period`-th number, and
@@ -352,7 +341,7 @@ Value EntryBuilder::buildMeans(RowsBuilder &rows, Value mean) {
 
 /// Normal numbers by Box and Muller: mean + deviation sqrt(-2 ln(1 - u1)) cos(2 pi u2).
 void EntryBuilder::buildInitialize() {
-  func::FuncOp func = makeEntry("initialize", "initialize");
+  beginEntry("initialize");
   RowsBuilder rows(b, loc, flatDomain);
   auto perRow = RankedTensorType::get({layout.rows}, f32);
   Value mean = rows.operand(bind("constant:initial.mean", perRow), AccessKind::Flat, f32);
@@ -372,7 +361,6 @@ void EntryBuilder::buildInitialize() {
     rows.result(parameters, AccessKind::Flat, flatCopy);
   }
   storeParameters(rows.finish("initialize"));
-  markPhase(func, "initialize");
 }
 
 bool EntryBuilder::readsCopies(ModuleOp module) {
@@ -388,12 +376,11 @@ void EntryBuilder::buildPrepare() {
   if (!hasCopies) {
     return;
   }
-  func::FuncOp func = makeEntry("prepare", "initialize");
+  beginEntry("prepare");
   RowsBuilder rows(b, loc, flatDomain);
   Value parameters = rows.operand(bind("flat:parameters", flat), AccessKind::Flat, row);
   rows.result(parameters, AccessKind::Flat, flatCopy);
   store("flat:compute", rows.finish("compute copies").getResult(0));
-  markPhase(func, "initialize");
 }
 
 bool isStatic(Type type) {

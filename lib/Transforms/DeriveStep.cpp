@@ -207,7 +207,7 @@ static bool hasScheduledReads(func::FuncOp predict) {
 static bool hasStep(ModuleOp module, int64_t operations) {
   auto predict = module.lookupSymbol<func::FuncOp>("predict");
   StepRefusal refusal;
-  bool generates = predict && !module->hasAttr("sluice.group");
+  bool generates = predict && !hasFact<SluiceDialect::GroupAttrHelper>(module);
   return generates && hasScheduledReads(predict) && deriveStep(predict, refusal, operations);
 }
 

@@ -147,15 +147,10 @@ LogicalResult ReverseMode::run() {
       forward.push_back(differentiable);
     }
   }
+  BeginBackwardOp::create(b, func.getLoc());
   for (DifferentiableInterface op : llvm::reverse(forward)) {
-    auto firstNew = b.getInsertionPoint();
-    Operation *before = firstNew->getPrevNode();
     if (failed(visit(op))) {
       return failure();
-    }
-    for (Operation *made = before->getNextNode(); made && made != &*firstNew;
-         made = made->getNextNode()) {
-      made->setAttr("plan.phase", b.getStringAttr("backward"));
     }
   }
   storeGradients();

@@ -10,7 +10,8 @@ namespace {
 
 class Grouping {
 public:
-  Grouping(func::FuncOp func, const RepeatedMaps &repeated) : repeated(repeated) {
+  Grouping(func::FuncOp func, const RepeatedMaps &repeated, const StepValues *step)
+      : repeated(repeated), step(step) {
     for (Operation &op : func.getBody().front()) {
       order[&op] = ops.size();
       ops.push_back(&op);
@@ -26,11 +27,10 @@ private:
   }
   /// Returns scale and width of the rows of a group of `op`, independent of their storage, and for
   /// ops of a step, the schedule of the rows.
-  static std::tuple<Attribute, int64_t, Attribute> getRowDomain(Operation *op) {
+  std::tuple<Attribute, int64_t, Attribute> getRowDomain(Operation *op) const {
     auto type = dyn_cast<SequenceType>(op->getResult(0).getType());
     type = type ? type : cast<SequenceType>(op->getOperand(0).getType());
-    auto due = op->getAttrOfType<ArrayAttr>(stepScheduleName);
-    return {type.getScale(), type.getWidth(), due ? due[0] : Attribute()};
+    return {type.getScale(), type.getWidth(), step ? step->getSchedule(op) : Attribute()};
   }
   /// Returns the time at which an op runs: the order of its group, else its own position.
   size_t getTime(Operation *op) const {
@@ -50,6 +50,7 @@ private:
   void findStored();
 
   const RepeatedMaps &repeated;
+  const StepValues *step;
   std::vector<Operation *> ops;
   DenseMap<Operation *, size_t> order;
   DenseMap<Operation *, size_t> groupOf;
@@ -248,6 +249,7 @@ std::vector<DispatchGroup> Grouping::run() {
 } // namespace
 
 std::vector<DispatchGroup> sluice::formDispatchGroups(func::FuncOp func,
-                                                      const RepeatedMaps &repeated) {
-  return Grouping(func, repeated).run();
+                                                      const RepeatedMaps &repeated,
+                                                      const StepValues *step) {
+  return Grouping(func, repeated, step).run();
 }

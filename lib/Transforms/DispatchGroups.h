@@ -21,8 +21,10 @@ struct DispatchGroup {
 ///
 /// A group runs at the position of the op it formed around. An op may join if its operands are
 /// available before that position and, if this delays the op, all its other readers run later
-/// still. The order is therefore valid. `repeated` maps join the contraction that they follow.
+/// still. The order is therefore valid. `repeated` maps join the contraction that they follow. In a
+/// step, given by `step`, ops of a group have one schedule.
 std::vector<DispatchGroup> formDispatchGroups(mlir::func::FuncOp func,
-                                              const RepeatedMaps &repeated = RepeatedMaps());
+                                              const RepeatedMaps &repeated = RepeatedMaps(),
+                                              const StepValues *step = nullptr);
 
 } // namespace sluice

@@ -29,9 +29,11 @@ namespace {
 class Former {
 public:
   /// Sums over rows are split into at most `mostParts` partial sums. `step` is set if `source` is
-  /// the decode step.
-  Former(func::FuncOp source, int64_t mostParts, bool keepMaps, StepEntries *step)
-      : source(source), mostParts(mostParts), keepMaps(keepMaps), step(step), b(source) {}
+  /// the decode step. All rows of the axes `axesAhead` are computed.
+  Former(func::FuncOp source, int64_t mostParts, bool keepMaps, StepEntries *step,
+         ArrayRef<FlatSymbolRefAttr> axesAhead)
+      : source(source), mostParts(mostParts), keepMaps(keepMaps), step(step), b(source),
+        axesAhead(axesAhead) {}
 
   LogicalResult run();
 
@@ -54,6 +56,8 @@ private:
   StepEntries *step;
   OpBuilder b;
   DenseMap<Value, Value> tensors;
+  DenseSet<Operation *> backward;
+  const ArrayRef<FlatSymbolRefAttr> axesAhead;
   StringRef axis;                    ///< axis of segments whose lengths the group's dispatches read
   llvm::StringSet<> measured, mixed; ///< axes of segments with lengths, and axes whose rows are all
                                      ///< computed
@@ -81,10 +85,8 @@ static Value getSegmentCounts(Operation *op) {
 /// of another axis may, so all rows of segments are computed for it. Domains of a step are
 /// scheduled, and @prefill may commit rows that are ahead of the closed segments.
 void Former::findMixed() {
-  if (auto ahead = source->getAttrOfType<ArrayAttr>(aheadName)) {
-    for (auto axis : ahead.getAsRange<FlatSymbolRefAttr>()) {
-      mixed.insert(axis.getValue());
-    }
+  for (FlatSymbolRefAttr ahead : axesAhead) {
+    mixed.insert(ahead.getValue());
   }
   for (Operation &op : source.getBody().front()) {
     llvm::StringSet<> axes = getAxisNames(&op);
@@ -179,7 +181,7 @@ void Former::sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc) {
 LogicalResult Former::emitRows(const DispatchGroup &group) {
   Operation *first = group.ops.front();
   MLIRContext *context = b.getContext();
-  DispatchEmitter emitter(source, b, tensors, axis);
+  DispatchEmitter emitter(source, b, tensors, axis, step ? &step->getValues() : nullptr);
   Region region;
   Block &block = region.emplaceBlock();
   BodyBuilder body(
@@ -258,7 +260,7 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
       return failure();
     }
   }
-  DispatchEmitter emitter(source, b, tensors, axis);
+  DispatchEmitter emitter(source, b, tensors, axis, step ? &step->getValues() : nullptr);
   SmallVector<Value> outputs = collectOutputs(group);
   SmallVector<Value> yields;
   SmallVector<Type> types;
@@ -328,22 +330,24 @@ LogicalResult Former::emit(const DispatchGroup &group) {
         return failure();
       }
     }
-    DispatchEmitter emitter(group.ops.front(), b, tensors, axis);
+    DispatchEmitter emitter(group.ops.front(), b, tensors, axis,
+                            step ? &step->getValues() : nullptr);
     result = cast<FusionInterface>(group.ops.front()).emitDispatches(emitter);
   }
   if (auto segment = dyn_cast<SegmentOp>(group.ops.front())) {
     measured.insert(getAxisName(segment, cast<SequenceType>(segment.getEnds().getType())));
   }
-  Attribute phase = group.ops.front()->getAttr("plan.phase");
+  bool isBackward = backward.contains(group.ops.front());
   for (Operation *op = before->getNextNode(); op && !op->hasTrait<OpTrait::IsTerminator>();
        op = op->getNextNode()) {
-    op->setAttr("plan.phase", phase ? phase : Attribute(b.getStringAttr("forward")));
-    bool isKernel = isa<dispatch::KernelInterface>(op);
-    if (isKernel) {
-      op->setLoc(mergeOrigins(op->getLoc(), origins));
+    auto kernel = dyn_cast<dispatch::KernelInterface>(op);
+    if (!kernel) {
+      continue;
     }
-    if (step && isKernel) {
-      step->schedule(op, group.ops);
+    kernel.setBackward(isBackward);
+    op->setLoc(mergeOrigins(op->getLoc(), origins));
+    if (step) {
+      step->schedule(kernel, group.ops);
     }
   }
   return result;
@@ -386,8 +390,10 @@ static std::string describePredictPlace(func::FuncOp source, SequenceType tokens
 
 LogicalResult Former::run() {
   Block &block = source.getBody().front();
+  RepeatedMaps repeated = keepMaps ? RepeatedMaps() : repeatMaps(source);
+  backward = findBackward(source);
   std::vector<DispatchGroup> groups =
-      formDispatchGroups(source, keepMaps ? RepeatedMaps() : repeatMaps(source));
+      formDispatchGroups(source, repeated, step ? &step->getValues() : nullptr);
   for (Type type : source.getArgumentTypes()) {
     if (!isa<SequenceType>(type)) {
       return source.emitError() << "expected sequences as arguments, found " << type
@@ -440,11 +446,13 @@ struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass>
     StepEntries entries(getOperation(), generationRows, keysApart);
     entries.split();
     for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
-      bool isStep = func.getSymName() == "step";
-      if (failed(Former(func, sumParts, keepMaps, isStep ? &entries : nullptr).run())) {
+      bool isStep = func.getSymName() == "step", isPrefill = func.getSymName() == "prefill";
+      Former former(func, sumParts, keepMaps, isStep ? &entries : nullptr,
+                    isPrefill ? entries.getAxesAhead() : ArrayRef<FlatSymbolRefAttr>());
+      if (failed(former.run())) {
         return signalPassFailure();
       }
-      if (func.getSymName() == "prefill") {
+      if (isPrefill) {
         entries.endPrefill(func);
       }
     }

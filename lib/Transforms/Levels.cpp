@@ -104,10 +104,9 @@ static llvm::SmallSetVector<StringRef, 8> placesRead(Operation *dispatch) {
 static Operation *makerOfGuard(Operation *dispatch, StringRef guard) {
   Operation *maker = nullptr;
   for (auto store : cast<func::FuncOp>(dispatch->getParentOp()).getOps<plan::StoreOp>()) {
-    Operation *made = store.getValue().getDefiningOp();
+    auto made = store.getValue().getDefiningOp<dispatch::KernelInterface>();
     auto type = cast<RankedTensorType>(store.getValue().getType());
-    if (store.getPlace() == ("scalar:" + guard).str() &&
-        isa_and_nonnull<dispatch::KernelInterface>(made) && !made->hasAttr("guard") &&
+    if (store.getPlace() == ("scalar:" + guard).str() && made && !made.getGuardAttr() &&
         store->isBeforeInBlock(dispatch) && type.getRank() == 0 &&
         type.getElementType().isInteger(32)) {
       maker = made;
@@ -131,8 +130,8 @@ static LogicalResult verifyPermission(Operation *dispatch, StringRef guard, Oper
                                << (schedule ? "one of another schedule" : "no schedule");
 }
 
-static LogicalResult verifyGuard(Operation *dispatch) {
-  auto attribute = dispatch->getAttrOfType<StringAttr>("guard");
+static LogicalResult verifyGuard(dispatch::KernelInterface dispatch) {
+  StringAttr attribute = dispatch.getGuardAttr();
   if (!attribute) {
     return success();
   }
@@ -159,7 +158,7 @@ static LogicalResult verifyGuard(Operation *dispatch) {
 
 /// Weights are initialized without a guard, and afterwards change only under a guard that depends
 /// on loss and gradients.
-static LogicalResult verifyProtected(Operation *dispatch, StringRef entry) {
+static LogicalResult verifyProtected(dispatch::KernelInterface dispatch, StringRef entry) {
   if (entry == "initialize" || entry == "prepare") {
     return success();
   }
@@ -168,7 +167,7 @@ static LogicalResult verifyProtected(Operation *dispatch, StringRef entry) {
   if (written == places.end()) {
     return success();
   }
-  auto guard = dispatch->getAttrOfType<StringAttr>("guard");
+  StringAttr guard = dispatch.getGuardAttr();
   if (!guard || plan::isPermission(guard.getValue())) {
     return dispatch->emitError() << "D-063: expected a guard that forbids an update, as this "
                                     "dispatch writes "
@@ -210,10 +209,9 @@ LogicalResult sluice::verifyEntry(func::FuncOp func) {
                             << func.getFunctionType() << "; run sluice-build-entries before";
   }
   StringRef entry = func.getSymName().take_until([](char c) { return c == '.'; });
-  for (Operation &op : func.getBody().front()) {
-    if (isa<dispatch::KernelInterface>(op) &&
-        (failed(verifyGuard(&op)) || failed(verifyProtected(&op, entry)) ||
-         failed(verifyDraws(&op, entry)))) {
+  for (auto op : func.getOps<dispatch::KernelInterface>()) {
+    if (failed(verifyGuard(op)) || failed(verifyProtected(op, entry)) ||
+        failed(verifyDraws(op, entry))) {
       return failure();
     }
   }

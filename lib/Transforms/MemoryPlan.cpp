@@ -7,6 +7,8 @@
 #include "sluice/Transforms/Levels.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSet.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace sluice;
@@ -175,12 +177,35 @@ int64_t sluice::storedBytes(Value tensor) {
   return alignTo(elements * (type.getElementTypeBitWidth() / 8), lineBytes);
 }
 
-/// Plans the temporaries again for each bucket in the module's attribute. Buckets without
-/// differences or savings are dropped.
-static void planBuckets(ModuleOp module, ArrayRef<std::unique_ptr<Storage>> storages,
+/// Each number of rows is a multiple of all groups, so numbers that are rounded up to groups fit.
+SmallVector<int64_t> sluice::chooseBuckets(ModuleOp module) {
+  llvm::StringSet<> axes;
+  module.walk([&](dispatch::KernelInterface dispatch) {
+    if (StringAttr axis = dispatch.getDomain().getAxis()) {
+      axes.insert(axis.getValue());
+    }
+  });
+  int64_t group = 1, most = 0;
+  for (auto axis : module.getOps<AxisOp>()) {
+    most = axes.contains(axis.getSymName()) ? std::max(most, int64_t(*axis.getRows())) : most;
+  }
+  for (auto scale : module.getOps<ScaleOp>()) {
+    group = axes.contains(scale.getAxis()) ? std::lcm(group, int64_t(scale.getFactor())) : group;
+  }
+  SmallVector<int64_t> rows;
+  for (int64_t parts : {4, 3, 2}) {
+    int64_t part = most / parts / group * group;
+    if (part > (rows.empty() ? 0 : rows.back())) {
+      rows.push_back(part);
+    }
+  }
+  return rows;
+}
+
+/// Plans the temporaries again for each bucket. Buckets without differences or savings are dropped.
+static void planBuckets(ArrayRef<int64_t> buckets, ArrayRef<std::unique_ptr<Storage>> storages,
                         MemoryPlan &plan) {
-  auto wanted = module->getAttrOfType<DenseI64ArrayAttr>(bucketsName);
-  for (int64_t rows : wanted ? wanted.asArrayRef() : ArrayRef<int64_t>()) {
+  for (int64_t rows : buckets) {
     MemoryBucket bucket;
     bucket.rows = rows;
     for (const std::unique_ptr<Storage> &storage : storages) {
@@ -200,27 +225,12 @@ static void planBuckets(ModuleOp module, ArrayRef<std::unique_ptr<Storage>> stor
   }
 }
 
-static LogicalResult verifyBuckets(ModuleOp module) {
-  Attribute found = module->getAttr(bucketsName);
-  auto rows = dyn_cast_or_null<DenseI64ArrayAttr>(found);
-  int64_t last = 0;
-  bool rises = !found || rows;
-  for (int64_t each : rows ? rows.asArrayRef() : ArrayRef<int64_t>()) {
-    rises &= each > last;
-    last = each;
-  }
-  return rises ? success()
-               : module.emitError() << "expected rising numbers of rows from 1 on in the module "
-                                       "attribute "
-                                    << bucketsName << ", found " << found;
-}
-
 FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes,
-                                         int64_t counterBytes) {
+                                         int64_t counterBytes, ArrayRef<int64_t> buckets) {
   MemoryPlan plan;
   std::vector<std::unique_ptr<Storage>> storages;
   Storage::Names names;
-  if (failed(verifyLevel(module, Level::Dispatches)) || failed(verifyBuckets(module))) {
+  if (failed(verifyLevel(module, Level::Dispatches))) {
     return failure();
   }
   for (auto func : module.getOps<func::FuncOp>()) {
@@ -245,8 +255,7 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
       end = plan.workspaceOffset + workspaceBytes;
     }
   };
-  bool hasBuckets = module->hasAttr(bucketsName);
-  if (hasBuckets) {
+  if (!buckets.empty()) {
     placeWorkspace();
     end = alignTo(end, pageBytes);
   }
@@ -256,7 +265,7 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
     end = std::max(end, temporary.offset + temporary.bytes);
   }
   plan.temporariesBytes = end - plan.temporariesOffset;
-  if (!hasBuckets) {
+  if (buckets.empty()) {
     placeWorkspace();
   }
   plan.arenaBytes = alignTo(end, pageBytes);
@@ -266,7 +275,7 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
   for (auto &[value, place] : names) {
     plan.offsets[value] = plan.places.at(place).offset;
   }
-  planBuckets(module, storages, plan);
+  planBuckets(buckets, storages, plan);
   summarize(module, plan);
   summarizeUses(module, plan);
   return plan;

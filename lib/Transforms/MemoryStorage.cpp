@@ -86,10 +86,10 @@ LogicalResult Storage::checkOrder() {
 
 /// Returns the kind of a dispatch's results, before their readers are known.
 static TemporaryKind getTemporaryKind(Operation *maker) {
-  auto phase = maker->getAttrOfType<StringAttr>("plan.phase");
-  return maker->hasAttr(recomputedName)            ? TemporaryKind::Recomputed
-         : phase && phase.getValue() == "backward" ? TemporaryKind::Gradient
-                                                   : TemporaryKind::Transient;
+  auto kernel = dyn_cast<dispatch::KernelInterface>(maker);
+  return kernel && kernel.getRecomputed() ? TemporaryKind::Recomputed
+         : kernel && kernel.getBackward() ? TemporaryKind::Gradient
+                                          : TemporaryKind::Transient;
 }
 
 /// Returns the domain of a result if its kernel only writes the rows that its axis of segments has

@@ -49,23 +49,23 @@ struct PlanMemoryPass : sluice::impl::PlanMemoryBase<PlanMemoryPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto &shared = getAnalysis<MemoryAnalysis>();
-    if (hasBuckets) {
-      nameBuckets(module);
-    }
-    FailureOr<MemoryPlan> memory = planMemory(module, shared.workspaceBytes, shared.counterBytes);
+    FailureOr<MemoryPlan> memory =
+        planMemory(module, shared.workspaceBytes, shared.counterBytes,
+                   hasBuckets ? chooseBuckets(module) : SmallVector<int64_t>());
     if (failed(memory)) {
       return signalPassFailure();
     }
     emitBuffers(module, *memory);
-    module.walk([&](Operation *op) {
-      if (!isa<dispatch::KernelInterface>(op) || !isa<func::FuncOp>(op->getParentOp())) {
+    module.walk([&](dispatch::KernelInterface op) {
+      if (!isa<func::FuncOp>(op->getParentOp())) {
         return;
       }
       SmallVector<int64_t> offsets;
       for (Value result : op->getResults()) {
         offsets.push_back(memory->offsets.lookup(result));
       }
-      op->setAttr("plan.offsets", DenseI64ArrayAttr::get(module.getContext(), offsets));
+      setFact<plan::PlanDialect::OffsetsAttrHelper>(
+          op, DenseI64ArrayAttr::get(module.getContext(), offsets));
     });
     shared.plan = std::move(*memory);
     markAllAnalysesPreserved();
@@ -79,7 +79,7 @@ void sluice::emitBuffers(ModuleOp module, const MemoryPlan &memory) {
     former.erase();
   }
   OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
-  module->setAttr(plan::arenaBytesName, b.getI64IntegerAttr(memory.arenaBytes));
+  setFact<plan::PlanDialect::ArenaBytesAttrHelper>(module, b.getI64IntegerAttr(memory.arenaBytes));
   for (const auto &[name, place] : memory.places) {
     plan::BufferOp::create(b, module.getLoc(), name, place.offset, place.bytes, 0);
   }

@@ -267,7 +267,7 @@ FailureOr<Recomputation> Search::run() {
 static SmallVector<func::FuncOp> getGradientFunctions(ModuleOp module) {
   SmallVector<func::FuncOp> gradients;
   for (auto func : module.getOps<func::FuncOp>()) {
-    auto of = func->getAttrOfType<StringAttr>("plan.of");
+    auto of = getFact<plan::PlanDialect::OfAttrHelper>(func);
     if (func.getSymName() == "gradient" || (of && of.getValue() == "gradient")) {
       gradients.push_back(func);
     }

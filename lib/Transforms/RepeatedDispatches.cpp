@@ -12,13 +12,9 @@ using namespace sluice;
 
 RepeatedDispatches::RepeatedDispatches(func::FuncOp func) {
   bool isBackward = false;
-  for (Operation &op : func.getBody().front()) {
-    if (!isa<dispatch::KernelInterface>(op)) {
-      continue;
-    }
-    auto phase = op.getAttrOfType<StringAttr>("plan.phase");
-    isBackward |= phase && phase.getValue() == "backward";
-    (isBackward ? late : early).push_back(&op);
+  for (auto op : func.getOps<dispatch::KernelInterface>()) {
+    isBackward |= op.getBackward();
+    (isBackward ? late : early).push_back(op);
   }
   findRepeatable(func);
   findLives();
@@ -100,10 +96,10 @@ Value RepeatedDispatches::getCopy(Value value, const ValueSet &dropped, OpBuilde
     for (Value operand : original->getOperands()) {
       operands.push_back(getCopy(operand, dropped, b));
     }
-    Operation *copy = b.clone(*original);
+    auto copy = cast<dispatch::KernelInterface>(b.clone(*original));
     copy->setOperands(operands);
-    copy->setAttr("plan.phase", b.getStringAttr("backward"));
-    copy->setAttr(recomputedName, b.getUnitAttr());
+    copy.setBackward(true);
+    copy.setRecomputed(true);
     made[original] = copy;
   }
   return made[original]->getResult(result.getResultNumber());

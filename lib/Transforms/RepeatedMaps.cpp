@@ -13,15 +13,11 @@ using namespace sluice;
 
 namespace {
 
-bool isBackward(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>("plan.phase");
-  return phase && phase.getValue() == "backward";
-}
-
 /// Input of one weight gradient, and the ops that rematerialize it.
 class Repetition {
 public:
-  explicit Repetition(LinearWeightGradientOp reader) : reader(reader), value(reader.getInput()) {}
+  Repetition(LinearWeightGradientOp reader, const DenseSet<Operation *> &backward)
+      : reader(reader), value(reader.getInput()), backward(backward) {}
 
   /// Returns true if the value can be rematerialized, and then need not be stored.
   bool find();
@@ -33,9 +29,11 @@ private:
   bool findContraction();
   void findReaders();
   bool collect(Value needed);
+  bool isBackward(Operation *op) const { return backward.contains(op); }
 
   LinearWeightGradientOp reader;
   Value value;
+  const DenseSet<Operation *> &backward;
   LinearInputGradientOp contraction;
   DenseSet<Value> read; ///< values read by maps of the contraction's results
   llvm::SetVector<Operation *> maps;
@@ -95,7 +93,7 @@ bool Repetition::collect(Value needed) {
 }
 
 bool Repetition::find() {
-  bool readByWeights = llvm::all_of(value.getUsers(), [](Operation *user) {
+  bool readByWeights = llvm::all_of(value.getUsers(), [&](Operation *user) {
     bool isMap = user->getNumResults() == 1 && isLazy(user->getResult(0));
     return isBackward(user) ? isa<LinearWeightGradientOp>(user) : !isMap;
   });
@@ -117,7 +115,6 @@ LinearInputGradientOp Repetition::build(SmallVectorImpl<Operation *> &copies) {
   for (Operation *map : maps) {
     copies.push_back(b.clone(*map, mapping));
     eraseNames(copies.back()); // names of the forward pass
-    copies.back()->setAttr("plan.phase", b.getStringAttr("backward"));
   }
   value.replaceUsesWithIf(mapping.lookup(value), [](OpOperand &use) {
     return isa<LinearWeightGradientOp>(use.getOwner());
@@ -125,14 +122,28 @@ LinearInputGradientOp Repetition::build(SmallVectorImpl<Operation *> &copies) {
   return contraction;
 }
 
+DenseSet<Operation *> sluice::findBackward(func::FuncOp func) {
+  DenseSet<Operation *> backward;
+  auto begin = func.getOps<BeginBackwardOp>();
+  Operation *first = begin.empty() ? nullptr : (*begin.begin()).getOperation();
+  for (Operation *op = first; op; op = op->getNextNode()) {
+    if (!isa<ObjectiveOp>(op)) {
+      backward.insert(op);
+    }
+  }
+  return backward;
+}
+
 RepeatedMaps sluice::repeatMaps(func::FuncOp func) {
   RepeatedMaps repeated;
+  DenseSet<Operation *> backward = findBackward(func);
   for (auto reader : llvm::to_vector(func.getOps<LinearWeightGradientOp>())) {
-    Repetition repetition(reader);
-    if (isBackward(reader) && repetition.find()) {
+    Repetition repetition(reader, backward);
+    if (backward.contains(reader) && repetition.find()) {
       SmallVector<Operation *> copies;
       LinearInputGradientOp contraction = repetition.build(copies);
       llvm::append_range(repeated[contraction], copies);
+      backward.insert_range(copies);
     }
   }
   return repeated;

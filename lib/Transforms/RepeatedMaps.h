@@ -4,6 +4,7 @@
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace sluice {
 
@@ -16,5 +17,9 @@ using RepeatedMaps = llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::O
 /// reads the same operands for the derivative. The results of the forward maps then need not be
 /// stored.
 RepeatedMaps repeatMaps(mlir::func::FuncOp func);
+
+/// Returns the ops of the backward pass: the ops after `sluice.begin_backward`, except for the
+/// objective, which only reports losses.
+llvm::DenseSet<mlir::Operation *> findBackward(mlir::func::FuncOp func);
 
 } // namespace sluice

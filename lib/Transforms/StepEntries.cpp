@@ -16,36 +16,28 @@ using dispatch::AccessKind;
 // The model's functions
 //===----------------------------------------------------------------------===//
 
-/// Moves the schedules and states of @step out of the function body: `sluice.due` and `sluice.keep`
-/// become attributes of the ops that define their values. The tokens of the function need none,
-/// because all of them are present.
-static void annotate(func::FuncOp step) {
-  Builder b(step.getContext());
-  auto set = [&](Value value, StringRef name, Attribute attribute) {
-    Operation *op = value.getDefiningOp();
-    if (!op) {
-      return;
-    }
-    SmallVector<Attribute> all(op->getNumResults(), b.getUnitAttr());
-    if (auto known = op->getAttrOfType<ArrayAttr>(name)) {
-      all.assign(known.begin(), known.end());
-    }
-    all[cast<OpResult>(value).getResultNumber()] = attribute;
-    op->setAttr(name, b.getArrayAttr(all));
-  };
+/// Moves the schedules and states of @step out of the function body, from `sluice.due` and
+/// `sluice.keep` to the values of ops. The tokens of the function need none, because all of them
+/// are present.
+void StepEntries::moveRows(func::FuncOp step) {
   SymbolTableCollection symbols;
   for (auto due : llvm::to_vector(step.getOps<DueOp>())) {
     auto schedule = symbols.lookupNearestSymbolFrom<ScheduleOp>(due, due.getScheduleAttr());
-    set(due.getValue(), stepScheduleName, due.getScheduleAttr());
-    set(due.getValue(), stepRowsName, b.getI64IntegerAttr(schedule.getBurst()));
+    if (due.getValue().getDefiningOp()) {
+      StepValues::Rows &rows = values[due.getValue()];
+      rows.schedule = due.getScheduleAttr();
+      rows.count = static_cast<int64_t>(schedule.getBurst());
+    }
     due.erase();
   }
   for (auto keep : llvm::to_vector(step.getOps<KeepOp>())) {
     auto state = symbols.lookupNearestSymbolFrom<StateOp>(keep, keep.getStateAttr());
-    set(keep.getValue(), stepStateName, keep.getStateAttr());
-    set(keep.getValue(), stepRowsName, b.getI64IntegerAttr(state.getRing()));
     keep.getResult().replaceAllUsesWith(keep.getValue());
-    if (!keep.getValue().getDefiningOp()) {
+    if (keep.getValue().getDefiningOp()) {
+      StepValues::Rows &rows = values[keep.getValue()];
+      rows.state = keep.getStateAttr();
+      rows.count = static_cast<int64_t>(state.getRing());
+    } else {
       state.erase(); // a state of tokens: the input holds all of them
     }
     keep.erase();
@@ -73,10 +65,7 @@ static bool isWithin(ScheduleOp schedule, int64_t factor, int64_t more) {
   });
 }
 
-/// Returns the axes of segments of which @prefill commits rows after the ones that a forward pass
-/// computes.
-ArrayAttr StepEntries::axesAhead(func::FuncOp prefill) {
-  SmallVector<Attribute> axes;
+void StepEntries::findAxesAhead(func::FuncOp prefill) {
   for (auto cut : prefill.getOps<SegmentOp>()) {
     FlatSymbolRefAttr axis = findSequenceAxis(cut);
     int64_t more = std::max<int64_t>(1, static_cast<int64_t>(cut.getSpare()));
@@ -87,10 +76,9 @@ ArrayAttr StepEntries::axesAhead(func::FuncOp prefill) {
              !isWithin(schedule, getFactor(module, type), more);
     });
     if (isAhead) {
-      axes.push_back(axis);
+      ahead.push_back(axis);
     }
   }
-  return b.getArrayAttr(axes);
 }
 
 /// @prefill computes the values on the axes of named inputs; @step reads their states, as arguments
@@ -128,8 +116,8 @@ void StepEntries::split() {
   b.setInsertionPointToEnd(module.getBody());
   auto prefill = cast<func::FuncOp>(b.clone(*step));
   prefill.setSymName("prefill");
-  step->setAttr("sluice.batch", b.getI64IntegerAttr(rows));
-  prefill->setAttr("sluice.batch", b.getI64IntegerAttr(1));
+  setFact<SluiceDialect::BatchAttrHelper>(step, b.getI64IntegerAttr(rows));
+  setFact<SluiceDialect::BatchAttrHelper>(prefill, b.getI64IntegerAttr(1));
   DenseMap<Value, ScheduleOp> due;
   SymbolTableCollection symbols;
   for (auto op : llvm::to_vector(prefill.getOps<DueOp>())) {
@@ -154,7 +142,7 @@ void StepEntries::split() {
   for (auto cut : prefill.getOps<SegmentOp>()) {
     kept.push_back(cut.getCounts());
   }
-  prefill->setAttr(aheadName, axesAhead(prefill));
+  findAxesAhead(prefill);
   Block &body = prefill.getBody().front();
   readGiven(step);
   body.getTerminator()->setOperands(kept);
@@ -164,7 +152,7 @@ void StepEntries::split() {
     auto attention = dyn_cast<AttentionOp>(op);
     return attention && attention.getRotary() && llvm::is_contained(kept, attention.getKey());
   });
-  annotate(step);
+  moveRows(step);
 }
 
 //===----------------------------------------------------------------------===//
@@ -195,7 +183,6 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
   }
   each.result(next(each.body, take, done), AccessKind::Flat, perRow(), /*alias=*/0);
   dispatch::RowsOp op = each.finish(label);
-  op->setAttr("plan.phase", b.getStringAttr("forward"));
   doneNow = op.getResults().back();
   plan::StoreOp::create(b, loc, "state:done", doneNow);
   return llvm::to_vector_of<Value>(op.getResults().drop_back());
@@ -228,7 +215,6 @@ void StepEntries::buildGuards(ArrayRef<size_t> numbered) {
                RankedTensorType::get({}, i32));
   }
   dispatch::RowsOp op = all.finish("due");
-  op->setAttr("plan.phase", b.getStringAttr("forward"));
   for (auto [number, guard] : llvm::zip_equal(numbered, op.getResults())) {
     plan::StoreOp::create(b, loc, "scalar:" + getGuardName(number), guard);
   }
@@ -287,8 +273,9 @@ static bool readsCutScale(Operation *op) {
   return segments && findScale(op->getResult(0)) != findScale(segments.getCounts());
 }
 
-void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
-  if (dispatch->removeAttr(stepWholeName)) {
+void StepEntries::schedule(dispatch::KernelInterface dispatch, ArrayRef<Operation *> ops) {
+  StepValues::Extent extent = values.getExtent(dispatch);
+  if (extent == StepValues::Extent::Whole) {
     return;
   }
   auto isLast = [](Operation *user) { return isa<LastOp>(user); };
@@ -296,28 +283,29 @@ void StepEntries::schedule(Operation *dispatch, ArrayRef<Operation *> ops) {
       ops, [&](Operation *op) { return !op->use_empty() && llvm::all_of(op->getUsers(), isLast); });
   size_t number = schedules.size() - (isStoredForLast ? 1 : 2);
   for (Operation *op : ops) {
-    if (auto by = op->getAttrOfType<ArrayAttr>(stepScheduleName)) {
-      number = numbers.lookup(by[0]);
+    if (values.isScheduled(op)) {
+      number = numbers.lookup(values.getSchedule(op));
     }
   }
-  bool isOfMembers = bool(dispatch->removeAttr(stepMembersName));
+  bool isOfMembers = extent == StepValues::Extent::Members;
   number = isOfMembers ? members.lookup(number) : number;
-  auto domain = dispatch->getAttrOfType<dispatch::DomainAttr>("domain");
+  dispatch::DomainAttr domain = dispatch.getDomain();
   // Lengths of an axis of segments are counted in its rows.
   auto inRows = [](dispatch::DomainAttr rows) { return std::max<int64_t>(1, rows.getFactor()); };
   bool isOfSegments = byTokens.contains(number);
   int64_t factor = isOfSegments ? inRows(domain) : domain.getFactor();
-  dispatch->setAttr("domain", dispatch::DomainAttr::get(b.getContext(), domain.getBatch(),
-                                                        bursts[number], factor, true));
-  if (auto keys = dispatch->getAttrOfType<dispatch::DomainAttr>("key_domain");
+  dispatch.setDomainAttr(
+      dispatch::DomainAttr::get(b.getContext(), domain.getBatch(), bursts[number], factor, true));
+  auto attention = dyn_cast<dispatch::AttentionOp>(dispatch.getOperation());
+  if (auto keys = attention ? attention.getKeyDomainAttr() : dispatch::DomainAttr();
       keys && isOfSegments) {
-    dispatch->setAttr("key_domain", dispatch::DomainAttr::get(b.getContext(), keys.getBatch(),
-                                                              keys.getPositions(), inRows(keys)));
+    attention.setKeyDomainAttr(dispatch::DomainAttr::get(b.getContext(), keys.getBatch(),
+                                                         keys.getPositions(), inRows(keys)));
   }
   bool isByTokens = !isOfMembers && readsCutScale(ops.front());
   dispatch->insertOperands(dispatch->getNumOperands(),
                            isByTokens ? byTokens.lookup(number) : schedules[number]);
-  dispatch->setAttr("guard", b.getStringAttr(getGuardName(number)));
+  dispatch.setGuardAttr(b.getStringAttr(getGuardName(number)));
 }
 
 /// Access of a row at its own position, from column `first`.
@@ -388,9 +376,7 @@ SmallVector<Value> StepEntries::keepKeys(Value packed, StateOp state) {
     rowsKept.result(held, AccessKind::Row, getKeptType(state, kept));
   }
   dispatch::RowsOp op = rowsKept.finish("keys", attention.getSchedule());
-  for (StringRef name : {"plan.phase", "guard"}) {
-    op->setAttr(name, attention->getAttr(name));
-  }
+  op.setGuardAttr(attention.getGuardAttr());
   packed.setType(RankedTensorType::get(
       {type.getDimSize(0), domain.getPositions(), type.getDimSize(2)}, type.getElementType()));
   attention.getKeyMutable().assign(op.getResult(0));
@@ -403,12 +389,8 @@ SmallVector<Value> StepEntries::keepKeys(Value packed, StateOp state) {
 void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tensors) {
   b.setInsertionPoint(step.getBody().front().getTerminator());
   for (Operation &op : step.getBody().front()) {
-    auto states = op.getAttrOfType<ArrayAttr>(stepStateName);
-    if (!states) {
-      continue;
-    }
     for (OpResult result : op.getResults()) {
-      if (auto name = dyn_cast<FlatSymbolRefAttr>(states[result.getResultNumber()])) {
+      if (FlatSymbolRefAttr name = values.lookup(result).state) {
         auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(&op, name);
         store(keepKeys(tensors.lookup(result), state), state);
       }
@@ -438,7 +420,6 @@ void StepEntries::commit(Value full, StateOp state, Value schedule) {
     rowsKept.result(held, AccessKind::Row, ring);
   }
   dispatch::RowsOp op = rowsKept.finish(full ? "commit" : "clear", schedule);
-  op->setAttr("plan.phase", b.getStringAttr("forward"));
   store(op.getResults(), state);
 }
 

@@ -14,9 +14,6 @@ namespace sluice {
 
 class RowsBuilder;
 
-/// Attribute of @prefill: axes of segments of which it commits rows that no forward pass computes.
-constexpr llvm::StringLiteral aheadName = "sluice.ahead";
-
 /// Inputs that select rows of the batch, and progress of each row; places of the arena:
 ///   input:take  i64 [R]  step: 1 appends the row's next token, 0 skips the row; prefill: number of
 ///                        tokens of its prompt, -1 for its named inputs only, 0 skips the row;
@@ -32,15 +29,19 @@ public:
   StepEntries(mlir::ModuleOp module, int64_t rows, bool keysApart)
       : module(module), rows(rows), keysApart(keysApart), b(module.getContext()) {}
 
-  /// If there is a @step: creates @prefill from it, and attaches its dues and keeps as attributes
-  /// to the ops that define the values. Must be called before dispatches are formed.
+  /// If there is a @step: creates @prefill from it, and moves its dues and keeps to `getValues`.
+  /// Must be called before dispatches are formed.
   void split();
+  /// Returns the rows of the values of @step.
+  StepValues &getValues() { return values; }
+  /// Returns the axes of segments of which @prefill commits rows that no forward pass computes.
+  llvm::ArrayRef<mlir::FlatSymbolRefAttr> getAxesAhead() const { return ahead; }
 
   /// Emits the computation of schedules before the first dispatch of @step. `schedule` then
   /// restricts a dispatch to the rows that are due, according to the model ops `ops` that it
   /// implements.
   void beginStep(mlir::func::FuncOp step);
-  void schedule(mlir::Operation *dispatch, llvm::ArrayRef<mlir::Operation *> ops);
+  void schedule(dispatch::KernelInterface dispatch, llvm::ArrayRef<mlir::Operation *> ops);
 
   /// Replaces a segmentation in @step: computes its counts and ends from the bits of this step, and
   /// the schedules of its axis.
@@ -77,7 +78,8 @@ private:
   std::string getGuardName(size_t number) const;
   static mlir::FlatSymbolRefAttr findSequenceAxis(SegmentOp cut);
   static void dropBits(mlir::func::FuncOp step);
-  mlir::ArrayAttr axesAhead(mlir::func::FuncOp prefill);
+  void findAxesAhead(mlir::func::FuncOp prefill);
+  void moveRows(mlir::func::FuncOp step);
   void readGiven(mlir::func::FuncOp step);
   mlir::Value bindClosed(mlir::FlatSymbolRefAttr axis);
   mlir::Value closedIn(RowsBuilder &each, mlir::ValueRange counts, size_t i, mlir::Value take);
@@ -107,6 +109,8 @@ private:
   int64_t rows;
   bool keysApart;
   mlir::OpBuilder b;
+  StepValues values;
+  llvm::SmallVector<mlir::FlatSymbolRefAttr> ahead;
   llvm::DenseMap<mlir::Attribute, size_t> numbers; ///< schedules by symbol; then the schedule of
                                                    ///< every step, and the schedule of the last row
   llvm::SmallVector<mlir::Value> schedules;

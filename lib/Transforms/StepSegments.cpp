@@ -92,8 +92,7 @@ static bool cutsTokens(SegmentOp op) {
 /// bit.
 Value StepEntries::countSegments(SegmentOp op, Value bits, RankedTensorType type) {
   Type i32 = b.getI32Type();
-  auto attribute = op->getAttrOfType<ArrayAttr>(stepScheduleName)[0];
-  size_t number = numbers.lookup(attribute);
+  size_t number = getOpNumber(op);
   RowsBuilder each(b, op.getLoc(),
                    dispatch::DomainAttr::get(b.getContext(), rows, bursts[number], 1, true));
   Value closed = plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i32),
@@ -116,8 +115,7 @@ Value StepEntries::countSegments(SegmentOp op, Value bits, RankedTensorType type
       arith::AddIOp::create(each.body, before, arith::ExtUIOp::create(each.body, i32, isSet));
   each.result(count, AccessKind::Row, type);
   dispatch::RowsOp made = each.finish("segments", schedules[number]);
-  made->setAttr("plan.phase", b.getStringAttr("forward"));
-  made->setAttr("guard", b.getStringAttr("due." + Twine(number)));
+  made.setGuardAttr(b.getStringAttr("due." + Twine(number)));
   return made.getResult(0);
 }
 
@@ -146,7 +144,7 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
   Value count = toI64(each, each.operand(view, AccessKind::Flat, i32));
   Value bits = take, reach = done;
   if (!cutsTokens(op)) {
-    size_t number = numbers.lookup(op->getAttrOfType<ArrayAttr>(stepScheduleName)[0]);
+    size_t number = getOpNumber(op);
     Value three =
         each.operand(schedules[number], AccessKind::Flat, RankedTensorType::get({3}, i64));
     bits = selectMember(each, three, 1);
@@ -177,7 +175,6 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
   }
   each.result(toI32(each, now), AccessKind::Flat, perRow().clone(i32), /*alias=*/0);
   dispatch::RowsOp launch = each.finish("segment schedules");
-  launch->setAttr("plan.phase", b.getStringAttr("forward"));
   for (auto [i, number] : llvm::enumerate(made)) {
     schedules[number] = launch.getResult(2 * i);
     byTokens[number] = launch.getResult(2 * i + 1);
@@ -191,8 +188,7 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
 /// The end of the segment that this step closes is the position of the step, or of the only row
 /// that the step has of the segmented scale.
 void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value, Value> &tensors) {
-  auto by = op->getAttrOfType<ArrayAttr>(stepScheduleName);
-  auto symbol = dyn_cast<FlatSymbolRefAttr>(by[1]);
+  FlatSymbolRefAttr symbol = values.lookup(op.getEnds()).schedule;
   if (!symbol) { // unused
     return;
   }
@@ -207,19 +203,16 @@ void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value,
     Value length = each.operand(view, onlyRow(b), i64);
     last = arith::SubIOp::create(each.body, length, constant(each.body, 1));
   } else { // start of the schedule of its counts
-    last = each.operand(schedules[numbers.lookup(by[0])], onlyRow(b), i64);
+    last = each.operand(schedules[getOpNumber(op)], onlyRow(b), i64);
   }
   each.result(toI32(each, last), AccessKind::Row, type);
   dispatch::RowsOp made = each.finish("ends", schedules[number]);
-  made->setAttr("plan.phase", b.getStringAttr("forward"));
-  made->setAttr("guard", b.getStringAttr("due." + Twine(number)));
+  made.setGuardAttr(b.getStringAttr("due." + Twine(number)));
   tensors[op.getEnds()] = made.getResult(0);
 }
 
 /// Returns the number of the schedule that makes an op's rows due.
-size_t StepEntries::getOpNumber(Operation *op) {
-  return numbers.lookup(op->getAttrOfType<ArrayAttr>(stepScheduleName)[0]);
-}
+size_t StepEntries::getOpNumber(Operation *op) { return numbers.lookup(values.getSchedule(op)); }
 
 /// Numbers the schedules of the rows of segments that attend to their rows, one row per position.
 void StepEntries::numberMembers(func::FuncOp step) {
@@ -290,7 +283,6 @@ void StepEntries::scheduleMembers(SegmentOp op, Value ends) {
     Value start = toI64(each, arith::AddIOp::create(body, before, whole(1)));
     each.result(packRow(each, start, count, length), AccessKind::Flat, type);
     dispatch::RowsOp launch = each.finish("segment rows");
-    launch->setAttr("plan.phase", b.getStringAttr("forward"));
     schedules[ofRows] = launch.getResult(0);
     made.push_back(ofRows);
   }
@@ -318,13 +310,12 @@ static void storeTotals(OpBuilder &b, SegmentOp op, Value closed, int64_t rows, 
                                        dense(most));
   each.result(both, AccessKind::Flat, RankedTensorType::get({rows, 2}, i32));
   dispatch::RowsOp made = each.finish("segment totals");
-  made->setAttr("plan.phase", b.getStringAttr("forward"));
   plan::StoreOp::create(b, op.getLoc(), "scalar:" + plan::countsName(axis), made.getResult(0));
 }
 
 void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
   b.setInsertionPoint(op->getBlock()->getTerminator());
-  DispatchEmitter emitter(op, b, tensors);
+  DispatchEmitter emitter(op, b, tensors, /*axis=*/{}, &values);
   Value counts =
       countSegments(op, tensors.lookup(op.getBits()), emitter.getTensorType(op.getCounts()));
   tensors[op.getCounts()] = counts;
@@ -393,7 +384,6 @@ void StepEntries::commitClosed(ValueRange counts) {
     Value next = arith::SelectOp::create(each.body, isAbove(each, take, 0), now, closed);
     each.result(toI32(each, next), AccessKind::Flat, perRow().clone(i32), /*alias=*/0);
     dispatch::RowsOp made = each.finish("closed");
-    made->setAttr("plan.phase", b.getStringAttr("forward"));
     plan::StoreOp::create(b, module.getLoc(), placeOfClosed(cut.axis), made.getResult(0));
   }
 }

@@ -12,7 +12,7 @@
 // CHECK:           arith.minsi %{{.*}}, %[[ROWS]]
 // CHECK:           %[[BOUNDED:.*]] = arith.minsi %[[LENGTH:.*]], %[[MOST]]
 // CHECK:           arith.select %{{.*}}, %[[BOUNDED]], %[[LENGTH]]
-// CHECK:         plan.store "scalar:length.words", %[[LENGTHS]] {{.*}} : tensor<2x1xi64>
+// CHECK:         plan.store "scalar:length.words", %[[LENGTHS]] : tensor<2x1xi64>
 // CHECK:         dispatch.rows {{.*}} domain = #dispatch.domain<batch = 2, positions = 5, factor = 0>
 // CHECK:         dispatch.contract {{.*}} domain = #dispatch.domain<batch = 2, positions = 5, factor = 1 axis = "words">
 // The finer scale's rows find those that count.

@@ -368,12 +368,3 @@ func.func @returns() -> tensor<8xf32> {
   %x = plan.bind "input:x" : tensor<8xf32>
   return %x : tensor<8xf32>
 }
-
-// -----
-
-// expected-error@+1 {{expected rising numbers of rows from 1 on in the module attribute plan.buckets, found array<i64: 4, 4>}}
-module attributes {plan.buckets = array<i64: 4, 4>} {
-  func.func @empty() {
-    return
-  }
-}

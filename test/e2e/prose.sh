@@ -34,6 +34,22 @@ PYTHON
 for page in README.md CONTRIBUTING.md models/README.md $(cd "$root" && printf '%s\n' docs/*.md | grep -vx docs/passes.md); do
   succeeds "$page" judge "$page"
 done
+# sites ROOT: files with attributes by name, and how many places each has.
+sites() {
+  (cd "$1" && grep -rnE '(^|[^A-Za-z])((get|set|has|remove)(Inherent|Discardable)?Attr|(get|has)AttrOfType<[^>]+>)\(($|[^)])' --include='*.cpp' --include='*.h' \
+    --include='*.td' lib include tools | grep -v AttrHelper | cut -d: -f1 | sort | uniq -c | awk '{ print $2, $1 }')
+}
+# The places that docs/architecture.md gives a reason for.
+listed() { awk -F'|' '/^## / { inside = /Attributes by name/ } inside && $3 ~ /^ [0-9]+ $/ { gsub(/[` ]/, ""); print $2, $3 }' "$root/docs/architecture.md" | sort; }
+sites "$root" > "$work/sites"
+listed > "$work/listed"
+succeeds "attributes by name are those of docs/architecture.md" diff "$work/listed" "$work/sites"
+# shellcheck disable=SC2016 # awk's fields
+exits 0 "fewer than 20 places use attributes by name" awk '{ all += $2 } END { exit all >= 20 }' "$work/sites"
+mkdir -p "$work/more/lib" "$work/more/include" "$work/more/tools"
+printf 'op->setAttr("a", b);\nop->getAttrOfType<A>(\n"a");\nop.getAttr();\nHelper::AAttrHelper(c).getAttr(op);\n' > "$work/more/lib/a.cpp"
+sites "$work/more" > "$work/found"
+succeeds "a new place is found" grep -qx 'lib/a.cpp 2' "$work/found"
 succeeds "comments and pages have no more wording to avoid than before" "$root/scripts/wording.py" --check
 succeeds "a source's own header declares its functions" "$root/scripts/headers.py" --check
 succeeds "folders include one another in one direction" "$root/scripts/check_includes.py"

@@ -62,7 +62,7 @@ def Recompute : TargetPass<"sluice-recompute",
   let description = [{
     Before: functions of dispatches, after `sluice-separate-places`. After: the arena, as memory is
     planned with the target's kernels, takes at most `memory-budget` bytes. For that, @gradient
-    repeats dispatches of its forward pass. A copy has the unit attribute `plan.recomputed` and is
+    repeats dispatches of its forward pass. A copy has the unit attribute `recomputed` and is
     inserted before the first backward dispatch that reads one of its results. Operands that only
     copies read are repeated too, up to stored values. A dispatch is repeated at most once, so a
     step at most repeats its forward operations. Rejects a budget that cannot be met, and reports
@@ -76,13 +76,13 @@ def Recompute : TargetPass<"sluice-recompute",
     %h, %mean, %rstd = dispatch.rows %x, %gain, %bias ...            // a norm
     %y = dispatch.contract %h, %w ...
     ...
-    dispatch.weight_gradient %dy, %h ... {plan.phase = "backward"}
+    dispatch.weight_gradient %dy, %h ... {backward}
     // becomes
     %h, %mean, %rstd = dispatch.rows %x, %gain, %bias ...
     %y = dispatch.contract %h, %w ...
     ...
-    %again:3 = dispatch.rows %x, %gain, %bias ... {plan.phase = "backward", plan.recomputed}
-    dispatch.weight_gradient %dy, %again#0 ... {plan.phase = "backward"}
+    %again:3 = dispatch.rows %x, %gain, %bias ... {backward, recomputed}
+    dispatch.weight_gradient %dy, %again#0 ... {backward}
     ```
 
     The set is found by planning memory for candidate sets of dropped values

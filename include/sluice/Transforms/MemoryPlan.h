@@ -46,9 +46,6 @@ struct MemoryBucket {
   int64_t temporariesBytes = 0, arenaBytes = 0;
 };
 
-/// Name of the module's attribute with the rows of the buckets to plan, in increasing order.
-inline constexpr llvm::StringLiteral bucketsName = "plan.buckets";
-
 /// Peak usage of the region of temporaries.
 struct MemoryPeak {
   std::string entry;
@@ -97,11 +94,12 @@ struct MemoryPlan {
 
 /// Plans `module`, whose functions consist of dispatches (after sluice-build-entries). Temporaries
 /// are packed by size, largest first, at the lowest offset free during their live range; and again
-/// for each bucket in the module's attribute that has fewer rows. Fails with a diagnostic if two
+/// for each number of rows in `buckets`, which increase. Fails with a diagnostic if two
 /// values must alias and cannot, or if a dispatch would read memory that another one has
 /// overwritten. `workspaceBytes` and `counterBytes` are the maximum over launches.
 mlir::FailureOr<MemoryPlan> planMemory(mlir::ModuleOp module, int64_t workspaceBytes = 0,
-                                       int64_t counterBytes = 0);
+                                       int64_t counterBytes = 0,
+                                       llvm::ArrayRef<int64_t> buckets = {});
 
 /// Analysis that passes of one pipeline share: the workspaces that kernel generation needs, then
 /// the plan that `sluice-plan-memory` computes. Cached until a pass does not preserve it.
@@ -111,9 +109,9 @@ struct MemoryAnalysis {
   std::optional<MemoryPlan> plan;
 };
 
-/// Sets the module's attribute with the rows of buckets: a quarter, a third and half of the maximum
-/// rows of an axis of segments, as multiples of its groups. Sets nothing if there are no such axes.
-void nameBuckets(mlir::ModuleOp module);
+/// Returns the rows of buckets to plan for, in increasing order: a quarter, a third and half of the
+/// maximum rows of an axis of segments, as multiples of its groups. Empty without such axes.
+llvm::SmallVector<int64_t> chooseBuckets(mlir::ModuleOp module);
 
 /// Returns the bytes of a tensor in the arena, including the padding of its rows and at its end.
 int64_t storedBytes(mlir::Value tensor);

@@ -9,10 +9,6 @@
 
 namespace sluice {
 
-/// Marks a dispatch that repeats another one of its function. The mark also keeps cse from merging
-/// the two, which would be correct but undo the savings.
-constexpr llvm::StringLiteral recomputedName = "plan.recomputed";
-
 struct RecomputeRequest {
   int64_t budgetBytes = 0;                      ///< maximum size of the whole arena, as planMemory
                                                 ///< lays it out

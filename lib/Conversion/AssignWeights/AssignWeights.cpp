@@ -7,6 +7,7 @@
 #include "sluice/Dialect/Spec/Weights.h"
 
 #include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -51,9 +52,13 @@ static void shareTables(ModelOp model) {
     auto embedding = dyn_cast<EmbeddingOp>(stage);
     if (embedding && !embedding.getInput()) {
       table = StringAttr::get(model.getContext(), *embedding.getPath() + ".token.weight");
-    } else if (isa<HeadOp, LossOp>(stage) && stage.getAttrOfType<BoolAttr>("tied").getValue()) {
-      stage.setAttr("table", table);
     }
+    auto share = [&](auto reader) {
+      if (reader.getTied()) {
+        reader.setTableAttr(table);
+      }
+    };
+    llvm::TypeSwitch<Operation *>(&stage).Case<HeadOp, LossOp>(share).Default([](Operation *) {});
   }
 }
 
@@ -75,8 +80,7 @@ static LogicalResult checkFrozen(ModelOp model) {
   Operation *last = nullptr;
   for (auto stage : model.getBody().getOps<StageInterface>()) {
     last = stage;
-    auto path = stage->getAttrOfType<StringAttr>("path");
-    if (stage->hasAttr("frozen") && !owners.contains(getWrittenPath(path.getValue()))) {
+    if (stage.getFrozen() && !owners.contains(getWrittenPath(stage.getPathAttr().getValue()))) {
       return refuseFrozen(stage);
     }
   }

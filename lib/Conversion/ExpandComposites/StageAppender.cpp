@@ -20,7 +20,7 @@ bool StageSetting::isAbsent() const {
 }
 
 std::string spec::getPath(Operation *stage) {
-  auto path = stage->getAttrOfType<StringAttr>("path");
+  StringAttr path = cast<StageInterface>(stage).getPathAttr();
   return path ? path.str() : "";
 }
 
@@ -33,7 +33,7 @@ Location spec::getInsideLoc(Operation *composite, StringRef key) {
 NamedAttrList spec::getLayerSettings(Operation *stage) {
   NamedAttrList settings;
   for (const KeyInfo &key : getObject("DefaultsSection").keys) {
-    if (Attribute value = stage->getAttr(StringRef(key.attribute))) {
+    if (Attribute value = getKeyValue(stage, StringRef(key.attribute))) {
       settings.set(StringRef(key.attribute), value);
     }
   }
@@ -43,7 +43,7 @@ NamedAttrList spec::getLayerSettings(Operation *stage) {
 NamedAttrList spec::getNormSettings(Operation *stage) {
   NamedAttrList settings;
   for (StringRef key : {"norm", "epsilon"}) {
-    if (Attribute value = stage->getAttr(key)) {
+    if (Attribute value = getKeyValue(stage, key)) {
       settings.set(key, value);
     }
   }
@@ -89,7 +89,7 @@ Operation *StageAppender::create(StringRef word, const StageSite &site, ValueRan
   if (!site.path.empty()) {
     attributes.set("path", rewriter.getStringAttr(site.path));
   }
-  if (composite->hasAttr("frozen")) {
+  if (cast<StageInterface>(composite).getFrozen()) {
     attributes.set("frozen", rewriter.getUnitAttr());
   }
   return createStage(rewriter, site.location, word, operands, attributes.getAttrs());

@@ -49,7 +49,7 @@ Value StageList::add(StringRef word, ValueRange operands, ArrayRef<StageSetting>
 /// Returns the values of `keys` in "local" or "global".
 NamedAttrList StageList::getSide(StringRef side, ArrayRef<StringRef> keys) const {
   NamedAttrList settings;
-  auto object = composite->getAttrOfType<DictionaryAttr>(side);
+  auto object = dyn_cast_or_null<DictionaryAttr>(getKeyValue(composite, side));
   for (StringRef key : keys) {
     if (Attribute value = object ? object.get(key) : Attribute()) {
       settings.set(key, value);

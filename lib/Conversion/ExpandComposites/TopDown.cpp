@@ -99,8 +99,8 @@ private:
 Value spec::expandTopDown(TopDownOp op, StageAppender &appender) {
   Value result = TopDownExpander(op, appender).run();
   if (int64_t tokens = op.getTokensBefore(); tokens > 0 && result != op.getInput()) {
-    result.getDefiningOp()->setAttr("first_tokens",
-                                    Builder(op.getContext()).getI64IntegerAttr(tokens));
+    cast<StageInterface>(result.getDefiningOp())
+        .setFirstTokensAttr(Builder(op.getContext()).getI64IntegerAttr(tokens));
   }
   return result;
 }

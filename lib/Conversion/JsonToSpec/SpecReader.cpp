@@ -7,6 +7,7 @@
 #include "sluice/Conversion/ReadSpec.h"
 
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #include <filesystem>
 #include <map>
@@ -462,11 +463,10 @@ static bool isRead(ModelOp model, InputOp input) {
     if (auto embedding = dyn_cast<EmbeddingOp>(op)) {
       isFound |= embedding.getInput() == name;
     }
-    if (isa<HeadOp, LossOp>(op)) {
-      auto named = [&](StringRef key) { return op->getAttrOfType<StringAttr>(key); };
-      isFound |= (named("target") && named("target").getValue() == name) ||
-                 (named("weights") && named("weights").getValue() == name);
-    }
+    auto findName = [&](auto loss) {
+      isFound |= loss.getTarget() == name || loss.getWeights() == name;
+    };
+    llvm::TypeSwitch<Operation *>(op).Case<HeadOp, LossOp>(findName).Default([](Operation *) {});
   });
   return isFound;
 }

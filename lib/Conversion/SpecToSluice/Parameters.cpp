@@ -61,25 +61,23 @@ static DictionaryAttr getTrainingAttr(spec::ModelOp model) {
 
 void spec_to_sluice::setModuleAttributes(Operation *module, spec::ModelOp model) {
   Builder b(model.getContext());
-  auto setInteger = [&](StringRef name, int64_t value) {
-    module->setAttr(name, b.getI64IntegerAttr(value));
-  };
-  setInteger("sluice.batch", model.getBatch());
-  setInteger("sluice.context", model.getLength());
-  setInteger("sluice.vocabulary", model.getVocabulary());
-  setInteger("sluice.width", model.getWidth());
-  setInteger("sluice.seed", model.getSeed());
+  auto number = [&](int64_t value) { return b.getI64IntegerAttr(value); };
+  setFact<SluiceDialect::BatchAttrHelper>(module, number(model.getBatch()));
+  setFact<SluiceDialect::ContextAttrHelper>(module, number(model.getLength()));
+  setFact<SluiceDialect::VocabularyAttrHelper>(module, number(model.getVocabulary()));
+  setFact<SluiceDialect::WidthAttrHelper>(module, number(model.getWidth()));
+  setFact<SluiceDialect::SeedAttrHelper>(module, number(model.getSeed()));
   for (auto head : model.getBody().getOps<spec::HeadOp>()) {
-    if (int64_t factor = getRowsType(head).getFactor(); factor > 1) { // the head does not predict
-                                                                      // the next token
-      setInteger("sluice.group", factor);
+    if (int64_t factor = getRowsType(head).getFactor(); factor > 1) {
+      // The head does not predict the next token.
+      setFact<SluiceDialect::GroupAttrHelper>(module, number(factor));
     }
   }
-  module->setAttr("sluice.name", b.getStringAttr(model.getName().value_or("")));
-  module->setAttr("sluice.training", getTrainingAttr(model));
+  setFact<SluiceDialect::NameAttrHelper>(module, b.getStringAttr(model.getName().value_or("")));
+  setFact<SluiceDialect::TrainingAttrHelper>(module, getTrainingAttr(model));
   for (auto training : model.getBody().getOps<spec::TrainingOp>()) {
     if (training.getAccumulate() > 1) {
-      setInteger(accumulateName, training.getAccumulate());
+      setFact<SluiceDialect::AccumulateAttrHelper>(module, number(training.getAccumulate()));
     }
   }
 }

@@ -109,7 +109,7 @@ static Value convertStages(StageContext &c, const StageConversions &conversions)
     if (stage->getNumResults() == 1) {
       c.streams[stage->getResult(0)] = last;
     }
-    if (stage->hasAttr("frozen") && !isa<spec::HeadOp>(stage)) {
+    if (cast<spec::StageInterface>(stage).getFrozen() && !isa<spec::HeadOp>(stage)) {
       for (LossTerm &term : llvm::drop_begin(c.terms, firstTerm)) {
         term.factor = 0; // reported, but not minimized
       }

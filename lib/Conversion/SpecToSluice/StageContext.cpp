@@ -49,7 +49,7 @@ void StageContext::setStage(Operation *op) {
 }
 
 static StringRef getPath(Operation *stage) {
-  return stage->getAttrOfType<StringAttr>("path").getValue();
+  return cast<spec::StageInterface>(stage).getPathAttr().getValue();
 }
 
 std::string StageContext::getSymbol(StringRef part) const {

@@ -67,8 +67,8 @@ std::string sluice::dispatch::computeLength(Operation *dispatch) {
 }
 
 Value sluice::dispatch::findSchedule(Operation *dispatch) {
-  auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
-  return domain && domain.getScheduled() && dispatch->getNumOperands() > 0
+  auto kernel = dyn_cast<KernelInterface>(dispatch);
+  return kernel && kernel.getDomain().getScheduled() && dispatch->getNumOperands() > 0
              ? dispatch->getOperand(dispatch->getNumOperands() - 1)
              : Value();
 }
@@ -159,7 +159,7 @@ static LogicalResult verifyBodyTypes(Operation *op, ValueRange tensors, ValueRan
 /// For a scheduled dispatch: its schedule, and that nothing prevents it. `obstacle` is what
 /// does, or empty.
 static LogicalResult verifySchedule(Operation *op, StringRef obstacle) {
-  auto domain = op->getAttrOfType<DomainAttr>("domain");
+  DomainAttr domain = cast<KernelInterface>(op).getDomain();
   if (!domain.getScheduled()) {
     return success();
   }

@@ -14,7 +14,7 @@ static int64_t getOperandRank(Operation *dispatch, unsigned operand) {
 }
 
 Factor sluice::dispatch::findRowFactor(Operation *dispatch, unsigned operand) {
-  auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
+  DomainAttr domain = cast<KernelInterface>(dispatch).getDomain();
   return getOperandRank(dispatch, operand) == 3 ? Factor(domain.getFactor()) : std::nullopt;
 }
 

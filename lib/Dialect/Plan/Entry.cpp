@@ -89,10 +89,11 @@ LogicalResult EntryVerifier::verifyArguments(EntryLaunch &launch) {
            << expected << " arguments for @" << launch.kernel.getSymName() << ", found "
            << arguments.size();
   }
-  auto arena = module->getAttrOfType<IntegerAttr>(arenaBytesName);
+  auto arena = getFact<PlanDialect::ArenaBytesAttrHelper>(module);
   if (!arena || !arena.getType().isSignlessInteger(64)) {
     return launch.op.emitOpError("P-010: expected the module attribute ")
-           << arenaBytesName << ", an i64, found " << (arena ? "another value" : "none");
+           << PlanDialect::ArenaBytesAttrHelper::getNameStr() << ", an i64, found "
+           << (arena ? "another value" : "none");
   }
   size_t firstWritten = bytes.size() - launch.kernel.getWritten();
   for (auto [i, offset, size] : llvm::enumerate(arguments.take_front(bytes.size()), bytes)) {

@@ -68,7 +68,7 @@ LogicalResult BufferOp::verify() {
            << " on device " << static_cast<int64_t>(getDevice());
   }
   auto module = (*this)->getParentOfType<ModuleOp>();
-  auto arena = module ? module->getAttrOfType<IntegerAttr>(arenaBytesName) : IntegerAttr();
+  auto arena = module ? getFact<PlanDialect::ArenaBytesAttrHelper>(module) : IntegerAttr();
   bool isKnown = arena && arena.getType().isSignlessInteger(64);
   auto offset = static_cast<int64_t>(getOffset()), bytes = static_cast<int64_t>(getBytes());
   if (isKnown && (offset > arena.getInt() || bytes > arena.getInt() - offset)) {

@@ -58,18 +58,19 @@ void SluiceDialect::initialize() {
       >();
 }
 
-static int64_t moduleAttribute(Operation *op, StringRef name) {
-  auto module = isa<ModuleOp>(op) ? cast<ModuleOp>(op) : op->getParentOfType<ModuleOp>();
-  return module->getAttrOfType<IntegerAttr>(name).getInt();
+static ModuleOp getModule(Operation *op) {
+  return isa<ModuleOp>(op) ? cast<ModuleOp>(op) : op->getParentOfType<ModuleOp>();
 }
 
 int64_t sluice::getBatch(Operation *op) {
   auto func = isa<func::FuncOp>(op) ? cast<func::FuncOp>(op) : op->getParentOfType<func::FuncOp>();
-  auto own = func ? func->getAttrOfType<IntegerAttr>("sluice.batch") : IntegerAttr();
-  return own ? own.getInt() : moduleAttribute(op, "sluice.batch");
+  auto own = func ? getFact<SluiceDialect::BatchAttrHelper>(func) : IntegerAttr();
+  return (own ? own : getFact<SluiceDialect::BatchAttrHelper>(getModule(op))).getInt();
 }
 
-int64_t sluice::getContext(Operation *op) { return moduleAttribute(op, "sluice.context"); }
+int64_t sluice::getContext(Operation *op) {
+  return getFact<SluiceDialect::ContextAttrHelper>(getModule(op)).getInt();
+}
 
 int64_t sluice::getFactor(Operation *op, SequenceType type) {
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, type.getScale());

@@ -2,56 +2,57 @@
 //
 // One array of strings an op, one string a result.
 #include "sluice/Dialect/Sluice/ValueNames.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
 
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
 using namespace sluice;
 
-static constexpr llvm::StringLiteral names = "sluice.names";
-static constexpr llvm::StringLiteral gradients = "sluice.gradients_of";
+using RelationNames = SluiceDialect::NamesAttrHelper;
+using GradientsOf = SluiceDialect::GradientsOfAttrHelper;
 
-static StringRef read(Value value, StringRef attribute) {
+template <typename AttrHelper> static StringRef read(Value value) {
   auto result = dyn_cast<OpResult>(value);
-  auto array = result ? result.getOwner()->getAttrOfType<ArrayAttr>(attribute) : ArrayAttr();
+  auto array = result ? getFact<AttrHelper>(result.getOwner()) : ArrayAttr();
   bool isThere = array && result.getResultNumber() < array.size();
   auto name = isThere ? dyn_cast<StringAttr>(array[result.getResultNumber()]) : StringAttr();
   return name ? name.getValue() : StringRef();
 }
 
-static void write(Value value, StringRef attribute, StringRef text) {
+template <typename AttrHelper> static void write(Value value, StringRef text) {
   auto result = cast<OpResult>(value);
   Operation *op = result.getOwner();
   Builder b(op->getContext());
   SmallVector<Attribute> all(op->getNumResults(), b.getStringAttr(""));
-  if (auto known = op->getAttrOfType<ArrayAttr>(attribute)) {
+  if (ArrayAttr known = getFact<AttrHelper>(op)) {
     all.assign(known.begin(), known.end());
     all.resize(op->getNumResults(), b.getStringAttr(""));
   }
   all[result.getResultNumber()] = b.getStringAttr(text);
-  op->setAttr(attribute, b.getArrayAttr(all));
+  setFact<AttrHelper>(op, b.getArrayAttr(all));
 }
 
-StringRef sluice::getDisplayName(Value value) { return read(value, names); }
+StringRef sluice::getDisplayName(Value value) { return read<RelationNames>(value); }
 
 void sluice::setName(Value result, StringRef name) {
   if (!name.empty()) {
-    write(result, names, name);
+    write<RelationNames>(result, name);
   }
 }
 
-StringRef sluice::getGradientName(Value value) { return read(value, gradients); }
+StringRef sluice::getGradientName(Value value) { return read<GradientsOf>(value); }
 
 void sluice::markGradient(Value gradient, Value of) {
   StringRef name = getDisplayName(of);
   if (!name.empty() && isa<OpResult>(gradient) && getGradientName(gradient).empty()) {
-    write(gradient, gradients, name);
+    write<GradientsOf>(gradient, name);
   }
 }
 
 void sluice::eraseNames(Operation *root) {
   root->walk([](Operation *op) {
-    op->removeAttr(names);
-    op->removeAttr(gradients);
+    eraseFact<RelationNames>(op);
+    eraseFact<GradientsOf>(op);
   });
 }

@@ -12,8 +12,11 @@ using namespace mlir;
 using namespace sluice;
 
 static LogicalResult verifyCapacities(ModuleOp module) {
-  for (StringRef name : {"sluice.batch", "sluice.context"}) {
-    auto attribute = module->getAttrOfType<IntegerAttr>(name);
+  std::pair<StringRef, IntegerAttr> facts[] = {{SluiceDialect::BatchAttrHelper::getNameStr(),
+                                                getFact<SluiceDialect::BatchAttrHelper>(module)},
+                                               {SluiceDialect::ContextAttrHelper::getNameStr(),
+                                                getFact<SluiceDialect::ContextAttrHelper>(module)}};
+  for (auto [name, attribute] : facts) {
     if (!attribute || !attribute.getType().isSignlessInteger(64) || attribute.getInt() < 1 ||
         attribute.getInt() > mostSize) {
       return module.emitError() << "expected the module attribute " << name
@@ -298,7 +301,7 @@ LogicalResult sluice::verifyModel(ModuleOp module) {
 }
 
 LogicalResult sluice::verifyTraining(ModuleOp module) {
-  auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
+  auto training = getFact<SluiceDialect::TrainingAttrHelper>(module);
   auto lacks = [&](StringRef kind, StringRef name) {
     return module.emitError() << "expected the " << kind << " " << name
                               << " in the module attribute sluice.training, found none";
@@ -325,13 +328,13 @@ LogicalResult sluice::verifyTraining(ModuleOp module) {
                 "(docs/spec.md), found another";
     }
   }
-  if (Attribute found = module->getAttr(accumulateName)) {
+  StringRef accumulate = SluiceDialect::AccumulateAttrHelper::getNameStr();
+  if (Attribute found = module->getAttr(accumulate)) { // of any type
     auto batches = dyn_cast<IntegerAttr>(found);
     if (!batches || !batches.getType().isInteger(64) || batches.getInt() < 1 ||
         batches.getInt() > mostAccumulated) {
       return module.emitError() << "expected an i64 from 1 to " << mostAccumulated
-                                << " in the module attribute " << accumulateName << ", found "
-                                << found;
+                                << " in the module attribute " << accumulate << ", found " << found;
     }
   }
   for (StringRef name : {"optimizer", "schedule"}) {

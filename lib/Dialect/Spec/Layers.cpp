@@ -160,13 +160,13 @@ void spec::setLayerDefaults(Operation *stage, int64_t width) {
   Builder b(stage->getContext());
   int64_t heads = *layer.getHeads();
   if (!layer.getKeyValueHeads()) {
-    stage->setAttr("key_value_heads", b.getI64IntegerAttr(heads));
+    layer.setKeyValueHeadsAttr(b.getI64IntegerAttr(heads));
   }
   if (!layer.getHeadSize() && width % heads == 0) {
-    stage->setAttr("head_size", b.getI64IntegerAttr(width / heads));
+    layer.setHeadSizeAttr(b.getI64IntegerAttr(width / heads));
   }
   if (!layer.getFeedForward()) {
-    stage->setAttr("feed_forward", b.getI64IntegerAttr(4 * width));
+    layer.setFeedForwardAttr(b.getI64IntegerAttr(4 * width));
   }
 }
 

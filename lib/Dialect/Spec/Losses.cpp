@@ -17,7 +17,7 @@ static int64_t getFirstTokens(Value stream) {
     Operation *stage = open.pop_back_val().getDefiningOp();
     if (auto topDown = dyn_cast<TopDownOp>(stage)) {
       first = std::max(first, topDown.getTokensBefore());
-    } else if (auto tokens = stage->getAttrOfType<IntegerAttr>("first_tokens")) {
+    } else if (auto tokens = cast<StageInterface>(stage).getFirstTokensAttr()) {
       first = std::max(first, tokens.getInt()); // the last of the stages that replaced a top_down
     }
     for (Value operand : stage->getOperands()) {

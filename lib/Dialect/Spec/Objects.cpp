@@ -146,12 +146,12 @@ LogicalResult ModelOp::verify() {
       return op.emitError() << "expected an object or a stage of a spec in a spec.model, found "
                             << op.getName();
     }
-    bool isStage = isa<StageInterface>(op);
-    if (!isStage && failed(verifyObject(op, followsStage, settings))) {
+    auto stage = dyn_cast<StageInterface>(&op);
+    if (!stage && failed(verifyObject(op, followsStage, settings))) {
       return failure();
     }
-    followsStage |= isStage;
-    auto name = isStage ? op.getAttrOfType<StringAttr>("to") : StringAttr();
+    followsStage |= bool(stage);
+    StringAttr name = stage ? stage.getToAttr() : StringAttr();
     if (name && !results.insert(name.getValue()).second) {
       return emitKeyError(&op, "to") << "expected a name that no earlier result has, found "
                                      << quote(name.getValue()) << "; choose another";

@@ -72,6 +72,8 @@ bool spec::isWritten(Operation *op, StringRef key) {
   return keys && keys.contains(key);
 }
 
+Attribute spec::getKeyValue(Operation *stage, StringRef key) { return stage->getAttr(key); }
+
 Location spec::getKeyLoc(Operation *op, StringRef key) {
   DictionaryAttr keys = getKeys(op->getLoc());
   Attribute place = keys ? keys.get(key) : Attribute();

@@ -20,8 +20,10 @@ static InputOp findInput(Operation *stage, StringRef name) {
 
 static LogicalResult verifyNgrams(EmbeddingOp op) {
   constexpr StringLiteral type = "a list of rising integers from 2 to 16";
-  for (StringRef key : {"ngram_rows", "document_end"}) {
-    if (!op.getNgrams() && op->getAttr(key)) {
+  std::pair<StringRef, bool> others[] = {{"ngram_rows", bool(op.getNgramRowsAttr())},
+                                         {"document_end", bool(op.getDocumentEndAttr())}};
+  for (auto [key, isGiven] : others) {
+    if (!op.getNgrams() && isGiven) {
       return emitKeyError(op, key)
              << "expected " << quote(key)
              << " only beside \"ngrams\", found it alone; give \"ngrams\", or leave it out";
@@ -131,7 +133,7 @@ void DropoutOp::setDerivedDefaults() {}
 /// Fails where keys of groups are given with "segments".
 static LogicalResult verifySegmentsAlone(Operation *op) {
   for (StringRef key : {"factor", "window", "width"}) {
-    if (op->getAttr(key)) {
+    if (getKeyValue(op, key)) {
       return emitKeyError(op, key)
              << "expected no " << quote(key)
              << " where \"segments\" says which rows belong together, found both; leave one out";
@@ -145,7 +147,7 @@ static LogicalResult verifySegmentsAlone(Operation *op) {
 static LogicalResult verifyParts(Operation *op, bool isParts, StringRef method, int64_t factor,
                                  int64_t width) {
   if (!isParts) {
-    if (op->getAttr("width")) {
+    if (getKeyValue(op, "width")) {
       return emitKeyError(op, "width")
              << "expected \"width\" only beside \"method\": " << quote(method)
              << ", whose result is a linear map's, found it beside another method; use a project "
@@ -160,7 +162,7 @@ static LogicalResult verifyParts(Operation *op, bool isParts, StringRef method, 
            << ", which gives each row an equal part of the columns, found " << factor
            << "; take another factor, or \"linear\"";
   }
-  if (op->getAttr("window")) {
+  if (getKeyValue(op, "window")) {
     return emitKeyError(op, "window")
            << "expected no \"window\" for \"method\": " << quote(method)
            << ", whose rows are those of the group, found one; leave it out, or say "

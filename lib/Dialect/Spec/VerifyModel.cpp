@@ -152,7 +152,7 @@ LogicalResult spec::verifyStageOrder(ModelOp model) {
       return emitError(getKeyLoc(stage, ""))
              << "expected a head as the last stage and nowhere else, found " << stage->getName();
     }
-    auto path = stage->getAttrOfType<StringAttr>("path");
+    StringAttr path = stage.getPathAttr();
     if (path && !isWeightName(path.getValue())) {
       return emitError(getKeyLoc(stage, ""))
              << "expected a \"path\" of letters, digits, _, - and single dots, found " << path;

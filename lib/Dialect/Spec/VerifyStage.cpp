@@ -169,7 +169,7 @@ LogicalResult spec::verifyAttributes(Operation *op) {
 
 LogicalResult spec::verifyDerived(Operation *op, ArrayRef<StringRef> names) {
   for (StringRef name : names) {
-    if (!op->getAttr(name)) {
+    if (!getKeyValue(op, name)) {
       return emitError(getKeyLoc(op, ""))
              << "expected the attribute " << quote(name) << " of " << op->getName()
              << ", which the reader of specs derives from others, found none; add it";
@@ -184,7 +184,7 @@ static LogicalResult verifyWords(Operation *op, const ObjectInfo &stage) {
       llvm::any_of(op->getOperandTypes(), [](Type type) { return isa<SegmentationType>(type); });
   for (const KeyInfo &key : stage.keys) {
     Attribute value =
-        key.kind == KeyKind::Word ? op->getAttr(StringRef(key.attribute)) : Attribute();
+        key.kind == KeyKind::Word ? getKeyValue(op, StringRef(key.attribute)) : Attribute();
     if (!value) {
       continue;
     }
@@ -232,16 +232,16 @@ static LogicalResult verifySettings(Operation *op, StringRef key, Attribute sett
 
 /// Checks the objects of a list of stages: settings of layers and of boundaries.
 static LogicalResult verifyObjects(Operation *op) {
-  auto cuts = dyn_cast_or_null<ArrayAttr>(op->getAttr("boundaries"));
+  auto cuts = dyn_cast_or_null<ArrayAttr>(getKeyValue(op, "boundaries"));
   for (Attribute cut : cuts ? cuts.getValue() : ArrayRef<Attribute>()) {
     if (failed(verifySettings(op, "boundaries", cut, "boundaries"))) {
       return failure();
     }
   }
   return failure(
-      failed(verifySettings(op, "boundaries", op->getAttr("boundaries"), "boundaries")) ||
-      failed(verifySettings(op, "local", op->getAttr("local"), "layers")) ||
-      failed(verifySettings(op, "global", op->getAttr("global"), "layers")));
+      failed(verifySettings(op, "boundaries", getKeyValue(op, "boundaries"), "boundaries")) ||
+      failed(verifySettings(op, "local", getKeyValue(op, "local"), "layers")) ||
+      failed(verifySettings(op, "global", getKeyValue(op, "global"), "layers")));
 }
 
 /// Fails where a result has another type than the operands and keys give. Results for the segments
@@ -278,7 +278,7 @@ LogicalResult spec::verifyStage(Operation *op) {
   if (failed(verifyAttributes(op)) || failed(verifyWords(op, stage))) {
     return failure();
   }
-  if (!stage.hasLayerKeys && op->hasAttr("layers") && failed(verifyObjects(op))) {
+  if (!stage.hasLayerKeys && getKeyValue(op, "layers") && failed(verifyObjects(op))) {
     return failure();
   }
   return verifyResults(op, word);

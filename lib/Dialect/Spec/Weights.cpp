@@ -33,7 +33,8 @@ void WeightList::addStage(WeightsInterface owner) {
 
 void WeightList::add(StringRef name, ArrayRef<int64_t> shape, InitialValues initial,
                      double deviation, bool decays) {
-  StringAttr path = stage->getAttrOfType<StringAttr>("path");
+  auto owner = cast<StageInterface>(stage.getOperation());
+  StringAttr path = owner.getPathAttr();
   StringRef kind = name.substr(name.rfind('.') + 1);
   auto whole = parameter.empty()
                    ? StringAttr()
@@ -42,7 +43,7 @@ void WeightList::add(StringRef name, ArrayRef<int64_t> shape, InitialValues init
       builder, getKeyLoc(stage, ""), builder.getStringAttr(path.getValue() + "." + name), path,
       builder.getDenseI64ArrayAttr(shape), InitialValuesAttr::get(builder.getContext(), initial),
       builder.getF64FloatAttr(deviation), decays ? builder.getUnitAttr() : UnitAttr(),
-      stage->hasAttr("frozen") ? builder.getUnitAttr() : UnitAttr(), whole);
+      owner.getFrozen() ? builder.getUnitAttr() : UnitAttr(), whole);
 }
 
 void WeightList::addMatrix(StringRef prefix, int64_t out, int64_t in, double shrink,

@@ -2,9 +2,9 @@
 //
 // Generates the distinct dispatches of a module once per target.
 #include "DeviceKernels.h"
+#include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Target/CPU/Generate.h"
-#include "sluice/Transforms/Recompute.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -15,20 +15,31 @@
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace sluice;
 
-static bool drawsForAttention(Operation *op) {
-  auto dropout = op->getAttrOfType<FloatAttr>("dropout");
-  return dropout && dropout.getValueAsDouble() > 0;
+/// Returns the random stream of an attention's dropout; none if it drops nothing out.
+static std::optional<int64_t> getDropoutStream(Operation *dispatch) {
+  using TileStream = std::optional<int64_t>;
+  return llvm::TypeSwitch<Operation *, TileStream>(dispatch)
+      .Case<dispatch::AttentionOp, dispatch::AttentionBackwardOp>([](auto attention) {
+        bool draws = attention.getDropout().convertToFloat() > 0;
+        return draws ? TileStream(attention.getRandomId()) : std::nullopt;
+      })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+static void setDropoutStream(Operation *dispatch, int64_t id) {
+  llvm::TypeSwitch<Operation *>(dispatch)
+      .Case<dispatch::AttentionOp, dispatch::AttentionBackwardOp>(
+          [&](auto attention) { attention.setRandomId(id); })
+      .Default([](Operation *) {});
 }
 
 int64_t sluice::firstStream(Operation *dispatch) {
-  int64_t least = INT64_MAX;
-  if (drawsForAttention(dispatch)) {
-    least = dispatch->getAttrOfType<IntegerAttr>("random_id").getInt();
-  }
+  int64_t least = getDropoutStream(dispatch).value_or(INT64_MAX);
   dispatch->walk(
       [&](dispatch::RandomOp random) { least = std::min<int64_t>(least, random.getId()); });
   return least == INT64_MAX ? 0 : least;
@@ -37,11 +48,7 @@ int64_t sluice::firstStream(Operation *dispatch) {
 /// Makes ids relative to the first stream of the dispatch; an id without draws is cleared.
 static void rebaseStreams(Operation *dispatch) {
   int64_t first = firstStream(dispatch);
-  OpBuilder b(dispatch);
-  if (auto id = dispatch->getAttrOfType<IntegerAttr>("random_id")) {
-    dispatch->setAttr("random_id",
-                      b.getI64IntegerAttr(drawsForAttention(dispatch) ? id.getInt() - first : 0));
-  }
+  setDropoutStream(dispatch, getDropoutStream(dispatch).value_or(first) - first);
   dispatch->walk([&](dispatch::RandomOp random) { random.setId(random.getId() - first); });
 }
 
@@ -55,11 +62,12 @@ static Operation *isolate(Operation *dispatch, ModuleOp scratch) {
   b.setInsertionPointToEnd(block);
   IRMapping mapping;
   mapping.map(dispatch->getOperands(), block->getArguments());
-  Operation *copy = b.clone(*dispatch, mapping);
-  for (StringRef name : {StringRef("plan.phase"), StringRef("plan.offsets"), StringRef("guard"),
-                         StringRef("label"), StringRef(recomputedName)}) {
-    copy->removeAttr(name);
-  }
+  auto copy = cast<dispatch::KernelInterface>(b.clone(*dispatch, mapping));
+  copy.setBackward(false);
+  copy.setGuardAttr({});
+  copy.setLabelAttr({});
+  copy.setRecomputed(false);
+  eraseFact<plan::PlanDialect::OffsetsAttrHelper>(copy);
   eraseNames(copy);
   rebaseStreams(copy);
   return copy;
@@ -190,10 +198,6 @@ bool sluice::addTarget(StringRef name, Targets &targets) {
   return known;
 }
 
-static int64_t getModuleInteger(ModuleOp module, StringRef name) {
-  return module->getAttrOfType<IntegerAttr>(name).getInt();
-}
-
 FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &targets,
                                              std::string &unsupported) {
   module.getContext()
@@ -226,8 +230,7 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &tar
       record.scheduled = bool(dispatch::findSchedule(isolated));
       record.dispatch = entry->first().str();
       if (!targets.gpus.empty()) {
-        record.product = cuda::findProduct(isolated, getModuleInteger(module, "sluice.context"),
-                                           getModuleInteger(module, "sluice.batch"));
+        record.product = cuda::findProduct(isolated, getContext(module), getBatch(module));
       }
       if (failed(generateForCpus(isolated, targets.cpus, set, record)) ||
           failed(generateForDevices(isolated, number, targets.gpus, set, record, unsupported))) {

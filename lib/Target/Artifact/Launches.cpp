@@ -5,6 +5,7 @@
 #include "sluice/Dialect/Plan/Plan.h"
 
 #include "llvm/ADT/SmallBitVector.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -84,8 +85,8 @@ Footprint computeFootprint(Operation *op, int64_t workspaceBytes, const MemoryPl
   llvm::for_each(op->getOperands(), [&](Value value) { add(value, false); });
   llvm::for_each(op->getResults(), [&](Value value) { add(value, true); });
   int64_t length = memory.scalar(dispatch::computeLength(op));
-  auto domain = op->getAttrOfType<dispatch::DomainAttr>("domain");
-  int64_t lengths = domain && domain.getAxis() ? domain.getBatch() : 1;
+  dispatch::DomainAttr domain = cast<dispatch::KernelInterface>(op).getDomain();
+  int64_t lengths = domain.getAxis() ? domain.getBatch() : 1;
   footprint.ranges.push_back({length, length + lengths * int64_t(sizeof(int64_t)), false});
   if (workspaceBytes > 0) {
     footprint.ranges.push_back(
@@ -112,31 +113,36 @@ std::vector<SmallVector<int64_t>> dependences(ArrayRef<Footprint> footprints) {
   return after;
 }
 
+/// Returns the phase of the launches of an entry, except for a backward pass.
+StringRef getPhase(StringRef entry) {
+  return llvm::StringSwitch<StringRef>(entry)
+      .Cases({"update", "accumulate"}, "update")
+      .Cases({"initialize", "prepare"}, "initialize")
+      .Default("forward");
+}
+
 } // namespace
 
 void sluice::emitEntry(func::FuncOp func, const Twine &name, const KernelSet &kernels,
                        const MemoryPlan &memory, const MemoryBucket *bucket) {
   OpBuilder b = OpBuilder::atBlockEnd(func->getParentOfType<ModuleOp>().getBody());
   auto entry = plan::EntryOp::create(b, func->getParentOp()->getLoc(), name.str(),
-                                     func->getAttrOfType<StringAttr>("plan.of"),
-                                     func->getAttrOfType<IntegerAttr>("plan.factor"));
+                                     getFact<plan::PlanDialect::OfAttrHelper>(func),
+                                     getFact<plan::PlanDialect::FactorAttrHelper>(func));
   b.setInsertionPointToEnd(&entry.getBody().emplaceBlock());
-  SmallVector<Operation *> launches;
+  SmallVector<dispatch::KernelInterface> launches;
   SmallVector<Footprint> footprints;
-  for (Operation &op : func.getBody().front()) {
-    if (isa<dispatch::KernelInterface>(op)) {
-      launches.push_back(&op);
-      const KernelRecord &record = kernels.records[kernels.kernelOf.lookup(&op)];
-      footprints.push_back(computeFootprint(&op, record.workspaceBytes(), memory, bucket));
-    }
+  for (auto op : func.getOps<dispatch::KernelInterface>()) {
+    launches.push_back(op);
+    const KernelRecord &record = kernels.records[kernels.kernelOf.lookup(op)];
+    footprints.push_back(computeFootprint(op, record.workspaceBytes(), memory, bucket));
   }
   std::vector<SmallVector<int64_t>> after = dependences(footprints);
+  StringRef phase = getPhase(func.getSymName());
   for (auto [i, op] : llvm::enumerate(launches)) {
-    auto phase = op->getAttrOfType<StringAttr>("plan.phase");
     plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name,
                            getLaunchArguments(op, memory, bucket),
-                           phase ? phase.getValue() : "forward", after[i],
-                           op->getAttrOfType<StringAttr>("guard"), dispatch::findSequenceAxis(op),
-                           getRunList(op, bucket));
+                           op.getBackward() ? "backward" : phase, after[i], op.getGuardAttr(),
+                           dispatch::findSequenceAxis(op), getRunList(op, bucket));
   }
 }

@@ -45,11 +45,12 @@ static FailureOr<KernelSet> generate(ModuleOp module, ArrayRef<std::string> name
   if (failed(targets)) {
     return failure();
   }
-  for (StringRef size : {"sluice.context", "sluice.batch"}) {
-    if (!targets->gpus.empty() && !module->getAttrOfType<IntegerAttr>(size)) {
-      return module.emitError() << "expected the module attribute " << size
-                                << ", an i64 that a GPU's products are known by, found none";
-    }
+  bool hasContext = hasFact<SluiceDialect::ContextAttrHelper>(module);
+  if (!targets->gpus.empty() && !(hasContext && hasFact<SluiceDialect::BatchAttrHelper>(module))) {
+    return module.emitError() << "expected the module attribute "
+                              << (hasContext ? SluiceDialect::BatchAttrHelper::getNameStr()
+                                             : SluiceDialect::ContextAttrHelper::getNameStr())
+                              << ", an i64 that a GPU's products are known by, found none";
   }
   if (failed(verifyLevel(module, Level::Dispatches))) {
     return failure();
@@ -118,8 +119,8 @@ private:
   /// an op whose name is known is the same.
   static void append(ModuleOp from, ModuleOp to) {
     for (Operation &op : llvm::make_early_inc_range(*from.getBody())) {
-      auto name = op.getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
-      if (name && to.lookupSymbol(name)) {
+      auto symbol = dyn_cast<SymbolOpInterface>(op);
+      if (symbol && to.lookupSymbol(symbol.getNameAttr())) {
         op.erase();
       } else {
         op.moveBefore(to.getBody(), to.getBody()->end());

@@ -251,34 +251,33 @@ static json::Object givenToJson(ModuleOp module, const MemoryPlan &memory) {
 }
 
 static json::Object modelToJson(ModuleOp module, StringRef spec) {
-  auto number = [&](StringRef name) { return module->getAttrOfType<IntegerAttr>(name).getInt(); };
   int64_t count = 0;
   for (const ParameterLayout::Entry &entry : ParameterLayout(module).entries) {
     count += entry.elements;
   }
-  json::Object model{{"name", module->getAttrOfType<StringAttr>("sluice.name").getValue()},
-                     {"vocabulary", number("sluice.vocabulary")},
-                     {"context", number("sluice.context")},
-                     {"batch", number("sluice.batch")},
-                     {"width", number("sluice.width")},
-                     {"seed", number("sluice.seed")},
+  json::Object model{{"name", getFact<SluiceDialect::NameAttrHelper>(module).getValue()},
+                     {"vocabulary", getFact<SluiceDialect::VocabularyAttrHelper>(module).getInt()},
+                     {"context", getContext(module)},
+                     {"batch", getBatch(module)},
+                     {"width", getFact<SluiceDialect::WidthAttrHelper>(module).getInt()},
+                     {"seed", getFact<SluiceDialect::SeedAttrHelper>(module).getInt()},
                      {"spec", spec},
                      {"parameters", count}};
-  auto losses = module->getAttrOfType<ArrayAttr>("plan.losses");
+  auto losses = getFact<plan::PlanDialect::LossesAttrHelper>(module);
   if (losses && !losses.empty()) { // lead of the head
     int64_t first = cast<DictionaryAttr>(losses[0]).getAs<IntegerAttr>("first").getInt();
     if (first > 0) {
       model["first"] = first;
     }
   }
-  if (module->hasAttr("sluice.group")) {
-    model["group"] = number("sluice.group");
+  if (auto group = getFact<SluiceDialect::GroupAttrHelper>(module)) {
+    model["group"] = group.getInt();
   }
   return model;
 }
 
 static json::Object trainingToJson(ModuleOp module, const SpecRecord &spec) {
-  auto training = module->getAttrOfType<DictionaryAttr>("sluice.training");
+  auto training = getFact<SluiceDialect::TrainingAttrHelper>(module);
   double steps = training.getAs<FloatAttr>("steps").getValueAsDouble();
   if (auto then = training.getAs<FloatAttr>("then_steps")) { // second phase of the schedule
     steps += then.getValueAsDouble();
@@ -297,7 +296,7 @@ static json::Object trainingToJson(ModuleOp module, const SpecRecord &spec) {
 /// Returns the losses that `sluice.objective` recorded.
 static json::Array lossesToJson(ModuleOp module) {
   json::Array losses;
-  auto records = module->getAttrOfType<ArrayAttr>("plan.losses");
+  auto records = getFact<plan::PlanDialect::LossesAttrHelper>(module);
   for (Attribute record : records ? records.getValue() : ArrayRef<Attribute>()) {
     auto loss = cast<DictionaryAttr>(record);
     StringRef name = loss.getAs<StringAttr>("name").getValue();
@@ -317,7 +316,7 @@ static json::Array lossesToJson(ModuleOp module) {
 /// Returns each axis of segments that an entry computes, in module order: outer axes come first.
 static json::Array segmentsToJson(ModuleOp module, const MemoryPlan &memory) {
   json::Array segments;
-  auto losses = module->getAttrOfType<ArrayAttr>("plan.losses");
+  auto losses = getFact<plan::PlanDialect::LossesAttrHelper>(module);
   auto isLoss = [&](const std::string &name) {
     return llvm::any_of(losses ? losses.getValue() : ArrayRef<Attribute>(), [&](Attribute record) {
       return cast<DictionaryAttr>(record).getAs<StringAttr>("name").getValue() == name;
@@ -513,7 +512,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   if (!given.empty()) {
     plan["given"] = std::move(given);
   }
-  if (auto factors = module->getAttrOfType<DenseI64ArrayAttr>("plan.factors")) {
+  if (auto factors = getFact<plan::PlanDialect::FactorsAttrHelper>(module)) {
     plan["factors"] = json::Object{{"main", factors[0]}, {"entries", std::move(ofFactors)}};
   }
   if (!memory.buckets.empty()) {

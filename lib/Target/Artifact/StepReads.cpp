@@ -18,8 +18,8 @@ constexpr int64_t mostParts = 64;
 /// Returns true if a launch of @step waits for the rows of segments that a schedule makes due.
 static bool runsOverRows(ModuleOp module, StringRef guard) {
   auto step = module.lookupSymbol<func::FuncOp>("step");
-  return step && llvm::any_of(step.getBody().getOps(), [&](Operation &op) {
-           auto own = op.getAttrOfType<StringAttr>("guard");
+  return step && llvm::any_of(step.getOps<dispatch::KernelInterface>(), [&](auto kernel) {
+           StringAttr own = kernel.getGuardAttr();
            return own && own.getValue() == guard;
          });
 }
@@ -82,25 +82,24 @@ static int64_t rowsShared(Operation *op, const dispatch::SharedRead &read, int64
   if (read.factor == 0) {
     return rows;
   }
-  auto domain = op->getAttrOfType<dispatch::DomainAttr>("domain");
+  dispatch::DomainAttr domain = cast<dispatch::KernelInterface>(op).getDomain();
   int64_t p = time / std::max<int64_t>(1, domain.getFactor()), there = time / read.factor + 1;
   auto [first, last] = solveMask(read.relation).getRange(p, there);
   return std::min(std::max<int64_t>(0, last - first + 1), rows);
 }
 
-/// Returns the bytes of states that `op` reads at token t, averaged over the period around it. Rows
-/// of a segment were computed in earlier steps.
-static double stateBytes(Operation *op, const DenseSet<Value> &states, const StepRate &rate,
-                         int64_t t) {
-  auto kernel = cast<dispatch::KernelInterface>(op);
-  auto guard = op->getAttrOfType<StringAttr>("guard");
+/// Returns the bytes of states that `kernel` reads at token t, averaged over the period around it.
+/// Rows of a segment were computed in earlier steps.
+static double stateBytes(dispatch::KernelInterface kernel, const DenseSet<Value> &states,
+                         const StepRate &rate, int64_t t) {
+  StringAttr guard = kernel.getGuardAttr();
   bool isOfRows = guard && guard.getValue().ends_with(plan::rowsOfSegments);
   double bytes = 0;
-  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+  for (auto [i, operand] : llvm::enumerate(kernel->getOperands())) {
     auto type = dyn_cast<RankedTensorType>(operand.getType());
     if (std::optional<dispatch::SharedRead> shared = kernel.getSharedRead(i)) {
       int64_t time = int64_t(double(t) * rate.clock);
-      int64_t rows = rowsShared(op, *shared, type.getDimSize(1), time);
+      int64_t rows = rowsShared(kernel, *shared, type.getDimSize(1), time);
       bytes += countBytes(type, rows * shared->columns) * double(rate.runs) / double(rate.period);
     } else if (states.contains(operand) && type.getRank() == 3 &&
                (isOfRows || !kernel.readsOwnRows(i))) {
@@ -124,17 +123,14 @@ StepReads sluice::stepReads(ModuleOp module) {
   int64_t context = getContext(module), parts = std::min(context, mostParts);
   double weights = 0;
   SmallVector<double> kept(parts);
-  for (Operation &op : step.getBody().front()) {
-    if (!isa<dispatch::KernelInterface>(op)) {
-      continue;
-    }
-    auto guard = op.getAttrOfType<StringAttr>("guard");
+  for (auto op : step.getOps<dispatch::KernelInterface>()) {
+    StringAttr guard = op.getGuardAttr();
     StepRate rate = guard ? rates.at(guard.str()) : StepRate();
-    for (unsigned i = 0; i < op.getNumOperands(); ++i) {
-      weights += weightBytes(&op, i, rate);
+    for (unsigned i = 0; i < op->getNumOperands(); ++i) {
+      weights += weightBytes(op, i, rate);
     }
     for (auto [part, bytes] : llvm::enumerate(kept)) {
-      bytes += stateBytes(&op, states, rate, (2 * int64_t(part) + 1) * context / (2 * parts));
+      bytes += stateBytes(op, states, rate, (2 * int64_t(part) + 1) * context / (2 * parts));
     }
   }
   return {int64_t(weights), SmallVector<int64_t>(kept.begin(), kept.end())};

@@ -55,7 +55,7 @@ Value Frame::loadScalar(AbiScalar scalar, Type type, Value batch) {
   int64_t position =
       dispatch_->getNumOperands() + dispatch_->getNumResults() + static_cast<int64_t>(scalar);
   Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(position));
-  auto domain = dispatch_->getAttrOfType<dispatch::DomainAttr>("domain");
+  dispatch::DomainAttr domain = cast<dispatch::KernelInterface>(dispatch_).getDomain();
   auto memory = MemRefType::get({batch ? domain.getBatch() : 1}, type);
   Value view = memref::ViewOp::create(b, memory, arena, offset, ValueRange{});
   return memref::LoadOp::create(b, view, batch ? batch : index(0));

@@ -30,12 +30,12 @@
 module attributes {sluice.batch = 1 : i64, sluice.context = 64 : i64} {
   func.func @double() {
     %x = plan.bind "input:x" : tensor<1x64x16xf32>
-    %a = dispatch.rows %x attributes {domain = #domain, accesses = [#row], result_accesses = [#row], plan.phase = "forward"} {
+    %a = dispatch.rows %x attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
     ^bb0(%r: tensor<16xf32>):
       %y = arith.addf %r, %r : tensor<16xf32>
       dispatch.yield %y : tensor<16xf32>
     } : (tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-    %b = dispatch.rows %a attributes {domain = #domain, accesses = [#row], result_accesses = [#row], plan.phase = "forward"} {
+    %b = dispatch.rows %a attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
     ^bb0(%r: tensor<16xf32>):
       %y = arith.addf %r, %r : tensor<16xf32>
       dispatch.yield %y : tensor<16xf32>

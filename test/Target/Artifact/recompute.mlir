@@ -6,24 +6,26 @@
 // RUN: sluice-opt %s --sluice-recompute=memory-budget=32768 | FileCheck %s --check-prefix=LESS
 // RUN: not sluice-opt %s --sluice-recompute=memory-budget=100 2>&1 | FileCheck %s --check-prefix=LEAST
 
-// FULL-NOT: plan.recomputed
+// FULL-NOT: recomputed
 
 // CHECK-LABEL: func.func @gradient
 // CHECK:         %[[X:.*]] = plan.bind "input:x"
-// CHECK-COUNT-6: plan.phase = "forward"
-// CHECK-COUNT-5: plan.phase = "backward", result_accesses
-// CHECK:         %[[FIRST:.*]] = dispatch.rows %[[X]] {{.*}} plan.phase = "backward", plan.recomputed
-// CHECK-NOT:     plan.recomputed
-// CHECK:         dispatch.rows %{{.*}}, %[[FIRST]] attributes {{.*}} plan.phase = "backward", result_accesses
-// CHECK-NOT:     plan.recomputed
+// CHECK-COUNT-6: dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<{{[^>]*}}>], domain
+// CHECK-COUNT-5: backward, domain = {{.*}}>, result_accesses
+// CHECK:         %[[FIRST:.*]] = dispatch.rows %[[X]] {{.*}} backward, domain = {{.*}}>, recomputed
+// CHECK-NOT:     recomputed
+// CHECK:         dispatch.rows %{{.*}}, %[[FIRST]] attributes {{.*}} backward, domain = {{.*}}>, result_accesses
+// CHECK-NOT:     recomputed
 
 // LESS:         %[[X:.*]] = plan.bind "input:x"
-// LESS:         dispatch.rows %[[X]] {{.*}} plan.phase = "forward"
-// LESS:         %[[SECOND:.*]] = dispatch.rows {{.*}} plan.phase = "forward"
-// LESS:         %[[THIRD:.*]] = dispatch.rows %[[SECOND]] {{.*}} plan.phase = "backward", plan.recomputed
+// LESS-NOT:     backward
+// LESS:         dispatch.rows %[[X]]
+// LESS-NOT:     backward
+// LESS:         %[[SECOND:.*]] = dispatch.rows
+// LESS:         %[[THIRD:.*]] = dispatch.rows %[[SECOND]] {{.*}} backward, {{.*}}, recomputed
 // LESS:         dispatch.rows %{{.*}}, %[[THIRD]] attributes
 // LESS:         dispatch.rows %{{.*}}, %[[SECOND]] attributes
-// LESS:         %[[FIRST:.*]] = dispatch.rows %[[X]] {{.*}} plan.phase = "backward", plan.recomputed
+// LESS:         %[[FIRST:.*]] = dispatch.rows %[[X]] {{.*}} backward, {{.*}}, recomputed
 // LESS:         dispatch.rows %{{.*}}, %[[FIRST]] attributes
 
 // PLAN: plan.arena_bytes = 36864 : i64
@@ -35,62 +37,62 @@
 
 func.func @gradient() {
   %x = plan.bind "input:x" : tensor<1x64x16xf32>
-  %a1 = dispatch.rows %x attributes {domain = #domain, accesses = [#row], result_accesses = [#row], plan.phase = "forward"} {
+  %a1 = dispatch.rows %x attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
   ^bb0(%r: tensor<16xf32>):
     %y = math.exp %r : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>
   } : (tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-  %a2 = dispatch.rows %a1 attributes {domain = #domain, accesses = [#row], result_accesses = [#row], plan.phase = "forward"} {
+  %a2 = dispatch.rows %a1 attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
   ^bb0(%r: tensor<16xf32>):
     %y = math.exp %r : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>
   } : (tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-  %a3 = dispatch.rows %a2 attributes {domain = #domain, accesses = [#row], result_accesses = [#row], plan.phase = "forward"} {
+  %a3 = dispatch.rows %a2 attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
   ^bb0(%r: tensor<16xf32>):
     %y = math.exp %r : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>
   } : (tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-  %a4 = dispatch.rows %a3 attributes {domain = #domain, accesses = [#row], result_accesses = [#row], plan.phase = "forward"} {
+  %a4 = dispatch.rows %a3 attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
   ^bb0(%r: tensor<16xf32>):
     %y = math.exp %r : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>
   } : (tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-  %a5 = dispatch.rows %a4 attributes {domain = #domain, accesses = [#row], result_accesses = [#row], plan.phase = "forward"} {
+  %a5 = dispatch.rows %a4 attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
   ^bb0(%r: tensor<16xf32>):
     %y = math.exp %r : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>
   } : (tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-  %a6 = dispatch.rows %a5 attributes {domain = #domain, accesses = [#row], result_accesses = [#row], plan.phase = "forward"} {
+  %a6 = dispatch.rows %a5 attributes {domain = #domain, accesses = [#row], result_accesses = [#row]} {
   ^bb0(%r: tensor<16xf32>):
     %y = math.exp %r : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>
   } : (tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-  %g6 = dispatch.rows %x, %a6 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], plan.phase = "backward"} {
+  %g6 = dispatch.rows %x, %a6 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], backward} {
   ^bb0(%r: tensor<16xf32>, %s: tensor<16xf32>):
     %y = arith.mulf %r, %s : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>
   } : (tensor<1x64x16xf32>, tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-  %g5 = dispatch.rows %g6, %a5 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], plan.phase = "backward"} {
+  %g5 = dispatch.rows %g6, %a5 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], backward} {
   ^bb0(%r: tensor<16xf32>, %s: tensor<16xf32>):
     %y = arith.mulf %r, %s : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>
   } : (tensor<1x64x16xf32>, tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-  %g4 = dispatch.rows %g5, %a4 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], plan.phase = "backward"} {
+  %g4 = dispatch.rows %g5, %a4 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], backward} {
   ^bb0(%r: tensor<16xf32>, %s: tensor<16xf32>):
     %y = arith.mulf %r, %s : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>
   } : (tensor<1x64x16xf32>, tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-  %g3 = dispatch.rows %g4, %a3 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], plan.phase = "backward"} {
+  %g3 = dispatch.rows %g4, %a3 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], backward} {
   ^bb0(%r: tensor<16xf32>, %s: tensor<16xf32>):
     %y = arith.mulf %r, %s : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>
   } : (tensor<1x64x16xf32>, tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-  %g2 = dispatch.rows %g3, %a2 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], plan.phase = "backward"} {
+  %g2 = dispatch.rows %g3, %a2 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], backward} {
   ^bb0(%r: tensor<16xf32>, %s: tensor<16xf32>):
     %y = arith.mulf %r, %s : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>
   } : (tensor<1x64x16xf32>, tensor<1x64x16xf32>) -> tensor<1x64x16xf32>
-  %g1 = dispatch.rows %g2, %a1 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], plan.phase = "backward"} {
+  %g1 = dispatch.rows %g2, %a1 attributes {domain = #domain, accesses = [#row, #row], result_accesses = [#row], backward} {
   ^bb0(%r: tensor<16xf32>, %s: tensor<16xf32>):
     %y = arith.mulf %r, %s : tensor<16xf32>
     dispatch.yield %y : tensor<16xf32>

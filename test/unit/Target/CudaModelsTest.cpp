@@ -42,11 +42,11 @@ std::string alone(mlir::Operation *op) {
   auto type = builder.getFunctionType(op->getOperandTypes(), {});
   auto function = mlir::func::FuncOp::create(builder, builder.getUnknownLoc(), "f", type);
   builder.setInsertionPointToStart(function.addEntryBlock());
-  mlir::Operation *copy = builder.clone(*op);
+  auto copy = mlir::cast<sluice::dispatch::KernelInterface>(builder.clone(*op));
   copy->setOperands(function.getArguments());
-  for (const char *name : {"label", "plan.phase", "guard"}) {
-    copy->removeAttr(name);
-  }
+  copy.setLabelAttr({});
+  copy.setBackward(false);
+  copy.setGuardAttr({});
   mlir::func::ReturnOp::create(builder, builder.getUnknownLoc());
   std::string text;
   llvm::raw_string_ostream(text) << *module;

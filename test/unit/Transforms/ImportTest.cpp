@@ -42,14 +42,12 @@ static std::vector<std::string> specsUnder(const std::string &folder) {
 }
 
 /// Returns the names of the origins of a function's model ops, without reads of parameters, or of
-/// its dispatches of the forward and backward passes. Each of these ops, and each read, has an
-/// origin.
+/// its dispatches. Each of these ops, and each read, has an origin.
 static std::set<std::string> collectOrigins(func::FuncOp function) {
   std::set<std::string> names;
   for (Operation &op : function.getBody().front()) {
-    auto phase = op.getAttrOfType<StringAttr>("plan.phase");
-    bool isOfModel = phase && (phase.getValue() == "forward" || phase.getValue() == "backward");
-    if (isa<SluiceDialect>(op.getDialect()) || (isOfModel && isa<dispatch::KernelInterface>(op))) {
+    bool isOfModel = isa<SluiceDialect>(op.getDialect()) && !isa<BeginBackwardOp>(op);
+    if (isOfModel || isa<dispatch::KernelInterface>(op)) {
       SmallVector<OriginAttr> origins = getOrigins(op.getLoc());
       EXPECT_FALSE(origins.empty())
           << function.getSymName().str() << ": " << op.getName().getStringRef().str();

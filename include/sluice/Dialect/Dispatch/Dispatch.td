@@ -118,13 +118,17 @@ class Dispatch_Op<string mnemonic, list<Trait> traits = []> : Op<Dispatch_Dialec
     traits>;
 class Dispatch_KernelOp<string mnemonic, list<Trait> traits = []>
     : Dispatch_Op<mnemonic, !listconcat(traits, [Pure, IsolatedFromAbove, KernelInterface,
-                                                 DeclareOpInterfaceMethods<RowReadsInterface>])>;
+                                                 DeclareOpInterfaceMethods<RowReadsInterface>])> {
+  /// For the plan, no kernel depends on them: `backward` marks the backward pass of a step, and
+  /// `recomputed` a dispatch that repeats another one of its function.
+  dag planning = (ins UnitAttr:$backward, UnitAttr:$recomputed);
+}
 
 /// A kernel whose body, or dropout, may draw random numbers.
 class Dispatch_DrawingOp<string mnemonic, list<Trait> traits = []>
     : Dispatch_KernelOp<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<DrawInterface,
         ["drawsNumbers"]>])> {
-  dag drawing = (ins UnitAttr:$draws_by_update);
+  dag drawing = !con((ins UnitAttr:$draws_by_update), planning);
 }
 
 def SharesMemory : DeclareOpInterfaceMethods<SharedMemoryInterface>;
@@ -290,11 +294,11 @@ def Dispatch_WeightGradientOp : Dispatch_KernelOp<"weight_gradient", [AttrSizedO
     - D-013: `left` and `right` have one type, f32 or bf16.
     - D-014: inits and results are f32.
   }], unscheduledConstraints);
-  let arguments = (ins AnyRankedTensor:$left, AnyRankedTensor:$right,
+  let arguments = !con((ins AnyRankedTensor:$left, AnyRankedTensor:$right,
                    Optional<AnyRankedTensor>:$init_weight,
                        Optional<AnyRankedTensor>:$init_bias, Dispatch_Domain:$domain,
                            OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard);
+                       OptionalAttr<StrAttr>:$guard), planning);
   let results = (outs Optional<AnyRankedTensor>:$weight, Optional<AnyRankedTensor>:$bias);
   let extraClassDeclaration = [{ bool followsDomain(unsigned) { return false; } }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
@@ -346,7 +350,7 @@ def Dispatch_CrossEntropyOp
                         AnyRankedTensor:$tokens,
                             Optional<AnyRankedTensor>:$bias,
                                 Optional<AnyRankedTensor>:$row_gradient,
-                            Dispatch_Domain:$domain), crossEntropyAttributes);
+                            Dispatch_Domain:$domain), crossEntropyAttributes, planning);
   let results = (outs AnyRankedTensor:$losses, Optional<AnyRankedTensor>:$lse,
                       Optional<AnyRankedTensor>:$input_gradient);
   let extraClassDeclaration = [{
@@ -389,7 +393,7 @@ def Dispatch_CrossEntropyWeightGradientOp
                                 Optional<AnyRankedTensor>:$row_gradient,
                             Optional<AnyRankedTensor>:$init_weight,
                                 Optional<AnyRankedTensor>:$init_bias,
-                            Dispatch_Domain:$domain), crossEntropyAttributes);
+                            Dispatch_Domain:$domain), crossEntropyAttributes, planning);
   let results = (outs AnyRankedTensor:$weight_gradient, Optional<AnyRankedTensor>:$bias_gradient);
   let extraClassDeclaration = [{
     bool followsDomain(unsigned) { return false; }
@@ -421,10 +425,10 @@ def Dispatch_ScatterRowsOp : Dispatch_KernelOp<"scatter_rows", [SharesMemory]> {
     - D-016: `values` are f32 or bf16.
     - R-007: `values` have the columns of the table, and `init` has its shape (lowering).
   }], unscheduledConstraints);
-  let arguments = (ins AnyRankedTensor:$index, AnyRankedTensor:$values,
+  let arguments = !con((ins AnyRankedTensor:$index, AnyRankedTensor:$values,
                    Optional<AnyRankedTensor>:$init,
                        Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard);
+                       OptionalAttr<StrAttr>:$guard), planning);
   let results = (outs AnyRankedTensor:$table);
   let extraClassDeclaration = [{ bool followsDomain(unsigned) { return false; } }];
   let assemblyFormat = [{operands attr-dict-with-keyword `:` functional-type(operands, results)}];
@@ -452,8 +456,9 @@ def Dispatch_SegmentScanOp : Dispatch_KernelOp<"segment_scan"> {
     - D-028: `bits` is one f32 or bf16 per row of the domain; `counts`, `ends` and `totals`
       are i32 with the shapes above.
   }], unscheduledConstraints);
-  let arguments = (ins AnyRankedTensor:$bits, Dispatch_Domain:$domain, OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<StrAttr>:$guard);
+  let arguments = !con((ins AnyRankedTensor:$bits, Dispatch_Domain:$domain,
+                            OptionalAttr<StrAttr>:$label,
+                       OptionalAttr<StrAttr>:$guard), planning);
   let results = (outs AnyRankedTensor:$counts, AnyRankedTensor:$ends, AnyRankedTensor:$totals);
   let extraClassDeclaration = [{
     bool followsDomain(unsigned) { return false; }

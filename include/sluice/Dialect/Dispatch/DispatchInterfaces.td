@@ -38,6 +38,25 @@ def KernelInterface : OpInterface<"KernelInterface"> {
   let description = "What a dispatch reads and writes of its operands and results in memory.";
   let cppNamespace = "::sluice::dispatch";
   let methods = [
+    InterfaceMethod<"The rows that the dispatch runs over.", "::sluice::dispatch::DomainAttr",
+                    "getDomain">,
+    InterfaceMethod<"Sets the rows that the dispatch runs over.", "void", "setDomainAttr",
+                    (ins "::sluice::dispatch::DomainAttr":$domain)>,
+    InterfaceMethod<"The scalar that decides whether the launch runs; null without a guard.",
+                    "::mlir::StringAttr", "getGuardAttr">,
+    InterfaceMethod<"Sets the guard; null removes it.", "void", "setGuardAttr",
+                    (ins "::mlir::StringAttr":$guard)>,
+    InterfaceMethod<"Returns true if the dispatch belongs to the backward pass.", "bool",
+                    "getBackward">,
+    InterfaceMethod<"Moves the dispatch to the backward pass or out of it.", "void", "setBackward",
+                    (ins "bool":$backward)>,
+    InterfaceMethod<"Sets the name that profiles show; null removes it.", "void", "setLabelAttr",
+                    (ins "::mlir::StringAttr":$label)>,
+    InterfaceMethod<"Returns true if the dispatch repeats another one of its function.", "bool",
+                    "getRecomputed">,
+    InterfaceMethod<"Marks a dispatch that repeats another one. The mark keeps cse from merging "
+                    "the two, which would undo the savings.", "void", "setRecomputed",
+                    (ins "bool":$recomputed)>,
     InterfaceMethod<"The access of `operand`; null where the op names it by a role of its own.",
     "::sluice::dispatch::AccessAttr", "getAccess", (ins "unsigned":$operand), [{}], [{
       (void)operand;

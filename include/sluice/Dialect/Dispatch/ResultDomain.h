@@ -13,8 +13,8 @@ inline DomainAttr getRowDomain(mlir::OpResult result) {
 
 /// The axis of segments whose rows a dispatch runs over; null where the tokens' length says.
 inline mlir::StringAttr findSequenceAxis(mlir::Operation *dispatch) {
-  auto domain = dispatch->getAttrOfType<DomainAttr>("domain");
-  return domain ? domain.getAxis() : mlir::StringAttr();
+  auto kernel = llvm::dyn_cast<KernelInterface>(dispatch);
+  return kernel ? kernel.getDomain().getAxis() : mlir::StringAttr();
 }
 
 } // namespace sluice::dispatch

@@ -15,12 +15,10 @@
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "sluice/Dialect/Facts.h"
 #include "sluice/Dialect/Plan/PlanDialect.h.inc"
 
 namespace sluice::plan {
-
-/// Name of the module's attribute with the bytes of the arena, i64.
-constexpr llvm::StringLiteral arenaBytesName = "plan.arena_bytes";
 
 /// For a kernel's variant, i64: the bytes of a launch's workspace, and the i32 counters right in
 /// front of it. None stands for 0.

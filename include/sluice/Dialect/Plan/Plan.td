@@ -26,6 +26,13 @@ def Plan_Dialect : Dialect {
     front. It comes after each launch before it that touches the same bytes. What a guard of a
     launch means, [dispatches](dispatch.md) say; its scalar has a buffer and is written before.
   }];
+  /// Facts of a module of dispatches: the losses that an objective reports, the factors that steps
+  /// draw and the bytes of the arena. A function for one of the factors has that `factor` and the
+  /// name of the entry that it is a variant `of`. `offsets` are the bytes where results of a
+  /// dispatch begin, for people: no pass reads them.
+  let discardableAttrs = (ins "::mlir::ArrayAttr":$losses, "::mlir::DenseI64ArrayAttr":$factors,
+                          "::mlir::IntegerAttr":$arena_bytes, "::mlir::StringAttr":$of,
+                          "::mlir::IntegerAttr":$factor, "::mlir::DenseI64ArrayAttr":$offsets);
 }
 
 /// Memory that has a name and outlives an entry point.

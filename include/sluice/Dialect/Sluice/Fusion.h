@@ -109,12 +109,50 @@ private:
   llvm::SmallVector<mlir::Attribute> operandAccesses;
 };
 
+/// Rows of the values of @step while its dispatches are formed, from `sluice.due` and
+/// `sluice.keep`.
+class StepValues {
+public:
+  struct Rows {
+    mlir::FlatSymbolRefAttr schedule, state; ///< symbols; null if the value has none
+    int64_t count = 0;                       ///< rows that the tensor of the value holds (a ring)
+  };
+  /// Rows that a dispatch of the step runs over: the due rows of its op, all rows whatever is due,
+  /// or the rows of the segment that its op makes due.
+  enum class Extent { Due, Whole, Members };
+
+  Rows &operator[](mlir::Value value) { return rows[value]; }
+  Rows lookup(mlir::Value value) const { return rows.lookup(value); }
+  bool isScheduled(mlir::Operation *op) const {
+    return llvm::any_of(op->getResults(), [&](mlir::Value v) { return bool(lookup(v).schedule); });
+  }
+  /// Returns the schedule of an op, which is the one of its first result; null if it has none.
+  mlir::FlatSymbolRefAttr getSchedule(mlir::Operation *op) const {
+    return op->getNumResults() == 0 ? mlir::FlatSymbolRefAttr() : lookup(op->getResult(0)).schedule;
+  }
+  /// Returns the rows that a value's tensor holds, 0 if the step does not determine them. A result
+  /// without rows of its own, which is unused, has the rows of the first result.
+  int64_t countRows(mlir::Value value) const {
+    mlir::Operation *op = value.getDefiningOp();
+    int64_t own = lookup(value).count;
+    return own > 0 || !op ? own : lookup(op->getResult(0)).count;
+  }
+  void setExtent(mlir::Operation *dispatch, Extent extent) { extents[dispatch] = extent; }
+  Extent getExtent(mlir::Operation *dispatch) const { return extents.lookup(dispatch); }
+
+private:
+  llvm::DenseMap<mlir::Value, Rows> rows;
+  llvm::DenseMap<mlir::Operation *, Extent> extents;
+};
+
 /// Where ops that are dispatches of their own build them.
 class DispatchEmitter {
 public:
+  /// `step` has the rows of values if the dispatches are of a step.
   DispatchEmitter(mlir::Operation *scope, mlir::OpBuilder &builder,
-                  llvm::DenseMap<mlir::Value, mlir::Value> &lowered, llvm::StringRef axis = {})
-      : b(scope->getLoc(), builder), scope(scope), tensors(lowered), axis(axis) {}
+                  llvm::DenseMap<mlir::Value, mlir::Value> &lowered, llvm::StringRef axis = {},
+                  StepValues *step = nullptr)
+      : b(scope->getLoc(), builder), scope(scope), tensors(lowered), axis(axis), step(step) {}
 
   mlir::ImplicitLocOpBuilder b;
 
@@ -130,6 +168,13 @@ public:
   /// A device scalar or constant table by place.
   mlir::Value bind(llvm::StringRef place, mlir::Type type);
   mlir::Operation *getScope() const { return scope; }
+  /// Returns true if a step computes the rows of `op` that are due.
+  bool isStep(mlir::Operation *op) const { return step && step->isScheduled(op); }
+  /// Sets the rows that a dispatch of a step runs over.
+  void setExtent(mlir::Operation *dispatch, StepValues::Extent extent) {
+    assert(step && "a dispatch of a step");
+    step->setExtent(dispatch, extent);
+  }
 
 private:
   dispatch::DomainAttr domain(int64_t batch, int64_t positions, int64_t factor) const;
@@ -137,16 +182,8 @@ private:
   mlir::Operation *scope;
   llvm::DenseMap<mlir::Value, mlir::Value> &tensors;
   llvm::StringRef axis;
+  StepValues *step;
 };
-
-/// Attributes of an op of the incremental step, an entry a result: rows that its tensor holds (a
-/// ring), and where it has them, the symbols of its schedule and of its state.
-constexpr llvm::StringLiteral stepRowsName = "step.rows", stepScheduleName = "step.schedule",
-                              stepStateName = "step.state";
-/// Attribute of a dispatch of the step that runs over all of its rows, whatever is due.
-constexpr llvm::StringLiteral stepWholeName = "step.whole";
-/// The same of one that runs over the rows of the segment that its op makes due.
-constexpr llvm::StringLiteral stepMembersName = "step.members";
 
 /// Stored tensor of a sequence: [B, positions, d], or [B, positions] for one number a position.
 mlir::RankedTensorType getStoredType(mlir::Operation *scope, SequenceType type);

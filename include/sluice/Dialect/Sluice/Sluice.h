@@ -16,6 +16,7 @@
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
+#include "sluice/Dialect/Facts.h"
 #include <optional>
 
 namespace sluice {
@@ -128,10 +129,9 @@ llvm::LogicalResult verifyModel(mlir::ModuleOp module);
 /// diagnostic.
 llvm::LogicalResult verifyTraining(mlir::ModuleOp module);
 
-/// Module attribute, i64: the batches whose gradients an update sums; absent: 1.
-constexpr llvm::StringLiteral accumulateName = "sluice.accumulate";
+/// The batches whose gradients an update sums.
 inline int64_t batchesOfUpdate(mlir::ModuleOp module) {
-  auto batches = module->getAttrOfType<mlir::IntegerAttr>(accumulateName);
+  auto batches = getFact<SluiceDialect::AccumulateAttrHelper>(module);
   return batches ? batches.getInt() : 1;
 }
 

@@ -69,6 +69,15 @@ def Sluice_Dialect : Dialect {
   let dependentDialects = ["::mlir::arith::ArithDialect"];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
+  /// Facts of a model, attributes of its module; a function may have a batch of its own. `group` is
+  /// set if the rows of the head are groups, `accumulate` if an update has several batches. `names`
+  /// and `gradients_of` are of any op, one string per result, for --verify-each-causality.
+  let discardableAttrs = (ins "::mlir::IntegerAttr":$batch, "::mlir::IntegerAttr":$context,
+                          "::mlir::IntegerAttr":$vocabulary, "::mlir::IntegerAttr":$width,
+                          "::mlir::IntegerAttr":$seed, "::mlir::StringAttr":$name,
+                          "::mlir::DictionaryAttr":$training, "::mlir::IntegerAttr":$accumulate,
+                          "::mlir::IntegerAttr":$group, "::mlir::ArrayAttr":$names,
+                          "::mlir::ArrayAttr":$gradients_of);
 }
 
 include "sluice/Dialect/Sluice/Origin.td"
@@ -255,6 +264,21 @@ def Sluice_ReadOp : Sluice_Op<"read", [Pure]> {
   let results = (outs AnyRankedTensor:$value);
   let assemblyFormat = "$parameter attr-dict `:` type($value)";
   let hasVerifier = 1;
+}
+
+def Sluice_BeginBackwardOp : Sluice_Op<"begin_backward"> {
+  let summary = "Separates the forward pass of @gradient from the backward pass";
+  let description = [{
+    The ops before it compute losses, the ops after it gradients. `sluice.objective`, which only
+    reports losses, follows it too.
+
+    Example:
+
+    ```mlir
+    sluice.begin_backward
+    ```
+  }];
+  let assemblyFormat = "attr-dict";
 }
 
 def Sluice_StoreGradientOp : Sluice_Op<"store_gradient"> {

@@ -56,6 +56,10 @@ mlir::Attribute getWordAttr(mlir::MLIRContext *context, llvm::StringRef enumerat
 mlir::Location getStageLoc(mlir::Location place, mlir::DictionaryAttr keys);
 /// The place of the value of a key, or of the op where the key was not written.
 mlir::Location getKeyLoc(mlir::Operation *op, llvm::StringRef key);
+
+/// Returns the value of a key of a stage, which checks and copies of keys have by name; null if it
+/// is not given.
+mlir::Attribute getKeyValue(mlir::Operation *stage, llvm::StringRef key);
 /// True where the key was written, in the stage or in `defaults`.
 bool isWritten(mlir::Operation *op, llvm::StringRef key);
 /// True where the value of a key of "local" or "global" layers, "local.mask" for example, is that

@@ -16,6 +16,16 @@ def Spec_StageInterface : OpInterface<"StageInterface"> {
       Returns the type of the result, a stream or a segmentation; null where there is none. Reports
       an error and returns null where the operands do not fit the stage.
     }], "::mlir::Type", "computeResultType">,
+    InterfaceMethod<"Prefix of the weights' names; null before paths are assigned.",
+                    "::mlir::StringAttr", "getPathAttr">,
+    InterfaceMethod<"Name of the result in the spec; null without one.", "::mlir::StringAttr",
+                    "getToAttr">,
+    InterfaceMethod<"Returns true if training leaves the weights as they were given.", "bool",
+                    "getFrozen">,
+    InterfaceMethod<"Tokens before the first row of the result that may be scored; null stands for "
+                    "0.", "::mlir::IntegerAttr", "getFirstTokensAttr">,
+    InterfaceMethod<"Sets the tokens before the first row that may be scored.", "void",
+                    "setFirstTokensAttr", (ins "::mlir::IntegerAttr":$tokens)>,
     InterfaceMethod<[{
       Sets attributes whose defaults are derived from others or from the operands' types.
     }], "void", "setDerivedDefaults", (ins), "", "">
@@ -58,6 +68,14 @@ def Spec_LayerSettingsInterface : OpInterface<"LayerSettingsInterface"> {
        InterfaceMethod<"Rate of dropout of attention probabilities.", "double",
                        "getAttentionDropout">,
        InterfaceMethod<"Positions that a query reads.", "::sluice::spec::MaskAttr", "getMask">,
+       InterfaceMethod<"Sets the positions that a query reads.", "void", "setMaskAttr",
+                       (ins "::sluice::spec::MaskAttr":$mask)>,
+       InterfaceMethod<"Sets the number of key and value heads.", "void", "setKeyValueHeadsAttr",
+                       (ins "::mlir::IntegerAttr":$heads)>,
+       InterfaceMethod<"Sets the columns of a head.", "void", "setHeadSizeAttr",
+                       (ins "::mlir::IntegerAttr":$columns)>,
+       InterfaceMethod<"Sets the hidden width of the feed-forward block.", "void",
+                       "setFeedForwardAttr", (ins "::mlir::IntegerAttr":$width)>,
        InterfaceMethod<"Base of rotary angles; none: no rotation.", "std::optional<double>",
                        "getRotary">,
        InterfaceMethod<"Terms of scores by distance.",

@@ -71,8 +71,7 @@ template <typename Op> struct Scales {
         columns(getSequenceWidth(op.getQuery())), fine(emitter.getRowDomain(op.getKey())),
         coarse(emitter.getRowDomain(op.getQuery())),
         fineFactor(emitter.getScaleFactor(op.getKey())),
-        coarseFactor(emitter.getScaleFactor(op.getQuery())), isStep(op->hasAttr(stepScheduleName)) {
-  }
+        coarseFactor(emitter.getScaleFactor(op.getQuery())), isStep(emitter.isStep(op)) {}
 
   HeadPass pass() const { return {emitter, heads, columns}; }
   /// Rows of a scale, f32.
@@ -103,7 +102,7 @@ template <typename Op> struct Scales {
   Value finishFine(HeadPass &pass, Value row, int64_t width) const {
     Value made = pass.finish(row, rows(Op(op).getKey(), width), fine);
     if (isStep) {
-      made.getDefiningOp()->setAttr(stepMembersName, emitter.b.getUnitAttr());
+      emitter.setExtent(made.getDefiningOp(), StepValues::Extent::Members);
     }
     return made;
   }

@@ -10,17 +10,12 @@ using namespace sluice;
 
 RankedTensorType DispatchEmitter::getTensorType(Value sequence) const {
   RankedTensorType type = getStoredType(scope, cast<SequenceType>(sequence.getType()));
-  Operation *op = sequence.getDefiningOp();
-  auto rows = op ? op->getAttrOfType<ArrayAttr>(stepRowsName) : ArrayAttr();
-  if (!rows) {
+  int64_t rows = step ? step->countRows(sequence) : 0;
+  if (rows == 0) {
     return type;
   }
-  // A result that nothing reads has no rows of its own, and as many as another.
   SmallVector<int64_t> shape(type.getShape());
-  auto own = dyn_cast<IntegerAttr>(rows[cast<OpResult>(sequence).getResultNumber()]);
-  if (auto ring = own ? own : dyn_cast<IntegerAttr>(rows[0])) {
-    shape[1] = ring.getInt();
-  }
+  shape[1] = rows;
   return RankedTensorType::get(shape, type.getElementType());
 }
 

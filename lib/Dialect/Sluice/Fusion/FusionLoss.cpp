@@ -179,7 +179,8 @@ static void recordLosses(ObjectiveOp op) {
     }
     records.push_back(b.getDictionaryAttr(facts));
   }
-  op->getParentOfType<ModuleOp>()->setAttr("plan.losses", b.getArrayAttr(records));
+  setFact<plan::PlanDialect::LossesAttrHelper>(op->getParentOfType<ModuleOp>(),
+                                               b.getArrayAttr(records));
 }
 
 LogicalResult ObjectiveOp::emitDispatches(DispatchEmitter &emitter) {

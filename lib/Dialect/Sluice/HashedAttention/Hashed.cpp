@@ -194,7 +194,7 @@ LogicalResult HashedAttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> res
 //===----------------------------------------------------------------------===//
 
 std::vector<float> sluice::drawRotations(ParameterOp parameter) {
-  auto seed = parameter->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>("sluice.seed");
+  auto seed = getFact<SluiceDialect::SeedAttrHelper>(parameter->getParentOfType<ModuleOp>());
   uint32_t stream = 2166136261U; // FNV-1a of the name
   for (char letter : parameter.getSymName()) {
     stream = (stream ^ static_cast<unsigned char>(letter)) * 16777619U;

@@ -153,7 +153,7 @@ LogicalResult HashedAttentionOp::emitDispatches(DispatchEmitter &emitter) {
   if (failed(checkLowering(*this))) {
     return failure();
   }
-  if (getOperation()->hasAttr(stepScheduleName)) {
+  if (emitter.isStep(*this)) {
     return emitHashedStep(*this, emitter);
   }
   HashedSlots all(*this, emitter);

@@ -13,9 +13,9 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::hashed;
 
-/// A dispatch of the step that runs whatever is due.
-static void markWhole(Operation *dispatch) {
-  dispatch->setAttr(stepWholeName, UnitAttr::get(dispatch->getContext()));
+/// Lets a dispatch of the step run whatever is due.
+static void markWhole(DispatchEmitter &emitter, Operation *dispatch) {
+  emitter.setExtent(dispatch, StepValues::Extent::Whole);
 }
 
 //===----------------------------------------------------------------------===//
@@ -35,8 +35,8 @@ static Value getRotationTable(HashedBucketsOp op, DispatchEmitter &emitter) {
       pass.load(table, {.kind = AccessKind::Flat, .at = pass.p, .width = type.getDimSize(1)});
   auto each = dispatch::DomainAttr::get(pass.b.getContext(), 1, type.getDimSize(0), 0);
   Value made = pass.finish({row}, {type.clone(element)}, each, AccessKind::Flat)[0];
-  if (op->hasAttr(stepScheduleName)) {
-    markWhole(made.getDefiningOp());
+  if (emitter.isStep(op)) {
+    markWhole(emitter, made.getDefiningOp());
   }
   return made;
 }
@@ -77,7 +77,7 @@ static Value findBucket(SlotPass &pass, Value y, int64_t half) {
 }
 
 LogicalResult HashedBucketsOp::emitDispatches(DispatchEmitter &emitter) {
-  bool isStep = getOperation()->hasAttr(stepScheduleName);
+  bool isStep = emitter.isStep(*this);
   int64_t positions = isStep ? 1 : emitter.getTensorType(getInput()).getDimSize(1);
   Value projected = project(*this, emitter, positions);
   SlotPass pass(emitter);
@@ -120,7 +120,7 @@ private:
   SmallVector<Value> finish(SlotPass &pass, ArrayRef<Value> yielded, ArrayRef<Type> types,
                             int64_t positions) const {
     SmallVector<Value> made = pass.finish(yielded, types, emitter.wholeDomain(batch, positions));
-    markWhole(made.front().getDefiningOp());
+    markWhole(emitter, made.front().getDefiningOp());
     return made;
   }
   /// The one number of a text.
@@ -181,7 +181,7 @@ void HashedStep::listMembers() {
     auto scan = dispatch::SegmentScanOp::create(
         emitter.b, type(capacity, i32()), type(capacity, i32()), type(2, i32()), bit,
         emitter.wholeDomain(batch, capacity), StringAttr(), StringAttr());
-    markWhole(scan);
+    markWhole(emitter, scan);
     members.push_back(scan.getEnds());
     totals.push_back(scan.getTotals());
   }
