@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks that a reader finds a function's declaration: X.h declares what X.cpp defines.
+"""Checks that a reader finds declarations, and that a class is small.
 
-A function of X.cpp may also be declared in the header that has its folder's name. Functions that no header declares and
-methods are not counted. Without an argument prints the share of the tree and the functions that are declared elsewhere;
---check fails if the share is below the bar, or if a folder of COMPLETE has such a function.
+X.h declares what X.cpp defines, or the header that has its folder's name does. Functions that no header declares and
+methods are not counted. In the folders of COMPLETE every function is declared so, and a class has at most MOST_METHODS
+methods, in one source; docs/architecture.md has the reasons for EXCEPTIONS. Without an argument prints the share of the
+tree and the functions that are declared elsewhere; --check fails if the share is below BAR or a folder of COMPLETE differs.
 """
 import collections
 import os
@@ -13,7 +14,9 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BAR = 0.81  # share of functions of the whole tree
-COMPLETE = ("Target",)  # folders without exceptions
+COMPLETE = ("Target",)  # folders that follow both rules
+MOST_METHODS = 20
+EXCEPTIONS = {"Emitter"}  # classes with more methods
 SOURCES = ("lib", "runtime", "tools")
 
 
@@ -93,6 +96,45 @@ def measure():
     return counts, elsewhere
 
 
+def find_classes(text):
+    """Yields name, number of methods and line of each class of a file; constructors are not counted."""
+    for match in re.finditer(r"\b(?:class|struct)\s+(\w+)(?:\s+final)?\s*(?::[^;{()]*)?\{", text):
+        body, depth = "", 0
+        for letter in text[match.end():find_end(text, match.end() - 1, "{", "}") - 1]:
+            body += ";" if letter == "{" and depth == 0 else letter if depth == 0 and letter != "}" else ""
+            depth += (letter == "{") - (letter == "}")
+        methods = 0
+        for statement in re.split(r";|(?:public|private|protected):", body):
+            for _ in range(3):
+                statement = re.sub(r"<[^<>]*>", "", statement)
+            found = re.match(r"[^=(]*?[\s*&~](operator\S+|\w+)\s*\(", " " + " ".join(statement.split()))
+            other = re.match(r"\s*(friend|using|class|struct|enum)\b", statement) or "= delete" in statement
+            methods += bool(found and not other and found[1] != match[1])
+        yield match[1], methods, text.count("\n", 0, match.start()) + 1
+
+
+def find_large_classes():
+    """Returns messages about classes of COMPLETE with many methods or several sources."""
+    messages, declared, sources = [], {}, collections.defaultdict(set)
+    for suffix in (".h", ".cpp"):
+        for path in find_files(suffix):
+            if not get_module(path).startswith(tuple(folder + "/" for folder in COMPLETE)):
+                continue
+            text = read_code(path)
+            for name, methods, line in find_classes(text):
+                if suffix == ".h":
+                    declared[os.path.dirname(get_module(path)), name] = path
+                if methods > MOST_METHODS and name not in EXCEPTIONS:
+                    messages.append(f"{path}:{line}: expected at most {MOST_METHODS} methods of {name}, found {methods}")
+            for match in re.finditer(r"^(?!\s)[^\n;={}#]*?\b([A-Z]\w*)::~?\w+\(", text, re.M):
+                sources[os.path.dirname(get_module(path)), match[1]].add(path)
+    for key, paths in sorted(sources.items()):
+        if key in declared and len(paths) > 1:
+            messages.append(f"{declared[key]}: expected the methods of {key[1]} in one source, found them in "
+                            f"{', '.join(sorted(paths))}")
+    return messages
+
+
 def main():
     counts, elsewhere = measure()
     total = sum(counts.values())
@@ -103,11 +145,14 @@ def main():
         stem = os.path.splitext(os.path.basename(path))[0]
         print(f"{path}:{line}: expected a declaration of `{name}` in {stem}.h, found it in "
               f"{', '.join(headers[:4])}")
+    large = find_large_classes()
+    for message in large:
+        print(message)
     if not check:
         print(f"{total - len(elsewhere)} of {total} functions ({share:.1%}) are declared in the header of their source")
     elif share < BAR:
         print(f"expected at least {BAR:.0%} of functions declared in the header of their source, found {share:.1%}")
-    return int(check and (bool(wrong) or share < BAR))
+    return int(check and (bool(wrong or large) or share < BAR))
 
 
 if __name__ == "__main__":

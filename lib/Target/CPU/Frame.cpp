@@ -126,17 +126,16 @@ Value Frame::scratch(MemRefType type) {
   return view;
 }
 
-Value Frame::workspaceView(MemRefType type, int64_t byte) {
+Value Frame::workspace(MemRefType type, int64_t byte) {
   Value start = arith::AddIOp::create(
       b, arith::IndexCastOp::create(b, b.getIndexType(), argument(argumentCount(dispatch_))),
       index(byte));
   return memref::ViewOp::create(b, type, arena, start, ValueRange{});
 }
 
-Value Frame::workspace(MemRefType type) { return workspaceView(type, 0); }
-
-Value Frame::counters(int64_t count) {
-  return workspaceView(MemRefType::get({count}, b.getI32Type()), -count * Kernel::counterBytes);
-}
-
 void Frame::finish() { func::ReturnOp::create(b); }
+
+Value cpu::getCounters(Frame &frame, int64_t count) {
+  auto type = MemRefType::get({count}, frame.builder().getI32Type());
+  return frame.workspace(type, -count * Kernel::counterBytes);
+}

@@ -26,6 +26,14 @@ RankedTensorType target::getTensorType(dispatch::RowsOp op, unsigned tensor) {
   return cast<RankedTensorType>(value.getType());
 }
 
+AccessKind target::getResultKind(dispatch::RowsOp op, unsigned i) {
+  return cast<AccessAttr>(op.getResultAccesses()[i]).getKind();
+}
+
+dispatch::YieldOp target::getYield(dispatch::RowsOp op) {
+  return cast<dispatch::YieldOp>(op.getBody().front().getTerminator());
+}
+
 FailureOr<int64_t> target::computeSumParts(dispatch::RowsOp op) {
   int64_t parts = 0;
   for (unsigned i = op.getInputs().size(); i < op.getInputs().size() + op.getOutputs().size();

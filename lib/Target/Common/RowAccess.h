@@ -28,6 +28,10 @@ mlir::Value sequenceRow(mlir::ImplicitLocOpBuilder &b, dispatch::DomainAttr doma
 dispatch::AccessAttr getTensorAccess(dispatch::RowsOp op, unsigned tensor);
 mlir::RankedTensorType getTensorType(dispatch::RowsOp op, unsigned tensor);
 
+/// Returns how result `i` is stored.
+dispatch::AccessKind getResultKind(dispatch::RowsOp op, unsigned i);
+dispatch::YieldOp getYield(dispatch::RowsOp op);
+
 /// Returns the number of partial sums of results with access `columns`; 0 without such results.
 mlir::FailureOr<int64_t> computeSumParts(dispatch::RowsOp op);
 

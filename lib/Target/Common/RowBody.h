@@ -5,9 +5,10 @@
 #pragma once
 
 #include "RowAccess.h"
-#include "RowSchedule.h"
+#include "RowScalars.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -25,25 +26,25 @@ struct BodyColumns {
   llvm::SmallVector<BodyMemo> groups; ///< memos of the members of unrolled groups
 };
 
+/// One row of a group: a known member, or the member of a loop.
+struct BodyMember {
+  int64_t known = -1;
+  mlir::Value index = {};
+  BodyMemo *memo = nullptr;
+};
+
 template <typename Columns> class RowBody {
 public:
   using Value = mlir::Value;
   using Values = BodyValues;
   using Memo = BodyMemo;
+  using Member = BodyMember;
 
   /// Processes vectors of `lanes` columns. If `contract` is set, multiplications and additions may
   /// be fused: the code is the same for every row, so results stay consistent.
   RowBody(mlir::ImplicitLocOpBuilder &b, int64_t lanes, bool contract)
       : b(b), lanes(lanes), contract(contract) {}
   virtual ~RowBody() = default;
-
-protected:
-  /// One row of a group: a known member, or the member of a loop.
-  struct Member {
-    int64_t known = -1;
-    Value index;
-    Memo *memo = nullptr;
-  };
 
   // Hooks that a target implements.
   /// Returns the number of vectors of `columns`.
@@ -88,6 +89,21 @@ protected:
       Member member{i, mlir::arith::ConstantIndexOp::create(b, i), &columns.groups[i]};
       body(member);
     }
+  }
+
+  /// Runs over the members of a group of any size: a loop if they are not unrolled.
+  void forEveryMember(int64_t group, Columns &columns, llvm::function_ref<void(Member &)> body) {
+    if (group <= unrolledGroup) {
+      forEachMember(group, columns, body);
+      return;
+    }
+    auto index = [&](int64_t value) { return mlir::arith::ConstantIndexOp::create(b, value); };
+    auto loop = mlir::scf::ForOp::create(b, index(0), index(group), index(1));
+    mlir::OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Memo memo;
+    Member member{-1, loop.getInductionVar(), &memo};
+    body(member);
   }
 
   /// Computes the rows that `group` broadcasts before a loop over its members, or a branch around
@@ -140,7 +156,7 @@ protected:
 
   mlir::ImplicitLocOpBuilder &b;
   const int64_t lanes;
-  llvm::DenseMap<Value, Value> scalars; ///< scalars of this row, by body value
+  BodyScalars scalars; ///< of this row
 
 private:
   static bool isLeaf(mlir::Operation *operation) {

@@ -66,10 +66,8 @@ public:
   mlir::Value scratch(mlir::MemRefType type);
   int64_t scratchBytes() const { return scratchUsed; }
 
-  /// Returns the workspace of the launch, from its start.
-  mlir::Value workspace(mlir::MemRefType type);
-  /// memref<count x i32>: the counters before the workspace.
-  mlir::Value counters(int64_t count);
+  /// Returns the workspace of the launch from `byte`.
+  mlir::Value workspace(mlir::MemRefType type, int64_t byte = 0);
 
   mlir::Value index(int64_t value); ///< index constant
   void finish();
@@ -78,7 +76,6 @@ private:
   mlir::Value argument(int64_t position); ///< i64
   /// Loads a scalar argument. If there is one per row of the batch, loads the one of row `batch`.
   mlir::Value loadScalar(AbiScalar scalar, mlir::Type type, mlir::Value batch = {});
-  mlir::Value workspaceView(mlir::MemRefType type, int64_t byte);
 
   mlir::Operation *dispatch_;
   const Target &target_;
@@ -87,5 +84,8 @@ private:
   mlir::Value arena, arguments, itemIndex, scratchArena;
   int64_t scratchUsed = 0;
 };
+
+/// Returns memref<count x i32>: the counters before the workspace.
+mlir::Value getCounters(Frame &frame, int64_t count);
 
 } // namespace sluice::cpu

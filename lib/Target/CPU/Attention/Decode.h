@@ -45,17 +45,13 @@ struct DecodeCut {
   }
 };
 
-class DecodeGenerator {
-public:
+struct DecodeGenerator {
   DecodeGenerator(dispatch::AttentionOp op, mlir::ModuleOp module, llvm::StringRef name,
                   const Target &target)
       : op(op), shape(makeShape(op, target)), cut(getExtent(op.getKey()), shape.kvHeads),
         slots(shape.queries * shape.group * cut.heads), frame(op, module, name, target),
         e(frame.builder(), target.lanes) {}
 
-  Kernel generate();
-
-private:
   static int64_t getExtent(mlir::Value value) {
     return mlir::cast<mlir::RankedTensorType>(value.getType()).getDimSize(1);
   }
@@ -64,45 +60,12 @@ private:
   }
   int64_t partials() const { return shape.batch * cut.groups * cut.parts * slots; }
   int64_t partialWidth() const { return shape.headWidth + 2 * e.lanes; }
-  void allocate();
-  void locateItem();
-  mlir::Value countKeys();
-  void emitItem();
-  /// A due query: index of its sums, its position, its head, and the first columns of its key/value
-  /// head.
-  struct Query {
-    mlir::Value slot, position, head, keyColumn, valueColumn;
-  };
-  void eachQuery(llvm::function_ref<void(const Query &)> body,
-                 llvm::function_ref<void(mlir::Value head)> eachHead = nullptr);
-  void loadQuery(const Query &query);
-  void emitKeyBlock(mlir::Value q0, mlir::Value end);
-  void addScores(mlir::Value q0, mlir::Value at);
-  mlir::Value emitScores(const Query &query, llvm::ArrayRef<mlir::Value> rows, mlir::Value q0,
-                         mlir::Value at);
-  mlir::Value distanceRow(const Query &query, mlir::Value q0, mlir::Value key, mlir::Value rows);
-  void addDistances(const Query &query, mlir::Value q0, mlir::Value at, Emitter::Values &dots);
-  mlir::Value computeBiases(const Query &query, mlir::Value q0, mlir::Value at);
-  void addTerms(const Query &query);
-  void addValues(mlir::Value q0, mlir::Value at, mlir::Value end);
-  void addTile(const Query &query, llvm::ArrayRef<mlir::Value> rows, mlir::Value at);
-  void prefetchKeys(mlir::Value first, mlir::Value head);
-  void prefetchValues(mlir::Value first, mlir::Value head);
-  void prefetchTile(mlir::Value memory, mlir::Value ring, mlir::Value first, mlir::Value column);
-  void storePartial(const Query &query);
-  void mergePartials(const Query &query, mlir::Value live);
-  mlir::Value partialRow(mlir::Value number, const Query &query);
-  void emitArrival();
-  void storeResult(const Query &query);
-  mlir::Value isNone(mlir::Value maximum);
   /// Returns true if the rows of a tile are contiguous: tiles start at multiples of their size.
   bool isWhole(mlir::Value ring) const { return getExtent(ring) % e.lanes == 0; }
-  Emitter::Values loadRingRows(mlir::Value ring, mlir::Value first, bool clamped);
   /// Returns the column of vector `j` of a head that starts at column `first`; and the number of
   /// its lanes that belong to the head.
   mlir::Value getFirstColumn(mlir::Value first, int64_t j) { return e.add(first, j * e.lanes); }
   int64_t getValidRows(int64_t j) const { return shape.head - j * e.lanes; }
-  mlir::Value greatest(mlir::Value vector);
 
   dispatch::AttentionOp op;
   const Shape shape;
@@ -125,5 +88,20 @@ private:
   mlir::Value keys;          ///< keys of the current block, whole tiles
   Frame::Run due;
 };
+
+/// A due query: index of its sums, its position, its head, and the first columns of its key/value
+/// head.
+struct DecodeQuery {
+  mlir::Value slot, position, head, keyColumn, valueColumn;
+};
+
+/// Runs `body` for the due queries of an item, by key/value head, position and head. `eachHead`
+/// runs before the queries of a key/value head.
+void eachQuery(DecodeGenerator &d, llvm::function_ref<void(const DecodeQuery &)> body,
+               llvm::function_ref<void(mlir::Value head)> eachHead = nullptr);
+
+/// Returns the lanes whose maximum has seen no key. Subtracting 0 instead of it makes terms e^-inf
+/// = 0, not NaN.
+mlir::Value isNone(DecodeGenerator &d, mlir::Value maximum);
 
 } // namespace sluice::cpu::attention

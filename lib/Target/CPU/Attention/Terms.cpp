@@ -12,11 +12,44 @@ using namespace sluice;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
+namespace {
+
+/// A band and a block of keys: the first packed query of the band, its class, and the column of
+/// its last query with the first key of the block.
+struct Band {
+  Value row, rowClass, column;
+};
+/// Row of a query in its block, and the column of its product with key q0.
+struct QueryPlace {
+  Value row, column;
+};
+using Square =
+    llvm::function_ref<void(Value query, Value key, int64_t keys, ArrayRef<QueryPlace> places)>;
+
+} // namespace
+
+static Value getFirstRowOfClass(Terms &t, Value rowClass) {
+  return t.e.mul(rowClass, t.bands.columns);
+}
+
+static Value getFirstColumn(Terms &t, Value head) { return t.e.mul(head, t.shape.head); }
+
+static Value biasIndex(Terms &t, Value p0, Value q0, Value key, Value offset) {
+  Emitter &e = t.e;
+  return e.add(emitDistance(e, t.operands.distance, e.add(p0, offset), e.add(q0, key)), t.front());
+}
+
+/// Returns the first packed query of a block.
+static Value firstQueryRow(Terms &t, Value p0) {
+  Emitter &e = t.e;
+  return t.keepsQueries ? e.mul(e.floorDiv(p0, t.shape.queryBlock), t.bands.block()) : e.index(0);
+}
+
 // A band has as many queries as fit with at most one more vector than a block of keys, but at least
 // four for an efficient matmul.
-Terms::Bands Terms::makeBands() const {
+TermBands Terms::makeBands() const {
   int64_t common = std::gcd(a, b), lanes = e.lanes;
-  Bands s{};
+  TermBands s{};
   s.period = b / common;
   s.shift = a / common;
   s.ofClass = llvm::divideCeil(shape.queryBlock, s.period);
@@ -70,6 +103,39 @@ void Terms::allocate(std::optional<unsigned> firstGradient) {
   }
 }
 
+static void packRows(Terms &t) {
+  const Shape &shape = t.shape;
+  Emitter &e = t.e;
+  const TermBands &bands = t.bands;
+  Value zero = e.index(0);
+  auto packSquare = [&](Value rowClass, Value column, int64_t lane0) {
+    Emitter::Values square;
+    for (int64_t i = 0; i < e.lanes; ++i) {
+      Value at = e.add(column, i);
+      Value distance = e.add(e.mul(e.sub(e.index(bands.top), at), t.b), rowClass);
+      Value from = e.add(t.rowBase, emitDistanceRow(e, distance, t.rowLength));
+      square.push_back(
+          e.load(t.rows, {from, e.add(getFirstColumn(t, t.head), lane0)}, shape.head - lane0));
+      if (t.packedRows) {
+        e.store(square.back(), t.packedRows,
+                {e.add(getFirstRowOfClass(t, rowClass), at), e.index(lane0)});
+      }
+    }
+    e.transpose(square);
+    Value row = e.add(e.mul(rowClass, shape.head), lane0);
+    for (int64_t i = 0; i < std::min(e.lanes, shape.head - lane0); ++i) {
+      e.store(square[i], t.rowColumns, {e.add(row, i), column});
+    }
+  };
+  e.loop(zero, e.index(t.b), 1, [&](Value rowClass) {
+    e.loop(zero, e.index(bands.columns), e.lanes, [&](Value column) {
+      for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
+        packSquare(rowClass, column, lane0);
+      }
+    });
+  });
+}
+
 void Terms::packHead(Value batchRow, Value lengthOf, Value headOf) {
   base = e.mul(batchRow, shape.queries);
   length = lengthOf;
@@ -77,7 +143,7 @@ void Terms::packHead(Value batchRow, Value lengthOf, Value headOf) {
   if (rows) {
     rowBase = e.mul(batchRow, rowCount());
     rowLength = frame.lengths(step, rowCount()).of(batchRow);
-    packRows();
+    packRows(*this);
   }
   if (table) {
     e.loop(e.index(0), e.index(front() + allDistances()), 1, [&](Value i) {
@@ -87,48 +153,18 @@ void Terms::packHead(Value batchRow, Value lengthOf, Value headOf) {
   }
 }
 
-void Terms::packRows() {
-  Value zero = e.index(0);
-  auto packSquare = [&](Value rowClass, Value column, int64_t lane0) {
-    Emitter::Values square;
-    for (int64_t i = 0; i < e.lanes; ++i) {
-      Value at = e.add(column, i);
-      Value distance = e.add(e.mul(e.sub(e.index(bands.top), at), b), rowClass);
-      Value from = e.add(rowBase, emitDistanceRow(e, distance, rowLength));
-      square.push_back(
-          e.load(rows, {from, e.add(getFirstColumn(head), lane0)}, shape.head - lane0));
-      if (packedRows) {
-        e.store(square.back(), packedRows,
-                {e.add(getFirstRowOfClass(rowClass), at), e.index(lane0)});
-      }
-    }
-    e.transpose(square);
-    Value row = e.add(e.mul(rowClass, shape.head), lane0);
-    for (int64_t i = 0; i < std::min(e.lanes, shape.head - lane0); ++i) {
-      e.store(square[i], rowColumns, {e.add(row, i), column});
-    }
-  };
-  e.loop(zero, e.index(b), 1, [&](Value rowClass) {
-    e.loop(zero, e.index(bands.columns), e.lanes, [&](Value column) {
-      for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
-        packSquare(rowClass, column, lane0);
-      }
-    });
-  });
-}
-
 /// Places after a block's queries repeat some query; their results are unused.
 void Terms::packQueries(Value p0) {
   if (!rows) {
     return;
   }
-  Value zero = e.index(0), last = e.add(length, -1), row0 = firstQueryRow(p0);
+  Value zero = e.index(0), last = e.add(length, -1), row0 = firstQueryRow(*this, p0);
   e.loop(zero, e.index(bands.period), 1, [&](Value first) {
     e.loop(zero, e.index(bands.ofClass), 1, [&](Value i) {
       Value p = e.min(e.add(e.add(p0, first), e.mul(i, bands.period)), last);
       Value to = e.add(row0, e.add(e.mul(first, bands.ofClass), i));
       for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
-        Value column = e.add(getFirstColumn(head), lane0);
+        Value column = e.add(getFirstColumn(*this, head), lane0);
         Value value = e.load(query, {e.add(base, p), column}, shape.head - lane0);
         e.store(value, queryRows, {to, e.index(lane0)});
       }
@@ -150,19 +186,23 @@ void Terms::clearGradients() {
   }
 }
 
-void Terms::eachBand(Value p0, Value q0, llvm::function_ref<void(const Band &)> body) {
+static void eachBand(Terms &t, Value p0, Value q0, llvm::function_ref<void(const Band &)> body) {
+  Emitter &e = t.e;
+  const TermBands &bands = t.bands;
   Value zero = e.index(0);
   e.loop(zero, e.index(bands.period), 1, [&](Value first) {
     e.loop(zero, e.index(bands.ofClass), bands.rows, [&](Value i) {
       Value p = e.add(e.add(p0, first), e.mul(i, bands.period));
-      Value x = e.add(e.mul(p, a), c), number = e.floorDiv(x, b);
+      Value x = e.add(e.mul(p, t.a), t.c), number = e.floorDiv(x, t.b);
       Value column = e.add(e.sub(q0, number), bands.top - bands.shift * (bands.rows - 1));
-      body({e.add(e.mul(first, bands.ofClass), i), e.sub(x, e.mul(number, b)), column});
+      body({e.add(e.mul(first, bands.ofClass), i), e.sub(x, e.mul(number, t.b)), column});
     });
   });
 }
 
-Terms::QueryPlace Terms::computeQueryPlace(Value queryOfBlock) {
+static QueryPlace computeQueryPlace(Terms &t, Value queryOfBlock) {
+  Emitter &e = t.e;
+  const TermBands &bands = t.bands;
   Value i = e.floorDiv(queryOfBlock, bands.period);
   Value first = e.sub(queryOfBlock, e.mul(i, bands.period));
   Value ofBand = e.sub(i, e.mul(e.floorDiv(i, bands.rows), bands.rows));
@@ -170,12 +210,14 @@ Terms::QueryPlace Terms::computeQueryPlace(Value queryOfBlock) {
   return {e.add(e.mul(first, bands.ofClass), i), column};
 }
 
-void Terms::eachSquare(Square body) {
+static void eachSquare(Terms &t, Square body) {
+  const Shape &shape = t.shape;
+  Emitter &e = t.e;
   int64_t whole = shape.keyBlock / e.lanes * e.lanes, rest = shape.keyBlock - whole;
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value first) {
     SmallVector<QueryPlace> places;
     for (int64_t lane = 0; lane < e.lanes; ++lane) {
-      places.push_back(computeQueryPlace(e.add(first, lane)));
+      places.push_back(computeQueryPlace(t, e.add(first, lane)));
     }
     e.loop(e.index(0), e.index(whole), e.lanes,
            [&](Value key) { body(first, key, e.lanes, places); });
@@ -189,12 +231,12 @@ void Terms::emitProducts(Value p0, Value q0) {
   if (!rows) {
     return;
   }
-  eachBand(p0, q0, [&](const Band &band) {
+  eachBand(*this, p0, q0, [&](const Band &band) {
     Matmul product;
     product.rows = bands.rows;
     product.vectors = bands.width / e.lanes;
     product.depth = e.index(shape.head);
-    product.a = {queryRows, e.add(firstQueryRow(p0), band.row), {}};
+    product.a = {queryRows, e.add(firstQueryRow(*this, p0), band.row), {}};
     product.b = {rowColumns, e.mul(band.rowClass, shape.head), band.column};
     product.finish = [&](Value row, Value column, Accumulators &tile) {
       for (auto [i, line] : llvm::enumerate(tile)) {
@@ -206,7 +248,7 @@ void Terms::emitProducts(Value p0, Value q0) {
     };
     emitMatmul(e, target, product);
   });
-  eachSquare([&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
+  eachSquare(*this, [&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
     Emitter::Values square;
     for (const QueryPlace &place : places) {
       square.push_back(e.load(products, {place.row, e.add(place.column, key)}));
@@ -218,7 +260,8 @@ void Terms::emitProducts(Value p0, Value q0) {
   });
 }
 
-Value Terms::steps(int64_t stride) {
+static Value steps(Terms &t, int64_t stride) {
+  Emitter &e = t.e;
   SmallVector<int32_t> numbers;
   for (int64_t lane = 0; lane < e.lanes; ++lane) {
     numbers.push_back(static_cast<int32_t>(lane * stride));
@@ -227,21 +270,23 @@ Value Terms::steps(int64_t stride) {
                                    DenseElementsAttr::get(e.integers, ArrayRef<int32_t>(numbers)));
 }
 
-Value Terms::allLanes() {
+static Value allLanes(Terms &t) {
+  Emitter &e = t.e;
   auto masks = VectorType::get({e.lanes}, e.b.getI1Type());
   return arith::ConstantOp::create(e.b, DenseElementsAttr::get(masks, true));
 }
 
 /// Gathers elements from `first`, a stride apart.
-Value Terms::gather(Value memory, ValueRange first, int64_t stride) {
-  return vector::GatherOp::create(e.b, e.floats, memory, first, steps(stride), allLanes(),
+static Value gather(Terms &t, Value memory, ValueRange first, int64_t stride) {
+  Emitter &e = t.e;
+  return vector::GatherOp::create(e.b, e.floats, memory, first, steps(t, stride), allLanes(t),
                                   e.splat(0));
 }
 
 /// Element l of a vector is stored at l times the stride; all addresses are distinct.
-void Terms::scatter(Value vector, Value memory, ValueRange first, int64_t stride) {
-  vector::ScatterOp::create(e.b, TypeRange(), memory, first, steps(stride), allLanes(), vector,
-                            IntegerAttr());
+static void scatter(Terms &t, Value vector, Value memory, ValueRange first, int64_t stride) {
+  vector::ScatterOp::create(t.e.b, TypeRange(), memory, first, steps(t, stride), allLanes(t),
+                            vector, IntegerAttr());
 }
 
 Value Terms::computeDotProduct(Value key, Value offset) {
@@ -252,24 +297,24 @@ Value Terms::computeBias(Value p0, Value q0, Value key, Value offset) {
   if (!table) {
     return {};
   }
-  Value at = biasIndex(p0, q0, key, offset);
-  return a == 1 ? e.load(biases, {at}) : gather(biases, {at}, a);
+  Value at = biasIndex(*this, p0, q0, key, offset);
+  return a == 1 ? e.load(biases, {at}) : gather(*this, biases, {at}, a);
 }
 
 void Terms::addBiasGradient(Value gradient, Value p0, Value q0, Value key, Value offset) {
-  Value at = biasIndex(p0, q0, key, offset);
+  Value at = biasIndex(*this, p0, q0, key, offset);
   if (a == 1) {
     e.store(e.addf(e.load(biasGradients, {at}), gradient), biasGradients, {at});
     return;
   }
-  scatter(e.addf(gather(biasGradients, {at}, a), gradient), biasGradients, {at}, a);
+  scatter(*this, e.addf(gather(*this, biasGradients, {at}, a), gradient), biasGradients, {at}, a);
 }
 
 void Terms::emitGradients(Value gradients, Value p0, Value q0) {
   if (!rows) {
     return;
   }
-  eachSquare([&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
+  eachSquare(*this, [&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
     Emitter::Values square(e.lanes, e.splat(0));
     for (int64_t i = 0; i < keys; ++i) {
       square[i] = e.load(gradients, {e.add(key, i), first});
@@ -279,9 +324,9 @@ void Terms::emitGradients(Value gradients, Value p0, Value q0) {
       e.store(gradient, productGradients, {place.row, e.add(place.column, key)});
     }
   });
-  eachBand(p0, q0, [&](const Band &band) {
-    Value queryRow = e.add(firstQueryRow(p0), band.row);
-    Value firstRow = e.add(getFirstRowOfClass(band.rowClass), band.column);
+  eachBand(*this, p0, q0, [&](const Band &band) {
+    Value queryRow = e.add(firstQueryRow(*this, p0), band.row);
+    Value firstRow = e.add(getFirstRowOfClass(*this, band.rowClass), band.column);
     Matmul product;
     product.rows = bands.rows;
     product.vectors = shape.headVectors;
@@ -297,40 +342,45 @@ void Terms::emitGradients(Value gradients, Value p0, Value q0) {
   });
 }
 
+/// Copies the columns of one head from a packed row to a row of a tensor.
+static void copyRow(Terms &t, Value from, Value fromRow, Value to, Value toRow) {
+  const Shape &shape = t.shape;
+  Emitter &e = t.e;
+  for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
+    Value value = e.load(from, {fromRow, e.index(lane0)});
+    e.store(value, to, {toRow, e.add(getFirstColumn(t, t.head), lane0)}, shape.head - lane0);
+  }
+}
+
 void Terms::storeQueries(Value p0) {
   if (!rows) {
     return;
   }
   Value count = e.min(e.index(shape.queryBlock), e.sub(length, p0));
   e.loop(e.index(0), count, 1, [&](Value i) {
-    Value row = e.add(firstQueryRow(p0), computeQueryPlace(i).row);
-    copyRow(queryGradients, row, queryGradient, e.add(base, e.add(p0, i)));
+    Value row = e.add(firstQueryRow(*this, p0), computeQueryPlace(*this, i).row);
+    copyRow(*this, queryGradients, row, queryGradient, e.add(base, e.add(p0, i)));
   });
 }
 
-/// Copies the columns of one head from a packed row to a row of a tensor.
-void Terms::copyRow(Value from, Value fromRow, Value to, Value toRow) {
-  for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
-    Value value = e.load(from, {fromRow, e.index(lane0)});
-    e.store(value, to, {toRow, e.add(getFirstColumn(head), lane0)}, shape.head - lane0);
-  }
-}
-
-Value Terms::packedRow(Value distance) {
-  Value number = e.floorDiv(distance, b);
-  Value rowClass = e.sub(distance, e.mul(number, b));
-  return e.add(getFirstRowOfClass(rowClass), e.sub(e.index(bands.top), number));
+static Value packedRow(Terms &t, Value distance) {
+  Emitter &e = t.e;
+  Value number = e.floorDiv(distance, t.b);
+  Value rowClass = e.sub(distance, e.mul(number, t.b));
+  return e.add(getFirstRowOfClass(t, rowClass), e.sub(e.index(t.bands.top), number));
 }
 
 /// Distances beyond the last valid row use that row.
-void Terms::foldLastRow() {
-  Value last = packedRow(e.add(rowLength, -1));
-  e.loop(e.index(0), e.index(c), 1, [&](Value i) {
-    Value beyond = packedRow(e.add(rowLength, i));
-    for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
+static void foldLastRow(Terms &t) {
+  Emitter &e = t.e;
+  Value last = packedRow(t, e.add(t.rowLength, -1));
+  e.loop(e.index(0), e.index(t.c), 1, [&](Value i) {
+    Value beyond = packedRow(t, e.add(t.rowLength, i));
+    for (int64_t lane0 = 0; lane0 < t.shape.headWidth; lane0 += e.lanes) {
       Value lane = e.index(lane0);
-      Value sum = e.addf(e.load(rowGradients, {last, lane}), e.load(rowGradients, {beyond, lane}));
-      e.store(sum, rowGradients, {last, lane});
+      Value sum =
+          e.addf(e.load(t.rowGradients, {last, lane}), e.load(t.rowGradients, {beyond, lane}));
+      e.store(sum, t.rowGradients, {last, lane});
     }
   });
 }
@@ -338,10 +388,10 @@ void Terms::foldLastRow() {
 void Terms::storeHead(Value batchRow) {
   if (rows) {
     if (c > 0) {
-      foldLastRow();
+      foldLastRow(*this);
     }
     e.loop(e.index(0), rowLength, 1, [&](Value row) {
-      copyRow(rowGradients, packedRow(row), rowGradient, e.add(rowBase, row));
+      copyRow(*this, rowGradients, packedRow(*this, row), rowGradient, e.add(rowBase, row));
     });
   }
   if (!table) {
@@ -363,10 +413,10 @@ void Terms::storeHead(Value batchRow) {
 void Terms::storeZeros(Value batchRow, Value headOf, Value from, Value to, bool isWhole) {
   if (rows) {
     emitZeroRows(e, shape, queryGradient, e.mul(batchRow, shape.queries), from, to,
-                 getFirstColumn(headOf));
+                 getFirstColumn(*this, headOf));
     Value fromRow = isWhole ? e.index(0) : frame.lengths(step, rowCount()).of(batchRow);
     emitZeroRows(e, shape, rowGradient, e.mul(batchRow, rowCount()), fromRow, e.index(rowCount()),
-                 getFirstColumn(headOf));
+                 getFirstColumn(*this, headOf));
   }
   if (table && isWhole) {
     Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));

@@ -21,9 +21,20 @@
 
 namespace sluice::cpu::attention {
 
+/// Layout of a block's queries and of the rows by distance.
+struct TermBands {
+  int64_t period;  ///< distance between consecutive queries of a class
+  int64_t shift;   ///< difference of their numbers
+  int64_t ofClass; ///< queries of a class in a block, rounded up to whole bands
+  int64_t rows;    ///< queries per band
+  int64_t width;   ///< numbers that a band uses in a block of keys, in whole vectors
+  int64_t top;     ///< column j of a class has number top - j
+  int64_t columns; ///< columns of a class, in whole vectors
+  int64_t block() const { return period * ofClass; } ///< packed queries per block
+};
+
 /// Terms of one query head of one row of the batch.
-class Terms {
-public:
+struct Terms {
   template <typename Op>
   Terms(Op op, const Target &target, const Shape &shape, Frame &frame, Emitter &e)
       : operands(op.getTerms()), target(target), shape(shape), frame(frame), e(e),
@@ -71,45 +82,7 @@ public:
   void storeZeros(mlir::Value batchRow, mlir::Value head, mlir::Value from, mlir::Value to,
                   bool isWhole);
 
-private:
-  /// Layout of a block's queries and of the rows by distance.
-  struct Bands {
-    int64_t period;  ///< distance between consecutive queries of a class
-    int64_t shift;   ///< difference of their numbers
-    int64_t ofClass; ///< queries of a class in a block, rounded up to whole bands
-    int64_t rows;    ///< queries per band
-    int64_t width;   ///< numbers that a band uses in a block of keys, in whole vectors
-    int64_t top;     ///< column j of a class has number top - j
-    int64_t columns; ///< columns of a class, in whole vectors
-    int64_t block() const { return period * ofClass; } ///< packed queries per block
-  };
-  /// A band and a block of keys: the first packed query of the band, its class, and the column of
-  /// its last query with the first key of the block.
-  struct Band {
-    mlir::Value row, rowClass, column;
-  };
-  /// Row of a query in its block, and the column of its product with key q0.
-  struct QueryPlace {
-    mlir::Value row, column;
-  };
-  using Square = llvm::function_ref<void(mlir::Value query, mlir::Value key, int64_t keys,
-                                         llvm::ArrayRef<QueryPlace> places)>;
-
-  Bands makeBands() const;
-  QueryPlace computeQueryPlace(mlir::Value queryOfBlock);
-  void eachBand(mlir::Value p0, mlir::Value q0, llvm::function_ref<void(const Band &)> body);
-  /// Runs `body` for each square of a pair of blocks: `lanes` queries and at most `lanes` keys.
-  void eachSquare(Square body);
-  void packRows();
-  mlir::Value getFirstRowOfClass(mlir::Value rowClass) { return e.mul(rowClass, bands.columns); }
-  /// Returns the index of a distance's row among the packed rows.
-  mlir::Value packedRow(mlir::Value distance);
-  /// Returns the first packed query of a block.
-  mlir::Value firstQueryRow(mlir::Value p0) {
-    return keepsQueries ? e.mul(e.floorDiv(p0, shape.queryBlock), bands.block()) : e.index(0);
-  }
-  void copyRow(mlir::Value from, mlir::Value fromRow, mlir::Value to, mlir::Value toRow);
-
+  TermBands makeBands() const;
   /// Number of distances below 0 that a pair of blocks may have, where the mask excludes them.
   int64_t front() const { return a * shape.queryBlock + b * shape.keyBlock; }
   int64_t allQueries() const { return shape.queryBlocks * shape.queryBlock; }
@@ -120,17 +93,6 @@ private:
   static int64_t getExtent(mlir::Value tensor, unsigned dimension) {
     return llvm::cast<mlir::RankedTensorType>(tensor.getType()).getDimSize(dimension);
   }
-  mlir::Value biasIndex(mlir::Value p0, mlir::Value q0, mlir::Value key, mlir::Value offset) {
-    return e.add(emitDistance(e, operands.distance, e.add(p0, offset), e.add(q0, key)), front());
-  }
-  /// Returns 0, stride, 2 stride, ..., one per lane.
-  mlir::Value steps(int64_t stride);
-  mlir::Value allLanes();
-  mlir::Value gather(mlir::Value memory, mlir::ValueRange first, int64_t stride);
-  void scatter(mlir::Value vector, mlir::Value memory, mlir::ValueRange first, int64_t stride);
-  void foldLastRow();
-  mlir::Value getFirstColumn(mlir::Value head) { return e.mul(head, shape.head); }
-
   const dispatch::DistanceTerms operands;
   const Target &target;
   const Shape &shape;
@@ -139,7 +101,7 @@ private:
   const unsigned firstOperand;
   const int64_t a, b, c; ///< coefficients of the distance
   const int64_t step;    ///< factor of the distance
-  const Bands bands;
+  const TermBands bands;
   bool keepsQueries = false; ///< packs the queries of all blocks
 
   mlir::Value query, rows, table;                        // tensors

@@ -14,7 +14,32 @@ using namespace sluice;
 using namespace sluice::cpu;
 using namespace sluice::cpu::rows;
 
-Value VectorRowEmitter::zero(Type type) {
+VectorRowEmitter::VectorRowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule)
+    : RowBody(frame.builder(), frame.target().lanes, /*contract=*/true), frame(frame), op(op),
+      schedule(schedule), addresses(frame, op) {
+  if (!op.getBody().getOps<dispatch::RandomOp>().empty()) {
+    step = frame.step();
+    seed = frame.seed();
+    firstStream = frame.firstStream();
+    firstRow = frame.firstRow();
+  }
+  auto row = [&](int64_t width, Type element) {
+    return frame.scratch(MemRefType::get({int64_t(llvm::alignTo(width, 16))}, element));
+  };
+  for (const RowStage &stage : schedule.stages()) {
+    for (Value value : stage.keeps) {
+      kept[value] = row(stage.width, getElementTypeOrSelf(value.getType()));
+    }
+  }
+  for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
+    if (getResultKind(op, i) == dispatch::AccessKind::Columns) {
+      sumRows[i] = row(getRowWidth(value), getElementTypeOrSelf(value.getType()));
+    }
+  }
+}
+
+Value rows::zero(VectorRowEmitter &emitter, Type type) {
+  ImplicitLocOpBuilder &b = emitter.b;
   return arith::ConstantOp::create(b, b.getZeroAttr(type));
 }
 
@@ -29,41 +54,45 @@ Value VectorRowEmitter::getColumnValue(Columns &columns, size_t vector, Value sh
 }
 
 /// Returns the mask of the lanes of a vector that are columns; null if all are.
-Value VectorRowEmitter::mask(const Columns &columns, int64_t vector) {
+Value rows::mask(VectorRowEmitter &emitter, const Columns &columns, int64_t vector) {
+  ImplicitLocOpBuilder &b = emitter.b;
   if (columns.tail == 0 || vector + 1 < columns.count) {
     return nullptr;
   }
-  SmallVector<bool> bits(lanes, false);
+  SmallVector<bool> bits(emitter.lanes, false);
   std::fill(bits.begin(), bits.begin() + columns.tail, true);
-  auto attribute = DenseElementsAttr::get(getVectorType(b.getI1Type()), bits);
+  auto attribute = DenseElementsAttr::get(emitter.getVectorType(b.getI1Type()), bits);
   return arith::ConstantOp::create(b, attribute);
 }
 
 /// Memory with padded rows (scratch) is accessed in whole vectors.
-BodyValues VectorRowEmitter::loadAll(Value memory, Columns &columns, bool padded) {
+Values rows::loadAll(VectorRowEmitter &emitter, Value memory, Columns &columns, bool padded) {
   Values values;
   for (int64_t i = 0; i < columns.count; ++i) {
-    Value lanesUsed = padded ? Value() : mask(columns, i);
-    values.push_back(loadVector(b, lanes, memory, getColumnValue(columns, i, nullptr), lanesUsed));
+    Value lanesUsed = padded ? Value() : mask(emitter, columns, i);
+    values.push_back(loadVector(emitter.b, emitter.lanes, memory,
+                                emitter.getColumnValue(columns, i, nullptr), lanesUsed));
   }
   return values;
 }
 
-void VectorRowEmitter::storeAll(Value memory, Columns &columns, ValueRange values, bool padded,
-                                Value shift) {
+void rows::storeAll(VectorRowEmitter &emitter, Value memory, Columns &columns, ValueRange values,
+                    bool padded, Value shift) {
   for (auto [i, value] : llvm::enumerate(values)) {
-    Value lanesUsed = padded ? Value() : mask(columns, i);
-    storeVector(b, value, memory, getColumnValue(columns, i, shift), lanesUsed);
+    Value lanesUsed = padded ? Value() : mask(emitter, columns, i);
+    storeVector(emitter.b, value, memory, emitter.getColumnValue(columns, i, shift), lanesUsed);
   }
 }
 
 /// Returns the row of a group argument that a member reads.
-Value VectorRowEmitter::memberRow(unsigned argument, Value member) {
+Value rows::memberRow(VectorRowEmitter &emitter, unsigned argument, Value member) {
+  dispatch::RowsOp op = emitter.op;
   auto access = cast<dispatch::AccessAttr>(op.getAccesses()[argument]);
-  return addresses.operandRow(argument, at, member, getRowIndex(access.getIndex()));
+  return emitter.addresses.operandRow(argument, emitter.at, member,
+                                      getIndexValue(op, emitter.scalars, access.getIndex()));
 }
 
-BodyValues VectorRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
+Values VectorRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
   Type i64 = b.getI64Type();
   Value width = arith::ConstantIntOp::create(b, random.getWidth(), 64);
   Value first = arith::IndexCastOp::create(b, i64, getColumnValue(columns, 0, shift));
@@ -97,30 +126,31 @@ BodyValues VectorRowEmitter::uniform(dispatch::RandomOp random, Columns &columns
   return results;
 }
 
-BodyValues VectorRowEmitter::argumentValues(unsigned argument, Columns &columns) {
+Values VectorRowEmitter::argumentValues(unsigned argument, Columns &columns) {
   auto access = cast<dispatch::AccessAttr>(op.getAccesses()[argument]);
   return access.getKind() == dispatch::AccessKind::Range
-             ? rangeValues(argument, columns)
-             : loadAll(bases[argument].front(), columns, false);
+             ? rangeValues(*this, argument, columns)
+             : loadAll(*this, bases[argument].front(), columns, false);
 }
 
-BodyValues VectorRowEmitter::argumentValues(unsigned argument, Columns &columns, Member &member) {
-  Value row = member.known >= 0 ? bases[argument][member.known] : memberRow(argument, member.index);
-  return loadAll(row, columns, false);
+Values VectorRowEmitter::argumentValues(unsigned argument, Columns &columns, BodyMember &member) {
+  Value row =
+      member.known >= 0 ? bases[argument][member.known] : memberRow(*this, argument, member.index);
+  return loadAll(*this, row, columns, false);
 }
 
-BodyValues VectorRowEmitter::keptValues(Value value, Columns &columns) {
+Values VectorRowEmitter::keptValues(Value value, Columns &columns) {
   std::optional<unsigned> keeper = schedule.keeper(value);
-  return keeper && *keeper < current ? loadAll(kept.lookup(value), columns, true) : Values();
+  return keeper && *keeper < current ? loadAll(*this, kept.lookup(value), columns, true) : Values();
 }
 
-BodyValues VectorRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value group,
-                                          Columns &columns) {
+Values VectorRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value group,
+                                      Columns &columns) {
   int64_t members = getGroupSize(group);
   VectorType type = getVectorType(getElementTypeOrSelf(group.getType()));
   if (members <= unrolledGroup) {
     Values sums;
-    forEachMember(members, columns, [&](Member &member) {
+    forEachMember(members, columns, [&](BodyMember &member) {
       Values values = memberValues(group, columns, member);
       for (auto [i, value] : llvm::enumerate(values)) {
         if (member.known == 0) {
@@ -137,8 +167,8 @@ BodyValues VectorRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Valu
   auto loop = scf::ForOp::create(b, frame.index(0), frame.index(members), frame.index(1), start);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Memo memo;
-  Member member{-1, loop.getInductionVar(), &memo};
+  BodyMemo memo;
+  BodyMember member{-1, loop.getInductionVar(), &memo};
   Values values = memberValues(group, columns, member);
   Values sums;
   for (auto [i, value] : llvm::enumerate(values)) {
@@ -149,22 +179,16 @@ BodyValues VectorRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Valu
 }
 
 /// Stores tensor<k x d> as one row of k d columns.
-void VectorRowEmitter::storeGroup(unsigned result, Value value, Columns &columns) {
-  Value memory = addresses.resultRow(result, at);
+void rows::storeGroup(VectorRowEmitter &emitter, unsigned result, Value value, Columns &columns) {
+  Value memory = emitter.addresses.resultRow(result, emitter.at);
   int64_t members = getGroupSize(value);
-  auto store = [&](Member &member) {
-    Value shift = arith::MulIOp::create(b, member.index, frame.index(getRowWidth(value)));
-    storeAll(memory, columns, memberValues(value, columns, member), false, shift);
+  auto store = [&](BodyMember &member) {
+    Value shift =
+        arith::MulIOp::create(emitter.b, member.index, emitter.frame.index(getRowWidth(value)));
+    storeAll(emitter, memory, columns, emitter.memberValues(value, columns, member), false, shift);
   };
-  if (members <= unrolledGroup) {
-    forEachMember(members, columns, store);
-    return;
+  if (members > unrolledGroup) {
+    emitter.prepareSpreads(value, columns);
   }
-  prepareSpreads(value, columns);
-  auto loop = scf::ForOp::create(b, frame.index(0), frame.index(members), frame.index(1));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Memo memo;
-  Member member{-1, loop.getInductionVar(), &memo};
-  store(member);
+  emitter.forEveryMember(members, columns, store);
 }

@@ -13,54 +13,59 @@ using namespace sluice::cpu::rows;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-Value VectorRowEmitter::getRowIndex(int64_t argument) {
-  return argument < 0 ? Value() : known(op.getBody().getArgument(unsigned(argument)));
-}
-
-Value VectorRowEmitter::getElementIndex(BlockArgument argument) {
-  unsigned number = argument.getArgNumber();
-  auto access = cast<AccessAttr>(op.getAccesses()[number]);
-  return access.getKind() == AccessKind::Range
-             ? rangeElement(number)
-             : addresses.operandElement(number, at, getRowIndex(access.getIndex()));
-}
-
-std::pair<Value, Value> VectorRowEmitter::computeRange(unsigned argument) {
+static std::pair<Value, Value> computeArgumentRange(VectorRowEmitter &emitter, unsigned argument) {
+  dispatch::RowsOp op = emitter.op;
   auto access = cast<AccessAttr>(op.getAccesses()[argument]);
-  return addresses.range(argument, at, getRowIndex(access.getIndex()),
-                         getRowIndex(access.getLast()));
+  return emitter.addresses.range(argument, emitter.at,
+                                 getIndexValue(op, emitter.scalars, access.getIndex()),
+                                 getIndexValue(op, emitter.scalars, access.getLast()));
 }
 
 /// Carries `sums` over a range of rows: `add` returns the sums after row q.
-static BodyValues overRange(Frame &frame, std::pair<Value, Value> range, ValueRange sums,
-                            llvm::function_ref<BodyValues(Value q, ValueRange sums)> add) {
+static Values overRange(Frame &frame, std::pair<Value, Value> range, ValueRange sums,
+                        llvm::function_ref<Values(Value q, ValueRange sums)> add) {
   ImplicitLocOpBuilder &b = frame.builder();
   auto loop = scf::ForOp::create(b, range.first, range.second, frame.index(1), sums);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   scf::YieldOp::create(b, add(loop.getInductionVar(), loop.getRegionIterArgs()));
-  return BodyValues(loop.getResults());
+  return Values(loop.getResults());
 }
 
-Value VectorRowEmitter::rangeElement(unsigned argument) {
+static Value rangeElement(VectorRowEmitter &emitter, unsigned argument) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  dispatch::RowsOp op = emitter.op;
   dispatch::ReduceKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getRangeKind();
   Value none = emitIdentity(b, kind, op.getBody().getArgument(argument).getType());
-  return overRange(frame, computeRange(argument), none,
+  return overRange(emitter.frame, computeArgumentRange(emitter, argument), none,
                    [&](Value q, ValueRange sums) -> Values {
-                     Value element = addresses.rangeElement(argument, at, q);
+                     Value element = emitter.addresses.rangeElement(argument, emitter.at, q);
                      return {combineRows(b, kind, sums.front(), element)};
                    })
       .front();
 }
 
-BodyValues VectorRowEmitter::rangeValues(unsigned argument, Columns &columns) {
-  dispatch::ReduceKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getRangeKind();
-  Values none(columns.count, emitIdentity(b, kind, getVectorType(b.getF32Type())));
-  return overRange(frame, computeRange(argument), none, [&](Value q, ValueRange sums) {
-    Values next = loadAll(addresses.rangeRow(argument, at, q), columns, false);
-    for (auto [value, sum] : llvm::zip_equal(next, sums)) {
-      value = combineRows(b, kind, sum, value);
-    }
-    return next;
-  });
+Value rows::getElementIndex(VectorRowEmitter &emitter, BlockArgument argument) {
+  dispatch::RowsOp op = emitter.op;
+  unsigned number = argument.getArgNumber();
+  auto access = cast<AccessAttr>(op.getAccesses()[number]);
+  return access.getKind() == AccessKind::Range
+             ? rangeElement(emitter, number)
+             : emitter.addresses.operandElement(
+                   number, emitter.at, getIndexValue(op, emitter.scalars, access.getIndex()));
+}
+
+Values rows::rangeValues(VectorRowEmitter &emitter, unsigned argument, Columns &columns) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  dispatch::ReduceKind kind = cast<AccessAttr>(emitter.op.getAccesses()[argument]).getRangeKind();
+  Values none(columns.count, emitIdentity(b, kind, emitter.getVectorType(b.getF32Type())));
+  return overRange(
+      emitter.frame, computeArgumentRange(emitter, argument), none, [&](Value q, ValueRange sums) {
+        Values next =
+            loadAll(emitter, emitter.addresses.rangeRow(argument, emitter.at, q), columns, false);
+        for (auto [value, sum] : llvm::zip_equal(next, sums)) {
+          value = combineRows(b, kind, sum, value);
+        }
+        return next;
+      });
 }

@@ -89,14 +89,6 @@ static LogicalResult check(dispatch::RowsOp op) {
   return success();
 }
 
-//===----------------------------------------------------------------------===//
-// Estimates
-//===----------------------------------------------------------------------===//
-
-//===----------------------------------------------------------------------===//
-// The loop over rows
-//===----------------------------------------------------------------------===//
-
 static void emitRowLoop(Frame &frame, dispatch::RowsOp op, VectorRowEmitter &emitter,
                         int64_t perItem) {
   ImplicitLocOpBuilder &b = frame.builder();
@@ -123,14 +115,14 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, VectorRowEmitter &emi
     Value due = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, at.position, run.count);
     auto branch = scf::IfOp::create(b, due, /*withElseRegion=*/false);
     b.setInsertionPointToStart(branch.thenBlock());
-    emitter.emitRow({row, at.batch, arith::AddIOp::create(b, run.start, at.position), run.length});
+    emitRow(emitter, {row, at.batch, arith::AddIOp::create(b, run.start, at.position), run.length});
     return;
   }
   if (domain.getAxis()) {
     at.length = frame.length(at.batch);
   }
   if (domain.getFactor() == 0) {
-    emitter.emitRow(at);
+    emitRow(emitter, at);
     return;
   }
   Value inBatch = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at.batch, batch);
@@ -139,10 +131,10 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, VectorRowEmitter &emi
   auto branch =
       scf::IfOp::create(b, arith::AndIOp::create(b, inBatch, inLength), op.getZeroInvalid());
   b.setInsertionPointToStart(branch.thenBlock());
-  emitter.emitRow(at);
+  emitRow(emitter, at);
   if (op.getZeroInvalid()) {
     b.setInsertionPointToStart(branch.elseBlock());
-    emitter.emitZeros(at);
+    emitZeros(emitter, at);
   }
 }
 
@@ -158,9 +150,9 @@ FailureOr<Kernel> cpu::generateRows(dispatch::RowsOp op, ModuleOp module, String
 
   Frame frame(op, module, name, target);
   VectorRowEmitter emitter(frame, op, *schedule);
-  emitter.clearSums();
+  clearSums(emitter);
   emitRowLoop(frame, op, emitter, perItem);
-  emitter.storeSums();
+  storeSums(emitter);
   frame.finish();
 
   Kernel kernel;

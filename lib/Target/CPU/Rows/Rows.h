@@ -6,6 +6,7 @@
 // elementwise graph of its results.
 #pragma once
 
+#include "../../Common/RowAddress.h"
 #include "../../Common/RowBody.h"
 #include "sluice/Target/CPU/Frame.h"
 
@@ -23,14 +24,6 @@ mlir::FailureOr<Kernel> generateSegmentScan(dispatch::SegmentScanOp op, mlir::Mo
 } // namespace sluice::cpu
 
 namespace sluice::cpu::rows {
-
-/// Current row of the body: row r = b * positions + p or, in a scheduled domain, b * positions + j
-/// at position p, in a sequence of `length` tokens. On an axis of segments `length` is the number
-/// of rows of b there; null if one length holds for every b.
-struct RowPosition {
-  mlir::Value row, batch, position;
-  mlir::Value length = {};
-};
 
 /// Computes addresses of rows and elements.
 class Addresses {
@@ -54,19 +47,7 @@ public:
   void storeElement(unsigned i, const RowPosition &at, mlir::Value value);
 
 private:
-  struct VectorRowPlace {
-    mlir::Value row;           ///< row of the tensor's memory
-    mlir::Value inside;        ///< i1; null if every row is inside
-    mlir::Value position = {}; ///< position in the sequence
-  };
-  VectorRowPlace operandPlace(unsigned i, const RowPosition &at, mlir::Value member,
-                              mlir::Value gathered);
-  VectorRowPlace mapped(dispatch::AccessAttr access, int64_t extent, const RowPosition &at,
-                        mlir::Value member, bool sequence, mlir::Value gathered = {});
-  mlir::Value validRows(dispatch::AccessAttr access, int64_t extent, const RowPosition &at);
   bool mayBeOutside(unsigned i);
-  mlir::Value resultIndex(unsigned i, const RowPosition &at);
-  mlir::Value byteOffset(unsigned tensor);
   mlir::Value rowView(unsigned tensor, mlir::RankedTensorType type, bool padded, mlir::Value row,
                       mlir::Value column);
   mlir::Value elements(unsigned tensor, mlir::RankedTensorType type);
@@ -76,7 +57,7 @@ private:
   dispatch::RowsOp op;
   mlir::ImplicitLocOpBuilder &b;
   int64_t widest = 1;
-  llvm::DenseMap<unsigned, mlir::Value> offsets;
+  RowAddressing rows;
   llvm::DenseMap<int64_t, mlir::Value> validLengths;
   /// By type and value; a null value is zero.
   llvm::DenseMap<std::pair<mlir::Type, mlir::Attribute>, mlir::Value> outsideRows;
@@ -91,31 +72,11 @@ struct Columns : BodyColumns {
   int64_t tail;      ///< columns of the last vector; 0 if it is full
 };
 
-/// Emits the body for one row.
-class VectorRowEmitter : RowBody<Columns> {
-public:
+using Values = BodyValues;
+
+/// Emits the body for one row: its state, and the values that `RowBody` needs.
+struct VectorRowEmitter : RowBody<Columns> {
   VectorRowEmitter(Frame &frame, dispatch::RowsOp op, const Schedule &schedule);
-
-  void emitRow(const RowPosition &at);   ///< a valid row
-  void emitZeros(const RowPosition &at); ///< zeros for an invalid row
-  void clearSums();                      ///< called at the start of an item
-  void storeSums();                      ///< called at the end of an item
-
-private:
-  void emitElements();
-  mlir::Value getElementIndex(mlir::BlockArgument argument);
-  mlir::Value getRowIndex(int64_t argument); ///< null if there is none
-  std::pair<mlir::Value, mlir::Value> computeRange(unsigned argument);
-  mlir::Value rangeElement(unsigned argument);
-  Values rangeValues(unsigned argument, Columns &columns);
-  void emitScalars(int64_t depth);
-  void emitStage(unsigned number);
-  int64_t vectorsTogether(const RowStage &stage) const;
-  Values emitColumns(const RowStage &stage, Columns &columns, mlir::ValueRange sums);
-  void storeResults(const RowStage &stage, Columns &columns);
-  void storeGroup(unsigned result, mlir::Value value, Columns &columns);
-  mlir::Value finishReduction(dispatch::ReduceOp reduce, mlir::ValueRange sums);
-  mlir::Value combine(dispatch::ReduceOp reduce, mlir::Value left, mlir::Value right);
 
   size_t getColumnVectorCount(const Columns &columns) const override {
     return size_t(columns.count);
@@ -126,13 +87,6 @@ private:
   Values keptValues(mlir::Value value, Columns &columns) override;
   Values uniform(dispatch::RandomOp random, Columns &columns, mlir::Value shift) override;
   Values reducedGroup(dispatch::ReduceGroupOp op, mlir::Value group, Columns &columns) override;
-
-  mlir::Value mask(const Columns &columns, int64_t vector);
-  Values loadAll(mlir::Value memory, Columns &columns, bool padded);
-  void storeAll(mlir::Value memory, Columns &columns, mlir::ValueRange values, bool padded,
-                mlir::Value shift = {});
-  mlir::Value memberRow(unsigned argument, mlir::Value member);
-  mlir::Value zero(mlir::Type type);
 
   Frame &frame;
   dispatch::RowsOp op;
@@ -147,5 +101,27 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> kept; ///< scratch rows
   llvm::DenseMap<unsigned, mlir::Value> sumRows; ///< scratch rows of `columns` results
 };
+
+void emitRow(VectorRowEmitter &emitter, const RowPosition &position);   ///< a valid row
+void emitZeros(VectorRowEmitter &emitter, const RowPosition &position); ///< for an invalid row
+void clearSums(VectorRowEmitter &emitter); ///< called at the start of an item
+void storeSums(VectorRowEmitter &emitter); ///< called at the end of an item
+
+/// Loads an element of the body, gathered or reduced over a range where the access is.
+mlir::Value getElementIndex(VectorRowEmitter &emitter, mlir::BlockArgument argument);
+/// Reduces the rows of a range.
+Values rangeValues(VectorRowEmitter &emitter, unsigned argument, Columns &columns);
+/// Returns the row of a group argument that a member reads.
+mlir::Value memberRow(VectorRowEmitter &emitter, unsigned argument, mlir::Value member);
+/// Stores tensor<k x d> as one row of k d columns.
+void storeGroup(VectorRowEmitter &emitter, unsigned result, mlir::Value value, Columns &columns);
+
+/// Returns the mask of the lanes of a vector that are columns; null if all are.
+mlir::Value mask(VectorRowEmitter &emitter, const Columns &columns, int64_t vector);
+/// Loads or stores all columns. Memory with padded rows (scratch) is accessed in whole vectors.
+Values loadAll(VectorRowEmitter &emitter, mlir::Value memory, Columns &columns, bool padded);
+void storeAll(VectorRowEmitter &emitter, mlir::Value memory, Columns &columns,
+              mlir::ValueRange values, bool padded, mlir::Value shift = {});
+mlir::Value zero(VectorRowEmitter &emitter, mlir::Type type);
 
 } // namespace sluice::cpu::rows

@@ -71,13 +71,13 @@ Stage BackwardStage::finish(int64_t blocks, int64_t sharedBytes) {
 
 // Twice an extreme log-sum-exp is larger than log2(e) times any other one.
 Value BackwardStage::loadStatistic(Value logSum) {
-  return e.select(f.isLarger(logSum, largestExponent), e.mulf(logSum, f.f32(2)),
+  return e.select(isLarger(f, logSum, largestExponent), e.mulf(logSum, f.f32(2)),
                   e.mulf(logSum, f.f32(log2e)));
 }
 
 Value BackwardStage::isExtreme(Value statistic) {
   Value finite = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, statistic, f.f32(infinity));
-  return e.both(f.isLarger(statistic, 1.75f * largestExponent), finite);
+  return e.both(isLarger(f, statistic, 1.75f * largestExponent), finite);
 }
 
 /// Extreme log-sum-exps are subtracted before scaling. They are so large that rounding loses the
@@ -87,10 +87,10 @@ Values BackwardStage::probabilities(const Products &products, int64_t columns, V
                                     Value full, Value extreme, bool bounded, Positions positions,
                                     Numbers logSum, Numbers bias) {
   size_t i = 0;
-  Values scores = f.each(products.raw, columns, [&](Value score, const ElementPlace &at) {
+  Values scores = mapScores(products.raw, columns, [&](Value score, const ElementPlace &at) {
     auto [p, q] = positions(at);
     Value own = shape.biasRows > 0 ? bias(at) : Value();
-    return f.score(op.getScore(), withTerms({score, p, q, head}, {products.at(i++), own}));
+    return emitScore(f, op.getScore(), withTerms({score, p, q, head}, {products.at(i++), own}));
   });
   auto exponent = [&](Value score, const ElementPlace &at) -> Value {
     Value negative = arith::NegFOp::create(b, logSum(at));
@@ -98,17 +98,18 @@ Values BackwardStage::probabilities(const Products &products, int64_t columns, V
   };
   auto difference = [&](Value score, const ElementPlace &at) -> Value {
     Value half = e.mulf(logSum(at), f.f32(0.5));
-    Value exact = e.mulf(e.subf(f.exactScore(score), half), f.f32(log2e));
+    Value exact = e.mulf(e.subf(emitExactScore(f, score), half), f.f32(log2e));
     exact = arith::MinNumFOp::create(b, exact, f.f32(0));
     return e.select(isExtreme(logSum(at)), exact, exponent(score, at));
   };
-  Values result = f.either(
-      extreme, scores.size(), [&] { return f.each(scores, columns, difference); },
-      [&] { return f.each(scores, columns, exponent); });
-  result = f.each(result, columns, [&](Value x, const ElementPlace &) { return f.exp2(x); });
-  return f.masked(result, columns, full, 0, [&](const ElementPlace &at) {
+  Values result = emitEither(
+      f, extreme, scores.size(), [&] { return mapScores(scores, columns, difference); },
+      [&] { return mapScores(scores, columns, exponent); });
+  result =
+      mapScores(result, columns, [&](Value x, const ElementPlace &) { return emitExp2(f, x); });
+  return maskScores(f, result, columns, full, 0, [&](const ElementPlace &at) {
     auto [p, q] = positions(at);
-    return f.holds(p, q, bounded);
+    return emitMaskAt(f, p, q, bounded);
   });
 }
 
@@ -130,35 +131,37 @@ BackwardStage::Gradients BackwardStage::scoreGradients(const Products &products,
       hasBiases && !op.getScoreGradient().getArgument(op.getTerms().biasArgument()).use_empty();
   Gradients result;
   size_t i = 0;
-  result.scores = f.each(products.raw, columns, [&](Value score, const ElementPlace &at) -> Value {
-    auto [p, q] = positions(at);
-    Value moved = change[i], some = probability[i], none = f.f32(0), byDistance = products.at(i);
-    if (shape.dropout > 0) {
-      Value kept = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, some, none);
-      moved = e.select(kept, e.mulf(moved, f.f32(1 / (1 - shape.dropout))), none);
-      some = math::AbsFOp::create(b, some);
-    }
-    ++i;
-    Value g = e.mulf(some, e.subf(moved, delta(at)));
-    if (isPlain) {
-      result.biases.push_back(g);
-      return g;
-    }
-    // The region does not read g where it replaces an absent term.
-    Value product = byDistance || !shape.hasRows ? byDistance : g;
-    Value own = readsBiases ? bias(at) : hasBiases ? g : Value();
-    Values derived =
-        emitAll(e, op.getScoreGradient(), withTerms({score, p, q, head}, {product, own, g}));
-    Value absent = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, some, none);
-    auto present = [&](Value x) { return e.select(absent, none, x); };
-    if (shape.hasRows && !shape.addsRows) {
-      result.byDistance.push_back(present(derived[1]));
-    }
-    if (hasBiases) {
-      result.biases.push_back(present(derived.back()));
-    }
-    return shape.gradientFactor ? g : present(derived[0]);
-  });
+  result.scores =
+      mapScores(products.raw, columns, [&](Value score, const ElementPlace &at) -> Value {
+        auto [p, q] = positions(at);
+        Value moved = change[i], some = probability[i], none = f.f32(0),
+              byDistance = products.at(i);
+        if (shape.dropout > 0) {
+          Value kept = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, some, none);
+          moved = e.select(kept, e.mulf(moved, f.f32(1 / (1 - shape.dropout))), none);
+          some = math::AbsFOp::create(b, some);
+        }
+        ++i;
+        Value g = e.mulf(some, e.subf(moved, delta(at)));
+        if (isPlain) {
+          result.biases.push_back(g);
+          return g;
+        }
+        // The region does not read g where it replaces an absent term.
+        Value product = byDistance || !shape.hasRows ? byDistance : g;
+        Value own = readsBiases ? bias(at) : hasBiases ? g : Value();
+        Values derived =
+            emitAll(e, op.getScoreGradient(), withTerms({score, p, q, head}, {product, own, g}));
+        Value absent = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, some, none);
+        auto present = [&](Value x) { return e.select(absent, none, x); };
+        if (shape.hasRows && !shape.addsRows) {
+          result.byDistance.push_back(present(derived[1]));
+        }
+        if (hasBiases) {
+          result.biases.push_back(present(derived.back()));
+        }
+        return shape.gradientFactor ? g : present(derived[0]);
+      });
   if (result.byDistance.empty()) {
     result.byDistance = result.scores;
   }

@@ -124,13 +124,13 @@ Source DistanceStage::bandSource(unsigned operand, int64_t column) {
 
 void DistanceStage::load(Value p0, Value offset) {
   if (shape.hasRows) {
-    f.load(positionTile, offset, sourceOfTerm(f, 0, head), p0);
+    loadTile(f, positionTile, offset, sourceOfTerm(f, 0, head), p0);
   }
-  f.load(queryTile, offset, source(Query, head, shape.queryColumn), p0);
-  f.load(gradientTile, offset, source(OutputGradient, head, 0), p0);
+  loadTile(f, queryTile, offset, source(Query, head, shape.queryColumn), p0);
+  loadTile(f, gradientTile, offset, source(OutputGradient, head, 0), p0);
   Value q0 = e.add(computeFirstKey(p0), -band.linesBefore() * f.keys.step);
-  f.load(keyBand, offset, bandSource(Key, shape.keyColumn), q0);
-  f.load(valueBand, offset, bandSource(ValueRows, shape.valueColumn), q0);
+  loadTile(f, keyBand, offset, bandSource(Key, shape.keyColumn), q0);
+  loadTile(f, valueBand, offset, bandSource(ValueRows, shape.valueColumn), q0);
   loadStatistics(offset, head, p0);
 }
 
@@ -159,8 +159,8 @@ void DistanceStage::loadBiases() {
 
 /// Returns the keys of the thread's scores at its distances, element by element.
 Values DistanceStage::computeKeys(Value p0, const Values &columns) {
-  Values keys, firsts = f.columnNumbers(computeFirstKey(p0), queries, f.keys.step),
-               further = f.rowNumbers(e.index(0), 1, f.keys.step);
+  Values keys, firsts = computeColumnNumbers(f, computeFirstKey(p0), queries, f.keys.step),
+               further = computeRowNumbers(f, e.index(0), 1, f.keys.step);
   for (auto [i, column] : llvm::enumerate(columns)) {
     for (auto [row, distance] : llvm::zip_equal(rows, further)) {
       bool isOneScale = shape.distance == dispatch::Distance();
@@ -173,7 +173,7 @@ Values DistanceStage::computeKeys(Value p0, const Values &columns) {
 /// Accumulates dR, then the two biases of the thread.
 Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   Value h = e.toInteger(head);
-  Values columns = f.columnNumbers(p0, queries, f.queries.step),
+  Values columns = computeColumnNumbers(f, p0, queries, f.queries.step),
          logSums = readStatistics(0, offset), keys = computeKeys(p0, columns);
   auto positions = [&](const ElementPlace &at) {
     return std::pair<Value, Value>(columns[at.getFirstColumn()],
@@ -181,7 +181,7 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   };
   Values raw = band.multiplyStreamed(keyBand, queryTile, offset), byDistance;
   if (shape.hasRows) {
-    byDistance = f.multiplyRows(distances, 1, positionTile, offset);
+    byDistance = multiplyByRows(f, distances, 1, positionTile, offset);
   }
   Products products = computeProducts(f, raw, byDistance);
   auto bias = [&](const ElementPlace &at) { return biases[at.row()]; };
@@ -190,9 +190,9 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
       positions, [&](const ElementPlace &at) { return logSums[at.getFirstColumn()]; }, bias);
   if (shape.dropout > 0) {
     probability =
-        f.marked(probability, queries, AttentionFrame::Keys::Neither, [&](const ElementPlace &at) {
+        markDropped(f, probability, queries, KeyDimension::Neither, [&](const ElementPlace &at) {
           auto [p, q] = positions(at);
-          return f.elementNumber(head, p, q);
+          return computeElementNumber(f, head, p, q);
         });
   }
   Values change = band.multiplyStreamed(valueBand, gradientTile, offset);
@@ -203,12 +203,12 @@ Values DistanceStage::emitTile(Value p0, Value offset, ValueRange carried) {
   Values sums(carried);
   if (shape.hasRows) {
     sums =
-        f.multiplyWeights(gradient.byDistance, 1, positionTile, e.add(offset, e.mul(f.part, 2)),
+        accumulateProduct(f, gradient.byDistance, 1, positionTile, e.add(offset, e.mul(f.part, 2)),
                           shape.partWidth, Values(carried.take_front(size_t(shape.partWidth / 2))));
   }
   if (shape.biasRows > 0) {
     Values two(carried.take_back(2));
-    f.each(gradient.biases, queries, [&](Value more, const ElementPlace &at) {
+    mapScores(gradient.biases, queries, [&](Value more, const ElementPlace &at) {
       return two[at.row()] = e.addf(two[at.row()], more);
     });
     sums.truncate(carried.size() - 2);
@@ -256,7 +256,7 @@ void DistanceStage::storeBiases(const Values &sums, Value tile) {
   Value parts = f.frame.buffer(op->getNumOperands() + op->getNumResults() - 1);
   Value first = e.mul(f.batchRow, shape.biasRows), last = e.index(shape.biasRows - 1);
   for (auto [row, partial] : llvm::zip_equal(rows, sums)) {
-    Value sum = f.acrossQuad(partial, [&](Value x, Value y) { return e.addf(x, y); });
+    Value sum = reduceAcrossQuad(f, partial, [&](Value x, Value y) { return e.addf(x, y); });
     Value distance = arith::IndexCastOp::create(b, b.getIndexType(), row);
     e.when(e.both(e.both(isEqual(f.quad, 0), isEqual(f.part, 0)), e.less(distance, last)),
            [&, sum = sum] { e.store(sum, parts, {e.add(first, distance), head}); });
@@ -278,9 +278,9 @@ Stage DistanceStage::generate() {
   head = headOf;
   keyHead = e.floorDiv(head, shape.group);
   d0 = f.getFirstRow(tile, fixedRows, shape.stride());
-  rows = f.rowNumbers(d0, 1, shape.stride());
+  rows = computeRowNumbers(f, d0, 1, shape.stride());
   if (shape.hasRows) {
-    f.load(rowTile, nullptr, sourceOfTerm(f, 1, head), d0);
+    loadTile(f, rowTile, nullptr, sourceOfTerm(f, 1, head), d0);
   }
   f.core.commit();
   if (shape.biasRows > 0) {
@@ -290,7 +290,7 @@ Stage DistanceStage::generate() {
   auto first = [&](Value number) {
     return e.add(f.scaled(e.mul(number, queries), f.queries.step), ofClass);
   };
-  AttentionFrame::TileStream stream;
+  TileStream stream;
   stream.count = e.index(queryTiles / f.queries.step);
   stream.bytes = bytes;
   stream.buffers = getBuffers(shape);
@@ -300,11 +300,11 @@ Stage DistanceStage::generate() {
     return emitTile(first(number), offset, carried);
   };
   int64_t count = shape.hasRows ? shape.partWidth / 2 : 0;
-  Values sums = f.stream(stream, [&] {
+  Values sums = streamTiles(f, stream, [&] {
     f.core.wait(1);
     f.core.barrier();
     if (shape.hasRows) {
-      distances = f.keep(rowTile, 1, widestKept);
+      distances = keepFixed(f, rowTile, 1, widestKept);
     }
     return f.core.zeros(count + (shape.biasRows > 0 ? 2 : 0));
   });
@@ -312,8 +312,8 @@ Stage DistanceStage::generate() {
     Values ofRows(ArrayRef<Value>(sums).take_front(size_t(count)));
     ofRows = shape.hasFarther() ? addFarther(ofRows) : ofRows;
     float factor = shape.addsRows ? shape.gradientFactor.value_or(1) : 1;
-    f.store(ofRows, scale(factor), gradientOfTerm(1, head), d0, 1,
-            shape.hasFarther() ? Padding::Zeros : Padding::Summed);
+    storeRows(f, ofRows, scale(factor), gradientOfTerm(1, head), d0, 1,
+              shape.hasFarther() ? Padding::Zeros : Padding::Summed);
   }
   if (shape.biasRows > 0) {
     storeBiases(Values(ArrayRef<Value>(sums).take_back(2)), tile);

@@ -105,34 +105,34 @@ Kernel Forward::generate() {
   value.column = e.add(value.column, f.part);
   value.columns = e.sub(value.columns, f.part);
   auto first = [&](Value number) { return f.getFirstRow(number, keysPerTile, f.keys.step); };
-  AttentionFrame::TileStream keys;
+  TileStream keys;
   keys.count = e.index(shape.keyTiles(keysPerTile));
   keys.buffers = getBuffers(shape);
   keys.bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - keyTile.byte;
   keys.some = [&](Value number) {
-    return f.classify(p0, queries, first(number), keysPerTile).some;
+    return classifyTile(f, p0, queries, first(number), keysPerTile).some;
   };
   keys.load = [&](Value number, Value offset) {
-    f.load(keyTile, offset, key, first(number));
-    f.load(valueTile, offset, value, first(number));
+    loadTile(f, keyTile, offset, key, first(number));
+    loadTile(f, valueTile, offset, value, first(number));
     loadTerms(offset, first(number));
   };
   keys.body = [&](Value number, Value offset, ValueRange carried) {
     return emitTile(number, offset, carried);
   };
   e.when(e.less(p0, f.queries.length), [&] {
-    f.load(queryTile, nullptr, query, p0);
+    loadTile(f, queryTile, nullptr, query, p0);
     if (shape.hasRows) {
-      f.load(positionTile, nullptr, sourceOfTerm(f, 0, head), p0);
+      loadTile(f, positionTile, nullptr, sourceOfTerm(f, 0, head), p0);
     }
     f.core.commit();
-    rows = f.rowNumbers(p0, fragments, f.queries.step);
-    emitResults(f.stream(keys, [&] {
+    rows = computeRowNumbers(f, p0, fragments, f.queries.step);
+    emitResults(streamTiles(f, keys, [&] {
       f.core.wait(1);
       f.core.barrier();
-      fixed = f.keep(queryTile, fragments, widestKept);
+      fixed = keepFixed(f, queryTile, fragments, widestKept);
       if (shape.hasRows) {
-        positions = f.keep(positionTile, fragments, widestPositions);
+        positions = keepFixed(f, positionTile, fragments, widestPositions);
       }
       Values carried(size_t(2 * fragments), f.f32(-infinity));
       carried.append(f.core.zeros(2 * fragments + fragments * shape.partWidth / 2));
@@ -157,7 +157,7 @@ Kernel Forward::generate() {
 /// Starts copying the terms by distance for the tile of keys from `q0`.
 void Forward::loadTerms(Value offset, Value q0) {
   if (shape.hasRows) {
-    f.load(bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));
+    loadTile(f, bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));
   }
   if (shape.biasRows > 0) {
     Value table = f.frame.buffer(shape.firstTerm + (shape.hasRows ? 2 : 0));
@@ -167,33 +167,34 @@ void Forward::loadTerms(Value offset, Value q0) {
 
 Values Forward::maskedScores(Value number, Value offset) {
   Value q0 = f.getFirstRow(number, keysPerTile, f.keys.step), h = e.toInteger(head);
-  Values columns = f.columnNumbers(q0, keysPerTile, f.keys.step);
-  Values raw = f.multiplyRows(fixed, fragments, keyTile, offset), byDistance;
+  Values columns = computeColumnNumbers(f, q0, keysPerTile, f.keys.step);
+  Values raw = multiplyByRows(f, fixed, fragments, keyTile, offset), byDistance;
   if (shape.hasRows) {
     byDistance = band->multiplyFixed(positions, bandTile, offset);
   }
   Products products = computeProducts(f, raw, byDistance);
   size_t i = 0;
-  Values scores = f.each(products.raw, keysPerTile, [&](Value score, const ElementPlace &at) {
+  Values scores = mapScores(products.raw, keysPerTile, [&](Value score, const ElementPlace &at) {
     Value bias = shape.biasRows > 0 ? band->bias(biasByte, offset, at) : Value();
     Value place[] = {score, rows[at.row()], columns[at.getFirstColumn()], h};
-    return f.score(op.getScore(), withTerms(place, {products.at(i++), bias}));
+    return emitScore(f, op.getScore(), withTerms(place, {products.at(i++), bias}));
   });
-  Value full = f.classify(p0, queries, q0, keysPerTile).full;
-  return f.masked(scores, keysPerTile, full, -infinity, [&](const ElementPlace &at) {
-    return f.holds(rows[at.row()], columns[at.getFirstColumn()], /*bounded=*/!shape.boundsKeys);
+  Value full = classifyTile(f, p0, queries, q0, keysPerTile).full;
+  return maskScores(f, scores, keysPerTile, full, -infinity, [&](const ElementPlace &at) {
+    return emitMaskAt(f, rows[at.row()], columns[at.getFirstColumn()],
+                      /*bounded=*/!shape.boundsKeys);
   });
 }
 
 Values Forward::largest(const Values &scores, Values maxima) {
-  auto larger = [&](Value x, Value y) { return f.larger(x, y); };
+  auto larger = [&](Value x, Value y) { return emitMax(f, x, y); };
   Values best(maxima.size());
-  f.each(scores, keysPerTile, [&](Value score, const ElementPlace &at) {
+  mapScores(scores, keysPerTile, [&](Value score, const ElementPlace &at) {
     Value &most = best[at.row()];
     return most = most ? larger(most, score) : score;
   });
   for (auto [row, most] : llvm::enumerate(best)) {
-    maxima[row] = larger(maxima[row], f.acrossQuad(most, larger));
+    maxima[row] = larger(maxima[row], reduceAcrossQuad(f, most, larger));
   }
   return maxima;
 }
@@ -210,11 +211,11 @@ Values Forward::rescale(Values &scores, const Values &before, const Values &maxi
     references.push_back(e.select(none, f.f32(0), maximum));
     shifts.push_back(e.mulf(references[row], exponent));
     changes.push_back(e.subf(e.mulf(before[row], exponent), shifts[row]));
-    extreme.push_back(f.isLarger(shifts[row], largestExponent));
+    extreme.push_back(isLarger(f, shifts[row], largestExponent));
     some = some ? Value(arith::OrIOp::create(b, some, extreme[row])) : extreme[row];
   }
   auto differences = [&] {
-    Values results = f.each(scores, keysPerTile, [&](Value score, const ElementPlace &at) {
+    Values results = mapScores(scores, keysPerTile, [&](Value score, const ElementPlace &at) {
       return e.select(extreme[at.row()], e.subf(score, references[at.row()]), score);
     });
     for (auto [row, shift] : llvm::enumerate(shifts)) {
@@ -229,10 +230,10 @@ Values Forward::rescale(Values &scores, const Values &before, const Values &maxi
   Values asTheyAre = scores;
   asTheyAre.append(shifts);
   asTheyAre.append(changes);
-  Values settled = f.either(some, asTheyAre.size(), differences, [&] { return asTheyAre; });
+  Values settled = emitEither(f, some, asTheyAre.size(), differences, [&] { return asTheyAre; });
   Values rest(ArrayRef<Value>(settled).drop_front(scores.size()));
   settled.truncate(scores.size());
-  scores = f.each(settled, keysPerTile, [&](Value score, const ElementPlace &at) {
+  scores = mapScores(settled, keysPerTile, [&](Value score, const ElementPlace &at) {
     Value negative = arith::NegFOp::create(b, rest[at.row()]);
     return e.fma(score, exponent, negative);
   });
@@ -243,29 +244,31 @@ Values Forward::rescale(Values &scores, const Values &before, const Values &maxi
 /// the tile's contribution.
 Values Forward::emitTile(Value number, Value offset, ValueRange carried) {
   int64_t step = f.keys.step;
-  Values columns = f.columnNumbers(f.getFirstRow(number, keysPerTile, step), keysPerTile, step);
+  Values columns =
+      computeColumnNumbers(f, f.getFirstRow(number, keysPerTile, step), keysPerTile, step);
   Values scores = maskedScores(number, offset);
   Values before = part(carried, 0), maxima = largest(scores, before), factors;
   Values totals = part(carried, 1), outputs = part(carried, 2);
   for (auto [row, change] : llvm::enumerate(rescale(scores, before, maxima))) {
-    factors.push_back(f.exp2(change));
+    factors.push_back(emitExp2(f, change));
     totals[row] = e.mulf(totals[row], factors[row]);
   }
-  Values terms = f.each(scores, keysPerTile,
-                        [&](Value exponent, const ElementPlace &) { return f.exp2(exponent); });
-  f.each(terms, keysPerTile, [&](Value term, const ElementPlace &at) {
+  Values terms = mapScores(scores, keysPerTile, [&](Value exponent, const ElementPlace &) {
+    return emitExp2(f, exponent);
+  });
+  mapScores(terms, keysPerTile, [&](Value term, const ElementPlace &at) {
     return totals[at.row()] = e.addf(totals[at.row()], term);
   });
   if (shape.dropout > 0) {
-    terms = f.positive(
-        f.marked(terms, keysPerTile, AttentionFrame::Keys::Columns, [&](const ElementPlace &at) {
-          return f.elementNumber(head, rows[at.row()], columns[at.getFirstColumn()]);
+    terms = clearDropped(
+        f, markDropped(f, terms, keysPerTile, KeyDimension::Columns, [&](const ElementPlace &at) {
+          return computeElementNumber(f, head, rows[at.row()], columns[at.getFirstColumn()]);
         }));
   }
-  outputs = f.each(outputs, shape.partWidth, [&](Value output, const ElementPlace &at) {
+  outputs = mapScores(outputs, shape.partWidth, [&](Value output, const ElementPlace &at) {
     return e.mulf(output, factors[at.row()]);
   });
-  outputs = f.multiplyWeights(terms, fragments, valueTile, offset, shape.partWidth, outputs);
+  outputs = accumulateProduct(f, terms, fragments, valueTile, offset, shape.partWidth, outputs);
   Values results(maxima);
   results.append(totals);
   results.append(outputs);
@@ -277,21 +280,21 @@ void Forward::emitResults(const Values &carried) {
   Values maxima = part(carried, 0), totals = part(carried, 1), scale, logarithms;
   auto sum = [&](Value x, Value y) { return e.addf(x, y); };
   for (auto [row, partial] : llvm::enumerate(totals)) {
-    Value total = f.acrossQuad(partial, sum);
+    Value total = reduceAcrossQuad(f, partial, sum);
     Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, total, f.f32(0));
     Value divisor = e.select(some, total, f.f32(1));
     scale.push_back(arith::DivFOp::create(b, f.f32(1 / (1 - shape.dropout)), divisor));
     Value logarithm = math::LogOp::create(b, divisor);
     Value shift = e.mulf(maxima[row], f.f32(f.exponentFactor()));
-    logarithm =
-        e.select(f.isLarger(shift, largestExponent), e.addf(f.exactScore(maxima[row]), logarithm),
-                 e.fma(shift, f.f32(ln2), logarithm));
+    logarithm = e.select(isLarger(f, shift, largestExponent),
+                         e.addf(emitExactScore(f, maxima[row]), logarithm),
+                         e.fma(shift, f.f32(ln2), logarithm));
     logarithms.push_back(e.select(some, logarithm, f.f32(-infinity)));
   }
   unsigned operands = op->getNumOperands();
   Source target = source(operands, head, 0);
   target.together = columnsTogether(shape, 0);
-  f.store(part(carried, 2), scale, target, p0, fragments, Padding::Left);
+  storeRows(f, part(carried, 2), scale, target, p0, fragments, Padding::Left);
   Value lse = f.frame.buffer(operands + 1);
   auto isZero = [&](Value x) -> Value {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, e.index(0));

@@ -54,12 +54,12 @@ std::pair<Value, Value> KeyStage::locate(Value number) {
 
 void KeyStage::load(Value number, Value offset) {
   auto [head, p0] = locate(number);
-  f.load(queryTile, offset, source(Query, head, shape.queryColumn), p0);
-  f.load(gradientTile, offset, source(OutputGradient, head, 0), p0);
+  loadTile(f, queryTile, offset, source(Query, head, shape.queryColumn), p0);
+  loadTile(f, gradientTile, offset, source(OutputGradient, head, 0), p0);
   loadStatistics(offset, head, p0);
   if (shape.hasRows) {
-    f.load(positionTile, offset, sourceOfTerm(f, 0, head), p0);
-    f.load(bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));
+    loadTile(f, positionTile, offset, sourceOfTerm(f, 0, head), p0);
+    loadTile(f, bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));
   }
   if (shape.biasRows > 0) {
     band->loadBiases(biasByte, offset, biasTable(), head, band->firstDistance(p0, q0));
@@ -69,12 +69,12 @@ void KeyStage::load(Value number, Value offset) {
 Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   auto [headIndex, p0] = locate(number);
   Value head = e.toInteger(headIndex), partOffset = e.add(offset, e.mul(f.part, 2));
-  Values columns = f.columnNumbers(p0, queries, f.queries.step);
+  Values columns = computeColumnNumbers(f, p0, queries, f.queries.step);
   Values logSums = readStatistics(0, offset);
   auto positions = [&](const ElementPlace &at) {
     return std::pair<Value, Value>(columns[at.getFirstColumn()], rows[at.row()]);
   };
-  Values raw = f.multiplyRows(keys, 1, queryTile, offset), byDistance;
+  Values raw = multiplyByRows(f, keys, 1, queryTile, offset), byDistance;
   if (shape.hasRows) {
     byDistance = band->multiplyStreamed(bandTile, positionTile, offset);
   }
@@ -82,28 +82,27 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   auto bias = [&](const ElementPlace &at) { return band->bias(biasByte, offset, at); };
   // Sums of invalid keys only affect their own rows, which are replaced by zeros at the end.
   Values probability = probabilities(
-      products, queries, head, f.classify(p0, queries, q0, fixedRows).full, anyExtreme(offset),
+      products, queries, head, classifyTile(f, p0, queries, q0, fixedRows).full, anyExtreme(offset),
       /*bounded=*/false, positions,
       [&](const ElementPlace &at) { return logSums[at.getFirstColumn()]; }, bias);
   Values dropped = probability;
   if (shape.dropout > 0) {
-    probability =
-        f.marked(probability, queries, AttentionFrame::Keys::Rows,
-                 [&, h = headIndex](const ElementPlace &at) {
-                   return f.elementNumber(h, columns[at.getFirstColumn()], rows[at.row()]);
-                 });
-    dropped = f.positive(probability);
+    probability = markDropped(
+        f, probability, queries, KeyDimension::Rows, [&, h = headIndex](const ElementPlace &at) {
+          return computeElementNumber(f, h, columns[at.getFirstColumn()], rows[at.row()]);
+        });
+    dropped = clearDropped(f, probability);
   }
   size_t half = carried.size() / 2;
-  Values valueSums = f.multiplyWeights(dropped, 1, gradientTile, partOffset, shape.partWidth,
+  Values valueSums = accumulateProduct(f, dropped, 1, gradientTile, partOffset, shape.partWidth,
                                        Values(carried.drop_front(half)));
-  Values change = f.multiplyRows(values, 1, gradientTile, offset);
+  Values change = multiplyByRows(f, values, 1, gradientTile, offset);
   Values deltas = readStatistics(1, offset);
   Values gradient = scoreGradients(
                         products, probability, change, queries, head, positions,
                         [&](const ElementPlace &at) { return deltas[at.getFirstColumn()]; }, bias)
                         .scores;
-  Values sums = f.multiplyWeights(gradient, 1, queryTile, partOffset, shape.partWidth,
+  Values sums = accumulateProduct(f, gradient, 1, queryTile, partOffset, shape.partWidth,
                                   Values(carried.take_front(half)));
   sums.append(valueSums);
   return sums;
@@ -116,36 +115,36 @@ Stage KeyStage::generate() {
   q0 = f.getFirstRow(tile, fixedRows, f.keys.step);
   Source key = source(Key, keyHead, shape.keyColumn),
          value = source(ValueRows, keyHead, shape.valueColumn);
-  f.load(keyTile, nullptr, key, q0);
-  f.load(valueTile, nullptr, value, q0);
+  loadTile(f, keyTile, nullptr, key, q0);
+  loadTile(f, valueTile, nullptr, value, q0);
   f.core.commit();
-  rows = f.rowNumbers(q0, 1, f.keys.step);
-  AttentionFrame::TileStream stream;
+  rows = computeRowNumbers(f, q0, 1, f.keys.step);
+  TileStream stream;
   stream.count = e.index(shape.group * queryTiles);
   stream.bytes = bytes;
   stream.buffers = getBuffers(shape);
   stream.some = [&](Value number) {
-    return f.classify(locate(number).second, queries, q0, fixedRows).some;
+    return classifyTile(f, locate(number).second, queries, q0, fixedRows).some;
   };
   stream.load = [&](Value number, Value offset) { load(number, offset); };
   stream.body = [&](Value number, Value offset, ValueRange carried) {
     return emitTile(number, offset, carried);
   };
   int64_t count = shape.partWidth / 2;
-  Values sums = f.stream(stream, [&] {
+  Values sums = streamTiles(f, stream, [&] {
     f.core.wait(1);
     f.core.barrier();
-    keys = f.keep(keyTile, 1, widestKept);
-    values = f.keep(valueTile, 1, widestKept);
+    keys = keepFixed(f, keyTile, 1, widestKept);
+    values = keepFixed(f, valueTile, 1, widestKept);
     return f.core.zeros(2 * count);
   });
   Values keyScale = scale(shape.gradientFactor.value_or(1)),
          valueScale = scale(1 / (1 - shape.dropout));
   Padding padding = shape.boundsKeys ? Padding::Summed : Padding::Zeros;
-  f.store(Values(ArrayRef<Value>(sums).take_front(count)), keyScale,
-          getOperandGradient(Key, keyHead, shape.keyColumn), q0, 1, padding);
-  f.store(Values(ArrayRef<Value>(sums).drop_front(count)), valueScale,
-          getOperandGradient(ValueRows, keyHead, shape.valueColumn), q0, 1, padding);
+  storeRows(f, Values(ArrayRef<Value>(sums).take_front(count)), keyScale,
+            getOperandGradient(Key, keyHead, shape.keyColumn), q0, 1, padding);
+  storeRows(f, Values(ArrayRef<Value>(sums).drop_front(count)), valueScale,
+            getOperandGradient(ValueRows, keyHead, shape.valueColumn), q0, 1, padding);
   return finish(shape.batch * shape.kvHeads * tiles * shape.parts,
                 queryTile.byte + stream.buffers * bytes);
 }

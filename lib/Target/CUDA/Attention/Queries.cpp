@@ -116,7 +116,7 @@ void QueryStage::formStatistics() {
     Value none = e.select(isValid, empty, arith::ConstantIntOp::create(b, b.getI1Type(), 1));
     logSums.push_back(e.select(none, f.f32(infinity), loadStatistic(logSum)));
     Value partial = shape.head % chunkElements == 0 ? addChunks(at) : addColumns(at);
-    Value delta = f.acrossQuad(partial, [&](Value x, Value y) { return e.addf(x, y); });
+    Value delta = reduceAcrossQuad(f, partial, [&](Value x, Value y) { return e.addf(x, y); });
     deltas.push_back(e.select(isValid, delta, f.f32(0)));
     e.when(e.both(isZero(f.quad), isZero(f.part)), [&] {
       Value slot = computeSlot(position);
@@ -129,32 +129,32 @@ void QueryStage::formStatistics() {
 
 Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
   Value q0 = f.getFirstRow(number, keys, f.keys.step), h = e.toInteger(head);
-  Values columns = f.columnNumbers(q0, keys, f.keys.step);
+  Values columns = computeColumnNumbers(f, q0, keys, f.keys.step);
   auto positions = [&](const ElementPlace &at) {
     return std::pair<Value, Value>(rows[at.row()], columns[at.getFirstColumn()]);
   };
-  Values raw = f.multiplyRows(queries, 1, keyTile, offset), byDistance;
+  Values raw = multiplyByRows(f, queries, 1, keyTile, offset), byDistance;
   if (shape.hasRows) {
     byDistance = band->multiplyFixed(positionQueries, bandTile, offset);
   }
   Products products = computeProducts(f, raw, byDistance);
   auto bias = [&](const ElementPlace &at) { return band->bias(biasByte, offset, at); };
   Values probability = probabilities(
-      products, keys, h, f.classify(p0, fixedRows, q0, keys).full, extreme,
+      products, keys, h, classifyTile(f, p0, fixedRows, q0, keys).full, extreme,
       /*bounded=*/!shape.boundsKeys, positions,
       [&](const ElementPlace &at) { return logSums[at.row()]; }, bias);
   if (shape.dropout > 0) {
     probability =
-        f.marked(probability, keys, AttentionFrame::Keys::Columns, [&](const ElementPlace &at) {
-          return f.elementNumber(head, rows[at.row()], columns[at.getFirstColumn()]);
+        markDropped(f, probability, keys, KeyDimension::Columns, [&](const ElementPlace &at) {
+          return computeElementNumber(f, head, rows[at.row()], columns[at.getFirstColumn()]);
         });
   }
-  Values change = f.multiplyRows(gradients, 1, valueTile, offset);
+  Values change = multiplyByRows(f, gradients, 1, valueTile, offset);
   Gradients of = scoreGradients(
       products, probability, change, keys, h, positions,
       [&](const ElementPlace &at) { return deltas[at.row()]; }, bias);
   size_t count = size_t(shape.partWidth / 2);
-  Values sums = f.multiplyWeights(of.scores, 1, keyTile, e.add(offset, e.mul(f.part, 2)),
+  Values sums = accumulateProduct(f, of.scores, 1, keyTile, e.add(offset, e.mul(f.part, 2)),
                                   shape.partWidth, Values(carried.take_front(count)));
   if (shape.hasRows) {
     sums.append(band->multiplyWeights(of.byDistance, bandTile, offset,
@@ -177,7 +177,7 @@ Values QueryStage::emitTile(Value number, Value offset, ValueRange carried) {
 Values QueryStage::addShares(const Values &gradients, const Values &columns, Value from,
                              ValueRange before) {
   Values sums(before);
-  f.each(gradients, keys, [&](Value gradient, const ElementPlace &at) {
+  mapScores(gradients, keys, [&](Value gradient, const ElementPlace &at) {
     Value distance = emitDistance(e, shape.distance, rows[at.row()], columns[at.getFirstColumn()]);
     Value isFar = e.atLeast(distance, from);
     return sums[at.row()] = e.addf(sums[at.row()], e.select(isFar, gradient, f.f32(0)));
@@ -191,7 +191,7 @@ void QueryStage::storeShares(ArrayRef<Value> sums) {
   };
   Value isMine = e.both(isZero(f.quad), isZero(f.part));
   for (auto [i, partial] : llvm::enumerate(sums)) {
-    Value sum = f.acrossQuad(partial, [&](Value x, Value y) { return e.addf(x, y); });
+    Value sum = reduceAcrossQuad(f, partial, [&](Value x, Value y) { return e.addf(x, y); });
     Value slot = computeSlot(arith::IndexCastOp::create(b, b.getIndexType(), rows[i % 2]));
     e.when(isMine, [&, which = int64_t(2 + i / 2)] {
       e.store(sum, statistics(), {statisticsRow(which, head), slot});
@@ -201,7 +201,7 @@ void QueryStage::storeShares(ArrayRef<Value> sums) {
 
 void QueryStage::loadTerms(Value offset, Value q0) {
   if (shape.hasRows) {
-    f.load(bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));
+    loadTile(f, bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));
   }
   if (shape.biasRows > 0) {
     band->loadBiases(biasByte, offset, biasTable(), head, band->firstDistance(p0, q0));
@@ -217,35 +217,37 @@ Stage QueryStage::generate() {
   Source query = source(Query, head, shape.queryColumn), gradient = source(OutputGradient, head, 0),
          key = source(Key, keyHead, shape.keyColumn),
          value = source(ValueRows, keyHead, shape.valueColumn);
-  f.load(queryTile, nullptr, query, p0);
-  f.load(gradientTile, nullptr, gradient, p0);
+  loadTile(f, queryTile, nullptr, query, p0);
+  loadTile(f, gradientTile, nullptr, gradient, p0);
   if (shape.hasRows) {
-    f.load(positionTile, nullptr, sourceOfTerm(f, 0, head), p0);
+    loadTile(f, positionTile, nullptr, sourceOfTerm(f, 0, head), p0);
   }
   f.core.commit();
-  rows = f.rowNumbers(p0, 1, f.queries.step);
-  AttentionFrame::TileStream stream;
+  rows = computeRowNumbers(f, p0, 1, f.queries.step);
+  TileStream stream;
   stream.count = e.index(shape.keyTiles(keys));
   stream.buffers = getBuffers(shape);
   stream.bytes = biasByte + (shape.biasRows > 0 ? band->biasBytes() : 0) - keyTile.byte;
   auto first = [&](Value number) { return f.getFirstRow(number, keys, f.keys.step); };
-  stream.some = [&](Value number) { return f.classify(p0, fixedRows, first(number), keys).some; };
+  stream.some = [&](Value number) {
+    return classifyTile(f, p0, fixedRows, first(number), keys).some;
+  };
   stream.load = [&](Value number, Value offset) {
-    f.load(keyTile, offset, key, first(number));
-    f.load(valueTile, offset, value, first(number));
+    loadTile(f, keyTile, offset, key, first(number));
+    loadTile(f, valueTile, offset, value, first(number));
     loadTerms(offset, first(number));
   };
   stream.body = [&](Value number, Value offset, ValueRange carried) {
     return emitTile(number, offset, carried);
   };
-  Values sums = f.stream(stream, [&] {
+  Values sums = streamTiles(f, stream, [&] {
     formStatistics();
     f.core.wait(1);
     f.core.barrier();
-    queries = f.keep(queryTile, 1, widestKept);
-    gradients = f.keep(gradientTile, 1, widestKept);
+    queries = keepFixed(f, queryTile, 1, widestKept);
+    gradients = keepFixed(f, gradientTile, 1, widestKept);
     if (shape.hasRows) {
-      positionQueries = f.keep(positionTile, 1, widestKept);
+      positionQueries = keepFixed(f, positionTile, 1, widestKept);
     }
     return f.core.zeros(shape.partWidth / 2 * (shape.hasRows ? 2 : 1) + int64_t(shares()));
   });
@@ -253,11 +255,11 @@ Stage QueryStage::generate() {
   storeShares(ArrayRef<Value>(sums).take_back(shares()));
   // The sums of invalid queries are zeros.
   Values factor = scale(shape.gradientFactor.value_or(1));
-  f.store(Values(ArrayRef<Value>(sums).take_front(count)), factor,
-          getOperandGradient(Query, head, shape.queryColumn), p0, 1, Padding::Summed);
+  storeRows(f, Values(ArrayRef<Value>(sums).take_front(count)), factor,
+            getOperandGradient(Query, head, shape.queryColumn), p0, 1, Padding::Summed);
   if (shape.hasRows) {
-    f.store(Values(ArrayRef<Value>(sums).slice(count, count)), shape.addsRows ? factor : Values(),
-            gradientOfTerm(0, head), p0, 1, Padding::Summed);
+    storeRows(f, Values(ArrayRef<Value>(sums).slice(count, count)),
+              shape.addsRows ? factor : Values(), gradientOfTerm(0, head), p0, 1, Padding::Summed);
   }
   return finish(shape.batch * shape.heads * tiles * shape.parts,
                 keyTile.byte + stream.buffers * stream.bytes);

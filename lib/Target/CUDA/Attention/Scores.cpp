@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Attention's scores in registers: masks, dropout, reductions along rows.
-#include "Attention.h"
+#include "Scores.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -13,34 +13,38 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::attention;
 
-Value AttentionFrame::f32(float value) {
-  return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
-}
-
 /// One instruction; the lowering of arith's op has four.
-Value AttentionFrame::larger(Value x, Value y) { return LLVM::MaxNumOp::create(b, x, y); }
-
-Value AttentionFrame::score(Region &region, ValueRange arguments) {
-  return shape.scoreFactor ? arguments[0] : emitRegion(e, region, arguments);
+Value attention::emitMax(AttentionFrame &f, Value x, Value y) {
+  return LLVM::MaxNumOp::create(f.b, x, y);
 }
 
-Value AttentionFrame::exactScore(Value score) {
-  return shape.scoreFactor.value_or(1) == 1 ? score : e.mulf(score, f32(*shape.scoreFactor));
+Value attention::emitScore(AttentionFrame &f, Region &region, ValueRange arguments) {
+  return f.shape.scoreFactor ? arguments[0] : emitRegion(f.e, region, arguments);
 }
 
-Value AttentionFrame::isLarger(Value x, float bound) {
+Value attention::emitExactScore(AttentionFrame &f, Value score) {
+  const Shape &shape = f.shape;
+  return shape.scoreFactor.value_or(1) == 1 ? score : f.e.mulf(score, f.f32(*shape.scoreFactor));
+}
+
+Value attention::isLarger(AttentionFrame &f, Value x, float bound) {
+  ImplicitLocOpBuilder &b = f.b;
   return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, math::AbsFOp::create(b, x),
-                               f32(bound));
+                               f.f32(bound));
 }
 
 /// One instruction; 0 if x is -inf or the result would be subnormal.
-Value AttentionFrame::exp2(Value x) {
+Value attention::emitExp2(AttentionFrame &f, Value x) {
+  ImplicitLocOpBuilder &b = f.b;
   return LLVM::CallIntrinsicOp::create(
              b, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f32"), ValueRange(x))
       .getResult(0);
 }
 
-Value AttentionFrame::acrossQuad(Value x, llvm::function_ref<Value(Value, Value)> combine) {
+Value attention::reduceAcrossQuad(AttentionFrame &f, Value x,
+                                  llvm::function_ref<Value(Value, Value)> combine) {
+  Emitter &e = f.e;
+  ImplicitLocOpBuilder &b = f.b;
   for (int64_t distance : {1, 2}) {
     Value other =
         NVVM::ShflOp::create(b, b.getF32Type(), e.integer(-1), x, e.integer(distance),
@@ -50,9 +54,11 @@ Value AttentionFrame::acrossQuad(Value x, llvm::function_ref<Value(Value, Value)
   return x;
 }
 
-Values AttentionFrame::rowNumbers(Value first, int64_t fragments, int64_t step) {
-  Value row = e.add(group, e.mul(frame.warp, fragments * fragmentRows));
-  row = e.add(first, scaled(row, step));
+Values attention::computeRowNumbers(AttentionFrame &f, Value first, int64_t fragments,
+                                    int64_t step) {
+  Emitter &e = f.e;
+  Value row = e.add(f.group, e.mul(f.frame.warp, fragments * fragmentRows));
+  row = e.add(first, f.scaled(row, step));
   Values rows;
   for (int64_t i = 0; i < 2 * fragments; ++i) {
     rows.push_back(e.add(e.toInteger(row), i * fragmentRows / 2 * step));
@@ -60,8 +66,10 @@ Values AttentionFrame::rowNumbers(Value first, int64_t fragments, int64_t step) 
   return rows;
 }
 
-Values AttentionFrame::columnNumbers(Value first, int64_t columns, int64_t step) {
-  Value column = e.toInteger(e.add(first, e.mul(quad, 2 * step)));
+Values attention::computeColumnNumbers(AttentionFrame &f, Value first, int64_t columns,
+                                       int64_t step) {
+  Emitter &e = f.e;
+  Value column = e.toInteger(e.add(first, e.mul(f.quad, 2 * step)));
   Values numbers;
   for (int64_t i = 0; i < columns; i += fragmentColumns) {
     numbers.append({e.add(column, i * step), e.add(column, (i + 1) * step)});
@@ -74,17 +82,19 @@ static ElementPlace placeAt(size_t i, int64_t columns) {
   return {number / perFragment, number % perFragment / sumsPerFragment, number % sumsPerFragment};
 }
 
-Values AttentionFrame::each(const Values &scores, int64_t columns,
-                            llvm::function_ref<Value(Value, const ElementPlace &)> f) {
+Values attention::mapScores(const Values &scores, int64_t columns,
+                            llvm::function_ref<Value(Value, const ElementPlace &)> map) {
   Values results;
   for (auto [i, score] : llvm::enumerate(scores)) {
-    results.push_back(f(score, placeAt(i, columns)));
+    results.push_back(map(score, placeAt(i, columns)));
   }
   return results;
 }
 
-Values AttentionFrame::either(Value condition, size_t count, llvm::function_ref<Values()> where,
-                              llvm::function_ref<Values()> elsewhere) {
+Values attention::emitEither(AttentionFrame &f, Value condition, size_t count,
+                             llvm::function_ref<Values()> where,
+                             llvm::function_ref<Values()> elsewhere) {
+  ImplicitLocOpBuilder &b = f.b;
   SmallVector<Type> types(count, b.getF32Type());
   auto test = scf::IfOp::create(b, types, condition, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
@@ -95,34 +105,40 @@ Values AttentionFrame::either(Value condition, size_t count, llvm::function_ref<
   return Values(test.getResults());
 }
 
-Values AttentionFrame::masked(const Values &scores, int64_t columns, Value full, float otherwise,
-                              llvm::function_ref<Value(const ElementPlace &)> holds) {
-  Value absent = f32(otherwise);
-  return either(
-      full, scores.size(), [&] { return scores; },
+Values attention::maskScores(AttentionFrame &f, const Values &scores, int64_t columns, Value full,
+                             float otherwise,
+                             llvm::function_ref<Value(const ElementPlace &)> holds) {
+  Value absent = f.f32(otherwise);
+  return emitEither(
+      f, full, scores.size(), [&] { return scores; },
       [&] {
-        return each(scores, columns, [&](Value score, const ElementPlace &place) {
-          return e.select(holds(place), score, absent);
+        return mapScores(scores, columns, [&](Value score, const ElementPlace &place) {
+          return f.e.select(holds(place), score, absent);
         });
       });
 }
 
-Value AttentionFrame::holds(Value p, Value q, bool bounded) {
-  return emitRelation(e, shape.mask, p, q, validKeys, bounded);
+Value attention::emitMaskAt(AttentionFrame &f, Value p, Value q, bool bounded) {
+  return emitRelation(f.e, f.shape.mask, p, q, f.validKeys, bounded);
 }
 
-BlockClass AttentionFrame::classify(Value p0, int64_t rows, Value q0, int64_t columns) {
-  auto result = classifyBlock(e, shape.mask, p0, (rows - 1) * queries.step + 1, q0,
-                              (columns - 1) * keys.step + 1, {queries.length, keys.length});
-  result.some = e.both(result.some, e.less(p0, queries.length));
+BlockClass attention::classifyTile(AttentionFrame &f, Value p0, int64_t rows, Value q0,
+                                   int64_t columns) {
+  Emitter &e = f.e;
+  auto result = classifyBlock(e, f.shape.mask, p0, (rows - 1) * f.queries.step + 1, q0,
+                              (columns - 1) * f.keys.step + 1, {f.queries.length, f.keys.length});
+  result.some = e.both(result.some, e.less(p0, f.queries.length));
   return result;
 }
 
-Value AttentionFrame::elementNumber(Value head, Value p, Value q) {
+Value attention::computeElementNumber(AttentionFrame &f, Value head, Value p, Value q) {
+  Emitter &e = f.e;
+  ImplicitLocOpBuilder &b = f.b;
+  const Shape &shape = f.shape;
   auto wide = [&](Value position) -> Value {
     return arith::ExtUIOp::create(b, b.getI64Type(), position);
   };
-  Value text = emitDrawnRow(b, batchRow, frame.firstRow, 1);
+  Value text = emitDrawnRow(b, f.batchRow, f.frame.firstRow, 1);
   Value row = e.mul(e.add(e.mul(text, shape.heads), head), shape.queries);
   Value first = arith::IndexCastOp::create(b, b.getI64Type(), row);
   return e.add(e.mul(e.add(first, wide(p)), shape.keys), wide(q));
@@ -130,22 +146,26 @@ Value AttentionFrame::elementNumber(Value head, Value p, Value q) {
 
 // One Philox call gives numbers for four elements. Two consecutive elements share a call if the
 // first is even, which holds if rows have an even length.
-std::pair<Value, Value> AttentionFrame::keptPair(Value first, Value second, bool adjacent) {
-  Value rate = f32(shape.dropout);
+static std::pair<Value, Value> drawKeptPair(AttentionFrame &f, Value first, Value second,
+                                            bool adjacent) {
+  Emitter &e = f.e;
+  ImplicitLocOpBuilder &b = f.b;
+  const Shape &shape = f.shape;
+  Value rate = f.f32(shape.dropout);
   auto isKept = [&](Value uniform) -> Value {
     return arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, uniform, rate);
   };
   auto draw = [&](Value element) {
-    return isKept(emitUniform(b, element, shape.randomId, frame.firstStream, frame.step, frame.seed,
-                              PhiloxWord::Narrow));
+    return isKept(emitUniform(b, element, shape.randomId, f.frame.firstStream, f.frame.step,
+                              f.frame.seed, PhiloxWord::Narrow));
   };
   if (!adjacent || shape.keys % 2 != 0) {
     return {draw(first), draw(second)};
   }
   Value two = e.constantLike(first, 2);
   Value four = arith::ShRUIOp::create(b, first, two);
-  auto numbers = emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step,
-                                   frame.seed, PhiloxWord::Narrow);
+  auto numbers = emitUniformBlocks(b, four, shape.randomId, f.frame.firstStream, f.frame.step,
+                                   f.frame.seed, PhiloxWord::Narrow);
   Value later = arith::CmpIOp::create(
       b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, first, two), e.constantLike(first, 0));
   return {isKept(e.select(later, numbers[2], numbers[0])),
@@ -155,8 +175,12 @@ std::pair<Value, Value> AttentionFrame::keptPair(Value first, Value second, bool
 // One Philox call covers four keys of a query, which are in two lanes (columns are keys) or in four
 // (rows are keys). Lanes share the work: each evaluates one call and sends the decisions to the
 // others as a bit mask.
-std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool adjacent) {
-  Value lane = e.toInteger(frame.lane), one = e.integer(1);
+static std::array<Value, 4> drawKeptFour(AttentionFrame &f, ArrayRef<Value> elements,
+                                         bool adjacent) {
+  Emitter &e = f.e;
+  ImplicitLocOpBuilder &b = f.b;
+  const Shape &shape = f.shape;
+  Value lane = e.toInteger(f.frame.lane), one = e.integer(1);
   auto bits = [&](Value x, int64_t mask) -> Value {
     return arith::AndIOp::create(b, x, e.integer(mask));
   };
@@ -173,11 +197,12 @@ std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool
                     e.select(second, elements[1], elements[0]));
   }
   Value four = arith::ShRUIOp::create(b, mine, e.constantLike(mine, 2));
-  auto numbers = emitUniformBlocks(b, four, shape.randomId, frame.firstStream, frame.step,
-                                   frame.seed, PhiloxWord::Narrow);
+  auto numbers = emitUniformBlocks(b, four, shape.randomId, f.frame.firstStream, f.frame.step,
+                                   f.frame.seed, PhiloxWord::Narrow);
   Value mask = e.integer(0);
   for (auto [i, number] : llvm::enumerate(numbers)) {
-    Value isKept = arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, number, f32(shape.dropout));
+    Value isKept =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, number, f.f32(shape.dropout));
     mask =
         arith::OrIOp::create(b, mask, e.select(isKept, e.integer(int64_t(1) << i), e.integer(0)));
   }
@@ -196,32 +221,32 @@ std::array<Value, 4> AttentionFrame::keptTogether(ArrayRef<Value> elements, bool
   return kept;
 }
 
-Values AttentionFrame::marked(Values values, int64_t columns, Keys keys,
+Values attention::markDropped(AttentionFrame &f, Values values, int64_t columns, KeyDimension keys,
                               llvm::function_ref<Value(const ElementPlace &)> computeElement) {
-  keys = this->keys.step == 1 ? keys : Keys::Neither;
-  bool adjacent = keys == Keys::Columns;
+  keys = f.keys.step == 1 ? keys : KeyDimension::Neither;
+  bool adjacent = keys == KeyDimension::Columns;
   for (size_t i = 0; i < values.size(); i += sumsPerFragment) {
     std::array<Value, 4> elements, kept;
     for (size_t j = 0; j < 4; ++j) {
       elements[j] = computeElement(placeAt(i + j, columns));
     }
-    if (shape.keys % 4 == 0 && keys != Keys::Neither) {
-      kept = keptTogether(elements, adjacent);
+    if (f.shape.keys % 4 == 0 && keys != KeyDimension::Neither) {
+      kept = drawKeptFour(f, elements, adjacent);
     } else {
-      std::tie(kept[0], kept[1]) = keptPair(elements[0], elements[1], adjacent);
-      std::tie(kept[2], kept[3]) = keptPair(elements[2], elements[3], adjacent);
+      std::tie(kept[0], kept[1]) = drawKeptPair(f, elements[0], elements[1], adjacent);
+      std::tie(kept[2], kept[3]) = drawKeptPair(f, elements[2], elements[3], adjacent);
     }
     for (size_t j = 0; j < 4; ++j) {
       Value &value = values[i + j];
-      value = e.select(kept[j], value, arith::NegFOp::create(b, value));
+      value = f.e.select(kept[j], value, arith::NegFOp::create(f.b, value));
     }
   }
   return values;
 }
 
-Values AttentionFrame::positive(Values values) {
+Values attention::clearDropped(AttentionFrame &f, Values values) {
   for (Value &value : values) {
-    value = larger(value, f32(0));
+    value = emitMax(f, value, f.f32(0));
   }
   return values;
 }

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Block sizes of attention, and the requirements of the generators.
+#include "../TensorCore/TensorCore.h"
 #include "Attention.h"
 
 #include "mlir/Analysis/FlatLinearValueConstraints.h"

@@ -25,6 +25,20 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 RankedTensorType getRowType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
+Value exponential(Emitter &e, Value x) { return math::ExpOp::create(e.b, x); }
+
+Value f32(Emitter &e, float value) {
+  return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value));
+}
+
+Value isEqual(Emitter &e, Value x, float value) {
+  return arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, x, f32(e, value));
+}
+
+Value isZero(Emitter &e, Value index) {
+  return arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, index, e.index(0));
+}
+
 class StepAttention {
 public:
   StepAttention(dispatch::AttentionOp op, ModuleOp module, StringRef name);
@@ -51,11 +65,6 @@ private:
              llvm::function_ref<void(Value column, const StepState &)> body);
   void storeResult(Value column, const StepState &found);
   void emitMerge(const StepState &state);
-  Value exponential(Value x) { return math::ExpOp::create(e.b, x); }
-  Value f32(float value) { return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value)); }
-  Value isEqual(Value x, float value) {
-    return arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, x, f32(value));
-  }
   Value ringRow(Value tensor, Value position) {
     Row row;
     row.batch = batch;
@@ -65,9 +74,6 @@ private:
   /// Address in shared memory of number `i` of the state of team `team`.
   Value partAt(Value team, Value i) {
     return core->shared(e.mul(e.add(e.mul(team, partNumbers), i), 4));
-  }
-  Value isZero(Value index) {
-    return arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, index, e.index(0));
   }
 
   dispatch::AttentionOp op;
@@ -139,7 +145,7 @@ Values StepAttention::loadOwnColumns(Value memory, Value row, int64_t first) {
     Value isOwn = e.less(e.mul(e.add(laneOfTeam, i * team), vector), e.index(head));
     for (int64_t j = 0; j < vector; ++j) {
       Value &column = columns[i * vector + j];
-      column = e.select(isOwn, column, f32(0));
+      column = e.select(isOwn, column, f32(e, 0));
     }
   }
   return columns;
@@ -163,7 +169,7 @@ Value StepAttention::computeDotProduct(const Values &factor, const Values &colum
 std::pair<Value, Value> StepAttention::computeProducts(Value memory, Value key) {
   Values columns =
       loadColumns(memory, ringRow(op.getKey(), key), int64_t(op.getKeyColumn()), keyHead);
-  Value raw = computeDotProduct(query, columns, f32(0));
+  Value raw = computeDotProduct(query, columns, f32(e, 0));
   if (!terms.rows) {
     return {sumOfLanes(frame, raw, team), Value()};
   }
@@ -173,7 +179,7 @@ std::pair<Value, Value> StepAttention::computeProducts(Value memory, Value key) 
     Value sum = sumOfLanes(frame, computeDotProduct(positionQuery, columns, raw), team);
     return {sum, sum};
   }
-  Value byDistance = computeDotProduct(positionQuery, columns, f32(0));
+  Value byDistance = computeDotProduct(positionQuery, columns, f32(e, 0));
   return {sumOfLanes(frame, raw, team), sumOfLanes(frame, byDistance, team)};
 }
 
@@ -201,7 +207,7 @@ StepAttention::StepState StepAttention::addKeys(Value q0, ValueRange before) {
     Value given[] = {byDistance, computeBias(numbers.back())};
     Value sum = raw == byDistance ? raw : Value();
     Value score = emitAll(e, op.getScore(), withTerms(place, given), sum).front();
-    scores.push_back(e.select(seen.back(), score, f32(-infinity)));
+    scores.push_back(e.select(seen.back(), score, f32(e, -infinity)));
   }
   Value most = before[0];
   for (Value score : scores) {
@@ -209,19 +215,19 @@ StepAttention::StepState StepAttention::addKeys(Value q0, ValueRange before) {
   }
   // A team without any key so far has maximum -inf; subtracting 0 instead makes its terms e^-inf =
   // 0.
-  Value shift = e.select(isEqual(most, -infinity), f32(0), most);
-  Value factor = exponential(e.subf(before[0], shift));
+  Value shift = e.select(isEqual(e, most, -infinity), f32(e, 0), most);
+  Value factor = exponential(e, e.subf(before[0], shift));
   StepState after{most, e.mulf(before[1], factor)};
   for (Value column : before.drop_front(2)) {
     after.push_back(e.mulf(column, factor));
   }
   for (auto [u, score] : llvm::enumerate(scores)) {
-    Value chance = exponential(e.subf(score, shift));
+    Value chance = exponential(e, e.subf(score, shift));
     after[1] = e.addf(after[1], chance);
     Values columns = loadColumns(value, ringRow(op.getValue(), numbers[u]),
                                  int64_t(op.getValueColumn()), keyHead);
     for (auto [i, column] : llvm::enumerate(columns)) {
-      Value counted = e.select(seen[u], column, f32(0));
+      Value counted = e.select(seen[u], column, f32(e, 0));
       after[2 + i] = e.fma(chance, counted, after[2 + i]);
     }
   }
@@ -230,7 +236,7 @@ StepAttention::StepState StepAttention::addKeys(Value q0, ValueRange before) {
 
 /// Stores the state of this team in shared memory.
 void StepAttention::storeTeam(const StepState &state) {
-  e.when(isZero(laneOfTeam), [&] {
+  e.when(isZero(e, laneOfTeam), [&] {
     core->store(state[0], partAt(teamOfBlock, e.index(0)), 4);
     core->store(state[1], partAt(teamOfBlock, e.index(1)), 4);
   });
@@ -251,23 +257,24 @@ void StepAttention::merge(int64_t parts, LoadPart load,
   auto most = [&](Value part, ValueRange so) {
     return Values{LLVM::MaxNumOp::create(e.b, so[0], load(part, e.index(0)))};
   };
-  Value greatest = e.loop(e.index(0), e.index(parts), 1, ValueRange{f32(-infinity)}, most).front();
-  Value shift = e.select(isEqual(greatest, -infinity), f32(0), greatest);
+  Value greatest =
+      e.loop(e.index(0), e.index(parts), 1, ValueRange{f32(e, -infinity)}, most).front();
+  Value shift = e.select(isEqual(e, greatest, -infinity), f32(e, 0), greatest);
   e.loop(thread, e.index(head), threads, [&](Value column) {
     auto add = [&](Value part, ValueRange so) {
-      Value factor = exponential(e.subf(load(part, e.index(0)), shift));
+      Value factor = exponential(e, e.subf(load(part, e.index(0)), shift));
       return Values{e.fma(load(part, e.index(1)), factor, so[0]),
                     e.fma(load(part, e.add(column, 2)), factor, so[1])};
     };
-    Values sums = e.loop(e.index(0), e.index(parts), 1, ValueRange{f32(0), f32(0)}, add);
+    Values sums = e.loop(e.index(0), e.index(parts), 1, ValueRange{f32(e, 0), f32(e, 0)}, add);
     body(column, {greatest, sums[0], sums[1]});
   });
 }
 
 void StepAttention::storeResult(Value column, const StepState &found) {
   Value output = frame.buffer(op->getNumOperands()), lse = frame.buffer(op->getNumOperands() + 1);
-  Value isNone = isEqual(found[1], 0);
-  Value divisor = e.select(isNone, f32(1), found[1]);
+  Value isNone = isEqual(e, found[1], 0);
+  Value divisor = e.select(isNone, f32(e, 1), found[1]);
   Value result = arith::DivFOp::create(e.b, found[2], divisor);
   Type element = cast<MemRefType>(output.getType()).getElementType();
   if (!element.isF32()) {
@@ -276,9 +283,9 @@ void StepAttention::storeResult(Value column, const StepState &found) {
   Value line = ringRow(op.getOutput(), position);
   memref::StoreOp::create(e.b, result, output,
                           ValueRange{line, e.add(e.mul(headNumber, head), column)});
-  e.when(isZero(column), [&] {
+  e.when(isZero(e, column), [&] {
     Value logarithm = e.addf(found[0], math::LogOp::create(e.b, divisor));
-    logarithm = e.select(isNone, f32(-infinity), logarithm);
+    logarithm = e.select(isNone, f32(e, -infinity), logarithm);
     e.store(logarithm, lse, {ringRow(op.getLse(), position), headNumber});
   });
 }
@@ -301,7 +308,7 @@ void StepAttention::emitMerge(const StepState &state) {
   Value first = e.mul(queryNumber, splits), own = e.add(first, split);
   merge(teams, ofTeam, [&](Value column, const StepState &found) {
     e.store(found[2], parts, {own, e.add(column, 2)});
-    e.when(isZero(column), [&] {
+    e.when(isZero(e, column), [&] {
       e.store(found[0], parts, {own, e.index(0)});
       e.store(found[1], parts, {own, e.index(1)});
     });
@@ -331,8 +338,8 @@ void StepAttention::emitQuery() {
   if (terms.rows) {
     positionQuery = loadOwnColumns(frame.buffer(3), ringRow(terms.query, position), 0);
   }
-  StepState state(2 + chunks * vector, f32(0));
-  state[0] = f32(-infinity);
+  StepState state(2 + chunks * vector, f32(e, 0));
+  state[0] = f32(e, -infinity);
   int64_t turn = teams * keysAtOnce;
   state =
       e.loop(e.mul(split, turn), length, turn * splits, state, [&](Value q0, ValueRange before) {

@@ -78,11 +78,11 @@ Values Band::reversed(const Values &from, int64_t columns) {
 
 Values Band::multiplyFixed(const Fixed &fixed, const Tile &band, Value offset) {
   assert(slope == Slope::FixedMinusStreamed);
-  Value own = e.add(offset, f.warpOffset(band, 1));
+  Value own = e.add(offset, computeWarpOffset(f, band, 1));
   Values products;
   for (int64_t line = 0; line < streamed + fragmentRows; line += fragmentRows) {
     Tile part{fragmentRows, band.columns, band.byte + line * band.lineBytes()};
-    products.append(f.multiplyRows(fixed, 1, part, own));
+    products.append(multiplyByRows(f, fixed, 1, part, own));
   }
   return reversed(products, streamed);
 }
@@ -97,7 +97,7 @@ Values Band::multiplyStreamed(const Tile &band, const Tile &streamedRows, Value 
   for (int64_t j = 0; j < streamed; j += fragmentRows) {
     Tile lines{2 * fragmentRows, band.columns, band.byte + j * band.lineBytes()};
     Tile rows{fragmentRows, band.columns, streamedRows.byte + j * streamedRows.lineBytes()};
-    Values products = f.multiplyRows({lines, {}, own}, 2, rows, offset);
+    Values products = multiplyByRows(f, {lines, {}, own}, 2, rows, offset);
     auto product = [&](int64_t eight, int64_t column, int64_t element) {
       return products[(eight / 2 * 2 + column) * sumsPerFragment + eight % 2 * 2 + element];
     };
@@ -117,8 +117,8 @@ Values Band::multiplyStreamed(const Tile &band, const Tile &streamedRows, Value 
 
 Values Band::multiplyWeights(const Values &weights, const Tile &band, Value offset, Values sums) {
   Tile own{streamed + fragmentRows, band.columns, band.byte};
-  Value at = e.add(e.add(offset, f.warpOffset(band, 1)), e.mul(f.part, 2));
-  return f.multiplyWeights(reversed(weights, own.rows), 1, own, at, f.shape.partWidth,
+  Value at = e.add(e.add(offset, computeWarpOffset(f, band, 1)), e.mul(f.part, 2));
+  return accumulateProduct(f, reversed(weights, own.rows), 1, own, at, f.shape.partWidth,
                            std::move(sums));
 }
 

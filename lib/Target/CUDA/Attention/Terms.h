@@ -13,7 +13,11 @@
 // two 8-column fragments, in the same quad, or in the lane of the same column of another quad.
 #pragma once
 
-#include "Attention.h"
+#include "Results.h"
+#include "Scores.h"
+#include "Tiles.h"
+
+#include <array>
 
 namespace sluice::cuda::attention {
 

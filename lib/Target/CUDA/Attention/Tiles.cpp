@@ -2,7 +2,7 @@
 //
 // Tiles of attention: loads of bf16 rows into shared memory, and from there into registers and
 // products.
-#include "Attention.h"
+#include "Tiles.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -11,133 +11,60 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::attention;
 
-AttentionFrame::AttentionFrame(Operation *op, dispatch::DomainAttr domain, const Shape &shape,
-                               ModuleOp module, StringRef name)
-    : frame(op, domain, module, name), e(frame.e), b(frame.b), core(frame), shape(shape),
-      isPartial(domain.getAxis()) {
-  thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
-  std::tie(group, quad) = split(frame.lane, 4);
-}
+namespace {
 
-std::pair<Value, Value> AttentionFrame::split(Value number, int64_t divisor) {
-  Value by = e.index(divisor);
-  return {b.createOrFold<arith::DivUIOp>(number, by), b.createOrFold<arith::RemUIOp>(number, by)};
-}
+/// Order of the matrices of a load. Rows: the order of the left factor. Columns and Transposed: b0,
+/// b1 of 8 columns of the right factor, then of the next 8; these columns are the streamed rows or,
+/// transposed, the columns of the streamed rows.
+enum class MatrixOrder { Rows, Columns, Transposed };
 
-// Blocks that run at the same time share the rows of a head in cache.
-std::pair<Value, Value> AttentionFrame::place(int64_t heads, int64_t tiles) {
-  auto [rest, partNumber] = split(frame.block, shape.parts);
-  auto [headOfRow, tile] = split(rest, tiles);
-  auto [row, head] = split(headOfRow, heads);
-  part = e.mul(partNumber, shape.partWidth);
-  enterRow(row);
-  return {head, tile};
-}
-
-AttentionSide AttentionFrame::buildSide(int64_t positions, int64_t factor) {
-  AttentionSide side{positions, e.mul(batchRow, positions), e.index(positions)};
-  if (factor > 0) {
-    Value inside = e.min(frame.validLength(factor, positions, batchRow), side.length);
-    side.length = e.select(e.less(batchRow, frame.rows), inside, e.index(0));
-  }
-  return side;
-}
-
-void AttentionFrame::enterRow(Value row) {
-  batchRow = row;
-  queries = buildSide(shape.queries, shape.queryFactor);
-  keys = shape.isOneDomain() ? queries : buildSide(shape.keys, shape.keyFactor);
-  queries.step = shape.distance.key;
-  keys.step = shape.distance.query;
-  queries.isPartial = keys.isPartial = isPartial;
-  if (shape.hasRows) {
-    distances = buildSide(shape.distances, shape.distanceFactor);
-    distances.step = shape.stride();
-  }
-  if (shape.keyCounts) {
-    Value count = e.loadScalar(frame.buffer(*shape.keyCounts), {batchRow});
-    keys.length = arith::IndexCastOp::create(b, b.getIndexType(), count);
-  }
-  validKeys = e.toInteger(keys.length);
-}
-
-Value AttentionFrame::scaled(Value line, int64_t step) {
-  return step == 1 ? line : e.mul(line, step);
-}
-
-Value AttentionFrame::getFirstRow(Value tile, int64_t rows, int64_t step) {
-  if (step == 1) {
-    return e.mul(tile, rows);
-  }
-  auto [number, ofClass] = split(tile, step);
-  return e.add(e.mul(number, rows * step), ofClass);
-}
+} // namespace
 
 // Consecutive threads take consecutive chunks: whole sectors of memory, and different banks.
-void AttentionFrame::eachChunk(const Tile &tile, const Source &source,
-                               llvm::function_ref<void(Value, Value)> f) {
+static void forEachChunk(AttentionFrame &f, const Tile &tile, const Source &source,
+                         llvm::function_ref<void(Value, Value)> body) {
+  Emitter &e = f.e;
+  ImplicitLocOpBuilder &b = f.b;
   int64_t total = tile.rows * tile.chunks();
   if (!source.aligned) {
-    auto loop = scf::ForOp::create(b, thread, e.index(total), e.index(threadsPerBlock));
+    auto loop = scf::ForOp::create(b, f.thread, e.index(total), e.index(threadsPerBlock));
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    auto [line, chunk] = split(loop.getInductionVar(), tile.chunks());
-    f(line, chunk);
+    auto [line, chunk] = f.split(loop.getInductionVar(), tile.chunks());
+    body(line, chunk);
     return;
   }
-  auto [line, chunk] = split(thread, tile.chunks());
+  auto [line, chunk] = f.split(f.thread, tile.chunks());
   for (int64_t first = 0; first < total; first += threadsPerBlock) {
-    Value number = e.add(thread, first), ofLine = e.add(line, first / tile.chunks()),
+    Value number = e.add(f.thread, first), ofLine = e.add(line, first / tile.chunks()),
           ofChunk = chunk;
     if (threadsPerBlock % tile.chunks() != 0) {
-      std::tie(ofLine, ofChunk) = split(number, tile.chunks());
+      std::tie(ofLine, ofChunk) = f.split(number, tile.chunks());
     }
     if (first + threadsPerBlock <= total) {
-      f(ofLine, ofChunk);
+      body(ofLine, ofChunk);
     } else {
-      e.when(e.less(number, e.index(total)), [&] { f(ofLine, ofChunk); });
+      e.when(e.less(number, e.index(total)), [&] { body(ofLine, ofChunk); });
     }
   }
 }
 
-Value AttentionFrame::computeTileAddress(const Tile &tile, Value offset, Value line, Value chunk) {
+static Value computeChunkAddress(AttentionFrame &f, const Tile &tile, Value offset, Value line,
+                                 Value chunk) {
+  Emitter &e = f.e;
+  TensorCore &core = f.core;
   Value byte = tile.swizzled() ? core.swizzled(line, chunk, tile.lineBytes())
                                : e.add(e.mul(line, tile.lineBytes()), e.mul(chunk, chunkBytes));
   return core.shared(offset ? e.add(offset, byte) : byte, tile.byte);
 }
 
-void AttentionFrame::load(const Tile &tile, Value offset, const Source &source, Value first) {
-  eachChunk(tile, source, [&](Value line, Value chunk) {
-    Value to = computeTileAddress(tile, offset, line, chunk);
-    Value position = e.add(first, scaled(line, source.rows.step));
-    if (source.repeatsLast) {
-      position = e.min(position, e.add(source.rows.length, -1));
-    }
-    if (!source.aligned) {
-      loadElements(source, to, position, chunk);
-      return;
-    }
-    Value column = e.mul(chunk, chunkElements);
-    Value existing = source.before ? e.max(position, e.index(0)) : position;
-    Value from = core.global(source.memory,
-                             {e.add(source.rows.base, existing), e.add(source.column, column)});
-    Value inside = e.both(e.less(position, source.rows.length), e.less(column, source.columns));
-    inside = source.before ? e.both(inside, e.atLeast(position, e.index(0))) : inside;
-    core.copy(to, from, chunkBytes, e.select(inside, e.index(chunkBytes), e.index(0)));
-  });
-}
-
-/// Returns the last row (the last valid one for a domain with an axis), or the first if there is
-/// none.
-Value AttentionFrame::existingRow(const AttentionSide &rows, Value position) {
-  Value last = e.index(rows.positions - 1);
-  return e.min(position, isPartial ? e.max(e.add(rows.length, -1), e.index(0)) : last);
-}
-
 /// Loads an unaligned chunk element by element, for heads whose size is not a multiple of 8.
-void AttentionFrame::loadElements(const Source &source, Value to, Value position, Value chunk) {
+static void loadChunkElements(AttentionFrame &f, const Source &source, Value to, Value position,
+                              Value chunk) {
+  Emitter &e = f.e;
+  ImplicitLocOpBuilder &b = f.b;
   Type word = b.getI32Type();
-  Value existing = existingRow(source.rows, position);
+  Value existing = f.existingRow(source.rows, position);
   existing = source.before ? e.max(existing, e.index(0)) : existing;
   Value row = e.add(source.rows.base, existing);
   Value last = e.add(source.columns, -1), isValid = e.less(position, source.rows.length),
@@ -158,19 +85,48 @@ void AttentionFrame::loadElements(const Source &source, Value to, Value position
     }
   }
   Value all = vector::FromElementsOp::create(b, VectorType::get({4}, word), words);
-  core.store(all, to, chunkBytes);
+  f.core.store(all, to, chunkBytes);
 }
 
+void attention::loadTile(AttentionFrame &f, const Tile &tile, Value offset, const Source &source,
+                         Value first) {
+  Emitter &e = f.e;
+  TensorCore &core = f.core;
+  forEachChunk(f, tile, source, [&](Value line, Value chunk) {
+    Value to = computeChunkAddress(f, tile, offset, line, chunk);
+    Value position = e.add(first, f.scaled(line, source.rows.step));
+    if (source.repeatsLast) {
+      position = e.min(position, e.add(source.rows.length, -1));
+    }
+    if (!source.aligned) {
+      loadChunkElements(f, source, to, position, chunk);
+      return;
+    }
+    Value column = e.mul(chunk, chunkElements);
+    Value existing = source.before ? e.max(position, e.index(0)) : position;
+    Value from = core.global(source.memory,
+                             {e.add(source.rows.base, existing), e.add(source.column, column)});
+    Value inside = e.both(e.less(position, source.rows.length), e.less(column, source.columns));
+    inside = source.before ? e.both(inside, e.atLeast(position, e.index(0))) : inside;
+    core.copy(to, from, chunkBytes, e.select(inside, e.index(chunkBytes), e.index(0)));
+  });
+}
+
+// Loads four matrices from lines [line, line + 16) and columns [column, column + 16).
+//
 // Lane l provides the address of a line of matrix l / 8. In row order the matrices are the upper
 // and the lower lines, then the same of the next columns; in column order the left and the right
 // columns of the upper lines, then of the lower lines. The registers of the right factor of one
 // product must be consecutive, otherwise they are moved.
-Values AttentionFrame::matrices(const Tile &tile, Value offset, int64_t line, int64_t column,
-                                Order order) {
-  auto [half, ofLine] = split(frame.lane, fragmentRows);
-  if (order == Order::Columns) {
-    auto [matrix, inMatrix] = split(frame.lane, 8);
-    auto [lower, right] = split(matrix, 2);
+static Values loadTileMatrices(AttentionFrame &f, const Tile &tile, Value offset, int64_t line,
+                               int64_t column, MatrixOrder order = MatrixOrder::Rows) {
+  Emitter &e = f.e;
+  ImplicitLocOpBuilder &b = f.b;
+  TensorCore &core = f.core;
+  auto [half, ofLine] = f.split(f.frame.lane, fragmentRows);
+  if (order == MatrixOrder::Columns) {
+    auto [matrix, inMatrix] = f.split(f.frame.lane, 8);
+    auto [lower, right] = f.split(matrix, 2);
     half = right;
     ofLine = e.add(e.mul(lower, 8), inMatrix);
   }
@@ -185,26 +141,28 @@ Values AttentionFrame::matrices(const Tile &tile, Value offset, int64_t line, in
   Value byte = e.add(e.mul(ofLine, tile.lineBytes()), e.mul(place, chunkBytes));
   byte = offset ? e.add(offset, byte) : byte;
   return core.loadMatrices(core.shared(byte, tile.byte + line * tile.lineBytes()),
-                           order == Order::Transposed);
+                           order == MatrixOrder::Transposed);
 }
 
-Value AttentionFrame::warpOffset(const Tile &tile, int64_t fragments) {
-  return e.mul(frame.warp, fragments * fragmentRows * tile.lineBytes());
+Value attention::computeWarpOffset(AttentionFrame &f, const Tile &tile, int64_t fragments) {
+  return f.e.mul(f.frame.warp, fragments * fragmentRows * tile.lineBytes());
 }
 
-Fixed AttentionFrame::keep(const Tile &tile, int64_t fragments, int64_t widest) {
+Fixed attention::keepFixed(AttentionFrame &f, const Tile &tile, int64_t fragments, int64_t widest) {
   Fixed fixed{tile, {}};
   for (int64_t k = 0; k < tile.columns && tile.columns <= widest; k += fragmentInner) {
     for (int64_t i = 0; i < fragments; ++i) {
-      llvm::append_range(fixed.registers,
-                         matrices(tile, warpOffset(tile, fragments), i * fragmentRows, k));
+      llvm::append_range(
+          fixed.registers,
+          loadTileMatrices(f, tile, computeWarpOffset(f, tile, fragments), i * fragmentRows, k));
     }
   }
   return fixed;
 }
 
-Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const Tile &streamed,
-                                    Value offset) {
+Values attention::multiplyByRows(AttentionFrame &f, const Fixed &fixed, int64_t fragments,
+                                 const Tile &streamed, Value offset) {
+  TensorCore &core = f.core;
   int64_t columns = streamed.rows / fragmentColumns;
   Values sums = core.zeros(fragments * columns * sumsPerFragment);
   auto add = [&](ValueRange left, Value first, Value second, int64_t fragment, int64_t column) {
@@ -213,20 +171,23 @@ Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const
     llvm::copy(core.multiply(left, {first, second}, at), at.begin());
   };
   // If registers are short, both factors use the same addresses, at the cost of moves.
-  Order order = shape.heavy && fixed.registers.empty() ? Order::Rows : Order::Columns;
+  MatrixOrder order =
+      f.shape.heavy && fixed.registers.empty() ? MatrixOrder::Rows : MatrixOrder::Columns;
   for (int64_t k = 0; k < streamed.columns; k += fragmentInner) {
     SmallVector<Values> left;
     for (int64_t i = 0; i < fragments; ++i) {
       size_t kept = size_t(k / fragmentInner * fragments + i) * 4;
       left.push_back(fixed.registers.empty()
-                         ? matrices(fixed.tile,
-                                    fixed.offset ? fixed.offset : warpOffset(fixed.tile, fragments),
-                                    i * fragmentRows, k)
+                         ? loadTileMatrices(f, fixed.tile,
+                                            fixed.offset
+                                                ? fixed.offset
+                                                : computeWarpOffset(f, fixed.tile, fragments),
+                                            i * fragmentRows, k)
                          : Values(ArrayRef<Value>(fixed.registers).slice(kept, 4)));
     }
     for (int64_t row = 0; row < streamed.rows; row += fragmentRows) {
-      Values right = matrices(streamed, offset, row, k, order);
-      if (order == Order::Rows) {
+      Values right = loadTileMatrices(f, streamed, offset, row, k, order);
+      if (order == MatrixOrder::Rows) {
         std::swap(right[1], right[2]);
       }
       for (int64_t i = 0; i < fragments; ++i) {
@@ -238,9 +199,10 @@ Values AttentionFrame::multiplyRows(const Fixed &fixed, int64_t fragments, const
   return sums;
 }
 
-Values AttentionFrame::multiplyWeights(const Values &weights, int64_t fragments,
-                                       const Tile &streamed, Value offset, int64_t columns,
-                                       Values sums) {
+Values attention::accumulateProduct(AttentionFrame &f, const Values &weights, int64_t fragments,
+                                    const Tile &streamed, Value offset, int64_t columns,
+                                    Values sums) {
+  TensorCore &core = f.core;
   int64_t perRow = streamed.rows / fragmentColumns, perSum = columns / fragmentColumns;
   auto packed = [&](int64_t fragment, int64_t row) {
     ArrayRef<Value> from = ArrayRef<Value>(weights).slice(
@@ -262,7 +224,7 @@ Values AttentionFrame::multiplyWeights(const Values &weights, int64_t fragments,
       left.push_back(packed(i, row));
     }
     for (int64_t column = 0; column < columns; column += fragmentRows) {
-      Values right = matrices(streamed, offset, row, column, Order::Transposed);
+      Values right = loadTileMatrices(f, streamed, offset, row, column, MatrixOrder::Transposed);
       for (int64_t i = 0; i < fragments; ++i) {
         add(left[i], right[0], right[1], i, column / fragmentColumns);
         add(left[i], right[2], right[3], i, column / fragmentColumns + 1);
@@ -275,7 +237,11 @@ Values AttentionFrame::multiplyWeights(const Values &weights, int64_t fragments,
 // One barrier per tile: after it the tile has arrived for all threads, and no thread reads the
 // other buffer any more, so the next tile is copied there while this one is processed. A single
 // buffer needs another barrier after its last read, and its copies are not overlapped.
-Values AttentionFrame::stream(const TileStream &stream, llvm::function_ref<Values()> prepare) {
+Values attention::streamTiles(AttentionFrame &f, const TileStream &stream,
+                              llvm::function_ref<Values()> prepare) {
+  Emitter &e = f.e;
+  ImplicitLocOpBuilder &b = f.b;
+  TensorCore &core = f.core;
   auto from = [&](Value number) -> Value {
     auto loop = scf::WhileOp::create(
         b, TypeRange(b.getIndexType()), ValueRange(number),

@@ -177,7 +177,7 @@ void StepContraction::emitEpilogue(Value first, Value due, int64_t count) {
     Row row;
     row.batch = loadPlace(place, 0);
     row.position = loadPlace(place, 1);
-    row.global = e.add(first, place);
+    row.row = e.add(first, place);
     row.exists = row.valid = arith::ConstantIntOp::create(e.b, 1, 1);
     Value sums = core->load(VectorType::get({columnsPerThread}, e.b.getF32Type()),
                             sumAt(place, within), 4 * columnsPerThread);

@@ -121,8 +121,7 @@ LogicalResult SumRows::emit(Value sums, const Row &row, ArrayRef<Value> loaded) 
   for (auto [own, common] : llvm::zip(loaded, shared)) {
     arguments.push_back(own ? own : common);
   }
-  FailureOr<SmallVector<Value>> yielded =
-      epilogue.emit(arguments, {row.global, column, row.position});
+  FailureOr<SmallVector<Value>> yielded = epilogue.emit(arguments, {row.row, column, row.position});
   if (failed(yielded)) {
     return failure();
   }

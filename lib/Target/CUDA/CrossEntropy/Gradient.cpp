@@ -38,12 +38,18 @@ int64_t getChunkSize(int64_t width) {
   return width <= 256 ? 256 : 512;
 }
 
-class Gradient {
-public:
+Value equal(Emitter &e, Value a, Value c) {
+  return arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, a, c);
+}
+
+Value divide(Emitter &e, Value a, int64_t c) { return arith::DivUIOp::create(e.b, a, e.index(c)); }
+
+Value rest(Emitter &e, Value a, int64_t c) { return arith::RemUIOp::create(e.b, a, e.index(c)); }
+
+struct Gradient {
   Gradient(const Head &head, StringRef name, bool holdsRows, const PartialSums &parts);
   Stage generate();
 
-private:
   /// Data of a row or a token whose logits a thread holds.
   struct TileLine {
     Value token;  ///< i32: the token itself, or the target of the row
@@ -64,22 +70,13 @@ private:
   void readHeld();
   void readStreamed(Value first);
   void storeGradients(const Values &logits);
-  void storePair(int64_t i, int64_t j, Value first, Value second);
   Value gradient(Value logit, const TileLine &held, const TileLine &streamed);
   Values addProducts(Value number, Value tile, ValueRange sums);
-  void storeMatrix(const Values &sums);
-  void clearBias();
-  void storeBias();
-  Value equal(Value a, Value c) {
-    return arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, a, c);
-  }
   bool sumsBias() const { return head.weightGradients.vector >= 0; }
   /// Returns the slot of a thread's own sum of g over the streamed lines, for its i-th held line.
   Value biasSlot(int64_t i) {
     return e.add(e.mul(thread, wordBytes), biasByte + i * frame.threads * wordBytes);
   }
-  Value divide(Value a, int64_t c) { return arith::DivUIOp::create(e.b, a, e.index(c)); }
-  Value rest(Value a, int64_t c) { return arith::RemUIOp::create(e.b, a, e.index(c)); }
 
   TileLine rowLine(Value row);
   TileLine tokenLine(Value token);
@@ -123,11 +120,11 @@ Factor Gradient::factor(bool ofRows, bool linesAreInner, int64_t extent) {
 void Gradient::place() {
   int64_t blocks = gradientBlocks(head, holdsRows);
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
-  split = divide(frame.block, blocks);
-  tile = rest(frame.block, blocks);
-  firstHeld = e.mul(divide(tile, chunks), heldLines);
-  Value chunkNumber = rest(tile, chunks);
-  isFirstChunk = equal(chunkNumber, e.index(0));
+  split = divide(e, frame.block, blocks);
+  tile = rest(e, frame.block, blocks);
+  firstHeld = e.mul(divide(e, tile, chunks), heldLines);
+  Value chunkNumber = rest(e, tile, chunks);
+  isFirstChunk = equal(e, chunkNumber, e.index(0));
   firstColumn = e.mul(chunkNumber, chunk);
   // Incoming gradients that differ by row are already part of g.
   share = head.differsByRow() ? Value(arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1)))
@@ -192,7 +189,7 @@ Value Gradient::gradient(Value logit, const TileLine &held, const TileLine &stre
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
   Value x = token.number ? e.addf(logit, token.number) : logit;
   Value g = rows.exp(e.subf(x, row.number));
-  g = e.subf(g, e.select(equal(row.token, token.token), one, zero));
+  g = e.subf(g, e.select(equal(e, row.token, token.token), one, zero));
   if (head.smoothing > 0) {
     g = e.subf(g, arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(head.evenShare())));
   }
@@ -201,17 +198,20 @@ Value Gradient::gradient(Value logit, const TileLine &held, const TileLine &stre
 }
 
 /// Stores g of the thread's held line i and its columns j, as bf16.
-void Gradient::storePair(int64_t i, int64_t j, Value first, Value second) {
-  Value line = e.add(e.add(logits->warpRow(), divide(frame.lane, 4)), getDownIndex(i));
-  Value chunkAt = e.add(divide(logits->warpColumn(), chunkElements), j);
+static void storePair(Gradient &g, int64_t i, int64_t j, Value first, Value second) {
+  Frame &frame = g.frame;
+  Emitter &e = g.e;
+  TensorCore &core = g.core;
+  Value line = e.add(e.add(g.logits->warpRow(), divide(e, frame.lane, 4)), getDownIndex(i));
+  Value chunkAt = e.add(divide(e, g.logits->warpColumn(), chunkElements), j);
   Value byte = core.swizzled(line, chunkAt, streamedLines * 2);
-  byte = e.add(e.add(byte, e.mul(rest(frame.lane, 4), wordBytes)), gradientByte);
+  byte = e.add(e.add(byte, e.mul(rest(e, frame.lane, 4), wordBytes)), g.gradientByte);
   core.store(core.pack(first, second), core.shared(byte), wordBytes);
 }
 
 void Gradient::storeGradients(const Values &sums) {
-  Value line = e.add(logits->warpRow(), divide(frame.lane, 4));
-  Value column = e.add(logits->warpColumn(), e.mul(rest(frame.lane, 4), 2));
+  Value line = e.add(logits->warpRow(), divide(e, frame.lane, 4));
+  Value column = e.add(logits->warpColumn(), e.mul(rest(e, frame.lane, 4), 2));
   SmallVector<TileLine> held;
   for (int64_t i = 0; i < heldPerThread; ++i) {
     held.push_back(find(e.add(line, getDownIndex(i)), heldByte, holdsRows));
@@ -227,7 +227,7 @@ void Gradient::storeGradients(const Values &sums) {
       const Value *two = &sums[size_t(fragment * sumsPerFragment + i % 2 * 2)];
       Value first = gradient(two[0], held[i], streamed[0]);
       Value second = gradient(two[1], held[i], streamed[1]);
-      storePair(i, j, first, second);
+      storePair(*this, i, j, first, second);
       Value both = sumsBias() ? e.addf(first, second) : Value();
       biasSums[i] = biasSums[i] && both ? e.addf(biasSums[i], both) : both;
     }
@@ -244,8 +244,8 @@ Values Gradient::addProducts(Value number, Value tile, ValueRange sums) {
   SmallVector<Values> left;
   // Swizzling of lines repeats after this number of steps, one round of the unrolled loop.
   constexpr int64_t period = TensorCore::swizzlePeriod * chunkElements / productStep;
-  Value at = e.add(e.mul(divide(number, period), period * productStep * 2), gradientByte);
-  Value inner = e.mul(rest(number, period), productStep);
+  Value at = e.add(e.mul(divide(e, number, period), period * productStep * 2), gradientByte);
+  Value inner = e.mul(rest(e, number, period), productStep);
   for (int64_t i = 0; i < productGrid.rowFragments(); ++i) {
     left.push_back(gradients->left(at, products->warpRow(), i * fragmentRows, inner));
   }
@@ -282,13 +282,97 @@ Values Gradient::withThreadReadAnew(function_ref<Values()> body) {
   Value number = core.load(e.b.getI32Type(), core.shared(at), wordBytes);
   number = arith::IndexCastOp::create(e.b, e.b.getIndexType(), number);
   thread = arith::AndIOp::create(e.b, number, e.index(frame.threads - 1));
-  frame.warp = divide(thread, threadsPerWarp);
-  frame.lane = rest(thread, threadsPerWarp);
+  frame.warp = divide(e, thread, threadsPerWarp);
+  frame.lane = rest(e, thread, threadsPerWarp);
   makePipelines();
   Values results = body();
   std::tie(thread, frame.warp, frame.lane) = std::tie(before[0], before[1], before[2]);
   std::tie(logits, products) = std::move(pipelines);
   return results;
+}
+
+static void storeMatrix(Gradient &g, const Values &sums) {
+  const Head &head = g.head;
+  Frame &frame = g.frame;
+  Emitter &e = g.e;
+  TensorCore &core = g.core;
+  SumTile tile(frame, core, g.productGrid);
+  g.sharedBytes = std::max(g.sharedBytes, tile.bytes());
+  core.barrier();
+  tile.store(sums, g.products->warpRow(), g.products->warpColumn());
+  core.barrier();
+  Value column = e.add(g.firstColumn, tile.column());
+  const SumTargets &targets = head.weightGradients;
+  bool isPart = g.parts.splits > 1;
+  int result = g.holdsRows ? head.inputGradient : targets.matrix;
+  Value memory = isPart ? g.parts.matrix(frame) : frame.buffer(unsigned(result));
+  bool adds = !isPart && targets.initMatrix >= 0;
+  Value init = adds ? frame.buffer(unsigned(targets.initMatrix)) : Value();
+  Value factor = vector::BroadcastOp::create(
+      e.b, VectorType::get({columnsPerThread}, e.b.getF32Type()), g.share);
+  e.when(e.less(column, e.index(head.width)), [&] {
+    tile.eachLines(2, [&](ArrayRef<Value> lines) {
+      for (Value line : lines) {
+        Value at = e.add(g.firstHeld, line);
+        Value stored = g.holdsRows ? frame.row(at).valid : e.less(at, e.index(head.vocabulary));
+        e.when(stored, [&] {
+          Value value = e.mulf(tile.load(line), factor);
+          if (init) {
+            value = e.addf(loadColumns(core, e, init, {at, column}), value);
+          }
+          Value to = isPart ? e.add(e.mul(g.split, head.vocabulary), at) : at;
+          storeColumns(core, e, value, memory, {to, column});
+        });
+      }
+    });
+  });
+}
+
+static void clearBias(Gradient &g) {
+  Emitter &e = g.e;
+  TensorCore &core = g.core;
+  Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
+  for (int64_t i = 0; g.sumsBias() && i < heldPerThread; ++i) {
+    core.store(zero, core.shared(g.biasSlot(i)), wordBytes);
+  }
+}
+
+/// Adds the sums of the threads that share a token, in a fixed order.
+static void storeBias(Gradient &g) {
+  const Head &head = g.head;
+  Frame &frame = g.frame;
+  Emitter &e = g.e;
+  TensorCore &core = g.core;
+  core.barrier();
+  const SumTargets &targets = head.weightGradients;
+  Value token = e.add(g.firstHeld, g.thread);
+  Value owns = e.both(e.less(g.thread, e.index(heldLines)), g.isFirstChunk);
+  e.when(e.both(owns, e.less(token, e.index(head.vocabulary))), [&] {
+    // The line of the token is line i of four lanes, in each warp of one row of warps.
+    Value warpRow = divide(e, g.thread, logitGrid.tileRows),
+          within = rest(e, g.thread, logitGrid.tileRows);
+    Value i = e.add(e.mul(divide(e, within, fragmentRows), 2), rest(e, divide(e, within, 8), 2));
+    Value first =
+        e.add(e.mul(warpRow, logitGrid.columns * threadsPerWarp), e.mul(rest(e, within, 8), 4));
+    Value slot = e.add(e.mul(i, frame.threads), first);
+    Value sum;
+    for (int64_t warp = 0; warp < logitGrid.columns; ++warp) {
+      for (int64_t lane = 0; lane < 4; ++lane) {
+        Value at = e.mul(e.add(slot, warp * threadsPerWarp + lane), wordBytes);
+        Value part = core.load(e.b.getF32Type(), core.shared(at, g.biasByte), wordBytes);
+        sum = sum ? e.addf(sum, part) : part;
+      }
+    }
+    sum = e.mulf(sum, g.share);
+    if (g.parts.splits > 1) {
+      e.store(sum, g.parts.vector(frame), {e.add(e.mul(g.split, head.vocabulary), token)});
+      return;
+    }
+    if (targets.initVector >= 0) {
+      sum = e.addf(e.loadScalar(frame.buffer(unsigned(targets.initVector)), {token}), sum);
+    }
+    e.store(sum, frame.buffer(unsigned(targets.vector)), {token});
+  });
 }
 
 // A barrier separates two uses of the same shared memory by different warps: the barrier after the
@@ -301,7 +385,7 @@ void Gradient::emitBlock() {
   layOut();
   core.store(e.toInteger(thread), core.shared(e.mul(thread, wordBytes), threadByte), wordBytes);
   readHeld();
-  clearBias();
+  clearBias(*this);
   int64_t total = streamedBlocks(head, holdsRows), perSplit = llvm::divideCeil(total, parts.splits);
   Value firstBlock = e.mul(split, perSplit);
   Value end = e.min(e.index(total), e.add(firstBlock, perSplit));
@@ -316,7 +400,7 @@ void Gradient::emitBlock() {
     Values x = logits->run(origin(block), steps, core.zeros(logitGrid.sums()));
     core.barrier();
     Origin place{firstColumn, {}, first};
-    Value left = divide(e.add(e.sub(e.index(streamed()), first), productStep - 1), productStep);
+    Value left = divide(e, e.add(e.sub(e.index(streamed()), first), productStep - 1), productStep);
     Value productSteps = e.min(e.index(streamedLines / productStep), left);
     products->fill(place, productSteps);
     Value following = e.add(block, 1);
@@ -334,86 +418,13 @@ void Gradient::emitBlock() {
                         return withThreadReadAnew([&] { return emitTurn(block, carried); });
                       });
   if (sumsBias()) {
-    storeBias();
+    storeBias(*this);
   }
-  storeMatrix(all);
+  storeMatrix(*this, all);
   if (parts.splits > 1) {
     addPartsInOrder(frame, core, productGrid, parts, head.weightGradients,
                     {tile, firstHeld, firstColumn, isFirstChunk});
   }
-}
-
-void Gradient::storeMatrix(const Values &sums) {
-  SumTile tile(frame, core, productGrid);
-  sharedBytes = std::max(sharedBytes, tile.bytes());
-  core.barrier();
-  tile.store(sums, products->warpRow(), products->warpColumn());
-  core.barrier();
-  Value column = e.add(firstColumn, tile.column());
-  const SumTargets &targets = head.weightGradients;
-  bool isPart = parts.splits > 1;
-  int result = holdsRows ? head.inputGradient : targets.matrix;
-  Value memory = isPart ? parts.matrix(frame) : frame.buffer(unsigned(result));
-  bool adds = !isPart && targets.initMatrix >= 0;
-  Value init = adds ? frame.buffer(unsigned(targets.initMatrix)) : Value();
-  Value factor = vector::BroadcastOp::create(
-      e.b, VectorType::get({columnsPerThread}, e.b.getF32Type()), share);
-  e.when(e.less(column, e.index(head.width)), [&] {
-    tile.eachLines(2, [&](ArrayRef<Value> lines) {
-      for (Value line : lines) {
-        Value at = e.add(firstHeld, line);
-        Value stored = holdsRows ? frame.row(at).valid : e.less(at, e.index(head.vocabulary));
-        e.when(stored, [&] {
-          Value value = e.mulf(tile.load(line), factor);
-          if (init) {
-            value = e.addf(loadColumns(core, e, init, {at, column}), value);
-          }
-          Value to = isPart ? e.add(e.mul(split, head.vocabulary), at) : at;
-          storeColumns(core, e, value, memory, {to, column});
-        });
-      }
-    });
-  });
-}
-
-void Gradient::clearBias() {
-  Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
-  for (int64_t i = 0; sumsBias() && i < heldPerThread; ++i) {
-    core.store(zero, core.shared(biasSlot(i)), wordBytes);
-  }
-}
-
-/// Adds the sums of the threads that share a token, in a fixed order.
-void Gradient::storeBias() {
-  core.barrier();
-  const SumTargets &targets = head.weightGradients;
-  Value token = e.add(firstHeld, thread);
-  Value owns = e.both(e.less(thread, e.index(heldLines)), isFirstChunk);
-  e.when(e.both(owns, e.less(token, e.index(head.vocabulary))), [&] {
-    // The line of the token is line i of four lanes, in each warp of one row of warps.
-    Value warpRow = divide(thread, logitGrid.tileRows), within = rest(thread, logitGrid.tileRows);
-    Value i = e.add(e.mul(divide(within, fragmentRows), 2), rest(divide(within, 8), 2));
-    Value first =
-        e.add(e.mul(warpRow, logitGrid.columns * threadsPerWarp), e.mul(rest(within, 8), 4));
-    Value slot = e.add(e.mul(i, frame.threads), first);
-    Value sum;
-    for (int64_t warp = 0; warp < logitGrid.columns; ++warp) {
-      for (int64_t lane = 0; lane < 4; ++lane) {
-        Value at = e.mul(e.add(slot, warp * threadsPerWarp + lane), wordBytes);
-        Value part = core.load(e.b.getF32Type(), core.shared(at, biasByte), wordBytes);
-        sum = sum ? e.addf(sum, part) : part;
-      }
-    }
-    sum = e.mulf(sum, share);
-    if (parts.splits > 1) {
-      e.store(sum, parts.vector(frame), {e.add(e.mul(split, head.vocabulary), token)});
-      return;
-    }
-    if (targets.initVector >= 0) {
-      sum = e.addf(e.loadScalar(frame.buffer(unsigned(targets.initVector)), {token}), sum);
-    }
-    e.store(sum, frame.buffer(unsigned(targets.vector)), {token});
-  });
 }
 
 Stage Gradient::generate() {

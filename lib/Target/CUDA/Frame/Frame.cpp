@@ -128,9 +128,9 @@ Row Frame::row(Value number) {
   Row row;
   int64_t total = domain.getLaunchRows();
   row.exists = e.less(number, e.index(total));
-  row.global = e.min(number, e.index(total - 1));
-  row.batch = arith::DivUIOp::create(b, row.global, e.index(domain.getPositions()));
-  row.position = arith::RemUIOp::create(b, row.global, e.index(domain.getPositions()));
+  row.row = e.min(number, e.index(total - 1));
+  row.batch = arith::DivUIOp::create(b, row.row, e.index(domain.getPositions()));
+  row.position = arith::RemUIOp::create(b, row.row, e.index(domain.getPositions()));
   row.valid = row.exists;
   row.length = computeLength(row.batch);
   if (domain.getScheduled()) {
@@ -155,7 +155,7 @@ Run Frame::run(Value batch) {
 }
 
 Value Frame::memoryRow(int64_t extent, const Row &row) {
-  return domain.getScheduled() ? ringRow(b, extent, row.batch, row.position) : row.global;
+  return domain.getScheduled() ? ringRow(b, extent, row.batch, row.position) : row.row;
 }
 
 Value Frame::isValid(Value number) {

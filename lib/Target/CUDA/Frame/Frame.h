@@ -4,6 +4,7 @@
 // its domain.
 #pragma once
 
+#include "../../Common/RowAddress.h"
 #include "sluice/Target/CUDA/Kernel.h"
 #include "sluice/Target/Common/Abi.h"
 #include "sluice/Target/Common/Emitter.h"
@@ -17,12 +18,9 @@ using Values = llvm::SmallVector<mlir::Value>;
 
 /// A row of the domain. Indices are within the buffers even if the row does not exist, so that
 /// loads need no branch.
-struct Row {
-  mlir::Value global, batch, position; ///< index
-  mlir::Value exists;                  ///< i1: within this launch and the domain
+struct Row : target::RowPosition {
+  mlir::Value exists; ///< i1: within this launch and the domain
   mlir::Value valid;  ///< i1: exists, and within `rows` and `length`, or due by the schedule
-  mlir::Value length; ///< index: tokens of its sequence, or rows of the sequence on the domain's
-                      ///< axis
 };
 
 /// Schedule of one row of the batch.
@@ -49,7 +47,7 @@ public:
   /// Returns the schedule of a row of the batch; for scheduled domains.
   Run run(mlir::Value batch);
   /// Returns the row in the memory of a tensor [B, extent, ...] that holds a row of the domain: row
-  /// `global`, or a row of a ring buffer for scheduled domains.
+  /// `row`, or a row of a ring buffer for scheduled domains.
   mlir::Value memoryRow(int64_t extent, const Row &row);
   /// Returns true if `number` is the number of a valid row; for domains with lengths.
   mlir::Value isValid(mlir::Value number);

@@ -10,6 +10,24 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 
+TeamRowEmitter::TeamRowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan,
+                               const Schedule &schedule)
+    : RowBody(frame.b, plan.vector, /*contract=*/false), frame(frame), op(op), plan(plan),
+      schedule(schedule), e(frame.e), addresses(frame, op, plan) {
+  thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
+  Value team = e.index(plan.team);
+  teamOfBlock = arith::DivUIOp::create(b, thread, team);
+  laneOfTeam = arith::RemUIOp::create(b, thread, team);
+  int64_t warps = plan.team / threadsPerWarp;
+  for (auto reduce : op.getBody().front().getOps<dispatch::ReduceOp>()) {
+    if (warps > 1) {
+      std::string name = "reduction" + std::to_string(slots.size());
+      Type element = getElementTypeOrSelf(reduce.getRow().getType());
+      slots[reduce] = sharedMemory(frame, name, warps, element);
+    }
+  }
+}
+
 Value TeamRowEmitter::getColumnValue(Columns &columns, size_t vector, Value shift) {
   Value first = columns.first[vector];
   return shift ? e.add(first, shift) : first;
@@ -20,7 +38,7 @@ Value TeamRowEmitter::getColumnValue(Columns &columns, size_t vector, Value shif
 Values TeamRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
   Type i64 = b.getI64Type();
   Value step = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, i64, 0)) : frame.step;
-  Value row = emitDrawnRow(b, at.global, frame.firstRow, op.getDomain().getPositions());
+  Value row = emitDrawnRow(b, at.row, frame.firstRow, op.getDomain().getPositions());
   Value before = e.mul(row, random.getWidth());
   before = shift ? e.add(before, shift) : before;
   bool runs = plan.vector % 4 == 0 && random.getWidth() % 4 == 0 &&
@@ -44,34 +62,38 @@ Values TeamRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Valu
   return numbers;
 }
 
-Value TeamRowEmitter::uniformElement(dispatch::RandomOp random) {
+Value rows::uniformElement(TeamRowEmitter &emitter, dispatch::RandomOp random) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  Frame &frame = emitter.frame;
   Type i64 = b.getI64Type();
   Value step = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, i64, 0)) : frame.step;
-  Value row = emitDrawnRow(b, at.global, frame.firstRow, op.getDomain().getPositions());
-  Value element = arith::IndexCastOp::create(b, i64, e.mul(row, random.getWidth()));
+  Value row =
+      emitDrawnRow(b, emitter.at.row, frame.firstRow, emitter.op.getDomain().getPositions());
+  Value element = arith::IndexCastOp::create(b, i64, emitter.e.mul(row, random.getWidth()));
   return emitUniform(b, element, random.getId(), frame.firstStream, step, frame.seed,
                      PhiloxWord::Narrow);
 }
 
 Values TeamRowEmitter::argumentValues(unsigned argument, Columns &columns) {
   if (getTensorAccess(op, argument).getKind() == dispatch::AccessKind::Range) {
-    return rangeValues(argument, columns);
+    return rangeValues(*this, argument, columns);
   }
   auto found = shared.find(argument);
   return found != shared.end() ? found->second
-                               : loadArgument(argument, bases[argument].front(), columns);
+                               : loadArgument(*this, argument, bases[argument].front(), columns);
 }
 
-Values TeamRowEmitter::argumentValues(unsigned argument, Columns &columns, Member &member) {
+Values TeamRowEmitter::argumentValues(unsigned argument, Columns &columns, BodyMember &member) {
   Source row =
-      member.known >= 0 ? bases[argument][member.known] : memberRow(argument, member.index);
-  return loadArgument(argument, row, columns);
+      member.known >= 0 ? bases[argument][member.known] : memberRow(*this, argument, member.index);
+  return loadArgument(*this, argument, row, columns);
 }
 
 /// Returns the row of an argument that a member of its group reads.
-Source TeamRowEmitter::memberRow(unsigned argument, Value member) {
-  Value gathered = getRowIndex(getTensorAccess(op, argument).getIndex());
-  return addresses.operandRow(argument, at, member, gathered);
+Source rows::memberRow(TeamRowEmitter &emitter, unsigned argument, Value member) {
+  dispatch::RowsOp op = emitter.op;
+  Value gathered = getIndexValue(op, emitter.scalars, getTensorAccess(op, argument).getIndex());
+  return emitter.addresses.operandRow(argument, emitter.at, member, gathered);
 }
 
 /// Reduces in the order of the members. Long groups are processed `unrolledGroup` members at a
@@ -91,14 +113,14 @@ Values TeamRowEmitter::reducedGroup(dispatch::ReduceGroupOp combiner, Value grou
   SmallVector<Values> all;
   if (members <= unrolledGroup) {
     forEachMember(members, columns,
-                  [&](Member &member) { all.push_back(memberValues(group, columns, member)); });
+                  [&](BodyMember &member) { all.push_back(memberValues(group, columns, member)); });
     return combineAll(all.front(), ArrayRef(all).drop_front());
   }
   auto together = [&](Value first, int64_t count) {
     SmallVector<Values> made;
     for (int64_t i = 0; i < count; ++i) {
-      Memo memo;
-      Member member{-1, i ? e.add(first, i) : first, &memo};
+      BodyMemo memo;
+      BodyMember member{-1, i ? e.add(first, i) : first, &memo};
       made.push_back(memberValues(group, columns, member));
     }
     return made;

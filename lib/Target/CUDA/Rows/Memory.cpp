@@ -11,10 +11,28 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 
-Value TeamRowEmitter::zero(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
+Value rows::sharedMemory(Frame &frame, const Twine &name, int64_t elements, Type element) {
+  ImplicitLocOpBuilder &b = frame.b;
+  auto type =
+      MemRefType::get({elements}, element, MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
+  std::string symbol = (frame.function.getName() + "_" + name.str()).str();
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(frame.function);
+    memref::GlobalOp::create(b, symbol, b.getStringAttr("private"), type, b.getUnitAttr(), false,
+                             b.getI64IntegerAttr(16));
+  }
+  return memref::GetGlobalOp::create(b, type, symbol);
+}
+
+Value rows::zero(TeamRowEmitter &emitter, Type type) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  return arith::ConstantOp::create(b, b.getZeroAttr(type));
+}
 
 /// Converts between the types of memory and of the body: bf16 and f32.
-Value TeamRowEmitter::converted(Value value, Type element) {
+Value rows::converted(TeamRowEmitter &emitter, Value value, Type element) {
+  ImplicitLocOpBuilder &b = emitter.b;
   Type from = getElementTypeOrSelf(value.getType());
   if (from == element) {
     return value;
@@ -27,14 +45,17 @@ Value TeamRowEmitter::converted(Value value, Type element) {
 }
 
 /// Returns the mask of the elements of vector `j` that are columns; null if all are.
-Value TeamRowEmitter::mask(const Columns &columns, size_t j) {
+Value rows::mask(TeamRowEmitter &emitter, const Columns &columns, size_t j) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  const Plan &plan = emitter.plan;
+  Emitter &e = emitter.e;
   if (!columns.ragged[j]) {
     return nullptr;
   }
   if (columns.width % plan.vector == 0) {
     return e.less(columns.first[j], e.index(columns.width));
   }
-  VectorType type = getVectorType(b.getI32Type());
+  VectorType type = emitter.getVectorType(b.getI32Type());
   SmallVector<int32_t> numbers(plan.vector);
   std::iota(numbers.begin(), numbers.end(), 0);
   Value steps = arith::ConstantOp::create(b, DenseElementsAttr::get(type, ArrayRef(numbers)));
@@ -56,8 +77,12 @@ static bool holdsWholeVectors(const Source &source, int64_t vector) {
 }
 
 /// Columns past the end repeat the last vector or element of the row; stores and sums skip them.
-Value TeamRowEmitter::load(const Source &source, const Columns &columns, size_t j) {
-  VectorType type = getVectorType(cast<MemRefType>(source.memory.getType()).getElementType());
+Value rows::load(TeamRowEmitter &emitter, const Source &source, const Columns &columns, size_t j) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  const Plan &plan = emitter.plan;
+  Emitter &e = emitter.e;
+  VectorType type =
+      emitter.getVectorType(cast<MemRefType>(source.memory.getType()).getElementType());
   Value first = columns.first[j], loaded;
   bool ragged = columns.ragged[j];
   if (source.aligned && (!ragged || holdsWholeVectors(source, plan.vector))) {
@@ -80,9 +105,12 @@ Value TeamRowEmitter::load(const Source &source, const Columns &columns, size_t 
   return e.select(source.inside, loaded, emitConstant(b, source.outside, type));
 }
 
-void TeamRowEmitter::store(Value value, const Source &source, const Columns &columns, size_t j,
-                           Value guard) {
-  value = converted(value, cast<MemRefType>(source.memory.getType()).getElementType());
+void rows::store(TeamRowEmitter &emitter, Value value, const Source &source, const Columns &columns,
+                 size_t j, Value guard) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  const Plan &plan = emitter.plan;
+  Emitter &e = emitter.e;
+  value = converted(emitter, value, cast<MemRefType>(source.memory.getType()).getElementType());
   auto type = cast<VectorType>(value.getType());
   Value first = columns.first[j];
   auto when = [&](Value column, llvm::function_ref<void()> write) {
@@ -103,23 +131,28 @@ void TeamRowEmitter::store(Value value, const Source &source, const Columns &col
   }
 }
 
-Values TeamRowEmitter::loadArgument(unsigned argument, const Source &source, Columns &columns) {
+Values rows::loadArgument(TeamRowEmitter &emitter, unsigned argument, const Source &source,
+                          Columns &columns) {
+  dispatch::RowsOp op = emitter.op;
   Type element = getElementTypeOrSelf(op.getBody().getArgument(argument).getType());
-  bool guarded = computesInvalid(op, plan) &&
+  bool guarded = computesInvalid(op, emitter.plan) &&
                  getTensorAccess(op, argument).getKind() != dispatch::AccessKind::Vector;
   Values values;
-  for (size_t j = 0; j < getColumnVectorCount(columns); ++j) {
-    auto read = [&] { return converted(load(source, columns, j), element); };
-    values.push_back(guarded ? readWhere(frame, at.valid, getVectorType(element), read) : read());
+  for (size_t j = 0; j < emitter.getColumnVectorCount(columns); ++j) {
+    auto read = [&] { return converted(emitter, load(emitter, source, columns, j), element); };
+    values.push_back(
+        guarded ? readWhere(emitter.frame, emitter.at.valid, emitter.getVectorType(element), read)
+                : read());
   }
   return values;
 }
 
 /// Synchronizes after the last read of a row, because a result may alias an operand.
-void TeamRowEmitter::meet() {
-  if (plan.team > threadsPerWarp) {
+void rows::meet(TeamRowEmitter &emitter) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  if (emitter.plan.team > threadsPerWarp) {
     NVVM::BarrierOp::create(b);
   } else {
-    NVVM::SyncWarpOp::create(b, e.integer(-1));
+    NVVM::SyncWarpOp::create(b, emitter.e.integer(-1));
   }
 }

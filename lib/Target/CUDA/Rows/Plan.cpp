@@ -28,10 +28,6 @@ static constexpr int64_t fewRows = 64;
 /// would get no block.
 static constexpr int64_t rowsPerShare = 24, mostMultiprocessors = 132;
 
-dispatch::YieldOp rows::getYield(dispatch::RowsOp op) {
-  return cast<dispatch::YieldOp>(op.getBody().front().getTerminator());
-}
-
 bool rows::isShared(dispatch::RowsOp op, unsigned operand) {
   Value argument = op.getBody().getArgument(operand);
   return getTensorAccess(op, operand).getKind() == AccessKind::Vector && isRow(argument) &&
@@ -270,8 +266,7 @@ static void divideRows(dispatch::RowsOp op, Plan &plan) {
 SmallVector<int64_t> rows::sumOffsets(dispatch::RowsOp op, const Plan &plan) {
   SmallVector<int64_t> offsets{0};
   for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
-    bool sums = plan.staged() &&
-                getTensorAccess(op, op.getInputs().size() + i).getKind() == AccessKind::Columns;
+    bool sums = plan.staged() && getResultKind(op, i) == AccessKind::Columns;
     int64_t bytes = sums ? plan.blocks * Addresses::workspaceStride(getRowWidth(value)) * 4 : 0;
     offsets.push_back(offsets.back() + bytes);
   }

@@ -10,57 +10,52 @@ using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 using dispatch::AccessKind;
 
-/// Emits elements in order of dependence: an index before the elements it selects.
-void TeamRowEmitter::emitElements() {
-  for (unsigned level : {0, 1, 2}) {
-    for (BlockArgument argument : op.getBody().getArguments()) {
-      if (!isRow(argument) && getTensorAccess(op, argument.getArgNumber()).getLevel() == level) {
-        scalars[argument] = getElementIndex(argument);
-      }
-    }
-  }
-}
-
-Value TeamRowEmitter::getRowIndex(int64_t argument) {
-  return argument < 0 ? Value() : known(op.getBody().getArgument(unsigned(argument)));
-}
-
-Value TeamRowEmitter::getElementIndex(BlockArgument argument) {
-  unsigned number = argument.getArgNumber();
-  dispatch::AccessAttr access = getTensorAccess(op, number);
-  return access.getKind() == AccessKind::Range
-             ? rangeElement(number)
-             : addresses.operandElement(number, at, getRowIndex(access.getIndex()));
-}
-
-std::pair<Value, Value> TeamRowEmitter::computeRange(unsigned argument) {
+static std::pair<Value, Value> computeArgumentRange(TeamRowEmitter &emitter, unsigned argument) {
+  dispatch::RowsOp op = emitter.op;
   dispatch::AccessAttr access = getTensorAccess(op, argument);
-  return addresses.range(argument, at, getRowIndex(access.getIndex()),
-                         getRowIndex(access.getLast()));
+  return emitter.addresses.range(argument, emitter.at,
+                                 getIndexValue(op, emitter.scalars, access.getIndex()),
+                                 getIndexValue(op, emitter.scalars, access.getLast()));
 }
 
-Value TeamRowEmitter::rangeElement(unsigned argument) {
-  auto [first, end] = computeRange(argument);
+static Value rangeElement(TeamRowEmitter &emitter, unsigned argument) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  dispatch::RowsOp op = emitter.op;
+  auto [first, end] = computeArgumentRange(emitter, argument);
   Type type = op.getBody().getArgument(argument).getType();
   dispatch::ReduceKind kind = getTensorAccess(op, argument).getRangeKind();
-  return e
+  return emitter.e
       .loop(first, end, 1, emitIdentity(b, kind, type),
             [&](Value q, ValueRange sums) -> Values {
-              Value element = converted(addresses.rangeElement(argument, at, q), type);
+              Value element =
+                  converted(emitter, emitter.addresses.rangeElement(argument, emitter.at, q), type);
               return {combineRows(b, kind, sums.front(), element)};
             })
       .front();
 }
 
-Values TeamRowEmitter::rangeValues(unsigned argument, Columns &columns) {
-  auto [first, end] = computeRange(argument);
-  dispatch::ReduceKind kind = getTensorAccess(op, argument).getRangeKind();
-  Values none(getColumnVectorCount(columns), emitIdentity(b, kind, getVectorType(b.getF32Type())));
-  return e.loop(first, end, 1, none, [&](Value q, ValueRange sums) {
-    Source row = addresses.rangeRow(argument, at, q);
+/// Emits elements in order of dependence: an index before the elements it selects.
+Value rows::getElementIndex(TeamRowEmitter &emitter, BlockArgument argument) {
+  dispatch::RowsOp op = emitter.op;
+  unsigned number = argument.getArgNumber();
+  dispatch::AccessAttr access = getTensorAccess(op, number);
+  return access.getKind() == AccessKind::Range
+             ? rangeElement(emitter, number)
+             : emitter.addresses.operandElement(
+                   number, emitter.at, getIndexValue(op, emitter.scalars, access.getIndex()));
+}
+
+Values rows::rangeValues(TeamRowEmitter &emitter, unsigned argument, Columns &columns) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  auto [first, end] = computeArgumentRange(emitter, argument);
+  dispatch::ReduceKind kind = getTensorAccess(emitter.op, argument).getRangeKind();
+  Values none(emitter.getColumnVectorCount(columns),
+              emitIdentity(b, kind, emitter.getVectorType(b.getF32Type())));
+  return emitter.e.loop(first, end, 1, none, [&](Value q, ValueRange sums) {
+    Source row = emitter.addresses.rangeRow(argument, emitter.at, q);
     Values next;
-    for (size_t j = 0; j < getColumnVectorCount(columns); ++j) {
-      Value value = converted(load(row, columns, j), b.getF32Type());
+    for (size_t j = 0; j < emitter.getColumnVectorCount(columns); ++j) {
+      Value value = converted(emitter, load(emitter, row, columns, j), b.getF32Type());
       next.push_back(combineRows(b, kind, sums[j], value));
     }
     return next;

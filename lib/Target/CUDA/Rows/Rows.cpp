@@ -31,7 +31,7 @@ public:
         emitter(frame, op, plan, schedule) {}
 
   void emit() {
-    emitter.emitShared();
+    emitShared(emitter);
     plan.parts > 0 ? emitSummedRows() : emitRows();
   }
 
@@ -52,7 +52,7 @@ private:
   /// Row to read; addresses for an invalid row are within its operands.
   Row readFor(Row row) {
     if (computesInvalid(op, plan)) {
-      for (Value *index : {&row.global, &row.batch, &row.position}) {
+      for (Value *index : {&row.row, &row.batch, &row.position}) {
         *index = e.select(row.valid, *index, e.index(0));
       }
       if (op.getDomain().getAxis()) {
@@ -82,10 +82,10 @@ private:
     Row row = computeRow(item, nullptr);
     Value stores = getStoreCondition(row);
     if (!skips()) {
-      emitter.emitRow(readFor(row), row, stores, slice, {});
+      emitRow(emitter, readFor(row), row, stores, slice, {});
       return;
     }
-    e.when(stores, [&] { emitter.emitRow(readFor(row), row, nullptr, slice, {}); });
+    e.when(stores, [&] { emitRow(emitter, readFor(row), row, nullptr, slice, {}); });
   }
 
   Value getStoreCondition(const Row &row) { return op.getZeroInvalid() ? row.exists : row.valid; }
@@ -98,15 +98,15 @@ private:
     Value end = e.min(e.mul(e.add(part, 1), ofPart), e.index(rows));
     Value first = e.add(e.mul(part, ofPart), e.mul(block, plan.partRows));
     end = e.min(e.add(first, plan.partRows), end);
-    emitter.clearSums();
-    Values sums = e.loop(first, end, teams, emitter.zeroSums(), [&](Value base, ValueRange so) {
+    clearSums(emitter);
+    Values sums = e.loop(first, end, teams, zeroSums(emitter), [&](Value base, ValueRange so) {
       Value number = e.add(base, emitter.teamOfBlock);
       Row row = computeRow(number, e.less(number, end));
       Value stores = getStoreCondition(row);
       return skips() ? emitWhere(stores, row, so)
-                     : emitter.emitRow(readFor(row), row, stores, nullptr, so);
+                     : emitRow(emitter, readFor(row), row, stores, nullptr, so);
     });
-    emitter.storeSums(sums);
+    storeSums(emitter, sums);
     if (plan.staged()) {
       sumParts(part);
     }
@@ -120,20 +120,23 @@ private:
     whole.threads = plan.threads;
     Value slot = pointerTo(frame, sharedMemory(frame, "arrived", 1, frame.b.getI32Type()));
     Value last = isLastToArrive(frame, part, plan.partBlocks, slot);
-    e.when(last, [&] { TeamRowEmitter(frame, op, whole, schedule).emitSumOfParts(plan, part); });
+    e.when(last, [&] {
+      TeamRowEmitter ofParts(frame, op, whole, schedule);
+      emitSumOfParts(ofParts, plan, part);
+    });
   }
 
   /// Returns the sums including a row that meets the condition, else unchanged.
   Values emitWhere(Value condition, const Row &row, ValueRange sums) {
     ImplicitLocOpBuilder &b = frame.b;
     if (sums.empty()) {
-      e.when(condition, [&] { emitter.emitRow(readFor(row), row, nullptr, nullptr, {}); });
+      e.when(condition, [&] { emitRow(emitter, readFor(row), row, nullptr, nullptr, {}); });
       return {};
     }
     auto branch = scf::IfOp::create(b, sums.getTypes(), condition, true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(branch.thenBlock());
-    scf::YieldOp::create(b, emitter.emitRow(readFor(row), row, nullptr, nullptr, sums));
+    scf::YieldOp::create(b, emitRow(emitter, readFor(row), row, nullptr, nullptr, sums));
     b.setInsertionPointToStart(branch.elseBlock());
     scf::YieldOp::create(b, sums);
     return Values(branch.getResults());

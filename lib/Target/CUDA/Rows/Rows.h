@@ -50,7 +50,6 @@ struct Plan {
 /// Fails with a diagnostic if no row kernel supports the dispatch.
 mlir::FailureOr<Plan> makePlan(dispatch::RowsOp op);
 
-dispatch::YieldOp getYield(dispatch::RowsOp op);
 bool isShared(dispatch::RowsOp op, unsigned operand); ///< all rows read the same row of the operand
 
 /// A row in memory, from its first column. Reads past the last column repeat the last readable
@@ -90,16 +89,7 @@ public:
   static int64_t workspaceStride(int64_t width) { return (width + 15) / 16 * 16; }
 
 private:
-  struct TeamRowPlace {
-    mlir::Value row, inside;
-    mlir::Value position = {}; ///< position in the sequence
-  };
-  TeamRowPlace operandPlace(unsigned i, const Row &at, mlir::Value member, mlir::Value gathered);
-  TeamRowPlace mapped(dispatch::AccessAttr access, int64_t extent, const Row &at,
-                      mlir::Value member, bool sequence, mlir::Value gathered = {});
-  mlir::Value validRows(dispatch::AccessAttr access, int64_t extent, const Row &at);
-  mlir::Value toIndex(mlir::Value integer);
-  Source sourceAt(unsigned i, TeamRowPlace place, const Row &at, mlir::Value member);
+  Source sourceAt(unsigned i, RowPlace place, const Row &at, mlir::Value member);
   mlir::Value elements(unsigned tensor);
   mlir::Value view(mlir::Value byteOffset, int64_t size, mlir::Type element);
 
@@ -108,7 +98,7 @@ private:
   const Plan &plan;
   mlir::ImplicitLocOpBuilder &b;
   Emitter &e;
-  llvm::SmallVector<mlir::Value> offsets;
+  RowAddressing rows;
 };
 
 /// Columns that a thread has in registers: vector j starts at column `first[j]`.
@@ -118,28 +108,10 @@ struct Columns : BodyColumns {
   llvm::SmallVector<bool> ragged;
 };
 
-/// Emits the body for one row.
-class TeamRowEmitter : RowBody<Columns> {
-public:
+/// Emits the body for one row: its state, and the values that `RowBody` needs.
+struct TeamRowEmitter : RowBody<Columns> {
   TeamRowEmitter(Frame &frame, dispatch::RowsOp op, const Plan &plan, const Schedule &schedule);
 
-  /// Loads the rows that all rows share, at the start of the kernel.
-  void emitShared();
-  /// Computes row `read` and stores it as row `row` if `stores` holds (null: always). `sums` are
-  /// the running vectors of the `columns` results; returns the new ones. `slice` selects columns.
-  Values emitRow(const Row &read, const Row &row, mlir::Value stores, mlir::Value slice,
-                 mlir::ValueRange sums);
-  Values zeroSums();                     ///< if a thread has all its columns in registers
-  void storeSums(mlir::ValueRange sums); ///< the sums of the block, in the order of its teams
-  void clearSums();                      ///< sums in memory, if a thread does not have all its
-                                         ///< columns in registers
-  /// Sums the results that the blocks of part `part` (index) stored in the workspace, in block
-  /// order. The vectors of each result are distributed over the threads of the block.
-  void emitSumOfParts(const Plan &summed, mlir::Value part);
-  mlir::Value thread, teamOfBlock, laneOfTeam; ///< index
-
-private:
-  // Body.cpp: values.
   size_t getColumnVectorCount(const Columns &columns) const override {
     return columns.first.size();
   }
@@ -148,51 +120,8 @@ private:
   Values argumentValues(unsigned argument, Columns &columns, Member &member) override;
   Values uniform(dispatch::RandomOp random, Columns &columns, mlir::Value shift) override;
   Values reducedGroup(dispatch::ReduceGroupOp op, mlir::Value group, Columns &columns) override;
-  mlir::Value uniformElement(dispatch::RandomOp random);
-  Source memberRow(unsigned argument, mlir::Value member);
 
-  // Range.cpp: gathered operands and ranges.
-  void emitElements();
-  mlir::Value getElementIndex(mlir::BlockArgument argument);
-  mlir::Value getRowIndex(int64_t argument); ///< null if there is none
-  std::pair<mlir::Value, mlir::Value> computeRange(unsigned argument);
-  mlir::Value rangeElement(unsigned argument);
-  Values rangeValues(unsigned argument, Columns &columns);
-
-  // Memory.cpp: vectors of columns in memory.
-  Values loadArgument(unsigned argument, const Source &source, Columns &columns);
-  mlir::Value load(const Source &source, const Columns &columns, size_t j);
-  void store(mlir::Value value, const Source &source, const Columns &columns, size_t j,
-             mlir::Value guard);
-  mlir::Value mask(const Columns &columns, size_t j);
-  mlir::Value zero(mlir::Type type);
-  mlir::Value converted(mlir::Value value, mlir::Type element);
-
-  // Stage.cpp: stages and stores.
-  Source staged(unsigned number, const Source &source);
-  Columns columnsFrom(int64_t width, mlir::Value base, int64_t count, bool ragged);
-  void emitScalars(int64_t depth);
-  void emitScalar(mlir::Operation &operation);
-  void emitStage(const RowStage &stage);
-  void storeStage(const RowStage &stage, Columns &columns);
-  void storeResult(unsigned result, Columns &columns);
-
-  bool takesPlace(llvm::function_ref<bool(mlir::Value)> which);
-  void meet(); ///< synchronizes the threads of a row after their last reads
-
-  // Reduce.cpp: statistics.
-  Values accumulate(const RowStage &stage, Columns &columns, mlir::ValueRange sums);
-  void finishReductions(const RowStage &stage, mlir::ValueRange sums);
-  mlir::Value combine(dispatch::ReduceKind kind, mlir::Value left, mlir::Value right);
-  mlir::Value acrossWarp(dispatch::ReduceKind kind, mlir::Value value);
-  mlir::Value ofLane(mlir::Value value, int64_t distance);
-
-  // Sums.cpp: sums over rows.
-  void addToSums(unsigned result, Columns &columns);
-  Source sumRow(unsigned result);
-  void forSums(llvm::function_ref<void(unsigned result, int64_t width)> body);
-  void storeSum(unsigned result, int64_t width, mlir::ValueRange sums);
-
+  mlir::Value thread, teamOfBlock, laneOfTeam; ///< index
   Frame &frame;
   dispatch::RowsOp op;
   const Plan &plan;
@@ -211,6 +140,55 @@ private:
   mlir::Value sumMemory;                                ///< memory for sums across teams
   bool met = false; ///< the threads have synchronized since the last reduction of the row
 };
+
+// Stage.cpp: one row.
+/// Loads the rows that all rows share, at the start of the kernel.
+void emitShared(TeamRowEmitter &emitter);
+/// Computes row `read` and stores it as row `row` if `stores` holds (null: always). `carried` are
+/// the running vectors of the `columns` results; returns the new ones. `slice` selects columns.
+Values emitRow(TeamRowEmitter &emitter, const Row &read, const Row &row, mlir::Value stores,
+               mlir::Value slice, mlir::ValueRange carried);
+/// Returns `count` vectors from column `base` (null: 0).
+Columns columnsFrom(TeamRowEmitter &emitter, int64_t width, mlir::Value base, int64_t count,
+                    bool ragged);
+
+// Sums.cpp: sums over rows.
+Values zeroSums(TeamRowEmitter &emitter); ///< if a thread has all its columns in registers
+/// Stores the sums of the block, in the order of its teams.
+void storeSums(TeamRowEmitter &emitter, mlir::ValueRange sums);
+/// Clears sums in memory, if a thread does not have all its columns in registers.
+void clearSums(TeamRowEmitter &emitter);
+void addToSums(TeamRowEmitter &emitter, unsigned result, Columns &columns);
+/// Sums the results that the blocks of part `part` (index) stored in the workspace, in block
+/// order. The vectors of each result are distributed over the threads of the block.
+void emitSumOfParts(TeamRowEmitter &emitter, const Plan &summed, mlir::Value part);
+
+// Reduce.cpp: reductions over columns.
+Values accumulate(TeamRowEmitter &emitter, const RowStage &stage, Columns &columns,
+                  mlir::ValueRange carried);
+void finishReductions(TeamRowEmitter &emitter, const RowStage &stage, mlir::ValueRange carried);
+
+// Body.cpp and Range.cpp: arguments.
+mlir::Value uniformElement(TeamRowEmitter &emitter, dispatch::RandomOp random);
+/// Returns the row of a group argument that a member reads.
+Source memberRow(TeamRowEmitter &emitter, unsigned argument, mlir::Value member);
+/// Loads an element of the body, gathered or reduced over a range where the access is.
+mlir::Value getElementIndex(TeamRowEmitter &emitter, mlir::BlockArgument argument);
+/// Reduces the rows of a range.
+Values rangeValues(TeamRowEmitter &emitter, unsigned argument, Columns &columns);
+
+// Memory.cpp: vectors of columns in memory.
+Values loadArgument(TeamRowEmitter &emitter, unsigned argument, const Source &source,
+                    Columns &columns);
+mlir::Value load(TeamRowEmitter &emitter, const Source &source, const Columns &columns, size_t j);
+void store(TeamRowEmitter &emitter, mlir::Value value, const Source &source, const Columns &columns,
+           size_t j, mlir::Value guard);
+/// Returns the mask of vector `j`; null if all of it are columns.
+mlir::Value mask(TeamRowEmitter &emitter, const Columns &columns, size_t j);
+mlir::Value zero(TeamRowEmitter &emitter, mlir::Type type);
+mlir::Value converted(TeamRowEmitter &emitter, mlir::Value value, mlir::Type element);
+/// Synchronizes the threads of a row after their last reads.
+void meet(TeamRowEmitter &emitter);
 
 /// Returns the result of `read` if `condition` holds, else zeros. Avoids reads of memory that the
 /// team of another row may be writing in place.

@@ -156,7 +156,7 @@ private:
       Value found = e.loadScalar(indices, ValueRange{row.batch, row.position});
       Value token = e.sub(arith::IndexCastOp::create(b, b.getIndexType(), found), first);
       Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, token, count);
-      all.push_back({row.global, token, e.both(row.valid, inside), nullptr});
+      all.push_back({row.row, token, e.both(row.valid, inside), nullptr});
     }
     Value leads = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, frame.lane, e.index(0));
     for (auto [k, turn] : llvm::enumerate(all)) {

@@ -50,7 +50,7 @@ private:
     Value exists = e.less(position, e.index(positions));
     Value within = e.min(position, e.index(positions - 1));
     Row row = frame.row(e.add(e.mul(frame.block, positions), within));
-    Value line = row.global;
+    Value line = row.row;
     if (op.getDomain().getAxis()) { // an invalid row may have no memory for its bits
       line = e.select(row.valid, line, e.mul(frame.block, positions));
     }

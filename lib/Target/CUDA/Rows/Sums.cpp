@@ -15,42 +15,53 @@ using dispatch::AccessKind;
 
 static constexpr int64_t sumsTogether = 8; ///< rows of partial sums read at a time
 
-void TeamRowEmitter::forSums(llvm::function_ref<void(unsigned result, int64_t width)> body) {
+static void forSums(TeamRowEmitter &emitter,
+                    llvm::function_ref<void(unsigned result, int64_t width)> body) {
+  dispatch::RowsOp op = emitter.op;
   for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
-    if (getTensorAccess(op, op.getInputs().size() + i).getKind() == AccessKind::Columns) {
+    if (getResultKind(op, i) == AccessKind::Columns) {
       body(i, getRowWidth(value));
     }
   }
 }
 
 /// Returns the destination of the sums of a block.
-Source TeamRowEmitter::sumRow(unsigned result) {
+static Source sumRow(TeamRowEmitter &emitter, unsigned result) {
+  Frame &frame = emitter.frame;
+  dispatch::RowsOp op = emitter.op;
+  const Plan &plan = emitter.plan;
   int64_t width = getRowWidth(getYield(op).getValues()[result]);
   return plan.staged()
-             ? addresses.workspaceRow(e.index(sumOffsets(op, plan)[result]), frame.block, width)
-             : addresses.resultRow(result, at, width, nullptr, frame.block);
+             ? emitter.addresses.workspaceRow(emitter.e.index(sumOffsets(op, plan)[result]),
+                                              frame.block, width)
+             : emitter.addresses.resultRow(result, emitter.at, width, nullptr, frame.block);
 }
 
-Values TeamRowEmitter::zeroSums() {
+Values rows::zeroSums(TeamRowEmitter &emitter) {
+  const Plan &plan = emitter.plan;
   Values zeros;
-  forSums([&](unsigned, int64_t width) {
-    zeros.append(plan.whole ? plan.countChunks(width) : 0, zero(getVectorType(b.getF32Type())));
+  forSums(emitter, [&](unsigned, int64_t width) {
+    zeros.append(plan.whole ? plan.countChunks(width) : 0,
+                 zero(emitter, emitter.getVectorType(emitter.b.getF32Type())));
   });
   return zeros;
 }
 
-void TeamRowEmitter::clearSums() {
+void rows::clearSums(TeamRowEmitter &emitter) {
+  const Plan &plan = emitter.plan;
+  Emitter &e = emitter.e;
   if (plan.whole) {
     return;
   }
-  forSums([&](unsigned result, int64_t width) {
-    Source row = sumRow(result);
+  forSums(emitter, [&](unsigned result, int64_t width) {
+    Source row = sumRow(emitter, result);
     int64_t step = plan.step();
     e.loop(e.index(0), e.index(llvm::alignTo(uint64_t(width), uint64_t(step))), step,
            [&](Value base) {
-             Columns columns = columnsFrom(width, base, plan.chunks, true);
-             for (size_t j = 0; j < getColumnVectorCount(columns); ++j) {
-               store(zero(getVectorType(b.getF32Type())), row, columns, j, nullptr);
+             Columns columns = columnsFrom(emitter, width, base, plan.chunks, true);
+             for (size_t j = 0; j < emitter.getColumnVectorCount(columns); ++j) {
+               store(emitter, zero(emitter, emitter.getVectorType(emitter.b.getF32Type())), row,
+                     columns, j, nullptr);
              }
            });
   });
@@ -58,82 +69,93 @@ void TeamRowEmitter::clearSums() {
 
 /// The columns of a thread are private, in registers and in memory; no other thread reads them
 /// before the end.
-void TeamRowEmitter::addToSums(unsigned result, Columns &columns) {
-  Values added = rowValues(getYield(op).getValues()[result], columns);
+void rows::addToSums(TeamRowEmitter &emitter, unsigned result, Columns &columns) {
+  Emitter &e = emitter.e;
+  Values added = emitter.rowValues(getYield(emitter.op).getValues()[result], columns);
   for (Value &value : added) {
-    value = e.select(at.valid, value, zero(value.getType()));
+    value = e.select(emitter.at.valid, value, zero(emitter, value.getType()));
   }
-  if (plan.whole) {
-    for (auto [sum, value] : llvm::zip_equal(sums[result], added)) {
+  if (emitter.plan.whole) {
+    for (auto [sum, value] : llvm::zip_equal(emitter.sums[result], added)) {
       sum = e.addf(sum, value);
     }
     return;
   }
-  Source row = sumRow(result);
+  Source row = sumRow(emitter, result);
   for (auto [j, value] : llvm::enumerate(added)) {
     auto add = [&, j = j, &value = value] {
-      store(e.addf(load(row, columns, j), value), row, columns, j, nullptr);
+      store(emitter, e.addf(load(emitter, row, columns, j), value), row, columns, j, nullptr);
     };
     columns.ragged[j] ? e.when(e.less(columns.first[j], e.index(columns.width)), add) : add();
   }
 }
 
-void TeamRowEmitter::storeSums(ValueRange rest) {
-  if (!plan.whole) {
-    return;
-  }
-  if (plan.teams() > 1) {
-    sumMemory = sharedMemory(frame, "sums", plan.teams() * plan.step(), b.getF32Type());
-  }
-  bool first = true;
-  forSums([&](unsigned result, int64_t width) {
-    if (!first && plan.teams() > 1) {
-      NVVM::BarrierOp::create(b);
-    }
-    first = false;
-    size_t count = plan.countChunks(width);
-    storeSum(result, width, rest.take_front(count));
-    rest = rest.drop_front(count);
-  });
-}
-
-void TeamRowEmitter::storeSum(unsigned result, int64_t width, ValueRange sumsOfTeam) {
-  Source row = sumRow(result);
-  Columns &own = inHand[width];
+static void storeSum(TeamRowEmitter &emitter, unsigned result, int64_t width,
+                     ValueRange sumsOfTeam) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  const Plan &plan = emitter.plan;
+  Emitter &e = emitter.e;
+  Source row = sumRow(emitter, result);
+  Columns &own = emitter.inHand[width];
   if (plan.teams() == 1) {
     for (auto [j, sum] : llvm::enumerate(sumsOfTeam)) {
-      store(sum, row, own, j, nullptr);
+      store(emitter, sum, row, own, j, nullptr);
     }
     return;
   }
-  VectorType type = getVectorType(b.getF32Type());
+  VectorType type = emitter.getVectorType(b.getF32Type());
   auto aligned = llvm::MaybeAlign(std::min<uint64_t>(plan.vector * 4, 16));
-  Value start = e.mul(teamOfBlock, plan.step());
+  Value start = e.mul(emitter.teamOfBlock, plan.step());
   for (auto [j, sum] : llvm::enumerate(sumsOfTeam)) {
-    vector::StoreOp::create(b, sum, sumMemory, ValueRange{e.add(start, own.first[j])}, false,
-                            aligned);
+    vector::StoreOp::create(b, sum, emitter.sumMemory, ValueRange{e.add(start, own.first[j])},
+                            false, aligned);
   }
   NVVM::BarrierOp::create(b);
   int64_t perTurn = plan.threads * plan.vector;
   for (int64_t base = 0; base < width; base += perTurn) {
     Columns columns;
     columns.width = width;
-    columns.first = {e.add(e.mul(thread, plan.vector), base)};
+    columns.first = {e.add(e.mul(emitter.thread, plan.vector), base)};
     columns.ragged = {base + perTurn > width};
     Value column = e.min(columns.first[0], e.index(plan.step() - plan.vector)), sum;
     for (int64_t team = 0; team < plan.teams(); ++team) {
-      Value loaded = vector::LoadOp::create(
-          b, type, sumMemory, ValueRange{e.add(column, team * plan.step())}, false, aligned);
+      Value loaded =
+          vector::LoadOp::create(b, type, emitter.sumMemory,
+                                 ValueRange{e.add(column, team * plan.step())}, false, aligned);
       sum = sum ? e.addf(sum, loaded) : loaded;
     }
-    store(sum, row, columns, 0, nullptr);
+    store(emitter, sum, row, columns, 0, nullptr);
   }
 }
 
-void TeamRowEmitter::emitSumOfParts(const Plan &summed, Value part) {
-  SmallVector<int64_t> offsets = sumOffsets(op, summed);
+void rows::storeSums(TeamRowEmitter &emitter, ValueRange rest) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  const Plan &plan = emitter.plan;
+  if (!plan.whole) {
+    return;
+  }
+  if (plan.teams() > 1) {
+    emitter.sumMemory =
+        sharedMemory(emitter.frame, "sums", plan.teams() * plan.step(), b.getF32Type());
+  }
+  bool first = true;
+  forSums(emitter, [&](unsigned result, int64_t width) {
+    if (!first && plan.teams() > 1) {
+      NVVM::BarrierOp::create(b);
+    }
+    first = false;
+    size_t count = plan.countChunks(width);
+    storeSum(emitter, result, width, rest.take_front(count));
+    rest = rest.drop_front(count);
+  });
+}
+
+void rows::emitSumOfParts(TeamRowEmitter &emitter, const Plan &summed, Value part) {
+  const Plan &plan = emitter.plan;
+  Emitter &e = emitter.e;
+  SmallVector<int64_t> offsets = sumOffsets(emitter.op, summed);
   Value first = e.mul(part, summed.partBlocks);
-  forSums([&](unsigned result, int64_t width) {
+  forSums(emitter, [&](unsigned result, int64_t width) {
     auto sumVector = [&](Value index) {
       Columns columns;
       columns.width = width;
@@ -141,19 +163,22 @@ void TeamRowEmitter::emitSumOfParts(const Plan &summed, Value part) {
       columns.ragged = {width % plan.vector != 0};
       auto add = [&](Value sum, Value from, int64_t count) {
         for (int64_t i = 0; i < count; ++i) {
-          Source row = addresses.workspaceRow(e.index(offsets[result]), e.add(from, i), width);
-          sum = e.addf(sum, load(row, columns, 0));
+          Source row =
+              emitter.addresses.workspaceRow(e.index(offsets[result]), e.add(from, i), width);
+          sum = e.addf(sum, load(emitter, row, columns, 0));
         }
         return sum;
       };
       int64_t full = summed.partBlocks / sumsTogether * sumsTogether;
       Value sum = e.loop(e.index(0), e.index(full), sumsTogether,
-                         {zero(getVectorType(b.getF32Type()))}, [&](Value block, ValueRange so) {
+                         {zero(emitter, emitter.getVectorType(emitter.b.getF32Type()))},
+                         [&](Value block, ValueRange so) {
                            return Values{add(so[0], e.add(first, block), sumsTogether)};
                          })[0];
       sum = add(sum, e.add(first, full), summed.partBlocks - full);
-      store(sum, addresses.resultRow(result, at, width, nullptr, part), columns, 0, nullptr);
+      store(emitter, sum, emitter.addresses.resultRow(result, emitter.at, width, nullptr, part),
+            columns, 0, nullptr);
     };
-    e.loop(thread, e.index(llvm::divideCeil(width, plan.vector)), plan.threads, sumVector);
+    e.loop(emitter.thread, e.index(llvm::divideCeil(width, plan.vector)), plan.threads, sumVector);
   });
 }
