@@ -1,18 +1,17 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "Device/HostLaunch.h"
+#include "Device/HostDevice.h"
 #include "Workers.h"
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace sluice::runtime {
 namespace {
 
-class CpuDevice : public Device {
+class CpuDevice : public HostDevice {
 public:
   CpuDevice(std::shared_ptr<const Artifact> artifact, int threads)
-      : Device(std::move(artifact)), threadCount(threads) {
+      : HostDevice(std::move(artifact)), threadCount(threads) {
     loaded->requireCpu();
     if (threads < 1) {
       throw UserError("expected at least 1 thread, found " + std::to_string(threads));
@@ -33,30 +32,15 @@ public:
     return std::to_string(threadCount) + (threadCount == 1 ? " thread" : " threads");
   }
   int threads() const override { return threadCount; }
-  bool sharesMemory() const override { return true; }
-  uint8_t *host() override { return arena.get(); }
-  void upload(MemoryRange) override {}
-  void download(MemoryRange) override {}
-
-  void runPart(const std::string &, const std::vector<Launch> &launches, size_t first,
-               size_t last) override {
-    for (size_t i = first; i < last; ++i) {
-      if (isAllowed(plan(), launches[i].guard, arena.get())) {
-        launch(launches[i]);
-      }
-    }
-  }
 
   void launch(const Launch &node) override {
     if (!timing) {
       runItems(node);
       return;
     }
-    auto start = std::chrono::steady_clock::now();
+    auto start = Clock::now();
     runItems(node);
-    KernelTime &time = kernelTimes[static_cast<size_t>(node.kernel)];
-    time.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    ++time.launches;
+    addTime(node, start);
   }
 
 private:
@@ -91,7 +75,6 @@ private:
   }
 
   int threadCount;
-  HostMemory arena;
   std::vector<HostMemory> scratch;  ///< by thread
   std::unique_ptr<Workers> workers; // destroyed before the data that its threads use
 };

@@ -1,12 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Emulates GPU kernels on the CPU with the plug-in that contains LLVM and the emulator.
-#include "Device/HostLaunch.h"
+#include "Device/HostDevice.h"
 #include "sluice/Runtime/Device/Emulator/EmulatorPlugin.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Files.h"
 
 #include <algorithm>
-#include <chrono>
 #include <dlfcn.h>
 #include <span>
 
@@ -77,12 +76,14 @@ struct DestroyJudge {
   void operator()(void *judge) const { openPlugin().destroyJudge(judge); }
 };
 
-class EmulatorDevice : public Device {
+class EmulatorDevice : public HostDevice {
 public:
   EmulatorDevice(std::shared_ptr<const Artifact> artifact, const std::string &wanted,
                  Observer observer)
-      : Device(std::move(artifact)), chosen(loaded->requireGpuTargets("emulator", wanted).front()),
-        plugin(openPlugin()), observer(std::move(observer)), arena(makeArena(*loaded)) {
+      : HostDevice(std::move(artifact)),
+        chosen(loaded->requireGpuTargets("emulator", wanted).front()), plugin(openPlugin()),
+        observer(std::move(observer)) {
+    arena = makeArena(*loaded);
     for (const Kernel &kernel : plan().kernels) {
       kernels.emplace_back(requireVariant(*loaded, kernel, chosen).stages.size());
     }
@@ -91,30 +92,14 @@ public:
 
   std::string target() const override { return chosen; }
   std::string describe() const override { return "emulated"; }
-  bool sharesMemory() const override { return true; }
-  uint8_t *host() override { return arena.get(); }
-  void upload(MemoryRange) override {}
-  void download(MemoryRange) override {}
-
-  void runPart(const std::string &, const std::vector<Launch> &launches, size_t first,
-               size_t last) override {
-    for (size_t i = first; i < last; ++i) {
-      if (isAllowed(plan(), launches[i].guard, arena.get())) {
-        launch(launches[i]);
-      }
-    }
-  }
 
   void launch(const Launch &node) override {
-    auto start = std::chrono::steady_clock::now();
+    auto start = Clock::now();
     std::vector<std::vector<uint8_t>> before = getOperandRecords(node);
     runStages(node);
     judgeLaunch(node, before);
     if (timing) {
-      KernelTime &time = kernelTimes[static_cast<size_t>(node.kernel)];
-      time.seconds +=
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      ++time.launches;
+      addTime(node, start);
     }
   }
 
@@ -325,7 +310,6 @@ private:
   std::string chosen;
   const Plugin &plugin;
   const Observer observer;
-  HostMemory arena;
   std::vector<std::vector<std::unique_ptr<void, DestroyKernel>>> kernels; // by kernel and stage
   std::vector<std::unique_ptr<void, DestroyJudge>> judges;                // by kernel
   uint64_t launched = 0;

@@ -1,0 +1,42 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Base class of devices whose arena is host memory and whose launches finish before they return.
+#pragma once
+
+#include "HostLaunch.h"
+
+#include <chrono>
+
+namespace sluice::runtime {
+
+class HostDevice : public Device {
+public:
+  bool sharesMemory() const final { return true; }
+  uint8_t *host() final { return arena.get(); }
+  void upload(MemoryRange) final {}
+  void download(MemoryRange) final {}
+
+  void runPart(const std::string &, const std::vector<Launch> &launches, size_t first,
+               size_t last) final {
+    for (size_t i = first; i < last; ++i) {
+      if (isAllowed(plan(), launches[i].guard, arena.get())) {
+        launch(launches[i]);
+      }
+    }
+  }
+
+protected:
+  using Clock = std::chrono::steady_clock;
+
+  using Device::Device;
+
+  /// Adds a launch that began at `start` to the times of its kernel.
+  void addTime(const Launch &launch, Clock::time_point start) {
+    KernelTime &time = kernelTimes[static_cast<size_t>(launch.kernel)];
+    time.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    ++time.launches;
+  }
+
+  HostMemory arena; ///< set by the constructor of the device, after its checks
+};
+
+} // namespace sluice::runtime
