@@ -12,16 +12,12 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-/// Returns a static type for bare arena pointers, which need static shapes; the bound is never
-/// reached.
-static MemRefType boundless(Type element) { return MemRefType::get({int64_t(1) << 60}, element); }
-
 Frame::Frame(Operation *dispatch, ModuleOp module, StringRef name, const Target &target)
     : dispatch_(dispatch), target_(target), b(dispatch->getLoc(), dispatch->getContext()) {
   b.setInsertionPointToEnd(module.getBody());
-  MemRefType bytes = boundless(b.getI8Type());
+  MemRefType bytes = getPointerType(b.getI8Type());
   FunctionType type =
-      b.getFunctionType({bytes, boundless(b.getI64Type()), b.getI64Type(), bytes}, {});
+      b.getFunctionType({bytes, getPointerType(b.getI64Type()), b.getI64Type(), bytes}, {});
   func = func::FuncOp::create(b, name, type);
   b.setInsertionPointToStart(func.addEntryBlock());
   arena = func.getArgument(0);
@@ -37,17 +33,9 @@ Value Frame::argument(int64_t position) {
 }
 
 Value Frame::buffer(unsigned i) {
-  unsigned operands = dispatch_->getNumOperands();
-  Value tensor = i < operands ? dispatch_->getOperand(i) : dispatch_->getResult(i - operands);
-  auto type = cast<RankedTensorType>(tensor.getType());
-  SmallVector<int64_t> shape(type.getShape());
-  if (shape.size() == 3) {
-    shape = {shape[0] * shape[1], dispatch::paddedWidth(shape[2])};
-  } else if (shape.empty()) {
-    shape = {1};
-  }
   Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(i));
-  MemRefType memory = MemRefType::get(shape, getMemoryType(type.getElementType()));
+  MemRefType type = getBufferType(dispatch_, i);
+  MemRefType memory = MemRefType::get(type.getShape(), getMemoryType(type.getElementType()));
   return memref::ViewOp::create(b, memory, arena, offset, ValueRange{});
 }
 

@@ -1,7 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Loads and stores of f32 and bf16 memory.
+// Types of memory, and loads and stores of f32 and bf16 memory.
 #include "Storage.h"
+
+#include "sluice/Dialect/Dispatch/Dispatch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -16,6 +18,23 @@ static Type getTensorElementType(Value memory) {
 
 Type target::getMemoryType(Type element) {
   return element.isBF16() ? Type(IntegerType::get(element.getContext(), 16)) : element;
+}
+
+MemRefType target::getPointerType(Type element) {
+  return MemRefType::get({int64_t(1) << 60}, element);
+}
+
+MemRefType target::getBufferType(Operation *dispatch, unsigned i) {
+  unsigned operands = dispatch->getNumOperands();
+  Value tensor = i < operands ? dispatch->getOperand(i) : dispatch->getResult(i - operands);
+  auto type = cast<RankedTensorType>(tensor.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  if (shape.size() == 3) {
+    shape = {shape[0] * shape[1], dispatch::paddedWidth(shape[2])};
+  } else if (shape.empty()) {
+    shape = {1};
+  }
+  return MemRefType::get(shape, type.getElementType());
 }
 
 bool target::isHalfMemory(Value memory) { return getTensorElementType(memory).isInteger(16); }

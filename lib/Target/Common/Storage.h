@@ -12,6 +12,13 @@ namespace sluice::target {
 
 /// Returns the element type of memory for a tensor of `element`: i16 for bf16, else `element`.
 mlir::Type getMemoryType(mlir::Type element);
+/// Returns the type of a bare pointer to the arena or to arguments, which needs a static shape; the
+/// bound is never reached.
+mlir::MemRefType getPointerType(mlir::Type element);
+/// Returns the type of the memory of operand or result `i` of a dispatch (operands first), with the
+/// element type of the tensor. Rank 3 [B, T, d] is memref<B*T x paddedWidth(d)>; ranks 2 and 1 are
+/// unchanged; rank 0 is memref<1>.
+mlir::MemRefType getBufferType(mlir::Operation *dispatch, unsigned i);
 /// Returns true if `memory` (a memref) belongs to a bf16 tensor.
 bool isHalfMemory(mlir::Value memory);
 

@@ -41,9 +41,8 @@ public:
   mlir::func::FuncOp function() { return func; }
   const Target &target() const { return target_; }
 
-  /// Returns the memory of tensor operand or result `i` (operands first, then results). Rank 3 [B,
-  /// T, d] is viewed as memref<B*T x paddedWidth(d)>; ranks 2 and 1 are unchanged; rank 0 is
-  /// memref<1>. bf16 is viewed as i16, which loads and stores convert.
+  /// Returns the memory of operand or result `i` (`getBufferType`). bf16 is viewed as i16, which
+  /// loads and stores convert.
   mlir::Value buffer(unsigned i);
 
   mlir::Value item() { return itemIndex; } ///< index

@@ -4,6 +4,7 @@
 #include "Frame.h"
 
 #include "../../Common/RowBody.h"
+#include "../../Common/Storage.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -11,16 +12,13 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
 
-/// Returns a static type for bare arena pointers, which need static shapes; the bound is never
-/// reached.
-static MemRefType boundless(Type element) { return MemRefType::get({int64_t(1) << 60}, element); }
-
 Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, StringRef name,
              int64_t threads)
     : b(dispatch->getLoc(), dispatch->getContext()), e(b, 1), threads(threads), dispatch(dispatch),
       domain(domain) {
   b.setInsertionPointToEnd(module.getBody());
-  FunctionType type = b.getFunctionType({boundless(b.getI8Type()), boundless(b.getI64Type())}, {});
+  FunctionType type =
+      b.getFunctionType({getPointerType(b.getI8Type()), getPointerType(b.getI64Type())}, {});
   function = func::FuncOp::create(b, name, type);
   // Without the block size ptxas must assume 1024 threads with 64 registers each. A minimum of one
   // block per multiprocessor keeps it from spilling registers to fit one more.
@@ -105,18 +103,8 @@ Value Frame::computeLength(Value batch) {
 }
 
 Value Frame::buffer(unsigned i) {
-  unsigned operands = dispatch->getNumOperands();
-  Value tensor = i < operands ? dispatch->getOperand(i) : dispatch->getResult(i - operands);
-  auto type = cast<RankedTensorType>(tensor.getType());
-  SmallVector<int64_t> shape(type.getShape());
-  if (shape.size() == 3) {
-    shape = {shape[0] * shape[1], dispatch::paddedWidth(shape[2])};
-  } else if (shape.empty()) {
-    shape = {1};
-  }
   Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(i));
-  return memref::ViewOp::create(b, MemRefType::get(shape, type.getElementType()), arena, offset,
-                                ValueRange{});
+  return memref::ViewOp::create(b, getBufferType(dispatch, i), arena, offset, ValueRange{});
 }
 
 Value Frame::validLength(int64_t factor, int64_t positions, Value batch) {

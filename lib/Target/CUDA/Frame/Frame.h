@@ -35,7 +35,7 @@ public:
   Frame(mlir::Operation *dispatch, dispatch::DomainAttr domain, mlir::ModuleOp module,
         llvm::StringRef name, int64_t threads = threadsPerBlock);
 
-  /// Returns the memory of tensor operand or result `i` (operands first), as the CPU frame does.
+  /// Returns the memory of operand or result `i` (`getBufferType`).
   mlir::Value buffer(unsigned i);
   /// Returns an index: ceil(length / factor) of row `batch` of the batch, or `positions` if factor
   /// is 0. `batch` is null if the domain has no axis.
