@@ -95,8 +95,8 @@ RowPlace target::computePlace(const RowAddressing &rows, unsigned i, const RowPo
   }
 }
 
-RowRange target::computeRange(const RowAddressing &rows, unsigned i, const RowPosition &at,
-                              Value from, Value last) {
+RangeBounds target::computeRange(const RowAddressing &rows, unsigned i, const RowPosition &at,
+                                 Value from, Value last) {
   ImplicitLocOpBuilder &b = rows.b;
   AccessAttr access = getTensorAccess(rows.op, i);
   Value valid =

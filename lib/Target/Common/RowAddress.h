@@ -26,7 +26,7 @@ struct RowPlace {
 };
 
 /// Range of rows of a source before it is clamped to [0, valid), all index.
-struct RowRange {
+struct RangeBounds {
   mlir::Value first, end, valid;
 };
 
@@ -52,8 +52,8 @@ RowPlace computePlace(const RowAddressing &rows, unsigned i, const RowPosition &
                       mlir::Value member, mlir::Value gathered);
 
 /// Returns a range of rows of operand `i`. A null bound (i32) is the row's own position.
-RowRange computeRange(const RowAddressing &rows, unsigned i, const RowPosition &at,
-                      mlir::Value from, mlir::Value last);
+RangeBounds computeRange(const RowAddressing &rows, unsigned i, const RowPosition &at,
+                         mlir::Value from, mlir::Value last);
 
 /// Returns the row of operand `i` that holds position `q` of a range.
 mlir::Value computeRangePlace(const RowAddressing &rows, unsigned i, const RowPosition &at,

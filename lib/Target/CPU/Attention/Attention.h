@@ -80,6 +80,10 @@ struct Matmul {
 /// multiple of it, all its tiles have this size.
 int64_t tileRows(const Target &target, int64_t vectors);
 
+/// Returns a matmul of the rows of a block of keys with a transposed block of queries, over the
+/// columns of a head, without operands: C[keyBlock][queryBlock].
+Matmul makeBlockMatmul(Emitter &e, const Shape &shape);
+
 void emitMatmul(Emitter &e, const Target &target, const Matmul &matmul);
 
 /// Sets init and finish such that they add the tile to memory [row][column].

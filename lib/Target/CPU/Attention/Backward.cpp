@@ -258,10 +258,7 @@ void BackwardGenerator::emitPair(Value q0, Value block) {
 
 /// Computes probabilities = e^(score region of K Q^T - log-sum-exp), 0 outside the mask.
 void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
-  Matmul product;
-  product.rows = shape.keyBlock;
-  product.vectors = shape.queryVectors;
-  product.depth = e.index(shape.head);
+  Matmul product = makeBlockMatmul(e, shape);
   product.a = {keys, q0, {}};
   product.b = {queryBlocks, blockRow, {}};
   product.finish = [&, masked](Value row, Value column, Accumulators &tile) {
@@ -273,10 +270,7 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value local = e.add(row, i);
         Value q = e.toInteger(e.add(q0, local));
-        Value ofTerms[] = {terms.computeDotProduct(local, offset),
-                           terms.computeBias(p0, q0, local, offset)};
-        Value score =
-            e.broadcast(emitRegion(e, op.getScore(), withTerms({line[j], p, q, h}, ofTerms)));
+        Value score = computeScore(terms, op.getScore(), {line[j], p, q, h}, p0, q0, local, offset);
         Value probability = emitExp(e, e.subf(score, logSum));
         if (masked) {
           probability = e.select(emitMask(e, op.getMask(), p, q, n), probability, e.splat(0));
@@ -294,10 +288,7 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
 /// Computes scoreGradients = derivative region of g = P (keep dP - delta), where dP = V dO^T; then
 /// probabilities = keep P.
 void BackwardGenerator::emitScoreGradients(Value q0) {
-  Matmul product;
-  product.rows = shape.keyBlock;
-  product.vectors = shape.queryVectors;
-  product.depth = e.index(shape.head);
+  Matmul product = makeBlockMatmul(e, shape);
   product.a = {values, q0, {}};
   product.b = {outputBlocks, blockRow, {}};
   product.finish = [&](Value row, Value column, Accumulators &tile) {

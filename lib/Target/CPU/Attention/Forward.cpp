@@ -183,10 +183,7 @@ void ForwardGenerator::emitKeyBlock(Value q0) {
 
 /// Computes scores = score region of K Q^T, -inf outside the mask; blockMaximum over the keys.
 void ForwardGenerator::emitScores(Value q0, bool masked) {
-  Matmul product;
-  product.rows = shape.keyBlock;
-  product.vectors = shape.queryVectors;
-  product.depth = e.index(shape.head);
+  Matmul product = makeBlockMatmul(e, shape);
   product.a = {keys, q0, {}};
   product.b = {queries, {}, {}};
   product.finish = [&, masked, q0](Value row, Value column, Accumulators &tile) {
@@ -198,10 +195,7 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
       for (auto [i, line] : llvm::enumerate(tile)) {
         Value local = e.add(row, i);
         Value q = e.toInteger(e.add(q0, local));
-        Value ofTerms[] = {terms.computeDotProduct(local, offset),
-                           terms.computeBias(p0, q0, local, offset)};
-        Value score =
-            e.broadcast(emitRegion(e, op.getScore(), withTerms({line[j], p, q, h}, ofTerms)));
+        Value score = computeScore(terms, op.getScore(), {line[j], p, q, h}, p0, q0, local, offset);
         if (masked) {
           score = e.select(emitMask(e, op.getMask(), p, q, n), score, e.splat(-infinity));
         }

@@ -75,6 +75,14 @@ static void emitColumns(Emitter &e, const Target &target, const Matmul &matmul, 
   }
 }
 
+Matmul attention::makeBlockMatmul(Emitter &e, const Shape &shape) {
+  Matmul matmul;
+  matmul.rows = shape.keyBlock;
+  matmul.vectors = shape.queryVectors;
+  matmul.depth = e.index(shape.head);
+  return matmul;
+}
+
 void attention::emitMatmul(Emitter &e, const Target &target, const Matmul &matmul) {
   int64_t widest = widestTile(target);
   int64_t rest = matmul.vectors % widest, whole = matmul.vectors - rest;

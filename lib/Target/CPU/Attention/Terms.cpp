@@ -301,6 +301,12 @@ Value Terms::computeBias(Value p0, Value q0, Value key, Value offset) {
   return a == 1 ? e.load(biases, {at}) : gather(*this, biases, {at}, a);
 }
 
+Value attention::computeScore(Terms &terms, Region &region, ValueRange arguments, Value p0,
+                              Value q0, Value key, Value offset) {
+  Value others[] = {terms.computeDotProduct(key, offset), terms.computeBias(p0, q0, key, offset)};
+  return terms.e.broadcast(emitRegion(terms.e, region, withTerms(arguments, others)));
+}
+
 void Terms::addBiasGradient(Value gradient, Value p0, Value q0, Value key, Value offset) {
   Value at = biasIndex(*this, p0, q0, key, offset);
   if (a == 1) {

@@ -118,4 +118,10 @@ struct Terms {
                                                            // rows
 };
 
+/// Computes the scores (before the mask) of key q0 + `key` and of a vector of queries p0 + `offset`
+/// + (0, 1, ...). `arguments` are the first arguments of the score region: the product, the numbers
+/// of the queries, the number of the key and the head.
+mlir::Value computeScore(Terms &terms, mlir::Region &region, mlir::ValueRange arguments,
+                         mlir::Value p0, mlir::Value q0, mlir::Value key, mlir::Value offset);
+
 } // namespace sluice::cpu::attention

@@ -88,7 +88,7 @@ Value Addresses::outsideRow(Type element, FloatAttr number) {
 
 std::pair<Value, Value> Addresses::range(unsigned i, const RowPosition &at, Value from,
                                          Value last) {
-  RowRange range = computeRange(rows, i, at, from, last);
+  RangeBounds range = computeRange(rows, i, at, from, last);
   return {arith::MaxSIOp::create(b, range.first, frame.index(0)),
           arith::MinSIOp::create(b, range.end, range.valid)};
 }

@@ -30,7 +30,7 @@ Value Addresses::view(Value byteOffset, int64_t size, Type element) {
 }
 
 std::pair<Value, Value> Addresses::range(unsigned i, const Row &at, Value from, Value last) {
-  RowRange range = computeRange(rows, i, at, from, last);
+  RangeBounds range = computeRange(rows, i, at, from, last);
   Value end = e.min(range.end, range.valid);
   return {e.max(range.first, e.index(0)), e.select(at.valid, end, e.index(0))};
 }
