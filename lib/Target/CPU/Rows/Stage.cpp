@@ -235,9 +235,27 @@ void rows::emitRow(VectorRowEmitter &emitter, const RowPosition &position) {
   }
 }
 
-void rows::emitZeros(VectorRowEmitter &emitter, const RowPosition &position) {
+/// Runs `body` for each vector of the columns of a row: a loop over whole vectors, then the rest.
+static void forColumns(VectorRowEmitter &emitter, int64_t width,
+                       llvm::function_ref<void(Columns &)> body) {
   ImplicitLocOpBuilder &b = emitter.b;
   Frame &frame = emitter.frame;
+  int64_t full = width / emitter.lanes * emitter.lanes;
+  if (full > 0) {
+    auto loop =
+        scf::ForOp::create(b, frame.index(0), frame.index(full), frame.index(emitter.lanes));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Columns columns(loop.getInductionVar(), 1, 0);
+    body(columns);
+  }
+  if (full < width) {
+    Columns columns(frame.index(full), 1, width - full);
+    body(columns);
+  }
+}
+
+void rows::emitZeros(VectorRowEmitter &emitter, const RowPosition &position) {
   dispatch::RowsOp op = emitter.op;
   emitter.at = position;
   for (auto [i, value] : llvm::enumerate(getYield(op).getValues())) {
@@ -251,18 +269,9 @@ void rows::emitZeros(VectorRowEmitter &emitter, const RowPosition &position) {
     int64_t width = getRowWidth(value) * std::max<int64_t>(getGroupSize(value), 1);
     Value memory = emitter.addresses.resultRow(i, emitter.at);
     Value zeros = zero(emitter, emitter.getVectorType(getElementTypeOrSelf(value.getType())));
-    int64_t full = width / emitter.lanes * emitter.lanes;
-    if (full > 0) {
-      auto loop =
-          scf::ForOp::create(b, frame.index(0), frame.index(full), frame.index(emitter.lanes));
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPointToStart(loop.getBody());
-      storeVector(b, zeros, memory, loop.getInductionVar());
-    }
-    if (full < width) {
-      Columns columns(frame.index(full), 1, width - full);
-      storeAll(emitter, memory, columns, zeros, false);
-    }
+    forColumns(emitter, width, [&](Columns &columns) {
+      storeAll(emitter, memory, columns, zeros, /*padded=*/false);
+    });
   }
 }
 
@@ -283,7 +292,6 @@ void rows::clearSums(VectorRowEmitter &emitter) {
 }
 
 void rows::storeSums(VectorRowEmitter &emitter) {
-  ImplicitLocOpBuilder &b = emitter.b;
   Frame &frame = emitter.frame;
   RowPosition part{frame.item(), frame.index(0), frame.item()};
   for (auto [i, value] : llvm::enumerate(getYield(emitter.op).getValues())) {
@@ -292,18 +300,8 @@ void rows::storeSums(VectorRowEmitter &emitter) {
       continue;
     }
     Value memory = emitter.addresses.resultRow(i, part);
-    int64_t width = getRowWidth(value), full = width / emitter.lanes * emitter.lanes;
-    if (full > 0) {
-      auto loop =
-          scf::ForOp::create(b, frame.index(0), frame.index(full), frame.index(emitter.lanes));
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPointToStart(loop.getBody());
-      Columns columns(loop.getInductionVar(), 1, 0);
-      storeAll(emitter, memory, columns, loadAll(emitter, sums, columns, true), false);
-    }
-    if (full < width) {
-      Columns columns(frame.index(full), 1, width - full);
-      storeAll(emitter, memory, columns, loadAll(emitter, sums, columns, true), false);
-    }
+    forColumns(emitter, getRowWidth(value), [&](Columns &columns) {
+      storeAll(emitter, memory, columns, loadAll(emitter, sums, columns, true), /*padded=*/false);
+    });
   }
 }
