@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Maps and masks compared as such, so for every length: the rows that each value reads of the
-// values that both graphs name, path by path.
-#include "sluice/Analysis/LoweredCausality.h"
+// Compares maps and masks as such, so for every length: for each value, the rows that it reads of
+// the values that both graphs name, path by path.
+#include "sluice/Analysis/LoweredAnyLength.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Proof/IntegerPoint.h"
 #include "llvm/ADT/StringSet.h"

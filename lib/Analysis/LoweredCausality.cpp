@@ -2,6 +2,8 @@
 //
 // Reads that a pass must not add.
 #include "sluice/Analysis/LoweredCausality.h"
+
+#include "sluice/Analysis/LoweredAnyLength.h"
 #include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"

@@ -6,7 +6,6 @@
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Files.h"
 
-#include "../Spec/ApplySettings.h"
 #include "../Spec/Json.h"
 
 #include "mlir/Dialect/Utils/IndexingUtils.h"

@@ -12,10 +12,11 @@
 #include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/SpecFix.h"
 #include "sluice/Explain/Verdict.h"
-#include "sluice/Picture/MakePicture.h"
+#include "sluice/Picture/PictureModel.h"
 #include "sluice/Proof/StepPlan.h"
 #include "sluice/Proof/WorkBudget.h"
 #include "sluice/Step/DeriveStep.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Outputs.h"
 #include "sluice/Support/Text.h"
 

@@ -2,7 +2,7 @@
 //
 // Attention and its gradients, one head at a time. Tensor cores multiply bf16 if the operands are
 // bf16: probabilities and score gradients may be rounded once more, which the bounds include.
-#include "Ops.h"
+#include "Attention.h"
 
 #include "sluice/Dialect/Sluice/Reference.h"
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Contractions, their weight gradients and the gradient of a gather.
-#include "Ops.h"
+#include "Contract.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -2,7 +2,7 @@
 //
 // Output head and cross-entropy. Logits are computed row by row; their gradient may be rounded to
 // bf16 before it is multiplied, if the head's weights are bf16.
-#include "Ops.h"
+#include "CrossEntropy.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -1,5 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "Ops.h"
+#include "Attention.h"
+#include "Contract.h"
+#include "CrossEntropy.h"
+#include "Rows.h"
+#include "Segments.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Row passes: reads each row's operands through their accesses, then evaluates the body.
-#include "Ops.h"
+#include "Rows.h"
 
 #include "sluice/Dialect/Sluice/Reference.h"
 

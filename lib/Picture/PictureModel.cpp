@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Which row and how many tokens a picture shows.
+#include "sluice/Picture/PictureModel.h"
 #include "PictureBands.h"
 #include "sluice/Explain/BlindSpots.h"
 #include "sluice/Explain/FixedSegments.h"
@@ -10,7 +11,6 @@
 #include "sluice/Explain/SegmentReplay.h"
 #include "sluice/Explain/SegmentWalk.h"
 #include "sluice/Explain/Verdict.h"
-#include "sluice/Picture/MakePicture.h"
 #include "sluice/Picture/Picture.h"
 #include "sluice/Proof/Losses.h"
 #include "sluice/Proof/SegmentBounds.h"

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Spec/Override.h"
 
-#include "ApplySettings.h"
+#include "Json.h"
 
 #include <nlohmann/json.hpp>
 

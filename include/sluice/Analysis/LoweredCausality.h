@@ -38,11 +38,6 @@ std::optional<AddedRead> findAddedRead(const ReadGraph &before, const ReadGraph 
 /// only if, in `forward`, row p of that one depends on row q of this one.
 std::optional<AddedRead> findUntransposed(const ReadGraph &forward, const ReadGraph &gradient);
 
-/// The same at every length at once; nothing where no map or mask differs, or none can be compared.
-/// `undecided`, if given, counts those.
-std::optional<AddedRead> findAddedAtAnyLength(const ReadGraph &before, const ReadGraph &after,
-                                              int64_t *undecided = nullptr);
-
 /// Watches a module from model IR through every pass.
 class LoweringWatch {
 public:

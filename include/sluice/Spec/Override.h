@@ -6,6 +6,7 @@
 
 #include "sluice/Spec/Diagnostic.h"
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -33,6 +34,18 @@ std::string allFlags(const std::vector<Setting> &settings);
 
 /// `--precision COMPUTE`: precision.compute.
 Setting computeSetting(const std::string &compute);
+
+/// Applies settings to a text in order: a later one wins. A key that the spec lacks is added first
+/// in its object. Every other byte and the number of lines stay, so only columns after a change on
+/// its line move. Throws Failure where it is no JSON or a path leads nowhere.
+std::string withSettings(std::string text, const std::string &file,
+                         const std::vector<Setting> &settings);
+
+/// Puts the flags that caused an error in `changed`, the text with `settings`, before its message:
+/// the flag of the setting whose value is there, or all flags if the text without them is valid.
+void blameSettings(Diagnostic &error, const std::string &changed,
+                   const std::vector<Setting> &settings,
+                   const std::function<bool()> &isOriginalValid);
 
 } // namespace sluice::spec
 

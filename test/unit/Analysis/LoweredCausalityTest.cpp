@@ -2,11 +2,11 @@
 //
 // Dependences after each pass: no false alarm on any spec, and every wrong map, mask and guard that
 // is planted is caught, with the pass named.
-#include "sluice/Analysis/LoweredCausality.h"
 #include "../Papers.h"
 #include "../Specs.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Pass/PassManager.h"
+#include "sluice/Analysis/LoweredAnyLength.h"
 #include "sluice/Dialect/Dispatch/RowConditions.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Reference.h"

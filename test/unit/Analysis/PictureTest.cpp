@@ -6,7 +6,7 @@
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/FindAdvice.h"
 #include "sluice/Explain/Verdict.h"
-#include "sluice/Picture/MakePicture.h"
+#include "sluice/Picture/PictureModel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"

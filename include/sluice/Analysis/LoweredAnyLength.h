@@ -1,0 +1,16 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compares the reads of two graphs at every length at once.
+#pragma once
+
+#include "sluice/Analysis/LoweredCausality.h"
+
+namespace sluice {
+
+/// Finds rows that `after` depends on and `before` does not, as findAddedRead, but at every length
+/// at once. Returns nothing if no map or mask differs, or if none can be compared. `undecided`, if
+/// given, counts the latter.
+std::optional<AddedRead> findAddedAtAnyLength(const ReadGraph &before, const ReadGraph &after,
+                                              int64_t *undecided = nullptr);
+
+} // namespace sluice

@@ -1,0 +1,15 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Judges launches of cross-entropy.
+#pragma once
+
+#include "Body.h"
+
+namespace sluice::oracle {
+
+llvm::LogicalResult judgeCrossEntropy(dispatch::CrossEntropyOp op, const Launch &launch,
+                                      Judgement &judgement);
+llvm::LogicalResult judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
+                                                    const Launch &launch, Judgement &judgement);
+
+} // namespace sluice::oracle

@@ -1,0 +1,12 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Judges launches of row passes.
+#pragma once
+
+#include "Body.h"
+
+namespace sluice::oracle {
+
+llvm::LogicalResult judgeRows(dispatch::RowsOp op, const Launch &launch, Judgement &judgement);
+
+} // namespace sluice::oracle
