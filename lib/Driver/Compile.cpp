@@ -23,6 +23,7 @@
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/WorkBudget.h"
 #include "sluice/Runtime/Plan/Plan.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Outputs.h"
 #include "sluice/Support/Text.h"
 #include "sluice/Target/Artifact/Pipeline.h"

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages about files of the wrong kind: names of the kinds, and remedies.
+#include "sluice/Support/FileMixUp.h"
+
 #include "sluice/Support/Error.h"
 #include "sluice/Support/FileKind.h"
 #include "sluice/Support/Text.h"

@@ -15,38 +15,6 @@
 namespace sluice::runtime {
 namespace {
 
-/// Returns a remedy for an errno.
-const char *remedyFor(int error) {
-  switch (error) {
-  case EACCES:
-  case EPERM:
-    return "; change its permissions or name another place";
-  case EROFS:
-    return "; name a place on a disk that can be written";
-  case ENOSPC:
-  case EDQUOT:
-    return "; free space on the disk or name another place";
-  case EFBIG:
-    return "; raise the limit on the size of files (ulimit -f) or name another place";
-  case EIO:
-    return "; look at the disk, or name another place";
-  case EMFILE:
-  case ENFILE:
-    return "; raise the limit on open files (ulimit -n)";
-  case ENOMEM:
-    return "; free memory";
-  case ENAMETOOLONG:
-    return "; name it shorter";
-  case ELOOP:
-    return "; mend the symbolic links or name another place";
-  case ENOENT:
-  case ENOTDIR:
-    return "; check the path";
-  default:
-    return "; name another place";
-  }
-}
-
 [[noreturn]] void refuseKind(const Path &path, std::string_view what, mode_t kind) {
   throw UserError(showPath(path.native()) + ": expected the " + std::string(what) + ", found " +
                   (S_ISDIR(kind) ? "a directory; name a file"
@@ -122,34 +90,6 @@ void failWith(const std::string &message, int error) {
   throw UserError(message);
 }
 
-void failAt(const Path &path, std::string_view doing, int error) {
-  failWith(showPath(path.native()) + ": cannot " + std::string(doing) + ": " +
-               std::strerror(error) + remedyFor(error),
-           error);
-}
-
-mode_t getFileType(const Path &path) {
-  struct stat status{};
-  if (::stat(path.c_str(), &status) == 0) {
-    return status.st_mode & S_IFMT;
-  }
-  if (errno == ENOENT || errno == ENOTDIR) {
-    return 0;
-  }
-  failAt(path, "look at it", errno);
-}
-
-int writeAll(int fd, std::span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    ssize_t count = ::write(fd, bytes.data(), bytes.size());
-    if (count < 0 && errno != EINTR) {
-      return errno;
-    }
-    bytes = bytes.subspan(count < 0 ? 0 : static_cast<size_t>(count));
-  }
-  return 0;
-}
-
 bool isThere(const Path &path) { return getFileType(path) != 0; }
 bool isFolder(const Path &path) { return S_ISDIR(getFileType(path)); }
 bool isRegularFile(const Path &path) { return S_ISREG(getFileType(path)); }
@@ -193,7 +133,7 @@ void requireFile(const Path &path, std::string_view what) {
     }
     if (error == ENOENT) {
       throw UserError(showPath(path.native()) + ": expected the " + std::string(what) +
-                      ", found no such file" + remedyFor(error));
+                      ", found no such file" + describeRemedy(error));
     }
     failAt(path, "read the " + std::string(what), error);
   }

@@ -53,12 +53,6 @@ std::string getDescriptorPath(int fd) { return "/proc/self/fd/" + std::to_string
 
 } // namespace
 
-bool isDescriptor(const Path &path) {
-  const std::string &name = path.native();
-  return name == "/dev/stdin" || name.starts_with("/dev/fd/") ||
-         (name.starts_with("/proc/") && name.find("/fd/") != std::string::npos);
-}
-
 Path resolveOutput(const Path &path) {
   constexpr int mostLinks = 40; // the kernel's limit
   Path current = path;

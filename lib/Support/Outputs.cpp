@@ -2,6 +2,7 @@
 #include "sluice/Support/Outputs.h"
 
 #include "sluice/Support/Error.h"
+#include "sluice/Support/FileMixUp.h"
 #include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Text.h"
 

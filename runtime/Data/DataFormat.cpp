@@ -2,7 +2,7 @@
 #include "DataFormat.h"
 
 #include "sluice/Runtime/Data/NpyHeader.h"
-#include "sluice/Support/FileKind.h"
+#include "sluice/Support/FileMixUp.h"
 #include "sluice/Support/Format.h"
 
 #include <nlohmann/json.hpp>

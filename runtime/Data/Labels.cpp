@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Labels of texts: files of bytes, and numbers.
-#include "sluice/Runtime/Data/Sources.h"
+#include "sluice/Runtime/Data/Labels.h"
 
+#include "sluice/Runtime/Data/Numbers.h"
+#include "sluice/Runtime/Data/Sources.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Hash.h"
 #include "sluice/Support/Text.h"
@@ -122,7 +123,7 @@ void LabelFiles::write(size_t text, int64_t start, int64_t count, int64_t row,
     bytes.read(0, std::span(row).subspan(ahead)); // wraps around in a cyclic text
     std::ranges::transform(row, to.begin(), [](uint8_t b) { return b == '1' ? 1.0F : 0.0F; });
   }
-  writeNumbers(text, start, count, row, into);
+  writeNumbers(numbersByName, text, start, count, row, into);
 }
 
 std::string LabelFiles::hashWith(const std::string &texts) const {

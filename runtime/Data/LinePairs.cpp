@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Data/LinePairs.h"
 
+#include "sluice/Runtime/Data/Numbers.h"
 #include "sluice/Runtime/Data/Sources.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Text.h"
@@ -146,18 +147,6 @@ int64_t InputLines::count() const {
     lines.requireCount(first.count(), showPath(first.files().front().path.native()));
   }
   return first.count();
-}
-
-void BatchInputs::write(int64_t row, const GivenLines &lines) const {
-  for (const auto &[name, into] : given) {
-    auto capacity = static_cast<size_t>(into.capacity);
-    std::span<int32_t> ids = into.tokens.subspan(static_cast<size_t>(row) * capacity, capacity);
-    std::ranges::fill(ids, 0);
-    auto line = lines.find(name);
-    auto count = line == lines.end() ? 0 : std::min(line->second.size(), capacity);
-    std::copy_n(count == 0 ? nullptr : line->second.data(), count, ids.begin());
-    into.counts[static_cast<size_t>(row)] = static_cast<int64_t>(count);
-  }
 }
 
 GivenLines InputLines::at(int64_t index) const {

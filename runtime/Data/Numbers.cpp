@@ -1,9 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Named inputs of numbers: .npy files with a row for each byte of a text.
-#include "sluice/Runtime/Data/Sources.h"
+#include "sluice/Runtime/Data/Numbers.h"
 
 #include "sluice/Runtime/Data/NpyHeader.h"
+#include "sluice/Runtime/Data/Sources.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Format.h"
 #include "sluice/Support/Text.h"
@@ -148,18 +147,18 @@ NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFil
   return file;
 }
 
-void LabelFiles::writeNumbers(size_t text, int64_t start, int64_t count, int64_t row,
-                              const BatchInputs &into) const {
+void writeNumbers(const NumberFiles &files, size_t text, int64_t start, int64_t count, int64_t row,
+                  const BatchInputs &into) {
   for (const auto &[name, numbers] : into.numbers) {
     int64_t size = numbers.context * numbers.stride;
     std::span<float> to =
         numbers.rows.subspan(static_cast<size_t>(row * size), static_cast<size_t>(size));
     std::ranges::fill(to, 0.0F);
-    auto files = numbersByName.find(name);
-    if (files == numbersByName.end()) {
+    auto found = files.find(name);
+    if (found == files.end()) {
       continue;
     }
-    const NumberFile &file = files->second[text];
+    const NumberFile &file = found->second[text];
     int64_t all = static_cast<int64_t>(file.bytes.size() - file.start) /
                   static_cast<int64_t>(sizeof(float)) / file.width;
     std::vector<float> rows(static_cast<size_t>(count * file.width));

@@ -1,6 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Data/Sources.h"
 
+#include "sluice/Runtime/Data/Labels.h"
+#include "sluice/Runtime/Data/Numbers.h"
 #include "sluice/Support/Error.h"
 
 namespace sluice::runtime {

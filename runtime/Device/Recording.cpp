@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Device/Recording.h"
 
 #include "sluice/Support/Hash.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/StrictJson.h"
 
 #include <cstring>

@@ -3,7 +3,9 @@
 
 #include "Plan/ProductJson.h"
 #include "sluice/Support/FileKind.h"
+#include "sluice/Support/FileMixUp.h"
 #include "sluice/Support/Format.h"
+#include "sluice/Support/OutputFile.h"
 
 namespace sluice::runtime {
 namespace {

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Execute/Evaluator.h"
 
+#include "sluice/Runtime/Data/Labels.h"
 #include "sluice/Runtime/Data/Sources.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/TextPieces.h"

@@ -4,7 +4,9 @@
 #include "SessionText.h"
 #include "sluice/Runtime/Data/Safetensors.h"
 #include "sluice/Support/FileKind.h"
+#include "sluice/Support/FileMixUp.h"
 #include "sluice/Support/Hash.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Text.h"
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 
 #include "sluice/Support/Error.h"
 #include "sluice/Support/FileKind.h"
+#include "sluice/Support/FileMixUp.h"
 #include "sluice/Support/Text.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Plan/Inspect.h"
 
 #include "sluice/Runtime/Plan/Ledger.h"
+#include "sluice/Runtime/Plan/MemoryTable.h"
 #include "sluice/Support/Format.h"
 
 #include <algorithm>

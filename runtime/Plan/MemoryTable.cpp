@@ -1,5 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Shows the arena's contents at the peak by scale, in the form of table 8 of paper 1.
+#include "sluice/Runtime/Plan/MemoryTable.h"
+
 #include "sluice/Runtime/Plan/Inspect.h"
 #include "sluice/Support/Format.h"
 

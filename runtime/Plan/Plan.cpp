@@ -3,8 +3,9 @@
 
 #include "PlanFacts.h"
 #include "ProductJson.h"
-#include "SpecFactsJson.h"
+#include "sluice/Runtime/Plan/SpecFacts.h"
 #include "sluice/Support/Limits.h"
+#include "sluice/Support/StrictJson.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Plan/SpecFacts.h"
 
-#include "SpecFactsJson.h"
 #include "sluice/Support/Limits.h"
+#include "sluice/Support/StrictJson.h"
 
 #include <limits>
 

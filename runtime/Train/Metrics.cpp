@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Train/Metrics.h"
+#include "sluice/Support/OutputFile.h"
 
 #include "sluice/Support/StrictJson.h"
 

@@ -3,6 +3,7 @@
 
 #include "RunFolder.h"
 #include "sluice/Runtime/Train/Metrics.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/StrictJson.h"
 
 #include <algorithm>

@@ -9,6 +9,7 @@
 #include "sluice/Runtime/Train/StartingWeights.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Format.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Shell.h"
 
 #include <algorithm>

@@ -2,8 +2,12 @@
 #include "GpuCheck.h"
 
 #include "Device/CUDA/CudaGpu.h"
+#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
+#include "sluice/Runtime/Device/CheckLaunches.h"
+#include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
 #include "sluice/Runtime/Device/Recording.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/StrictJson.h"
 
 #include <functional>

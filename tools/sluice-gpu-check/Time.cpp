@@ -3,6 +3,7 @@
 
 #include "Device/CUDA/CudaGpu.h"
 #include "sluice/Runtime/Data/TextLike.h"
+#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
 #include "sluice/Runtime/Device/Device.h"
 #include "sluice/Support/Error.h"
 

@@ -4,8 +4,10 @@
 #include "GpuCheck.h"
 
 #include "sluice/Runtime/Data/TextLike.h"
+#include "sluice/Runtime/Device/RecordLaunches.h"
 #include "sluice/Runtime/Device/Recording.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Outputs.h"
 
 #include <CLI/CLI.hpp>

@@ -11,6 +11,7 @@
 #include "sluice/Runtime/Data/LinePairs.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Text.h"
 
 #include <algorithm>

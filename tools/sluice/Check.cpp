@@ -10,6 +10,7 @@
 #include "sluice/Spec/SpecText.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Files.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Text.h"
 
 #include <CLI/CLI.hpp>

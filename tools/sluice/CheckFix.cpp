@@ -5,6 +5,8 @@
 #include "Failures.h"
 #include "sluice/Spec/SpecText.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/FileMixUp.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Outputs.h"
 #include "sluice/Support/Text.h"
 

@@ -2,6 +2,8 @@
 #include "Common.h"
 
 #include "CommandLine.h"
+#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
+#include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Text.h"
 

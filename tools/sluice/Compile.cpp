@@ -8,6 +8,7 @@
 #include "Tune.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/FileMixUp.h"
 #include "sluice/Support/Limits.h"
 #include "sluice/Support/Text.h"
 

@@ -14,6 +14,7 @@
 #include "sluice/Runtime/Generate/Session.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/FileMixUp.h"
 #include "sluice/Support/Text.h"
 
 #include <algorithm>

@@ -8,6 +8,7 @@
 #include "sluice/Runtime/Generate/Generator.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/OutputFile.h"
 
 #include <iostream>
 

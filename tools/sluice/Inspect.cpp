@@ -3,6 +3,7 @@
 #include "Commands.h"
 #include "Common.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Text.h"
 
 #include <iostream>

@@ -6,6 +6,8 @@
 #include "sluice/Driver/Driver.h"
 #include "sluice/Driver/SpecFacts.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/FileMixUp.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Text.h"
 
 #include <algorithm>

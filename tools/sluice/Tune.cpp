@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Tune.h"
 
+#include "sluice/Runtime/Device/CUDA/CudaTune.h"
 #include "sluice/Runtime/Device/Tuning.h"
 #include "sluice/Support/Error.h"
 

@@ -9,6 +9,9 @@
 
 namespace sluice::runtime {
 
+/// Returns a remedy for an errno: "; free memory".
+const char *describeRemedy(int error);
+
 /// Throws "PATH: cannot DOING: REASON; REMEDY" for the errno `error`: a UserError, or a JobError if
 /// the machine failed.
 [[noreturn]] void failAt(const Path &path, std::string_view doing, int error);

@@ -51,17 +51,6 @@ void writeSynced(const Path &path, std::span<const uint8_t> bytes);
 /// Appends to a file, in one piece if there is space; creates a missing file.
 void appendFile(const Path &path, std::span<const uint8_t> bytes);
 
-/// Throws if it is certain that `replaceFile` cannot write `path`: an empty name, a directory, a
-/// device (which a rename would remove for every program of the machine), or a missing folder. Call
-/// it before a long job.
-void requireWritable(const Path &path);
-
-/// Writes a temporary file next to `path`, fsyncs it, renames it to `path` and fsyncs the folder:
-/// after a crash, and for concurrent readers, `path` has either the old or the new contents.
-/// Rejects the same paths as `requireWritable`. Removes temporary files of killed processes for the
-/// same `path`.
-void replaceFile(const Path &path, std::span<const uint8_t> bytes);
-
 /// Makes renames and new names in `folder` durable with fsync.
 void syncFolder(const Path &folder);
 

@@ -40,4 +40,15 @@ private:
   int fd = -1;
 };
 
+/// Throws if it is certain that `replaceFile` cannot write `path`: an empty name, a directory, a
+/// device (which a rename would remove for every program of the machine), or a missing folder. Call
+/// it before a long job.
+void requireWritable(const Path &path);
+
+/// Writes a temporary file next to `path`, fsyncs it, renames it to `path` and fsyncs the folder:
+/// after a crash, and for concurrent readers, `path` has either the old or the new contents.
+/// Rejects the same paths as `requireWritable`. Removes temporary files of killed processes for the
+/// same `path`.
+void replaceFile(const Path &path, std::span<const uint8_t> bytes);
+
 } // namespace sluice::runtime

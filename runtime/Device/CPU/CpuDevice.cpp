@@ -1,4 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Device/CPU/CpuDevice.h"
+
 #include "Device/HostDevice.h"
 #include "Workers.h"
 #include "sluice/Support/Error.h"

@@ -1,5 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runs a plan on an NVIDIA GPU through the driver API.
+#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
+
 #include "CudaGpu.h"
 #include "CudaGraph.h"
 #include "CudaLaunch.h"

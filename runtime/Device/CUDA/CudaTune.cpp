@@ -1,5 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Times products with generated kernels and with cuBLASLt, as launches of a CUDA graph.
+#include "sluice/Runtime/Device/CUDA/CudaTune.h"
+
 #include "CublasLt.h"
 #include "CudaGpu.h"
 #include "CudaGraph.h"

@@ -1,5 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Emulates GPU kernels on the CPU with the plug-in that contains LLVM and the emulator.
+#include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
+
 #include "Device/HostDevice.h"
 #include "sluice/Runtime/Device/Emulator/EmulatorPlugin.h"
 #include "sluice/Support/Error.h"

@@ -2,6 +2,7 @@
 // From dispatches to an artifact with GPU code, and that code in the runtime, on the emulator.
 #include "DeviceRoad.h"
 
+#include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
 #include "sluice/Runtime/Execute/Executor.h"
 #include "sluice/Runtime/Generate/Generator.h"
 #include "sluice/Runtime/Plan/Inspect.h"

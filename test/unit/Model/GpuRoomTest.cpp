@@ -4,6 +4,7 @@
 // continues in a larger one, and has the same results as in all of it. No launch touches memory
 // between the rows of its operands.
 #include "Harness.h"
+#include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
 #include "sluice/Support/Error.h"
 
 #include <algorithm>

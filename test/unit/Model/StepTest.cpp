@@ -5,6 +5,7 @@
 #include "Harness.h"
 #include "Specs.h"
 #include "StepSpecs.h"
+#include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
 #include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Generate/Session.h"
 #include "sluice/Support/Error.h"

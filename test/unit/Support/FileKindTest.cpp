@@ -6,6 +6,7 @@
 #include "sluice/Runtime/Data/Safetensors.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/FileKind.h"
+#include "sluice/Support/FileMixUp.h"
 
 using namespace sluice::runtime;
 using namespace sluice::test;

@@ -4,6 +4,7 @@
 
 #include "sluice/Runtime/Data/ByteFiles.h"
 #include "sluice/Runtime/Data/Inputs.h"
+#include "sluice/Runtime/Data/Labels.h"
 
 #include <cstdint>
 #include <map>
@@ -62,59 +63,6 @@ public:
 
 private:
   uint64_t seed;
-};
-
-/// Files by the name of the input, or of the labels, that they contain.
-using InputFiles = std::map<std::string, std::vector<Path>>;
-
-/// The files of a named input of numbers: .npy arrays of `width` numbers for each byte of a text.
-struct NumberInput {
-  std::vector<Path> paths;
-  int64_t width = 1;
-  bool isTarget = false; ///< rows are distributions; else weights, of at least 0
-};
-using NumberInputs = std::map<std::string, NumberInput>;
-
-/// Numbers for one text: row i belongs to byte i.
-struct NumberFile {
-  Path path;
-  FileContents bytes; ///< contents of the file
-  size_t start = 0;   ///< offset of the f32 numbers in the file
-  int64_t width = 1;
-};
-
-/// Reads an f32 array and checks its shape and that all numbers are finite and at least 0. For a
-/// target, each row must also sum to 1 within 1e-3. Throws UserError with the path and the row.
-NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFile &text,
-                       const ReadingOptions &reading = {});
-
-/// Labels for texts: "0" or "1" for each byte of a text, or numbers. File i of a name belongs to
-/// text i.
-class LabelFiles {
-public:
-  LabelFiles() = default;
-  /// `texts` are the named texts, `used` are the texts of sufficient length, and `skipped` are the
-  /// others, whose labels are checked too. Throws UserError if a name has a wrong number of files,
-  /// a file has a wrong number of bytes, or a byte is neither "0" nor "1".
-  LabelFiles(const InputFiles &labels, const std::vector<Path> &texts,
-             const std::vector<ByteFile> &used, const std::vector<ByteFile> &skipped = {},
-             const NumberInputs &numbers = {}, const ReadingOptions &reading = {});
-
-  bool has(const std::string &name) const { return byName.contains(name); }
-  bool hasNumbers(const std::string &name) const { return numbersByName.contains(name); }
-  /// Writes the labels of `count` bytes of text `text`, starting at byte `start` and wrapping
-  /// around at the end, to row `row` of the batch. Names without files get zeros.
-  void write(size_t text, int64_t start, int64_t count, int64_t row, const BatchInputs &into) const;
-  /// Returns the hash of `texts`, the hash of the texts, combined with the labels; `texts` itself
-  /// if there are no labels.
-  std::string hashWith(const std::string &texts) const;
-
-private:
-  void writeNumbers(size_t text, int64_t start, int64_t count, int64_t row,
-                    const BatchInputs &into) const;
-
-  std::map<std::string, std::vector<ByteFile>> byName; ///< labels of the texts in use
-  std::map<std::string, std::vector<NumberFile>> numbersByName;
 };
 
 /// Rows of context + 1 bytes, drawn without replacement within an epoch. The bytes of row `index`

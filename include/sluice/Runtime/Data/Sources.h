@@ -20,22 +20,6 @@ struct SourceFiles {
   ReadingOptions reading = {};
 };
 
-/// Returns the names of the labels that kernels of a plan read.
-std::vector<std::string> getLabelNames(const Plan &plan);
-/// Returns the plan's input that holds the labels `name`.
-std::string labelsInput(const std::string &name);
-/// Returns the names of the numbers that kernels of a plan read.
-std::vector<std::string> getNumberNames(const Plan &plan);
-/// Returns the plan's input that holds the numbers `name`.
-std::string numbersInput(const std::string &name);
-/// Selects the files of numbers. With `areTrained`, all numbers are required; otherwise only the
-/// numbers that evaluation reads are selected. Throws UserError for files of other numbers.
-NumberInputs chooseNumbers(const Plan &plan, const SourceFiles &files, bool areTrained);
-
-/// Rejects labels that the plan does not have, labels without files if `areNeeded`, and images for
-/// a model that has labels.
-void requireLabels(const Plan &plan, const SourceFiles &files, bool areNeeded);
-
 /// Opens items that are independent of each other; returns null if `files` are texts. Throws
 /// UserError as LinePairs and Images do, if the model has other named inputs, or if images are
 /// combined with named inputs.

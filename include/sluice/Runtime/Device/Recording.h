@@ -41,27 +41,6 @@ void writeRecording(const Path &path, const Recording &recording);
 /// Throws UserError if the file is not a recording of this version.
 Recording readRecording(const Path &path);
 
-/// Runs a full training step, an evaluation and a prediction on the emulator, with random weights
-/// and tokens, of which `length` tokens in `rows` rows are valid, and records each kernel once.
-/// Throws JobError if a launch fails the emulator's checks.
-Recording recordLaunches(const std::shared_ptr<const Artifact> &artifact, const std::string &target,
-                         int64_t length, int64_t rows);
-
-/// The result of a recorded launch on another device.
-struct LaunchCheck {
-  std::string kernel;
-  int64_t checked = 0;   ///< numbers with a finite bound
-  int64_t unbounded = 0; ///< numbers that may have any value except NaN
-  int64_t wrong = 0;     ///< among both kinds
-  int64_t differing = 0; ///< elements that differ bitwise from the recording
-  std::string first;     ///< the first wrong number: position, expected and found value
-};
-
-/// Runs `launch` on `device` with the recorded operands. `goldens`, if given, receives the device's
-/// results. Throws UserError if the recording is from another artifact.
-LaunchCheck checkLaunch(Device &device, const RecordedLaunch &launch,
-                        RecordedLaunch *goldens = nullptr);
-
 /// Throws UserError unless `recording` is from `artifact`.
 void requireSameArtifact(const Recording &recording, const Artifact &artifact, const Path &path);
 

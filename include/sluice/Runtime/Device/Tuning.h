@@ -47,10 +47,4 @@ Tuning readTuning(const Path &path);
 /// Replaces the file atomically.
 void writeTuning(const Path &path, const Tuning &tuning);
 
-/// Times every distinct product of the plan at full length and batch on the first GPU, with the
-/// generated kernel and with cuBLASLt's best algorithms. `target` as in makeCudaDevice; `done` is
-/// called after each product. Throws UserError if there is no GPU, driver, library or memory.
-Tuning tuneProducts(const Artifact &artifact, const std::string &target,
-                    const std::function<void(const TunedProduct &)> &done);
-
 } // namespace sluice::runtime

@@ -15,13 +15,6 @@ namespace sluice::runtime {
 /// flops and bytes per training step, memory, and the proof.
 nlohmann::json describeArtifact(const Artifact &artifact);
 
-/// Returns the member "memory" of that object: sizes of the arena, its contents at the peak by
-/// scale and kind, the location of the peak in a step, and the memory budget of the compilation.
-nlohmann::json describeMemory(const Plan &plan);
-
-/// Returns the memory as a table; empty if the plan has no breakdown.
-std::string showMemoryTable(const Plan &plan);
-
 /// Formats describeArtifact for people; `withMemory` adds the table of memory and every buffer.
 std::string describeForPeople(const Artifact &artifact, bool withMemory);
 

@@ -11,6 +11,8 @@
 
 namespace sluice::runtime {
 
+class StrictJson;
+
 struct OptimizerFacts {
   std::string kind; ///< "adamw" or "adam"
   double learningRate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weightDecay = 0;
@@ -69,7 +71,10 @@ struct SpecFacts {
   std::vector<BoundaryFacts> boundaries;
 };
 
-/// Parses the object "facts" of a plan. Throws UserError; `origin` starts each message.
+/// Parses the object "facts" of a plan. Throws UserError.
+SpecFacts readSpecFacts(const StrictJson &json);
+
+/// Parses the text of the object "facts" of a plan. Throws UserError; `origin` starts each message.
 SpecFacts parseSpecFacts(std::string_view text, const std::string &origin);
 
 } // namespace sluice::runtime

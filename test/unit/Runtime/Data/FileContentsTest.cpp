@@ -5,6 +5,7 @@
 #include "sluice/Runtime/Data/FileContents.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Hash.h"
+#include "sluice/Support/OutputFile.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

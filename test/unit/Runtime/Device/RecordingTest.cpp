@@ -3,6 +3,9 @@
 // machine with a GPU. The references are the CPU's numbers: the fake's kernels are the CPU's.
 #include "Fixture.h"
 
+#include "sluice/Runtime/Device/CPU/CpuDevice.h"
+#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
+#include "sluice/Runtime/Device/CheckLaunches.h"
 #include "sluice/Runtime/Device/Recording.h"
 #include "sluice/Runtime/Execute/Executor.h"
 #include "sluice/Support/Error.h"

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Fixture.h"
 #include "sluice/Runtime/Plan/Inspect.h"
+#include "sluice/Runtime/Plan/MemoryTable.h"
 
 using namespace sluice::runtime;
 using namespace sluice::test;

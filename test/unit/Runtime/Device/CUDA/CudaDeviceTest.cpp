@@ -6,6 +6,7 @@
 #include "Device/CUDA/CudaGraph.h"
 #include "Device/CUDA/CudaLaunch.h"
 
+#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
 #include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"

@@ -5,6 +5,7 @@
 
 #include "Device/CUDA/CudaLanes.h"
 #include "Fixture.h"
+#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
 
 #include <dlfcn.h>
 #include <set>

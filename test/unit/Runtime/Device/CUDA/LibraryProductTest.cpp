@@ -4,6 +4,7 @@
 #include "Device/CUDA/CudaProducts.h"
 #include "Fixture.h"
 
+#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Hash.h"
 

@@ -1,0 +1,53 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The inputs of a plan in a device's arena, for the host to write.
+#pragma once
+
+#include "sluice/Runtime/Data/Inputs.h"
+#include "sluice/Runtime/Execute/ArenaView.h"
+
+#include <initializer_list>
+
+namespace sluice::runtime {
+
+/// The plan's input that excludes rows from all losses.
+inline const std::string paddingName = "tokens.padding";
+
+class InputView : public ArenaView {
+public:
+  using ArenaView::ArenaView;
+
+  /// Returns `tokens` [batch, context + 1], row-major, for the host to write. The next `run` of an
+  /// entry that reads tokens uses its values at that time. Throws UserError if the plan's input has
+  /// another shape.
+  std::span<int32_t> tokens();
+  /// Returns `tokens` and the named inputs, for the host to write likewise.
+  BatchInputs inputs();
+  /// Returns `prompt` [context + 1], for the host to write before `prefill`. This and the next two
+  /// functions throw UserError if the plan has no such input.
+  std::span<int32_t> prompt();
+  /// Returns the named inputs of `prompt`, one row.
+  BatchInputs promptInputs();
+  /// Returns the number of tokens of a named input for each row of generation. The host writes it
+  /// before `step`.
+  std::span<int64_t> textCounts(const std::string &name);
+  /// Returns `text` [rows of generation, context + 1], row-major: the tokens that each row has
+  /// read. The host appends the next token before `step`.
+  std::span<int32_t> text();
+  /// Returns `take` [rows of generation], for the host to write before `prefill` (the number of
+  /// prompt tokens for the one row that reads the prompt; -1: its named inputs only), `step` (1:
+  /// append the row's next token) and `reset` (1: clear the row). 0 leaves a row unchanged.
+  std::span<int64_t> take();
+
+protected:
+  /// Uploads the inputs that an entry reads.
+  void sendInputs(const std::string &entry);
+
+private:
+  const Region &input(const std::string &name, Type type,
+                      std::initializer_list<int64_t> shape) const;
+  std::span<int32_t> tokensIn(const std::string &name, int64_t rows);
+  std::span<int64_t> countsIn(const std::string &name, int64_t rows);
+  std::map<std::string, BatchInputs::Given> givenIn(const std::string &prefix, int64_t rows);
+};
+
+} // namespace sluice::runtime

@@ -1,0 +1,135 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Execute/ArenaView.h"
+
+#include "sluice/Support/Error.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace sluice::runtime {
+
+ArenaView::ArenaView(std::unique_ptr<Device> device) : device(std::move(device)) {}
+ArenaView::~ArenaView() = default;
+
+const Scalar &ArenaView::scalar(const std::string &name, Type type) const {
+  auto found = plan().scalars.find(name);
+  if (found == plan().scalars.end() || found->second.type != type) {
+    throw UserError(artifact().path() + ": expected the scalar \"" + name + "\" of type " +
+                    std::string(getTypeName(type)) + ", found " +
+                    (found == plan().scalars.end()
+                         ? "none"
+                         : "type " + std::string(getTypeName(found->second.type))) +
+                    "; compile the spec again");
+  }
+  return found->second;
+}
+
+int64_t &ArenaView::scalarI64(const std::string &name) {
+  uint8_t *at = device->host() + scalar(name, Type::i64).offset;
+  sent.try_emplace(name, 0); // the arena is initialized with zeros
+  return *reinterpret_cast<int64_t *>(at);
+}
+
+void ArenaView::fetch(const Scalar &scalar, void *into, size_t bytes) {
+  device->download({scalar.offset, static_cast<int64_t>(bytes)});
+  std::memcpy(into, device->host() + scalar.offset, bytes);
+}
+
+int32_t ArenaView::scalarI32(const std::string &name) {
+  int32_t value;
+  fetch(scalar(name, Type::i32), &value, sizeof value);
+  return value;
+}
+
+float ArenaView::scalarF32(const std::string &name) {
+  float value;
+  fetch(scalar(name, Type::f32), &value, sizeof value);
+  return value;
+}
+
+std::vector<int32_t> ArenaView::scalarsI32(const std::string &name, size_t count) {
+  std::vector<int32_t> values(count);
+  fetch(scalar(name, Type::i32), values.data(), count * sizeof(int32_t));
+  return values;
+}
+
+std::vector<int64_t> ArenaView::scalarsI64(const std::string &name, size_t count) {
+  std::vector<int64_t> values(count);
+  fetch(scalar(name, Type::i64), values.data(), count * sizeof(int64_t));
+  return values;
+}
+
+void ArenaView::setScalarF32(const std::string &name, float value) {
+  int64_t offset = scalar(name, Type::f32).offset;
+  std::memcpy(device->host() + offset, &value, sizeof value);
+  if (!device->sharesMemory()) {
+    device->upload({offset, sizeof value});
+  }
+}
+
+void ArenaView::sendEdits() {
+  for (const MemoryRange &range : edited) {
+    device->upload(range);
+  }
+  edited.clear();
+  for (auto &[name, value] : sent) {
+    const Scalar &scalar = plan().scalars.at(name);
+    int64_t now = 0;
+    std::memcpy(&now, device->host() + scalar.offset, sizeof now);
+    if (now != value) {
+      device->upload({scalar.offset, sizeof now});
+      value = now;
+    }
+  }
+}
+
+std::span<const float> ArenaView::outputRow(const std::string &name, int64_t row) {
+  auto found = plan().outputs.find(name);
+  if (found == plan().outputs.end() || found->second.type != Type::f32 ||
+      found->second.shape.size() != 2 || row < 0 || row >= found->second.shape[0]) {
+    throw UserError(artifact().path() + ": expected the output \"" + name + "\", f32 with a row " +
+                    std::to_string(row) + ", found none like it; compile the spec again");
+  }
+  const Region &region = found->second;
+  int64_t width = region.shape[1], stride = region.rowStride * static_cast<int64_t>(sizeof(float));
+  if (!device->sharesMemory() && fetched.insert(name).second) {
+    int64_t last = (region.shape[0] - 1) * stride;
+    device->download({region.offset, last + width * static_cast<int64_t>(sizeof(float))});
+  }
+  const auto *start =
+      reinterpret_cast<const float *>(device->host() + region.offset + row * stride);
+  return {start, static_cast<size_t>(width)};
+}
+
+std::span<uint8_t> ArenaView::bytes(MemoryRange range, Access access) {
+  if (!device->sharesMemory()) {
+    auto sameStart = [&](const MemoryRange &other) { return other.offset == range.offset; };
+    // Otherwise the download would overwrite the edit.
+    if (std::none_of(edited.begin(), edited.end(), sameStart)) {
+      device->download(range);
+      if (access == Access::Edit) {
+        edited.push_back(range);
+      }
+    }
+  }
+  return {device->host() + range.offset, static_cast<size_t>(range.bytes)};
+}
+std::span<float> ArenaView::floats(int64_t offset, int64_t count, Access access) {
+  std::span<uint8_t> all = bytes({offset, count * static_cast<int64_t>(sizeof(float))}, access);
+  return {reinterpret_cast<float *>(all.data()), static_cast<size_t>(count)};
+}
+std::span<uint8_t> ArenaView::stateRow(const State &state, int64_t row, Access access) {
+  int64_t size = state.rowBytes();
+  return bytes({state.region.offset + row * size, size}, access);
+}
+std::span<float> ArenaView::tensor(const Tensor &tensor, Access access) {
+  return floats(tensor.offset, tensor.elements(), access);
+}
+std::span<float> ArenaView::gradient(const Tensor &tensor, Access access) {
+  return floats(tensor.gradient, tensor.elements(), access);
+}
+std::span<float> ArenaView::state(const Tensor &tensor, const std::string &name, Access access) {
+  return floats(tensor.states.at(name), tensor.elements(), access);
+}
+
+} // namespace sluice::runtime

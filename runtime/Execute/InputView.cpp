@@ -1,0 +1,131 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Execute/InputView.h"
+
+#include "sluice/Runtime/Data/Labels.h"
+#include "sluice/Runtime/Data/Numbers.h"
+#include "sluice/Support/Error.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace sluice::runtime {
+
+/// Prefixes of the named inputs of a prompt and of generated texts.
+static const std::string promptPrefix = "prompt.", textPrefix = "text.";
+
+const Region &InputView::input(const std::string &name, Type type,
+                               std::initializer_list<int64_t> shape) const {
+  auto found = plan().inputs.find(name);
+  if (found != plan().inputs.end() && found->second.type == type &&
+      std::ranges::equal(found->second.shape, shape) &&
+      found->second.rowStride == *std::prev(shape.end())) {
+    return found->second;
+  }
+  std::string sizes;
+  for (int64_t size : shape) {
+    sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+  }
+  throw UserError(artifact().path() + ": expected the input \"" + name + "\", " +
+                  std::string(getTypeName(type)) + " [" + sizes +
+                  "], found none like it; compile the spec again");
+}
+
+std::span<int32_t> InputView::tokensIn(const std::string &name, int64_t rows) {
+  int64_t row = plan().model.context + 1;
+  return {reinterpret_cast<int32_t *>(device->host() + input(name, Type::i32, {rows, row}).offset),
+          static_cast<size_t>(rows * row)};
+}
+std::span<int32_t> InputView::tokens() { return tokensIn("tokens", plan().model.batch); }
+std::span<int32_t> InputView::prompt() { return tokensIn("prompt", 1); }
+std::span<int32_t> InputView::text() { return tokensIn("text", plan().generationRows()); }
+
+std::span<int64_t> InputView::countsIn(const std::string &name, int64_t rows) {
+  return {reinterpret_cast<int64_t *>(device->host() + input(name, Type::i64, {rows}).offset),
+          static_cast<size_t>(rows)};
+}
+std::span<int64_t> InputView::take() { return countsIn("take", plan().generationRows()); }
+
+BatchInputs InputView::inputs() {
+  BatchInputs all{tokens(), {}, {}};
+  int64_t batch = plan().model.batch, context = plan().model.context;
+  if (plan().inputs.contains(paddingName)) {
+    const Region &region = input(paddingName, Type::f32, {batch, context});
+    all.padding = {reinterpret_cast<float *>(device->host() + region.offset),
+                   static_cast<size_t>(batch * context)};
+  }
+  all.given = givenIn("", batch);
+  for (const std::string &name : getLabelNames(plan())) {
+    const Region &region = input(labelsInput(name), Type::f32, {batch, context});
+    all.labels[name] = {context,
+                        {reinterpret_cast<float *>(device->host() + region.offset),
+                         static_cast<size_t>(batch * context)}};
+  }
+  for (const std::string &name : getNumberNames(plan())) {
+    const Region &region = plan().inputs.at(numbersInput(name));
+    bool isRow = region.shape == std::vector{batch * context, plan().model.vocabulary};
+    int64_t stride = isRow ? region.rowStride : 1;
+    all.numbers[name] = {context,
+                         stride,
+                         {reinterpret_cast<float *>(device->host() + region.offset),
+                          static_cast<size_t>(batch * context * stride)}};
+  }
+  return all;
+}
+
+BatchInputs InputView::promptInputs() { return {prompt(), givenIn(promptPrefix, 1), {}}; }
+
+std::span<int64_t> InputView::textCounts(const std::string &name) {
+  return countsIn(textPrefix + name + ".count", plan().generationRows());
+}
+
+std::map<std::string, BatchInputs::Given> InputView::givenIn(const std::string &prefix,
+                                                             int64_t rows) {
+  std::map<std::string, BatchInputs::Given> all;
+  for (const auto &[name, given] : plan().given) {
+    const Region &region = input(prefix + name, Type::i32, {rows, given.capacity});
+    all[name] = {given.capacity,
+                 {reinterpret_cast<int32_t *>(device->host() + region.offset),
+                  static_cast<size_t>(rows * given.capacity)},
+                 countsIn(prefix + name + ".count", rows)};
+  }
+  return all;
+}
+
+void InputView::sendInputs(const std::string &entry) {
+  auto send = [&](const std::string &name, size_t bytes) {
+    device->upload({plan().inputs.at(name).offset, static_cast<int64_t>(bytes)});
+  };
+  bool isScored = entry == "gradient" || entry == "evaluate";
+  if (isScored && plan().inputs.contains(paddingName)) {
+    send(paddingName, inputs().padding.size_bytes());
+  }
+  for (const std::string &name : isScored ? getLabelNames(plan()) : std::vector<std::string>()) {
+    send(labelsInput(name), inputs().labels.at(name).rows.size_bytes());
+  }
+  for (const std::string &name : isScored ? getNumberNames(plan()) : std::vector<std::string>()) {
+    send(numbersInput(name), inputs().numbers.at(name).rows.size_bytes());
+  }
+  if (entry == "prefill" || entry == "step" || entry == "reset") {
+    send("take", take().size_bytes());
+  }
+  auto sendGiven = [&](const std::string &prefix, int64_t rows) {
+    for (const auto &[name, given] : givenIn(prefix, rows)) {
+      send(prefix + name, given.tokens.size_bytes());
+      send(prefix + name + ".count", given.counts.size_bytes());
+    }
+  };
+  if (entry == "prefill") {
+    send("prompt", prompt().size_bytes());
+    sendGiven(promptPrefix, 1);
+  } else if (entry == "step") {
+    send("text", text().size_bytes());
+    for (const auto &[name, given] : plan().given) {
+      send(textPrefix + name + ".count", textCounts(name).size_bytes());
+    }
+  } else if (isScored || entry == "predict") {
+    send("tokens", tokens().size_bytes());
+    sendGiven("", plan().model.batch);
+  }
+}
+
+} // namespace sluice::runtime
