@@ -1,8 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Prepares the first step of a call of `train`: starts a run, or continues it from a checkpoint.
+#include "StartTraining.h"
+
+#include "MeasureTraining.h"
 #include "RunFolder.h"
+#include "SaveTraining.h"
 #include "TrainingFacts.h"
-#include "TrainingRun.h"
 #include "sluice/Runtime/Plan/Inspect.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Runtime/Train/RollBack.h"
@@ -25,197 +27,205 @@ static bool endsWith(const std::vector<std::string> &all,
          std::equal(settings.rbegin(), settings.rend(), all.rbegin());
 }
 
-int64_t TrainingRun::chooseGoal() const {
-  if (options.steps) {
-    return *options.steps;
-  }
-  int64_t steps = told && told->steps > 0 ? told->steps : plan.trainingSteps;
-  if (steps < 1) {
-    throw UserError(
-        "expected a number of steps in the artifact or the flags, found none; give --steps N");
-  }
-  return steps;
+/// Writes the run's record, and the spec that it uses from now on.
+static void writeRecord(const TrainingContext &context) {
+  context.files.saveStreams();
+  writeRunRecord(context.options.run, context.record);
+  replaceFile(context.options.run / "spec.json", asBytes(context.plan.model.spec));
 }
 
-void TrainingRun::describe(RunRecord &into) const {
-  into.steps = goal;
-  into.seed = seed();
-  into.command = command ? command : into.command;
-  into.data = data ? listFiles(data->usedFiles(), data->skippedFiles()) : std::vector<DataFile>();
-  if (heldOut.isThere()) { // otherwise the held-out files of the resumed run
-    into.heldOut = listFiles(heldOut.usedFiles(), heldOut.skippedFiles());
-  }
-}
-
-void TrainingRun::writeRecord() const {
-  files.saveStreams();
-  writeRunRecord(options.run, record);
-  replaceFile(options.run / "spec.json", asBytes(plan.model.spec));
-}
-
-void TrainingRun::noteSettings(const std::vector<std::string> &settings) {
+/// Adds settings of this call to the record.
+static void noteSettings(TrainingContext &context, const std::vector<std::string> &settings) {
   if (settings.empty()) {
     return;
   }
-  record.changes.push_back({state.step, settings, state.specHash});
-  say("from step " + std::to_string(state.step + 1) + " on: " + listSettings(settings));
+  context.record.changes.push_back({context.state.step, settings, context.state.specHash});
+  context.say("from step " + std::to_string(context.state.step + 1) +
+              " on: " + listSettings(settings));
 }
 
-void TrainingRun::sayNotes() const {
-  for (const std::string &note : files.notes()) {
-    say(note);
+/// Reports remarks for the user before the first step.
+static void sayNotes(const TrainingContext &context) {
+  for (const std::string &note : context.files.notes()) {
+    context.say(note);
   }
-  for (const std::string &note : listNotes(options, data.get(), heldOut, plan, state.step, goal)) {
-    say(note);
+  for (const std::string &note : listNotes(context.options, context.data.get(), context.heldOut,
+                                           context.plan, context.state.step, context.goal)) {
+    context.say(note);
   }
 }
 
-void TrainingRun::clearKilledRun() const {
-  if (!listFolder(options.run).empty()) {
-    say("the training into " + options.run.string() +
-        " ended before its first checkpoint: it begins anew");
-  } else if (options.resume) {
-    say(options.run.string() + ": no run to resume yet: it begins");
+void clearKilledRun(const TrainingContext &context) {
+  if (!listFolder(context.options.run).empty()) {
+    context.say("the training into " + context.options.run.string() +
+                " ended before its first checkpoint: it begins anew");
+  } else if (context.options.resume) {
+    context.say(context.options.run.string() + ": no run to resume yet: it begins");
   }
-  forgetRun(options.run, false);
+  forgetRun(context.options.run, false);
 }
 
-void TrainingRun::takeWeights() {
-  Path weights = options.weights;
-  std::vector<std::string> match = options.match;
-  if (weights.empty() && told && told->weights) {
-    weights = told->weights->file;
-    match = told->weights->left.empty() ? match : told->weights->taken;
+/// Loads initial weights, if any: of this call, or of an earlier call that was killed before its
+/// first checkpoint.
+static void takeWeights(TrainingContext &context) {
+  Path weights = context.options.weights;
+  std::vector<std::string> match = context.options.match;
+  if (weights.empty() && context.told && context.told->weights) {
+    weights = context.told->weights->file;
+    match = context.told->weights->left.empty() ? match : context.told->weights->taken;
   }
   if (!weights.empty()) {
-    record.weights = startFromWeights(weights, match, executor, observer.message,
-                                      options.weightNames, options.weightsStep);
-    say(describeStart(*record.weights));
+    context.record.weights =
+        startFromWeights(weights, match, context.executor, context.observer.message,
+                         context.options.weightNames, context.options.weightsStep);
+    context.say(describeStart(*context.record.weights));
   }
-  requireFrozen(record.weights ? record.weights->taken : std::vector<std::string>(), plan);
+  requireFrozen(context.record.weights ? context.record.weights->taken : std::vector<std::string>(),
+                context.plan);
 }
 
-void TrainingRun::begin() {
-  executor.scalarI64("seed") = state.seed;
-  executor.run("initialize");
-  takeWeights();
-  record.specHash = options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
-  std::vector<std::string> settings = told ? told->settings() : std::vector<std::string>();
-  if (!endsWith(settings, options.settings)) {
-    settings.insert(settings.end(), options.settings.begin(), options.settings.end());
+void beginTraining(TrainingContext &context) {
+  context.executor.scalarI64("seed") = context.state.seed;
+  context.executor.run("initialize");
+  takeWeights(context);
+  context.record.specHash = context.options.artifactSpecHash.empty()
+                                ? context.state.specHash
+                                : context.options.artifactSpecHash;
+  std::vector<std::string> settings =
+      context.told ? context.told->settings() : std::vector<std::string>();
+  if (!endsWith(settings, context.options.settings)) {
+    settings.insert(settings.end(), context.options.settings.begin(),
+                    context.options.settings.end());
   }
-  noteSettings(settings); // settings given to a run that was killed before its first checkpoint
-  writeRecord();
-  sayNotes();
-  if (goal == 0) {
-    save();
-    say("wrote the initial weights as the checkpoint of step 0");
+  // Includes settings given to a run that was killed before its first checkpoint.
+  noteSettings(context, settings);
+  writeRecord(context);
+  sayNotes(context);
+  if (context.goal == 0) {
+    saveTraining(context);
+    context.say("wrote the initial weights as the checkpoint of step 0");
   }
-  replaceFile(options.run / "costs.json",
-              asBytes(describeArtifact(executor.artifact()).dump(2) + "\n"));
+  replaceFile(context.options.run / "costs.json",
+              asBytes(describeArtifact(context.executor.artifact()).dump(2) + "\n"));
 }
 
-void TrainingRun::resume() {
-  if (adoptNewestCheckpoint(options.run)) {
-    say("the file \"latest\" is missing: the run goes on from its newest checkpoint");
-  }
-  // Checks the spec before the tensors, so that another spec is not reported as damage.
-  TrainingState saved = readTrainingState(options.run, options.from);
-  record = told.value_or(RunRecord());
-  record.specHash = told ? told->specHash : saved.specHash; // runs of old versions have no record
-  requireSameRun(saved);
-  bool hadData = !saved.dataHash.empty(); // a run of 0 steps has none
-  TrainingState now = state;
-  state = loadCheckpoint(options.run, executor, options.from);
-  watch.restore(state);
-  state.specHash = now.specHash;
-  state.dataHash = hadData ? state.dataHash : now.dataHash;
-  executor.scalarI64("seed") = state.seed;
-  findUnfinished();
-  bool isDone = state.step >= goal && !unfinished;
-  if (!isDone) {
-    describe(record);
-    if (!endsWith(record.settings(), options.settings)) {
-      noteSettings(options.settings);
-    }
-  }
-  removeLaterLines();
-  goBack();
-  say("resumed after step " + std::to_string(state.step));
-  if (isDone) {
-    say("nothing to do: the run is to make " + describeCount(goal, "step") +
-        " in all and has made " + std::to_string(state.step) + "; give more --steps to go on");
-    if (options.from) {
-      writeRecord();
-    }
-    return;
-  }
-  writeRecord();
-  sayNotes();
-  std::string note = told ? describeHeldOutChange(*told, record, heldOut.isThere()) : "";
-  if (!note.empty()) {
-    say(note);
-  }
-  if (options.stopOnDivergence && watch.isDiverged()) {
-    throw watch.makeDivergedError(state.step);
-  }
-  watch.repeatWarning();
+/// Checks that the executor's spec is the run's spec with the settings of this call.
+static bool hasSpec(const TrainingContext &context, const RunRecord &run) {
+  const std::string &artifact = context.options.artifactSpecHash.empty()
+                                    ? context.state.specHash
+                                    : context.options.artifactSpecHash;
+  bool isOurs = artifact == run.specHash || artifact == run.currentSpec();
+  return isOurs &&
+         (!context.options.settings.empty() || context.state.specHash == run.currentSpec());
 }
 
-void TrainingRun::requireSameRun(const TrainingState &saved) const {
+/// Throws UserError if this call has another spec, another seed or other data than the run had at
+/// its checkpoint `saved`.
+static void requireSameRun(const TrainingContext &context, const TrainingState &saved) {
   auto demand = [&](bool same, const std::string &what, const std::string &remedy,
                     const std::string &found = "another") {
     if (!same) {
-      throw UserError(options.run.string() + ": expected the same " + what +
+      throw UserError(context.options.run.string() + ": expected the same " + what +
                       " as when the run began, found " + found + "; " + remedy);
     }
   };
-  demand(record.knows(saved.specHash) && isSpecFor(record), "spec",
+  demand(context.record.knows(saved.specHash) && hasSpec(context, context.record), "spec",
          "compile the run's spec.json, or begin a new run; settings of \"training\" may be "
          "changed with --set");
-  demand(saved.seed == state.seed, "seed", "give --seed " + std::to_string(saved.seed));
+  demand(saved.seed == context.state.seed, "seed", "give --seed " + std::to_string(saved.seed));
   bool hadData = !saved.dataHash.empty(); // a run of 0 steps has none
-  bool isSameData = !hadData || saved.dataHash == state.dataHash;
-  demand(!data || (isSameData && saved.position.index < data->rowsPerEpoch()), "training data",
-         "give the same files of " + nameDataFlags(options.data) +
+  bool isSameData = !hadData || saved.dataHash == context.state.dataHash;
+  demand(!context.data || (isSameData && saved.position.index < context.data->rowsPerEpoch()),
+         "training data",
+         "give the same files of " + nameDataFlags(context.options.data) +
              " in the same order, or begin a run on other data from this run's weights: sluice "
              "train ART --data FILE --weights " +
-             quoteForShell(options.run.string()) + " --out NEW",
-         describeOtherTrainingData(told ? told->command : std::nullopt, command, options.run,
-                                   saved.dataHash, state.dataHash));
+             quoteForShell(context.options.run.string()) + " --out NEW",
+         describeOtherTrainingData(context.told ? context.told->command : std::nullopt,
+                                   context.command, context.options.run, saved.dataHash,
+                                   context.state.dataHash));
 }
 
-void TrainingRun::removeLaterLines() const {
-  int64_t last = options.from ? INT64_MAX : state.step; // a roll-back moves later lines
+/// Removes lines of metrics and samples after the checkpoint, and moves damaged ones away.
+static void removeLaterLines(const TrainingContext &context) {
+  int64_t last =
+      context.options.from ? INT64_MAX : context.state.step; // a roll-back moves later lines
   for (const char *file : {"metrics.jsonl", "samples.jsonl"}) {
-    if (int64_t damaged = keepLinesUpTo(options.run / file, last)) {
-      say(describeCount(damaged, "damaged line") + " of " + file +
-          (damaged == 1 ? " was moved to " : " were moved to ") + file + ".damaged");
+    if (int64_t damaged = keepLinesUpTo(context.options.run / file, last)) {
+      context.say(describeCount(damaged, "damaged line") + " of " + file +
+                  (damaged == 1 ? " was moved to " : " were moved to ") + file + ".damaged");
     }
   }
 }
 
-void TrainingRun::goBack() const {
-  if (!options.from) {
+/// Moves results after the checkpoint that this call returns to into RUN/abandoned, and writes
+/// the record.
+static void goBack(const TrainingContext &context) {
+  if (!context.options.from) {
     return;
   }
-  std::optional<RunRecord> before = readRunRecord(options.run);
-  files.saveStreams(); // the record names the copies
-  if (Path abandoned = rollBack(options.run, *options.from, record); !abandoned.empty()) {
-    say("what came after step " + std::to_string(*options.from) + " moved to " +
-        abandoned.string());
+  std::optional<RunRecord> before = readRunRecord(context.options.run);
+  context.files.saveStreams(); // the record names the copies
+  if (Path abandoned = rollBack(context.options.run, *context.options.from, context.record);
+      !abandoned.empty()) {
+    context.say("what came after step " + std::to_string(*context.options.from) + " moved to " +
+                abandoned.string());
   }
   std::vector<std::string> settings = before ? before->settings() : std::vector<std::string>();
-  if (size_t kept = told ? told->settings().size() : 0; settings.size() > kept) {
-    say("settings that no longer hold: " + listSettings(std::span(settings).subspan(kept)));
+  if (size_t kept = context.told ? context.told->settings().size() : 0; settings.size() > kept) {
+    context.say("settings that no longer hold: " + listSettings(std::span(settings).subspan(kept)));
   }
 }
 
-bool TrainingRun::isSpecFor(const RunRecord &run) const {
-  const std::string &artifact =
-      options.artifactSpecHash.empty() ? state.specHash : options.artifactSpecHash;
-  bool isOurs = artifact == run.specHash || artifact == run.currentSpec();
-  return isOurs && (!options.settings.empty() || state.specHash == run.currentSpec());
+void resumeTraining(TrainingContext &context) {
+  if (adoptNewestCheckpoint(context.options.run)) {
+    context.say("the file \"latest\" is missing: the run goes on from its newest checkpoint");
+  }
+  // Checks the spec before the tensors, so that another spec is not reported as damage.
+  TrainingState saved = readTrainingState(context.options.run, context.options.from);
+  context.record = context.told.value_or(RunRecord());
+  context.record.specHash =
+      context.told ? context.told->specHash : saved.specHash; // runs of old versions have no record
+  requireSameRun(context, saved);
+  bool hadData = !saved.dataHash.empty(); // a run of 0 steps has none
+  TrainingState now = context.state;
+  context.state = loadCheckpoint(context.options.run, context.executor, context.options.from);
+  context.watch.restore(context.state);
+  context.state.specHash = now.specHash;
+  context.state.dataHash = hadData ? context.state.dataHash : now.dataHash;
+  context.executor.scalarI64("seed") = context.state.seed;
+  findUnfinished(context);
+  bool isDone = context.state.step >= context.goal && !context.unfinished;
+  if (!isDone) {
+    context.describeRecord();
+    if (!endsWith(context.record.settings(), context.options.settings)) {
+      noteSettings(context, context.options.settings);
+    }
+  }
+  removeLaterLines(context);
+  goBack(context);
+  context.say("resumed after step " + std::to_string(context.state.step));
+  if (isDone) {
+    context.say("nothing to do: the run is to make " + describeCount(context.goal, "step") +
+                " in all and has made " + std::to_string(context.state.step) +
+                "; give more --steps to go on");
+    if (context.options.from) {
+      writeRecord(context);
+    }
+    return;
+  }
+  writeRecord(context);
+  sayNotes(context);
+  std::string note =
+      context.told ? describeHeldOutChange(*context.told, context.record, context.heldOut.isThere())
+                   : "";
+  if (!note.empty()) {
+    context.say(note);
+  }
+  if (context.options.stopOnDivergence && context.watch.isDiverged()) {
+    throw context.watch.makeDivergedError(context.state.step);
+  }
+  context.watch.repeatWarning();
 }
 
 } // namespace sluice::runtime

@@ -2,227 +2,240 @@
 #include "sluice/Runtime/Train/Trainer.h"
 
 #include "Interruption.h"
+#include "MeasureTraining.h"
 #include "RunFolder.h"
+#include "SaveTraining.h"
+#include "StartTraining.h"
 #include "TrainingFacts.h"
-#include "TrainingRun.h"
-#include "sluice/Runtime/Generate/Generator.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Runtime/Train/RollBack.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Format.h"
-#include "sluice/Support/Hash.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 namespace sluice::runtime {
 
-TrainingRun::TrainingRun(Executor &executor, const TrainingOptions &options,
-                         const TrainingObserver &observer)
-    : executor(executor), options(options), observer(observer), plan(executor.plan()),
-      told(options.resume ? readRunRecordAt(options.run, options.from) : std::nullopt),
-      goal(chooseGoal()), files(options.run, options.resume),
-      heldOut(files.openHeldOut(options.heldOut, plan, told)),
-      watch(options.run, plan, [this](const std::string &text) { say(text); }) {
-  if (options.patience > 0 && !heldOut.isThere()) {
-    throw UserError("--patience: expected held-out text to evaluate, found none; give "
-                    "--eval-data FILE, or leave --patience out");
-  }
-  if (goal > 0 || !options.data.data.empty()) {
-    data = files.openTraining(options.data, plan, static_cast<uint64_t>(seed()));
-  }
-  if (!options.samplePrompt.empty()) {
-    checkContinues(executor, options.samplePrompt);
-    refuseInputs(plan, "--sample-prompt");
-  }
-  state.seed = seed();
-  state.dataHash = data ? data->hash() : "";
-  state.specHash = sha256Hex(plan.model.spec);
-  if (options.command) {
-    command = options.command;
-    files.nameCopies(*command);
-    measureFiles(*command, options.run, told ? told->command : std::nullopt);
-  }
-  describe(record);
-}
+namespace {
 
-TrainingEnd TrainingRun::run() {
-  if (!checkRunFolder(options.run, options.resume, plan.model.spec) && options.from) {
-    throw UserError(options.run.string() + ": expected a run with the checkpoint of step " +
-                    std::to_string(*options.from) +
+using Json = nlohmann::json;
+
+/// The loop over the steps of one call of `train`.
+class TrainingLoop {
+public:
+  TrainingLoop(Executor &executor, const TrainingOptions &options, const TrainingObserver &observer)
+      : context(executor, options, observer) {}
+
+  TrainingEnd run();
+
+private:
+  using Clock = std::chrono::steady_clock;
+
+  TrainingEnd loop();
+  /// Runs a step, and then its evaluation, sample, metrics and checkpoint.
+  void advance();
+  /// Runs a step. If its data has changed, saves a checkpoint of the previous steps.
+  Json tryStep();
+  /// Runs one step of the optimizer. The position advances only here, after the tensors were
+  /// updated.
+  Json step();
+  void measureSpeed(Json &metrics);
+  bool isOutOfPatience() const;
+  /// Reports the best step on the held-out text, unless it is the last one.
+  void sayBest() const;
+
+  TrainingContext context;
+  const std::vector<int64_t> factors = context.plan.sortedFactors(); // each step draws one of them
+  Clock::time_point lastLog;
+  int64_t tokensSinceLog = 0;
+};
+
+} // namespace
+
+TrainingEnd TrainingLoop::run() {
+  if (!checkRunFolder(context.options.run, context.options.resume, context.plan.model.spec) &&
+      context.options.from) {
+    throw UserError(context.options.run.string() + ": expected a run with the checkpoint of step " +
+                    std::to_string(*context.options.from) +
                     ", found none to resume; leave --from out, or name another run");
   }
-  if (observer.begins) {
-    observer.begins();
+  if (context.observer.begins) {
+    context.observer.begins();
   }
-  bool isNew = !isThere(options.run);
-  makeFolder(options.run);
-  RunLock lock(options.run);
+  bool isNew = !isThere(context.options.run);
+  makeFolder(context.options.run);
+  RunLock lock(context.options.run);
   // Checked again: another process may have trained this run before this process took the lock.
-  bool goesOn = checkRunFolder(options.run, options.resume, plan.model.spec);
-  removeUnfinishedSaves(options.run);
+  bool goesOn =
+      checkRunFolder(context.options.run, context.options.resume, context.plan.model.spec);
+  removeUnfinishedSaves(context.options.run);
   if (goesOn) {
-    resume();
+    resumeTraining(context);
     return loop();
   }
   try {
-    clearKilledRun();
-    begin();
+    clearKilledRun(context);
+    beginTraining(context);
   } catch (...) {
-    forgetRun(options.run, isNew);
+    forgetRun(context.options.run, isNew);
     throw;
   }
   TrainingEnd end = loop();
-  if (state.step == 0 && goal > 0) { // interrupted before the first step
-    forgetRun(options.run, isNew);
+  if (context.state.step == 0 && context.goal > 0) { // interrupted before the first step
+    forgetRun(context.options.run, isNew);
   }
   return end;
 }
 
-TrainingEnd TrainingRun::loop() {
-  lastLog = Clock::now();
+TrainingEnd TrainingLoop::loop() {
   try {
-    finishEvaluation();
-    while (state.step < goal && !isOutOfPatience()) {
-      endIfInterrupted();
+    finishEvaluation(context);
+    lastLog = Clock::now();
+    while (context.state.step < context.goal && !isOutOfPatience()) {
+      context.endIfInterrupted();
       advance();
     }
   } catch (const Interrupted &) {
-    save();
-    say(state.step == 0
-            ? "interrupted before the first step: nothing was saved"
-            : "interrupted: saved a checkpoint after step " + std::to_string(state.step));
-    watch.repeatWarning();
+    saveTraining(context);
+    context.say(context.state.step == 0 ? "interrupted before the first step: nothing was saved"
+                                        : "interrupted: saved a checkpoint after step " +
+                                              std::to_string(context.state.step));
+    context.watch.repeatWarning();
     return TrainingEnd::interrupted;
   }
-  pruneCheckpoints(options.run, options.keep);
+  pruneCheckpoints(context.options.run, context.options.keep);
   sayBest();
-  watch.repeatWarning();
+  context.watch.repeatWarning();
   return TrainingEnd::finished;
 }
 
-bool TrainingRun::isOutOfPatience() const {
+bool TrainingLoop::isOutOfPatience() const {
   // Losses on different held-out texts are not comparable.
-  return options.patience > 0 && watch.heldOut().worse >= options.patience &&
-         watch.heldOut().text == hashHeldOut(heldOut, options.evaluateTokens);
+  return context.options.patience > 0 &&
+         context.watch.heldOut().worse >= context.options.patience &&
+         context.watch.heldOut().text ==
+             hashHeldOut(context.heldOut, context.options.evaluateTokens);
 }
 
-void TrainingRun::sayBest() const {
-  const std::optional<MeasuredLoss> &best = watch.heldOut().best;
-  if (!heldOut.isThere() || !best || best->step == state.step) {
+void TrainingLoop::sayBest() const {
+  const std::optional<MeasuredLoss> &best = context.watch.heldOut().best;
+  if (!context.heldOut.isThere() || !best || best->step == context.state.step) {
     return;
   }
-  std::string text = isOutOfPatience() && state.step < goal
-                         ? describeImpatience(state.step, goal, watch.heldOut().worse)
-                         : "";
+  std::string text =
+      isOutOfPatience() && context.state.step < context.goal
+          ? describeImpatience(context.state.step, context.goal, context.watch.heldOut().worse)
+          : "";
   text += describeBest(*best);
-  Path folder = options.run / "checkpoints" / std::to_string(best->step);
-  say(text + (isThere(folder) ? "; " + folder.string() + " has its weights" : ""));
+  Path folder = context.options.run / "checkpoints" / std::to_string(best->step);
+  context.say(text + (isThere(folder) ? "; " + folder.string() + " has its weights" : ""));
 }
 
-void TrainingRun::advance() {
+void TrainingLoop::advance() {
   Json metrics = tryStep();
-  bool last = state.step == goal, isBest = false;
-  watch.addStep(state.step, metrics["loss"], /*continues=*/!last && !options.stopOnDivergence);
-  bool stops = options.stopOnDivergence && watch.isDiverged();
-  bool evaluated = heldOut.isThere() && (last || state.step % options.evaluateEvery == 0);
-  bool logged = evaluated || last || stops || state.step == 1 || metrics.contains("set") ||
-                state.step % options.logEvery == 0;
+  bool last = context.state.step == context.goal, isBest = false;
+  context.watch.addStep(context.state.step, metrics["loss"],
+                        /*continues=*/!last && !context.options.stopOnDivergence);
+  bool stops = context.options.stopOnDivergence && context.watch.isDiverged();
+  bool evaluated = context.heldOut.isThere() &&
+                   (last || context.state.step % context.options.evaluateEvery == 0);
+  bool logged = evaluated || last || stops || context.state.step == 1 || metrics.contains("set") ||
+                context.state.step % context.options.logEvery == 0;
   if (logged) {
     measureSpeed(metrics);
   }
-  if (watch.isDiverged()) {
+  if (context.watch.isDiverged()) {
     metrics["diverged"] = true;
   }
   if (evaluated || last) {
-    isBest = evaluateAfterStep(metrics, evaluated);
+    isBest = evaluateAfterStep(context, metrics, evaluated);
   }
   if (logged) {
-    appendLine(options.run / "metrics.jsonl", metrics);
+    appendLine(context.options.run / "metrics.jsonl", metrics);
   }
-  if (observer.step) {
-    observer.step(metrics, goal);
+  if (context.observer.step) {
+    context.observer.step(metrics, context.goal);
   }
-  if (last || stops || (evaluated && isOutOfPatience()) || (isBest && options.keepBest) ||
-      state.step % options.saveEvery == 0) {
-    save();
+  if (last || stops || (evaluated && isOutOfPatience()) || (isBest && context.options.keepBest) ||
+      context.state.step % context.options.saveEvery == 0) {
+    saveTraining(context);
   }
   if (stops) {
-    throw watch.makeDivergedError(state.step);
+    throw context.watch.makeDivergedError(context.state.step);
   }
   if (evaluated) {
     lastLog = Clock::now(); // tokens_per_s only measures training
   }
 }
 
-nlohmann::json TrainingRun::tryStep() {
+nlohmann::json TrainingLoop::tryStep() {
   try {
     return step();
   } catch (const DataError &) {
-    save();
-    if (state.step > 0) {
-      say("saved a checkpoint after step " + std::to_string(state.step));
+    saveTraining(context);
+    if (context.state.step > 0) {
+      context.say("saved a checkpoint after step " + std::to_string(context.state.step));
     }
     throw;
   }
 }
 
-nlohmann::json TrainingRun::step() {
-  int64_t number = state.step + 1;
+nlohmann::json TrainingLoop::step() {
+  int64_t number = context.state.step + 1;
   if (!factors.empty()) {
-    executor.chooseFactor(drawFactor(factors, state.seed, number));
+    context.executor.chooseFactor(drawFactor(factors, context.state.seed, number));
   }
-  DataPosition next = state.position;
-  executor.runUpdate(number, [&](int64_t batch) {
+  DataPosition next = context.state.position;
+  context.executor.runUpdate(number, [&](int64_t batch) {
     if (batch > 0) {
-      endIfInterrupted();
-      showPart("of the batches", static_cast<double>(batch) / static_cast<double>(plan.accumulate),
-               /*isStep=*/true);
+      context.endIfInterrupted();
+      context.showPart("of the batches",
+                       static_cast<double>(batch) / static_cast<double>(context.plan.accumulate),
+                       /*isStep=*/true);
     }
-    next = data->fill(batch == 0 ? state.position : next, plan.model.batch, executor.inputs());
+    next = context.data->fill(batch == 0 ? context.state.position : next, context.plan.model.batch,
+                              context.executor.inputs());
   });
-  double objective = executor.scalarF32("loss"), norm = executor.scalarF32("grad_norm");
-  if (executor.scalarI32("finite") != 1) {
+  double objective = context.executor.scalarF32("loss"),
+         norm = context.executor.scalarF32("grad_norm");
+  if (context.executor.scalarI32("finite") != 1) {
     auto describe = [](double value) { // the sign of a NaN is arbitrary
       return std::isnan(value) ? "nan" : format("%.4g", value);
     };
-    stopNotFinite("at step " + std::to_string(number) + ": the loss is " + describe(objective) +
-                  ", the gradient's norm " + describe(norm) + ", expected finite numbers");
+    context.stopNotFinite("at step " + std::to_string(number) + ": the loss is " +
+                          describe(objective) + ", the gradient's norm " + describe(norm) +
+                          ", expected finite numbers");
   }
-  if (unproven) {
-    pruneCheckpoints(options.run, options.keep);
-    unproven = false;
+  if (context.unproven) {
+    pruneCheckpoints(context.options.run, context.options.keep);
+    context.unproven = false;
   }
-  lastBatch = state.position;
-  state.step = number;
-  state.position = next;
-  tokensSinceLog += plan.tokensOfUpdate();
-  Json metrics = describeStep(executor, number, objective, norm);
-  for (const SpecChange &change : record.changes) {
+  context.lastBatch = context.state.position;
+  context.state.step = number;
+  context.state.position = next;
+  tokensSinceLog += context.plan.tokensOfUpdate();
+  Json metrics = describeStep(context.executor, number, objective, norm);
+  for (const SpecChange &change : context.record.changes) {
     if (change.step + 1 == number) {
       for (const std::string &setting : change.settings) {
         metrics["set"].push_back(setting);
       }
     }
   }
-  if (plan.verdict != "proved") {
+  if (context.plan.verdict != "proved") {
     metrics["leak_allowed"] = true;
   }
   return metrics;
 }
 
-void TrainingRun::measureSpeed(Json &metrics) {
+void TrainingLoop::measureSpeed(Json &metrics) {
   auto now = Clock::now();
   double seconds = std::chrono::duration<double>(now - lastLog).count();
   metrics["tokens_per_s"] = static_cast<double>(tokensSinceLog) / std::max(seconds, 1e-9);
   lastLog = now;
   tokensSinceLog = 0;
-}
-
-void TrainingRun::endIfInterrupted() const {
-  if (isInterrupted()) {
-    throw Interrupted();
-  }
 }
 
 TrainingEnd train(Executor &executor, const TrainingOptions &options,
@@ -231,7 +244,7 @@ TrainingEnd train(Executor &executor, const TrainingOptions &options,
   if (options.resume) {
     completeRollBack(options.run, observer.message);
   }
-  return TrainingRun(executor, options, observer).run();
+  return TrainingLoop(executor, options, observer).run();
 }
 
 } // namespace sluice::runtime

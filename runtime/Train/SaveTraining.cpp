@@ -1,0 +1,65 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "SaveTraining.h"
+
+#include "Interruption.h"
+#include "TrainingFacts.h"
+#include "sluice/Support/Error.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice::runtime {
+
+/// Recomputes the head's mean loss on the batches of the last update with the updated weights;
+/// only on the first batch if a signal is pending. Empty if the artifact cannot evaluate. Ends
+/// the run if a loss is not finite.
+static std::optional<double> measureOwnLoss(TrainingContext &context) {
+  if (context.state.step == 0 || !context.plan.entries.contains("evaluate")) {
+    return std::nullopt;
+  }
+  context.executor.scalarI64("length") = context.plan.model.context;
+  context.executor.scalarI64("rows") = context.plan.model.batch;
+  DataPosition next = context.lastBatch;
+  double sum = 0;
+  int64_t batches = 0;
+  for (int64_t i = 0; i < context.plan.accumulate && (i == 0 || !context.isInterrupted()); ++i) {
+    try {
+      next = context.data->fill(next, context.plan.model.batch, context.executor.inputs());
+      context.executor.run("evaluate");
+    } catch (const RoomError &) { // a predictor's boundaries differ in evaluation
+      continue;
+    } catch (const DataError &) { // the file has changed, but the steps are valid
+      return std::nullopt;
+    }
+    if (float loss = context.executor.scalarF32("loss"); !std::isfinite(loss)) {
+      context.stopNotFinite("after step " + std::to_string(context.state.step) +
+                            ": with its weights the loss is " + std::to_string(loss) +
+                            ", expected a finite number");
+    }
+    sum += readHeadLoss(context.executor);
+    ++batches;
+  }
+  return batches > 0 ? std::optional(sum / static_cast<double>(batches)) : std::nullopt;
+}
+
+void writeTrainingCheckpoint(TrainingContext &context) {
+  try {
+    saveCheckpoint(context.options.run, context.executor, context.state,
+                   std::max<int64_t>(context.options.keep, 2));
+    context.unproven = true;
+  } catch (const NotFiniteError &error) {
+    context.stopNotFinite("after step " + std::to_string(context.state.step) + ": " + error.what());
+  }
+}
+
+void saveTraining(TrainingContext &context) {
+  if ((context.state.step == 0 && context.goal > 0) ||
+      latestStep(context.options.run) == context.state.step) {
+    return;
+  }
+  Saving saving(context.observer);
+  context.state.losses = context.watch.losses(measureOwnLoss(context));
+  writeTrainingCheckpoint(context);
+}
+
+} // namespace sluice::runtime

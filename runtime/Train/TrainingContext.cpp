@@ -1,0 +1,73 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "TrainingContext.h"
+
+#include "Interruption.h"
+#include "RunFolder.h"
+#include "TrainingFacts.h"
+#include "sluice/Runtime/Generate/Generator.h"
+#include "sluice/Runtime/Train/RollBack.h"
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Hash.h"
+
+namespace sluice::runtime {
+
+/// Returns the number of steps of this call, or else of the run, or else of the spec.
+static int64_t chooseGoal(const TrainingOptions &options, const std::optional<RunRecord> &told,
+                          const Plan &plan) {
+  if (options.steps) {
+    return *options.steps;
+  }
+  int64_t steps = told && told->steps > 0 ? told->steps : plan.trainingSteps;
+  if (steps < 1) {
+    throw UserError(
+        "expected a number of steps in the artifact or the flags, found none; give --steps N");
+  }
+  return steps;
+}
+
+TrainingContext::TrainingContext(Executor &executor, const TrainingOptions &options,
+                                 const TrainingObserver &observer)
+    : executor(executor), options(options), observer(observer), plan(executor.plan()),
+      told(options.resume ? readRunRecordAt(options.run, options.from) : std::nullopt),
+      goal(chooseGoal(options, told, plan)), files(options.run, options.resume),
+      heldOut(files.openHeldOut(options.heldOut, plan, told)),
+      watch(options.run, plan, [this](const std::string &text) { say(text); }) {
+  if (options.patience > 0 && !heldOut.isThere()) {
+    throw UserError("--patience: expected held-out text to evaluate, found none; give "
+                    "--eval-data FILE, or leave --patience out");
+  }
+  if (goal > 0 || !options.data.data.empty()) {
+    data = files.openTraining(options.data, plan, static_cast<uint64_t>(seed()));
+  }
+  if (!options.samplePrompt.empty()) {
+    checkContinues(executor, options.samplePrompt);
+    refuseInputs(plan, "--sample-prompt");
+  }
+  state.seed = seed();
+  state.dataHash = data ? data->hash() : "";
+  state.specHash = sha256Hex(plan.model.spec);
+  if (options.command) {
+    command = options.command;
+    files.nameCopies(*command);
+    measureFiles(*command, options.run, told ? told->command : std::nullopt);
+  }
+  describeRecord();
+}
+
+void TrainingContext::describeRecord() {
+  record.steps = goal;
+  record.seed = seed();
+  record.command = command ? command : record.command;
+  record.data = data ? listFiles(data->usedFiles(), data->skippedFiles()) : std::vector<DataFile>();
+  if (heldOut.isThere()) { // otherwise the held-out files of the resumed run
+    record.heldOut = listFiles(heldOut.usedFiles(), heldOut.skippedFiles());
+  }
+}
+
+void TrainingContext::endIfInterrupted() const {
+  if (isInterrupted()) {
+    throw Interrupted();
+  }
+}
+
+} // namespace sluice::runtime
