@@ -13,8 +13,8 @@ import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BAR = 0.81  # share of functions of the whole tree
-COMPLETE = ("Target",)  # folders that follow both rules
+BAR = 0.86  # share of functions of the whole tree
+COMPLETE = ("Analysis", "Oracle", "Runtime", "Support", "Target")  # folders that follow both rules
 MOST_METHODS = 20
 EXCEPTIONS = {"Emitter"}  # classes with more methods
 SOURCES = ("lib", "runtime", "tools")
