@@ -8,7 +8,7 @@
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Proof/SegmentBounds.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 using namespace mlir;
 using namespace sluice;

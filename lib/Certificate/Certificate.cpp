@@ -10,8 +10,8 @@
 #include "sluice/Proof/Obligations.h"
 #include "sluice/Proof/Scales.h"
 #include "sluice/Proof/StepPlan.h"
-#include "sluice/Proof/WorkBudget.h"
 #include "sluice/Step/DeriveStep.h"
+#include "sluice/Support/WorkBudget.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 

@@ -14,11 +14,11 @@
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Picture/PictureModel.h"
 #include "sluice/Proof/StepPlan.h"
-#include "sluice/Proof/WorkBudget.h"
 #include "sluice/Step/DeriveStep.h"
 #include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Outputs.h"
 #include "sluice/Support/Text.h"
+#include "sluice/Support/WorkBudget.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -21,11 +21,11 @@
 #include "sluice/Explain/SegmentReplay.h"
 #include "sluice/Explain/SpecFix.h"
 #include "sluice/Explain/Verdict.h"
-#include "sluice/Proof/WorkBudget.h"
 #include "sluice/Runtime/Plan/Plan.h"
 #include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Outputs.h"
 #include "sluice/Support/Text.h"
+#include "sluice/Support/WorkBudget.h"
 #include "sluice/Target/Artifact/Pipeline.h"
 #include "sluice/Target/CPU/Object/Object.h"
 

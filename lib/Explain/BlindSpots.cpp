@@ -8,7 +8,7 @@
 #include "sluice/Explain/FixedSegments.h"
 #include "sluice/Explain/Reach.h"
 #include "sluice/Proof/Losses.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 using namespace mlir;
 using namespace sluice;

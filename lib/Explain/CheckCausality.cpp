@@ -16,7 +16,7 @@
 #include "sluice/Proof/Obligations.h"
 #include "sluice/Proof/ProveModel.h"
 #include "sluice/Proof/Theorem.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -10,7 +10,7 @@
 #include "sluice/Explain/ReadWalk.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/Losses.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 #include "llvm/ADT/ScopeExit.h"
 #include <cmath>
 

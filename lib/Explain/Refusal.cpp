@@ -10,10 +10,12 @@
 #include "sluice/Explain/SegmentWalk.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/Frontier.h"
+#include "sluice/Proof/Losses.h"
+#include "sluice/Proof/Obligations.h"
 #include "sluice/Proof/ProveModel.h"
 #include "sluice/Proof/Scales.h"
 #include "sluice/Proof/SegmentBounds.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -80,6 +82,25 @@ static std::string findRemedy(func::FuncOp function, FoundLeak leak, spec::Sourc
     leak = std::move(*next);
   }
   return first + " (not enough by itself: the model leaks in other places too)";
+}
+
+/// Returns true where bounds and obligations prove every mode that has a loss. Searches for no
+/// witness, and does not check that generation agrees.
+static bool isProvedAsItIs(ModuleOp module) {
+  ObligationDecider decider;
+  int64_t held = 0;
+  for (auto [mode, name] : {std::pair("eval", "evaluate"), std::pair("train", "train")}) {
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    if (!function || getLossOps(function).empty()) {
+      continue;
+    }
+    DenseMap<Value, Frontier> frontiers = computeFrontiers(function);
+    if (findViolation(function, frontiers) ||
+        findOpenObligation(collectProof(function, mode, frontiers), decider, held)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 /// The first of some changes, or two of them, after which the model is proved; empty where none

@@ -9,7 +9,7 @@
 #include "sluice/Proof/Losses.h"
 #include "sluice/Proof/Scales.h"
 #include "sluice/Proof/SegmentBounds.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -22,7 +22,7 @@
 #include "sluice/Proof/ProveModel.h"
 #include "sluice/Proof/Scales.h"
 #include "sluice/Proof/SegmentBounds.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 

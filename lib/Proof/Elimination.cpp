@@ -2,7 +2,7 @@
 // Refutes a conjunction of linear inequalities over the integers, and records the sums that show
 // it.
 #include "sluice/Proof/Segments.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 #include <algorithm>
 #include <limits>
 #include <map>

@@ -17,7 +17,7 @@
 #include "sluice/Proof/SegmentBounds.h"
 #include "sluice/Proof/SegmentProof.h"
 #include "sluice/Proof/Staircase.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -5,7 +5,7 @@
 #include "sluice/Proof/Losses.h"
 #include "sluice/Proof/Obligations.h"
 #include "sluice/Proof/QuasiAffine.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -48,21 +48,4 @@ sluice::findOpenObligation(const ModeProof &proof, ObligationDecider &decider, i
     ++held;
   }
   return std::nullopt;
-}
-
-bool sluice::isProvedAsItIs(ModuleOp module) {
-  ObligationDecider decider;
-  int64_t held = 0;
-  for (auto [mode, name] : {std::pair("eval", "evaluate"), std::pair("train", "train")}) {
-    auto function = module.lookupSymbol<func::FuncOp>(name);
-    if (!function || getLossOps(function).empty()) {
-      continue;
-    }
-    DenseMap<Value, Frontier> frontiers = computeFrontiers(function);
-    if (findViolation(function, frontiers) ||
-        findOpenObligation(collectProof(function, mode, frontiers), decider, held)) {
-      return false;
-    }
-  }
-  return true;
 }

@@ -6,7 +6,7 @@
 #include "sluice/Proof/IntegerPoint.h"
 #include "sluice/Proof/Residues.h"
 #include "sluice/Proof/Staircase.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -9,7 +9,7 @@
 // common period is. One class per level is open, so memory grows only with the number of divisions.
 #include "sluice/Proof/Residues.h"
 #include "sluice/Proof/Staircase.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"

@@ -6,7 +6,7 @@
 #include "mlir/Analysis/Presburger/Simplex.h"
 #include "sluice/Proof/IntegerPoint.h"
 #include "sluice/Proof/ProveModel.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 #include <algorithm>
 #include <map>
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Proof/Staircase.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 #include <algorithm>
 #include <cmath>
 #include <numeric>

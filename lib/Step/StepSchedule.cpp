@@ -6,8 +6,8 @@
 #include "sluice/Proof/Frontier.h"
 #include "sluice/Proof/Staircase.h"
 #include "sluice/Proof/StepPlan.h"
-#include "sluice/Proof/WorkBudget.h"
 #include "sluice/Step/DeriveStep.h"
+#include "sluice/Support/WorkBudget.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>
 #include <numeric>

@@ -5,7 +5,7 @@
 
 #include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Proof/Obligations.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 namespace sluice {
 

@@ -7,8 +7,8 @@
 
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Picture/Picture.h"
-#include "sluice/Proof/WorkBudget.h"
 #include "sluice/Spec/Override.h"
+#include "sluice/Support/WorkBudget.h"
 
 #include <functional>
 #include <optional>

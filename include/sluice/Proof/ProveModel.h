@@ -34,8 +34,4 @@ struct OpenObligation {
 std::optional<OpenObligation> findOpenObligation(const ModeProof &proof, ObligationDecider &decider,
                                                  int64_t &held);
 
-/// Returns true if bounds and obligations prove every mode that has a loss. Searches for no
-/// witness, and does not check that generation agrees.
-bool isProvedAsItIs(mlir::ModuleOp module);
-
 } // namespace sluice

@@ -5,7 +5,7 @@
 
 #include "sluice/Proof/Frontier.h"
 #include "sluice/Proof/StepPlan.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 namespace sluice {
 

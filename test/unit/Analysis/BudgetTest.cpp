@@ -11,8 +11,8 @@
 #include "sluice/Proof/Residues.h"
 #include "sluice/Proof/Staircase.h"
 #include "sluice/Proof/StepPlan.h"
-#include "sluice/Proof/WorkBudget.h"
 #include "sluice/Step/DeriveStep.h"
+#include "sluice/Support/WorkBudget.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;

@@ -7,7 +7,7 @@
 #include "sluice/Explain/FindAdvice.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/Losses.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 namespace sluice::test {
 

@@ -10,7 +10,7 @@
 #include "sluice/Proof/Alignment.h"
 #include "sluice/Proof/Frontier.h"
 #include "sluice/Proof/Obligations.h"
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 #include <gtest/gtest.h>
 #include <random>
 

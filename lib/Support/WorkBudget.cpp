@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sluice/Proof/WorkBudget.h"
+#include "sluice/Support/WorkBudget.h"
 
 using namespace sluice;
 
