@@ -14,7 +14,7 @@ flags=()
 while (($#)); do
   case $1 in
     --count | --seed | --chunk)
-      [[ ${2:-} =~ ^[0-9]+$ ]] || die "$1: expected a whole number, found '${2:-}'"
+      [[ ${2:-} =~ ^[0-9]+$ ]] || die "$1: expected an integer, found '${2:-}'"
       printf -v "${1#--}" %s "$2"
       shift 2
       ;;

@@ -12,12 +12,11 @@ static std::string mebibytes(int64_t bytes) {
 }
 
 std::string driver::explainBudget(const Recomputation &made, int64_t budgetBytes) {
-  return format(
-      "--memory-budget: expected at least %lld bytes (%s), the least that computing "
-      "forward results again leads to, found %lld; give more, fewer --generation-rows, or make "
-      "batch, context, the width or the number of layers smaller",
-      static_cast<long long>(made.arenaBytes), mebibytes(made.arenaBytes).c_str(),
-      static_cast<long long>(budgetBytes));
+  return format("--memory-budget: expected at least %lld bytes (%s), the minimum that recomputing "
+                "forward results reaches, found %lld; give more, fewer --generation-rows, or make "
+                "batch, context, the width or the number of layers smaller",
+                static_cast<long long>(made.arenaBytes), mebibytes(made.arenaBytes).c_str(),
+                static_cast<long long>(budgetBytes));
 }
 
 /// For entries @gradient and @update.

@@ -56,7 +56,7 @@ static std::string findOutputMistake(const CheckRequest &request) {
     return request.spec + ": " + request.settings.front().flag +
            (isModelIR(request.spec)
                 ? ": expected a spec, found model IR; change the IR itself"
-                : ": expected no change of the spec beside --certificate, which is checked against "
+                : ": expected no change of the spec with --certificate, which is checked against "
                   "the file; change the file, or compile with --set and take the artifact's");
   }
   runtime::checkOutputs({{"--certificate", request.certificate, runtime::FileKind::Certificate},

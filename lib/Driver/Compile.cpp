@@ -301,9 +301,10 @@ std::optional<Outcome> Compilation::lowerModels() {
     ModuleOp model = variant.module ? *variant.module : *module;
     auto hashed = findHashed(model);
     if (request.verifyEachCausality && hashed && !emits("model")) {
-      return badInput(spec::toString(getOpLocation(hashed)) +
-                      ": --verify-each-causality: expected rows that masks or shifts find, found "
-                      "attention by hashes, whose reads no pass can be compared by; leave it out");
+      return badInput(
+          spec::toString(getOpLocation(hashed)) +
+          ": --verify-each-causality: expected masks and shifts that select rows, found LSH "
+          "attention, whose reads cannot be compared after a pass; leave the flag out");
     }
     if (std::string why = isCompiled ? findUncompiled(model) : ""; !why.empty()) {
       return badInput(why);
@@ -397,7 +398,7 @@ Outcome Compilation::writeArtifact() {
                                                {text, trainsOnTokens, facts}, proof, targets);
   // A compiled plan must load.
   if (std::string mistake = runtime::findPlanMistake(plan); !mistake.empty()) {
-    return internalError("the runtime would refuse the plan" + mistake);
+    return internalError("the runtime would reject the plan" + mistake);
   }
   report("linking the artifact", 1);
   llvm::Expected<std::string> artifact =

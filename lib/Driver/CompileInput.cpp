@@ -34,7 +34,7 @@ std::string Compilation::noticeOfPrecision(const ParsedSpec &spec) const {
          ": the spec computes in f32 and GPU code multiplies bf16, so that the whole artifact "
          "does" +
          (targets.cpus.empty() ? "" : ", its code for CPUs too") +
-         "; give --precision bf16 to say so, or leave out the GPU targets for f32";
+         "; give --precision bf16 to confirm, or leave out the GPU targets for f32";
 }
 
 static bool multipliesBf16(const ParsedSpec &spec) {
@@ -109,8 +109,8 @@ std::optional<Outcome> Compilation::readModel() {
   }
   if (!request.precision.empty()) {
     return badInput(request.spec +
-                    ": --precision: expected a spec, found model IR, whose types say "
-                    "it; leave out --precision, or emit the IR from a spec with it");
+                    ": --precision: expected a spec, found model IR, whose types specify it; leave "
+                    "out --precision, or emit the IR from a spec with it");
   }
   if (!request.settings.empty()) {
     return badInput(request.spec + ": " + request.settings.front().flag +

@@ -12,9 +12,8 @@ std::string driver::findFactorMistake(const ParsedSpec &spec, const CompileReque
   SmallVector<int64_t> factors = spec.getFactors();
   std::string place = request.spec + ": --factor: expected ";
   if (request.factor && factors.empty()) {
-    return place +
-           "an hourglass that draws its factor, as in \"2@1 8@{2,3} 2@1\", found one factor a "
-           "level; leave --factor out";
+    return place + "an hourglass that draws its factor, as in \"2@1 8@{2,3} 2@1\", found one "
+                   "factor per level; leave --factor out";
   }
   if (request.factor && !llvm::is_contained(factors, *request.factor)) {
     std::string list;

@@ -113,7 +113,7 @@ static std::optional<CompileRefusal> findCoarseScale(Operation &op, int64_t &per
       return CompileRefusal{&op, "factor",
                             "expected scales that begin together again after at most " +
                                 std::to_string(mostTokens) + " tokens, found a factor of " +
-                                std::to_string(factor) + " beside others that divide " +
+                                std::to_string(factor) + " next to others that divide " +
                                 std::to_string(period) + "; make one of them smaller"};
     }
     period = static_cast<int64_t>(all);
@@ -263,10 +263,10 @@ static std::string findExcess(const KernelRecord &record) {
   std::string excess;
   auto add = [&](std::string found) { excess = excess.empty() ? found : excess; };
   for (const KernelRecord::Operand &operand : record.operands) {
-    add(beyond("bytes an operand", double(operand.bytes), mostArenaBytes));
+    add(beyond("bytes per operand", double(operand.bytes), mostArenaBytes));
   }
   for (const KernelRecord::Variant &variant : record.variants) {
-    add(beyond("bytes of scratch a thread", double(variant.scratchBytes), mostScratchBytes));
+    add(beyond("bytes of scratch per thread", double(variant.scratchBytes), mostScratchBytes));
     add(beyond("bytes of workspace", double(variant.workspaceBytes), mostArenaBytes));
   }
   for (const KernelRecord::DeviceVariant &variant : record.deviceVariants) {
@@ -274,8 +274,8 @@ static std::string findExcess(const KernelRecord &record) {
     add(beyond("counters", double(variant.counters), mostBlocks));
     for (const KernelRecord::Stage &stage : variant.stages) {
       add(beyond("blocks", double(stage.blocks), mostBlocks));
-      add(beyond("threads a block", double(stage.threads), mostThreads));
-      add(beyond("bytes of shared memory a block", double(stage.sharedBytes), mostSharedBytes));
+      add(beyond("threads per block", double(stage.threads), mostThreads));
+      add(beyond("bytes of shared memory per block", double(stage.sharedBytes), mostSharedBytes));
     }
   }
   add(beyond("operations", record.flops, mostWork));

@@ -122,7 +122,7 @@ std::string driver::findUncompilable(ModuleOp module) {
     if (objectives.size() > 1 || (objectives.empty() && losses.size() > 1)) {
       return "@" + function.getSymName().str() + ": expected one sluice.objective of " +
              std::to_string(losses.size()) + " losses, found " + std::to_string(objectives.size()) +
-             "; say what training minimizes";
+             "; specify what training minimizes";
     }
     for (CrossEntropyOp loss : losses) {
       if (loss.getOffset() > 1) {

@@ -120,7 +120,7 @@ std::string resultText(spec::ModelOp model, Operation *last) {
            " = [batch, context, vocabulary]\n";
   }
   int64_t width = isHead ? model.getVocabulary() : stream.getWidth();
-  return "- scale factor " + scale + (factor == 1 ? " (one position a token)" : "") +
+  return "- scale factor " + scale + (factor == 1 ? " (one position per token)" : "") +
          "\n- result " + code(shapeText({batch, rows, width})) + " = [batch, " + rowsText(stream) +
          ", " + (isHead ? "vocabulary" : "width") + "]\n";
 }

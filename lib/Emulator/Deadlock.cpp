@@ -43,14 +43,15 @@ Deadlock emulator::explainDeadlock(const Program &program, const Threads &thread
   }
   Kind kind = Kind::BarrierDivergence;
   std::string expected = "expected all threads that barrier " + std::to_string(wait.which) +
-                         " counts; the block cannot go on without";
+                         " counts; the block cannot continue without";
   if (wait.what == Wait::For::Lanes) {
     kind = Kind::AbsentLane;
     expected = "expected all lanes of mask 0x" + llvm::utohexstr(wait.which, true) + "; absent:";
   } else if (wait.what == Wait::For::Mbarrier) {
     kind = Kind::Mbarrier;
-    expected = "expected the phase to complete; nobody is left who arrives:";
+    expected = "expected the phase to complete; no thread is left to arrive:";
   }
   return {kind, first, wait.site,
-          expected + " " + std::to_string(number) + " threads, of which " + missing};
+          expected + " " + std::to_string(number) +
+              (number == 1 ? " thread, " : " threads, of which ") + missing};
 }

@@ -52,7 +52,7 @@ void EarlierBlocks::check(Region &region, unsigned thread, const Touch &touch, u
                    std::to_string(step.conflict->block - 1) + ", which " +
                    (writes(step.conflict->access) ? "wrote it" : "read it") + " at '" +
                    program.sites[step.conflict->site].text +
-                   "': no release of it at device scope that was acquired here lies between");
+                   "': no release of it at device scope that was acquired here is between");
     }
     for (; i < touch.bytes && past[i] == before; ++i) {
       past[i] = step.next;

@@ -269,7 +269,7 @@ Error FunctionRewriter::rewriteInstruction(Instruction &instruction) {
              store->getAlign());
   } else if (auto *update = dyn_cast<AtomicRMWInst>(&instruction)) {
     if (isStrongerThanMonotonic(update->getOrdering())) {
-      return refuse(*update, "atomicrmw of monotonic order beside fences, for the NVPTX backend "
+      return refuse(*update, "atomicrmw of monotonic order with fences, for the NVPTX backend "
                              "leaves a stronger order out");
     }
     announce(*update, update->getPointerOperand(), update->getValOperand()->getType(),

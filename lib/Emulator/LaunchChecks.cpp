@@ -39,7 +39,7 @@ static void checkLimits(const Program &program, const SharedArena &arena, const 
   Expectation expect{complain};
   const Dim3 &grid = launch.grid, &threads = launch.block;
   expect(threads.count() > 0 && threads.count() <= 1024 && threads.z <= 64, Kind::Limit,
-         "expected 1 to 1024 threads a block, at most 64 of them along z; found " + str(threads));
+         "expected 1 to 1024 threads per block, at most 64 of them along z; found " + str(threads));
   expect(grid.count() > 0 && grid.x < 1u << 31 && grid.y < 1 << 16 && grid.z < 1 << 16, Kind::Limit,
          "expected a grid of 1 to 2^31 - 1 blocks along x and 1 to 65535 along y and z; found " +
              str(grid));
@@ -65,7 +65,8 @@ static void checkArguments(const Program &program, const Launch &launch, LaunchC
   Expectation expect{complain};
   size_t count = program.parameters.size();
   if (launch.arguments.size() != count) {
-    return complain(Kind::Argument, "expected " + std::to_string(count) + " arguments, found " +
+    return complain(Kind::Argument, "expected " + std::to_string(count) +
+                                        (count == 1 ? " argument, found " : " arguments, found ") +
                                         std::to_string(launch.arguments.size()));
   }
   for (size_t i = 0; i < count; ++i) {

@@ -50,7 +50,7 @@ void Mbarriers::invalidate(uint32_t site, uint64_t address) {
   Mbarrier &barrier = find(site, address);
   if (!barrier.waiting.empty()) {
     machine.fail(Kind::Mbarrier, site,
-                 "expected nobody to wait at an mbarrier object that is invalidated", address);
+                 "expected no thread to wait at an mbarrier object that is invalidated", address);
   }
   machine.touch(machine.thread(), makeTouch(address, site, false));
   machine.memory.markBarrier(address, false);

@@ -251,8 +251,8 @@ void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, u
       complain(copies || touch.copy ? Kind::UnwaitedCopy : Kind::Race, at,
                "expected to be ordered after what " + what + " here, at '" +
                    program.sites[other.site()].text +
-                   (copies ? "': no wait of its own and no barrier after one lies between"
-                           : "': no barrier lies between"));
+                   (copies ? "': no wait of its own and no barrier after one is between"
+                           : "': no barrier is between"));
     }
     uint64_t from = i;
     for (; i < touch.bytes && history[i] == before; ++i) {

@@ -94,9 +94,9 @@ static Error placeShared(Module &module, const SharedArena &arena, Program &prog
     cursor += bytes;
   }
   if (llvm::count_if(program.shared, [](const SharedGlobal &g) { return g.dynamic; }) > 1) {
-    return createStringError("kernel '" + program.kernel +
-                             "': expected one array of dynamic shared memory: on a GPU several lie "
-                             "at one address");
+    return createStringError(
+        "kernel '" + program.kernel +
+        "': expected one array of dynamic shared memory: on a GPU several have one address");
   }
   if (total > mostStatic || cursor > SharedArena::bytes) {
     return createStringError("kernel '" + program.kernel + "': expected at most " +

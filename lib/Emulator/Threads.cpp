@@ -81,13 +81,13 @@ void Threads::suspend() { leave(); }
 void Threads::stop() {
   stopping = true;
   leave();
-  llvm_unreachable("a stopped block goes on");
+  llvm_unreachable("a stopped block continues");
 }
 
 void Threads::finish() {
   done[current] = 1;
   leave();
-  llvm_unreachable("a finished thread goes on");
+  llvm_unreachable("a finished thread continues");
 }
 
 void Threads::wake(unsigned thread) { ready[thread / lanes] |= 1u << thread % lanes; }

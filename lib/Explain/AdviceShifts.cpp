@@ -186,7 +186,7 @@ static void warnOfWaste(const Shifts &shifts, const ParsedSpec *spec, CausalVerd
   bool areSeveral = llvm::count_if(shifts.keys, [](const ShiftKey &key) {
                       return key.least < key.by.front();
                     }) > 1;
-  std::string together = areSeveral ? ", with the others that are named at their least" : "";
+  std::string together = areSeveral ? ", with the other shifts at their smallest values" : "";
   for (const ShiftKey &key : shifts.keys) {
     int64_t by = key.by.front();
     if (key.least >= by) {
@@ -206,7 +206,7 @@ static void warnOfWaste(const Shifts &shifts, const ParsedSpec *spec, CausalVerd
             : "";
     verdict.warnings.push_back({Kind::Waste, findNumber(op, spec),
                                 "a shift by " + std::to_string(by) + " where " + least + together +
-                                    all + "; with the least one, all that is read through " +
+                                    all + "; with the smallest one, all that is read through " +
                                     (key.levels > 1 ? "all of them" : "it") + " is " +
                                     count(getDelay(key), isOnSegments ? "segment" : "token") +
                                     " newer"});
@@ -225,11 +225,11 @@ bool advice::lowerShifts(Shifts &shifts, ModuleOp module, const AdviceRequest &r
     Operation *place = ShiftOp(shifts.keys.front().ops.front());
     noteUnfinished(place, clock,
                    "of " + count(all, "shift") + " the last " + std::to_string(tried) +
-                       " were tried with smaller values" +
-                       (judged < lowered
-                            ? ", and of " + std::to_string(lowered) + " that could be smaller " +
-                                  std::to_string(judged) + " were proved so"
-                            : ""),
+                       (tried == 1 ? " was" : " were") + " tried with smaller values" +
+                       (judged < lowered ? ", and of " + std::to_string(lowered) +
+                                               " that could be smaller " + std::to_string(judged) +
+                                               (judged == 1 ? " was proved so" : " were proved so")
+                                         : ""),
                    verdict);
   }
   return llvm::any_of(shifts.keys, [](const ShiftKey &key) { return key.least < key.by.front(); });

@@ -16,6 +16,7 @@
 #include "sluice/Proof/Obligations.h"
 #include "sluice/Proof/ProveModel.h"
 #include "sluice/Proof/Theorem.h"
+#include "sluice/Support/Format.h"
 #include "sluice/Support/WorkBudget.h"
 
 using namespace mlir;
@@ -35,15 +36,15 @@ static bool proves(const ModeProof &proof, ObligationDecider &decider, int64_t l
   verdict.exhausted = decision.kind == Decision::Undecided && isWorkExhausted() ? limit : 0;
   verdict.message =
       verdict.exhausted > 0
-          ? "not proved causal: " + WorkBudget::describe(limit) + " were spent when " +
-                std::to_string(verdict.obligations) + " obligations were decided; " + simplifyHint
+          ? "not proved causal: the budget of " + WorkBudget::describe(limit) + " ran out after " +
+                describeCount(verdict.obligations, "obligation") + "; " + simplifyHint
       : decision.kind == Decision::Vacuous
           ? "not proved causal: this stage reads nothing at all, so that a proof "
             "about it would be empty; give its mask or shift positions to read"
       : decision.kind == Decision::Undecided
-          ? "not proved causal: the bound of what this stage reads repeats only after too many "
-            "positions to be decided; make its mask, shift and factors simpler"
-          : "not proved causal: the bound of what this stage reads does not hold at "
+          ? "not proved causal: the bound of the positions that this stage reads has too long a "
+            "period to be decided; make its mask, shift and factors simpler"
+          : "not proved causal: the bound of the positions that this stage reads does not hold at "
             "position " +
                 std::to_string(decision.p) +
                 "; make its mask, shift and factors "

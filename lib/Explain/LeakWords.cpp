@@ -113,7 +113,7 @@ std::vector<CausalStep> sluice::getSteps(FoundLeak &leak) {
 std::string sluice::describe(const Boundaries &boundaries) {
   std::string text;
   for (const std::vector<int64_t> &ends : boundaries) {
-    text += text.empty() ? " where boundaries stand at " : ", those of the next segmentation at ";
+    text += text.empty() ? " where boundaries are at " : ", those of the next segmentation at ";
     for (size_t i = 0; i < ends.size(); ++i) {
       text += (i == 0 ? "" : i + 1 < ends.size() ? ", " : " and ") + std::to_string(ends[i]);
     }

@@ -142,8 +142,9 @@ static bool passesSegments(const FoundLeak &leak) {
 /// Describes the bound that was not found, or the budget that was exhausted first.
 static std::string describeFailure(const CausalVerdict &verdict, const std::string &failure) {
   return verdict.exhausted > 0
-             ? "not proved causal: " + WorkBudget::describe(verdict.exhausted) +
-                   " were spent, and the bound of what this stage reads is not known yet; " +
+             ? "not proved causal: the budget of " + WorkBudget::describe(verdict.exhausted) +
+                   " ran out, and the bound of the positions that this stage reads is not known "
+                   "yet; " +
                    simplifyHint + ". "
              : "not proved causal: " + failure;
 }
@@ -164,9 +165,9 @@ static void explainSegments(func::FuncOp function, const BoundViolation &violati
     CrossEntropyOp loss = violation.loss;
     verdict.place = getOpLocation(violation.unbounded ? violation.unbounded : loss.getOperation());
     verdict.message =
-        describeFailure(verdict, "no bound was found for what this stage reads of "
-                                 "segments; let rows read segments that are closed. ") +
-        "Whether it leaks is not known either: under all boundaries of up to " +
+        describeFailure(verdict, "no bound was found for the segments that this stage reads; let "
+                                 "rows read segments that are closed. ") +
+        "It is not known either whether it leaks: under all boundaries of up to " +
         std::to_string(longest) + " tokens no row reads a later one";
     return;
   }
@@ -209,9 +210,10 @@ void sluice::explain(func::FuncOp function, const BoundViolation &violation, boo
         violation.unbounded ? violation.unbounded : CrossEntropyOp(violation.loss).getOperation();
     verdict.kind = CausalVerdict::Kind::NotProved;
     verdict.place = getOpLocation(op);
-    verdict.message = describeFailure(verdict, "no bound was found for what this stage reads; make "
-                                               "its mask, shift and factors simpler. ") +
-                      "Whether it leaks is not known either: " + search.describe();
+    verdict.message =
+        describeFailure(verdict, "no bound was found for the positions that this stage reads; make "
+                                 "its mask, shift and factors simpler. ") +
+        "It is not known either whether it leaks: " + search.describe();
     return;
   }
   verdict.kind = CausalVerdict::Kind::Leak;

@@ -112,8 +112,8 @@ std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Men
     std::string least = std::to_string(k - 1);
     if (isOfParts(fault)) {
       mending.insertShiftBehind(fault, 1);
-      return "parts of a group's rows stand side by side here, from its first to its last, "
-             "whatever is shifted before; shift by 1 directly behind this shortening by " +
+      return "parts of a group's rows are side by side here, from its first to its last, whatever "
+             "is shifted before; shift by 1 directly after this shortening by " +
              std::to_string(k);
     }
     if (!shifts.nearest) {
@@ -122,7 +122,7 @@ std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Men
       std::string here = " this shortening by " + std::to_string(k);
       return (isStarted
                   ? "the shift before" + here + " has a learned start, so it ends with its scale"
-                  : "no shift stands right before" + here) +
+                  : "no shift is right before" + here) +
              "; shift by " + least + " directly before it";
     }
     auto nearest = cast<ShiftOp>(shifts.nearest);
@@ -137,5 +137,5 @@ std::string sluice::remedyFor(Operation *fault, spec::SourceLocation &place, Men
     mending.remedy(fault);
     return own.words + ", at " + spec::toString(place);
   }
-  return "this stage reads a position of its input that is not there yet";
+  return "this stage reads a position of its input that does not exist yet";
 }

@@ -114,13 +114,13 @@ std::string explainUnreplayable(func::FuncOp function, int64_t length) {
   if (int64_t chain = getChainLength(function); chain > longestChain) {
     return "a row is read through " + std::to_string(chain) +
            " maps that are not stored, and the reference follows at most " +
-           std::to_string(longestChain) + "; put fewer shifts and upsamplings behind one another";
+           std::to_string(longestChain) + "; chain fewer shifts and upsamplings";
   }
   if (double work = estimateWork(function, length); work > mostReplayWork) {
     char numbers[96];
-    std::snprintf(numbers, sizeof numbers, "about %.2g multiplications, and it is given %.2g", work,
-                  mostReplayWork);
-    return "the compiled program is not to be had, and the reference would take " +
+    std::snprintf(numbers, sizeof numbers, "about %.2g multiplications, above its limit of %.2g",
+                  work, mostReplayWork);
+    return "the compiled program is not available, and the reference would take " +
            std::string(numbers) +
            "; make the model's widths smaller or its layers fewer, as with --set width=64";
   }

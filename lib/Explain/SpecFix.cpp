@@ -539,7 +539,8 @@ void FixSearch::run(CausalVerdict &result) {
     result.fix = SpecFix{found->words, found->place, found->text, found->score.hidden > 0};
     return;
   }
-  std::string count = " (" + std::to_string(tried) + " edited specs were checked";
+  std::string count = " (" + std::to_string(tried) +
+                      (tried == 1 ? " edited spec was checked" : " edited specs were checked");
   result.noFix = isStopped ? "none of the edits tried makes the spec causal" + count +
                                  ", as many as a search may)"
                            : "no value of a key and no shift or stage that is moved, "

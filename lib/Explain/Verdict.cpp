@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Explain/Verdict.h"
+#include "sluice/Support/Format.h"
 
 #include <cstdio>
 
@@ -132,7 +133,7 @@ std::string CausalVerdict::format() const {
                       inputs) +
            "\n  no row reads its target or a later token, and none changes as the sequence "
            "grows; " +
-           std::to_string(obligations) + " obligations decided";
+           describeCount(obligations, "obligation") + " decided";
   }
   std::string text = formatWithoutReplay(), advice = formatFix();
   text += advice.empty() ? "" : "\n" + advice;

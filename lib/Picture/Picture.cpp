@@ -412,7 +412,7 @@ std::vector<Drawing::PictureEntry> Drawing::legend() const {
             : "a token that the row reads and must not see"});
   add(has("leak-path"), {PictureEntry::Line, leak, leak, "the way from that token to the row"});
   add(has("leak-path") && picture.leakByGrowing,
-      {PictureEntry::DashedLine, leak, leak, "it exists once that token is there"});
+      {PictureEntry::DashedLine, leak, leak, "it exists from that token on"});
   add(has("box blind"),
       {PictureEntry::Box, blind, blindLine, "a token that it cannot see, though older ones"});
   add(out.find("stroke-dasharray=\"2 2\"") != std::string::npos,

@@ -121,7 +121,7 @@ static std::string nameOfMap(Operation *op) {
     return isa<AttendPartsOp>(op) ? "attention over a segment" : "attention of segments";
   }
   if (isa<HashedAttentionOp>(op)) {
-    return "attention by hashes";
+    return "LSH attention";
   }
   return isa<MapOp>(op) ? "add" : op->getName().stripDialect().str();
 }

@@ -131,7 +131,7 @@ static std::optional<Picture> pictureOfText(CrossEntropyOp loss, std::optional<i
   std::optional<Boundaries> boundaries =
       BoundaryRules(function).replayBoundaries(text.tokens, text.marks);
   if (!boundaries) {
-    error = "expected | behind each byte that ends a segment, as a predictor's depend on weights, "
+    error = "expected | after each byte that ends a segment, as a predictor's depend on weights, "
             "found none";
     return std::nullopt;
   }

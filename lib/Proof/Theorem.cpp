@@ -31,8 +31,8 @@ static std::string findScaleMistake(Operation *op) {
     }
     FlatSymbolRefAttr scale = findScale(op->getOperand(0));
     if (findScale(result) != scale) {
-      return "its result stands on the scale @" + findScale(result).getValue().str() +
-             ", what it reads on @" + scale.getValue().str() + "; write one scale for both";
+      return "its result is on the scale @" + findScale(result).getValue().str() +
+             ", its operand on @" + scale.getValue().str() + "; write one scale for both";
     }
   }
   return "";
@@ -54,8 +54,8 @@ static std::string findHiddenCut(CausalFlowInterface op) {
       for (const SegmentTerm &term :
            op.getReads(result.getResultNumber(), operand.getOperandNumber()).terms) {
         if (!resolveTerm(term)) {
-          return "its counts and ends of segments are no results of sluice.segment; take both from "
-                 "one, moved by sluice.shift at most";
+          return "its counts and ends of segments are not results of sluice.segment; take both "
+                 "from one, moved by sluice.shift at most";
         }
       }
     }
@@ -65,13 +65,12 @@ static std::string findHiddenCut(CausalFlowInterface op) {
 
 static std::string findHiddenRead(Operation *op) {
   if (!isa<CausalFlowInterface>(op)) {
-    return "nothing is known of which positions it reads; build the prediction from ops of the "
-           "model "
+    return "the positions that it reads are unknown; build the prediction from ops of the model "
            "dialect";
   }
   if (readsComputedTensor(op)) {
-    return "it reads a tensor that is no parameter, and that may have been computed from tokens; "
-           "read a parameter";
+    return "it reads a tensor that is not a parameter, and that may have been computed from "
+           "tokens; read a parameter";
   }
   auto embed = dyn_cast<EmbedOp>(op);
   auto table = embed ? cast<RankedTensorType>(embed.getTable().getType()) : RankedTensorType();
@@ -90,7 +89,8 @@ static std::string findTargetMistake(CrossEntropyOp loss, const Scales &scales,
            "own";
   }
   if (readsComputedTensor(loss)) {
-    return "its weights are no parameters, and may have been computed from tokens; read parameters";
+    return "its weights are not parameters, and may have been computed from tokens; read "
+           "parameters";
   }
   if (live.contains(loss.getLosses())) {
     return "a prediction reads this loss, and so its targets; let losses be results alone";
@@ -101,13 +101,14 @@ static std::string findTargetMistake(CrossEntropyOp loss, const Scales &scales,
 std::optional<BeyondTheorem> sluice::findBeyondTheorem(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments()) {
     if (!isa<SequenceType>(argument.getType())) {
-      return BeyondTheorem{function, "an argument is no sequence; give the function tokens alone"};
+      return BeyondTheorem{function,
+                           "an argument is not a sequence; give the function tokens alone"};
     }
   }
   Scales scales(function);
   for (BlockArgument argument : function.getArguments()) {
     if (scales.isOnTargetAxis(argument) && scales.getScaleFactor(argument) != 1) {
-      return BeyondTheorem{function, "tokens of the target's axis stand on a scale of factor " +
+      return BeyondTheorem{function, "tokens of the target's axis are on a scale of factor " +
                                          std::to_string(scales.getScaleFactor(argument)) +
                                          "; give them on a scale of factor 1"};
     }

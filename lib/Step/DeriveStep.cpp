@@ -109,7 +109,7 @@ bool Deriver::addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead>
   bool isFinal = runsEveryStep(op) && !isa<CrossEntropyOp>(op);
   auto flow = dyn_cast<CausalFlowInterface>(op);
   if (!flow) {
-    return refuse(&op, "nothing is known of which positions it reads");
+    return refuse(&op, "the positions that it reads are unknown");
   }
   for (OpOperand &operand : op.getOpOperands()) {
     Value value = operand.get();
@@ -198,21 +198,21 @@ bool Deriver::addValue(Value value) {
   }
   Frontier bound = frontiers.at(value);
   if (bound.unbounded) {
-    return refuse(bound.unbounded, "no bound was found for what it reads, so that no step could "
-                                   "compute it; let it read earlier positions alone");
+    return refuse(bound.unbounded, "no bound was found for the positions that it reads, so that no "
+                                   "step could compute it; let it read earlier positions alone");
   }
   SegmentOp cut;
   if (scales.isOnTargetAxis(value) && scales.isSegmented(value)) {
     cut = clocks.findSegmentOp(value);
     std::optional<Frontier> segments = cut ? clocks.inSegments(value, cut) : std::nullopt;
     if (!segments) {
-      return refuse(op, "what its rows wait for is not the end of a segment of their own");
+      return refuse(op, "its rows wait for something other than the end of a segment of their own");
     }
     bound = *segments;
   }
   if (!scales.isOnTargetAxis(value) || bound.candidates.empty()) {
-    return refuse(op, "it stands on another axis than what is predicted, and no capacity says that "
-                      "it is given before the first token");
+    return refuse(op, "it is on another axis than the predicted tokens, and has no capacity, so "
+                      "that it is not given before the first token");
   }
   std::vector<const void *> key = {cut.getAsOpaquePointer()};
   for (AffineExpr candidate : bound.candidates) {
@@ -224,13 +224,13 @@ bool Deriver::addValue(Value value) {
     if (!schedule) {
       scheduleIndices.erase(entry);
       return refuse(op, "the steps that compute its rows could not be counted; make its mask and "
-                        "those before it simpler");
+                        "the masks before it simpler");
     }
     schedule->cut = cut;
     if (!findBurst(*schedule)) {
       scheduleIndices.erase(entry);
-      return refuse(op, "how many of its rows one step computes was not decided; make its mask and "
-                        "those before it simpler");
+      return refuse(op, "the number of its rows per step could not be decided; make its mask and "
+                        "the masks before it simpler");
     }
     plan.schedules.push_back(*schedule);
   }
@@ -318,9 +318,9 @@ std::optional<StepPlan> Deriver::derive() {
     return result;
   }
   refusal = {refusal.op ? refusal.op : function.getOperation(),
-             "not proved: " + WorkBudget::describe(WorkBudget::getCurrent()->getLimit()) +
-                 " were spent when " + std::to_string(plan.values.size()) + " of " +
-                 std::to_string(live.size()) +
+             "not proved: the budget of " +
+                 WorkBudget::describe(WorkBudget::getCurrent()->getLimit()) + " ran out when " +
+                 std::to_string(plan.values.size()) + " of " + std::to_string(live.size()) +
                  " values had a schedule; give factors and shifts common divisors and masks small "
                  "constants"};
   return std::nullopt;
@@ -404,8 +404,9 @@ std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &r
   dispatch::RandomOp drawn;
   function.walk([&](dispatch::RandomOp op) { drawn = op; });
   if (drawn) {
-    refusal = {drawn->getParentOfType<MapOp>(),
-               "what it draws depends on a token's place in the batch, which a step does not keep"};
+    refusal = {
+        drawn->getParentOfType<MapOp>(),
+        "its random numbers depend on a token's position in the batch, which a step does not keep"};
     return std::nullopt;
   }
   WorkBudget budget(operations);
@@ -417,7 +418,7 @@ std::optional<StepPlan> sluice::deriveStep(func::FuncOp function, StepRefusal &r
   Scales scales(function);
   for (auto attention : function.getOps<AttendSegmentsOp>()) {
     if (scales.isSegmented(attention.getKey()) || scales.getScaleFactor(attention.getKey()) != 1) {
-      refusal = {attention, "segments attend to rows that are no tokens'; their steps follow "
+      refusal = {attention, "segments attend to rows that are not rows of tokens; steps exist for "
                             "segments of tokens alone"};
       return std::nullopt;
     }

@@ -79,7 +79,8 @@ std::string SegmentClocks::cross(Operation &op, Value value, ArrayRef<SegmentTer
                                  StepRead &read) const {
   SegmentOp reader = findSegmentOp(value), source = findSegmentOp(read.source);
   if (terms.empty()) {
-    return reader == source ? "" : "it reads rows of another scale, and no count or end says which";
+    return reader == source ? ""
+                            : "it reads rows of another scale, and no count or end selects them";
   }
   AffineExpr p = getAffineDimExpr(0, op.getContext()), x = getAffineDimExpr(1, op.getContext());
   bool isCount = terms.front().kind == SegmentTerm::Count;
@@ -104,7 +105,7 @@ std::string SegmentClocks::cross(Operation &op, Value value, ArrayRef<SegmentTer
   read.relation = read.relation.replaceDimsAndSymbols({p, x}, {n, p}, 2, 1);
   return terms.size() == 1 && !mentionsRow
              ? ""
-             : "which segments it reads depends on its own position too";
+             : "the segments that it reads depend on its own position too";
 }
 
 bool SegmentClocks::isSelection(const StepPlan &plan, const StepRead &read,
@@ -127,7 +128,7 @@ std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &valu
   auto cut = value.value.getDefiningOp<SegmentOp>();
   AffineExpr d0 = getAffineDimExpr(0, value.value.getContext());
   if (schedule.cut && !plan.values.contains(SegmentOp(schedule.cut).getCounts())) {
-    return "nothing counts the segments that its rows wait for";
+    return "no value counts the segments that its rows wait for";
   }
   if (cut && value.value == cut.getCounts()) {
     bool isOfRow = schedule.cut        ? schedule.due == ArrayRef(d0 + 1)
@@ -149,7 +150,7 @@ std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &valu
     SegmentOp cut = findSegmentOp(read.source);
     bool isCounted =
         plan.values.contains(cut.getCounts()) && isSame(reader, plan.findSchedule(cut.getCounts()));
-    return isCounted ? "" : "which segments are closed is not what its row counts";
+    return isCounted ? "" : "its row does not count the closed segments";
   }
   if (read.crossing != StepCrossing::Ends) {
     return "";
@@ -161,8 +162,7 @@ std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &valu
   for (const SegmentTerm &term : flow.getReads(result, read.operand).terms) {
     isThere &= isCovered(term.at + 1, reader.due);
   }
-  return isThere ? ""
-                 : "its rows are read before they are there, or before their segment is closed";
+  return isThere ? "" : "its rows are read before they exist, or before their segment is closed";
 }
 
 bool SegmentClocks::check(const StepPlan &plan, StepRefusal &refusal) const {

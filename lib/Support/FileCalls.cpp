@@ -22,16 +22,16 @@ const char *describeRemedy(int error) {
   case EFBIG:
     return "; raise the limit on the size of files (ulimit -f) or name another place";
   case EIO:
-    return "; look at the disk, or name another place";
+    return "; check the disk, or name another place";
   case EMFILE:
   case ENFILE:
     return "; raise the limit on open files (ulimit -n)";
   case ENOMEM:
     return "; free memory";
   case ENAMETOOLONG:
-    return "; name it shorter";
+    return "; use a shorter name";
   case ELOOP:
-    return "; mend the symbolic links or name another place";
+    return "; fix the symbolic links or name another place";
   case ENOENT:
   case ENOTDIR:
     return "; check the path";

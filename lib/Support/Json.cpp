@@ -196,7 +196,7 @@ std::string Reader::remedy(size_t at, bool key) const {
   if (isJsonDigit(c) || c == '-' || c == '+' || c == '.') {
     return "; write numbers as 12, -3, 0.5 or 1e-3";
   }
-  return isJsonWord(c) ? "; only true, false and null stand without double quotes" : "";
+  return isJsonWord(c) ? "; only true, false and null are written without double quotes" : "";
 }
 
 bool Reader::badToken(size_t at, const std::string &expected, bool key) {

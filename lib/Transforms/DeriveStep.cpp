@@ -203,7 +203,7 @@ static bool hasScheduledReads(func::FuncOp predict) {
   return !result.wasInterrupted();
 }
 
-/// Returns true if a step can be derived of a module that need not have one.
+/// Returns true if a step can be derived from a module that need not have one.
 static bool hasStep(ModuleOp module, int64_t operations) {
   auto predict = module.lookupSymbol<func::FuncOp>("predict");
   StepRefusal refusal;
@@ -242,7 +242,7 @@ struct DeriveStepPass : sluice::impl::DeriveStepBase<DeriveStepPass> {
     StepRefusal refusal;
     std::optional<StepPlan> plan = deriveStep(predict, refusal, operations);
     if (!plan) {
-      refusal.op->emitError("expected a model that a step can be derived of, found that ")
+      refusal.op->emitError("expected a model from which a step can be derived, found that ")
           << refusal.message;
       return signalPassFailure();
     }

@@ -126,7 +126,7 @@ static LogicalResult verifyPermission(Operation *dispatch, StringRef guard, Oper
     return success();
   }
   return dispatch->emitError() << "D-061: expected a scheduled dispatch under the guard " << guard
-                               << ", whose scalar is made of its schedule, found "
+                               << ", whose scalar is computed from its schedule, found "
                                << (schedule ? "one of another schedule" : "no schedule");
 }
 
@@ -178,7 +178,7 @@ static LogicalResult verifyProtected(dispatch::KernelInterface dispatch, StringR
   if (!read.contains("scalar:loss") ||
       !(read.contains("flat:gradients") || read.contains("flat:gradient_sums"))) {
     return dispatch->emitError() << "D-064: expected the guard " << guard.getValue()
-                                 << " to be made of scalar:loss and of the gradients";
+                                 << " to be computed from scalar:loss and the gradients";
   }
   return success();
 }

@@ -216,7 +216,7 @@ int64_t promptOfGroups(const ModelFacts &model, int64_t asked) {
     throw UserError(
         "--prompt-tokens: expected a multiple of " + std::to_string(model.group) + " from " +
         std::to_string(model.first + 1) + " to the context, " + std::to_string(model.context) +
-        ", as the model predicts the group behind whole ones, found " + std::to_string(tokens));
+        ", as the model predicts the group after whole ones, found " + std::to_string(tokens));
   }
   return tokens;
 }
@@ -377,7 +377,7 @@ std::string drawContext(const ContextResult &result, const std::string &model) {
     plain.push_back({static_cast<double>(place.distance), place.plain});
     shuffled.push_back({static_cast<double>(place.distance), place.shuffled});
   }
-  Chart chart("Bits per token behind a shuffled half", "tokens behind it");
+  Chart chart("Bits per token after a shuffled half", "tokens after it");
   chart.add(plain, blue, "in order", CurveStyle::Line);
   chart.add(shuffled, red, "shuffled", CurveStyle::Line);
   return pageStart("What " + model + " reads of its context") + chart.draw() + pageEnd();
@@ -410,7 +410,7 @@ std::string drawSamples(const SampleResult &result, const std::string &model) {
   }
   writeRow(table, "Ref-BLEU", showNumber(result.refBleu, 4));
   writeRow(table, "seconds a completion", showNumber(result.seconds, 3));
-  return pageStart("What " + model + " writes behind " + std::to_string(result.prompts) +
+  return pageStart("What " + model + " writes after " + std::to_string(result.prompts) +
                    " prompts") +
          tableStart() + table.str() + tableEnd() + chart.draw() + pageEnd();
 }

@@ -102,8 +102,8 @@ NeighbourResult measureNeighbours(Executor &executor, const std::vector<ByteFile
 
 std::string drawNeighbours(const NeighbourResult &result, const std::string &model) {
   std::ostringstream out;
-  out << pageStart("What " + model + " takes for alike, " + std::to_string(result.factor) +
-                   " tokens a group");
+  out << pageStart("Groups that " + model + " places close together, " +
+                   std::to_string(result.factor) + " tokens a group");
   for (const NeighbourResult::Query &query : result.queries) {
     out << "<h2>" << escapeHtml(query.group.text) << "</h2>\n" << tableStart();
     for (const Group &group : query.nearest) {

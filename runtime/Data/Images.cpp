@@ -53,13 +53,13 @@ static std::vector<uint8_t> readPng(const Path &path, std::span<const uint8_t> b
   }
   if (image.hasManyBits || image.isTransparent) {
     throw UserError(showPath(path.native()) +
-                    ": expected a PNG of 8 bits a channel without transparency, " + "found one " +
+                    ": expected a PNG of 8 bits per channel without transparency, " + "found one " +
                     (image.isTransparent ? "with transparency" : "of 16 bits") +
                     "; convert it first");
   }
   if (image.pixels.empty()) {
     throw UserError(showPath(path.native()) + ": expected a PNG of " + size.toString() +
-                    ", as --images says, " + "found one of " +
+                    ", as --images specifies, " + "found one of " +
                     describe(image.width, image.height, image.channels) +
                     "; scale or convert it first");
   }
@@ -79,7 +79,7 @@ ByteFile readImages(const Path &path, const ImageSize &size, const ReadingOption
     throw UserError(showPath(path.native()) + ": expected a PNG, or images of " + size.toString() +
                     ", " + std::to_string(each) + " bytes each, found " +
                     std::to_string(file.bytes.size()) +
-                    " bytes; cut the file, or say another --images");
+                    " bytes; cut the file, or give another --images");
   }
   return file;
 }

@@ -52,7 +52,7 @@ void requireInputs(const Plan &plan, const InputFiles &files, const std::string 
       for (const std::string &each : numbers) {
         known += (known.empty() ? "\"" : ", \"") + each + "\"";
       }
-      known = known.empty() ? "none beside its tokens" : known;
+      known = known.empty() ? "none besides its tokens" : known;
       throw UserError(flag + ": expected an input of the model, which has " + known + ", found \"" +
                       name + "\"; name another, or leave the flag out");
     }

@@ -7,7 +7,7 @@
 namespace sluice::runtime {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers are written as they lie");
+static_assert(std::endian::native == std::endian::little, "numbers are written in memory order");
 
 /// Returns the magic, the version, the length of the dictionary, and the dictionary, padded to a
 /// multiple of 64 bytes. https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html

@@ -418,7 +418,7 @@ void checkText(std::string_view text, bool isUtf8) {
   if (isUtf8) {
     CharacterCount count = countCharacters(text, 0, text.size());
     if (count.invalid) {
-      throw Problem{"a header that is no UTF-8"};
+      throw Problem{"a header that is not UTF-8"};
     }
     characters = static_cast<size_t>(count.characters);
   }
@@ -460,7 +460,7 @@ void readMembers(const Literal &dictionary, std::string_view text, NpyHeader &he
         return l.kind == Literal::Integer || l.kind == Literal::Bool;
       });
   if (!areIntegers) {
-    throw Problem{"a \"shape\" that is no tuple of integers"};
+    throw Problem{"a \"shape\" that is not a tuple of integers"};
   }
   header.isText = type->kind == Literal::String;
   header.type = header.isText ? type->text : text.substr(type->begin, type->end - type->begin);
@@ -487,7 +487,7 @@ NpyHeader parseNpyHeader(std::span<const uint8_t> file) {
     std::string text = normalize(bytes);
     Literal dictionary = LiteralReader(text, version < 3, version < 3).readAll();
     if (dictionary.kind != Literal::Dictionary) {
-      throw Problem{"a header that is no dictionary"};
+      throw Problem{"a header that is not a dictionary"};
     }
     readMembers(dictionary, text, header);
   } catch (const Problem &problem) {

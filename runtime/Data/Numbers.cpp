@@ -115,7 +115,7 @@ static void checkNumbers(const NumberFile &file, int64_t rows, bool isTarget) {
       sum += number;
     }
     if (isTarget && std::abs(sum - 1) > tolerance) {
-      refuse(row, "chances that add up to 1, but for 0.001", sum);
+      refuse(row, "probabilities that add up to 1 within 0.001", sum);
     }
   }
 }
@@ -140,7 +140,7 @@ NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFil
   size_t size = static_cast<size_t>(rows * input.width) * sizeof(float);
   if (file.bytes.size() - file.start != size) {
     throw UserError(showPath(path.native()) + ": expected " + std::to_string(size) +
-                    " bytes of numbers behind the header, found " +
+                    " bytes of numbers after the header, found " +
                     std::to_string(file.bytes.size() - file.start) + "; write the file again");
   }
   checkNumbers(file, rows, input.isTarget);

@@ -92,7 +92,7 @@ void requireWholeCover(const std::map<std::string, Stored> &table, uint64_t data
   for (const auto &[begin, name] : starts) {
     if (begin != end) {
       refuse(origin, naming(name) + ": expected its data at byte " + std::to_string(end) +
-                         ", right behind the tensor before it, found it at byte " +
+                         ", right after the tensor before it, found it at byte " +
                          std::to_string(begin) +
                          (begin < end ? " (two tensors overlap)" : " (bytes of no tensor)"));
     }
@@ -226,11 +226,11 @@ void SafetensorsFile::rename(const WeightNames &names) {
     }
   }
   if (!isFound) {
-    throw UserError(origin +
-                    ": --weights-prefix: expected what names of the file's tensors begin "
-                    "with, found \"" +
-                    names.prefix + "\" where the first is " + first() +
-                    "; give another prefix, or leave it out");
+    throw UserError(
+        origin +
+        ": --weights-prefix: expected a prefix of the names of the file's tensors, found \"" +
+        names.prefix + "\" where the first is " + first() +
+        "; give another prefix, or leave it out");
   }
   for (const std::string &glob : names.ignore) {
     bool fits = std::ranges::any_of(renamed, [&](const auto &each) {
@@ -293,7 +293,7 @@ void SafetensorsFile::requireNoPrefix(std::span<const NamedTensor> into) const {
     if (isCommon) {
       throw UserError(
           origin + ": expected " + naming(wanted) + ", found " + showJson(name) +
-          ", and so for the others" +
+          ", and likewise for the others" +
           (prefix == "_orig_mod." ? " (torch.compile puts this before every name)" : "") +
           "; take it off with --weights-prefix " + prefix);
     }

@@ -111,7 +111,7 @@ const Launch &findLaunch(Device &device, const RecordedLaunch &recorded) {
   if (!fits) {
     throw UserError(device.artifact().path() + ": expected launch " +
                     std::to_string(recorded.index) + " of \"" + recorded.entry +
-                    "\" as it was recorded, found another; make the bundle again");
+                    "\" as it was recorded, found another; record the bundle again");
   }
   return *launch;
 }

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 constexpr char magic[8] = {'S', 'L', 'U', 'I', 'C', 'R', 'E', 'C'};
 constexpr uint64_t version = 2;
 constexpr size_t headerBytes = 24; // magic, version, size of the JSON
-const std::string remedy = "; make the bundle again with this version of sluice";
+const std::string remedy = "; record the bundle again with this version of sluice";
 
 /// Collects the bytes after the JSON; stores equal byte strings once.
 class BlobWriter {
@@ -196,7 +196,7 @@ void requireSameArtifact(const Recording &recording, const Artifact &artifact, c
   if (found != recording.artifact) {
     throw UserError(path.string() + ": expected a recording of " + artifact.path() + " (SHA-256 " +
                     found.substr(0, 12) + "...), found one of " + recording.artifact.substr(0, 12) +
-                    "...; make the bundle again");
+                    "...; record the bundle again");
   }
 }
 

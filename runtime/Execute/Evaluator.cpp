@@ -164,7 +164,7 @@ void addCharacters(EvaluationResult &result, const FileContents &bytes, int64_t 
   CharacterCount count =
       countCharacters(read, static_cast<size_t>(from), static_cast<size_t>(std::max(from, to)));
   if (count.invalid) {
-    result.noCharacters = where + ": byte " + std::to_string(*count.invalid) + " is no UTF-8";
+    result.noCharacters = where + ": byte " + std::to_string(*count.invalid) + " is not UTF-8";
   }
   result.characters = result.characters.value_or(0) + count.characters;
 }
@@ -326,7 +326,7 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
             "line " + std::to_string(first + static_cast<int64_t>(row) + 1) + " of the text");
       } else {
         result.noCharacters = source.noun();
-        result.noCharacters += " are no text";
+        result.noCharacters += " are not text";
       }
       if (losses) {
         losses(nats);

@@ -44,8 +44,9 @@ void Executor::chooseFactor(std::optional<int64_t> factor) {
     list += (list.empty() ? "" : ", ") + std::to_string(known);
   }
   if (list.empty()) {
-    throw UserError(artifact().path() + ": expected a model that draws its factor, found one "
-                                        "factor a level; leave --factor out");
+    throw UserError(
+        artifact().path() +
+        ": expected a model that draws its factor, found one factor per level; leave --factor out");
   }
   if (std::ranges::find(plan().factors, *factor) == plan().factors.end()) {
     throw UserError(artifact().path() + ": expected one of the factors that it draws (" + list +

@@ -12,8 +12,8 @@ static constexpr const char *twoBytes = "one byte to predict from another";
 HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
   if (files.data.empty() && files.inputs.empty()) {
     if (!files.labels.empty()) {
-      throw UserError(files.labelFlag + ": expected held-out text beside it, found none; give "
-                                        "--eval-data FILE");
+      throw UserError(files.labelFlag +
+                      ": expected held-out text with it, found none; give --eval-data FILE");
     }
     return;
   }

@@ -118,8 +118,9 @@ std::shared_ptr<const Artifact> Artifact::fromBytes(std::vector<uint8_t> bytes, 
     if (artifact->parsedPlan.gpuTargets().empty()) {
       throw;
     }
-    artifact->cpuProblem = std::string(error.what()) +
-                           ", with --target cpu beside the GPUs, or use --device cuda or emulator";
+    artifact->cpuProblem =
+        std::string(error.what()) +
+        ", with --target cpu in addition to the GPUs, or use --device cuda or emulator";
   }
   return artifact;
 }

@@ -157,7 +157,8 @@ Json describeGeneration(const Plan &plan) {
 }
 
 void describeGenerationForPeople(std::ostringstream &out, const Plan &plan) {
-  out << "\ngeneration: " << plan.generation->rows << " texts at once; launches a step:";
+  out << "\ngeneration: " << describeCount(plan.generation->rows, "text")
+      << " at once; launches of a step:";
   const char *separator = " ";
   for (const auto &[rate, count] : launchesOfStep(plan)) {
     out << std::exchange(separator, ", ") << count << " " << showRate(rate);
@@ -208,7 +209,7 @@ void describeTarget(std::ostringstream &out, const std::vector<LedgerLine> &ledg
   }
   for (const LedgerLine &line : ledger) {
     if (line.target == target && line.variant->library) {
-      out << "by cuBLASLt at full length and batch, where it is there: " << line.kernel->name
+      out << "by cuBLASLt at full length and batch, where it is installed: " << line.kernel->name
           << "\n";
     }
   }
@@ -300,9 +301,9 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   }
   for (size_t i = 0; i < plan.factors.size(); ++i) {
     out << (i == 0 ? "\n  each step draws its factor: " : ", ") << plan.factors[i]
-        << (i == 0 ? ", of which this is told" : "");
+        << (i == 0 ? " (whose costs follow)" : "");
   }
-  out << "\n  launches a training step: " << costs.forward << " forward, " << costs.backward
+  out << "\n  launches of a training step: " << costs.forward << " forward, " << costs.backward
       << " backward, " << costs.update << " update\n";
   for (const auto &[target, stages] : costs.onGpu) {
     out << "    on " << target << ": " << stages.forward << " forward, " << stages.backward

@@ -243,7 +243,7 @@ private:
     }
     for (const auto &[target, variant] : kernel.deviceVariants) {
       if (variant.library && !kernel.product) {
-        json.fail("\"product\" beside the \"library\" of " + target, "none");
+        json.fail("\"product\" with the \"library\" of " + target, "none");
       }
     }
     kernel.flops = json.at("flops").integer(0, mostWork);
@@ -314,7 +314,7 @@ private:
     }
     auto first = plan.scalars.find("first_row");
     if (plan.accumulate > 1 && (first == plan.scalars.end() || first->second.type != Type::i64)) {
-      json.fail("the scalar \"first_row\" of type i64 beside the entry \"accumulate\"", "none");
+      json.fail("the scalar \"first_row\" of type i64 with the entry \"accumulate\"", "none");
     }
   }
 
@@ -369,7 +369,7 @@ private:
     }
     auto room = plan.scalars.find("room");
     if (room == plan.scalars.end() || room->second.type != Type::i64) {
-      json.fail("the scalar \"room\", i64, beside it", "none");
+      json.fail("the scalar \"room\", i64, with it", "none");
     }
   }
 

@@ -50,7 +50,7 @@ Product readProduct(const StrictJson &json, const std::vector<Operand> &operands
     int64_t elements = operand.bytes / getByteSize(type);
     if (width > elements || rows - 1 > (elements - width) / found) {
       json.at(key).failType("a stride with which " + std::to_string(rows) + " rows of " +
-                            std::to_string(width) + " elements lie in " +
+                            std::to_string(width) + " elements fit in " +
                             std::to_string(operand.bytes) + " bytes");
     }
     return found;

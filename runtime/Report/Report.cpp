@@ -60,7 +60,7 @@ void writeCosts(std::ostringstream &out, const Json &costs) {
            textIn(proof, "verdict") == "proved"       ? "proved"
            : textIn(proof, "verdict") == "not-proved" ? "not proved, and no leak was found"
                                                       : "not proved: a leak was allowed");
-  writeRow(out, "launches a training step",
+  writeRow(out, "launches of a training step",
            showNumber(numberIn(launches, "forward"), 0) + " forward, " +
                showNumber(numberIn(launches, "backward"), 0) + " backward, " +
                showNumber(numberIn(launches, "update"), 0) + " update");

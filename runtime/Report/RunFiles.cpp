@@ -351,9 +351,10 @@ Facts RunFiles::data() const {
   }
   facts.emplace_back("seed", std::to_string(record->seed));
   if (record->weights) {
-    facts.emplace_back("weights it began from", record->weights->file + ", " +
-                                                    std::to_string(record->weights->taken.size()) +
-                                                    " tensors");
+    facts.emplace_back(
+        "weights it began from",
+        record->weights->file + ", " +
+            describeCount(static_cast<int64_t>(record->weights->taken.size()), "tensor"));
   }
   for (const SpecChange &change : record->changes) {
     facts.emplace_back(change.step == 0 ? "set from the start"

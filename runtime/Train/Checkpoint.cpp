@@ -132,7 +132,7 @@ std::string describeOthers(const Path &run) {
   std::vector<int64_t> steps = checkpointSteps(run);
   return steps.empty() ? "restore it, or train into a new run"
                        : "restore it, or write " + std::to_string(steps.back()) +
-                             ", the newest one there is, into the run's file \"latest\"";
+                             ", the newest one that exists, into the run's file \"latest\"";
 }
 
 Path checkpointFolder(const Path &run, int64_t step) {
@@ -360,7 +360,7 @@ std::pair<Path, std::vector<uint8_t>> readWeights(const Path &given, std::option
   const Path path = step ? given : resolveLatest(given);
   if (step) {
     if (!runtime::isFolder(path) || isThere(path / stateName)) {
-      throw UserError(path.string() + ": expected a run beside --step, found " +
+      throw UserError(path.string() + ": expected a run with --step, found " +
                       (!isThere(path)            ? "nothing of this name"
                        : runtime::isFolder(path) ? "a checkpoint"
                                                  : "a file") +

@@ -11,8 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 const std::string damagedRecordRemedy =
-    "; restore the file, or remove it: the run then counts as one that was "
-    "told nothing";
+    "; restore the file, or remove it: the run then counts as one that was given no flags";
 
 Path getRecordPath(const Path &run) { return run / "run.json"; }
 

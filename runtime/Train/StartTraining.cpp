@@ -179,7 +179,7 @@ static void goBack(const TrainingContext &context) {
 
 void resumeTraining(TrainingContext &context) {
   if (adoptNewestCheckpoint(context.options.run)) {
-    context.say("the file \"latest\" is missing: the run goes on from its newest checkpoint");
+    context.say("the file \"latest\" is missing: the run continues from its newest checkpoint");
   }
   // Checks the spec before the tensors, so that another spec is not reported as damage.
   TrainingState saved = readTrainingState(context.options.run, context.options.from);
@@ -208,7 +208,7 @@ void resumeTraining(TrainingContext &context) {
   if (isDone) {
     context.say("nothing to do: the run is to make " + describeCount(context.goal, "step") +
                 " in all and has made " + std::to_string(context.state.step) +
-                "; give more --steps to go on");
+                "; give more --steps to continue");
     if (context.options.from) {
       writeRecord(context);
     }

@@ -3,7 +3,7 @@
 
 spec.model attributes {name = "m", vocabulary = 16 : i64, length = 8 : i64, batch = 2 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
-  // expected-error @+1 {{expected "frozen" only of a stage that has weights, found it of one that has none; leave it out}}
+  // expected-error @+1 {{expected "frozen" only on a stage that has weights, found it on one that has none; leave it out}}
   %1 = spec.dropout %0 {path = "stages.1", rate = 0.5 : f64, frozen} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
 }
@@ -22,7 +22,7 @@ spec.model attributes {name = "m", vocabulary = 16 : i64, length = 8 : i64, batc
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   %1 = spec.layer %0 {path = "stages.1", heads = 2 : i64, key_value_heads = 2 : i64, head_size = 4 : i64, feed_forward = 16 : i64,
                       relative = #spec.relative<xl_shared>} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
-  // expected-error @+1 {{expected layers with "relative": "xl_shared" to have heads * head_size alike, found 8 and 12; make them equal, or use "xl"}}
+  // expected-error @+1 {{expected layers with "relative": "xl_shared" to have heads * head_size equal, found 8 and 12; make them equal, or use "xl"}}
   %2 = spec.layer %1 {path = "stages.2", heads = 3 : i64, key_value_heads = 3 : i64, head_size = 4 : i64, feed_forward = 16 : i64,
                       relative = #spec.relative<xl_shared>} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   spec.head %2 {path = "stages.3"} : (!spec.stream<tokens, 8>) -> ()

@@ -59,7 +59,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
     %x = sluice.embed %tokens, %table : (!sluice.seq<@fine, 0, i32>, tensor<7x8xf32>) -> !sluice.seq<@fine, 8, f32>
     %v = sluice.embed %tokens, %table : (!sluice.seq<@fine, 0, i32>, tensor<7x8xf32>) -> !sluice.seq<@fine, 8, bf16>
     %b = sluice.hashed_buckets %x, %r : (!sluice.seq<@fine, 8, f32>, tensor<2x8xf32>) -> !sluice.seq<@fine, 1, f32>
-    // expected-error@+1 {{S-114: expected rows of one type for attention by hashes, found '!sluice.seq<@fine, 8, f32>' and '!sluice.seq<@fine, 8, bf16>'}}
+    // expected-error@+1 {{S-114: expected rows of one type for LSH attention, found '!sluice.seq<@fine, 8, f32>' and '!sluice.seq<@fine, 8, bf16>'}}
     %o, %s = sluice.hashed_attention %x, %x, %v, %b {heads = 2 : i64, head_size = 4 : i64, bucket_count = 4 : i64, chunk = 4 : i64} : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, bf16>, !sluice.seq<@fine, 1, f32>) -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 2, f32>)
     return %o : !sluice.seq<@fine, 8, f32>
   }

@@ -67,7 +67,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
     %w = sluice.read @w : tensor<7x4xf32>
     %x = sluice.embed %t, %w : (!sluice.seq<@s1, 0, i32>, tensor<7x4xf32>) -> !sluice.seq<@s1, 4, f32>
     %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} : (!sluice.seq<@s1, 4, f32>, tensor<7x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
-    // expected-error@+1 {{S-053: expected rows of columns, found one number a row}}
+    // expected-error@+1 {{S-053: expected rows of columns, found one number per row}}
     %c = sluice.shorten %l factor 2 : (!sluice.seq<@s1, 0, f32>) -> !sluice.seq<@s2, 0, f32>
     return %c : !sluice.seq<@s2, 0, f32>
   }

@@ -129,7 +129,7 @@ func.func @step() {
   plan.store "scalar:due.0", %some : tensor<i32>
   %other = plan.bind "state:schedule" : tensor<1x3xi64>
   %x = plan.bind "state:x" : tensor<1x8x16xf32>
-  // expected-error@+1 {{D-061: expected a scheduled dispatch under the guard due.0, whose scalar is made of its schedule, found one of another schedule}}
+  // expected-error@+1 {{D-061: expected a scheduled dispatch under the guard due.0, whose scalar is computed from its schedule, found one of another schedule}}
   %y = dispatch.rows %x, %other attributes {domain = #due, accesses = [#row], result_accesses = [#row], guard = "due.0"} {
   ^bb0(%r: tensor<16xf32>):
     dispatch.yield %r : tensor<16xf32>
@@ -163,7 +163,7 @@ func.func @update() {
   } : (tensor<3xi64>) -> tensor<i32>
   plan.store "scalar:due.0", %some : tensor<i32>
   %p = plan.bind "flat:parameters" : tensor<8xf32>
-  // expected-error@+1 {{D-061: expected a scheduled dispatch under the guard due.0, whose scalar is made of its schedule, found no schedule}}
+  // expected-error@+1 {{D-061: expected a scheduled dispatch under the guard due.0, whose scalar is computed from its schedule, found no schedule}}
   %new = dispatch.rows %p attributes {domain = #one, accesses = [#vector], result_accesses = [#vector], aliases = array<i64: 0>, guard = "due.0"} {
   ^bb0(%r: tensor<8xf32>):
     %y = arith.negf %r : tensor<8xf32>
@@ -284,7 +284,7 @@ func.func @update() {
   } : (tensor<8xf32>, tensor<f32>) -> tensor<i32>
   plan.store "scalar:finite", %finite : tensor<i32>
   %p = plan.bind "flat:parameters" : tensor<8xf32>
-  // expected-error@+1 {{D-064: expected the guard finite to be made of scalar:loss and of the gradients}}
+  // expected-error@+1 {{D-064: expected the guard finite to be computed from scalar:loss and the gradients}}
   %new = dispatch.rows %p attributes {domain = #one, accesses = [#vector], result_accesses = [#vector], aliases = array<i64: 0>, guard = "finite"} {
   ^bb0(%r: tensor<8xf32>):
     %y = arith.negf %r : tensor<8xf32>

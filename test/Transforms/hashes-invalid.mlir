@@ -13,7 +13,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
       %row = arith.remsi %low, %rows : i32
       sluice.yield %row : i32
     } : (!sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, i32>
-    // expected-error@+1 {{S-126: expected a map of whole numbers that ends in (x and c) mod n, of at most the table's 7 rows, found another; hash into the table}}
+    // expected-error@+1 {{S-126: expected a map of integers that ends in (x and c) mod n, of at most the table's 7 rows, found another; hash into the table}}
     %x = sluice.embed %r, %table : (!sluice.seq<@s1, 0, i32>, tensor<7x8xf32>) -> !sluice.seq<@s1, 8, f32>
     return
   }
@@ -32,7 +32,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
       %row = arith.remsi %a, %rows : i32
       sluice.yield %row : i32
     } : (!sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, i32>
-    // expected-error@+1 {{S-126: expected a map of whole numbers}}
+    // expected-error@+1 {{S-126: expected a map of integers}}
     %x = sluice.embed %r, %table : (!sluice.seq<@s1, 0, i32>, tensor<7x8xf32>) -> !sluice.seq<@s1, 8, f32>
     return
   }

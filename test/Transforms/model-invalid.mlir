@@ -88,7 +88,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
   sluice.parameter @rotations : tensor<2x8xf32> {names = ["rotations"], sizes = array<i64: 2>, initial = "rotations", frozen}
   func.func @predict(%x: !sluice.seq<@word, 8, f32>) -> !sluice.seq<@word, 8, f32> {
     %r = sluice.read @rotations : tensor<2x8xf32>
-    // expected-error@+1 {{S-115: expected rows of the tokens that are predicted for attention by hashes, found rows of @words}}
+    // expected-error@+1 {{S-115: expected rows of the tokens that are predicted for LSH attention, found rows of @words}}
     %b = sluice.hashed_buckets %x, %r : (!sluice.seq<@word, 8, f32>, tensor<2x8xf32>) -> !sluice.seq<@word, 1, f32>
     return %x : !sluice.seq<@word, 8, f32>
   }

@@ -58,7 +58,7 @@ succeeds "a blind spot is no error" "$sluice" check "$work/blind.json"
 says "a blind spot is a warning at its place" \
   'blind\.json:5:39: warning: blind spot: rows 4m\+2 to 4m\+3 never see tokens 4m\+1 to the one before their own; put a layer'
 exits 1 "--strict refuses a blind spot" "$sluice" check "$work/blind.json" --strict
-says "and says that it is proved" 'proved causal, but refused because of --strict: 1 warning'
+says "and says that it is proved" 'proved causal, but rejected because of --strict: 1 warning'
 exits 1 "--strict refuses a needless shift" "$sluice" check "$work/waste.json" --strict
 says "and names the least one" 'waste\.json:5:[0-9]+: warning: a shift by 5 where 3 is enough to be causal; .* 2 tokens newer'
 exits 1 "--strict refuses a dead stage" "$sluice" check "$work/dead.json" --strict
@@ -176,7 +176,7 @@ draws "a leak of segments" 1 "$segments/words-own.json"
 counts "a leak of segments: the path" leak-path 'n >= 2'
 draws "a boundary that tells" 1 "$segments/counts-ahead.mlir"
 exits 2 "a predictor's boundaries are not known" "$sluice" check "$work/predicted.json" --picture "$work/picture.svg" --picture-text "the cat"
-says "without marks" 'expected \| behind each byte that ends a segment'
+says "without marks" 'expected \| after each byte that ends a segment'
 exits 2 "no text over constant factors" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-text "the cat"
 says "but segments" 'expected a causal model with segments for a text, found no segments'
 mkdir "$work/leaky"

@@ -93,7 +93,7 @@ sed 's/, "predictor": 4//' "$corpus/segments/spikes-learned.json" > "$work/cycle
 says "a later loss cuts no text" 'cycle\.json:6:.*found that of .*cycle\.json:11:5, .*a cycle;' 2 "$sluice" check "$work/cycle.json"
 succeeds "labels of the head's own entropy are proved" "$sluice" check "$corpus/segments/spikes-learned.json" --certificate "$work/later.txt"
 says "nor does it for the checker" 'an earlier loss' 2 "$certify" "$work/cycle.json" "$work/later.txt"
-says "a row's own segment leaks" 'own-segment.mlir:17:.*row 0, which predicts token 1, reads token 1 where boundaries stand at 1;' 1 \
+says "a row's own segment leaks" 'own-segment.mlir:17:.*row 0, which predicts token 1, reads token 1 where boundaries are at 1;' 1 \
   "$sluice" check "$corpus/segments/own-segment.mlir" --no-replay
 says "so does a boundary read ahead" 'counts-ahead.mlir:17:.*reads token 1 where boundaries' 1 \
   "$sluice" check "$corpus/segments/counts-ahead.mlir" --no-replay

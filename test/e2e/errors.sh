@@ -130,9 +130,9 @@ refuses "weights of another model" 'vanilla\.weights\.safetensors' \
 # A step of a run.
 refuses "a step that was not saved" 'expected a run with a checkpoint of step 7, found steps 1, 2, 3; name one of them' \
   "${evaluate[@]}" --weights "$work/run" --step 7
-refuses "a step of a checkpoint" 'expected a run beside --step, found a checkpoint' \
+refuses "a step of a checkpoint" 'expected a run with --step, found a checkpoint' \
   "${evaluate[@]}" --weights "$work/run/checkpoints/1" --step 1
-refuses "a step of a file" 'expected a run beside --step, found a file' "${evaluate[@]}" --weights "$weights" --step 1
+refuses "a step of a file" 'expected a run with --step, found a file' "${evaluate[@]}" --weights "$weights" --step 1
 for step in 1 3; do
   succeeds "eval --step $step" "${evaluate[@]}" --weights "$work/run" --step "$step" --json
   cp "$work/out" "$work/eval.json"
@@ -157,8 +157,8 @@ done
 begin=("$sluice" train "$art" --steps 0 --out "$work/begun")
 refuses "train from no step" 'expected a run with a checkpoint of step 9, found steps 1, 2, 3; name one' \
   "${begin[@]}" --weights "$work/run" --step 9
-refuses "train from a step of a file" 'expected a run beside --step, found a file' "${begin[@]}" --weights "$weights" --step 1 --match '*'
-refuses "train from a step of nothing" 'expected --weights beside --step, found none; name the run' "${begin[@]}" --step 1
+refuses "train from a step of a file" 'expected a run with --step, found a file' "${begin[@]}" --weights "$weights" --step 1 --match '*'
+refuses "train from a step of nothing" 'expected --weights with --step, found none; name the run' "${begin[@]}" --step 1
 exits 1 "analyze has that checkpoint's weights" cmp "$work/frequency-1.json" "$work/frequency-3.json"
 refuses "analyze of no step" 'checkpoint of step 9' "$sluice" analyze frequency "$art" --weights "$work/run" --step 9 --data "$work/data.txt"
 refuses "a part of a run for an artifact" 'run\.json: expected .*, found JSON; it is a part of a run; name the artifact that the run was trained from' \
@@ -179,7 +179,7 @@ refuses "rows of a head" '--stream: expected a stream of the tokens: .*gives \(d
 exits 1 "another step has other logits" cmp "$work/1.npy" "$work/3.npy"
 refuses "generate from no step" 'checkpoint of step 9' "$sluice" generate "$art" --weights "$work/run" --step 9 --prompt a
 
-refuses "--from without --resume" 'expected --resume beside --from, found none' "${train[@]}" --data "$work/data.txt" --out "$work/run" --from 1
+refuses "--from without --resume" 'expected --resume with --from, found none' "${train[@]}" --data "$work/data.txt" --out "$work/run" --from 1
 refuses "--from a step that was not saved" 'found steps 1, 2, 3; name one' "${train[@]}" --data "$work/data.txt" --out "$work/run" --resume --from 9
 refuses "a patience without held-out text" '--patience: expected held-out text' "${train[@]}" --data "$work/data.txt" --out "$work/run1" --patience 2
 absent "which writes nothing" "$work/run1"

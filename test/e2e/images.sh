@@ -72,7 +72,7 @@ succeeds "eval of PNG files with a gamma" score --data "$work"/gamma-?.png
 holds "pixels are the numbers that the file has" 'f[0]["nats"] == f[1]["nats"]' "$work/bytes.json" "$work/out"
 holds "both hold the same images" 'f[0]["nats"] == f[1]["nats"] and f[0]["images"] == 8' "$work/bytes.json" "$work/png.json"
 holds "every byte is scored, the first one too" 'f[0]["tokens"] == 8 * 48' "$work/bytes.json"
-holds "pixels are no characters" 'f[0]["characters"] is f[0]["bits_per_character"] is None and f[0]["no_characters"] == "images are no text"' "$work/bytes.json"
+holds "pixels are no characters" 'f[0]["characters"] is f[0]["bits_per_character"] is None and f[0]["no_characters"] == "images are not text"' "$work/bytes.json"
 holds "a first row costs 12 bits, the others nothing" '12 / 48 <= f[0]["bits_per_dim"] < 15 / 48' "$work/bytes.json"
 holds "held-out images while training" 'abs(f[1][-1]["eval_bits_per_byte"] - f[0]["bits_per_dim"]) < 1e-6' \
   "$work/bytes.json" "$work/run/metrics.jsonl"
@@ -95,9 +95,9 @@ assert new[0] != new[1] and all(set(pixels) <= {10, 200} for pixels in new)
 PYTHON
 
 exits 2 "gray" score --data "$work/gray.png"
-says "both sizes" 'gray.png: expected a PNG of 4x4x3, as --images says, found one of 4x4x1'
+says "both sizes" 'gray.png: expected a PNG of 4x4x3, as --images specifies, found one of 4x4x1'
 exits 2 "transparency" score --data "$work/alpha.png"
-says "what it has" 'alpha.png: expected a PNG of 8 bits a channel without transparency, found one with transparency'
+says "what it has" 'alpha.png: expected a PNG of 8 bits per channel without transparency, found one with transparency'
 exits 2 "a color that is clear" score --data "$work/clear.png"
 says "what it has, too" 'clear.png: .*found one with transparency'
 exits 2 "16 bits" score --data "$work/deep.png"
@@ -125,7 +125,7 @@ down=("$work/down.sla" --cpu-target "$targets" --weights "$work/down" --images 4
 succeeds "eval without the first bytes" "$sluice" eval "${down[@]}" --data "$work/test.bin" --json
 holds "what is scored is told" 'f[0]["tokens"] == 8 * 33 and "the first 15 bytes are not scored" in f[0]["protocol"]' "$work/out"
 exits 2 "new images of such a model" "$sluice" generate "${down[@]}" --png "$work/none"
-says "what it needs" 'expected at least 15 bytes of an image to go on from, .* found 0; give --image'
+says "what it needs" 'expected at least 15 bytes of an image to continue, .* found 0; give --image'
 succeeds "completed ones" "$sluice" generate "${down[@]}" --png "$work/low" --image "$work/test-0.png" --keep 2
 
 finish

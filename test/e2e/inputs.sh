@@ -82,7 +82,7 @@ succeeds "a session begins" writes --input "source=$work/one.txt" --tokens 2 --s
 succeeds "and holds its input" writes --session "$work/line.session"
 holds "to the line's end" "f[0]['text'] == '$(head -n 1 "$work/test.txt" | cut -c 3-)'" "$work/out"
 exits 2 "another input beside it" writes --session "$work/line.session" --input "source=$work/one.txt"
-says "that it is held" 'expected no --input beside --session, which holds the inputs'
+says "that it is held" 'expected no --input with --session, which holds the inputs'
 exits 2 "a session of several lines" writes --input "source=$work/some.txt" --save-session "$work/line.session"
 says "their number" 'expected one text for a session, found the 20 lines of --input'
 likely() { "$sluice" generate "$work/copy.sla" --cpu-target "$targets" --weights "$work/run" --json --input "source=$work/one.txt" "$@"; }

@@ -73,9 +73,9 @@ cp "$work/out" "$work/printed"
 succeeds "are told" grep -Eq '^per character   [0-9.]+ bits, [0-9]+ characters$' "$work/printed"
 succeeds "characters: of bytes that are none" score "$work/accents.txt" "$work/damaged.txt"
 cp "$work/out" "$work/printed"
-succeeds "have no number, and a reason" grep -q '^per character   no number: .*damaged.txt: byte 250 is no UTF-8$' "$work/printed"
+succeeds "have no number, and a reason" grep -q '^per character   no number: .*damaged.txt: byte 250 is not UTF-8$' "$work/printed"
 succeeds "characters: of bytes that are none, for machines" score "$work/damaged.txt" --json
-holds "there is null" 'f[0]["characters"] is f[0]["bits_per_character"] is None and f[0]["no_characters"].endswith("byte 250 is no UTF-8")' "$work/out"
+holds "there is null" 'f[0]["characters"] is f[0]["bits_per_character"] is None and f[0]["no_characters"].endswith("byte 250 is not UTF-8")' "$work/out"
 succeeds "characters: before those bytes" score "$work/damaged.txt" --tokens 249 --json
 holds "there is a number" 'f[0]["characters"] == 199' "$work/out"
 succeeds "characters: one that is cut" score "$work/lead.txt" --tokens 1 --json
@@ -89,7 +89,7 @@ succeeds "characters: eval of that" "$sluice" eval "$work/model.sla" --weights "
 holds "metrics have what eval finds" \
   'all(f[0][-1]["eval_" + key] == f[1][key] for key in ("bits_per_byte", "bits_per_character", "characters"))' "$work/accents/metrics.jsonl" "$work/out"
 succeeds "characters: train, on bytes that are none" "$sluice" train "$work/model.sla" --data "$work/training.txt" --eval-data "$work/damaged.txt" --out "$work/damaged" --steps 2
-holds "metrics say why there are none" 'f[0][-1]["eval_bits_per_character"] is None and f[0][-1]["eval_no_characters"].endswith("byte 250 is no UTF-8")' "$work/damaged/metrics.jsonl"
+holds "metrics say why there are none" 'f[0][-1]["eval_bits_per_character"] is None and f[0][-1]["eval_no_characters"].endswith("byte 250 is not UTF-8")' "$work/damaged/metrics.jsonl"
 succeeds "characters: report" "$sluice" report "$work/accents"
 succeeds "has them" grep -Eq 'bits per byte<small>step 2, [0-9.]+ bits per character, the first 501 tokens alone' "$work/accents/report.html"
 succeeds "characters: comparison" "$sluice" report "$work/accents" "$work/damaged"

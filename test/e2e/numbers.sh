@@ -126,7 +126,7 @@ cp "$work/out" "$work/err"
 says "its own flag alone" 'spec\.json:[0-9:]+: --set stages\.1\.mask=bidirectional: not causal: '
 # Neither a proof nor a leak: the operations of the check are spent.
 succeeds "compile what is not proved" compile --operations 100 --allow-leak -o "$work/open.sla"
-says "warns that it is not proved" 'warning: .*not proved causal: 100 operations were spent.*marked as not proved'
+says "warns that it is not proved" 'warning: .*not proved causal: the budget of 100 operations ran out.*marked as not proved'
 succeeds "inspect what is not proved" "$sluice" inspect "$work/open.sla"
 says "and the artifact is not called leaky" 'is not proved causal: whether its predictions read what they predict is not known'
 cp "$work/out" "$work/err"
@@ -153,7 +153,7 @@ succeeds "check --operations that are too few for the step" "$sluice" check --op
   --certificate "$work/coprime.txt" "$work/coprime.json"
 cp "$work/out" "$work/proved.json"
 holds "the verdict stays, and no step is proved" '(lambda v: v["verdict"] == "proved" and "values" not in v["step"] and
-  "7 million operations were spent" in v["step"]["refused"])(f[0])' "$work/proved.json"
+  "the budget of 7 million operations ran out" in v["step"]["refused"])(f[0])' "$work/proved.json"
 succeeds "nor is one in the certificate" grep -q '^mode step is none$' "$work/coprime.txt"
 for artifact in m leak; do
   mark=silent

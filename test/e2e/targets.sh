@@ -104,7 +104,7 @@ refuses "another length" short 'found \(24, 128\)'
 refuses "another type" double "little-endian f32 .* found numbers of the type \"<f8\""
 refuses "no number" nan 'row 3: expected finite numbers of at least 0, found nan'
 refuses "a negative chance" negative 'row 3: expected finite numbers of at least 0, found -0.25'
-refuses "another sum" sum 'row 3: expected chances that add up to 1'
+refuses "another sum" sum 'row 3: expected probabilities that add up to 1'
 exits 2 "no .npy file" train --input "teacher=$work/text" --input "mask=$work/mask.npy" --out "$work/none"
 says "no .npy file: says why" 'found no .npy file'
 exits 2 "no weights" train --input "teacher=$work/teacher.npy" --out "$work/none"

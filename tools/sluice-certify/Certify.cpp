@@ -143,7 +143,7 @@ void ModeReader::conclude() {
   line.need(" 1");
   line.finish();
   std::string at = std::to_string(loss.row) + " " + loss.name;
-  demand(loss.row < graph.values.size(), "expected a value behind 'no-leak', found " + at);
+  demand(loss.row < graph.values.size(), "expected a value after 'no-leak', found " + at);
   judge.demand(bounds[loss.row], {{makeVariable()}}, false, "p"); // decides both obligations
   ++obligations;
   obligation("prefix-invariance " + at);

@@ -155,7 +155,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   auto found = cuts.find(fields.text("segments"));
   bool isPool = op == "shorten";
   fields.need(found != cuts.end() && !fields.find("factor") && !fields.find("window"),
-              "the name of earlier segments, and no groups beside them");
+              "the name of earlier segments, and no groups with them");
   SegmentCut cut = found->second;
   const Value &on = graph.values[isPool ? cut.bits : cut.ends];
   fields.need(graph.values[x].isOnScale(on),

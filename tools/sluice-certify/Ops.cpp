@@ -79,7 +79,7 @@ void certify::checkOperands(const Graph &graph, size_t index) {
   allow(count >= value.op->least &&
             (value.op->trait == Op::Many || count <= value.op->patterns.size()) &&
             std::ranges::all_of(value.operands, [&](size_t operand) { return operand < index; }),
-        value, "earlier values as operands, as many as the table says");
+        value, "earlier values as operands, as many as the table has");
   allow(value.factor >= 1 &&
             (!value.segments ||
              (*value.segments <= index && graph.values[*value.segments].op->endsSegments())),

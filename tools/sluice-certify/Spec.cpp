@@ -27,7 +27,7 @@ json certify::parseSpec(const std::string &text) {
     } else if (event == json::parse_event_t::object_end) {
       open.pop_back();
     } else if (event == json::parse_event_t::key && !open.back().insert(parsed).second) {
-      throw BadInput("expected keys that stand once, found " + parsed.dump() + " twice");
+      throw BadInput("expected each key once, found " + parsed.dump() + " twice");
     }
     return true;
   };

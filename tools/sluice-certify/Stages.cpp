@@ -52,7 +52,7 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path, size_t)
   size_t tokens = axis.empty() ? 0 : input->second;
   std::vector<size_t> terms = {make("embed", path + ".token", {tokens})}, last = {tokens};
   for (const json &n : fields.get("ngrams", json::array())) {
-    fields.need(n.is_number_integer() && n >= 2, "whole numbers from 2 for \"ngrams\"");
+    fields.need(n.is_number_integer() && n >= 2, "integers from 2 for \"ngrams\"");
     for (int64_t by = last.size(); by < std::min(n.get<int64_t>(), int64_t{16}); ++by) {
       last.push_back(earlier(path + ".before." + std::to_string(by), tokens, by));
     }

@@ -127,7 +127,7 @@ void StepReader::demandKnown(Expression known, std::optional<size_t> segments) {
     *end = makeVariable();
     judge.demand(step.values[bits].schedule, {{known}}, false, "p"); // "own" asks that it has one
   }
-  demand(isNonDecreasing({{known}}), "the schedule falls, so that rows would not come in order");
+  demand(isNonDecreasing({{known}}), "the schedule falls, so that rows would be out of order");
 }
 
 void StepReader::value(size_t index) {

@@ -69,7 +69,7 @@ static Json getList(const Json &bundle, const char *key, std::initializer_list<c
   }
   if (!fits) {
     throw UserError(path.string() + ": expected a list of \"" + key +
-                    "\", found none like it; make the bundle again");
+                    "\", found none like it; record the bundle again");
   }
   return list;
 }
@@ -92,7 +92,7 @@ Json runBundle(const Path &bundle, const Path &folder) {
   if (!json.is_object() || json.value("format", "") != "sluice-gpu-bundle" ||
       json.value("version", 0) != 1) {
     throw UserError(manifest.string() +
-                    ": expected a sluice-gpu-bundle of version 1, found another file; make the "
+                    ": expected a sluice-gpu-bundle of version 1, found another file; record the "
                     "bundle again with this version of sluice");
   }
   Json checks = getList(json, "checks", {"artifact", "recording"}, manifest),

@@ -94,7 +94,7 @@ private:
     auto found = device->plan().entries.find(entry);
     if (found == device->plan().entries.end()) {
       throw UserError(device->artifact().path() + ": expected the entry \"" + entry +
-                      "\", found none; make the bundle again");
+                      "\", found none; record the bundle again");
     }
     device->run(entry, found->second);
   }
@@ -191,11 +191,11 @@ double copyBandwidth() {
   const Driver &driver = Driver::open();
   Gpu gpu = findGpu(driver);
   Context primary = nullptr;
-  driver.check(driver.primaryContextRetain(&primary, gpu.number), "make a context");
+  driver.check(driver.primaryContextRetain(&primary, gpu.number), "create a context");
   Owned<DeviceNumber> context(gpu.number, driver.primaryContextRelease);
   driver.check(driver.contextSetCurrent(primary), "use its context");
   size_t free = 0, total = 0;
-  driver.check(driver.memoryGetInfo(&free, &total), "tell its free memory");
+  driver.check(driver.memoryGetInfo(&free, &total), "report its free memory");
   size_t bytes = std::min<size_t>(size_t(1) << 30, free / 4); // far more than any cache
   auto allocate = [&] {
     Address memory = 0;
@@ -204,11 +204,11 @@ double copyBandwidth() {
   };
   Owned<Address> from = allocate(), to = allocate();
   Stream made = nullptr;
-  driver.check(driver.streamCreate(&made, streamNonBlocking, 0), "make a stream");
+  driver.check(driver.streamCreate(&made, streamNonBlocking, 0), "create a stream");
   Owned<Stream> stream(made, driver.streamDestroy);
   auto mark = [&] {
     Event event = nullptr;
-    driver.check(driver.eventCreate(&event, 0), "make an event");
+    driver.check(driver.eventCreate(&event, 0), "create an event");
     Owned<Event> owner(event, driver.eventDestroy);
     driver.check(driver.eventRecord(event, made), "record an event");
     return owner;

@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
   program.add_option("--check-one", checked)->group(""); // for itself: ChildCheck.h
   bool stdio = false;
   program.add_flag("--stdio", stdio, "Use standard input and output, as always");
-  program.footer("An editor starts this program for specs; docs/editors.md says how.\n"
+  program.footer("An editor starts this program for specs; see docs/editors.md.\n"
                  "Exit status: 0 after shutdown and exit; 1 where the editor ended otherwise; "
                  "2 bad flags.");
   try {

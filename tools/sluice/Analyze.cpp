@@ -185,7 +185,7 @@ nlohmann::json toJson(const NeighbourResult &result) {
 void print(const ContextResult &result) {
   std::cout << format("%lld windows of %lld tokens, the first half of each shuffled\n",
                       static_cast<long long>(result.windows), static_cast<long long>(result.length))
-            << "tokens behind it    bits  shuffled  increase\n";
+            << "tokens after it     bits  shuffled  increase\n";
   auto half = static_cast<int64_t>(result.places.size());
   for (int64_t first = 1, last = 1; first <= half;
        first = last + 1, last = std::min(half, 2 * last)) {
@@ -213,7 +213,7 @@ void print(const FrequencyResult &result) {
 }
 
 void print(const SampleResult &result) {
-  std::cout << format("%lld completions of %lld tokens behind each of %lld prompts of %lld\n",
+  std::cout << format("%lld completions of %lld tokens after each of %lld prompts of %lld\n",
                       static_cast<long long>(result.completions),
                       static_cast<long long>(result.tokens), static_cast<long long>(result.prompts),
                       static_cast<long long>(result.promptTokens))
@@ -237,7 +237,7 @@ std::string oneLine(const std::string &text) {
 
 void print(const CompletionResult &result) {
   for (const CompletionResult::Prompt &prompt : result.prompts) {
-    std::cout << oneLine(prompt.text) << "\n  goes on with " << oneLine(prompt.next)
+    std::cout << oneLine(prompt.text) << "\n  continues with " << oneLine(prompt.next)
               << "\n  expected ";
     for (auto [token, probability] : prompt.expected) {
       std::cout << ' ' << oneLine(std::string(1, static_cast<char>(token)));
@@ -334,11 +334,10 @@ void registerAnalyze(CLI::App &program) {
   command
       ->add_option(
           "KIND", flags->kind,
-          "context: how much worse tokens are predicted behind a shuffled half, by "
-          "distance; frequency: how well, by how common they are; samples: what is written "
-          "behind prompts, beside what the text goes on with; completions: which tokens a model of "
-          "groups alone expects in the next one; neighbours: which groups of tokens have rows "
-          "alike in a stream")
+          "context: how much worse tokens are predicted after a shuffled half, by distance; "
+          "frequency: how well, by how common they are; samples: what is written after prompts, "
+          "next to how the text continues; completions: which tokens a model of groups alone "
+          "expects in the next one; neighbours: which groups of tokens have rows alike in a stream")
       ->check(CLI::IsMember({"context", "frequency", "samples", "completions", "neighbours"}))
       ->required();
   addModelOptions(*command, flags->artifact, flags->weights, flags->names);
@@ -384,7 +383,7 @@ void registerAnalyze(CLI::App &program) {
       ->default_val(0);
   command
       ->add_option("--tokens", samples.tokens,
-                   "samples: tokens to write behind each; 0 takes three times the prompt")
+                   "samples: tokens to write after each; 0 takes three times the prompt")
       ->default_val(0);
   command->add_option("--num", samples.completions, "samples: completions of each prompt")
       ->default_val(3);

@@ -59,7 +59,7 @@ std::string runBeside(const std::string &name, const std::vector<std::string> &a
   }
   if (!failure.empty()) {
     throw JobError(program + ": could not measure the machine's peak (" + failure +
-                   "); it needs memory, file handles and as many threads as --threads says");
+                   "); it needs memory, file handles and as many threads as --threads");
   }
   return output.read();
 }
@@ -313,7 +313,7 @@ void checkGeneration(const BenchFlags &flags, const Executor &executor) {
     if (!flags.positions.empty() || flags.rows != BenchFlags().rows) {
       throw UserError(std::string(flags.positions.empty() ? "--rows" : "--positions") +
                       ": expected an artifact that generates step by step, found one without; "
-                      "leave it out (sluice compile --emit step says why there is no step)");
+                      "leave it out (sluice compile --emit step reports why there is no step)");
     }
     return;
   }
@@ -448,7 +448,7 @@ void registerBench(CLI::App &program) {
       ->type_name("FIRST-LAST")
       ->needs("--generate");
   addFactor(*command, flags->factor,
-            "time steps of this one; none takes that of sluice compile --factor");
+            "time steps of this one; default: that of sluice compile --factor");
   command->add_flag("--json", flags->json, "Print one JSON object");
   CLI::Option *tune =
       command

@@ -131,7 +131,7 @@ void registerBoundaries(CLI::App &program) {
   addRaw(*command, flags->raw);
   command
       ->add_option("--name", flags->name,
-                   "Which segments, by the name of a boundaries stage; none takes the first")
+                   "Name of the boundaries stage whose segments are shown; default: the first")
       ->type_name("NAME")
       ->default_str("");
   command->add_option("--tokens", flags->most, "Tokens of the text to print; all of it is counted");

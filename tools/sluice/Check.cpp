@@ -174,7 +174,7 @@ void writePicture(const CheckFlags &flags, const driver::CheckOutcome &check) {
 void refuseWarnings(const CheckFlags &flags, const CausalVerdict &verdict) {
   if (flags.strict && verdict.isProved() && !verdict.warnings.empty()) {
     std::cerr << showPath(flags.spec)
-              << ": proved causal, but refused because of --strict: " << verdict.warnings.size()
+              << ": proved causal, but rejected because of --strict: " << verdict.warnings.size()
               << (verdict.warnings.size() == 1 ? " warning" : " warnings")
               << "; fix the spec, or check without --strict" << std::endl;
     throw ExitStatus{1};
@@ -353,10 +353,11 @@ void registerCheck(CLI::App &program) {
   command->add_flag("--json", flags->json, "Print one JSON object; positions count from 0");
   command->add_flag("--no-replay", flags->noReplay,
                     "Do not run a leak's witness; else the spec is compiled and run twice");
-  auto *noAdvice = command->add_flag(
-      "--no-advice", flags->noAdvice,
-      "Do not look for blind spots, needless shifts and dead stages of what is proved, or for an "
-      "edit that mends what is not; else that may take some seconds after the verdict is printed");
+  auto *noAdvice =
+      command->add_flag("--no-advice", flags->noAdvice,
+                        "Do not look for blind spots, needless shifts and dead stages of what is "
+                        "proved, or for an edit that repairs a spec that is not; else that may "
+                        "take some seconds after the verdict is printed");
   CLI::Option *fix =
       command
           ->add_flag("--fix", flags->fix,
@@ -369,8 +370,8 @@ void registerCheck(CLI::App &program) {
       ->needs(fix);
   command
       ->add_flag("--strict", flags->strict,
-                 "Refuse, with status 1, what is proved but warned of: blind spots, needless "
-                 "shifts, stages that reach no loss")
+                 "Reject, with status 1, a spec that is proved but has warnings: blind spots, "
+                 "needless shifts, stages that reach no loss")
       ->excludes(noAdvice);
   CLI::Option *picture =
       command
@@ -384,11 +385,10 @@ void registerCheck(CLI::App &program) {
       ->type_name("UINT")
       ->needs(picture);
   command
-      ->add_option(
-          "--picture-text", flags->pictureText,
-          "Text over which segments are drawn: of a rule as its bytes say, of a predictor "
-          "behind each |, as sluice boundaries prints it, || where segments are cut again. "
-          "Without it segments are regular")
+      ->add_option("--picture-text", flags->pictureText,
+                   "Text over which segments are drawn: of a rule as its bytes decide, of a "
+                   "predictor after each |, as sluice boundaries prints it, || where segments are "
+                   "cut again. Without it segments are regular")
       ->type_name("TEXT")
       ->needs(picture);
   command

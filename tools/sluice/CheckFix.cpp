@@ -39,13 +39,12 @@ std::vector<runtime::Path> SpecFixer::inputs() const {
 
 void SpecFixer::prepare(driver::CheckRequest &request, bool json) {
   if (isAsked && !request.settings.empty() && output.empty() && !isStream()) {
-    throw runtime::UserError(
-        "--fix: expected --output FILE beside --set, found none; the edit is of "
-        "the spec with what --set writes, which " +
-        showPath(spec) + " does not have");
+    throw runtime::UserError("--fix: expected --output FILE with --set, found none; the edit is of "
+                             "the spec with what --set writes, which " +
+                             showPath(spec) + " does not have");
   }
   if (isAsked && json && isStream() && output.empty()) {
-    throw runtime::UserError("--fix: expected --output FILE beside --json, found none; standard "
+    throw runtime::UserError("--fix: expected --output FILE with --json, found none; standard "
                              "output has the JSON, so the spec needs a file");
   }
   isJson = json;
@@ -84,7 +83,7 @@ void SpecFixer::finish(driver::CheckRequest request, const CausalVerdict &verdic
   }
   if (!verdict.fix) {
     std::cerr << showPath(request.spec)
-              << ": --fix found no edit that mends it; nothing was written" << std::endl;
+              << ": --fix found no edit that repairs it; nothing was written" << std::endl;
     throw ExitStatus{1};
   }
   const std::string &fixed = verdict.fix->text;

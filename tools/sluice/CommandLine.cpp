@@ -167,7 +167,7 @@ CLI::Validator wholeNumber(int64_t least, int64_t most) {
                                                   : " from " + std::to_string(least) + " to " +
                                                         std::to_string(most);
             bool tooBig = errno == ERANGE && least != lowest && most == highest;
-            return "expected a whole number" + range + (tooBig ? " and at most 63 bits" : "") +
+            return "expected an integer" + range + (tooBig ? " and at most 63 bits" : "") +
                    ", found " + quote(text);
           },
           "", "whole number"};

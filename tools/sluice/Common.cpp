@@ -16,13 +16,13 @@ using namespace sluice::runtime;
 void addWeightNames(CLI::App &command, WeightNames &names) {
   command
       .add_option("--weights-prefix", names.prefix,
-                  "Of a file of weights: what to take off the names that begin with it, such as "
+                  "Prefix to remove from the names of the tensors in a file of weights, such as "
                   "_orig_mod. of torch.compile")
       ->type_name("TEXT")
       ->default_str("");
   command
       .add_option("--ignore", names.ignore,
-                  "Of a file of weights: leave out the tensors that this pattern names, as in "
+                  "Leave out the tensors of a file of weights that match this pattern, as in "
                   "'lm_head.*'; may be given several times")
       ->type_name("GLOB")
       ->default_str("")
@@ -41,9 +41,9 @@ void addModelOptions(CLI::App &command, std::string &artifact, std::string &weig
 
 void addStep(CLI::App &command, std::optional<int64_t> &step) {
   command
-      .add_option("--step", step,
-                  "Where --weights is a run: the step of the checkpoint to take; none takes the "
-                  "latest")
+      .add_option(
+          "--step", step,
+          "Where --weights is a run: the step of the checkpoint to take; default: the latest")
       ->type_name("UINT")
       ->default_str("")
       ->check(wholeNumber(0, INT64_MAX));
@@ -52,7 +52,7 @@ void addStep(CLI::App &command, std::optional<int64_t> &step) {
 void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::string &use) {
   command
       .add_option("--factor", factor,
-                  "Of a model whose training steps draw their factor from a set: " + use)
+                  "For a model whose training steps draw their factor from a set: " + use)
       ->type_name("UINT")
       ->default_str("");
 }
@@ -84,9 +84,9 @@ std::optional<ImageSize> parseImages(const std::string &images) {
 void addOperations(CLI::App &command, int64_t &operations) {
   command
       .add_option("--operations", operations,
-                  "Work that the causality check may take, and again the derivation of the decode "
-                  "step, counted alike on every machine; beyond it the verdict is \"not proved\", "
-                  "or a proved model has no step and generation computes whole sequences")
+                  "Operations that the causality check may take, and again the derivation of the "
+                  "decode step, counted the same on every machine; beyond it the verdict is \"not "
+                  "proved\", or a proved model has no step and generation computes whole sequences")
       ->type_name("UINT")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 50))
       ->capture_default_str();
@@ -114,7 +114,7 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
   command
       .add_option("-d,--device", options.device,
                   "Where to run: cpu; cuda, the first NVIDIA GPU; emulator, GPU code on the CPU, "
-                  "judged and slow. The last two want an artifact with code for a GPU")
+                  "checked and slow. The last two want an artifact with code for a GPU")
       ->check(matchChoice({"cpu", "cuda", "emulator"}));
   command
       .add_option("-j,--threads", options.threads,
@@ -122,10 +122,10 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
       ->check(wholeNumber(0, 1024));
   command.add_option(
       "--cpu-target", options.target,
-      "Instruction set: cpu-avx512 or cpu-avx2; none takes SLUICE_CPU_TARGET or else the best");
+      "Instruction set: cpu-avx512 or cpu-avx2; default: SLUICE_CPU_TARGET or else the best");
   command
       .add_option("--gpu-target", options.gpuTarget,
-                  "GPU code to run: sm_80 or sm_90a; none takes what fits the GPU best")
+                  "GPU code to run: sm_80 or sm_90a; default: the one that fits the GPU best")
       ->check(matchChoice({"sm_80", "sm_90a"}));
   addKernelCache(command, options.kernelCache);
 }

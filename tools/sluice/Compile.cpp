@@ -41,10 +41,11 @@ void registerCompile(CLI::App &program) {
       ->default_str("")
       ->delimiter(',');
   command
-      ->add_option("--precision", request->precision,
-                   "What linear maps, attention and the head multiply, in place of the spec's "
-                   "precision.compute: f32 or bf16; the artifact records it. GPU targets multiply "
-                   "bf16: with one of them a spec in f32 becomes bf16, and a line says so")
+      ->add_option(
+          "--precision", request->precision,
+          "Type of the factors in linear maps, attention and the head, in place of the spec's "
+          "precision.compute: f32 or bf16; the artifact records it. GPU targets multiply bf16: "
+          "with one of them a spec in f32 becomes bf16, which a line reports")
       ->check(matchChoice({"f32", "bf16"}));
   command
       ->add_option("--generation-rows", request->generationRows,
@@ -53,21 +54,21 @@ void registerCompile(CLI::App &program) {
   auto budget = std::make_shared<std::string>();
   CLI::Option *budgeted =
       command
-          ->add_option("--memory-budget", *budget,
-                       "Most memory that the arena may take (weights, optimizer, activations, "
-                       "generation), as in 512MiB: a training step computes results of its "
-                       "forward pass again instead of keeping them, as few as that needs; "
-                       "gradients stay the same bit for bit")
+          ->add_option(
+              "--memory-budget", *budget,
+              "Limit on the memory of the arena (weights, optimizer, activations, generation), as "
+              "in 512MiB: a training step computes results of its forward pass again instead of "
+              "keeping them, as few as the limit needs; gradients stay the same bit for bit")
           ->type_name("SIZE")
           ->check(byteSize());
   addFactor(*command, request->factor,
-            "that of generation and of what inspect counts; none takes the least");
+            "that of generation and of what inspect counts; default: the smallest");
   auto tuning = std::make_shared<std::string>();
   CLI::Option *tuned =
       command
           ->add_option("--tuning", *tuning,
                        "Tuning file, from sluice bench --tune: products that cuBLASLt was measured "
-                       "to do faster on a GPU go to it, where it is there")
+                       "to do faster on a GPU go to it, where it is installed")
           ->type_name("FILE");
   auto settings = std::make_shared<std::vector<std::string>>();
   addSettings(*command, *settings,
@@ -95,7 +96,7 @@ void registerCompile(CLI::App &program) {
                     "After every pass, read dependences again and compare them with the spec's");
   addOperations(*command, request->operations);
   command->add_flag("--allow-leak", request->allowLeak,
-                    "Compile a spec that check does not prove; the artifact says so");
+                    "Compile a spec that check does not prove; the artifact records it");
   command->callback([request, settings, budget, budgeted, tuning, tuned, emit, force] {
     if (request->output.empty() && emit->count() == 0) {
       throw runtime::UserError(

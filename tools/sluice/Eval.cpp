@@ -157,8 +157,8 @@ std::vector<int64_t> factorsToScore(const EvalFlags &flags, Executor &executor) 
     return {executor.factor()};
   }
   if (!flags.perToken.empty()) {
-    throw UserError("sluice eval: expected --factor beside --per-token, as this model is scored "
-                    "with each of several, found none; give --factor " +
+    throw UserError("sluice eval: expected --factor with --per-token, as this model is scored with "
+                    "each of several, found none; give --factor " +
                     std::to_string(factors.front()));
   }
   return factors;
@@ -244,7 +244,7 @@ void registerEval(CLI::App &program) {
                    "array of f32 (.npy)")
       ->type_name("FILE");
   addForce(*command, flags->force);
-  addFactor(*command, flags->factor, "score with this one alone; none scores with each");
+  addFactor(*command, flags->factor, "score with this one alone; default: each");
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);
   command->callback([flags] { runEval(*flags); });

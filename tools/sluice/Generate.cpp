@@ -83,8 +83,8 @@ std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan 
     return std::nullopt;
   }
   if (!flags.session.empty()) {
-    throw UserError("expected no --input beside --session, which holds the inputs of its text, "
-                    "found it; leave it out");
+    throw UserError("expected no --input with --session, which holds the inputs of its text, found "
+                    "it; leave it out");
   }
   requireInputs(plan, files, "--input");
   std::optional<InputLines> lines;
@@ -195,7 +195,7 @@ void refuseBesideImages(const CLI::App &command) {
                            "--no-echo", "--json", "--session", "--save-session", "--trace"}) {
     if (command.count(flag) > 0) {
       throw UserError(std::string("expected no ") + flag +
-                      " beside --images, which writes images, found it; leave one of them out");
+                      " with --images, which writes images, found it; leave one of them out");
     }
   }
 }
@@ -276,9 +276,10 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
         static_cast<long long>(executor->factor()), static_cast<long long>(executor->factor())));
   }
   if (hasSession && !predictor.isCached()) {
-    throw UserError(flags.artifact + ": expected an artifact that generates step by step, whose "
-                                     "states a session holds, found one without; compile a model "
-                                     "that has a step (sluice compile --emit step says why not)");
+    throw UserError(flags.artifact +
+                    ": expected an artifact that generates step by step, whose states a session "
+                    "holds, found one without; compile a model that has a step (sluice compile "
+                    "--emit step reports why not)");
   }
   if (!predictor.isCached() && !flags.noCache && executor->plan().generation) {
     printNotice(format("note: this artifact generates step by step with factor %lld, so that with "
@@ -289,7 +290,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                        static_cast<long long>(executor->factor())));
   } else if (!predictor.isCached() && !flags.noCache) {
     printNotice("note: this artifact has no incremental step, so that each token recomputes all "
-                "before it; sluice compile --emit step says why");
+                "before it; sluice compile --emit step reports why");
   }
   if (!flags.session.empty()) {
     resume(flags, command, *executor, predictor, options, job.texts.front());
@@ -326,7 +327,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
   CLI::Option *prompt =
       command.add_option("-p,--prompt", flags.prompt,
                          "Text to continue; - reads it from the standard input; empty starts after "
-                         "a newline. Where the text outgrows the context, the model goes on from "
+                         "a newline. Where the text outgrows the context, the model continues from "
                          "its newest part, half of the context");
   command
       .add_option("--prompt-file", flags.promptFile,
@@ -400,11 +401,12 @@ void registerGenerate(CLI::App &program) {
   addSamplingFlags(*command, flags->options);
   command
       ->add_option("--save-session", flags->saveSession,
-                   "Write what the text's next token needs, to go on later; Ctrl-C writes it too")
+                   "Write the states that the text's next token needs, to continue later; Ctrl-C "
+                   "writes it too")
       ->type_name("FILE");
   command
       ->add_option("--session", flags->session,
-                   "Go on with a saved text, and its sampling flags where none are given; a prompt "
+                   "Continue a saved text, and its sampling flags where none are given; a prompt "
                    "is appended to it first")
       ->type_name("FILE");
   command
@@ -421,7 +423,7 @@ void registerGenerate(CLI::App &program) {
       "rounding, so the likeliest text is the same unless two bytes are almost equally likely, "
       "which happens more often in bf16");
   addFactor(*command, flags->factor,
-            "generate with this one; none takes that of sluice compile --factor, whose steps keep "
+            "generate with this one; default: that of sluice compile --factor, whose steps keep "
             "their states");
   addDeviceOptions(*command, flags->device);
   command->callback([flags, command] { runGenerate(*flags, *command); });

@@ -46,8 +46,8 @@ void addImageFlags(CLI::App &command, ImageFlags &flags) {
 static int64_t keptRows(const ImageFlags &flags, const ImageSize &size) {
   if (flags.files.empty()) {
     if (flags.keep > 0) {
-      throw UserError("--keep: expected --image beside it, found none; name the images whose rows "
-                      "are kept");
+      throw UserError(
+          "--keep: expected --image with it, found none; name the images whose rows are kept");
     }
     return 0;
   }
@@ -60,7 +60,7 @@ static int64_t keptRows(const ImageFlags &flags, const ImageSize &size) {
 
 static void requireNewFolder(const Path &folder) {
   if (folder.empty()) {
-    throw UserError("expected --png DIR beside --images, found none; name a folder for the images");
+    throw UserError("expected --png DIR with --images, found none; name a folder for the images");
   }
   if (isThere(folder) && (!isFolder(folder) || !listFolder(folder).empty())) {
     throw UserError("--png: expected a new or an empty folder, found " + folder.string() +
@@ -81,7 +81,7 @@ void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const s
   auto kept = static_cast<size_t>(keep * size.width * size.channels);
   if (int64_t first = executor.plan().model.first; static_cast<int64_t>(kept) < first) {
     throw UserError("--images: expected at least " + std::to_string(first) +
-                    " bytes of an image to go on from, as the model leaves out its first " +
+                    " bytes of an image to continue, as the model leaves out its first " +
                     std::to_string(first) + " rows, found " + std::to_string(kept) +
                     "; give --image, and --keep enough of its rows");
   }

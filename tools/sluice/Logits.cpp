@@ -30,8 +30,8 @@ struct LogitsFlags {
 void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteFile &text,
                  Progress &progress) {
   if (flags.options.window != 0 || flags.options.stride != 0) {
-    throw UserError("expected no --window and no --stride beside --stream, whose windows are those "
-                    "of the context, one behind the other, found one; leave it out");
+    throw UserError("expected no --window and no --stride with --stream, whose windows are those "
+                    "of the context, one after the other, found one; leave it out");
   }
   Stream stream = findStream(artifact.plan(), "--stream", flags.stream);
   progress.draw(0, "compiling");
@@ -104,7 +104,7 @@ void registerLogits(CLI::App &program) {
       ->required();
   addForce(*command, flags->force);
   addFactor(*command, flags->factor,
-            "logits with this one; none takes that of sluice compile --factor, as --stream does");
+            "logits with this one; default: that of sluice compile --factor, as --stream does");
   command
       ->add_option("--stream", flags->stream,
                    "Write the rows of this stream and no logits: a name that a stage's \"to\" "

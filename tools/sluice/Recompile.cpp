@@ -53,7 +53,7 @@ std::unique_ptr<Executor> openCompiled(const driver::CompileRequest &request,
                                        const std::string &origin, const DeviceOptions &device) {
   driver::Outcome outcome = driver::compile(request);
   if (outcome.status == 3) {
-    throw std::runtime_error("compiling a spec once more: " + outcome.message);
+    throw std::runtime_error("compiling a spec again: " + outcome.message);
   }
   if (outcome.status == 1) {
     throw JobError(outcome.message);

@@ -89,7 +89,7 @@ ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
       {run / "samples.jsonl",
        std::vector<uint8_t>(written.begin(), written.begin() + std::ptrdiff_t(known))},
       "The sample of step " + sample["step"].dump() +
-          (isAll ? "." : ", up to its first byte that is no UTF-8.")};
+          (isAll ? "." : ", up to its first byte that is not UTF-8.")};
   keepFirst(chosen.text.bytes, most);
   bool isText = chosen.text.bytes.find([&](uint8_t id) { return id >= vocabulary; }) ==
                 chosen.text.bytes.size();

@@ -29,7 +29,7 @@ void refuseBesideScore(const CLI::App &command) {
                            "--typical", "--repetition-penalty", "--seed", "--trace"}) {
     if (command.count(flag) > 0) {
       throw UserError(std::string("expected no ") + flag +
-                      " beside --score, which draws nothing, found it; leave one of them out");
+                      " with --score, which draws nothing, found it; leave one of them out");
     }
   }
 }
@@ -37,10 +37,10 @@ void refuseBesideScore(const CLI::App &command) {
 /// Throws UserError where a line does not hold the continuation.
 static void requireRoom(const Text &text, const std::string &continuation) {
   if (auto size = std::ssize(continuation); size > text.room) {
-    throw UserError(format("--score: expected a continuation of at most %lld bytes, what the "
-                           "model's context leaves of a line behind its prompt, found %lld; "
-                           "shorten it",
-                           static_cast<long long>(text.room), static_cast<long long>(size)));
+    throw UserError(
+        format("--score: expected a continuation of at most %lld bytes, what the model's context "
+               "leaves of a line after its prompt, found %lld; shorten it",
+               static_cast<long long>(text.room), static_cast<long long>(size)));
   }
 }
 

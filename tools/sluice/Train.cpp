@@ -37,26 +37,26 @@ void checkFlags(const TrainFlags &flags) {
     refuse("--data", "none; give --data FILE (only --steps 0 needs none)");
   }
   if (!flags.labels.empty() && flags.data.empty()) {
-    refuse("--data beside --labels", "none; name the text that they belong to");
+    refuse("--data with --labels", "none; name the text that they belong to");
   }
   if (!flags.weights.empty() && flags.options.resume) {
-    refuse("--weights or --resume", "both; a resumed run goes on with its own weights");
+    refuse("--weights or --resume", "both; a resumed run continues with its own weights");
   }
   if (!flags.options.match.empty() && flags.weights.empty()) {
-    refuse("--weights beside --match", "none; name the weights to take tensors from");
+    refuse("--weights with --match", "none; name the weights to take tensors from");
   }
   if (flags.options.from && !flags.options.resume) {
-    refuse("--resume beside --from", "none; give it, as --from goes back in a run that is resumed");
+    refuse("--resume with --from", "none; give it, as --from goes back in a run that is resumed");
   }
   if (flags.options.weightsStep && flags.weights.empty()) {
     refuse(
-        "--weights beside --step",
+        "--weights with --step",
         "none; name the run to take the weights of that step from (--steps is how many to train, "
         "--from goes back in a run that is resumed)");
   }
   const WeightNames &names = flags.options.weightNames;
   if (flags.weights.empty() && !(names.prefix.empty() && names.ignore.empty())) {
-    refuse("--weights beside --weights-prefix and --ignore",
+    refuse("--weights with --weights-prefix and --ignore",
            "none; name the weights to take tensors from");
   }
 }
@@ -108,7 +108,7 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
     return openExecutor(artifact, flags.device);
   }
   checkSettings(plan, settings);
-  printNotice("compiling the artifact's spec once more, with " + listSettings(written));
+  printNotice("compiling the artifact's spec again, with " + listSettings(written));
   flags.options.artifactSpecHash = hash;
   driver::CompileRequest request;
   request.settings = settings;
@@ -246,10 +246,10 @@ void registerTrain(CLI::App &program) {
           ->required();
   CLI::Option *steps =
       command
-          ->add_option("-n,--steps", flags->steps,
-                       "Steps in all, counted from the run's first; 0 writes the initial weights "
-                       "as a checkpoint; none takes the run's own number with --resume, else the "
-                       "spec's")
+          ->add_option(
+              "-n,--steps", flags->steps,
+              "Steps in all, counted from the run's first; 0 writes the initial weights as a "
+              "checkpoint; default: the run's own number with --resume, else the spec's")
           ->default_str("");
   command
       ->add_option_function<std::string>(
@@ -261,8 +261,8 @@ void registerTrain(CLI::App &program) {
             artifact->required(false); // settleResumedRun looks for a run
           },
           "Continue the run from its latest checkpoint; where there is none yet, begin it. RUN may "
-          "stand here instead of after --out. Flags that are left out are those that the run was "
-          "given last, so --resume RUN needs nothing else")
+          "be given here instead of after --out. Flags that are left out are those that the run "
+          "was given last, so --resume RUN needs nothing else")
       ->type_name("RUN")
       ->expected(0, 1)
       ->default_str("")
@@ -288,7 +288,7 @@ void registerTrain(CLI::App &program) {
   addSettings(*command, options.settings,
               "Put a value below training into the spec, as in training.learning_rate=1e-4; with "
               "--resume it holds from there on and is kept by later resumes. The spec is then "
-              "compiled once more, and the run records it");
+              "compiled again, and the run records it");
   command
       ->add_option("--eval-data", flags->heldOut,
                    "Held-out text: files to evaluate on while training")
@@ -296,7 +296,7 @@ void registerTrain(CLI::App &program) {
       ->default_str("");
   command
       ->add_option("--eval-input", flags->heldOutInputs,
-                   "What --input is, for the lines of --eval-data")
+                   "The same as --input, for the lines of --eval-data")
       ->type_name("NAME=FILE")
       ->default_str("")
       ->allow_extra_args(false);

@@ -37,7 +37,7 @@ static LogicalResult shareBiases(ModelOp model) {
     int64_t columns = *owner.getHeads() * *owner.getHeadSize();
     if (own != columns) {
       return emitKeyError(layer, "relative")
-             << "expected layers with \"relative\": \"xl_shared\" to have heads * head_size alike, "
+             << "expected layers with \"relative\": \"xl_shared\" to have heads * head_size equal, "
                 "found "
              << columns << " and " << own << "; make them equal, or use \"xl\"";
     }

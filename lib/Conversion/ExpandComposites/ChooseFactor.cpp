@@ -41,7 +41,7 @@ private:
       if (isFound) {
         return emitKeyError(stage, "hierarchy")
                << "expected one stage at most that draws its factor, found a second one; write one "
-                  "factor a level here";
+                  "factor per level here";
       }
       isFound = true;
       if (failed(setFactor(stage, *hierarchy))) {

@@ -138,7 +138,7 @@ private:
 Value spec::expandHourglass(HourglassOp op, StageAppender &appender) {
   Hierarchy hierarchy = *parseHierarchy(op, op.getHierarchy(), HierarchyOrder::DownAndUp);
   if (!hierarchy.drawn.empty()) {
-    emitKeyError(op, "hierarchy") << "expected one factor a level, found \"" << op.getHierarchy()
+    emitKeyError(op, "hierarchy") << "expected one factor per level, found \"" << op.getHierarchy()
                                   << "\", of which each step would draw one; run "
                                      "spec-choose-factor first";
     appender.fail();

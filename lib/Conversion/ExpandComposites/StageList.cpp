@@ -88,8 +88,8 @@ LogicalResult StageList::dropUncountedDistances(StringRef side, NamedAttrList &s
   std::string key = (side + ".distances").str();
   if (isWritten(composite, key) && !isInherited(composite, key)) {
     return emitKeyError(composite, key)
-           << "expected \"distances\": \"rows\" only beside Transformer-XL's \"relative\" terms, "
-              "found it without; leave it out of this stage, or say \"relative\": \"xl\"";
+           << "expected \"distances\": \"rows\" only with Transformer-XL's \"relative\" terms, "
+              "found it without; leave it out of this stage, or write \"relative\": \"xl\"";
   }
   settings.erase("distances");
   return success();

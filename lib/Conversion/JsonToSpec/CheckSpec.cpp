@@ -40,7 +40,7 @@ constexpr static llvm::StringLiteral otherMethods =
 static std::string describeRemedy(WeightOp one, WeightOp other) {
   if (one && other && one.getSymName() == other.getSymName() &&
       one.getSymName().ends_with("attention.relative.table")) {
-    return "rows at the greater factor are fewer than these distances; say \"relative\": "
+    return "rows at the greater factor are fewer than these distances; write \"relative\": "
            "{\"bias\": " +
            std::to_string(std::min(one.getShape().front(), other.getShape().front())) + "} or less";
   }

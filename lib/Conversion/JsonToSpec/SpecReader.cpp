@@ -205,7 +205,7 @@ void SpecReader::readInputs(const Fields &top) {
   }
   if (!inputs.empty() && !numbers.empty()) {
     emitError(getKeyLoc(numbers.begin()->second, ""))
-        << "expected no input on the axis \"tokens\" beside inputs that have axes of their own, "
+        << "expected no input on the axis \"tokens\" with inputs that have axes of their own, "
            "found "
         << quote(numbers.begin()->first) << " and " << quote(inputs.begin()->first)
         << "; lines of such inputs take no rows of numbers yet: leave one out";
@@ -335,10 +335,9 @@ void SpecReader::dropUncountedDistances(const Fields &fields, NamedAttrList &att
     return;
   }
   if (fields.isOwn("distances")) {
-    fields.fail(
-        fields.position("distances"),
-        "expected \"distances\": \"rows\" only beside Transformer-XL's \"relative\" terms, found "
-        "it without; leave it out of this stage, or say \"relative\": \"xl\"");
+    fields.fail(fields.position("distances"),
+                "expected \"distances\": \"rows\" only with Transformer-XL's \"relative\" terms, "
+                "found it without; leave it out of this stage, or write \"relative\": \"xl\"");
   }
   attributes.erase("distances");
 }
@@ -479,10 +478,9 @@ void SpecReader::checkReads(const Fields &top) {
     areCounted |= layer.getDistances() == DistanceUnit::rows;
   });
   if (distances && distances->text == "rows" && !areCounted) {
-    defaults->fail(
-        distances->position,
-        "expected a stage with Transformer-XL's \"relative\" terms where the defaults say "
-        "\"distances\": \"rows\", found none; leave \"distances\" out");
+    defaults->fail(distances->position,
+                   "expected a stage with Transformer-XL's \"relative\" terms where the defaults "
+                   "have \"distances\": \"rows\", found none; leave \"distances\" out");
   }
   for (auto input : model.getBody().getOps<InputOp>()) {
     if (isRead(model, input)) {

@@ -192,14 +192,15 @@ MaskAttr ValueReader::readMask(const Fields &fields, const KeyInfo &key,
   bool inTokens = window.find("tokens");
   if (window.find("block")) {
     if (inTokens || window.find("window")) {
-      window.fail(window.position("block"), "expected a block or a window, found both; leave "
-                                            "\"block\" out, or what stands beside it");
+      window.fail(
+          window.position("block"),
+          "expected a block or a window, found both; leave \"block\" out, or the other key");
     }
     return readBlock(window);
   }
   if (window.find("start")) {
     window.fail(window.position("start"),
-                "expected \"start\" only beside \"block\", found it elsewhere; leave it out");
+                "expected \"start\" only with \"block\", found it elsewhere; leave it out");
   }
   if (inTokens && window.find("window")) {
     window.fail(window.position("tokens"),
@@ -216,7 +217,7 @@ MaskAttr ValueReader::readBlock(const Fields &block) const {
     block.fail(block.position("start"),
                "expected a row below " + std::to_string(rows) +
                    " for \"start\", as blocks of so many rows follow one another, found " +
-                   std::to_string(start) + "; " + std::to_string(start % rows) + " says the same");
+                   std::to_string(start) + "; " + std::to_string(start % rows) + " is equivalent");
   }
   return MaskAttr::get(builder.getContext(), MaskShape::block, start, rows);
 }

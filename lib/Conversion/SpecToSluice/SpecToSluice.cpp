@@ -72,12 +72,13 @@ static LogicalResult verifyWeights(spec::ModelOp model) {
   for (; a != own.end() && b != right.end(); ++a, ++b) {
     if (a->getName() != b->getName() || a->getAttrDictionary() != b->getAttrDictionary()) {
       return emitError(spec::getKeyLoc(&*a, ""))
-             << "expected the weights that spec-assign-weights gives, found others here; run it";
+             << "expected the weights that spec-assign-weights assigns, found other weights here; "
+                "run spec-assign-weights";
     }
   }
   if (a != own.end() || b != right.end()) {
     return emitError(spec::getKeyLoc(model, ""))
-           << "expected the weights that spec-assign-weights gives, found "
+           << "expected the weights that spec-assign-weights assigns, found "
            << (a != own.end() ? "more" : "fewer") << "; run it";
   }
   return success();

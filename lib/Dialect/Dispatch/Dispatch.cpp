@@ -321,17 +321,17 @@ template <typename Op> static LogicalResult verifyCrossEntropy(Op op) {
   RankedTensorType tokens = getRowType(op.getTokens());
   if (tokens.getRank() != 2 || !tokens.getElementType().isInteger(32) ||
       tokens.getDimSize(0) != input.getDimSize(0)) {
-    return op.emitOpError("D-011: expected tokens of i32, one row a row of the batch, found ")
+    return op.emitOpError("D-011: expected tokens of i32, one row per row of the batch, found ")
            << tokens;
   }
   if (op.getRowGradient() &&
       getRowType(op.getRowGradient()).getShape() != input.getShape().drop_back()) {
-    return op.emitOpError("D-050: expected an incoming gradient a row, ")
+    return op.emitOpError("D-050: expected one incoming gradient per row, ")
            << input.getShape().drop_back() << ", found " << op.getRowGradient().getType();
   }
   if (StringAttr axis = op.getDomain().getAxis()) {
     return op.emitOpError("D-029: expected a domain without an axis, as a mean counts all texts "
-                          "alike, found the axis ")
+                          "equally, found the axis ")
            << axis << "; spread what the head reads over the tokens";
   }
   float smoothing = op.getSmoothing().convertToFloat();
@@ -486,9 +486,10 @@ static LogicalResult verifyGradients(AttentionBackwardOp op) {
   if (fits) {
     return success();
   }
-  InFlightDiagnostic error = op.emitOpError(
-      "D-022: expected a gradient of queries, keys and values, or one of queries and "
-      "one or two of keys and values, of as many rows as those, then those of the terms, found ");
+  InFlightDiagnostic error =
+      op.emitOpError("D-022: expected a gradient of queries, keys and values, or one of queries "
+                     "and one or two of keys and values, of as many rows as queries, keys and "
+                     "values, then the gradients of the terms, found ");
   llvm::interleaveComma(op.getGradients().getTypes(), error);
   return error;
 }

@@ -37,7 +37,7 @@ LogicalResult sluice::dispatch::detail::verifyIndexOperand(RowsOp op, unsigned i
   bool isRow = access.getKind() == AccessKind::Row;
   if (access.getExtended() && (!isElement || !type.getElementType().isInteger(32) ||
                                type.getRank() != 2 || (!isRow && !isGather))) {
-    return op.emitOpError("D-027: expected elements of i32, of access row or gathered, to go on "
+    return op.emitOpError("D-027: expected elements of i32, of access row or gathered, to extend "
                           "past their ends, found operand ")
            << i << " of " << type;
   }
@@ -81,10 +81,10 @@ LogicalResult SegmentScanOp::verify() {
       getCounts().getType() != RankedTensorType::get({batch, positions}, i32) ||
       ends.getRank() != 2 || ends.getDimSize(0) != batch || ends.getElementType() != i32 ||
       getTotals().getType() != RankedTensorType::get({batch, 2}, i32)) {
-    return emitOpError("D-028: expected one bit a row of ")
-           << getDomain() << ", and of i32 a count a row, ends and two totals a batch row, found "
-           << bits << ", " << getCounts().getType() << ", " << ends << " and "
-           << getTotals().getType();
+    return emitOpError("D-028: expected one bit per row of ")
+           << getDomain()
+           << ", and of i32 a count per row, ends and two totals per batch row, found " << bits
+           << ", " << getCounts().getType() << ", " << ends << " and " << getTotals().getType();
   }
   return success();
 }

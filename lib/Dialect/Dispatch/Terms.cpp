@@ -41,10 +41,10 @@ template <typename Op> LogicalResult sluice::dispatch::verifyTerms(Op op, size_t
   if (fits && (terms.count() == 0 || isOneStep)) {
     return success();
   }
-  InFlightDiagnostic error = op.emitOpError(
-      "D-025: expected, behind queries, keys and values whose factors are in the ratio of the "
-      "distance's steps, two tensors of rows by distance or a table of distances by heads, or "
-      "both, found ");
+  InFlightDiagnostic error =
+      op.emitOpError("D-025: expected, after queries, keys and values whose factors are in the "
+                     "ratio of the distance's steps, two tensors of rows by distance or a table of "
+                     "distances by heads, or both, found ");
   llvm::interleaveComma(op.getExtras().getTypes(), error);
   return error;
 }

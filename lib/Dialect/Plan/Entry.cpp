@@ -133,10 +133,10 @@ LogicalResult EntryVerifier::addRuns(EntryLaunch &launch, size_t firstWritten) {
   }
   llvm::append_range(launch.ranges, ranges);
   return fits ? success()
-              : launch.op.emitOpError("P-022: expected runs as four numbers for each operand that "
-                                      "has some, in rising order: its number, how many lie one "
-                                      "behind the other in it, how far apart they begin, and "
-                                      "their bytes; found ")
+              : launch.op.emitOpError(
+                    "P-022: expected runs as four numbers for each operand that has some, in "
+                    "rising order: its number, how many follow one another in it, how far apart "
+                    "they begin, and their bytes; found ")
                     << launch.op.getRunsAttr();
 }
 

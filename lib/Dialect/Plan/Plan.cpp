@@ -56,7 +56,7 @@ LogicalResult ViewOp::verify() {
       source.getNumElements() == result.getNumElements()) {
     return success();
   }
-  return emitOpError("P-003: expected as many elements of one type, of rank 2 or less, found ")
+  return emitOpError("P-003: expected equally many elements of one type, of rank 2 or less, found ")
          << source << " and " << result;
 }
 
@@ -84,8 +84,8 @@ LogicalResult KernelOp::verify() {
   ArrayRef<int64_t> bytes = getOperandBytes();
   if (written < 0 || written > static_cast<int64_t>(bytes.size()) ||
       llvm::any_of(bytes, [](int64_t size) { return size < 0; })) {
-    return emitOpError("P-005: expected bytes of at least 0, of which no more are written than "
-                       "there are, found ")
+    return emitOpError(
+               "P-005: expected bytes of at least 0, of which at most all are written, found ")
            << written << " of " << bytes.size() << " that are written";
   }
   for (NamedAttribute variant : getVariants()) {

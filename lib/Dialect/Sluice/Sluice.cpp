@@ -283,8 +283,8 @@ template <typename Op> static LogicalResult verifyDistance(Op op) {
     return ahead && ahead.getValue() <= 0;
   });
   if (!isEarlier) {
-    return op.emitOpError("S-046: expected a mask that says ")
-           << (*distance == dispatch::Distance() ? "q <= p" : "the distance is at least 0")
+    return op.emitOpError("S-046: expected a mask that requires ")
+           << (*distance == dispatch::Distance() ? "q <= p" : "a distance of at least 0")
            << " where scores have terms by distance, found " << op.getMaskAttr();
   }
   return success();
@@ -301,8 +301,8 @@ template <typename Op> static LogicalResult verifyTerms(Op op) {
                                 [](Value extra) { return isa<SequenceType>(extra.getType()); });
   if (!isOrdered) {
     InFlightDiagnostic error =
-        op.emitOpError("S-044: expected, behind the sequences, none or two "
-                       "of terms by distance, then ")
+        op.emitOpError(
+            "S-044: expected, after the sequences, none or two of terms by distance, then ")
         << (bias ? "a table of biases and at most one" : "at most one table,")
         << " of angles, found ";
     llvm::interleaveComma(op.getExtras().getTypes(), error);
@@ -321,8 +321,8 @@ template <typename Op> static LogicalResult verifyTerms(Op op) {
       (table &&
        (table.getRank() != 2 || table.getDimSize(0) < 1 || table.getDimSize(1) != heads))) {
     InFlightDiagnostic error = op.emitOpError("S-045: expected terms by distance of ")
-                               << columns << " columns a row, or of " << heads
-                               << " numbers a distance, found ";
+                               << columns << " columns per row, or of " << heads
+                               << " numbers per distance, found ";
     llvm::interleaveComma(op.getExtras().getTypes(), error);
     return error;
   }
@@ -407,7 +407,7 @@ LogicalResult AttentionBackwardOp::verify() {
   auto terms = getTerms();
   size_t all = getGradients().size(), count = all - std::min(all, terms.count());
   if (count < 1 || count > 3) {
-    return emitOpError("S-036: expected one, two or three gradients, and one a term, found ")
+    return emitOpError("S-036: expected one, two or three gradients, and one per term, found ")
            << all;
   }
   for (unsigned operand = 0; operand < 3; ++operand) {

@@ -269,8 +269,8 @@ static LogicalResult verifyInModel(Operation *op, SymbolTableCollection &symbols
     auto table = cast<RankedTensorType>(embed.getTable().getType());
     Value tokens = embed.getTokens();
     if (tokens.getDefiningOp<MapOp>() && !isOfTokens(tokens, table.getDimSize(0))) {
-      return op->emitError() << "S-126: expected a map of whole numbers that ends in (x and c) mod "
-                                "n, of at most the table's "
+      return op->emitError() << "S-126: expected a map of integers that ends in (x and c) mod n, "
+                                "of at most the table's "
                              << table.getDimSize(0) << " rows, found another; hash into the table";
     }
     if (!isOfTokens(tokens, table.getDimSize(0))) {

@@ -99,9 +99,8 @@ static LogicalResult verifyRouter(BoundariesOp op) {
   if (!isWritten(op, "at")) {
     return emitMissingKey(op, "at", "\"start\", as bits of a router begin segments");
   }
-  return emitKeyError(op, "at") << "expected \"start\" for \"at\" beside \"ratio\", as bits of a "
-                                   "router begin segments, found "
-                                   "\"end\"; say \"start\"";
+  return emitKeyError(op, "at") << "expected \"start\" for \"at\" with \"ratio\", as bits of a "
+                                   "router begin segments, found \"end\"; write \"start\"";
 }
 
 /// Without a rule a predictor learns from the language model's loss, through Gumbel noise.
@@ -118,7 +117,7 @@ static LogicalResult verifyPredictor(BoundariesOp op) {
                                op, "prior", "the share of tokens that should end a segment"));
   }
   return refuse(op, {"temperature", "prior", "prior_logit"},
-                "beside a \"predictor\" without \"rule\"");
+                "with a \"predictor\" without \"rule\"");
 }
 
 /// Paper and public code differ in fixed bits, in the loss against labels, and in the noise of
@@ -179,10 +178,10 @@ static LogicalResult verifyDocumentEnd(BoundariesOp op) {
   }
   if (outer && outer.getAt() == SegmentEdge::start && op.getAt() == SegmentEdge::end) {
     return emitKeyError(op, "document_end")
-           << "expected \"at\": \"start\" beside \"document_end\" where bits of "
+           << "expected \"at\": \"start\" with \"document_end\" where bits of "
            << quote(outer.getName())
-           << " begin segments, as these are there before their documents end, found \"end\"; say "
-              "\"start\"";
+           << " begin segments, as these are there before their documents end, found \"end\"; "
+              "write \"start\"";
   }
   return success();
 }
@@ -210,7 +209,7 @@ static LogicalResult verifyCutRows(BoundariesOp op) {
            << "expected the rule \"every\" or \"coding_rate\" on groups of tokens, and on segments "
               "of "
               "these, as a group has no byte of its own, found another on "
-           << describeStream(op.getInput()) << "; say \"every\", or upsample it first";
+           << describeStream(op.getInput()) << "; write \"every\", or upsample it first";
   }
   if (op.getRule() == SegmentRule::space_like && isOfSegments) {
     return emitKeyError(op, "rule")
@@ -223,9 +222,8 @@ static LogicalResult verifyCutRows(BoundariesOp op) {
 
 static LogicalResult verifyName(BoundariesOp op) {
   if (!isPlanName(op.getName())) {
-    return emitKeyError(op, "name") << "expected a word of small letters, digits and _ for "
-                                       "\"name\" that nothing else in a plan has, "
-                                       "found "
+    return emitKeyError(op, "name") << "expected a word of lower-case letters, digits and _ for "
+                                       "\"name\" that nothing else in a plan has, found "
                                     << quote(op.getName()) << "; choose another, such as \"words\"";
   }
   return success();
@@ -249,7 +247,7 @@ LogicalResult BoundariesOp::verify() {
     return failure();
   }
   if (isFixed && failed(refuse(*this, "document_end",
-                               "beside another rule than \"every\", a predictor or a \"ratio\""))) {
+                               "with another rule than \"every\", a predictor or a \"ratio\""))) {
     return failure();
   }
   return failure(failed(verifyCapacity(*this)) ||
@@ -344,7 +342,7 @@ static LogicalResult verifyPoolingMethod(ShortenOp op, BoundariesOp cut) {
   if (!isSelection && cut.getRatio()) {
     return emitKeyError(op, "method")
            << "expected \"first\" for \"method\" where a router makes the segments, found "
-           << quote(word) << "; say \"first\"";
+           << quote(word) << "; write \"first\"";
   }
   if (op.getMethod() != ShortenMethod::average && cut.getPredictor() && !cut.getRule()) {
     return emitKeyError(op, "method")
@@ -369,7 +367,7 @@ LogicalResult spec::verifySelection(Operation *stage, BoundariesOp cut) {
     return emitKeyError(stage, "method")
            << "expected \"repeat\" or \"scatter\" for \"method\" of segments that no router makes, "
               "found \"smooth\"; give "
-           << quote(cut.getName()) << " a \"ratio\", or say \"repeat\"";
+           << quote(cut.getName()) << " a \"ratio\", or write \"repeat\"";
   }
   return success();
 }

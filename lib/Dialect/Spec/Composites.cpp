@@ -39,16 +39,16 @@ static LogicalResult verifyResampling(HourglassOp op) {
               "attention";
   }
   if (op.getLsh()) {
-    return emitKeyError(op, "lsh") << "expected no \"lsh\" where an hourglass resamples by "
-                                      "attention, whose keys are another "
-                                      "stream's, found both; say \"lsh\": false in this stage, or "
-                                      "resample without attention";
+    return emitKeyError(op, "lsh")
+           << "expected no \"lsh\" where an hourglass resamples by attention, whose keys are "
+              "another stream's, found both; write \"lsh\": false in this stage, or resample "
+              "without attention";
   }
   if (op.getScales()) {
-    return emitKeyError(op, "scales") << "expected no \"scales\" where an hourglass resamples by "
-                                         "attention, whose keys are another "
-                                         "stream's, found both; say \"scales\": [] in this stage, "
-                                         "or resample without attention";
+    return emitKeyError(op, "scales")
+           << "expected no \"scales\" where an hourglass resamples by attention, whose keys are "
+              "another stream's, found both; write \"scales\": [] in this stage, or resample "
+              "without attention";
   }
   return success();
 }
@@ -59,11 +59,10 @@ static LogicalResult verifyResampling(HourglassOp op) {
 static LogicalResult verifyShifted(HourglassOp op) {
   bool shiftsOutput = op.getShifted() == ShiftedSide::output;
   if (op.getStart() == StartRows::null && !shiftsOutput) {
-    return emitKeyError(op, "start") << "expected \"start\": \"null\" in an hourglass only beside "
-                                        "\"shifted\": \"output\", as a "
-                                        "group whose first rows are learned would not be whole "
-                                        "when it is read, found it alone; "
-                                        "add that, or leave \"start\" out";
+    return emitKeyError(op, "start")
+           << "expected \"start\": \"null\" in an hourglass only with \"shifted\": \"output\", as "
+              "a group whose first rows are learned would not be whole when it is read, found it "
+              "alone; add that, or leave \"start\" out";
   }
   if (shiftsOutput && (op.attendsDown() || op.attendsUp())) {
     return emitKeyError(op, "shifted") << "expected \"shifted\": \"input\" where an hourglass "
@@ -128,15 +127,14 @@ LogicalResult TopDownOp::verify() {
     return failure();
   }
   if (getLsh()) {
-    return emitKeyError(*this, "lsh") << "expected no \"lsh\" in a top_down stage, whose layers "
-                                         "leave out the first rows of their "
-                                         "scales, found both; say \"lsh\": false in this stage";
+    return emitKeyError(*this, "lsh")
+           << "expected no \"lsh\" in a top_down stage, whose layers leave out the first rows of "
+              "their scales, found both; write \"lsh\": false in this stage";
   }
   if (getScales()) {
     return emitKeyError(*this, "scales")
            << "expected no \"scales\" in a top_down stage, whose layers leave out the first rows "
-              "of "
-              "their own scale as keys, found both; say \"scales\": [] in this stage";
+              "of their own scale as keys, found both; write \"scales\": [] in this stage";
   }
   return verifyAxis(*this, getInput());
 }
@@ -157,9 +155,9 @@ LogicalResult BottomUpOp::verify() {
     return failure();
   }
   if (getScales()) {
-    return emitKeyError(*this, "scales") << "expected no \"scales\" in a bottom_up stage, which "
-                                            "has scales of its own, found both; "
-                                            "say \"scales\": [] in this stage";
+    return emitKeyError(*this, "scales")
+           << "expected no \"scales\" in a bottom_up stage, which has scales of its own, found "
+              "both; write \"scales\": [] in this stage";
   }
   return failure(failed(verifyGroups(*this, "hierarchy",
                                      static_cast<int64_t>(hierarchy->levels.size()) - 1)) ||
@@ -189,7 +187,7 @@ static LogicalResult requireBegun(Operation *op, StringRef path, DictionaryAttr 
   auto at = cut ? cut.getAs<SegmentEdgeAttr>("at") : SegmentEdgeAttr();
   if (at && at.getValue() == SegmentEdge::end) {
     return refuseCut(op, path, "at", "\"start\" for \"at\"")
-           << "whose rows of segments are those at bits, found \"end\"; leave it out, or say "
+           << "whose rows of segments are those at bits, found \"end\"; leave it out, or write "
               "\"start\"";
   }
   return success();
@@ -217,7 +215,7 @@ static LogicalResult requireWhole(Operation *op, DictionaryAttr cut, ShortenMeth
   auto at = cut.getAs<SegmentEdgeAttr>("at");
   if (at && at.getValue() == SegmentEdge::start && method == ShortenMethod::last) {
     return refuseCut(op, "boundaries", "at", "\"end\" for \"at\"")
-           << "whose \"method\" is \"last\", found \"start\"; leave it out, or say \"method\": "
+           << "whose \"method\" is \"last\", found \"start\"; leave it out, or write \"method\": "
               "\"average\"";
   }
   return success();
@@ -289,7 +287,7 @@ LogicalResult HnetOp::verify() {
         std::pair("boundaries", getBoundaries() ? getBoundaries()->size() : 0)}) {
     if (found > 0 && found != levels) {
       return emitKeyError(*this, key) << "expected " << levels << " values for " << quote(key)
-                                      << ", one a level of \"layers\", found " << found
+                                      << ", one per level of \"layers\", found " << found
                                       << "; give a list of as many, from the outermost level";
     }
   }
@@ -309,9 +307,8 @@ LogicalResult BltOp::verify() {
     return failure();
   }
   if (cast<IntegerAttr>(getLayers()[2]).getInt() == 0) {
-    return emitKeyError(*this, "layers.2") << "expected a layer or more behind the patches, each "
-                                              "of which reads them, found 0; make "
-                                              "the third number 1";
+    return emitKeyError(*this, "layers.2") << "expected a layer or more after the patches, each of "
+                                              "which reads them, found 0; make the third number 1";
   }
   return verifyAxis(*this, getInput());
 }

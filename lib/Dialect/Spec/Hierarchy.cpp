@@ -106,7 +106,7 @@ private:
   LogicalResult parseDrawn(size_t offset, StringRef level, StringRef set) {
     if (order != HierarchyOrder::DownAndUp) {
       return fail(offset)
-             << "expected one factor a level, found " << quote(level)
+             << "expected one factor per level, found " << quote(level)
              << ", of which each step would draw one; only an hourglass has such levels";
     }
     std::vector<int64_t> found;

@@ -117,16 +117,14 @@ LogicalResult spec::verifyGroups(LayerSettingsInterface layer, StringRef cause, 
 /// Settings that a stage excludes which gives groups of heads keys of their own.
 static LogicalResult verifyScoresOfGroups(LayerSettingsInterface layer, StringRef cause) {
   if (layer.getRotary()) {
-    return emitKeyError(layer, "rotary")
-           << "expected no \"rotary\" where " << quote(cause)
-           << " gives groups of heads keys of their own, found both; say \"rotary\": false in this "
-              "stage";
+    return emitKeyError(layer, "rotary") << "expected no \"rotary\" where " << quote(cause)
+                                         << " gives groups of heads keys of their own, found both; "
+                                            "write \"rotary\": false in this stage";
   }
   if (getTerms(layer) != RelativeTerms::none) {
-    return emitKeyError(layer, "relative")
-           << "expected no \"relative\" where " << quote(cause)
-           << " gives groups of heads keys of their own, found both; say \"relative\": \"none\" in "
-              "this stage";
+    return emitKeyError(layer, "relative") << "expected no \"relative\" where " << quote(cause)
+                                           << " gives groups of heads keys of their own, found "
+                                              "both; write \"relative\": \"none\" in this stage";
   }
   return success();
 }
@@ -146,8 +144,7 @@ LogicalResult spec::verifyLayerSettings(Operation *stage) {
   if (layer.getMask().getShape() != MaskShape::causal) {
     return emitKeyError(layer, "mask")
            << "expected no \"mask\" where \"scales\" gives each group of heads a window, found "
-              "both; "
-              "leave one of them out, or say \"mask\": \"causal\" in this stage";
+              "both; leave one of them out, or write \"mask\": \"causal\" in this stage";
   }
   return success();
 }
@@ -181,9 +178,8 @@ LogicalResult spec::verifyFirst(Operation *stage, int64_t first) {
   }
   auto single = dyn_cast<LayerOp>(stage);
   if (first > 0 && (layer.getScales() || (single && single.getOver()))) {
-    return emitKeyError(stage, "first") << "expected no \"first\" beside groups of heads, whose "
-                                           "keys are rows of several scales, "
-                                           "found both; leave it out";
+    return emitKeyError(stage, "first") << "expected no \"first\" with groups of heads, whose keys "
+                                           "are rows of several scales, found both; leave it out";
   }
   return success();
 }
@@ -225,8 +221,7 @@ static LogicalResult verifySingleSource(LayerOp op) {
   if (op.getRotary()) {
     return emitKeyError(op, "rotary")
            << "expected no \"rotary\" where \"over\" names another stream, whose positions are not "
-              "those "
-              "of the queries, found both; say \"rotary\": false in this stage";
+              "those of the queries, found both; write \"rotary\": false in this stage";
   }
   Value over = op.getSources().front();
   StreamType own = getStream(op.getInput()), other = getStream(over);
@@ -240,9 +235,8 @@ static LogicalResult verifySingleSource(LayerOp op) {
         op.getMask().getShape() == MaskShape::tokens) {
       return emitKeyError(op, "relative")
              << "expected \"none\" for \"relative\" by a window in tokens between two scales, "
-                "where a "
-                "key may begin after its query, found another; say \"relative\": \"none\" in this "
-                "stage, or use another mask";
+                "where a key may begin after its query, found another; write \"relative\": "
+                "\"none\" in this stage, or use another mask";
     }
     return verifyMaskBetween(op, "mask", op.getMask(), own.getFactor(), other.getFactor());
   }
@@ -257,13 +251,13 @@ static LogicalResult verifySingleSource(LayerOp op) {
   if (isWritten(op, "mask") && op.getMask().getShape() != MaskShape::bidirectional) {
     return emitKeyError(op, "mask")
            << "expected \"bidirectional\" for \"mask\" over the axis of the input " << quote(name)
-           << ", whose positions are not those of the queries, found another; say \"mask\": "
+           << ", whose positions are not those of the queries, found another; write \"mask\": "
               "\"bidirectional\" in this stage, or leave it out";
   }
   if (terms != RelativeTerms::none) {
     return emitKeyError(op, "relative")
            << "expected \"none\" for \"relative\" over the axis of the input " << quote(name)
-           << ", whose positions have no distance from those of the queries, found another; say "
+           << ", whose positions have no distance from those of the queries, found another; write "
               "\"relative\": \"none\" in this stage, or leave it out";
   }
   return success();
@@ -338,13 +332,13 @@ static LogicalResult verifyRows(LayerOp op) {
     return emitKeyError(op, "lsh")
            << "expected a layer of tokens, or of groups of them, with \"lsh\", found one of the "
            << (own.getAxis() == AxisKind::input ? "input " : "segments ")
-           << quote(own.getName().getValue()) << "; say \"lsh\": false in this stage";
+           << quote(own.getName().getValue()) << "; write \"lsh\": false in this stage";
   }
   if (op.getMask().getShape() == MaskShape::tokens && own.getAxis() == AxisKind::segments) {
     return emitKeyError(op, "mask")
            << "expected a mask that counts segments, as the segments "
            << quote(own.getName().getValue())
-           << " have no constant number of tokens, found a window in tokens; say \"mask\": "
+           << " have no constant number of tokens, found a window in tokens; write \"mask\": "
               "{\"window\": ["
            << op.getMask().getBegin() << ", " << op.getMask().getEnd() << "]} in this stage";
   }
@@ -359,7 +353,7 @@ static LogicalResult verifyAttentionNorm(LayerOp op) {
   }
   if (!op.getAttentionNorm() && (op.getOver() || op.getScales())) {
     return emitKeyError(op, "attention_norm")
-           << "expected no \"attention_norm\" beside groups of heads, whose streams have norms of "
+           << "expected no \"attention_norm\" with groups of heads, whose streams have norms of "
               "their own, found false; leave it out";
   }
   return success();
@@ -377,9 +371,8 @@ LogicalResult LayerOp::verify() {
   }
   if (getScales() && !getSources().empty()) {
     return emitKeyError(*this, "over")
-           << "expected one of \"over\" and \"scales\", which both say what keys and values are "
-              "made of, "
-              "found both; leave one out, or say \"scales\": [] in this stage";
+           << "expected one of \"over\" and \"scales\", which both choose the keys and values, "
+              "found both; leave one out, or write \"scales\": [] in this stage";
   }
   if (failed(verifyFirst(*this, getFirst()))) {
     return failure();

@@ -37,7 +37,7 @@ template <typename Op> static LogicalResult verifyScored(Op op) {
     return emitKeyError(op, "tied")
            << "expected a stream of the embedding's width of " << model.getWidth()
            << " where \"tied\" is true, found " << describeStream(op.getInput()) << ", of width "
-           << input.getWidth() << "; project it to that width, or say \"tied\": false";
+           << input.getWidth() << "; project it to that width, or write \"tied\": false";
   }
   int64_t shift = op.getShiftOrDefault(), first = op.getFirstOrDefault(),
           tokens = getFirstTokens(op.getInput());
@@ -51,7 +51,7 @@ template <typename Op> static LogicalResult verifyScored(Op op) {
     return emitKeyError(op, "first")
            << "expected \"first\" of at least " << tokens
            << ", as earlier rows have no group of the coarsest scale of a top_down stage, found "
-           << found << "; say \"first\": " << tokens << " in this stage";
+           << found << "; write \"first\": " << tokens << " in this stage";
   }
   if (first >= static_cast<int64_t>(model.getLength())) {
     return emitKeyError(op, "first")
@@ -84,7 +84,7 @@ static LogicalResult verifyNumbers(Operation *op, StringRef key, std::optional<S
 template <typename Op> static LogicalResult verifyHead(Op op) {
   if (op.getTarget() && op.getLabelSmoothing() > 0) {
     return emitKeyError(op, "label_smoothing")
-           << "expected no \"label_smoothing\" beside \"target\", whose distributions may be as "
+           << "expected no \"label_smoothing\" with \"target\", whose distributions may be as "
               "smooth as they like, found both; leave one out";
   }
   return failure(failed(verifyNumbers(op, "target", op.getTarget(), InputUse::target)) ||
@@ -113,7 +113,7 @@ LogicalResult LossOp::verify() {
   });
   if (!isWord || getName() == mainLossName) {
     return emitKeyError(*this, "name")
-           << "expected small letters, digits and underscores for \"name\", and not \""
+           << "expected lower-case letters, digits and underscores for \"name\", and not \""
            << mainLossName << "\", which is the head's loss, found " << quote(getName())
            << "; choose another";
   }

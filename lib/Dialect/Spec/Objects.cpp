@@ -80,7 +80,7 @@ LogicalResult InputOp::verify() {
            << "expected an input of numbers on the axis \"tokens\", or of tokens on its own axis, "
               "found "
            << (isNumbers() ? "numbers on its own axis" : "tokens on the axis \"tokens\"")
-           << "; others are not there yet";
+           << "; other inputs are not supported yet";
   }
   for (StringRef key : {"context", "vocabulary", "width"}) {
     if (isNumbers() == (key != "width") && isWritten(*this, key)) {

@@ -73,7 +73,7 @@ LogicalResult spec::verifyAxis(Operation *stage, Value input) {
     return emitKeyError(stage, "relative")
            << "expected \"none\" for \"relative\" on the axis of the input "
            << quote(type.getName().getValue())
-           << ", found another; say \"relative\": \"none\" in this stage, or leave it out";
+           << ", found another; write \"relative\": \"none\" in this stage, or leave it out";
   }
   if (type.getAxis() == AxisKind::segments && !readsSegments(stage)) {
     return emitError(getKeyLoc(stage, ""))
@@ -126,7 +126,7 @@ LogicalResult spec::verifyNoWindow(Operation *stage, bool isLinear, StringRef me
   if (isLinear && isWritten(stage, key)) {
     return emitKeyError(stage, key)
            << "expected no " << quote(key) << " for " << quote(methodKey)
-           << ": \"linear\", whose rows are those of the group, found one; leave it out, or say "
+           << ": \"linear\", whose rows are those of the group, found one; leave it out, or write "
            << quote(other);
   }
   return success();

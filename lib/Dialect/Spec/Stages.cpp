@@ -26,7 +26,7 @@ static LogicalResult verifyNgrams(EmbeddingOp op) {
     if (!op.getNgrams() && isGiven) {
       return emitKeyError(op, key)
              << "expected " << quote(key)
-             << " only beside \"ngrams\", found it alone; give \"ngrams\", or leave it out";
+             << " only with \"ngrams\", found it alone; give \"ngrams\", or leave it out";
     }
   }
   ArrayRef<int64_t> sizes = op.getNgrams().value_or(ArrayRef<int64_t>());
@@ -136,7 +136,7 @@ static LogicalResult verifySegmentsAlone(Operation *op) {
     if (getKeyValue(op, key)) {
       return emitKeyError(op, key)
              << "expected no " << quote(key)
-             << " where \"segments\" says which rows belong together, found both; leave one out";
+             << " where \"segments\" groups the rows, found both; leave one out";
     }
   }
   return success();
@@ -149,8 +149,8 @@ static LogicalResult verifyParts(Operation *op, bool isParts, StringRef method, 
   if (!isParts) {
     if (getKeyValue(op, "width")) {
       return emitKeyError(op, "width")
-             << "expected \"width\" only beside \"method\": " << quote(method)
-             << ", whose result is a linear map's, found it beside another method; use a project "
+             << "expected \"width\" only with \"method\": " << quote(method)
+             << ", whose result is a linear map's, found it with another method; use a project "
                 "stage";
     }
     return success();
@@ -165,7 +165,7 @@ static LogicalResult verifyParts(Operation *op, bool isParts, StringRef method, 
   if (getKeyValue(op, "window")) {
     return emitKeyError(op, "window")
            << "expected no \"window\" for \"method\": " << quote(method)
-           << ", whose rows are those of the group, found one; leave it out, or say "
+           << ", whose rows are those of the group, found one; leave it out, or write "
            << quote(method == "split" ? "transposed" : "convolution");
   }
   return success();
@@ -224,7 +224,7 @@ static LogicalResult verifyUpsampleWindow(UpsampleOp op) {
   if (op.getWindow() && op.getMethod() == UpsampleMethod::repeat && *op.getWindow() != factor) {
     return emitKeyError(op, "window") << "expected no \"window\" apart from the factor " << factor
                                       << " for an upsample that repeats, found " << *op.getWindow()
-                                      << "; say \"method\": \"transposed\", or leave it out";
+                                      << "; write \"method\": \"transposed\", or leave it out";
   }
   return success();
 }
@@ -237,7 +237,7 @@ LogicalResult UpsampleOp::verify() {
   }
   if (isWritten(*this, "by")) {
     return emitKeyError(*this, "by")
-           << "expected \"by\" only beside \"segments\", found it alone; use a shift stage";
+           << "expected \"by\" only with \"segments\", found it alone; use a shift stage";
   }
   return failure(failed(verifyParts(*this, getMethod() == UpsampleMethod::split, "split",
                                     *getFactor(), getStream(getInput()).getWidth())) ||
@@ -258,7 +258,7 @@ Type UpsampleOp::computeResultType() {
           << (isOfThese ? "; upsample it to whole segments first"
               : input.getAxis() != AxisKind::segments
                   ? "; shorten it by them first"
-                  : "; say \"segments\": " + quote(input.getName().getValue()));
+                  : "; write \"segments\": " + quote(input.getName().getValue()));
       return {};
     }
     return withWidth(outer, input.getWidth());
@@ -298,7 +298,7 @@ LogicalResult ReplaceOp::verify() {
     return emitKeyError(*this, "start")
            << "expected a row below " << getBlock()
            << " for \"start\", as blocks of so many rows follow one another, found " << getStart()
-           << "; " << getStart() % getBlock() << " says the same";
+           << "; " << getStart() % getBlock() << " is equivalent";
   }
   return failure(failed(verifyAxis(*this, getInput())) ||
                  failed(verifyPair(*this, getInput(), getWith(), true)));
@@ -313,7 +313,7 @@ static LogicalResult verifyIdentity(ProjectOp op, Value read, int64_t rows) {
     return emitKeyError(op, "initial")
            << "expected a matrix of as many rows as columns for \"initial\": \"identity\", found "
            << rows << " rows, and " << columns << " columns of " << describeStream(read)
-           << "; say \"normal\", or make the widths equal";
+           << "; write \"normal\", or make the widths equal";
   }
   return success();
 }
@@ -322,11 +322,10 @@ LogicalResult ProjectOp::verify() {
   bool isRelu = stringifyActivationFunction(getActivation()).starts_with("relu");
   if (getInitial() == InitialValues::zeros && isRelu) {
     return emitKeyError(*this, "initial")
-           << "expected no \"initial\": \"zeros\" beside \"activation\": "
+           << "expected no \"initial\": \"zeros\" with \"activation\": "
            << quote(stringifyActivationFunction(getActivation()))
-           << ", whose derivative at 0 is 0, so that nothing would train, found both; say "
-              "\"gelu\", "
-              "or \"normal\"";
+           << ", whose derivative at 0 is 0, so that nothing would train, found both; write "
+              "\"gelu\", or \"normal\"";
   }
   int64_t rows = getStream(getResult()).getWidth();
   if (failed(verifyAxis(*this, getInput())) || failed(verifyIdentity(*this, getInput(), rows))) {

@@ -49,8 +49,8 @@ static LogicalResult verifyEntropy(BoundariesOp cut, const Losses &losses) {
               "found that "
               "of "
            << describePlace(asked->getLoc())
-           << ", whose rows may be made of the segments that its entropy would cut, a cycle; add a "
-              "\"predictor\", which learns such bits as labels, or name an earlier one";
+           << ", whose rows may be computed from the segments that its entropy would cut, a cycle; "
+              "add a \"predictor\", which learns such bits as labels, or name an earlier one";
   }
   auto loss = dyn_cast<LossOp>(asked);
   int64_t shift = loss ? loss.getShiftOrDefault() : cast<HeadOp>(asked).getShiftOrDefault();
@@ -182,7 +182,6 @@ LogicalResult spec::refuseComposite(Operation *stage) {
 }
 
 LogicalResult spec::refuseFrozen(Operation *stage) {
-  return emitKeyError(stage, "frozen")
-         << "expected \"frozen\" only of a stage that has weights, found it of one that has none; "
-            "leave it out";
+  return emitKeyError(stage, "frozen") << "expected \"frozen\" only on a stage that has weights, "
+                                          "found it on one that has none; leave it out";
 }

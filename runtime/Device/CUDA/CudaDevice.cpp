@@ -28,7 +28,7 @@ public:
         chosen(chooseTarget(*loaded, gpu, wanted)),
         mirror(static_cast<size_t>(plan().memory.arenaBytes)) {
     Context primary = nullptr;
-    driver.check(driver.primaryContextRetain(&primary, gpu.number), "make a context");
+    driver.check(driver.primaryContextRetain(&primary, gpu.number), "create a context");
     context = {gpu.number, driver.primaryContextRelease};
     current = primary;
     enter();
@@ -144,10 +144,10 @@ private:
   /// they were captured from.
   void makeStreams() {
     int least = 0, greatest = 0;
-    driver.check(driver.contextGetPriorities(&least, &greatest), "tell its streams' priorities");
+    driver.check(driver.contextGetPriorities(&least, &greatest), "report its streams' priorities");
     auto make = [&](int priority) -> Owned<Stream> {
       Stream made = nullptr;
-      driver.check(driver.streamCreate(&made, streamNonBlocking, priority), "make a stream");
+      driver.check(driver.streamCreate(&made, streamNonBlocking, priority), "create a stream");
       return {made, driver.streamDestroy};
     };
     stream = make(greatest);
@@ -167,7 +167,7 @@ private:
 
   size_t freeMemory() const {
     size_t free = 0, total = 0;
-    driver.check(driver.memoryGetInfo(&free, &total), "tell its free memory");
+    driver.check(driver.memoryGetInfo(&free, &total), "report its free memory");
     return free;
   }
 
@@ -286,7 +286,7 @@ private:
 
   Owned<Event> makeEvent(unsigned flags) const {
     Event event = nullptr;
-    driver.check(driver.eventCreate(&event, flags), "make an event");
+    driver.check(driver.eventCreate(&event, flags), "create an event");
     return {event, driver.eventDestroy};
   }
 

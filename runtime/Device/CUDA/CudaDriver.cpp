@@ -108,7 +108,7 @@ void Driver::check(Result result, const std::string &doing) const {
     throw JobError(
         "a GPU kernel of this artifact failed (noticed as the driver was to " + doing +
         "): " + explain(result) +
-        "; this is a defect of sluice, please report it; --device emulator may say more");
+        "; this is a defect of sluice, please report it; --device emulator may report more");
   }
   if (result != success) {
     throw UserError("--device cuda: the driver failed to " + doing + ": " + explain(result));

@@ -21,7 +21,7 @@ Gpu findGpu(const Driver &driver) {
   }
   driver.check(started, "start");
   int version = 0;
-  driver.check(driver.driverGetVersion(&version), "tell its version");
+  driver.check(driver.driverGetVersion(&version), "report its version");
   if (version < leastVersion) {
     throw UserError("--device cuda: expected a driver for CUDA 12.0 or later, found one for CUDA " +
                     std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) +

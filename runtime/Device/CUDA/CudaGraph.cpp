@@ -40,7 +40,7 @@ public:
                                  [](const Lane &lane) { return lane.signals; });
     for (auto i = forks ? signals + 2 : 0; i > 0; --i) {
       Event event = nullptr;
-      driver.check(driver.eventCreate(&event, eventDisableTiming), "make an event");
+      driver.check(driver.eventCreate(&event, eventDisableTiming), "create an event");
       events.emplace_back(event, driver.eventDestroy);
     }
   }
@@ -101,7 +101,7 @@ Owned<GraphExec> captureGraph(const Driver &driver, const Segment &segment, Stre
   driver.check(driver.streamEndCapture(main, &graph), "end a graph");
   Owned<Graph> owner(graph, driver.graphDestroy);
   GraphExec exec = nullptr;
-  driver.check(driver.graphInstantiate(&exec, graph, 0), "make a graph");
+  driver.check(driver.graphInstantiate(&exec, graph, 0), "create a graph");
   return {exec, driver.graphExecDestroy};
 }
 

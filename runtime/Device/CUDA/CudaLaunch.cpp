@@ -34,11 +34,11 @@ void Code::reserveShared(const Kernel &kernel, const Stage &stage, Function func
   constexpr int64_t sharedWithoutAsking = 48 << 10;
   int fixed = 0;
   driver.check(driver.functionGetAttribute(&fixed, functionSharedBytes, function),
-               "tell the shared memory of " + stage.symbol);
+               "report the shared memory of " + stage.symbol);
   int64_t all = stage.sharedBytes + fixed;
   if (all > mostSharedBytes) {
     throw UserError(artifact.path() + ": kernel \"" + kernel.name + "\" needs " +
-                    std::to_string(all) + " bytes of shared memory a block (" +
+                    std::to_string(all) + " bytes of shared memory per block (" +
                     std::to_string(fixed) + " of them static), expected at most the " +
                     std::to_string(mostSharedBytes) +
                     " that this GPU has; run on a GPU with as much as an A100 or H100, or use "
@@ -79,7 +79,7 @@ std::string Code::notice() const {
          " in the artifact, found one that refused " + std::to_string(refusal.count) + " of " +
          std::to_string(modules.size()) + " kernels (" + refusal.why +
          "); it compiled their PTX instead, which took " + seconds +
-         " s and may give slower kernels than the ledger says. Update the driver, or compile the "
+         " s and may give slower kernels than the ledger has. Update the driver, or compile the "
          "spec with the ptxas of a CUDA release that the driver knows";
 }
 

@@ -41,11 +41,11 @@ public:
       : artifact(artifact), plan(artifact.plan()), driver(openDriver(artifact, wanted)),
         gpu(findGpu(driver)), target(chooseTarget(artifact, gpu, wanted)), library(openLibrary()) {
     Context primary = nullptr;
-    driver.check(driver.primaryContextRetain(&primary, gpu.number), "make a context");
+    driver.check(driver.primaryContextRetain(&primary, gpu.number), "create a context");
     context = {gpu.number, driver.primaryContextRelease};
     driver.check(driver.contextSetCurrent(primary), "use its context");
     Stream made = nullptr;
-    driver.check(driver.streamCreate(&made, streamNonBlocking, 0), "make a stream");
+    driver.check(driver.streamCreate(&made, streamNonBlocking, 0), "create a stream");
     stream = {made, driver.streamDestroy};
     cublas::Handle started = nullptr;
     library.check(library.create(&started), "start");
@@ -61,7 +61,7 @@ public:
 
   Tuning start() const {
     int version = 0;
-    driver.check(driver.driverGetVersion(&version), "tell its version");
+    driver.check(driver.driverGetVersion(&version), "report its version");
     return {gpu.name, version, static_cast<int64_t>(library.getVersion()), {}, code->notice()};
   }
 
@@ -105,7 +105,7 @@ private:
   /// Allocates a zeroed arena in which all positions of all rows are valid.
   void makeArena() {
     size_t free = 0, total = 0;
-    driver.check(driver.memoryGetInfo(&free, &total), "tell its free memory");
+    driver.check(driver.memoryGetInfo(&free, &total), "report its free memory");
     auto bytes = static_cast<size_t>(std::max<int64_t>(plan.memory.arenaBytes, 256));
     Address memory = 0;
     Result result = free < bytes ? outOfMemory : driver.memoryAllocate(&memory, bytes);
@@ -143,7 +143,7 @@ private:
 
   Owned<Event> makeEvent() const {
     Event event = nullptr;
-    driver.check(driver.eventCreate(&event, 0), "make an event");
+    driver.check(driver.eventCreate(&event, 0), "create an event");
     return {event, driver.eventDestroy};
   }
 

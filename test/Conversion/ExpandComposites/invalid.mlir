@@ -54,7 +54,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 // Levels that draw a factor have none to expand at.
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
-  // expected-error @+1 {{expected one factor a level, found "1@1 1@{2,3} 1@1", of which each step would draw one; run spec-choose-factor first}}
+  // expected-error @+1 {{expected one factor per level, found "1@1 1@{2,3} 1@1", of which each step would draw one; run spec-choose-factor first}}
   %1 = spec.hourglass %0 {feed_forward = 32 : i64, head_size = 4 : i64, heads = 2 : i64, key_value_heads = 2 : i64, hierarchy = "1@1 1@{2,3} 1@1", path = "stages.1"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
 }

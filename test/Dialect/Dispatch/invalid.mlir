@@ -124,7 +124,7 @@ func.func @cross_entropy_type(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf64>, %t: t
 
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @cross_entropy_tokens(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<3x17xi32>) {
-  // expected-error@+1 {{D-011: expected tokens of i32, one row a row of the batch, found 'tensor<3x17xi32>'}}
+  // expected-error@+1 {{D-011: expected tokens of i32, one row per row of the batch, found 'tensor<3x17xi32>'}}
   %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #domain, offset = 1 : i64,
       operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<3x17xi32>) -> tensor<2x16xf32>
   return
@@ -134,7 +134,7 @@ func.func @cross_entropy_tokens(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t:
 
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @cross_entropy_row_gradient(%x: tensor<2x16x8xf32>, %w: tensor<7x8xf32>, %t: tensor<2x17xi32>, %g: tensor<2x15xf32>) {
-  // expected-error@+1 {{D-050: expected an incoming gradient a row, 2, 16, found 'tensor<2x15xf32>'}}
+  // expected-error@+1 {{D-050: expected one incoming gradient per row, 2, 16, found 'tensor<2x15xf32>'}}
   %l = dispatch.cross_entropy %x, %w, %t, %g attributes {domain = #domain, offset = 1 : i64,
       operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>, resultSegmentSizes = array<i32: 1, 0, 0>}
       : (tensor<2x16x8xf32>, tensor<7x8xf32>, tensor<2x17xi32>, tensor<2x15xf32>) -> tensor<2x16xf32>
@@ -317,7 +317,7 @@ func.func @group(%x: tensor<4x8xf32>) {
 #fine = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 #coarse = #dispatch.domain<batch = 2, positions = 4, factor = 4>
 func.func @one_gradient_of_two_domains(%x: tensor<2x16x4xf32>, %y: tensor<2x4x8xf32>, %l: tensor<2x16x1xf32>) {
-  // expected-error@+1 {{D-022: expected a gradient of queries, keys and values, or one of queries and one or two of keys and values, of as many rows as those, then those of the terms, found 'tensor<2x16x4xf32>'}}
+  // expected-error@+1 {{D-022: expected a gradient of queries, keys and values, or one of queries and one or two of keys and values, of as many rows as queries, keys and values, then the gradients of the terms, found 'tensor<2x16x4xf32>'}}
   %d = dispatch.attention_backward %x, %y, %y, %x, %l, %x attributes {domain = #fine, key_domain = #coarse,
       heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, query_column = 0 : i64, key_column = 0 : i64,
       value_column = 4 : i64, mask = affine_set<(p, q)[n] : (p - 4 * q >= 0)>} {
@@ -357,7 +357,7 @@ func.func @counts_of_another_batch(%x: tensor<2x16x4xf32>, %y: tensor<2x5x8xf32>
 
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @more_biases_than_positions(%x: tensor<2x16x12xf32>, %b: tensor<17x1xf32>) {
-  // expected-error@+1 {{D-025: expected, behind queries, keys and values whose factors are in the ratio of the distance's steps, two tensors}}
+  // expected-error@+1 {{D-025: expected, after queries, keys and values whose factors are in the ratio of the distance's steps, two tensors}}
   %o:2 = dispatch.attention %x, %x, %x, %b attributes {domain = #domain, distance_bias, heads = 1 : i64, kv_heads = 1 : i64,
       head_size = 4 : i64, query_column = 0 : i64, key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
@@ -414,7 +414,7 @@ func.func @range_to_a_row(%x: tensor<2x16x8xf32>) {
 #segments = #dispatch.domain<batch = 2, positions = 5, factor = 0>
 #row = #dispatch.access<row, extended>
 func.func @numbers_that_do_not_ascend(%x: tensor<2x5xf32>) {
-  // expected-error@+1 {{D-027: expected elements of i32, of access row or gathered, to go on past their ends, found operand 0 of 'tensor<2x5xf32>'}}
+  // expected-error@+1 {{D-027: expected elements of i32, of access row or gathered, to extend past their ends, found operand 0 of 'tensor<2x5xf32>'}}
   %y = dispatch.rows %x attributes {domain = #segments, accesses = [#row], result_accesses = [#row]} {
   ^bb0(%a: f32):
     dispatch.yield %a : f32
@@ -426,7 +426,7 @@ func.func @numbers_that_do_not_ascend(%x: tensor<2x5xf32>) {
 
 #rows = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @two_bits_a_row(%x: tensor<2x16x2xf32>) {
-  // expected-error@+1 {{D-028: expected one bit a row of #dispatch.domain<batch = 2, positions = 16, factor = 1>, and of i32 a count a row, ends and two totals a batch row, found 'tensor<2x16x2xf32>'}}
+  // expected-error@+1 {{D-028: expected one bit per row of #dispatch.domain<batch = 2, positions = 16, factor = 1>, and of i32 a count per row, ends and two totals per batch row, found 'tensor<2x16x2xf32>'}}
   %c:3 = dispatch.segment_scan %x attributes {domain = #rows} : (tensor<2x16x2xf32>) -> (tensor<2x16xi32>, tensor<2x5xi32>, tensor<2x2xi32>)
   return
 }
@@ -484,7 +484,7 @@ func.func @sum_of_some_rows(%x: tensor<2x16x8xf32>) {
 
 #rows = #dispatch.domain<batch = 2, positions = 16, factor = 1 axis = "words">
 func.func @mean_over_texts_of_their_own_lengths(%x: tensor<2x16x8xf32>, %w: tensor<5x8xf32>, %t: tensor<2x17xi32>) {
-  // expected-error@+1 {{D-029: expected a domain without an axis, as a mean counts all texts alike, found the axis "words"; spread what the head reads over the tokens}}
+  // expected-error@+1 {{D-029: expected a domain without an axis, as a mean counts all texts equally, found the axis "words"; spread what the head reads over the tokens}}
   %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #rows, offset = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>,
       resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<5x8xf32>, tensor<2x17xi32>) -> tensor<2x16xf32>
   return

@@ -26,7 +26,7 @@ func.func @shape() -> tensor<?xf32> {
 // -----
 
 func.func @view_of_more(%x: tensor<2x3xi64>) -> tensor<7xi64> {
-  // expected-error@+1 {{P-003: expected as many elements of one type, of rank 2 or less, found 'tensor<2x3xi64>' and 'tensor<7xi64>'}}
+  // expected-error@+1 {{P-003: expected equally many elements of one type, of rank 2 or less, found 'tensor<2x3xi64>' and 'tensor<7xi64>'}}
   %y = plan.view %x : tensor<2x3xi64> -> tensor<7xi64>
   return %y : tensor<7xi64>
 }
@@ -34,7 +34,7 @@ func.func @view_of_more(%x: tensor<2x3xi64>) -> tensor<7xi64> {
 // -----
 
 func.func @view_of_padded_rows(%x: tensor<1x2x3xf32>) -> tensor<6xf32> {
-  // expected-error@+1 {{P-003: expected as many elements of one type, of rank 2 or less, found 'tensor<1x2x3xf32>' and 'tensor<6xf32>'}}
+  // expected-error@+1 {{P-003: expected equally many elements of one type, of rank 2 or less, found 'tensor<1x2x3xf32>' and 'tensor<6xf32>'}}
   %y = plan.view %x : tensor<1x2x3xf32> -> tensor<6xf32>
   return %y : tensor<6xf32>
 }
@@ -51,7 +51,7 @@ plan.buffer "temporaries" at 64 bytes 8 device 0
 
 // -----
 
-// expected-error@+1 {{P-005: expected bytes of at least 0, of which no more are written than there are, found 3 of 2 that are written}}
+// expected-error@+1 {{P-005: expected bytes of at least 0, of which at most all are written, found 3 of 2 that are written}}
 plan.kernel @k {bytes = 1.0 : f64, flops = 1.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 4>, written = 3 : i64}
 
 // -----
@@ -459,7 +459,7 @@ module attributes {plan.arena_bytes = 1024 : i64} {
   plan.buffer "scalar:seed" at 24 bytes 8 device 0
   plan.kernel @add {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128, 128>, written = 1 : i64}
   plan.entry @"evaluate@4.plan" {
-    // expected-error@+1 {{P-022: expected runs as four numbers for each operand that has some, in rising order: its number, how many lie one behind the other in it, how far apart they begin, and their bytes; found array<i64: 1, 3, 64, 32>}}
+    // expected-error@+1 {{P-022: expected runs as four numbers for each operand that has some, in rising order: its number, how many follow one another in it, how far apart they begin, and their bytes; found array<i64: 1, 3, 64, 32>}}
     plan.launch @add ([64, 256, 0, 8, 16, 24, 0, 0]) phase "forward" after [] {runs = array<i64: 1, 3, 64, 32>}
   }
 }

@@ -26,7 +26,7 @@ func.func @odd_heads_rotated(%x: !sluice.seq<@s1, 9, f32>, %t: tensor<16x3xf32>)
 // -----
 
 func.func @four_gradients(%x: !sluice.seq<@s1, 12, f32>, %y: !sluice.seq<@s1, 4, f32>, %l: !sluice.seq<@s1, 1, f32>) {
-  // expected-error@+1 {{S-036: expected one, two or three gradients, and one a term, found 4}}
+  // expected-error@+1 {{S-036: expected one, two or three gradients, and one per term, found 4}}
   %d:4 = sluice.attention_backward %x, %x, %x, %y, %l, %y attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64,
       query_column = 0 : i64, key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
@@ -67,7 +67,7 @@ func.func @gradient_of_a_table(%x: !sluice.seq<@s1, 12, f32>, %y: !sluice.seq<@s
 // -----
 
 func.func @too_many_tables(%x: !sluice.seq<@s1, 12, f32>, %t: tensor<16x2xf32>) {
-  // expected-error@+1 {{S-044: expected, behind the sequences, none or two of terms by distance, then at most one table, of angles, found 'tensor<16x2xf32>', 'tensor<16x2xf32>'}}
+  // expected-error@+1 {{S-044: expected, after the sequences, none or two of terms by distance, then at most one table, of angles, found 'tensor<16x2xf32>', 'tensor<16x2xf32>'}}
   %o, %l = sluice.attention %x, %x, %x, %t, %t attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, query_column = 0 : i64,
       key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):

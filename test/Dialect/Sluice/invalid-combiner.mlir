@@ -46,7 +46,7 @@ sluice.axis @t
 sluice.scale @fine on @t factor 1
 sluice.scale @coarse on @t factor 4
 func.func @mask_of_another_scale(%x: !sluice.seq<@fine, 4, f32>, %y: !sluice.seq<@coarse, 0, f32>, %bits: !sluice.seq<@fine, 0, f32>) {
-  // expected-error@+1 {{S-132: expected a mask of one number a row, f32 or bf16, on scale}}
+  // expected-error@+1 {{S-132: expected a mask of one number per row, f32 or bf16, on scale}}
   %g = sluice.shorten %x factor 4 mask %y sum : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@coarse, 0, f32>) -> !sluice.seq<@coarse, 4, f32>
   return
 }

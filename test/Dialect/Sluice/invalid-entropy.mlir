@@ -40,7 +40,7 @@ func.func @wide(%x: !sluice.seq<@s1, 4, f32>) {
 sluice.axis @tokens
 sluice.scale @s1 on @tokens factor 1
 func.func @update() {
-  // expected-error@+1 {{S-128: expected one f32 a position, found '!sluice.seq<@s1, 0, i32>'}}
+  // expected-error@+1 {{S-128: expected one f32 per position, found '!sluice.seq<@s1, 0, i32>'}}
   %n = sluice.update : !sluice.seq<@s1, 0, i32>
   return
 }

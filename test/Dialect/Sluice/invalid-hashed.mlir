@@ -18,7 +18,7 @@ func.func @other_keys(%x: !sluice.seq<@s1, 4, f32>, %y: !sluice.seq<@s1, 4, f32>
 // -----
 
 func.func @whole_buckets(%x: !sluice.seq<@s1, 4, f32>, %b: !sluice.seq<@s1, 3, bf16>) {
-  // expected-error@+1 {{S-141: expected a bucket a hash, f32 on the scale of '!sluice.seq<@s1, 4, f32>', found '!sluice.seq<@s1, 3, bf16>'}}
+  // expected-error@+1 {{S-141: expected one bucket per hash, f32 on the scale of '!sluice.seq<@s1, 4, f32>', found '!sluice.seq<@s1, 3, bf16>'}}
   %o, %s = sluice.hashed_attention %x, %x, %x, %b {heads = 2 : i64, head_size = 2 : i64, bucket_count = 4 : i64, chunk = 4 : i64} : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 3, bf16>) -> (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 2, f32>)
   return
 }

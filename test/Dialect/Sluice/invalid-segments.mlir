@@ -29,7 +29,7 @@ sluice.scale @s1 on @tokens factor 1
 sluice.axis @words segments of @s1 capacity 4
 sluice.scale @w1 on @words factor 1
 func.func @whole(%b: !sluice.seq<@s1, 1, f32>) {
-  // expected-error@+1 {{S-061: expected counts of one i32 a position}}
+  // expected-error@+1 {{S-061: expected counts of one i32 per position}}
   %c, %e = sluice.segment %b : (!sluice.seq<@s1, 1, f32>) -> (!sluice.seq<@s1, 0, f32>, !sluice.seq<@w1, 0, i32>)
   return
 }
@@ -54,7 +54,7 @@ sluice.scale @s1 on @tokens factor 1
 sluice.axis @words segments of @s1 capacity 4
 sluice.scale @w1 on @words factor 1
 func.func @bits(%b: !sluice.seq<@s1, 2, f32>) {
-  // expected-error@+1 {{S-063: expected bits of one f32 a position on @s1}}
+  // expected-error@+1 {{S-063: expected bits of one f32 per position on @s1}}
   %c, %e = sluice.segment %b : (!sluice.seq<@s1, 2, f32>) -> (!sluice.seq<@s1, 0, i32>, !sluice.seq<@w1, 0, i32>)
   return
 }

@@ -244,7 +244,7 @@ func.func @one_gradient_of_two_scales(%x: !sluice.seq<@fine, 4, f32>, %y: !sluic
 sluice.axis @t
 sluice.scale @fine on @t factor 1
 func.func @one_sequence_by_distance(%x: !sluice.seq<@fine, 4, f32>) {
-  // expected-error@+1 {{S-044: expected, behind the sequences, none or two of terms by distance}}
+  // expected-error@+1 {{S-044: expected, after the sequences, none or two of terms by distance}}
   %o, %l = sluice.attention %x, %x, %x, %x attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, 
       query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
@@ -258,7 +258,7 @@ func.func @one_sequence_by_distance(%x: !sluice.seq<@fine, 4, f32>) {
 sluice.axis @t
 sluice.scale @fine on @t factor 1
 func.func @no_table_of_biases(%x: !sluice.seq<@fine, 4, f32>) {
-  // expected-error@+1 {{S-044: expected, behind the sequences}}
+  // expected-error@+1 {{S-044: expected, after the sequences}}
   %o, %l = sluice.attention %x, %x, %x attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
       query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
@@ -272,7 +272,7 @@ func.func @no_table_of_biases(%x: !sluice.seq<@fine, 4, f32>) {
 sluice.axis @t
 sluice.scale @fine on @t factor 1
 func.func @biases_of_other_heads(%x: !sluice.seq<@fine, 4, f32>, %b: tensor<3x2xf32>) {
-  // expected-error@+1 {{S-045: expected terms by distance of 4 columns a row, or of 1 numbers a distance}}
+  // expected-error@+1 {{S-045: expected terms by distance of 4 columns per row, or of 1 numbers per distance}}
   %o, %l = sluice.attention %x, %x, %x, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
       query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
@@ -286,7 +286,7 @@ func.func @biases_of_other_heads(%x: !sluice.seq<@fine, 4, f32>, %b: tensor<3x2x
 sluice.axis @t
 sluice.scale @fine on @t factor 1
 func.func @distances_of_later_keys(%x: !sluice.seq<@fine, 4, f32>, %b: tensor<3x1xf32>) {
-  // expected-error@+1 {{S-046: expected a mask that says q <= p}}
+  // expected-error@+1 {{S-046: expected a mask that requires q <= p}}
   %o, %l = sluice.attention %x, %x, %x, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
       query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q + 1 >= 0)>} {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
@@ -331,7 +331,7 @@ sluice.axis @t
 sluice.scale @fine on @t factor 1
 sluice.scale @coarse on @t factor 4
 func.func @distances_below_zero(%x: !sluice.seq<@fine, 4, f32>, %y: !sluice.seq<@coarse, 4, f32>, %b: tensor<3x1xf32>) {
-  // expected-error@+1 {{S-046: expected a mask that says the distance is at least 0}}
+  // expected-error@+1 {{S-046: expected a mask that requires a distance of at least 0}}
   %o, %l = sluice.attention %y, %x, %x, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias,
       distance = affine_map<(p, q) -> (p * 4 - q)>,
       query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p * 4 + 3 - q >= 0)>} {
@@ -384,7 +384,7 @@ func.func @objective_weights(%l: !sluice.seq<@fine, 0, f32>) {
 // -----
 
 func.func @objective_of_rows(%l: !sluice.seq<@fine, 4, f32>) {
-  // expected-error@+1 {{S-051: expected losses of one f32 a row, found '!sluice.seq<@fine, 4, f32>'}}
+  // expected-error@+1 {{S-051: expected losses of one f32 per row, found '!sluice.seq<@fine, 4, f32>'}}
   sluice.objective %l {names = ["next"], factors = array<f64: 1.0>, first = array<i64: 0>} : !sluice.seq<@fine, 4, f32>
   return
 }

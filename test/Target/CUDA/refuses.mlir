@@ -174,7 +174,7 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
 #domain = #dispatch.domain<batch = 1, positions = 8, factor = 1>
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   func.func @keys_of_f32(%x: tensor<1x8x12xf32>) {
-    // CHECK: refuses.mlir:[[#@LINE+1]]:{{[0-9]+}}: --target sm_80: the GPU kernel of {{.*}}: expected queries, keys, values, output gradients and rows by distance of bf16 on a GPU, found 'tensor<1x8x12xf32>'; say "precision": {"compute": "bf16"} in the spec
+    // CHECK: refuses.mlir:[[#@LINE+1]]:{{[0-9]+}}: --target sm_80: the GPU kernel of {{.*}}: expected queries, keys, values, output gradients and rows by distance of bf16 on a GPU, found 'tensor<1x8x12xf32>'; write "precision": {"compute": "bf16"} in the spec
     %o, %l = dispatch.attention %x, %x, %x attributes {domain = #domain, heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, query_column = 0 : i64,
         key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
     ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):

@@ -92,7 +92,7 @@ TEST(Budget, SpentOperationsAreNoVerdict) {
   CausalVerdict verdict = checkWithin(model, needed / 2);
   ASSERT_EQ(verdict.kind, Kind::NotProved);
   EXPECT_EQ(verdict.exhausted, needed / 2);
-  EXPECT_TRUE(mentionsText(verdict.message, std::to_string(needed / 2) + " operations were spent"))
+  EXPECT_TRUE(mentionsText(verdict.message, std::to_string(needed / 2) + " operations ran out"))
       << verdict.message;
   EXPECT_TRUE(mentionsText(verdict.message, "--operations")) << verdict.message;
   EXPECT_FALSE(verdict.witness);
@@ -154,8 +154,9 @@ TEST(Budget, SpentOperationsAreNoStep) {
   for (int64_t operations : {1, 1'000, 10'000}) {
     EXPECT_FALSE(deriveStep(predict, refusal, operations)) << operations;
     EXPECT_TRUE(refusal.op);
-    EXPECT_TRUE(mentionsText(refusal.message, "not proved: " + WorkBudget::describe(operations) +
-                                                  " were spent when "))
+    EXPECT_TRUE(mentionsText(refusal.message, "not proved: the budget of " +
+                                                  WorkBudget::describe(operations) +
+                                                  " ran out when "))
         << refusal.message;
   }
   EXPECT_TRUE(deriveStep(predict, refusal));

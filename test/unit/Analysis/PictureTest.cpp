@@ -224,7 +224,7 @@ TEST(Pictures, SegmentsOfATextEndAtItsMarks) {
   EXPECT_EQ(picture->bands[1].axis, "words");
   EXPECT_EQ(picture->bands[1].starts, (std::vector<int64_t>{0, 3, 6, 6}));
   EXPECT_FALSE(makePicture(*model.module, verdict, 4, error, "\1\2"));
-  EXPECT_TRUE(has(error, "expected | behind each byte that ends a segment")) << error;
+  EXPECT_TRUE(has(error, "expected | after each byte that ends a segment")) << error;
   EXPECT_FALSE(makePicture(*model.module, verdict, 4, error, "\1|\7"));
   EXPECT_TRUE(has(error, "expected bytes below the vocabulary of 7, found 7")) << error;
 }
@@ -278,7 +278,7 @@ TEST(Pictures, AttentionByHashesHasAName) {
   std::string error;
   std::optional<Picture> picture = makePicture(*model.module, verdict, 1, error);
   ASSERT_TRUE(picture) << error;
-  EXPECT_TRUE(llvm::is_contained(getLabelNames(*picture), "attention by hashes"));
+  EXPECT_TRUE(llvm::is_contained(getLabelNames(*picture), "LSH attention"));
 }
 
 TEST(Pictures, NamesAreEscaped) {

@@ -335,13 +335,13 @@ TEST(Waste, LeastShiftsAgreeWithEnumeration) {
     CausalVerdict verdict = Imported(buildChain(fine, coarse, after)).check();
     std::vector<std::string> expected, found;
     bool areSeveral = int(least[0] < now[0]) + int(least[1] < now[1]) + int(least[2] < now[2]) > 1;
-    std::string together = areSeveral ? ", with the others that are named at their least" : "";
+    std::string together = areSeveral ? ", with the other shifts at their smallest values" : "";
     for (int i = 0; i < 3; ++i) {
       if (least[i] < now[i]) {
         expected.push_back("a shift by " + std::to_string(now[i]) + " where " +
                            (least[i] ? std::to_string(least[i]) + " is enough" : "none is needed") +
                            " to be causal" + together +
-                           "; with the least one, all that is read through it is " +
+                           "; with the smallest one, all that is read through it is " +
                            std::to_string((now[i] - least[i]) * (i == 1 ? 4 : 1)) + " token");
       }
     }
@@ -365,9 +365,8 @@ TEST(Waste, AKeyThatSetsSeveralLevelsIsOneChange) {
   CausalVerdict verdict = Imported(hourglass("7")).check();
   ASSERT_EQ(verdict.warnings.size(), 1u);
   EXPECT_TRUE(has(verdict.warnings[0].text,
-                  "a shift by 7 where 2 is enough to be causal (it is set "
-                  "for 2 levels at once); with the least one, all that is read "
-                  "through all of them is 15 tokens newer"))
+                  "a shift by 7 where 2 is enough to be causal (it is set for 2 levels at once); "
+                  "with the smallest one, all that is read through all of them is 15 tokens newer"))
       << verdict.warnings[0].text;
   // Five positions of one token and five of two: the relations of the inner shortening.
   auto latestToken = [&](const char *shift) {

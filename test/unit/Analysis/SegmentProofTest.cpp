@@ -249,7 +249,7 @@ TEST(SegmentProof, AWitnessNamesTheBoundaries) {
   ASSERT_TRUE(verdict.witness);
   EXPECT_EQ(verdict.witness->row, 0);
   EXPECT_EQ(verdict.witness->token, 1);
-  EXPECT_NE(verdict.message.find("where boundaries stand at 1;"), std::string::npos)
+  EXPECT_NE(verdict.message.find("where boundaries are at 1;"), std::string::npos)
       << verdict.message;
 }
 

@@ -48,7 +48,7 @@ TEST(InnerSegments, MethodsAreVerified) {
       {"op": "shorten", "segments": "spacebyte", "method": "last"}, {"op": "upsample", "segments": "spacebyte"}, {"op": "head"}]})";
   EXPECT_EQ(readBad(text, "spec.json").format(),
             "spec.json:3:60: expected \"average\", \"max\" or \"first\" for \"method\", as bits of "
-            "\"spacebyte\" begin segments, found \"last\"; say \"first\"");
+            "\"spacebyte\" begin segments, found \"last\"; write \"first\"");
 }
 
 spec::Diagnostic readBadFile(const std::string &path) {

@@ -203,7 +203,7 @@ TEST(Mbarriers, TooFewArrivals) {
                    "+" +
                        std::string(initAll),
                    waitPhase),
-       Kind::Mbarrier, "nobody is left who arrives", both});
+       Kind::Mbarrier, "no thread is left to arrive", both});
 }
 
 TEST(Mbarriers, PlainReadOfTheObject) {
@@ -242,7 +242,7 @@ start:
 go:
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
   %w = call i1 @llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta(ptr addrspace(3) @m, i32 0))",
-                Kind::Mbarrier, "nobody is left who arrives", mbarrier});
+                Kind::Mbarrier, "no thread is left to arrive", mbarrier});
 }
 
 } // namespace

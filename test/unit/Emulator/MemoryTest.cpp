@@ -149,7 +149,7 @@ TEST(Memory, MissingWarpBarrier) {
   %mirror = xor i64 %tid, 1
   %r = getelementptr float, ptr addrspace(3) @s, i64 %mirror
   %y = load float, ptr addrspace(3) %r, align 4)";
-  expectCaught({body, Kind::Race, "no barrier lies between", shared});
+  expectCaught({body, Kind::Race, "no barrier is between", shared});
 }
 
 /// A buffer that is used again: the next write must wait for the last reads.

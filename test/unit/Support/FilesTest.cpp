@@ -66,7 +66,7 @@ TEST(Files, ALoopOfLinksIsTheUsersMistake) {
   };
   for (auto job : all) {
     std::string message = userError([&] { job(folder / "a"); });
-    EXPECT_TRUE(has(message, "oo many levels of symbolic links") && has(message, "mend the"))
+    EXPECT_TRUE(has(message, "oo many levels of symbolic links") && has(message, "fix the"))
         << message;
   }
 }
@@ -77,7 +77,7 @@ TEST(Files, ALongNameIsTheUsersMistake) {
   for (auto message :
        {userError([&] { isThere(name); }), userError([&] { readText(name, "spec"); }),
         userError([&] { replaceFile(name, {}); }), userError([&] { makeFolder(name); })}) {
-    EXPECT_TRUE(has(message, "File name too long; name it shorter")) << message;
+    EXPECT_TRUE(has(message, "File name too long; use a shorter name")) << message;
   }
 }
 

@@ -93,7 +93,7 @@ public:
   std::optional<std::string> getTextAt(int64_t index) const override;
   std::string_view noun() const override { return "lines"; }
   std::string_view protocol() const override {
-    return "each by itself with its inputs; a line's bytes are scored, and the end behind it where "
+    return "each by itself with its inputs; a line's bytes are scored, and the end after it where "
            "the context holds it; a token is a byte";
   }
 

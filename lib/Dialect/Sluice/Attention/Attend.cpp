@@ -49,7 +49,8 @@ LogicalResult AttendSegmentsOp::verify() {
       toSequenceType(getOutput()).getScale() != coarse || lse.getScale() != coarse ||
       lse.getWidth() != heads || !lse.getElement().isF32()) {
     return emitOpError("S-147: expected keys and values on the counts' scale ")
-           << fine << ", and on the scale of its segments queries, results and sums of f32 a head, "
+           << fine
+           << ", and on the scale of its segments queries, results and sums of f32 per head, "
            << "found " << getKey().getType() << ", " << getValue().getType() << ", "
            << getQuery().getType() << ", " << getOutput().getType() << " and " << lse;
   }

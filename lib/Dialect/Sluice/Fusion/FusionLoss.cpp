@@ -99,7 +99,7 @@ LogicalResult ObjectiveOp::verify() {
   for (Value losses : getLosses()) {
     auto type = cast<SequenceType>(losses.getType());
     if (type.getWidth() != 0 || !type.getElement().isF32()) {
-      return emitOpError("S-051: expected losses of one f32 a row, found ") << type;
+      return emitOpError("S-051: expected losses of one f32 per row, found ") << type;
     }
   }
   return success();

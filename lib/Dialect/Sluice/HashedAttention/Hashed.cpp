@@ -27,8 +27,8 @@ constexpr unsigned queries = 0, values = 2;
 /// Operands that no op takes: rows of a given axis, and rows of segments.
 template <typename Op> static LogicalResult verifyAxis(Op op, SequenceType rows) {
   if (isGiven(op, rows) || isSegmented(op, rows)) {
-    return op.emitOpError("S-115: expected rows of the tokens that are predicted for attention by "
-                          "hashes, found rows of @")
+    return op.emitOpError("S-115: expected rows of the tokens that are predicted for LSH "
+                          "attention, found rows of @")
            << getAxisName(op, rows);
   }
   return success();
@@ -75,7 +75,7 @@ LogicalResult HashedAttentionOp::verify() {
   SequenceType buckets = getBuckets().getType();
   if (buckets.getScale() != query.getScale() || buckets.getWidth() < 1 ||
       !buckets.getElement().isF32()) {
-    return emitOpError("S-141: expected a bucket a hash, f32 on the scale of ")
+    return emitOpError("S-141: expected one bucket per hash, f32 on the scale of ")
            << query << ", found " << buckets;
   }
   return verifyAxis(*this, query);
@@ -97,8 +97,8 @@ AffineExpr HashedBucketsOp::getLatest(unsigned) { return getAffineDimExpr(0, get
 std::string HashedBucketsOp::getNeutralName(unsigned) { return "map"; }
 
 /// The dispatches of a step have one row a text.
-constexpr StringLiteral burstRefusal = "one token makes several rows due, and attention by hashes "
-                                       "has a step of one; shift what it reads";
+constexpr StringLiteral burstRefusal =
+    "one token makes several rows due, and LSH attention has a step of one; shift what it reads";
 StringRef HashedBucketsOp::getBurstRefusal() { return burstRefusal; }
 StringRef HashedAttentionOp::getBurstRefusal() { return burstRefusal; }
 
@@ -126,7 +126,8 @@ OpRemedy HashedAttentionOp::getRemedy() {
   if (!getSorted()) {
     return {};
   }
-  return {"rows sorted by hashes stand where later rows put them; leave out \"causal\": false",
+  return {"later rows decide the positions of rows that are sorted by hashes; leave out "
+          "\"causal\": false",
           "sorted",
           {}};
 }

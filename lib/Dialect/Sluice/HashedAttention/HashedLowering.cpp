@@ -143,7 +143,7 @@ template <typename Op> static LogicalResult checkLowering(Op op) {
   }
   SequenceType type = op.getQuery().getType();
   if (type.getElement() != op.getValue().getType().getElement()) {
-    return op.emitError("S-114: expected rows of one type for attention by hashes, found ")
+    return op.emitError("S-114: expected rows of one type for LSH attention, found ")
            << type << " and " << op.getValue().getType();
   }
   return success();

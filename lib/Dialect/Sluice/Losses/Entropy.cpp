@@ -27,7 +27,7 @@ LogicalResult EntropyOp::verify() {
 LogicalResult UpdateOp::verify() {
   SequenceType type = getResult().getType();
   if (type.getWidth() != 0 || !type.getElement().isF32()) {
-    return emitOpError("S-128: expected one f32 a position, found ") << type;
+    return emitOpError("S-128: expected one f32 per position, found ") << type;
   }
   return success();
 }

@@ -30,7 +30,7 @@ static LogicalResult verifyMask(ShortenOp op) {
   }
   if (mask.getScale() != op.getInput().getType().getScale() || mask.getWidth() != 0 ||
       !isa<FloatType>(mask.getElement())) {
-    return op.emitOpError("S-132: expected a mask of one number a row, f32 or bf16, on scale ")
+    return op.emitOpError("S-132: expected a mask of one number per row, f32 or bf16, on scale ")
            << op.getInput().getType().getScale() << ", found " << mask;
   }
   if (isLazy(op.getMask())) {
@@ -440,7 +440,7 @@ static Value combined(ShortenOp op, BodyBuilder &body) {
 
 LogicalResult ShortenOp::emitBody(BodyBuilder &body) {
   if (getInput().getType().getWidth() == 0) {
-    return emitOpError("S-053: expected rows of columns, found one number a row");
+    return emitOpError("S-053: expected rows of columns, found one number per row");
   }
   Value row = combined(*this, body);
   if (!row) {

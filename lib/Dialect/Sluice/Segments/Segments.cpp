@@ -31,7 +31,8 @@ static AxisOp findSequenceAxis(Operation *op, Value sequence) {
 static LogicalResult verifyWholeNumbers(Operation *op, Value sequence, StringRef what) {
   SequenceType type = getTensorType(sequence);
   if (type.getWidth() != 0 || !type.getElement().isInteger(32)) {
-    return op->emitOpError("S-061: expected ") << what << " of one i32 a position, found " << type;
+    return op->emitOpError("S-061: expected ")
+           << what << " of one i32 per position, found " << type;
   }
   return success();
 }
@@ -74,7 +75,7 @@ static LogicalResult verifyBits(Operation *op, Value bits, Value counts) {
   SequenceType type = getTensorType(bits);
   if (type.getScale() != getTensorType(counts).getScale() || type.getWidth() > 1 ||
       !type.getElement().isF32()) {
-    return op->emitOpError("S-063: expected bits of one f32 a position on ")
+    return op->emitOpError("S-063: expected bits of one f32 per position on ")
            << getTensorType(counts).getScale() << ", found " << type;
   }
   return success();

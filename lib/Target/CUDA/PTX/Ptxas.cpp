@@ -84,7 +84,7 @@ static llvm::Expected<Binary> run(const std::string &program, StringRef ptx,
   std::string failure = runtime::runProgram(options, log.descriptor(), log.descriptor());
   messages = log.read();
   if (!failure.empty()) {
-    return llvm::createStringError("ptxas refused a kernel: " + failure + ": " + messages);
+    return llvm::createStringError("ptxas rejected a kernel: " + failure + ": " + messages);
   }
   return Binary{cubin.read(), parseUsage(messages)};
 }

@@ -176,7 +176,7 @@ TEST(NpyHeader, VersionsDiffer) {
             "");
   // 1.0 and 2.0 are Latin-1, 3.0 is UTF-8.
   EXPECT_EQ(parseStart(npyStart(right + "#\xe9", 1)).problem, "");
-  EXPECT_EQ(parseStart(npyStart(right + "#\xe9", 3)).problem, "a header that is no UTF-8");
+  EXPECT_EQ(parseStart(npyStart(right + "#\xe9", 3)).problem, "a header that is not UTF-8");
   EXPECT_EQ(parseStart(npyStart(right + "#\xc3\xa9", 3)).problem, "");
 }
 

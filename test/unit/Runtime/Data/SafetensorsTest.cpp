@@ -62,7 +62,8 @@ TEST(Safetensors, APrefixIsNamedAndTakenOffWhereAskedFor) {
     }
     std::vector<uint8_t> file = encodeSafetensors(named);
     std::string message = userError([&] { decodeSafetensors(file, "w", to.list()); });
-    EXPECT_NE(message.find("found \"" + prefix + "a\", and so for the others"), std::string::npos)
+    EXPECT_NE(message.find("found \"" + prefix + "a\", and likewise for the others"),
+              std::string::npos)
         << message;
     EXPECT_NE(message.find("take it off with --weights-prefix " + prefix), std::string::npos)
         << message;
@@ -73,7 +74,7 @@ TEST(Safetensors, APrefixIsNamedAndTakenOffWhereAskedFor) {
     EXPECT_EQ(to.b, from.b);
     EXPECT_NE(userError([&] {
                 decodeSafetensors(file, "w", to.list(), {"other.", {}});
-              }).find("--weights-prefix: expected what names"),
+              }).find("--weights-prefix: expected a prefix of the names"),
               std::string::npos);
   }
 }

@@ -452,12 +452,12 @@ TEST(Plan, RefusesWrongProducts) {
   refuses([](Json &k) { k["product"]["type"] = "i32"; }, "product.type");
   refuses([](Json &k) { k["product"]["columns"] = 0; }, "product.columns");
   refuses([](Json &k) { k["product"]["input_stride"] = 15; }, "product.input_stride");
-  refuses([](Json &k) { k["product"]["input_stride"] = 33; }, "8 rows of 16 elements lie in 480");
-  refuses([](Json &k) { k["product"]["result_stride"] = 9; }, "8 rows of 4 elements lie in 240");
-  refuses([](Json &k) { k["product"]["by_input"] = true; }, "16 rows of 4 elements lie in 128");
+  refuses([](Json &k) { k["product"]["input_stride"] = 33; }, "8 rows of 16 elements fit in 480");
+  refuses([](Json &k) { k["product"]["result_stride"] = 9; }, "8 rows of 4 elements fit in 240");
+  refuses([](Json &k) { k["product"]["by_input"] = true; }, "16 rows of 4 elements fit in 128");
   refuses([](Json &k) { k["operands"][2]["written"] = false; }, "two operands and one result");
   refuses([](Json &k) { k["operands"].erase(1); }, "two operands and one result");
-  refuses([](Json &k) { k.erase("product"); }, "\"product\" beside the \"library\" of sm_80");
+  refuses([](Json &k) { k.erase("product"); }, "\"product\" with the \"library\" of sm_80");
   refuses([](Json &k) { k["variants"]["sm_80"]["library"]["name"] = "x"; }, "library.name");
   refuses([](Json &k) { k["variants"]["sm_80"]["library"]["algorithm"] = "0"; },
           "128 hexadecimal digits");

@@ -178,7 +178,7 @@ TEST(Report, TellsBitsPerCharacterOrWhyThereAreNone) {
             "{\"step\":2,\"eval_bits_per_byte\":3,\"eval_bits_per_character\":4.5}\n");
   writeFile(a / "eval.json", R"({"bits_per_byte": 2, "bits_per_character": 2.5})");
   writeFile(b / "metrics.jsonl", "{\"step\":1,\"eval_bits_per_byte\":4,\"eval_bits_per_character\":"
-                                 "null,\"eval_no_characters\":\"t: byte 3 is no UTF-8\"}\n");
+                                 "null,\"eval_no_characters\":\"t: byte 3 is not UTF-8\"}\n");
   writeFile(b / "eval.json",
             R"({"bits_per_byte": 2, "bits_per_character": null, "no_characters": "why <"})");
   std::string page = makeReport(a.path);
@@ -187,8 +187,9 @@ TEST(Report, TellsBitsPerCharacterOrWhyThereAreNone) {
   EXPECT_TRUE(has(page, "<td>2.0000 bits per byte<small>2.5000 bits per character, ")) << page;
   EXPECT_TRUE(has(page, "held out, per character</li>")) << page;
   page = makeReport(b.path);
-  EXPECT_TRUE(has(page, "4.0000 bits per byte<small>step 1, no bits per character (t: byte 3 is "
-                        "no UTF-8)</small>"))
+  EXPECT_TRUE(has(
+      page,
+      "4.0000 bits per byte<small>step 1, no bits per character (t: byte 3 is not UTF-8)</small>"))
       << page;
   EXPECT_TRUE(has(page, "no bits per character (why &lt;)")) << page;
   EXPECT_FALSE(has(page, "held out, per character</li>")) << "there is no such number";

@@ -170,7 +170,7 @@ TEST_F(CommandLine, MessagesSayWhatWasExpected) {
   refuses("train --data text bigram.slc -o run",
           "sluice train: expected ART, found none; write it first");
   refuses("train bigram.slc --data --out run", "expected a file, found \"--out\"");
-  refuses("train bigram.slc --data text -o run -n 1.5", "expected a whole number");
+  refuses("train bigram.slc --data text -o run -n 1.5", "expected an integer");
   refuses("train bigram.slc --data text -o run -n 99999999999999999999", "at most 63 bits");
   refuses("train bigram.slc --data text -o run -n 1 --steps 2", "found it 2 times");
   refuses("train bigram.slc --data text -o run --seed -7", "a seed of at least 0");

@@ -161,7 +161,7 @@ TEST_F(Resume, APatienceIsRecordedAndTakenBack) {
     ASSERT_EQ(sluice(resume + std::to_string(ended + 9)), 0) << err; // it is recorded
     EXPECT_EQ(metrics(none).size(), ended + 9);
   }
-  refuses("train --resume run --patience none", {"--patience: expected a whole number"});
+  refuses("train --resume run --patience none", {"--patience: expected an integer"});
 }
 
 // The record is JSON, which holds no text but UTF-8.

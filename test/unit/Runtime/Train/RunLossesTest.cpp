@@ -115,9 +115,8 @@ TEST_F(RunLossesTest, WarnsContinuesAndKeepsTheLastGoodCheckpoint) {
   flags.keep = 2;
   std::string said = run(flags, 45);
   EXPECT_EQ(count(said, "warning: the training has diverged since step "), 2u) << said;
-  EXPECT_SAYS(said,
-              "Training continues (--stop-on-divergence ends it); the checkpoint to go on from "
-              "is that of step 40 (loss ");
+  EXPECT_SAYS(said, "Training continues (--stop-on-divergence ends it); the checkpoint to continue "
+                    "from is that of step 40 (loss ");
   EXPECT_SAYS(said, (folder / "run").string() + " --from 40 --set training.learning_rate=RATE");
   EXPECT_SAYS(said, (folder / "run/checkpoints/40").string() + " --out NEW");
   EXPECT_EQ(checkpointSteps(folder / "run"), (std::vector<int64_t>{40, 80, 90}));
@@ -178,7 +177,7 @@ TEST_F(RunLossesTest, NeverRecommendsADivergedCheckpoint) {
   std::string said = run(flags, 22, 40, 31);
   EXPECT_SAYS(said,
               "error: training stopped at step 32: the loss is nan, the gradient's norm nan,");
-  EXPECT_SAYS(said, "the checkpoint to go on from is that of step 20 (loss ");
+  EXPECT_SAYS(said, "the checkpoint to continue from is that of step 20 (loss ");
   EXPECT_SAYS(said, (folder / "run").string() + " --from 20 --set");
   flags.run = folder / "early"; // bad from the start
   said = run(flags, 2, 40, 7);
@@ -211,7 +210,7 @@ TEST_F(RunLossesTest, NamesTheCheckpointBeforeTheOneThatLedToNaN) {
   const std::string led = "the latest checkpoint, that of step 2, has the weights that led here; ";
   std::string said = trainToNaN(false);
   EXPECT_SAYS(said, "training stopped at step 3: ");
-  EXPECT_SAYS(said, led + "the checkpoint to go on from is that of step 1 (loss ");
+  EXPECT_SAYS(said, led + "the checkpoint to continue from is that of step 1 (loss ");
   EXPECT_SAYS(said, " --from 1 --set training.learning_rate=RATE");
   EXPECT_TRUE(isThere(folder / "run/checkpoints/1"));
   removeAll(folder / "run/checkpoints/1");

@@ -120,13 +120,12 @@ TEST_F(Trainer, DivergenceStopsAndKeepsTheGoodCheckpoint) {
     FAIL() << "expected a JobError";
   } catch (const JobError &error) {
     EXPECT_NE(std::string(error.what()).find("step 11"), std::string::npos) << error.what();
-    std::string remedy = "; go on with a lower "
-                         "rate: sluice train --resume " +
+    std::string remedy = "; continue with a lower rate: sluice train --resume " +
                          (folder / "run").string() +
                          " --set training.learning_rate=RATE, or begin a new run from it: sluice "
                          "train ... --weights " +
                          (folder / "run/checkpoints/8").string() + " --out NEW";
-    EXPECT_NE(std::string(error.what()).find("to go on from is that of step 8 (loss 4."),
+    EXPECT_NE(std::string(error.what()).find("to continue from is that of step 8 (loss 4."),
               std::string::npos)
         << error.what();
     EXPECT_NE(std::string(error.what()).find(remedy), std::string::npos) << error.what();

@@ -308,9 +308,8 @@ TEST_F(CudaDevice, SaysOnceThatTheCubinsWereRefused) {
                 ": expected a driver that takes the machine code for sm_80 in the artifact, found "
                 "one that refused 8 of 8 kernels (CUDA_ERROR_OTHER, as the fake was told); it "
                 "compiled their PTX instead, ");
-  EXPECT_NE(notice.find(" s and may give slower kernels than the ledger says. Update the driver, "
-                        "or compile the spec with the ptxas of a CUDA release that the driver "
-                        "knows"),
+  EXPECT_NE(notice.find(" s and may give slower kernels than the ledger has. Update the driver, or "
+                        "compile the spec with the ptxas of a CUDA release that the driver knows"),
             std::string::npos)
       << notice;
   EXPECT_EQ(notice.find('\n'), std::string::npos);
@@ -348,8 +347,8 @@ TEST_F(CudaDevice, SaysWhatIsWrong) {
   says("FAKE_CUDA_FAIL", "cuModuleLoadData",
        "failed to compile the PTX of initialize_table (ptxas fake: line 3)");
   says("FAKE_CUDA_STATIC", "240000",
-       "needs 240000 bytes of shared memory a block (240000 of them static), expected at most the "
-       "232448");
+       "needs 240000 bytes of shared memory per block (240000 of them static), expected at most "
+       "the 232448");
   says("FAKE_CUDA_FAIL", "cuModuleGetFunction", "initialize_table");
   std::string message = userError([&] { makeCudaDevice(artifact, "sm_90a"); });
   EXPECT_NE(message.find("expected code for sm_90a for --device cuda, found code for cpu-avx2"),

@@ -287,7 +287,7 @@ TEST_F(LibraryProducts, CompileNamesTheLibraryWhereItWon) {
   }
   EXPECT_EQ(shown, 5);
   std::string text = sluice("inspect tuned.sla").out;
-  EXPECT_NE(text.find("by cuBLASLt at full length and batch, where it is there: contract_"),
+  EXPECT_NE(text.find("by cuBLASLt at full length and batch, where it is installed: contract_"),
             std::string::npos);
 }
 
