@@ -38,7 +38,7 @@ VectorRowEmitter::VectorRowEmitter(Frame &frame, dispatch::RowsOp op, const Sche
   }
 }
 
-Value rows::zero(VectorRowEmitter &emitter, Type type) {
+Value rows::makeZero(VectorRowEmitter &emitter, Type type) {
   ImplicitLocOpBuilder &b = emitter.b;
   return arith::ConstantOp::create(b, b.getZeroAttr(type));
 }
@@ -54,7 +54,7 @@ Value VectorRowEmitter::getColumnValue(Columns &columns, size_t vector, Value sh
 }
 
 /// Returns the mask of the lanes of a vector that are columns; null if all are.
-Value rows::mask(VectorRowEmitter &emitter, const Columns &columns, int64_t vector) {
+Value rows::computeMask(VectorRowEmitter &emitter, const Columns &columns, int64_t vector) {
   ImplicitLocOpBuilder &b = emitter.b;
   if (columns.tail == 0 || vector + 1 < columns.count) {
     return nullptr;
@@ -69,7 +69,7 @@ Value rows::mask(VectorRowEmitter &emitter, const Columns &columns, int64_t vect
 Values rows::loadAll(VectorRowEmitter &emitter, Value memory, Columns &columns, bool padded) {
   Values values;
   for (int64_t i = 0; i < columns.count; ++i) {
-    Value lanesUsed = padded ? Value() : mask(emitter, columns, i);
+    Value lanesUsed = padded ? Value() : computeMask(emitter, columns, i);
     values.push_back(loadVector(emitter.b, emitter.lanes, memory,
                                 emitter.getColumnValue(columns, i, nullptr), lanesUsed));
   }
@@ -79,13 +79,13 @@ Values rows::loadAll(VectorRowEmitter &emitter, Value memory, Columns &columns, 
 void rows::storeAll(VectorRowEmitter &emitter, Value memory, Columns &columns, ValueRange values,
                     bool padded, Value shift) {
   for (auto [i, value] : llvm::enumerate(values)) {
-    Value lanesUsed = padded ? Value() : mask(emitter, columns, i);
+    Value lanesUsed = padded ? Value() : computeMask(emitter, columns, i);
     storeVector(emitter.b, value, memory, emitter.getColumnValue(columns, i, shift), lanesUsed);
   }
 }
 
 /// Returns the row of a group argument that a member reads.
-Value rows::memberRow(VectorRowEmitter &emitter, unsigned argument, Value member) {
+Value rows::getMemberRow(VectorRowEmitter &emitter, unsigned argument, Value member) {
   dispatch::RowsOp op = emitter.op;
   auto access = cast<dispatch::AccessAttr>(op.getAccesses()[argument]);
   return emitter.addresses.operandRow(argument, emitter.at, member,
@@ -129,13 +129,13 @@ Values VectorRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Va
 Values VectorRowEmitter::argumentValues(unsigned argument, Columns &columns) {
   auto access = cast<dispatch::AccessAttr>(op.getAccesses()[argument]);
   return access.getKind() == dispatch::AccessKind::Range
-             ? rangeValues(*this, argument, columns)
+             ? reduceRange(*this, argument, columns)
              : loadAll(*this, bases[argument].front(), columns, false);
 }
 
 Values VectorRowEmitter::argumentValues(unsigned argument, Columns &columns, BodyMember &member) {
-  Value row =
-      member.known >= 0 ? bases[argument][member.known] : memberRow(*this, argument, member.index);
+  Value row = member.known >= 0 ? bases[argument][member.known]
+                                : getMemberRow(*this, argument, member.index);
   return loadAll(*this, row, columns, false);
 }
 

@@ -22,8 +22,8 @@ static std::pair<Value, Value> computeArgumentRange(VectorRowEmitter &emitter, u
 }
 
 /// Carries `sums` over a range of rows: `add` returns the sums after row q.
-static Values overRange(Frame &frame, std::pair<Value, Value> range, ValueRange sums,
-                        llvm::function_ref<Values(Value q, ValueRange sums)> add) {
+static Values loopOverRange(Frame &frame, std::pair<Value, Value> range, ValueRange sums,
+                            llvm::function_ref<Values(Value q, ValueRange sums)> add) {
   ImplicitLocOpBuilder &b = frame.builder();
   auto loop = scf::ForOp::create(b, range.first, range.second, frame.index(1), sums);
   OpBuilder::InsertionGuard guard(b);
@@ -32,34 +32,34 @@ static Values overRange(Frame &frame, std::pair<Value, Value> range, ValueRange 
   return Values(loop.getResults());
 }
 
-static Value rangeElement(VectorRowEmitter &emitter, unsigned argument) {
+static Value reduceRangeElement(VectorRowEmitter &emitter, unsigned argument) {
   ImplicitLocOpBuilder &b = emitter.b;
   dispatch::RowsOp op = emitter.op;
   dispatch::ReduceKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getRangeKind();
   Value none = emitIdentity(b, kind, op.getBody().getArgument(argument).getType());
-  return overRange(emitter.frame, computeArgumentRange(emitter, argument), none,
-                   [&](Value q, ValueRange sums) -> Values {
-                     Value element = emitter.addresses.rangeElement(argument, emitter.at, q);
-                     return {combineRows(b, kind, sums.front(), element)};
-                   })
+  return loopOverRange(emitter.frame, computeArgumentRange(emitter, argument), none,
+                       [&](Value q, ValueRange sums) -> Values {
+                         Value element = emitter.addresses.rangeElement(argument, emitter.at, q);
+                         return {combineRows(b, kind, sums.front(), element)};
+                       })
       .front();
 }
 
-Value rows::getElementIndex(VectorRowEmitter &emitter, BlockArgument argument) {
+Value rows::loadBodyElement(VectorRowEmitter &emitter, BlockArgument argument) {
   dispatch::RowsOp op = emitter.op;
   unsigned number = argument.getArgNumber();
   auto access = cast<AccessAttr>(op.getAccesses()[number]);
   return access.getKind() == AccessKind::Range
-             ? rangeElement(emitter, number)
+             ? reduceRangeElement(emitter, number)
              : emitter.addresses.operandElement(
                    number, emitter.at, getIndexValue(op, emitter.scalars, access.getIndex()));
 }
 
-Values rows::rangeValues(VectorRowEmitter &emitter, unsigned argument, Columns &columns) {
+Values rows::reduceRange(VectorRowEmitter &emitter, unsigned argument, Columns &columns) {
   ImplicitLocOpBuilder &b = emitter.b;
   dispatch::ReduceKind kind = cast<AccessAttr>(emitter.op.getAccesses()[argument]).getRangeKind();
   Values none(columns.count, emitIdentity(b, kind, emitter.getVectorType(b.getF32Type())));
-  return overRange(
+  return loopOverRange(
       emitter.frame, computeArgumentRange(emitter, argument), none, [&](Value q, ValueRange sums) {
         Values next =
             loadAll(emitter, emitter.addresses.rangeRow(argument, emitter.at, q), columns, false);

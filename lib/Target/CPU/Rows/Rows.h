@@ -108,20 +108,20 @@ void clearSums(VectorRowEmitter &emitter); ///< called at the start of an item
 void storeSums(VectorRowEmitter &emitter); ///< called at the end of an item
 
 /// Loads an element of the body, gathered or reduced over a range where the access is.
-mlir::Value getElementIndex(VectorRowEmitter &emitter, mlir::BlockArgument argument);
+mlir::Value loadBodyElement(VectorRowEmitter &emitter, mlir::BlockArgument argument);
 /// Reduces the rows of a range.
-Values rangeValues(VectorRowEmitter &emitter, unsigned argument, Columns &columns);
+Values reduceRange(VectorRowEmitter &emitter, unsigned argument, Columns &columns);
 /// Returns the row of a group argument that a member reads.
-mlir::Value memberRow(VectorRowEmitter &emitter, unsigned argument, mlir::Value member);
+mlir::Value getMemberRow(VectorRowEmitter &emitter, unsigned argument, mlir::Value member);
 /// Stores tensor<k x d> as one row of k d columns.
 void storeGroup(VectorRowEmitter &emitter, unsigned result, mlir::Value value, Columns &columns);
 
 /// Returns the mask of the lanes of a vector that are columns; null if all are.
-mlir::Value mask(VectorRowEmitter &emitter, const Columns &columns, int64_t vector);
+mlir::Value computeMask(VectorRowEmitter &emitter, const Columns &columns, int64_t vector);
 /// Loads or stores all columns. Memory with padded rows (scratch) is accessed in whole vectors.
 Values loadAll(VectorRowEmitter &emitter, mlir::Value memory, Columns &columns, bool padded);
 void storeAll(VectorRowEmitter &emitter, mlir::Value memory, Columns &columns,
               mlir::ValueRange values, bool padded, mlir::Value shift = {});
-mlir::Value zero(VectorRowEmitter &emitter, mlir::Type type);
+mlir::Value makeZero(VectorRowEmitter &emitter, mlir::Type type);
 
 } // namespace sluice::cpu::rows

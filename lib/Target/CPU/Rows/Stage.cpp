@@ -23,7 +23,7 @@ static void emitAllElements(VectorRowEmitter &emitter) {
   for (BlockArgument argument : body.getArguments()) {
     bool isFound = getTensorAccess(op, argument.getArgNumber()).getLevel() > 0;
     if (!isRow(argument) && !isFound && !argument.use_empty()) {
-      emitter.scalars[argument] = getElementIndex(emitter, argument);
+      emitter.scalars[argument] = loadBodyElement(emitter, argument);
     }
   }
   // Elements that only serve as indices: their arguments have no use in the body.
@@ -31,13 +31,13 @@ static void emitAllElements(VectorRowEmitter &emitter) {
     for (unsigned index : getTensorAccess(op, i).getIndices()) {
       BlockArgument argument = body.getArgument(index);
       if (getTensorAccess(op, index).getLevel() == 0 && !emitter.scalars.count(argument)) {
-        emitter.scalars[argument] = getElementIndex(emitter, argument);
+        emitter.scalars[argument] = loadBodyElement(emitter, argument);
       }
     }
   }
   for (unsigned level : {1, 2}) {
     target::emitElements(op, level, emitter.scalars, [&](BlockArgument argument) {
-      return getElementIndex(emitter, argument);
+      return loadBodyElement(emitter, argument);
     });
   }
 }
@@ -127,7 +127,7 @@ static Values emitColumns(VectorRowEmitter &emitter, const RowStage &stage, Colu
     Values values = getGroupSize(row) ? emitter.reducedGroup({}, row, columns)
                                       : emitter.rowValues(row, columns);
     for (auto [i, value] : llvm::enumerate(values)) {
-      if (Value lanesUsed = mask(emitter, columns, i)) {
+      if (Value lanesUsed = computeMask(emitter, columns, i)) {
         value = arith::SelectOp::create(b, lanesUsed, value,
                                         emitIdentity(b, reduce.getKind(), value.getType()));
       }
@@ -219,7 +219,7 @@ void rows::emitRow(VectorRowEmitter &emitter, const RowPosition &position) {
     if (isRow(argument) && members <= unrolledGroup && !isRange) {
       for (int64_t i = 0; i < members; ++i) {
         emitter.bases[argument.getArgNumber()].push_back(
-            memberRow(emitter, argument.getArgNumber(), emitter.frame.index(i)));
+            getMemberRow(emitter, argument.getArgNumber(), emitter.frame.index(i)));
       }
     }
   }
@@ -263,12 +263,12 @@ void rows::emitZeros(VectorRowEmitter &emitter, const RowPosition &position) {
       continue;
     }
     if (!isRow(value)) {
-      emitter.addresses.storeElement(i, emitter.at, zero(emitter, value.getType()));
+      emitter.addresses.storeElement(i, emitter.at, makeZero(emitter, value.getType()));
       continue;
     }
     int64_t width = getRowWidth(value) * std::max<int64_t>(getGroupSize(value), 1);
     Value memory = emitter.addresses.resultRow(i, emitter.at);
-    Value zeros = zero(emitter, emitter.getVectorType(getElementTypeOrSelf(value.getType())));
+    Value zeros = makeZero(emitter, emitter.getVectorType(getElementTypeOrSelf(value.getType())));
     forColumns(emitter, width, [&](Columns &columns) {
       storeAll(emitter, memory, columns, zeros, /*padded=*/false);
     });
@@ -285,7 +285,7 @@ void rows::clearSums(VectorRowEmitter &emitter) {
                                      frame.index(emitter.lanes));
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(loop.getBody());
-      vector::StoreOp::create(b, zero(emitter, emitter.getVectorType(type.getElementType())),
+      vector::StoreOp::create(b, makeZero(emitter, emitter.getVectorType(type.getElementType())),
                               memory, loop.getInductionVar());
     }
   }

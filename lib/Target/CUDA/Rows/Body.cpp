@@ -62,7 +62,7 @@ Values TeamRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Valu
   return numbers;
 }
 
-Value rows::uniformElement(TeamRowEmitter &emitter, dispatch::RandomOp random) {
+Value rows::drawElement(TeamRowEmitter &emitter, dispatch::RandomOp random) {
   ImplicitLocOpBuilder &b = emitter.b;
   Frame &frame = emitter.frame;
   Type i64 = b.getI64Type();
@@ -76,7 +76,7 @@ Value rows::uniformElement(TeamRowEmitter &emitter, dispatch::RandomOp random) {
 
 Values TeamRowEmitter::argumentValues(unsigned argument, Columns &columns) {
   if (getTensorAccess(op, argument).getKind() == dispatch::AccessKind::Range) {
-    return rangeValues(*this, argument, columns);
+    return reduceRange(*this, argument, columns);
   }
   auto found = shared.find(argument);
   return found != shared.end() ? found->second
@@ -84,13 +84,13 @@ Values TeamRowEmitter::argumentValues(unsigned argument, Columns &columns) {
 }
 
 Values TeamRowEmitter::argumentValues(unsigned argument, Columns &columns, BodyMember &member) {
-  Source row =
-      member.known >= 0 ? bases[argument][member.known] : memberRow(*this, argument, member.index);
+  Source row = member.known >= 0 ? bases[argument][member.known]
+                                 : getMemberRow(*this, argument, member.index);
   return loadArgument(*this, argument, row, columns);
 }
 
 /// Returns the row of an argument that a member of its group reads.
-Source rows::memberRow(TeamRowEmitter &emitter, unsigned argument, Value member) {
+Source rows::getMemberRow(TeamRowEmitter &emitter, unsigned argument, Value member) {
   dispatch::RowsOp op = emitter.op;
   Value gathered = getIndexValue(op, emitter.scalars, getTensorAccess(op, argument).getIndex());
   return emitter.addresses.operandRow(argument, emitter.at, member, gathered);

@@ -25,13 +25,13 @@ Value rows::sharedMemory(Frame &frame, const Twine &name, int64_t elements, Type
   return memref::GetGlobalOp::create(b, type, symbol);
 }
 
-Value rows::zero(TeamRowEmitter &emitter, Type type) {
+Value rows::makeZero(TeamRowEmitter &emitter, Type type) {
   ImplicitLocOpBuilder &b = emitter.b;
   return arith::ConstantOp::create(b, b.getZeroAttr(type));
 }
 
 /// Converts between the types of memory and of the body: bf16 and f32.
-Value rows::converted(TeamRowEmitter &emitter, Value value, Type element) {
+Value rows::convertElements(TeamRowEmitter &emitter, Value value, Type element) {
   ImplicitLocOpBuilder &b = emitter.b;
   Type from = getElementTypeOrSelf(value.getType());
   if (from == element) {
@@ -45,7 +45,7 @@ Value rows::converted(TeamRowEmitter &emitter, Value value, Type element) {
 }
 
 /// Returns the mask of the elements of vector `j` that are columns; null if all are.
-Value rows::mask(TeamRowEmitter &emitter, const Columns &columns, size_t j) {
+Value rows::computeMask(TeamRowEmitter &emitter, const Columns &columns, size_t j) {
   ImplicitLocOpBuilder &b = emitter.b;
   const Plan &plan = emitter.plan;
   Emitter &e = emitter.e;
@@ -110,7 +110,8 @@ void rows::store(TeamRowEmitter &emitter, Value value, const Source &source, con
   ImplicitLocOpBuilder &b = emitter.b;
   const Plan &plan = emitter.plan;
   Emitter &e = emitter.e;
-  value = converted(emitter, value, cast<MemRefType>(source.memory.getType()).getElementType());
+  value =
+      convertElements(emitter, value, cast<MemRefType>(source.memory.getType()).getElementType());
   auto type = cast<VectorType>(value.getType());
   Value first = columns.first[j];
   auto when = [&](Value column, llvm::function_ref<void()> write) {
@@ -139,7 +140,9 @@ Values rows::loadArgument(TeamRowEmitter &emitter, unsigned argument, const Sour
                  getTensorAccess(op, argument).getKind() != dispatch::AccessKind::Vector;
   Values values;
   for (size_t j = 0; j < emitter.getColumnVectorCount(columns); ++j) {
-    auto read = [&] { return converted(emitter, load(emitter, source, columns, j), element); };
+    auto read = [&] {
+      return convertElements(emitter, load(emitter, source, columns, j), element);
+    };
     values.push_back(
         guarded ? readWhere(emitter.frame, emitter.at.valid, emitter.getVectorType(element), read)
                 : read());
@@ -148,7 +151,7 @@ Values rows::loadArgument(TeamRowEmitter &emitter, unsigned argument, const Sour
 }
 
 /// Synchronizes after the last read of a row, because a result may alias an operand.
-void rows::meet(TeamRowEmitter &emitter) {
+void rows::synchronizeTeam(TeamRowEmitter &emitter) {
   ImplicitLocOpBuilder &b = emitter.b;
   if (emitter.plan.team > threadsPerWarp) {
     NVVM::BarrierOp::create(b);

@@ -18,7 +18,7 @@ static std::pair<Value, Value> computeArgumentRange(TeamRowEmitter &emitter, uns
                                  getIndexValue(op, emitter.scalars, access.getLast()));
 }
 
-static Value rangeElement(TeamRowEmitter &emitter, unsigned argument) {
+static Value reduceRangeElement(TeamRowEmitter &emitter, unsigned argument) {
   ImplicitLocOpBuilder &b = emitter.b;
   dispatch::RowsOp op = emitter.op;
   auto [first, end] = computeArgumentRange(emitter, argument);
@@ -27,25 +27,25 @@ static Value rangeElement(TeamRowEmitter &emitter, unsigned argument) {
   return emitter.e
       .loop(first, end, 1, emitIdentity(b, kind, type),
             [&](Value q, ValueRange sums) -> Values {
-              Value element =
-                  converted(emitter, emitter.addresses.rangeElement(argument, emitter.at, q), type);
+              Value element = convertElements(
+                  emitter, emitter.addresses.rangeElement(argument, emitter.at, q), type);
               return {combineRows(b, kind, sums.front(), element)};
             })
       .front();
 }
 
 /// Emits elements in order of dependence: an index before the elements it selects.
-Value rows::getElementIndex(TeamRowEmitter &emitter, BlockArgument argument) {
+Value rows::loadBodyElement(TeamRowEmitter &emitter, BlockArgument argument) {
   dispatch::RowsOp op = emitter.op;
   unsigned number = argument.getArgNumber();
   dispatch::AccessAttr access = getTensorAccess(op, number);
   return access.getKind() == AccessKind::Range
-             ? rangeElement(emitter, number)
+             ? reduceRangeElement(emitter, number)
              : emitter.addresses.operandElement(
                    number, emitter.at, getIndexValue(op, emitter.scalars, access.getIndex()));
 }
 
-Values rows::rangeValues(TeamRowEmitter &emitter, unsigned argument, Columns &columns) {
+Values rows::reduceRange(TeamRowEmitter &emitter, unsigned argument, Columns &columns) {
   ImplicitLocOpBuilder &b = emitter.b;
   auto [first, end] = computeArgumentRange(emitter, argument);
   dispatch::ReduceKind kind = getTensorAccess(emitter.op, argument).getRangeKind();
@@ -55,7 +55,7 @@ Values rows::rangeValues(TeamRowEmitter &emitter, unsigned argument, Columns &co
     Source row = emitter.addresses.rangeRow(argument, emitter.at, q);
     Values next;
     for (size_t j = 0; j < emitter.getColumnVectorCount(columns); ++j) {
-      Value value = converted(emitter, load(emitter, row, columns, j), b.getF32Type());
+      Value value = convertElements(emitter, load(emitter, row, columns, j), b.getF32Type());
       next.push_back(combineRows(b, kind, sums[j], value));
     }
     return next;

@@ -31,7 +31,7 @@ Values rows::accumulate(TeamRowEmitter &emitter, const RowStage &stage, Columns 
     Values values = getGroupSize(row) ? emitter.reducedGroup({}, row, columns)
                                       : emitter.rowValues(row, columns);
     for (auto [j, value] : llvm::enumerate(values)) {
-      if (Value columnsOnly = mask(emitter, columns, j)) {
+      if (Value columnsOnly = computeMask(emitter, columns, j)) {
         value = emitter.e.select(columnsOnly, value,
                                  emitIdentity(emitter.b, reduce.getKind(), value.getType()));
       }
@@ -42,7 +42,7 @@ Values rows::accumulate(TeamRowEmitter &emitter, const RowStage &stage, Columns 
 }
 
 /// Returns the value of the lane at that distance. A shuffle moves 32 bits.
-static Value ofLane(TeamRowEmitter &emitter, Value value, int64_t distance) {
+static Value shuffleLane(TeamRowEmitter &emitter, Value value, int64_t distance) {
   ImplicitLocOpBuilder &b = emitter.b;
   Emitter &e = emitter.e;
   if (value.getType().isInteger(64)) {
@@ -51,7 +51,7 @@ static Value ofLane(TeamRowEmitter &emitter, Value value, int64_t distance) {
         b, two, vector::BroadcastOp::create(b, VectorType::get({1}, value.getType()), value));
     Values moved;
     for (int64_t i : {0, 1}) {
-      moved.push_back(ofLane(emitter, vector::ExtractOp::create(b, halves, i), distance));
+      moved.push_back(shuffleLane(emitter, vector::ExtractOp::create(b, halves, i), distance));
     }
     Value whole = vector::BitCastOp::create(b, VectorType::get({1}, value.getType()),
                                             vector::FromElementsOp::create(b, two, moved));
@@ -62,10 +62,10 @@ static Value ofLane(TeamRowEmitter &emitter, Value value, int64_t distance) {
 }
 
 /// Reduces over the lanes of a row as a tree; every lane gets the result.
-static Value acrossWarp(TeamRowEmitter &emitter, dispatch::ReduceKind kind, Value value) {
+static Value reduceWarp(TeamRowEmitter &emitter, dispatch::ReduceKind kind, Value value) {
   int64_t lanes = std::min(emitter.plan.team, threadsPerWarp);
   for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
-    value = combine(emitter, kind, value, ofLane(emitter, value, distance));
+    value = combine(emitter, kind, value, shuffleLane(emitter, value, distance));
   }
   return value;
 }
@@ -84,7 +84,7 @@ void rows::finishReductions(TeamRowEmitter &emitter, const RowStage &stage, Valu
       total =
           combine(emitter, reduce.getKind(), total, vector::ExtractOp::create(b, carried[r], i));
     }
-    total = acrossWarp(emitter, reduce.getKind(), total);
+    total = reduceWarp(emitter, reduce.getKind(), total);
     emitter.scalars[reduce.getResult()] = total;
     if (plan.team > threadsPerWarp) {
       Value first = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, frame.lane, e.index(0));

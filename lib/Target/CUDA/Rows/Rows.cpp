@@ -99,7 +99,7 @@ private:
     Value first = e.add(e.mul(part, ofPart), e.mul(block, plan.partRows));
     end = e.min(e.add(first, plan.partRows), end);
     clearSums(emitter);
-    Values sums = e.loop(first, end, teams, zeroSums(emitter), [&](Value base, ValueRange so) {
+    Values sums = e.loop(first, end, teams, makeZeroSums(emitter), [&](Value base, ValueRange so) {
       Value number = e.add(base, emitter.teamOfBlock);
       Row row = computeRow(number, e.less(number, end));
       Value stores = getStoreCondition(row);

@@ -149,11 +149,11 @@ void emitShared(TeamRowEmitter &emitter);
 Values emitRow(TeamRowEmitter &emitter, const Row &read, const Row &row, mlir::Value stores,
                mlir::Value slice, mlir::ValueRange carried);
 /// Returns `count` vectors from column `base` (null: 0).
-Columns columnsFrom(TeamRowEmitter &emitter, int64_t width, mlir::Value base, int64_t count,
+Columns makeColumns(TeamRowEmitter &emitter, int64_t width, mlir::Value base, int64_t count,
                     bool ragged);
 
 // Sums.cpp: sums over rows.
-Values zeroSums(TeamRowEmitter &emitter); ///< if a thread has all its columns in registers
+Values makeZeroSums(TeamRowEmitter &emitter); ///< if a thread has all its columns in registers
 /// Stores the sums of the block, in the order of its teams.
 void storeSums(TeamRowEmitter &emitter, mlir::ValueRange sums);
 /// Clears sums in memory, if a thread does not have all its columns in registers.
@@ -169,13 +169,13 @@ Values accumulate(TeamRowEmitter &emitter, const RowStage &stage, Columns &colum
 void finishReductions(TeamRowEmitter &emitter, const RowStage &stage, mlir::ValueRange carried);
 
 // Body.cpp and Range.cpp: arguments.
-mlir::Value uniformElement(TeamRowEmitter &emitter, dispatch::RandomOp random);
+mlir::Value drawElement(TeamRowEmitter &emitter, dispatch::RandomOp random);
 /// Returns the row of a group argument that a member reads.
-Source memberRow(TeamRowEmitter &emitter, unsigned argument, mlir::Value member);
+Source getMemberRow(TeamRowEmitter &emitter, unsigned argument, mlir::Value member);
 /// Loads an element of the body, gathered or reduced over a range where the access is.
-mlir::Value getElementIndex(TeamRowEmitter &emitter, mlir::BlockArgument argument);
+mlir::Value loadBodyElement(TeamRowEmitter &emitter, mlir::BlockArgument argument);
 /// Reduces the rows of a range.
-Values rangeValues(TeamRowEmitter &emitter, unsigned argument, Columns &columns);
+Values reduceRange(TeamRowEmitter &emitter, unsigned argument, Columns &columns);
 
 // Memory.cpp: vectors of columns in memory.
 Values loadArgument(TeamRowEmitter &emitter, unsigned argument, const Source &source,
@@ -184,11 +184,11 @@ mlir::Value load(TeamRowEmitter &emitter, const Source &source, const Columns &c
 void store(TeamRowEmitter &emitter, mlir::Value value, const Source &source, const Columns &columns,
            size_t j, mlir::Value guard);
 /// Returns the mask of vector `j`; null if all of it are columns.
-mlir::Value mask(TeamRowEmitter &emitter, const Columns &columns, size_t j);
-mlir::Value zero(TeamRowEmitter &emitter, mlir::Type type);
-mlir::Value converted(TeamRowEmitter &emitter, mlir::Value value, mlir::Type element);
+mlir::Value computeMask(TeamRowEmitter &emitter, const Columns &columns, size_t j);
+mlir::Value makeZero(TeamRowEmitter &emitter, mlir::Type type);
+mlir::Value convertElements(TeamRowEmitter &emitter, mlir::Value value, mlir::Type element);
 /// Synchronizes the threads of a row after their last reads.
-void meet(TeamRowEmitter &emitter);
+void synchronizeTeam(TeamRowEmitter &emitter);
 
 /// Returns the result of `read` if `condition` holds, else zeros. Avoids reads of memory that the
 /// team of another row may be writing in place.

@@ -14,7 +14,7 @@ using namespace sluice::cuda::rows;
 using dispatch::AccessKind;
 
 /// Returns `count` vectors from column `base` (null: 0).
-Columns rows::columnsFrom(TeamRowEmitter &emitter, int64_t width, Value base, int64_t count,
+Columns rows::makeColumns(TeamRowEmitter &emitter, int64_t width, Value base, int64_t count,
                           bool ragged) {
   const Plan &plan = emitter.plan;
   Emitter &e = emitter.e;
@@ -31,7 +31,7 @@ Columns rows::columnsFrom(TeamRowEmitter &emitter, int64_t width, Value base, in
 }
 
 /// Copies a row to shared memory, with all threads of the block.
-static Source staged(TeamRowEmitter &emitter, unsigned number, const Source &source) {
+static Source stageOperand(TeamRowEmitter &emitter, unsigned number, const Source &source) {
   const Plan &plan = emitter.plan;
   Emitter &e = emitter.e;
   Source copy = source;
@@ -60,14 +60,15 @@ void rows::emitShared(TeamRowEmitter &emitter) {
   }
   for (const RowStage &stage : emitter.schedule.stages()) {
     emitter.inHand[stage.width] =
-        columnsFrom(emitter, stage.width, nullptr, plan.countChunks(stage.width), false);
+        makeColumns(emitter, stage.width, nullptr, plan.countChunks(stage.width), false);
   }
   SmallVector<std::pair<unsigned, Source>> sources;
   for (BlockArgument argument : op.getBody().getArguments()) {
     unsigned number = argument.getArgNumber();
     if (isShared(op, number) && emitter.inHand.count(getRowWidth(argument))) {
       Source source = emitter.addresses.operandRow(number, emitter.at, emitter.e.index(0), nullptr);
-      sources.emplace_back(number, plan.teams() > 1 ? staged(emitter, number, source) : source);
+      sources.emplace_back(number,
+                           plan.teams() > 1 ? stageOperand(emitter, number, source) : source);
     }
   }
   if (plan.teams() > 1 && !sources.empty()) {
@@ -80,9 +81,9 @@ void rows::emitShared(TeamRowEmitter &emitter) {
 
 /// Emits the scalars that are available after `depth` reductions.
 static void emitScalarsAfter(TeamRowEmitter &emitter, int64_t depth) {
-  auto drawElement = [&](dispatch::RandomOp random) { return uniformElement(emitter, random); };
+  auto draw = [&](dispatch::RandomOp random) { return drawElement(emitter, random); };
   target::emitScalars(emitter.b, emitter.op, emitter.schedule, depth,
-                      {emitter.plan.vector, emitter.at.position, drawElement}, emitter.scalars);
+                      {emitter.plan.vector, emitter.at.position, draw}, emitter.scalars);
 }
 
 /// Returns true if one of these results may alias an operand, which is the case for an operand of
@@ -104,7 +105,7 @@ static void storeResult(TeamRowEmitter &emitter, unsigned result, Columns &colum
     for (auto [j, vector] : llvm::enumerate(values)) {
       Value stored = vector;
       if (op.getZeroInvalid()) {
-        stored = emitter.e.select(emitter.at.valid, stored, zero(emitter, stored.getType()));
+        stored = emitter.e.select(emitter.at.valid, stored, makeZero(emitter, stored.getType()));
       }
       store(emitter, stored, row, columns, j, nullptr);
     }
@@ -146,7 +147,7 @@ static void storeStage(TeamRowEmitter &emitter, const RowStage &stage, Columns &
   }
   if (llvm::is_contained(columns.ragged, true) &&
       takesPlace(emitter, [](Value value) { return isRow(value); })) {
-    meet(emitter); // threads past the last column read what another thread writes
+    synchronizeTeam(emitter); // threads past the last column read what another thread writes
     emitter.met = true;
   }
   auto storeAll = [&] {
@@ -172,7 +173,7 @@ static void emitStage(TeamRowEmitter &emitter, const RowStage &stage) {
     if (plan.slices > 1) {
       bool ragged = stage.width % plan.step() != 0;
       emitter.inHand[stage.width] =
-          columnsFrom(emitter, stage.width, e.mul(emitter.slice, plan.step()), plan.chunks, ragged);
+          makeColumns(emitter, stage.width, e.mul(emitter.slice, plan.step()), plan.chunks, ragged);
     }
     Columns &columns = emitter.inHand[stage.width];
     finishReductions(emitter, stage, accumulate(emitter, stage, columns, start));
@@ -184,7 +185,7 @@ static void emitStage(TeamRowEmitter &emitter, const RowStage &stage) {
   Values carried = start;
   if (full > 0) {
     carried = e.loop(e.index(0), e.index(full), step, start, [&](Value base, ValueRange so) {
-      Columns columns = columnsFrom(emitter, stage.width, base, plan.chunks, false);
+      Columns columns = makeColumns(emitter, stage.width, base, plan.chunks, false);
       Values next = accumulate(emitter, stage, columns, so);
       storeStage(emitter, stage, columns);
       return next;
@@ -192,7 +193,7 @@ static void emitStage(TeamRowEmitter &emitter, const RowStage &stage) {
   }
   if (int64_t rest = stage.width - full) {
     int64_t count = llvm::divideCeil(rest, plan.vector * plan.team);
-    Columns columns = columnsFrom(emitter, stage.width, e.index(full), count, true);
+    Columns columns = makeColumns(emitter, stage.width, e.index(full), count, true);
     carried = accumulate(emitter, stage, columns, carried);
     storeStage(emitter, stage, columns);
   }
@@ -219,7 +220,7 @@ Values rows::emitRow(TeamRowEmitter &emitter, const Row &read, const Row &row, V
   Block &body = op.getBody().front();
   for (unsigned level : {0, 1, 2}) {
     emitElements(op, level, emitter.scalars,
-                 [&](BlockArgument argument) { return getElementIndex(emitter, argument); });
+                 [&](BlockArgument argument) { return loadBodyElement(emitter, argument); });
   }
   for (BlockArgument argument : body.getArguments()) {
     unsigned number = argument.getArgNumber();
@@ -227,7 +228,7 @@ Values rows::emitRow(TeamRowEmitter &emitter, const Row &read, const Row &row, V
     bool isRange = getTensorAccess(op, number).getKind() == AccessKind::Range;
     if (isRow(argument) && members <= unrolledGroup && !emitter.shared.count(number) && !isRange) {
       for (int64_t i = 0; i < members; ++i) {
-        emitter.bases[number].push_back(memberRow(emitter, number, e.index(i)));
+        emitter.bases[number].push_back(getMemberRow(emitter, number, e.index(i)));
       }
     }
   }
@@ -250,7 +251,7 @@ Values rows::emitRow(TeamRowEmitter &emitter, const Row &read, const Row &row, V
   // A block that sums rows reuses the reduction slots for the next row.
   bool again = plan.parts > 0 && !emitter.slots.empty() && !emitter.met;
   if (again || takesPlace(emitter, [](Value value) { return !isRow(value); })) {
-    meet(emitter);
+    synchronizeTeam(emitter);
   }
   if (elements) {
     Value first =
@@ -260,7 +261,7 @@ Values rows::emitRow(TeamRowEmitter &emitter, const Row &read, const Row &row, V
         if (!isRow(value)) {
           Value stored = emitter.known(value);
           stored = op.getZeroInvalid()
-                       ? e.select(emitter.at.valid, stored, zero(emitter, value.getType()))
+                       ? e.select(emitter.at.valid, stored, makeZero(emitter, value.getType()))
                        : stored;
           emitter.addresses.storeElement(i, emitter.to, stored);
         }

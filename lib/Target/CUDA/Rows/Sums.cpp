@@ -26,7 +26,7 @@ static void forSums(TeamRowEmitter &emitter,
 }
 
 /// Returns the destination of the sums of a block.
-static Source sumRow(TeamRowEmitter &emitter, unsigned result) {
+static Source getSumRow(TeamRowEmitter &emitter, unsigned result) {
   Frame &frame = emitter.frame;
   dispatch::RowsOp op = emitter.op;
   const Plan &plan = emitter.plan;
@@ -37,12 +37,12 @@ static Source sumRow(TeamRowEmitter &emitter, unsigned result) {
              : emitter.addresses.resultRow(result, emitter.at, width, nullptr, frame.block);
 }
 
-Values rows::zeroSums(TeamRowEmitter &emitter) {
+Values rows::makeZeroSums(TeamRowEmitter &emitter) {
   const Plan &plan = emitter.plan;
   Values zeros;
   forSums(emitter, [&](unsigned, int64_t width) {
     zeros.append(plan.whole ? plan.countChunks(width) : 0,
-                 zero(emitter, emitter.getVectorType(emitter.b.getF32Type())));
+                 makeZero(emitter, emitter.getVectorType(emitter.b.getF32Type())));
   });
   return zeros;
 }
@@ -54,13 +54,13 @@ void rows::clearSums(TeamRowEmitter &emitter) {
     return;
   }
   forSums(emitter, [&](unsigned result, int64_t width) {
-    Source row = sumRow(emitter, result);
+    Source row = getSumRow(emitter, result);
     int64_t step = plan.step();
     e.loop(e.index(0), e.index(llvm::alignTo(uint64_t(width), uint64_t(step))), step,
            [&](Value base) {
-             Columns columns = columnsFrom(emitter, width, base, plan.chunks, true);
+             Columns columns = makeColumns(emitter, width, base, plan.chunks, true);
              for (size_t j = 0; j < emitter.getColumnVectorCount(columns); ++j) {
-               store(emitter, zero(emitter, emitter.getVectorType(emitter.b.getF32Type())), row,
+               store(emitter, makeZero(emitter, emitter.getVectorType(emitter.b.getF32Type())), row,
                      columns, j, nullptr);
              }
            });
@@ -73,7 +73,7 @@ void rows::addToSums(TeamRowEmitter &emitter, unsigned result, Columns &columns)
   Emitter &e = emitter.e;
   Values added = emitter.rowValues(getYield(emitter.op).getValues()[result], columns);
   for (Value &value : added) {
-    value = e.select(emitter.at.valid, value, zero(emitter, value.getType()));
+    value = e.select(emitter.at.valid, value, makeZero(emitter, value.getType()));
   }
   if (emitter.plan.whole) {
     for (auto [sum, value] : llvm::zip_equal(emitter.sums[result], added)) {
@@ -81,7 +81,7 @@ void rows::addToSums(TeamRowEmitter &emitter, unsigned result, Columns &columns)
     }
     return;
   }
-  Source row = sumRow(emitter, result);
+  Source row = getSumRow(emitter, result);
   for (auto [j, value] : llvm::enumerate(added)) {
     auto add = [&, j = j, &value = value] {
       store(emitter, e.addf(load(emitter, row, columns, j), value), row, columns, j, nullptr);
@@ -95,7 +95,7 @@ static void storeSum(TeamRowEmitter &emitter, unsigned result, int64_t width,
   ImplicitLocOpBuilder &b = emitter.b;
   const Plan &plan = emitter.plan;
   Emitter &e = emitter.e;
-  Source row = sumRow(emitter, result);
+  Source row = getSumRow(emitter, result);
   Columns &own = emitter.inHand[width];
   if (plan.teams() == 1) {
     for (auto [j, sum] : llvm::enumerate(sumsOfTeam)) {
@@ -171,7 +171,7 @@ void rows::emitSumOfParts(TeamRowEmitter &emitter, const Plan &summed, Value par
       };
       int64_t full = summed.partBlocks / sumsTogether * sumsTogether;
       Value sum = e.loop(e.index(0), e.index(full), sumsTogether,
-                         {zero(emitter, emitter.getVectorType(emitter.b.getF32Type()))},
+                         {makeZero(emitter, emitter.getVectorType(emitter.b.getF32Type()))},
                          [&](Value block, ValueRange so) {
                            return Values{add(so[0], e.add(first, block), sumsTogether)};
                          })[0];
