@@ -4,7 +4,7 @@
 #include "sluice/Analysis/LoweredCausality.h"
 
 #include "sluice/Analysis/LoweredAnyLength.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Proof/SegmentBounds.h"

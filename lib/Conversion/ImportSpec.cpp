@@ -2,8 +2,8 @@
 // Runs the passes of the front end, which convert a spec to the model dialect.
 #include "sluice/Conversion/ImportSpec.h"
 
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Conversion/Passes.h"
-#include "sluice/Conversion/ReadSpec.h"
 
 #include "mlir/Pass/PassManager.h"
 

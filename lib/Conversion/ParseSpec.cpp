@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reads specs from files and memory, and applies settings of the command line.
+#include "sluice/Conversion/ParseSpec.h"
+#include "sluice/Conversion/JsonToSpec.h"
 #include "sluice/Conversion/Passes.h"
-#include "sluice/Conversion/ReadSpec.h"
 #include "sluice/Dialect/Spec/Hierarchy.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Files.h"

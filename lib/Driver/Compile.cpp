@@ -11,7 +11,7 @@
 #include "RowLogits.h"
 #include "SpecFacts.h"
 #include "sluice/Certificate/Certificate.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Labels.h"

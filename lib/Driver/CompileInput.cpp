@@ -6,7 +6,7 @@
 #include "Limits.h"
 #include "ModelIR.h"
 #include "SpecFacts.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Explain/OpLocation.h"
 #include "sluice/Spec/Override.h"
 #include "sluice/Support/Text.h"

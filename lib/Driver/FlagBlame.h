@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Spec/Override.h"
 

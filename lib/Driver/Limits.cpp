@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Limits.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Explain/OpLocation.h"

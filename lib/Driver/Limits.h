@@ -4,7 +4,7 @@
 // either before anything is compiled.
 #pragma once
 
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Target/Artifact.h"
 
 namespace sluice::driver {

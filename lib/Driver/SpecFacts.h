@@ -3,7 +3,7 @@
 // The parts of a plan that are facts of the spec.
 #pragma once
 
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/JSON.h"

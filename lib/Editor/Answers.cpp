@@ -2,7 +2,7 @@
 
 #include "sluice/Editor/Answers.h"
 
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Editor/Describe.h"
 
 #include <algorithm>

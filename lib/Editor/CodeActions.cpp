@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "sluice/Editor/CodeActions.h"
 #include "sluice/Editor/Answers.h"
 #include "sluice/Spec/SpecText.h"
 

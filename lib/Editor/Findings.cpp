@@ -2,7 +2,7 @@
 
 #include "sluice/Editor/Findings.h"
 
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 
 #include <algorithm>
 

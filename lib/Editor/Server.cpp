@@ -3,6 +3,7 @@
 #include "sluice/Editor/Server.h"
 
 #include "sluice/Editor/Answers.h"
+#include "sluice/Editor/CodeActions.h"
 
 using namespace sluice;
 using namespace sluice::editor;

@@ -2,14 +2,14 @@
 //
 // Improvements of a causal model: shifts that delay for nothing, tokens that no row sees, stages
 // that no loss reads. Remedies are tried before they are named.
-#include "Advice.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Explain/Advice.h"
+#include "AdviceShifts.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/BlindSpots.h"
 #include "sluice/Explain/CheckCausality.h"
-#include "sluice/Explain/FindAdvice.h"
 #include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/Losses.h"

@@ -1,10 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Shifts that delay for nothing: lowered, tried as a whole, then named.
-#include "Advice.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "AdviceShifts.h"
+#include "sluice/Conversion/ParseSpec.h"
+#include "sluice/Explain/Advice.h"
 #include "sluice/Explain/CheckCausality.h"
-#include "sluice/Explain/FindAdvice.h"
 #include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/Losses.h"

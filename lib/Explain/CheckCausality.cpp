@@ -2,11 +2,12 @@
 //
 // From frontiers to a verdict that a user can act on.
 #include "sluice/Explain/CheckCausality.h"
+#include "Misalignment.h"
 #include "Refusal.h"
 #include "sluice/Conversion/ImportSpec.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
-#include "sluice/Explain/FindAdvice.h"
+#include "sluice/Explain/Advice.h"
 #include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/Reach.h"
 #include "sluice/Explain/SpecFix.h"

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The words of messages about a leak: ops as a spec calls them, and descriptions of witnesses.
-#include "Refusal.h"
+#include "LeakWords.h"
 #include "Remedy.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Origin.h"

@@ -3,7 +3,7 @@
 // Reads followed backwards from one row. Ops stand in the order of their uses, so one pass from the
 // end asks every op once, for all the positions that are wanted of it.
 #include "sluice/Explain/Reach.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/FixedSegments.h"
 #include "sluice/Explain/LeakSearch.h"

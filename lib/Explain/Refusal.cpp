@@ -2,6 +2,7 @@
 //
 // A mode that is not proved: the leak that shows why, and changes that repair it.
 #include "Refusal.h"
+#include "LeakWords.h"
 #include "Remedy.h"
 #include "sluice/Explain/LeakSearch.h"
 #include "sluice/Explain/OpLocation.h"

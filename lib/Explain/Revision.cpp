@@ -2,7 +2,7 @@
 #include "Revision.h"
 #include "sluice/Conversion/CreateStage.h"
 #include "sluice/Conversion/ImportSpec.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Spec/Hierarchy.h"
 #include "sluice/Explain/BlindSpots.h"
 #include "sluice/Explain/CheckCausality.h"

@@ -4,7 +4,7 @@
 // sets is changed wherever it sets it.
 #pragma once
 
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 
 #include "mlir/IR/Diagnostics.h"

@@ -7,9 +7,9 @@
 // near the leak's path that ends this leak, and its second edit is near the
 // path of the leak that remains.
 #include "sluice/Explain/SpecFix.h"
-#include "Advice.h"
+#include "AdviceShifts.h"
 #include "SpecEdits.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Explain/BlindSpots.h"
 #include "sluice/Explain/CheckCausality.h"

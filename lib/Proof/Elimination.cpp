@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Refutes a conjunction of linear inequalities over the integers, and records the sums that show
 // it.
+#include "sluice/Proof/Elimination.h"
 #include "sluice/Proof/Segments.h"
 #include "sluice/Support/WorkBudget.h"
 #include <algorithm>

@@ -4,6 +4,7 @@
 // increasing functions, the violated condition gives the next row or the next split.
 #include "sluice/Proof/Segments.h"
 #include "mlir/Analysis/Presburger/Simplex.h"
+#include "sluice/Proof/Elimination.h"
 #include "sluice/Proof/IntegerPoint.h"
 #include "sluice/Proof/ProveModel.h"
 #include "sluice/Support/WorkBudget.h"

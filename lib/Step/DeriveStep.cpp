@@ -9,6 +9,7 @@
 #include "sluice/Proof/Scales.h"
 #include "sluice/Proof/StepPlan.h"
 #include "sluice/Proof/StepProof.h"
+#include "sluice/Step/StepSchedule.h"
 #include "sluice/Support/WorkBudget.h"
 #include "llvm/Support/MathExtras.h"
 #include <map>

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // When rows are due, inverted: how many there are after each step.
+#include "sluice/Step/StepSchedule.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Proof/Frontier.h"

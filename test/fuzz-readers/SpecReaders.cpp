@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Specs, settings of specs, and the messages of both language servers.
 #include "Readers.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/JsonToSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Editor/IrMessages.h"
 #include "sluice/Editor/Server.h"
 

@@ -6,7 +6,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Parser/Parser.h"
 #include "sluice/Conversion/ImportSpec.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/LeakSearch.h"
 #include "sluice/Explain/Verdict.h"

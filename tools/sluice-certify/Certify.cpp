@@ -3,8 +3,10 @@
 // A certificate, line by line. The parts that the spec alone determines (values, operands,
 // obligations) must match exactly; bounds are free, and every obligation about them is decided.
 #include "Certify.h"
+#include "Enumerate.h"
 #include "Lines.h"
 
+#include "Ops.h"
 #include <openssl/sha.h>
 
 using namespace certify;

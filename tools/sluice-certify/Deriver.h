@@ -5,6 +5,7 @@
 
 #include "Fields.h"
 
+#include "Ops.h"
 #include <map>
 #include <set>
 

@@ -4,6 +4,7 @@
 // of every position at a length: the latest token on any path to it, and a number that stands for
 // everything it read, nulls included. Rows with equal numbers at two lengths are the same
 // computation.
+#include "Enumerate.h"
 #include "Bound.h"
 #include "Certify.h"
 #include "Graph.h"

@@ -49,9 +49,6 @@ struct Relation {
   }
 };
 
-/// Reads the grammar of docs/certificate.md; throws Refusal for anything else.
-Relation parseRelation(const std::string &text);
-
 /// The rows of an operand that an op may read. Where it has no segments, the last row that is read
 /// rises as the two scales lie: by F rows of the operand in f rows of the result, of factors F : f.
 enum class Pattern {
@@ -91,8 +88,6 @@ struct Op {
   bool isCountedOn() const { return trait == Counts || trait == Ends; }
 };
 
-const Op &findOp(const std::string &name);
-
 constexpr size_t mostValues = size_t{1} << 20;
 
 struct Value {
@@ -114,11 +109,6 @@ struct Value {
     return factor == other.factor && segments == other.segments && isGiven == other.isGiven;
   }
 };
-
-/// "4*p + 3"
-std::string spellLinear(int64_t slope, int64_t constant);
-/// The relation of an operand whose pattern has one alone; of segments, `by` before.
-std::string spellPattern(const Value &value, size_t operand, int64_t by = 0);
 
 /// Row t of values[row] is scored against token t + 1.
 struct Loss {
@@ -147,11 +137,6 @@ struct Graph {
   }
 };
 
-/// Throws Refusal where a value's operands, scale or relations do not fit its op's row in the
-/// table.
-void checkOperands(const Graph &graph, size_t value);
-void checkRelation(const Graph &graph, size_t value, size_t operand);
-
 struct Model {
   std::vector<std::string> inputs; ///< in addition to the tokens
   Graph evaluate;
@@ -162,11 +147,5 @@ struct Model {
 /// Derives the graphs of a spec, composite stages expanded (docs/spec.md). Throws BadInput where
 /// the text is no spec.
 std::vector<Model> deriveModels(const std::string &text);
-
-/// Walks every read at every length up to twice the product of the factors plus the largest shift
-/// or window. Throws Refusal where a row reads its target, changes as the sequence grows, or needs
-/// a token beyond its bound, if bounds are given; BadInput where that would take more than some
-/// seconds, or has segments. Returns the longest length.
-int64_t enumerate(const Graph &graph, const std::vector<Bound> &bounds);
 
 } // namespace certify

@@ -3,6 +3,7 @@
 // Layers: norms, attention and feed-forward blocks, with keys of their own or of other streams.
 #include "Deriver.h"
 
+#include "Ops.h"
 #include <numeric>
 
 using namespace certify;

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The one table of ops: which rows each may read, and what must hold of its numbers.
+#include "Ops.h"
 #include "Certify.h"
 #include "Graph.h"
 

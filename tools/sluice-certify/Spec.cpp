@@ -3,6 +3,7 @@
 // From a spec to the graph of its values: a second reading of docs/spec.md. Read is what decides
 // the graph: stages, their order and names, factors, shifts, masks, placement, activation, dropout.
 #include "Deriver.h"
+#include "Ops.h"
 
 using namespace certify;
 

@@ -3,6 +3,7 @@
 // The incremental step: every row that it reads was computed by then and is still kept. Schedules,
 // rings and bursts may be chosen; s_v(m), the step that computes row m of value v, never falls.
 #include "Lines.h"
+#include "Ops.h"
 
 using namespace certify;
 

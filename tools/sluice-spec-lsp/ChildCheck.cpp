@@ -2,7 +2,7 @@
 
 #include "ChildCheck.h"
 
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Editor/VerdictJson.h"
 

@@ -8,11 +8,6 @@
 
 namespace sluice {
 
-/// Adds a spec.weight for each trained tensor of a model of primitive stages, and determines the
-/// tensors that stages share. Reports an error at the key that makes the model too large, or that
-/// leaves nothing to train.
-llvm::LogicalResult assignWeights(spec::ModelOp model);
-
 /// Builds the module of a model with weights: scales, parameters in the order of the weights, and
 /// the functions `@evaluate` (tokens -> the loss of each position against the next token) and
 /// `@predict` (tokens -> logits of the last position). If training computes something else, with

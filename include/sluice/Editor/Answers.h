@@ -14,12 +14,6 @@ nlohmann::json hoverAt(const Document &document, size_t offset, const std::strin
 /// An array of CompletionItem: keys that are not there yet, values, names of streams.
 nlohmann::json completionsAt(const Document &document, size_t offset);
 
-/// An array of CodeAction: the advised edit of a spec that is not proved, where `range` shares a
-/// line with its error or with the edit. `only` is the kinds that the editor wants; null: all.
-nlohmann::json codeActionsAt(const Document &document, const std::string &uri,
-                             const nlohmann::json &range, const nlohmann::json &only,
-                             const Findings &findings);
-
 /// An array of DocumentSymbol: the stages.
 nlohmann::json buildSymbols(const Document &document);
 

@@ -3,7 +3,7 @@
 // Texts of hovers, as Markdown.
 #pragma once
 
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Spec/Keys.h"
 
 namespace sluice::editor {

@@ -3,7 +3,7 @@
 // Search for an edit of a refused spec that makes it causal.
 #pragma once
 
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Explain/Verdict.h"
 
 namespace sluice {

@@ -103,10 +103,4 @@ Answer solve(const Formula &formula);
 std::vector<int64_t> getSegmentEnds(const Formula &formula, size_t function,
                                     const std::vector<int64_t> &point);
 
-/// Reduces rows to a contradiction by Fourier-Motzkin elimination with integer rounding: adds
-/// positive integer multiples of rows, and divides a row by the common divisor of its coefficients.
-/// Sound but incomplete. Appends the rows that the contradiction needs to `rows`, in order, with
-/// their steps in `steps`; the last one is the contradiction.
-bool refute(std::vector<Linear> &rows, std::vector<Refutation::RefutationStep> &steps);
-
 } // namespace sluice::segments

@@ -23,7 +23,4 @@ std::optional<StepPlan> deriveStep(mlir::func::FuncOp function, StepRefusal &ref
 /// operations of the current WorkBudget, of one of its own outside of every scope.
 std::optional<StepPlan> proveStep(mlir::func::FuncOp function, StepRefusal &refusal);
 
-/// The schedule of a bound; none where it cannot be inverted.
-std::optional<StepSchedule> findSchedule(const Frontier &bound);
-
 } // namespace sluice

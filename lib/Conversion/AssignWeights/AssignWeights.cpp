@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Lists trained tensors, decides which stages share one, and checks the size of the model.
+#include "sluice/Conversion/AssignWeights.h"
 #include "sluice/Conversion/Passes.h"
 #include "sluice/Conversion/SpecToSluice.h"
 #include "sluice/Dialect/Spec/VerifyModel.h"

@@ -1,10 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reads the objects and stages of a spec into ops of the spec dialect.
-#include "SpecReader.h"
 #include "CheckSpec.h"
+#include "Values.h"
 
 #include "sluice/Conversion/CreateStage.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/JsonToSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reads values of keys into attributes.
-#include "SpecReader.h"
+#include "Values.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Converts attention between a scale and its segments (Pagnoni et al. 2024, sections 3.2.2 and
 // 3.3.1).
-#include "StageConversions.h"
+#include "SpecToSluice.h"
 
 using namespace mlir;
 using namespace sluice;

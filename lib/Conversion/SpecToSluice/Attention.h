@@ -24,8 +24,6 @@ struct HeadSettings {
 
 /// Creates the attention of the layer; `x` is its input, normed if the layer norms it.
 mlir::Value convertAttention(StageContext &context, spec::LayerOp op, mlir::Value x);
-/// Creates the attention of groups of heads, each with its own keys, values and mask.
-mlir::Value convertGroupedAttention(StageContext &context, spec::LayerOp op, mlir::Value x);
 /// Creates scores and mixes, named BLOCK.mix; the mask is at `place`.
 mlir::Value createMix(StageContext &context, spec::LayerOp op, const std::string &block,
                       const HeadSettings &heads, const AttentionInputs &inputs,

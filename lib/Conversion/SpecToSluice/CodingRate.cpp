@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Creates bits where a row adds much to the coding rate of the rows before it (Deng et al. 2026).
-#include "Segments.h"
+#include "SpecToSluice.h"
 
 using namespace mlir;
 using namespace sluice;

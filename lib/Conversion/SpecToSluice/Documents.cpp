@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Creates bits that are always 1: at ends of documents, and in the first row.
-#include "Segments.h"
+#include "SpecToSluice.h"
 #include "Tables.h"
 
 using namespace mlir;

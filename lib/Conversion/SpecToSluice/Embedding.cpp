@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Converts embeddings: rows of tables by token, by position, and by a hash of the last tokens.
-#include "StageConversions.h"
+#include "SpecToSluice.h"
 #include "Tables.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Converts attention of groups of heads (docs/spec.md, "Groups of heads").
 #include "Attention.h"
+#include "SpecToSluice.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Converts a transformer layer: an attention block, then a feed-forward block.
 #include "Attention.h"
-#include "StageConversions.h"
+#include "SpecToSluice.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Converts the head and the losses of rows.
-#include "Segments.h"
-#include "StageConversions.h"
+#include "SpecToSluice.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

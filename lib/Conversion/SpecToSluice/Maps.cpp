@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Converts stages that map rows: norm, add, replace, project, dropout.
-#include "StageConversions.h"
+#include "SpecToSluice.h"
 
 using namespace mlir;
 using namespace sluice;

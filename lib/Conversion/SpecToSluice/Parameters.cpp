@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Adds module attributes, and parameters for weights.
-#include "ModuleParts.h"
+#include "SpecToSluice.h"
 
 #include "StageContext.h"
 #include "sluice/Conversion/SpecToSluice.h"

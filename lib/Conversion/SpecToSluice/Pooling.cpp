@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Computes rows of segments from rows of the stream, and back. Scans over rows, moving averages
 // (Hwang et al. 2025) and maxima of segments, are maps and shifts of all rows at once.
-#include "Segments.h"
+#include "SpecToSluice.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Creates boundaries that two linear maps predict (Nawrot et al. 2023, sections 3.1 and 3.2).
-#include "Segments.h"
+#include "SpecToSluice.h"
 
 using namespace mlir;
 using namespace sluice;

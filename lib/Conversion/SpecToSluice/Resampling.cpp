@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Converts stages that move and group rows: shift, shorten, upsample.
-#include "Segments.h"
-#include "StageConversions.h"
+#include "SpecToSluice.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Creates boundaries where a row differs from the row before (Hwang et al. 2025).
-#include "Segments.h"
+#include "SpecToSluice.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Creates bits by a rule: by token, by position, or by the entropy of a model's next token (Pagnoni
 // et al. 2024, section 2.3; Nawrot et al. 2023, section 3.1.3).
-#include "Segments.h"
+#include "SpecToSluice.h"
 #include "Tables.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Adds axes and scales to the module.
-#include "ModuleParts.h"
+#include "SpecToSluice.h"
 #include "StageContext.h"
 
 #include <numeric>

@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Builds the functions of the module, stage by stage.
 #include "sluice/Conversion/SpecToSluice.h"
-#include "ModuleParts.h"
-#include "StageConversions.h"
+#include "SpecToSluice.h"
 #include "Tables.h"
+#include "sluice/Conversion/AssignWeights.h"
 #include "sluice/Conversion/Passes.h"
 #include "sluice/Dialect/Spec/VerifyModel.h"
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Creates targets of the losses of boundaries. A moving target is computed from the number of the
 // update.
-#include "Segments.h"
+#include "SpecToSluice.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 
 #include <cmath>

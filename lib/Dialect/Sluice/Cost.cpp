@@ -7,7 +7,7 @@
 // Bytes: each sequence and tensor that the op takes or gives, once. An op that is only a map of
 // positions (shift, upsample, unfold, last) costs nothing: its consumer's bytes count it. Saved
 // bytes: operands and results that the op's backward reads.
-#include "OpFacts.h"
+#include "Cost.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/SetVector.h"
 

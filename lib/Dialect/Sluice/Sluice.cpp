@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The model dialect: registration, verifiers, sizes of sequences.
-#include "OpFacts.h"
+#include "Scales/Windows.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
@@ -433,29 +433,6 @@ LogicalResult AttentionBackwardOp::verify() {
       return emitOpError("S-036: expected a gradient of ")
              << term.getType() << ", found " << gradient.getType();
     }
-  }
-  return success();
-}
-
-/// Coarse factor must be `factor` times the fine one, and columns must fit.
-LogicalResult facts::verifyScales(Operation *op, SequenceType fine, SequenceType coarse,
-                                  int64_t factor, int64_t rows) {
-  auto fineScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, fine.getScale());
-  auto coarseScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, coarse.getScale());
-  if (!fineScale || !coarseScale) {
-    return op->emitOpError("S-010: a scale is not defined");
-  }
-  if (coarseScale.getFactor() != fineScale.getFactor() * factor) {
-    InFlightDiagnostic diagnostic = op->emitOpError("S-011: expected scales a factor of ")
-                                    << factor << " apart, found factors " << fineScale.getFactor()
-                                    << " and " << coarseScale.getFactor();
-    diagnostic.attachNote(coarseScale.getLoc()) << "the coarse scale is defined here";
-    return diagnostic;
-  }
-  int64_t columns = fine.getWidth() * rows;
-  if (coarse.getWidth() != columns) {
-    return op->emitOpError("S-012: expected coarse rows of ")
-           << columns << " columns, found " << coarse.getWidth();
   }
   return success();
 }

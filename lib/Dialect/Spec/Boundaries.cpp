@@ -2,8 +2,11 @@
 //
 // Boundaries of segments (Nawrot et al. 2023, sections 3.1 to 3.3) and stages that use them: which
 // keys depend on one another.
+#include "Boundaries.h"
 #include "StageChecks.h"
 
+#include "Stages.h"
+#include "VerifyStage.h"
 #include <cmath>
 
 using namespace mlir;

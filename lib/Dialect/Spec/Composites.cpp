@@ -2,6 +2,7 @@
 //
 // Composite stages: types of results, and which keys exclude one another.
 // lib/Conversion/ExpandComposites replaces them.
+#include "Layers.h"
 #include "sluice/Dialect/Spec/Hierarchy.h"
 
 #include "StageChecks.h"

@@ -1,8 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Layers and attention between a scale and its segments: which settings exclude one another.
+#include "Layers.h"
 #include "StageChecks.h"
 
+#include "VerifyStage.h"
 #include <numeric>
 
 using namespace mlir;

@@ -3,6 +3,7 @@
 // The model and its objects that are no stages.
 #include "StageChecks.h"
 
+#include "VerifyStage.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <cmath>

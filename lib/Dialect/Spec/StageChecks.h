@@ -32,14 +32,6 @@ BoundariesOp getCut(mlir::Value segmentation);
 /// The boundaries stage that makes the segments which are the rows of a stream; null where rows are
 /// no segments.
 BoundariesOp getCutBelow(StreamType stream, mlir::Operation *from);
-/// Fails where the method of a shorten or upsample stage does not fit the segments that `cut`
-/// makes.
-mlir::LogicalResult verifySelection(mlir::Operation *stage, BoundariesOp cut);
-/// Fails unless `input` is on the scale that the segmentation cuts.
-mlir::LogicalResult verifyCutScale(mlir::Operation *stage, mlir::Value input,
-                                   SegmentationType segmentation);
-/// Fails where "document_end" is no token of the vocabulary.
-mlir::LogicalResult verifyDocumentToken(mlir::Operation *op, std::optional<int64_t> token);
 /// Begins the error of a key that is missing, with its declaration's hint or this one.
 mlir::InFlightDiagnostic emitMissingKey(mlir::Operation *op, llvm::StringRef key,
                                         llvm::StringRef hint = "");
@@ -47,30 +39,6 @@ mlir::InFlightDiagnostic emitMissingKey(mlir::Operation *op, llvm::StringRef key
 std::string describeNumber(double number);
 /// The model that a stage is of.
 ModelOp getModel(mlir::Operation *stage);
-
-/// True for an integer from `least` to `largest`.
-bool isInRange(mlir::IntegerAttr integer, int64_t least, int64_t largest);
-/// True for `count` numbers of layers. With `nests`, the second may be another such array, to
-/// mostNestedLevels.
-bool isCounts(mlir::ArrayAttr counts, size_t count, bool nests, int level = 1);
-/// True for numbers from 1 to mostSize.
-bool isSizes(mlir::DenseI64ArrayAttr sizes);
-/// Fails where attributes that `setDerivedDefaults` sets are missing.
-mlir::LogicalResult verifyDerived(mlir::Operation *op, llvm::ArrayRef<llvm::StringRef> names);
-
-/// Fails where an op has attributes that it does not declare, or numbers outside the intervals of
-/// their keys.
-mlir::LogicalResult verifyAttributes(mlir::Operation *op);
-
-/// Checks of layer settings, of a stage that has them (LayerSettings.cpp).
-mlir::LogicalResult verifyLayerSettings(mlir::Operation *stage);
-/// Fails unless heads are in `count` equal groups; the key `cause` made them.
-mlir::LogicalResult verifyGroups(LayerSettingsInterface layer, llvm::StringRef cause,
-                                 int64_t count);
-/// Fails where keys before row `first` cannot be left out.
-mlir::LogicalResult verifyFirst(mlir::Operation *stage, int64_t first);
-/// Sets key_value_heads, head_size and feed_forward for rows of `width`.
-void setLayerDefaults(mlir::Operation *stage, int64_t width);
 
 using sluice::quote;
 

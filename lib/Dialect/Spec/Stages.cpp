@@ -2,8 +2,11 @@
 //
 // Primitive stages that map, move, group and score rows: types of results, and what their keys
 // exclude.
+#include "Stages.h"
+#include "Boundaries.h"
 #include "StageChecks.h"
 
+#include "VerifyStage.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;

@@ -2,6 +2,7 @@
 //
 // Checks of IR that the reader of specs does not create: attributes, types of results, words and
 // objects of keys. IR written by hand may have any.
+#include "VerifyStage.h"
 #include "StageChecks.h"
 
 #include "sluice/Dialect/Spec/Keys.h"

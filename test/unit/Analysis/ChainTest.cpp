@@ -4,7 +4,7 @@
 // one period, chains of maps as one map, the latest reads of long sequences.
 #include "../Specs.h"
 #include "sluice/Certificate/Certificate.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/LeakSearch.h"

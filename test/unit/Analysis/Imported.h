@@ -3,8 +3,8 @@
 #pragma once
 
 #include "../Specs.h"
+#include "sluice/Explain/Advice.h"
 #include "sluice/Explain/CheckCausality.h"
-#include "sluice/Explain/FindAdvice.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/Losses.h"
 #include "sluice/Support/WorkBudget.h"

@@ -3,8 +3,8 @@
 // Pictures: bands, reads of a row, leaks, legends.
 #include "sluice/Picture/Picture.h"
 #include "Imported.h"
+#include "sluice/Explain/Advice.h"
 #include "sluice/Explain/CheckCausality.h"
-#include "sluice/Explain/FindAdvice.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Picture/PictureModel.h"
 

@@ -5,7 +5,7 @@
 // test/unit/Transforms/StepTest.cpp.
 #include "../Papers.h"
 #include "../Specs.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Proof/Frontier.h"
@@ -13,6 +13,7 @@
 #include "sluice/Proof/StepProof.h"
 #include "sluice/Step/DeriveStep.h"
 
+#include "sluice/Step/StepSchedule.h"
 #include <filesystem>
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 // replay must show that row change. Twins have the stages, scales and heads of their models, but
 // one layer in place of several, and few columns.
 #include "sluice/Conversion/ImportSpec.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Explain/CheckCausality.h"

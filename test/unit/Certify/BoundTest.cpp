@@ -5,6 +5,7 @@
 #include "Certify.h"
 #include "Graph.h"
 
+#include "Ops.h"
 #include <gtest/gtest.h>
 #include <random>
 

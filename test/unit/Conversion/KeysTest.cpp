@@ -4,7 +4,8 @@
 // knows, and against the documentation.
 
 #include "sluice/Dialect/Spec/Keys.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/JsonToSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 
 #include <gtest/gtest.h>
 

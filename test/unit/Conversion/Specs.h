@@ -3,7 +3,7 @@
 // Specs in folders, as parameters of tests, and short ways to write and read specs.
 #pragma once
 
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 
 #include <gtest/gtest.h>
 

@@ -4,6 +4,7 @@
 
 #include "sluice/Editor/Answers.h"
 #include "sluice/Driver/Driver.h"
+#include "sluice/Editor/CodeActions.h"
 #include "sluice/Editor/Describe.h"
 
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 // The server with a check that the test holds in its hand.
 
 #include "sluice/Editor/Server.h"
-#include "sluice/Conversion/ReadSpec.h"
+#include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Editor/VerdictJson.h"
 
 #include <gtest/gtest.h>

@@ -23,7 +23,7 @@
 #include "sluice/Dialect/Dispatch/DispatchAttributes.h.inc"
 
 #include "sluice/Dialect/Dispatch/DistanceTerms.h"
-#include "sluice/Dialect/Dispatch/RowRead.h"
+#include "sluice/Dialect/Dispatch/RowReads.h"
 
 namespace sluice::dispatch {
 /// KernelInterface::getRowFactor of an operand [B, T, d] of rows of the domain; none for any other.

@@ -2,7 +2,8 @@
 //
 // Attention between a scale and its segments: verifiers, positions, work and backward. Reference:
 // Reference/Attend.cpp; lowering: AttendLowering.cpp.
-#include "../OpFacts.h"
+#include "../Cost.h"
+#include "../Scales/Windows.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -2,7 +2,7 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // Which operand positions each op's results read.
-#include "../OpFacts.h"
+#include "../Scales/Windows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "sluice/Dialect/Dispatch/RowConditions.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // DifferentiableInterface: each op's backward ops.
-#include "../OpFacts.h"
+#include "../Scales/Windows.h"
 #include "sluice/Dialect/Sluice/ScalarDifferentiation.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 

@@ -3,7 +3,8 @@
 // Attention by hashes: verifiers, positions, work and backward. Reference: Reference/Hashed.cpp;
 // lowering: HashedLowering.cpp.
 #include "sluice/Dialect/Sluice/Hashed.h"
-#include "../OpFacts.h"
+#include "../Cost.h"
+#include "../Scales/Windows.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Dialect/Sluice/Step.h"
 

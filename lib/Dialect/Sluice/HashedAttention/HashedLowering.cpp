@@ -4,6 +4,7 @@
 // chunk and over the one before. The parts are added up where the rows came from.
 #include "HashedSlots.h"
 
+#include "HashedStep.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;

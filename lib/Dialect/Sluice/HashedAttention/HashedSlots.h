@@ -112,9 +112,6 @@ void fillScore(Region &score, int64_t size, ImplicitLocOpBuilder &like, bool der
 /// A row's bucket for one hash: a whole number as f32.
 Value computeBucket(SlotPass &pass, Value buckets, int64_t hash);
 
-/// Dispatches of a step.
-LogicalResult emitHashedStep(HashedAttentionOp op, DispatchEmitter &emitter);
-
 /// Where one hash puts the rows, i32. A row without a slot has none that is read.
 struct Slots {
   Value slotOf; ///< [B, T]: of a row

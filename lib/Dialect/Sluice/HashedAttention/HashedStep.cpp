@@ -3,6 +3,7 @@
 // Buckets of rows, and the step of attention by hashes. A step has one row. A scan lists the rows
 // of its bucket, in their order, from the buckets that are kept. Those that it reads, at most two
 // chunks a hash, are copied side by side, and attention reads all of them.
+#include "HashedStep.h"
 #include "HashedSlots.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"

@@ -2,7 +2,7 @@
 //
 // How sure a model is, and how far training has come: every fact of sluice.entropy and
 // sluice.update.
-#include "../OpFacts.h"
+#include "../Cost.h"
 #include "../Reference/Reference.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 #include "sluice/Dialect/Sluice/Labels.h"

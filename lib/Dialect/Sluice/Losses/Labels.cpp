@@ -2,7 +2,7 @@
 //
 // Data in addition to the tokens: every fact of sluice.labels.
 #include "sluice/Dialect/Sluice/Labels.h"
-#include "../OpFacts.h"
+#include "../Cost.h"
 #include "../Reference/Numbers.h"
 #include "../Reference/Reference.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
@@ -13,6 +13,10 @@ using namespace sluice::reference;
 
 #define GET_OP_CLASSES
 #include "sluice/Dialect/Sluice/LabelsOps.cpp.inc"
+
+std::string sluice::weightsScalar(StringRef name, int64_t first) {
+  return ("scalar:weights." + name + "." + Twine(first)).str();
+}
 
 LogicalResult LabelsOp::verify() {
   SequenceType tokens = getTokens().getType(), type = getResult().getType();

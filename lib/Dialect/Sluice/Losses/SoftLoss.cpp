@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The loss of logits against distributions that data give: every fact of sluice.soft_loss.
-#include "../OpFacts.h"
+#include "../Cost.h"
 #include "../Reference/Numbers.h"
 #include "../Reference/Reference.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
@@ -16,10 +16,6 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
 using dispatch::RowRead;
-
-std::string sluice::weightsScalar(StringRef name, int64_t first) {
-  return ("scalar:weights." + name + "." + Twine(first)).str();
-}
 
 LogicalResult SoftLossOp::verify() {
   SequenceType logits = getLogits().getType(), tokens = getTokens().getType(),

@@ -1,8 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Shortening: every fact of sluice.shorten, and of the op that its maximum's gradient needs.
-#include "../OpFacts.h"
+#include "../Cost.h"
 #include "../Reference/Reference.h"
+#include "Windows.h"
 #include "sluice/Dialect/Dispatch/Combiner.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 

@@ -1,8 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A shift with learned first rows: every fact of sluice.start, and of the gradient of its row.
-#include "../OpFacts.h"
+#include "../Cost.h"
 #include "../Reference/Reference.h"
+#include "Windows.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

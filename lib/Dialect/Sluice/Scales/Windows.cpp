@@ -2,7 +2,8 @@
 //
 // Windows of a group apart from its step: what ops that read them share, and every fact of
 // sluice.overlap_add, which their gradients need.
-#include "../OpFacts.h"
+#include "Windows.h"
+#include "../Cost.h"
 #include "../Reference/Reference.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
@@ -13,6 +14,28 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
 using dispatch::RowRead;
+
+LogicalResult facts::verifyScales(Operation *op, SequenceType fine, SequenceType coarse,
+                                  int64_t factor, int64_t rows) {
+  auto fineScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, fine.getScale());
+  auto coarseScale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, coarse.getScale());
+  if (!fineScale || !coarseScale) {
+    return op->emitOpError("S-010: a scale is not defined");
+  }
+  if (coarseScale.getFactor() != fineScale.getFactor() * factor) {
+    InFlightDiagnostic diagnostic = op->emitOpError("S-011: expected scales a factor of ")
+                                    << factor << " apart, found factors " << fineScale.getFactor()
+                                    << " and " << coarseScale.getFactor();
+    diagnostic.attachNote(coarseScale.getLoc()) << "the coarse scale is defined here";
+    return diagnostic;
+  }
+  int64_t columns = fine.getWidth() * rows;
+  if (coarse.getWidth() != columns) {
+    return op->emitOpError("S-012: expected coarse rows of ")
+           << columns << " columns, found " << coarse.getWidth();
+  }
+  return success();
+}
 
 LogicalResult facts::verifyWindow(Operation *op, RowGroup group) {
   if (group.window < 1 || group.factor < 1) {

@@ -3,7 +3,8 @@
 // Segments: verifiers, positions, work and backward of the ops that move between a scale and its
 // segments, and of the sums that losses on boundaries need. Reference: Reference/Segments.cpp;
 // lowering: SegmentsLowering.cpp.
-#include "../OpFacts.h"
+#include "../Cost.h"
+#include "../Scales/Windows.h"
 
 using namespace mlir;
 using namespace sluice;

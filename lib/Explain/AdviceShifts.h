@@ -4,7 +4,7 @@
 #pragma once
 
 #include "Revision.h"
-#include "sluice/Explain/FindAdvice.h"
+#include "sluice/Explain/Advice.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/ProveModel.h"
 #include "sluice/Support/WorkBudget.h"
@@ -26,7 +26,7 @@ private:
 
 /// "3 tokens"
 std::string count(int64_t n, const std::string &what);
-/// Says that the time was over before all of `what` was done.
+/// Adds a note that the operations were spent before all of `what` was done.
 void noteUnfinished(mlir::Operation *place, const Clock &clock, const std::string &what,
                     CausalVerdict &verdict);
 /// Ops that are read on the way to a loss.
@@ -55,7 +55,7 @@ struct ShiftKey {
   bool isOneValue() const { return llvm::all_equal(by) && by.front() >= 0; }
 };
 
-/// The shifts of a module's modes, and what is causal with other values.
+/// The shifts of a module's modes, and the values with which the module stays causal.
 class Shifts {
 public:
   explicit Shifts(mlir::ModuleOp module);

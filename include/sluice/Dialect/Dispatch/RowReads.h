@@ -58,17 +58,18 @@ struct SharedRead {
   int64_t columns; ///< of a row
 };
 
-/// The reads of an attention's rows. Forward, operands (query, key, value, terms, rotary): its own
-/// query and the keys and values that `mask` (over (p, q), symbol n) gives it; of rows by distance
-/// those up to the greatest that its position has.
+/// Returns the reads of attention's rows, of the operands query, key, value, terms and rotary: the
+/// row's own query, the keys and values that `mask`, over (p, q) with symbol n, gives it, and rows
+/// by distance up to the maximum distance of its position.
 llvm::SmallVector<RowRead> attentionReads(mlir::IntegerSet mask, unsigned operands,
                                           const DistanceTerms &terms);
-/// Backward, operands (query, key, value, output, lse, gradient of output, terms, rotary), of
-/// gradient `result` of `gradients` of queries, keys and values; behind them Qv's is as a query's,
-/// and those of other terms are of no position: none. A query's reads the row itself, and keys and
-/// values as forward does. A key's reads the row itself and what belongs to the queries that see
-/// it, so the transposed mask. One of all three reads as both, and keys and values by all of those
-/// rows' masks, which is not told apart from all.
+/// Returns the reads of result `result` of the backward attention, of the operands query, key,
+/// value, output, lse, gradient of the output, terms and rotary. The first `gradients` results are
+/// gradients of queries, keys and values. After them, Qv's gradient reads as a query's gradient,
+/// and gradients of other terms have no position: none. A query's gradient reads the row itself,
+/// and keys and values as the forward op does. A key's gradient reads the row itself and the rows
+/// of the queries that see it, by the transposed mask. One gradient of all three reads as both; its
+/// keys and values by the masks of all of those rows, which counts as all rows.
 std::optional<llvm::SmallVector<RowRead>> attentionBackwardReads(mlir::IntegerSet mask,
                                                                  unsigned operands, unsigned result,
                                                                  size_t gradients,

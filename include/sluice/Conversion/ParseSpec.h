@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reads a model spec, JSON, into the spec dialect.
+// Parses a model spec with settings, and finds places in it.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -12,11 +12,6 @@
 #include <optional>
 
 namespace sluice {
-
-/// Reads the spec `text`; `file` is the file of every location, and its stem the model's name by
-/// default. Returns null and sets `error` if the text is not a valid spec.
-mlir::OwningOpRef<spec::ModelOp> readSpec(mlir::MLIRContext &context, llvm::StringRef text,
-                                          const std::string &file, spec::Diagnostic &error);
 
 /// Returns the place of a location in a spec; none for an op that no spec has.
 spec::SourceLocation getSourceLocation(mlir::Location location);

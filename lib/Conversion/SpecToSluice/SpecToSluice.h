@@ -1,10 +1,66 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Creates bits that cut a stream into segments, and rows of segments.
+//
+// Parts of the conversion that its sources share: the module around the functions, the conversions
+// of stages by the name of the op, and bits and rows of segments.
 #pragma once
 
 #include "StageContext.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "sluice/Dialect/Spec/Spec.h"
+
+#include <functional>
 
 namespace sluice::spec_to_sluice {
+
+//===----------------------------------------------------------------------===//
+// Module
+//===----------------------------------------------------------------------===//
+
+/// Sets facts of the model as a whole on the module: sizes, name and settings of training.
+void setModuleAttributes(mlir::Operation *module, spec::ModelOp model);
+/// Adds axes of tokens, inputs and segments, and the scales on them.
+void addScales(mlir::ImplicitLocOpBuilder &builder, spec::ModelOp model);
+/// Adds a parameter for each weight, or for weights that are parts of one.
+void addParameters(mlir::ImplicitLocOpBuilder &builder, spec::ModelOp model);
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+/// A table of functions that convert one stage each. A function returns the rows of the stage's
+/// result; for a stage without a result, its logits or losses.
+class StageConversions {
+public:
+  using Conversion = std::function<mlir::Value(StageContext &, mlir::Operation *)>;
+
+  template <typename Op> void add(mlir::Value (*convert)(StageContext &, Op)) {
+    table[Op::getOperationName()] = [convert](StageContext &context, mlir::Operation *stage) {
+      return convert(context, llvm::cast<Op>(stage));
+    };
+  }
+  /// Returns the conversion of a stage; null for a composite stage.
+  Conversion lookup(mlir::Operation *stage) const {
+    return table.lookup(stage->getName().getStringRef());
+  }
+
+private:
+  llvm::StringMap<Conversion> table;
+};
+
+void populateEmbeddingConversions(StageConversions &conversions);
+void populateLayerConversions(StageConversions &conversions);
+void populateMapConversions(StageConversions &conversions);
+void populateResamplingConversions(StageConversions &conversions);
+void populateBoundariesConversions(StageConversions &conversions);
+void populateAttendConversions(StageConversions &conversions);
+void populateLossConversions(StageConversions &conversions);
+
+/// Creates the attention of groups of heads, each with its own keys, values and mask.
+mlir::Value convertGroupedAttention(StageContext &context, spec::LayerOp op, mlir::Value x);
+
+//===----------------------------------------------------------------------===//
+// Segments
+//===----------------------------------------------------------------------===//
 
 /// Creates the bits of a stage's rule, f32 0 or 1, by token or by row (Rules.cpp).
 mlir::Value createRuleBits(StageContext &context, spec::BoundariesOp op);

@@ -1,17 +1,17 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Helpers for the facts of several ops.
+// Scales and the windows of groups of rows: checks, relations and sequences.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"
 
 namespace sluice::facts {
 
-/// The coarse scale's factor must be `factor` times the fine one's, and columns must fit: a coarse
-/// row holds the columns of `rows` fine ones.
+/// Checks that the coarse scale's factor is `factor` times the factor of the fine one, and that a
+/// coarse row holds the columns of `rows` fine rows.
 mlir::LogicalResult verifyScales(mlir::Operation *op, SequenceType fine, SequenceType coarse,
                                  int64_t factor, int64_t rows = 1);
-/// A window and a step of 1 row or more.
+/// Checks for a window and a step of 1 row or more.
 mlir::LogicalResult verifyWindow(mlir::Operation *op, RowGroup group);
 
 /// (p, q) for every row q of group p.
@@ -22,10 +22,5 @@ mlir::Value withinLength(mlir::OpBuilder &b, mlir::Location loc, mlir::Value seq
 /// `type` has, from one row for all of a window.
 mlir::Value unfoldWindows(mlir::OpBuilder &b, mlir::Location loc, SequenceType type,
                           mlir::Value windows, RowGroup group);
-
-/// Elements of a sequence at capacity, or of a tensor.
-double elements(mlir::Operation *op, mlir::Value value);
-/// Everything that `op` takes and gives; `saved` are the inputs of its backward op.
-Cost cost(mlir::Operation *op, double flops, mlir::ValueRange saved = {});
 
 } // namespace sluice::facts

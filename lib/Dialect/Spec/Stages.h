@@ -1,0 +1,14 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Checks that stages share with the model.
+#pragma once
+
+#include "sluice/Dialect/Spec/Spec.h"
+#include <optional>
+
+namespace sluice::spec {
+
+/// Fails where "document_end" is no token of the vocabulary.
+mlir::LogicalResult verifyDocumentToken(mlir::Operation *op, std::optional<int64_t> token);
+
+} // namespace sluice::spec
