@@ -184,10 +184,9 @@ void SpecReader::readInputs(const Fields &top) {
   std::map<std::string, InputOp> inputs, numbers;
   for (const JsonMember &member : list ? list->members : std::vector<JsonMember>()) {
     if (!isPlanName(member.key)) {
-      top.fail(member.position, "expected the name of an input: a lower-case letter, then such "
-                                "letters, digits and _, and no word "
-                                "that sluice uses itself, found " +
-                                    quote(member.key) + "; choose another, such as \"source\"");
+      top.fail(member.position, "expected the name of an input: " + planNameRule.str() +
+                                    ", found " + quote(member.key) +
+                                    "; choose another, such as \"source\"");
     }
     InputOp input = readInput(Fields(member.value, file, "the input " + quote(member.key)),
                               member.key, member.position);
@@ -512,7 +511,9 @@ OwningOpRef<ModelOp> SpecReader::read(const JsonValue &root) {
   Fields top(root, file, std::string(object.what));
   top.allowOnly(getKeyNames(object));
   checkVersion(top);
-  std::string name = top.text("name", std::filesystem::path(file).stem().string());
+  std::string stem = std::filesystem::path(file).stem().string();
+  bool isUtf8 = !countCharacters(stem, 0, stem.size()).invalid;
+  std::string name = top.text("name", isUtf8 ? stem : showText(stem));
   NamedAttrList attributes = values.readKeys(top, object, places);
   attributes.set("name", builder.getStringAttr(name));
   OperationState state(getStageLoc(places.locate(root.position), places.get()), "spec.model",

@@ -4,6 +4,8 @@
 #include "StageChecks.h"
 
 #include "VerifyStage.h"
+#include "sluice/Dialect/Spec/Keys.h"
+
 #include "llvm/ADT/StringSet.h"
 
 #include <cmath>
@@ -55,7 +57,17 @@ LogicalResult ScheduleOp::verify() {
   return success();
 }
 
-LogicalResult TrainingOp::verify() { return success(); }
+LogicalResult TrainingOp::verify() {
+  constexpr Interval decay{.least = 0, .largest = 1, .withLargest = false};
+  for (double beta : getBetas()) {
+    if (!decay.contains(beta) || !decay.containsInF32(beta)) {
+      return emitKeyError(*this, "betas")
+             << "expected " << decay.describe() << (decay.contains(beta) ? " in f32" : "")
+             << " for \"betas\", found " << describeNumber(beta);
+    }
+  }
+  return success();
+}
 
 //===----------------------------------------------------------------------===//
 // Inputs
@@ -75,6 +87,11 @@ static LogicalResult verifyNumbersInput(InputOp op, int64_t vocabulary) {
 }
 
 LogicalResult InputOp::verify() {
+  if (!isPlanName(getSymName())) {
+    return mlir::emitError(getKeyLoc(*this, ""))
+           << "expected the name of an input: " << planNameRule << ", found " << quote(getSymName())
+           << "; choose another, such as \"source\"";
+  }
   bool isOfTokens = getAxis() == InputAxis::tokens;
   if (isOfTokens != isNumbers()) {
     return emitKeyError(*this, isWritten(*this, "type") ? "type" : "axis")

@@ -148,6 +148,31 @@ static LogicalResult verifyIntervals(DictionaryAttr attributes, const ObjectInfo
   return success();
 }
 
+/// Fails where a text is empty or is no UTF-8. The name of a model, by default the stem of its
+/// file, may be empty.
+static LogicalResult verifyTexts(DictionaryAttr attributes, const ObjectInfo &object,
+                                 llvm::function_ref<InFlightDiagnostic(StringRef)> emit) {
+  auto verifyText = [&](StringRef key, StringRef attribute) -> LogicalResult {
+    auto text = attributes.getAs<StringAttr>(attribute);
+    if (text && text.empty() && object.word != "model") {
+      return emit(key) << "expected a string that is not empty for " << quote(key)
+                       << ", found \"\"";
+    }
+    if (text && countCharacters(text.getValue(), 0, text.size()).invalid) {
+      return emit(key) << "expected text in UTF-8 for " << quote(key) << ", found "
+                       << quote(text.getValue());
+    }
+    return success();
+  };
+  for (const KeyInfo &key : object.keys) {
+    if (key.kind == KeyKind::Text &&
+        failed(verifyText(StringRef(key.name), StringRef(key.attribute)))) {
+      return failure();
+    }
+  }
+  return verifyText("to", "to");
+}
+
 LogicalResult spec::verifyAttributes(Operation *op) {
   StringRef word = op->getName().stripDialect();
   auto object = llvm::find_if(getObjects(),
@@ -158,10 +183,11 @@ LogicalResult spec::verifyAttributes(Operation *op) {
              << "expected attributes of " << op->getName() << " alone, found " << each.getName();
     }
   }
-  return object == getObjects().end()
-             ? success()
-             : verifyIntervals(op->getAttrDictionary(), *object,
-                               [&](StringRef key) { return emitKeyError(op, key); });
+  auto emit = [&](StringRef key) { return emitKeyError(op, key); };
+  DictionaryAttr attributes = op->getAttrDictionary();
+  return failure(object != getObjects().end() &&
+                 (failed(verifyTexts(attributes, *object, emit)) ||
+                  failed(verifyIntervals(attributes, *object, emit))));
 }
 
 //===----------------------------------------------------------------------===//
@@ -220,7 +246,8 @@ static LogicalResult verifySettings(Operation *op, StringRef key, Attribute sett
                                    << quote(key) << ", found " << each.getName();
     }
   }
-  if (failed(verifyIntervals(own, stage, [&](StringRef) { return emitKeyError(op, key); }))) {
+  auto emit = [&](StringRef) { return emitKeyError(op, key); };
+  if (failed(verifyTexts(own, stage, emit)) || failed(verifyIntervals(own, stage, emit))) {
     return failure();
   }
   NamedAttrList attributes(own);

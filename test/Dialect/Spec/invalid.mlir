@@ -259,6 +259,78 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 
 // -----
 
+// Decays of moments outside their interval, in f32 too.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  // expected-error @+1 {{expected a number >= 0 and < 1 for "betas", found 2}}
+  spec.training {betas = array<f64: 0.9, 2.0>}
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  // expected-error @+1 {{expected a number >= 0 and < 1 for "betas", found nan}}
+  spec.training {betas = array<f64: 0x7FF8000000000000, 0.95>}
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  // expected-error @+1 {{expected a number >= 0 and < 1 in f32 for "betas", found 1}}
+  spec.training {betas = array<f64: 0.9, 0.999999999>}
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+// Names of inputs that a plan has for something else, or that are no words.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  // expected-error @+1 {{expected the name of an input: a lower-case letter, then such letters, digits and _, and no word that sluice uses itself, found "tokens"; choose another, such as "source"}}
+  spec.input @tokens {length = 4 : i64}
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  // expected-error @+1 {{expected the name of an input: a lower-case letter, then such letters, digits and _, and no word that sluice uses itself, found "a b"; choose another, such as "source"}}
+  spec.input @"a b" {length = 4 : i64}
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+// Names of results and of models that JSON cannot have.
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  // expected-error @+1 {{expected a string that is not empty for "to", found ""}}
+  %0 = spec.embedding {path = "stages.0", to = ""} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
+  // expected-error @+1 {{expected text in UTF-8 for "to", found "a\xff"}}
+  %0 = spec.embedding {path = "stages.0", to = "a\FF"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+// expected-error @+1 {{expected text in UTF-8 for "name", found "m\xff"}}
+spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m\FF", vocabulary = 256 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
 // Numbers outside the intervals of their keys, and numbers that f32 has no room for.
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>

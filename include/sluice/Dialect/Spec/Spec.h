@@ -70,8 +70,11 @@ mlir::InFlightDiagnostic emitKeyError(mlir::Operation *op, llvm::StringRef key);
 /// The places of keys below `prefix`, without it: {"window" = ...} of "mask.window" for "mask".
 mlir::DictionaryAttr getNestedKeys(mlir::Operation *op, llvm::StringRef prefix);
 
-/// True for a word that is no name of a function, a scale or a place of a plan.
+/// Checks for a word that is no name of a function, a scale or a place of a plan.
 bool isPlanName(llvm::StringRef name);
+/// The names that `isPlanName` accepts, for messages.
+inline constexpr llvm::StringLiteral planNameRule =
+    "a lower-case letter, then such letters, digits and _, and no word that sluice uses itself";
 
 /// "the result of the shorten stage at a.json:7:5, on scale 4"
 std::string describeStream(mlir::Value stream);
