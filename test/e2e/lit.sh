@@ -56,6 +56,7 @@ judge silent "every message of a verifier" "$root/test" --include=*.mlir --inclu
 # Descriptions of ops list the constraint of each number.
 numbers=$(grep -rhoE '"[DPRS]-[0-9]{3}: ' "$root/lib" | tr -d '": ' | sort -u)
 judge lacks "description of every numbered constraint" "$root/docs/dialects" <<< "$numbers"
+succeeds "each op's description lists the constraints that the op checks" "$root/scripts/check_constraints.py"
 passes=$(sed -nE 's/^def [A-Za-z]+ *: *[A-Za-z]*Pass<"([a-z-]+)".*/--\1/p' "$root"/include/sluice/{Conversion,Transforms,Target}/Passes.td)
 judge lacks "every pass" "$root/test/Conversion" "$root/test/Transforms" "$root/test/Target" --include=*.mlir <<< "$passes"
 finish

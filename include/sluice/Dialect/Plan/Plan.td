@@ -115,6 +115,7 @@ def Plan_BufferOp : Plan_Op<"buffer"> {
     ```
 
     Constraints:
+    - P-001: `place` is CLASS:NAME of a class of `plan.bind`.
     - P-004: `offset` and `bytes` are at least 0, and `device` is 0.
     - P-018: a place has one buffer.
     - P-021: the buffer is in the arena.

@@ -123,6 +123,9 @@ def Sluice_MeanGradientOp : Sluice_BackwardOp<"mean_gradient", [FusesAs<"Rows">]
     %share = sluice.mean_gradient {factor = 0.5 : f32, first = 3 : i64}
         : !sluice.seq<@bytes, 0, f32>
     ```
+
+    Constraints:
+    - S-052: losses are on a scale of factor 1 (dispatch formation).
   }];
   let arguments = (ins F32Attr:$factor, I64Attr:$first, UnitAttr:$padded,
                    DefaultValuedAttr<I64Attr, "1">:$batches,
