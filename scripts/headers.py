@@ -3,10 +3,10 @@
 """Checks that a reader finds declarations, and that a class is small.
 
 A function of X.cpp is declared in X.h, in the header that has its folder's name, or in its folder's only header. Functions
-that no header declares and methods are not counted. In the folders of COMPLETE every function is declared so, and a class
-has at most MOST_METHODS methods, in one source; docs/architecture.md has the reasons for EXCEPTIONS. Without an argument
-prints the share of the tree and the functions that are declared elsewhere; --check fails if the share is below BAR or a
-folder of COMPLETE differs.
+that no header declares and methods are not counted. In the folders of COMPLETE every function is declared so; in those of
+CLASSES a class has at most MOST_METHODS methods, in one source; docs/architecture.md has the reasons for EXCEPTIONS.
+Without an argument prints the share of the tree and the functions that are declared elsewhere; --check fails if the share
+is below BAR or a folder of COMPLETE or CLASSES differs.
 """
 import collections
 import os
@@ -14,8 +14,9 @@ import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BAR = 0.93  # share of functions of the whole tree
-COMPLETE = ("Analysis", "Oracle", "Runtime", "Support", "Target")  # folders that follow both rules
+BAR = 0.97  # share of functions of the whole tree
+COMPLETE = ("Analysis", "Oracle", "Runtime", "Support", "Target")  # folders whose functions are all declared so
+CLASSES = ("Target",)  # folders whose classes are small
 MOST_METHODS = 20
 EXCEPTIONS = {"Emitter"}  # classes with more methods
 SOURCES = ("lib", "runtime", "tools")
@@ -118,11 +119,11 @@ def find_classes(text):
 
 
 def find_large_classes():
-    """Returns messages about classes of COMPLETE with many methods or several sources."""
+    """Returns messages about classes of CLASSES with many methods or several sources."""
     messages, declared, sources = [], {}, collections.defaultdict(set)
     for suffix in (".h", ".cpp"):
         for path in find_files(suffix):
-            if not get_module(path).startswith(tuple(folder + "/" for folder in COMPLETE)):
+            if not get_module(path).startswith(tuple(folder + "/" for folder in CLASSES)):
                 continue
             text = read_code(path)
             for name, methods, line in find_classes(text):
