@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reads by ends and counts: of model IR from its relations, of its backward ops by their definition
-// , of dispatches from the accesses by indices.
+// Reads by ends and counts: of model IR from its relations, of its backward ops by their
+// definition, of dispatches from the accesses by indices.
 #include "SegmentReads.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -31,8 +31,7 @@ public:
     const PastAccess *conflict = nullptr; ///< that the access is not ordered after
   };
   /// An access of this block. Entries that it is ordered after and covers are dropped, unless
-  /// `keeps`
-  /// .
+  /// `keeps`.
   Step add(uint32_t past, unsigned thread, Access access, bool keeps);
   /// At the block's end: a byte's past with what this block did to it, its history `number`.
   uint32_t fold(uint32_t past, uint32_t number, llvm::ArrayRef<Event> events, uint32_t block);

@@ -2,8 +2,8 @@
 // RUN: sluice-opt %s --sluice-differentiate | FileCheck %s
 // RUN: sluice-opt %s --sluice-differentiate --sluice-form-dispatches | FileCheck %s --check-prefix=ROWS
 
-// A row belongs to several windows of 3: windows of the moving average are summed, windows of the fold and of the maximum overlap
-// , on the coarse scale, so that the opposite shift may read past the end.
+// A row belongs to several windows of 3: windows of the moving average are summed, windows of the fold and of the maximum overlap,
+// on the coarse scale, so that the opposite shift may read past the end.
 // CHECK-LABEL: func.func @gradient(
 // CHECK:         %[[MOVING:.*]] = sluice.shorten %{{.*}} factor 1 window 3 :
 // CHECK:         %[[SHIFTED:.*]] = sluice.shift %[[MOVING]] by 1

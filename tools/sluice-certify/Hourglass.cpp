@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Stages of several scales: hourglasses, top_down and bottom_up. Their operands are numbered in
-// order
-// .
+// order.
 #include "Deriver.h"
 
 using namespace certify;

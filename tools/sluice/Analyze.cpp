@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `sluice analyze`: a trained model's use of its context and of rare tokens, and its texts
-// .
+// `sluice analyze`: a trained model's use of its context and of rare tokens, and its texts.
 #include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"

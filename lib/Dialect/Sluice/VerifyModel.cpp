@@ -156,8 +156,7 @@ static LogicalResult verifySegmentations(func::FuncOp function) {
   return success();
 }
 
-/// Sequences of two axes meet in attention alone, and given values read nothing that is predicted
-/// .
+/// Sequences of two axes meet in attention alone, and given values read nothing that is predicted.
 static LogicalResult verifyAxes(Operation *op) {
   if (isa<SegmentsInterface>(op)) { // its own verifier checks their use
     return success();

@@ -1,5 +1,5 @@
-// Attention of a step has few queries: its schedule gives, from memory, their first position, their number, and the length of the sequence
-// . Nothing has the size of all scores.
+// Attention of a step has few queries: its schedule gives, from memory, their first position, their number, and the length of the sequence.
+// Nothing has the size of all scores.
 // RUN: sluice-opt %s --sluice-generate-kernels=target=cpu-avx2 | FileCheck %s
 
 // CHECK-LABEL: func.func @{{[a-z]+_[0-9a-f]+}}_cpu_avx2(

@@ -102,8 +102,7 @@ inline std::string with(std::vector<std::string> lines, size_t at, const std::st
 }
 
 /// Every line that differs from `line` in one number by one: places of digits and their
-/// replacements
-/// .
+/// replacements.
 inline std::vector<std::string> numberMutants(const std::string &line) {
   std::vector<std::string> mutants;
   for (size_t at = 0, end = 0; at < line.size(); at = std::max(end, at + 1)) {

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A whole matmul as a GPU wants it: three stages of shared memory filled by cp.async, swizzled,
-// read by ldmatrix, multiplied by mma. The planted faults are faults that such kernels really have
-// , and most of them leave the numbers right.
+// read by ldmatrix, multiplied by mma. The planted faults are faults that such kernels really have,
+// and most of them leave the numbers right.
 #include "FaultyKernel.h"
 
 #include "gtest/gtest.h"

@@ -27,8 +27,7 @@ std::string scatterText(const ScatterCase &c, bool init, const std::string &elem
 
 /// The sum in f32 and in row order is the definition, so the bits must agree: of rare tokens and of
 /// one that most rows hold, of tables with more tokens than blocks, with and without earlier
-/// contents
-/// .
+/// contents.
 TEST(CudaScatter, SumsInRowOrder) {
   for (ScatterCase c : {ScatterCase{3, 37, 7, 5}, ScatterCase{2, 700, 40, 64},
                         ScatterCase{1, 50, 258, 1601}, ScatterCase{2, 60, 1100, 9}}) {

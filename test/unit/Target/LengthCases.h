@@ -8,8 +8,8 @@
 namespace sluice::test {
 
 /// Row passes, contractions, attention and scans: a text's rows are bitwise equal to the rows of a
-/// launch in which all texts have as many. Sums over rows take zeros for rows that are not valid
-/// . After a text's rows operands hold NaN, and no result is written. Factors of products
+/// launch in which all texts have as many. Sums over rows take zeros for rows that are not valid.
+/// After a text's rows operands hold NaN, and no result is written. Factors of products
 /// are of `element`.
 void checkOwnLengths(const SegmentMake &make, const std::string &element);
 

@@ -3,8 +3,7 @@
 // bf16 as storage. A kernel on bf16 memory does the arithmetic of the f32 kernel on the operands'
 // f32 values, in the same order, and rounds each result once. So its results are bitwise the
 // rounded results of the f32 kernel; the difference of f32 kernels from float64 is their own tests'
-// concern
-// .
+// concern.
 #include "AttentionReference.h"
 #include "RowsText.h"
 

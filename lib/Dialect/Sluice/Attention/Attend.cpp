@@ -78,8 +78,7 @@ LogicalResult AttendPartsOp::verify() {
 // Positions
 //===----------------------------------------------------------------------===//
 
-/// A query is its own row; keys and values have e(p - 1) < q <= e(p), by the ends at and before it
-/// .
+/// A query is its own row; keys and values have e(p - 1) < q <= e(p), by the ends at and before it.
 Relation AttendSegmentsOp::getRelation(unsigned operand) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   if (operand == getQueryMutable().getOperandNumber()) {
@@ -125,8 +124,7 @@ AffineExpr AttendPartsOp::getLatest(unsigned) { return getAffineDimExpr(0, getCo
 /// A row of its own rows, as a map's.
 std::string AttendPartsOp::getNeutralName(unsigned) { return "map"; }
 
-/// Operands on the result's scale: the row itself; any row of the others and of ends and counts
-/// .
+/// Operands on the result's scale: the row itself; any row of the others and of ends and counts.
 Reads AttendSegmentsBackwardOp::getRowReads(unsigned result) {
   auto scale = toSequenceType(getOperation()->getResult(result)).getScale();
   SmallVector<RowRead> reads;

@@ -105,8 +105,7 @@ private:
 };
 
 /// The score region of attention by hashes: score / sqrt(size), and with `derivative` the
-/// gradient's
-/// .
+/// gradient's.
 void fillScore(Region &score, int64_t size, ImplicitLocOpBuilder &like, bool derivative = false);
 
 /// A row's bucket for one hash: a whole number as f32.

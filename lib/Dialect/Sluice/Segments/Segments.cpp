@@ -55,8 +55,7 @@ static LogicalResult verifySegmentation(Operation *op, Value counts, Value ends)
 }
 
 /// Rows of `fine` are on the counts' scale, rows of `coarse` on the ends' scale, with as many
-/// columns
-/// .
+/// columns.
 static LogicalResult verifyRows(Operation *op, Value fine, Value coarse, Value counts, Value ends) {
   if (failed(verifySegmentation(op, counts, ends))) {
     return failure();

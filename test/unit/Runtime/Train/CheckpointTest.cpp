@@ -94,8 +94,7 @@ TEST_F(Checkpoint, IsNotWrittenWhereANumberIsNotFinite) {
 }
 
 // A training that keeps one checkpoint removes the one that a concurrent evaluation is about to
-// open
-// .
+// open.
 TEST_F(Checkpoint, WeightsLoadWhileATrainingReplacesThem) {
   Executor other(bigramArtifact(folder), 1);
   std::atomic<bool> done = false;
