@@ -1,12 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
+// Computes the work of each op for the module's whole batch at full length.
 //
-// Work of each op for the module's whole batch at full length.
-//
-// Floating-point operations: a multiply-add counts two; any other arithmetic or math function, one.
-// Bytes: each sequence and tensor that the op takes or gives, once. An op that is only a map of
-// positions (shift, upsample, unfold, last) costs nothing: its consumer's bytes count it. Saved
-// bytes: operands and results that the op's backward reads.
+// Floating-point operations: a multiply-add counts as two; any other arithmetic or math function as
+// one. Bytes: each sequence and tensor that the op reads or writes, once. An op that is only a map
+// of positions (shift, upsample, unfold, last) costs nothing: its consumer's bytes include it.
+// Saved bytes: operands and results that the op's backward op reads.
 #include "Cost.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/SetVector.h"
@@ -15,7 +14,7 @@ using namespace mlir;
 using namespace sluice;
 using facts::cost, facts::elements;
 
-/// Positions of a whole batch.
+/// Returns the number of positions of a whole batch.
 static double countBatchRows(Operation *op, Value sequence) {
   return static_cast<double>(getBatch(op) *
                              getPositions(op, cast<SequenceType>(sequence.getType())));
@@ -40,7 +39,7 @@ static double countBytes(Operation *op, Value value) {
   return elements(op, value) * element.getIntOrFloatBitWidth() / 8;
 }
 
-/// Each of `values` counted once.
+/// Counts the bytes of each different value once.
 static double countBytes(Operation *op, ValueRange values) {
   llvm::SetVector<Value> different(values.begin(), values.end());
   double bytes = 0;
@@ -55,7 +54,7 @@ Cost facts::cost(Operation *op, double flops, ValueRange saved) {
   return {flops, bytes, saved.empty() ? 0 : countBytes(op, saved)};
 }
 
-/// Rows of a table are read where they are used: the table counts at most once, and at most a row a
+/// Counts rows of a table where they are used: at most the table once, and at most one row per
 /// position.
 static Cost gatherCost(Operation *op, Value table, Value result) {
   double tableBytes = countBytes(op, table);
@@ -64,7 +63,7 @@ static Cost gatherCost(Operation *op, Value table, Value result) {
   return whole;
 }
 
-/// Arithmetic on floats in a scalar region, one each.
+/// Counts floating-point operations in a scalar region.
 static double operations(Region &region) {
   double count = 0;
   for (Operation &op : region.front().without_terminator()) {
@@ -76,8 +75,8 @@ static double operations(Region &region) {
   return count;
 }
 
-/// True if a map's derivative depends on its operands: some op other than a sum, a negation or a
-/// product with, quotient by or choice by something that does not depend on them.
+/// Returns true if a map's derivative does not depend on its operands: all of its ops are sums,
+/// negations, and products, quotients or choices by values that do not depend on the operands.
 static bool isLinear(Region &region) {
   llvm::SmallPtrSet<Value, 16> varying(llvm::from_range, region.front().getArguments());
   for (Operation &op : region.front().without_terminator()) {
@@ -104,7 +103,7 @@ static bool isLinear(Region &region) {
 
 Cost EmbedOp::getCost() { return gatherCost(*this, getTable(), getResult()); }
 Cost PositionOp::getCost() { return gatherCost(*this, getTable(), getResult()); }
-/// One addition an element.
+/// One addition per element.
 Cost EmbedBackwardOp::getCost() { return cost(*this, elements(*this, getGradient())); }
 Cost PositionBackwardOp::getCost() { return cost(*this, elements(*this, getGradient())); }
 
@@ -113,8 +112,8 @@ Cost MapOp::getCost() {
   return isLinear(getBody()) ? cost(*this, flops) : cost(*this, flops, getInputs());
 }
 
-/// An element of layer norm: mean 1, centring 1, square and sum 2, times rstd 1, gain 1, bias 1.
-/// RMS: no mean, no centring.
+/// Per element of layer norm: mean 1, centring 1, square and sum 2, times rstd 1, gain 1, bias 1.
+/// RMS norm has no mean and no centring.
 Cost NormOp::getCost() {
   double each = (getRms() ? 4 : 6) + (getBias() ? 1 : 0);
   SmallVector<Value> saved = {getInput(), getRstd()};
@@ -124,7 +123,7 @@ Cost NormOp::getCost() {
   return cost(*this, each * elements(*this, getInput()), saved);
 }
 
-/// An element: h 2 (RMS 1), e 1, sums of e h 2 and e 1 (RMS none), dx 4 (RMS 3), dgain 2, dbias 1.
+/// Per element: h 2 (RMS 1), e 1, sums of e h 2 and e 1 (RMS none), dx 4 (RMS 3), dgain 2, dbias 1.
 Cost NormBackwardOp::getCost() {
   double each = (getRms() ? 9 : 12) + (getBiasGradient() ? 1 : 0);
   return cost(*this, each * elements(*this, getInput()));
@@ -134,7 +133,7 @@ Cost NormBackwardOp::getCost() {
 // Linear maps
 //===----------------------------------------------------------------------===//
 
-/// 2 in out a row, and a bias' out.
+/// Per row: 2 in out, and out for a bias.
 Cost LinearOp::getCost() {
   double rows = countBatchRows(*this, getInput()), out = width(getResult());
   return cost(*this, rows * out * (2 * width(getInput()) + (getBias() ? 1 : 0)), getInput());
@@ -168,7 +167,7 @@ template <typename Op> static double countTerms(Op op, double contractions, doub
   return (terms.rows ? 2 * contractions * op.getHeadSize() : 0) + (terms.bias ? sums : 0);
 }
 
-/// A pair: two contractions of D, the score region, an exponential and its sum.
+/// Per pair: two contractions of D, the score region, an exponential and its sum.
 Cost AttentionOp::getCost() {
   double each = 4.0 * getHeadSize() + operations(getScore()) + 2 + countTerms(*this, 1, 1);
   SmallVector<Value> saved = {getQuery(), getKey(), getValue(), getOutput(), getLse()};
@@ -178,8 +177,8 @@ Cost AttentionOp::getCost() {
   return cost(*this, each * pairs(*this), saved);
 }
 
-/// A pair: five contractions of D, both regions, an exponential, P (dP - delta) 2. A row: delta, 2
-/// D.
+/// Per pair: five contractions of D, both regions, an exponential, P (dP - delta) 2. Per row:
+/// delta, 2 D.
 Cost AttentionBackwardOp::getCost() {
   double each = 10.0 * getHeadSize() + operations(getScore()) + operations(getScoreGradient()) + 3 +
                 countTerms(*this, 3, 2);
@@ -200,8 +199,8 @@ Cost FoldOp::getCost() { return cost(*this, 0); }
 // Loss
 //===----------------------------------------------------------------------===//
 
-/// A row and token: a contraction of d, bias 1, an exponential and its sum. Targets: one token a
-/// row.
+/// Per row and token: a contraction of d, bias 1, an exponential and its sum. Targets: one token
+/// per row.
 static double lossFlops(Operation *op, Value input, Value weight, bool bias, double contractions) {
   double vocabulary = static_cast<double>(cast<RankedTensorType>(weight.getType()).getDimSize(0));
   return countBatchRows(op, input) * vocabulary *

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The model dialect: registration, verifiers, sizes of sequences.
+// Implements the model dialect: registration, verifiers, sizes of sequences.
 #include "Scales/Windows.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Labels.h"
@@ -170,7 +169,7 @@ LogicalResult AxisOp::verify() {
 }
 
 LogicalResult ScaleOp::verify() {
-  // Factor 0 is the scale of one position, which `sluice.last` makes.
+  // Factor 0 is the scale of one position, on which `sluice.last` has its result.
   if (static_cast<int64_t>(getFactor()) < 0) {
     return emitOpError("S-001: expected a factor of at least 1, found ")
            << static_cast<int64_t>(getFactor());
@@ -239,7 +238,7 @@ LogicalResult LinearOp::verify() {
   return success();
 }
 
-/// Keys and values lie on one scale, queries and what belongs to them on one.
+/// Verifies that sequences are on one scale.
 static LogicalResult verifyOneScale(Operation *op, ValueRange sequences, StringRef what) {
   auto findScale = [](Value sequence) { return cast<SequenceType>(sequence.getType()).getScale(); };
   for (Value sequence : sequences) {
@@ -258,8 +257,8 @@ static int64_t getScaleFactor(Operation *op, Value sequence) {
   return scale ? static_cast<int64_t>(scale.getFactor()) : 0;
 }
 
-/// A row by distance is a step that both a query's and a key's factor are whole numbers of, and no
-/// pair of the mask has a distance below 0.
+/// Verifies that a step of distance divides both the query's and the key's factor, and that no pair
+/// of the mask has a distance below 0.
 template <typename Op> static LogicalResult verifyDistance(Op op) {
   auto distance = dispatch::Distance::of(op.getDistance());
   if (!distance) {
@@ -290,7 +289,7 @@ template <typename Op> static LogicalResult verifyDistance(Op op) {
   return success();
 }
 
-/// Terms by distance: sequences before tables, of as many columns as the heads have.
+/// Verifies terms by distance: sequences before tables, with as many columns as the heads have.
 template <typename Op> static LogicalResult verifyTerms(Op op) {
   auto isTable = [](Value extra) { return isa<RankedTensorType>(extra.getType()); };
   size_t tables = llvm::count_if(op.getExtras(), isTable), all = op.getExtras().size();
@@ -332,8 +331,8 @@ template <typename Op> static LogicalResult verifyTerms(Op op) {
   return verifyDistance(op);
 }
 
-/// A region reads its declared arguments: a score, its place, and each term; the derivative a
-/// gradient after them.
+/// Verifies the declared arguments of a region: a score, its place, and each term; a derivative has
+/// a gradient after them.
 template <typename Op>
 static LogicalResult verifyScore(Op op, Region &region, bool isDerivative = false) {
   Block &score = region.front();
@@ -398,7 +397,7 @@ LogicalResult AttentionOp::verify() {
   return verifyScore(*this, getScore());
 }
 
-/// A gradient has the scale and the width of its value.
+/// Verifies that a gradient has the scale and the width of its value.
 LogicalResult AttentionBackwardOp::verify() {
   if (failed(verifyTerms(*this)) || failed(verifyScore(*this, getScore())) ||
       failed(verifyScore(*this, getScoreGradient(), /*isDerivative=*/true))) {

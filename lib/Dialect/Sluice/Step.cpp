@@ -1,13 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Ops of the incremental step: verifiers, and rows as a schedule counts them.
+// Implements the ops of the incremental step: verifiers, and rows counted by schedules.
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
 using namespace mlir;
 using namespace sluice;
 
-/// Where it is read, not under an alias at the head of the file: "(d0) -> (d0 floordiv 4 + 1)".
+/// Prints the map in place, without an alias at the head of the file: "(d0) -> (d0 floordiv 4 +
+/// 1)".
 static void printRowMap(OpAsmPrinter &printer, Operation *op, AffineMapAttr map) {
   printer << map.getValue();
 }

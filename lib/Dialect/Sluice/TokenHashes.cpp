@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Values that may replace tokens.
+// Finds values that may be used in place of tokens.
 #include "sluice/Dialect/Sluice/TokenHashes.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// One array of strings an op, one string a result.
+// Stores names as one array of strings per op, one string per result.
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 

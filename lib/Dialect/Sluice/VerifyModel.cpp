@@ -27,7 +27,7 @@ static LogicalResult verifyCapacities(ModuleOp module) {
   return success();
 }
 
-/// Weights must fill their parameter: a plan gives each its own bytes of it.
+/// Returns true if weights fill their parameter: a plan gives each of them its own bytes of it.
 static bool isFilled(ParameterOp parameter) {
   auto type = dyn_cast<RankedTensorType>(parameter.getType());
   if (!type || !type.hasStaticShape() || type.getRank() == 0 ||
@@ -70,7 +70,8 @@ static LogicalResult verifySequence(Operation *op, Type type) {
   return success();
 }
 
-/// `what` is read where the function was given it: its place in memory is the input's.
+/// Verifies that `what` is read from an argument of the function: its place in memory is the
+/// input's.
 static LogicalResult verifyGiven(Operation *op, Value value, StringRef what, StringRef remedy) {
   if (Operation *maker = value.getDefiningOp()) {
     return op->emitError() << "expected " << what
@@ -119,7 +120,8 @@ static AxisOp findSequenceAxis(Operation *op, Value sequence) {
   return scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
 }
 
-/// The axis whose segments, or segments' segments, an axis counts; null where there is no end.
+/// Returns the axis of tokens that an axis of segments cuts, directly or through other segments;
+/// null if the nesting does not end.
 static AxisOp getRootAxis(AxisOp axis) {
   for (int depth = 0; axis && axis.getSegmentsAttr(); ++depth) {
     constexpr int deepest = 16;
@@ -131,7 +133,7 @@ static AxisOp getRootAxis(AxisOp axis) {
   return axis;
 }
 
-/// Segments are of tokens that are predicted.
+/// Verifies that segments are of the tokens that are predicted.
 static LogicalResult verifySegments(AxisOp axis) {
   AxisOp root = getRootAxis(axis);
   if (axis.getSegments() && (!root || root.getCapacity())) {
@@ -143,7 +145,7 @@ static LogicalResult verifySegments(AxisOp axis) {
   return success();
 }
 
-/// An axis counts the segments of one segmentation: two would share one number of segments.
+/// Verifies that an axis has only one segmentation: two would share one number of segments.
 static LogicalResult verifySegmentations(func::FuncOp function) {
   llvm::SmallPtrSet<Operation *, 4> cut;
   for (auto segment : function.getBody().getOps<SegmentOp>()) {
@@ -156,7 +158,8 @@ static LogicalResult verifySegmentations(func::FuncOp function) {
   return success();
 }
 
-/// Sequences of two axes meet in attention alone, and given values read nothing that is predicted.
+/// Verifies that sequences of two axes meet only in attention, and that given values read no
+/// predicted ones.
 static LogicalResult verifyAxes(Operation *op) {
   if (isa<SegmentsInterface>(op)) { // its own verifier checks their use
     return success();
@@ -196,7 +199,8 @@ static LogicalResult verifyAxes(Operation *op) {
   return success();
 }
 
-/// An axis is there, and where it is given its capacity is one, and its scale its own positions.
+/// Verifies that a scale's axis exists and, if it is a given axis, that it has a capacity and that
+/// the scale's factor is 1.
 static LogicalResult verifyScale(ScaleOp scale) {
   auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(scale, scale.getAxisAttr());
   if (!axis) {

@@ -19,7 +19,7 @@ using Terms = SmallVector<SegmentTerm, 2>;
 // Verifiers
 //===----------------------------------------------------------------------===//
 
-/// Rows of whole heads: as many columns as `like`, on `scale`.
+/// Verifies rows of whole heads: as many columns as `like`, on `scale`.
 static LogicalResult verifyHeads(Operation *op, ValueRange rows, Value like, int64_t heads) {
   int64_t width = toSequenceType(like).getWidth();
   bool fits = heads >= 1 && width >= 1 && width % heads == 0 && llvm::all_of(rows, [&](Value row) {
@@ -78,7 +78,8 @@ LogicalResult AttendPartsOp::verify() {
 // Positions
 //===----------------------------------------------------------------------===//
 
-/// A query is its own row; keys and values have e(p - 1) < q <= e(p), by the ends at and before it.
+/// Reads its own row of the query, and keys and values e(p - 1) < q <= e(p), selected by these two
+/// ends.
 Relation AttendSegmentsOp::getRelation(unsigned operand) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   if (operand == getQueryMutable().getOperandNumber()) {
@@ -110,7 +111,7 @@ Terms AttendSegmentsOp::getSegmentTerms(unsigned operand) {
   return {{SegmentTerm::End, getEnds(), p - 1}, {SegmentTerm::End, getEnds(), p}};
 }
 
-/// The dispatches of its step have one row a text.
+/// A dispatch of its step has one row per text.
 StringRef AttendSegmentsOp::getBurstRefusal() {
   return "one token makes several rows due, and attention of segments over their rows has a step "
          "of one; shift what it reads";
@@ -121,10 +122,11 @@ Relation AttendPartsOp::getRelation(unsigned) {
   return IntegerSet::get(2, 1, {q - p}, {true});
 }
 AffineExpr AttendPartsOp::getLatest(unsigned) { return getAffineDimExpr(0, getContext()); }
-/// A row of its own rows, as a map's.
+/// The op reads its own row, like a map.
 std::string AttendPartsOp::getNeutralName(unsigned) { return "map"; }
 
-/// Operands on the result's scale: the row itself; any row of the others and of ends and counts.
+/// Reads operands on the result's scale at the row itself, and any row of other operands, ends and
+/// counts.
 Reads AttendSegmentsBackwardOp::getRowReads(unsigned result) {
   auto scale = toSequenceType(getOperation()->getResult(result)).getScale();
   SmallVector<RowRead> reads;

@@ -1,9 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Lowering of the ops of Attend.cpp: row passes of a softmax. Each row of a segment sees the query
-// of the segment as a gathered row, and a segment sums over its rows, as a mean does. So the work
+// Lowers the ops of Attend.cpp to row passes of a softmax. Each row of a segment reads the query of
+// its segment as a gathered row, and a segment sums over its rows, as a mean does. So the work
 // grows with the length, whatever the segments' lengths are. In a step at most one segment of a
-// text ends. The passes run over its rows alone then, and see the segment's values in row 0.
+// text ends: the passes then run only over its rows, and read the segment's values from row 0.
 #include "../Fusion/RowPass.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -21,15 +20,15 @@ public:
   HeadPass(DispatchEmitter &emitter, int64_t heads, int64_t columns)
       : RowPass(emitter), count(heads), size(columns / heads) {}
 
-  /// D rows of H heads; one row, where heads have one column.
+  /// Returns the row as D rows of H heads, or as it is if heads have one column.
   Value read(Value tensor, int64_t factor) {
     return size > 1 ? heads(tensor, factor, count) : row(tensor, factor);
   }
-  /// The same of row 0 of a tensor [B, 1, d].
+  /// Returns row 0 of a tensor [B, 1, d] in the same form.
   Value readFirst(Value tensor) {
     return size > 1 ? firstHeads(tensor, count) : first(tensor, count);
   }
-  /// One number a head in each of its columns.
+  /// Repeats one number per head in each column of the head.
   Value every(Value ofHeads) {
     auto type = cast<RankedTensorType>(ofHeads.getType());
     auto rows = RankedTensorType::get({size, count}, type.getElementType());
@@ -44,16 +43,17 @@ public:
   Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
   Value add(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
   Value sub(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
-  /// exp(x - y).
+  /// Returns exp(x - y).
   Value chance(Value x, Value y) { return math::ExpOp::create(b, sub(x, y)); }
-  /// Scaled products of queries and keys, a number a head.
+  /// Returns the scaled products of queries and keys, one number per head.
   Value scores(Value query, Value key) {
     auto type = RankedTensorType::get({count}, b.getF32Type());
     float scale = 1 / std::sqrt(static_cast<float>(size));
     Value factor = arith::ConstantOp::create(b, DenseElementsAttr::get(type, scale));
     return mul(sum(mul(query, key)), factor);
   }
-  /// The gradient of products of queries and keys, of chances and of what these have.
+  /// Returns the gradient of the products of queries and keys, from the probabilities and their
+  /// gradients.
   Value scoreGradient(Value chance, Value ofChance, Value mean) {
     auto type = cast<RankedTensorType>(chance.getType());
     float scale = 1 / std::sqrt(static_cast<float>(size));
@@ -64,7 +64,7 @@ public:
   const int64_t count, size;
 };
 
-/// Both scales of an op on segments, and where a segment's rows are.
+/// The two scales of an op on segments, and the location of a segment's rows.
 template <typename Op> struct Scales {
   Scales(Op op, DispatchEmitter &emitter)
       : op(op), emitter(emitter), heads(static_cast<int64_t>(op.getHeads())),
@@ -74,31 +74,32 @@ template <typename Op> struct Scales {
         coarseFactor(emitter.getScaleFactor(op.getQuery())), isStep(emitter.isStep(op)) {}
 
   HeadPass pass() const { return {emitter, heads, columns}; }
-  /// Rows of a scale, f32.
+  /// Returns the type of rows of a scale, f32.
   RankedTensorType rows(Value like, int64_t width) const {
     auto type = emitter.getTensorType(like);
     return RankedTensorType::get({type.getDimSize(0), type.getDimSize(1), width},
                                  emitter.b.getF32Type());
   }
-  /// For a row of the finer scale: the number of its segment, and whether this is closed.
+  /// Returns, for a row of the finer scale, the number of its segment and whether the segment is
+  /// closed.
   std::pair<Value, Value> getSegmentBounds(RowPass &pass) const {
     Op own = op;
     Value index = pass.count(own.getCounts(), -1), last = pass.end(own.getEnds(), index, 0);
     return {index, pass.isClosed(last, countPositions(own.getCounts(), emitter))};
   }
-  /// For a segment: the ends before and at it, and whether it is closed.
+  /// Returns, for a segment, the end before it, its own end, and whether it is closed.
   std::tuple<Value, Value, Value> getSegmentEnds(RowPass &pass) const {
     Op own = op;
     Value before = pass.end(own.getEnds(), -1), last = pass.end(own.getEnds(), 0);
     return {before, last, pass.isClosed(last, countPositions(own.getCounts(), emitter))};
   }
 
-  /// The segment's values for a row of the finer scale, from rows of segments.
+  /// Returns the values of the segment of a row of the finer scale, from rows of segments.
   Value ofSegment(RowPass &pass, Value tensor, int64_t width) const {
     return isStep ? pass.first(tensor, width)
                   : pass.gather(tensor, pass.count(Op(op).getCounts(), -1), 0);
   }
-  /// Rows of the finer scale: in a step the rows of the segment that ends.
+  /// Finishes rows of the finer scale: in a step, the rows of the segment that ends.
   Value finishFine(HeadPass &pass, Value row, int64_t width) const {
     Value made = pass.finish(row, rows(Op(op).getKey(), width), fine);
     if (isStep) {
@@ -106,7 +107,7 @@ template <typename Op> struct Scales {
     }
     return made;
   }
-  /// Rows of segments, f32.
+  /// Finishes rows of segments, f32.
   Value finishCoarse(RowPass &pass, Value row, int64_t width) const {
     RankedTensorType type = rows(Op(op).getQuery(), width);
     type = isStep ? RankedTensorType::get({type.getDimSize(0), 1, width}, type.getElementType())
@@ -124,7 +125,7 @@ template <typename Op> struct Scales {
 
 } // namespace
 
-/// Rows of segments, each at the rows of its segment.
+/// Repeats rows of segments at the rows of their segments.
 template <typename Op>
 static SmallVector<Value> spread(const Scales<Op> &scales, ArrayRef<Value> tensors) {
   RowPass pass(scales.emitter);
@@ -155,8 +156,8 @@ static Value computeScores(const Scales<AttendSegmentsOp> &scales) {
   return scales.finishFine(pass, product, scales.heads);
 }
 
-/// The logarithm of the sum of each head's exponentials, [B, S, H], of scores [B, T, H]; zeros
-/// where a segment is not closed.
+/// Returns the logarithm of the sum of each head's exponentials, [B, S, H], from scores [B, T, H];
+/// zeros for segments that are not closed.
 static Value sumExponentials(const Scales<AttendSegmentsOp> &scales, Value scores) {
   HeadPass most = scales.pass();
   auto [before, last, isClosed] = scales.getSegmentEnds(most);
@@ -189,7 +190,7 @@ LogicalResult AttendSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   return add.finish(add.where(isClosed, sum), getOutput());
 }
 
-/// With the sums of exponentials each row finds its chance by itself, and its part of the query's
+/// From the sums of exponentials, each row computes its probability and its part of the query's
 /// gradient, which the segment adds up.
 LogicalResult AttendSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   Scales<AttendSegmentsBackwardOp> scales(*this, emitter);
@@ -227,7 +228,7 @@ LogicalResult AttendSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter)
 // Keys next to the row
 //===----------------------------------------------------------------------===//
 
-/// The chances of a row's keys, a number a head each.
+/// Returns the probabilities of a row's keys, one number per head and key.
 static SmallVector<Value> computeProbabilities(HeadPass &pass, Value query, ArrayRef<Value> keys) {
   SmallVector<Value> chances;
   Value greatest, sum;

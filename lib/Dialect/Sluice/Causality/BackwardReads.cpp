@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// RowReadsInterface of the ops that differentiation makes.
+// Implements RowReadsInterface for the ops that differentiation creates.
 #include "sluice/Dialect/Sluice/Sluice.h"
 
 using namespace mlir;
@@ -9,7 +8,7 @@ using dispatch::RowRead;
 
 using Reads = std::optional<SmallVector<RowRead>>;
 
-/// Every sequence at the row itself; nothing where the result is a parameter's gradient.
+/// Reads every sequence at the row itself; nothing if the result is a parameter's gradient.
 static Reads readsItsRow(Operation *op, unsigned result) {
   if (!isa<SequenceType>(op->getResult(result).getType())) {
     return std::nullopt;
@@ -35,7 +34,7 @@ Reads AttentionBackwardOp::getRowReads(unsigned result) {
                                           getSourceGradients().size(), getTerms());
 }
 
-/// The row and its target, token p + offset.
+/// Reads the row and its target, token p + offset.
 Reads CrossEntropyBackwardOp::getRowReads(unsigned result) {
   Reads reads = readsItsRow(*this, result);
   unsigned tokens = getTokensMutable().getOperandNumber();

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
-//
-// Solving a relation for q. Each step is an equivalence over the integers, so solved constraints
+// Solves a relation for q. Each step is an equivalence over the integers, so solved constraints
 // lose nothing.
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 
@@ -13,12 +12,12 @@ using namespace mlir;
 using namespace sluice;
 
 namespace {
-/// coefficient * atom, atom a dim, symbol, floordiv, ceildiv or mod.
+/// The product coefficient * atom, where atom is a dim, symbol, floordiv, ceildiv or mod.
 struct MaskTerm {
   int64_t coefficient;
   AffineExpr atom;
 };
-/// Sum of terms and a constant.
+/// A sum of terms and a constant.
 struct MaskSum {
   SmallVector<MaskTerm> terms;
   int64_t constant = 0;
@@ -50,7 +49,7 @@ static void addTerms(AffineExpr expression, int64_t coefficient, MaskSum &sum) {
   }
 }
 
-/// Terms that cancel are gone.
+/// Removes terms that cancel.
 static MaskSum toSum(AffineExpr expression) {
   MaskSum sum;
   addTerms(expression, 1, sum);
@@ -77,7 +76,7 @@ static bool solve(AffineExpr expression, AffineExpr bound, MaskBounds &bounds) {
     bounds.conditions.push_back(room);
     return true;
   }
-  // c atom <= room: atom <= floor(room / c), or atom >= ceil(-room / -c) for c < 0.
+  // Solves c atom <= room: atom <= floor(room / c), or atom >= ceil(-room / -c) for c < 0.
   int64_t c = unknown->coefficient;
   bool above = c > 0;
   AffineExpr limit = above ? room.floorDiv(c) : (-room).ceilDiv(-c);
@@ -193,7 +192,7 @@ ScaleRatio sluice::getScaleRatio(AttentionOp op) {
   return scaleRatio(getFactor(op, op.getQuery().getType()), getFactor(op, op.getKey().getType()));
 }
 
-/// a p - b q
+/// Returns a p - b q.
 static AffineExpr aheadOfKey(MLIRContext *context, ScaleRatio scales) {
   return getAffineDimExpr(0, context) * scales.query - getAffineDimExpr(1, context) * scales.key;
 }
@@ -224,7 +223,7 @@ IntegerSet sluice::tokenMask(MLIRContext *context, ScaleRatio scales, int64_t be
                          {false, false});
 }
 
-/// The dividend is never negative where p is a row.
+/// The dividend is never negative for a row p.
 IntegerSet sluice::blockMask(MLIRContext *context, int64_t start, int64_t rows) {
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
   int64_t missing = start == 0 ? 0 : rows - start; // of the first block
@@ -280,7 +279,7 @@ std::pair<IntegerSet, int64_t> sluice::splitStride(IntegerSet mask) {
           cast<AffineConstantExpr>(remainder.getRHS()).getValue()};
 }
 
-/// For a mask with `first` and `last` at p = q = 0.
+/// Describes a mask that has the constraints `first` and `last` at p = q = 0.
 static MaskWords describeWindow(IntegerSet mask, ScaleRatio scales, int64_t first, int64_t last) {
   MLIRContext *context = mask.getContext();
   int64_t ends = scales.query - scales.key;
@@ -294,8 +293,8 @@ static MaskWords describeWindow(IntegerSet mask, ScaleRatio scales, int64_t firs
   return isTokens ? tokens : MaskWords();
 }
 
-/// For a mask whose second constraint is q - first, which at p = q = 0 is the missing part of its
-/// block.
+/// Describes a mask whose second constraint is q - first; its value at p = q = 0 is the missing
+/// part of the first block.
 static std::optional<MaskWords> describeBlock(IntegerSet mask) {
   int64_t rows = 0;
   for (AffineExpr constraint : mask.getConstraints()) {

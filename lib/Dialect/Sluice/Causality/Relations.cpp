@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
-//
-// Which operand positions each op's results read.
+// Defines the operand positions that each op's results read.
 #include "../Scales/Windows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "sluice/Dialect/Dispatch/RowConditions.h"
@@ -14,7 +13,7 @@ using namespace sluice;
 using Relation = std::optional<IntegerSet>;
 
 namespace {
-/// p, q and n of a relation.
+/// The names p, q and n in a relation.
 struct RelationNames {
   explicit RelationNames(Operation *op)
       : p(getAffineDimExpr(0, op->getContext())), q(getAffineDimExpr(1, op->getContext())),
@@ -27,7 +26,7 @@ static bool isSequence(Operation *op, unsigned operand) {
   return isa<SequenceType>(op->getOperand(operand).getType());
 }
 
-/// q = source(p), for every operand that is a sequence.
+/// Returns the relation q = source(p) for an operand that is a sequence.
 static Relation readsOne(Operation *op, unsigned operand, AffineExpr source) {
   if (!isSequence(op, operand)) {
     return std::nullopt;
@@ -58,7 +57,7 @@ struct RowChoice {
 };
 } // namespace
 
-/// A select between two operands, each of which is used nowhere else.
+/// Finds a select between two operands, each of which has no other use.
 static std::optional<RowChoice> findRowChoice(MapOp map) {
   auto select =
       map.getBody().front().getTerminator()->getOperand(0).getDefiningOp<arith::SelectOp>();
@@ -84,7 +83,7 @@ Relation MapOp::getRelation(unsigned operand) {
   return IntegerSet::get(2, 1, {of.q - of.p, rows.getConstraint(0)}, {true, rows.isEq(0)});
 }
 
-/// The last row up to p that reads the operand.
+/// Returns the last row up to p that reads the operand.
 AffineExpr MapOp::getLatest(unsigned operand) {
   AffineExpr p = RelationNames(*this).p;
   std::optional<RowChoice> choice = findRowChoice(*this);
@@ -98,7 +97,7 @@ AffineExpr MapOp::getLatest(unsigned operand) {
   if (every == 2) { // rows of the other parity, by one division
     return (p + (ahead + 1)).floorDiv(2) * 2 - (ahead + 1);
   }
-  // p, and p - 1 where row p reads the other operand
+  // p, or p - 1 if row p reads the other operand
   return p - (p + ahead).floorDiv(every) + (p + (ahead - 1)).floorDiv(every);
 }
 
@@ -147,7 +146,7 @@ Relation UnfoldOp::getRelation(unsigned operand) {
 }
 AffineExpr UnfoldOp::getLatest(unsigned operand) { return getGroupSize(*this, getFactor()); }
 
-/// The one result position is p = 0.
+/// The only result position is p = 0.
 Relation LastOp::getRelation(unsigned operand) {
   RelationNames of(*this);
   return IntegerSet::get(2, 1, {of.p, of.q - of.n + 1}, {true, true});
@@ -171,8 +170,8 @@ bool LastOp::isLazy() { return true; }
 /// Operands of attention: queries, keys and values, then Qv and its rows by distance.
 constexpr unsigned positionQuery = 3, distanceRows = 4;
 
-/// Queries: their own row. Keys and values: the mask, 0 <= q < n. Rows by distance: up to the
-/// greatest that p has.
+/// Reads queries at their own row; keys and values by the mask, 0 <= q < n; rows by distance up to
+/// the maximum distance of p.
 Relation AttentionOp::getRelation(unsigned operand) {
   RelationNames of(*this);
   if (operand == 0 || operand == positionQuery || !isSequence(*this, operand)) {
@@ -189,8 +188,8 @@ Relation AttentionOp::getRelation(unsigned operand) {
   return IntegerSet::get(2, 1, constraints, equalities);
 }
 
-/// The tightest upper bound of q that the mask's constraints give in p alone. Each is sound by
-/// itself; which is tightest is judged far from the origin, where slopes decide.
+/// Returns the tightest upper bound of q that the mask's constraints give in p alone. Each bound is
+/// sound; the tightest is chosen far from the origin, where slopes decide.
 AffineExpr AttentionOp::getLatest(unsigned operand) {
   if (operand == 0 || operand >= positionQuery) {
     AffineExpr p = RelationNames(*this).p;

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// DifferentiableInterface: each op's backward ops.
+// Implements DifferentiableInterface: the backward ops of each op.
 #include "../Scales/Windows.h"
 #include "sluice/Dialect/Sluice/ScalarDifferentiation.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
@@ -33,8 +32,8 @@ LogicalResult PositionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 
 /// Erases ops of `block` whose results have no users, last first.
 static void eraseDead(Block &block) {
-  // By hand: a reversed range's iterator points to the op that it just gave, so erasing that op
-  // breaks it.
+  // Iterates by hand: a reversed range's iterator points to the op that it returned last, so
+  // erasing that op would invalidate it.
   for (Operation *op = block.getTerminator()->getPrevNode(); op;) {
     Operation *previous = op->getPrevNode();
     if (op->use_empty()) {
@@ -44,8 +43,8 @@ static void eraseDead(Block &block) {
   }
 }
 
-/// The map whose region computes the derivative by `input`, with only the operands that it reads;
-/// the result's gradient itself where the derivative is one; null where there is none.
+/// Returns a map whose region computes the derivative by `input` and has only the operands that it
+/// reads; the result's gradient itself if the derivative is one; null if it is zero.
 static FailureOr<Value> buildMapDerivative(MapOp op, OpBuilder &b, Value gradient, unsigned input) {
   OpBuilder::InsertionGuard guard(b);
   SmallVector<Value> inputs(op.getInputs());
@@ -113,7 +112,7 @@ LogicalResult NormOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   return success();
 }
 
-/// Type of the gradient of a weight, whatever the type that it is read in.
+/// Returns the type of the gradient of a weight, whatever the type in which it is read.
 static Type gradientType(Value weight) {
   return cast<RankedTensorType>(weight.getType()).clone(Float32Type::get(weight.getContext()));
 }
@@ -178,7 +177,7 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   if (failed(products)) {
     return failure();
   }
-  // For the score and a term's result; places have none.
+  // The score and a term's result have gradients; places have none.
   SmallVector<Value> yielded{products->front()};
   llvm::append_range(yielded, ArrayRef(*products).drop_front(4));
   for (Value &product : yielded) {
@@ -240,10 +239,10 @@ LogicalResult ObjectiveOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
   return success();
 }
 
-/// A mean's gradient is one number: the backward op divides by the number of rows itself, and
-/// nothing is stored. Of several batches it is one's mean gradient over their number. Training
-/// needs the losses too. They come from the same pass then, and the forward op is dead; any other
-/// gradient may depend on them.
+/// The gradient of a mean is one number: the backward op divides by the number of rows itself, and
+/// nothing is stored. With several batches it is the mean gradient of one batch over their number.
+/// If training also reads the losses, the same pass computes them, and the forward op is dead; any
+/// other gradient may depend on them.
 LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                             MutableArrayRef<Value> operands) {
   if (!getTarget().empty()) {

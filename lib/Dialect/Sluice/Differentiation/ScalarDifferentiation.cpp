@@ -1,5 +1,4 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
 // Reverse-mode differentiation of straight-line scalar code.
 #include "sluice/Dialect/Sluice/ScalarDifferentiation.h"
 

@@ -187,7 +187,8 @@ Value BodyBuilder::sum(Value row) {
   return dispatch::ReduceOp::create(b, element, dispatch::ReduceKind::Add, row);
 }
 
-/// Whole numbers of a region that are one a row: its position, and values computed from it.
+/// Returns the integers of a region that are the same for all columns of a row: its position, and
+/// values computed from it.
 static DenseSet<Value> numbersOfRow(Block &region) {
   DenseSet<Value> known;
   for (Operation &op : region.without_terminator()) {

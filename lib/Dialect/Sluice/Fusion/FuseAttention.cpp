@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// FusionInterface of attention and of its gradient, which are dispatches of their own.
+// Implements FusionInterface for attention and its gradient, which are separate dispatches.
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/AttentionColumns.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
@@ -10,7 +9,7 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Each batch row's count of keys, where these are given; else nothing.
+/// Returns the number of keys of each batch row, if it is given; else nothing.
 static SmallVector<Value> keyCounts(Value key, DispatchEmitter &emitter) {
   auto type = cast<SequenceType>(key.getType());
   Operation *scope = emitter.getScope();
@@ -54,7 +53,7 @@ bool sluice::canRotateWhereMade(AttentionOp op) {
                     backward.getQueryColumn() == op.getQueryColumn() &&
                     backward.getKeyColumn() == op.getKeyColumn() &&
                     backward.getValueColumn() == op.getValueColumn();
-    // @prefill returns the rows that it commits to states, as they are stored.
+    // @prefill returns the rows that it commits to states in the form in which they are stored.
     auto func = dyn_cast<func::FuncOp>(user->getParentOp());
     bool isCommit =
         user->hasTrait<OpTrait::IsTerminator>() && func && func.getSymName() == "prefill";
@@ -73,14 +72,14 @@ AttentionOp sluice::findRotation(Value packed) {
   return {};
 }
 
-/// The domain of the keys; null where the queries have the same.
+/// Returns the domain of the keys; null if the queries have the same.
 template <typename Op>
 static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
   dispatch::DomainAttr keys = emitter.getRowDomain(op.getKey());
   return keys == emitter.getRowDomain(op.getQuery()) ? dispatch::DomainAttr() : keys;
 }
 
-/// The operands of terms, a table of angles (or null), and the counts of given keys.
+/// Returns the operands of terms, a table of angles (or null), and the counts of given keys.
 template <typename Op>
 static SmallVector<Value> getExtraOperands(Op op, Value rotary, DispatchEmitter &emitter) {
   SmallVector<Value> extras = llvm::map_to_vector(op.getExtras().take_front(op.getTerms().count()),
@@ -92,7 +91,7 @@ static SmallVector<Value> getExtraOperands(Op op, Value rotary, DispatchEmitter 
   return extras;
 }
 
-/// The type in which a gradient is stored: for a table, one part per row of the batch.
+/// Returns the type in which a gradient is stored: for a table, one part per row of the batch.
 static RankedTensorType getGradientType(Value gradient, DispatchEmitter &emitter) {
   auto table = dyn_cast<RankedTensorType>(gradient.getType());
   if (!table) {
@@ -103,7 +102,7 @@ static RankedTensorType getGradientType(Value gradient, DispatchEmitter &emitter
       table.getElementType());
 }
 
-/// The sum of a table's parts, in the order of the batch: part b is its row of sequence b.
+/// Sums a table's parts in the order of the batch: part b is its row of sequence b.
 static Value buildSumOfParts(Value parts, Type table, DispatchEmitter &emitter) {
   auto type = cast<RankedTensorType>(parts.getType());
   auto index = RankedTensorType::get({type.getDimSize(0), getContext(emitter.getScope())},

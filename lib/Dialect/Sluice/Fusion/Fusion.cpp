@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// FusionInterface: each op's part in a dispatch.
+// Implements FusionInterface: the part of each op in a dispatch.
 #include "sluice/Dialect/Sluice/Fusion.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -13,11 +12,11 @@ using namespace sluice;
 // Reads
 //===----------------------------------------------------------------------===//
 
-/// The length of the scale that is read gives the last position; no length of a coarser scale
-/// gives it.
+/// Returns true if the position counts from the end of the scale that is read; the length of a
+/// coarser scale does not determine that end.
 static bool countsFromEnd(const AccessChain &chain) { return chain.position.isFunctionOfSymbol(0); }
 
-/// True if a shift's rows are, through maps that are not stored, rows of another scale.
+/// Returns true if a shift reads rows of another scale, through maps that are not stored.
 static bool readsCoarser(ShiftOp shift) {
   SequenceType type = shift.getInput().getType();
   Value source = shift.getInput();
@@ -27,8 +26,8 @@ static bool readsCoarser(ShiftOp shift) {
   return cast<SequenceType>(source.getType()).getScale() != type.getScale();
 }
 
-/// For a shift that reads a coarser scale the last row is stored, not a row of its operand: a step
-/// makes the last row alone.
+/// For a shift that reads a coarser scale, stores the last row and not a row of the operand,
+/// because a step computes only the last row.
 Value ShiftOp::composeAccess(AccessChain &chain) {
   if (countsFromEnd(chain) && readsCoarser(*this)) {
     return {};
@@ -46,8 +45,8 @@ Value UpsampleOp::composeAccess(AccessChain &chain) {
 }
 
 Value UnfoldOp::composeAccess(AccessChain &chain) {
-  // A column that depends on the row within a group, or on two unfolds, is not expressed: the value
-  // is stored instead.
+  // A column that depends on the row within a group, or on two unfolds, cannot be expressed: the
+  // value is stored instead.
   bool plain = chain.group == 1 && isa<AffineConstantExpr>(chain.column) && !countsFromEnd(chain);
   if (!plain) {
     return {};
@@ -104,7 +103,7 @@ LogicalResult FoldOp::emitBody(BodyBuilder &body) {
   return success(rows != nullptr);
 }
 
-/// In an epilogue the contraction's own value is already in the body: the accumulator.
+/// In an epilogue, the contraction's own value is the accumulator, which is already in the body.
 LogicalResult LinearOp::emitBody(BodyBuilder &body) {
   Value result = body.lookup(getResult());
   if (getBias()) {

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// FusionInterface of the ops that are dispatches of their own: weight gradients and
-// scatters. FuseAttention.cpp has attention.
+// Implements FusionInterface for ops that are separate dispatches: weight gradients and scatters.
+// FuseAttention.cpp has attention.
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
 
@@ -63,8 +62,8 @@ LogicalResult EmbedBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   return success();
 }
 
-/// The sum over the batch is a scatter by position: the constant table `positions` holds p at (b,
-/// p).
+/// Computes the sum over the batch as a scatter by position: the constant table `positions` has p
+/// at (b, p).
 LogicalResult PositionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   dispatch::DomainAttr domain = emitter.getRowDomain(getGradient());
   bool given = isGiven(*this, cast<SequenceType>(getGradient().getType()));

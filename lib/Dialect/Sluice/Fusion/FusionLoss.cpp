@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Head and cross-entropy as dispatches: one for the rows (losses and, in training, the gradient of
-// the head's input) and in training one for the weights. No logits are stored. The objective is
-// one dispatch more: means of losses and their sum.
+// Lowers head and cross-entropy to dispatches: one for the rows (losses and, in training, the
+// gradient of the head's input) and, in training, one for the weights. No logits are stored. The
+// objective is one more dispatch: means of losses and their sum.
 #include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
@@ -54,8 +53,9 @@ LogicalResult CrossEntropyBackwardOp::emitDispatches(DispatchEmitter &emitter) {
 // Means
 //===----------------------------------------------------------------------===//
 
-/// f32: rows of a sequence from `first` on, over all sequences of so many batches, without padding
-/// rows (null for none), which the host counts in all of them; at least 1.
+/// Returns the number of scored rows as f32, at least 1: rows of a sequence from `first` on, over
+/// all sequences of the batches, without padding rows, which the host counts over all batches (null
+/// for none).
 static Value countScored(ImplicitLocOpBuilder &b, Value length, Value rows, int64_t first,
                          Value padding, int64_t batches) {
   auto number = [&](int64_t value) -> Value {
@@ -74,7 +74,7 @@ static Value countScored(ImplicitLocOpBuilder &b, Value length, Value rows, int6
   return arith::SIToFPOp::create(b, b.getF32Type(), count);
 }
 
-/// 1 - `padding`, a number or many.
+/// Returns 1 - `padding`, for a number or several.
 static Value buildWeight(ImplicitLocOpBuilder &b, Value padding) {
   FloatAttr one = b.getF32FloatAttr(1);
   auto type = dyn_cast<RankedTensorType>(padding.getType());
@@ -106,7 +106,7 @@ LogicalResult ObjectiveOp::verify() {
 }
 
 namespace {
-/// The one dispatch of an objective: operands, their accesses and its body.
+/// The dispatch of an objective: operands, their accesses and its body.
 struct MeansBody {
   explicit MeansBody(DispatchEmitter &emitter)
       : emitter(emitter), b(emitter.b.getLoc(), emitter.b.getContext()) {
@@ -122,10 +122,10 @@ struct MeansBody {
     return operand(emitter.bind(place, RankedTensorType::get({}, type)),
                    dispatch::AccessKind::Scalar, type);
   }
-  /// The sum of all rows, or of those that are no padding; those that are not valid hold zeros.
+  /// Returns the sum of all rows, or of the rows without padding; invalid rows are zeros.
   Value sum(Value losses, bool padded) {
     Value tensor = emitter.get(losses);
-    // A map does not write invalid rows, unless configured otherwise.
+    // By default a map does not write invalid rows.
     if (auto rows = tensor.getDefiningOp<dispatch::RowsOp>()) {
       rows.setZeroInvalid(true);
     }
@@ -151,12 +151,12 @@ struct MeansBody {
 };
 } // namespace
 
-/// The weights of loss i, by name; empty where it has none.
+/// Returns the name of the weights of loss i; empty if it has none.
 static StringRef getWeightNames(ObjectiveOp op, size_t i) {
   return op.getWeights() ? cast<StringAttr>((*op.getWeights())[i]).getValue() : StringRef();
 }
 
-/// The numbers that losses are against, which may be weighted; empty: tokens.
+/// Returns the name of the targets of losses, which may be weighted; empty for tokens.
 static StringRef getTargetToken(Value losses) {
   while (auto map = losses.getDefiningOp<MapOp>()) {
     losses = map.getInputs().front();

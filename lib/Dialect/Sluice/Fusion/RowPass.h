@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A row pass under construction, for ops that are dispatches of their own: rows found by position,
-// by an index or over a range, and rows seen as heads.
+// Builds row passes for ops that are separate dispatches: reads rows by position, by an index or
+// over a range, and splits rows into heads.
 #pragma once
 
 #include "sluice/Dialect/Dispatch/Combiner.h"
@@ -19,7 +18,7 @@ inline int64_t getSequenceWidth(Value sequence) {
   return cast<SequenceType>(sequence.getType()).getWidth();
 }
 
-/// A row pass under construction. Offsets are to the position, or to the index that finds a row.
+/// A row pass under construction. Offsets are relative to the position, or to the index of a row.
 class RowPass {
 public:
   explicit RowPass(DispatchEmitter &emitter)
@@ -29,34 +28,34 @@ public:
     b.setInsertionPointToEnd(&block);
   }
 
-  /// Row p of a sequence on the result's scale.
+  /// Returns row p of a sequence on the result's scale.
   Value row(Value sequence) {
     return computeRow(sequence, {AccessKind::Row, p, getScaleFactor(sequence)});
   }
-  /// Element p + `offset`: of counts, 0 outside.
+  /// Returns element p + `offset` of counts; 0 outside.
   Value count(Value counts, int64_t offset) {
     return element(emitter.get(counts), {AccessKind::Row, p + offset, 0});
   }
-  /// Element p + `offset` of ends; e(x) = x for x < 0.
+  /// Returns element p + `offset` of ends; e(x) = x for x < 0.
   Value end(Value ends, int64_t offset) {
     return element(emitter.get(ends),
                    {.kind = AccessKind::Row, .at = p + offset, .extended = true});
   }
-  /// The same at `index` + `offset`.
+  /// Returns element `index` + `offset` of ends.
   Value end(Value ends, Value index, int64_t offset) {
     return element(emitter.get(ends), {.kind = AccessKind::Gather,
                                        .at = p + offset,
                                        .index = getArgumentNumber(index),
                                        .extended = true});
   }
-  /// Row `index` + `offset` of a sequence, zeros where it has none.
+  /// Returns row `index` + `offset` of a sequence; zeros if it does not exist.
   Value gather(Value sequence, Value index, int64_t offset, bool whole) {
     return computeRow(sequence, {.kind = AccessKind::Gather,
                                  .at = p + offset,
                                  .factor = whole ? 0 : getScaleFactor(sequence),
                                  .index = getArgumentNumber(index)});
   }
-  /// The sum of the rows [first + offset, last + offset) of a sequence.
+  /// Returns the sum of the rows [first + offset, last + offset) of a sequence.
   Value sum(Value sequence, Value first, Value last, int64_t offset) {
     return computeRow(sequence, {.kind = AccessKind::Range,
                                  .at = p + offset,
@@ -64,46 +63,46 @@ public:
                                  .index = getArgumentNumber(first),
                                  .last = getArgumentNumber(last)});
   }
-  /// The same of one number a position, [p + offset, last + offset).
+  /// Returns the sum of one number per position over [p + offset, last + offset).
   Value sumFromHere(Value tensor, int64_t factor, Value last, int64_t offset) {
     return element(tensor, {.kind = AccessKind::Range,
                             .at = p + offset,
                             .factor = factor,
                             .last = getArgumentNumber(last)});
   }
-  /// The sum of all valid rows of a sequence.
+  /// Returns the sum of all valid rows of a sequence.
   Value total(Value sequence) {
     AffineExpr n = getAffineSymbolExpr(0, b.getContext());
     return computeRow(sequence, {AccessKind::Range, i * n, getScaleFactor(sequence)});
   }
-  /// Row 0 of a tensor [B, T, d] or [B, T].
+  /// Returns row 0 of a tensor [B, T, d] or [B, T].
   Value first(Value tensor, int64_t width) {
     return load(tensor, {AccessKind::Row, getAffineConstantExpr(0, b.getContext()), 0}, width);
   }
-  /// Row p of a tensor [B, T, d].
+  /// Returns row p of a tensor [B, T, d].
   Value row(Value tensor, int64_t factor) {
     return load(tensor, {AccessKind::Row, p, factor}, countColumns(tensor));
   }
-  /// The same as d / H rows of H heads: column i H + h is number i of head h.
+  /// Returns row p as d / H rows of H heads: column i H + h is number i of head h.
   Value heads(Value tensor, int64_t factor, int64_t heads) {
     RowPassAccess access = {
         .kind = AccessKind::Row, .at = p, .factor = factor, .group = countColumns(tensor) / heads};
     return load(tensor, access, heads);
   }
-  /// The same of row 0 of a tensor [B, 1, d].
+  /// Returns row 0 of a tensor [B, 1, d] in the same form.
   Value firstHeads(Value tensor, int64_t heads) {
     RowPassAccess access = {.kind = AccessKind::Row,
                             .at = getAffineConstantExpr(0, b.getContext()),
                             .group = countColumns(tensor) / heads};
     return load(tensor, access, heads);
   }
-  /// Row `index` + `offset` of a tensor [B, T, d], all of whose rows are there.
+  /// Returns row `index` + `offset` of a tensor [B, T, d], all of whose rows exist.
   Value gather(Value tensor, Value index, int64_t offset) {
     RowPassAccess access = {
         .kind = AccessKind::Gather, .at = p + offset, .index = getArgumentNumber(index)};
     return load(tensor, access, countColumns(tensor));
   }
-  /// The sum of rows [first + offset, last + offset) of a tensor, or their greatest numbers.
+  /// Returns the sum of rows [first + offset, last + offset) of a tensor, or their maxima.
   Value over(Value tensor, int64_t factor, Value first, Value last, int64_t offset,
              bool isGreatest) {
     RowPassAccess access = {.kind = AccessKind::Range,
@@ -114,9 +113,9 @@ public:
                             .isGreatest = isGreatest};
     return load(tensor, access, countColumns(tensor));
   }
-  /// The element of a tensor of rank 0.
+  /// Returns the element of a tensor of rank 0.
   Value scalar(Value tensor) { return load(tensor, {AccessKind::Scalar, p}, 0); }
-  /// Element p of a tensor [B, T].
+  /// Returns element p of a tensor [B, T].
   Value own(Value tensor) { return element(tensor, {AccessKind::Row, p, 0}); }
 
   Value constant(int32_t value) { return arith::ConstantOp::create(b, b.getI32IntegerAttr(value)); }
@@ -125,24 +124,24 @@ public:
     return type ? Value(tensor::SplatOp::create(b, type, number)) : number;
   }
   Value scaled(Value row, Value by) { return arith::MulFOp::create(b, row, splat(by, row)); }
-  /// `row` where `condition` holds, else zeros.
+  /// Returns `row` where `condition` holds, else zeros.
   Value where(Value condition, Value row) {
     Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(row.getType()));
     return arith::SelectOp::create(b, condition, row, zeros);
   }
-  /// True if a segment's last bit is set: `last` is one of `positions`.
+  /// Returns true if a segment's last bit is set: `last` is one of `positions`.
   Value isClosed(Value last, int64_t positions) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, last,
                                  constant(static_cast<int32_t>(positions)));
   }
-  /// One over a segment's rows.
+  /// Returns one over the number of a segment's rows.
   Value share(Value first, Value last) {
     Value rows = arith::SubIOp::create(b, last, first);
     Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
     return arith::DivFOp::create(b, one, arith::SIToFPOp::create(b, b.getF32Type(), rows));
   }
 
-  /// The dispatch: each of `yielded` a row of `domain`, stored in its type.
+  /// Finishes the dispatch: stores each of `yielded` as a row of `domain`, in its type.
   SmallVector<Value> finish(ArrayRef<Value> yielded, ArrayRef<RankedTensorType> types,
                             dispatch::DomainAttr domain) {
     dispatch::YieldOp::create(b, yielded);
@@ -158,7 +157,7 @@ public:
   Value finish(Value yielded, RankedTensorType type, dispatch::DomainAttr domain) {
     return finish(ArrayRef<Value>(yielded), ArrayRef<RankedTensorType>(type), domain).front();
   }
-  /// The same as `result` of the model.
+  /// Finishes the dispatch as `result` of the model.
   LogicalResult finish(Value yielded, Value result) {
     emitter.set(result,
                 finish(yielded, emitter.getTensorType(result), emitter.getRowDomain(result)));
@@ -220,7 +219,7 @@ private:
   SmallVector<Attribute> accesses;
 };
 
-/// Positions that counts have at full length, where no end is.
+/// Returns the number of positions of counts at full length; an end with that value does not exist.
 inline int64_t countPositions(Value counts, DispatchEmitter &emitter) {
   return getPositions(emitter.getScope(), cast<SequenceType>(counts.getType()));
 }

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Attention by hashes: verifiers, positions, work and backward. Reference: Reference/Hashed.cpp;
-// lowering: HashedLowering.cpp.
+// Implements LSH attention: verifiers, positions, work and backward. Reference:
+// Reference/Hashed.cpp; lowering: HashedLowering.cpp.
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "../Cost.h"
 #include "../Scales/Windows.h"
@@ -18,14 +17,14 @@ using dispatch::RowRead;
 #define GET_OP_CLASSES
 #include "sluice/Dialect/Sluice/HashedOps.cpp.inc"
 
-/// Operands: queries, keys, which are the same sequence, values and buckets.
+/// Operands: queries; keys, which are the same sequence; values; buckets.
 constexpr unsigned queries = 0, values = 2;
 
 //===----------------------------------------------------------------------===//
 // Verifiers
 //===----------------------------------------------------------------------===//
 
-/// Operands that no op takes: rows of a given axis, and rows of segments.
+/// Rejects operands that no such op accepts: rows of a given axis, and rows of segments.
 template <typename Op> static LogicalResult verifyAxis(Op op, SequenceType rows) {
   if (isGiven(op, rows) || isSegmented(op, rows)) {
     return op.emitOpError("S-115: expected rows of the tokens that are predicted for LSH "
@@ -51,7 +50,7 @@ LogicalResult HashedBucketsOp::verify() {
   return verifyAxis(*this, input);
 }
 
-/// True if keys are the queries' sequence, or the part of it that a step keeps.
+/// Returns true if keys are the queries' sequence, or the part of it that a step stores.
 static bool isSame(Value query, Value key) {
   auto kept = key.getDefiningOp<KeepOp>();
   return query == key || (kept && kept.getValue() == query);
@@ -97,14 +96,14 @@ std::optional<IntegerSet> HashedBucketsOp::getRelation(unsigned operand) {
 AffineExpr HashedBucketsOp::getLatest(unsigned) { return getAffineDimExpr(0, getContext()); }
 std::string HashedBucketsOp::getNeutralName(unsigned) { return "map"; }
 
-/// The dispatches of a step have one row a text.
+/// A dispatch of a step has one row per text.
 constexpr StringLiteral burstRefusal =
     "one token makes several rows due, and LSH attention has a step of one; shift what it reads";
 StringRef HashedBucketsOp::getBurstRefusal() { return burstRefusal; }
 StringRef HashedAttentionOp::getBurstRefusal() { return burstRefusal; }
 
-/// Queries: their own row. Keys, values and buckets: rows up to it, whatever their buckets, or,
-/// sorted, every row.
+/// Reads queries at their own row. Reads keys, values and buckets at all rows up to it, whatever
+/// their buckets, or at every row if sorted.
 std::optional<IntegerSet> HashedAttentionOp::getRelation(unsigned operand) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   if (operand == queries) {
@@ -133,7 +132,7 @@ OpRemedy HashedAttentionOp::getRemedy() {
           {}};
 }
 
-/// A row's gradient comes from later rows, wherever their hashes put them.
+/// A row's gradient comes from later rows, whose hashes may select it.
 std::optional<SmallVector<RowRead>> HashedAttentionBackwardOp::getRowReads(unsigned) {
   SmallVector<RowRead> reads;
   for (OpOperand &operand : getOperation()->getOpOperands()) {
@@ -151,13 +150,13 @@ template <typename Op> static double countSlotPairs(Op op) {
          static_cast<double>(int64_t(op.getHeads() * op.getChunk()) * op.getHashes());
 }
 
-/// A product of all columns for each rotation.
+/// One product of all columns per rotation.
 Cost HashedBucketsOp::getCost() {
   auto rotations = cast<RankedTensorType>(getRotations().getType()).getDimSize(0);
   return facts::cost(*this, 2.0 * facts::elements(*this, getInput()) * double(rotations));
 }
 
-/// As attention's, a pair.
+/// Per pair, as for attention.
 Cost HashedAttentionOp::getCost() {
   double each = 4.0 * static_cast<double>(getHeadSize()) + 3;
   return facts::cost(*this, each * countSlotPairs(*this),
@@ -177,7 +176,7 @@ LogicalResult HashedBucketsOp::buildBackward(OpBuilder &, ArrayRef<Value>, Mutab
   return success();
 }
 
-/// The one gradient of what are queries and keys.
+/// Queries and keys are one sequence, so they have one gradient.
 LogicalResult HashedAttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                                MutableArrayRef<Value> operands) {
   Value gradient = convertSequence(b, getLoc(), facts::withinLength(b, getLoc(), results[0]),

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Lowering of attention by hashes. Attention runs in slots, twice for each hash: over a row's own
-// chunk and over the one before. The parts are added up where the rows came from.
+// Lowers LSH attention. Attention runs over slots, twice for each hash: over a row's own chunk and
+// over the chunk before it. The parts are then added up at the rows.
 #include "HashedSlots.h"
 
 #include "HashedStep.h"
@@ -41,7 +40,7 @@ static std::vector<PartOf> attend(HashedAttentionOp op, HashedSlots &all) {
 }
 
 namespace {
-/// Reads of rows that add parts up: where each hash put the row.
+/// Row reads that add up parts: the slot of the row by each hash.
 struct Places {
   Places(HashedSlots &all, SlotPass &pass) {
     for (const Slots &each : all.of) {
@@ -57,7 +56,7 @@ struct Places {
 };
 } // namespace
 
-/// The log-sum-exp of all parts that a row has: 0 where it has none.
+/// Returns the log-sum-exp of all parts of a row; 0 if it has none.
 static Value sumLse(HashedAttentionOp op, HashedSlots &all, ArrayRef<PartOf> made) {
   SlotPass pass(all.emitter);
   ImplicitLocOpBuilder &b = pass.b;
@@ -83,7 +82,7 @@ static Value sumLse(HashedAttentionOp op, HashedSlots &all, ArrayRef<PartOf> mad
                      {all.emitter.getTensorType(op.getLse())}, all.ofRows())[0];
 }
 
-/// A number a head as one a column: the row's numbers one by one.
+/// Repeats one number per head in all columns of the head.
 static Value spreadHeads(SlotPass &pass, Value numbers, int64_t heads, int64_t size) {
   ImplicitLocOpBuilder &b = pass.b;
   Value number = pass.columns(heads), zeros = pass.row(pass.real(0), heads);
@@ -101,7 +100,7 @@ static Value spreadHeads(SlotPass &pass, Value numbers, int64_t heads, int64_t s
   return spread;
 }
 
-/// True if a row has no part of any hash.
+/// Returns true if a row has no part of any hash.
 static Value isAlone(SlotPass &pass, const Places &places) {
   Value any = places.has.front();
   for (Value has : places.has) {
@@ -111,7 +110,7 @@ static Value isAlone(SlotPass &pass, const Places &places) {
   return arith::XOrIOp::create(pass.b, any, yes);
 }
 
-/// The parts' outputs, weighted by what of the row's softmax is theirs.
+/// Returns the sum of the parts' outputs, each weighted by its share of the row's softmax.
 static Value sumOutputs(HashedAttentionOp op, HashedSlots &all, ArrayRef<PartOf> made, Value lse) {
   SlotPass pass(all.emitter);
   ImplicitLocOpBuilder &b = pass.b;
@@ -136,7 +135,7 @@ static Value sumOutputs(HashedAttentionOp op, HashedSlots &all, ArrayRef<PartOf>
                      {all.emitter.getTensorType(op.getOutput())}, all.ofRows())[0];
 }
 
-/// Ops that no lowering takes.
+/// Rejects ops that cannot be lowered.
 template <typename Op> static LogicalResult checkLowering(Op op) {
   if (op.getSorted()) {
     return op.emitError("S-113: attention by sorted hashes is not compiled, as which rows a row "
@@ -169,7 +168,7 @@ LogicalResult HashedAttentionOp::emitDispatches(DispatchEmitter &emitter) {
 // Backward
 //===----------------------------------------------------------------------===//
 
-/// Log-sum-exps in slots, of rows that have the part.
+/// Returns log-sum-exps in slots, for rows that have the part.
 static Value getLogSum(HashedAttentionBackwardOp op, HashedSlots &all, int64_t hash, Part part) {
   SlotPass pass(all.emitter);
   Value row = pass.own(all.of[hash].rowOf);
@@ -180,7 +179,7 @@ static Value getLogSum(HashedAttentionBackwardOp op, HashedSlots &all, int64_t h
                      {all.type(all.slots, all.heads, all.f32())}, all.ofSlots())[0];
 }
 
-/// Gradients of queries, keys and values of a part, in slots.
+/// Returns the gradients of queries, keys and values of a part, in slots.
 static SmallVector<Value> differentiate(HashedAttentionBackwardOp op, HashedSlots &all,
                                         int64_t hash) {
   int64_t width = all.heads * all.size;

@@ -21,13 +21,13 @@ Value hashed::computeBucket(SlotPass &pass, Value buckets, int64_t hash) {
   return pass.most(own);
 }
 
-/// For each row its bucket from 1 on, which 0 stands for where there is no row; where its bucket's
-/// region begins; and its own place there.
+/// Returns for each row its bucket counted from 1 (0 means no row), the start of its bucket's
+/// region, and its own place in the region.
 SmallVector<Value> HashedSlots::findPlaces(int64_t hash) {
   SlotPass pass(emitter);
   ImplicitLocOpBuilder &b = pass.b;
   Value number = computeBucket(pass, pass.own(emitter.get(labels), hashes), hash);
-  // As a whole number: the greatest that is no greater.
+  // Converts the bucket to an integer: the largest one that is not greater.
   Value column = pass.columns(buckets);
   Value real = arith::SIToFPOp::create(b, RankedTensorType::get({buckets}, b.getF32Type()), column);
   Value isUpTo =
@@ -41,8 +41,8 @@ SmallVector<Value> HashedSlots::findPlaces(int64_t hash) {
   return pass.finish({label, begin, place}, {numbers, numbers, numbers}, ofRows());
 }
 
-/// Bits over the regions of all buckets, one after the other: a region has one where a row is of
-/// its bucket, and after the rows as many as fill the bucket's slots.
+/// Sets bits over the regions of all buckets, one after the other: a region has a bit for each row
+/// of its bucket and, after the rows, bits that fill the bucket's last block.
 Value HashedSlots::setBits(Value labels) {
   auto factor = ofRows().getFactor();
   SlotPass members(emitter);
@@ -85,7 +85,8 @@ Value HashedSlots::setBits(Value labels) {
                     emitter.wholeDomain(batch, buckets * region))[0];
 }
 
-/// Bit m is slot m: a scan gives the place of each, and their number up to a place.
+/// Bit m becomes slot m: a scan returns the position of each bit, and the number of bits up to a
+/// position.
 Slots HashedSlots::order(ArrayRef<Value> found) {
   Value bits = setBits(found[0]);
   auto scan = dispatch::SegmentScanOp::create(
@@ -128,7 +129,8 @@ Value HashedSlots::toSlots(Value tensor, int64_t hash, int64_t width) {
 // Attention of slots
 //===----------------------------------------------------------------------===//
 
-/// Own: a row that is not the first of its chunk. Before: one that is not in the first chunk.
+/// A row has the part Own unless it is the first of its chunk, and Before unless it is in the first
+/// chunk.
 Value HashedSlots::has(SlotPass &pass, Part part, Value rank) const {
   Value rows = pass.whole(chunk);
   Value counted = part == Own ? Value(arith::RemSIOp::create(pass.b, rank, rows)) : rank;

@@ -20,7 +20,8 @@ using namespace mlir;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-/// How a body reads a tensor: at `at`, of p and i, from the index that finds it where there is one.
+/// A body's access to a tensor: at `at`, an expression of p and i, relative to the index if there
+/// is one.
 struct SlotAccess {
   AccessKind kind = AccessKind::Row;
   AffineExpr at;
@@ -51,9 +52,9 @@ public:
     return block.addArgument(access.width > 0 ? RankedTensorType::get({access.width}, type) : type,
                              b.getLoc());
   }
-  /// Row p, or one number of it.
+  /// Returns row p, or one number of it.
   Value own(Value tensor, int64_t width = 0) { return load(tensor, {.at = p, .width = width}); }
-  /// The row that `index` finds, zeros where there is none.
+  /// Returns the row at `index`; zeros if there is none.
   Value gather(Value tensor, Value index, int64_t width = 0, int64_t offset = 0) {
     return load(tensor,
                 {.kind = AccessKind::Gather, .at = p + offset, .width = width, .index = index});
@@ -69,7 +70,7 @@ public:
   Value real(double number) {
     return arith::ConstantOp::create(b, b.getF32FloatAttr(static_cast<float>(number)));
   }
-  /// A number as a row of so many columns.
+  /// Repeats a number as a row of so many columns.
   Value row(Value number, int64_t width) {
     return tensor::SplatOp::create(b, RankedTensorType::get({width}, number.getType()), number);
   }
@@ -81,7 +82,7 @@ public:
                                       dispatch::ReduceKind::Max, row);
   }
 
-  /// The dispatch: each value a row of `domain`, stored in its type.
+  /// Finishes the dispatch: stores each value as a row of `domain`, in its type.
   SmallVector<Value> finish(ArrayRef<Value> yielded, ArrayRef<Type> types,
                             dispatch::DomainAttr domain, AccessKind kind = AccessKind::Row) {
     dispatch::YieldOp::create(b, yielded);
@@ -104,28 +105,28 @@ private:
   SmallVector<Attribute> accesses;
 };
 
-/// The score region of attention by hashes: score / sqrt(size), and with `derivative` the
-/// gradient's.
+/// Fills the score region of LSH attention: score / sqrt(size); with `derivative`, the region of
+/// the gradient.
 void fillScore(Region &score, int64_t size, ImplicitLocOpBuilder &like, bool derivative = false);
 
-/// A row's bucket for one hash: a whole number as f32.
+/// Returns a row's bucket for one hash, an integer as f32.
 Value computeBucket(SlotPass &pass, Value buckets, int64_t hash);
 
-/// Where one hash puts the rows, i32. A row without a slot has none that is read.
+/// The slots of one hash, i32. A row without a slot has an unused one.
 struct Slots {
   Value slotOf; ///< [B, T]: of a row
   Value rankOf; ///< [B, T]: of a row in its bucket
   Value rowOf;  ///< [B, S]: of a slot; T where it has none
 };
 
-/// The two parts of a hash's attention, and which rows have them.
+/// The two parts of a hash's attention: keys of a row's own chunk, and of the chunk before.
 enum Part { Own, Before };
 constexpr std::array<Part, 2> bothParts = {Own, Before};
 
-/// A score that leaves nothing of a row's weights.
+/// A magnitude of a score or log-sum-exp at which a row's weights are zero.
 constexpr double nothing = 1e30;
 
-/// State for lowering both ops: the slots of each hash, and what happens there.
+/// State for lowering both ops: the slots of each hash, and the computations over them.
 class HashedSlots {
 public:
   template <typename Op>
@@ -142,11 +143,12 @@ public:
     find();
   }
 
-  /// Rows of `width` columns in the slots of a hash.
+  /// Returns rows of `width` columns in the slots of a hash.
   Value toSlots(Value tensor, int64_t hash, int64_t width);
-  /// Those that some row has: a chunk of one row has no earlier row in it.
+  /// Returns the parts that some row has: in chunks of one row, no row has an earlier row in its
+  /// own chunk.
   ArrayRef<Part> parts() const { return ArrayRef<Part>(bothParts).drop_front(chunk == 1 ? 1 : 0); }
-  /// Condition, in a body, that a row of this rank has the part.
+  /// Returns the condition, in a body, that a row of this rank has the part.
   Value has(SlotPass &pass, Part part, Value rank) const;
   IntegerSet buildMask(Part part) const;
   RankedTensorType type(int64_t positions, int64_t width, Type element) const {
@@ -171,7 +173,7 @@ private:
       : emitter(emitter), query(query), labels(labels), batch(getBatch(emitter.getScope())),
         rows(emitter.getTensorType(query).getDimSize(1)) {}
 
-  /// Rows and keys that attention kernels compute together.
+  /// Number of rows and keys that attention kernels compute together.
   static constexpr int64_t blockOfKernels = 64;
 
   void find();

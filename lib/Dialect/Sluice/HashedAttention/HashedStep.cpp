@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::hashed;
 
-/// Lets a dispatch of the step run whatever is due.
+/// Marks a dispatch of the step that runs regardless of due rows.
 static void markWhole(DispatchEmitter &emitter, Operation *dispatch) {
   emitter.setExtent(dispatch, StepValues::Extent::Whole);
 }
@@ -23,7 +23,7 @@ static void markWhole(DispatchEmitter &emitter, Operation *dispatch) {
 // Buckets
 //===----------------------------------------------------------------------===//
 
-/// The rotations in the type of the rows, which holds their numbers as they are.
+/// Returns the rotations in the type of the rows, which represents their numbers exactly.
 static Value getRotationTable(HashedBucketsOp op, DispatchEmitter &emitter) {
   Value table = emitter.get(op.getRotations());
   auto type = cast<RankedTensorType>(table.getType());
@@ -42,7 +42,7 @@ static Value getRotationTable(HashedBucketsOp op, DispatchEmitter &emitter) {
   return made;
 }
 
-/// Products with all rotations.
+/// Multiplies rows by all rotations.
 static Value project(HashedBucketsOp op, DispatchEmitter &emitter, int64_t positions) {
   Value table = getRotationTable(op, emitter);
   ImplicitLocOpBuilder &b = emitter.b;
@@ -60,7 +60,7 @@ static Value project(HashedBucketsOp op, DispatchEmitter &emitter, int64_t posit
   return contract.getResult(0);
 }
 
-/// The bucket of one hash: the first is the greatest of numbers that fall.
+/// Returns the bucket of one hash: the first of the largest products.
 static Value findBucket(SlotPass &pass, Value y, int64_t half) {
   ImplicitLocOpBuilder &b = pass.b;
   Value size = math::AbsFOp::create(b, y);
@@ -101,7 +101,7 @@ LogicalResult HashedBucketsOp::emitDispatches(DispatchEmitter &emitter) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The rows that one row of each text reads.
+/// Finds the rows that one row of each text reads.
 class HashedStep {
 public:
   HashedStep(HashedAttentionOp op, DispatchEmitter &emitter)
@@ -117,14 +117,14 @@ private:
     return RankedTensorType::get({batch, positions}, element);
   }
   Type i32() const { return emitter.b.getI32Type(); }
-  /// Rows that are there at every step, whatever is due.
+  /// Finishes rows that exist at every step, regardless of due rows.
   SmallVector<Value> finish(SlotPass &pass, ArrayRef<Value> yielded, ArrayRef<Type> types,
                             int64_t positions) const {
     SmallVector<Value> made = pass.finish(yielded, types, emitter.wholeDomain(batch, positions));
     markWhole(emitter, made.front().getDefiningOp());
     return made;
   }
-  /// The one number of a text.
+  /// Returns the single number of a text.
   Value only(SlotPass &pass, Value tensor, int64_t at = 0) const {
     return pass.load(tensor, {.at = getAffineConstantExpr(at, pass.b.getContext())});
   }
@@ -162,7 +162,7 @@ void HashedStep::findRow() {
   own = made[1];
 }
 
-/// A bit where a row of the bucket precedes the row; a scan lists them.
+/// Sets a bit for each earlier row of the row's bucket; a scan lists these members.
 void HashedStep::listMembers() {
   SlotPass pass(emitter);
   ImplicitLocOpBuilder &b = pass.b;
@@ -188,7 +188,7 @@ void HashedStep::listMembers() {
   }
 }
 
-/// The row's rank is how many members come before it: of its chunk and the one before.
+/// The row's rank is the number of members: it reads members of its own chunk and the chunk before.
 HashedStep::Keys HashedStep::loadKeys(SlotPass &pass, int64_t hash) const {
   ImplicitLocOpBuilder &b = pass.b;
   Value rank = only(pass, totals[hash]);
@@ -199,7 +199,7 @@ HashedStep::Keys HashedStep::loadKeys(SlotPass &pass, int64_t hash) const {
   return {first, arith::SubIOp::create(b, rank, first)};
 }
 
-/// Itself where there is no other.
+/// Counts keys; a row without others reads itself.
 void HashedStep::countKeys() {
   SlotPass pass(emitter);
   ImplicitLocOpBuilder &b = pass.b;

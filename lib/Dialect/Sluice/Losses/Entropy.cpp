@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// How sure a model is, and how far training has come: every fact of sluice.entropy and
-// sluice.update.
+// Implements sluice.entropy and sluice.update: the entropy of a softmax, and the number of the
+// update.
 #include "../Cost.h"
 #include "../Reference/Reference.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
@@ -39,11 +38,11 @@ std::optional<IntegerSet> EntropyOp::getRelation(unsigned) {
 AffineExpr EntropyOp::getLatest(unsigned) { return getAffineDimExpr(0, getContext()); }
 std::string EntropyOp::getNeutralName(unsigned) { return "map"; }
 
-/// It has no operands.
+/// The op has no operands.
 std::optional<IntegerSet> UpdateOp::getRelation(unsigned) { return std::nullopt; }
 AffineExpr UpdateOp::getLatest(unsigned) { return {}; }
 
-/// An element: a maximum, a difference, an exponential, a product and two sums.
+/// Per element: a maximum, a difference, an exponential, a product and two sums.
 Cost EntropyOp::getCost() { return facts::cost(*this, 6 * facts::elements(*this, getLogits())); }
 Cost UpdateOp::getCost() { return facts::cost(*this, 0); }
 
@@ -54,7 +53,7 @@ LogicalResult UpdateOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArray
   return success();
 }
 
-/// With d = x - max x and Z = sum e^d: log Z - (sum d e^d) / Z.
+/// Computes log Z - (sum d e^d) / Z with d = x - max x and Z = sum e^d.
 LogicalResult EntropyOp::emitBody(BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
   Value row = body.get(getLogits());
@@ -77,7 +76,7 @@ LogicalResult UpdateOp::emitBody(BodyBuilder &body) {
   return success();
 }
 
-/// -sum p log p, p = e^x / sum e^x.
+/// Computes -sum p log p with p = e^x / sum e^x.
 template <typename T> static void evaluate(EntropyOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t position) {
     std::vector<T> row = evaluator.rowAt(op.getLogits(), b, position);

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Data in addition to the tokens: every fact of sluice.labels.
+// Implements sluice.labels, data in addition to the tokens.
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "../Cost.h"
 #include "../Reference/Numbers.h"
@@ -29,7 +28,7 @@ LogicalResult LabelsOp::verify() {
   return success();
 }
 
-/// Every token: a label may depend on later tokens.
+/// Reads every token: a label may depend on later tokens.
 std::optional<IntegerSet> LabelsOp::getRelation(unsigned) {
   AffineExpr q = getAffineDimExpr(1, getContext()), n = getAffineSymbolExpr(0, getContext());
   return IntegerSet::get(2, 1, {q, n - 1 - q}, {false, false});
@@ -51,7 +50,7 @@ OpRemedy LabelsOp::getRemedy() {
 
 Cost LabelsOp::getCost() { return facts::cost(*this, 0); }
 
-/// Tokens are whole numbers.
+/// Tokens are integers and have no gradient.
 LogicalResult LabelsOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArrayRef<Value>) {
   return success();
 }
@@ -63,7 +62,8 @@ LogicalResult LabelsOp::emitBody(BodyBuilder &body) {
   return success();
 }
 
-/// Any rule that looks ahead will do: whether p and the tokens add up to an odd number.
+/// The reference uses an arbitrary rule that depends on later tokens: the parity of p plus all
+/// tokens.
 template <typename T> static void evaluate(LabelsOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
     if (op.getNumbers()) {

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The loss of logits against distributions that data give: every fact of sluice.soft_loss.
+// Implements sluice.soft_loss, the loss of logits against distributions from data.
 #include "../Cost.h"
 #include "../Reference/Numbers.h"
 #include "../Reference/Reference.h"
@@ -49,7 +48,7 @@ std::optional<SmallVector<RowRead>> SoftLossBackwardOp::getRowReads(unsigned) {
                               RowRead::itself(2, getContext())};
 }
 
-/// A logit: a maximum, a difference, an exponential, a product and three sums.
+/// Per logit: a maximum, a difference, an exponential, a product and three sums.
 Cost SoftLossOp::getCost() {
   return facts::cost(*this, 7 * facts::elements(*this, getLogits()), getLogits());
 }
@@ -68,7 +67,7 @@ LogicalResult SoftLossOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 // Lowering
 //===----------------------------------------------------------------------===//
 
-/// `x` from row `first` on, zero before.
+/// Returns `x` from row `first` on, zero before.
 static Value fromRow(BodyBuilder &body, int64_t first, Value x) {
   if (first == 0) {
     return x;
@@ -95,7 +94,8 @@ static Softmax buildSoftmax(BodyBuilder &body, Value row) {
   return {below, weights, body.sum(weights)};
 }
 
-/// sum over v of t[v] (log Z - d[v]), d = z - max z and Z = sum e^d: no term is below 0.
+/// Computes the sum over v of t[v] (log Z - d[v]) with d = z - max z and Z = sum e^d: no term is
+/// below 0.
 LogicalResult SoftLossOp::emitBody(BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
   Value row = body.get(getLogits());

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Attention between a scale and its segments, as Segments.td defines it: one row, one head at a
-// time.
+// Evaluates attention between a scale and its segments, as Segments.td defines it: one row, one
+// head at a time.
 #include "Reference.h"
 
 using namespace mlir;
@@ -9,7 +8,7 @@ using namespace sluice;
 using namespace sluice::reference;
 
 namespace {
-/// Numbers of one head: column i heads + head of a row is number i.
+/// Access to the numbers of one head: column i heads + head of a row is number i.
 template <typename T> struct AttendHead {
   int64_t heads, head;
 
@@ -37,7 +36,7 @@ template <typename T> struct AttendHead {
   }
 };
 
-/// One query over some keys: chances, and what their derivatives are.
+/// Attention of one query over some keys: probabilities, and values that their derivatives need.
 template <typename T> struct Mix {
   Mix(AttendHead<T> head, const std::vector<T> &query, const std::vector<std::vector<T>> &keys)
       : head(head), scale(1 / std::sqrt(static_cast<T>(query.size() / head.heads))) {
@@ -55,7 +54,8 @@ template <typename T> struct Mix {
     }
     lse = greatest + std::log(sum);
   }
-  /// For the scores before they are scaled, by the gradient of the mixed values.
+  /// Returns the gradients of the scores before they are scaled, from the gradient of the mixed
+  /// values.
   std::vector<T> scoreGradients(const std::vector<T> &gradient,
                                 const std::vector<std::vector<T>> &values) const {
     std::vector<T> ofChances;
@@ -76,7 +76,7 @@ template <typename T> struct Mix {
 
 template <typename T> using RowTables = std::vector<std::vector<T>>;
 
-/// The positions of a segment; none where it is not closed.
+/// Returns the positions of a segment; none if it is not closed.
 template <typename T, typename Op>
 std::vector<int64_t> getValueRows(Op op, const Evaluator<T> &evaluator, int64_t b, int64_t m) {
   int64_t positions = evaluator.getPositions(op.getCounts());
@@ -131,7 +131,7 @@ template <typename T> static void evaluate(AttendSegmentsOp op, Evaluator<T> &ev
   });
 }
 
-/// Segments of all rows of the batch, one after the other: a row is in one.
+/// Handles segments of all rows of the batch in order: a row is in one segment.
 template <typename T> static void evaluate(AttendSegmentsBackwardOp op, Evaluator<T> &evaluator) {
   auto heads = static_cast<int64_t>(op.getHeads());
   auto columns = static_cast<size_t>(evaluator.getColumns(op.getQuery()));
@@ -190,7 +190,7 @@ template <typename T> static void evaluate(AttendPartsOp op, Evaluator<T> &evalu
   });
 }
 
-/// Gradients of the query, then of keys, then of values.
+/// Computes the gradients of the query, of keys, and of values.
 template <typename T> static void evaluate(AttendPartsBackwardOp op, Evaluator<T> &evaluator) {
   auto heads = static_cast<int64_t>(op.getHeads());
   size_t count = op.getKeys().size();

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
-//
-// Attention and its gradient, one query row of one head at a time, scores in full.
+// Evaluates attention and its gradient, one query row of one head at a time, with all scores
+// stored.
 #include "Reference.h"
 #include "ScalarProgram.h"
 #include <cmath>
@@ -29,24 +29,24 @@ public:
   std::vector<T> value(int64_t b, int64_t q, int64_t h) {
     return columns(op.getValue(), b, q, op.getValueColumn() + keyHead(h) * size);
   }
-  /// Qv and R of the terms by distance.
+  /// Return Qv and R of the terms by distance.
   std::vector<T> positionQuery(int64_t b, int64_t p, int64_t h) {
     return columns(terms.query, b, p, h * size);
   }
-  /// The row of R that a pair has.
+  /// Returns the row of R for a pair.
   int64_t computeRow(int64_t b, int64_t p, int64_t q) {
     return terms.distance.row(p, q, evaluator.getCount(terms.rows, b));
   }
   std::vector<T> distanceRow(int64_t b, int64_t p, int64_t q, int64_t h) {
     return columns(terms.rows, b, computeRow(b, p, q), h * size);
   }
-  /// Index of the table's bias of a pair.
+  /// Returns the index of the table's bias for a pair.
   int64_t biasIndex(int64_t p, int64_t q, int64_t h) {
     int64_t rows = cast<RankedTensorType>(terms.bias.getType()).getDimSize(0);
     return terms.distance.row(p, q, rows) * op.getHeads() + h;
   }
-  /// The products that a pair's score region is given: the product of queries and keys, and the
-  /// one by distance where there are rows.
+  /// The products that the score region of a pair reads: query times key, and the product by
+  /// distance if there are rows by distance.
   struct ReferenceProducts {
     T raw, byDistance;
   };
@@ -66,7 +66,7 @@ public:
     return vector;
   }
 
-  /// Each pair (2i, 2i + 1) turned by row p's angle, or back with direction -1.
+  /// Rotates each pair (2i, 2i + 1) by row p's angle, or back with direction -1.
   std::vector<T> rotate(std::vector<T> x, int64_t p, int direction) {
     if (!op.getRotary()) {
       return x;
@@ -81,7 +81,7 @@ public:
     return x;
   }
 
-  /// The q's that row p may see, in order.
+  /// Returns the keys q that row p may see, in order.
   std::vector<int64_t> visible(int64_t b, int64_t p) {
     std::vector<int64_t> keys;
     int64_t positions = evaluator.getCount(op.getKey(), b);
@@ -101,8 +101,8 @@ public:
     return sum;
   }
 
-  /// Result of the score region for a pair's products and its bias; with `gradient`, the result
-  /// of its derivative for these and `gradient`.
+  /// Returns the result of the score region for a pair's products and its bias; with `gradient`,
+  /// the result of the region's derivative.
   std::vector<T> region(Region &code, const ReferenceProducts &products, int64_t p, int64_t q,
                         int64_t h, const T *gradient = nullptr) {
     SmallVector<Scalar<T>> arguments = {
@@ -124,7 +124,7 @@ public:
     return yielded;
   }
 
-  /// Factor of dropout: 0, or 1 / (1 - rate). A draw below the rate drops.
+  /// Returns the factor of dropout: 0, or 1 / (1 - rate). A draw below the rate drops.
   T keep(int64_t b, int64_t h, int64_t p, int64_t q) {
     double rate = op.getDropout().convertToDouble();
     if (rate == 0) {
@@ -144,7 +144,7 @@ public:
   dispatch::DistanceTerms terms;
 };
 
-/// One head's output of row p is added at out + h D; returns the row's log-sum-exp.
+/// Adds one head's output of row p at out + h D; returns the row's log-sum-exp.
 template <typename T>
 static T attendRow(Heads<T, AttentionOp> &heads, int64_t b, int64_t p, int64_t h,
                    std::vector<T> &output) {
@@ -214,7 +214,7 @@ static void attendRowBackward(
     std::vector<T> derived = heads.region(op.getScoreGradient(), products, p, q, h, &scoreGradient);
     T rawGradient = derived.front();
     add(2, q, op.getValueColumn() + keyHead * size, outputGradient, probability * keep);
-    // A rotation's adjoint turns back, by the angle of the row that the gradient belongs to.
+    // The adjoint of a rotation rotates back, by the angle of the row that the gradient belongs to.
     add(0, p, op.getQueryColumn() + h * size, heads.rotate(key, p, -1), rawGradient);
     add(1, q, op.getKeyColumn() + keyHead * size, heads.rotate(query, q, -1), rawGradient);
     if (heads.terms.rows) {

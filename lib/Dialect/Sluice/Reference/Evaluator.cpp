@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
-//
-// Values of an evaluation, and its walk over a function.
+// Stores the values of an evaluation, and walks over a function.
 #include "sluice/Dialect/Sluice/Reference.h"
 
 #include <cmath>

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Attention by hashes, as Hashed.td defines it: each row looks at all rows before it.
+// Evaluates LSH attention as Hashed.td defines it: each row compares with all rows before it.
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "Reference.h"
 #include <cmath>
@@ -9,7 +8,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
 
-/// argmax of [y; -y], the first of equal ones.
+/// Returns argmax of [y; -y], the first one among equal numbers.
 template <typename T>
 static int64_t computeBucket(const std::vector<T> &table, const std::vector<T> &x, int64_t hash,
                              int64_t half) {
@@ -41,13 +40,13 @@ template <typename T> static void evaluate(HashedBucketsOp op, Evaluator<T> &eva
 }
 
 namespace {
-/// The rows that each row of one batch row reads.
+/// Finds the rows that each row of one batch row reads.
 template <typename T, typename Op> class Hashes {
 public:
   Hashes(Op op, const Evaluator<T> &evaluator, int64_t row)
       : op(op), evaluator(evaluator), row(row), rows(evaluator.getPositions(op.getQuery())) {}
 
-  /// Those before row p, one entry for each hash that finds one.
+  /// Returns the rows before row p, one entry for each hash that finds one.
   std::vector<int64_t> findKeys(int64_t p) const {
     std::vector<int64_t> found;
     for (int64_t hash = 0; hash < Op(op).getHashes(); ++hash) {
@@ -61,8 +60,8 @@ private:
     return static_cast<int64_t>(evaluator.at(Op(op).getBuckets(), row, p, hash));
   }
 
-  /// Rows are listed by their rank, which counts those before them in their bucket or, sorted, in
-  /// the list of all.
+  /// Adds the rows that one hash finds. A row's rank counts the rows before it in its bucket or, if
+  /// sorted, in the list of all rows.
   void addKeys(int64_t hash, int64_t p, std::vector<int64_t> &found) const {
     int64_t own = computeBucket(hash, p), chunk = static_cast<int64_t>(Op(op).getChunk());
     bool isSorted = Op(op).getSorted();
@@ -100,12 +99,12 @@ template <typename T> static T dot(const T *x, const T *y, int64_t size) {
   return sum;
 }
 
-/// The score of a pair of heads.
+/// Returns the score of a pair of heads.
 template <typename T> static T computeScore(const T *query, const T *key, int64_t size) {
   return dot(query, key, size) / std::sqrt(static_cast<T>(size));
 }
 
-/// One head of row p from the rows that it reads; returns the log-sum-exp.
+/// Computes one head of row p from the rows that it reads; returns the log-sum-exp.
 template <typename T>
 static T attend(HashedAttentionOp op, const Evaluator<T> &evaluator, int64_t b, int64_t p,
                 int64_t first, ArrayRef<int64_t> keys, std::vector<T> &output) {
@@ -149,8 +148,8 @@ template <typename T> static void evaluate(HashedAttentionOp op, Evaluator<T> &e
   evaluator.define(op.getLse(), [&](int64_t, int64_t) { return *next++; });
 }
 
-/// For a pair and a head: P = exp(s - lse), dV[q] += P dO, dS = P (dO . V[q] - dO . O), dQ[p] += dS
-/// K[q], dK[q] += dS Q[p], both of one sequence.
+/// Adds, for a pair and a head: P = exp(s - lse), dV[q] += P dO, dS = P (dO . V[q] - dO . O), dQ[p]
+/// += dS K[q], dK[q] += dS Q[p], both in one sequence.
 template <typename T>
 static void attendBackward(HashedAttentionBackwardOp op, const Evaluator<T> &evaluator, int64_t b,
                            int64_t p, int64_t q, std::vector<std::vector<T>> &ofQueries,

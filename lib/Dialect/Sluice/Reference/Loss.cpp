@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
 
-/// Logarithm of softmax(x W^T + b).
+/// Returns the logarithm of softmax(x W^T + b).
 template <typename T>
 static std::vector<T> logProbabilities(const std::vector<T> &x, const std::vector<T> &weight,
                                        const T *bias) {
@@ -32,7 +32,7 @@ static std::vector<T> logProbabilities(const std::vector<T> &x, const std::vecto
   return logits;
 }
 
-/// Log-probabilities of row (b, p) for either op.
+/// Returns the log-probabilities of row (b, p), for either op.
 template <typename T, typename Op>
 static std::vector<T> computeRow(Op op, Evaluator<T> &evaluator, int64_t b, int64_t p) {
   const T *bias = op.getBias() ? evaluator.getTensor(op.getBias()).data() : nullptr;
@@ -40,7 +40,7 @@ static std::vector<T> computeRow(Op op, Evaluator<T> &evaluator, int64_t b, int6
                              evaluator.getTensor(op.getWeight()), bias);
 }
 
-/// The distribution that row (b, p) should give: y[v] = (1 - s) [v = token[p + offset]] + s / V.
+/// Returns the target distribution of row (b, p): y[v] = (1 - s) [v = token[p + offset]] + s / V.
 template <typename T, typename Op>
 static std::vector<T> getWantedDistribution(Op op, Evaluator<T> &evaluator, int64_t b, int64_t p,
                                             size_t vocabulary) {
@@ -114,10 +114,10 @@ template <typename T> static void evaluate(CrossEntropyBackwardOp op, Evaluator<
   }
 }
 
-/// The objective is no value of the model.
+/// The objective is not a value of the model.
 template <typename T> static void evaluate(ObjectiveOp, Evaluator<T> &) {}
 
-/// The evaluator has one batch: an update's others are taken to be like it.
+/// The evaluator has one batch: the other batches of an update are assumed to be the same.
 template <typename T> static void evaluate(MeanGradientOp op, Evaluator<T> &evaluator) {
   int64_t scored = evaluator.getPositions(op.getResult()) - static_cast<int64_t>(op.getFirst());
   int64_t count = evaluator.getRows() * std::max<int64_t>(scored, 1);

@@ -10,9 +10,9 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
 
-/// y[p, c] = body(x0[p, c], x1[p, c], ...). Whole numbers of sequences are below 2^24, which every
-/// kind of number holds. An operand that row p does not read (MapOp::getRelation) is not a number
-/// there: in a step its row need not exist, and a select must not take it.
+/// y[p, c] = body(x0[p, c], x1[p, c], ...). Integers in sequences are below 2^24, which every
+/// number type represents. An operand that row p does not read (MapOp::getRelation) is NaN there:
+/// in a step its row need not exist, and a select must not take it.
 template <typename T> static void evaluate(MapOp op, Evaluator<T> &evaluator) {
   const Setting &setting = evaluator.getSetting();
   int64_t columns = evaluator.getColumns(op.getResult()),

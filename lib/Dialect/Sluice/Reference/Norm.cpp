@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
 
-/// Mean (zero for RMS) and 1/sqrt(mean((x - mean)^2) + epsilon).
+/// Returns the mean (zero for RMS) and 1/sqrt(mean((x - mean)^2) + epsilon).
 template <typename T>
 static std::pair<T, T> statistics(const std::vector<T> &row, bool rms, double epsilon) {
   T width = static_cast<T>(row.size());

@@ -1,16 +1,15 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Numbers in the reference for values that data give.
+// Defines numbers in the reference for values that come from data.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Reference.h"
 
 namespace sluice::reference {
 
-/// A weight: 0, 1/2 or 1 by row and position.
+/// Returns a weight, 0, 1/2 or 1, by row and position.
 template <typename T> T weightAt(int64_t b, int64_t p) { return static_cast<T>((b + p) % 3) / 2; }
 
-/// A distribution that every token of row b moves: shares of 1 to 7.
+/// Returns a distribution that every token of row b changes: shares of 1 to 7.
 template <typename T>
 std::vector<T> getTargetToken(Evaluator<T> &evaluator, mlir::Value tokens, int64_t b, int64_t p,
                               size_t columns) {

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
-//
-// Interpreter of scalar regions: arith, math and the dispatch ops that depend on the place alone.
+// Interprets scalar regions: arith, math and the dispatch ops that depend only on the place.
 #include "ScalarProgram.h"
 
 using namespace mlir;

@@ -1,16 +1,15 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
-//
-// A scalar region that runs many times.
+// Prepares a scalar region that runs many times.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Reference.h"
 
 namespace sluice::reference {
 
-/// A straight-line region whose rules, constants and operands are looked up once: a region runs for
-/// each element of a sequence and each pair of attention. Ends the program as `evaluateScalar`
-/// does.
+/// A straight-line region with its rules, constants and operands looked up once, because a region
+/// runs for each element of a sequence and each pair of attention. Ends the program as
+/// `evaluateScalar` does.
 template <typename T> class ScalarProgram {
 public:
   explicit ScalarProgram(mlir::Region &region);
@@ -19,7 +18,7 @@ public:
   llvm::SmallVector<Scalar<T>> run(llvm::ArrayRef<Scalar<T>> arguments, const ScalarPlace &place);
 
 private:
-  /// An op. Values are numbered, arguments first.
+  /// One op of the region. Values are numbered, arguments first.
   struct ScalarStep {
     mlir::Operation *op;
     scalar::Rule<T> rule; ///< null where the op reads its place

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
-//
-// Ops that move between positions and scales. Shift, upsample and unfold are functions on all
-// integers.
+// Evaluates ops that move between positions and scales. Shift, upsample and unfold are functions on
+// all integers.
 #include "Reference.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -10,7 +9,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
 
-/// p mod k, in [0, k).
+/// Returns p mod k, in [0, k).
 static int64_t modulo(int64_t p, int64_t k) { return p - llvm::divideFloorSigned(p, k) * k; }
 
 /// y[p] = x[p - by]

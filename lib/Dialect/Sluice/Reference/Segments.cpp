@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Segments of a scale, as Sluice.td defines them: positions are looked up one by one.
+// Evaluates the ops on segments as Sluice.td defines them: positions are looked up one by one.
 #include "Reference.h"
 
 using namespace mlir;
@@ -10,25 +9,26 @@ using namespace sluice::reference;
 namespace {
 /// Counts and ends of one row of the batch.
 template <typename T> struct ReferenceSegmentation {
-  /// For a function's `op`, which has `getCounts` and `getEnds`.
+  /// Reads the segmentation of `op`, which has `getCounts` and `getEnds`.
   template <typename Op>
   ReferenceSegmentation(Op op, const Evaluator<T> &evaluator, int64_t row, bool starts = false)
       : counts(op.getCounts()), ends(op.getEnds()), evaluator(evaluator), row(row), starts(starts),
         positions(evaluator.getPositions(counts)) {}
 
   int64_t count(int64_t t) const { return static_cast<int64_t>(evaluator.at(counts, row, t, 0)); }
-  /// e(m): -1 before the first bit, the number of positions after the last.
+  /// Returns e(m): -1 before the first bit, the number of positions after the last one.
   int64_t end(int64_t m) const {
     if (m < 0 || m >= evaluator.getPositions(ends)) {
       return m < 0 ? -1 : positions;
     }
     return std::min(static_cast<int64_t>(evaluator.at(ends, row, m, 0)), positions);
   }
-  /// The segment of position t; where bits end segments, a bit is in the one that it ends.
+  /// Returns the segment of position t; if bits end segments, a bit belongs to the segment that it
+  /// ends.
   int64_t getSegmentBounds(int64_t t) const {
     return starts ? count(t) - 1 : t == 0 ? 0 : count(t - 1);
   }
-  /// Positions [first, last] of segment m.
+  /// Return the positions [first, last] of segment m.
   int64_t first(int64_t m) const { return starts ? end(m) : end(m - 1) + 1; }
   int64_t last(int64_t m) const { return starts ? end(m + 1) - 1 : end(m); }
   int64_t rows(int64_t m) const { return last(m) - first(m) + 1; }

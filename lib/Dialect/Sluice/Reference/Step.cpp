@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
-//
-// Token after token, with rings between.
+// Evaluates a model token after token, with rings between steps.
 #include "sluice/Dialect/Sluice/StepReference.h"
 #include <limits>
 
@@ -41,7 +40,7 @@ bool StepRunner::isGiven(Value value) const {
   return type && sluice::isGiven(function, type);
 }
 
-/// True if the op computes rows that are given, and not the first time: there are none of it then.
+/// Returns true if the op computes given rows, and this is not the first step: there are none then.
 bool StepRunner::passGiven(Operation *op) {
   if (before == 0 || op->getNumResults() == 0 || !isGiven(op->getResult(0))) {
     return false;
@@ -65,7 +64,7 @@ void StepRunner::reset() {
   }
 }
 
-/// By the newest row of counts, which this step may not compute.
+/// Uses the newest row of counts, which this step may not compute.
 int64_t StepRunner::closedNow(SegmentOp cut) const {
   auto [first, end] = getRowRange(cut.getCounts());
   return first == end ? closed.lookup(cut)

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Shortening: every fact of sluice.shorten, and of the op that its maximum's gradient needs.
+// Implements sluice.shorten, and the op for the gradient of its maximum.
 #include "../Cost.h"
 #include "../Reference/Reference.h"
 #include "Windows.h"
@@ -23,7 +22,7 @@ using dispatch::RowRead;
 // Positions, state, cost
 //===----------------------------------------------------------------------===//
 
-/// One number a row of the input's scale, which is stored.
+/// Verifies a mask: one number per row of the input's scale, stored.
 static LogicalResult verifyMask(ShortenOp op) {
   auto mask = op.getMask() ? cast<SequenceType>(op.getMask().getType()) : SequenceType();
   if (!mask) {
@@ -86,7 +85,7 @@ void ShortenOp::build(OpBuilder &b, OperationState &state, Type type, Value inpu
   buildNamed(b, state, kind, *state.addRegion());
 }
 
-/// `average`, which may be left out, `sum`, `max` or `combine identity NUMBER {region}`.
+/// Parses `average`, which may be omitted, `sum`, `max` or `combine identity NUMBER {region}`.
 static ParseResult parseCombiner(OpAsmParser &parser, OperationState &state) {
   ShortenOp::Properties &properties = state.getOrAddProperties<ShortenOp::Properties>();
   Region &combiner = *state.addRegion();
@@ -105,7 +104,7 @@ static ParseResult parseCombiner(OpAsmParser &parser, OperationState &state) {
   return success();
 }
 
-/// `%x factor 4 window 6 mask %bits max : ...`
+/// Parses `%x factor 4 window 6 mask %bits max : ...`
 ParseResult ShortenOp::parse(OpAsmParser &parser, OperationState &state) {
   Properties &properties = state.getOrAddProperties<Properties>();
   SmallVector<OpAsmParser::UnresolvedOperand, 2> operands(1);
@@ -167,7 +166,8 @@ AffineExpr ShortenOp::getLatest(unsigned) {
   return getAffineDimExpr(0, getContext()) * k + (k - 1);
 }
 
-/// An element: w - 1 combinations, and an average's division. A maximum's backward compares again.
+/// Per element: w - 1 combinations, and an average's division. The backward op of a maximum
+/// compares again.
 Cost ShortenOp::getCost() {
   auto window = static_cast<double>(getRowGroup().window);
   auto operations = static_cast<double>(dispatch::countOperations(getCombiner()));
@@ -200,7 +200,7 @@ std::optional<SmallVector<RowRead>> ShortenMaxBackwardOp::getRowReads(unsigned) 
   return SmallVector<RowRead>{group, RowRead::itself(1, getContext())};
 }
 
-/// An element of a group: a comparison for the greatest, one for the first, one for each column.
+/// Per element of a group: a comparison for the maximum, one for the first, one for each column.
 Cost ShortenMaxBackwardOp::getCost() {
   return facts::cost(*this, 3 * facts::elements(*this, getResult()));
 }
@@ -209,7 +209,7 @@ Cost ShortenMaxBackwardOp::getCost() {
 // Backward
 //===----------------------------------------------------------------------===//
 
-/// g / w. The division is on the coarse side: a map is defined on valid positions alone, and
+/// Returns g / w. The division is on the coarse side: a map is defined only on valid positions, and
 /// the adjoint of a shift reads the upsampled gradient past the end of the fine scale.
 static Value buildGradientShare(ShortenOp op, OpBuilder &b, Value gradient) {
   OpBuilder::InsertionGuard guard(b);
@@ -224,8 +224,8 @@ static Value buildGradientShare(ShortenOp op, OpBuilder &b, Value gradient) {
   return scaled.getResult();
 }
 
-/// Where windows are integer numbers of groups, all rows of a group are in the same ones, from its
-/// own on: one sum for all of them.
+/// If windows are an integer number of groups, all rows of a group are in the same windows, from
+/// the group's own on, so one sum serves all of them.
 static Value sumOverWindows(ShortenOp op, OpBuilder &b, Value gradient) {
   RowGroup group = op.getRowGroup();
   int64_t count = group.window / group.factor;
@@ -235,8 +235,8 @@ static Value sumOverWindows(ShortenOp op, OpBuilder &b, Value gradient) {
   return ShortenOp::create(b, op.getLoc(), type, ahead, 1, ReduceKind::Add, count);
 }
 
-/// A sum's adjoint is `upsample`, which is lazy, so that the adjoint of a shift may read past the
-/// end.
+/// The adjoint of a sum is `upsample`, which is lazy, so that the adjoint of a shift may read past
+/// the end.
 static Value gradientOfSum(ShortenOp op, OpBuilder &b, Value gradient) {
   SequenceType type = op.getInput().getType();
   RowGroup group = op.getRowGroup();
@@ -251,7 +251,8 @@ static Value gradientOfSum(ShortenOp op, OpBuilder &b, Value gradient) {
              : UpsampleOp::create(b, op.getLoc(), type, coarse, group.factor).getResult();
 }
 
-/// The gradient of a choice is `unfold` of the groups with the gradient in its place: lazy, too.
+/// The gradient of a choice is `unfold` of groups that have the gradient at the chosen place; it is
+/// lazy, too.
 static Value gradientOfMax(ShortenOp op, OpBuilder &b, Value input, Value gradient) {
   auto type = cast<SequenceType>(input.getType());
   RowGroup group = op.getRowGroup();
@@ -283,8 +284,8 @@ LogicalResult ShortenOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 
 template <typename T> constexpr T leastNumber = -std::numeric_limits<T>::infinity();
 
-/// The first row i of window m whose number in column c is the greatest, and that number: minus
-/// infinity where there is none, NaN where one of them is.
+/// Returns the first row i of window m whose number in column c is the maximum, and that number:
+/// minus infinity if there is none, NaN if one of them is NaN.
 template <typename T>
 static std::pair<int64_t, T> greatest(const Evaluator<T> &evaluator, Value x, RowGroup group,
                                       int64_t b, int64_t m, int64_t c) {
@@ -355,20 +356,20 @@ RowGroup ShortenMaxBackwardOp::getRowGroup() {
                                    static_cast<int64_t>(getWindow()));
 }
 
-/// One row of a group tensor<k x d>.
+/// Returns the type of one row of a group tensor<k x d>.
 static RankedTensorType computeRow(RankedTensorType group) {
   return RankedTensorType::get({group.getDimSize(1)}, group.getElementType());
 }
 
 static bool isFinite(FloatAttr number) { return number.getValue().isFinite(); }
 
-/// Values in place of rows outside: null where zeros do.
+/// Returns the value for rows outside the sequence; null for zeros.
 static FloatAttr getOutsideValue(ShortenOp op) {
   FloatAttr identity = op.getIdentityAttr();
   return identity.getValue().isZero() ? FloatAttr() : identity;
 }
 
-/// A group's rows combined one by one, each by an access of its own; null with a diagnostic.
+/// Combines a group's rows one by one, each with its own access; returns null after a diagnostic.
 static Value combineMembers(ShortenOp op, BodyBuilder &body) {
   RowGroup group = op.getRowGroup();
   ImplicitLocOpBuilder &b = body.builder();
@@ -394,7 +395,7 @@ static Value combineMembers(ShortenOp op, BodyBuilder &body) {
   return soFar;
 }
 
-/// A group's rows combined, whole; null with a diagnostic.
+/// Combines a group's rows as a whole; returns null after a diagnostic.
 static Value combineGroup(ShortenOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
   Value rows = body.getGroup(op.getInput(), op.getRowGroup(), getOutsideValue(op));
@@ -412,7 +413,7 @@ static Value combineGroup(ShortenOp op, BodyBuilder &body) {
   return combined;
 }
 
-/// A group's rows, minus infinity where there is none; null with a diagnostic.
+/// Returns a group's rows, minus infinity for missing ones; null after a diagnostic.
 static Value groupForMax(Operation *op, Value input, RowGroup group, BodyBuilder &body) {
   if (!readsWholeGroups(input, group)) {
     op->emitOpError("S-048: expected a layer or a norm between an unfold and the maximum of its "
@@ -455,8 +456,9 @@ LogicalResult ShortenOp::emitBody(BodyBuilder &body) {
   return success();
 }
 
-/// Where `rows` first reaches its greatest: a boolean an element of the group. Numbers of columns,
-/// i d + c, grow with the row i, so the first of the greatest has the greatest of their negatives.
+/// Marks the place where `rows` first reaches its maximum: one boolean per element of the group.
+/// The column numbers i d + c grow with the row i, so the first maximum has the largest negated
+/// number.
 static Value firstOfGreatest(ImplicitLocOpBuilder &b, Value rows) {
   auto group = cast<RankedTensorType>(rows.getType());
   auto places = group.clone(b.getI32Type());

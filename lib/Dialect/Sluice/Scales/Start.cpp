@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A shift with learned first rows: every fact of sluice.start, and of the gradient of its row.
+// Implements sluice.start, a shift with learned first rows, and the gradient of its row.
 #include "../Cost.h"
 #include "../Reference/Reference.h"
 #include "Windows.h"
@@ -13,7 +12,7 @@ using namespace sluice;
 using namespace sluice::reference;
 using dispatch::RowRead;
 
-/// Rows before the input's first.
+/// Returns the number of rows before the input's first.
 template <typename Op> static int64_t countStartRows(Op op) {
   return static_cast<int64_t>(op.getBy());
 }
@@ -55,7 +54,7 @@ Cost StartOp::getCost() { return facts::cost(*this, 0); }
 
 std::optional<SmallVector<RowRead>> StartBackwardOp::getRowReads(unsigned) { return std::nullopt; }
 
-/// An addition an element: all rows are read, and the ones after the first count zero.
+/// One addition per element: all rows are read, and rows after the first ones count as zero.
 Cost StartBackwardOp::getCost() {
   return facts::cost(*this, facts::elements(*this, getGradient()));
 }
@@ -111,7 +110,7 @@ SLUICE_REFERENCE(StartBackwardOp)
 
 RowGroup StartOp::getRowGroup() { return {1, 1, -countStartRows(*this)}; }
 
-/// `first` in the first `count` rows of a sequence, `later` from then on.
+/// Returns `first` in the first `count` rows of a sequence, `later` from then on.
 static Value choose(BodyBuilder &body, int64_t count, Value first, Value later) {
   ImplicitLocOpBuilder &b = body.builder();
   Value end = arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(count)));

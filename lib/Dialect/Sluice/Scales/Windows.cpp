@@ -45,7 +45,7 @@ LogicalResult facts::verifyWindow(Operation *op, RowGroup group) {
   return success();
 }
 
-/// factor p + first <= q <= factor p + first + window - 1.
+/// Returns factor p + first <= q <= factor p + first + window - 1.
 IntegerSet facts::buildRelation(MLIRContext *context, RowGroup group) {
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
   AffineExpr first = p * group.factor + group.first;
@@ -87,7 +87,7 @@ static int64_t countWindows(OverlapAddOp op) {
   return static_cast<int64_t>(llvm::divideCeil(op.getWindow(), op.getFactor()));
 }
 
-/// Columns of one position.
+/// Returns the number of columns of one position.
 static int64_t countColumns(OverlapAddOp op) {
   return op.getResult().getType().getWidth() / static_cast<int64_t>(op.getFactor());
 }
@@ -162,12 +162,12 @@ SLUICE_REFERENCE(OverlapAddOp)
 RowGroup OverlapAddOp::getRowGroup() { return {1, countWindows(*this), 0}; }
 bool OverlapAddOp::yieldsGroup() { return getFactor() > 1; }
 
-/// The sum of two values, the first of which may be missing.
+/// Adds two values, the first of which may be null.
 static Value addTo(ImplicitLocOpBuilder &b, Value sum, Value value) {
   return sum ? arith::AddFOp::create(b, sum, value).getResult() : value;
 }
 
-/// The sum of a group's rows tensor<n x d>, in order, or of the one row that there is.
+/// Sums the rows of a group tensor<n x d> in order, or returns its only row.
 static Value sumOfGroup(ImplicitLocOpBuilder &b, Value rows) {
   auto type = cast<RankedTensorType>(rows.getType());
   if (type.getRank() == 1) {
@@ -177,8 +177,8 @@ static Value sumOfGroup(ImplicitLocOpBuilder &b, Value rows) {
   return dispatch::ReduceGroupOp::create(b, row, dispatch::ReduceKind::Add, rows);
 }
 
-/// For windows whose rows are side by side: of window m + j, group m has those from column
-/// (w - k (j + 1)) d on.
+/// Handles windows with concatenated rows: of window m + j, group m has the columns from (w - k (j
+/// + 1)) d on.
 static Value sumOfPieces(OverlapAddOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
   int64_t k = op.getFactor(), w = op.getWindow(), width = countColumns(op);
@@ -200,8 +200,8 @@ static Value sumOfPieces(OverlapAddOp op, BodyBuilder &body) {
   return sum;
 }
 
-/// For one row for all of a window. Every row of the group is in windows m + j, j < w div k; of
-/// the next window, the last w mod k of them do.
+/// Handles windows with one row each. Every row of the group is in windows m + j, j < w div k; the
+/// last w mod k rows are also in the next window.
 static Value sumOfRows(OverlapAddOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
   int64_t k = op.getFactor(), w = op.getWindow(), width = countColumns(op), whole = w / k;

@@ -7,19 +7,19 @@
 
 namespace sluice::facts {
 
-/// Checks that the coarse scale's factor is `factor` times the factor of the fine one, and that a
-/// coarse row holds the columns of `rows` fine rows.
+/// Verifies that the coarse scale's factor is `factor` times the fine one, and that a coarse row
+/// has the columns of `rows` fine rows.
 mlir::LogicalResult verifyScales(mlir::Operation *op, SequenceType fine, SequenceType coarse,
                                  int64_t factor, int64_t rows = 1);
-/// Checks for a window and a step of 1 row or more.
 mlir::LogicalResult verifyWindow(mlir::Operation *op, RowGroup group);
 
-/// (p, q) for every row q of group p.
+/// Returns the relation (p, q) for every row q of group p.
 mlir::IntegerSet buildRelation(mlir::MLIRContext *context, RowGroup group);
-/// `sequence` with nothing past its last row: itself, or of a lazy one a map that repeats it.
+/// Returns `sequence` without rows past its last valid one: itself, or for a lazy sequence a map
+/// that copies it.
 mlir::Value withinLength(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sequence);
-/// The adjoint of `fold`: rows of `type` from windows side by side, or, with as many columns as
-/// `type` has, from one row for all of a window.
+/// Builds the adjoint of `fold`: rows of `type` from concatenated windows or, if windows have as
+/// many columns as `type`, from one row per window.
 mlir::Value unfoldWindows(mlir::OpBuilder &b, mlir::Location loc, SequenceType type,
                           mlir::Value windows, RowGroup group);
 

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Segments: verifiers, positions, work and backward of the ops that move between a scale and its
-// segments, and of the sums that losses on boundaries need. Reference: Reference/Segments.cpp;
+// Implements the ops that move between a scale and its segments, and the sums that losses on
+// boundaries need: verifiers, positions, work and backward. Reference: Reference/Segments.cpp;
 // lowering: SegmentsLowering.cpp.
 #include "../Cost.h"
 #include "../Scales/Windows.h"
@@ -38,7 +37,8 @@ static LogicalResult verifyWholeNumbers(Operation *op, Value sequence, StringRef
   return success();
 }
 
-/// `counts` and `ends` are a segmentation: ends on an axis of segments of the counts' scale.
+/// Verifies that `counts` and `ends` are a segmentation: ends are on an axis of segments of the
+/// counts' scale.
 static LogicalResult verifySegmentation(Operation *op, Value counts, Value ends) {
   if (failed(verifyWholeNumbers(op, counts, "counts")) ||
       failed(verifyWholeNumbers(op, ends, "ends"))) {
@@ -54,8 +54,8 @@ static LogicalResult verifySegmentation(Operation *op, Value counts, Value ends)
   return success();
 }
 
-/// Rows of `fine` are on the counts' scale, rows of `coarse` on the ends' scale, with as many
-/// columns.
+/// Verifies that rows of `fine` are on the counts' scale and rows of `coarse` on the ends' scale,
+/// with the same number of columns.
 static LogicalResult verifyRows(Operation *op, Value fine, Value coarse, Value counts, Value ends) {
   if (failed(verifySegmentation(op, counts, ends))) {
     return failure();
@@ -70,7 +70,7 @@ static LogicalResult verifyRows(Operation *op, Value fine, Value coarse, Value c
   return success();
 }
 
-/// A bit is one number a position, of the scale that is cut.
+/// Verifies that bits are one number per position of the scale that is cut.
 static LogicalResult verifyBits(Operation *op, Value bits, Value counts) {
   SequenceType type = getTensorType(bits);
   if (type.getScale() != getTensorType(counts).getScale() || type.getWidth() > 1 ||
@@ -103,7 +103,8 @@ LogicalResult SpreadSegmentsOp::verify() {
   return verifyRows(*this, getResult(), getInput(), getCounts(), getEnds());
 }
 
-/// Sequences of one scale, of `from` and `to` columns a row: 0 and 1 are both one number.
+/// Verifies sequences of one scale with `from` and `to` columns per row: 0 and 1 both mean one
+/// number.
 static LogicalResult verifyColumns(Operation *op, bool fits) {
   SequenceType from = getTensorType(op->getOperand(0)), to = getTensorType(op->getResult(0));
   if (from.getScale() != to.getScale() || !fits) {
@@ -129,14 +130,14 @@ LogicalResult RepeatColumnsOp::verify() {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// p and q of a relation, and the unknowns of its terms.
+/// The names p and q in a relation, and the unknowns of its terms.
 struct Unknowns {
   explicit Unknowns(Operation *op)
       : context(op->getContext()), p(getAffineDimExpr(0, context)),
         q(getAffineDimExpr(1, context)) {}
-  /// Term i of the relation.
+  /// Returns term i of the relation.
   AffineExpr term(unsigned i) const { return getAffineSymbolExpr(1 + i, context); }
-  /// Every constraint is at least 0.
+  /// Returns the set where every constraint is at least 0.
   IntegerSet where(ArrayRef<AffineExpr> constraints, unsigned terms = 0) const {
     return IntegerSet::get(2, 1 + terms, constraints, SmallVector<bool>(constraints.size(), false));
   }
@@ -157,7 +158,7 @@ Relation SegmentOp::getRelation(unsigned) {
 }
 AffineExpr SegmentOp::getLatest(unsigned) { return Unknowns(*this).p; }
 
-/// e(p) is known from the bits up to it.
+/// e(p) depends on the bits up to it.
 PositionReads SegmentOp::getReads(unsigned result, unsigned operand) {
   if (result == 0) { // the counts
     return {getRelation(operand), getLatest(operand), {}};
@@ -173,7 +174,8 @@ std::string SegmentOp::getNeutralName(unsigned result) {
   return result == 0 ? "segment_counts" : "segment_ends";
 }
 
-/// Rows and bits of a segment; the ends where it begins and ends. Counts follow from ends.
+/// Reads rows and bits of a segment, and the ends where it begins and ends. Counts follow from
+/// ends.
 Relation PoolSegmentsOp::getRelation(unsigned operand) {
   Unknowns of(*this);
   int64_t first = getStarts() ? 0 : 1;
@@ -192,7 +194,7 @@ AffineExpr PoolSegmentsOp::getLatest(unsigned operand) {
   return isEnds ? of.p + (getStarts() ? 1 : 0) : of.term(1) - (getStarts() ? 1 : 0);
 }
 
-/// e(p - 1) and e(p), or where bits begin segments e(p) and e(p + 1).
+/// Returns e(p - 1) and e(p) or, if bits begin segments, e(p) and e(p + 1).
 Terms PoolSegmentsOp::getSegmentTerms(unsigned operand) {
   if (operand >= getCountsMutable().getOperandNumber()) {
     return {};
@@ -250,11 +252,11 @@ Relation SumColumnsOp::getRelation(unsigned) { return Unknowns(*this).is(Unknown
 AffineExpr SumColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
 Relation RepeatColumnsOp::getRelation(unsigned) { return Unknowns(*this).is(Unknowns(*this).p); }
 AffineExpr RepeatColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
-/// A row of its own row, as a map's.
+/// The op reads its own row, like a map.
 std::string SumColumnsOp::getNeutralName(unsigned) { return "map"; }
 std::string RepeatColumnsOp::getNeutralName(unsigned) { return "map"; }
 
-/// Operands on the result's scale: the row itself; any row of the rest.
+/// Reads operands on the result's scale at the row itself, and any row of the others.
 static Reads readsSegments(Operation *op) {
   auto scale = getTensorType(op->getResult(0)).getScale();
   SmallVector<RowRead> reads;
@@ -270,7 +272,8 @@ static Reads readsSegments(Operation *op) {
 Reads PoolSegmentsBackwardOp::getRowReads(unsigned) { return readsSegments(*this); }
 Reads SelectSegmentsBackwardOp::getRowReads(unsigned) { return readsSegments(*this); }
 
-/// Any row of each: of a segment that its own bit is in, and of rows that read a segment.
+/// Reads any row of each operand: rows of the segment that contains the bit, and rows that read a
+/// segment.
 static Reads readsAll(Operation *op) {
   return llvm::map_to_vector(llvm::seq<unsigned>(0, op->getNumOperands()), RowRead::whole);
 }
@@ -291,7 +294,7 @@ Cost PoolSegmentsOp::getCost() {
 Cost PoolSegmentsBackwardOp::getCost() {
   return facts::cost(*this, facts::elements(*this, getResult()));
 }
-/// An element: a difference, a product and a sum.
+/// Per element: a difference, a product and a sum.
 Cost PoolSegmentsBitsBackwardOp::getCost() {
   return facts::cost(*this, 3 * facts::elements(*this, getInput()));
 }
@@ -309,7 +312,7 @@ Cost RepeatColumnsOp::getCost() { return facts::cost(*this, 0); }
 // Backward
 //===----------------------------------------------------------------------===//
 
-/// Whole numbers have no gradient.
+/// Integers have no gradient.
 LogicalResult SegmentOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArrayRef<Value>) {
   return success();
 }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Lowering of the ops of Segments.cpp. One row pass each: a row finds its segment by the counts, a
-// segment its rows by the ends, and both read rows of the other scale by index or sum a range.
+// Lowers the ops of Segments.cpp to one row pass each: a row finds its segment by the counts, a
+// segment finds its rows by the ends, and both read rows of the other scale by an index or sum a
+// range.
 #include "../Fusion/RowPass.h"
 #include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
@@ -14,9 +14,8 @@ using namespace sluice::lowering;
 
 namespace {
 
-/// The segment that row t of the finer scale is in, as ends see it: it is between e(v - 1) and
-/// e(v), v = c(t - 1), or c(t) where bits begin segments. Rows of the segments' scale are m = v, or
-/// v - 1.
+/// The segment of row t of the finer scale, in terms of ends: it is between e(v - 1) and e(v) with
+/// v = c(t - 1), or c(t) if bits begin segments. Its row on the segments' scale is m = v, or v - 1.
 template <typename Op> struct Within {
   Within(Op op, RowPass &pass, DispatchEmitter &emitter)
       : index(pass.count(op.getCounts(), op.getStarts() ? 0 : -1)), offset(op.getStarts() ? -1 : 0),
@@ -46,7 +45,7 @@ static Value withSpare(Value totals, int64_t spare, DispatchEmitter &emitter) {
                      dispatch::DomainAttr::get(pass.b.getContext(), type.getDimSize(0), 2, 0));
 }
 
-/// Rows of an axis that every scale on it takes together.
+/// Returns the least number of rows that the groups of all scales of an axis divide.
 static int64_t rowsOfAllGroups(Operation *scope, StringRef axis) {
   int64_t rows = 1;
   for (auto scale : scope->getParentOfType<ModuleOp>().getOps<ScaleOp>()) {
@@ -104,7 +103,7 @@ LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
 // Rows of segments
 //===----------------------------------------------------------------------===//
 
-/// A segment that is not closed has a range, or none; what that holds is not read.
+/// A segment that is not closed has some range or none; its value is unused.
 LogicalResult PoolSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   RowPass pass(emitter);
   int64_t behind = getStarts() ? 0 : 1;
@@ -121,7 +120,7 @@ LogicalResult SelectSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   return pass.finish(pass.gather(getInput(), end, 0, /*whole=*/false), getResult());
 }
 
-/// c(t) - by = m where e(m + by - 1) <= t < e(m + by).
+/// c(t) - by = m exactly if e(m + by - 1) <= t < e(m + by).
 LogicalResult SpreadSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   RowPass pass(emitter);
   auto by = static_cast<int64_t>(getBy());
@@ -148,7 +147,7 @@ LogicalResult PoolSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   return pass.finish(pass.where(of.isClosed, share), getResult());
 }
 
-/// h[t], f32: zeros where t's segment is not closed.
+/// Computes h[t], f32: zeros if t's segment is not closed.
 static Value movedBy(PoolSegmentsBitsBackwardOp op, RankedTensorType type,
                      DispatchEmitter &emitter) {
   RowPass pass(emitter);
@@ -189,7 +188,7 @@ LogicalResult SelectSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter)
   return pass.finish(pass.where(isEnd, row), getResult());
 }
 
-/// Once a batch row, then for every row of it.
+/// Computes the total once per batch row, and copies it to every row.
 LogicalResult TotalOp::emitDispatches(DispatchEmitter &emitter) {
   RankedTensorType type = emitter.getTensorType(getResult());
   SmallVector<int64_t> shape(type.getShape());
