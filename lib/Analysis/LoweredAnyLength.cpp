@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Compares maps and masks as such, so for every length: for each value, the rows that it reads of
-// the values that both graphs name, path by path.
+// Compares maps and masks directly, and so for every length: the rows that each value reads of the
+// values that both graphs name, path by path.
 #include "sluice/Analysis/LoweredAnyLength.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Proof/IntegerPoint.h"
@@ -13,16 +12,16 @@ using dispatch::RowRead;
 
 namespace {
 
-/// Paths from a value, back to values that both graphs name, which are more than this are given up.
+/// Maximum number of paths from a value back to values that both graphs name.
 constexpr size_t mostPaths = 4096;
-/// Positions searched for one where two maps differ.
+/// Maximum number of positions that are searched for a difference of two maps.
 constexpr int64_t mostPositions = 4096;
 
 /// Conditions on p, of d0: constraints, and whether each is an equality.
 using Conditions = SmallVector<std::pair<AffineExpr, bool>>;
 
-/// Row p reads row position(p) of a value, or every q with (p, q) in `relation`, or all of it; of a
-/// position or all, only rows p for which every condition holds.
+/// Row p reads row position(p) of a value, or every q with (p, q) in `relation`, or all of it; for
+/// a position or all rows, only rows p for which every condition holds.
 struct Path {
   std::string source;
   AffineExpr position;
@@ -38,7 +37,7 @@ struct Paths {
   bool isComplete = true; ///< else some could not be written as a map or a relation
 };
 
-/// Reads of one value back to those that `ends` holds.
+/// Follows the reads of one value back to the values in `ends`.
 class PathFinder {
 public:
   PathFinder(const ReadGraph &graph, const llvm::StringSet<> &ends) : graph(graph), ends(ends) {}
@@ -91,13 +90,14 @@ void PathFinder::follow(const ReadGraph::Read &read, AffineExpr position,
   if (isEnd) {
     paths.all.push_back({source.name, position, {}, false, conditions});
   }
-  // A map that some reader has stored is still looked through by others.
+  // A map that some reader has stored is still read through by others.
   if (!isEnd || source.lazy) {
     expand(source, position, conditions, paths);
   }
 }
 
-/// A relation that holds a constant number of rows is that many maps; another can only stand alone.
+/// A relation with a constant number of rows is split into that many maps; any other one cannot be
+/// followed further.
 void PathFinder::followRelation(const ReadGraph::Read &read, AffineExpr position,
                                 const Conditions &conditions, Paths &paths) {
   const MaskBounds &bounds = read.bounds;
@@ -127,7 +127,7 @@ void PathFinder::expand(const ReadGraph::Value &value, AffineExpr position, cons
     }
     StringRef source = graph.getValues()[read.source].name;
     Conditions conditions = addConditions(read, position, outer);
-    // Which rows numbers find is walked, and taken to be any row here.
+    // Rows that are selected by numbers are checked at single lengths; here any row counts.
     bool isWhole = read.kind == RowRead::Kind::Whole || !read.terms.empty();
     if (isWhole && ends.contains(source)) {
       paths.all.push_back({source.str(), {}, {}, true, conditions});
@@ -156,7 +156,8 @@ bool isEmpty(ArrayRef<AffineExpr> constraints, ArrayRef<bool> equalities) {
   return findPoint(constraints, equalities).kind == IntegerPoint::None;
 }
 
-/// True if two maps agree at every p >= 0. Maps that count from the end agree only as written.
+/// Returns true if two maps agree at every p >= 0. Maps that count from the end must have the same
+/// form.
 bool agree(AffineExpr x, AffineExpr y) {
   if (x == y) {
     return true;
@@ -170,7 +171,8 @@ bool agree(AffineExpr x, AffineExpr y) {
          isEmpty({p, q, y - x - 1}, {false, true, false});
 }
 
-/// A pair of `x` that is not in `y`, q within [0, n) and, where both are of one scale, p too.
+/// Finds a pair of `x` that is not in `y`, with q within [0, n) and, if both are on one scale, p
+/// too.
 IntegerPoint findOutside(IntegerSet x, IntegerSet y, bool isOneScale) {
   MLIRContext *context = x.getContext();
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context),
@@ -198,7 +200,7 @@ IntegerPoint findOutside(IntegerSet x, IntegerSet y, bool isOneScale) {
   return {IntegerPoint::None, {}};
 }
 
-/// True if some path of `paths` reads row q of `source` at row p, of n rows.
+/// Returns true if some path of `paths` reads row q of `source` at row p, of n rows.
 bool reads(const Paths &paths, StringRef source, int64_t p, int64_t q, int64_t n) {
   return llvm::any_of(paths.all, [&](const Path &path) {
     if (path.source != source || !holdsAt(path.conditions, p, n)) {
@@ -298,7 +300,7 @@ PathCheck::LengthAnswer PathCheck::decideRelation(const Path &path) {
   return found(path, outside.at[0], outside.at[1], outside.at[2]);
 }
 
-/// Names that both graphs have.
+/// Returns the names that both graphs have.
 llvm::StringSet<> sharedNames(const ReadGraph &before, const ReadGraph &after) {
   llvm::StringSet<> shared;
   for (const ReadGraph::Value &value : after.getValues()) {
@@ -321,8 +323,8 @@ std::optional<AddedRead> sluice::findAddedAtAnyLength(const ReadGraph &before,
       continue;
     }
     MLIRContext *context = value.place.getContext();
-    // Values that one dispatch computes together are not read from memory: it is looked through
-    // before, too.
+    // Values that one dispatch computes together are not read from memory, so they are read through
+    // in the earlier graph, too.
     llvm::StringSet<> ends = shared;
     for (const ReadGraph::Value &sibling : values) {
       if (sibling.maker == value.maker) {

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Reads that a pass must not add.
+// Finds reads that a pass added.
 #include "sluice/Analysis/LoweredCausality.h"
 
 #include "sluice/Analysis/LoweredAnyLength.h"
@@ -13,7 +12,7 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Longest length that is walked: closures grow with its square.
+/// Maximum length at which all paths are followed: closures grow with its square.
 static constexpr int64_t longestWalk = 28;
 
 /// Lengths up to the longest: each of the short ones, then some, of every remainder by 2 to 4. With
@@ -35,7 +34,7 @@ static SmallVector<int64_t> lengthsUpTo(int64_t longest, bool hasSegments) {
 
 namespace {
 
-/// Two graphs side by side, `before` giving the columns.
+/// Compares two graphs; `before` defines the columns.
 class ReadComparison {
 public:
   ReadComparison(const ReadGraph &before, const ReadGraph &after)
@@ -76,7 +75,7 @@ AddedRead ReadComparison::describe(size_t index, int64_t p, size_t column) const
   return added;
 }
 
-/// A token that the first output's rows now depend on and did not.
+/// Returns a token on which the first output's rows depend only now.
 std::optional<std::pair<int64_t, int64_t>> ReadComparison::addedToken() const {
   auto old = before.find("output 0"), now = after.find("output 0");
   if (!old || !now) {
@@ -96,8 +95,8 @@ std::optional<std::pair<int64_t, int64_t>> ReadComparison::addedToken() const {
   return std::nullopt;
 }
 
-/// True if it is a row of another result of an op, as a log-sum-exp is of attention's, whose same
-/// row of some result was read before: nothing comes with it that did not come with that.
+/// Returns true if the row is a row of another result of an op, as a log-sum-exp is of attention,
+/// and the same row of some result was read before: it adds no dependence.
 bool ReadComparison::isOfSameOp(size_t promised, int64_t p, unsigned column) const {
   auto [source, q] = columns.at(column);
   const std::vector<ReadGraph::Value> &values = before.getValues();
@@ -175,8 +174,8 @@ std::optional<AddedRead> ReadComparison::run() {
 
 } // namespace
 
-/// A row that this read takes for null although the source has it, where their axis has so many
-/// rows.
+/// Finds a row that this read treats as null although the source has it, if their axis has that
+/// many rows.
 static std::optional<AddedRead> findNullAt(const ReadGraph &after, const ReadGraph::Value &value,
                                            const ReadGraph::Read &read, int64_t length) {
   const ReadGraph::Value &source = after.getValues()[read.source];
@@ -196,8 +195,8 @@ static std::optional<AddedRead> findNullAt(const ReadGraph &after, const ReadGra
   return std::nullopt;
 }
 
-/// A map's null range must end where its source does: were it to end sooner, a row would be another
-/// one once the sequence is longer.
+/// Checks that a map's null range ends where its source does: if it ended sooner, a row would
+/// change once the sequence is longer.
 static std::optional<AddedRead> findNull(const ReadGraph &after) {
   constexpr int64_t margin = 256; // tokens that a shift may delay
   for (const ReadGraph::Value &value : after.getValues()) {
@@ -232,7 +231,7 @@ std::optional<AddedRead> sluice::findAddedRead(const ReadGraph &before, const Re
 
 namespace {
 
-/// A gradient function with the forward function of its derivation.
+/// A gradient function, and the forward function that it is derived from.
 class Transposition {
 public:
   Transposition(const ReadGraph &forward, const ReadGraph &gradient)
@@ -265,7 +264,7 @@ private:
   llvm::BitVector isGradient;                  ///< columns of rows of gradients
 };
 
-/// True if row p of the value whose gradient is `reads` depends on the row of `column`.
+/// Returns true if row p of the value whose gradient is `reads` depends on the row of `column`.
 bool Transposition::isAllowed(size_t reads, int64_t p, std::optional<size_t> column,
                               const RowSets &forwardSets) const {
   std::optional<size_t> later = original[reads];
@@ -386,8 +385,8 @@ LoweringWatch::LoweringWatch(ModuleOp module) {
   }
 }
 
-/// A function that a pass created has the promises of its original: the one whose names it
-/// bears.
+/// Returns the dependences that a function must keep. A function that a pass created has those
+/// dependences of its original, the function with the same value names.
 const LoweringWatch::Promise *LoweringWatch::findPromise(func::FuncOp function) const {
   if (auto found = promises.find(function.getSymName().str()); found != promises.end()) {
     return &found->second;
@@ -404,16 +403,16 @@ const LoweringWatch::Promise *LoweringWatch::findPromise(func::FuncOp function) 
   return nullptr;
 }
 
-/// The pass only added values: theirs are promises too from here on, or their gradients would be of
-/// nothing known.
+/// Returns true if the pass only added values. Their dependences must be kept from then on, or
+/// their gradients would have nothing to be compared with.
 static bool keepsAll(const ReadGraph &before, const ReadGraph &after) {
   return llvm::all_of(before.getValues(), [&](const ReadGraph::Value &value) {
     return value.name.empty() || after.find(value.name);
   });
 }
 
-/// Maps and masks that the operations of one pass do not suffice to compare are walked at short
-/// lengths alone, as those that cannot be compared.
+/// Maps and masks that exceed the operations for one pass, or cannot be compared directly, are only
+/// checked at short lengths.
 std::optional<std::string> LoweringWatch::find(ModuleOp module, StringRef pass, Location *place) {
   WorkBudget budget;
   WorkScope scope(budget);

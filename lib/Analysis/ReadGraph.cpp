@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Reading dependences from IR, and walking them at one length.
+// Reads dependences from IR, and follows them at one length.
 #include "sluice/Analysis/ReadGraph.h"
 #include "SegmentReads.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
@@ -24,7 +23,7 @@ static constexpr int64_t mostLookahead = 64;
 // From IR
 //===----------------------------------------------------------------------===//
 
-/// A map reads its own row of an operand, where a select by the row's position takes it.
+/// Adds a map's reads: its own row of an operand, if a select by the row's position takes it.
 static void addMapReads(MapOp op, SmallVector<RowRead> &reads) {
   Value yielded = op.getBody().front().getTerminator()->getOperand(0);
   for (const dispatch::ArgumentUse &use : dispatch::findArgumentUses(yielded)) {
@@ -35,8 +34,8 @@ static void addMapReads(MapOp op, SmallVector<RowRead> &reads) {
   }
 }
 
-/// A forward op's reads: its relations, and the targets, which these leave out. The relation of an
-/// operand is the same for every result.
+/// Returns a forward op's reads: its relations, and the targets, which relations omit. The relation
+/// of an operand is the same for every result.
 static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
   SmallVector<RowRead> reads;
   if (auto map = dyn_cast<MapOp>(*op)) {
@@ -56,8 +55,8 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
   return reads;
 }
 
-/// The axis of a value's rows, where they are segments, and rows of it from one of the value's to
-/// the next; 0 where neither tokens nor segments count them: given values are walked as one row.
+/// Returns the axis of a value's rows, if they are segments, and the distance of its rows on that
+/// axis; 0 if neither tokens nor segments count them: given values count as one row.
 static std::pair<std::string, int64_t> getRowDomain(OpResult value) {
   Operation *op = value.getOwner();
   if (auto sequence = dyn_cast<SequenceType>(value.getType())) {
@@ -71,7 +70,8 @@ static std::pair<std::string, int64_t> getRowDomain(OpResult value) {
   return {domain.getAxis() ? domain.getAxis().str() : "", domain.getFactor()};
 }
 
-/// The scan that computes an axis's stored numbers of segments; null where it is not here.
+/// Returns the scan that computes an axis's stored numbers of segments; null if it is in another
+/// function.
 static dispatch::SegmentScanOp scanBehind(mlir::Value stored) {
   Operation *op = stored.getDefiningOp();
   while (isa_and_nonnull<dispatch::RowsOp>(op)) { // which adds spare rows
@@ -213,7 +213,7 @@ static std::optional<SmallVector<SegmentRead>> allReads(Operation &op, unsigned 
   return llvm::map_to_vector(*reads, [](RowRead &read) { return SegmentRead{std::move(read)}; });
 }
 
-/// A value on the same rows: the one of the same name, else one that is read row by row.
+/// Returns a value on the same rows: the one of the same name, else one that is read row by row.
 const ReadGraph::Value *ReadGraph::findAxis(const Value &like, Operation *op,
                                             ArrayRef<SegmentRead> reads) const {
   auto known = before ? before->find(like.name) : std::nullopt;
@@ -231,8 +231,8 @@ const ReadGraph::Value *ReadGraph::findAxis(const Value &like, Operation *op,
   return nullptr;
 }
 
-/// Rows of segments may be computed all, whatever their number; a domain does not name their axis
-/// then. Where it is unknown, they are walked as one row.
+/// All rows of segments may be computed, whatever their number; a domain does not name their axis
+/// then. If the axis is unknown, they count as one row.
 void ReadGraph::setAxis(Value &description, OpResult value, ArrayRef<SegmentRead> reads) const {
   auto [axis, factor] = getRowDomain(value);
   description.measuredBy = axis.empty() ? 0 : axes.lookup(axis);
@@ -273,7 +273,7 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
   }
 }
 
-/// True if data select the rows that rows of this op's function read.
+/// Returns true if data selects the rows that rows of this op's function read.
 static bool isAmongSegments(Operation &op) {
   auto function = op.getParentOfType<func::FuncOp>();
   return llvm::any_of(function.getBody().front(), [](Operation &other) {
@@ -282,8 +282,8 @@ static bool isAmongSegments(Operation &op) {
   });
 }
 
-/// None of operands that hold no rows of sequences (parameters, tables). Whole where numbers find
-/// rows that are no counts and ends.
+/// Returns the read of an operand; none if it has no rows of sequences (parameters, tables). The
+/// whole operand if its rows are selected by numbers that are not counts or ends.
 std::optional<ReadGraph::Read> ReadGraph::buildRead(Operation &op, const SegmentRead &read) const {
   auto source = indices.find(op.getOperand(read.read.operand));
   if (source == indices.end()) {
@@ -333,7 +333,7 @@ static int64_t ceilDivided(int64_t length, int64_t factor) {
   return factor == 0 ? 1 : (length + factor - 1) / factor;
 }
 
-/// Half of the rows that may have a bit have one.
+/// Sets about half of the bits that may be set.
 ReadGraph::Setting ReadGraph::at(int64_t length) const {
   Setting setting{length, {}, {length}};
   for (const Segmentation &segmentation : segmentations) {
@@ -361,9 +361,9 @@ int64_t ReadGraph::pastEnd(const Value &value, const Setting &setting) {
   return countValidRows(value, setting) + (value.isTokens ? mostLookahead : 0);
 }
 
-/// Row q of a source, past whose ends a lazy value is read through, and any other is null, or,
-/// where the read is a read of memory, the contents of that memory. `valid` are the rows that
-/// it takes for there.
+/// Visits row q of a source. A lazy value is read through past its ends; any other value is null
+/// there or, for a read of memory, the contents of that memory. `valid` is the number of rows that
+/// the read treats as existing.
 void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t valid,
                          const Setting &setting, function_ref<void(size_t, int64_t)> visit) const {
   const Value &value = values[source];
@@ -377,7 +377,7 @@ void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t val
     return;
   }
   // Before the first row there is no memory: zeros are read there, whatever the factor. All rows
-  // that segments may have are there, and zeros after them.
+  // that segments may have exist, and zeros follow them.
   bool isAll = value.axis > 0 && !isValid;
   bool readsMemory = read.factor && q >= 0 && (*read.factor == 0 ? !isAll : q < valid);
   if (read.factor ? readsMemory : isValid) {
@@ -386,7 +386,7 @@ void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t val
   }
 }
 
-/// First and last q that may be in a relation's row; lazy sources reach past [0, n).
+/// Returns the first and last q that may be in a relation's row; lazy sources reach past [0, n).
 static std::pair<int64_t, int64_t> computeRange(const MaskBounds &bounds, int64_t p, int64_t n) {
   std::optional<int64_t> first, last;
   for (AffineExpr lower : bounds.lower) {
@@ -400,10 +400,10 @@ static std::pair<int64_t, int64_t> computeRange(const MaskBounds &bounds, int64_
   return {first.value_or(0), last.value_or(n - 1)};
 }
 
-/// Later than any row: where a segment that has not ended does.
+/// A position after any row: the end of a segment that has not ended.
 static constexpr int64_t noEnd = int64_t{1} << 40;
 
-/// e(x) = x below 0.
+/// Defines e(x) = x below 0.
 static int64_t evaluateTerm(const ReadGraph::Term &term, int64_t at,
                             const std::vector<int64_t> &bits) {
   auto segments = static_cast<int64_t>(bits.size());
@@ -413,7 +413,7 @@ static int64_t evaluateTerm(const ReadGraph::Term &term, int64_t at,
   return llvm::upper_bound(bits, at) - bits.begin();
 }
 
-/// A relation without terms, with the numbers that they hold for row p; and whether all of these
+/// Substitutes the values of terms for row p in a relation; also returns whether all of these
 /// segments have ended.
 static std::pair<IntegerSet, bool> withNumbers(const ReadGraph::Read &read, int64_t p,
                                                const ReadGraph::Setting &setting) {
@@ -432,7 +432,7 @@ static std::pair<IntegerSet, bool> withNumbers(const ReadGraph::Read &read, int6
   return {relation.replaceDimsAndSymbols({d0, d1}, numbers, 2, 1), haveEnded};
 }
 
-/// Rows of the open segment are those that are there: a kernel that reads on leaves them out.
+/// Only existing rows of the open segment are read: a kernel that reads further ignores the others.
 void ReadGraph::visitFound(const Value &value, const Read &read, int64_t p, const Setting &setting,
                            function_ref<void(size_t, int64_t)> visit) const {
   constexpr int64_t beyond = 8; // rows past the end that are looked at
@@ -497,7 +497,7 @@ int64_t ReadGraph::lengthsToWalk(int64_t most) const {
         int64_t origin = reference::evaluateAffine(read.map.getResult(0), 0, 0, 0);
         shift = std::max(shift, value.factor * std::min(std::abs(origin), most));
       }
-      // A row of an affine relation: the end of row 0 gives the shift.
+      // For a row of an affine relation, the bound at row 0 is the shift.
       for (AffineExpr bound : read.bounds.upper) {
         int64_t origin = reference::evaluateAffine(bound, 0, 0, 0);
         shift = std::max(shift, std::min(value.factor, most) * std::min(std::abs(origin), most));
@@ -521,7 +521,7 @@ RowColumns::RowColumns(const ReadGraph &graph, int64_t longest) {
       continue;
     }
     first[value.name] = rows.size();
-    // There are at most as many segments as earlier rows, and one that is open.
+    // There are at most as many closed segments as earlier rows, and one open segment.
     int64_t last = value.axis == 0 ? ReadGraph::pastEnd(value, {longest, {}, {longest}})
                                    : longest + static_cast<int64_t>(value.axis);
     for (int64_t row = 0; row <= last; ++row) {

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Reads by ends and counts: of model IR from its relations, of its backward ops by their
-// definition, of dispatches from the accesses by indices.
+// Collects reads by ends and counts: for model IR from its relations, for its backward ops from
+// their definition, for dispatches from the accesses by indices.
 #include "SegmentReads.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -79,7 +78,7 @@ public:
   SegmentRead::Term end(AffineExpr at) const { return {ends, at}; }
 
   void itself(Value value) { add(value, p, p, {}); }
-  /// first <= q <= last.
+  /// Adds the reads first <= q <= last.
   void add(Value value, AffineExpr first, AffineExpr last, TermList terms) {
     for (OpOperand &operand : op->getOpOperands()) {
       if (operand.get() == value) {
@@ -94,7 +93,8 @@ public:
     add(counts, at, at, {});
     add(ends, term(0) - 1, term(0), {count(at)});
   }
-  /// Terms of a row of segments and of its rows, which are between e(before) and e(before + 1).
+  /// Adds reads of the two ends around a segment's rows, which are between e(before) and e(before +
+  /// 1), and of the counts up to the second one.
   void segmentBehind(AffineExpr before) {
     add(ends, before, before + 1, {});
     add(counts, getAffineConstantExpr(0, op->getContext()), term(0), {end(before + 1)});
@@ -119,7 +119,7 @@ static SegmentReadList collectOpReads(PoolSegmentsBackwardOp op) {
   return of.reads;
 }
 
-/// A sum over later rows of the segment, each of which reads the segment's row.
+/// Adds up later rows of the segment, each of which reads the segment's row.
 static SegmentReadList collectOpReads(PoolSegmentsBitsBackwardOp op) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr at = of.p - (op.getStarts() ? 0 : 1), row = of.term(0) - (op.getStarts() ? 1 : 0);
@@ -132,14 +132,14 @@ static SegmentReadList collectOpReads(PoolSegmentsBitsBackwardOp op) {
   return of.reads;
 }
 
-/// Row e(m) alone has a gradient, the gradient of row m. Every row reads the row of the last bit to
-/// see if it is that row.
+/// Only row e(m) has a gradient, the gradient of row m. Every row reads the row of the last bit to
+/// check whether it is that row.
 static SegmentReadList collectOpReads(SelectSegmentsBackwardOp op, bool exact) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr row = of.term(0) - 1;
   of.add(op.getCounts(), of.p, of.p, {});
   of.add(op.getEnds(), row, row, {of.count(of.p)});
-  // q <= row - (p - e(row)): none but where p is that end.
+  // q <= row - (p - e(row)): no q unless p is that end.
   TermList terms = {of.count(of.p)};
   if (exact) {
     terms.push_back(of.end(row));
@@ -148,7 +148,7 @@ static SegmentReadList collectOpReads(SelectSegmentsBackwardOp op, bool exact) {
   return of.reads;
 }
 
-/// Rows t with c(t) - by = m.
+/// Reads rows t with c(t) - by = m.
 static SegmentReadList collectOpReads(SpreadSegmentsBackwardOp op) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr last = of.p + static_cast<int64_t>(op.getBy());
@@ -193,7 +193,7 @@ class Indices {
 public:
   explicit Indices(dispatch::RowsOp op) : op(op) {}
 
-  /// The value of body argument `argument`, an index.
+  /// Returns the value of body argument `argument`, an index.
   AffineExpr buildArgumentTerm(int64_t argument) {
     if (argument < 0) {
       return getAffineDimExpr(0, op.getContext());
@@ -214,7 +214,7 @@ private:
 
 } // namespace
 
-/// An operand that indices find; any other as it was read.
+/// Returns the read of an operand by indices; any other read is unchanged.
 static SegmentRead foundRead(dispatch::RowsOp op, const RowRead &read) {
   AccessAttr access = op.getAccess(read.operand);
   bool isRange = access.getKind() == AccessKind::Range;

@@ -1,14 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Rows that the ends and counts of segments find, for ops of every level.
+// Collects the rows that are selected by ends and counts of segments, for ops of every level.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"
 
 namespace sluice {
 
-/// A read whose relation, if it is one, has symbols after n: symbol 1 + i is the number that term
-/// i's row of counts or of ends holds.
+/// A read whose relation, if it has one, has symbols after n: symbol 1 + i is the number in term
+/// i's row of counts or ends.
 struct SegmentRead {
   struct Term {
     mlir::Value of;      ///< counts or ends
@@ -18,9 +17,9 @@ struct SegmentRead {
   llvm::SmallVector<Term, 2> terms = {};
 };
 
-/// The rows that row p of a result reads, where segments select some of them; none of any other op.
-/// A row may read another and then leave it out, as the gradient of a selected row does. With
-/// `exact` that is not said.
+/// Returns the rows that row p of a result reads, if segments select some of them; none for any
+/// other op. A row may read another one and then ignore it, like the gradient of a selected row.
+/// With `exact`, such reads are omitted.
 std::optional<llvm::SmallVector<SegmentRead>> collectSegmentReads(mlir::Operation *op,
                                                                   unsigned result, bool exact);
 

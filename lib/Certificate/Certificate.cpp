@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A proof as docs/certificate.md spells it. Nothing is decided here.
+// Writes a proof in the format of docs/certificate.md. Decides nothing.
 #include "sluice/Certificate/Certificate.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Origin.h"
@@ -39,7 +38,7 @@ static std::string getDisplayName(Operation *op) {
   return origin ? origin.getName() : "unnamed";
 }
 
-/// Tokens of a given axis have its name.
+/// Tokens of a given axis have the name of the axis.
 static std::string getDisplayName(Value value) {
   if (Operation *op = value.getDefiningOp()) {
     return getDisplayName(op);
@@ -50,7 +49,7 @@ static std::string getDisplayName(Value value) {
   return isGiven(function, type) ? scale.getAxis().str() : "tokens";
 }
 
-/// A map that takes every k-th row from its first operand has a name of its own.
+/// A map that takes every k-th row from its first operand has a separate op name.
 static std::string spellOp(Value value) {
   auto flow = dyn_cast_or_null<CausalFlowInterface>(value.getDefiningOp());
   if (auto map = dyn_cast_or_null<MapOp>(value.getDefiningOp())) {
@@ -62,7 +61,7 @@ static std::string spellOp(Value value) {
 }
 
 namespace {
-/// Bounds and relations in the certificate's grammar. `numbers` are the numbers of values.
+/// Spells bounds and relations in the certificate's grammar. `numbers` are the numbers of values.
 class BoundSpeller {
 public:
   explicit BoundSpeller(const llvm::DenseMap<Value, int64_t> &numbers) : numbers(numbers) {}
@@ -81,11 +80,11 @@ public:
     return text + ")";
   }
 
-  /// The rows of an operand that row p reads, by the op's own facts: "at p - 3".
+  /// Spells the rows of an operand that row p reads, for example "at p - 3".
   std::string spell(IntegerSet relation, ArrayRef<SegmentTerm> terms) const;
 
 private:
-  /// "2*e7(p + 1) + 1", where value 7 holds the ends of segments.
+  /// Spells a bound through ends: "2*e7(p + 1) + 1", where value 7 has the ends of segments.
   std::string spell(const EndBound &bound) const {
     std::string inner = spell(bound.maps.back(), "p");
     for (size_t i = bound.cuts.size(); i-- > 0;) {
@@ -96,7 +95,7 @@ private:
     return inner;
   }
 
-  /// "e7(p - 1)": where a segment ends; "c7(p)": how many end up to p.
+  /// Spells a term: "e7(p - 1)", the end of a segment; "c7(p)", the number of ends up to p.
   std::string spell(const SegmentTerm &term) const {
     Value ends = term.of;
     if (term.kind == SegmentTerm::Count) {
@@ -137,20 +136,20 @@ private:
   const llvm::DenseMap<Value, int64_t> &numbers;
 };
 
-/// The rows that a relation holds, by the words of the grammar.
+/// The rows of a relation, in the words of the grammar.
 struct RowsRead {
   bool isWord = true; ///< nothing else is in it
   bool isAt = false, isClipped = false;
   AffineExpr first, last; ///< of p and terms
   int64_t from = 0, step = 1;
-  /// Rows p = start + every i alone, or without these where `isOff`; all rows where `every` is 0.
+  /// Only rows p = start + every i or, with `isOff`, all others; all rows if `every` is 0.
   int64_t every = 0, start = 0;
   bool isOff = false;
 
   explicit RowsRead(IntegerSet relation);
 
 private:
-  /// True if a constraint is one of the words other than first and last.
+  /// Returns true if a constraint is one of the words other than first and last.
   bool takeWord(AffineExpr constraint, bool isEquality);
   bool takeChoice(AffineExpr constraint, bool isEquality);
   void settleStep();
@@ -190,7 +189,7 @@ private:
 };
 } // namespace
 
-/// (p + a) mod k = 0, or its negation (p + a) mod k - 1 >= 0.
+/// Recognizes (p + a) mod k = 0, or its negation (p + a) mod k - 1 >= 0.
 bool RowsRead::takeChoice(AffineExpr constraint, bool isEquality) {
   AffineExpr p = getAffineDimExpr(0, constraint.getContext());
   auto part = dyn_cast<AffineBinaryOpExpr>(isEquality ? constraint : constraint + 1);
@@ -230,7 +229,8 @@ bool RowsRead::takeWord(AffineExpr constraint, bool isEquality) {
   return !isEquality && constraint == n - 1 - q;
 }
 
-/// Every `step`-th row, counted back from the last one: then the first one is read.
+/// Rewrites every `step`-th row, counted back from the last one, in terms of the first one that is
+/// read.
 void RowsRead::settleStep() {
   if (step == 1) {
     return;
@@ -345,7 +345,7 @@ void Writer::obligation(const Obligation &obligation) {
   }
 }
 
-/// Each value, its bound and the obligations of its op; the conclusions last.
+/// Writes each value, its bound and the obligations of its op; the conclusions last.
 void Writer::mode(const ModeProof &proof) {
   numbers.clear();
   Scales scales(proof.function);
@@ -378,15 +378,14 @@ void Writer::generation(ModuleOp module, const ModeProof &evaluate) {
   }
 }
 
-/// True if the bits of segments mark their ends, and nothing else. A step then keeps their
-/// number.
+/// Returns true if only the bits of segments' ends are read. A step then stores their number.
 static bool isOfBits(const StepRead &read) {
   auto segments = dyn_cast<SegmentsInterface>(read.reader);
   return segments && segments.readsBits(read.operand);
 }
 
-/// In steps: a row that waits for k segments is computed where segment k - 1 ends. For streams that
-/// are cut in turn, a segment ends at the step of the row with its bit.
+/// Returns the frontier in steps: a row that waits for k segments is computed where segment k - 1
+/// ends. If streams are cut again, a segment ends at the step of the row with its bit.
 static Frontier buildStepFrontier(const StepPlan &plan, const StepSchedule &schedule) {
   if (!schedule.cut) {
     return {schedule.due, nullptr, {}};
@@ -413,7 +412,7 @@ static Frontier buildStepFrontier(const StepPlan &plan, const StepSchedule &sche
   return steps;
 }
 
-/// Two obligations a read: that the row was computed, and that it is kept.
+/// Writes two obligations per read: that the row was computed, and that it is still stored.
 int64_t Writer::reads(ArrayRef<StepRead> reads, const std::string &reader, bool isFinal) {
   int64_t count = 0;
   for (const StepRead &read : reads) {
@@ -428,7 +427,7 @@ int64_t Writer::reads(ArrayRef<StepRead> reads, const std::string &reader, bool 
   return 2 * count;
 }
 
-/// The step that generation takes, of the values of evaluation.
+/// Writes the step of generation, for the values of evaluation.
 void Writer::step(const ModeProof &evaluate) {
   StepRefusal refusal;
   std::optional<StepPlan> plan = proveStep(evaluate.function, refusal);

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Obligations as SMT-LIB 2.6. Assertions are written from the definitions of Proof.h, not from
-// the sets that lib/Proof/Obligations.cpp decides: max(-1, ...) stays a maximum.
+// Writes obligations as SMT-LIB 2.6. Assertions follow the definitions in Obligations.h, not the
+// sets that lib/Proof/Obligations.cpp decides: max(-1, ...) remains a maximum.
 #include "sluice/Certificate/Certificate.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Explain/OpLocation.h"
@@ -21,8 +20,8 @@ std::string spellInteger(int64_t value) {
   return value < 0 ? "(- " + text.substr(1) + ")" : text;
 }
 
-/// An expression with d0 as `p`, d1 as q, s0 as n and s1, s2 ... as x1, x2 ... SMT-LIB's div and
-/// mod by a positive number match floor division.
+/// Spells an expression with d0 as `p`, d1 as q, s0 as n and s1, s2 ... as x1, x2 ... SMT-LIB's div
+/// and mod by a positive number match floor division.
 std::string spell(AffineExpr expression, StringRef p) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expression)) {
     return spellInteger(constant.getValue());
@@ -51,7 +50,7 @@ std::string spell(AffineExpr expression, StringRef p) {
   }
 }
 
-/// Ends of segments as uninterpreted functions e0, e1 ..., of one query.
+/// Ends of segments of one query, as uninterpreted functions e0, e1 ...
 class Ends {
 public:
   /// "(e0 argument)"
@@ -67,7 +66,7 @@ public:
     }
     return inner;
   }
-  /// Values of candidates at a position.
+  /// Returns the values of candidates at a position.
   std::vector<std::string> of(const Frontier &bound, StringRef position) {
     std::vector<std::string> values;
     for (AffineExpr candidate : bound.candidates) {
@@ -91,7 +90,8 @@ private:
   std::set<std::pair<size_t, std::string>> applied;
 };
 
-/// x1, x2 ...: an end is a value of its function; a count M = c(t) means e(M - 1) <= t < e(M).
+/// Defines x1, x2 ...: an end is a value of its function; a count M = c(t) means e(M - 1) <= t <
+/// e(M).
 std::string Ends::defineTerms(ArrayRef<SegmentTerm> terms) {
   std::string text;
   for (auto [i, term] : llvm::enumerate(terms)) {
@@ -119,8 +119,8 @@ std::string Ends::declare() const {
   return text;
 }
 
-/// e(m) = m below 0, and rises by at least one a segment: at every pair of arguments of the query,
-/// which a partial function needs to be one of all integers.
+/// Asserts that e(m) = m below 0, and that e rises by at least one per segment, for every pair of
+/// arguments in the query: a partial function with this property extends to all integers.
 std::string Ends::demand() const {
   std::string text;
   for (const auto &[function, x] : applied) {
@@ -166,7 +166,7 @@ void assertBound(raw_ostream &out, Ends &ends, const Frontier &bound, StringRef 
   }
 }
 
-/// (p, q) is in the relation at length n.
+/// Spells that (p, q) is in the relation at length n.
 std::string spellRelation(IntegerSet relation, StringRef n) {
   std::string text = "(let ((n " + n.str() + ")) (and true";
   for (auto [constraint, equality] :
@@ -232,7 +232,7 @@ static std::string describe(const Obligation &obligation) {
   llvm_unreachable("every kind is above");
 }
 
-/// "models/x.json:7:5 stages.1.inside.0.attention.mix", on one line.
+/// Spells a place on one line: "models/x.json:7:5 stages.1.inside.0.attention.mix".
 static std::string spellPlace(Operation *op) {
   std::string place = spec::toString(getOpLocation(op));
   if (OriginAttr origin = getOrigin(op)) {

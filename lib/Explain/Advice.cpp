@@ -28,8 +28,8 @@ static bool isSequence(Operation &op) {
   return op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType());
 }
 
-/// A stage is dead where none of its ops is read on the way to a loss. The last of a chain of dead
-/// stages is named.
+/// Warns of a stage none of whose ops is on a path to a loss. Among a chain of dead stages, names
+/// the last one.
 static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
   llvm::DenseSet<Operation *> live = liveOps(function);
   llvm::MapVector<Location, SmallVector<Operation *>> stages;
@@ -64,8 +64,8 @@ static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
 // Blind spots
 //===----------------------------------------------------------------------===//
 
-/// The mask from its lower bounds up to the row's own place; nothing where it is not a plain
-/// window.
+/// Returns the mask from its lower bounds up to the row's own position; nothing if it is not a
+/// plain window.
 static std::optional<IntegerSet> upToOwn(AttentionOp op) {
   MaskBounds bounds = solveMask(op.getMask());
   if (!bounds.exact || !bounds.conditions.empty()) {
@@ -80,7 +80,7 @@ static std::optional<IntegerSet> upToOwn(AttentionOp op) {
   return IntegerSet::get(2, 1, constraints, SmallVector<bool>(constraints.size(), false));
 }
 
-/// The first attention whose window, were it to end at the row itself, would leave no hole.
+/// Returns the first attention whose window would leave no hole if it ended at the row itself.
 static Operation *windowAtFault(CrossEntropyOp loss, const Clock &clock) {
   constexpr int mostTries = 16;
   int tries = 0;
@@ -105,7 +105,8 @@ static Operation *windowAtFault(CrossEntropyOp loss, const Clock &clock) {
   return nullptr;
 }
 
-/// The same of a spec: one mask may be the mask of many layers. Returns the first stage with it.
+/// Returns the first stage of a spec with such a window; one mask may be the mask of several
+/// layers.
 static Operation *windowAtFault(const ParsedSpec &spec, const Clock &clock) {
   constexpr size_t mostTries = 16;
   llvm::DenseSet<Location> tried;
@@ -133,7 +134,7 @@ static bool layerMends(const BlindPattern &pattern) {
     for (auto [first, last] : pattern.rows[static_cast<size_t>(row)].holes) {
       for (int64_t token = first; token <= last; ++token) {
         bool seen = false;
-        // For the rows from the token on; holes of earlier periods are the same, moved.
+        // Looks at rows from the token on; holes of earlier periods are the same, translated.
         for (int64_t other = row; !seen && other >= token; --other) {
           int64_t residue = ((other % period) + period) % period;
           int64_t offset = token - (other - residue);
@@ -152,7 +153,7 @@ static bool layerMends(const BlindPattern &pattern) {
   return llvm::all_of(pattern.rows, [](auto &row) { return row.farHoles.empty(); });
 }
 
-/// The last op of a kind that the loss reads through, the nearest to it.
+/// Returns the last op of a kind that the loss reads through, the nearest to the loss.
 template <typename... Ops> static Operation *lastBefore(CrossEntropyOp loss) {
   SmallVector<Operation *> open = {loss};
   llvm::DenseSet<Operation *> known;
@@ -179,7 +180,7 @@ struct Remedy {
 };
 } // namespace
 
-/// Where to put a layer, tried on the spec in the order of how little they change.
+/// Returns places for a layer, in increasing order of the change; each is tried on the spec.
 static std::string layerFor(const ParsedSpec &spec, OriginAttr upsampling, const Clock &clock) {
   const std::string fine = "put a layer of the finest scale after this upsampling (a hierarchy's "
                            "last count at least 1)";
@@ -224,7 +225,7 @@ static Remedy remedyFor(const BlindPattern &pattern, const ParsedSpec *spec, con
     if (Operation *op = windowAtFault(pattern.loss, clock)) {
       return {getOpLocation(op), window};
     }
-    // A causal layer reads no later token than its row: before the head it is causal always.
+    // A causal layer reads no token later than its row, so before the head it is always causal.
     return {getOpLocation(place),
             layerMends(pattern) ? "; put a causal layer right before the head" : ""};
   }
@@ -263,7 +264,7 @@ static void warnOfHoles(const BlindPattern &pattern, const AdviceRequest &reques
   }
 }
 
-/// A row's context where it is shorter than the model's: a fact, not a defect.
+/// Notes a row's context if it is shorter than the model's, which is not a defect.
 static void noteContext(const BlindPattern &pattern, int64_t context, CausalVerdict &verdict) {
   int64_t least = std::numeric_limits<int64_t>::max(), most = -1;
   for (const BlindPattern::Row &row : pattern.rows) {
@@ -305,8 +306,8 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
   Clock clock(request.operations);
   warnOfDeadStages(function, verdict);
   Shifts shifts(module);
-  // The quicker part first. Losses of training alone may see less than sampled rows.
-  // A model of groups alone sees no newer tokens than those of whole groups, as it should.
+  // The faster part comes first. Losses that only train may see less than sampled rows. A model of
+  // groups alone sees only tokens of whole groups, as intended.
   SmallVector<BlindPattern> patterns;
   if (!hasFact<SluiceDialect::GroupAttrHelper>(module)) {
     patterns.push_back(findBlindSpots(getMainLoss(function)));

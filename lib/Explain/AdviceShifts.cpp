@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Shifts that delay for nothing: lowered, tried as a whole, then named.
+// Finds shifts that delay needlessly: lowers them, checks the result as a whole, then reports them.
 #include "AdviceShifts.h"
 #include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Explain/Advice.h"
@@ -52,7 +51,7 @@ Shifts::Shifts(ModuleOp module) {
         continue;
       }
       auto place = op->getLoc()->findInstanceOf<FileLineColLoc>();
-      // IR without places: the n-th shift of each function.
+      // For IR without places, the n-th shift of each function.
       Attribute name = place ? Attribute(place)
                              : Attribute(IntegerAttr::get(IndexType::get(op.getContext()),
                                                           static_cast<int64_t>(number)));
@@ -69,8 +68,8 @@ Shifts::Shifts(ModuleOp module) {
   }
 }
 
-/// Lower values read later tokens, so the causal values of one shift are all from the least on.
-/// Most shifts are the least ones, so the next lower value is tried first.
+/// Lower values read later tokens, so the causal values of one shift are all values from a minimum
+/// on. Most shifts are minimal, so the next lower value is tried first.
 size_t Shifts::lower(const Clock &clock) {
   size_t tried = 0;
   for (ShiftKey &key : llvm::reverse(keys)) {
@@ -142,8 +141,8 @@ size_t Shifts::confirm(ModuleOp module, const ParsedSpec *spec, const Clock &clo
   return judged;
 }
 
-/// Tokens, or on segments these, by which what is read through all levels of a key is late: a
-/// position of a level is as many as its factor.
+/// Returns the delay of reads through all levels of a key, in tokens or, on segments, in segments:
+/// one position of a level is as many tokens as its factor.
 static int64_t getDelay(const ShiftKey &key) {
   int64_t tokens = 0;
   for (ShiftOp op : ArrayRef(key.ops).take_front(key.levels)) { // those of the first mode
@@ -152,7 +151,7 @@ static int64_t getDelay(const ShiftKey &key) {
   return tokens * (key.by.front() - key.least);
 }
 
-/// The place of the number: the key `shift` where a head or a loss has one, else the op's place.
+/// Returns the place of the number: the key `shift` of a head or loss, else the op's place.
 static spec::SourceLocation findNumber(Operation *op, const ParsedSpec *spec) {
   spec::SourceLocation place = getOpLocation(op);
   if (spec) {
@@ -181,7 +180,7 @@ static bool isTakenInPart(Value value, llvm::DenseSet<Operation *> &visited) {
   });
 }
 
-/// Least values hold together: which other shifts are lowered is said, where there are any.
+/// The smallest values hold together, so a warning mentions if other shifts are lowered, too.
 static void warnOfWaste(const Shifts &shifts, const ParsedSpec *spec, CausalVerdict &verdict) {
   bool areSeveral = llvm::count_if(shifts.keys, [](const ShiftKey &key) {
                       return key.least < key.by.front();

@@ -11,12 +11,13 @@
 
 namespace sluice::advice {
 
-/// The operations of one module's advice, to which all work in the clock's lifetime is charged.
+/// The operations for the advice about one module; all work in the lifetime of the clock is charged
+/// to them.
 class Clock {
 public:
   explicit Clock(int64_t operations) : budget(operations), scope(budget) {}
   bool isOver() const { return budget.isExhausted(); }
-  /// "200 million operations"
+  /// Describes the budget: "200 million operations".
   std::string describe() const { return WorkBudget::describe(budget.getLimit()); }
 
 private:
@@ -29,11 +30,11 @@ std::string count(int64_t n, const std::string &what);
 /// Adds a note that the operations were spent before all of `what` was done.
 void noteUnfinished(mlir::Operation *place, const Clock &clock, const std::string &what,
                     CausalVerdict &verdict);
-/// Ops that are read on the way to a loss.
+/// Returns the ops on paths to a loss.
 llvm::DenseSet<mlir::Operation *> liveOps(mlir::func::FuncOp function);
 
-/// The shifts that one key of the spec sets: of one stage, of every level of an hourglass, in each
-/// mode that is trained or evaluated.
+/// The shifts that one key of the spec sets: of one stage, or of every level of an hourglass, in
+/// each mode that is trained or evaluated.
 struct ShiftKey {
   llvm::SmallVector<ShiftOp, 2> ops;
   llvm::SmallVector<int64_t, 2> by; ///< of each
@@ -55,7 +56,7 @@ struct ShiftKey {
   bool isOneValue() const { return llvm::all_equal(by) && by.front() >= 0; }
 };
 
-/// The shifts of a module's modes, and the values with which the module stays causal.
+/// The shifts of a module's modes, and checks of the module with other values.
 class Shifts {
 public:
   explicit Shifts(mlir::ModuleOp module);

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Blind spots as a pattern in the row. Every relation is the same one period of all scales later,
-// moved by that period, save near the start of the sequence. So the length is chosen past every
-// finite distance that a path can bridge, and two further periods must agree with the first.
+// Finds blind spots as a pattern in the row. One period of all scales later, every relation is the
+// same, translated by that period, except near the start of the sequence. So the length is chosen
+// beyond every finite distance that a path can bridge, and two further periods must agree with the
+// first.
 #include "sluice/Explain/BlindSpots.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/FixedSegments.h"
@@ -35,12 +35,12 @@ int64_t sluice::computePeriod(func::FuncOp function) {
 using llvm::BitVector;
 
 namespace {
-/// Rows times positions times ops: about 0.2 s. Each op costs some by itself, and a word of memory
-/// for 64 positions.
+/// Maximum of rows times positions times ops: about 0.2 s. Each op has a fixed cost, and a word of
+/// memory per 64 positions.
 constexpr double mostBlindSpotWork = 1e8;
 constexpr int64_t longest = int64_t{1} << 20;
 
-/// The finite distances, in tokens, that the paths to `root` bridge at most.
+/// Upper bounds on the finite distances, in tokens, that paths to `root` bridge.
 class Distances {
 public:
   Distances(func::FuncOp function, int64_t period) : period(period), scales(function) {
@@ -78,8 +78,8 @@ private:
 };
 } // namespace
 
-/// How far one read goes in tokens, tried far from the start. A bound that does not move with the
-/// row (from the first position on) bridges everything densely and counts as nothing.
+/// Returns the distance that one read bridges, in tokens, far from the start. A bound that does not
+/// move with the row (from the first position on) bridges everything densely and counts as zero.
 int64_t Distances::bridged(Operation *op, Value source, IntegerSet relation) {
   auto findScale = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
   auto [entry, isNew] = ofRelation.try_emplace(
@@ -124,9 +124,9 @@ static bool operator==(const BlindPattern::Row &x, const BlindPattern::Row &y) {
   return std::tie(x.holes, x.oldest, x.farHoles) == std::tie(y.holes, y.oldest, y.farHoles);
 }
 
-/// The holes of one row; `latest` is the last token that it may see. A far residue is a hole where
-/// none of its tokens is seen; one that is seen at some distances only makes no pattern, which the
-/// comparison of periods then finds.
+/// Returns the holes of one row; `latest` is the last token that it may see. A far residue is a
+/// hole if none of its tokens is seen; a residue that is seen at some distances only has no
+/// pattern, which the comparison of periods then detects.
 BlindPattern::Row Enumeration::getPattern(int64_t row, int64_t latest) const {
   BlindPattern::Row pattern;
   int64_t base = row / period * period, far = std::max<int64_t>(0, base - nearby);
@@ -177,8 +177,8 @@ static bool repeatsAfter(const BlindPattern &pattern, int64_t shorter) {
   return true;
 }
 
-/// Fine layers on a middle scale make the pattern that scale's, and no layers at all that of no
-/// scale: the least period says most.
+/// Shortens the period: with fine layers on a middle scale the pattern has the period of that
+/// scale, and without layers no scale. The shortest period is the most informative.
 static void shortenPeriod(BlindPattern &pattern) {
   for (int64_t shorter = 1; shorter < pattern.period; ++shorter) {
     if (pattern.period % shorter == 0 && repeatsAfter(pattern, shorter)) {
@@ -189,8 +189,7 @@ static void shortenPeriod(BlindPattern &pattern) {
   }
 }
 
-/// Row t predicts token t + offset and may see tokens up to t.
-/// No sequence has tokens as far back as the context is long.
+/// Removes tokens beyond the context. Row t predicts token t + offset and may see tokens up to t.
 static void forgetBeyond(BlindPattern &pattern, int64_t context, int64_t nearby) {
   for (auto [row, found] : llvm::enumerate(pattern.rows)) {
     llvm::erase_if(found.holes, [&](const auto &hole) {
@@ -262,14 +261,14 @@ bool BlindPattern::hasHoles() const {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// One run of unseen tokens: from `first` (relative to the period's start) to `back` before the
-/// row, or to `last` where it ends at a fixed place.
+/// One run of unseen tokens: from `first` (relative to the period's start) to `back` tokens before
+/// the row, or to `last` if it ends at a fixed place.
 struct Hole {
   int64_t row, first, last;
 };
 } // namespace
 
-/// "4m+2"; with one scale only, "t-3".
+/// Formats a row: "4m+2"; with one scale only, "t-3".
 static std::string formatRows(int64_t offset, int64_t period) {
   std::string name = period == 1 ? "t" : std::to_string(period) + "m";
   return offset == 0 ? name : name + (offset > 0 ? "+" : "") + std::to_string(offset);
@@ -285,8 +284,8 @@ static std::string describeRowRange(int64_t first, int64_t last, int64_t period)
                        : "rows " + formatRows(first, period) + " to " + formatRows(last, period);
 }
 
-/// One clause for neighbouring rows that miss the same tokens, or the same up to a distance before
-/// their own. Takes them from `holes`.
+/// Returns one clause for adjacent rows that miss the same tokens, or the same up to a distance
+/// before their own, and removes them from `holes`.
 static std::string nextClause(std::vector<Hole> &holes, int64_t period) {
   Hole head = holes.front();
   auto take = [&](auto isLike) {

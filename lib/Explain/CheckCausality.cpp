@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// From frontiers to a verdict that a user can act on.
+// Turns frontiers and obligations into a verdict that a user can act on.
 #include "sluice/Explain/CheckCausality.h"
 #include "Misalignment.h"
 #include "Refusal.h"

@@ -81,7 +81,7 @@ FixedSegments::FixedSegments(func::FuncOp function, Boundaries given)
   }
 }
 
-/// For a value on segments, the cut that makes them.
+/// Returns the segmentation that a value on segments belongs to.
 std::optional<size_t> FixedSegments::findSegmentOp(Value value) const {
   for (size_t i = 0; i < cuts.size(); ++i) {
     SegmentOp cut = cuts[i];
@@ -99,7 +99,7 @@ std::optional<int64_t> FixedSegments::countSegmentRows(Value value) const {
   return cut && factor > 0 ? std::optional<int64_t>(llvm::divideCeil(rows, factor)) : std::nullopt;
 }
 
-/// None where segment `at` has not ended.
+/// Returns none if segment `at` has not ended.
 std::optional<int64_t> FixedSegments::evaluateTerm(const SegmentTerm &term, int64_t p) const {
   CutTerm of = *resolveTerm(term);
   const std::vector<int64_t> &ends =

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A length, a row and a later token that it reads. Short lengths are searched read by read. At
-// longer ones, where the last position that an op reads is the likely one, only that is followed:
-// what is found is a path all the same, and what is not found proves nothing.
+// Searches for a length, a row and a later token that it reads. Short lengths are searched read by
+// read. At longer ones only the last position that an op reads is followed, because it is the
+// likely one: a result is still a path, but no result proves nothing.
 #include "sluice/Explain/LeakSearch.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/CheckCausality.h"
@@ -57,7 +56,7 @@ std::optional<FoundLeak> sluice::findLeakAt(const ReadPlan &plan, int64_t length
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Data that walks at all lengths share. Chains of maps are read through, however long they are.
+/// Data that searches at all lengths share. Chains of maps are read through, however long they are.
 struct LatestPlan {
   explicit LatestPlan(const ReadPlan &plan) : plan(plan), losses(getLossOps(plan.function)) {
     llvm::copy_if(plan.ops, std::back_inserter(followed),
@@ -69,12 +68,13 @@ struct LatestPlan {
   std::vector<Operation *> followed; ///< ops that are no maps of others, in order
 };
 
-/// One row at one length: of every op the last position that it reads of each operand, back from
-/// the row, then forward the latest token that each reaches. One step an op, whatever the length.
+/// Follows one row at one length: for every op the last position that it reads of each operand,
+/// back from the row, then forward the latest token that each reaches. One step per op, whatever
+/// the length.
 class LatestWalk {
 public:
   LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t length, int64_t row);
-  /// Without the path, which is as long as the model is deep.
+  /// Returns the leak without the path, which is as long as the model is deep.
   std::optional<FoundLeak> find();
   void addPath(FoundLeak &leak);
 
@@ -101,7 +101,7 @@ static Value firstResult(Value value) {
   return op ? op->getResult(0) : value;
 }
 
-/// Positions of one value beyond this many are not followed.
+/// Maximum number of positions of one value that are followed.
 constexpr size_t mostPositions = 8;
 
 void LatestWalk::want(Value value, int64_t position) {
@@ -124,7 +124,7 @@ static std::optional<std::pair<Value, int64_t>> resolve(const ReadPlan &plan, in
   return isThere ? std::optional(std::pair(value, q)) : std::nullopt;
 }
 
-/// For a stored operand a position that is there.
+/// Returns a position that exists, for a stored operand.
 std::optional<int64_t> LatestWalk::findLatestRead(const ReadPlan::Read &read, int64_t p) const {
   constexpr int tries = 16; // a mask may leave out some
   int64_t n = plan.computeLength(read.operand, length);
@@ -303,8 +303,8 @@ static int64_t longestWalk(const ReadPlan &plan) {
       std::sqrt(pairs / static_cast<double>(std::max<size_t>(plan.ops.size(), 1))));
 }
 
-/// A read within the sequence stays one as the sequence grows, so those lengths are searched by
-/// halving. A position past the end need not stay past it; the shortest lengths show it.
+/// A read within the sequence remains one as the sequence grows, so these lengths are searched by
+/// bisection. A position past the end need not remain past it; the shortest lengths show it.
 std::optional<FoundLeak> sluice::findLeak(const ReadPlan &plan, int64_t longest, int64_t row,
                                           LeakSearch &search) {
   constexpr int64_t shortLengths = 64, most = 20'000'000;
@@ -335,8 +335,8 @@ std::optional<FoundLeak> sluice::findLeak(const ReadPlan &plan, int64_t longest,
     leak = findLeakAt(plan, length, true, 0, &budget);
     search.growing = leak || budget <= 0 ? search.growing : length;
   }
-  // Where a bound says how long a sequence is to be, what comes with its end is looked at there
-  // too.
+  // If a bound gives the length of a sequence that shows the leak, reads past its end are also
+  // searched there.
   if (constexpr int64_t most = 4096; !leak && budget > 0 && growing < longest && longest <= most) {
     leak = findLeakAt(plan, longest, true, std::max<int64_t>(row, 0), &budget);
   }
@@ -368,7 +368,7 @@ void sluice::preferTarget(const ReadPlan &plan, FoundLeak &leak) {
       target < 0 || ops * std::pow(static_cast<double>(witness.length), 2) > mostReads) {
     return;
   }
-  // From the target's token on: which positions depend on it, and through which read.
+  // Follows, from the target's token on, the positions that depend on it, and the read of each.
   struct From {
     Value operand;
     int64_t position;

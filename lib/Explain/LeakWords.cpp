@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The words of messages about a leak: ops as a spec calls them, and descriptions of witnesses.
+// Words messages about a leak: names ops as a spec does, and describes witnesses.
 #include "LeakWords.h"
 #include "Remedy.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
@@ -38,7 +37,7 @@ static std::string getWordFor(Operation *op) {
   return isa<MapOp>(op) && !part.empty() ? part.str() : op->getName().stripDialect().str();
 }
 
-/// "position 3 of the shorten at a.json:7:5"
+/// Describes a position: "position 3 of the shorten at a.json:7:5".
 static std::string describeValue(Value value, int64_t position) {
   Operation *op = value.getDefiningOp();
   return "position " + std::to_string(position) + " of the " + getWordFor(op) + " at " +

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Reads followed backwards from one row. Ops stand in the order of their uses, so one pass from the
-// end asks every op once, for all the positions that are wanted of it.
+// Follows reads backwards from one row. Ops are in the order of their uses, so one pass from the
+// end visits every op once, for all its wanted positions.
 #include "sluice/Explain/Reach.h"
 #include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -63,8 +62,8 @@ const ReachGraph::Info &ReachGraph::getNodeInfo(Value value) const {
   return infos.find(value)->second;
 }
 
-/// Around the relation's positions q of row p where its bounds are not exact. Without an upper
-/// bound, all of the operand.
+/// Returns an interval that contains the relation's positions q of row p; larger than them if
+/// bounds are not exact, and the whole operand without an upper bound.
 RowInterval ReachGraph::computeRange(const Read &read, int64_t p) const {
   int64_t n = getLength(read.source);
   auto value = [&](AffineExpr e) { return reference::evaluateAffine(e, p, 0, n); };
@@ -82,7 +81,7 @@ RowInterval ReachGraph::computeRange(const Read &read, int64_t p) const {
   return {first == -none ? 0 : first, last == none ? std::max(n, length) - 1 : last};
 }
 
-/// None where no content is read. Of segments, a range for each row.
+/// Returns none if no contents are read. For segments, a range for each row.
 std::optional<ReachGraph::Read> ReachGraph::buildRead(OpOperand &operand, int64_t rows) {
   auto flow = dyn_cast<CausalFlowInterface>(operand.getOwner());
   unsigned number = operand.getOperandNumber();
@@ -153,7 +152,7 @@ RowInterval ReachGraph::readRange(Operation *op, unsigned operand, int64_t p) co
 // Search
 //===----------------------------------------------------------------------===//
 
-/// One search from one row. `found` holds what is wanted of stored values.
+/// One search from one row. `found` has the wanted positions of stored values.
 class ReachGraph::Search {
 public:
   explicit Search(const ReachGraph &graph) : graph(graph) {}
@@ -179,8 +178,8 @@ private:
   const ReachGraph &graph;
 };
 
-/// Positions outside a stored sequence are null. A map that is not stored is followed to what is:
-/// map by map, as chains of them are long.
+/// Positions outside a stored sequence are null. A map that is not stored is followed to a stored
+/// value, map by map, because chains of them are long.
 void ReachGraph::Search::want(Value value, std::vector<int64_t> positions) {
   for (;;) {
     const Info &info = graph.getNodeInfo(value);
@@ -230,8 +229,8 @@ static std::vector<int64_t> getList(const llvm::BitVector &set) {
   return list;
 }
 
-/// All positions of the ranges of `wanted`, below `limit`. Neighbours of an attention read nearly
-/// the same, so runs of ranges that meet are set at once.
+/// Returns all positions of the ranges of `wanted`, below `limit`. Adjacent rows of attention read
+/// nearly the same, so runs of overlapping ranges are set at once.
 static llvm::BitVector join(ArrayRef<RowInterval> ranges, const llvm::BitVector &wanted,
                             int64_t limit) {
   llvm::BitVector joined;

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Reads at one length, position by position.
+// Follows reads at one length, position by position.
 #include "sluice/Explain/ReadWalk.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Proof/Frontier.h"
@@ -12,7 +11,7 @@ using namespace sluice;
 // Plan
 //===----------------------------------------------------------------------===//
 
-/// Beyond every length, and small enough to compute with.
+/// Greater than every length, and small enough to compute with.
 constexpr int64_t beyond = int64_t{1} << 61;
 
 int64_t LazyMap::at(int64_t p) const {
@@ -21,7 +20,7 @@ int64_t LazyMap::at(int64_t p) const {
       static_cast<int64_t>(std::clamp<__int128>(distance, -beyond, beyond)), factor);
 }
 
-/// Constant operand of a sum or a division; none of any other expression.
+/// Returns the constant operand of a sum or a division; none for any other expression.
 static std::optional<int64_t> getConstantValue(AffineExpr expression, AffineExprKind kind) {
   auto binary = dyn_cast_if_present<AffineBinaryOpExpr>(expression);
   auto constant = binary && binary.getKind() == kind ? dyn_cast<AffineConstantExpr>(binary.getRHS())
@@ -29,7 +28,8 @@ static std::optional<int64_t> getConstantValue(AffineExpr expression, AffineExpr
   return constant ? std::optional(constant.getValue()) : std::nullopt;
 }
 
-/// floor((floor((p - s) / f) - by) / k) = floor((p - s - f by) / (f k)), the op read first.
+/// Composes maps: floor((floor((p - s) / f) - by) / k) = floor((p - s - f by) / (f k)), the op read
+/// first.
 static std::optional<LazyMap> mapThrough(CausalFlowInterface op, const LazyMap *source) {
   LazyMap map = source ? *source : LazyMap{op->getOperand(0), 0, 1};
   __int128 by = 0, k = 1;
@@ -158,14 +158,14 @@ static bool changesWithLength(IntegerSet relation, int64_t p, int64_t n) {
   return false;
 }
 
-/// For the positions of a stored value from 0 up to `last`, which it has, the first that reaches
-/// the latest token.
+/// Returns, for the positions of a stored value from 0 to `last`, the first that reaches the latest
+/// token.
 int64_t ReadWalk::latestUpTo(Value value, int64_t last) const {
   return isa<BlockArgument>(value) ? last : latest.at(value)[static_cast<size_t>(last)];
 }
 
-/// Every read is a case of its own only where the bounds of a relation are not the relation, or do
-/// not begin at 0: a causal mask costs one look a row.
+/// Reads are followed one by one only if the bounds of a relation are not exact, or do not begin at
+/// 0: a causal mask takes one step per row.
 ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
   Reach best;
   if (budget && --*budget < 0) {
@@ -242,7 +242,7 @@ static bool countsByExisting(const ReadPlan &plan, const ReadWalk &walk, Operati
   });
 }
 
-/// A chain of maps that are not stored is walked map by map.
+/// A chain of maps that are not stored is followed map by map.
 std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t position) const {
   std::vector<std::pair<Value, int64_t>> path;
   for (;;) {

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A mode that is not proved: the leak that shows why, and changes that repair it.
+// Explains a mode that is not proved: the leak, and changes that repair it.
 #include "Refusal.h"
 #include "LeakWords.h"
 #include "Remedy.h"
@@ -49,8 +48,8 @@ static std::optional<FoundLeak> findLeakPath(const ReadPlan &plan, const BoundVi
   return leak ? leak : findLeak(plan, longestLength(plan.function), violation.row, search);
 }
 
-/// The changes that make the model causal as a whole, in their order, and the place of the first.
-/// Where these few are not enough, the first, and that it is not.
+/// Returns the changes that make the model causal as a whole, in order, and the place of the first.
+/// If a few are not enough, returns the first one and states that it is not enough.
 static std::string findRemedy(func::FuncOp function, FoundLeak leak, spec::SourceLocation &place) {
   constexpr int mostChanges = 3;
   auto module = function->getParentOfType<ModuleOp>();
@@ -85,7 +84,7 @@ static std::string findRemedy(func::FuncOp function, FoundLeak leak, spec::Sourc
   return first + " (not enough by itself: the model leaks in other places too)";
 }
 
-/// Returns true where bounds and obligations prove every mode that has a loss. Searches for no
+/// Returns true if bounds and obligations prove every mode that has a loss. Searches for no
 /// witness, and does not check that generation agrees.
 static bool isProvedAsItIs(ModuleOp module) {
   ObligationDecider decider;
@@ -104,8 +103,8 @@ static bool isProvedAsItIs(ModuleOp module) {
   return true;
 }
 
-/// The first of some changes, or two of them, after which the model is proved; empty where none
-/// are. `place` is then that of the first.
+/// Returns the first of some changes, or two of them, after which the model is proved; empty if
+/// there are none. Sets `place` to the place of the first.
 static std::string findRemedyAmongSegments(ModuleOp module, const FoundLeak &leak,
                                            spec::SourceLocation &place) {
   std::vector<Change> changes = changesAmongSegments(leak);
@@ -156,7 +155,8 @@ static bool hasCauseAlone(Operation *op) {
   return !own.words.empty() && own.attribute.empty();
 }
 
-/// By all boundaries of short sequences. The path starts where a row first holds a later token.
+/// Searches all boundaries of short sequences. The path starts where a row first holds a later
+/// token.
 static void explainSegments(func::FuncOp function, const BoundViolation &violation, bool replay,
                             CausalVerdict &verdict) {
   Boundaries boundaries;

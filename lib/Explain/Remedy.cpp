@@ -13,14 +13,14 @@ OpRemedy sluice::findOpRemedy(Operation *op) {
   return flow ? flow.getRemedy() : OpRemedy();
 }
 
-/// Factor of an op that reads groups; 1 for any other.
+/// Returns the factor of an op that reads groups; 1 for any other.
 static int64_t getGroupSize(Operation *op) {
   auto fusion = dyn_cast<FusionInterface>(op);
   return fusion ? fusion.getRowGroup().factor : 1;
 }
 
 namespace {
-/// The shifts that stand right before a shortening.
+/// The shifts directly before a shortening.
 struct ShiftChain {
   explicit ShiftChain(Operation *shorten) {
     for (Operation *op = shorten->getOperand(0).getDefiningOp(); isa_and_nonnull<ShiftOp>(op);
@@ -51,7 +51,8 @@ static bool looksAhead(AttentionOp op) {
          isNeverPositive(simplifyAffineExpr(latest - own, 1, 0)).kind != SignAnswer::Always;
 }
 
-/// None of an op that another change must mend. A stage inside another has no key of its own.
+/// Returns none for an op that another change must repair. A stage inside another has no key of its
+/// own.
 static std::optional<Change> findChange(Operation *op) {
   spec::SourceLocation place = getOpLocation(op);
   std::string at = ", at " + spec::toString(place);

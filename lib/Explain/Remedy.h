@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// CausalFlowInterface::getRemedy; empty of an op without the interface.
+/// Returns CausalFlowInterface::getRemedy; empty for an op without the interface.
 OpRemedy findOpRemedy(mlir::Operation *op);
 
 /// Changes to a module that its spec's keys would make: to every op of one place, in each mode.
@@ -61,7 +61,7 @@ public:
       });
     });
   }
-  /// Each gets the shift of its own remedy.
+  /// Gives each op the shift of its own remedy.
   void remedy(mlir::Operation *like) {
     change(like, [](mlir::Operation *op) { return findOpRemedy(op); });
   }
@@ -116,11 +116,11 @@ private:
   std::vector<std::function<void()>> undo;
 };
 
-/// The first op on the way from the token whose result reads a token past the start of its own
-/// position.
+/// Returns the first op on the path from the token whose result reads a token past the start of its
+/// own position.
 mlir::Operation *opAtFault(FoundLeak &leak);
 
-/// A change that may mend a leak; to be tried.
+/// A change that may repair a leak; it must be tried.
 struct Change {
   std::string words; ///< with its place
   spec::SourceLocation place;

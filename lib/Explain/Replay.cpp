@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A leak is shown, not claimed: the reference is run twice.
+// Shows a leak by running the program or the reference twice.
 #include "sluice/Explain/Replay.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/LeakSearch.h"
@@ -19,13 +18,13 @@ using namespace sluice;
 
 namespace {
 
-/// Most multiplications that a replay may cost: seconds.
+/// Maximum number of multiplications of a replay: seconds.
 constexpr double mostReplayWork = 5e7;
-/// Dropout may drop the very path, so it is drawn anew a few times.
+/// Dropout may drop the path, so it is drawn again a few times.
 constexpr uint64_t attempts = 4;
 
-/// Uniform numbers in [-0.5, 0.5) for every parameter and table: large enough that no path fades
-/// away.
+/// Sets uniform numbers in [-0.5, 0.5) for every parameter and table, large enough that every path
+/// has a measurable effect.
 void setParameters(ModuleOp module, reference::Evaluator<double> &evaluator) {
   std::mt19937_64 generator(1);
   for (auto parameter : module.getOps<ParameterOp>()) {
@@ -44,7 +43,7 @@ void setParameters(ModuleOp module, reference::Evaluator<double> &evaluator) {
   }
 }
 
-/// Row `row` of what the loss reads, for `length` tokens; nothing where the evaluation failed.
+/// Returns row `row` of the loss's input, for `length` tokens; nothing if the evaluation failed.
 std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int64_t length,
                                 int64_t row, uint64_t step, std::vector<int32_t> tokens,
                                 const ForcedBits &bits = {}) {
@@ -104,7 +103,7 @@ double estimateWork(func::FuncOp function, int64_t length) {
   return elements * static_cast<double>(length);
 }
 
-/// Why the reference does not run so many tokens; empty where it does.
+/// Returns the reason why the reference cannot run so many tokens; empty if it can.
 std::string explainUnreplayable(func::FuncOp function, int64_t length) {
   if (int64_t context = getContext(function); length > context) {
     return "it takes " + std::to_string(length) + " tokens, and the context is " +
@@ -170,7 +169,7 @@ static void replayOnce(func::FuncOp function, FoundLeak &leak) {
   witness.replay = witness.change > 0 ? Replay::Changed : Replay::Unchanged;
 }
 
-/// With another token of the same row, where the first shows nothing.
+/// Replays with another token of the same row if the first one shows nothing.
 static void replayEither(const ReadPlan &plan, FoundLeak &leak) {
   FoundLeak target = leak;
   preferTarget(plan, target);
@@ -182,8 +181,8 @@ static void replayEither(const ReadPlan &plan, FoundLeak &leak) {
   replayOnce(plan.function, leak);
 }
 
-/// Numbers may hide a path: a row that is not there and a row of zeros read the same. Leaks of
-/// later rows of some greater lengths are then tried too, a few of each token that leaks.
+/// Numbers may hide a path: a missing row and a row of zeros read the same. So leaks of later rows
+/// at some greater lengths are tried too, a few of each leaking token.
 void sluice::replayLeak(const ReadPlan &plan, FoundLeak &leak) {
   constexpr int64_t moreLengths = 120;
   constexpr int triesOfAToken = 2;

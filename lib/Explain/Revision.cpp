@@ -140,7 +140,7 @@ void Revision::addLayerAfter(StringRef stage, bool tokens) {
     made = project ? project->getResult(0) : made;
   }
   auto width = static_cast<int64_t>(model.getWidth());
-  // The layer's reads matter, and not its values.
+  // Only the layer's reads matter, not its values.
   Operation *layer = createStage(
       builder, model.getLoc(), "layer", {made},
       {integer("heads", 1), integer("head_size", width), integer("feed_forward", width), path(1)});

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A spec as it would be with an advice followed: changed, expanded and proved again. What a key
-// sets is changed wherever it sets it.
+// A spec with an advice applied: changed, expanded and proved again. A key's value is changed
+// wherever the key sets it.
 #pragma once
 
 #include "sluice/Conversion/ParseSpec.h"
@@ -14,7 +13,7 @@ namespace sluice {
 /// Changes to a copy of a spec. Ignores errors that ops report of themselves while it exists.
 class Revision {
 public:
-  /// `spec` has one factor a level.
+  /// `spec` has one factor per level.
   explicit Revision(const ParsedSpec &spec);
 
   /// Sets the shift key (or the `by`, or the shift of a head or loss) at `place`, or, where an
@@ -31,7 +30,7 @@ public:
 
   /// Returns true if every mode is proved causal, by bounds that are found and decided anew.
   bool isProved();
-  /// The same, and no row has a blind spot.
+  /// Returns true if the changed spec is proved and no row has a blind spot.
   bool seesAll();
 
 private:

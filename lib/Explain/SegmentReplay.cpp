@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A leak under given boundaries, as inputs that have these boundaries: tokens where a rule decides,
-// forced bits where a predictor does.
+// Replays a leak under given boundaries with inputs that have these boundaries: tokens if a rule
+// decides, forced bits if a predictor does.
 #include "sluice/Explain/SegmentReplay.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -13,7 +12,8 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Rows that are 1 of the table of a rule that this value reads; none where it reads no such table.
+/// Returns the rows that are 1 in the table of a rule that this value reads; none if it reads no
+/// such table.
 static std::optional<DenseSet<int64_t>> findMembers(Value table) {
   auto read = table.getDefiningOp<ReadOp>();
   auto parameter =
@@ -68,8 +68,8 @@ static bool readMap(MapOp map, BoundaryRules::BoundarySource &source) {
   return other.getDefiningOp<SelectSegmentsOp>() != nullptr; // of closed segments
 }
 
-/// The bit that a rule gives the first row, whatever the rule reads: a map yields this constant
-/// where a table of positions, its last operand, is 1. None of any other map.
+/// Returns the bit that a rule gives the first row, independent of the rule's input: a map yields
+/// this constant where a table of positions, its last operand, is 1. None for any other map.
 static std::optional<bool> findFirstBit(MapOp map) {
   auto position = map.getInputs().back().getDefiningOp<PositionOp>();
   auto members = position ? findMembers(position.getTable()) : std::nullopt;
@@ -162,8 +162,8 @@ std::optional<std::vector<int64_t>> BoundaryRules::findRegular(size_t cut, int64
   return ends;
 }
 
-/// For a change, no two bits are adjacent, except at the first two rows. More segments
-/// than an axis has rows end a run.
+/// For bits at changes of a token's class, no two bits are adjacent, except at the first two rows.
+/// A run with more segments than an axis has rows ends in an error.
 bool BoundaryRules::canBe(const std::vector<int64_t> &ends, size_t cut, int64_t places) const {
   const BoundarySource &source = sources[cut];
   if (static_cast<int64_t>(ends.size()) > source.capacity ||
@@ -202,7 +202,7 @@ bool BoundaryRules::endsDocument(const Boundaries &boundaries, size_t cut, int64
   return sources[cut].documentEnds.contains(tokens[static_cast<size_t>(place)]);
 }
 
-/// For a change, tokens are members where there is a bit; a first bit that is forced wants none.
+/// For bits at changes, tokens are members where there is a bit; a forced first bit needs none.
 BoundaryRules::Wishes BoundaryRules::computeWishes(const Boundaries &boundaries,
                                                    int64_t length) const {
   Wishes wishes(static_cast<size_t>(length));
@@ -223,7 +223,8 @@ BoundaryRules::Wishes BoundaryRules::computeWishes(const Boundaries &boundaries,
   return wishes;
 }
 
-/// No token that ends a document: without them every boundary can be, but side by side of a change.
+/// Never chooses a token that ends a document: without it all boundaries are possible, except
+/// adjacent ones of a change.
 std::optional<int32_t> BoundaryRules::findToken(const Wishes &wishes, int64_t t, bool turned,
                                                 std::optional<int32_t> but) const {
   auto module = function->getParentOfType<ModuleOp>();
@@ -345,7 +346,7 @@ ForcedBits BoundaryRules::findBits(const Boundaries &boundaries) const {
   return forced;
 }
 
-/// For later cuts, boundaries of the segments that still stand.
+/// Computes, for later segmentations, boundaries of the segments that remain.
 Boundaries BoundaryRules::turnedAt(Boundaries boundaries, size_t cut, int64_t position,
                                    int64_t length) const {
   std::vector<int64_t> &ends = boundaries[cut];

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Reads at one length and under given boundaries, position by position. Shares nothing with the
+// Follows reads at one length and under given boundaries, position by position. Independent of the
 // bounds.
 #include "sluice/Explain/SegmentWalk.h"
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -16,8 +15,8 @@ using namespace sluice;
 
 namespace {
 
-/// Most rows that all walks together may look at, and strings of boundaries that they may try: half
-/// a second. Boundaries by position alone are one string a length.
+/// Maximum number of rows that are visited, and of boundary strings that are tried: half a second.
+/// Boundaries that depend only on positions are one string per length.
 constexpr int64_t mostRows = 60'000, longestSequence = 40;
 /// Operations of a position that a row may read.
 constexpr int64_t costOfRow = 8;
@@ -36,7 +35,8 @@ public:
       cuts.push_back(cut);
     }
   }
-  /// The first accepted leak over all boundaries of the cuts from number `first` on.
+  /// Returns the first accepted leak over all boundaries of the segmentations from number `first`
+  /// on.
   std::optional<FoundLeak> find(size_t first, int64_t &budget);
 
   Boundaries boundaries; ///< of the cuts so far
@@ -61,14 +61,14 @@ private:
 
 } // namespace
 
-/// For an axis of segments, as many as the sequence may have, and the next.
+/// For an axis of segments: the maximum number of segments of the sequence, plus one.
 int64_t SegmentWalk::countSegmentRows(Value value) const {
   int64_t factor = scales.getScaleFactor(value),
           count = length + (scales.isSegmented(value) ? 1 : 0);
   return factor == 0 ? 1 : llvm::divideCeil(count, factor);
 }
 
-/// None where segment `at` is not closed.
+/// Returns none if segment `at` is not closed.
 std::optional<int64_t> SegmentWalk::evaluateTerm(const SegmentTerm &term, int64_t p) const {
   CutTerm cut = *resolveTerm(term);
   const std::vector<int64_t> &ends =

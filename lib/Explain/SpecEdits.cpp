@@ -47,7 +47,7 @@ private:
   void collectRemoval(size_t index);
   std::optional<size_t> findOwnInput(size_t index) const;
 
-  /// `key` with a number from `least` on; the key is added where it is not there.
+  /// Adds edits that set `key` to a number from `least` on, or add the key if it is absent.
   void raise(const TextNode &object, const char *key, int64_t otherwise, int64_t by);
   void setValue(const TextNode &value, const std::string &json, EditKind kind = EditKind::Value);
   void addKey(const TextNode &object, const std::string &key, const std::string &json);
@@ -157,7 +157,8 @@ void Collector::collectMask(const TextNode &mask) {
   }
 }
 
-/// For an object and all in it: masks, windows of two numbers, and `"causal": false`.
+/// Collects edits of an object and everything in it: masks, windows of two numbers, and `"causal":
+/// false`.
 void Collector::collectMasks(const TextNode &object) {
   for (const TextNode &child : object.children) {
     if (child.key == "mask") {
@@ -185,8 +186,8 @@ void Collector::collectMasks(const TextNode &object) {
   }
 }
 
-/// Another stream for the keys that name one: those with a name before the stage, and, for the
-/// stage's input, the result of the stage before.
+/// Collects other streams for the keys that name one: streams with a name before the stage and, for
+/// the stage's input, the result of the stage before.
 void Collector::collectStreams(size_t index) {
   const TextNode &stage = text.stages()[index];
   for (const char *key : {"from", "with", "over"}) {
@@ -209,7 +210,7 @@ void Collector::collectStreams(size_t index) {
 // Stages
 //===----------------------------------------------------------------------===//
 
-/// A shift to every other place nearby. The stage that it then precedes reads it.
+/// Collects moves of a shift to every other place nearby. The stage after the new place reads it.
 void Collector::collectMoves(size_t index) {
   const std::vector<TextNode> &stages = text.stages();
   auto from = static_cast<int64_t>(index), count = static_cast<int64_t>(stages.size());
@@ -231,8 +232,8 @@ void Collector::collectMoves(size_t index) {
   }
 }
 
-/// A shift directly before a stage, of what the stage reads; and one after a stage, of its result
-/// under its name.
+/// Collects shifts directly before a stage, of the stream that the stage reads, and after a stage,
+/// of its result under its name.
 void Collector::collectAdditions(size_t index) {
   const TextNode &stage = text.stages()[index];
   const TextNode *from = stage.find("from");
@@ -275,8 +276,8 @@ void Collector::collectAdditions(size_t index) {
                    }});
 }
 
-/// The member of "inputs" that this stage alone reads: a spec with an input that no stage reads is
-/// rejected.
+/// Returns the member of "inputs" that only this stage reads: a spec with an input that no stage
+/// reads is rejected.
 std::optional<size_t> Collector::findOwnInput(size_t index) const {
   const TextNode *inputs = text.root().find("inputs");
   if (!inputs) {
@@ -371,7 +372,7 @@ void Collector::collectStage(size_t index) {
 }
 
 std::vector<SpecEdit> sluice::collectEdits(const SpecText &text, int64_t mostShift) {
-  // The edits keep the collector, whose names of stages they use.
+  // The edits share ownership of the collector, whose names of stages they use.
   auto collector = std::make_shared<Collector>(text, mostShift);
   std::vector<SpecEdit> edits = collector->collect();
   for (SpecEdit &edit : edits) {

@@ -32,11 +32,11 @@ using spec::SpecText;
 
 namespace {
 
-/// A refused spec that edits are tried on.
+/// A rejected spec on which edits are tried.
 struct Refused {
-  /// `leak` is places on the leak's path.
+  /// `leak` has the places on the leak's path.
   Refused(const std::string &text, ArrayRef<spec::SourceLocation> leak, int64_t mostShift);
-  /// The edits of stages that the leak's path passes, or of `defaults`: edits of keys first.
+  /// Returns the edits of stages on the leak's path, or of `defaults`: edits of keys first.
   std::vector<const SpecEdit *> nearPath() const;
 
   SpecText text;
@@ -45,7 +45,7 @@ struct Refused {
   llvm::DenseSet<int64_t> path; ///< stages, and those right before and after one
 };
 
-/// Order of mended specs: less is better, field by field.
+/// Order of repaired specs: less is better, field by field.
 struct FixScore {
   int tier = 0;
   double hidden = 0; ///< tokens that a row never sees, on average
@@ -72,7 +72,7 @@ struct Mended {
   bool isMeasured = false; ///< `score.hidden` is known
 };
 
-/// One search: its context, its budget and known texts.
+/// One search: its context, its budget and the texts that it has judged.
 class FixSearch {
 public:
   FixSearch(const ParsedSpec &refused, const CausalVerdict &verdict, int64_t operations);
@@ -98,15 +98,15 @@ private:
   std::vector<spec::SourceLocation> findLeakPath(const ParsedSpec &edited);
   LeakPath locate(const std::vector<spec::SourceLocation> &leak, const SpecText &text,
                   const spec::TextEdits &edits) const;
-  /// Verdict of an edited spec; not causal where the budget is exhausted.
+  /// Returns the verdict of an edited spec; not causal if the budget is exhausted.
   Judged &judge(const std::string &text);
   bool isProved(const std::string &text);
   bool isMended(const std::string &text, bool isStrict) {
     return judge(text).isCausal && (!isStrict || isProved(text));
   }
   double hiddenTokens(const std::string &text);
-  /// The least number in a range for which `proves`; none where the largest
-  /// does not.
+  /// Returns the smallest number in a range for which `proves` holds; none if it fails for the
+  /// largest.
   static std::optional<int64_t> leastNumber(int64_t least, int64_t most,
                                             llvm::function_ref<bool(int64_t)> proves);
   void trySingles(int tier);
@@ -115,7 +115,7 @@ private:
   void tryPairsAfter(const SpecEdit &first);
   void tryPair(const SpecEdit &first, std::shared_ptr<const Refused> rest, size_t second,
                bool isStrict);
-  /// The best of the specs that were mended since the last call, proved.
+  /// Returns the best proved spec among those repaired since the last call.
   std::optional<Mended> takeBest();
   size_t chooseBest();
 
@@ -165,7 +165,7 @@ std::vector<const SpecEdit *> Refused::nearPath() const {
   return near;
 }
 
-/// Stages that have no op on the way to a loss.
+/// Counts stages without an op on a path to a loss.
 static size_t countDeadStages(func::FuncOp function) {
   llvm::DenseSet<Operation *> live = advice::liveOps(function);
   llvm::StringSet<> all, alive;
@@ -181,9 +181,8 @@ static size_t countDeadStages(func::FuncOp function) {
   return all.size() - alive.size();
 }
 
-/// Tokens by which all shifts together make rows later; a segment counts as
-/// one. A stage with several keys and values spreads segments for each of them,
-/// by one number.
+/// Returns the sum of the delays of all shifts in tokens; a segment counts as one. A stage with
+/// several keys and values spreads segments for each of them, with one number.
 static int64_t sumDelays(func::FuncOp function) {
   Scales scales(function);
   llvm::DenseSet<std::pair<Attribute, Value>> spread; // places and their segments
@@ -283,8 +282,7 @@ bool FixSearch::isProved(const std::string &text) {
   return judged.isProved.value_or(false);
 }
 
-/// The leak of the shortest sequences, with as few reads as a choice of edits
-/// is worth.
+/// Finds the leak of the shortest sequences, with a limit on reads that suits a choice of edits.
 static std::optional<FoundLeak> findShortLeak(func::FuncOp function, int64_t &reads) {
   constexpr int64_t longest = 256, longestGrowing = 16;
   if (hasSegments(function->getParentOfType<ModuleOp>())) {
@@ -337,7 +335,7 @@ FixSearch::LeakPath FixSearch::locate(const std::vector<spec::SourceLocation> &l
   return path;
 }
 
-/// Infinite where what rows see makes no pattern.
+/// Returns infinity if the visible tokens have no pattern.
 double FixSearch::hiddenTokens(const std::string &text) {
   std::optional<ParsedSpec> edited = read(text);
   std::vector<ImportedVariant> variants = importVariants(*edited);
@@ -452,8 +450,8 @@ void FixSearch::tryPair(const SpecEdit &first, std::shared_ptr<const Refused> re
        isStrict ? nullptr : retry});
 }
 
-/// One edit of a pair ends the leak that the spec has, so that one may be the
-/// first.
+/// Tries pairs whose first edit is `first`: one edit of a pair ends the spec's own leak, so it may
+/// be the first.
 void FixSearch::tryPairsAfter(const SpecEdit &first) {
   if (isOver()) {
     return;
@@ -484,7 +482,7 @@ void FixSearch::tryPairs() {
   }
 }
 
-/// Hidden tokens are computed for the few that are best in all else, until one
+/// Hidden tokens are computed only for the few specs that are best in all other fields, until one
 /// hides no token.
 size_t FixSearch::chooseBest() {
   constexpr size_t most = 8;

@@ -43,7 +43,7 @@ std::string CausalWarning::format() const {
   return spec::toString(place) + (isNote() ? ": note: " : ": warning: ") + text;
 }
 
-/// One line a step; steps that say the same, of a stack of layers, share one.
+/// Returns one line per step; equal steps, of a stack of layers, share one.
 static std::vector<std::string> buildLines(const std::vector<CausalStep> &path) {
   std::vector<std::string> lines;
   std::string last;
@@ -62,7 +62,7 @@ static std::vector<std::string> buildLines(const std::vector<CausalStep> &path) 
   return lines;
 }
 
-/// For a path of thousands of reads its ends are shown.
+/// Formats a path; of thousands of reads only both ends are shown.
 static std::string formatPath(const std::vector<CausalStep> &path) {
   constexpr size_t shown = 16;
   std::vector<std::string> lines = buildLines(path);

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The step is found here: schedules from the proof's bounds, reads composed through lazy values,
-// rings as the least that keep every read. StepProof.cpp decides each claim again.
+// Derives the step: schedules from the proof's bounds, reads composed through lazy values, and the
+// smallest rings that keep every read. StepProof.cpp decides each claim again.
 #include "sluice/Step/DeriveStep.h"
 #include "StepSegments.h"
 #include "sluice/Proof/Frontier.h"
@@ -72,14 +71,16 @@ private:
 };
 } // namespace
 
-/// The loss whose prediction is sampled, or an op of the scale of one position.
+/// Returns true for the loss whose prediction is sampled, and for an op on the scale of one
+/// position.
 bool Deriver::runsEveryStep(Operation &op) const {
   return (isa<CrossEntropyOp>(op) && getMainLoss(function) == &op) ||
          (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType()) &&
           scales.getScaleFactor(op.getResult(0)) == 0);
 }
 
-/// From an operand down to the stored values. A lazy value is a function of one operand's position.
+/// Follows a read from an operand down to the stored values. A lazy value is a function of one
+/// operand's position.
 bool Deriver::follow(Operation *reader, StepRead &read, Value operand) {
   for (;; operand = operand.getDefiningOp()->getOperand(0)) {
     Operation *op = operand.getDefiningOp();
@@ -252,7 +253,7 @@ bool Deriver::addValue(Value value) {
   return true;
 }
 
-/// The least ring that keeps the read at every length; beyond the capacity, -1.
+/// Returns the smallest ring that keeps the read at every length; -1 if it exceeds the capacity.
 int64_t Deriver::getRingSize(const StepRead &read, const StepSchedule &reader,
                              const StepValue &source) {
   const StepSchedule &schedule = plan.schedules[source.schedule];
@@ -348,7 +349,7 @@ std::optional<StepPlan> Deriver::deriveWithin() {
     findRings(step.reads, plan.schedules[step.schedule]);
   }
   findRings(plan.finals, every);
-  // Where every read is of rows of its own step, nothing outlives the step.
+  // If every read is of rows of its own step, no row outlives the step.
   DenseSet<Value> outlives;
   auto note = [&](ArrayRef<StepRead> reads) {
     for (const StepRead &read : reads) {

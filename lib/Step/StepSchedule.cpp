@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// When rows are due, inverted: how many there are after each step.
+// Inverts due steps: computes the number of rows after each step.
 #include "sluice/Step/StepSchedule.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -16,8 +15,8 @@
 using namespace mlir;
 using namespace sluice;
 
-/// a floor(x / k) + c as a floor((x + (c / a) k) / k) where that is an integer, so that the
-/// dividend is seldom negative.
+/// Rewrites a floor(x / k) + c as a floor((x + (c / a) k) / k) if c k / a is an integer, so that
+/// the dividend is seldom negative.
 static AffineExpr withoutOffset(AffineExpr expression) {
   auto sum = dyn_cast<AffineBinaryOpExpr>(expression);
   auto offset = sum && sum.getKind() == AffineExprKind::Add
@@ -38,8 +37,9 @@ static AffineExpr withoutOffset(AffineExpr expression) {
   return inside.floorDiv(divisor) * multiple;
 }
 
-/// A function by the values of one period, as a line and the places where it departs from it, each
-/// a division: floor((t + period - x) / period) rises at x. Null where these are too many.
+/// Spells a function by the values of one period, as a line and the places where it departs from
+/// it, each a division: floor((t + period - x) / period) rises at x. Null if there are too many
+/// places.
 static AffineExpr spellByLine(const Staircase &table, MLIRContext *context) {
   constexpr size_t mostPlaces = 6;
   int64_t period = table.repeat.period;
@@ -62,7 +62,7 @@ static AffineExpr spellByLine(const Staircase &table, MLIRContext *context) {
   return sum;
 }
 
-/// The same of a function that rises at every g-th place at most: of floor((t - first) / g).
+/// Spells a function that rises at most at every g-th place, in terms of floor((t - first) / g).
 static AffineExpr spell(const Staircase &table, MLIRContext *context) {
   int64_t period = table.repeat.period, first = 0, g = 0;
   for (int64_t x = period; x >= 1; --x) {
@@ -100,8 +100,8 @@ static bool countsRows(AffineExpr count, const Staircase &due) {
   return true;
 }
 
-/// N(t) where constraints cannot be solved for m, as of a difference of divisions: the first m with
-/// due(m) > t, over one period of t. The written expression is decided once more.
+/// Returns N(t) if constraints cannot be solved for m, for example with a difference of divisions:
+/// the first m with due(m) > t, over one period of t. The resulting expression is checked again.
 static AffineExpr countByPeriod(AffineExpr due) {
   constexpr int64_t longestPeriod = 1024; // of m, and of t
   std::optional<Staircase> table = tabulate(due, longestPeriod);
@@ -126,8 +126,8 @@ static AffineExpr countByPeriod(AffineExpr due) {
 /// Operations that a division of a bound is charged for: its constraint is solved by rewriting.
 static constexpr int64_t costOfDivision = 100;
 
-/// N(t) of one candidate: the number of rows m >= 0 with due(m) <= t, below 0 where none is due.
-/// None where the candidate cannot be inverted.
+/// Returns N(t) of one candidate: the number of rows m >= 0 with due(m) <= t, below 0 if none is
+/// due. None if the candidate cannot be inverted.
 static AffineExpr getDueCount(AffineExpr due) {
   if (!spendWork(costOfDivision * static_cast<int64_t>(countFloors(due) + 1))) {
     return {};

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Bounds through ends become numbers of closed segments. Of rows of segments of segments that is
-// sound as e1(x) >= x: row e2(k) of the scale that is cut is there once segment k is closed.
+// Converts bounds through ends to numbers of closed segments. For rows of segments of segments this
+// is sound because e1(x) >= x: row e2(k) of the scale that is cut exists once segment k is closed.
 #include "StepSegments.h"
 #include "sluice/Proof/Frontier.h"
 #include "sluice/Proof/QuasiAffine.h"
@@ -17,12 +16,12 @@ static bool isNowhereAbove(AffineExpr low, AffineExpr high) {
   return isNeverPositive(difference, /*wantFirst=*/false).kind == SignAnswer::Always;
 }
 
-/// Some candidate is nowhere below.
+/// Returns true if some candidate is nowhere below `low`.
 static bool isCovered(AffineExpr low, ArrayRef<AffineExpr> candidates) {
   return llvm::any_of(candidates, [&](AffineExpr high) { return isNowhereAbove(low, high); });
 }
 
-/// Every row is due by `other` at the latest.
+/// Returns true if every row is due no later than by `other`.
 static bool isNoLater(const StepSchedule &schedule, const StepSchedule &other) {
   return schedule.cut == other.cut &&
          llvm::all_of(schedule.due, [&](AffineExpr due) { return isCovered(due, other.due); });
@@ -121,8 +120,8 @@ bool SegmentClocks::isSelection(const StepPlan &plan, const StepRead &read,
                 plan.findSchedule(SegmentOp(reader.cut).getCounts()));
 }
 
-/// Bits are known at the step of their token, or as the segment that they belong to is closed; of
-/// groups one a step.
+/// Checks that bits are known at the step of their token, or when the segment that they belong to
+/// is closed; for groups, one per step.
 std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &value) const {
   const StepSchedule &schedule = plan.schedules[value.schedule];
   auto cut = value.value.getDefiningOp<SegmentOp>();
@@ -141,8 +140,8 @@ std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &valu
   return "";
 }
 
-/// Rows that are found by counts are found as they are counted; those between ends are there before
-/// their segment is closed.
+/// Checks that rows selected by counts exist when they are counted, and that rows between ends
+/// exist before their segment is closed.
 std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &value,
                                      const StepRead &read) const {
   const StepSchedule &reader = plan.schedules[value.schedule];

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-/// A dependence that a pass added, or changed with the length.
+/// A dependence that a pass added, or that changes with the length.
 struct AddedRead {
   enum class Kind {
     Row,       ///< the row depends on another that it did not depend on
@@ -24,27 +24,29 @@ struct AddedRead {
   std::string op, source;                ///< what made the value; what it now reads
   mlir::Location place, sourcePlace;     ///< spec lines
   int64_t length = 0, row = 0, read = 0; ///< of `length` tokens, row `row` reads row `read`
-  /// Row of the first output, and token, of a dependence that this adds to it, if any.
+  /// Row of the first output, and token, of a dependence that this read adds to the output, if any.
   std::optional<std::pair<int64_t, int64_t>> token = {};
 
   std::string format() const;
 };
 
-/// Rows that `after` depends on and `before` does not: at every short length by walking all paths,
-/// and for every length where maps and masks can be compared as such. Values are matched by name.
+/// Finds a row that `after` depends on and `before` does not: at every short length by following
+/// all paths, and for every length where maps and masks can be compared directly. Values are
+/// matched by name.
 std::optional<AddedRead> findAddedRead(const ReadGraph &before, const ReadGraph &after);
 
-/// In `gradient`, the gradient of row q of a value may depend on the gradient of row p of another
-/// only if, in `forward`, row p of that one depends on row q of this one.
+/// Finds a read of `gradient` that is not the transpose of one of `forward`: the gradient of row q
+/// of a value may depend on the gradient of row p of another value only if, in `forward`, row p of
+/// the latter depends on row q of the former.
 std::optional<AddedRead> findUntransposed(const ReadGraph &forward, const ReadGraph &gradient);
 
 /// Watches a module from model IR through every pass.
 class LoweringWatch {
 public:
-  /// Names the values of `module`, model IR, and keeps what each function promises.
+  /// Names the values of `module`, model IR, and stores the dependences of each function.
   explicit LoweringWatch(mlir::ModuleOp module);
-  /// To be called after each pass. What it added, in words that name it, or nothing; `place`, if
-  /// given, is then the op's.
+  /// Compares the module after a pass. Returns a description of a dependence that the pass added,
+  /// or nothing; sets `place`, if given, to the location of the op.
   std::optional<std::string> find(mlir::ModuleOp module, llvm::StringRef pass,
                                   mlir::Location *place = nullptr);
   /// Takes the names off: they are part of no artifact.

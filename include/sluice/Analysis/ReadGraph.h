@@ -14,10 +14,10 @@ namespace sluice {
 
 struct SegmentRead;
 
-/// A function as reads between rows of its sequences. Stands by itself: the IR may be gone.
+/// Reads between rows of a function's sequences. Independent of the IR, which may be deleted.
 class ReadGraph {
 public:
-  /// Index of the value that stands for the sequence's length itself.
+  /// Index of the value that represents the length of the sequence.
   static constexpr size_t length = 0;
 
   /// Boundary bits on one scale, and the axis of their segments.
@@ -26,7 +26,7 @@ public:
     size_t axis = 0;  ///< of the scale that is cut, as Value has it
     int64_t factor = 1;
   };
-  /// The number that a row of counts or of ends holds.
+  /// The number in a row of counts or of ends.
   struct Term {
     size_t segmentation;
     bool isEnd;          ///< else a count
@@ -35,7 +35,7 @@ public:
   struct Read : dispatch::RowRead {
     size_t source = length; ///< index in `values`
     MaskBounds bounds;      ///< Relation without terms: solved for q
-    /// Relation that segments decide: symbol 1 + i is what term i holds.
+    /// Terms of a relation that depends on segments: symbol 1 + i is the value of term i.
     std::vector<Term> terms;
   };
   struct Value {
@@ -52,26 +52,26 @@ public:
     size_t measuredBy = 0;     ///< the axis that factors of its reads count rows of
     bool isEnds = false;       ///< rows from the first without an end on are all alike
   };
-  /// A length, and where the bits of each segmentation are.
+  /// A length, and the positions of the bits of each segmentation.
   struct Setting {
     int64_t length = 0;
     std::vector<std::vector<int64_t>> bits = {};
     std::vector<int64_t> rows = {}; ///< of factor 1, of each axis: as many segments as there may be
   };
 
-  /// A row that holds those of a group side by side depends on all that any of them reads. With
-  /// `byMember`, what unfolds windows laid over one another reads those of its own position alone.
-  /// Where a function does not say whose segments rows are, they are those of the value with the
-  /// name in `before`.
+  /// Builds the graph of a function. A row that holds the rows of a group depends on all reads of
+  /// the group. With `byMember`, an op that unfolds overlapping windows depends only on the reads
+  /// of its own position. If a function does not tell whose segments its rows are, they are the
+  /// segments of the value with the same name in `before`.
   explicit ReadGraph(mlir::func::FuncOp function, bool byMember = false,
                      const ReadGraph *before = nullptr);
 
   const std::vector<Value> &getValues() const { return values; }
-  /// Index by name; none where no value has it.
+  /// Returns the index of the value with this name; none if there is none.
   std::optional<size_t> find(llvm::StringRef name) const;
   bool hasSegments() const { return !segmentations.empty(); }
-  /// A length with bits that its and the segmentations' names decide: others at every length, the
-  /// same before and after a pass.
+  /// Returns a length with bits that depend on it and on the names of segmentations: they differ
+  /// from length to length, and are the same before and after a pass.
   Setting at(int64_t length) const;
   /// Valid rows.
   static int64_t countValidRows(const Value &value, const Setting &setting);
@@ -79,10 +79,10 @@ public:
   /// a row in memory that holds none of the sequence.
   void forEachRead(const Value &value, int64_t p, const Setting &setting,
                    llvm::function_ref<void(size_t, int64_t)> visit) const;
-  /// Rows with a number of their own: the valid ones and, of tokens, some targets past them.
+  /// Returns the number of numbered rows: the valid ones and, for tokens, some targets past them.
   static int64_t pastEnd(const Value &value, const Setting &setting);
-  /// Twice the coarsest factor and the largest shift, in tokens, or `most` if that is less; with
-  /// segments enough for some of each.
+  /// Returns twice the coarsest factor and the largest shift, in tokens, or `most` if that is less;
+  /// with enough segments to have some of each kind.
   int64_t lengthsToWalk(int64_t most) const;
 
 private:
@@ -114,15 +114,15 @@ private:
   const ReadGraph *before; ///< while it is made
 };
 
-/// Where the rows of a graph's named values stand in sets of rows, for every length up to one,
-/// whatever the bits.
+/// Columns in sets of rows for the rows of a graph's named values, for every length up to a
+/// maximum, independent of the bits.
 class RowColumns {
 public:
   RowColumns(const ReadGraph &graph, int64_t longest);
   size_t size() const { return rows.size(); }
-  /// Column of row q of the value called `name`; none where the graph has none.
+  /// Returns the column of row q of the value called `name`; none if the graph has no such row.
   std::optional<size_t> find(llvm::StringRef name, int64_t q) const;
-  /// Index of the value, and the row.
+  /// Returns the index of the value, and the row.
   std::pair<size_t, int64_t> at(size_t column) const { return rows[column]; }
 
 private:
@@ -130,7 +130,7 @@ private:
   std::vector<std::pair<size_t, int64_t>> rows;
 };
 
-/// Every row, of those that have a column, that each row of each value depends on, itself included:
+/// Sets of the rows with a column that each row of each value depends on, including itself:
 /// [value][row]. Rows past the end come after the others.
 using RowSets = std::vector<std::vector<llvm::BitVector>>;
 RowSets computeClosure(const ReadGraph &graph, int64_t length, const RowColumns &columns);

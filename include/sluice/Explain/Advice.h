@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Advice about a model that is proved causal.
+// Finds advice about a model that is proved causal.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The causality check: proves every mode of a module, or explains a mode that is not proved.
+// Checks causality: proves every mode of a module, or explains a mode that is not proved.
 #pragma once
 
 #include "sluice/Conversion/ImportSpec.h"

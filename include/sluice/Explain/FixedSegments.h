@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Segments under boundaries that are given, for enumerations and pictures at one length.
+// Represents segments with given boundaries, for enumerations and pictures at one length.
 #pragma once
 
 #include "sluice/Explain/LeakSearch.h"
@@ -11,9 +10,9 @@ namespace sluice {
 /// Returns true if an operand only defines segments, so that the op reads no row through it.
 bool isOfBoundaries(mlir::OpOperand &operand);
 
-/// Rows of a function's scales under regular boundaries: segments of a rule's factor, else of four
-/// tokens, and of two rows on a scale of groups or segments. Bits that begin segments include the
-/// first row.
+/// Rows of a function's scales under regular boundaries: segments have a rule's factor, else four
+/// tokens, or two rows on a scale of groups or segments. Bits that begin segments include the first
+/// row.
 class RegularSegments {
 public:
   explicit RegularSegments(mlir::func::FuncOp function);
@@ -21,7 +20,8 @@ public:
   int64_t countTokensInRow(mlir::Value value) const;
   Boundaries boundariesAt(int64_t length) const;
   bool isEmpty() const { return cuts.empty(); }
-  /// "segments of 4 tokens", "segments of 4 tokens and of 8"; empty without segments.
+  /// Describes the segments: "segments of 4 tokens", "segments of 4 tokens and of 8"; empty without
+  /// segments.
   std::string describe() const;
 
 private:

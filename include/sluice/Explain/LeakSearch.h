@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Search for a length, a row and a later token that the row reads.
+// Searches for a length, a row and a later token that the row reads.
 #pragma once
 
 #include "sluice/Explain/ReadWalk.h"
@@ -13,25 +12,26 @@ struct FoundLeak {
   CausalWitness witness;
   std::vector<std::pair<mlir::Value, int64_t>> path; ///< from the row back to the token
 };
-/// The first leak at one length: a scored row, from `firstRow` on, that reads its target or a later
-/// token of the sequence, or, with `missing`, also a position that does not exist yet.
+/// Finds the first leak at one length: a scored row, from `firstRow` on, that reads its target or a
+/// later token of the sequence or, with `missing`, a position that does not exist yet.
 std::optional<FoundLeak> findLeakAt(mlir::func::FuncOp function, int64_t length, bool missing,
                                     int64_t firstRow = 0, int64_t *budget = nullptr);
 std::optional<FoundLeak> findLeakAt(const ReadPlan &plan, int64_t length, bool missing,
                                     int64_t firstRow = 0, int64_t *budget = nullptr);
 
-/// Boundary bits of every cut of a function, in order: where they are 1.
+/// Positions of the set boundary bits of every segmentation of a function, in order.
 using Boundaries = std::vector<std::vector<int64_t>>;
 /// Lengths that a search for a leak covered.
 struct LeakSearch {
   int64_t every = 0;   ///< at lengths up to this every read of every row was walked
   int64_t growing = 0; ///< the same, with positions that only later tokens create
   int64_t latest = 0;  ///< at some lengths up to this the latest reads of some rows were walked
-  /// "of sequences up to 57 tokens every read was followed; of ones up to ..."
+  /// Describes the lengths: "of sequences up to 57 tokens every read was followed; of ones up to
+  /// ..."
   std::string describe() const;
 };
-/// The leak of the smallest length up to `longest`, if possible within the sequence. `row` is one
-/// to look at first. Gives up, with nothing found, where the search would take more than seconds.
+/// Finds a leak at the smallest length up to `longest`, if possible within the sequence. `row` is
+/// searched first. Returns nothing if the search would take more than a few seconds.
 std::optional<FoundLeak> findLeak(const ReadPlan &plan, int64_t longest, int64_t row,
                                   LeakSearch &search);
 

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The exact set of tokens that a row can see: the ops' relations composed at one length. Bounds do
-// not show it, for a hole does not show in an upper bound.
+// Computes the exact set of tokens that a row can see, by composing the ops' relations at one
+// length. Bounds cannot show it, because an upper bound has no holes.
 #pragma once
 
 #include "sluice/Dialect/Sluice/MaskBounds.h"
@@ -13,31 +12,31 @@
 
 namespace sluice {
 
-/// Positions of every sequence that a row reads, itself or through others. One bit a position of
-/// the value's scale; reads past its end are left out.
+/// Positions of every sequence that a row reads, directly or through others. One bit per position
+/// of the value's scale; reads past its end are omitted.
 using ReachSets = llvm::DenseMap<mlir::Value, llvm::BitVector>;
 
 class FixedSegments;
 
-/// The reads of a function at one length; of segments those of what rows hold, under `boundaries`,
-/// or without these under regular ones (RegularSegments). Relations are solved once; a row then
-/// costs about one bit operation a position of each attention and one word operation per 64 of
-/// everything else.
+/// Reads of a function at one length. For segments, only the contents of rows count, under
+/// `boundaries` or, without them, under regular ones (RegularSegments). Relations are solved once;
+/// a row then costs about one bit operation per position of each attention, and one word operation
+/// per 64 positions of everything else.
 class ReachGraph {
 public:
   ReachGraph(mlir::func::FuncOp function, int64_t length,
              std::optional<Boundaries> boundaries = std::nullopt);
 
   int64_t getLength(mlir::Value value) const { return getNodeInfo(value).length; }
-  /// For a value on segments, the first token of a row; none of another value.
+  /// Returns the first token of a row of a value on segments; none for other values.
   std::optional<int64_t> getFirstToken(mlir::Value value, int64_t row) const;
-  /// The reads of `position` of `value`, `value` included. Maps that are not stored are read
-  /// through, past the end of their scale too, as the compiled program does.
+  /// Returns the reads of `position` of `value`, including `value`. Maps that are not stored are
+  /// read through, also past the end of their scale, as in the compiled program.
   ReachSets sees(mlir::Value value, int64_t position) const;
-  /// The same for several positions together.
+  /// Returns the reads of several positions together.
   ReachSets sees(mlir::Value value, const llvm::BitVector &positions) const;
-  /// First and last position of operand `operand` of `op` that position p reads, last < first where
-  /// there is none. The sources of lazy maps are not clipped to their scale.
+  /// Returns the first and last position of operand `operand` of `op` that position p reads; last <
+  /// first if there is none. The sources of lazy maps are not clipped to their scale.
   std::pair<int64_t, int64_t> readRange(mlir::Operation *op, unsigned operand, int64_t p) const;
 
 private:
@@ -46,7 +45,7 @@ private:
     bool lazy = false;
   };
   using Ranges = std::vector<std::pair<int64_t, int64_t>>;
-  /// One operand's relation, solved; `ranges` where it is a range for each position of the result.
+  /// One operand's relation, solved; `ranges` if it is a range for each position of the result.
   struct Read {
     mlir::Value source;
     unsigned operand = 0;

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Positions that an op reads, at one length of the sequence.
+// Follows the reads of positions at one length of the sequence.
 #pragma once
 
 #include "sluice/Dialect/Sluice/MaskBounds.h"
@@ -8,8 +7,8 @@
 
 namespace sluice {
 
-/// A lazy value as a map of a stored one: position p reads `root` at floor((p - shift) / factor).
-/// Chains of shifts and upsamplings are one such map, however long.
+/// A lazy value as a map of a stored one: position p reads `root` at floor((p - shift) / factor). A
+/// chain of shifts and upsamplings of any length is one such map.
 struct LazyMap {
   mlir::Value root;
   int64_t shift = 0, factor = 1;
@@ -21,7 +20,7 @@ class ReadPlan {
 public:
   explicit ReadPlan(mlir::func::FuncOp function);
 
-  /// One operand of an op: its relation and that solved for q.
+  /// One operand of an op: its relation, and the relation solved for q.
   struct Read {
     mlir::Value operand;
     mlir::IntegerSet relation;
@@ -43,7 +42,7 @@ private:
   llvm::DenseMap<mlir::Value, LazyMap> maps;
 };
 
-/// Positions that a position reads at one length, found by walking the relations themselves.
+/// Finds the positions that a position reads at one length, by following the relations themselves.
 /// Independent of the frontiers.
 class ReadWalk {
 public:
@@ -55,13 +54,13 @@ public:
     int64_t position = 0;
   };
 
-  /// With `missing`, a position counts as a read of the token that makes it exist, or would, past
-  /// the end; otherwise it is null there. Every read that is followed takes one of `budget`; once
-  /// it is negative, further reads are null.
+  /// With `missing`, a position counts as a read of the token that makes it exist, even past the
+  /// end; otherwise it is null there. Every followed read takes one of `budget`; once that is
+  /// negative, further reads are null.
   ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *budget = nullptr);
   Reach at(mlir::Value value, int64_t position) const;
   int64_t getLength(mlir::Value value) const { return plan.computeLength(value, length); }
-  /// The reads from position `position` of `value` back to its latest token.
+  /// Returns the reads from position `position` of `value` back to its latest token.
   std::vector<std::pair<mlir::Value, int64_t>> pathFrom(mlir::Value value, int64_t position) const;
 
 private:
@@ -73,7 +72,7 @@ private:
   bool missing;
   int64_t *budget;
   llvm::DenseMap<mlir::Value, std::vector<Reach>> stored;
-  /// By position: the first one up to there that reaches the latest token.
+  /// For each position, the first one up to it that reaches the latest token.
   llvm::DenseMap<mlir::Value, std::vector<int64_t>> latest;
 };
 

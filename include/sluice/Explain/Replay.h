@@ -12,8 +12,8 @@ namespace sluice {
 /// Does nothing if the module's context or the work is too large. If the numbers stay the same,
 /// replaces `leak` by a slightly longer one that changes them, if there is one.
 void replayLeak(const ReadPlan &plan, FoundLeak &leak);
-/// The same on the runs of a witness under given boundaries. Where no row changes, another leak
-/// under other boundaries is looked for, whose row does.
+/// Replays a witness under given boundaries. If no row changes, searches for another leak under
+/// other boundaries whose row does.
 void replaySegments(FoundLeak &leak, Boundaries &boundaries);
 
 } // namespace sluice

@@ -31,10 +31,10 @@ public:
   /// Places that a bit of a cut may stand at, of `length` tokens: rows of its scale, and of
   /// segments those that `boundaries` of earlier cuts close.
   int64_t countPlaces(const Boundaries &boundaries, size_t cut, int64_t length) const;
-  /// The boundaries of a cut that its positions decide.
+  /// Returns the boundaries of a segmentation that depend only on positions.
   std::optional<std::vector<int64_t>> findRegular(size_t cut, int64_t places) const;
-  /// Tokens under which rules by token give the boundaries of the first cuts; none where no tokens
-  /// do.
+  /// Returns tokens for which rules by token give the boundaries of the first segmentations; none
+  /// if there are none.
   std::optional<std::vector<int32_t>> findTokens(const Boundaries &boundaries,
                                                  int64_t length) const;
   /// Returns true if the bits of a cut begin segments: the first row has one.
@@ -45,8 +45,9 @@ public:
   bool begins(SegmentOp cut) const {
     return begins(static_cast<size_t>(llvm::find(cuts, cut) - cuts.begin()));
   }
-  /// The boundaries of a text. `marks` says of each token how many levels of predicted segments end
-  /// there; none where there is a predictor and no mark, or the length is not that of the tokens.
+  /// Returns the boundaries of a text. `marks` has, for each token, the number of levels of
+  /// predicted segments that end there. Returns none if there is a predictor but no mark, or if the
+  /// lengths differ.
   std::optional<Boundaries> replayBoundaries(llvm::ArrayRef<int32_t> tokens,
                                              llvm::ArrayRef<int64_t> marks) const;
   /// Runs that show a leak: first the witness, then the runs to compare with it: the token
@@ -57,7 +58,7 @@ public:
 private:
   bool endsDocument(const Boundaries &boundaries, size_t cut, int64_t place,
                     llvm::ArrayRef<int32_t> tokens) const;
-  /// By token, cuts of rules and whether they want a bit there.
+  /// For each token, segmentations by rule and whether they need a bit there.
   using Wishes = std::vector<std::vector<std::pair<size_t, bool>>>;
   Wishes computeWishes(const Boundaries &boundaries, int64_t length) const;
   /// Returns true if a run of the program can have the boundaries of one cut, or of all cuts.
@@ -68,8 +69,8 @@ private:
   ForcedBits findBits(const Boundaries &boundaries) const;
   Boundaries turnedAt(Boundaries boundaries, size_t cut, int64_t position, int64_t length) const;
   std::optional<size_t> findCut(mlir::Value bits) const;
-  /// The tokens of row p that a cut reads: its first and last token, the token that rules ask,
-  /// and the levels up to there.
+  /// The tokens of row p of a segmentation: its first and last token, the token that rules read,
+  /// and the number of levels up to there.
   struct Row {
     int64_t first, last, asked, level = 1;
   };
@@ -80,7 +81,7 @@ private:
   llvm::SmallVector<BoundarySource> sources;
 };
 
-/// Every function reads the bits of the cuts that `bits` has from a parameter, row by row.
+/// Makes every function read the bits of the segmentations in `bits` from a parameter, row by row.
 void forceBits(mlir::ModuleOp module, const ForcedBits &bits);
 
 } // namespace sluice

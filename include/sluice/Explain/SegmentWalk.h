@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Search for a leak under all boundaries of short sequences.
+// Searches for a leak under all boundaries of short sequences.
 #pragma once
 
 #include "sluice/Explain/LeakSearch.h"

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Search for an edit of a refused spec that makes it causal.
+// Searches for an edit of a rejected spec that makes it causal.
 #pragma once
 
 #include "sluice/Conversion/ParseSpec.h"

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Results of the causality check, in plain C++: programs without MLIR read it too.
+// Results of the causality check, in plain C++ for programs without MLIR.
 #pragma once
 
 #include "sluice/Spec/Diagnostic.h"
@@ -11,8 +10,9 @@
 
 namespace sluice {
 
-/// One read on the way from a token to a prediction: `op` at `place` reads `from` and gives `to`
-/// (positions of their own scales). Ops of one stage that stay at their position are one step.
+/// One read on the path from a token to a prediction: `op` at `place` reads `from` and computes
+/// `to` (positions of their own scales). Ops of one stage that do not change the position are one
+/// step.
 struct CausalStep {
   spec::SourceLocation place;
   std::string
@@ -24,15 +24,15 @@ struct CausalStep {
 /// Result of running the program on a witness.
 enum class Replay { NotRun, Changed, Unchanged };
 
-/// Which program: the float64 reference, whose change is in what the head reads, or the compiled
-/// one, whose change is in the row's loss (nats).
+/// The program that ran: the float64 reference, whose change is in the row that the head reads, or
+/// the compiled program, whose change is in the row's loss (nats).
 enum class ReplayProgram { Reference, Compiled };
 
-/// Bits of each segmentation of a mode, a number a row; of one without, as the program computes
-/// them.
+/// Bits of each segmentation of a mode, one number per row; empty for a segmentation whose bits the
+/// program computes.
 using ForcedBits = std::vector<std::vector<float>>;
 
-/// Name of the parameter that holds the forced bits of a segmentation.
+/// Returns the name of the parameter for the forced bits of a segmentation.
 std::string forcedName(size_t cut);
 
 /// Inputs of a witness under given boundaries.
@@ -42,9 +42,9 @@ struct SegmentRun {
   std::string what; ///< "token 2 changed under the same boundaries"; empty for the first
 };
 
-/// Row `row` of a sequence of `length` tokens depends on token `token` > row. Where token >=
-/// length, no such token stands in the sequence yet: the row is another one once it does (prefix
-/// invariance fails).
+/// Row `row` of a sequence of `length` tokens depends on token `token` > row. If token >= length,
+/// the sequence does not have that token yet: the row changes once it does (prefix invariance
+/// fails).
 struct CausalWitness {
   int64_t length = 0;
   int64_t row = 0;
@@ -54,20 +54,20 @@ struct CausalWitness {
   double change = 0; ///< largest difference in the row that predicts, where the replay was run
   ReplayProgram program = ReplayProgram::Reference;
   std::string whyNotRun = {}; ///< "--no-replay"; empty where no replay was asked for
-  /// For segments: what the first run reads, then those that are compared with it. Without, tokens
-  /// are any.
+  /// For segments: the inputs of the first run, then of the runs that are compared with it. Empty
+  /// without segments: tokens are arbitrary.
   std::vector<SegmentRun> runs = {};
   size_t shown = 0; ///< of `runs`: the one whose row changed
 };
 
-/// A loss that was proved about: row t is scored against token t + offset.
+/// A loss that the proof covers: row t is scored against token t + offset.
 struct ProvedLoss {
   std::string mode;
   spec::SourceLocation place;
   int64_t offset = 1;
 };
 
-/// A possible improvement of a causal model, or a fact about it that is no defect.
+/// A possible improvement of a causal model, or a fact about it that is not a defect.
 struct CausalWarning {
   enum class Kind {
     BlindSpot,      ///< tokens before the target that a row can never see
@@ -84,11 +84,11 @@ struct CausalWarning {
   bool isNote() const { return kind >= Kind::BoundedContext; }
   /// "blind-spot"
   const char *getName() const;
-  /// "file:line:column: warning: text"
+  /// Formats the warning: "file:line:column: warning: text".
   std::string format() const;
 };
 
-/// An edit of a refused spec after which it is proved (SpecFix.h).
+/// An edit after which a rejected spec is proved (SpecFix.h).
 struct SpecFix {
   std::string words; ///< with its place
   spec::SourceLocation place;
@@ -125,15 +125,18 @@ struct CausalVerdict {
   bool isProved() const { return kind == Kind::Proved; }
   /// Leaves the end of the message out: advice is then that of a search on the spec itself.
   void dropRemedy();
-  /// "  advice: shift by 3, not 2, at a.json:4:7 ..."; empty where no fix was looked for.
+  /// Formats the advice: "  advice: shift by 3, not 2, at a.json:4:7 ..."; empty if no fix was
+  /// searched for.
   std::string formatFix() const;
-  /// For people: the message at its place, then the witness read by read; one line where proved.
+  /// Formats the verdict for people: the message at its place, then the witness read by read; one
+  /// line if proved.
   std::string format() const;
-  /// The same without what a replay showed, which takes longer to find out.
+  /// Formats the verdict without the result of a replay, which takes longer.
   std::string formatWithoutReplay() const;
 };
 
-/// "replay of the reference: with token 1 changed, row 0 changed by up to 0.2"
+/// Formats the result of a replay: "replay of the reference: with token 1 changed, row 0 changed by
+/// up to 0.2".
 std::string formatReplay(const CausalWitness &witness);
 
 } // namespace sluice

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// A value that has no step, and why.
+/// A value that has no step, and the reason.
 struct StepRefusal {
   mlir::Operation *op = nullptr;
   std::string message;
@@ -19,8 +19,8 @@ struct StepRefusal {
 /// `operations` are spent first. Every claim of the plan is an obligation (below), not yet decided.
 std::optional<StepPlan> deriveStep(mlir::func::FuncOp function, StepRefusal &refusal,
                                    int64_t operations = WorkBudget::defaultOperations);
-/// The same for a certificate, before such a step is compiled. Takes at most the
-/// operations of the current WorkBudget, of one of its own outside of every scope.
+/// Derives the step for a certificate, before such a step is compiled. Takes at most the operations
+/// of the current WorkBudget, or of its own one outside of every scope.
 std::optional<StepPlan> proveStep(mlir::func::FuncOp function, StepRefusal &refusal);
 
 } // namespace sluice
